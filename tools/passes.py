@@ -15,6 +15,7 @@ from pathlib import Path
 from docstrings import entries, escaped, sections, sentence, toctree, written_or_checked
 
 from relaxpy.ir.pass_infra.passes import Pass
+from relaxpy.ir.relax.transform.compile import STEPS
 from relaxpy.ir.transform import pipelines
 from relaxpy.plugins.cli.passes import example, public_passes, signature
 
@@ -37,6 +38,15 @@ PIPELINES_HEAD = """## Pipelines
 
 | `get_pipeline(name)` | passes |
 | --- | --- |
+"""
+STEPS_HEAD = """
+## Passes of compile
+
+The pipeline "default", which `relaxpy.compile` runs, is these passes, in order. The target
+"reference" has `Normalize` and `LegalizeOps` alone.
+
+| pass | targets | reason for its position |
+| --- | --- | --- |
 """
 COLUMNS = """| pass | what it does |
 | --- | --- |
@@ -100,6 +110,13 @@ def rows_of_pipelines() -> Iterator[str]:
         yield f'| "{name}" | {escaped(sentence(create.__doc__ or ""))} |\n'
 
 
+def rows_of_compile() -> Iterator[str]:
+    """Yield the rows of the table of the passes that `compile` runs."""
+    for step in STEPS:
+        name = type(step.create()).__name__
+        yield f"| **{name}** | {step.on} | {escaped(step.reason)} |\n"
+
+
 def row(name: str, cls: type[Pass], folder: str | None) -> str:
     """Return the row of a pass in a table, with a link to its page in `folder`."""
     cell = f"`{name}`" if folder is None else f"[{name}]({folder}{name}.md)"
@@ -119,7 +136,7 @@ def page(*, linked: bool = False) -> str:
     for package, members in rooms():
         rows = "".join(row(name, cls, "passes/" if linked else None) for name, cls in members)
         out.append(f"## {ROOMS[package]}\n\n{COLUMNS}{rows}\n")
-    return "".join([*out, PIPELINES_HEAD, *rows_of_pipelines()])
+    return "".join([*out, PIPELINES_HEAD, *rows_of_pipelines(), STEPS_HEAD, *rows_of_compile()])
 
 
 def pages() -> Iterator[tuple[str, str]]:

@@ -12,19 +12,10 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import BaseFunc, GlobalVar
 from relaxpy.script import ir, relax, tir
 from relaxpy.script.language import records
+from relaxpy.script.parser import reading
 from relaxpy.script.parser.evaluate.guard import TextGuard
 from relaxpy.script.parser.graph.state import class_name_of
 from relaxpy.script.parser.graph.values import GraphEvaluator
-from relaxpy.script.parser.reading import (
-    Definition,
-    FunctionsReader,
-    check,
-    collecting_errors,
-    macro_of,
-    options_of,
-    read_function,
-    read_module,
-)
 from relaxpy.script.parser.source.report import Report, docstring_removed
 from relaxpy.script.parser.source.scope import BUILTINS, Scope
 from relaxpy.script.parser.source.text import Program, parse_text
@@ -69,7 +60,7 @@ def from_source(
             raise ParseError(f"a name in extra_vars is a string, found {name!r:.60}", about=name)
     program = parse_text(text.removeprefix("\ufeff"), filename or "<string>", limit=MAX_CHARACTERS)
     names = dict(_USUAL | _NAMESPACES if extra_vars is None else extra_vars)
-    with collecting_errors(program) as report:
+    with reading.collecting_errors(program) as report:
         return _Text(program, names, check_well_formed).read(report)
 
 
@@ -91,7 +82,7 @@ class _Text:
         for node in docstring_removed(self.program.tree.body):
             match node:
                 case ast.FunctionDef(name=name):
-                    macro = macro_of(node, self.program, self.values)
+                    macro = reading.macro_of(node, self.program, self.values)
                     if macro is None:
                         functions.append(node)
                     else:
@@ -168,10 +159,12 @@ class _Text:
         self.names.update({alias.asname or alias.name: known[alias.name] for alias in node.names})
 
     def function(self, node: ast.FunctionDef) -> BaseFunc:
-        options = options_of(node, self.values)
+        options = reading.options_of(node, self.values)
         if not self.check_well_formed:
             options = replace(options, check_well_formed=False)
-        return read_function(Definition(node, options, self.program), self.scope, self.guard)
+        return reading.read_function(
+            reading.Definition(node, options, self.program), self.scope, self.guard
+        )
 
     def module(self, node: ast.ClassDef) -> Any:
         options = None
@@ -184,20 +177,22 @@ class _Text:
         if not self.check_well_formed:
             options = replace(options, check_well_formed=False)
         scope = Scope(self.names, BUILTINS)
-        return read_module(node, self.program, scope, options, guard=self.guard)
+        return reading.read_module(node, self.program, scope, options, guard=self.guard)
 
     def module_of(self, nodes: list[ast.FunctionDef]) -> IRModule:
         """Return the module of several functions outside of classes."""
-        with collecting_errors(self.program) as report:
+        with reading.collecting_errors(self.program) as report:
             unchecked = not self.check_well_formed
-            reader = FunctionsReader(self.scope, report, self.guard, as_written=unchecked)
+            reader = reading.FunctionsReader(self.scope, report, self.guard, as_written=unchecked)
             for node in nodes:
-                reader.declare(Definition(node, options_of(node, self.values), self.program))
+                reader.declare(
+                    reading.Definition(node, reading.options_of(node, self.values), self.program)
+                )
             reader.run()
         read = {reader.gvars[n.name]: reader.read[n.name] for n in nodes}
         module = IRModule(read | reader.added())
         if self.check_well_formed:
-            check(module, reader.kernels)
+            reading.check(module, reader.kernels)
         return module
 
     def merged(self, modules: list[IRModule]) -> IRModule:

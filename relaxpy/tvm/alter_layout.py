@@ -24,16 +24,11 @@ from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
+from relaxpy.ir.relax.known import literal_shape
 from relaxpy.ir.relax.op.definition.registry import R, with_all_attributes
-from relaxpy.ir.relax.op.definition.rules import Sizes, literal_shape, same
+from relaxpy.ir.relax.op.definition.rules import Sizes, same
 from relaxpy.ir.relax.op.layouts import of_sizes
-from relaxpy.ir.relax.rewrite.map_bindings import (
-    BindingRewriter,
-    PrecedingBindings,
-    Rewritten,
-    map_with_builder,
-    remove_all_unused,
-)
+from relaxpy.ir.relax.rewrite import map_bindings as rewriting
 from relaxpy.ir.relax.transform.cleanup.canonicalize_bindings import CanonicalizeBindings
 from relaxpy.ir.relax.transform.cleanup.dead_code_elimination import DeadCodeElimination
 from relaxpy.ir.relax.transform.cleanup.eliminate_common_subexpr import EliminateCommonSubexpr
@@ -86,7 +81,7 @@ class AlterOpImpl(Pass):
         def altered(func: rx.Function, builder: BlockBuilder) -> rx.Function:
             return _Altering(self, mod, builder).expr(func)
 
-        return normalize_module(map_with_builder(mod, altered))
+        return normalize_module(rewriting.map_with_builder(mod, altered))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +103,7 @@ class _Transform:
         return cast("rx.Call", call)
 
 
-class _Altering(BindingRewriter):
+class _Altering(rewriting.BindingRewriter):
     """Replaces the calls of one function."""
 
     def __init__(self, options: AlterOpImpl, mod: IRModule, builder: BlockBuilder) -> None:
@@ -116,7 +111,7 @@ class _Altering(BindingRewriter):
         self.options, self.mod, self.builder = options, mod, builder
 
     @override
-    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
+    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> rewriting.Rewritten:
         call = binding.value
         if not isinstance(binding, rx.VarBinding) or not rx.is_call_of(call, "relax.call_tir"):
             return None
@@ -207,7 +202,7 @@ def _refused(operator: str, message: str, call: rx.Call) -> TransformError:
     return TransformError(f"AlterOpImpl, {operator}: {message}", span=call.span, about=call)
 
 
-class _Replacement(PrecedingBindings):
+class _Replacement(rewriting.PrecedingBindings):
     """The bindings that replace that of one call."""
 
     def __init__(
@@ -289,7 +284,7 @@ class _Replacement(PrecedingBindings):
 
 def _shape(sinfo: rx.StructInfo) -> Sizes:
     """The dimensions of an output. Errors: MisuseError if it is not a tensor of known shape."""
-    shape = literal_shape(sinfo) if isinstance(sinfo, rx.TensorStructInfo) else None
+    shape = literal_shape(sinfo)
     if shape is None:
         raise MisuseError(f"expected a tensor of known shape, found {sinfo}")
     return shape
@@ -311,11 +306,11 @@ class AttachAttrLayoutFreeBuffers(Pass):
         def attached(func: rx.Function, builder: BlockBuilder) -> rx.Function:
             return _Attaching(mod, builder, func).expr(func)
 
-        result = map_with_builder(mod, attached)
+        result = rewriting.map_with_builder(mod, attached)
         return mod if result is mod else DeadCodeElimination().transform(result, ctx)
 
 
-class _Attaching(BindingRewriter):
+class _Attaching(rewriting.BindingRewriter):
     """Replaces the callees of one function."""
 
     def __init__(self, mod: IRModule, builder: BlockBuilder, func: rx.Function) -> None:
@@ -325,7 +320,7 @@ class _Attaching(BindingRewriter):
         self.weights = frozenset(func.params[count:] if isinstance(count, int) else ())
 
     @override
-    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
+    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> rewriting.Rewritten:
         call = binding.value
         if not rx.is_call_of(call, "relax.call_tir"):
             return None
@@ -365,7 +360,7 @@ class OptimizeLayoutTransform(Pass):
 
         def optimized(func: rx.Function) -> rx.Function:
             after = _Optimizing(mod).expr(func)
-            return func if after is func else remove_all_unused(after)
+            return func if after is func else rewriting.remove_all_unused(after)
 
         after = normalize_module(map_functions(mod, rx.Function, optimized))
         if after is mod:
@@ -379,7 +374,7 @@ class OptimizeLayoutTransform(Pass):
         return result
 
 
-class _Optimizing(BindingRewriter):
+class _Optimizing(rewriting.BindingRewriter):
     """Removes the transforms of one function."""
 
     def __init__(self, mod: IRModule) -> None:
@@ -387,7 +382,7 @@ class _Optimizing(BindingRewriter):
         self.mod = mod
 
     @override
-    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
+    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> rewriting.Rewritten:
         second = _transform(binding.value)
         if second is None:
             return None
@@ -397,8 +392,8 @@ class _Optimizing(BindingRewriter):
         if first is None or (unpadded is not None and second.attrs["pad_value"] is not None):
             return None
         [source] = first.args
-        shape = _literal_shape(source.struct_info)
-        between = None if unpadded is None else _literal_shape(unpadded.sinfo_args[0])
+        shape = literal_shape(source.struct_info)
+        between = None if unpadded is None else literal_shape(unpadded.sinfo_args[0])
         if shape is None or not _is_inverse(_map(first), _map(second), shape, between):
             return None
         return source
@@ -421,10 +416,6 @@ def _transform(value: rx.Expr | None) -> rx.Call | None:
 
 def _map(call: rx.Call) -> IndexMap:
     return of_sizes(cast("IndexMap", call.attrs["index_map"]))
-
-
-def _literal_shape(sinfo: rx.StructInfo | None) -> Sizes | None:
-    return literal_shape(sinfo) if isinstance(sinfo, rx.TensorStructInfo) else None
 
 
 def _is_inverse(first: IndexMap, second: IndexMap, shape: Sizes, between: Sizes | None) -> bool:

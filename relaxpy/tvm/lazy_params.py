@@ -23,12 +23,7 @@ from relaxpy.ir.relax.analysis.variables import defined_symbolic_vars, occurring
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars, erase_to_well_defined
-from relaxpy.ir.relax.rewrite.map_bindings import (
-    BindingRewriter,
-    Rewritten,
-    joined,
-    replace_variables,
-)
+from relaxpy.ir.relax.rewrite import map_bindings as rewriting
 from relaxpy.ir.relax.transform.bind_params import ReadBeforeUse, input_count
 from relaxpy.ir.relax.transform.cleanup.dataflow_blocks import ToNonDataflow
 from relaxpy.ir.relax.transform.cleanup.private_functions import calls_of
@@ -198,7 +193,7 @@ def storing(func: rx.Function, store: Store) -> rx.SeqExpr:
             blocks.append(rx.BindingBlock(tuple(_followed(block.bindings, stores)), block.span))
     others = [store(k, value) for k, value in enumerate(fields) if not isinstance(value, rx.Var)]
     blocks.append(rx.BindingBlock(tuple(others)))
-    return rebuild(func.body, blocks=tuple(joined(blocks)), body=rx.Tuple(()))
+    return rebuild(func.body, blocks=tuple(rewriting.joined(blocks)), body=rx.Tuple(()))
 
 
 def _followed(
@@ -295,12 +290,12 @@ def _with_items(func: rx.Function, count: int) -> tuple[rx.Function, set[rx.Var]
         return func, set()
     fields = [rx.Var(f"{pack.name_hint}_{k}", s, pack.span) for k, s in enumerate(sinfo.fields)]
     items = _Items(pack, fields)
-    body = replace_variables(items.sequence(func.body), {pack: rx.Tuple(tuple(fields))})
+    body = rewriting.replace_variables(items.sequence(func.body), {pack: rx.Tuple(tuple(fields))})
     params = (*func.params[:count], *fields)
     return rebuild(func, params=params, body=body), items.variables
 
 
-class _Items(BindingRewriter):
+class _Items(rewriting.BindingRewriter):
     """Binds the fields of a tuple to the variables for them."""
 
     def __init__(self, pack: rx.Var, fields: Sequence[rx.Var]) -> None:
@@ -309,7 +304,7 @@ class _Items(BindingRewriter):
         self.variables: set[rx.Var] = set()
 
     @override
-    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
+    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> rewriting.Rewritten:
         match binding:
             case rx.VarBinding(var=var, value=rx.TupleGetItem(tuple_value=self.pack, index=index)):
                 self.variables.add(var)

@@ -16,18 +16,10 @@ from relaxpy.ir.relax.transform.fusion.fuse_ops import FuseOps
 from relaxpy.ir.relax.transform.fusion.fuse_tir import FuseTIR
 from relaxpy.ir.relax.transform.legalize import LegalizeOps
 from relaxpy.support.entry import user_facing
-from relaxpy.tvm.cleanup.module_passes import (
-    AttachGlobalSymbol,
-    ComputePrimValue,
-    RemovePurityChecking,
-)
+from relaxpy.tvm.cleanup import module_passes
 from relaxpy.tvm.cleanup.parameters import RewriteDataflowReshape
+from relaxpy.tvm.lowering import static_plan_block_memory
 from relaxpy.tvm.lowering.call_tir_rewrite import CallTIRRewrite, LowerRuntimeBuiltin
-from relaxpy.tvm.lowering.static_plan_block_memory import (
-    KillAfterLastUse,
-    LowerAllocTensor,
-    StaticPlanBlockMemory,
-)
 from relaxpy.tvm.lowering.vm_shape_lower import VMShapeLower
 
 
@@ -65,19 +57,19 @@ dataflow_lower_passes = _stage(
     "from dataflow blocks to calls that allocate their outputs",
     RewriteDataflowReshape,
     ToNonDataflow,
-    RemovePurityChecking,
+    module_passes.RemovePurityChecking,
     CallTIRRewrite,
 )
 finalize_passes = _stage(
     "finalize_passes",
     "that plan memory, and make the calls of the runtime explicit",
-    StaticPlanBlockMemory,
-    LowerAllocTensor,
-    KillAfterLastUse,
+    static_plan_block_memory.StaticPlanBlockMemory,
+    static_plan_block_memory.LowerAllocTensor,
+    static_plan_block_memory.KillAfterLastUse,
     LowerRuntimeBuiltin,
-    ComputePrimValue,
+    module_passes.ComputePrimValue,
     VMShapeLower,
-    AttachGlobalSymbol,
+    module_passes.AttachGlobalSymbol,
 )
 
 

@@ -12,6 +12,7 @@ from relaxpy.errors import MisuseError, check_type
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.expect import expect
+from relaxpy.ir.relax.known import shape_of
 from relaxpy.ir.relax.nodes import Expr, Function, TensorStructInfo, Var
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.te import topi
@@ -120,7 +121,7 @@ def init_params(mod: IRModule) -> list[np.ndarray[Any, Any]]:
 
 def _zeros(param: Var) -> np.ndarray[Any, Any]:
     sinfo = param.struct_info
-    dims = sinfo.get_shape() if isinstance(sinfo, TensorStructInfo) else None
+    dims = shape_of(sinfo)
     sizes = [dim.value for dim in dims or () if isinstance(dim, IntImm)]
     if dims is None or len(sizes) != len(dims):
         raise MisuseError(

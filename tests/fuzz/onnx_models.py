@@ -42,22 +42,11 @@ from relaxpy.plugins.importing.unsupported import OpNotImplemented
 from relaxpy.relax.frontend.onnx import from_onnx
 from tests.fuzz import (
     onnx_control as onnx_control,
+    onnx_draw as draws,
     onnx_layers as onnx_layers,
     onnx_moves as onnx_moves,
     onnx_steps as onnx_steps,
     onnx_strings as onnx_strings,
-)
-from tests.fuzz.onnx_draw import (
-    NARROW,
-    Array,
-    Content,
-    Draw,
-    Model,
-    Redraw,
-    Value,
-    draw_step,
-    run_runtime,
-    value_info,
 )
 from tests.fuzz.onnx_pools import POOLS, attributes_of, has_wide_steps, is_miscounted
 from tests.fuzz.progress import counted
@@ -66,7 +55,7 @@ from tests.fuzz.seed import SEED
 TARGETS = ("native", "numpy")
 
 
-def is_wrong(node: onnx.NodeProto, feed: Mapping[str, Content], opset: int) -> bool:
+def is_wrong(node: onnx.NodeProto, feed: Mapping[str, draws.Content], opset: int) -> bool:
     """Whether ONNX Runtime is known not to compute what ONNX says for this node."""
     # Variances of equal numbers that are below zero by rounding have no root.
     # The mean of nothing is no number. The masks of opset 10 and 11 are false everywhere.
@@ -102,7 +91,7 @@ def is_wrong(node: onnx.NodeProto, feed: Mapping[str, Content], opset: int) -> b
     return masked or node.op_type == "MeanVarianceNormalization"
 
 
-def _overflows(base: Array, exponent: Array) -> bool:
+def _overflows(base: draws.Array, exponent: draws.Array) -> bool:
     """Whether a power of integers is outside their datatype."""
     if base.dtype.kind != "i":
         return False
@@ -115,7 +104,7 @@ class Case:
     """A model, and what it returns for some arguments."""
 
     proto: onnx.ModelProto
-    runs: Sequence[tuple[Mapping[str, Array], Sequence[Content]]]
+    runs: Sequence[tuple[Mapping[str, draws.Array], Sequence[draws.Content]]]
 
 
 def write(seed: object) -> Case:
@@ -123,47 +112,52 @@ def write(seed: object) -> Case:
     for k in range(20):
         try:
             return _write(random.Random(f"{seed}.{k}"))
-        except Redraw:
+        except draws.Redraw:
             continue
     raise AssertionError(f"no model for the seed {seed}")
 
 
 def _write(rng: random.Random) -> Case:
     opset = rng.choice((*range(1, 29), *range(7, 29), 13, 17, 18, 21))
-    model = Model(rng, opset, is_wrong)
-    draw = Draw(model)
+    model = draws.Model(rng, opset, is_wrong)
+    draw = draws.Draw(model)
     for _ in range(rng.choice((1, 1, 2, 3, 4, 6, 9, 12))):
-        draw_step(draw)
+        draws.draw_step(draw)
     last = draw.nodes[-1].output
     made = [v for v in draw.values if not isinstance(v.content, list)]
     others = [v for v in made if v.name not in last]
     chosen = [v for v in made if v.name in last] + rng.sample(others, min(len(others), 2))
-    given = [Value(name, array) for name, array in (model.inputs | model.initializers).items()]
+    given = [
+        draws.Value(name, array) for name, array in (model.inputs | model.initializers).items()
+    ]
     if given and draw.chance(0.15):
         chosen.append(rng.choice(given))
     if not chosen:
-        raise Redraw("no tensor is returned")
+        raise draws.Redraw("no tensor is returned")
     for node in draw.nodes:
         if not node.domain and draw.chance(0.1):
             node.domain = "ai.onnx"
     sizes = _declared(model)
     both = [v.name for v in given if v.name in model.initializers and draw.chance(0.1)]
-    inputs = [value_info(name, model.inputs[name], sizes[name]) for name in model.inputs]
-    inputs += [value_info(name, model.initializers[name], None) for name in both]
+    inputs = [draws.value_info(name, model.inputs[name], sizes[name]) for name in model.inputs]
+    inputs += [draws.value_info(name, model.initializers[name], None) for name in both]
     proto = model.proto(
-        draw.nodes, inputs, [value_info(v.name, v.content) for v in chosen], model.initializers
+        draw.nodes,
+        inputs,
+        [draws.value_info(v.name, v.content) for v in chosen],
+        model.initializers,
     )
-    runs: list[tuple[Mapping[str, Array], Sequence[Content]]] = [
+    runs: list[tuple[Mapping[str, draws.Array], Sequence[draws.Content]]] = [
         (model.inputs, [v.content for v in chosen])
     ]
     feed = _resized(model, sizes)
     if feed is not None and not model.doubted:
-        with contextlib.suppress(Redraw):
-            runs.append((feed, run_runtime(proto, feed)))
+        with contextlib.suppress(draws.Redraw):
+            runs.append((feed, draws.run_runtime(proto, feed)))
     return Case(proto, runs)
 
 
-def _declared(model: Model) -> dict[str, list[Any]]:
+def _declared(model: draws.Model) -> dict[str, list[Any]]:
     """The sizes that the inputs of a model state: numbers, names, or none."""
     rng = model.rng
     way = rng.choice(("numbers", "names", "none", "mixed"))
@@ -182,7 +176,7 @@ def _declared(model: Model) -> dict[str, list[Any]]:
     }
 
 
-def _resized(model: Model, sizes: Mapping[str, list[Any]]) -> dict[str, Array] | None:
+def _resized(model: draws.Model, sizes: Mapping[str, list[Any]]) -> dict[str, draws.Array] | None:
     """Other arguments, in which the sizes that have names are larger by one, and none of them 1."""
     if not any(isinstance(size, str) for shape in sizes.values() for size in shape):
         return None
@@ -202,13 +196,13 @@ def _resized(model: Model, sizes: Mapping[str, list[Any]]) -> dict[str, Array] |
     return feed
 
 
-def _in_bytes(array: Array) -> Array:
+def _in_bytes(array: draws.Array) -> draws.Array:
     """The array; integers of less than a byte are in bytes."""
     name = array.dtype.name
-    return array.astype("uint8" if name[0] == "u" else "int8") if name in NARROW else array
+    return array.astype("uint8" if name[0] == "u" else "int8") if name in draws.NARROW else array
 
 
-def _agree(found: Any, expected: Content, what: str) -> None:
+def _agree(found: Any, expected: draws.Content, what: str) -> None:
     found = np.asarray(found)
     assert not isinstance(expected, list)
     expected = _in_bytes(expected)

@@ -21,29 +21,16 @@ from typing import Any
 
 import numpy as np
 
-from relaxpy.ir.tir import ops
+from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import BufferLoad, decl_buffer
-from relaxpy.ir.tir.expr import (
-    Add,
-    Call,
-    Cast,
-    FloorDiv,
-    FloorMod,
-    IntImm,
-    IterVarKind,
-    Max,
-    Mul,
-    PrimExpr,
-    Var,
-)
 from relaxpy.ir.tir.iteration import IterVar, Range
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, SeqStmt, Stmt
 from relaxpy.ir.tir.substitution import substitute
 
 
-def number(value: int, kind: str = "int64") -> PrimExpr:
-    return IntImm(kind, value)
+def number(value: int, kind: str = "int64") -> tir.PrimExpr:
+    return tir.IntImm(kind, value)
 
 
 class Tiled:
@@ -55,7 +42,7 @@ class Tiled:
         least = random.choice([0, 1, 1, 1])
         self.sizes = [random.randint(least, 7) for _ in "nmh"]
         self.dims = [
-            Var(name, "int64") if random.random() < 0.5 else number(size)
+            tir.Var(name, "int64") if random.random() < 0.5 else number(size)
             for name, size in zip("nmh", self.sizes, strict=True)
         ]
         n, m, h = self.dims
@@ -87,7 +74,7 @@ class Tiled:
             case _:
                 return values[::-1, ...][..., ::step]
 
-    def scalar(self, value: float) -> PrimExpr:
+    def scalar(self, value: float) -> tir.PrimExpr:
         """A number of the datatype of the elements."""
         return ops.const(int(value) if self.dtype == "int32" else value, self.dtype)
 
@@ -106,9 +93,9 @@ class Tiled:
     def product(self) -> Stmt:
         """C = A B, or with the maximum of sums."""
         n, m, h = self.dims
-        i, j, k = (Var(v, "int64") for v in ("vi", "vj", "vk"))
-        node = self.random.choice([Add, Add, Max])
-        inner = self.random.choice([Mul, Add]) if node is Max else Mul
+        i, j, k = (tir.Var(v, "int64") for v in ("vi", "vj", "vk"))
+        node = self.random.choice([tir.Add, tir.Add, tir.Max])
+        inner = self.random.choice([tir.Mul, tir.Add]) if node is tir.Max else tir.Mul
         value = node(self.c[i, j], inner(self.a[i, k], self.b[k, j]))
         init = BufferStore(self.c, self.scalar(self.random.choice([0.0, 1.5])), [i, j])
         store = BufferStore(self.c, value, [i, j])
@@ -117,40 +104,42 @@ class Tiled:
     def rows(self) -> Stmt:
         """A changes, element by element."""
         n, m, _ = self.dims
-        i, j = Var("vi", "int64"), Var("vj", "int64")
-        scaled = ops.mul(self.a[i, j], Cast(self.dtype, ops.add(i, j)))
+        i, j = tir.Var("vi", "int64"), tir.Var("vj", "int64")
+        scaled = ops.mul(self.a[i, j], tir.Cast(self.dtype, ops.add(i, j)))
         return self.nest([(i, n, 0), (j, m, 0)], BufferStore(self.a, scaled, [i, j]), None)
 
     def flat(self) -> Stmt:
         """D is A flattened, written by rows or by its own index."""
         n, m, _ = self.dims
-        i, j, f = (Var(v, "int64") for v in ("vi", "vj", "vf"))
+        i, j, f = (tir.Var(v, "int64") for v in ("vi", "vj", "vf"))
         if self.random.random() < 0.5:
             store = BufferStore(
                 self.d, self.a[i, j] + self.scalar(1.0), [ops.add(ops.mul(i, m), j)]
             )
             return self.nest([(i, n, 0), (j, m, 0)], store, None)
-        load = BufferLoad(self.a, [FloorDiv(f, m), FloorMod(f, m)])
+        load = BufferLoad(self.a, [tir.FloorDiv(f, m), tir.FloorMod(f, m)])
         store = BufferStore(self.d, load * self.scalar(2.0), [f])
         return self.nest([(f, ops.mul(n, m), 0)], store, None)
 
     def fold(self) -> Stmt:
         """A is D in its shape, where some of it is kept."""
         n, m, _ = self.dims
-        i, j = Var("vi", "int64"), Var("vj", "int64")
+        i, j = tir.Var("vi", "int64"), tir.Var("vj", "int64")
         load = self.d[ops.add(ops.mul(i, m), j)]
         test = ops.convert(ops.add(i, j) > number(self.random.randint(0, 4)))
         if self.random.random() < 0.3:
             test = ops.convert(i > number(self.random.randint(0, 3)))
-        value = Call(self.dtype, "tir.if_then_else", (test, load, self.a[i, j]))
+        value = tir.Call(self.dtype, "tir.if_then_else", (test, load, self.a[i, j]))
         return self.nest([(i, n, 0), (j, m, 0)], BufferStore(self.a, value, [i, j]), None)
 
     # ---- schedules
 
-    def nest(self, iters: list[tuple[Var, PrimExpr, int]], body: Stmt, init: Stmt | None) -> Stmt:
-        loops: list[tuple[Var, PrimExpr]] = []
-        bound: list[PrimExpr] = []
-        tests: list[PrimExpr] = []
+    def nest(
+        self, iters: list[tuple[tir.Var, tir.PrimExpr, int]], body: Stmt, init: Stmt | None
+    ) -> Stmt:
+        loops: list[tuple[tir.Var, tir.PrimExpr]] = []
+        bound: list[tir.PrimExpr] = []
+        tests: list[tir.PrimExpr] = []
         for var, extent, _ in iters:
             loops_of, value, test = self.split(var.name[1:], extent)
             loops += loops_of
@@ -159,7 +148,8 @@ class Tiled:
         loops, bound, tests = self.fused(loops, bound, tests)
         self.random.shuffle(loops)
         block_iters = [
-            IterVar(Range(number(0), extent), var, IterVarKind(kind)) for var, extent, kind in iters
+            IterVar(Range(number(0), extent), var, tir.IterVarKind(kind))
+            for var, extent, kind in iters
         ]
         block = Block(block_iters, (), (), "stage", body, init)
         predicate = ops.all_of(*tests) if tests else ops.const(True)
@@ -168,30 +158,32 @@ class Tiled:
             made = For(var, number(0), extent, self.kind(var, extent, iters), made)
         return made
 
-    def kind(self, var: Var, extent: PrimExpr, iters: list[tuple[Var, PrimExpr, int]]) -> ForKind:
+    def kind(
+        self, var: tir.Var, extent: tir.PrimExpr, iters: list[tuple[tir.Var, tir.PrimExpr, int]]
+    ) -> ForKind:
         """A kind of loop; only loops over one spatial axis, not of a reduction, run in parallel."""
         spatial = {axis.name[1:] for axis, _, kind in iters if kind == 0}
         kinds = [ForKind.SERIAL] * 3
         if var.name.split("_")[0] in spatial:
             kinds.append(ForKind.PARALLEL)
-        if isinstance(extent, IntImm):
+        if isinstance(extent, tir.IntImm):
             kinds.append(ForKind.UNROLLED)
         return self.random.choice(kinds)
 
     def split(
-        self, name: str, extent: PrimExpr
-    ) -> tuple[list[tuple[Var, PrimExpr]], PrimExpr, list[PrimExpr]]:
+        self, name: str, extent: tir.PrimExpr
+    ) -> tuple[list[tuple[tir.Var, tir.PrimExpr]], tir.PrimExpr, list[tir.PrimExpr]]:
         if self.random.random() < 0.4:
-            var = Var(name, "int64")
+            var = tir.Var(name, "int64")
             return [(var, extent)], var, []
         factor = number(self.random.randint(1, 4))
-        outer, inner = Var(f"{name}_0", "int64"), Var(f"{name}_1", "int64")
+        outer, inner = tir.Var(f"{name}_0", "int64"), tir.Var(f"{name}_1", "int64")
         count = ops.floordiv(ops.add(extent, factor - 1), factor)
         value = ops.add(ops.mul(outer, factor), inner)
         loops = [(outer, count), (inner, factor)]
         if self.random.random() < 0.2:
-            half = Var(f"{name}_2", "int64")
-            middle = Var(f"{name}_3", "int64")
+            half = tir.Var(f"{name}_2", "int64")
+            middle = tir.Var(f"{name}_3", "int64")
             loops = [
                 (middle, ops.floordiv(ops.add(count, number(1)), number(2))),
                 (half, number(2)),
@@ -201,12 +193,15 @@ class Tiled:
         return loops, value, [ops.convert(value < extent)]
 
     def fused(
-        self, loops: list[tuple[Var, PrimExpr]], bound: list[PrimExpr], tests: list[PrimExpr]
-    ) -> tuple[list[tuple[Var, PrimExpr]], list[PrimExpr], list[PrimExpr]]:
+        self,
+        loops: list[tuple[tir.Var, tir.PrimExpr]],
+        bound: list[tir.PrimExpr],
+        tests: list[tir.PrimExpr],
+    ) -> tuple[list[tuple[tir.Var, tir.PrimExpr]], list[tir.PrimExpr], list[tir.PrimExpr]]:
         while len(loops) > 1 and self.random.random() < 0.4:
             (a, rows), (b, columns) = self.random.sample(loops, 2)
-            var = Var("f", "int64")
-            values = {a: FloorDiv(var, columns), b: FloorMod(var, columns)}
+            var = tir.Var("f", "int64")
+            values = {a: tir.FloorDiv(var, columns), b: tir.FloorMod(var, columns)}
             loops = [pair for pair in loops if pair[0] not in values]
             loops.append((var, ops.mul(rows, columns)))
             bound = [substitute(v, values) for v in bound]

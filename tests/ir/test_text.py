@@ -8,18 +8,7 @@ from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes import FuncStructInfo, TensorStructInfo
-from relaxpy.ir.short_text.document import (
-    Concat,
-    Group,
-    Infix,
-    Layout,
-    call,
-    constant_literal,
-    flat,
-    python_float_text,
-    string_text,
-    tuple_doc,
-)
+from relaxpy.ir.short_text import document
 from relaxpy.ir.short_text.nodes import ShortText
 from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.buffer import decl_buffer
@@ -213,14 +202,14 @@ def test_no_expression_is_too_deep():
     "text", ["", "a", "it's", 'a "b"', "both ' and \"", "\n\\\t", "é\u2028", "\ud800"]
 )
 def test_strings_are_python_literals(text: str):
-    assert eval(string_text(text)) == text
+    assert eval(document.string_text(text)) == text
 
 
 @pytest.mark.parametrize(
     "value", [0.0, -0.0, 1.5, 1e300, float("inf"), -float("inf"), float("nan")]
 )
 def test_floats_are_python_expressions(value: float):
-    assert repr(eval(python_float_text(value))) == repr(value)
+    assert repr(eval(document.python_float_text(value))) == repr(value)
 
 
 @pytest.mark.parametrize(
@@ -261,7 +250,7 @@ def test_all_bits_that_a_float_can_have_read_back(dtype: str):
     raw = np.random.default_rng(0).integers(0, 256, 512 * kind.itemsize, dtype="uint8")
     raw = np.arange(256, dtype="uint8") if kind.itemsize == 1 else raw
     data = raw.view(kind)
-    arguments = [flat(part) for part in constant_literal(data)]
+    arguments = [document.flat(part) for part in document.constant_literal(data)]
     again = eval(f"R.const({', '.join(arguments)})", {"R": R})
     assert again.data.tobytes() == data.tobytes()
 
@@ -292,29 +281,31 @@ def test_empty_and_scalar_constants_keep_their_shape(data: np.ndarray):
 
 
 def lines(doc: object, width: int) -> list[str]:
-    return list(Layout(width).lines(doc, 0))
+    return list(document.Layout(width).lines(doc, 0))
 
 
 def test_lines_break_at_brackets_only_where_they_must():
-    doc = Concat("x = ", call("f", "aaaa", tuple_doc(["bbbb"]), "cccc"))
+    doc = document.Concat("x = ", document.call("f", "aaaa", document.tuple_doc(["bbbb"]), "cccc"))
     assert lines(doc, 80) == ["x = f(aaaa, (bbbb,), cccc)"]
     assert lines(doc, 25) == ["x = f(", "    aaaa, (bbbb,), cccc", ")"]
     assert lines(doc, 20) == ["x = f(", "    aaaa,", "    (bbbb,),", "    cccc,", ")"]
 
 
 def test_operators_stand_at_the_beginning_of_lines_in_parentheses():
-    doc = Concat("x = ", Infix(Infix("aaaa", "+", "bbbb", 9), "-", "cccc", 9))
+    doc = document.Concat(
+        "x = ", document.Infix(document.Infix("aaaa", "+", "bbbb", 9), "-", "cccc", 9)
+    )
     assert lines(doc, 15) == ["x = (", "    aaaa", "    + bbbb", "    - cccc", ")"]
 
 
 def test_what_follows_a_bracket_counts():
-    doc = Concat(call("f", "aaaa"), " = ", call("g", "bbbb"))
+    doc = document.Concat(document.call("f", "aaaa"), " = ", document.call("g", "bbbb"))
     assert lines(doc, 14) == ["f(aaaa) = g(", "    bbbb", ")"]
     assert lines(doc, 10) == ["f(", "    aaaa", ") = g(", "    bbbb", ")"]
 
 
 def test_many_words_fill_lines():
-    doc = Group("[", map(str, range(100, 130)), "]")
+    doc = document.Group("[", map(str, range(100, 130)), "]")
     found = lines(doc, 30)
     assert found[1] == "    100, 101, 102, 103, 104,"
     assert max(map(len, found)) <= 30
@@ -323,12 +314,12 @@ def test_many_words_fill_lines():
 
 def test_what_cannot_break_stays_long():
     assert lines("x" * 50, 20) == ["x" * 50]
-    assert lines(Group("f(", [], ")"), 1) == ["f()"]
+    assert lines(document.Group("f(", [], ")"), 1) == ["f()"]
 
 
 def test_deep_brackets_do_not_end_in_recursion():
     doc: object = "x"
     for _ in range(5000):
-        doc = Group("(", [doc], ")")
-    assert len(flat(doc)) == 10_001
-    assert "".join("".join(lines(doc, 20)).split()).replace(",", "") == flat(doc)
+        doc = document.Group("(", [doc], ")")
+    assert len(document.flat(doc)) == 10_001
+    assert "".join("".join(lines(doc, 20)).split()).replace(",", "") == document.flat(doc)

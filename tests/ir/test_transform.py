@@ -6,14 +6,7 @@ from dataclasses import dataclass
 import pytest
 from typing_extensions import override
 
-from relaxpy.errors import (
-    MisuseError,
-    RelaxpyWarning,
-    StructInfoError,
-    TransformError,
-    UnknownNameError,
-    WellFormedError,
-)
+from relaxpy import errors
 from relaxpy.ir import transform
 from relaxpy.ir.equality.structural import structural_equal
 from relaxpy.ir.module import IRModule
@@ -42,21 +35,7 @@ from relaxpy.tvm.cleanup.module_passes import (
     function_pass,
 )
 from relaxpy.tvm.tir.bind_target import PrimFuncPass, prim_func_pass
-from tests.ir.relax.graphs import (
-    bind,
-    bindings,
-    block,
-    called,
-    dataflow,
-    function,
-    kernel,
-    local,
-    module,
-    pure,
-    seq,
-    shape_of,
-    var,
-)
+from tests.ir.relax import graphs
 from tests.ir.relax.sinfos import tensor
 
 DECORATORS = (module_pass, function_pass, dataflowblock_pass, prim_func_pass)
@@ -64,8 +43,10 @@ DECORATORS = (module_pass, function_pass, dataflowblock_pass, prim_func_pass)
 
 @pytest.fixture
 def mod() -> IRModule:
-    x = var("x", tensor(2))
-    return module(main=function([x], pure("f", shape_of(x))), k=kernel((2,)))
+    x = graphs.var("x", tensor(2))
+    return graphs.module(
+        main=graphs.function([x], graphs.pure("f", graphs.shape_of(x))), k=graphs.kernel((2,))
+    )
 
 
 @dataclass(frozen=True)
@@ -95,7 +76,7 @@ class Spoil(Pass):
 
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        return IRModule({"main": function([], var("nowhere", tensor(2)))}, mod.attrs)
+        return IRModule({"main": graphs.function([], graphs.var("nowhere", tensor(2)))}, mod.attrs)
 
 
 @dataclass(frozen=True)
@@ -138,14 +119,14 @@ def test_normalize_gives_normal_form_and_the_same_module_when_done(mod: IRModule
     once = Normalize()(mod)
     assert once is not mod
     assert mod.functions == before
-    assert called(once["main"]) == ["relax.shape_of", "f"]
+    assert graphs.called(once["main"]) == ["relax.shape_of", "f"]
     assert once["k"] is mod["k"]
     assert well_formed(once, normal_form=True)
     assert Normalize()(once) is once
 
 
 def test_a_pass_takes_a_module(mod: IRModule) -> None:
-    with pytest.raises(MisuseError, match=r"Normalize takes an IRModule(?s:.*)from_expr"):
+    with pytest.raises(errors.MisuseError, match=r"Normalize takes an IRModule(?s:.*)from_expr"):
         Normalize()(mod["main"])  # type: ignore[arg-type]
 
 
@@ -159,13 +140,13 @@ def test_a_pass_has_a_name_and_a_level() -> None:
 def test_a_sequence_runs_its_passes_in_order(mod: IRModule) -> None:
     assert notes(Sequential([Note("a"), Note("b")])(mod)) == ("a", "b")
     assert Sequential([])(mod) is mod
-    with pytest.raises(MisuseError, match="expected a pass"):
+    with pytest.raises(errors.MisuseError, match="expected a pass"):
         Sequential([Note])  # type: ignore[list-item]
 
 
 @pytest.mark.parametrize("kind", [FuseOps, UseAssumeToReduceBranches, Note, Sequential])
 def test_a_module_is_not_an_option(kind: type[Pass], mod: IRModule) -> None:
-    with pytest.raises(MisuseError) as raised:
+    with pytest.raises(errors.MisuseError) as raised:
         kind(mod)  # type: ignore[call-arg]
     [problem] = raised.value.diagnostics
     assert problem.hint == f"write {kind.__name__}()(mod)"
@@ -176,7 +157,7 @@ def test_a_module_is_not_an_option(kind: type[Pass], mod: IRModule) -> None:
 def test_what_a_pass_requires_runs_before_it_in_a_sequence(mod: IRModule) -> None:
     assert notes(Sequential([Needy()])(mod)) == ("note", "needy")
     assert passes.required_pass("relax.transform.Normalize") == Normalize()
-    with pytest.raises(UnknownNameError, match="did you mean 'Normalize'"):
+    with pytest.raises(errors.UnknownNameError, match="did you mean 'Normalize'"):
         passes.required_pass("Normalise")
 
 
@@ -210,9 +191,11 @@ def test_a_name_that_several_classes_have_is_not_guessed(mod: IRModule) -> None:
     again = one()  # as when a cell of a notebook runs a second time
     assert type(passes.required_pass("Twin")) is again
     other()
-    with pytest.raises(MisuseError, match=r"several passes are called Twin: .*one.*Twin, .*other"):
+    with pytest.raises(
+        errors.MisuseError, match=r"several passes are called Twin: .*one.*Twin, .*other"
+    ):
         passes.required_pass("Twin")
-    with pytest.raises(MisuseError, match="a required pass is a pass or its name, found 3"):
+    with pytest.raises(errors.MisuseError, match="a required pass is a pass or its name, found 3"):
         passes.required_pass(3)
 
 
@@ -231,12 +214,14 @@ def test_a_context_decides_which_passes_of_a_sequence_run(mod: IRModule) -> None
 def test_a_misspelt_name_of_a_pass_is_a_warning(mod: IRModule) -> None:
     for option in ("disabled_pass", "required_pass"):
         with (
-            pytest.warns(RelaxpyWarning, match=r"no pass named 'FuzeOps'; did you mean 'FuseOps'"),
+            pytest.warns(
+                errors.RelaxpyWarning, match=r"no pass named 'FuzeOps'; did you mean 'FuseOps'"
+            ),
             PassContext(**{option: ["FuzeOps"]}),  # type: ignore[arg-type]
         ):
             Normalize()(mod)
     with (
-        pytest.warns(RelaxpyWarning, match="Notr"),
+        pytest.warns(errors.RelaxpyWarning, match="Notr"),
         PassContext(disabled_pass=["FuseOps"], required_pass=["Notr"]),
     ):
         Note("x")(mod)
@@ -269,7 +254,7 @@ def test_passes_of_one_name_are_distinguished_by_their_modules(mod: IRModule) ->
     for option in ("disabled_pass", "required_pass"):
         with (
             PassContext(opt_level=0, **{option: ["Shared"]}),  # type: ignore[arg-type]
-            pytest.raises(MisuseError, match=r"called Shared: mine\.Shared, yours\.Shared"),
+            pytest.raises(errors.MisuseError, match=r"called Shared: mine\.Shared, yours\.Shared"),
         ):
             both(mod)
 
@@ -295,7 +280,7 @@ def test_what_a_pass_requires_needs_no_options(mod: IRModule) -> None:
     def needy(mod: IRModule, ctx: PassContext) -> IRModule:
         return mod
 
-    with pytest.raises(MisuseError, match="pass FunctionalPass has options"):
+    with pytest.raises(errors.MisuseError, match="pass FunctionalPass has options"):
         Sequential([needy])(mod)
 
 
@@ -312,9 +297,9 @@ def test_what_a_pass_requires_needs_no_options(mod: IRModule) -> None:
     ],
 )
 def test_contexts_of_other_things_are_refused(options: dict[str, object], says: str) -> None:
-    with pytest.raises(MisuseError, match=says):
+    with pytest.raises(errors.MisuseError, match=says):
         PassContext(**options)  # type: ignore[arg-type]
-    with pytest.raises(MisuseError, match="a list of passes, found 3"):
+    with pytest.raises(errors.MisuseError, match="a list of passes, found 3"):
         Sequential(3)  # type: ignore[arg-type]
     with pytest.raises(AttributeError, match=r"no option 'relax\.Fold'"):
         PassContext(config={"relax.Fold": 1})
@@ -337,9 +322,9 @@ def test_options_are_known_and_of_their_type(monkeypatch: pytest.MonkeyPatch) ->
     with PassContext(config={"relax.test.depth": 3}) as ctx:
         assert ctx.config == {"relax.test.depth": 3}
     assert PassContext.list_configs() == {"relax.test.depth": {"type": "int"}}
-    with pytest.raises(MisuseError, match=r"did you mean 'relax\.test\.depth'"):
+    with pytest.raises(errors.MisuseError, match=r"did you mean 'relax\.test\.depth'"):
         PassContext(config={"relax.test.deep": 3})
-    with pytest.raises(MisuseError, match="is of type int"):
+    with pytest.raises(errors.MisuseError, match="is of type int"):
         PassContext(config={"relax.test.depth": "3"})
 
 
@@ -377,15 +362,15 @@ def test_an_instrument_that_fails_to_begin_ends_those_before_it(mod: IRModule) -
     @pass_instrument
     class Broken:
         def enter_pass_ctx(self) -> None:
-            raise TransformError("no")
+            raise errors.TransformError("no")
 
-    with pytest.raises(TransformError), PassContext(instruments=[Recorder(seen), Broken()]):
+    with pytest.raises(errors.TransformError), PassContext(instruments=[Recorder(seen), Broken()]):
         pass
     assert seen == ["enter", "exit"]
     assert PassContext.current().instruments == ()
 
     with PassContext(instruments=[Recorder(seen)]) as ctx:
-        with pytest.raises(TransformError):
+        with pytest.raises(errors.TransformError):
             ctx.override_instruments([Recorder(seen), Broken()])
         assert ctx.instruments == ()
     assert seen == ["enter", "exit"] * 3
@@ -398,10 +383,10 @@ def test_an_instrument_that_fails_to_end_does_not_keep_the_others() -> None:
     class Broken:
         def exit_pass_ctx(self) -> None:
             seen.append("broken")
-            raise TransformError("no")
+            raise errors.TransformError("no")
 
     with (
-        pytest.raises(TransformError, match="no"),
+        pytest.raises(errors.TransformError, match="no"),
         PassContext(instruments=[Recorder(seen), Broken(), Recorder(seen)]),
     ):
         pass
@@ -423,21 +408,21 @@ def test_any_class_can_become_an_instrument(mod: IRModule) -> None:
     assert counter.count == 2  # type: ignore[attr-defined]
     assert counter.name == "Count"
     assert pass_instrument(Recorder) is Recorder
-    with pytest.raises(MisuseError, match="an instrument is a class"):
+    with pytest.raises(errors.MisuseError, match="an instrument is a class"):
         pass_instrument(3)  # type: ignore[arg-type]
 
 
 def test_debug_mode_checks_what_each_pass_makes(mod: IRModule) -> None:
     with PassContext(check=True):
         assert well_formed(Normalize()(mod))
-        with pytest.raises(WellFormedError, match="WF-2a") as caught:
+        with pytest.raises(errors.WellFormedError, match="WF-2a") as caught:
             Sequential([Normalize(), Spoil()])(mod)
     assert caught.value.__notes__ == ["after pass Spoil"]
     Spoil()(mod)
 
 
 def test_an_error_says_in_which_pass_it_happened(mod: IRModule) -> None:
-    with pytest.raises(StructInfoError) as caught:
+    with pytest.raises(errors.StructInfoError) as caught:
         Sequential([Spoil(), Normalize()])(mod)
     assert caught.value.__notes__ == ["in pass Normalize"]
 
@@ -488,7 +473,7 @@ def test_a_pass_gives_a_module(mod: IRModule) -> None:
     def forgets(mod: IRModule, ctx: PassContext) -> None:
         return None
 
-    with pytest.raises(TransformError, match="forgets returned NoneType"):
+    with pytest.raises(errors.TransformError, match="forgets returned NoneType"):
         forgets(mod)
 
 
@@ -511,11 +496,11 @@ def test_a_pass_over_functions_shows_the_attributes_of_its_object(mod: IRModule)
 
 
 def test_what_cannot_be_a_pass_is_refused() -> None:
-    with pytest.raises(MisuseError, match="needs an opt_level"):
+    with pytest.raises(errors.MisuseError, match="needs an opt_level"):
         module_pass(lambda mod, ctx: mod)
-    with pytest.raises(MisuseError, match="has no method transform_module"):
+    with pytest.raises(errors.MisuseError, match="has no method transform_module"):
         module_pass(opt_level=0)(int)
-    with pytest.raises(MisuseError, match="a pass is a function or a class"):
+    with pytest.raises(errors.MisuseError, match="a pass is a function or a class"):
         module_pass(opt_level=0)(3)
 
 
@@ -537,12 +522,12 @@ def test_what_a_function_pass_builds_is_normalised(mod: IRModule) -> None:
         def transform_function(
             self, func: rx.Function, mod: IRModule, ctx: PassContext
         ) -> rx.Function:
-            x = var("x", tensor(2))
-            return function([x], pure("g", pure("h", x)), global_symbol="main")
+            x = graphs.var("x", tensor(2))
+            return graphs.function([x], graphs.pure("g", graphs.pure("h", x)), global_symbol="main")
 
     result = Wrap()(mod)
-    assert called(result["main"]) == ["h", "g"]
-    assert called(Normalize()(mod)["main"]) == ["relax.shape_of", "f"]
+    assert graphs.called(result["main"]) == ["h", "g"]
+    assert graphs.called(Normalize()(mod)["main"]) == ["relax.shape_of", "f"]
 
 
 def test_a_function_pass_gives_functions(mod: IRModule) -> None:
@@ -550,29 +535,31 @@ def test_a_function_pass_gives_functions(mod: IRModule) -> None:
     def wrong(func: rx.Function, mod: IRModule, ctx: PassContext) -> int:
         return 3
 
-    with pytest.raises(TransformError, match="a pass over Functions returned int for main"):
+    with pytest.raises(errors.TransformError, match="a pass over Functions returned int for main"):
         wrong(mod)
 
 
 def test_a_dataflow_block_pass_sees_each_dataflow_block() -> None:
-    x, y = var("x", tensor(2)), var("y")
-    inner = function([], seq(dataflow(bind(local("a"), x)), x))
-    body = seq(dataflow(bind(local("b"), x)), block(bind(y, inner)), x)
-    mod = Normalize()(module(main=function([x], body)))
+    x, y = graphs.var("x", tensor(2)), graphs.var("y")
+    inner = graphs.function([], graphs.seq(graphs.dataflow(graphs.bind(graphs.local("a"), x)), x))
+    body = graphs.seq(
+        graphs.dataflow(graphs.bind(graphs.local("b"), x)), graphs.block(graphs.bind(y, inner)), x
+    )
+    mod = Normalize()(graphs.module(main=graphs.function([x], body)))
 
     @dataflowblock_pass(opt_level=0)
     def empty(found: rx.DataflowBlock, mod: IRModule, ctx: PassContext) -> rx.DataflowBlock:
         return rx.DataflowBlock(())
 
-    [only] = bindings(empty(mod)["main"])
+    [only] = graphs.bindings(empty(mod)["main"])
     assert isinstance(only.value, rx.Function)
-    assert bindings(only.value) == []
+    assert graphs.bindings(only.value) == []
 
     @dataflowblock_pass(opt_level=0)
     def wrong(found: rx.DataflowBlock, mod: IRModule, ctx: PassContext) -> rx.BindingBlock:
         return rx.BindingBlock(())
 
-    with pytest.raises(TransformError, match="returned BindingBlock"):
+    with pytest.raises(errors.TransformError, match="returned BindingBlock"):
         wrong(mod)
 
 
@@ -587,9 +574,9 @@ def test_pipelines_are_known_by_name(mod: IRModule, monkeypatch: pytest.MonkeyPa
         return Note(text)
 
     assert notes(get_pipeline("mine", text="hello")(mod)) == ("hello",)
-    with pytest.raises(MisuseError, match="already registered"):
+    with pytest.raises(errors.MisuseError, match="already registered"):
         register_pipeline("mine")
-    with pytest.raises(UnknownNameError, match="did you mean 'default'") as caught:
+    with pytest.raises(errors.UnknownNameError, match="did you mean 'default'") as caught:
         get_pipeline("defualt")
     assert isinstance(caught.value, ValueError)
 
@@ -611,7 +598,7 @@ def test_pipelines_are_known_by_name(mod: IRModule, monkeypatch: pytest.MonkeyPa
 def test_a_module_in_place_of_an_option_is_named_by_its_type(
     mod: IRModule, misuse: Callable[[IRModule], object], says: str
 ) -> None:
-    with pytest.raises(MisuseError) as raised:
+    with pytest.raises(errors.MisuseError) as raised:
         misuse(mod)
     assert str(raised.value.diagnostic.message) == f"{says} a value of type IRModule"
     assert isinstance(raised.value, TypeError)

@@ -5,6 +5,7 @@ Also the orders in which trees and graphs are visited, and sets that are joined 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from operator import is_
@@ -15,6 +16,13 @@ from relaxpy.support.dataclass import replace
 
 N = TypeVar("N", bound=Node)
 V = TypeVar("V", bound=Node)
+
+
+def visit_methods(kinds: Iterable[type], suffix: str = "") -> dict[type, str]:
+    """The names of methods for kinds of nodes: `visit_floor_div` for FloorDiv."""
+    words = {kind: "_".join(re.findall("[A-Z][a-z]+|[A-Z]+", kind.__name__)) for kind in kinds}
+    named = {kind: f"visit_{name.lower()}{suffix}" for kind, name in words.items()}
+    return {kind: name.replace("get_item", "getitem") for kind, name in named.items()}
 
 
 def children(node: Node) -> Iterator[Node]:

@@ -9,21 +9,9 @@ from typing import Any, TypeAlias
 
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.te import tensor as te
-from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.ir.tir import expr as tir, ops, stmt
 from relaxpy.ir.tir.buffer import Buffer, decl_buffer
 from relaxpy.ir.tir.intrin import break_loop
-from relaxpy.ir.tir.stmt import (
-    Allocate,
-    BufferStore,
-    DeclBuffer,
-    Evaluate,
-    For,
-    ForKind,
-    IfThenElse,
-    SeqStmt,
-    Stmt,
-    While,
-)
 from relaxpy.support.dataclass import dataclass
 
 #: A number of a kernel, as an expression.
@@ -39,9 +27,9 @@ def whole(value: Any) -> Any:
 class Loops:
     """Collects the statements of a kernel; those created in a `with` block are in its body."""
 
-    _open: list[list[Stmt | Buffer]] = field(default_factory=lambda: [[]])
+    _open: list[list[stmt.Stmt | Buffer]] = field(default_factory=lambda: [[]])
 
-    def body(self) -> Stmt:
+    def body(self) -> stmt.Stmt:
         """All statements."""
         return _sequence(self._open[0])
 
@@ -52,7 +40,7 @@ class Loops:
         converted = ops.cast_to(ops.convert(value), DataType(dtype))
         if isinstance(value, (bool, int, float)):
             converted = ops.const(value, dtype)
-        self._open[-1].append(BufferStore(buffer, converted, tuple(map(whole, indices))))
+        self._open[-1].append(stmt.BufferStore(buffer, converted, tuple(map(whole, indices))))
 
     def array(self, shape: Sequence[Any], dtype: str, name: str = "local") -> Any:
         """A local buffer of the kernel, initially undefined."""
@@ -67,28 +55,28 @@ class Loops:
         return buffer
 
     @contextmanager
-    def _block(self) -> Iterator[list[Stmt | Buffer]]:
-        inner: list[Stmt | Buffer] = []
+    def _block(self) -> Iterator[list[stmt.Stmt | Buffer]]:
+        inner: list[stmt.Stmt | Buffer] = []
         self._open.append(inner)
         yield inner
         self._open.pop()
 
     @contextmanager
     def loop(
-        self, extent: Any, start: Any = 0, name: str = "i", kind: ForKind = ForKind.SERIAL
+        self, extent: Any, start: Any = 0, name: str = "i", kind: stmt.ForKind = stmt.ForKind.SERIAL
     ) -> Iterator[tir.Var]:
         """A loop from `start` over `extent` iterations."""
         var = tir.Var(name, "int64")
         with self._block() as inner:
             yield var
-        self._open[-1].append(For(var, whole(start), whole(extent), kind, _sequence(inner)))
+        self._open[-1].append(stmt.For(var, whole(start), whole(extent), kind, _sequence(inner)))
 
     @contextmanager
     def when(self, condition: Number) -> Iterator[None]:
         """An if statement."""
         with self._block() as inner:
             yield
-        self._open[-1].append(IfThenElse(condition, _sequence(inner)))
+        self._open[-1].append(stmt.IfThenElse(condition, _sequence(inner)))
 
     @contextmanager
     def otherwise(self) -> Iterator[None]:
@@ -96,19 +84,19 @@ class Loops:
         with self._block() as inner:
             yield
         before = self._open[-1].pop()
-        assert isinstance(before, IfThenElse)
-        self._open[-1].append(IfThenElse(before.condition, before.then_case, _sequence(inner)))
+        assert isinstance(before, stmt.IfThenElse)
+        self._open[-1].append(stmt.IfThenElse(before.condition, before.then_case, _sequence(inner)))
 
     @contextmanager
     def repeat(self, condition: Number) -> Iterator[None]:
         """A while loop."""
         with self._block() as inner:
             yield
-        self._open[-1].append(While(condition, _sequence(inner)))
+        self._open[-1].append(stmt.While(condition, _sequence(inner)))
 
     def leave(self) -> None:
         """Break from the innermost loop."""
-        self._open[-1].append(Evaluate(break_loop()))
+        self._open[-1].append(stmt.Evaluate(break_loop()))
 
     @contextmanager
     def every(self, sizes: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
@@ -131,7 +119,7 @@ def written(
     `write` gets a `Loops`, the buffers of the inputs, and those of the outputs.
     """
 
-    def body(ins: Sequence[Buffer], outs: Sequence[Buffer]) -> Stmt:
+    def body(ins: Sequence[Buffer], outs: Sequence[Buffer]) -> stmt.Stmt:
         loops = Loops()
         write(loops, *ins, *outs)
         return loops.body()
@@ -141,24 +129,24 @@ def written(
     return [found] if len(outputs) == 1 else list(found)
 
 
-def _sequence(items: Sequence[Stmt | Buffer]) -> Stmt:
+def _sequence(items: Sequence[stmt.Stmt | Buffer]) -> stmt.Stmt:
     """The sequence of statements; a buffer is allocated for those after it."""
-    following: list[Stmt] = []
+    following: list[stmt.Stmt] = []
     for item in reversed(items):
         if isinstance(item, Buffer):
-            inside = DeclBuffer(item, _joined(following))
+            inside = stmt.DeclBuffer(item, _joined(following))
             true = ops.const(1, "bool")
-            following = [Allocate(item.data, item.dtype, item.shape, true, inside)]
+            following = [stmt.Allocate(item.data, item.dtype, item.shape, true, inside)]
         else:
             following.insert(0, item)
     return _joined(following)
 
 
-def _joined(statements: Sequence[Stmt]) -> Stmt:
+def _joined(statements: Sequence[stmt.Stmt]) -> stmt.Stmt:
     match statements:
         case []:
-            return Evaluate(ops.const(0, "int32"))
+            return stmt.Evaluate(ops.const(0, "int32"))
         case [only]:
             return only
         case _:
-            return SeqStmt(tuple(statements))
+            return stmt.SeqStmt(tuple(statements))

@@ -16,18 +16,9 @@ from typing import TypeAlias
 from relaxpy.errors import MisuseError, check_type
 from relaxpy.ir.arith.algebra.folding import is_safe
 from relaxpy.ir.arith.prove import simplify
+from relaxpy.ir.core import traverse
 from relaxpy.ir.core.dtype import INT32, INT64, DataType
 from relaxpy.ir.core.node import Attrs, Node
-from relaxpy.ir.core.traverse import (
-    children,
-    map_children,
-    postorder,
-    preorder,
-    reached,
-    rewrite,
-    tree_size,
-    walk,
-)
 from relaxpy.ir.op import Op
 from relaxpy.ir.te.tensor import (
     ComputeOp,
@@ -66,8 +57,8 @@ _SHARED = 8
 
 def is_large(value: PrimExpr) -> bool:
     """Return whether a value is large as a tree, and much larger than as a DAG."""
-    size = tree_size(value)
-    return size > _LARGEST and size > _SHARED * sum(1 for _ in walk(value))
+    size = traverse.tree_size(value)
+    return size > _LARGEST and size > _SHARED * sum(1 for _ in traverse.walk(value))
 
 
 def bound(values: Sequence[PrimExpr]) -> tuple[list[PrimExpr], list[tuple[Var, PrimExpr]]]:
@@ -76,17 +67,17 @@ def bound(values: Sequence[PrimExpr]) -> tuple[list[PrimExpr], list[tuple[Var, P
     An operation that may fail is bound only if it is evaluated unconditionally.
     """
     large = [value for value in values if is_large(value)]
-    always = {*reached(list[Node](large), _computed_in_any_case)}
-    uses = Counter(child for node in _nodes(large) for child in children(node))
+    always = {*traverse.reached(list[Node](large), _computed_in_any_case)}
+    uses = Counter(child for node in _nodes(large) for child in traverse.children(node))
     replaced: dict[Node, Node] = {}
     lets: list[tuple[Var, PrimExpr]] = []
     for node in _nodes(large):
-        new = map_children(lambda child: replaced.get(child, child), node)
+        new = traverse.map_children(lambda child: replaced.get(child, child), node)
         if (
             isinstance(new, PrimExpr)
             and uses[node] > 1
             and not isinstance(new, BufferLoad)
-            and any(True for _ in children(new))
+            and any(True for _ in traverse.children(new))
             and (node in always or is_safe(new))
         ):
             variable = Var("v", new.dtype)
@@ -106,7 +97,7 @@ def with_lets(body: Stmt, lets: Sequence[tuple[Var, PrimExpr]]) -> Stmt:
 
 def _nodes(values: Sequence[PrimExpr]) -> list[Node]:
     """The nodes under all values once, children before parents."""
-    return list(dict.fromkeys(node for value in values for node in walk(value)))
+    return list(dict.fromkeys(node for value in values for node in traverse.walk(value)))
 
 
 def _computed_in_any_case(node: Node) -> Iterable[Node]:
@@ -117,7 +108,7 @@ def _computed_in_any_case(node: Node) -> Iterable[Node]:
         case And(a=a) | Or(a=a):
             return (a,)
         case _:
-            return children(node)
+            return traverse.children(node)
 
 
 def ordered_as(expr: tir.PrimExpr, original: tir.PrimExpr) -> tir.PrimExpr:
@@ -137,10 +128,12 @@ def ordered_as(expr: tir.PrimExpr, original: tir.PrimExpr) -> tir.PrimExpr:
         known = positions.get(node)
         if known is not None:
             return known
-        below = (positions[v] for v in walk(node) if isinstance(v, tir.Var) and v in positions)
+        below = (
+            positions[v] for v in traverse.walk(node) if isinstance(v, tir.Var) and v in positions
+        )
         return min(below, default=len(positions))
 
-    comparisons = [(c, simplify(c)) for c in walk(original) if isinstance(c, tir.CmpExpr)]
+    comparisons = [(c, simplify(c)) for c in traverse.walk(original) if isinstance(c, tir.CmpExpr)]
 
     def rule(node: Node) -> Node | None:
         if isinstance(node, tir.CmpExpr):
@@ -165,18 +158,18 @@ def ordered_as(expr: tir.PrimExpr, original: tir.PrimExpr) -> tir.PrimExpr:
             signed[0][0],
         )
 
-    rewritten = rewrite(expr, rule)
+    rewritten = traverse.rewrite(expr, rule)
     assert isinstance(rewritten, tir.PrimExpr)
     return rewritten
 
 
 def _positions(root: tir.PrimExpr) -> dict[tir.PrimExpr, int]:
     """The position of each subexpression, counted from the left, parents before children."""
-    return {node: position for position, node in enumerate(reached([root], _operands))}
+    return {node: position for position, node in enumerate(traverse.reached([root], _operands))}
 
 
 def _operands(expr: tir.PrimExpr) -> list[tir.PrimExpr]:
-    return [child for child in children(expr) if isinstance(child, tir.PrimExpr)]
+    return [child for child in traverse.children(expr) if isinstance(child, tir.PrimExpr)]
 
 
 def _arranged(simplified: tir.CmpExpr, original: tir.CmpExpr) -> tir.CmpExpr:
@@ -220,7 +213,9 @@ def _literal(expr: tir.PrimExpr) -> int:
 
 
 def _factors(product: tir.PrimExpr) -> list[tir.PrimExpr]:
-    nodes = preorder([product], lambda node: (node.a, node.b) if isinstance(node, tir.Mul) else ())
+    nodes = traverse.preorder(
+        [product], lambda node: (node.a, node.b) if isinstance(node, tir.Mul) else ()
+    )
     return [node for node in nodes if not isinstance(node, tir.Mul)]
 
 
@@ -405,7 +400,7 @@ class _Lowering:
 
         Errors: MisuseError: it reads a state that has not been computed.
         """
-        for node in chain.from_iterable(map(walk, step.body)):
+        for node in chain.from_iterable(map(traverse.walk, step.body)):
             if not isinstance(node, ProducerLoad):
                 continue
             is_state = node.producer in scan.state_placeholder
@@ -520,7 +515,7 @@ class _Lowering:
         value = substitute(expr, values)
         if not is_large(value):
             value = ordered_as(simplify(value), value)
-        rewritten = rewrite(value, self._load)
+        rewritten = traverse.rewrite(value, self._load)
         assert isinstance(rewritten, tir.PrimExpr)
         return rewritten
 
@@ -600,7 +595,7 @@ def replace_buffers(stmt: Stmt, replacements: dict[Buffer, Buffer]) -> Stmt:
         values |= {old: new, old.data: new.data}
         if isinstance(old.elem_offset, tir.Var):
             values[old.elem_offset] = ops.convert(new.elem_offset or 0)
-    rewritten = rewrite(stmt, values.get)
+    rewritten = traverse.rewrite(stmt, values.get)
     assert isinstance(rewritten, Stmt)
     return rewritten
 
@@ -626,4 +621,4 @@ def _steps_of_scans(stages: list[Operation]) -> dict[ComputeOp, ScanOp]:
 def _stages(tensors: list[Tensor]) -> list[Operation]:
     """Return the operations that compute `tensors` in topological order."""
     roots = (tensor.op for tensor in tensors)
-    return list(postorder(roots, lambda op: [tensor.op for tensor in op.input_tensors]))
+    return list(traverse.postorder(roots, lambda op: [tensor.op for tensor in op.input_tensors]))

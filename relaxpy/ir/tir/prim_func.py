@@ -24,20 +24,11 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes.function import function_attrs
-from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.ir.tir import expr as tir, ops, stmt
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import Call, ExprLike, IntImm, IterVarKind, Let, PrimExpr, StringImm, Var
 from relaxpy.ir.tir.iteration import IterVar
 from relaxpy.ir.tir.reduce import Reduce
-from relaxpy.ir.tir.stmt import (
-    AttrStmt,
-    BufferRealize,
-    DeclBuffer,
-    For,
-    LetStmt,
-    MatchBufferRegion,
-    Stmt,
-)
 from relaxpy.ir.tir.substitution import substitute
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.entry import user_facing
@@ -186,17 +177,19 @@ class _Values:
         if prove_equal(assigned, value) is not True:
             raise MisuseError(f"{var.name} has two values, `{assigned}` and `{value}`")
 
-    def with_pointers(self, body: Stmt) -> Stmt:
+    def with_pointers(self, body: stmt.Stmt) -> stmt.Stmt:
         """Wrap the declarations of buffers in bindings of the pointers that they use."""
         for var, value in self.pointers.items():
-            used = [n for n in walk(body) if isinstance(n, DeclBuffer) and n.buffer.data is var]
+            used = [
+                n for n in walk(body) if isinstance(n, stmt.DeclBuffer) and n.buffer.data is var
+            ]
 
             def bound(node: Node, var: Var = var, value: PrimExpr = value) -> Node | None:
-                declares = isinstance(node, DeclBuffer) and node.buffer.data is var
-                return LetStmt(var, value, node) if declares else None  # type: ignore[arg-type]
+                declares = isinstance(node, stmt.DeclBuffer) and node.buffer.data is var
+                return stmt.LetStmt(var, value, node) if declares else None  # type: ignore[arg-type]
 
-            changed = rewrite(body, bound) if used else LetStmt(var, value, body)
-            assert isinstance(changed, Stmt)
+            changed = rewrite(body, bound) if used else stmt.LetStmt(var, value, body)
+            assert isinstance(changed, stmt.Stmt)
             body = changed
         return body
 
@@ -212,7 +205,7 @@ class PrimFunc(rx.BaseFunc):
     _binds = frozenset(("params", "buffer_map_items"))
     _scope = True
     params: tuple[Var, ...]
-    body: Stmt
+    body: stmt.Stmt
     ret_type: DataType | None = None
     buffer_map: Mapping[Var, Buffer] = field(default_factory=dict)
     attrs: Attrs = EMPTY_ATTRS
@@ -222,7 +215,7 @@ class PrimFunc(rx.BaseFunc):
     def __post_init__(self) -> None:
         params: list[Var] = []
         check_type(self.params, (list, tuple), "expected a list of parameters", rule="AST-4")
-        check_type(self.body, Stmt, "the body is a statement", rule="AST-4")
+        check_type(self.body, stmt.Stmt, "the body is a statement", rule="AST-4")
         buffers = dict(self.buffer_map or {})
         for buffer in buffers.values():
             check_type(buffer, Buffer, "buffer_map maps handles to Buffers", rule="AST-4")
@@ -282,7 +275,7 @@ class PrimFunc(rx.BaseFunc):
             span=self.span,
         )
 
-    def with_body(self, body: Stmt) -> PrimFunc:
+    def with_body(self, body: stmt.Stmt) -> PrimFunc:
         """Replace the body."""
         return self.with_fields(body=body)
 
@@ -411,7 +404,7 @@ class _Definitions:
                 self.use(item)
             elif isinstance(item, Buffer):
                 self.use(item.data)
-            elif isinstance(item, MatchBufferRegion):
+            elif isinstance(item, stmt.MatchBufferRegion):
                 steps += [("bind", item, scope), ("visit", item.source, scope)]
             elif isinstance(item, PrimExpr) and next(occurrences(item, Let, Reduce), None) is None:
                 for node in walk(item):
@@ -431,10 +424,10 @@ class _Definitions:
             case IterVar(var=var):
                 index = item.iter_type == IterVarKind.ThreadIndex
                 self.define(var, scope, again=again or index)
-            case MatchBufferRegion(buffer=buffer) | BufferRealize(buffer=buffer):
-                self.define(buffer.data, scope, again=isinstance(item, BufferRealize))
+            case stmt.MatchBufferRegion(buffer=buffer) | stmt.BufferRealize(buffer=buffer):
+                self.define(buffer.data, scope, again=isinstance(item, stmt.BufferRealize))
                 self.declared(buffer, scope)
-            case DeclBuffer(buffer=buffer):
+            case stmt.DeclBuffer(buffer=buffer):
                 self.use(buffer.data)
                 self.declared(buffer, scope)
             case Buffer():
@@ -456,7 +449,7 @@ class _Definitions:
 def _steps(node: Node) -> list[Step]:
     """Return the steps through the fields of a node."""
     scope: Scope = []
-    if isinstance(node, (DeclBuffer, BufferRealize)):
+    if isinstance(node, (stmt.DeclBuffer, stmt.BufferRealize)):
         steps: list[Step] = [("bind", node, scope)]
     else:
         steps = []
@@ -469,11 +462,13 @@ def _steps(node: Node) -> list[Step]:
                     continue
                 case _:
                     pass
-        if isinstance(value, Buffer) and isinstance(node, (AttrStmt, DeclBuffer, BufferRealize)):
+        if isinstance(value, Buffer) and isinstance(
+            node, (stmt.AttrStmt, stmt.DeclBuffer, stmt.BufferRealize)
+        ):
             continue  # handled above, or annotated and defined in the body
-        if isinstance(node, For) and name == "thread_binding":
+        if isinstance(node, stmt.For) and name == "thread_binding":
             continue  # the name of the thread index; its value is the loop variable
-        binds: Kind = "bind" if isinstance(node, Stmt) else "bind again"
+        binds: Kind = "bind" if isinstance(node, stmt.Stmt) else "bind again"
         members = value if type(value) is tuple else (value,)
         for member in members:
             if isinstance(member, IterVar) and member.dom is not None:

@@ -19,6 +19,7 @@ from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.known import shape_of
 from relaxpy.ir.relax.nodes.distributed import DeviceMesh, DTensorStructInfo
 from relaxpy.ir.relax.op.distributed import Array, current_workers, split
 from relaxpy.ir.relax.transform.distributed.propagate_sharding import PropagateSharding
@@ -254,7 +255,7 @@ def _clipped(text: str) -> str:
 
 
 def _bytes(sinfo: rx.StructInfo | None, share: Fraction) -> Bytes:
-    dims = sinfo.get_shape() if isinstance(sinfo, rx.TensorStructInfo) else None
+    dims = shape_of(sinfo)
     if dims is None or not isinstance(sinfo, rx.TensorStructInfo):
         return None
     size: PrimExpr = ops.const(sinfo.dtype.numpy().itemsize * share.numerator, "int64")

@@ -9,7 +9,8 @@ from typing import Any, Final, TypedDict, cast
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
-from relaxpy.ir.relax.nodes import Expr, TensorStructInfo, TupleGetItem, Var
+from relaxpy.ir.relax.known import shape_of as dims_of_tensor
+from relaxpy.ir.relax.nodes import Expr, TupleGetItem, Var
 from relaxpy.ir.relax.op import regions
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.te import topi
@@ -256,7 +257,7 @@ def autopad(
             different lengths, or the shape of the data is not known.
     """
     sinfo = data.struct_info if isinstance(data, Expr) else None
-    dims = sinfo.get_shape() if isinstance(sinfo, TensorStructInfo) else None
+    dims = dims_of_tensor(sinfo)
     axes = len(kernel_shape)
     if mode not in _MODES or pad_type not in _KINDS:
         found, known = (mode, _MODES) if mode not in _MODES else (pad_type, _KINDS)

@@ -22,18 +22,8 @@ from relaxpy.errors import (
     unexpected,
 )
 from relaxpy.ir import hooks
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
-from relaxpy.ir.relax.nodes import (
-    Expr,
-    ObjectStructInfo,
-    PrimValue,
-    ShapeExpr,
-    StringImm,
-    StructInfo,
-    TensorStructInfo,
-    Tuple,
-    Var,
-)
 from relaxpy.ir.relax.op import call_dps_packed, null_value
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.tir import expr as tir
@@ -59,7 +49,7 @@ class Session:
     builder: BlockBuilder
     io_effect: IOEffect | None
     extern_mods: list[ExternModule] = field(default_factory=list)
-    omitted: dict[Var, str] = field(default_factory=dict)
+    omitted: dict[rx.Var, str] = field(default_factory=dict)
     pure: bool = True
 
     @contextmanager
@@ -105,7 +95,7 @@ def required_session(action: str) -> Session:
 _SUFFIXES = {"cpp": ".cpp", "cu": ".cu", "obj": ".o", "wasm": ".wasm"}
 
 
-def as_argument(value: object, float_dtype: str = "float64") -> Expr:
+def as_argument(value: object, float_dtype: str = "float64") -> rx.Expr:
     """The argument of an external function: a tensor, a scalar, a string, or a tuple of those.
 
     Errors:
@@ -115,29 +105,29 @@ def as_argument(value: object, float_dtype: str = "float64") -> Expr:
         case Tensor():
             return value._expr
         case str():
-            return StringImm(value)
+            return rx.StringImm(value)
         case int():
-            return PrimValue(tir.IntImm("int64", value))
+            return rx.PrimValue(tir.IntImm("int64", value))
         case float():
-            return PrimValue(tir.FloatImm(float_dtype, value))
+            return rx.PrimValue(tir.FloatImm(float_dtype, value))
         case tir.PrimExpr():
-            return PrimValue(value)
+            return rx.PrimValue(value)
         case tuple() | list():
-            return Tuple(tuple(as_argument(field, float_dtype) for field in value))
+            return rx.Tuple(tuple(as_argument(field, float_dtype) for field in value))
         case _:
             raise unexpected(
                 value, "an external function takes tensors, scalars, strings and tuples"
             )
 
 
-def output_sinfo(out: object) -> StructInfo:
+def output_sinfo(out: object) -> rx.StructInfo:
     """The struct info of the tensors, one or a sequence, that describe results."""
     sinfo = as_argument(out).struct_info
     assert sinfo is not None
     return sinfo
 
 
-def call_external(name: str, args: Sequence[object], out_sinfo: StructInfo) -> Any:
+def call_external(name: str, args: Sequence[object], out_sinfo: rx.StructInfo) -> Any:
     """Call the packed function `name`, which writes its results to its last arguments.
 
     The method that is being exported becomes impure, since the function may have effects.
@@ -263,22 +253,22 @@ class IOEffect(core.Effect):
     """
 
     def __init__(self) -> None:
-        self.effect: Var | None = None
+        self.effect: rx.Var | None = None
 
     @override
-    def emit_init(self, name_hint: str, builder: BlockBuilder) -> list[Var]:
+    def emit_init(self, name_hint: str, builder: BlockBuilder) -> list[rx.Var]:
         return [builder.emit(null_value(), f"{name_hint}.io")]
 
     @override
-    def create(self, name_hint: str) -> list[Var]:
-        return [Var(f"{name_hint}.io", ObjectStructInfo())]
+    def create(self, name_hint: str) -> list[rx.Var]:
+        return [rx.Var(f"{name_hint}.io", rx.ObjectStructInfo())]
 
     @override
-    def set_state(self, state_vars: list[Var]) -> None:
+    def set_state(self, state_vars: list[rx.Var]) -> None:
         (self.effect,) = state_vars
 
     @override
-    def finalize(self) -> list[Var]:
+    def finalize(self) -> list[rx.Var]:
         result, self.effect = self.effect, None
         assert result is not None
         return [result]
@@ -302,30 +292,30 @@ class KVCache(core.Effect):
                 )
         self.init_seq_len, *self.unit_shape = map(int, sizes)
         self.dtype = dtype or core.get_default_dtype()
-        self.cache: Var | None = None
+        self.cache: rx.Var | None = None
 
     @override
-    def emit_init(self, name_hint: str, builder: BlockBuilder) -> list[Var]:
-        shape = ShapeExpr((self.init_seq_len, *self.unit_shape))  # type: ignore[arg-type]
+    def emit_init(self, name_hint: str, builder: BlockBuilder) -> list[rx.Var]:
+        shape = rx.ShapeExpr((self.init_seq_len, *self.unit_shape))  # type: ignore[arg-type]
         create = R.call_pure_packed(
             "vm.builtin.attention_kv_cache_create",
             R.zeros(shape, self.dtype),
             shape,
             0,
-            sinfo_args=ObjectStructInfo(),
+            sinfo_args=rx.ObjectStructInfo(),
         )
         return [builder.emit(create, name_hint)]
 
     @override
-    def create(self, name_hint: str) -> list[Var]:
-        return [Var(name_hint, ObjectStructInfo())]
+    def create(self, name_hint: str) -> list[rx.Var]:
+        return [rx.Var(name_hint, rx.ObjectStructInfo())]
 
     @override
-    def set_state(self, state_vars: list[Var]) -> None:
+    def set_state(self, state_vars: list[rx.Var]) -> None:
         (self.cache,) = state_vars
 
     @override
-    def finalize(self) -> list[Var]:
+    def finalize(self) -> list[rx.Var]:
         result, self.cache = self._present(), None
         return [result]
 
@@ -337,12 +327,12 @@ class KVCache(core.Effect):
     @user_facing
     def view(self, seq_len: int | tir.PrimExpr) -> core.Tensor:
         """The rows; it is an error at run time if their number is not `seq_len`."""
-        shape = ShapeExpr((seq_len, *self.unit_shape))  # type: ignore[arg-type]
+        shape = rx.ShapeExpr((seq_len, *self.unit_shape))  # type: ignore[arg-type]
         view = R.call_pure_packed(
             "vm.builtin.attention_kv_cache_view",
             self._present(),
             shape,
-            sinfo_args=TensorStructInfo(shape, self.dtype),  # type: ignore[arg-type]
+            sinfo_args=rx.TensorStructInfo(shape, self.dtype),  # type: ignore[arg-type]
         )
         return core.Tensor(_expr=core.current_builder().emit(view))
 
@@ -364,11 +354,11 @@ class KVCache(core.Effect):
             self._present(),
             rows,
             inplace_indices=[0],
-            sinfo_args=ObjectStructInfo(),
+            sinfo_args=rx.ObjectStructInfo(),
         )
         self.cache = core.current_builder().emit(append)
 
-    def _present(self) -> Var:
+    def _present(self) -> rx.Var:
         if self.cache is None:
             raise BuilderStateError(
                 "a cache has a state only in a method that is being exported",

@@ -29,14 +29,7 @@ from relaxpy.plugins.importing.unsupported import (
     UnsupportedNode,
     refuse_nodes,
 )
-from relaxpy.plugins.onnx import ops as ops, view as views
-from relaxpy.plugins.onnx.bodies import (
-    require_positions,
-    schema_body,
-    stated_attributes,
-    string_outputs,
-    types_of_results,
-)
+from relaxpy.plugins.onnx import bodies, ops as ops, view, view as views
 from relaxpy.plugins.onnx.context import (
     OBJECT,
     BranchesNeededError,
@@ -51,20 +44,6 @@ from relaxpy.plugins.onnx.ops.branches import possible
 from relaxpy.plugins.onnx.ops.sequences import parts_of
 from relaxpy.plugins.onnx.registry import Value, find
 from relaxpy.plugins.onnx.sizes import expression
-from relaxpy.plugins.onnx.view import (
-    NARROW,
-    NARROW_CODES,
-    Array,
-    Graph,
-    MapType,
-    Model,
-    Node,
-    OptionalType,
-    SequenceType,
-    TensorType,
-    ValueType,
-    read_model,
-)
 from relaxpy.support import progress
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.entry import user_facing
@@ -101,7 +80,7 @@ class _Missing:
 class Importer:
     """Builds the function `main`; `unsupported` collects the nodes that cannot be imported."""
 
-    model: Model
+    model: view.Model
     options: Options
     is_dataflow: bool = True
     builder: BlockBuilder = field(default_factory=BlockBuilder)
@@ -118,10 +97,10 @@ class Importer:
     #: The element of optionals that are not empty.
     optionals: dict[Expr, StructInfo] = field(default_factory=dict)
     #: The types of the dictionaries among the inputs.
-    maps: dict[Expr, MapType] = field(default_factory=dict)
+    maps: dict[Expr, view.MapType] = field(default_factory=dict)
     strings: Strings = field(init=False)
     #: Nodes on which no output depends.
-    unused: set[Node] = field(default_factory=set)
+    unused: set[view.Node] = field(default_factory=set)
     _depth: int = 0
     _splits: int = 0
     _inlined_nodes: int = 0
@@ -172,7 +151,7 @@ class Importer:
             self.builder.emit_func_output(output)
         return self.strings.with_vocabulary(self.builder.finalize())
 
-    def _results(self, graph: Graph, scope: Mapping[str, Value]) -> Expr:
+    def _results(self, graph: view.Graph, scope: Mapping[str, Value]) -> Expr:
         self.builder.declare(self.strings.vocabulary)
         values = self.convert(graph, {**scope, **self._encoded(graph, scope)}, self.model.opsets)
         refuse_nodes(self.unsupported, "ONNX")
@@ -183,7 +162,7 @@ class Importer:
             raise FrontendError(f"an output of the graph cannot be imported: {error}") from None
         return exprs[0] if len(exprs) == 1 else Tuple(tuple(exprs))
 
-    def _encoded(self, graph: Graph, scope: Mapping[str, Any]) -> dict[str, Value]:
+    def _encoded(self, graph: view.Graph, scope: Mapping[str, Any]) -> dict[str, Value]:
         """The inputs that have strings, as the places of these in the vocabulary."""
         result: dict[str, Value] = {}
         infos = {
@@ -221,7 +200,7 @@ class Importer:
         return self.strings.call("decode", OBJECT, value)
 
     def convert(
-        self, graph: Graph, scope: Mapping[str, Value], opsets: Mapping[str, int]
+        self, graph: view.Graph, scope: Mapping[str, Value], opsets: Mapping[str, int]
     ) -> list[Value]:
         """The values of the outputs of a graph whose inputs are in `scope`, emitted here."""
         inner: ChainMap[str, Any] = ChainMap({}, scope)  # type: ignore[arg-type]
@@ -255,7 +234,7 @@ class Importer:
 
     def _nodes(
         self,
-        nodes: Sequence[Node],
+        nodes: Sequence[view.Node],
         scope: MutableMapping[str, Any],
         opsets: Mapping[str, int],
         outputs: Sequence[str],
@@ -283,8 +262,8 @@ class Importer:
     def _rest(
         self,
         way: Callable[[], Sequence[Value]],
-        node: Node,
-        nodes: Sequence[Node],
+        node: view.Node,
+        nodes: Sequence[view.Node],
         scope: MutableMapping[str, Any],
         opsets: Mapping[str, int],
         outputs: Sequence[str],
@@ -316,7 +295,7 @@ class Importer:
         return None if isinstance(value, _Missing) else value
 
     def _convert_node(
-        self, node: Node, scope: MutableMapping[str, Any], opsets: Mapping[str, int]
+        self, node: view.Node, scope: MutableMapping[str, Any], opsets: Mapping[str, int]
     ) -> None:
         operands: list[Value] = []
         for name in node.inputs:
@@ -366,7 +345,7 @@ class Importer:
 
     def _keep_narrow(
         self,
-        node: Node,
+        node: view.Node,
         operands: Sequence[Value],
         results: Sequence[Value],
         opsets: Mapping[str, int],
@@ -375,7 +354,7 @@ class Importer:
         codes = [self.narrow.get(value) if isinstance(value, Expr) else None for value in operands]
         if not any(codes) or (node.domain, node.op) in self.model.functions:
             return
-        pairs = types_of_results(node, len(operands), opsets.get(node.domain, 1))
+        pairs = bodies.types_of_results(node, len(operands), opsets.get(node.domain, 1))
         for value, source in zip(results, pairs, strict=False):
             code = None if source is None else codes[source]
             if code is not None and isinstance(value, Expr):
@@ -388,7 +367,7 @@ class Importer:
 
     def _call(
         self,
-        node: Node,
+        node: view.Node,
         operands: Sequence[Value],
         scope: Mapping[str, Value],
         opsets: Mapping[str, int],
@@ -401,11 +380,11 @@ class Importer:
         version = opsets.get(node.domain, 1 if node.domain else None)
         if version is None:
             raise UnsupportedError(f"the model imports no version of the domain {node.domain!r}")
-        stated = stated_attributes(node, version)
-        require_positions(node, operands, version)
+        stated = bodies.stated_attributes(node, version)
+        bodies.require_positions(node, operands, version)
         entry = find(node.domain, node.op, version)
         if entry is None:
-            found = schema_body(node, operands, version, self.items, self.strings.values)
+            found = bodies.schema_body(node, operands, version, self.items, self.strings.values)
             if found is None:
                 raise UnsupportedError("there is no converter for it")
             body, used = found
@@ -415,7 +394,7 @@ class Importer:
         if not self.strings.values.isdisjoint(operands):
             if not entry.strings:
                 raise UnsupportedError("operands that are strings are not imported")
-            are_strings = string_outputs(node, operands, version, self.strings.values)
+            are_strings = bodies.string_outputs(node, operands, version, self.strings.values)
         folded = None if node.domain else self._folded(node, operands)
         if folded is not None:
             return self._with_strings([folded], node, are_strings)
@@ -427,7 +406,7 @@ class Importer:
         return self._with_strings(results, node, are_strings)
 
     def _with_strings(
-        self, values: Sequence[Value], node: Node, are_strings: Sequence[bool]
+        self, values: Sequence[Value], node: view.Node, are_strings: Sequence[bool]
     ) -> Sequence[Value]:
         """The results of a node; those that are strings are recorded as such."""
         found = list(values)
@@ -438,7 +417,7 @@ class Importer:
         return found
 
     def _inlined(
-        self, body: Graph, operands: Sequence[Value], opsets: Mapping[str, int]
+        self, body: view.Graph, operands: Sequence[Value], opsets: Mapping[str, int]
     ) -> Sequence[Value]:
         names = list(body.inputs)
         if len(operands) > len(names):
@@ -446,7 +425,7 @@ class Importer:
         padded = [*operands, *[None] * (len(names) - len(operands))]
         return self.convert(body, dict(zip(names, padded, strict=True)), opsets)
 
-    def _folded(self, node: Node, operands: Sequence[Value]) -> Value:
+    def _folded(self, node: view.Node, operands: Sequence[Value]) -> Value:
         """The value of a node whose operands are known at import, or None."""
         if (node.op not in FOLDED and node.op != "Cast") or not operands:
             return None
@@ -468,7 +447,7 @@ class Importer:
             return None
         try:
             if node.op == "Cast":
-                if node.attributes["to"] in NARROW:
+                if node.attributes["to"] in view.NARROW:
                     return None
                 dtype = views.dtype_of(node.attributes["to"])
                 result = cast(arrays[0], dtype)
@@ -492,7 +471,7 @@ class Importer:
             return const(np.array(contents.elements).reshape(result.shape), dtype)
         return contents
 
-    def literal(self, array: Array) -> Constant:
+    def literal(self, array: view.Array) -> Constant:
         """A constant of an array of a file: strings, or elements of less than a byte, too.
 
         Errors:
@@ -500,10 +479,10 @@ class Importer:
         """
         if array.dtype == object:
             return self.strings.constant(array.reshape(-1).tolist(), array.shape)
-        code = NARROW_CODES.get(array.dtype.name)
+        code = view.NARROW_CODES.get(array.dtype.name)
         if code is None:
             return literal(array)
-        constant = literal(array.astype(NARROW[code][1]))
+        constant = literal(array.astype(view.NARROW[code][1]))
         self.narrow[constant] = code
         return constant
 
@@ -529,26 +508,26 @@ class Importer:
             warnings.warn(f"the input {name!r} is named {made!r}", UserWarning, stacklevel=6)
         return made
 
-    def _parameter(self, name: str, kind: ValueType) -> Var:
+    def _parameter(self, name: str, kind: view.ValueType) -> Var:
         info = self.struct_info(name, kind)
         var = Var(self._name(name), OBJECT if _has_strings(kind) else info)
-        if isinstance(kind, MapType):
+        if isinstance(kind, view.MapType):
             self.maps[var] = kind
-        if isinstance(kind, TensorType) and kind.code in NARROW:
+        if isinstance(kind, view.TensorType) and kind.code in view.NARROW:
             self.narrow[var] = kind.code
-        item = kind.item if isinstance(kind, OptionalType) else kind
-        if item is not None and isinstance(kind, OptionalType):
+        item = kind.item if isinstance(kind, view.OptionalType) else kind
+        if item is not None and isinstance(kind, view.OptionalType):
             self.optionals[var] = self.struct_info(name, item)
-        if isinstance(item, SequenceType) and isinstance(item.item, TensorType):
+        if isinstance(item, view.SequenceType) and isinstance(item.item, view.TensorType):
             inner = item.item
             rank = -1 if inner.sizes is None else len(inner.sizes)
             self.items[var] = TensorStructInfo(None, DataType(storage(inner.dtype)), ndim=rank)
         return var
 
-    def struct_info(self, name: str, kind: ValueType) -> StructInfo:
+    def struct_info(self, name: str, kind: view.ValueType) -> StructInfo:
         """The struct info of an input; strings are their places in the vocabulary."""
         match kind:
-            case TensorType(dtype, sizes, _):
+            case view.TensorType(dtype, sizes, _):
                 dtype = self.options.dtypes.get(name, storage(dtype))
                 given = self.options.shapes.get(name)
                 if given is not None:
@@ -558,7 +537,7 @@ class Importer:
                 return tensor_info(
                     [self._size(size, f"{name}_{k}") for k, size in enumerate(sizes)], dtype
                 )
-            case SequenceType() | OptionalType() | MapType():
+            case view.SequenceType() | view.OptionalType() | view.MapType():
                 return OBJECT
             case _:
                 raise FrontendError(f"the input {name!r} is no tensor of a known type")
@@ -602,14 +581,14 @@ class Importer:
         }
 
 
-_OUTPUT = Node("outputs", -1, "", "", (), (), {}, onnx.NodeProto())
+_OUTPUT = view.Node("outputs", -1, "", "", (), (), {}, onnx.NodeProto())
 
 
-def _has_strings(kind: ValueType) -> bool:
+def _has_strings(kind: view.ValueType) -> bool:
     """True if values of a type have strings."""
-    if isinstance(kind, TensorType):
+    if isinstance(kind, view.TensorType):
         return kind.dtype == "string"
-    return isinstance(kind, (SequenceType, OptionalType)) and _has_strings(kind.item)
+    return isinstance(kind, (view.SequenceType, view.OptionalType)) and _has_strings(kind.item)
 
 
 def _has_expressions(info: StructInfo) -> bool:
@@ -644,7 +623,7 @@ def from_onnx(
     """
     shapes = dict(shape_dict or {})
     dtypes = dict(dtype_dict) if isinstance(dtype_dict, Mapping) else {}
-    read = read_model(model, opset)
+    read = view.read_model(model, opset)
     unknown = [name for name in (*shapes, *dtypes) if name not in read.graph.inputs]
     if unknown:
         raise MisuseError(

@@ -17,22 +17,7 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.call_graph import mentioned_globals
 from relaxpy.ir.tir.prim_func import PrimFunc
-from relaxpy.plugins.pictures.model import (
-    MAX_ABOUT,
-    MODULE,
-    SOURCES,
-    Change,
-    Item,
-    Kind,
-    Picture,
-    add_blocks,
-    attributes_text,
-    innermost_blocks,
-    literal_text,
-    operator_text,
-    printable,
-    sinfo_text,
-)
+from relaxpy.plugins.pictures import model
 
 #: A sequence of bindings is left out if the picture would have more items. Branches inside of the
 #: last ones that are drawn come on top.
@@ -43,7 +28,7 @@ MAX_PROGRAM_LINES: Final = 60
 _FUSED: Final = ("Primitive", "Composite", "Codegen")
 
 
-def picture_of(mod: IRModule) -> Picture:
+def picture_of(mod: IRModule) -> model.Picture:
     """The picture of all functions of a module."""
     builder = _Builder(mod)
     builder.build()
@@ -60,9 +45,9 @@ class _Builder:
     def __init__(self, mod: IRModule) -> None:
         self.mod = mod
         self.functions = mod.functions_by_name
-        self.picture = Picture()
+        self.picture = model.Picture()
         self.picture.add("module", "module")
-        self.depths = {MODULE: 0}
+        self.depths = {model.MODULE: 0}
         self.planned = 0
         self.values: dict[_Scoped, int] = {}
         self.uses: list[tuple[rx.Expr, int, int]] = []
@@ -74,11 +59,11 @@ class _Builder:
         called = {name for func in self.functions.values() for name in mentioned_globals(func)}
         for name, func in self.functions.items():
             if isinstance(func, rx.Function) and not (name in called and is_fused(func)):
-                self.function("function", name, func, MODULE, name)
+                self.function("function", name, func, model.MODULE, name)
             elif name not in called:
                 self.kernel(name, func)
             if self.is_full:
-                self.add("global", f"and others of {len(self.functions)} functions", MODULE)
+                self.add("global", f"and others of {len(self.functions)} functions", model.MODULE)
                 break
         while self.waiting:
             self.waiting.popleft()()
@@ -100,29 +85,35 @@ class _Builder:
 
     def kernel(self, name: str, func: BaseFunc) -> None:
         """Add a kernel that no function calls: its blocks, or its text if it has none."""
-        item = self.add("kernel", name, MODULE, about=name, span=func.span)
+        item = self.add("kernel", name, model.MODULE, about=name, span=func.span)
         item.name = name
-        blocks = innermost_blocks(func) if isinstance(func, PrimFunc) else []
+        blocks = model.innermost_blocks(func) if isinstance(func, PrimFunc) else []
         if isinstance(func, PrimFunc) and 0 < len(blocks) < MAX_ITEMS and not self.is_full:
-            add_blocks(self.picture, item.number, func, blocks)
+            model.add_blocks(self.picture, item.number, func, blocks)
         else:
             item.program = self.program(name)
 
-    def add(self, kind: Kind, label: str, parent: int, **fields: object) -> Item:
-        item = self.picture.add(kind, printable(label), parent, **fields)
+    def add(self, kind: model.Kind, label: str, parent: int, **fields: object) -> model.Item:
+        item = self.picture.add(kind, model.printable(label), parent, **fields)
         self.depths[item.number] = self.depths[parent] + 1
         return item
 
-    def function(self, kind: Kind, label: str, func: rx.Function, parent: int, name: str) -> Item:
+    def function(
+        self, kind: model.Kind, label: str, func: rx.Function, parent: int, name: str
+    ) -> model.Item:
         """The group of a function, with its parameters."""
         params = ", ".join(param.name_hint for param in func.params)
         about = f"{name}({params}) -> {func.ret_struct_info}"
-        item = self.add(kind, label, parent, about=printable(about, MAX_ABOUT), span=func.span)
+        item = self.add(
+            kind, label, parent, about=model.printable(about, model.MAX_ABOUT), span=func.span
+        )
         item.name = name
         self.enter(item, func.body, func.params)
         return item
 
-    def enter(self, item: Item, body: rx.Expr, params: Sequence[rx.Var] = ()) -> Sequence[int]:
+    def enter(
+        self, item: model.Item, body: rx.Expr, params: Sequence[rx.Var] = ()
+    ) -> Sequence[int]:
         """Draw parameters now and a body later, unless they are too many or too deep.
 
         Returns the numbers of the parameters; if they are not drawn, the item has a count.
@@ -141,9 +132,9 @@ class _Builder:
         self.waiting.append(lambda: self.sequence(body, item.number, count))
         return numbers
 
-    def value(self, kind: Kind, var: rx.Var | rx.GlobalVar, parent: int) -> int:
-        about = printable(f"{var.name_hint}: {var.struct_info}", MAX_ABOUT)
-        detail = printable(sinfo_text(var.struct_info))
+    def value(self, kind: model.Kind, var: rx.Var | rx.GlobalVar, parent: int) -> int:
+        about = model.printable(f"{var.name_hint}: {var.struct_info}", model.MAX_ABOUT)
+        detail = model.printable(model.sinfo_text(var.struct_info))
         item = self.add(kind, var.name_hint, parent, detail=detail, about=about, span=var.span)
         item.name = var.name_hint
         return item.number
@@ -167,8 +158,8 @@ class _Builder:
         """Add the item of a returned value."""
         kind = self.picture.items[group].kind
         label = "result" if kind in ("branch", "if") else "return"
-        detail = printable(sinfo_text(getattr(expr, "struct_info", None)))
-        about = printable(f"{label} {detail}", MAX_ABOUT)
+        detail = model.printable(model.sinfo_text(getattr(expr, "struct_info", None)))
+        about = model.printable(f"{label} {detail}", model.MAX_ABOUT)
         item = self.add("result", label, group, detail=detail, about=about)
         item.span = getattr(expr, "span", None)
         self.operand(expr, item.number, group)
@@ -178,7 +169,7 @@ class _Builder:
         if isinstance(binding, rx.MatchCast):
             about = f"R.match_cast(…, {binding.struct_info})"
             item = self.add("cast", "match_cast", group, about=about)
-            item.detail = printable(sinfo_text(binding.struct_info))
+            item.detail = model.printable(model.sinfo_text(binding.struct_info))
             self.operand(binding.value, item.number, group)
         else:
             item = self.expression(binding.value, group, binding.var)
@@ -187,13 +178,13 @@ class _Builder:
         if var is not None:
             item.name = var.name_hint
             sinfo = var.struct_info or getattr(binding.value, "struct_info", None)
-            short = "" if isinstance(sinfo, rx.FuncStructInfo) else sinfo_text(sinfo)
+            short = "" if isinstance(sinfo, rx.FuncStructInfo) else model.sinfo_text(sinfo)
             if short:
-                item.detail = printable(f"{var.name_hint}: {short}")
-            item.about = printable(f"{item.name}: {sinfo} = {item.about}", MAX_ABOUT)
+                item.detail = model.printable(f"{var.name_hint}: {short}")
+            item.about = model.printable(f"{item.name}: {sinfo} = {item.about}", model.MAX_ABOUT)
             self.values[var, self.scope(group)] = item.number
 
-    def expression(self, expr: rx.Expr, group: int, var: rx.Var | None = None) -> Item:
+    def expression(self, expr: rx.Expr, group: int, var: rx.Var | None = None) -> model.Item:
         """The item of an operation."""
         match expr:
             case rx.Call():
@@ -215,20 +206,20 @@ class _Builder:
                 self.operand(expr, item.number, group)
                 return item
             case _:
-                text = literal_text(expr)
-                kind: Kind = "alias" if text is None else "constant"
+                text = model.literal_text(expr)
+                kind: model.Kind = "alias" if text is None else "constant"
                 item = self.add(kind, "=" if text is None else text, group, about=text or "=")
                 self.operand(expr, item.number, group)
                 return item
 
-    def local_function(self, func: rx.Function, group: int, var: rx.Var | None) -> Item:
+    def local_function(self, func: rx.Function, group: int, var: rx.Var | None) -> model.Item:
         """The group of a local function, which is a loop if it mentions itself."""
         name = "function" if var is None else var.name_hint
         recursive = var is not None and any(node is var for node in walk(func))
-        kind: Kind = "loop" if recursive else "local"
+        kind: model.Kind = "loop" if recursive else "local"
         return self.function(kind, f"{'loop' if recursive else 'local'} {name}", func, group, name)
 
-    def conditional(self, expr: rx.If, group: int) -> Item:
+    def conditional(self, expr: rx.If, group: int) -> model.Item:
         """The group of the two branches, which uses the condition."""
         item = self.add("if", "if", group, about="if", span=expr.span)
         self.operand(expr.cond, item.number, group)
@@ -237,9 +228,9 @@ class _Builder:
             self.enter(branch, body)
         return item
 
-    def call(self, call: rx.Call, group: int) -> Item:
+    def call(self, call: rx.Call, group: int) -> model.Item:
         """The item of a call; that of a fused function contains this function."""
-        kind: Kind = "operator"
+        kind: model.Kind = "operator"
         callee, args = call.op, call.args
         first = args[0] if args and isinstance(callee, Op) else callee
         func = self.functions.get(first.name_hint) if isinstance(first, rx.GlobalVar) else None
@@ -249,9 +240,9 @@ class _Builder:
             callee = first
         elif isinstance(callee, rx.GlobalVar) and func is not None:
             kind = "fused" if is_fused(func) else "call"
-        label = operator_text(callee)
-        literals = [text for arg in args if (text := literal_text(arg)) is not None]
-        if written := ", ".join([*literals, *filter(None, [attributes_text(call)])]):
+        label = model.operator_text(callee)
+        literals = [text for arg in args if (text := model.literal_text(arg)) is not None]
+        if written := ", ".join([*literals, *filter(None, [model.attributes_text(call)])]):
             label = f"{label}({written})"
         item = self.add(kind, label, group, about=about_call(call), span=call.span)
         params: Sequence[int] = ()
@@ -299,12 +290,12 @@ class _Builder:
         if key not in self.values:
             match value:
                 case rx.Var() | rx.GlobalVar():
-                    kind: Kind = "unbound" if isinstance(value, rx.Var) else "global"
+                    kind: model.Kind = "unbound" if isinstance(value, rx.Var) else "global"
                     self.values[key] = self.value(kind, value, scope)
                 case _:
-                    text = printable(sinfo_text(value.struct_info))
+                    text = model.printable(model.sinfo_text(value.struct_info))
                     item = self.add("constant", "constant", scope, detail=text, span=value.span)
-                    item.about = printable(f"constant: {value.struct_info}", MAX_ABOUT)
+                    item.about = model.printable(f"constant: {value.struct_info}", model.MAX_ABOUT)
                     self.values[key] = item.number
         return self.values[key]
 
@@ -319,7 +310,7 @@ class _Builder:
             lines = [line for line in lines if line and not line.startswith("# from ")]
             if rest := lines[MAX_PROGRAM_LINES:]:
                 lines = [*lines[:MAX_PROGRAM_LINES], f"… ({len(rest)} more lines)"]
-            self.programs[name] = "\n".join(printable(line, 110) for line in lines)
+            self.programs[name] = "\n".join(model.printable(line, 110) for line in lines)
         return self.programs[name]
 
 
@@ -336,19 +327,21 @@ def _length(body: rx.Expr) -> int:
 
 def about_call(call: rx.Call) -> str:
     """The text of a call, without operands inside operands."""
-    operands = [literal_text(arg) or getattr(arg, "name_hint", "…") for arg in call.args[:20]]
-    more = [text] if (text := attributes_text(call)) else []
-    return printable(f"{operator_text(call.op)}({', '.join([*operands, *more])})", MAX_ABOUT)
+    operands = [model.literal_text(arg) or getattr(arg, "name_hint", "…") for arg in call.args[:20]]
+    more = [text] if (text := model.attributes_text(call)) else []
+    return model.printable(
+        f"{model.operator_text(call.op)}({', '.join([*operands, *more])})", model.MAX_ABOUT
+    )
 
 
-def mark_faults(picture: Picture, found: Sequence[Diagnostic]) -> None:
+def mark_faults(picture: model.Picture, found: Sequence[Diagnostic]) -> None:
     """Mark the items that diagnostics are about; others have items of their own.
 
     A diagnostic is about the smallest item at its position, or else about the first one that its
     message names.
     """
-    by_name: dict[str, Item] = {}
-    by_line: dict[tuple[str, int], list[Item]] = {}
+    by_name: dict[str, model.Item] = {}
+    by_line: dict[tuple[str, int], list[model.Item]] = {}
     for item in picture.items:
         by_name.setdefault(item.name, item)
         if item.span is not None and item.span.end_line - item.span.line < _MAX_LINES:
@@ -365,10 +358,10 @@ def mark_faults(picture: Picture, found: Sequence[Diagnostic]) -> None:
         if candidates and not candidates[0].fault:
             item = candidates[0]
         else:
-            parent = candidates[0].parent if candidates else MODULE
+            parent = candidates[0].parent if candidates else model.MODULE
             item = picture.add("fault", diagnostic.rule or "error", parent)
-            item.detail = printable(diagnostic.message)
-        item.fault = (diagnostic.rule or "error", printable(str(diagnostic), MAX_ABOUT))
+            item.detail = model.printable(diagnostic.message)
+        item.fault = (diagnostic.rule or "error", model.printable(str(diagnostic), model.MAX_ABOUT))
 
 
 _WORD: Final = re.compile(r"\w+")
@@ -381,12 +374,12 @@ MAX_PERIOD: Final = 2_000
 MIN_SAVED: Final = 6
 #: More parameters and constants with the same users are one box.
 MAX_SOURCES: Final = 8
-_NEVER: Final = frozenset((*SOURCES, "result", "fault"))
+_NEVER: Final = frozenset((*model.SOURCES, "result", "fault"))
 #: The first position, the number of operations in a layer, and the number of layers.
 _Run: TypeAlias = tuple[int, int, int]
 
 
-def fold_repeats(picture: Picture) -> None:
+def fold_repeats(picture: model.Picture) -> None:
     """Group layers that are repeated one after the other, and layers inside these.
 
     Parameters and constants move into the innermost layer or block that has all their uses. The
@@ -401,19 +394,19 @@ def fold_repeats(picture: Picture) -> None:
     for value, user in picture.uses:
         users.setdefault(value, []).append(user)
     for item in picture.items:
-        if item.kind in SOURCES and all(
+        if item.kind in model.SOURCES and all(
             folder.is_in_every_layer(item.number, user) for user in users.get(item.number, ())
         ):
             item.parent = _common_group(picture, item.parent, users.get(item.number, ()))
 
 
-def bundle_sources(picture: Picture) -> None:
+def bundle_sources(picture: model.Picture) -> None:
     """Group many parameters and constants of the same group that have the same users there."""
     users: dict[int, set[int]] = {}
     for value, user in picture.uses:
         item = picture.items[value]
         path = picture.enclosing(user)
-        if item.kind in SOURCES and item.parent in path[1:]:
+        if item.kind in model.SOURCES and item.parent in path[1:]:
             users.setdefault(value, set()).add(path[path.index(item.parent) - 1])
     bundles: dict[tuple[int, frozenset[int]], list[int]] = {}
     for number, used_by in users.items():
@@ -423,20 +416,23 @@ def bundle_sources(picture: Picture) -> None:
         if len(numbers) > MAX_SOURCES:
             names = ", ".join(picture.items[number].label for number in numbers)
             group = picture.add("bundle", f"{len(numbers)} parameters and constants", parent)
-            group.detail, group.about = printable(names), printable(names, MAX_ABOUT)
+            group.detail, group.about = (
+                model.printable(names),
+                model.printable(names, model.MAX_ABOUT),
+            )
             group.order = picture.items[numbers[0]].order
             group.change = _change(picture, numbers)
             for number in numbers:
                 picture.items[number].parent = group.number
 
 
-def _change(picture: Picture, numbers: Iterable[int]) -> Change:
+def _change(picture: model.Picture, numbers: Iterable[int]) -> model.Change:
     """The change that all of the items have in common; empty if they differ."""
     changes = {picture.items[number].change for number in numbers}
     return changes.pop() if len(changes) == 1 else ""
 
 
-def _common_group(picture: Picture, group: int, users: Sequence[int]) -> int:
+def _common_group(picture: model.Picture, group: int, users: Sequence[int]) -> int:
     """The innermost group with all users that is inside `group` and part of the same function."""
     common: list[int] | None = None
     for user in users:
@@ -455,7 +451,7 @@ def _common_group(picture: Picture, group: int, users: Sequence[int]) -> int:
     return group
 
 
-def _keys(picture: Picture) -> list[int]:
+def _keys(picture: model.Picture) -> list[int]:
     """A number for each item, which is equal for items that look the same, without their names."""
     numbers: dict[object, int] = {}
     members = picture.members()
@@ -475,7 +471,7 @@ class _Folder:
     `twins` has for each item in a layer the one that corresponds to it in the next.
     """
 
-    def __init__(self, picture: Picture) -> None:
+    def __init__(self, picture: model.Picture) -> None:
         self.picture, self.keys = picture, _keys(picture)
         self.twins: dict[int, int] = {}
         self.operands: dict[int, list[int]] = {}
@@ -486,7 +482,7 @@ class _Folder:
         """True if the next layer also has a parameter or a constant where this one has `value`."""
         twin = self.twins.get(user, user)
         other = self.operands[twin][self.operands[user].index(value)]
-        return self.picture.items[other].kind in SOURCES
+        return self.picture.items[other].kind in model.SOURCES
 
     def fold(self, sequence: Sequence[int]) -> None:
         waiting = [list(sequence)]
@@ -505,11 +501,11 @@ class _Folder:
         """Make a group of layers, each of which is a group."""
         first = self.picture.items[layers[0][0]]
         names = [self.picture.items[n].label.partition("(")[0] for n in layers[0]]
-        detail = printable(" ".join(names))
+        detail = model.printable(" ".join(names))
         outer = self.picture.add(
             "repeat", f"{len(layers)} x {len(layers[0])} operations", first.parent, detail=detail
         )
-        outer.about, outer.order = printable(", ".join(names), MAX_ABOUT), first.order
+        outer.about, outer.order = model.printable(", ".join(names), model.MAX_ABOUT), first.order
         outer.change = _change(self.picture, layers[0])
         for index, layer in enumerate(layers):
             head = self.picture.items[layer[0]]

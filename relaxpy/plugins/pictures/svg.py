@@ -12,16 +12,7 @@ from urllib.parse import quote
 
 from relaxpy.errors import Span
 from relaxpy.ir.core.traverse import preorder
-from relaxpy.plugins.pictures.layout import (
-    GAP,
-    ROW_GAP,
-    Arrangement,
-    Box,
-    Size,
-    arrange,
-    curve,
-    place,
-)
+from relaxpy.plugins.pictures import layout
 from relaxpy.plugins.pictures.model import FOLDED, MODULE, SOURCES, Item, Kind, Picture
 
 #: Groups are opened until this many items are seen.
@@ -45,9 +36,9 @@ class Scene:
         self.uses = self._uses()
         self.members = picture.members()
         self.open = self._opened(fold)
-        self.arrangements: dict[int, Arrangement] = {}
-        self.boxes: dict[int, dict[int, Box]] = {}
-        self.open_sizes: dict[int, Size] = {}
+        self.arrangements: dict[int, layout.Arrangement] = {}
+        self.boxes: dict[int, dict[int, layout.Box]] = {}
+        self.open_sizes: dict[int, layout.Size] = {}
         for group in reversed([*picture.groups()]):
             self._arrange(group)
 
@@ -101,7 +92,7 @@ class Scene:
         top = self.members.get(MODULE, ())
         return preorder(top, lambda number: self.members[number] if number in self.open else ())
 
-    def closed_size(self, number: int) -> Size:
+    def closed_size(self, number: int) -> layout.Size:
         """The size of an item that is not open, or of a reference to `~number`."""
         if number < 0:
             return len(self.reference_text(~number)) * CHARACTER + 20, 22
@@ -112,7 +103,7 @@ class Scene:
         lines = (1 if item.detail else 0) + (1 if item.fault or item.omitted else 0)
         return width + 20, 22 + SMALL_LINE * lines
 
-    def size(self, number: int) -> Size:
+    def size(self, number: int) -> layout.Size:
         """The initial size of an item."""
         return self.open_sizes[number] if number in self.open else self.closed_size(number)
 
@@ -121,7 +112,7 @@ class Scene:
         item = self.picture.items[value]
         return item.name or item.label
 
-    def program_size(self, number: int) -> Size:
+    def program_size(self, number: int) -> layout.Size:
         """The size of an item whose program is seen."""
         lines = self.picture.items[number].program.split("\n")
         width, _ = self.closed_size(number)
@@ -131,8 +122,8 @@ class Scene:
     def _arrange(self, group: int) -> None:
         members = self.members[group]
         sources = {n for n in members if self.picture.items[n].kind in SOURCES}
-        arrangement = arrange(members, self.uses.get(group, {}), self.size, sources)
-        boxes, (width, height) = place(arrangement, self.size)
+        arrangement = layout.arrange(members, self.uses.get(group, {}), self.size, sources)
+        boxes, (width, height) = layout.place(arrangement, self.size)
         self.arrangements[group], self.boxes[group] = arrangement, dict(boxes)
         least, _ = self.closed_size(group)
         self.open_sizes[group] = max(width + 2 * MARGIN, least), height + HEAD + MARGIN
@@ -400,7 +391,7 @@ class _Writer:
             if item.program:
                 text[item.number] = [round(side) for side in scene.program_size(item.number)]
         data: dict[str, object] = {"rows": rows, "paths": paths, "least": least, "text": text}
-        data |= {"gap": GAP, "rowGap": ROW_GAP, "head": HEAD, "margin": MARGIN}
+        data |= {"gap": layout.GAP, "rowGap": layout.ROW_GAP, "head": HEAD, "margin": MARGIN}
         return json.dumps(data, separators=(",", ":"))
 
     def entry(self, entry: int, references: dict[int, int], centres: dict[int, float]) -> list[int]:
@@ -416,7 +407,7 @@ class _Writer:
         self.out.append(f'<g class="inside" transform="translate({MARGIN:.0f} {HEAD:.0f})">')
         self.out.append('<g class="uses">')
         for path in arrangement.paths:
-            data = f' d="{curve(path, boxes)}"' if seen else ""
+            data = f' d="{layout.curve(path, boxes)}"' if seen else ""
             self.out.append(f'<path marker-end="url(#relaxpy-tip)"{data}/>')
         self.out.append("</g>\n")
         for number in scene.members[group]:
@@ -425,7 +416,7 @@ class _Writer:
             self.reference(group, entry, value, boxes[entry], seen=seen)
         self.out.append("</g>\n")
 
-    def item(self, number: int, box: Box, *, seen: bool) -> None:
+    def item(self, number: int, box: layout.Box, *, seen: bool) -> None:
         scene, item = self.scene, self.scene.picture.items[number]
         is_open, is_group = number in scene.open, scene.is_group(number)
         closed = ' data-closed=""' if is_group and not is_open else ""
@@ -475,7 +466,7 @@ class _Writer:
                 self.out.append(f'<text class="{name}" x="10" y="{y:.0f}">{escaped(text)}</text>')
                 y += SMALL_LINE
 
-    def reference(self, group: int, entry: int, value: int, box: Box, *, seen: bool) -> None:
+    def reference(self, group: int, entry: int, value: int, box: layout.Box, *, seen: bool) -> None:
         """Draw a reference to a value that is far above."""
         where = f' transform="translate({box.x:.0f} {box.y:.0f})"' if seen else ""
         label, about = self.scene.reference_text(value), self.scene.picture.items[value].about

@@ -13,16 +13,8 @@ from typing_extensions import override
 
 from relaxpy.errors import MisuseError, RelayTypeError, unexpected
 from relaxpy.ir import hooks
+from relaxpy.ir.core import node
 from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.core.node import (
-    EMPTY_ATTRS,
-    Attrs,
-    Conversions,
-    Node,
-    as_attrs,
-    checks_of,
-    set_fields,
-)
 from relaxpy.ir.core.tensor import check_elements, read_array
 from relaxpy.ir.core.traverse import rewrite as rewrite_nodes
 from relaxpy.plugins.relay.ty import (
@@ -61,11 +53,11 @@ def _operator(name: str, *, reflected: bool = False) -> Callable[[Any, Any], Any
     return apply
 
 
-class Textual(Node):
+class Textual(node.Node):
     """The base class of nodes that have a program text, and whose fields are checked."""
 
     __slots__ = ()
-    _conversions: ClassVar[Conversions]
+    _conversions: ClassVar[node.Conversions]
 
     if not TYPE_CHECKING:  # which each kind with more checks would have to override
 
@@ -180,7 +172,7 @@ class Var(RelayExpr):
 
     def __post_init__(self) -> None:
         if isinstance(self.name_hint, Id):
-            set_fields(self, name_hint=self.name_hint.name_hint)
+            node.set_fields(self, name_hint=self.name_hint.name_hint)
         if not isinstance(self.name_hint, str):
             check_name(self.name_hint, "the name of a variable")
         self._conversions.apply(self)
@@ -213,7 +205,7 @@ class Constant(RelayExpr):
         if data is not self.data or data.flags.writeable or data.base is not None:
             data = data.copy()
             data.flags.writeable = False
-        set_fields(self, data=data, checked_type_=TensorType(data.shape, dtype))
+        node.set_fields(self, data=data, checked_type_=TensorType(data.shape, dtype))
 
     @property
     def is_scalar(self) -> bool:
@@ -275,7 +267,7 @@ class TupleGetItem(RelayExpr):
             raise MisuseError(
                 f"a tuple index is at least 0, found {index}", rule="RLY-41", about=index
             )
-        set_fields(self, index=int(index))
+        node.set_fields(self, index=int(index))
 
     @property
     def tuple(self) -> RelayExpr:
@@ -294,7 +286,7 @@ class Function(RelayExpr):
     body: RelayExpr
     ret_type: Type | None = None
     type_params: tuple[TypeVar, ...] = ()
-    attrs: Attrs = EMPTY_ATTRS
+    attrs: node.Attrs = node.EMPTY_ATTRS
     constraints: tuple[TypeRelation, ...] = field(default=(), kw_only=True)
 
     def with_attr(self, key: str | Mapping[str, object], value: object = None) -> Function:
@@ -310,7 +302,7 @@ class Call(RelayExpr):
     _fields = ("op", "args", "attrs", "type_args")
     op: RelayExpr
     args: tuple[RelayExpr, ...]
-    attrs: Attrs = EMPTY_ATTRS
+    attrs: node.Attrs = node.EMPTY_ATTRS
     type_args: tuple[Component, ...] = ()
 
     def astuple(self) -> Call:
@@ -375,7 +367,7 @@ class Constructor(RelayExpr):
     def __post_init__(self) -> None:
         check_identifier(self.name_hint, "the name of a constructor")
         self._conversions.apply(self)
-        set_fields(self, inputs=TupleType(self.inputs).fields)
+        node.set_fields(self, inputs=TupleType(self.inputs).fields)
 
     def enter(self, header: GlobalTypeVar, type_vars: tuple[TypeVar, ...], index: int) -> None:
         """Set the tag and the type of constructor number `index` of the data type `header`.
@@ -391,7 +383,7 @@ class Constructor(RelayExpr):
             )
         tag = (zlib.crc32(header.name_hint.encode()) & 0xFF) << 24 | index
         ty = FuncType(self.inputs, TypeCall(header, type_vars), type_vars)
-        set_fields(self, tag=tag, checked_type_=ty)
+        node.set_fields(self, tag=tag, checked_type_=ty)
 
 
 @dataclass(init=False, frozen=True, slots=True, eq=False, repr=False)
@@ -435,7 +427,7 @@ class PatternTuple(Pattern):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Clause(Node):
+class Clause(node.Node):
     """A pattern, and the expression that is evaluated where it fits (RLY-83)."""
 
     _fields = ("lhs", "rhs")
@@ -495,14 +487,14 @@ class TempExpr(RelayExpr):
         raise MisuseError(f"{type(self).__name__} does not define realize()", about=self)
 
 
-Textual._conversions = Conversions(
+Textual._conversions = node.Conversions(
     {
-        **checks_of(
+        **node.checks_of(
             {**NOUNS, RelayExpr: "Relay expression", Var: "variable", Clause: "clause"}, "RLY-82"
         ),
-        **checks_of({Pattern: "pattern", Constructor: "constructor"}, "RLY-83"),
+        **node.checks_of({Pattern: "pattern", Constructor: "constructor"}, "RLY-83"),
         "tuple[Component, ...]": tuple,
-        "Attrs": as_attrs,
+        "Attrs": node.as_attrs,
         "bool": bool,
     }
 )
@@ -551,7 +543,7 @@ def const(value: object, dtype: str | None = None) -> Constant:
     return Constant(data)
 
 
-def rewrite(root: E, rule: Callable[[Node], Node | None]) -> E:
+def rewrite(root: E, rule: Callable[[node.Node], node.Node | None]) -> E:
     """Apply a rule to each node, children first, that replaces expressions of the root's kind."""
     return cast("E", rewrite_nodes(root, rule))
 

@@ -9,40 +9,24 @@ from typing_extensions import override
 
 from relaxpy.errors import MisuseError, check_type
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import children, map_children
+from relaxpy.ir.core.traverse import children, map_children, visit_methods
 from relaxpy.plugins.relay import expr as rl, ty
 from relaxpy.plugins.relay.expr import Function, RelayExpr, Var, rewrite
 from relaxpy.plugins.relay.op.registry import Op
 from relaxpy.support.dataclass import replace
 from relaxpy.support.entry import user_facing
 
-_METHODS: dict[type[Node], str] = {
-    rl.Function: "visit_function",
-    rl.Call: "visit_call",
-    rl.Let: "visit_let",
-    rl.Var: "visit_var",
-    rl.GlobalVar: "visit_global_var",
-    rl.If: "visit_if",
-    rl.Tuple: "visit_tuple",
-    rl.TupleGetItem: "visit_tuple_getitem",
-    rl.Constant: "visit_constant",
-    rl.RefCreate: "visit_ref_create",
-    rl.RefRead: "visit_ref_read",
-    rl.RefWrite: "visit_ref_write",
-    rl.Constructor: "visit_constructor",
-    rl.Match: "visit_match",
-    Op: "visit_op",
-    ty.TypeVar: "visit_type_var",
-    ty.IncompleteType: "visit_incomplete_type",
-    ty.TensorType: "visit_tensor_type",
-    ty.FuncType: "visit_func_type",
-    ty.TupleType: "visit_tuple_type",
-    ty.TypeRelation: "visit_type_relation",
-    ty.RefType: "visit_ref_type",
-    ty.GlobalTypeVar: "visit_global_type_var",
-    ty.TypeCall: "visit_type_call",
-    ty.TypeData: "visit_type_data",
-}
+_EXPRS = """
+    Function Call Let Var GlobalVar If Tuple TupleGetItem Constant RefCreate RefRead
+    RefWrite Constructor Match
+"""
+_TYPES = """
+    TypeVar IncompleteType TensorType FuncType TupleType TypeRelation RefType GlobalTypeVar
+    TypeCall TypeData
+"""
+_METHODS = visit_methods(
+    (*(getattr(rl, n) for n in _EXPRS.split()), Op, *(getattr(ty, n) for n in _TYPES.split()))
+)
 
 
 class _Functor:
@@ -74,12 +58,9 @@ class _Functor:
         """Return the result for a kind whose method is not overridden."""
         return self.visit_default(node)
 
-    visit_function = visit_call = visit_let = visit_var = visit_global_var = visit_if = _visit
-    visit_tuple = visit_tuple_getitem = visit_constant = visit_ref_create = _visit
-    visit_ref_read = visit_ref_write = visit_constructor = visit_match = visit_op = _visit
-    visit_type_var = visit_incomplete_type = visit_tensor_type = visit_func_type = _visit
-    visit_tuple_type = visit_type_relation = visit_ref_type = _visit
-    visit_global_type_var = visit_type_call = visit_type_data = _visit
+
+for _name in _METHODS.values():
+    setattr(_Functor, _name, _Functor._visit)
 
 
 class ExprFunctor(_Functor):

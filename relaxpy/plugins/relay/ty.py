@@ -12,17 +12,9 @@ import numpy as np
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError, unexpected
+from relaxpy.ir.core import node
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.memo import memoised
-from relaxpy.ir.core.node import (
-    EMPTY_ATTRS,
-    Attrs,
-    Conversions,
-    Node,
-    as_attrs,
-    checks_of,
-    set_fields,
-)
 from relaxpy.ir.core.traverse import preorder
 from relaxpy.ir.equality.structural import structural_equal, structural_hash
 from relaxpy.support.dataclass import dataclass
@@ -50,7 +42,7 @@ def _hash_of(type: Type) -> int:
 
 
 @dataclass(init=False, frozen=True, slots=True, eq=False, repr=False)
-class Type(Node):
+class Type(node.Node):
     """The base class of all types, which are equal if their structure is (RLY-86)."""
 
     span: Span | None = field(default=None, kw_only=True)
@@ -146,7 +138,7 @@ class GlobalTypeVar(Type):
 
     def __post_init__(self) -> None:
         check_identifier(self.name_hint, "the name of a data type")
-        set_fields(self, kind=as_kind(self.kind))
+        node.set_fields(self, kind=as_kind(self.kind))
 
     @override
     def __eq__(self, other: object) -> bool:
@@ -174,7 +166,7 @@ class IncompleteType(Type):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class UnknownDim(Node):
+class UnknownDim(node.Node):
     """A dimension that is not known before run time, written `?` (RLY-68): `relay.Any`."""
 
     _fields: ClassVar[tuple[str, ...]] = ()
@@ -229,7 +221,7 @@ class TensorType(Type):
                     rule="RLY-17",
                     about=shape,
                 )
-        elif isinstance(shape, (str, Node)) or not isinstance(shape, Iterable):
+        elif isinstance(shape, (str, node.Node)) or not isinstance(shape, Iterable):
             raise unexpected(shape, "a shape is a list of dimensions")
         else:
             shape = tuple(map(_as_dim, shape))
@@ -243,7 +235,7 @@ class TensorType(Type):
                 )
         else:
             dtype = DataType(dtype)
-        set_fields(self, shape=shape, dtype=dtype)
+        node.set_fields(self, shape=shape, dtype=dtype)
 
     @property
     def concrete_shape(self) -> tuple[int, ...]:
@@ -303,13 +295,13 @@ class TypeRelation(Type):
     func: str
     args: tuple[Type, ...]
     num_inputs: int | None = None
-    attrs: Attrs = EMPTY_ATTRS
+    attrs: node.Attrs = node.EMPTY_ATTRS
 
     def __post_init__(self) -> None:
         check_name(self.func, "the name of a type relation")
         _CONVERSIONS.apply(self)
         if self.num_inputs is None:
-            set_fields(self, num_inputs=max(len(self.args) - 1, 0))
+            node.set_fields(self, num_inputs=max(len(self.args) - 1, 0))
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -348,18 +340,20 @@ class TypeData(Type):
         return tuple((c.name_hint, c.inputs) for c in self.constructors)
 
 
-NOUNS: Final[Mapping[type[Node], str]] = {
+NOUNS: Final[Mapping[type[node.Node], str]] = {
     Type: "type",
     TypeVar: "type parameter",
     TypeRelation: "type relation",
     GlobalTypeVar: "data type",
 }
-_CONVERSIONS: Final = Conversions(
+_CONVERSIONS: Final = node.Conversions(
     {
-        **checks_of(NOUNS, "RLY-84"),
-        "tuple[Constructor, ...]": checks_of({Node: "constructor"}, "RLY-84")["tuple[Node, ...]"],
+        **node.checks_of(NOUNS, "RLY-84"),
+        "tuple[Constructor, ...]": node.checks_of({node.Node: "constructor"}, "RLY-84")[
+            "tuple[Node, ...]"
+        ],
         "TypeKind": as_kind,
-        "Attrs": as_attrs,
+        "Attrs": node.as_attrs,
     }
 )
 UNIT: Final = TupleType(())
@@ -380,7 +374,7 @@ AnyType: TypeAlias = (
 
 T = TypingVar("T")
 NameOf: TypeAlias = Callable[[TypeVar], str]
-_Piece: TypeAlias = "str | Node"
+_Piece: TypeAlias = "str | node.Node"
 MAX_PIECES = 2_000
 """The text of a message stops here: shared components of a type would be printed at each use."""
 
@@ -389,7 +383,7 @@ def _hint(variable: TypeVar) -> str:
     return variable.name_hint
 
 
-def type_text(ty: Node, name_of: NameOf = _hint, limit: int | None = MAX_PIECES) -> str:
+def type_text(ty: node.Node, name_of: NameOf = _hint, limit: int | None = MAX_PIECES) -> str:
     """Return the text of a type as TVM prints it (RLY-66).
 
     `name_of` names type parameters. With a `limit`, a longer text ends in an ellipsis.
@@ -420,13 +414,13 @@ def listed(items: Iterable[T], single: str = "") -> list[T | str]:
     return [*out, single] if len(out) == 1 else out
 
 
-def _pieces(ty: Node, name_of: NameOf) -> Sequence[_Piece]:
+def _pieces(ty: node.Node, name_of: NameOf) -> Sequence[_Piece]:
     """Return the text of a type in which its components stand as nodes."""
     match ty:
         case TensorType(shape=()):
             return [ty.dtype if isinstance(ty.dtype, str) else _scalar(ty.dtype, name_of)]
         case TensorType(shape=shape, dtype=dtype):
-            dims: list[_Piece] = [shape] if isinstance(shape, Node) else []
+            dims: list[_Piece] = [shape] if isinstance(shape, node.Node) else []
             if isinstance(shape, tuple):
                 dims = ["(", *listed((_dim(d) for d in shape), ","), ")"]
             return ["Tensor[", *dims, ", ", str(dtype) if isinstance(dtype, str) else dtype, "]"]
@@ -455,10 +449,10 @@ def _pieces(ty: Node, name_of: NameOf) -> Sequence[_Piece]:
             return [str(ty)]
 
 
-def _scalar(dtype: Node, name_of: NameOf) -> str:
+def _scalar(dtype: node.Node, name_of: NameOf) -> str:
     name = name_of(dtype) if isinstance(dtype, TypeVar) else "_"
     return f"Tensor[(), {name}]"
 
 
 def _dim(dim: object) -> _Piece:
-    return dim if isinstance(dim, Node) else str(dim)
+    return dim if isinstance(dim, node.Node) else str(dim)

@@ -12,7 +12,7 @@ from relaxpy.ir.arith.tvm.iter_reader import analyzer_of
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Node, as_attrs
 from relaxpy.ir.core.traverse import map_children, occurrences
-from relaxpy.ir.tir import ops
+from relaxpy.ir.tir import ops, stmt
 from relaxpy.ir.tir.analysis.index_map import IndexMap
 from relaxpy.ir.tir.analysis.regions import with_regions
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, decl_buffer
@@ -36,15 +36,6 @@ from relaxpy.ir.tir.rewrite.state import (
     serial_nest,
     spatial_block,
     substituted,
-)
-from relaxpy.ir.tir.stmt import (
-    Block,
-    BlockRealize,
-    BufferStore,
-    For,
-    ForKind,
-    MatchBufferRegion,
-    Stmt,
 )
 from relaxpy.ir.tir.substitution import mentions, substitute
 from relaxpy.plugins.schedule.cache import Site, buffer_of, with_buffer
@@ -74,7 +65,7 @@ def accessed_buffer(stage: Stage, which: BufferName) -> tuple[Buffer, bool]:
 
 def transform_layout(
     state: State,
-    block: Block,
+    block: stmt.Block,
     which: BufferName,
     index_map: Map,
     pad_value: Any,
@@ -101,7 +92,7 @@ def transform_layout(
     )
     rewriter = Relayout(old, new, index_map)
     body = rewriter.visit(state.func.body)
-    assert isinstance(body, Stmt)
+    assert isinstance(body, stmt.Stmt)
     params = tuple(new if b is old else b for b in state.func.buffer_map_items)
     is_input = old in params_of(state) and not any(
         region.buffer is old for b in state.blocks() for region in b.writes
@@ -155,22 +146,22 @@ class Relayout:
     def __init__(self, old: Buffer, new: Buffer, index_map: IndexMap) -> None:
         self.old, self.new, self.index_map = old, new, index_map
         self.analyzer = Analyzer()
-        self.renewed: dict[Block, Block] = {}
+        self.renewed: dict[stmt.Block, stmt.Block] = {}
 
     def visit(self, item: Node) -> Node:
         """Return `item` with the accesses below it replaced."""
         if item._variable:
             return item
-        bound = domains_of([item]) if isinstance(item, For) else {}
-        bound = iter_domains(item) if isinstance(item, Block) else bound
+        bound = domains_of([item]) if isinstance(item, stmt.For) else {}
+        bound = iter_domains(item) if isinstance(item, stmt.Block) else bound
         for var, domain in bound.items():
             self.analyzer.bind(var, domain, allow_override=True)
         new = map_children(self.visit, item)
-        if isinstance(new, BufferStore) and new.buffer is self.old:
+        if isinstance(new, stmt.BufferStore) and new.buffer is self.old:
             return replace(new, buffer=self.new, indices=self._mapped(new.indices))
         if isinstance(new, BufferLoad) and new.buffer is self.old:
             return BufferLoad(self.new, self._mapped(new.indices), new.predicate)
-        if isinstance(item, Block) and isinstance(new, Block):
+        if isinstance(item, stmt.Block) and isinstance(new, stmt.Block):
             return self._block(item, new)
         return new
 
@@ -184,7 +175,7 @@ class Relayout:
         )
         return tuple(ops.cast_to(i, n.dtype) for i, n in zip(simple, self.new.shape, strict=True))
 
-    def _block(self, item: Block, new: Block) -> Block:
+    def _block(self, item: stmt.Block, new: stmt.Block) -> stmt.Block:
         declared = any(region.buffer is self.old for region in (*item.reads, *item.writes))
         if self.old in new.alloc_buffers:
             buffers = tuple(self.new if b is self.old else b for b in new.alloc_buffers)
@@ -227,16 +218,16 @@ def _fill(
     value: Callable[[Sequence[Var]], PrimExpr],
     axes: Sequence[Var],
     padding: PrimExpr,
-) -> Stmt:
+) -> stmt.Stmt:
     """Return loops that store a value in all elements of padding."""
     loops = {Var(f"ax{k}", size.dtype): Range(size) for k, size in enumerate(buffer.shape)}
     at = {axis: ops.cast_to(var, axis.dtype) for axis, var in zip(axes, loops, strict=True)}
     block = spatial_block(
         f"{buffer.name}_padding",
         buffer.shape,
-        lambda variables: BufferStore(buffer, value(variables), tuple(variables)),
+        lambda variables: stmt.BufferStore(buffer, value(variables), tuple(variables)),
     )
-    realize = BlockRealize(tuple(loops), substitute(padding, at), block)
+    realize = stmt.BlockRealize(tuple(loops), substitute(padding, at), block)
     return serial_nest(loops.items(), realize)
 
 
@@ -251,7 +242,7 @@ def check_trivial_loops(stage: Stage) -> None:
     name, realize = stage.name, stage.realize
     if not stage.loops:
         raise refused(f"there is no loop around block {name}", stage.block)
-    check_only_content(stage, stage.loops, (ForKind.SERIAL,))
+    check_only_content(stage, stage.loops, (stmt.ForKind.SERIAL,))
     analyzer = Analyzer()
     is_plain = len(stage.loops) == len(realize.iter_values) and all(
         value is loop.loop_var
@@ -273,7 +264,7 @@ def check_trivial_loops(stage: Stage) -> None:
     check_own_variables(stage)
 
 
-def transform_block_layout(state: State, block: Block, index_map: Map, map_of: MapOf) -> None:
+def transform_block_layout(state: State, block: stmt.Block, index_map: Map, map_of: MapOf) -> None:
     """Let a block run through other loops, whose variables are those of a map."""
     stages, stage = stage_in_scope(state, block)
     check_trivial_loops(stage)
@@ -307,16 +298,16 @@ def transform_block_layout(state: State, block: Block, index_map: Map, map_of: M
         it.var: ops.cast_to(analyzer.simplify(value), it.var.dtype)
         for it, value in zip(block.iter_vars, found, strict=True)
     }
-    renewed: dict[Block, Block] = {}
+    renewed: dict[stmt.Block, stmt.Block] = {}
     inner = substituted(replace(block, iter_vars=tuple(iters)), values, renewed)
-    assert isinstance(inner, Block)
+    assert isinstance(inner, stmt.Block)
     new = with_regions(inner)
-    realize = BlockRealize(tuple(var for var, _ in loops), stage.realize.predicate, new)
+    realize = stmt.BlockRealize(tuple(var for var, _ in loops), stage.realize.predicate, new)
     nest = serial_nest(loops, realize)
     state.replace({stage.loops[0]: nest}, renewed | {block: new})
 
 
-def _kind(index_map: IndexMap, index: PrimExpr, block: Block) -> IterVarKind:
+def _kind(index_map: IndexMap, index: PrimExpr, block: stmt.Block) -> IterVarKind:
     kinds = {
         it.iter_type
         for var, it in zip(index_map.initial_indices, block.iter_vars, strict=True)
@@ -330,7 +321,7 @@ def _kind(index_map: IndexMap, index: PrimExpr, block: Block) -> IterVarKind:
 _EXPLICIT = {"read": "explicit_read_region", "write": "explicit_write_region"}
 
 
-def reorder_block_iter_var(state: State, block: Block, new_order: Sequence[int]) -> None:
+def reorder_block_iter_var(state: State, block: stmt.Block, new_order: Sequence[int]) -> None:
     """Put the variables of a block into another order, with their values."""
     order = [ops.as_int(index) for index in new_order]
     if sorted(order) != list(range(len(block.iter_vars))):
@@ -345,7 +336,7 @@ def reorder_block_iter_var(state: State, block: Block, new_order: Sequence[int])
     state.replace({realize: replace(realize, iter_values=values, block=new)}, {block: new})
 
 
-def region_of(function: Callable[..., Any] | IndexMap, block: Block) -> list[Range]:
+def region_of(function: Callable[..., Any] | IndexMap, block: stmt.Block) -> list[Range]:
     """Return the region that a function returns for the variables of `block`.
 
     A map has the first and the last plus one of each range as its results.
@@ -362,7 +353,7 @@ def region_of(function: Callable[..., Any] | IndexMap, block: Block) -> list[Ran
     return [_range(item) for item in function(*variables)]
 
 
-def as_index_map(block: Block, ranges: Sequence[Range]) -> IndexMap:
+def as_index_map(block: stmt.Block, ranges: Sequence[Range]) -> IndexMap:
     """Return the map from the variables of a block to the ends of ranges."""
     copies = [it.var.renamed(it.var.name) for it in block.iter_vars]
     at = {it.var: copy for it, copy in zip(block.iter_vars, copies, strict=True)}
@@ -383,7 +374,7 @@ def _range(item: Any) -> Range:
 
 
 def annotate_buffer_access(
-    state: State, block: Block, which: int, kind: str, ranges: Sequence[Range]
+    state: State, block: stmt.Block, which: int, kind: str, ranges: Sequence[Range]
 ) -> None:
     """Declare that a block accesses other elements than its body shows."""
     if kind not in _EXPLICIT:
@@ -402,7 +393,7 @@ def annotate_buffer_access(
 
 
 def set_axis_separator(
-    state: State, block: Block, which: BufferName, separators: Sequence[int]
+    state: State, block: stmt.Block, which: BufferName, separators: Sequence[int]
 ) -> None:
     """Divide the axes of a buffer into physical ones."""
     _, stage = stage_in_scope(state, block)
@@ -419,14 +410,14 @@ def set_axis_separator(
         old.buffer_type,
         tuple(ops.as_int(index) for index in separators),
     )
-    renewed: dict[Block, Block] = {}
+    renewed: dict[stmt.Block, stmt.Block] = {}
     root = with_buffer(state.root, old, new, renewed)
     params = tuple(new if b is old else b for b in state.func.buffer_map_items)
     realize = replace(state.realize(state.root), block=root)
     state.become(state.func.with_fields(body=realize, buffer_map_items=params), renewed)
 
 
-def unsafe_set_dtype(state: State, block: Block, which: int, dtype: str) -> None:
+def unsafe_set_dtype(state: State, block: stmt.Block, which: int, dtype: str) -> None:
     """Keep a buffer that a block writes in another datatype, to which values are cast."""
     _, stage = stage_in_scope(state, block)
     index = ops.as_int(which)
@@ -445,7 +436,7 @@ def unsafe_set_dtype(state: State, block: Block, which: int, dtype: str) -> None
     new = decl_buffer(old.shape, kind, old.name, scope=old.scope())
     retyped = _Retyped({old: new, **views})
     root = retyped.visit(state.root)
-    assert isinstance(root, Block)
+    assert isinstance(root, stmt.Block)
     realize = replace(state.realize(state.root), block=root)
     state.become(state.func.with_fields(body=realize), retyped.renewed)
 
@@ -459,7 +450,7 @@ class _Retyped:
 
     def __init__(self, buffers: Mapping[Buffer, Buffer]) -> None:
         self.buffers = buffers
-        self.renewed: dict[Block, Block] = {}
+        self.renewed: dict[stmt.Block, stmt.Block] = {}
 
     def visit(self, item: Node) -> Node:
         """Return `item` with the buffers below it replaced."""
@@ -468,20 +459,26 @@ class _Retyped:
         if item._variable:
             return item
         match item:
-            case BufferStore(buffer=buffer) if buffer in self.buffers:
+            case stmt.BufferStore(buffer=buffer) if buffer in self.buffers:
                 new = self.buffers[buffer]
                 indices = tuple(map(self._expr, item.indices))
-                return BufferStore(new, ops.cast_to(self._expr(item.value), new.dtype), indices)
+                return stmt.BufferStore(
+                    new, ops.cast_to(self._expr(item.value), new.dtype), indices
+                )
             case BufferLoad(buffer=buffer) if buffer in self.buffers:
                 indices = tuple(map(self._expr, item.indices))
                 return ops.cast_to(BufferLoad(self.buffers[buffer], indices), buffer.dtype)
-            case MatchBufferRegion(buffer=buffer, source=source) if buffer in self.buffers:
+            case stmt.MatchBufferRegion(buffer=buffer, source=source) if buffer in self.buffers:
                 found = self.visit(source)
                 assert isinstance(found, BufferRegion)
-                return MatchBufferRegion(self.buffers[buffer], found)
+                return stmt.MatchBufferRegion(self.buffers[buffer], found)
             case _:
                 new_item = map_children(self.visit, item)
-        if isinstance(item, Block) and isinstance(new_item, Block) and new_item is not item:
+        if (
+            isinstance(item, stmt.Block)
+            and isinstance(new_item, stmt.Block)
+            and new_item is not item
+        ):
             self.renewed[item] = new_item
         return new_item
 

@@ -12,7 +12,7 @@ from relaxpy.ir.core.dtype import BOOL
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import map_children, occurrences, rewrite
 from relaxpy.ir.op import Op
-from relaxpy.ir.tir import expr as tir, intrin, ops
+from relaxpy.ir.tir import expr as tir, intrin, ops, stmt
 from relaxpy.ir.tir.analysis.regions import with_regions
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, decl_buffer, outside_indices
 from relaxpy.ir.tir.expr import ExprLike, IntImm, IterVarKind, PrimExpr, Var
@@ -37,16 +37,6 @@ from relaxpy.ir.tir.rewrite.state import (
     spatial_block,
     substituted,
 )
-from relaxpy.ir.tir.stmt import (
-    Block,
-    BlockRealize,
-    BufferStore,
-    For,
-    ForKind,
-    SeqStmt,
-    Stmt,
-    stmt_seq,
-)
 from relaxpy.ir.tir.substitution import substitute
 from relaxpy.plugins.schedule.cache import with_buffer
 from relaxpy.plugins.schedule.layout import check_trivial_loops
@@ -56,7 +46,7 @@ from relaxpy.support.dataclass import replace
 _LIMIT = 2**31 - 1
 
 
-def merge(state: State, loops: Sequence[For]) -> For:
+def merge(state: State, loops: Sequence[stmt.For]) -> stmt.For:
     """Replace consecutive loops, with their enclosing loops, by one nest."""
     for loop in loops:
         check_plain(loop)
@@ -90,14 +80,14 @@ def merge(state: State, loops: Sequence[For]) -> For:
                     inner,
                 )
     parent = state.parent(own[0][0])
-    if not isinstance(parent, SeqStmt) or any(state.parent(c[0]) is not parent for c in own):
+    if not isinstance(parent, stmt.SeqStmt) or any(state.parent(c[0]) is not parent for c in own):
         raise refused("the loops are not after each other", loops[1])
     places = [next(k for k, s in enumerate(parent.seq) if s is c[0]) for c in own]
     if places != list(range(places[0], places[0] + len(places))):
         raise refused("there are other statements between the loops", loops[1])
     new_vars = [at.loop_var.renamed(f"{at.loop_var.name}_m") for at in own[0]]
     numbers = [k for k, chain in enumerate(own) for _ in child_blocks(chain[-1])]
-    renewed: dict[Block, Block] = {}
+    renewed: dict[stmt.Block, stmt.Block] = {}
     bodies = []
     for chain in own:
         names: dict[Var, PrimExpr] = {
@@ -105,9 +95,9 @@ def merge(state: State, loops: Sequence[For]) -> For:
             for at, var in zip(chain, new_vars, strict=True)
         }
         bodies.append(substituted(chain[-1].body, names, renewed))
-    nest: Stmt = stmt_seq(*bodies)
+    nest: stmt.Stmt = stmt.stmt_seq(*bodies)
     for at, var in reversed(list(zip(own[0], new_vars, strict=True))):
-        nest = For(var, at.min, at.extent, ForKind.SERIAL, nest)
+        nest = stmt.For(var, at.min, at.extent, stmt.ForKind.SERIAL, nest)
     state.replace({own[0][0]: nest, **{chain[0]: None for chain in own[1:]}}, renewed)
     merged = state.loop(new_vars[-1])
     outermost = state.loop(new_vars[0])
@@ -122,44 +112,46 @@ def merge(state: State, loops: Sequence[For]) -> For:
     return merged
 
 
-def loop_partition(state: State, loop: For, factors: Sequence[ExprLike | None]) -> list[For]:
+def loop_partition(
+    state: State, loop: stmt.For, factors: Sequence[ExprLike | None]
+) -> list[stmt.For]:
     """Replace a loop by one for each factor, after each other, each in a block of its own."""
     check_plain(loop)
     dtype = loop.loop_var.dtype
     ends = _ends(loop, factors)
     domains = domains_of(state.loops(loop))
     names = [f"{loop.loop_var.name}{k}" for k in range(len(ends))]
-    blocks: list[Stmt] = []
-    renewed: dict[Block, Block] = {}
+    blocks: list[stmt.Stmt] = []
+    renewed: dict[stmt.Block, stmt.Block] = {}
     title = _title(loop)
     start: PrimExpr = ops.const(0, dtype)
-    new_loops: list[For] = []
+    new_loops: list[stmt.For] = []
     for name, end in zip(names, ends, strict=True):
         var = Var(name, dtype)
         extent = Analyzer().simplify(ops.sub(end, start))
         known = domains | {var: Range.from_min_extent(start, extent)}
         later = None if not new_loops else var
         body = _Copied(loop.loop_var, var, name, known, later).visit(loop.body)
-        assert isinstance(body, Stmt)
-        new_loops.append(For(var, start, extent, ForKind.SERIAL, body))
+        assert isinstance(body, stmt.Stmt)
+        new_loops.append(stmt.For(var, start, extent, stmt.ForKind.SERIAL, body))
         blocks.append(_opaque(f"{title}_{name}_partition", new_loops[-1]))
         start = end
-    whole = _opaque(f"{title}_{loop.loop_var.name}_common", stmt_seq(*blocks))
+    whole = _opaque(f"{title}_{loop.loop_var.name}_common", stmt.stmt_seq(*blocks))
     state.replace({loop: whole}, renewed)
     found = [state.loop(new.loop_var) for new in new_loops]
     return [at for at in found if at is not None]
 
 
-def _opaque(name: str, body: Stmt) -> BlockRealize:
-    return BlockRealize((), ops.const(True, BOOL), Block((), (), (), name, body))
+def _opaque(name: str, body: stmt.Stmt) -> stmt.BlockRealize:
+    return stmt.BlockRealize((), ops.const(True, BOOL), stmt.Block((), (), (), name, body))
 
 
-def _title(loop: For) -> str:
-    block = next(occurrences(loop.body, Block), None)
+def _title(loop: stmt.For) -> str:
+    block = next(occurrences(loop.body, stmt.Block), None)
     return loop.loop_var.name if block is None else block.name_hint
 
 
-def _ends(loop: For, factors: Sequence[ExprLike | None]) -> list[PrimExpr]:
+def _ends(loop: stmt.For, factors: Sequence[ExprLike | None]) -> list[PrimExpr]:
     """Return where the iterations of each factor end; a last one has the rest."""
     dtype = loop.loop_var.dtype
     simplify = Analyzer().simplify
@@ -213,11 +205,11 @@ class _Copied:
         if item._variable:
             return item
         match item:
-            case For(loop_var=var):
+            case stmt.For(loop_var=var):
                 copy = self.names[var] = var.renamed(var.name)
                 self.domains[copy] = Range.from_min_extent(item.min, item.extent)
                 return replace(map_children(self.visit, item), loop_var=copy)
-            case BlockRealize(block=block):
+            case stmt.BlockRealize(block=block):
                 values = tuple(self._expr(value) for value in item.iter_values)
                 predicate = self._expr(item.predicate)
                 return replace(
@@ -231,7 +223,7 @@ class _Copied:
         assert isinstance(new, PrimExpr)
         return new
 
-    def _block(self, block: Block, values: Sequence[PrimExpr]) -> Block:
+    def _block(self, block: stmt.Block, values: Sequence[PrimExpr]) -> stmt.Block:
         own = {it.var: it.var.renamed(it.var.name) for it in block.iter_vars}
         self.names |= own
         iters = tuple(
@@ -244,7 +236,7 @@ class _Copied:
         )
         init = None if goes_on else block.init
         new = map_children(self.visit, replace(block, iter_vars=(), init=init))
-        assert isinstance(new, Block)
+        assert isinstance(new, stmt.Block)
         return replace(
             new,
             iter_vars=iters,
@@ -278,7 +270,7 @@ class _Copied:
 _EINSUM = (tir.Var, tir.IntImm, tir.FloatImm, tir.Cast, tir.Add, tir.Sub, tir.Mul, BufferLoad)
 
 
-def pad_einsum(state: State, block: Block, padding: Sequence[int]) -> None:
+def pad_einsum(state: State, block: stmt.Block, padding: Sequence[int]) -> None:
     """Let the extents of a block be multiples, and its operands have copies of these sizes."""
     stages, stage = stage_in_scope(state, block)
     if not isinstance(padding, (list, tuple)) or len(padding) != len(block.iter_vars):
@@ -319,15 +311,15 @@ def pad_einsum(state: State, block: Block, padding: Sequence[int]) -> None:
         if it.dom is not None
     )
     new = replace(block, iter_vars=iters)
-    renewed: dict[Block, Block] = {}
+    renewed: dict[stmt.Block, stmt.Block] = {}
     for old, copy in copies.items():
         new = with_buffer(new, old, copy, renewed)
     new = with_regions(new)
-    nest: Stmt = replace(stage.realize, block=new)
+    nest: stmt.Stmt = replace(stage.realize, block=new)
     for loop, it in reversed(list(zip(stage.loops, block.iter_vars, strict=True))):
         nest = replace(loop, extent=ops.cast_to(sizes[it.var], loop.loop_var.dtype), body=nest)
-    before: list[Stmt] = []
-    after: list[Stmt] = []
+    before: list[stmt.Stmt] = []
+    after: list[stmt.Stmt] = []
     for old, copy in copies.items():
         axes = accesses[old]
         full, inside = ([table[v] for v in axes] for table in (sizes, extents))
@@ -336,7 +328,7 @@ def pad_einsum(state: State, block: Block, padding: Sequence[int]) -> None:
         else:
             before.append(_copied(old, copy, full, inside, copy.name))
     scope = state.scope(block)
-    state.replace({stage.loops[0]: stmt_seq(*before, nest, *after)}, {block: new})
+    state.replace({stage.loops[0]: stmt.stmt_seq(*before, nest, *after)}, {block: new})
     state.allocate(scope, *copies.values())
 
 
@@ -348,15 +340,15 @@ def _accesses(stage: Stage) -> dict[Buffer, tuple[Var, ...]]:
     """
     block = stage.block
     body = block.body
-    if not isinstance(body, BufferStore) or (
-        block.init is not None and not isinstance(block.init, BufferStore)
+    if not isinstance(body, stmt.BufferStore) or (
+        block.init is not None and not isinstance(block.init, stmt.BufferStore)
     ):
         raise refused(f"block {stage.name} is not one store", block)
     found: dict[Buffer, tuple[Var, ...]] = {}
     variables = {it.var for it in block.iter_vars}
     stores = [body, *([] if block.init is None else [block.init])]
     for node in (*occurrences(body, BufferLoad), *stores):
-        assert isinstance(node, (BufferLoad, BufferStore))
+        assert isinstance(node, (BufferLoad, stmt.BufferStore))
         indices = tuple(index for index in node.indices if index in variables)
         plain = tuple(index for index in indices if isinstance(index, Var))
         known = found.setdefault(node.buffer, plain)
@@ -372,7 +364,7 @@ def _accesses(stage: Stage) -> dict[Buffer, tuple[Var, ...]]:
 def _check_sum(stage: Stage, grown: set[Var]) -> None:
     """Errors: ScheduleError if what is added to a block changes a sum, or cannot be computed."""
     body = stage.block.body
-    assert isinstance(body, BufferStore)
+    assert isinstance(body, stmt.BufferStore)
     if any(not isinstance(node, _EINSUM) for node in outside_indices(body.value)):
         raise refused(f"block {stage.name} is not an einsum of products and sums", stage.block)
     reduced = {it.var for it in stage.block.iter_vars if it.iter_type == IterVarKind.CommReduce}
@@ -402,24 +394,24 @@ def _copied(
     extents: Sequence[PrimExpr],
     inside: Sequence[PrimExpr],
     name: str,
-) -> Stmt:
+) -> stmt.Stmt:
     """Return loops that copy elements `inside`, and store zeros for the rest of `extents`."""
     loops = {Var(f"ax{k}", size.dtype): Range(size) for k, size in enumerate(extents)}
 
-    def store(variables: Sequence[Var]) -> BufferStore:
+    def store(variables: Sequence[Var]) -> stmt.BufferStore:
         analyzer = analyzer_of(dict(zip(variables, loops.values(), strict=True)))
         tests = [ops.compare(tir.LT, v, size) for v, size in zip(variables, inside, strict=True)]
         needed = [test for test in tests if not analyzer.can_prove(test)]
         value: PrimExpr = BufferLoad(source, variables)
         if needed:
             value = intrin.if_then_else(ops.all_of(*needed), value, ops.const(0, source.dtype))
-        return BufferStore(target, value, tuple(variables))
+        return stmt.BufferStore(target, value, tuple(variables))
 
     block = spatial_block(name, extents, store)
-    return serial_nest(loops.items(), BlockRealize(tuple(loops), ops.all_of(True), block))
+    return serial_nest(loops.items(), stmt.BlockRealize(tuple(loops), ops.all_of(True), block))
 
 
-def decompose_padding(state: State, block: Block, loop: For) -> Block:
+def decompose_padding(state: State, block: stmt.Block, loop: stmt.For) -> stmt.Block:
     """Store the value of padding before `loop`, and let `block` store only the rest."""
     stages, stage = stage_in_scope(state, block)
     if loop not in stage.loops:
@@ -427,7 +419,7 @@ def decompose_padding(state: State, block: Block, loop: For) -> Block:
     check_pure_stage(stage, stages, reduction=False)
     body = block.body
     match body:
-        case BufferStore(
+        case stmt.BufferStore(
             value=tir.Call(op=Op(name="tir.if_then_else"), args=(condition, value, pad)),
             predicate=None,
         ) if next(occurrences(pad, BufferLoad), None) is None:
@@ -445,7 +437,7 @@ def decompose_padding(state: State, block: Block, loop: For) -> Block:
         shared = [at for at in shared_loops(stage, other) if at in inner]
         if other is not stage and shared:
             check_no_carried(stage, other, shared)
-    assert isinstance(body, BufferStore)
+    assert isinstance(body, stmt.BufferStore)
     iters = list(zip(block.iter_vars, stage.realize.iter_values, strict=True))
     padded = replace(body, value=pad)
     start, nest = copied_block(
@@ -459,5 +451,5 @@ def decompose_padding(state: State, block: Block, loop: For) -> Block:
     state.replace({stage.realize: guarded}, {block: rest})
     current = state.loop(loop.loop_var)
     assert current is not None
-    state.replace({current: stmt_seq(nest, current)})
+    state.replace({current: stmt.stmt_seq(nest, current)})
     return start

@@ -49,31 +49,15 @@ from relaxpy.ir.tir.rewrite.state import (
 )
 from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt
 from relaxpy.ir.tir.substitution import mentions, substitute
-from relaxpy.plugins.schedule.cache import (
-    Site,
-    buffer_of,
-    like,
-    loops_below,
-    member_index,
-    site_after,
-    site_before,
-)
-from relaxpy.plugins.schedule.layout import (
-    BufferName,
-    Map,
-    MapOf,
-    Relayout,
-    accessed_buffer,
-    injective,
-)
+from relaxpy.plugins.schedule import cache, layout
 from relaxpy.plugins.schedule.loops import without_loops
 from relaxpy.support.dataclass import dataclass, replace
 
 
-def reindex(state: State, block: Block, which: BufferName) -> Block:
+def reindex(state: State, block: Block, which: layout.BufferName) -> Block:
     """Copy a buffer before a block reads it, or after it writes it."""
     stages, stage = stage_in_scope(state, block)
-    buffer, is_write = accessed_buffer(stage, which)
+    buffer, is_write = layout.accessed_buffer(stage, which)
     check_loads_only(state, buffer)
     check_pure_stage(stage, stages)
     if not is_write and buffer in stage.writes:
@@ -83,15 +67,15 @@ def reindex(state: State, block: Block, which: BufferName) -> Block:
     indices = only_indices(stage, buffer)
     iters = [it for it in block.iter_vars if any(mentions(i, (it.var,)) for i in indices)]
     scope = state.scope(block)
-    site = Site(scope, 0)
-    place = member_index(state, site, block)
+    site = cache.Site(scope, 0)
+    place = cache.member_index(state, site, block)
     if is_write:
         _check_one_store(stage, buffer, iters)
         _check_alone(state, stage, stages, buffer)
     else:
         check_stable_inputs(state, stage, stages)
         _check_in_bounds(stage, buffer, indices, iters)
-        early = {member_index(state, site, s.block) for s in stages if buffer in s.writes}
+        early = {cache.member_index(state, site, s.block) for s in stages if buffer in s.writes}
         if any(at >= place for at in early):
             raise refused(f"{buffer.name} is written in the loops around block {stage.name}", block)
     shape = [it.dom.extent for it in iters if it.dom is not None]
@@ -105,7 +89,7 @@ def reindex(state: State, block: Block, which: BufferName) -> Block:
     state.renew(block, new)
     current = state.current(scope)
     assert current is not None
-    Site(current, place + is_write).insert(state, serial_nest(loops, realize))
+    cache.Site(current, place + is_write).insert(state, serial_nest(loops, realize))
     state.allocate(scope, copy)
     return copied
 
@@ -115,8 +99,8 @@ def reindex_cache(
     block: Block,
     which: tuple[str, int],
     storage_scope: str,
-    index_map: Map,
-    map_of: MapOf,
+    index_map: layout.Map,
+    map_of: layout.MapOf,
 ) -> Block:
     """Let `block` use a copy of a buffer at the indices that a map of its variables returns.
 
@@ -125,7 +109,7 @@ def reindex_cache(
     """
     scope = state.scope(block)
     stages, stage = stage_in_scope(state, block)
-    buffer, is_write = accessed_buffer(stage, which)
+    buffer, is_write = layout.accessed_buffer(stage, which)
     check_loads_only(state, buffer)
     check_own_variables(stage)
     indices = only_indices(stage, buffer)
@@ -143,20 +127,20 @@ def reindex_cache(
     domains = iter_domains(block)
     used = IndexMap(tuple(it.var for it in iters), own)
     doms = [domains[it.var] for it in iters]
-    injective(used, doms, assume=False)
+    layout.injective(used, doms, assume=False)
     if is_write:
         _check_one_store(stage, buffer, iters)
         check_init_runs(stage)
-        site = site_after(state, scope, stages, stage, buffer)
+        site = cache.site_after(state, scope, stages, stage, buffer)
     else:
         _check_in_bounds(stage, buffer, indices, iters)
-        site = site_before(state, scope, stages, [stage], buffer)
-    inner = loops_below(state, site, block)
+        site = cache.site_before(state, scope, stages, [stage], buffer)
+    inner = cache.loops_below(state, site, block)
     if stage.deciding or stage.is_guarded(inner):
         raise refused(
             f"a branch, or an element of a buffer, decides whether block {stage.name} runs", block
         )
-    copy = like(buffer, storage_scope, used.map_shape(doms))
+    copy = cache.like(buffer, storage_scope, used.map_shape(doms))
     copied = _copy(buffer, copy, indices, own, iters, is_write=is_write)
     values = stage.values()
     bound = tuple(values[it.var] for it in iters)
@@ -220,11 +204,11 @@ def _check_one_store(stage: Stage, buffer: Buffer, iters: Sequence[IterVar]) -> 
 
 def _check_alone(state: State, stage: Stage, stages: Sequence[Stage], buffer: Buffer) -> None:
     """Errors: ScheduleError if a copy cannot follow all of the loops of a block."""
-    site = Site(state.scope(stage.block), 0)
-    place = member_index(state, site, stage.block)
+    site = cache.Site(state.scope(stage.block), 0)
+    place = cache.member_index(state, site, stage.block)
     for other in stages:
         uses = buffer in other.reads or buffer in other.writes
-        if other is not stage and uses and member_index(state, site, other.block) == place:
+        if other is not stage and uses and cache.member_index(state, site, other.block) == place:
             raise refused(
                 f"block {other.name} uses {buffer.name} in the loops around block {stage.name}",
                 other.block,
@@ -312,14 +296,14 @@ def rolling_buffer(state: State, block: Block, which: int) -> None:
     """Write each element once, to a buffer as short as the region that an iteration writes."""
     scope = state.scope(block)
     stages, stage = stage_in_scope(state, block)
-    buffer = buffer_of(stage, which, block.writes, "writes")
+    buffer = cache.buffer_of(stage, which, block.writes, "writes")
     check_loads_only(state, buffer)
     if buffer not in scope.alloc_buffers:
         raise refused(f"{buffer.name} is not allocated in the block around {stage.name}", block)
     check_own_variables(stage)
     readers = [s for s in stages if buffer in s.reads and s is not stage]
     check_no_partial_reads(stage, readers)
-    site = site_after(state, scope, stages, stage, buffer)
+    site = cache.site_after(state, scope, stages, stage, buffer)
     if not isinstance(site.parent, For):
         raise refused(f"block {stage.name} and the readers of {buffer.name} share no loop", block)
     shared = [*state.loops(site.parent), site.parent]
@@ -449,7 +433,7 @@ def _check_condition(stage: Stage, overlap: Overlap, index: PrimExpr) -> None:
             )
 
 
-def _check_reads(buffer: Buffer, rolled: Overlap, shared: Sequence[For], site: Site) -> None:
+def _check_reads(buffer: Buffer, rolled: Overlap, shared: Sequence[For], site: cache.Site) -> None:
     """Errors: ScheduleError if an iteration may read other elements than it writes."""
     analyzer = analyzer_of(domains_of(shared))
     for member in site.members()[site.index :]:
@@ -484,7 +468,7 @@ def _fold(state: State, buffer: Buffer, rolled: Overlap) -> None:
     shape = list(buffer.shape)
     shape[rolled.axis] = ops.const(rolled.size, shape[rolled.axis].dtype)
     new = decl_buffer(shape, buffer.dtype, buffer.name, scope=buffer.scope())
-    relayout = Relayout(buffer, new, IndexMap(variables, tuple(folded)))
+    relayout = layout.Relayout(buffer, new, IndexMap(variables, tuple(folded)))
     body = relayout.visit(state.func.body)
     assert isinstance(body, Stmt)
     state.become(state.func.with_fields(body=body), relayout.renewed)

@@ -38,14 +38,7 @@ from relaxpy.ir.tir.rewrite.stages import Stage, listed_stages
 from relaxpy.ir.tir.rewrite.state import State, refused
 from relaxpy.ir.tir.stmt import Block, For
 from relaxpy.ir.tir.substitution import substitute
-from relaxpy.plugins.schedule.trace import (
-    KINDS,
-    BlockRV,
-    Instruction,
-    InstructionKind,
-    LoopRV,
-    Trace,
-)
+from relaxpy.plugins.schedule import trace
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.entry import user_facing
 
@@ -98,7 +91,7 @@ def outputs(state: State, scope: Block) -> list[Block]:
 
 P = ParamSpec("P")
 R = TypeVar("R")
-RV = TypeVar("RV", BlockRV, LoopRV)
+RV = TypeVar("RV", trace.BlockRV, trace.LoopRV)
 S = TypeVar("S", bound="ScheduledKernels")
 _Item: TypeAlias = Block | Var | IntEnum
 
@@ -140,7 +133,7 @@ def primitive(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S,
         if "func_name" in arguments and arguments["func_name"] is None:
             arguments["func_name"] = self._working_on
         outputs = result if isinstance(result, list) else () if result is None else (result,)
-        inst = Instruction(kind, *kind.packed(arguments), tuple(outputs))  # type: ignore[arg-type]
+        inst = trace.Instruction(kind, *kind.packed(arguments), tuple(outputs))  # type: ignore[arg-type]
         self.trace.append(inst, self._decided)
         return result
 
@@ -163,8 +156,8 @@ def primitive(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S,
         return result
 
     entry = user_facing(apply)
-    kind = InstructionKind(entry)
-    KINDS[kind.name] = kind
+    kind = trace.InstructionKind(entry)
+    trace.KINDS[kind.name] = kind
     return entry
 
 
@@ -255,13 +248,13 @@ class ScheduledKernels:
         check_type(mod, IRModule, "expected a PrimFunc or a module")
         self._module = mod
         self._states: dict[str, State] = {}
-        self._items: dict[BlockRV | LoopRV, tuple[str, _Item]] = {}
+        self._items: dict[trace.BlockRV | trace.LoopRV, tuple[str, _Item]] = {}
         self._numbers: dict[Var, PrimExpr] = {}
         self._random = Random(seed)
         self._decided: object = None
         self._maps: dict[object, IndexMap] = {}
         self._separators: list[int] = []
-        self.trace = Trace()
+        self.trace = trace.Trace()
         kernels = [v.name_hint for v, f in mod.functions.items() if isinstance(f, PrimFunc)]
         self._working_on: str | None = (
             "main" if "main" in kernels else kernels[0] if len(kernels) == 1 else None
@@ -309,7 +302,7 @@ class ScheduledKernels:
             other._states[name] = state.copy()
         other._items = dict(self._items)
         other._numbers = dict(self._numbers)
-        other.trace = Trace(self.trace.insts, self.trace.decisions)
+        other.trace = trace.Trace(self.trace.insts, self.trace.decisions)
         return other
 
     def show(self, *args: Any, **kwargs: Any) -> None:
@@ -318,13 +311,15 @@ class ScheduledKernels:
         self.trace.show()
 
     @overload
-    def get(self, rand_var_or_sref: BlockRV) -> Block: ...
+    def get(self, rand_var_or_sref: trace.BlockRV) -> Block: ...
     @overload
-    def get(self, rand_var_or_sref: LoopRV) -> For: ...
+    def get(self, rand_var_or_sref: trace.LoopRV) -> For: ...
     @overload
     def get(self, rand_var_or_sref: PrimExpr) -> int | PrimExpr: ...
     @user_facing
-    def get(self, rand_var_or_sref: BlockRV | LoopRV | PrimExpr) -> Block | For | int | PrimExpr:
+    def get(
+        self, rand_var_or_sref: trace.BlockRV | trace.LoopRV | PrimExpr
+    ) -> Block | For | int | PrimExpr:
         """Return the current block or loop of a name, or a number that was drawn.
 
         Errors:
@@ -335,17 +330,17 @@ class ScheduledKernels:
                 raise UnknownRVError("the schedule did not draw this number")
             value = Analyzer().simplify(self._known(rand_var_or_sref))
             return value.value if isinstance(value, IntImm) else value
-        if isinstance(rand_var_or_sref, BlockRV):
+        if isinstance(rand_var_or_sref, trace.BlockRV):
             return self._block(rand_var_or_sref)[1]
         return self._loop(rand_var_or_sref)[1]
 
-    def get_sref(self, rand_var_or_stmt: BlockRV | LoopRV | Block | For) -> StmtSRef:
+    def get_sref(self, rand_var_or_stmt: trace.BlockRV | trace.LoopRV | Block | For) -> StmtSRef:
         """Return the statement of a name, or a statement of the kernels, and where it is now.
 
         Errors:
             ScheduleError: it is gone.
         """
-        if isinstance(rand_var_or_stmt, (BlockRV, LoopRV)):
+        if isinstance(rand_var_or_stmt, (trace.BlockRV, trace.LoopRV)):
             state, node = self._either(rand_var_or_stmt)
             return StmtSRef(node, state)
         for func in self.mod.functions.values():
@@ -367,7 +362,7 @@ class ScheduledKernels:
         """Return a seed, drawn at random, for another schedule."""
         return self._random.getrandbits(31)
 
-    def remove_rv(self, rand_var: BlockRV | LoopRV) -> None:
+    def remove_rv(self, rand_var: trace.BlockRV | trace.LoopRV) -> None:
         """Forget a name of a block or loop."""
         self._item(rand_var, type(rand_var))
         del self._items[rand_var]
@@ -379,7 +374,7 @@ class ScheduledKernels:
 
         def plain(value: Any) -> object:
             match value:
-                case BlockRV() | LoopRV():
+                case trace.BlockRV() | trace.LoopRV():
                     return self._items[value]
                 case None | bool() | int() | float() | str():
                     return type(value), value
@@ -406,16 +401,18 @@ class ScheduledKernels:
         known.append(_Step(state.func, state.renewed, items, known, {}))
         return known[-1]
 
-    def _repeat(self, step: _Step) -> list[BlockRV | LoopRV] | BlockRV | LoopRV | None:
+    def _repeat(
+        self, step: _Step
+    ) -> list[trace.BlockRV | trace.LoopRV] | trace.BlockRV | trace.LoopRV | None:
         """Make a step, and return new names for its items."""
         state = self._state("main")
         if state.func is not step.func:
             state.become(step.func, step.renewed)
 
-        def named(item: _Item) -> BlockRV | LoopRV:
+        def named(item: _Item) -> trace.BlockRV | trace.LoopRV:
             if isinstance(item, Block):
                 return self._block_rv(state, item)
-            return self._enter(state, LoopRV(), item)
+            return self._enter(state, trace.LoopRV(), item)
 
         items = step.items
         if isinstance(items, list):
@@ -455,34 +452,34 @@ class ScheduledKernels:
         self._items[rv] = name, item
         return rv
 
-    def _block_rv(self, state: State, block: Block) -> BlockRV:
-        return self._enter(state, BlockRV(), block)
+    def _block_rv(self, state: State, block: Block) -> trace.BlockRV:
+        return self._enter(state, trace.BlockRV(), block)
 
-    def _loop_rv(self, state: State, loop: For) -> LoopRV:
-        return self._enter(state, LoopRV(), loop.loop_var)
+    def _loop_rv(self, state: State, loop: For) -> trace.LoopRV:
+        return self._enter(state, trace.LoopRV(), loop.loop_var)
 
     def _item(self, rv: object, kind: type) -> tuple[State, _Item]:
-        noun = "block" if kind is BlockRV else "loop"
+        noun = "block" if kind is trace.BlockRV else "loop"
         if not isinstance(rv, kind):
-            raise unexpected(rv, f"expected a {noun}{', or its name' * (kind is BlockRV)}")
+            raise unexpected(rv, f"expected a {noun}{', or its name' * (kind is trace.BlockRV)}")
         if rv not in self._items:
             raise UnknownRVError(f"the schedule did not return this {noun}, or removed its name")
         name, item = self._items[rv]
         return self._states[name], item
 
-    def _block(self, rv: BlockRV | str) -> tuple[State, Block]:
+    def _block(self, rv: trace.BlockRV | str) -> tuple[State, Block]:
         if isinstance(rv, str):
             state = self._state(None)
             return state, block_named(state, rv)
-        state, item = self._item(rv, BlockRV)
+        state, item = self._item(rv, trace.BlockRV)
         assert isinstance(item, Block)
         block = state.current(item)
         if block is None:
             raise refused(f"block {item.name_hint} is not in the kernel any more")
         return state, block
 
-    def _loop(self, rv: LoopRV) -> tuple[State, For]:
-        state, item = self._item(rv, LoopRV)
+    def _loop(self, rv: trace.LoopRV) -> tuple[State, For]:
+        state, item = self._item(rv, trace.LoopRV)
         assert not isinstance(item, Block)
         if not isinstance(item, Var):
             raise refused(f"the location that was drawn is {item.name.lower()}, not a loop")
@@ -491,7 +488,7 @@ class ScheduledKernels:
             raise refused(f"loop {item.name} is not in the kernel any more")
         return state, loop
 
-    def _loops(self, rvs: Sequence[LoopRV]) -> tuple[State, list[For]]:
+    def _loops(self, rvs: Sequence[trace.LoopRV]) -> tuple[State, list[For]]:
         found = [self._loop(rv) for rv in rvs]
         if not found:
             raise MisuseError("expected at least one loop, found none")
@@ -499,8 +496,8 @@ class ScheduledKernels:
             raise refused("the loops are of different kernels")
         return found[0][0], [loop for _, loop in found]
 
-    def _either(self, rv: BlockRV | LoopRV | str) -> tuple[State, Block | For]:
-        return self._loop(rv) if isinstance(rv, LoopRV) else self._block(rv)
+    def _either(self, rv: trace.BlockRV | trace.LoopRV | str) -> tuple[State, Block | For]:
+        return self._loop(rv) if isinstance(rv, trace.LoopRV) else self._block(rv)
 
     def _map(self, value: IndexMap | Callable[..., Any], rank: int, dtype: DataType) -> IndexMap:
         """Return a map of the numbers that were drawn, which is also the one of the trace."""

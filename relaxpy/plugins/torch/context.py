@@ -8,16 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import torch
 
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
-from relaxpy.ir.relax.nodes import (
-    Constant,
-    Expr,
-    ShapeExpr,
-    ShapeStructInfo,
-    TensorStructInfo,
-    Var,
-    const,
-)
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.te.tensor import compute
 from relaxpy.ir.tir.prim_expr import PrimExpr
@@ -120,31 +112,31 @@ class Context:
         """Arguments of a node, with nodes in them as their values."""
         return self.importer.values(arguments)
 
-    def emit(self, expr: Expr, name: str = "") -> Var:
+    def emit(self, expr: rx.Expr, name: str = "") -> rx.Var:
         """Bind an expression."""
         return self.builder.emit(expr, name or self.name)
 
-    def match(self, expr: Expr, sizes: Sequence[Size], dtype: str) -> Var:
+    def match(self, expr: rx.Expr, sizes: Sequence[Size], dtype: str) -> rx.Var:
         """Bind a tensor that has this shape when it runs; new variables in it are bound."""
         cast = self.builder.match_cast(self.emit(expr), tensor_of(sizes, dtype), self.name)
         assert cast is not None
         return cast
 
-    def te(self, function: Callable[..., Any], *args: Any, name: str = "") -> Expr:
+    def te(self, function: Callable[..., Any], *args: Any, name: str = "") -> rx.Expr:
         """A call of the kernel that `function` makes of tensor expressions."""
         kernel = name or function.__name__.strip("_")
         return self.emit(self.builder.call_te(function, *args, primfunc_name_hint=kernel))
 
-    def tensor(self, value: Value, dtype: str | None = None) -> Expr:
+    def tensor(self, value: Value, dtype: str | None = None) -> rx.Expr:
         """A tensor, or a number as a tensor of rank 0, in a datatype."""
-        if isinstance(value, Expr):
+        if isinstance(value, rx.Expr):
             return value if dtype is None or dtype_of(value) == dtype else R.astype(value, dtype)
         if isinstance(value, PrimExpr) and "int" not in str(value.dtype):
             return self.tensor(self.te(lambda: compute((), lambda: value), name="number"), dtype)
         if isinstance(value, PrimExpr):
             tensor = self.shape_tensor([value])
             scalar = reshaped(tensor, [])
-            cast: Expr = scalar if dtype in (None, "int64") else R.astype(scalar, dtype)
+            cast: rx.Expr = scalar if dtype in (None, "int64") else R.astype(scalar, dtype)
             return cast
         if isinstance(value, (bool, int, float)):
             if dtype is None:
@@ -153,29 +145,29 @@ class Context:
             return _literal(value, dtype)
         raise UnsupportedError(f"expected a tensor, found {value}")
 
-    def shape_tensor(self, sizes: Sequence[Size]) -> Expr:
+    def shape_tensor(self, sizes: Sequence[Size]) -> rx.Expr:
         """A vector of int64 with these elements."""
         if all(isinstance(size, int) for size in sizes):
-            return const(np.array(sizes, np.int64), "int64")
-        vector: Expr = R.shape_to_tensor(ShapeExpr(tuple(map(as_size, sizes))))
+            return rx.const(np.array(sizes, np.int64), "int64")
+        vector: rx.Expr = R.shape_to_tensor(rx.ShapeExpr(tuple(map(as_size, sizes))))
         return vector
 
-    def number_of(self, tensor: Expr, name: str) -> PrimExpr:
+    def number_of(self, tensor: rx.Expr, name: str) -> PrimExpr:
         """A variable for the element of a tensor of one integer, which is known when it runs."""
         vector = reshaped(self.tensor(tensor, "int64"), [1])
         variable = self.importer.symbols.new(name)
         shape = self.builder.emit(R.tensor_to_shape(vector))
-        self.builder.match_cast(shape, ShapeStructInfo((variable,)), bind=False)
+        self.builder.match_cast(shape, rx.ShapeStructInfo((variable,)), bind=False)
         return variable
 
-    def axis(self, axis: int, x: Expr) -> int:
+    def axis(self, axis: int, x: rx.Expr) -> int:
         """The axis of a tensor counted from the front; a tensor of rank 0 has one, too."""
         rank = max(rank_of(x), 1)
         if not -rank <= axis < rank:
             raise UnsupportedError(f"axis {axis} is not one of a tensor of rank {rank_of(x)}")
         return axis % rank
 
-    def axes(self, axes: int | Sequence[int] | None, x: Expr) -> list[int]:
+    def axes(self, axes: int | Sequence[int] | None, x: rx.Expr) -> list[int]:
         """Axes counted from the front; None and an empty list are all of them."""
         chosen = [axes] if isinstance(axes, int) else axes
         if not chosen:
@@ -189,7 +181,7 @@ class Context:
 
     def constant(self, value: Value) -> np.ndarray[Any, np.dtype[Any]] | None:
         """The elements of a tensor that is a constant, or None."""
-        return value.data if isinstance(value, Constant) else None
+        return value.data if isinstance(value, rx.Constant) else None
 
     def simplify(self, size: Any) -> Any:
         """A size, simplified; an int where it is known."""
@@ -202,7 +194,7 @@ class Context:
 
 def _widened(value: Any) -> Any:
     """A value; a tensor of 16-bit floats as float32."""
-    if not isinstance(value, Expr) or not isinstance(value.struct_info, TensorStructInfo):
+    if not isinstance(value, rx.Expr) or not isinstance(value.struct_info, rx.TensorStructInfo):
         return value
     return R.astype(value, "float32") if dtype_of(value) in NARROW else value
 
@@ -214,13 +206,13 @@ def _example(meta: Any) -> Any:
     return meta
 
 
-def _literal(value: float, dtype: str) -> Constant:
+def _literal(value: float, dtype: str) -> rx.Constant:
     if dtype == "bool":
-        return const(bool(value), "bool")
+        return rx.const(bool(value), "bool")
     if "int" in dtype:
         bits = np.iinfo(dtype).bits
         wrapped = int(value) & ((1 << bits) - 1)
         if not dtype.startswith("u") and wrapped >> (bits - 1):
             wrapped -= 1 << bits
-        return const(wrapped, dtype)
-    return const(float(value), dtype)
+        return rx.const(wrapped, dtype)
+    return rx.const(float(value), dtype)

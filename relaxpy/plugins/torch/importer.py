@@ -12,17 +12,8 @@ import torch
 
 from relaxpy.errors import RelaxpyError
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
-from relaxpy.ir.relax.nodes import (
-    Constant,
-    Expr,
-    ObjectStructInfo,
-    ShapeStructInfo,
-    TensorStructInfo,
-    Tuple,
-    TupleGetItem,
-    Var,
-)
 from relaxpy.ir.tir.prim_expr import PrimExpr
 from relaxpy.plugins.importing.tensors import Names, dtype_of, identifier, tensor_of
 from relaxpy.plugins.importing.unsupported import (
@@ -97,7 +88,7 @@ class Importer:
     _changes: Changes = field(default_factory=Changes)
     #: The operators of the nodes that cannot be imported.
     refused: set[Any] = field(default_factory=set)
-    _constants: dict[tuple[object, ...], Constant] = field(default_factory=dict)
+    _constants: dict[tuple[object, ...], rx.Constant] = field(default_factory=dict)
     _lines: Lines = field(default_factory=Lines)
     _names: Names = field(default_factory=lambda: Names(identifier))
 
@@ -135,55 +126,55 @@ class Importer:
             for assertion in assertions:
                 self.builder.emit(assertion, "_")
             if self.program.has_branches or not pure:
-                output: Expr = self.builder.emit(self._result())
+                output: rx.Expr = self.builder.emit(self._result())
             else:
                 with self.builder.dataflow():
                     output = self._output()
             self.builder.emit_func_output(output)
 
-    def _assertions(self) -> list[Expr]:
+    def _assertions(self) -> list[rx.Expr]:
         try:
             return self.program.conditions.assertions(self.symbols)
         except UnsupportedError as error:
             raise FrontendError(f"a condition on sizes cannot be imported: {error}") from None
 
-    def _output(self) -> Expr:
+    def _output(self) -> rx.Expr:
         result = self._result()
-        if self.options.no_bind_tuple and isinstance(result, Tuple):
-            return Tuple(tuple(map(self.builder.emit_output, result.fields)))
+        if self.options.no_bind_tuple and isinstance(result, rx.Tuple):
+            return rx.Tuple(tuple(map(self.builder.emit_output, result.fields)))
         return self.builder.emit_output(result)
 
-    def _parameters(self) -> tuple[list[Var], dict[Var, Constant]]:
+    def _parameters(self) -> tuple[list[rx.Var], dict[rx.Var, rx.Constant]]:
         """The variables of the inputs, and those of parameters with their values."""
         users = [item for item in self.program.inputs if item.kind is Kind.INPUT]
         self.symbols.define(list(map(_sizes_of, users)), self.options.sizes)
         inputs = [_of_input(item, self._input) for item in users]
-        params: dict[Var, Constant] = {}
+        params: dict[rx.Var, rx.Constant] = {}
         for item in self.program.inputs:
             if item.kind in (Kind.LITERAL, Kind.SIZE):
                 self.env[item.node] = self._value(item.meta)
             elif item.kind is not Kind.INPUT:
                 if item.kind is Kind.PARAMETER and self.options.keep_params:
                     value = _of_input(item, lambda given: self.constant(real_view(given.tensor)))
-                    var = Var(self._names.new(item.name), value.struct_info)
+                    var = rx.Var(self._names.new(item.name), value.struct_info)
                     params[var] = value
                     self.env[item.node] = var
                 else:
                     self.env[item.node] = _of_input(item, lambda given: self.value(given.tensor))
         return inputs, params
 
-    def _input(self, item: Input) -> Var:
+    def _input(self, item: Input) -> rx.Var:
         if isinstance(item.meta, torch.Tensor):
             sizes = [self.symbols.expr(size) for size in item.meta.shape]
             pair = [2] if item.meta.dtype.is_complex else []
             info: Any = tensor_of([*sizes, *pair], part_name(item.meta.dtype))
-            var = Var(self._input_name(item), info)
+            var = rx.Var(self._input_name(item), info)
             self.env[item.node] = var
         elif isinstance(item.meta, torch.Generator):
-            self.env[item.node] = var = Var(self._input_name(item), ObjectStructInfo())
+            self.env[item.node] = var = rx.Var(self._input_name(item), rx.ObjectStructInfo())
         else:
             size = self.symbols.expr(item.meta)
-            var = Var(self._input_name(item), ShapeStructInfo((size,)))
+            var = rx.Var(self._input_name(item), rx.ShapeStructInfo((size,)))
             self.env[item.node] = size
         return var
 
@@ -196,7 +187,7 @@ class Importer:
         """Where the parameters of the function stand among the inputs of the graph."""
         return [k for k, item in enumerate(self.program.inputs) if item.kind is Kind.INPUT]
 
-    def constant(self, tensor: Any) -> Constant:
+    def constant(self, tensor: Any) -> rx.Constant:
         """The constant of a tensor; tensors with the same elements in one memory are one."""
         refuse_form(tensor)
         key = identity(tensor)
@@ -204,17 +195,17 @@ class Importer:
             self._constants[key] = constant(tensor)
         return self._constants[key]
 
-    def value(self, tensor: Any) -> Constant | Complex:
+    def value(self, tensor: Any) -> rx.Constant | Complex:
         """The constant of a tensor, or those of the parts of complex numbers."""
         if not tensor.is_complex():
             return self.constant(tensor)
         pair = real_view(tensor)
         return Complex(self.constant(pair[..., 0]), self.constant(pair[..., 1]))
 
-    def _result(self) -> Expr:
+    def _result(self) -> rx.Expr:
         for item in self.program.inputs:
             given = self.env[item.node]
-            if isinstance(given, Var) and has_complex_result(item.meta):
+            if isinstance(given, rx.Var) and has_complex_result(item.meta):
                 self.env[item.node] = from_pair(Context(self, item.node), given)
         values = self.run(self.program.graph)
         refuse_nodes(self.unsupported, "PyTorch")
@@ -225,7 +216,7 @@ class Importer:
             raise FrontendError(f"a result of the program cannot be imported: {error}") from None
         if len(exprs) == 1 and not self.options.unit_tuple:
             return exprs[0]
-        return Tuple(tuple(exprs))
+        return rx.Tuple(tuple(exprs))
 
     def run(self, graph: Any) -> Any:
         """The values of the outputs of a graph whose inputs are in `env`, emitted here.
@@ -345,7 +336,7 @@ class Importer:
             return convert(Context(self, node), *self.values(node.args), **node.kwargs)
         if not is_overload(target):
             values = self.values(node.args)
-            if any(isinstance(value, (Expr, PrimExpr)) for value in _flat(values)):
+            if any(isinstance(value, (rx.Expr, PrimExpr)) for value in _flat(values)):
                 raise UnsupportedError("there is no converter for it")
             return target(*values)
         require_kernel(node)
@@ -387,7 +378,7 @@ class Importer:
         return next((custom[name] for name in names_of(target) if name in custom), None)
 
     def _item(self, value: Any, index: int) -> Any:
-        return TupleGetItem(value, index) if isinstance(value, Expr) else value[index]
+        return rx.TupleGetItem(value, index) if isinstance(value, rx.Expr) else value[index]
 
     def _bound(self, node: Any, value: Any) -> Any:
         """The results of a node as variables, of the datatypes and shapes that PyTorch says."""
@@ -404,9 +395,9 @@ class Importer:
         if isinstance(value, Complex):
             parts = {"real": value.re, "imag": value.im}
             return Complex(*(self.variable(f"{name}_{k}", x, meta) for k, x in parts.items()))
-        if not isinstance(value, Expr):
+        if not isinstance(value, rx.Expr):
             return value
-        if isinstance(meta, torch.Tensor) and isinstance(value.struct_info, TensorStructInfo):
+        if isinstance(meta, torch.Tensor) and isinstance(value.struct_info, rx.TensorStructInfo):
             dtype = part_name(meta.dtype)
             if dtype_of(value) != dtype:
                 value = ops.cast(value, dtype)
@@ -420,7 +411,7 @@ class Importer:
                 return self.builder.match_cast(
                     self.builder.emit(value, name), tensor_of(sizes, dtype), name
                 )
-        return value if isinstance(value, (Var, Constant)) else self.builder.emit(value, name)
+        return value if isinstance(value, (rx.Var, rx.Constant)) else self.builder.emit(value, name)
 
 
 def imported(
@@ -473,7 +464,7 @@ def _flat(values: Any) -> list[Any]:
 
 
 def _shown(node: Any, value: Any) -> str:
-    info = value.struct_info if isinstance(value, Expr) else value
+    info = value.struct_info if isinstance(value, rx.Expr) else value
     if isinstance(value, torch.nn.Module):
         info = "a graph"
     meta = node.meta.get("val") if isinstance(value, _Missing) else None

@@ -15,8 +15,8 @@ from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
+from relaxpy.ir.relax.known import tensor_of
 from relaxpy.ir.relax.op.definition.registry import R
-from relaxpy.ir.relax.op.nn.losses import sinfo_dtype
 from relaxpy.ir.relax.rewrite.bind import in_place_of_parameters
 from relaxpy.ir.relax.rewrite.map_bindings import copy_with_new_vars, replace_variables
 from relaxpy.ir.relax.transform.rewrite_pass import find_function, name_of_function
@@ -172,8 +172,8 @@ class CategoricalCrossEntropyLoss(_CrossEntropy):
                     pass
             return R.nn.nll_loss(logits, classes, weight, self.reduction, self.ignore_index)
         losses = builder.emit(R.negative(logits))
-        dtype = sinfo_dtype(logits)
-        probabilities = targets if sinfo_dtype(targets) == dtype else R.astype(targets, dtype)
+        dtype = tensor_of(logits).dtype
+        probabilities = targets if tensor_of(targets).dtype == dtype else R.astype(targets, dtype)
         losses = builder.emit(R.multiply(losses, probabilities))
         if weights:
             losses = builder.emit(R.multiply(losses, weights[0]))

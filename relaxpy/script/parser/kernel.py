@@ -23,18 +23,9 @@ from relaxpy.ir.tir.expr import PrimExpr, StringImm, Var
 from relaxpy.ir.tir.iteration import IterVar
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.substitution import mentions, substitute
-from relaxpy.script.language import records, tir_directives
+from relaxpy.script.language import kernel_builder, records, tir_directives
 from relaxpy.script.language.annotations import is_annotation
 from relaxpy.script.language.eager import PendingFrame, handling, is_helper
-from relaxpy.script.language.kernel_builder import (
-    FRAMES,
-    NAMED,
-    SCOPED,
-    KernelBuilder,
-    result_type,
-    scalar,
-    typed_var,
-)
 from relaxpy.script.language.records import BufferSpec, Form, LoopForm, MetaVar
 from relaxpy.script.language.tir_directives import assert_
 from relaxpy.script.language.wording import as_parse_error, describe, shown
@@ -173,7 +164,7 @@ class KernelEvaluator(Evaluator):
         opened: list[PendingFrame] = []
 
         def handler(form: Form) -> Any:
-            if not isinstance(form, FRAMES):
+            if not isinstance(form, kernel_builder.FRAMES):
                 return self.reader.apply(form, node)
             frames.append(PendingFrame(form, self.reader.unnamed_frame(form, node), opened))
             return frames[-1]
@@ -227,7 +218,7 @@ _VALUELESS = (
 )
 
 
-class KernelReader(KernelBuilder):
+class KernelReader(kernel_builder.KernelBuilder):
     """Parses the definition of one kernel; the locations of statements are syntax tree nodes.
 
     `returns` maps a function of the module, and a number of arguments, to the result datatype.
@@ -242,7 +233,7 @@ class KernelReader(KernelBuilder):
         report: Report | None = None,
         returns: Callable[[GlobalVar, int], DataType | None] = lambda _, __: None,
     ) -> None:
-        KernelBuilder.__init__(self)
+        kernel_builder.KernelBuilder.__init__(self)
         self.report = report if report is not None else Report()
         self.returns = returns
         self.values = KernelEvaluator(program, scope, guard, self)
@@ -347,7 +338,7 @@ class KernelReader(KernelBuilder):
             )
             self.parameter(arg.arg, buffer)
             return buffer
-        var = typed_var(arg.arg, annotation)
+        var = kernel_builder.typed_var(arg.arg, annotation)
         if var is None:
             raise self.error(
                 arg.annotation,
@@ -359,7 +350,9 @@ class KernelReader(KernelBuilder):
 
     def return_type(self, node: ast.expr) -> DataType | None:
         """Return the datatype that a return annotation names."""
-        dtype: DataType | None = self.call_at(node, result_type, self.values.value(node))
+        dtype: DataType | None = self.call_at(
+            node, kernel_builder.result_type, self.values.value(node)
+        )
         return dtype
 
     # --- statements
@@ -504,7 +497,7 @@ class KernelReader(KernelBuilder):
 
         Members that read memory become variables, since later stores must not change them.
         """
-        if isinstance(value, (*NAMED, *SCOPED)):
+        if isinstance(value, (*kernel_builder.NAMED, *kernel_builder.SCOPED)):
             return self.define(name, value, at)
         if isinstance(value, records.MetaVar):
             return value.value
@@ -540,7 +533,7 @@ class KernelReader(KernelBuilder):
         # A block allocates before its statements, so values stand for the variables of its lets.
         lets = self.blocks[-1].lets
         shape = tuple(self.without_names(ops.convert(size), lets) for size in spec.shape)
-        return KernelBuilder.alloc_buffer(self, name, replace(spec, shape=shape), at)
+        return kernel_builder.KernelBuilder.alloc_buffer(self, name, replace(spec, shape=shape), at)
 
     @staticmethod
     def without_names(size: PrimExpr, lets: dict[Var, PrimExpr]) -> PrimExpr:
@@ -557,7 +550,7 @@ class KernelReader(KernelBuilder):
             raise self.error(node.target, "an annotation belongs to a name")
         if node.value is None:
             raise self.error(node, "a name is bound with a value, as in x: T.int32 = 0")
-        var = typed_var(node.target.id, self.values.value(node.annotation))
+        var = kernel_builder.typed_var(node.target.id, self.values.value(node.annotation))
         if var is None:
             raise self.error(node.annotation, "a variable in a kernel is a scalar or a handle")
         value = self.typed(self.values.value(node.value), var.dtype, node.target.id, node.value)
@@ -568,7 +561,7 @@ class KernelReader(KernelBuilder):
 
     def typed(self, value: object, dtype: DataType, name: str, at: ast.expr) -> PrimExpr:
         """Convert `value` to the `dtype` that the program declares for `name`."""
-        result: PrimExpr = self.call_at(at, scalar, value, dtype)
+        result: PrimExpr = self.call_at(at, kernel_builder.scalar, value, dtype)
         inexact = dtype.is_int and isinstance(value, (float, np.floating)) and value != int(value)
         if inexact or result.dtype != dtype:
             actual = value if inexact else result.dtype or "void"
@@ -686,7 +679,7 @@ class KernelReader(KernelBuilder):
         if isinstance(form, records.LoopForm):
             hint = f"write for {'i' if name is None else ast.unparse(name)} in {shown(at)}:"
             raise self.error(at, "a loop is a for statement", hint=hint)
-        if not isinstance(form, FRAMES):
+        if not isinstance(form, kernel_builder.FRAMES):
             raise self.error(at, f"with takes T.block and the like, found {describe(form)}")
         if isinstance(form, _VALUELESS) and name is not None:
             raise self.error(name, f"{form.display_name} has no value: leave out `as`")
@@ -716,7 +709,7 @@ class KernelReader(KernelBuilder):
         if self.ret_type:
             result = self.typed(value, self.ret_type, "the result", node.value)
         else:
-            result = self.call_at(node.value, scalar, value, None)
+            result = self.call_at(node.value, kernel_builder.scalar, value, None)
         self.add(stmt.Evaluate(intrin.ret(result), self.program.span(node)))
 
     def check(self, node: ast.Assert, test: ast.expr, message: ast.expr | None) -> None:

@@ -24,18 +24,7 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes import GlobalVar
 from relaxpy.ir.relax.nodes.python_function import reindented
-from relaxpy.ir.short_text.document import (
-    INDENT,
-    WIDTH,
-    Concat,
-    Doc,
-    Group,
-    Layout,
-    call,
-    flat,
-    string_text,
-    width_of,
-)
+from relaxpy.ir.short_text import document
 from relaxpy.ir.short_text.nodes import ShortText
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import Buffer
@@ -97,7 +86,7 @@ def _key(node: Node) -> int | str:
 class Marking(Protocol):
     """Marks the texts to underline."""
 
-    def doc(self, node: object, doc: Doc) -> Doc:
+    def doc(self, node: object, doc: document.Doc) -> document.Doc:
         """Return `doc`, the text of `node`, marked if it is to be underlined."""
 
     def name(self, node: object, name: str) -> str:
@@ -213,12 +202,12 @@ class Options:
     tir_prefix: str = "T"
     relax_prefix: str = "R"
     module_alias: str = "cls"
-    indent_spaces: int = INDENT
+    indent_spaces: int = document.INDENT
     show_all_struct_info: bool = True
     verbose_expr: bool = False
     syntax_sugar: bool = True
     show_object_address: bool = False
-    width: int = WIDTH
+    width: int = document.WIDTH
     print_line_numbers: bool = False
     num_context_lines: int = -1
     obj_to_underline: Sequence[object] | None = None
@@ -321,12 +310,12 @@ class Marks:
             if key in self._annotations:
                 self._comments.append((start, self._annotations[key]))
 
-    def doc(self, node: object, doc: Doc) -> Doc:
+    def doc(self, node: object, doc: document.Doc) -> document.Doc:
         """Return `doc`, the text of `node`, marked if it is to be underlined."""
         self.shown.add(id(node))
         if id(node) not in self._underlined:
             return doc
-        marked = Concat(START, doc, END)
+        marked = document.Concat(START, doc, END)
         marked.width -= 2  # the marks are removed
         return marked
 
@@ -460,27 +449,29 @@ class Writer:
         self._marks = marks
         self.step = options.indent_spaces
         self.indent = 0
-        self._layout = Layout(options.width, options.indent_spaces)
+        self._layout = document.Layout(options.width, options.indent_spaces)
 
     @property
     def is_too_deep(self) -> bool:
         """True if a suite opened here would be nested too deeply for Python."""
         return self.indent >= _MAX_DEPTH * self.step
 
-    def line(self, *docs: Doc) -> None:
+    def line(self, *docs: document.Doc) -> None:
         """Write one statement, on several lines if it is too long for one."""
         self._visits.spend(_LINE_COST)
-        doc = docs[0] if len(docs) == 1 else Concat(*docs)
+        doc = docs[0] if len(docs) == 1 else document.Concat(*docs)
         self.lines += self._layout.lines(doc, self.indent)
 
-    def header(self, name: str, params: Iterable[Doc], result: Doc | None) -> None:
+    def header(
+        self, name: str, params: Iterable[document.Doc], result: document.Doc | None
+    ) -> None:
         """Write the first line of a function; its parameters are the first to break."""
         if result is None:
-            self.line(Group(f"def {name}(", params, "):"))
-        elif self.indent + width_of(result) + len(") -> :") <= self._layout.width:
-            self.line(Group(f"def {name}(", params, f") -> {flat(result)}:"))
+            self.line(document.Group(f"def {name}(", params, "):"))
+        elif self.indent + document.width_of(result) + len(") -> :") <= self._layout.width:
+            self.line(document.Group(f"def {name}(", params, f") -> {document.flat(result)}:"))
         else:
-            self.line(Group(f"def {name}(", params, ")"), " -> ", result, ":")
+            self.line(document.Group(f"def {name}(", params, ")"), " -> ", result, ":")
 
     def verbatim(self, text: str) -> None:
         """Write Python source unchanged but for the current indentation."""
@@ -565,44 +556,44 @@ class ScriptText(ShortText):
         return INTRINSICS
 
     @override
-    def written(self, node: Node, doc: Doc) -> Doc:
+    def written(self, node: Node, doc: document.Doc) -> document.Doc:
         return doc if self.marks is None else self.marks.doc(node, doc)
 
     @override
     def struct_info_doc(
         self, sinfo: rx.StructInfo, quoted: frozenset[tir.Var] = frozenset()
-    ) -> Doc:
+    ) -> document.Doc:
         return self.written(sinfo, super().struct_info_doc(sinfo, quoted))
 
     @override
-    def device_doc(self, device: object) -> Doc:
+    def device_doc(self, device: object) -> document.Doc:
         if self.devices is None or not isinstance(device, VDevice):
             return super().device_doc(device)
         name = self.devices.get(device)
-        return self.listed_device_doc(device) if name is None else string_text(name)
+        return self.listed_device_doc(device) if name is None else document.string_text(name)
 
     @override
-    def constant_doc(self, expr: rx.Constant) -> Doc:
+    def constant_doc(self, expr: rx.Constant) -> document.Doc:
         inline = self.small_constant(expr)
         doc = inline or self.metadata.reference("relax.expr.Constant", expr)
         sinfo = expr.distributed_sinfo
         if sinfo is None:
             return doc
-        return call(f"{self.relax_prefix}.dist.const", doc, self.struct_info_doc(sinfo))
+        return document.call(f"{self.relax_prefix}.dist.const", doc, self.struct_info_doc(sinfo))
 
-    def function_attrs_doc(self, attrs: Attrs) -> Doc:
+    def function_attrs_doc(self, attrs: Attrs) -> document.Doc:
         """The attributes of a function or module; what a text cannot say goes into the metadata.
 
         That is a value with variables that no text before it declares.
         """
         entries = (
-            Concat(
-                f"{string_text(key)}: ",
+            document.Concat(
+                f"{document.string_text(key)}: ",
                 self.attr_doc(value) if self._is_closed(value) else self.opaque_doc(value),
             )
             for key, value in attrs.items()
         )
-        return Group("{", entries, "}")
+        return document.Group("{", entries, "}")
 
     def _is_closed(self, value: object) -> bool:
         """True if all variables in the value of an attribute have names."""
@@ -621,5 +612,5 @@ class ScriptText(ShortText):
                 return True
 
     @override
-    def opaque_doc(self, value: object) -> Doc:
+    def opaque_doc(self, value: object) -> document.Doc:
         return self.metadata.reference(type(value).__name__, value)

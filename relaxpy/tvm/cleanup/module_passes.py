@@ -21,12 +21,7 @@ from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import rebuild, rewrite, walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
-from relaxpy.ir.pass_infra.functional import (
-    FunctionalPass,
-    ModuleFunction,
-    map_functions,
-    pass_decorator,
-)
+from relaxpy.ir.pass_infra import functional
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
@@ -242,25 +237,25 @@ def _is_compound(value: rx.PrimValue) -> bool:
     return not isinstance(value.value, (tir.IntImm, tir.FloatImm, tir.Var))
 
 
-class FunctionPass(FunctionalPass):
+class FunctionPass(functional.FunctionalPass):
     """A pass from a function over Relax functions; `function_pass` creates it."""
 
 
-class DataflowBlockPass(FunctionalPass):
+class DataflowBlockPass(functional.FunctionalPass):
     """A pass from a function over dataflow blocks; `dataflowblock_pass` creates it."""
 
 
-def _each_function(step: Callable[..., Any]) -> ModuleFunction:
+def _each_function(step: Callable[..., Any]) -> functional.ModuleFunction:
     """`step(func, mod, ctx)` for every Relax function; the results are normalised and derived."""
 
     def transform(mod: IRModule, ctx: PassContext) -> IRModule:
-        result = map_functions(mod, Function, lambda func: step(func, mod, ctx))
+        result = functional.map_functions(mod, Function, lambda func: step(func, mod, ctx))
         return result if result is mod else normalize_module(result)
 
     return transform
 
 
-def _each_block(step: Callable[..., Any]) -> ModuleFunction:
+def _each_block(step: Callable[..., Any]) -> functional.ModuleFunction:
     """`step(block, mod, ctx)` for every DataflowBlock, nested functions included."""
 
     def transform_function(func: Function, mod: IRModule, ctx: PassContext) -> Node:
@@ -278,10 +273,10 @@ def _each_block(step: Callable[..., Any]) -> ModuleFunction:
     return _each_function(transform_function)
 
 
-function_pass = pass_decorator(
+function_pass = functional.pass_decorator(
     "function_pass", FunctionPass, "transform_function", "func, mod, ctx", _each_function
 )
-dataflowblock_pass = pass_decorator(
+dataflowblock_pass = functional.pass_decorator(
     "dataflowblock_pass",
     DataflowBlockPass,
     "transform_dataflowblock",

@@ -16,17 +16,9 @@ from relaxpy.ir.core.traverse import reached, rebuild
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.functional import map_functions
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.dpl import graph
+from relaxpy.ir.relax.dpl import graph, pattern as dp
 from relaxpy.ir.relax.dpl.graph import PatternCheckContext
-from relaxpy.ir.relax.dpl.pattern import (
-    DFPattern,
-    GlobalVarPattern,
-    TuplePattern,
-    is_const,
-    is_op,
-    is_tuple_get_item,
-    wildcard,
-)
+from relaxpy.ir.relax.known import equal_shapes, literal_shape, rank_of
 from relaxpy.ir.relax.nodes import Call, Constant, Expr, GlobalVar, Var, is_call_of
 from relaxpy.ir.relax.op.definition.registry import with_all_attributes
 from relaxpy.ir.relax.op.definition.rules import is_one
@@ -36,20 +28,20 @@ from relaxpy.support.dataclass import replace
 from relaxpy.support.entry import user_facing
 from relaxpy.tvm.lowering.static_plan_block_memory import AllocateWorkspace
 
-Annotations: TypeAlias = dict[str, DFPattern]
-Named: TypeAlias = tuple[DFPattern, Annotations]
+Annotations: TypeAlias = dict[str, dp.DFPattern]
+Named: TypeAlias = tuple[dp.DFPattern, Annotations]
 Layout: TypeAlias = Literal["BS3NH", "SBN3H"]
 Start: TypeAlias = Literal["split", "strided_slice"]
 
 
 def _with_epilogue(
-    out: DFPattern, annotations: Annotations, with_bias: bool, activation: str | None
+    out: dp.DFPattern, annotations: Annotations, with_bias: bool, activation: str | None
 ) -> Named:
     """The pattern, followed by a bias and an activation if they are requested."""
     if with_bias:
-        annotations["bias"] = bias = wildcard()
-        out = is_op("relax.add")(out, bias)
-    return (out if activation is None else is_op(activation)(out)), annotations
+        annotations["bias"] = bias = dp.wildcard()
+        out = dp.is_op("relax.add")(out, bias)
+    return (out if activation is None else dp.is_op(activation)(out)), annotations
 
 
 @user_facing
@@ -61,14 +53,14 @@ def make_fused_bias_activation_pattern(
     Errors:
         UnknownNameError: an operator is not registered; the same holds for all patterns here.
     """
-    annotations: Annotations = {"lhs": wildcard(), "rhs": wildcard()}
-    annotations["root"] = is_op(op_name)(annotations["lhs"], annotations["rhs"])
+    annotations: Annotations = {"lhs": dp.wildcard(), "rhs": dp.wildcard()}
+    annotations["root"] = dp.is_op(op_name)(annotations["lhs"], annotations["rhs"])
     return _with_epilogue(annotations["root"], annotations, with_bias, activation)
 
 
 @user_facing
 def make_residual_block_pattern(
-    node_output: DFPattern | Named, binary_op: str = "relax.add", activation: str | None = None
+    node_output: dp.DFPattern | Named, binary_op: str = "relax.add", activation: str | None = None
 ) -> Named:
     """The pattern `node_output`, combined with another value on either side.
 
@@ -77,14 +69,14 @@ def make_residual_block_pattern(
             annotation patterns.
     """
     match node_output:
-        case (DFPattern() as output, Mapping() as annotations):
+        case (dp.DFPattern() as output, Mapping() as annotations):
             pass
-        case DFPattern() as output:
+        case dp.DFPattern() as output:
             annotations = {}
         case _:
             raise unexpected(node_output, "expected a pattern, perhaps with annotations")
-    residual = wildcard()
-    op = is_op(binary_op)
+    residual = dp.wildcard()
+    op = dp.is_op(binary_op)
     sum_ = op(output, residual) | op(residual, output)
     annotations = {**annotations, "residual": residual}
     return _with_epilogue(sum_, annotations, False, activation)
@@ -93,17 +85,17 @@ def make_residual_block_pattern(
 @user_facing
 def make_conv2d_pattern(with_bias: bool = False, activation: str | None = None) -> Named:
     """A convolution, with a bias and an activation if requested."""
-    annotations: Annotations = {"input": wildcard(), "weight": wildcard()}
-    annotations["root"] = is_op("relax.nn.conv2d")(annotations["input"], annotations["weight"])
+    annotations: Annotations = {"input": dp.wildcard(), "weight": dp.wildcard()}
+    annotations["root"] = dp.is_op("relax.nn.conv2d")(annotations["input"], annotations["weight"])
     return _with_epilogue(annotations["root"], annotations, with_bias, activation)
 
 
 def _product(transposed_rhs: bool) -> Named:
-    annotations: Annotations = {"lhs": wildcard(), "rhs": wildcard()}
+    annotations: Annotations = {"lhs": dp.wildcard(), "rhs": dp.wildcard()}
     rhs = annotations["rhs"]
     if transposed_rhs:
-        rhs = is_op("relax.permute_dims")(rhs)
-    annotations["root"] = is_op("relax.matmul")(annotations["lhs"], rhs)
+        rhs = dp.is_op("relax.permute_dims")(rhs)
+    annotations["root"] = dp.is_op("relax.matmul")(annotations["lhs"], rhs)
     return annotations["root"], annotations
 
 
@@ -126,8 +118,8 @@ def make_attention_pattern(with_bias: bool = False, var_len: bool = False) -> Na
     elif var_len:
         names += ["seqstart_q", "seqstart_k", "max_seqlen_q", "max_seqlen_k"]
         op = "relax.nn.attention_var_len"
-    annotations: Annotations = {name: wildcard() for name in names}
-    return is_op(op)(*annotations.values()), annotations
+    annotations: Annotations = {name: dp.wildcard() for name in names}
+    return dp.is_op(op)(*annotations.values()), annotations
 
 
 @user_facing
@@ -143,28 +135,28 @@ def make_stacked_attention_pattern(
         if value not in get_args(known):
             options = " or ".join(map(repr, get_args(known)))
             raise unexpected(value, f"{what} is {options}")
-    annotations: Annotations = {"stacked_qkv": wildcard()}
+    annotations: Annotations = {"stacked_qkv": dp.wildcard()}
     if start_op == "split":
-        annotations["split"] = whole = is_op("relax.split")(annotations["stacked_qkv"])
-        raw: list[DFPattern] = [is_tuple_get_item(whole, index) for index in range(3)]
+        annotations["split"] = whole = dp.is_op("relax.split")(annotations["stacked_qkv"])
+        raw: list[dp.DFPattern] = [dp.is_tuple_get_item(whole, index) for index in range(3)]
     else:
-        cut = is_op("relax.strided_slice")
+        cut = dp.is_op("relax.strided_slice")
         raw = [cut(annotations["stacked_qkv"], varg_default_wildcard=True) for _ in range(3)]
         annotations.update(zip((f"strided_slice_{n}" for n in _OPERANDS), raw, strict=True))
-    operands: list[DFPattern] = []
+    operands: list[dp.DFPattern] = []
     for name, tensor in zip(_OPERANDS, raw, strict=True):
         if layout == "BS3NH":
-            annotations[f"{name}_reshape_list"] = sizes = wildcard()
-            operands.append(is_op("relax.reshape")(tensor, sizes))
+            annotations[f"{name}_reshape_list"] = sizes = dp.wildcard()
+            operands.append(dp.is_op("relax.reshape")(tensor, sizes))
         else:
-            annotations[f"{name[0]}_transpose"] = permuted = is_op("relax.permute_dims")(tensor)
+            annotations[f"{name[0]}_transpose"] = permuted = dp.is_op("relax.permute_dims")(tensor)
             operands.append(permuted)
     if with_bias:
-        annotations["bias"] = bias = wildcard()
-        out = is_op("relax.nn.attention_bias")(*operands, bias)
+        annotations["bias"] = bias = dp.wildcard()
+        out = dp.is_op("relax.nn.attention_bias")(*operands, bias)
     else:
-        out = is_op("relax.nn.attention")(*operands)
-    return (is_op("relax.permute_dims")(out) if layout == "SBN3H" else out), annotations
+        out = dp.is_op("relax.nn.attention")(*operands)
+    return (dp.is_op("relax.permute_dims")(out) if layout == "SBN3H" else out), annotations
 
 
 _OPERANDS = ("query", "key", "value")
@@ -173,15 +165,19 @@ _OPERANDS = ("query", "key", "value")
 @user_facing
 def make_layer_norm_pattern() -> Named:
     """Layer normalisation of a tensor, with a factor and a bias."""
-    return is_op("relax.nn.layer_norm")(wildcard(), wildcard(), wildcard()), {}
+    return dp.is_op("relax.nn.layer_norm")(dp.wildcard(), dp.wildcard(), dp.wildcard()), {}
 
 
 @user_facing
 def make_rms_norm_pattern() -> Named:
     """A call of a kernel with an input and a weight, as RMS normalisation is after legalisation."""
-    annotations: Annotations = {"gv": GlobalVarPattern(), "inp": wildcard(), "weight": wildcard()}
-    operands = TuplePattern((annotations["inp"], annotations["weight"]))
-    out = is_op("relax.call_tir")(annotations["gv"], operands)
+    annotations: Annotations = {
+        "gv": dp.GlobalVarPattern(),
+        "inp": dp.wildcard(),
+        "weight": dp.wildcard(),
+    }
+    operands = dp.TuplePattern((annotations["inp"], annotations["weight"]))
+    out = dp.is_op("relax.call_tir")(annotations["gv"], operands)
     return out, {"gv": annotations["gv"], "inp": annotations["inp"], "rms_norm": out}
 
 
@@ -189,18 +185,18 @@ def make_rms_norm_pattern() -> Named:
 def make_matmul_dequantize_pattern(transposed_rhs: bool = False) -> Named:
     """A matmul that is dequantised by constants."""
     out, annotations = _product(transposed_rhs)
-    annotations |= {"scale": is_const(), "zp": is_const()}
-    return is_op("relax.dequantize")(out, annotations["scale"], annotations["zp"]), annotations
+    annotations |= {"scale": dp.is_const(), "zp": dp.is_const()}
+    return dp.is_op("relax.dequantize")(out, annotations["scale"], annotations["zp"]), annotations
 
 
 @user_facing
 def make_matmul_multiply_pattern(transposed_rhs: bool = False) -> Named:
     """A matmul times two scales of one element each, in another datatype."""
     out, annotations = _product(transposed_rhs)
-    annotations |= {"scaleA": wildcard(), "scaleB": wildcard()}
+    annotations |= {"scaleA": dp.wildcard(), "scaleB": dp.wildcard()}
     scales = (annotations[name].has_shape((1,)) for name in ("scaleA", "scaleB"))
-    scaled = is_op("relax.multiply")(out, is_op("relax.multiply")(*scales))
-    return is_op("relax.astype")(scaled), annotations
+    scaled = dp.is_op("relax.multiply")(out, dp.is_op("relax.multiply")(*scales))
+    return dp.is_op("relax.astype")(scaled), annotations
 
 
 Dims: TypeAlias = Sequence[tir.PrimExpr]
@@ -226,19 +222,6 @@ def dtype_of(expr: rx.Expr) -> str:
     return str(sinfo.dtype) if isinstance(sinfo, rx.TensorStructInfo) else ""
 
 
-def dims_of(expr: rx.Expr) -> Dims | None:
-    """The dimensions of a tensor, if they are known."""
-    sinfo = expr.struct_info
-    shape = sinfo.shape if isinstance(sinfo, rx.TensorStructInfo) else None
-    return shape.values if isinstance(shape, rx.ShapeExpr) else None
-
-
-def rank_of(expr: rx.Expr) -> int:
-    """The rank of a tensor; -1 if it is not known."""
-    sinfo = expr.struct_info
-    return sinfo.ndim if isinstance(sinfo, rx.TensorStructInfo) else -1
-
-
 def is_multiple(dim: tir.PrimExpr, factor: int) -> bool:
     """Return whether a dimension is a literal, and a multiple of a factor."""
     return isinstance(dim, tir.IntImm) and dim.value % factor == 0
@@ -250,13 +233,6 @@ def product(dims: Dims) -> tir.PrimExpr:
     for dim in dims:
         result = ops.mul(result, dim)
     return result
-
-
-def same_dims(one: Dims, other: Dims) -> bool:
-    """Return whether two shapes are provably equal."""
-    return len(one) == len(other) and all(
-        prove_equal(a, b) for a, b in zip(one, other, strict=True)
-    )
 
 
 def is_stacked_along(context: PatternCheckContext, axis: int) -> bool:
@@ -317,7 +293,7 @@ def _workspace(func: rx.Function, library: str) -> int | None:
     if not isinstance(name, str) or "attention" not in name or not name.startswith(library):
         return None
     sinfo = func.body.struct_info
-    dims = dims_of(func.body)
+    dims = literal_shape(func.body)
     if dims is None or not isinstance(sinfo, rx.TensorStructInfo):
         return SYMBOLIC_WORKSPACE
     size = product(dims)
@@ -332,7 +308,7 @@ def is_supported(context: graph.PatternCheckContext) -> bool:
     """Return whether cuBLAS supports a match of a pattern of `products`."""
     named = context.annotated_expr
     lhs, rhs, root = named["lhs"], named["rhs"], named["root"]
-    left, right = dims_of(lhs), dims_of(rhs)
+    left, right = literal_shape(lhs), literal_shape(rhs)
     if has_leaking_intermediate_variables(context) or left is None or right is None:
         return False
     dtype, out_dtype = dtype_of(lhs), dtype_of(root)
@@ -375,7 +351,7 @@ def _is_vector(context: graph.PatternCheckContext) -> bool:
     bias = context.annotated_expr.get("bias")
     if bias is None:
         return True
-    dims = dims_of(bias)
+    dims = literal_shape(bias)
     return dims is not None and rank_of(bias) > 0 and is_one(product(dims[:-1]))
 
 
@@ -493,7 +469,7 @@ def _dtypes_agree(one: Expr, other: Expr) -> bool:
 
 def _is_supported_product(context: graph.PatternCheckContext) -> bool:
     lhs, rhs = context.annotated_expr["lhs"], context.annotated_expr["rhs"]
-    left, right = dims_of(lhs), dims_of(rhs)
+    left, right = literal_shape(lhs), literal_shape(rhs)
     if has_leaking_intermediate_variables(context) or not left or right is None:
         return False
     if not _dtypes_agree(lhs, rhs) or not _residual_fits(context):
@@ -511,7 +487,7 @@ def _cutlass_batches_agree(left: Dims, right: Dims) -> bool:
 
 def _cutlass_supports_convolution(context: graph.PatternCheckContext) -> bool:
     data, weight = context.annotated_expr["lhs"], context.annotated_expr["rhs"]
-    sizes, kernel = dims_of(data), dims_of(weight)
+    sizes, kernel = literal_shape(data), literal_shape(weight)
     if has_leaking_intermediate_variables(context) or sizes is None or kernel is None:
         return False
     if not _dtypes_agree(data, weight) or any(isinstance(n, tir.Var) for n in sizes):
@@ -533,11 +509,11 @@ def _residual_fits(context: graph.PatternCheckContext) -> bool:
     var = residual if isinstance(residual, Var) else bound.get(residual)
     if var is None or var in _computed_from(root, context):
         return False
-    out, dims = dims_of(root), dims_of(var)
+    out, dims = literal_shape(root), literal_shape(var)
     if out is None or not dims:
         return False
     is_bias = bool(prove_equal(dims[-1], out[-1])) and is_one(product(dims[:-1]))
-    return is_bias or same_dims(out, dims)
+    return is_bias or equal_shapes(out, dims)
 
 
 def _computed_from(var: Var, context: graph.PatternCheckContext) -> set[Var]:

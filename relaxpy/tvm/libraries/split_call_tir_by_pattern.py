@@ -21,10 +21,11 @@ from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
+from relaxpy.ir.relax.known import shape_of, tensor_sinfo
 from relaxpy.ir.relax.nodes.python_function import compiled_function
-from relaxpy.ir.relax.op.definition.rules import te_kernel, tensor_sinfo
+from relaxpy.ir.relax.op.definition.rules import te_kernel
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten, map_with_builder
-from relaxpy.ir.relax.transform.algebra.matmuls import is_transposition, shape_of
+from relaxpy.ir.relax.transform.algebra.matmuls import is_transposition
 from relaxpy.ir.relax.transform.cleanup.dead_code_elimination import DeadCodeElimination
 from relaxpy.ir.relax.transform.legalize import is_known
 from relaxpy.ir.relax.transform.rewrite_pass import FusionPass
@@ -355,8 +356,7 @@ class _Splitting(BindingRewriter):
         )
         if kernel.epilogue is None:
             return replace(binding, value=packed)
-        kind = rx.DataflowVar if isinstance(block, rx.DataflowBlock) else rx.Var
-        first = rx.VarBinding(kind(kernel.result.name), packed, call.span)
+        first = rx.VarBinding(block.var_type(kernel.result.name), packed, call.span)
         epilogue = self.builder.add_func(kernel.epilogue.func, "unfused_epilogue")
         inputs = rx.Tuple((first.var, *(fields[k] for k in kernel.epilogue.operands)))
         return [first, replace(binding, value=rebuild(call, args=(epilogue, inputs)))]

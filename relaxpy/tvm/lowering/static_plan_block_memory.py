@@ -369,8 +369,7 @@ class _Storages(BindingRewriter):
         call = binding.value
         if not rx.is_call_of(call, ALLOC_TENSOR):
             return None
-        kind = rx.DataflowVar if isinstance(block, rx.DataflowBlock) else rx.Var
-        storage = kind("storage", span=binding.span)
+        storage = block.var_type("storage", span=binding.span)
         value = rx.VarBinding(storage, _storage(call), binding.span)
         return [value, replace(binding, value=tensor_call(call, storage))]
 
@@ -617,6 +616,5 @@ class _Workspace(BindingRewriter):
         elif callee not in self._received:
             return None
         if self._workspace is None:
-            kind = rx.DataflowVar if isinstance(block, rx.DataflowBlock) else rx.Var
-            self._workspace = kind("workspace_main", None, value.span)
+            self._workspace = block.var_type("workspace_main", None, value.span)
         return rebuild(value, op=callee, args=(*value.args, self._workspace))

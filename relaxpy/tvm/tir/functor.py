@@ -5,7 +5,6 @@ They recurse on Python's stack, as deep as the kernel, and visit neither binders
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Container, Mapping
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -15,7 +14,7 @@ from relaxpy.errors import MisuseError, check_type, unexpected
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.core import traverse
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import children, map_children, occurrences
+from relaxpy.ir.core.traverse import children, map_children, occurrences, visit_methods
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import expr as tir, ops, stmt, substitution
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
@@ -51,15 +50,10 @@ _STMTS: Final = (
 )
 
 
-def _method_of(kind: type[Node]) -> str:
-    """The name of the method for a class: `visit_floor_div_`, but `visit_attr_` of AttrStmt."""
-    name = kind.__name__
-    if kind in {stmt.AttrStmt, stmt.AssertStmt}:
-        name = name.removesuffix("Stmt")
-    return f"visit_{'_'.join(re.findall('[A-Z][a-z]+|[A-Z]+', name)).lower()}_"
-
-
-_METHODS: Final = {kind: _method_of(kind) for kind in (*_EXPRS, *_STMTS)}
+_METHODS: Final = visit_methods((*_EXPRS, *_STMTS), "_") | {
+    stmt.AttrStmt: "visit_attr_",
+    stmt.AssertStmt: "visit_assert_",
+}
 
 
 class _Functor:

@@ -10,16 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from tests.fuzz.kernels import reading
 from tests.fuzz.kernels.machine import Machine
-from tests.fuzz.kernels.reading import (
-    DTYPES,
-    UnreadableError,
-    Value,
-    Variable,
-    name_of,
-    names_in,
-    parts_of,
-)
 from tests.fuzz.kernels.semantics import BITS, RefusedError, UndefinedError
 
 _SYMBOLS = {
@@ -61,7 +53,7 @@ class Values:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.depth = 0
-        self.scopes: list[dict[str, Variable]] = [{}]
+        self.scopes: list[dict[str, reading.Variable]] = [{}]
         self.taken: set[str] = {
             "m",
             "empty",
@@ -104,15 +96,15 @@ class Values:
         return found
 
     def define(self, name: str, dtype: str, rank: int = -1) -> str:
-        variable = Variable(self.fresh(name), dtype, rank)
+        variable = reading.Variable(self.fresh(name), dtype, rank)
         self.scopes[-1][name] = variable
         return variable.code
 
-    def find(self, name: str) -> Variable:
+    def find(self, name: str) -> reading.Variable:
         for scope in reversed(self.scopes):
             if name in scope:
                 return scope[name]
-        raise UnreadableError(f"{name} is not defined")
+        raise reading.UnreadableError(f"{name} is not defined")
 
     # ---- expressions
 
@@ -120,32 +112,32 @@ class Values:
         """An integer."""
         value = self.value(node)
         if value.dtype and value.dtype not in BITS:
-            raise UnreadableError(f"index of {value.dtype}")
+            raise reading.UnreadableError(f"index of {value.dtype}")
         return value.code
 
     def truth(self, node: ast.expr) -> str:
         """A condition."""
         value = self.value(node)
         if value.dtype not in ("bool", ""):
-            raise UnreadableError(f"condition of {value.dtype}")
+            raise reading.UnreadableError(f"condition of {value.dtype}")
         return value.code
 
-    def as_type(self, value: Value, dtype: str) -> Value:
+    def as_type(self, value: reading.Value, dtype: str) -> reading.Value:
         """`value` converted to `dtype` as a store or an operand converts it."""
         if not dtype or value.dtype == dtype:
             return value
         if not value.dtype:
             kind = f"m.scalar('', {value.code}, {dtype!r})"
-            return Value(value.code if dtype in BITS else kind, dtype)
-        return Value(f"m.cast({value.dtype!r}, {dtype!r}, {value.code})", dtype)
+            return reading.Value(value.code if dtype in BITS else kind, dtype)
+        return reading.Value(f"m.cast({value.dtype!r}, {dtype!r}, {value.code})", dtype)
 
-    def typed(self, value: Value) -> Value:
+    def typed(self, value: reading.Value) -> reading.Value:
         """`value`; a plain number is that of the datatype that it has as an expression."""
         if value.dtype:
             return value
         return self.as_type(value, f"{type(ast.literal_eval(value.code)).__name__}32")
 
-    def _matching(self, a: Value, b: Value) -> tuple[Value, Value]:
+    def _matching(self, a: reading.Value, b: reading.Value) -> tuple[reading.Value, reading.Value]:
         """Two operands in one datatype: a plain number takes the other's, the wider one wins."""
         if a.dtype == b.dtype:
             return a, b
@@ -157,19 +149,19 @@ class Values:
         if all(d in BITS and not d.startswith("u") for d in both):
             wide = max(both, key=BITS.__getitem__)
             return self.as_type(a, wide), self.as_type(b, wide)
-        raise UnreadableError(f"operands of {both}")
+        raise reading.UnreadableError(f"operands of {both}")
 
-    def _binary(self, name: str, a: Value, b: Value) -> Value:
+    def _binary(self, name: str, a: reading.Value, b: reading.Value) -> reading.Value:
         if not a.dtype and not b.dtype:
             if name not in _PYTHON:
-                raise UnreadableError(f"{name} of plain numbers")
-            return Value(f"({a.code} {_PYTHON[name]} {b.code})", "")
+                raise reading.UnreadableError(f"{name} of plain numbers")
+            return reading.Value(f"({a.code} {_PYTHON[name]} {b.code})", "")
         dropped = self._folded(name, a, b)
         a, b = self._matching(a, b)
         code = f"m.binary({name!r}, {a.dtype!r}, {a.code}, {b.code})"
-        return Value(f"m.dropped(lambda: {code})" if dropped else code, a.dtype)
+        return reading.Value(f"m.dropped(lambda: {code})" if dropped else code, a.dtype)
 
-    def _folded(self, name: str, a: Value, b: Value) -> bool:
+    def _folded(self, name: str, a: reading.Value, b: reading.Value) -> bool:
         """Whether TVM's constructors give a number without an operand, as 0 of 0 * x."""
         # What is folded itself may be a number, too.
         first, second = (
@@ -179,7 +171,7 @@ class Values:
             return first == 0 or (second == 1 and name.endswith("mod"))
         return name == "mul" and (first == 0 or second == 0)
 
-    def value(self, node: ast.expr) -> Value:
+    def value(self, node: ast.expr) -> reading.Value:
         """An expression.
 
         Errors:
@@ -187,15 +179,15 @@ class Values:
         """
         match node:
             case ast.Constant(value=bool() | int() | float() as number):
-                return Value(repr(number), "bool" if isinstance(number, bool) else "")
+                return reading.Value(repr(number), "bool" if isinstance(number, bool) else "")
             case ast.Name(id=name):
                 variable = self.find(name)
                 if variable.rank >= 0 or name in self.unbound:
-                    raise UnreadableError(f"{name} is not a value")
-                return Value(variable.code, variable.dtype)
+                    raise reading.UnreadableError(f"{name} is not a value")
+                return reading.Value(variable.code, variable.dtype)
             case ast.Subscript():
                 buffer, places = self._access(node)
-                return Value(f"{buffer.code}.load({', '.join(places)})", buffer.dtype)
+                return reading.Value(f"{buffer.code}.load({', '.join(places)})", buffer.dtype)
             case ast.BinOp(left=a, op=op, right=b):
                 return self._binary(_SYMBOLS[type(op)], self.value(a), self.value(b))
             case ast.BoolOp(op=op, values=values):
@@ -203,17 +195,19 @@ class Values:
                 tests = list(map(self.truth, values))
                 code = f"({word.join(tests)})"
                 decided = any(_constant(t) == isinstance(op, ast.Or) for t in tests[1:])
-                return Value(f"m.dropped(lambda: {code})" if decided else code, "bool")
+                return reading.Value(f"m.dropped(lambda: {code})" if decided else code, "bool")
             case ast.UnaryOp(op=ast.Not(), operand=operand):
-                return Value(f"(not {self.truth(operand)})", "bool")
+                return reading.Value(f"(not {self.truth(operand)})", "bool")
             case ast.UnaryOp(op=ast.Invert(), operand=operand):
                 value = self.value(operand)
-                return Value(f"m.unary('bitwise_not', {value.dtype!r}, {value.code})", value.dtype)
+                return reading.Value(
+                    f"m.unary('bitwise_not', {value.dtype!r}, {value.code})", value.dtype
+                )
             case ast.UnaryOp(op=ast.USub(), operand=operand):
                 value = self.value(operand)
                 if not value.dtype:
-                    return Value(f"(-{value.code})", "")
-                return Value(f"m.unary('neg', {value.dtype!r}, {value.code})", value.dtype)
+                    return reading.Value(f"(-{value.code})", "")
+                return reading.Value(f"m.unary('neg', {value.dtype!r}, {value.code})", value.dtype)
             case ast.Compare(left=left, ops=ops, comparators=comparators):
                 operands = list(map(self.value, [left, *comparators]))
                 tests = []
@@ -222,32 +216,32 @@ class Values:
                     tests.append(
                         f"m.compare({_COMPARISONS[type(op)]!r}, {a.dtype!r}, {a.code}, {b.code})"
                     )
-                return Value(f"({' and '.join(tests)})", "bool")
+                return reading.Value(f"({' and '.join(tests)})", "bool")
             case ast.IfExp(test=test, body=yes, orelse=no):
                 return self._choice(test, yes, no)
             case ast.Call():
                 return self._call(node)
             case _:
-                raise UnreadableError(ast.unparse(node))
+                raise reading.UnreadableError(ast.unparse(node))
 
-    def _choice(self, test: ast.expr, yes: ast.expr, no: ast.expr) -> Value:
+    def _choice(self, test: ast.expr, yes: ast.expr, no: ast.expr) -> reading.Value:
         condition = self.truth(test)
         a, b = self._matching(self.value(yes), self.value(no))
-        return Value(f"({a.code} if {condition} else {b.code})", a.dtype)
+        return reading.Value(f"({a.code} if {condition} else {b.code})", a.dtype)
 
-    def _access(self, node: ast.Subscript) -> tuple[Variable, list[str]]:
+    def _access(self, node: ast.Subscript) -> tuple[reading.Variable, list[str]]:
         if not isinstance(node.value, ast.Name):
-            raise UnreadableError(ast.unparse(node))
+            raise reading.UnreadableError(ast.unparse(node))
         buffer = self.find(node.value.id)
-        places = [self.index(p) for p in parts_of(node.slice)]
+        places = [self.index(p) for p in reading.parts_of(node.slice)]
         if buffer.rank != len(places):
-            raise UnreadableError(f"{ast.unparse(node)} of a buffer of rank {buffer.rank}")
+            raise reading.UnreadableError(f"{ast.unparse(node)} of a buffer of rank {buffer.rank}")
         return buffer, places
 
-    def _call(self, node: ast.Call) -> Value:
-        name, args = name_of(node.func), node.args
+    def _call(self, node: ast.Call) -> reading.Value:
+        name, args = reading.name_of(node.func), node.args
         match name, args:
-            case _, [argument] if name in DTYPES:
+            case _, [argument] if name in reading.DTYPES:
                 return self._constant(name, argument)
             case "Cast", [ast.Constant(value=str(dtype)), value]:
                 return self._cast(self.value(value), dtype)
@@ -259,35 +253,37 @@ class Values:
                 return self._let(body, node.keywords)
             case "isnan", [value]:
                 found = self.value(value)
-                return Value(f"m.isnan({found.dtype!r}, {found.code})", "bool")
+                return reading.Value(f"m.isnan({found.dtype!r}, {found.code})", "bool")
             case "clz", [value]:
                 found = self.value(value)
-                return Value(f"m.unary('clz', {found.dtype!r}, {found.code})", "int32")
+                return reading.Value(f"m.unary('clz', {found.dtype!r}, {found.code})", "int32")
             case _, [value] if name in _UNARY:
                 found = self.typed(self.value(value))
-                return Value(f"m.unary({name!r}, {found.dtype!r}, {found.code})", found.dtype)
+                return reading.Value(
+                    f"m.unary({name!r}, {found.dtype!r}, {found.code})", found.dtype
+                )
             case _, [a, b] if name in _BINARY:
                 x, y = self.value(a), self.value(b)
                 if not x.dtype and not y.dtype:
                     x, y = self.as_type(x, "int32"), self.as_type(y, "int32")
                 return self._binary(name, x, y)
             case _:
-                raise UnreadableError(ast.unparse(node))
+                raise reading.UnreadableError(ast.unparse(node))
 
-    def _constant(self, dtype: str, argument: ast.expr) -> Value:
+    def _constant(self, dtype: str, argument: ast.expr) -> reading.Value:
         if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
-            return Value(f"m.scalar('', {argument.value!r}, {dtype!r})", dtype)
+            return reading.Value(f"m.scalar('', {argument.value!r}, {dtype!r})", dtype)
         value = self.value(argument)
         if value.dtype:
             return self._cast(value, dtype)
         return self.as_type(value, dtype)
 
-    def _cast(self, value: Value, dtype: str) -> Value:
-        if dtype not in DTYPES:
-            raise UnreadableError(dtype)
+    def _cast(self, value: reading.Value, dtype: str) -> reading.Value:
+        if dtype not in reading.DTYPES:
+            raise reading.UnreadableError(dtype)
         return self.as_type(value if value.dtype else self.as_type(value, "int32"), dtype)
 
-    def _let(self, body: ast.expr, keywords: list[ast.keyword]) -> Value:
+    def _let(self, body: ast.expr, keywords: list[ast.keyword]) -> reading.Value:
         [where] = [k.value for k in keywords if k.arg == "where"]
         assert isinstance(where, ast.Dict)
         [key], [bound] = where.keys, where.values
@@ -300,12 +296,12 @@ class Values:
         result = self.value(body)
         self.unbound = unbound
         self.scopes.pop()
-        return Value(f"(lambda {code}: {result.code})({value.code})", result.dtype)
+        return reading.Value(f"(lambda {code}: {result.code})({value.code})", result.dtype)
 
 
 def _constant(code: str) -> Any:
     """The value of what is made of literals alone, else None."""
-    if names_in(code) - {"m"}:
+    if reading.names_in(code) - {"m"}:
         return None
     try:
         with np.errstate(all="ignore"):

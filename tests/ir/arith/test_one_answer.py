@@ -10,15 +10,7 @@ from typing import Any
 
 import pytest
 
-from relaxpy import tir as T
-from relaxpy.arith import (
-    Analyzer,
-    detect_clip_bound,
-    detect_iter_map,
-    detect_linear_equation,
-    prove_equal,
-    simplify,
-)
+from relaxpy import arith, tir as T
 from relaxpy.ir.arith import canonical, prove
 from relaxpy.ir.arith.canonical import Canonical
 from relaxpy.ir.core.traverse import walk
@@ -36,7 +28,7 @@ def questions(seed: int, count: int) -> list[tuple[Question, Question]]:
     """Random questions, each to integer reasoning in general and to one Analyzer."""
     chosen = random.Random(seed)
     source = Expressions(chosen, ("int32", "int64", "uint8"))
-    made, shared = Analyzer(), Analyzer()
+    made, shared = arith.Analyzer(), arith.Analyzer()
     x, y, _ = source.variables["int32"]
     for analyzer in (made, shared):
         analyzer.bind(x, Range(0, 16))
@@ -45,18 +37,20 @@ def questions(seed: int, count: int) -> list[tuple[Question, Question]]:
     for _ in range(count):
         a, b = source.number("int64", 6), source.number("int64", 4)
         i, test = source.number("int32", 6), source.condition(3)
-        asked: list[Callable[[Analyzer], Question]] = [
-            lambda _, a=a: lambda: simplify(a),
-            lambda _, a=a, b=b: lambda: prove_equal(a, b),
-            lambda _, a=a: lambda: prove_equal(a, simplify(a)),
+        asked: list[Callable[[arith.Analyzer], Question]] = [
+            lambda _, a=a: lambda: arith.simplify(a),
+            lambda _, a=a, b=b: lambda: arith.prove_equal(a, b),
+            lambda _, a=a: lambda: arith.prove_equal(a, arith.simplify(a)),
             lambda an, i=i: lambda: an.simplify(i),
             lambda an, i=i: lambda: an.const_int_bound(i),
             lambda an, i=i: lambda: an.modular_set(i),
             lambda an, i=i: lambda: an.int_set(i, {y: Range(0, 4)}),
             lambda an, test=test: lambda: an.can_prove(test),
-            lambda _, i=i: lambda: detect_linear_equation(i, [x, y]),
-            lambda _, test=test: lambda: detect_clip_bound(test, [x, y]),
-            lambda _, i=i: lambda: detect_iter_map([i], {x: Range(0, 4), y: Range(0, 4)}).indices,
+            lambda _, i=i: lambda: arith.detect_linear_equation(i, [x, y]),
+            lambda _, test=test: lambda: arith.detect_clip_bound(test, [x, y]),
+            lambda _, i=i: (
+                lambda: arith.detect_iter_map([i], {x: Range(0, 4), y: Range(0, 4)}).indices
+            ),
         ]
         ask = chosen.choice(asked)
         found.append((ask(made), ask(shared)))
@@ -122,10 +116,10 @@ def test_what_was_asked_near_the_limit_is_not_unknown_afterwards() -> None:
     for room in range(1, 90):
         a, b = (n + room) * (m + 1), n * m + n + m * room + room
         try:
-            assert near_the_limit(lambda a=a, b=b: prove_equal(a, b), room) is True
+            assert near_the_limit(lambda a=a, b=b: arith.prove_equal(a, b), room) is True
         except RecursionError:
             assert room < ROOM  # nothing can be called there
-        assert prove_equal(a, b) is True
+        assert arith.prove_equal(a, b) is True
 
 
 def test_a_low_limit_changes_no_answer() -> None:
@@ -164,7 +158,7 @@ def test_nested_expressions_have_answers_from_below(
     make: Callable[[T.PrimExpr, int], T.PrimExpr],
 ) -> None:
     expr = nested(make, 30)
-    once, parts = Analyzer(), Analyzer()
+    once, parts = arith.Analyzer(), arith.Analyzer()
     found = once.simplify(expr), once.const_int_bound(expr), once.modular_set(expr)
     for part in walk(expr):  # asked for its parts before
         if isinstance(part, T.PrimExpr) and part.dtype.is_int:
@@ -177,11 +171,11 @@ def test_nested_expressions_have_answers_from_below(
 @pytest.mark.parametrize("name", ["floormod", "lets", "cast"])
 def test_no_expression_is_too_deep(name: str) -> None:
     expr = nested(NESTED[name], 250)
-    made = Analyzer()
+    made = arith.Analyzer()
     made.simplify(expr)
     made.int_set(expr, {y: Range(0, 4)})
     assert made.modular_set(expr).coeff >= 0
-    assert prove_equal(expr, y + 1) in (None, False)
+    assert arith.prove_equal(expr, y + 1) in (None, False)
 
 
 PROGRAM = """

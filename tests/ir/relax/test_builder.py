@@ -19,28 +19,13 @@ from relaxpy.ir.relax.block_builder.derive import normalize_function, normalize_
 from relaxpy.runtime import ShapeTuple
 from relaxpy.script import from_source
 from tests.counting import calls
-from tests.ir.relax.graphs import (
-    BOOL,
-    bind,
-    bindings,
-    block,
-    cast,
-    dataflow,
-    function,
-    kernel,
-    local,
-    pure,
-    seq,
-    shape_of,
-    size,
-    var,
-)
+from tests.ir.relax import graphs
 from tests.ir.relax.sinfos import Object, prim, rank, shape, tensor
 
 
 @pytest.fixture
 def x() -> rx.Var:
-    return var("x", tensor(size("n"), 4))
+    return graphs.var("x", tensor(graphs.size("n"), 4))
 
 
 def test_calls_without_a_span_get_that_of_the_scope(x: rx.Var) -> None:
@@ -55,7 +40,7 @@ def test_calls_without_a_span_get_that_of_the_scope(x: rx.Var) -> None:
             own = bb.emit(rx.Call(Op("relax.exp"), (z,), span=second))
             n = bb.match_cast(own, own.struct_info)
         bb.emit_func_output(bb.emit(op.exp(n)))
-    found = [binding.value.span or binding.span for binding in bindings(bb.get()["main"])]
+    found = [binding.value.span or binding.span for binding in graphs.bindings(bb.get()["main"])]
     assert found == [first, first, second, second, first, None]
 
 
@@ -68,8 +53,13 @@ def test_a_function_is_built_binding_by_binding(x: rx.Var) -> None:
         name = bb.emit_func_output(gv)
     mod = bb.get()
     assert name.name_hint == "main"
-    a, b = local("a", lv.struct_info), var("b", gv.struct_info)
-    expected = function([x], seq(dataflow(bind(a, op.shape_of(x)), bind(b, rx.Tuple((a, x)))), b))
+    a, b = graphs.local("a", lv.struct_info), graphs.var("b", gv.struct_info)
+    expected = graphs.function(
+        [x],
+        graphs.seq(
+            graphs.dataflow(graphs.bind(a, op.shape_of(x)), graphs.bind(b, rx.Tuple((a, x)))), b
+        ),
+    )
     assert_structural_equal(mod["main"], expected.with_attr("global_symbol", "main"))
     assert mod["main"].struct_info == rx.FuncStructInfo(
         (x.struct_info,), rx.TupleStructInfo((lv.struct_info, x.struct_info))
@@ -96,7 +86,7 @@ def test_names_are_unique_over_the_builder(x: rx.Var) -> None:
 def test_what_is_bound_can_be_looked_up(x: rx.Var) -> None:
     bb = BlockBuilder()
     with bb.function("main", x):
-        y = bb.emit(shape_of(x))
+        y = bb.emit(graphs.shape_of(x))
         value = bb.lookup_binding(y)
         assert isinstance(value, rx.Call)
         assert value.struct_info == y.struct_info == bb.struct_info_of(y)
@@ -107,7 +97,7 @@ def test_what_is_bound_can_be_looked_up(x: rx.Var) -> None:
 def test_parameters_may_come_with_the_output(x: rx.Var) -> None:
     bb = BlockBuilder()
     with bb.function("main"):
-        bb.emit_func_output(bb.emit(shape_of(x)), params=[x])
+        bb.emit_func_output(bb.emit(graphs.shape_of(x)), params=[x])
     assert bb.get()["main"].params == (x,)  # type: ignore[attr-defined]
 
 
@@ -208,7 +198,7 @@ def test_parameters_are_checked(x: rx.Var) -> None:
     bb = BlockBuilder()
     with pytest.raises(MisuseError, match="parameters are a Var"), bb.function("f", 3):  # type: ignore[arg-type]
         pass
-    with pytest.raises(MisuseError, match="has no struct info"), bb.function("f", var("y")):
+    with pytest.raises(MisuseError, match="has no struct info"), bb.function("f", graphs.var("y")):
         pass
     with (
         pytest.raises(BuilderStateError, match=r"nowhere[^$]*hint: declare them once"),
@@ -219,7 +209,7 @@ def test_parameters_are_checked(x: rx.Var) -> None:
 
 def test_a_function_with_wrong_parameters_leaves_nothing_open(x: rx.Var) -> None:
     bb = BlockBuilder()
-    for wrong in ([3], [var("y")]):
+    for wrong in ([3], [graphs.var("y")]):
         with pytest.raises(MisuseError), bb.function("f", wrong):  # type: ignore[arg-type]
             pass
         with pytest.raises(BuilderStateError, match="outside a function"):
@@ -238,10 +228,10 @@ def test_a_function_with_wrong_parameters_leaves_nothing_open(x: rx.Var) -> None
         (lambda bb: bb.emit(object()), "expected a Relax expression"),
         (lambda bb: bb.match_cast(rx.const(1), 3), "expected a StructInfo"),
         (lambda bb: bb.add_func(3, "f"), "a module contains functions"),
-        (lambda bb: bb.add_func(kernel((4,)), 3), "name of a function is a string"),
+        (lambda bb: bb.add_func(graphs.kernel((4,)), 3), "name of a function is a string"),
         (lambda bb: bb.function(3, []).__enter__(), "name of a function is a string"),
         (lambda bb: bb.get_unique_name(3), "name of a variable is a string"),
-        (lambda bb: bb.update_func("f", kernel((4,))), "known by its GlobalVar"),
+        (lambda bb: bb.update_func("f", graphs.kernel((4,))), "known by its GlobalVar"),
         (lambda bb: bb.declare_global("f", Object), "known by its GlobalVar"),
         (lambda bb: bb.begin_scope(3), "parameters are a Var"),
         (lambda bb: bb.normalize(None), "expected a Relax expression"),
@@ -259,7 +249,7 @@ def test_the_innermost_builder_is_the_current_one(x: rx.Var) -> None:
     outer, inner = BlockBuilder(), BlockBuilder()
     with outer.function("f", x):
         assert BlockBuilder.current() is outer
-        with inner.testing_scope([size("m")]):
+        with inner.testing_scope([graphs.size("m")]):
             assert BlockBuilder.current() is inner
         assert BlockBuilder.current() is outer
         outer.emit_func_output(x)
@@ -267,31 +257,31 @@ def test_the_innermost_builder_is_the_current_one(x: rx.Var) -> None:
 
 def test_functions_of_the_module_may_be_built_inside_each_other(x: rx.Var) -> None:
     bb = BlockBuilder()
-    y = var("y", tensor(2))
+    y = graphs.var("y", tensor(2))
     with bb.function("outer", x):
         with bb.function("inner", y):
             helper = bb.emit_func_output(y)
-        bb.emit_func_output(bb.emit(helper(var("z", tensor(2)))))
+        bb.emit_func_output(bb.emit(helper(graphs.var("z", tensor(2)))))
     assert {v.name_hint for v in bb.get()} == {"outer", "inner"}
 
 
 def test_a_function_that_is_there_already_is_used_again() -> None:
     bb = BlockBuilder()
-    first = bb.add_func(kernel((4,), (4,)), "k")
-    assert bb.add_func(kernel((4,), (4,)), "other") is first
-    second = bb.add_func(kernel((5,), (5,)), "k")
+    first = bb.add_func(graphs.kernel((4,), (4,)), "k")
+    assert bb.add_func(graphs.kernel((4,), (4,)), "other") is first
+    second = bb.add_func(graphs.kernel((5,), (5,)), "k")
     assert second.name_hint == "k1"
-    f = bb.add_func(function([var("a", tensor(2))], pure("f")), "f")
-    g = bb.add_func(function([var("b", tensor(2))], pure("f")), "g")
+    f = bb.add_func(graphs.function([graphs.var("a", tensor(2))], graphs.pure("f")), "f")
+    g = bb.add_func(graphs.function([graphs.var("b", tensor(2))], graphs.pure("f")), "g")
     assert f is g
-    bb.update_func(second, kernel((6,), (6,)))
+    bb.update_func(second, graphs.kernel((6,), (6,)))
     assert bb.struct_info_of(second).params[0] == tensor(6)  # type: ignore[attr-defined]
 
 
 def test_public_functions_of_one_name_get_different_symbols() -> None:
     bb = BlockBuilder()
     for rows in (4, 5):
-        bb.add_func(kernel((rows,)).with_attr("global_symbol", "k"), "k")
+        bb.add_func(graphs.kernel((rows,)).with_attr("global_symbol", "k"), "k")
     assert [func.attrs["global_symbol"] for func in bb.get().functions.values()] == ["k", "k1"]
 
 
@@ -299,19 +289,19 @@ def test_public_functions_of_one_name_get_different_symbols() -> None:
 def test_a_public_function_that_is_an_operand_is_entered_and_a_local_one_is_bound(
     x: rx.Var,
 ) -> None:
-    p = var("p", tensor(2))
-    local_function = function([p], p)
+    p = graphs.var("p", tensor(2))
+    local_function = graphs.function([p], p)
     public = local_function.with_attr("global_symbol", "f")
     named = rx.ExternFunc("g").with_attr("global_symbol", "g")
     bb = BlockBuilder()
     with bb.function("main", [x]):
-        bb.emit(pure("h", public))
-        bb.emit(pure("h", local_function))
-        bb.emit(pure("h", named))
+        bb.emit(graphs.pure("h", public))
+        bb.emit(graphs.pure("h", local_function))
+        bb.emit(graphs.pure("h", named))
         bb.emit_func_output(x)
     mod = bb.finalize()
     assert {v.name_hint for v in mod} == {"main", "f"}
-    entered, first, second, third, fourth = (b.value for b in bindings(mod["main"]))
+    entered, first, second, third, fourth = (b.value for b in graphs.bindings(mod["main"]))
     assert isinstance(entered, rx.Call)
     assert isinstance(entered.args[0], rx.GlobalVar)
     assert isinstance(first, rx.Function)
@@ -323,16 +313,18 @@ def test_a_public_function_that_is_an_operand_is_entered_and_a_local_one_is_boun
 
 @pytest.mark.rule("NF-2")
 def test_a_public_function_is_bound_where_there_is_no_module_to_enter(x: rx.Var) -> None:
-    p = var("p", tensor(2))
-    public = function([p], p, global_symbol="f")
-    first, second = bindings(normalize_function(function([x], pure("h", public))))
+    p = graphs.var("p", tensor(2))
+    public = graphs.function([p], p, global_symbol="f")
+    first, second = graphs.bindings(
+        normalize_function(graphs.function([x], graphs.pure("h", public)))
+    )
     assert isinstance(first.value, rx.Function)
     assert isinstance(second.value, rx.Call)
     assert second.value.args == (first.var,)
 
 
 def test_a_builder_leaves_the_module_it_was_given_alone(x: rx.Var) -> None:
-    mod = IRModule({"k": kernel((4,), (4,))})
+    mod = IRModule({"k": graphs.kernel((4,), (4,))})
     bb = BlockBuilder(mod)
     with bb.function("main", x):
         bb.emit_func_output(x)
@@ -355,8 +347,8 @@ def test_an_annotation_is_checked_and_kept(x: rx.Var) -> None:
 
 def test_a_cast_binds_its_shape_variables(x: rx.Var) -> None:
     bb = BlockBuilder()
-    m = size("m")
-    u = var("u", rank(1))
+    m = graphs.size("m")
+    u = graphs.var("u", rank(1))
     with bb.function("main", u):
         y = bb.match_cast(u, tensor(m))
         assert bb.match_cast(u, tensor(m), bind=False) is None
@@ -371,16 +363,16 @@ def test_a_cast_binds_its_shape_variables(x: rx.Var) -> None:
 
 def test_branches_and_local_functions_have_scopes_of_their_own(x: rx.Var) -> None:
     bb = BlockBuilder()
-    c = var("c", BOOL)
+    c = graphs.var("c", graphs.BOOL)
     with bb.function("main", [x, c]):
         bb.begin_scope()
-        yes = bb.end_scope(bb.emit(shape_of(x)))
+        yes = bb.end_scope(bb.emit(graphs.shape_of(x)))
         bb.begin_scope()
         no = bb.end_scope(rx.ShapeExpr((1, 4)))  # type: ignore[arg-type]
         r = bb.emit(rx.If(c, yes, no))
         assert r.struct_info == rx.ShapeStructInfo(ndim=2)
-        p = var("p", prim())
-        f = var("f", rx.FuncStructInfo((prim(),), prim()))
+        p = graphs.var("p", prim())
+        f = graphs.var("f", rx.FuncStructInfo((prim(),), prim()))
         bb.declare(f)
         bb.begin_scope([p])
         body = bb.end_scope(bb.emit(f(p)))
@@ -395,31 +387,31 @@ def test_a_dropped_scope_leaves_nothing_behind(x: rx.Var) -> None:
     bb = BlockBuilder()
     with bb.function("main", x):
         bb.begin_scope()
-        bb.emit(shape_of(x))
+        bb.emit(graphs.shape_of(x))
         assert bb.end_scope() is None
         bb.emit_func_output(x)
-    assert bindings(bb.get()["main"]) == []
+    assert graphs.bindings(bb.get()["main"]) == []
 
 
 def test_normal_bindings_are_taken_as_they_are(x: rx.Var) -> None:
     bb = BlockBuilder()
-    y = var("y", shape(2, 4))
-    with bb.function("main", var("x", tensor(2, 4))):
-        first = bind(y, op.shape_of(var("t", tensor(2, 4))))
-        second = cast(None, y, shape(2, 4))
+    y = graphs.var("y", shape(2, 4))
+    with bb.function("main", graphs.var("x", tensor(2, 4))):
+        first = graphs.bind(y, op.shape_of(graphs.var("t", tensor(2, 4))))
+        second = graphs.cast(None, y, shape(2, 4))
         assert bb.emit_normalized(first) is y
         assert bb.emit_normalized(second) is None
         bb.emit_func_output(y)
-    assert bindings(bb.get()["main"]) == [first, second]
+    assert graphs.bindings(bb.get()["main"]) == [first, second]
 
 
 def test_an_expression_is_normalised_in_the_open_block(x: rx.Var) -> None:
     bb = BlockBuilder()
-    assert bb.normalize(shape_of(x)).struct_info == op.shape_of(x).struct_info
+    assert bb.normalize(graphs.shape_of(x)).struct_info == op.shape_of(x).struct_info
     with pytest.raises(BuilderStateError):
-        bb.normalize(pure("f", shape_of(x)))
+        bb.normalize(graphs.pure("f", graphs.shape_of(x)))
     with bb.testing_scope(), bb.testing_scope():
-        found = bb.normalize(pure("f", shape_of(x)))
+        found = bb.normalize(graphs.pure("f", graphs.shape_of(x)))
         assert isinstance(found, rx.Call)
         assert isinstance(found.args[0], rx.DataflowVar)
 
@@ -427,9 +419,11 @@ def test_an_expression_is_normalised_in_the_open_block(x: rx.Var) -> None:
 def test_an_unnormalised_sequence_comes_back_normal(x: rx.Var) -> None:
     bb = BlockBuilder()
     with bb.function("main", x):
-        found = bb.normalize(seq(block(bind(var("y"), x)), shape_of(x)))
+        found = bb.normalize(
+            graphs.seq(graphs.block(graphs.bind(graphs.var("y"), x)), graphs.shape_of(x))
+        )
         assert isinstance(found, rx.SeqExpr)
-        assert len(bindings(found)) == 2
+        assert len(graphs.bindings(found)) == 2
         bb.emit_func_output(x)
 
 
@@ -452,7 +446,7 @@ def test_a_binding_costs_the_same_after_many_others(x: rx.Var) -> None:
 
     def emit() -> None:
         for _ in range(100):
-            bb.emit(shape_of(x))
+            bb.emit(graphs.shape_of(x))
 
     with bb.function("main", x):
         with bb.dataflow():
@@ -487,7 +481,7 @@ def test_a_kernel_may_come_with_a_gradient(x: rx.Var) -> None:
         bb.emit_func_output(z)
     mod = bb.finalize()
     assert {v.name_hint for v in mod} == {"main", "kernel"}
-    first, second = (b.value for b in bindings(mod["main"]))
+    first, second = (b.value for b in graphs.bindings(mod["main"]))
     assert isinstance(first, rx.Call)
     assert isinstance(second, rx.Call)
     assert first.op is second.op is Op("relax.call_tir_with_grad")
@@ -501,8 +495,8 @@ def test_a_kernel_may_come_with_a_gradient(x: rx.Var) -> None:
 
 
 def test_sizes_that_no_buffer_tells_are_passed_with_a_gradient_too() -> None:
-    bb, n = BlockBuilder(), size("n")
-    y, s = var("y", tensor(4, dtype="int64")), var("s", shape(n))
+    bb, n = BlockBuilder(), graphs.size("n")
+    y, s = graphs.var("y", tensor(4, dtype="int64")), graphs.var("s", shape(n))
 
     def times(a: Any, k: Any) -> Any:
         return te.compute((4,), lambda i: a[i] * k, "times")
@@ -533,7 +527,7 @@ def test_a_gradient_has_a_name_and_arguments_by_name(
 @pytest.mark.rule("DER-36")
 def test_what_is_wrong_with_a_kernel_is_so_with_a_gradient_too(x: rx.Var) -> None:
     kernel_var = rx.GlobalVar("k")
-    bb = BlockBuilder(IRModule({"k": kernel((4,), (4,))}))
+    bb = BlockBuilder(IRModule({"k": graphs.kernel((4,), (4,))}))
     with bb.testing_scope(), pytest.raises(StructInfoError, match="OP-8"):
         bb.emit(op.call_tir_with_grad(kernel_var, x, tensor(4), "g"))
 
@@ -556,7 +550,9 @@ def test_a_function_with_a_value_without_a_hash_is_refused(
     stored: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(structural, "_MAX_KEY_TOKENS", stored)  # as for a large function
-    func = function([var("x", tensor(2))], pure("f")).with_attr("a", bytearray())
+    func = graphs.function([graphs.var("x", tensor(2))], graphs.pure("f")).with_attr(
+        "a", bytearray()
+    )
     bb = BlockBuilder()
     bb.add_func(func, "f")
     with pytest.raises(MisuseError, match="have a hash"):

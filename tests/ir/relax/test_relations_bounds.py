@@ -20,21 +20,13 @@ from relaxpy.ir.relax.nodes.static_type import (
     TypeKind,
     erase_struct_info,
 )
-from relaxpy.ir.relax.relations import struct_info_glb, struct_info_lca
+from relaxpy.ir.relax.relations import shape_vars, struct_info_glb, struct_info_lca
 from relaxpy.ir.relax.relations.compatibility import (
     check_compatibility,
     explain_disjointness,
     explain_incompatibility,
     is_base_of,
     provably_disjoint,
-)
-from relaxpy.ir.relax.relations.shape_vars import (
-    alpha_rename,
-    definable_shape_vars,
-    erase_to_well_defined,
-    free_shape_vars,
-    shape_var_map,
-    substitute_info,
 )
 from relaxpy.tvm.relax.helpers import find_glb, find_lub, is_subtype
 from tests.ir.relax.sinfos import (
@@ -178,14 +170,14 @@ def test_bounds_of_types_are_the_closest_ones() -> None:
 @pytest.mark.rule("MAP-1", "WF-6a", "ERA-1", "TYP-3")
 def test_a_tensor_on_many_devices_is_related_as_the_whole_tensor_is() -> None:
     one, many = spread(tensor(N, 4)), spread(tensor(M, 4))
-    assert definable_shape_vars(one) == free_shape_vars(one) == (N,)
-    assert shape_var_map(one, many) == {N: M}
-    assert shape_var_map(one, tensor(M, 4)) == {}
-    assert substitute_info(one, {N: M}) == many
-    assert erase_to_well_defined(one, (), (N,)) is one
-    assert erase_to_well_defined(one, (), ()) == spread(rank(2))
+    assert shape_vars.definable_shape_vars(one) == shape_vars.free_shape_vars(one) == (N,)
+    assert shape_vars.shape_var_map(one, many) == {N: M}
+    assert shape_vars.shape_var_map(one, tensor(M, 4)) == {}
+    assert shape_vars.substitute_info(one, {N: M}) == many
+    assert shape_vars.erase_to_well_defined(one, (), (N,)) is one
+    assert shape_vars.erase_to_well_defined(one, (), ()) == spread(rank(2))
     assert erase_struct_info(one) == ObjectType()
-    assert alpha_rename(one) is one
+    assert shape_vars.alpha_rename(one) is one
     assert check_compatibility(one, many) == check_compatibility(tensor(N, 4), tensor(M, 4))
     assert explain_incompatibility(one, spread(tensor(N, 5))) == "dimension 1: 4 is not 5"
 

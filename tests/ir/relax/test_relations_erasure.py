@@ -24,29 +24,14 @@ from relaxpy.ir.relax.nodes.static_type import (
 )
 from relaxpy.ir.relax.relations.shape_vars import erase_to_well_defined
 from relaxpy.tvm.relax.helpers import find_glb, find_lub, is_subtype, require_subtype
+from tests.ir.relax import sinfos
 from tests.ir.relax.op.notation import evaluate
-from tests.ir.relax.sinfos import (
-    FIRST,
-    K,
-    M,
-    N,
-    Object,
-    S,
-    by_var,
-    func,
-    packed,
-    prim,
-    rank,
-    shape,
-    tensor,
-    tuple_of,
-)
 from tests.rows import by_rule
 
 
 def erased(sinfo: rx.StructInfo) -> rx.StructInfo:
     """Erased where s and n are in scope."""
-    return erase_to_well_defined(sinfo, {S}, {N})
+    return erase_to_well_defined(sinfo, {sinfos.S}, {sinfos.N})
 
 
 ERASED = """
@@ -77,14 +62,14 @@ def test_erasing(row: str) -> None:
 @pytest.mark.parametrize(
     "sinfo",
     [
-        Object,
-        tensor(N, N * 2),
-        by_var(S),
-        shape(N),
-        prim(N),
-        rank(-1),
-        packed(),
-        tuple_of(tensor(N)),
+        sinfos.Object,
+        sinfos.tensor(sinfos.N, sinfos.N * 2),
+        sinfos.by_var(sinfos.S),
+        sinfos.shape(sinfos.N),
+        sinfos.prim(sinfos.N),
+        sinfos.rank(-1),
+        sinfos.packed(),
+        sinfos.tuple_of(sinfos.tensor(sinfos.N)),
     ],
 )
 def test_what_is_in_scope_stays_as_it_is(sinfo: rx.StructInfo) -> None:
@@ -93,24 +78,28 @@ def test_what_is_in_scope_stays_as_it_is(sinfo: rx.StructInfo) -> None:
 
 @pytest.mark.rule("ERA-7")
 def test_a_shape_in_scope_is_kept_inside_a_function_too() -> None:
-    sinfo = func(by_var(S), ret=by_var(S))
-    assert erase_to_well_defined(sinfo, {S}, ()) is sinfo
-    assert erase_to_well_defined(sinfo, (), ()) == func(rank(-1), ret=rank(-1))
+    sinfo = sinfos.func(sinfos.by_var(sinfos.S), ret=sinfos.by_var(sinfos.S))
+    assert erase_to_well_defined(sinfo, {sinfos.S}, ()) is sinfo
+    assert erase_to_well_defined(sinfo, (), ()) == sinfos.func(sinfos.rank(-1), ret=sinfos.rank(-1))
 
 
 @pytest.mark.rule("ERA-8", "ERA-9")
 def test_erasure_of_a_packed_form_changes_its_result_alone() -> None:
-    sinfo = rx.FuncStructInfo(None, tensor(M), True, derive_func=FIRST)
+    sinfo = rx.FuncStructInfo(None, sinfos.tensor(sinfos.M), True, derive_func=sinfos.FIRST)
     found = erased(sinfo)
     assert isinstance(found, rx.FuncStructInfo)
-    assert (found.derive_func, found.purity, found.ret) == (FIRST, True, rank(1))
+    assert (found.derive_func, found.purity, found.ret) == (sinfos.FIRST, True, sinfos.rank(1))
 
 
 @pytest.mark.rule("ERA-11")
 def test_a_weakened_parameter_binds_nothing_any_more() -> None:
-    sinfo = func(tensor(M, K * 2), tensor(M * 3), ret=tensor(M))
+    sinfo = sinfos.func(
+        sinfos.tensor(sinfos.M, sinfos.K * 2),
+        sinfos.tensor(sinfos.M * 3),
+        ret=sinfos.tensor(sinfos.M),
+    )
     found = erased(sinfo)
-    assert found == func(rank(2), rank(1), ret=rank(1))
+    assert found == sinfos.func(sinfos.rank(2), sinfos.rank(1), ret=sinfos.rank(1))
     assert erased(found) is found
 
 
@@ -122,16 +111,22 @@ OPEN = DynTensorType(-1, VOID)
 @pytest.mark.parametrize(
     ("sinfo", "expected"),
     [
-        (tensor(N, M), F32),
-        (rank(-1, ""), OPEN),
-        (shape(N), ShapeType(1)),
+        (sinfos.tensor(sinfos.N, sinfos.M), F32),
+        (sinfos.rank(-1, ""), OPEN),
+        (sinfos.shape(sinfos.N), ShapeType(1)),
         (rx.ShapeStructInfo(), ShapeType()),
-        (Object, ObjectType()),
-        (tuple_of(tensor(N, M), Object), TupleType((F32, ObjectType()))),
-        (func(tensor(N, M), ret=Object), FuncType((F32,), ObjectType(), True)),
-        (func(ret=Object, pure=False), FuncType((), ObjectType(), False)),
-        (packed(FIRST), PackedFuncType()),
-        (prim(N), ObjectType()),
+        (sinfos.Object, ObjectType()),
+        (
+            sinfos.tuple_of(sinfos.tensor(sinfos.N, sinfos.M), sinfos.Object),
+            TupleType((F32, ObjectType())),
+        ),
+        (
+            sinfos.func(sinfos.tensor(sinfos.N, sinfos.M), ret=sinfos.Object),
+            FuncType((F32,), ObjectType(), True),
+        ),
+        (sinfos.func(ret=sinfos.Object, pure=False), FuncType((), ObjectType(), False)),
+        (sinfos.packed(sinfos.FIRST), PackedFuncType()),
+        (sinfos.prim(sinfos.N), ObjectType()),
     ],
 )
 def test_erasing_to_a_type(sinfo: rx.StructInfo, expected: TypeKind) -> None:
@@ -142,20 +137,20 @@ def test_erasing_to_a_type(sinfo: rx.StructInfo, expected: TypeKind) -> None:
 @pytest.mark.parametrize(
     ("ty", "expected"),
     [
-        (F32, rank(2)),
-        (OPEN, rank(-1, "")),
+        (F32, sinfos.rank(2)),
+        (OPEN, sinfos.rank(-1, "")),
         (ShapeType(3), rx.ShapeStructInfo(None, 3)),
-        (ObjectType(), Object),
-        (TupleType((F32,)), tuple_of(rank(2))),
-        (FuncType((F32,), F32, False), func(rank(2), ret=rank(2), pure=False)),
-        (PackedFuncType(), packed(rx.DEFAULT_DERIVE, False)),
-        (FuncType((), PrimType("int64")), func(ret=prim())),
-        (TupleType((PrimType("int64"),)), tuple_of(prim())),
+        (ObjectType(), sinfos.Object),
+        (TupleType((F32,)), sinfos.tuple_of(sinfos.rank(2))),
+        (FuncType((F32,), F32, False), sinfos.func(sinfos.rank(2), ret=sinfos.rank(2), pure=False)),
+        (PackedFuncType(), sinfos.packed(rx.DEFAULT_DERIVE, False)),
+        (FuncType((), PrimType("int64")), sinfos.func(ret=sinfos.prim())),
+        (TupleType((PrimType("int64"),)), sinfos.tuple_of(sinfos.prim())),
     ],
 )
 def test_wrapping_a_type(ty: TypeKind, expected: rx.StructInfo) -> None:
     assert wrap_type(ty) == expected
-    assert tuple_of(ty) == tuple_of(expected)  # type: ignore[arg-type]
+    assert sinfos.tuple_of(ty) == sinfos.tuple_of(expected)  # type: ignore[arg-type]
 
 
 def fn(*args: TypeKind, ret: TypeKind, pure: bool = True) -> FuncType:
@@ -242,7 +237,7 @@ def test_a_supertype_asks_for_a_match_cast() -> None:
 @pytest.mark.rule("TYP-1")
 @pytest.mark.parametrize("relation", [is_subtype, find_lub, find_glb, require_subtype])
 def test_struct_infos_are_not_types(relation: Callable[..., object]) -> None:
-    for wrong in (tensor(2), "float32", None):
+    for wrong in (sinfos.tensor(2), "float32", None):
         for pair in ((wrong, ObjectType()), (ObjectType(), wrong), (wrong, wrong)):
             with pytest.raises(MisuseError, match=r"a Relax type.*\[TYP-1\]"):
                 relation(*pair)
@@ -269,15 +264,15 @@ def test_types_are_compared_by_structure() -> None:
     ):
         with pytest.raises(TypeError):
             wrong()
-    assert str(fn(F32, ret=ObjectType())) == str(func(rank(2), ret=Object))
+    assert str(fn(F32, ret=ObjectType())) == str(sinfos.func(sinfos.rank(2), ret=sinfos.Object))
 
 
 def test_a_type_with_a_shape_is_struct_info() -> None:
     """After v0.22 of TVM, types are struct info."""
-    wanted = tensor(N, 2)
-    for given in ([N, 2], (N, 2), wanted.shape):
+    wanted = sinfos.tensor(sinfos.N, 2)
+    for given in ([sinfos.N, 2], (sinfos.N, 2), wanted.shape):
         assert structural_equal(TensorType(given, "float32"), wanted)
-    assert structural_equal(TensorType([], "int8"), tensor(dtype="int8"))
+    assert structural_equal(TensorType([], "int8"), sinfos.tensor(dtype="int8"))
     assert TensorType(2, "int8") == TensorType(ndim=2, dtype="int8")
     with pytest.raises(MisuseError, match="ndim is -1"):
         TensorType("n")  # type: ignore[arg-type]

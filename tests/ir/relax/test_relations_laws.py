@@ -3,18 +3,8 @@
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax import nodes as rx, relations
 from relaxpy.ir.relax.nodes import static_type as ty
-from relaxpy.ir.relax.relations import (
-    alpha_rename,
-    definable_shape_vars,
-    free_shape_vars,
-    provably_disjoint,
-    shape_var_map,
-    struct_info_glb,
-    struct_info_lca,
-    substitute_info,
-)
 from relaxpy.ir.relax.relations.compatibility import Compatibility, check_compatibility, is_base_of
 from relaxpy.ir.relax.relations.shape_vars import erase_to_well_defined
 from relaxpy.tvm.relax import helpers
@@ -44,7 +34,7 @@ def chain(
 @given(OPEN, SCOPES)
 def test_every_struct_info_is_below_itself(a: rx.StructInfo, scope: tuple[object, ...]) -> None:
     assert below(a, a, scope)
-    renamed = alpha_rename(a, scope)  # type: ignore[arg-type]
+    renamed = relations.alpha_rename(a, scope)  # type: ignore[arg-type]
     assert below(a, renamed, scope)
     assert below(renamed, a, scope)
 
@@ -78,7 +68,7 @@ def test_compatibility_agrees_with_the_order_and_with_types(
     if answer is not Compatibility.INCOMPATIBLE:
         assert helpers.is_subtype(ty.erase_struct_info(a), ty.erase_struct_info(b))
     if below(a, b, scope):
-        assert not provably_disjoint(a, b)
+        assert not relations.provably_disjoint(a, b)
 
 
 @pytest.mark.rule("SUB-20", "SUB-21")
@@ -86,7 +76,7 @@ def test_compatibility_agrees_with_the_order_and_with_types(
 @given(st.data(), SCOPES)
 def test_the_lub_is_above_both(data: st.DataObject, scope: tuple[object, ...]) -> None:
     a, b, _ = chain(data, OPEN)
-    up, other = struct_info_lca(a, b, scope), struct_info_lca(b, a, scope)  # type: ignore[arg-type]
+    up, other = relations.struct_info_lca(a, b, scope), relations.struct_info_lca(b, a, scope)  # type: ignore[arg-type]
     assert below(a, up, scope)
     assert below(b, up, scope)
     assert below(up, other, scope)
@@ -102,7 +92,7 @@ def test_the_lub_is_the_least_where_no_function_binds_sizes(data: st.DataObject)
     a, b, c = chain(data, st.one_of(GROUND, PLAIN))
     b = data.draw(st.one_of(st.just(b), weakened(a)))
     if below(a, c) and below(b, c):
-        assert below(struct_info_lca(a, b), c)
+        assert below(relations.struct_info_lca(a, b), c)
 
 
 @pytest.mark.rule("SUB-31")
@@ -110,8 +100,8 @@ def test_the_lub_is_the_least_where_no_function_binds_sizes(data: st.DataObject)
 @given(st.data(), SCOPES)
 def test_the_glb_is_below_both(data: st.DataObject, scope: tuple[object, ...]) -> None:
     a, b, _ = chain(data, OPEN)
-    down = struct_info_glb(a, b, scope)  # type: ignore[arg-type]
-    other = struct_info_glb(b, a, scope)  # type: ignore[arg-type]
+    down = relations.struct_info_glb(a, b, scope)  # type: ignore[arg-type]
+    other = relations.struct_info_glb(b, a, scope)  # type: ignore[arg-type]
     assert (down is None) == (other is None)
     if down is not None and other is not None:
         assert below(down, a, scope)
@@ -129,7 +119,7 @@ def test_the_glb_is_the_greatest_where_no_function_binds_sizes(data: st.DataObje
     c = data.draw(st.one_of(GROUND, PLAIN))
     a, b = data.draw(weakened(c)), data.draw(weakened(c))
     if below(c, a) and below(c, b):
-        down = struct_info_glb(a, b)
+        down = relations.struct_info_glb(a, b)
         assert down is not None
         assert below(c, down)
 
@@ -151,8 +141,8 @@ def test_erasing_twice_is_erasing_once(
 ) -> None:
     once = erase_to_well_defined(a, shapes, scope)  # type: ignore[arg-type]
     assert erase_to_well_defined(once, shapes, scope) is once  # type: ignore[arg-type]
-    assert all(var in scope for var in free_shape_vars(once, scope))  # type: ignore[arg-type]
-    if shapes == SHAPES and all(v in scope for v in free_shape_vars(a, scope)):  # type: ignore[arg-type]
+    assert all(var in scope for var in relations.free_shape_vars(once, scope))  # type: ignore[arg-type]
+    if shapes == SHAPES and all(v in scope for v in relations.free_shape_vars(a, scope)):  # type: ignore[arg-type]
         assert once is a
 
 
@@ -162,14 +152,14 @@ def test_erasing_twice_is_erasing_once(
 def test_only_unbound_lone_variables_are_mapped(
     a: rx.StructInfo, b: rx.StructInfo, scope: tuple[object, ...]
 ) -> None:
-    table = shape_var_map(a, b, scope)  # type: ignore[arg-type]
-    assert all(var in definable_shape_vars(a) and var not in scope for var in table)
+    table = relations.shape_var_map(a, b, scope)  # type: ignore[arg-type]
+    assert all(var in relations.definable_shape_vars(a) and var not in scope for var in table)
 
 
 @given(OPEN)
 def test_substituting_nothing_gives_the_same_struct_info(a: rx.StructInfo) -> None:
-    assert substitute_info(a, {}) is a
-    assert substitute_info(a, {N: N}) is a
+    assert relations.substitute_info(a, {}) is a
+    assert relations.substitute_info(a, {N: N}) is a
 
 
 @pytest.mark.rule("TYP-6")

@@ -8,15 +8,7 @@ import relaxpy
 from relaxpy.errors import TransformError
 from relaxpy.ir.module import IRModule
 from relaxpy.script import from_source
-from relaxpy.tir.transform import (
-    ConvertBlocksToOpaque,
-    ForceNarrowIndexToInt32,
-    HoistIfThenElse,
-    LowerInitBlock,
-    RemoveNoOp,
-    Simplify,
-    UnrollLoop,
-)
+from relaxpy.tir import transform
 from relaxpy.transform import Pass
 from tests.fuzz.kernels.compare import Finished, _expected, _found
 from tests.fuzz.kernels.generate import generate
@@ -45,13 +37,13 @@ def _with_conditions(text: str) -> str:
 @pytest.mark.parametrize(
     "step",
     [
-        Simplify(),
-        RemoveNoOp(),
-        ForceNarrowIndexToInt32(),
-        LowerInitBlock(),
-        ConvertBlocksToOpaque(),
-        UnrollLoop(),
-        HoistIfThenElse(),
+        transform.Simplify(),
+        transform.RemoveNoOp(),
+        transform.ForceNarrowIndexToInt32(),
+        transform.LowerInitBlock(),
+        transform.ConvertBlocksToOpaque(),
+        transform.UnrollLoop(),
+        transform.HoistIfThenElse(),
     ],
 )
 def test_random_kernels_store_the_same_values(step: Pass) -> None:
@@ -61,9 +53,9 @@ def test_random_kernels_store_the_same_values(step: Pass) -> None:
             break
         program = generate(f"pass/{number}")
         text = program.text
-        if isinstance(step, UnrollLoop):
+        if isinstance(step, transform.UnrollLoop):
             text = text.replace("in range(", "in T.unroll(")
-        if isinstance(step, HoistIfThenElse):
+        if isinstance(step, transform.HoistIfThenElse):
             text = _with_conditions(text)
         func = from_source(text)
         try:

@@ -175,12 +175,13 @@ def test_resize_to_sizes(policy: str) -> None:
     images("Resize", constants, 18, **attributes)
 
 
-@pytest.mark.parametrize("mode", ["linear", "cubic"])
-def test_resize_to_sizes_that_are_computed(mode: str) -> None:
-    feed = {"x": rand(1, 4, 9, 12), "sizes": np.array([1, 4, 7, 20])}
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize("images", [0, 1])
+def test_resize_to_sizes_that_are_computed(mode: str, images: int) -> None:
+    feed = {"x": rand(images, 4, 9, 12), "sizes": np.array([images, 4, 7, 20])}
     check(
         "Resize",
-        {"x": IMAGES, "sizes": [4]},
+        {"x": [0, 4, 9, 12] if images == 0 else IMAGES, "sizes": [4]},
         [feed],
         {"roi": EMPTY, "scales": EMPTY},
         {"mode": mode},
@@ -198,20 +199,6 @@ def test_with_sizes_an_unknown_number_of_scales_is_none() -> None:
         {"sizes": sizes},
         {"mode": "nearest"},
         opset=11,
-    )
-
-
-@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
-def test_nothing_is_resized(mode: str) -> None:
-    feed = {"x": rand(0, 4, 9, 12), "sizes": np.array([0, 4, 7, 20])}
-    check(
-        "Resize",
-        {"x": [0, 4, 9, 12], "sizes": [4]},
-        [feed],
-        {"roi": EMPTY, "scales": EMPTY},
-        {"mode": mode},
-        opset=13,
-        order=["x", "roi", "scales", "sizes"],
     )
 
 

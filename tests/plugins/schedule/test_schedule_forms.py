@@ -10,11 +10,7 @@ import relaxpy
 from relaxpy import tir
 from relaxpy.errors import MisuseError, ScheduleError
 from relaxpy.script import tir as T
-from relaxpy.tir.schedule import BlockRV, Instruction, InstructionKind, LoopRV, Trace
-from relaxpy.tir.schedule.testing import (
-    assert_structural_equal_ignore_global_symbol,
-    verify_trace_roundtrip,
-)
+from relaxpy.tir.schedule import BlockRV, Instruction, InstructionKind, LoopRV, Trace, testing
 
 
 @T.prim_func
@@ -57,8 +53,8 @@ def checked(
     """Assert that a schedule makes `expected`, also when its trace is repeated."""
     sch = tir.Schedule(before)
     schedule(sch)
-    assert_structural_equal_ignore_global_symbol(sch.mod["main"], expected)
-    verify_trace_roundtrip(sch, before)
+    testing.assert_structural_equal_ignore_global_symbol(sch.mod["main"], expected)
+    testing.verify_trace_roundtrip(sch, before)
 
 
 def test_a_reduction_begins_with_what_is_added_to_it() -> None:
@@ -391,7 +387,7 @@ def test_equal_kernels_are_scheduled_once() -> None:
         _, inner = sch.split(loop, factors)
         sch.vectorize(inner)
         sch.annotate(inner, "note", 1)
-        verify_trace_roundtrip(sch, twice)
+        testing.verify_trace_roundtrip(sch, twice)
         same_values(twice, sch.mod, (size,), (size,))
         return sch
 
@@ -427,7 +423,7 @@ def test_variables_of_blocks_change_their_order() -> None:
     sch = tir.Schedule(row_sum)
     sch.reorder_block_iter_var("B", [1, 0])
     assert [it.var.name for it in sch.get(sch.get_block("B")).iter_vars] == ["vk", "vi"]
-    verify_trace_roundtrip(sch, row_sum)
+    testing.verify_trace_roundtrip(sch, row_sum)
     same_values(row_sum, sch.mod, (12, 8), (12,))
     for order in ([0], [0, 0], [1, 2], [-1, 0]):
         with pytest.raises(ScheduleError, match="each of the numbers 0 to 1 once"):
@@ -482,7 +478,7 @@ def test_regions_of_a_block_are_declared() -> None:
     block = sch.get(sch.get_block("B"))
     assert str(block.reads[0]).split("\n")[-1] == "A[vi - 1:vi - 1 + 3, vj]"
     assert dict(block.annotations) == {"explicit_read_region": (0,)}
-    verify_trace_roundtrip(sch, chain)
+    testing.verify_trace_roundtrip(sch, chain)
     with pytest.raises(ScheduleError, match="reads 1 buffers, not 1"):
         sch.annotate_buffer_access("B", 1, "read", lambda i, j: (i, j))
     with pytest.raises(MisuseError, match="'read' or 'write'"):
@@ -555,7 +551,7 @@ def test_a_trace_ends_before_postprocessing() -> None:
 def test_annotations_survive_json(annotation: Any) -> None:
     sch = tir.Schedule(chain)
     sch.annotate("B", "key", annotation)
-    verify_trace_roundtrip(sch, chain, text_format="json")
+    testing.verify_trace_roundtrip(sch, chain, text_format="json")
 
 
 @pytest.mark.parametrize(

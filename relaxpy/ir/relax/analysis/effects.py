@@ -12,12 +12,7 @@ from relaxpy.ir.core.traverse import children, reached, walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import Memory
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.analysis.variables import (
-    binding_operands,
-    free_vars,
-    occurring_vars,
-    used_shape_vars,
-)
+from relaxpy.ir.relax.analysis import variables
 from relaxpy.ir.relax.block_builder.infer import is_pure_call
 from relaxpy.ir.relax.expect import expect
 from relaxpy.ir.relax.nodes import (
@@ -244,13 +239,13 @@ class Escapes:
                 else:
                     self.runs[-1].append(binding)
                     self._enter(binding, len(self.runs) - 1)
-        for var in occurring_vars(seq.body):
+        for var in variables.occurring_vars(seq.body):
             self._users.setdefault(var, []).append((-1, None))
 
     def _enter(self, binding: Binding, run: int) -> None:
         if binding.var is not None:
             self._run_of[binding.var] = run
-        for var in occurring_vars(binding.value):
+        for var in variables.occurring_vars(binding.value):
             self._users.setdefault(var, []).append((run, binding))
 
     def escapes(self, var: Var) -> bool:
@@ -303,9 +298,9 @@ def computable_at_compile_time(func: Function) -> list[Var]:
     for node in walk(func.body):
         if not isinstance(node, (VarBinding, MatchCast)) or node.var is None:
             continue
-        if any(var not in known for var in free_vars(node.value)):
+        if any(var not in known for var in variables.free_vars(node.value)):
             continue
-        used = used_shape_vars(node.value, of_variables=False)
+        used = variables.used_shape_vars(node.value, of_variables=False)
         if not shape_vars.issuperset(used) or makes_impure_call(node.value):
             continue
         add(node.var, node.struct_info if isinstance(node, MatchCast) else None)
@@ -346,7 +341,7 @@ class Dependencies:
                 required |= dict.fromkeys(since)
                 last_mutation, since = binding, []
             since.append(binding)
-            required |= self.of(*binding_operands(binding))
+            required |= self.of(*variables.binding_operands(binding))
             required.pop(binding, None)
             self.needs[binding] = required
             if is_sorted:
@@ -363,7 +358,7 @@ class Dependencies:
         """The definitions of the variables, and of the shape variables, that operands mention."""
         used: list[Node] = []
         for operand in operands:
-            used += occurring_vars(operand)
+            used += variables.occurring_vars(operand)
             if self._casts:
-                used += used_shape_vars(operand, of_variables=False)
+                used += variables.used_shape_vars(operand, of_variables=False)
         return {self._home[node]: None for node in used if node in self._home}

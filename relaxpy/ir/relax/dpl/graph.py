@@ -17,8 +17,9 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.effects import Dependencies, may_fail
 from relaxpy.ir.relax.analysis.variables import occurring_vars
 from relaxpy.ir.relax.dpl import pattern as dp
-from relaxpy.ir.relax.dpl.matcher import Goal, Head, Matcher, head_of, heads, same_shape
+from relaxpy.ir.relax.dpl.matcher import Goal, Head, Matcher, head_of, heads
 from relaxpy.ir.relax.dpl.pattern import DFPattern, Edge, PatternContext, check_pattern
+from relaxpy.ir.relax.known import equal_shapes
 from relaxpy.ir.relax.nodes import Expr, Var
 from relaxpy.ir.relax.nodes.base import check_name
 from relaxpy.ir.tir.expr import PrimExpr
@@ -272,8 +273,7 @@ class GraphMatcher:
 
     def _have_same_shape(self, patterns: Sequence[dp.DFPattern]) -> bool:
         shapes = [_shape_of(self._expr(p)) for p in patterns]
-        first = shapes[0]
-        return first is not None and all(s is not None and same_shape(first, s) for s in shapes)
+        return all(equal_shapes(shapes[0], shape) for shape in shapes)
 
     def _next(self) -> _Decision | None:
         """The next pattern to decide, with its candidates; None if all are decided."""

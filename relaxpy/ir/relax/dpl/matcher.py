@@ -22,6 +22,7 @@ from relaxpy.ir.relax.dpl.pattern import (
     all_subpatterns,
     subpatterns,
 )
+from relaxpy.ir.relax.known import equal_shapes
 from relaxpy.ir.relax.nodes import Call, Expr, SeqExpr, Tuple, TupleGetItem, Var, VarBinding
 from relaxpy.ir.relax.nodes.base import StructInfo
 from relaxpy.ir.relax.relations import is_base_of
@@ -123,10 +124,10 @@ def alternatives(goal: Goal, expr: rx.Expr | Op, matches: Test) -> Alternatives:
         case dp.ShapePattern(pattern=inner, shape=shape):
             actual = _struct_info(expr)
             known = actual.get_shape() if isinstance(actual, rx.TensorStructInfo) else None
-            fits = known is not None and same_shape(shape, known)
+            fits = known is not None and equal_shapes(shape, known)
             return ((Goal(inner, unresolved),),) if fits else NEVER
         case dp.PrimArrPattern(fields=dims):
-            return _if(isinstance(expr, rx.ShapeExpr) and same_shape(dims, expr.values))
+            return _if(isinstance(expr, rx.ShapeExpr) and equal_shapes(dims, expr.values))
         case dp.AttrPattern(pattern=inner, attrs=attrs):
             return ((Goal(inner, unresolved),),) if _has_attrs(expr, attrs) else NEVER
         case _:
@@ -173,13 +174,6 @@ def _call(pattern: dp.CallPattern, call: rx.Call) -> Alternatives:
 
 def _struct_info(expr: rx.Expr | Op) -> StructInfo | None:
     return None if isinstance(expr, Op) else expr.struct_info
-
-
-def same_shape(a: Sequence[PrimExpr], b: Sequence[PrimExpr]) -> bool:
-    """Return whether two shapes are provably equal."""
-    return len(a) == len(b) and all(
-        x is y or prove_equal(x, y) is True for x, y in zip(a, b, strict=True)
-    )
 
 
 def _has_attrs(expr: rx.Expr | Op, attrs: Mapping[str, object]) -> bool:

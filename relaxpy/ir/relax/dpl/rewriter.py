@@ -44,17 +44,9 @@ from relaxpy.ir.relax.nodes import BaseFunc, Expr, Function, If, SeqExpr
 from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars
+from relaxpy.ir.relax.rewrite import map_bindings as rewriting
 from relaxpy.ir.relax.rewrite.bind import shape_var_images
 from relaxpy.ir.relax.rewrite.expr_functor import PyExprMutator
-from relaxpy.ir.relax.rewrite.map_bindings import (
-    BindingRewriter,
-    Refined,
-    copy_with_new_vars,
-    joined,
-    replace_variables,
-    with_bindings,
-    without_unused,
-)
 from relaxpy.ir.tir import expr as tir
 from relaxpy.support.dataclass import dataclass, replace
 from relaxpy.support.entry import user_facing
@@ -133,12 +125,12 @@ class Instantiate:
 
     def __call__(self, expr: rx.Expr, matches: Mapping[dp.DFPattern, rx.Expr]) -> rx.Expr:
         """The body, with new variables, for these matches; `expr` itself is not used."""
-        func = copy_with_new_vars(self.func)
+        func = rewriting.copy_with_new_vars(self.func)
         pairs = [(p, matches[key]) for p, key in zip(func.params, self.params, strict=True)]
         images: dict[Node, Node] = dict(pairs)
         images.update(shape_var_images(pairs).items())
         images.update((var, type(var)(var.name_hint)) for var in _derived_variables(func))
-        return replace_variables(func.body, images)
+        return rewriting.replace_variables(func.body, images)
 
     def with_names(self, names: Mapping[str, str]) -> Instantiate:
         """The same for a function that calls others by new names."""
@@ -232,7 +224,7 @@ def cleaned(seq: rx.SeqExpr, replacer: Replacer) -> rx.SeqExpr:
             in_order = not isinstance(block, rx.DataflowBlock) and may_fail(b)
             if not isinstance(b, rx.MatchCast) and (b.var in replacer.matched or not in_order):
                 superfluous.add(b)
-    return without_unused(seq, lambda binding: binding not in superfluous)
+    return rewriting.without_unused(seq, lambda binding: binding not in superfluous)
 
 
 def _renamed(
@@ -243,7 +235,7 @@ def _renamed(
         replace(block, bindings=tuple(b for b in block.bindings if b not in dropped))
         for block in seq.blocks
     ]
-    return rename(rebuild(seq, blocks=tuple(joined(blocks))), table)
+    return rename(rebuild(seq, blocks=tuple(rewriting.joined(blocks))), table)
 
 
 class _Renaming:
@@ -362,10 +354,10 @@ def rewritten(
     after = run.expr(expr)
     if after is expr:
         return expr
-    return Refined(mod, run.replacer.refined).visit_expr(after)  # type: ignore[no-any-return]
+    return rewriting.Refined(mod, run.replacer.refined).visit_expr(after)  # type: ignore[no-any-return]
 
 
-class _Rewriting(BindingRewriter):
+class _Rewriting(rewriting.BindingRewriter):
     def __init__(self, rules: Sequence[Rule], replacer: Replacer) -> None:
         super().__init__()
         self.rules = rules
@@ -423,8 +415,10 @@ class _Rewriting(BindingRewriter):
         if not isinstance(seq.body, rx.Var) and seq.body.struct_info is not None:
             result = rx.Var("result", seq.body.struct_info)
             last = blocks.pop() if blocks else rx.BindingBlock(())
-            blocks.append(with_bindings(last, [*last.bindings, rx.VarBinding(result, seq.body)]))
-        new = [with_bindings(block, self._block(block, rule)) for block in blocks]
+            blocks.append(
+                rewriting.with_bindings(last, [*last.bindings, rx.VarBinding(result, seq.body)])
+            )
+        new = [rewriting.with_bindings(block, self._block(block, rule)) for block in blocks]
         if all(map(is_, new, blocks)):
             return seq
         body = seq.body if result is None else result
@@ -432,9 +426,9 @@ class _Rewriting(BindingRewriter):
             *before, final = new[-1].bindings
             assert final.var is result
             if isinstance(final, rx.VarBinding) and is_leaf(final.value):
-                new[-1] = with_bindings(new[-1], before)
+                new[-1] = rewriting.with_bindings(new[-1], before)
                 body = final.value
-        return rebuild(seq, blocks=tuple(joined(new)), body=body)
+        return rebuild(seq, blocks=tuple(rewriting.joined(new)), body=body)
 
     def _block(self, block: rx.BindingBlock, rule: Rule) -> Sequence[rx.Binding]:
         in_dataflow = isinstance(block, rx.DataflowBlock)

@@ -15,7 +15,7 @@ from relaxpy.ir import hooks
 from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs, Node, as_attrs, set_fields
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.nodes import base
-from relaxpy.ir.relax.nodes.expr import GlobalVar, Var, make_call
+from relaxpy.ir.relax.nodes.expr import DataflowVar, GlobalVar, Var, make_call
 from relaxpy.ir.relax.nodes.struct_info import DEFAULT_DERIVE, FuncStructInfo, ObjectStructInfo
 from relaxpy.ir.tir import expr as tir
 from relaxpy.support.dataclass import dataclass, replace
@@ -72,6 +72,8 @@ class BindingBlock(Node):
     """Bindings in order (AST-17)."""
 
     _fields = ("bindings",)
+    var_type: ClassVar[type[Var]] = Var
+    """The kind of variables that are bound here, unless they are outputs of a dataflow block."""
     bindings: tuple[Binding, ...]
     span: Span | None = None
 
@@ -85,6 +87,8 @@ class BindingBlock(Node):
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class DataflowBlock(BindingBlock):
     """Bindings without side effects or control flow (PU-5, WF-7)."""
+
+    var_type = DataflowVar
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -11,6 +11,7 @@ import numpy as np
 from relaxpy.errors import unexpected
 from relaxpy.ir.core.dtype import FLOAT32, FLOAT64, INT64, DataType
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.known import tensor_of, tensor_sinfo
 from relaxpy.ir.relax.op.definition import rules
 from relaxpy.ir.relax.op.definition.gradients import is_differentiable, no_gradient
 from relaxpy.ir.relax.op.definition.registry import R, Rows, family, register
@@ -36,8 +37,7 @@ def _require_scalar(fill_value: rx.TensorStructInfo) -> None:
 
 def _filled(builder: BlockBuilder, call: rx.Call, value: object) -> rx.Expr:
     """Build a kernel that fills the result with `value`."""
-    sinfo = builder.struct_info_of(call)
-    assert isinstance(sinfo, rx.TensorStructInfo)
+    sinfo = tensor_of(builder.struct_info_of(call))
     name = call.op.name.removeprefix("relax.").removesuffix("_like")  # type: ignore[union-attr]
     return rules.te_kernel(builder, topi.full, name, sinfo.shape, str(sinfo.dtype), value)
 
@@ -54,8 +54,7 @@ def _gradient_full(
     if not is_differentiable(value) or not is_differentiable(var):
         return no_gradient(var, call, gradient, builder)
     total = R.sum(gradient)
-    sinfo = rules.tensor_sinfo(value)
-    assert sinfo is not None
+    sinfo = tensor_of(value)
     return [R.grad.no_grad(shape), R.astype(total, sinfo.dtype)]
 
 
@@ -65,7 +64,7 @@ def _fit_fill_value(arguments: dict[str, Any]) -> None:
     if isinstance(value, rx.Expr) or not isinstance(value, numbers.Real):
         return
     if dtype is None and isinstance(arguments.get("x"), rx.Expr):
-        sinfo = rules.tensor_sinfo(arguments["x"])
+        sinfo = tensor_sinfo(arguments["x"])
         dtype = None if sinfo is None or sinfo.dtype.is_void else sinfo.dtype
     is_wide = dtype is not None and DataType(dtype) in (FLOAT64, INT64)
     if is_wide and isinstance(value, numbers.Integral) >= DataType(dtype).is_int:
@@ -275,8 +274,7 @@ def eye(
 
 
 def _legalize_eye_like(builder: BlockBuilder, call: rx.Call) -> rx.Expr:
-    sinfo = builder.struct_info_of(call)
-    assert isinstance(sinfo, rx.TensorStructInfo)
+    sinfo = tensor_of(builder.struct_info_of(call))
     shape = rules.known_shape(builder, call)
     return rules.te_kernel(builder, topi.eye, "eye", *shape, call.args[1], dtype=str(sinfo.dtype))
 

@@ -13,6 +13,7 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.core.dtype import BOOL, FLOAT32, DataType
 from relaxpy.ir.op_record import Memory
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.known import literal_shape, tensor_sinfo
 from relaxpy.ir.relax.nodes import (
     Call,
     Constant,
@@ -33,7 +34,7 @@ from relaxpy.ir.relax.op.definition.gradients import (
 )
 from relaxpy.ir.relax.op.definition.layouts import elementwise_layout, same_layout
 from relaxpy.ir.relax.op.definition.registry import R, Rows, family, register
-from relaxpy.ir.relax.op.definition.rules import te_kernel, tensor_sinfo, with_dtype
+from relaxpy.ir.relax.op.definition.rules import te_kernel, with_dtype
 from relaxpy.ir.relax.op.definition.sharding import broadcast_axes, same_axes
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor
@@ -544,7 +545,7 @@ def ewise_fma(x1: TensorStructInfo, x2: TensorStructInfo, x3: TensorStructInfo) 
         rules.joint_vdevice(sinfos, strict=False),
     )
     ndim = rules.common_rank(sinfos, "x1, x2, x3")
-    if None not in map(rules.literal_shape, sinfos):
+    if None not in map(literal_shape, sinfos):
         shapes = rules.unified_shapes(sinfos, "shapes of x1, x2, x3")
         if shapes is None:
             raise rules.refuse(

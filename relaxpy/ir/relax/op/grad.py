@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from relaxpy.ir.op_record import Memory
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.known import literal_shape
 from relaxpy.ir.relax.op.definition import rules
 from relaxpy.ir.relax.op.definition.gradients import gradient_in_float32
 from relaxpy.ir.relax.op.definition.registry import R, Rows, family, register
@@ -199,7 +200,7 @@ def linear_recurrence(
         rules.require_float(sinfo, name)
     rules.joint_dtype(factors, terms, names)
     rules.common_rank((factors, terms), "factors and terms")
-    first, second = rules.literal_shape(factors), rules.literal_shape(terms)
+    first, second = literal_shape(factors), literal_shape(terms)
     if first is not None and second is not None and any(map(rules.differ, first, second)):
         raise rules.refuse(
             f"factors {rules.shape_text(first)} and terms {rules.shape_text(second)} have one "

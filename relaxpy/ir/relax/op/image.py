@@ -13,6 +13,7 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.op_record import OpRecord
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.known import literal_shape
 from relaxpy.ir.relax.nodes import (
     Call,
     Expr,
@@ -27,7 +28,7 @@ from relaxpy.ir.relax.op.definition import rules
 from relaxpy.ir.relax.op.definition.gradients import of_operand, require_shape, tuple_fields
 from relaxpy.ir.relax.op.definition.layouts import AttributeLayout
 from relaxpy.ir.relax.op.definition.registry import R, enter, register
-from relaxpy.ir.relax.op.definition.rules import Legalize, literal_shape, refuse, te_kernel, tensor
+from relaxpy.ir.relax.op.definition.rules import Legalize, refuse, te_kernel, tensor
 from relaxpy.ir.relax.op.definition.signature import number_literal
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor
@@ -277,7 +278,7 @@ def _require_rank(sinfo: rx.TensorStructInfo, name: str, rank: int, reason: str)
 def _require_size(
     sinfo: rx.TensorStructInfo, name: str, axis: int, expected: int, meaning: str
 ) -> None:
-    shape = rules.literal_shape(sinfo)
+    shape = literal_shape(sinfo)
     if shape is not None and rules.differ(shape[axis], ops.const(expected, "int64")):
         raise rules.refuse(
             f"dimension {axis} of {name} {shape_text(shape)} is {expected}, {meaning}; found "
@@ -304,7 +305,7 @@ def _sampled(
         raise rules.refuse(
             "'bicubic' is a method for layout 'NCHW'", method, hint="write 'bilinear'"
         )
-    sizes, positions = rules.literal_shape(data), rules.literal_shape(grid)
+    sizes, positions = literal_shape(data), literal_shape(grid)
     if sizes is None or positions is None:
         return rules.tensor(None, data.dtype, data.vdevice, rank)
     if rules.differ(sizes[0], positions[0]):
@@ -318,7 +319,7 @@ def _sampled(
 
 def _fit(data: rx.TensorStructInfo, grid: rx.TensorStructInfo) -> bool:
     """Return whether data and a grid of known shapes are known to fit."""
-    sizes, positions = rules.literal_shape(data), rules.literal_shape(grid)
+    sizes, positions = literal_shape(data), literal_shape(grid)
     assert sizes is not None
     assert positions is not None
     return rules.same(sizes[0], positions[0]) and is_const(positions[1], len(positions) - 2)
@@ -380,7 +381,7 @@ def _is_gradient(gradient: rx.TensorStructInfo, result: rx.TensorStructInfo) -> 
         StructInfoError: it has another rank or shape.
     """
     _require_rank(gradient, "output_grad", result.ndim, ", as the result")
-    shape, expected = rules.literal_shape(gradient), rules.literal_shape(result)
+    shape, expected = literal_shape(gradient), literal_shape(result)
     if shape is None or expected is None:
         return False
     if any(rules.differ(n, size) for n, size in zip(shape, expected, strict=True)):
@@ -488,7 +489,7 @@ def affine_grid(
     _require_size(data, "data", 2, 3, "the coefficients of x, y and 1")
     if size.ndim not in (-1, 2):
         raise rules.refuse(f"size has 2 members, found {size}", size)
-    sizes = rules.literal_shape(data)
+    sizes = literal_shape(data)
     if sizes is None or size.values is None:
         return rules.tensor(None, data.dtype, data.vdevice, 4)
     rows = ops.const(2, "int64")

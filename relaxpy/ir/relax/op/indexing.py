@@ -10,6 +10,7 @@ import numpy as np
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.known import literal_shape, tensor_of
 from relaxpy.ir.relax.op.definition import layouts, rules
 from relaxpy.ir.relax.op.definition.gradients import require_rank, require_shape, shape_like
 from relaxpy.ir.relax.op.definition.layouts import along
@@ -91,8 +92,8 @@ def take(
     first_axis = rules.normal_axis(axis or 0, x.ndim) if x.ndim >= 0 else 0
     if x.ndim < 0 or rank < 0:
         return rules.tensor(None, x.dtype, x.vdevice)
-    shape = rules.literal_shape(x)
-    index_shape = () if isinstance(indices, rx.PrimStructInfo) else rules.literal_shape(indices)
+    shape = literal_shape(x)
+    index_shape = () if isinstance(indices, rx.PrimStructInfo) else literal_shape(indices)
     if shape is None or index_shape is None:
         return rules.tensor(None, x.dtype, x.vdevice, x.ndim + rank - 1)
     return rules.tensor(
@@ -293,7 +294,7 @@ def dynamic_strided_slice(
             raise rules.refuse_type(
                 f"{name} holds int64, found {sinfo}", sinfo, hint='convert it: R.astype(x, "int64")'
             )
-        shape = rules.literal_shape(sinfo)
+        shape = literal_shape(sinfo)
         if shape is not None and x.ndim >= 0 and rules.differ(shape[0], ops.const(x.ndim, INT64)):
             raise rules.refuse(
                 f"{name} has one element for each axis of x {x}, found {sinfo}", sinfo
@@ -373,7 +374,7 @@ def gather_elements(
 
 def position_count(indices: rx.TensorStructInfo) -> int | None:
     """The number of positions along the last axis of indices, if it is a literal."""
-    shape = rules.literal_shape(indices)
+    shape = literal_shape(indices)
     if not shape or not isinstance(shape[-1], IntImm):
         return None
     return shape[-1].value
@@ -384,8 +385,7 @@ def legalize_at_positions(name: str) -> Any:
 
     def legalize(builder: BlockBuilder, call: rx.Call) -> rx.Expr:
         data, indices, *updates = call.args
-        sinfo = builder.struct_info_of(indices)
-        assert isinstance(sinfo, rx.TensorStructInfo)
+        sinfo = tensor_of(builder.struct_info_of(indices))
         if position_count(sinfo) is None:
             return call
         order = (sinfo.ndim - 1, *range(sinfo.ndim - 1))
@@ -468,7 +468,7 @@ def gather_nd(
             indices,
         )
     ndim = indices.ndim - 1 + data.ndim - batch_dims - count
-    shape, index_shape = rules.literal_shape(data), rules.literal_shape(indices)
+    shape, index_shape = literal_shape(data), literal_shape(indices)
     if shape is None or index_shape is None:
         return _gathered(data, None, ndim)
     return _gathered(data, (*index_shape[:-1], *shape[batch_dims + count :]), ndim)
@@ -548,7 +548,7 @@ def index_tensor(data: rx.TensorStructInfo, indices: rx.TupleStructInfo) -> rx.T
     if data.ndim < 0 or ndim < 0:
         return _gathered(data, None, -1)
     rank = ndim + data.ndim - len(fields)
-    sizes = rules.literal_shape(data)
+    sizes = literal_shape(data)
     if not isinstance(shape, (tuple, rx.ShapeExpr)) or sizes is None:
         return _gathered(data, None, rank)
     values = shape.values if isinstance(shape, rx.ShapeExpr) else shape

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from relaxpy.errors import MisuseError, counted
 from relaxpy.ir.core.dtype import INT64, DataType
+from relaxpy.ir.relax.known import tensor_of
 from relaxpy.ir.relax.nodes import Call, Expr, PrimValue, TensorStructInfo
 from relaxpy.ir.relax.op.definition.gradients import of_operand, require_shape
 from relaxpy.ir.relax.op.definition.registry import R, register
@@ -73,8 +74,7 @@ def _legalize(builder: BlockBuilder, call: Call) -> Expr:
     index_map = of_sizes(cast("IndexMap", call.attrs["index_map"]))
     if inverse_index_map(index_map, known_shape(builder, x)) is None:
         return call
-    sinfo = builder.struct_info_of(x)
-    assert isinstance(sinfo, TensorStructInfo)
+    sinfo = tensor_of(builder.struct_info_of(x))
     value = _padding(call, sinfo.dtype)
     name = "te_layout_transform"
     if call.attrs["pad_value"] is not None:

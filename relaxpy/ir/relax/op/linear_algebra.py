@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.known import literal_shape, tensor_of, tensor_sinfo
 from relaxpy.ir.relax.op.definition import gradients, rules
 from relaxpy.ir.relax.op.definition.registry import R, register
 from relaxpy.ir.relax.op.definition.sharding import matmul_axes
@@ -28,8 +29,7 @@ def _product(x1: Tensor, x2: Tensor, out_dtype: str | None, dtype: str) -> Tenso
 
 
 def _legalize_matmul(builder: BlockBuilder, call: rx.Call) -> rx.Expr:
-    sinfo = builder.struct_info_of(call)
-    assert isinstance(sinfo, rx.TensorStructInfo)
+    sinfo = tensor_of(builder.struct_info_of(call))
     a, b = (rules.known_shape(builder, operand) for operand in call.args)
     if not rules.same(a[-1], b[-2:][0]):
         return call
@@ -60,13 +60,13 @@ def _gradient_matmul(
 
     def factors_of(axis: int, operand: rx.Expr) -> tuple[rx.Expr, rx.Expr] | None:
         """The factors of the gradient of an operand, if it has one, the transposed one bound."""
-        sinfo = rules.tensor_sinfo(operand)
+        sinfo = tensor_sinfo(operand)
         if sinfo is None or not gradients.is_differentiable(operand):
             return None
         is_cast = call.attrs["out_dtype"] not in (None, "", sinfo.dtype)
         g = R.astype(gradient, sinfo.dtype) if is_cast else gradient
         other = _transposed(rows if axis else columns)
-        partner = rules.tensor_sinfo(a if axis else b)
+        partner = tensor_sinfo(a if axis else b)
         if partner is not None and partner.dtype not in (None, sinfo.dtype):
             other = R.astype(other, sinfo.dtype)
         other = builder.emit(other)
@@ -115,7 +115,7 @@ def matmul(
         return rules.tensor(None, dtype, vdevice)
     is_row, is_column = x1.ndim == 1, x2.ndim == 1
     ndim = max(x1.ndim, x2.ndim, 2) - is_row - is_column
-    a, b = rules.literal_shape(x1), rules.literal_shape(x2)
+    a, b = literal_shape(x1), literal_shape(x2)
     if a is None or b is None:
         return rules.tensor(None, dtype, vdevice, ndim)
     summed = b[-2:][0]
@@ -167,7 +167,7 @@ def outer(x1: rx.TensorStructInfo, x2: rx.TensorStructInfo) -> rx.TensorStructIn
         if sinfo.ndim not in (-1, 1):
             raise rules.refuse(f"{name} is a vector, found {sinfo}", sinfo)
     vdevice = rules.joint_vdevice((x1, x2), strict=False)
-    a, b = rules.literal_shape(x1), rules.literal_shape(x2)
+    a, b = literal_shape(x1), literal_shape(x2)
     if a is None or b is None:
         return rules.tensor(None, dtype, vdevice, 2)
     return rules.tensor((*a, *b), dtype, vdevice)
@@ -188,7 +188,7 @@ def _gradient_einsum(
     else:
         tensors = [rx.TupleGetItem(operand, k) for k in range(count)]
     shapes = [gradients.require_shape(x, "einsum") for x in tensors]
-    dtype = cast("rx.TensorStructInfo", rules.tensor_sinfo(tensors[0])).dtype
+    dtype = cast("rx.TensorStructInfo", tensor_sinfo(tensors[0])).dtype
     labels = parse_subscripts(cast("str", call.attrs["subscripts"]), [len(s) for s in shapes])
     sizes = label_sizes(labels, shapes, lambda label, a, b: a)
     out: list[rx.Expr] = []
@@ -261,7 +261,7 @@ def einsum(operands: rx.TupleStructInfo, subscripts: str) -> rx.TensorStructInfo
     labels = parse_subscripts(
         subscripts, [sinfo.ndim for sinfo in sinfos], lambda text: rules.refuse(text, subscripts)
     )
-    shapes = [rules.literal_shape(sinfo) for sinfo in sinfos]
+    shapes = [literal_shape(sinfo) for sinfo in sinfos]
     decided = all(shape is not None for shape in shapes)
 
     def joined(label: str, a: PrimExpr, b: PrimExpr) -> PrimExpr:

@@ -13,23 +13,9 @@ from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.op_record import Columns, Memory
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.known import literal_shape, shape_of, tensor_sinfo
 from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo, Tuple, TupleStructInfo, Var
-from relaxpy.ir.relax.op.definition import rules
-from relaxpy.ir.relax.op.definition.gradients import (
-    of_operand,
-    require_rank,
-    shape_like,
-    tuple_fields,
-    unbroadcast,
-)
-from relaxpy.ir.relax.op.definition.layouts import (
-    concat_layout,
-    expanded_layout,
-    permuted_layout,
-    split_layout,
-    squeezed_layout,
-    stack_layout,
-)
+from relaxpy.ir.relax.op.definition import gradients, layouts, rules
 from relaxpy.ir.relax.op.definition.registry import R, register
 from relaxpy.ir.relax.op.definition.sharding import permuted_axes, reshaped_axes
 from relaxpy.ir.relax.op.definition.signature import integer_literal
@@ -64,7 +50,7 @@ def _legalize_broadcast_to(builder: BlockBuilder, call: rx.Call) -> rx.Expr:
 def _gradient_broadcast_to(
     var: rx.Var, call: rx.Call, gradient: rx.Expr, builder: BlockBuilder
 ) -> list[rx.Expr]:
-    return [unbroadcast(gradient, call.args[0]), R.grad.no_grad(call.args[1])]
+    return [gradients.unbroadcast(gradient, call.args[0]), R.grad.no_grad(call.args[1])]
 
 
 @register(
@@ -138,7 +124,7 @@ def _legalize_collapse(builder: BlockBuilder, call: rx.Call) -> rx.Expr:
 def _gradient_collapse(
     var: rx.Var, call: rx.Call, gradient: rx.Expr, builder: BlockBuilder
 ) -> list[rx.Expr]:
-    expanded = R.broadcast_to(gradient, shape_like(call.args[0]))
+    expanded = R.broadcast_to(gradient, gradients.shape_like(call.args[0]))
     return [expanded, R.grad.no_grad(call.args[1])]
 
 
@@ -210,7 +196,7 @@ def _resolve_shape(arguments: dict[str, Any]) -> None:
             about=requested,
         )
     sinfo = x.struct_info if isinstance(x, rx.Expr) else None
-    old = sinfo.get_shape() if isinstance(sinfo, rx.TensorStructInfo) else None
+    old = shape_of(sinfo)
     if 0 in literals and not isinstance(requested, rx.ShapeExpr):
         if old is None:
             raise MisuseError(
@@ -261,7 +247,7 @@ def _legalize_reshape(builder: BlockBuilder, call: rx.Call) -> rx.Expr:
 
 
 def _reshape_back(g: Any, x: Any, y: Any, call: rx.Call) -> Any:
-    return reshape(g, shape_like(x))
+    return reshape(g, gradients.shape_like(x))
 
 
 @register(
@@ -272,7 +258,7 @@ def _reshape_back(g: Any, x: Any, y: Any, call: rx.Call) -> Any:
     memory=Memory.COPY,
     legalize=_legalize_reshape,
     adapt=_resolve_shape,
-    gradient=of_operand(_reshape_back),
+    gradient=gradients.of_operand(_reshape_back),
 )
 def reshape(
     x: rx.TensorStructInfo, shape: rx.ShapeStructInfo, call: rx.Call
@@ -311,7 +297,7 @@ def reshape(
     pure=True,
     memory=Memory.COPY,
     legalize=_legalize_reshape,
-    gradient=of_operand(_reshape_back),
+    gradient=gradients.of_operand(_reshape_back),
 )
 def flatten(x: rx.TensorStructInfo) -> rx.TensorStructInfo:
     """The elements of x in row-major order along one axis.
@@ -324,7 +310,7 @@ def flatten(x: rx.TensorStructInfo) -> rx.TensorStructInfo:
         return x
     if x.ndim == 0:
         return _rearranged(x, (rules.one(),))
-    shape = rules.literal_shape(x)
+    shape = literal_shape(x)
     return _of_rank(x, 1) if shape is None else _rearranged(x, (product(shape),))
 
 
@@ -334,7 +320,7 @@ def flatten(x: rx.TensorStructInfo) -> rx.TensorStructInfo:
     precision_policy=1,
     pure=True,
     legalize=_legalize_reshape,
-    gradient=of_operand(_reshape_back),
+    gradient=gradients.of_operand(_reshape_back),
 )
 def batch_flatten(data: rx.TensorStructInfo) -> rx.TensorStructInfo:
     """The elements of data in row-major order along two axes, the first of which is unchanged.
@@ -347,7 +333,7 @@ def batch_flatten(data: rx.TensorStructInfo) -> rx.TensorStructInfo:
     """
     if data.ndim in (0, 1):
         raise rules.refuse(f"data has rank 2 or more, found {data}", data)
-    shape = rules.literal_shape(data)
+    shape = literal_shape(data)
     if shape is None:
         return _of_rank(data, 2)
     return _rearranged(data, (shape[0], product(shape[1:])))
@@ -365,12 +351,12 @@ def _gradient_expand_dims(g: Any, x: Any, y: Any, call: rx.Call) -> Any:
 
 @register(
     "relax.expand_dims",
-    layout=expanded_layout,
+    layout=layouts.expanded_layout,
     precision_policy=1,
     pure=True,
     memory=Memory.COPY,
     legalize=rules.by_te(_expanded, "expand_dims"),
-    gradient=of_operand(_gradient_expand_dims),
+    gradient=gradients.of_operand(_gradient_expand_dims),
 )
 def expand_dims(x: rx.TensorStructInfo, axis: tuple[int, ...]) -> rx.TensorStructInfo:
     """x with new axes of size 1 at these positions of the result.
@@ -385,7 +371,7 @@ def expand_dims(x: rx.TensorStructInfo, axis: tuple[int, ...]) -> rx.TensorStruc
         return x if not axis else rules.tensor(None, x.dtype, x.vdevice)
     ndim = x.ndim + len(axis)
     new = rules.normal_axes(axis, ndim)
-    shape = rules.literal_shape(x)
+    shape = literal_shape(x)
     if shape is None:
         return _of_rank(x, ndim)
     return _rearranged(x, expanded_sizes(shape, new))
@@ -401,12 +387,12 @@ def _legalize_squeeze(builder: BlockBuilder, call: rx.Call) -> rx.Expr:
 
 @register(
     "relax.squeeze",
-    layout=squeezed_layout,
+    layout=layouts.squeezed_layout,
     precision_policy=1,
     pure=True,
     memory=Memory.COPY,
     legalize=_legalize_squeeze,
-    gradient=of_operand(_reshape_back),
+    gradient=gradients.of_operand(_reshape_back),
 )
 def squeeze(x: rx.TensorStructInfo, axis: tuple[int, ...] | None = None) -> rx.TensorStructInfo:
     """x without these axes of size 1; without all axes of size 1 by default.
@@ -434,7 +420,7 @@ def squeeze(x: rx.TensorStructInfo, axis: tuple[int, ...] | None = None) -> rx.T
         removed = {a for a, s in enumerate(shape) if rules.is_one(s)}
     if not removed:
         return x
-    sizes = rules.literal_shape(x)
+    sizes = literal_shape(x)
     if sizes is None:
         return _of_rank(x, x.ndim - len(removed) if axis is not None else -1)
     return _rearranged(x, reduced_sizes(sizes, removed))
@@ -451,12 +437,12 @@ def _gradient_permute_dims(g: Any, x: Any, y: Any, call: rx.Call) -> Any:
 @register(
     "relax.permute_dims",
     sharding=permuted_axes,
-    layout=permuted_layout,
+    layout=layouts.permuted_layout,
     precision_policy=1,
     pure=True,
     memory=Memory.COPY,
     legalize=rules.by_te("transpose"),
-    gradient=of_operand(_gradient_permute_dims),
+    gradient=gradients.of_operand(_gradient_permute_dims),
 )
 def permute_dims(
     x: rx.TensorStructInfo, axes: tuple[int, ...] | None = None
@@ -476,7 +462,7 @@ def permute_dims(
     order = tuple(range(x.ndim))[::-1] if axes is None else rules.normal_axes(axes, x.ndim, "axes:")
     if order == tuple(range(x.ndim)):
         return x
-    shape = rules.literal_shape(x)
+    shape = literal_shape(x)
     return _of_rank(x, x.ndim) if shape is None else _rearranged(x, [shape[a] for a in order])
 
 
@@ -523,10 +509,12 @@ def _gradient_concat(var: Var, call: Call, gradient: Expr, builder: BlockBuilder
     """The slices of the gradient, one for each tensor."""
     sinfos = cast("TupleStructInfo", builder.struct_info_of(call.args[0])).fields
     tensors = cast("tuple[TensorStructInfo, ...]", sinfos)
-    axis = rules.normal_axis(cast("int", call.attrs["axis"] or 0), require_rank(var, "concat"))
+    axis = rules.normal_axis(
+        cast("int", call.attrs["axis"] or 0), gradients.require_rank(var, "concat")
+    )
     ends: list[PrimExpr] = [ops.const(0, "int64")]
     for sinfo in tensors:
-        shape = rules.literal_shape(sinfo)
+        shape = literal_shape(sinfo)
         if shape is None:
             raise rules.refuse(
                 f"the gradient of concat needs the shapes of all tensors, found {sinfo}",
@@ -547,7 +535,7 @@ def _gradient_concat(var: Var, call: Call, gradient: Expr, builder: BlockBuilder
 
 @register(
     "relax.concat",
-    layout=concat_layout,
+    layout=layouts.concat_layout,
     precision_policy=1,
     pure=True,
     legalize=rules.by_te(_concatenate, "concatenate"),
@@ -582,13 +570,13 @@ def concat(tensors: TupleStructInfo, axis: int | None = 0) -> TensorStructInfo:
 def _gradient_stack(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
     count = len(cast("TupleStructInfo", builder.struct_info_of(call.args[0])).fields)
     axis = cast("int", call.attrs["axis"])
-    slices = tuple_fields(split(gradient, count, axis), count)
+    slices = gradients.tuple_fields(split(gradient, count, axis), count)
     return [Tuple(tuple(R.squeeze(section, axis) for section in slices))]
 
 
 @register(
     "relax.stack",
-    layout=stack_layout,
+    layout=layouts.stack_layout,
     precision_policy=1,
     pure=True,
     legalize=rules.by_te("stack"),
@@ -626,12 +614,12 @@ def _gradient_split(var: Var, call: Call, gradient: Expr, builder: BlockBuilder)
     """The gradients of the sections one after the other; summed where sections overlap."""
     [x] = call.args
     cuts = cast("int | tuple[int, ...]", call.attrs["indices_or_sections"])
-    axis = rules.normal_axis(cast("int", call.attrs["axis"]), require_rank(x, "split"))
-    sections = tuple_fields(gradient, cuts if isinstance(cuts, int) else len(cuts) + 1)
+    axis = rules.normal_axis(cast("int", call.attrs["axis"]), gradients.require_rank(x, "split"))
+    sections = gradients.tuple_fields(gradient, cuts if isinstance(cuts, int) else len(cuts) + 1)
     if isinstance(cuts, int) or all(a <= b for a, b in pairwise((0, *cuts))):
         return [concat(gradient, axis) if len(sections) > 1 else sections[0]]
-    sinfo = rules.tensor_sinfo(x)
-    shape = None if sinfo is None else rules.literal_shape(sinfo)
+    sinfo = tensor_sinfo(x)
+    shape = literal_shape(sinfo)
     if sinfo is None or shape is None:
         raise rules.refuse(
             f"the gradient of split at {list(cuts)} needs the shape of x, found {sinfo}", x
@@ -651,7 +639,7 @@ def _gradient_split(var: Var, call: Call, gradient: Expr, builder: BlockBuilder)
 
 @register(
     "relax.split",
-    layout=split_layout,
+    layout=layouts.split_layout,
     precision_policy=1,
     pure=True,
     legalize=rules.by_te(_split_kernel, "split"),
@@ -681,7 +669,7 @@ def split(
     position = rules.normal_axis(axis, x.ndim) if x.ndim >= 0 else axis
     if count == 1:
         return x
-    shape = rules.literal_shape(x)
+    shape = literal_shape(x)
     if shape is None:
         return TupleStructInfo((rules.tensor(None, x.dtype, x.vdevice, x.ndim),) * count)
     sections = split_bounds(shape[position], cuts)

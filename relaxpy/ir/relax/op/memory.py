@@ -10,6 +10,7 @@ from relaxpy.ir.global_info import VDevice
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import Allocation, Memory
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.known import literal_shape
 from relaxpy.ir.relax.op.definition import rules
 from relaxpy.ir.relax.op.definition.registry import register
 from relaxpy.ir.relax.op.definition.rules import tensor
@@ -198,7 +199,7 @@ rx.DERIVATIONS[VIEW_DERIVE.name] = VIEW_DERIVE
 
 def _bytes(sinfo: rx.TensorStructInfo) -> tir.PrimExpr | None:
     """The size of the elements in bytes, if it is known."""
-    sizes = rules.literal_shape(sinfo)
+    sizes = literal_shape(sinfo)
     if sizes is None or sinfo.dtype.is_void:
         return None
     return ops.mul(product(sizes), ops.const(-(-sinfo.dtype.bits // 8), INT64))
@@ -228,7 +229,7 @@ def _check_inside(
             f"tensor, "
             f"which has {rules.shown(have)} bytes"
         )
-    old, new = rules.literal_shape(data), rules.literal_shape(result)
+    old, new = literal_shape(data), literal_shape(result)
     if same_size and data.shape is result.shape and _is_below(zero, offset):
         raise rules.refuse(
             f"a view of the whole tensor from byte {rules.shown(offset)} on leaves it", about=data

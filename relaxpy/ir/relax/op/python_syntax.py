@@ -14,6 +14,7 @@ from relaxpy.errors import MisuseError, counted, unexpected
 from relaxpy.ir.core.dtype import INT32, INT64, DataType
 from relaxpy.ir.op_record import OpRecord
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.known import tensor_of
 from relaxpy.ir.relax.nodes import Call, Expr, PrimStructInfo, PrimValue, TensorStructInfo
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.relax.nodes.expr import is_evaluating
@@ -147,8 +148,7 @@ def subscript(x: rx.Expr, key: object, bind: Bind = lambda call, _: call) -> rx.
             there are too many, or the rank has to be known.
         As the operators raise.
     """
-    sinfo = x.struct_info
-    assert isinstance(sinfo, rx.TensorStructInfo)
+    sinfo = tensor_of(x)
     items = _items(key, sinfo)
     sizes = sinfo.get_shape() or (None,) * max(sinfo.ndim, len(items))
     slices: dict[int, Bounds] = {}

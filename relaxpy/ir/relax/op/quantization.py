@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.dtype import FLOAT32, DataType
 from relaxpy.ir.op import Op
+from relaxpy.ir.relax.known import literal_shape, tensor_of, tensor_sinfo
 from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo, Var
 from relaxpy.ir.relax.op.definition import gradients, rules
 from relaxpy.ir.relax.op.definition.layouts import along
@@ -36,7 +37,7 @@ def _require_numbers(sinfo: TensorStructInfo, name: str) -> None:
 
 def _is_scalar(sinfo: TensorStructInfo) -> bool:
     """Return whether a parameter is known to hold one number for all elements."""
-    shape = rules.literal_shape(sinfo)
+    shape = literal_shape(sinfo)
     return sinfo.ndim == 0 or (shape is not None and len(shape) == 1 and rules.is_one(shape[0]))
 
 
@@ -74,7 +75,7 @@ def _quantized(
     rules.require_float(scale, "scale")
     _require_numbers(zero_point, "zero_point")
     decided = True
-    sizes = rules.literal_shape(data)
+    sizes = literal_shape(data)
     for name, sinfo in (("scale", scale), ("zero_point", zero_point)):
         if sinfo.ndim > 1:
             raise rules.refuse(f"{name} is a scalar or a vector, found {sinfo}", sinfo)
@@ -82,7 +83,7 @@ def _quantized(
             continue
         if data.ndim >= 0 and sinfo.ndim == 1:
             rules.normal_axis(axis, data.ndim)
-        shape = rules.literal_shape(sinfo)
+        shape = literal_shape(sinfo)
         if sizes is None or shape is None:
             continue
         equal = prove_equal(shape[0], sizes[axis])
@@ -142,7 +143,7 @@ def _gradient_dequantize(var: Var, call: Call, gradient: Expr, builder: BlockBui
     position = rank - 1
 
     def is_vector(parameter: Expr) -> bool:
-        sinfo = rules.tensor_sinfo(parameter)
+        sinfo = tensor_sinfo(parameter)
         return sinfo is not None and not _is_scalar(sinfo)
 
     if is_vector(scale) or is_vector(zero_point):
@@ -157,8 +158,7 @@ def _gradient_dequantize(var: Var, call: Call, gradient: Expr, builder: BlockBui
 
     def parameter_gradient(parameter: Expr, total: Any) -> Expr:
         """The gradient of a parameter, from that of `broadcastable` in the shape of data."""
-        sinfo = rules.tensor_sinfo(parameter)
-        assert sinfo is not None
+        sinfo = tensor_of(parameter)
         other_axes = None
         if is_vector(parameter):
             other_axes = [axis for axis in range(rank) if axis != position]

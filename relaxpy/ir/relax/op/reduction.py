@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.relax.known import literal_shape, tensor_of
 from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo
 from relaxpy.ir.relax.op.definition import rules
 from relaxpy.ir.relax.op.definition.gradients import (
@@ -39,7 +40,7 @@ def reduced(
     if x.ndim < 0:
         return rules.tensor(None, x.dtype, x.vdevice)
     axes = tuple(range(x.ndim)) if axis is None else rules.normal_axes(axis, x.ndim)
-    shape = rules.literal_shape(x)
+    shape = literal_shape(x)
     if len(axes) == x.ndim:
         return rules.tensor((rules.one(),) * x.ndim if keepdims else (), x.dtype, x.vdevice)
     if shape is None:
@@ -183,14 +184,13 @@ def _infer_scan(
         if data.ndim >= 0:
             rules.normal_axis(axis, data.ndim)
         return rules.tensor(data.shape, kind, data.vdevice, data.ndim)
-    shape = rules.literal_shape(data)
+    shape = literal_shape(data)
     return rules.tensor(None if shape is None else (product(shape),), kind, data.vdevice, 1)
 
 
 def _legalization(name: str) -> Any:
     def legalize(builder: BlockBuilder, call: Call) -> Expr:
-        sinfo = builder.struct_info_of(call)
-        assert isinstance(sinfo, TensorStructInfo)
+        sinfo = tensor_of(builder.struct_info_of(call))
         attrs = {**call.attrs, "dtype": str(sinfo.dtype)}
         return rules.te_kernel(builder, getattr(topi, name), name, *call.args, **attrs)
 

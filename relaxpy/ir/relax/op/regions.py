@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from relaxpy.ir.core.dtype import INT32, INT64, VOID, DataType
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.known import literal_shape
 from relaxpy.ir.relax.op.definition import rules
 from relaxpy.ir.relax.op.definition.registry import R, register
 from relaxpy.ir.relax.op.definition.signature import integer_literal
@@ -484,7 +485,7 @@ def _require_images(
         rules.require_float(sinfo, name)
         if sinfo.ndim not in (-1, ndim):
             raise rules.refuse(f"{name} has rank {ndim}, found {sinfo}", sinfo)
-    shape = rules.literal_shape(rois)
+    shape = literal_shape(rois)
     if shape is not None and rules.differ(shape[1], ops.const(5, INT64)):
         raise rules.refuse(
             f"a region is five numbers, those of the image and of the borders; found {rois}", rois
@@ -499,7 +500,7 @@ def _require_images(
 def _pooled(
     data: rx.TensorStructInfo, rois: rx.TensorStructInfo, bins: tuple[int, int], channels_at: int
 ) -> rx.TensorStructInfo:
-    images, boxes = rules.literal_shape(data), rules.literal_shape(rois)
+    images, boxes = literal_shape(data), literal_shape(rois)
     vdevice = rules.joint_vdevice((data, rois), strict=False)
     if images is None or boxes is None:
         return rules.tensor(None, data.dtype, vdevice, 4)
@@ -708,7 +709,7 @@ def non_max_suppression(
             raise rules.refuse(f"{name} has rank {ndim}, found {sinfo}", sinfo)
         if sinfo is not data and sinfo.dtype not in (INT32, VOID):
             raise rules.refuse(f"{name} is int32, found {sinfo}", sinfo)
-    shape = rules.literal_shape(data)
+    shape = literal_shape(data)
     fields = None if shape is None else integer_literal(shape[2])
     for name, index, least, width in (
         ("score_index", score_index, 0, 1),
@@ -720,7 +721,7 @@ def non_max_suppression(
                 f"{name} is at least {least} and that of a field, found {index} for {data}", data
             )
     for name, sinfo in (("valid_count", valid_count), ("indices", indices)):
-        sizes = rules.literal_shape(sinfo)
+        sizes = literal_shape(sinfo)
         if shape is not None and sizes is not None and any(map(rules.differ, sizes, shape)):
             raise rules.refuse(f"{name} has the sizes of data, {data}, found {sinfo}", sinfo)
     if not return_indices:

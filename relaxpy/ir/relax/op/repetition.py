@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from relaxpy.ir.core.dtype import INT32, INT64
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.known import literal_shape
 from relaxpy.ir.relax.op.definition import rules
 from relaxpy.ir.relax.op.definition.gradients import (
     by_transpose,
@@ -69,7 +70,7 @@ def repeat(data: rx.TensorStructInfo, repeats: int, axis: int | None = None) -> 
         StructInfoError: `repeats` is negative, or the axis is out of range.
     """
     _require_counts((repeats,))
-    shape = rules.literal_shape(data)
+    shape = literal_shape(data)
     if axis is None:
         if shape is None:
             return rules.tensor(None, data.dtype, data.vdevice, 1)
@@ -116,7 +117,7 @@ def tile(data: rx.TensorStructInfo, repeats: tuple[int, ...]) -> rx.TensorStruct
     if all(count == 1 for count in repeats) and len(repeats) <= data.ndim:
         return data
     rank = max(data.ndim, len(repeats))
-    shape = rules.literal_shape(data)
+    shape = literal_shape(data)
     if shape is None:
         return rules.tensor(None, data.dtype, data.vdevice, rank)
     times = (*[1] * (rank - len(repeats)), *repeats)
@@ -234,7 +235,7 @@ def meshgrid(
         rules.common_dtype(vectors, "tensors"),
         rules.joint_vdevice(vectors, strict=False),
     )
-    shapes = [rules.literal_shape(v) for v in vectors]
+    shapes = [literal_shape(v) for v in vectors]
     sizes = [shape[0] for shape in shapes if shape is not None]
     if len(sizes) < len(vectors):
         grid = rules.tensor(None, dtype, vdevice, len(vectors))
@@ -285,7 +286,7 @@ def one_hot(
     if indices.ndim < 0:
         return rules.tensor(None, on_value.dtype, indices.vdevice)
     position = rules.normal_axis(axis, indices.ndim + 1)
-    shape = rules.literal_shape(indices)
+    shape = literal_shape(indices)
     if shape is None:
         return rules.tensor(None, on_value.dtype, indices.vdevice, indices.ndim + 1)
     sizes = (*shape[:position], ops.const(depth, "int64"), *shape[position:])
@@ -371,7 +372,7 @@ def reverse_sequence(
         raise rules.refuse(
             f"seq_axis and batch_axis are two axes, found {seq_axis} and {batch_axis}"
         )
-    shape, counts = rules.literal_shape(data), rules.literal_shape(seq_lengths)
+    shape, counts = literal_shape(data), literal_shape(seq_lengths)
     if shape is not None and counts is not None and rules.differ(shape[batch], counts[0]):
         raise rules.refuse(
             f"seq_lengths has a length for each of {rules.shown(shape[batch])} along axis "

@@ -6,21 +6,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.known import literal_shape
+from relaxpy.ir.relax.op import indexing
 from relaxpy.ir.relax.op.definition import gradients, rules
 from relaxpy.ir.relax.op.definition.gradients import gradient_in_float32
 from relaxpy.ir.relax.op.definition.layouts import along
 from relaxpy.ir.relax.op.definition.registry import R, register
-from relaxpy.ir.relax.op.indexing import (
-    fields_of,
-    gather_elements,
-    gather_nd,
-    index_fields,
-    index_tensor,
-    legalize_at_positions,
-    position_count,
-    require_indices,
-    require_same_rank,
-)
 from relaxpy.ir.te import topi
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
@@ -95,7 +86,7 @@ def _gradient_scatter_elements(
         return scatter_elements(x, positions, y, axis=axis, reduction=reduction)
 
     def gather(x: rx.Expr) -> Any:
-        return gather_elements(x, positions, axis=axis)
+        return indexing.gather_elements(x, positions, axis=axis)
 
     grad, update_grad = _gradient_scatter(call, var, gradient, updates, scatter, gather)
     return [grad, R.grad.no_grad(indices), update_grad]
@@ -144,14 +135,14 @@ def scatter_elements(
             mean.
     """
     _check_reduction(data, reduction)
-    require_indices(indices)
+    indexing.require_indices(indices)
     rules.common_dtype([data, updates], "data and updates")
-    require_same_rank(data, indices, "data and indices")
-    require_same_rank(data, updates, "data and updates")
+    indexing.require_same_rank(data, indices, "data and indices")
+    indexing.require_same_rank(data, updates, "data and updates")
     if data.ndim >= 0:
         rules.normal_axis(axis, data.ndim)
-    require_same_rank(indices, updates, "indices and updates")
-    sizes, values = rules.literal_shape(indices), rules.literal_shape(updates)
+    indexing.require_same_rank(indices, updates, "indices and updates")
+    sizes, values = literal_shape(indices), literal_shape(updates)
     if sizes is not None and values is not None:
         axis_at_fault = _unequal(sizes, values)
         if axis_at_fault is not None:
@@ -169,7 +160,7 @@ def _gradient_scatter_nd(
 ) -> list[rx.Expr]:
     data, indices, updates = call.args
     shape = gradients.require_shape(data, "scatter_nd")
-    count = position_count(cast("rx.TensorStructInfo", indices.struct_info))
+    count = indexing.position_count(cast("rx.TensorStructInfo", indices.struct_info))
     if count is None:
         raise rules.refuse(
             "the gradient of scatter_nd needs the number of positions along the last axis of "
@@ -185,7 +176,7 @@ def _gradient_scatter_nd(
         return scatter_nd(x, positions, y, reduction)
 
     def gather(x: rx.Expr) -> Any:
-        return gather_nd(x, positions)
+        return indexing.gather_nd(x, positions)
 
     grad, update_grad = _gradient_scatter(call, var, gradient, updates, scatter, gather)
     return [grad, R.grad.no_grad(indices), update_grad]
@@ -194,7 +185,7 @@ def _gradient_scatter_nd(
 @register(
     "relax.scatter_nd",
     pure=True,
-    legalize=legalize_at_positions("scatter_nd"),
+    legalize=indexing.legalize_at_positions("scatter_nd"),
     gradient=gradient_in_float32(_gradient_scatter_nd),
 )
 def scatter_nd(
@@ -218,11 +209,11 @@ def scatter_nd(
             Booleans have no mean.
     """
     _check_reduction(data, reduction)
-    require_indices(indices)
+    indexing.require_indices(indices)
     rules.common_dtype([data, updates], "data and updates")
     if indices.ndim == 0:
         raise rules.refuse(f"indices has rank at least 1, found {indices}", indices)
-    count = position_count(indices)
+    count = indexing.position_count(indices)
     if count is None or data.ndim < 0:
         return data
     if count > data.ndim:
@@ -236,7 +227,7 @@ def scatter_nd(
             f"updates has rank {ndim} for data {data} and indices {indices}, found {updates}",
             updates,
         )
-    shape, index_shape, values = map(rules.literal_shape, (data, indices, updates))
+    shape, index_shape, values = map(literal_shape, (data, indices, updates))
     if shape is None or index_shape is None or values is None:
         return data
     expected = (*index_shape[:-1], *shape[count:])
@@ -256,9 +247,9 @@ def _gradient_index_put(
     var: rx.Var, call: rx.Call, gradient: rx.Expr, builder: BlockBuilder
 ) -> list[rx.Expr]:
     _, operand, values = call.args
-    indices = rx.Tuple(tuple(fields_of(operand, builder)))
+    indices = rx.Tuple(tuple(indexing.fields_of(operand, builder)))
     value_gradient = R.collapse_sum_to(
-        index_tensor(gradient, indices), gradients.shape_like(values)
+        indexing.index_tensor(gradient, indices), gradients.shape_like(values)
     )
     if not call.attrs["accumulate"]:
         gradient = index_put(gradient, indices, R.zeros_like(values))
@@ -305,14 +296,14 @@ def index_put(
         StructInfoError: there is no index, one is known not to hold integers, there are more than
             axes, datatypes differ, or known sizes do not broadcast.
     """
-    fields = index_fields(indices)
+    fields = indexing.index_fields(indices)
     rules.common_dtype([data, values], "data and values")
     if 0 <= data.ndim < len(fields):
         raise rules.refuse(
             f"data {data} has {data.ndim} axes, found {len(fields)} indices", indices
         )
     shape, ndim = rules.broadcast(fields, [f"indices[{k}]" for k in range(len(fields))])
-    sizes, actual = rules.literal_shape(data), rules.literal_shape(values)
+    sizes, actual = literal_shape(data), literal_shape(values)
     index_shape = shape.values if isinstance(shape, rx.ShapeExpr) else shape
     if data.ndim >= 0 and ndim >= 0 and values.ndim > ndim + data.ndim - len(fields):
         raise rules.refuse(
@@ -374,7 +365,7 @@ def slice_scatter(
             to be positive or the bounds not to be in order, known sizes differ, or the axis is out
             of range.
     """
-    require_same_rank(input_tensor, src, "input_tensor and src")
+    indexing.require_same_rank(input_tensor, src, "input_tensor and src")
     rules.common_dtype([input_tensor, src], "data and src")
     for sinfo, name in ((start, "start"), (end, "end"), (step, "step")):
         if not sinfo.dtype.is_int or sinfo.dtype.is_bool:
@@ -387,7 +378,7 @@ def slice_scatter(
     if isinstance(first, IntImm) and isinstance(last, IntImm) and last.value < first.value:
         raise rules.refuse(f"end is not before start {first.value}, found {last.value}", end)
     position = rules.normal_axis(axis, input_tensor.ndim) if input_tensor.ndim >= 0 else None
-    shape, actual = rules.literal_shape(input_tensor), rules.literal_shape(src)
+    shape, actual = literal_shape(input_tensor), literal_shape(src)
     if shape is None or actual is None or position is None:
         return input_tensor
     expected: list[PrimExpr | None] = list(shape)

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.relax.known import literal_shape, tensor_of
 from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo, TupleGetItem
 from relaxpy.ir.relax.op.definition import rules
 from relaxpy.ir.relax.op.sorting import FEW
@@ -438,9 +439,8 @@ def _topk(builder: BlockBuilder, call: Call) -> Expr:
     """The kernel that selects a few of many elements; others are a call of the runtime."""
     attrs: Any = call.attrs
     [data], k = call.args, attrs["k"]
-    sinfo = builder.struct_info_of(data)
-    assert isinstance(sinfo, TensorStructInfo)
-    shape = rules.literal_shape(sinfo)
+    sinfo = tensor_of(builder.struct_info_of(data))
+    shape = literal_shape(sinfo)
     if shape is None or not _has_key(sinfo.dtype) or not 0 < k <= _MOST:
         return call
     axis = rules.normal_axis(attrs["axis"], len(shape))
@@ -468,7 +468,7 @@ def _suppressed(builder: BlockBuilder, call: Call) -> Expr:
         sinfo = builder.struct_info_of(arg)
         if not isinstance(sinfo, TensorStructInfo) or sinfo.dtype.is_void:
             return call
-        shape = rules.literal_shape(sinfo)
+        shape = literal_shape(sinfo)
         if shape is None:
             return call
         shapes.append(shape)

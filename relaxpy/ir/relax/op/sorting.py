@@ -10,6 +10,7 @@ import numpy as np
 
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.ir.core.dtype import INT32, INT64, DataType
+from relaxpy.ir.relax.known import literal_shape
 from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo, TupleStructInfo, Var
 from relaxpy.ir.relax.op.definition import gradients, rules
 from relaxpy.ir.relax.op.definition.gradients import (
@@ -338,7 +339,7 @@ def topk(
         StructInfoError: the axis is out of range.
     """
     position = rules.normal_axis(axis, data.ndim) if data.ndim >= 0 else None
-    shape = rules.literal_shape(data)
+    shape = literal_shape(data)
     values = data
     if k > 0:
         values = rules.tensor(None, data.dtype, data.vdevice, data.ndim)
@@ -409,7 +410,7 @@ def _legalize_bucketize(builder: BlockBuilder, call: Call) -> Expr:
     values, boundaries = map(builder.struct_info_of, call.args)
     assert isinstance(values, TensorStructInfo)
     assert isinstance(boundaries, TensorStructInfo)
-    [size] = rules.literal_shape(boundaries) or [None]
+    [size] = literal_shape(boundaries) or [None]
     if not isinstance(size, IntImm) or not size.value:
         return call
     result = INT32 if call.attrs["out_int32"] else INT64
@@ -581,7 +582,7 @@ def multinomial_from_uniform(
             raise rules.refuse_type(f"{name} holds {wanted}, found {sinfo}", sinfo)
     rows = []
     for name in ("uniform_sample", "sample_indices"):
-        shape = rules.literal_shape(named[name])
+        shape = literal_shape(named[name])
         if shape is not None:
             rows.append(shape[0])
             if isinstance(shape[1], IntImm) and shape[1].value != 1:
@@ -656,7 +657,7 @@ def _legalize_arg(name: str) -> rules.Legalize:
 def _infer_arg(
     x: TensorStructInfo, axis: int | None = None, keepdims: bool = False
 ) -> TensorStructInfo:
-    shape = rules.literal_shape(x)
+    shape = literal_shape(x)
     result = reduced(x, None if axis is None else (axis,), keepdims=keepdims)
     return rules.with_dtype(result, shape[0].dtype if shape else INT64)
 

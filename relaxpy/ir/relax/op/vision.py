@@ -10,6 +10,7 @@ import numpy as np
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.ir.core.dtype import FLOAT32, INT32, INT64
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.known import literal_shape, tensor_of
 from relaxpy.ir.relax.op.definition import gradients, rules
 from relaxpy.ir.relax.op.definition.gradients import (
     gradient_in_float32,
@@ -183,7 +184,7 @@ def multibox_transform_loc(
     if len(variances) != 4:
         raise rules.refuse(f"variances are four numbers, found {list(variances)}", variances)
     vdevice = rules.joint_vdevice((cls_pred, loc_pred, anchor), strict=False)
-    sizes = rules.literal_shape(cls_pred)
+    sizes = literal_shape(cls_pred)
     if sizes is None:
         open_shape = rules.tensor(None, cls_pred.dtype, vdevice, 3)
         return rx.TupleStructInfo((open_shape, open_shape))
@@ -193,7 +194,7 @@ def multibox_transform_loc(
         ("loc_pred", loc_pred, (batch, ops.mul(four, count))),
         ("anchor", anchor, (ops.const(1, INT64), count, four)),
     ):
-        shape = rules.literal_shape(sinfo)
+        shape = literal_shape(sinfo)
         if shape is not None and any(map(rules.differ, shape, expected)):
             wanted = ", ".join(map(rules.shown, expected))
             raise rules.refuse(
@@ -391,7 +392,7 @@ def all_class_non_max_suppression(
     _require_number(count, "max_output_boxes_per_class")
     _require_number(iou_threshold, "iou_threshold")
     _require_number(score_threshold, "score_threshold")
-    sizes, box_sizes = rules.literal_shape(scores), rules.literal_shape(boxes)
+    sizes, box_sizes = literal_shape(scores), literal_shape(boxes)
     if box_sizes is not None:
         _require_size(boxes, "boxes", 2, ops.const(4, INT64), "4 coordinates of a box")
     if sizes is not None and box_sizes is not None:
@@ -425,7 +426,7 @@ def all_class_non_max_suppression(
 
 
 def _require_number(sinfo: Scalar, name: str) -> None:
-    shape = rules.literal_shape(sinfo) if isinstance(sinfo, rx.TensorStructInfo) else None
+    shape = literal_shape(sinfo)
     if shape is not None and rules.differ(product(shape), ops.const(1, INT64)):
         raise rules.refuse(f"{name} is one number, found {sinfo}", sinfo)
 
@@ -433,7 +434,7 @@ def _require_number(sinfo: Scalar, name: str) -> None:
 def _require_size(
     sinfo: rx.TensorStructInfo, name: str, axis: int, expected: Any, reason: str
 ) -> None:
-    shape = rules.literal_shape(sinfo)
+    shape = literal_shape(sinfo)
     assert shape is not None
     if rules.differ(shape[axis], expected):
         raise rules.refuse(
@@ -471,8 +472,7 @@ def valid_counts(data: Any, threshold: Any, id_index: int, score_index: int) -> 
 def _legalize_valid_counts(builder: BlockBuilder, call: rx.Call) -> rx.Expr:
     [data] = call.args
     attrs: Any = call.attrs
-    sinfo = builder.struct_info_of(data)
-    assert isinstance(sinfo, rx.TensorStructInfo)
+    sinfo = tensor_of(builder.struct_info_of(data))
     threshold = rx.const(attrs["score_threshold"], sinfo.dtype)
     return valid_counts(data, threshold, attrs["id_index"], attrs["score_index"])
 
@@ -522,7 +522,7 @@ def get_valid_counts(
     rules.require_float(data, "data")
     if data.ndim not in (-1, 3):
         raise rules.refuse(f"data has rank 3, found {data}", data)
-    shape = rules.literal_shape(data)
+    shape = literal_shape(data)
     fields = None if shape is None else integer_literal(shape[2])
     for name, index, least in (("score_index", score_index, 0), ("id_index", id_index, -1)):
         if index < least or (fields is not None and index >= fields):

@@ -8,6 +8,7 @@ from enum import IntEnum
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.dtype import INT64, VOID
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.known import equal_shapes
 from relaxpy.ir.relax.nodes.base import as_struct_info
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.relax.relations.shape_vars import (
@@ -453,10 +454,7 @@ def _same_shape(a: rx.TensorStructInfo, b: rx.TensorStructInfo) -> bool:
         return False
     if a.shape is b.shape:
         return True
-    p, q = a.get_shape(), b.get_shape()
-    if p is None or q is None or len(p) != len(q):
-        return False
-    return all(x is y or prove_equal(x, y) is True for x, y in zip(p, q, strict=True))
+    return equal_shapes(a.get_shape(), b.get_shape())
 
 
 def _tensor_glb(a: rx.TensorStructInfo, b: rx.TensorStructInfo) -> rx.TensorStructInfo | None:

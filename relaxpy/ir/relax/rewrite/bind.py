@@ -32,13 +32,8 @@ from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.relax.relations import Compatibility, check_compatibility, shape_vars
 from relaxpy.ir.relax.relations.context import Except
 from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars, free_shape_vars, map_params
+from relaxpy.ir.relax.rewrite import map_bindings as rewriting
 from relaxpy.ir.relax.rewrite.expr_functor import PyExprMutator
-from relaxpy.ir.relax.rewrite.map_bindings import (
-    BindingRewriter,
-    Rewritten,
-    copy_with_new_vars,
-    replace_variables,
-)
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.support.dataclass import replace
 
@@ -182,7 +177,7 @@ def bind_symbolic_vars(
     images = {var: ops.cast_to(_integer(var, value), var.dtype) for var, value in values.items()}
     if not images:
         return func
-    after = replace_variables(func, images)
+    after = rewriting.replace_variables(func, images)
     _check_defined(after, func)
     return cast("rx.Function", PyExprMutator().visit_expr(after))
 
@@ -262,7 +257,7 @@ def bind_params(func: rx.Function, binding_map: Mapping[rx.Var | str, object]) -
         return func
     body, images = in_place_of_parameters(list(values.items()), func.body)
     sizes = {var: image for var, image in images.items() if isinstance(var, tir.Var)}
-    sized = replace_variables(rebuild(func, body=body), sizes)
+    sized = rewriting.replace_variables(rebuild(func, body=body), sizes)
     new_params = dict(zip(func.params, sized.params, strict=True))
     rest = rebuild(
         sized,
@@ -357,7 +352,7 @@ def _derived(func: rx.Function) -> rx.Function:
     return PyExprMutator().builder_.normalize_function(func)
 
 
-class _Inliner(BindingRewriter):
+class _Inliner(rewriting.BindingRewriter):
     """Replaces calls by the bodies of the functions in `table`; `open` are being inlined."""
 
     def __init__(self, table: Mapping[str, rx.Function]) -> None:
@@ -371,7 +366,7 @@ class _Inliner(BindingRewriter):
         return after if after is seq else _with_outputs(after)
 
     @override
-    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
+    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> rewriting.Rewritten:
         call = binding.value
         if not isinstance(call, rx.Call) or not isinstance(call.op, rx.GlobalVar):
             return None
@@ -380,14 +375,14 @@ class _Inliner(BindingRewriter):
 
     def _inlined(
         self, name: str, call: rx.Call, binding: rx.Binding, kind: type[rx.BindingBlock]
-    ) -> Rewritten:
+    ) -> rewriting.Rewritten:
         """The blocks of a copy of the function; the last one binds the result of the call."""
         if name in self.open:
             cycle = " -> ".join([*self.open[self.open.index(name) :], name])
             raise TransformError(
                 f"{name} cannot be inlined, as it calls itself: {cycle}", span=binding.span
             )
-        func = copy_with_new_vars(self.table[name])
+        func = rewriting.copy_with_new_vars(self.table[name])
         if len(func.params) != len(call.args):
             params = counted(len(func.params), "parameter")
             raise TransformError(
@@ -397,12 +392,12 @@ class _Inliner(BindingRewriter):
             )
         pairs = list(zip(func.params, call.args, strict=True))
         checked, images = in_place_of_parameters(pairs, func.body, call.span)
-        body = replace_variables(checked, images)
+        body = rewriting.replace_variables(checked, images)
         checks = len(checked.blocks) - len(func.body.blocks)
         blocks = (*(kind(b.bindings) for b in body.blocks[:checks]), *body.blocks[checks:])
         declared = unproved_result(func)
         if declared is not None:
-            declared = replace_variables(declared, images)
+            declared = rewriting.replace_variables(declared, images)
         body = rebuild(body, blocks=blocks)
         if isinstance(binding, rx.VarBinding) and declared is None and body.body in _bound(body):
             body = rename(body, {body.body: binding.var})  # now, while the body is short

@@ -15,7 +15,7 @@ from typing_extensions import override
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.memo import VisitBudget
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import rebuild, rewrite
+from relaxpy.ir.core.traverse import rebuild, rewrite, visit_methods
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
@@ -34,37 +34,17 @@ def _no_such_kind(what: str, node: object) -> MisuseError:
     return MisuseError(f"expected {what}, found {described(node)}", about=node)
 
 
-EXPR_HOOKS: Final[Mapping[type, str]] = {
-    rx.Constant: "visit_constant_",
-    rx.Tuple: "visit_tuple_",
-    rx.Var: "visit_var_",
-    rx.DataflowVar: "visit_dataflow_var_",
-    rx.ShapeExpr: "visit_shape_expr_",
-    rx.ExternFunc: "visit_extern_func_",
-    rx.GlobalVar: "visit_global_var_",
-    rx.Function: "visit_function_",
-    rx.Call: "visit_call_",
-    rx.SeqExpr: "visit_seq_expr_",
-    rx.If: "visit_if_",
-    Op: "visit_op_",
-    rx.TupleGetItem: "visit_tuple_getitem_",
-    rx.PrimValue: "visit_prim_value_",
-    rx.StringImm: "visit_string_imm_",
-    rx.DataTypeImm: "visit_data_type_imm_",
-}
+_EXPRS = """
+    Constant Tuple Var DataflowVar ShapeExpr ExternFunc GlobalVar Function Call SeqExpr If
+    TupleGetItem PrimValue StringImm DataTypeImm
+"""
+EXPR_HOOKS: Final[Mapping[type, str]] = visit_methods(
+    (*(getattr(rx, name) for name in _EXPRS.split()), Op), "_"
+)
 """The method for each kind of expression."""
-_BINDING_HOOKS: Final[Mapping[type, str]] = {
-    rx.VarBinding: "visit_var_binding_",
-    rx.MatchCast: "visit_match_cast_",
-}
-_BLOCK_HOOKS: Final[Mapping[type, str]] = {
-    rx.BindingBlock: "visit_binding_block_",
-    rx.DataflowBlock: "visit_dataflow_block_",
-}
-_DEFINITION_HOOKS: Final[Mapping[type, str]] = {
-    rx.Var: "visit_var_def_",
-    rx.DataflowVar: "visit_dataflow_var_def_",
-}
+_BINDING_HOOKS: Final[Mapping[type, str]] = visit_methods((rx.VarBinding, rx.MatchCast), "_")
+_BLOCK_HOOKS: Final[Mapping[type, str]] = visit_methods((rx.BindingBlock, rx.DataflowBlock), "_")
+_DEFINITION_HOOKS: Final[Mapping[type, str]] = visit_methods((rx.Var, rx.DataflowVar), "_def_")
 
 
 def hook_of(kind: type, hooks: Mapping[type, str] = EXPR_HOOKS) -> str | None:

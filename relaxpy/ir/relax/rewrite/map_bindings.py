@@ -327,14 +327,15 @@ def map_with_builder(mod: IRModule, step: Callable[[Function, BlockBuilder], Fun
 class PrecedingBindings:
     """The `bindings` of new variables that replace `binding` of a block, together with `ended`.
 
-    The variables are named like that of the binding, and calls without a position have its.
+    The variables have a `name`, by default that of the binding, and calls without a position have
+    its.
     """
 
-    def __init__(self, binding: rx.Binding, block: rx.BindingBlock) -> None:
+    def __init__(self, binding: rx.Binding, block: rx.BindingBlock, name: str = "") -> None:
         self.binding = binding
         self.bindings: list[rx.Binding] = []
-        self._kind = rx.DataflowVar if isinstance(block, rx.DataflowBlock) else rx.Var
-        self.name = "lv" if binding.var is None else binding.var.name_hint
+        self._kind = block.var_type
+        self.name = name or ("lv" if binding.var is None else binding.var.name_hint)
 
     def bound(self, value: rx.Expr, suffix: str = "") -> rx.Var:
         """A new variable that is bound to a value; the value itself if it is a variable."""

@@ -23,6 +23,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.variables import defined_symbolic_vars
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
+from relaxpy.ir.relax.known import dims_of, tensor_of
 from relaxpy.ir.relax.nodes import Function
 from relaxpy.ir.relax.op.call import call_packed, call_tir_inplace
 from relaxpy.ir.relax.op.definition.registry import R
@@ -130,8 +131,8 @@ def _appends(func: rx.Function) -> Iterator[_Append]:
         if not is_first or not all(map(_has_shape, (leaf, past, *rows))):
             continue
         assert isinstance(past, rx.Var)
-        axis = normal_axis(cast("int", call.attrs["axis"] or 0), _sinfo(past).ndim)
-        size, end = _shape(past)[axis], _shape(leaf)[axis]
+        axis = normal_axis(cast("int", call.attrs["axis"] or 0), tensor_of(past).ndim)
+        size, end = dims_of(past)[axis], dims_of(leaf)[axis]
         count = simplify(end - size)
         is_variable = isinstance(size, tir.Var) and size.dtype == INT64
         if is_variable and all(var in bound for var in variables_of(count)):
@@ -187,7 +188,7 @@ class _Appending:
 
     def _view(self, append: _Append, var: rx.Var, memory: rx.Var) -> rx.Binding:
         """The binding of a variable to the first elements of memory."""
-        size = _shape(var)[append.axis]
+        size = dims_of(var)[append.axis]
 
         def first(x: Tensor) -> Tensor:
             shape = [size if k == append.axis else dim for k, dim in enumerate(x.shape)]
@@ -210,12 +211,12 @@ class _Appending:
             joined = R.concat(rx.Tuple(tuple(append.rows)), append.axis)
             rows = rx.Var("rows", _with_size(append, append.count))
             self.bindings.append(_binding(rows, joined, append.span))
-        kernel = _write_kernel(_shape(memory), _shape(rows), _sinfo(memory).dtype, append.axis)
+        kernel = _write_kernel(dims_of(memory), dims_of(rows), tensor_of(memory).dtype, append.axis)
         name = self.builder.add_func(kernel, "append")
         written = rx.Var(append.present.name_hint, memory.struct_info)
         self.written[append] = written
         call = call_tir_inplace(
-            name, rx.Tuple((memory, rows)), [0], _sinfo(memory), tir_vars=[append.size]
+            name, rx.Tuple((memory, rows)), [0], tensor_of(memory), tir_vars=[append.size]
         )
         self.bindings.append(_binding(written, call, append.span))
 
@@ -231,7 +232,7 @@ class _Appending:
 
         memory: dict[rx.Var, rx.Var] = {}
         for a in self.appends:
-            old = _sinfo(a.past)
+            old = tensor_of(a.past)
             sinfo = rx.TensorStructInfo(dtype=old.dtype, ndim=old.ndim)
             reserved = call_packed(
                 "relaxpy.growing.reserve", a.past, a.axis, rx.PrimValue(a.count), sinfo_args=sinfo
@@ -248,9 +249,9 @@ class _Appending:
         ]
         images: dict[rx.Expr, rx.Expr] = dict(zip(self.others, fields, strict=False))
         for a, written in zip(self.appends, fields[len(self.others) :], strict=True):
-            shape = rx.ShapeExpr(_shape(a.present))
+            shape = rx.ShapeExpr(dims_of(a.present))
             grown = call_packed(
-                "relaxpy.growing.grown", written, shape, sinfo_args=_sinfo(a.present)
+                "relaxpy.growing.grown", written, shape, sinfo_args=tensor_of(a.present)
             )
             images[a.present] = bind(a.present.name_hint, grown, a.span)
         result = _rebuilt(func.body.body, self.values, images)
@@ -327,22 +328,11 @@ def _has_shape(expr: rx.Expr) -> bool:
     return isinstance(sinfo.shape, rx.ShapeExpr)
 
 
-def _sinfo(tensor: rx.Expr) -> rx.TensorStructInfo:
-    assert isinstance(tensor.struct_info, rx.TensorStructInfo)
-    return tensor.struct_info
-
-
-def _shape(tensor: rx.Expr) -> tuple[tir.PrimExpr, ...]:
-    shape = _sinfo(tensor).shape
-    assert isinstance(shape, rx.ShapeExpr)
-    return shape.values
-
-
 def _with_size(append: _Append, size: tir.PrimExpr) -> rx.TensorStructInfo:
     """The struct info of the parameter with another size along the axis."""
-    shape = list(_shape(append.past))
+    shape = list(dims_of(append.past))
     shape[append.axis] = size
-    return replace(_sinfo(append.past), shape=rx.ShapeExpr(tuple(shape)))
+    return replace(tensor_of(append.past), shape=rx.ShapeExpr(tuple(shape)))
 
 
 _ATTRIBUTE: Final = "external_mods"

@@ -176,16 +176,15 @@ class ReadBeforeUse(BindingRewriter):
     def binding(
         self, binding: rx.Binding, block: rx.BindingBlock
     ) -> Iterable[rx.Binding | rx.BindingBlock]:
-        kind = rx.DataflowVar if isinstance(block, rx.DataflowBlock) else rx.Var
         before = [] if isinstance(block, rx.DataflowBlock) else self._early(binding)
         if isinstance(binding.value, rx.If):
-            reads, cond = self._with_reads(binding.value.cond, kind)
+            reads, cond = self._with_reads(binding.value.cond, block.var_type)
             if cond is not binding.value.cond:
                 binding = replace(binding, value=rebuild(binding.value, cond=cond))
         elif isinstance(binding.value, rx.Function):
             reads = []
         else:
-            reads, binding = self._with_reads(binding, kind)
+            reads, binding = self._with_reads(binding, block.var_type)
         return [*before, *reads, *super().binding(binding, block)]
 
     def _early(self, node: Node) -> list[rx.Binding]:

@@ -25,6 +25,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.variables import occurring_vars
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
+from relaxpy.ir.relax.known import shape_of
 from relaxpy.ir.relax.op.definition.layouts import (
     AttributeLayout,
     InferredLayouts,
@@ -459,7 +460,7 @@ def _transposed_elements(func: rx.Function) -> int:
 
 def _elements(expr: rx.Expr) -> int:
     sinfo = expr.struct_info
-    shape = sinfo.get_shape() if isinstance(sinfo, rx.TensorStructInfo) else None
+    shape = shape_of(sinfo)
     return math.prod(n.value if isinstance(n, IntImm) else _SIZE for n in shape or ())
 
 

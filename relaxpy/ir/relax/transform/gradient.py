@@ -13,7 +13,6 @@ from typing import TypeVar, cast
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError, RelaxpyError, Span, TransformError, counted
-from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
@@ -22,18 +21,12 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.variables import occurring_vars
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
+from relaxpy.ir.relax.known import tensor_of
 from relaxpy.ir.relax.nodes import Binding, Call, DataflowVar, Expr, Var, VarBinding
 from relaxpy.ir.relax.op.call import call_tir_with_grad, without_gradient
 from relaxpy.ir.relax.op.definition.registry import R, find
 from relaxpy.ir.relax.relations import is_base_of
-from relaxpy.ir.relax.rewrite.map_bindings import (
-    BindingRewriter,
-    Rewritten,
-    copy_with_new_vars,
-    map_bindings,
-    remove_all_unused,
-    replace_variables,
-)
+from relaxpy.ir.relax.rewrite import map_bindings as rewriting
 from relaxpy.ir.relax.transform.rewrite_pass import find_function, name_of_function
 from relaxpy.support.dataclass import dataclass, replace
 
@@ -232,7 +225,7 @@ class Checkpoints:
 
     @staticmethod
     def _with(table: dict[Var, Var], node: N) -> N:
-        return replace_variables(node, table) if table else node
+        return rewriting.replace_variables(node, table) if table else node
 
 
 @dataclass(frozen=True)
@@ -300,7 +293,7 @@ class _Differentiation:
     def __init__(self, mod: IRModule, name: str, func: rx.Function, target_index: int) -> None:
         self.name = name
         self.original = func
-        self.func = copy_with_new_vars(func)
+        self.func = rewriting.copy_with_new_vars(func)
         self.target_index = target_index
         self.builder = BlockBuilder(mod, suppress_warnings=True)
         self.adjoints = Adjoints(self.builder)
@@ -333,7 +326,7 @@ class _Differentiation:
                 for binding in checkpoints.bindings:
                     self._forward(binding)
                 if target in active:
-                    self.adjoints.add(target, R.ones((), _dtype(target)))
+                    self.adjoints.add(target, R.ones((), tensor_of(target).dtype))
                 for binding in reversed(checkpoints.bindings):
                     if binding.var in active:
                         self._backward(binding, checkpoints)
@@ -347,7 +340,7 @@ class _Differentiation:
         result = builder.get()
         adjoint = result[gvar]
         assert isinstance(adjoint, rx.Function)
-        result[gvar] = _with_spans(remove_all_unused(simplified(adjoint)))
+        result[gvar] = _with_spans(rewriting.remove_all_unused(simplified(adjoint)))
         return normalize_module(result)
 
     def _blocks(self) -> tuple[Sequence[rx.VarBinding], rx.DataflowBlock]:
@@ -508,17 +501,12 @@ def _with_spans(func: rx.Function) -> rx.Function:
             return binding
         return replace(binding, value=value, span=binding.span or span)
 
-    return map_bindings(func, step)
+    return rewriting.map_bindings(func, step)
 
 
 def _callee(call: rx.Call) -> str:
     callee = call.op
     return callee.name if isinstance(callee, Op) else getattr(callee, "name_hint", str(callee))
-
-
-def _dtype(target: rx.Var) -> DataType:
-    assert isinstance(target.struct_info, rx.TensorStructInfo)
-    return target.struct_info.dtype
 
 
 def _is_float(sinfo: rx.StructInfo | None) -> bool:
@@ -549,9 +537,9 @@ def simplified(func: rx.Function) -> rx.Function:
     return _Simplifier().expr(func)
 
 
-class _Simplifier(BindingRewriter):
+class _Simplifier(rewriting.BindingRewriter):
     @override
-    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
+    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> rewriting.Rewritten:
         if isinstance(binding.value, rx.Call) and binding.value.op == call_tir_with_grad.op:
             return without_gradient(None, binding.value)
         source = _transposed(binding.value)

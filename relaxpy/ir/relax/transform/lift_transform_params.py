@@ -28,16 +28,8 @@ from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars
+from relaxpy.ir.relax.rewrite import map_bindings as rewriting
 from relaxpy.ir.relax.rewrite.bind import in_place_of_parameters
-from relaxpy.ir.relax.rewrite.map_bindings import (
-    BindingRewriter,
-    Rewritten,
-    copy_with_new_vars,
-    joined,
-    remove_all_unused,
-    replace_variables,
-    with_bindings,
-)
 from relaxpy.ir.relax.transform.bind_params import bundled, input_count
 from relaxpy.ir.relax.transform.cleanup.canonicalize_bindings import CanonicalizeBindings
 from relaxpy.ir.relax.transform.cleanup.private_functions import calls_of
@@ -159,7 +151,7 @@ class Lifting:
             images |= zip(member.weight_sizes, first.weight_sizes, strict=True)
             images = {var: image for var, image in images.items() if var is not image}
             for binding in member.candidates:
-                here = replace_variables(binding, images)
+                here = rewriting.replace_variables(binding, images)
                 same = by_key.setdefault(structural_hash(here.value, whole_arrays=False), [])
                 shared = next((s for s in same if bind_equally(s.binding, here)), None)
                 if shared is None or len(self.members) == 1:
@@ -257,7 +249,7 @@ class Lifting:
         return rebuild(rest, params=tuple(params), body=body)
 
 
-class _Rest(BindingRewriter):
+class _Rest(rewriting.BindingRewriter):
     """Removes bindings of variables that become parameters, and marks of where lifting stops."""
 
     def __init__(self, dropped: set[rx.Var]) -> None:
@@ -265,7 +257,7 @@ class _Rest(BindingRewriter):
         self.dropped = dropped
 
     @override
-    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
+    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> rewriting.Rewritten:
         value = binding.value
         if binding.var in self.dropped:
             return ()
@@ -352,7 +344,7 @@ class LiftTransformParams(Pass):
         self, name: str, lifting: Lifting, mod: IRModule, ctx: PassContext
     ) -> rx.Function:
         """The function that computes the new parameters, after the one that there was before."""
-        func = bundled(copy_with_new_vars(lifting.transformation), "model_params")
+        func = bundled(rewriting.copy_with_new_vars(lifting.transformation), "model_params")
         before = mod.functions_by_name.get(name)
         if before is not None:
             if not isinstance(before, rx.Function):
@@ -365,17 +357,17 @@ class LiftTransformParams(Pass):
         alone[name] = func
         after = CanonicalizeBindings()(normalize_module(alone)).functions_by_name[name]
         assert isinstance(after, rx.Function)
-        after = remove_all_unused(after)
+        after = rewriting.remove_all_unused(after)
         return _consuming(after) if (ctx.config or {}).get(_OPTION) else after
 
 
 def _composed(first: rx.Function, second: rx.Function) -> rx.Function:
     """The composition of one function with another."""
-    first = copy_with_new_vars(first)
+    first = rewriting.copy_with_new_vars(first)
     pairs = [(second.params[0], first.body.body)]
     checked, images = in_place_of_parameters(pairs, second.body, second.span)
-    rest = replace_variables(checked, images)
-    blocks = joined((*first.body.blocks, *rest.blocks))
+    rest = rewriting.replace_variables(checked, images)
+    blocks = rewriting.joined((*first.body.blocks, *rest.blocks))
     return rebuild(first, body=rebuild(rest, blocks=tuple(blocks)), ret_struct_info=None)
 
 
@@ -399,7 +391,7 @@ def _consuming(func: rx.Function) -> rx.Function:
                 assert binding.var is not None
                 var = type(binding.var)("_", unit)
                 bindings.append(rx.VarBinding(var, replace(call, span=value.span), binding.span))
-        blocks.append(with_bindings(block, bindings))
+        blocks.append(rewriting.with_bindings(block, bindings))
     return rebuild(func, body=rebuild(func.body, blocks=tuple(blocks)))
 
 

@@ -19,17 +19,12 @@ from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
+from relaxpy.ir.relax.known import shape_of, tensor_sinfo
 from relaxpy.ir.relax.op.definition.registry import R
-from relaxpy.ir.relax.op.definition.rules import te_kernel, tensor_sinfo
+from relaxpy.ir.relax.op.definition.rules import te_kernel
 from relaxpy.ir.relax.quantization import Quantization, as_quantization, rounded_rows, scaled_sums
-from relaxpy.ir.relax.rewrite.map_bindings import (
-    BindingRewriter,
-    PrecedingBindings,
-    Rewritten,
-    map_with_builder,
-    remove_all_unused,
-)
-from relaxpy.ir.relax.transform.algebra.matmuls import is_transposition, shape_of
+from relaxpy.ir.relax.rewrite import map_bindings as rewriting
+from relaxpy.ir.relax.transform.algebra.matmuls import is_transposition
 from relaxpy.ir.relax.transform.cleanup.private_functions import calls_of
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.tir import expr as tir
@@ -79,9 +74,9 @@ class QuantizeWeights(Pass):
             after = rewriter.expr(func)
             if after is func:
                 return func
-            return remove_all_unused(rewriter.with_params(after))
+            return rewriting.remove_all_unused(rewriter.with_params(after))
 
-        result = map_with_builder(mod, quantized)
+        result = rewriting.map_with_builder(mod, quantized)
         return mod if result is mod else normalize_module(result)
 
     @user_facing
@@ -189,7 +184,7 @@ def _bindings(func: rx.Function) -> Iterator[rx.VarBinding]:
     return (node for node in walk(func) if isinstance(node, rx.VarBinding))
 
 
-class _Quantizing(BindingRewriter):
+class _Quantizing(rewriting.BindingRewriter):
     """Decodes the weights of one function where they are used."""
 
     def __init__(
@@ -221,11 +216,11 @@ class _Quantizing(BindingRewriter):
         return rebuild(func, params=tuple(params), attrs=attrs)
 
     @override
-    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
+    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> rewriting.Rewritten:
         call = binding.value
         if not isinstance(binding, rx.VarBinding) or not isinstance(call, rx.Call):
             return None
-        steps = PrecedingBindings(binding, block)
+        steps = rewriting.PrecedingBindings(binding, block)
         if rx.is_call_of(call, "relax.matmul") and call.args[1] in self.turned:
             return self._of_integers(steps, call, self.turned[call.args[1]], "rows")
         for weight in call.args[:2]:
@@ -235,7 +230,7 @@ class _Quantizing(BindingRewriter):
         return None
 
     def _of_integers(
-        self, steps: PrecedingBindings, call: rx.Call, weight: rx.Expr, layout: _Layout
+        self, steps: rewriting.PrecedingBindings, call: rx.Call, weight: rx.Expr, layout: _Layout
     ) -> list[rx.Binding]:
         """The bindings that replace a matmul whose operands are quantised."""
         stored = self._stored(weight, layout)
@@ -257,7 +252,7 @@ class _Quantizing(BindingRewriter):
         return steps.ended(build(scaled_sums, "scaled", sums, *scales, dtype=str(sinfo.dtype)))
 
     def _with_decoded(
-        self, steps: PrecedingBindings, call: rx.Call, weight: rx.Expr, layout: _Layout
+        self, steps: rewriting.PrecedingBindings, call: rx.Call, weight: rx.Expr, layout: _Layout
     ) -> list[rx.Binding] | None:
         """The bindings that replace one that uses a weight."""
         stored = self._stored(weight, layout)

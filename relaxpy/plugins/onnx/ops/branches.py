@@ -10,19 +10,7 @@ from onnx import TensorProto
 from relaxpy.errors import RelaxpyError
 from relaxpy.ir.arith import Analyzer
 from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.relax.nodes import (
-    Expr,
-    If,
-    ObjectStructInfo,
-    SeqExpr,
-    ShapeStructInfo,
-    StructInfo,
-    TensorStructInfo,
-    Tuple,
-    TupleGetItem,
-    Var,
-    const,
-)
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.relations.shape_vars import variables_of
 from relaxpy.ir.tir import expr as tir
@@ -36,7 +24,7 @@ from relaxpy.support.dataclass import dataclass
 
 
 @contextmanager
-def scope(cx: Context, params: Sequence[Var] = ()) -> Iterator[None]:
+def scope(cx: Context, params: Sequence[rx.Var] = ()) -> Iterator[None]:
     """A scope of the builder, which is dropped when what stands in it cannot be imported."""
     cx.builder.begin_scope(list(params))
     try:
@@ -46,18 +34,18 @@ def scope(cx: Context, params: Sequence[Var] = ()) -> Iterator[None]:
         raise
 
 
-def closed_scope(cx: Context, values: Sequence[Value]) -> SeqExpr:
+def closed_scope(cx: Context, values: Sequence[Value]) -> rx.SeqExpr:
     """The innermost scope with these results: the value itself if there is one."""
     exprs = [cx.tensor(value) for value in values]
-    return cx.builder.end_scope(exprs[0] if len(exprs) == 1 else Tuple(tuple(exprs)))
+    return cx.builder.end_scope(exprs[0] if len(exprs) == 1 else rx.Tuple(tuple(exprs)))
 
 
-def as_scalar(cx: Context, value: Value, dtype: str) -> Expr:
+def as_scalar(cx: Context, value: Value, dtype: str) -> rx.Expr:
     """The only element of a tensor as one of rank 0."""
     if isinstance(value, Contents) and not value.is_constant and dtype == "bool":
         [element] = value.elements
         number = tir.Select(element, as_size(1), as_size(0))
-        value = R.not_equal(cx.tensor(cx.contents([number], (), "int64")), const(0, "int64"))
+        value = R.not_equal(cx.tensor(cx.contents([number], (), "int64")), rx.const(0, "int64"))
     x = cx.tensor(value)
     if rank_of(x) == 0:
         return x
@@ -78,7 +66,7 @@ def if_(cx: Context, cond: Value, *, then_branch: Graph, else_branch: Graph) -> 
 
 
 def branches(
-    cx: Context, test: Expr, ways: Sequence[Callable[[], Sequence[Value]]], *, rest_differs: bool
+    cx: Context, test: rx.Expr, ways: Sequence[Callable[[], Sequence[Value]]], *, rest_differs: bool
 ) -> list[Value]:
     """The values that one of two ways to go on has, by a condition.
 
@@ -89,7 +77,7 @@ def branches(
 
 
 #: A way, and the struct info and the element type of ONNX of each of its values.
-_Way = tuple[SeqExpr, list[tuple[StructInfo, int | None]]]
+_Way = tuple[rx.SeqExpr, list[tuple[rx.StructInfo, int | None]]]
 
 
 def _closed_way(cx: Context, way: Callable[[], Sequence[Value]]) -> _Way:
@@ -106,7 +94,7 @@ def _closed_way(cx: Context, way: Callable[[], Sequence[Value]]) -> _Way:
 
 def _either(
     cx: Context,
-    test: Expr,
+    test: rx.Expr,
     found: Sequence[_Way],
     ways: Sequence[Callable[[], Sequence[Value]]] | None,
 ) -> list[Value]:
@@ -115,13 +103,15 @@ def _either(
     merged = [_merged(cx, a, b) for a, b in zip(first, second, strict=True)]
     if ways and any(shape.dtype and shape.sizes is None for shape in merged):
         raise RanksDifferError(cx, test, ways)
-    result = cx.builder.emit(If(test, then, otherwise))
+    result = cx.builder.emit(rx.If(test, then, otherwise))
     if len(merged) == 1:
         return [cast_to(cx, result, merged[0])]
-    return [cast_to(cx, TupleGetItem(result, k), info) for k, info in enumerate(merged)]
+    return [cast_to(cx, rx.TupleGetItem(result, k), info) for k, info in enumerate(merged)]
 
 
-def possible(cx: Context, test: Expr, ways: Sequence[Callable[[], Sequence[Value]]]) -> list[Value]:
+def possible(
+    cx: Context, test: rx.Expr, ways: Sequence[Callable[[], Sequence[Value]]]
+) -> list[Value]:
     """As `branches`, where one way may be one that cannot be imported: the program checks then.
 
     Errors:
@@ -139,10 +129,10 @@ def possible(cx: Context, test: Expr, ways: Sequence[Callable[[], Sequence[Value
     if len(closed) == len(found):
         return _either(cx, test, closed, None)
     chosen = next(k for k, way in enumerate(found) if not isinstance(way, UnsupportedError))
-    expected = R.equal(R.astype(test, "int64"), const(1 - chosen, "int64"))
+    expected = R.equal(R.astype(test, "int64"), rx.const(1 - chosen, "int64"))
     vector = cx.emit(R.reshape(R.astype(expected, "int64"), (1,)))
     shape = cx.builder.emit(R.tensor_to_shape(vector))
-    cx.builder.match_cast(shape, ShapeStructInfo((as_size(1),)), "checked")
+    cx.builder.match_cast(shape, rx.ShapeStructInfo((as_size(1),)), "checked")
     return list(ways[chosen]())
 
 
@@ -150,10 +140,10 @@ def _visible(cx: Context, size: Size) -> bool:
     return isinstance(size, int) or cx.builder.context.shape_vars.issuperset(variables_of(size))
 
 
-def _sizes(info: TensorStructInfo, rank: int) -> list[Size | None]:
+def _sizes(info: rx.TensorStructInfo, rank: int) -> list[Size | None]:
     """The sizes that a struct info states."""
     try:
-        return [*shape_of(Var("x", info))]
+        return [*shape_of(rx.Var("x", info))]
     except UnsupportedError:
         return [None] * rank
 
@@ -181,25 +171,25 @@ class Shape:
         """True if it is the shape of strings."""
         return self.code == TensorProto.STRING
 
-    def info(self, cx: Context, *, fresh: bool) -> StructInfo:
+    def info(self, cx: Context, *, fresh: bool) -> rx.StructInfo:
         """The struct info; with `fresh`, sizes that are not known are new variables."""
         if not self.dtype:
-            return ObjectStructInfo()
+            return rx.ObjectStructInfo()
         if self.sizes is None:
             return tensor_of(None, self.dtype)
         if fresh:
             known = [cx.new_size("d") if s is None else s for s in self.sizes]
             return tensor_of(known, self.dtype)
         if None in self.sizes:
-            return TensorStructInfo(dtype=DataType(self.dtype), ndim=len(self.sizes))
+            return rx.TensorStructInfo(dtype=DataType(self.dtype), ndim=len(self.sizes))
         return tensor_of([s for s in self.sizes if s is not None], self.dtype)
 
 
-def shape_seen(cx: Context, info: StructInfo | None, code: int | None = None) -> Shape:
+def shape_seen(cx: Context, info: rx.StructInfo | None, code: int | None = None) -> Shape:
     """The shape of a struct info, without variables that are not in scope here."""
-    if isinstance(info, ObjectStructInfo):
+    if isinstance(info, rx.ObjectStructInfo):
         return Shape("", None, code)
-    if not isinstance(info, TensorStructInfo):
+    if not isinstance(info, rx.TensorStructInfo):
         raise UnsupportedError(f"expected a tensor, found {info}")
     if info.ndim < 0:
         return Shape(str(info.dtype), None, code)
@@ -224,19 +214,21 @@ def joined(a: Shape, b: Shape) -> Shape:
 
 
 def _merged(
-    cx: Context, a: tuple[StructInfo, int | None], b: tuple[StructInfo, int | None]
+    cx: Context, a: tuple[rx.StructInfo, int | None], b: tuple[rx.StructInfo, int | None]
 ) -> Shape:
     """The join of two branches; for values that are not tensors only whether they are strings."""
     ways = [
-        shape_seen(cx, info, code) if isinstance(info, TensorStructInfo) else Shape("", None, code)
+        shape_seen(cx, info, code)
+        if isinstance(info, rx.TensorStructInfo)
+        else Shape("", None, code)
         for info, code in (a, b)
     ]
     return joined(*ways)
 
 
-def cast_to(cx: Context, expr: Expr, shape: Shape) -> Expr:
+def cast_to(cx: Context, expr: rx.Expr, shape: Shape) -> rx.Expr:
     """A value cast to its known shape, with new variables for the other sizes."""
-    var: Expr = cx.builder.emit(expr)
+    var: rx.Expr = cx.builder.emit(expr)
     if shape.sizes is not None and None in shape.sizes:
         cast = cx.builder.match_cast(var, shape.info(cx, fresh=True))
         assert cast is not None

@@ -12,15 +12,7 @@ import numpy as np
 from relaxpy.exec.runtime.onnx_sequences import PREFIX
 from relaxpy.ir.relax.nodes import Expr, StringImm, Tuple, const
 from relaxpy.ir.relax.op.definition.registry import R
-from relaxpy.plugins.importing.tensors import (
-    as_dtype,
-    dtype_of,
-    is_float,
-    literal,
-    rank_of,
-    scalar,
-    shape_of,
-)
+from relaxpy.plugins.importing import tensors
 from relaxpy.plugins.importing.unsupported import UnsupportedError
 from relaxpy.plugins.onnx.context import OBJECT, Context
 from relaxpy.plugins.onnx.registry import converter
@@ -31,24 +23,24 @@ Array = Any
 
 def rows_of(cx: Context, x: Expr, dtype: str = "float32") -> Expr:
     """The operand as a matrix of a datatype, with an observation in each row."""
-    matrix = x if rank_of(x) == 2 else R.reshape(x, (1, -1))
-    return cx.emit(as_dtype(matrix, dtype))
+    matrix = x if tensors.rank_of(x) == 2 else R.reshape(x, (1, -1))
+    return cx.emit(tensors.as_dtype(matrix, dtype))
 
 
 def vector(values: Sequence[float]) -> Expr:
-    return literal(np.array(values, np.float32))
+    return tensors.literal(np.array(values, np.float32))
 
 
 @converter("Scaler", domain=DOMAIN)
 def scaler(
     cx: Context, x: Expr, *, offset: Sequence[float] = (0.0,), scale: Sequence[float] = (1.0,)
 ) -> Expr:
-    return R.multiply(R.subtract(as_dtype(x, "float32"), vector(offset)), vector(scale))
+    return R.multiply(R.subtract(tensors.as_dtype(x, "float32"), vector(offset)), vector(scale))
 
 
 @converter("Normalizer", domain=DOMAIN, admitted={"norm": ("MAX", "L1", "L2")})
 def normalizer(cx: Context, x: Expr, *, norm: str = "MAX") -> Expr:
-    data = cx.emit(as_dtype(x, "float32"))
+    data = cx.emit(tensors.as_dtype(x, "float32"))
     if norm == "MAX":
         size = R.max(data, axis=[-1], keepdims=True)
     elif norm == "L1":
@@ -56,12 +48,14 @@ def normalizer(cx: Context, x: Expr, *, norm: str = "MAX") -> Expr:
     else:
         size = R.sqrt(R.sum(R.multiply(data, data), axis=[-1], keepdims=True))
     bound = cx.emit(size)
-    return R.divide(data, R.where(R.equal(bound, scalar(0, data)), scalar(1, data), bound))
+    return R.divide(
+        data, R.where(R.equal(bound, tensors.scalar(0, data)), tensors.scalar(1, data), bound)
+    )
 
 
 @converter("Binarizer", domain=DOMAIN)
 def binarizer(cx: Context, x: Expr, *, threshold: float = 0.0) -> Expr:
-    return R.astype(R.greater(x, scalar(threshold, x)), dtype_of(x))
+    return R.astype(R.greater(x, tensors.scalar(threshold, x)), tensors.dtype_of(x))
 
 
 @converter("Imputer", domain=DOMAIN)
@@ -74,13 +68,13 @@ def imputer(
     replaced_value_float: float = 0.0,
     replaced_value_int64: int = 0,
 ) -> Expr:
-    if is_float(x):
-        new: Expr = literal(np.array(imputed_value_floats, dtype_of(x)))
+    if tensors.is_float(x):
+        new: Expr = tensors.literal(np.array(imputed_value_floats, tensors.dtype_of(x)))
         nan = np.isnan(replaced_value_float)
-        is_old = R.isnan(x) if nan else R.equal(x, scalar(replaced_value_float, x))
+        is_old = R.isnan(x) if nan else R.equal(x, tensors.scalar(replaced_value_float, x))
     else:
-        new = literal(np.array(imputed_value_int64s, dtype_of(x)))
-        is_old = R.equal(x, scalar(replaced_value_int64, x))
+        new = tensors.literal(np.array(imputed_value_int64s, tensors.dtype_of(x)))
+        is_old = R.equal(x, tensors.scalar(replaced_value_int64, x))
     return R.where(is_old, new, x)
 
 
@@ -108,7 +102,7 @@ def one_hot_encoder(
 @converter("ArrayFeatureExtractor", domain=DOMAIN, strings=True)
 def array_feature_extractor(cx: Context, x: Expr, y: Expr) -> Expr:
     found = R.take(x, R.reshape(y, (-1,)), axis=-1)
-    return R.reshape(found, (1, -1)) if rank_of(x) == 1 else found
+    return R.reshape(found, (1, -1)) if tensors.rank_of(x) == 1 else found
 
 
 @converter("FeatureVectorizer", domain=DOMAIN)
@@ -154,7 +148,7 @@ def label_encoder(
     if values.dtype == object:
         texts = [*values.reshape(-1).tolist(), default.item()]
         return cx.strings(R.take(cx.importer.strings.constant(texts, [len(texts)]), place, 0))
-    return R.take(literal(np.append(values, default.astype(values.dtype))), place, 0)
+    return R.take(tensors.literal(np.append(values, default.astype(values.dtype))), place, 0)
 
 
 def _place_of(cx: Context, x: Expr, keys: Array) -> Expr:
@@ -164,10 +158,10 @@ def _place_of(cx: Context, x: Expr, keys: Array) -> Expr:
         places = np.full(max(codes) + 2, len(keys))
         places[codes[::-1]] = np.arange(len(keys))[::-1]
         beyond = const(len(places) - 1, "int64")
-        return cx.emit(R.take(literal(places), R.minimum(x, beyond), 0))
-    equal = R.equal(R.expand_dims(x, -1), literal(keys.astype(dtype_of(x))))
-    if is_float(x) and np.isnan(keys.astype(np.float64)).any():
-        nan = R.logical_and(R.isnan(R.expand_dims(x, -1)), literal(np.isnan(keys)))
+        return cx.emit(R.take(tensors.literal(places), R.minimum(x, beyond), 0))
+    equal = R.equal(R.expand_dims(x, -1), tensors.literal(keys.astype(tensors.dtype_of(x))))
+    if tensors.is_float(x) and np.isnan(keys.astype(np.float64)).any():
+        nan = R.logical_and(R.isnan(R.expand_dims(x, -1)), tensors.literal(np.isnan(keys)))
         equal = R.logical_or(equal, nan)
     hit = cx.emit(R.astype(equal, "int32"))
     first = R.argmax(hit, axis=-1)
@@ -203,7 +197,7 @@ def posttransformed(cx: Context, scores: Expr, transform: str) -> Expr:
         case "SOFTMAX":
             return R.nn.softmax(scores, -1)
         case "SOFTMAX_ZERO":
-            some = R.astype(R.not_equal(scores, scalar(0, scores)), "float32")
+            some = R.astype(R.not_equal(scores, tensors.scalar(0, scores)), "float32")
             parts = cx.emit(R.multiply(R.nn.softmax(scores, -1), some))
             return R.divide(parts, R.sum(parts, axis=[-1], keepdims=True))
         case "PROBIT":
@@ -218,12 +212,14 @@ def _probit(cx: Context, p: Expr) -> Expr:
     Its relative error is below 0.4 %; ONNX Runtime computes the same.
     """
     a = 0.147
-    above = cx.emit(R.subtract(R.multiply(scalar(2, p), p), scalar(1, p)))
-    log = cx.emit(R.log(R.subtract(scalar(1, p), R.multiply(above, above))))
-    half = cx.emit(R.add(scalar(2 / (math.pi * a), p), R.multiply(scalar(0.5, p), log)))
-    inner = R.sqrt(R.subtract(R.multiply(half, half), R.multiply(scalar(1 / a, p), log)))
-    root = R.sqrt(R.multiply(scalar(2, p), R.subtract(inner, half)))
-    return R.where(R.less(above, scalar(0, p)), R.negative(cx.emit(root)), root)
+    above = cx.emit(R.subtract(R.multiply(tensors.scalar(2, p), p), tensors.scalar(1, p)))
+    log = cx.emit(R.log(R.subtract(tensors.scalar(1, p), R.multiply(above, above))))
+    half = cx.emit(
+        R.add(tensors.scalar(2 / (math.pi * a), p), R.multiply(tensors.scalar(0.5, p), log))
+    )
+    inner = R.sqrt(R.subtract(R.multiply(half, half), R.multiply(tensors.scalar(1 / a, p), log)))
+    root = R.sqrt(R.multiply(tensors.scalar(2, p), R.subtract(inner, half)))
+    return R.where(R.less(above, tensors.scalar(0, p)), R.negative(cx.emit(root)), root)
 
 
 @converter("ZipMap", domain=DOMAIN)
@@ -247,7 +243,7 @@ def by_features(values: Sequence[float], x: Expr, rows: int | None = None) -> Ar
     Errors:
         UnsupportedError: neither number is known.
     """
-    width = shape_of(x)[1]
+    width = tensors.shape_of(x)[1]
     if isinstance(width, int):
         return np.array(values, np.float32).reshape(-1, width)
     if rows is None:
@@ -257,7 +253,7 @@ def by_features(values: Sequence[float], x: Expr, rows: int | None = None) -> Ar
 
 def products(x: Expr, weights: Array, intercepts: Sequence[float] = ()) -> Expr:
     """The product of each observation and each row of weights, plus a number for each row."""
-    scores = R.matmul(x, literal(weights.T.copy()))
+    scores = R.matmul(x, tensors.literal(weights.T.copy()))
     return R.add(scores, vector(intercepts)) if intercepts else scores
 
 
@@ -271,7 +267,7 @@ def class_labels(cx: Context, numbers: Sequence[int], texts: Sequence[str]) -> E
         raise UnsupportedError("it has no labels")
     if texts:
         return cx.importer.strings.constant(texts, [len(texts)])
-    return literal(np.array(numbers, np.int64))
+    return tensors.literal(np.array(numbers, np.int64))
 
 
 @converter("LinearRegressor", domain=DOMAIN)
@@ -302,11 +298,11 @@ def labels(
     A single score s is that of a binary classifier: the second class above `bound`. LOGISTIC makes
     probabilities of it; else the scores are 1 - s and s, or -s and s if they are `margins`.
     """
-    count = shape_of(scores)[1]
-    if count == 1 and shape_of(names) == [2]:
-        is_second = R.squeeze(R.greater(scores, scalar(bound, scores)), [1])
+    count = tensors.shape_of(scores)[1]
+    if count == 1 and tensors.shape_of(names) == [2]:
+        is_second = R.squeeze(R.greater(scores, tensors.scalar(bound, scores)), [1])
         score = cx.emit(R.sigmoid(scores) if transform == "LOGISTIC" else scores)
-        whole = scalar(0 if margins and transform != "LOGISTIC" else 1, score)
+        whole = tensors.scalar(0 if margins and transform != "LOGISTIC" else 1, score)
         both = R.concat(Tuple((cx.emit(R.subtract(whole, score)), score)), 1)
         label = R.take(names, R.astype(is_second, "int64"), 0)
         return [cx.as_strings(label, names), both]

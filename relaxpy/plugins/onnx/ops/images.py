@@ -24,15 +24,7 @@ from relaxpy.ir.te.topi.padding import pad
 from relaxpy.ir.te.topi.shapes import as_sizes
 from relaxpy.ir.tir import expr as tir, ops, reduce
 from relaxpy.ir.tir.prim_expr import PrimExpr
-from relaxpy.plugins.importing import matrices
-from relaxpy.plugins.importing.tensors import (
-    Size,
-    dtype_of,
-    normal_axes,
-    rank_of,
-    require_count,
-    shape_of,
-)
+from relaxpy.plugins.importing import matrices, tensors
 from relaxpy.plugins.importing.unsupported import UnsupportedError
 from relaxpy.plugins.importing.windows import simple, whole
 from relaxpy.plugins.onnx.context import Context, call
@@ -88,7 +80,7 @@ def grid_sample(
     mode: str = "linear",
     padding_mode: str = "zeros",
 ) -> Expr:
-    rank = rank_of(x)
+    rank = tensors.rank_of(x)
     if rank not in (4, 5):
         raise UnsupportedError(f"expected images of rank 4 or 5, found rank {rank}")
     first = R.permute_dims(grid, [0, rank - 1, *range(1, rank - 1)])
@@ -99,13 +91,13 @@ def grid_sample(
 
 @converter("AffineGrid")
 def affine_grid(cx: Context, theta: Expr, size: Value, *, align_corners: int = 0) -> Expr:
-    rows = shape_of(theta)[1]
+    rows = tensors.shape_of(theta)[1]
     if rows not in (2, 3):
         raise UnsupportedError(f"affine maps of {rows} axes")
     count = whole(rows)
     sizes = cx.sizes(size, "size")
     spatial, aligned = sizes[2:], bool(align_corners)
-    require_count("size", sizes, count + 2)
+    tensors.require_count("size", sizes, count + 2)
     theta = cx.shaped(theta, "theta", [sizes[0], count, count + 1])
     if count == 2:
         grid = R.image.affine_grid(theta, tuple(spatial), aligned)
@@ -133,11 +125,11 @@ def col2im(
     count = len(image)
     steps, holes = list(strides or [1] * count), list(dilations or [1] * count)
     widths = list(pads or [0] * 2 * count)
-    shape_of(x, 3)
-    require_count("block_shape", block, count)
-    require_count("strides", steps, count)
-    require_count("dilations", holes, count)
-    require_count("pads", widths, 2 * count)
+    tensors.shape_of(x, 3)
+    tensors.require_count("block_shape", block, count)
+    tensors.require_count("strides", steps, count)
+    tensors.require_count("dilations", holes, count)
+    tensors.require_count("pads", widths, 2 * count)
 
     def kernel(columns: Tensor) -> Tensor:
         lengths, members = as_sizes(image), as_sizes(block)
@@ -177,11 +169,11 @@ def col2im(
 def center_crop_pad(
     cx: Context, x: Expr, shape: Value, *, axes: Sequence[int] | None = None
 ) -> Expr:
-    sizes, wanted = shape_of(x), cx.sizes(shape, "size")
-    chosen = normal_axes(axes, len(sizes))
-    require_count("shape", wanted, len(chosen))
-    before: list[Size] = [0] * len(sizes)
-    after: list[Size] = [0] * len(sizes)
+    sizes, wanted = tensors.shape_of(x), cx.sizes(shape, "size")
+    chosen = tensors.normal_axes(axes, len(sizes))
+    tensors.require_count("shape", wanted, len(chosen))
+    before: list[tensors.Size] = [0] * len(sizes)
+    after: list[tensors.Size] = [0] * len(sizes)
     for axis, new in zip(chosen, wanted, strict=True):
         change = simple(new - sizes[axis])
         if isinstance(change, int):
@@ -194,8 +186,8 @@ def center_crop_pad(
 
 @converter("Det")
 def det(cx: Context, x: Expr) -> Expr:
-    *batch, _, _ = shape_of(x)
-    dtype = dtype_of(x)
+    *batch, _, _ = tensors.shape_of(x)
+    dtype = tensors.dtype_of(x)
     wide = R.astype(x, "float32") if dtype == "float16" else x
     return matrices.call("linalg_det", [wide], [(0, batch, dtype, False)], factors=False)
 

@@ -4,35 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from relaxpy.ir.relax.nodes import (
-    Call,
-    Expr,
-    FuncStructInfo,
-    Function,
-    If,
-    SeqExpr,
-    TensorStructInfo,
-    Tuple,
-    TupleGetItem,
-    TupleStructInfo,
-    Var,
-    const,
-)
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import BufferLoad, decl_buffer
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import BufferStore, For, ForKind, Stmt
+from relaxpy.plugins.importing import tensors
 from relaxpy.plugins.importing.contents import Contents
-from relaxpy.plugins.importing.tensors import (
-    Size,
-    dtype_of,
-    normal_axis,
-    rank_of,
-    shape_of,
-    tensor_info,
-    tensor_of,
-)
 from relaxpy.plugins.importing.unsupported import UnsupportedError
 from relaxpy.plugins.onnx.context import Context
 from relaxpy.plugins.onnx.ops.branches import (
@@ -114,7 +93,7 @@ def loop(
     goes_on = _goes_on(body)
 
     def step(i: Value, condition: Value, values: list[Value]) -> _Step:
-        given = const(True) if goes_on else condition
+        given = rx.const(True) if goes_on else condition
         found = cx.subgraph(body, [i, given, *values])
         return _Step(None if goes_on else found[0], found[1 : states + 1], found[states + 1 :])
 
@@ -154,17 +133,17 @@ def _iterated(
 def _is_tensor(value: Value) -> bool:
     if isinstance(value, Contents):
         return True
-    return value is not None and isinstance(value.struct_info, TensorStructInfo)
+    return value is not None and isinstance(value.struct_info, rx.TensorStructInfo)
 
 
 def _unrolled(
     cx: Context, loop: _Loop, count: int, backwards: Sequence[bool]
 ) -> tuple[list[Value], list[Value]] | None:
     states = list(loop.initial)
-    items: list[list[Expr]] = [[] for _ in range(loop.outputs)]
+    items: list[list[rx.Expr]] = [[] for _ in range(loop.outputs)]
     codes: list[int | None] = []
     for i in range(count):
-        found = loop.step(cx.contents([i], (), "int64"), const(True), states)
+        found = loop.step(cx.contents([i], (), "int64"), rx.const(True), states)
         if found.cond is not None and cx.array(found.cond) is None:
             return None
         states, codes = found.states, [cx.code(item) for item in found.items]
@@ -176,7 +155,7 @@ def _unrolled(
     stacked: list[Value] = []
     for k, (parts, code) in enumerate(zip(items, codes, strict=True)):
         ordered = parts[::-1] if backwards and backwards[k] else parts
-        rows = cx.emit(R.stack(Tuple(tuple(ordered)), 0))
+        rows = cx.emit(R.stack(rx.Tuple(tuple(ordered)), 0))
         stacked.append(cx.of_element_type(rows, code))
     return states, stacked
 
@@ -190,12 +169,12 @@ def _recursive(
     shapes = [_seen(cx, value) for value in initial]
     items: list[Shape] | None = None if loop.outputs else []
     limit = None if loop.count is None else cx.emit(as_scalar(cx, loop.count, "int64"))
-    first = const(True) if loop.cond is None else cx.emit(as_scalar(cx, loop.cond, "bool"))
-    begin = const(0, "int64") if limit is None else const(0, dtype_of(limit))
+    first = rx.const(True) if loop.cond is None else cx.emit(as_scalar(cx, loop.cond, "bool"))
+    begin = rx.const(0, "int64") if limit is None else rx.const(0, tensors.dtype_of(limit))
     function, length = None, None
     while function is None:
         shapes, items, function = _function(
-            cx, loop, initial, shapes, items, limit, dtype_of(begin), backwards, length
+            cx, loop, initial, shapes, items, limit, tensors.dtype_of(begin), backwards, length
         )
         if length is None and any(map(_is_known, items)):
             length = _iterations(cx, loop)
@@ -204,16 +183,16 @@ def _recursive(
     empty = [_empty(cx, item) for item in rows]
     var, value = function
     bound = cx.builder.emit(value, var=var)
-    result = cx.builder.emit(Call(bound, (begin, first, *initial, *empty)))
+    result = cx.builder.emit(rx.Call(bound, (begin, first, *initial, *empty)))
     found: list[Value] = []
     for k, shape in enumerate([*shapes, *rows]):
-        found.append(cast_to(cx, TupleGetItem(result, k), shape))
+        found.append(cast_to(cx, rx.TupleGetItem(result, k), shape))
         if k < len(initial) and not shape.dtype:
             cx.importer.items[cx.tensor(found[-1])] = item_info(cx, initial[k])
     return found[: len(shapes)], found[len(shapes) :]
 
 
-def _state(cx: Context, value: Value) -> Expr:
+def _state(cx: Context, value: Value) -> rx.Expr:
     """A value that a loop carries: a sequence is one of any length."""
     if _is_tensor(value):
         return cx.of_element_type(cx.emit(cx.tensor(value)), cx.code(value))
@@ -222,11 +201,11 @@ def _state(cx: Context, value: Value) -> Expr:
     return as_object(cx, cx.tensor(value))
 
 
-def _seen(cx: Context, value: Expr) -> Shape:
+def _seen(cx: Context, value: rx.Expr) -> Shape:
     return shape_seen(cx, value.struct_info, cx.code(value))
 
 
-def _iterations(cx: Context, loop: _Loop) -> Size | None:
+def _iterations(cx: Context, loop: _Loop) -> tensors.Size | None:
     """How many iterations there are, where the count alone decides."""
     if loop.count is None or loop.cond is not None or not loop.counts:
         return None
@@ -234,14 +213,14 @@ def _iterations(cx: Context, loop: _Loop) -> Size | None:
     if known is not None:
         return max(known[0], 0) if isinstance(known[0], int) else known[0]
     count = cx.emit(as_scalar(cx, loop.count, "int64"))
-    return cx.size_in(cx.emit(R.maximum(count, const(0, "int64"))))
+    return cx.size_in(cx.emit(R.maximum(count, rx.const(0, "int64"))))
 
 
 def _is_known(item: Shape) -> bool:
     return item.sizes is not None and None not in item.sizes
 
 
-def _rows(item: Shape, length: Size | None) -> Shape:
+def _rows(item: Shape, length: tensors.Size | None) -> Shape:
     """An output that has an element for each of `length` iterations, or for those so far.
 
     All rows are there from the beginning, and written where they stand, if their sizes are known.
@@ -251,7 +230,7 @@ def _rows(item: Shape, length: Size | None) -> Shape:
     return Shape(item.dtype, (length if _is_known(item) else None, *item.sizes), item.code)
 
 
-def _empty(cx: Context, rows: Shape) -> Expr:
+def _empty(cx: Context, rows: Shape) -> rx.Expr:
     """No elements yet; where their sizes are not known, the first one decides."""
     sizes = [0 if size is None else size for size in rows.sizes or ()]
     return cx.emit(R.zeros(tuple(sizes), rows.dtype))
@@ -260,31 +239,31 @@ def _empty(cx: Context, rows: Shape) -> Expr:
 def _function(
     cx: Context,
     loop: _Loop,
-    initial: list[Expr],
+    initial: list[rx.Expr],
     shapes: list[Shape],
     items: list[Shape] | None,
-    limit: Expr | None,
+    limit: rx.Expr | None,
     counter: str,
     backwards: Sequence[bool],
-    length: Size | None,
-) -> tuple[list[Shape], list[Shape], tuple[Var, Function] | None]:
+    length: tensors.Size | None,
+) -> tuple[list[Shape], list[Shape], tuple[rx.Var, rx.Function] | None]:
     """The function for states and elements of these shapes; None if an iteration changes them."""
-    i = Var("i", tensor_of((), counter))
-    condition = Var("cond", tensor_of((), "bool"))
-    states = [Var(f"v{k}", shape.info(cx, fresh=True)) for k, shape in enumerate(shapes)]
+    i = rx.Var("i", tensors.tensor_of((), counter))
+    condition = rx.Var("cond", tensors.tensor_of((), "bool"))
+    states = [rx.Var(f"v{k}", shape.info(cx, fresh=True)) for k, shape in enumerate(shapes)]
     for state, before, shape in zip(states, initial, shapes, strict=True):
         cx.importer.items[state] = item_info(cx, before)
         cx.of_element_type(state, shape.code)
     rows = [_rows(item, length) for item in items or []]
-    outputs = [Var(f"rows{k}", shape.info(cx, fresh=True)) for k, shape in enumerate(rows)]
+    outputs = [rx.Var(f"rows{k}", shape.info(cx, fresh=True)) for k, shape in enumerate(rows)]
     params = [i, condition, *states, *outputs]
-    returned = TupleStructInfo(tuple(s.info(cx, fresh=False) for s in (*shapes, *rows)))
-    signature = FuncStructInfo(tuple(map(cx.builder.struct_info_of, params)), returned)
-    itself = Var("loop", signature)
+    returned = rx.TupleStructInfo(tuple(s.info(cx, fresh=False) for s in (*shapes, *rows)))
+    signature = rx.FuncStructInfo(tuple(map(cx.builder.struct_info_of, params)), returned)
+    itself = rx.Var("loop", signature)
     with scope(cx):
         cx.builder.declare(itself)
         with scope(cx, params):
-            test: Expr = condition
+            test: rx.Expr = condition
             if limit is not None:
                 test = R.less(i, limit)
                 if loop.cond is not None or not loop.counts:
@@ -293,12 +272,14 @@ def _function(
             with scope(cx):
                 number = i if counter == "int64" else cx.emit(R.astype(i, "int64"))
                 found = loop.step(number, condition, list(states))
-                goes_on = const(True) if found.cond is None else as_scalar(cx, found.cond, "bool")
+                goes_on = (
+                    rx.const(True) if found.cond is None else as_scalar(cx, found.cond, "bool")
+                )
                 next_states = [_state(cx, value) for value in found.states]
                 next_items = [_state(cx, value) for value in found.items]
                 seen = [_seen(cx, value) for value in (*next_states, *next_items)]
                 pairs = zip((*shapes, *(items or ())), seen, strict=items is not None)
-                then: SeqExpr | None = None
+                then: rx.SeqExpr | None = None
                 # Values of other shapes could not be given to the next iteration.
                 if items is not None and all(_known(a) == _known(joined(a, b)) for a, b in pairs):
                     fronts = backwards or [False] * len(outputs)
@@ -310,18 +291,18 @@ def _function(
                             outputs, next_items, items or [], fronts, strict=True
                         )
                     ]
-                    one = const(1, counter)
+                    one = rx.const(1, counter)
                     again = [cx.emit(R.add(i, one)), goes_on, *next_states, *grown]
-                    then = closed_scope(cx, [cx.builder.emit(Call(itself, tuple(again)))])
+                    then = closed_scope(cx, [cx.builder.emit(rx.Call(itself, tuple(again)))])
                 else:
                     cx.builder.end_scope()
-            body: SeqExpr | None = None
+            body: rx.SeqExpr | None = None
             if then is not None:
                 with scope(cx):
-                    done = Tuple((*states, *outputs))
+                    done = rx.Tuple((*states, *outputs))
                     otherwise = cx.builder.end_scope(done)
                 # Both results are tuples, also of one value.
-                result = cx.builder.emit(If(test, then, otherwise))
+                result = cx.builder.emit(rx.If(test, then, otherwise))
                 body = cx.builder.end_scope(result)
             else:
                 cx.builder.end_scope()
@@ -332,7 +313,7 @@ def _function(
         now = [joined(a, b) for a, b in zip(items, now, strict=True)]
     if body is None:
         return states_now, now, None
-    return shapes, now, (itself, Function(tuple(params), body, returned))
+    return shapes, now, (itself, rx.Function(tuple(params), body, returned))
 
 
 def _known(shape: Shape) -> tuple[bool, ...] | None:
@@ -340,30 +321,32 @@ def _known(shape: Shape) -> tuple[bool, ...] | None:
     return None if shape.sizes is None else tuple(size is not None for size in shape.sizes)
 
 
-def _appended(cx: Context, whole: Var, i: Var, item: Expr, shape: Shape, *, front: bool) -> Expr:
+def _appended(
+    cx: Context, whole: rx.Var, i: rx.Var, item: rx.Expr, shape: Shape, *, front: bool
+) -> rx.Expr:
     """The rows of an output with one more; where its sizes are not known, the first one decides."""
     row = cx.emit(R.expand_dims(item, 0))
-    sizes = shape_of(whole)[1:]
+    sizes = tensors.shape_of(whole)[1:]
 
-    def both(last: Expr) -> Expr:
-        return cx.emit(R.concat(Tuple((last, whole) if front else (whole, last)), 0))
+    def both(last: rx.Expr) -> rx.Expr:
+        return cx.emit(R.concat(rx.Tuple((last, whole) if front else (whole, last)), 0))
 
     if _is_known(shape):
         return both(row)
-    is_first = cx.emit(R.equal(i, const(0, dtype_of(i))))
+    is_first = cx.emit(R.equal(i, rx.const(0, tensors.dtype_of(i))))
     with scope(cx):
         first = closed_scope(cx, [row])
     with scope(cx):
         later = closed_scope(cx, [both(cx.match(row, [1, *sizes], shape.dtype))])
-    return cast_to(cx, If(is_first, first, later), _rows(shape, None))
+    return cast_to(cx, rx.If(is_first, first, later), _rows(shape, None))
 
 
-def _written(cx: Context, whole: Var, i: Var, item: Expr, *, front: bool) -> Expr:
+def _written(cx: Context, whole: rx.Var, i: rx.Var, item: rx.Expr, *, front: bool) -> rx.Expr:
     """The rows of an output; that of this iteration is written in place."""
-    dtype, counter = dtype_of(whole), dtype_of(i)
+    dtype, counter = tensors.dtype_of(whole), tensors.dtype_of(i)
     dims = [
         size if isinstance(size, int) else tir.Var(f"d{k}", "int64")
-        for k, size in enumerate(shape_of(whole))
+        for k, size in enumerate(tensors.shape_of(whole))
     ]
     rows = decl_buffer(dims, dtype, "rows")
     number, row = decl_buffer((), counter, "number"), decl_buffer(dims[1:], dtype, "row")
@@ -375,30 +358,30 @@ def _written(cx: Context, whole: Var, i: Var, item: Expr, *, front: bool) -> Exp
         body = For(var, ops.const(0, "int64"), size, ForKind.SERIAL, body)
     buffers = {tir.Var(buffer.name, "handle"): buffer for buffer in (rows, number, row)}
     kernel = cx.builder.add_func(PrimFunc(tuple(buffers), body, buffer_map=buffers), "write_row")
-    operands = Tuple((whole, i, item))
+    operands = rx.Tuple((whole, i, item))
     return cx.emit(R.call_tir_inplace(kernel, operands, [0], out_sinfo=whole.struct_info))
 
 
 def _scanned(
     cx: Context,
-    operands: Sequence[Expr],
+    operands: Sequence[rx.Expr],
     body: Graph,
     inputs: int,
     input_axes: Sequence[int],
     input_directions: Sequence[int],
     output_axes: Sequence[int],
     output_directions: Sequence[int],
-    used: Expr | None = None,
+    used: rx.Expr | None = None,
 ) -> list[Value]:
     """The results of a scan; after `used` iterations states stay and the rows of outputs are 0."""
     states = len(operands) - inputs
     sequences = list(operands[states:])
     outputs = len(body.outputs) - states
     axes = [
-        normal_axis(axis, rank_of(x))
+        tensors.normal_axis(axis, tensors.rank_of(x))
         for axis, x in zip(input_axes or [0] * inputs, sequences, strict=True)
     ]
-    length = shape_of(sequences[0])[axes[0]]
+    length = tensors.shape_of(sequences[0])[axes[0]]
     reverse = [bool(flag) for flag in input_directions or [0] * inputs]
 
     def step(i: Value, _: Value, values: list[Value]) -> _Step:
@@ -407,9 +390,9 @@ def _scanned(
         for x, axis, backwards in zip(sequences, axes, reverse, strict=True):
             if backwards and last is None:
                 count = used or cx.tensor(cx.contents([length], (), "int64"))
-                done = cx.emit(R.add(cx.tensor(i), const(1, "int64")))
+                done = cx.emit(R.add(cx.tensor(i), rx.const(1, "int64")))
                 # Below 0 are iterations after the last one.
-                last = cx.emit(R.maximum(R.subtract(count, done), const(0, "int64")))
+                last = cx.emit(R.maximum(R.subtract(count, done), rx.const(0, "int64")))
             index = last if backwards and last is not None else cx.tensor(i)
             part = cx.emit(R.take(x, index, axis=axis))
             parts.append(cx.of_element_type(part, cx.code(x)))
@@ -426,7 +409,7 @@ def _scanned(
         return _Step(None, kept[:states], kept[states:])
 
     count = cx.contents([length], (), "int64")
-    known: Value = const(length, "int64") if isinstance(length, int) else count
+    known: Value = rx.const(length, "int64") if isinstance(length, int) else count
     nodes = len(body.nodes) + inputs
     loop = _Loop(step, list(operands[:states]), known, None, outputs, nodes, counts=True)
     backwards = [bool(flag) for flag in output_directions or [0] * outputs]
@@ -434,9 +417,9 @@ def _scanned(
     moved: list[Value] = []
     for x, axis in zip(stacked, output_axes or [0] * outputs, strict=True):
         tensor = cx.tensor(x)
-        info = tensor_info(tensor)
-        tensor = cx.match(tensor, [length, *shape_of(tensor)[1:]], str(info.dtype))
-        place = normal_axis(axis, info.ndim)
+        info = tensors.tensor_info(tensor)
+        tensor = cx.match(tensor, [length, *tensors.shape_of(tensor)[1:]], str(info.dtype))
+        place = tensors.normal_axis(axis, info.ndim)
         if place:
             order = list(range(1, info.ndim))
             order.insert(place, 0)
@@ -448,7 +431,7 @@ def _scanned(
 @converter("Scan", since=9, strings=True)
 def scan(
     cx: Context,
-    *operands: Expr,
+    *operands: rx.Expr,
     body: Graph,
     num_scan_inputs: int,
     scan_input_axes: list[int] | None = None,
@@ -472,12 +455,12 @@ def scan(
 def scan_8(
     cx: Context,
     sequence_lens: Value = None,
-    *operands: Expr,
+    *operands: rx.Expr,
     body: Graph,
     num_scan_inputs: int,
     directions: list[int] | None = None,
 ) -> list[Value]:
-    batch = shape_of(operands[0])[0]
+    batch = tensors.shape_of(operands[0])[0]
     if not isinstance(batch, int):
         raise UnsupportedError("the size of the batch is symbolic, expected a number")
     if batch * len(body.nodes) > _UNROLLED:
@@ -486,13 +469,13 @@ def scan_8(
         )
     each: list[list[Value]] = []
     for k in range(batch):
-        number = const(k, "int64")
+        number = rx.const(k, "int64")
         parts = [cx.as_strings(cx.emit(R.take(x, number, axis=0)), x) for x in operands]
         used = None
         if sequence_lens is not None:
-            used = cx.emit(R.take(cx.tensor(sequence_lens), const(k, "int64"), axis=0))
+            used = cx.emit(R.take(cx.tensor(sequence_lens), rx.const(k, "int64"), axis=0))
         each.append(_scanned(cx, parts, body, num_scan_inputs, [], directions or [], [], [], used))
     return [
-        cx.as_strings(R.stack(Tuple(tuple(cx.tensor(value) for value in values)), 0), *values)
+        cx.as_strings(R.stack(rx.Tuple(tuple(cx.tensor(value) for value in values)), 0), *values)
         for values in zip(*each, strict=True)
     ]

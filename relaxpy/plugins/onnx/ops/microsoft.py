@@ -11,16 +11,7 @@ from typing_extensions import Unpack
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.relax.op.definition.registry import R
-from relaxpy.plugins.importing.tensors import (
-    Size,
-    as_size,
-    dtype_of,
-    product,
-    rank_of,
-    reshaped,
-    scalar,
-    shape_of,
-)
+from relaxpy.plugins.importing import tensors
 from relaxpy.plugins.importing.unsupported import UnsupportedError
 from relaxpy.plugins.importing.windows import FilterAttributes, simple, whole
 from relaxpy.plugins.onnx.context import Context
@@ -51,7 +42,7 @@ def fast_gelu(cx: Context, x: Expr, bias: Expr | None = None) -> Expr:
 
 @converter("QuickGelu", domain=DOMAIN)
 def quick_gelu(cx: Context, x: Expr, *, alpha: float = 1.702) -> Expr:
-    return R.multiply(x, R.sigmoid(R.multiply(x, scalar(alpha, x))))
+    return R.multiply(x, R.sigmoid(R.multiply(x, tensors.scalar(alpha, x))))
 
 
 @converter("Trilu", domain=DOMAIN)
@@ -77,22 +68,22 @@ def cdist(cx: Context, a: Expr, b: Expr, *, metric: str = "sqeuclidean") -> Expr
 @converter("NGramRepeatBlock", domain=DOMAIN)
 def ngram_repeat_block(cx: Context, ids: Expr, scores: Expr, *, ngram_size: int) -> Expr:
     """The scores, -inf for each token that would repeat `ngram_size` tokens in order."""
-    batch, length = shape_of(ids, 2)
+    batch, length = tensors.shape_of(ids, 2)
     count = simple(length - (ngram_size - 1))
     if isinstance(count, int) and count <= 0:
         return scores
 
-    def tokens(first: Size, size: Size) -> Expr:
+    def tokens(first: tensors.Size, size: tensors.Size) -> Expr:
         return cx.emit(R.strided_slice(ids, [1], [first], [simple(first + size)]))
 
     repeats = cx.emit(R.ones((batch, count), "bool"))
     for k in range(ngram_size - 1):
         same = R.equal(tokens(k, count), tokens(simple(count + k), 1))
         repeats = cx.emit(R.logical_and(repeats, same))
-    none = R.zeros(tuple(map(as_size, shape_of(scores, 2))), "int8")
+    none = R.zeros(tuple(map(tensors.as_size, tensors.shape_of(scores, 2))), "int8")
     marks = R.astype(repeats, "int8")
     blocked = R.scatter_elements(none, tokens(ngram_size - 1, count), marks, 1, "max")
-    return R.where(R.astype(blocked, "bool"), scalar(-math.inf, scores), scores)
+    return R.where(R.astype(blocked, "bool"), tensors.scalar(-math.inf, scores), scores)
 
 
 @converter("ConvTransposeWithDynamicPads", domain=DOMAIN)
@@ -139,12 +130,12 @@ def fused_matmul(
 ) -> Expr:
     left = _transposed(a, transA, transBatchA)
     result = R.matmul(left, _transposed(b, transB, transBatchB))
-    return result if alpha == 1.0 else R.multiply(result, scalar(alpha, a))
+    return result if alpha == 1.0 else R.multiply(result, tensors.scalar(alpha, a))
 
 
 def _transposed(x: Expr, matrices: int = 1, batch: int = 0) -> Expr:
     """`x` with its last two axes exchanged, after its first axis has moved behind the batch."""
-    rank = rank_of(x)
+    rank = tensors.rank_of(x)
     if rank < 2 or not (matrices or batch):
         return x
     axes = [*range(1, rank - 1), 0, rank - 1] if batch else [*range(rank)]
@@ -217,7 +208,7 @@ def _rms(cx: Context, x: Expr, scale: Expr, epsilon: float) -> Expr:
 def simplified_layer_normalization(
     cx: Context, x: Expr, scale: Expr, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
 ) -> Expr:
-    if axis not in (-1, rank_of(x) - 1):
+    if axis not in (-1, tensors.rank_of(x) - 1):
         raise UnsupportedError(f"axis {axis} is not the last one")
     return _rms(cx, x, scale, epsilon)
 
@@ -256,7 +247,7 @@ def skip_layer_normalization(
     total = R.add(x, skip)
     total = cx.emit(total if bias is None else R.add(total, bias))
     variance = R.variance(total, [-1], True)
-    deviation = R.rsqrt(R.add(variance, scalar(epsilon, variance)))
+    deviation = R.rsqrt(R.add(variance, tensors.scalar(epsilon, variance)))
     mean = R.mean(total, [-1], True)
     return [_layer(cx, total, gamma, beta, epsilon), mean, deviation, total]
 
@@ -278,7 +269,7 @@ def embed_layer_normalization(
 ) -> list[Expr]:
     if gamma is None:
         raise UnsupportedError("operand gamma is missing")
-    batch, length = shape_of(input_ids, 2)
+    batch, length = tensors.shape_of(input_ids, 2)
     total = R.take(word_embedding, input_ids, axis=0)
     if position_ids is None:
         positions = R.strided_slice(position_embedding, [0], [0], [length])
@@ -297,30 +288,30 @@ def embed_layer_normalization(
 
 def heads_apart(cx: Context, x: Expr, heads: int) -> Expr:
     """(batch, length, heads * size) as (batch, heads, length, size)."""
-    batch, length, width = shape_of(x, 3)
+    batch, length, width = tensors.shape_of(x, 3)
     if not isinstance(width, int) or width % heads:
         raise UnsupportedError(f"a width of {width} is no multiple of {heads} heads")
-    return R.permute_dims(reshaped(x, (batch, length, heads, width // heads)), [0, 2, 1, 3])
+    return R.permute_dims(tensors.reshaped(x, (batch, length, heads, width // heads)), [0, 2, 1, 3])
 
 
-def _seen(mask: Expr, batch: Size, keys: Size) -> Expr:
+def _seen(mask: Expr, batch: tensors.Size, keys: tensors.Size) -> Expr:
     """The boolean mask of keys that an ONNX mask admits.
 
     One of rank 1 has the number of keys of each sequence, or where they end and then where they
     begin.
     """
-    axes = {1: [1], 2: [1, 2], 3: [1], 4: []}.get(rank_of(mask))
+    axes = {1: [1], 2: [1, 2], 3: [1], 4: []}.get(tensors.rank_of(mask))
     if axes is None:
-        raise UnsupportedError(f"a mask of rank {rank_of(mask)} is not imported")
-    if rank_of(mask) == 1:
-        count = shape_of(mask)[0]
+        raise UnsupportedError(f"a mask of rank {tensors.rank_of(mask)} is not imported")
+    if tensors.rank_of(mask) == 1:
+        count = tensors.shape_of(mask)[0]
         columns = R.arange(0, keys, 1, "int64")
         bounds = R.expand_dims(R.astype(mask, "int64"), axes)
         inside = R.less(columns, R.strided_slice(bounds, [0], [0], [batch]))
-        if prove_equal(as_size(count), as_size(batch * 2)):
+        if prove_equal(tensors.as_size(count), tensors.as_size(batch * 2)):
             starts = R.strided_slice(bounds, [0], [batch], [batch * 2])
             inside = R.logical_and(inside, R.greater_equal(columns, starts))
-        elif not prove_equal(as_size(count), as_size(batch)):
+        elif not prove_equal(tensors.as_size(count), tensors.as_size(batch)):
             raise UnsupportedError(f"a mask of {count} numbers for {batch} sequences")
         return R.expand_dims(inside, [1, 2])
     seen = R.astype(mask, "bool")
@@ -341,23 +332,23 @@ def attended(
 ) -> Expr:
     """Attention of (batch, heads, length, size) in the layout (batch, length, heads * size)."""
     q, k, v = cx.emit(q), cx.emit(k), cx.emit(v)
-    batch, heads, length, size = shape_of(q, 4)
-    width = shape_of(v)[3]
+    batch, heads, length, size = tensors.shape_of(q, 4)
+    width = tensors.shape_of(v)[3]
     scores = R.matmul(q, _transposed(k))
-    scores = cx.emit(R.multiply(scores, scalar(scale or 1 / math.sqrt(float(size)), q)))  # type: ignore[arg-type]
+    scores = cx.emit(R.multiply(scores, tensors.scalar(scale or 1 / math.sqrt(float(size)), q)))  # type: ignore[arg-type]
     if bias is not None:
         scores = R.add(scores, bias)
     if mask is not None:
-        seen = _seen(mask, batch, shape_of(k)[2])
-        scores = R.where(seen, scores, R.add(scores, scalar(filter_value, q)))
+        seen = _seen(mask, batch, tensors.shape_of(k)[2])
+        scores = R.where(seen, scores, R.add(scores, tensors.scalar(filter_value, q)))
     if causal:
-        every = shape_of(k)[2]
+        every = tensors.shape_of(k)[2]
         rows = R.arange(every - length, every, 1, "int64")
         columns = R.arange(0, every, 1, "int64")
         seen = R.greater_equal(R.expand_dims(rows, 1), columns)
-        scores = R.where(seen, scores, scalar(filter_value, q))
+        scores = R.where(seen, scores, tensors.scalar(filter_value, q))
     found = R.permute_dims(R.matmul(R.nn.softmax(scores, -1), v), [0, 2, 1, 3])
-    return reshaped(found, (batch, length, product([heads, width])))
+    return tensors.reshaped(found, (batch, length, tensors.product([heads, width])))
 
 
 #: Attributes of attention that are imported with these values only.
@@ -382,7 +373,7 @@ def attention(
 ) -> list[Expr]:
     every = R.matmul(x, weights)
     every = cx.emit(every if bias is None else R.add(every, bias))
-    width = shape_of(every)[2]
+    width = tensors.shape_of(every)[2]
     if not isinstance(width, int):
         raise UnsupportedError("the width of the weights is symbolic")
     sizes = list(qkv_hidden_sizes or [width // 3] * 3)
@@ -406,7 +397,7 @@ def attention(
         mask_filter_value,
         causal=bool(unidirectional),
     )
-    return [y] if shape_of(k)[3] != shape_of(v)[3] else [y, R.stack([k, v], axis=0)]
+    return [y] if tensors.shape_of(k)[3] != tensors.shape_of(v)[3] else [y, R.stack([k, v], axis=0)]
 
 
 @converter("RotaryEmbedding", domain=DOMAIN, ignored=["scale"])
@@ -424,14 +415,14 @@ def rotary(
 ) -> Expr:
     if is_packed_batching:
         raise UnsupportedError("sequences packed into one are not imported")
-    sizes = shape_of(x)
+    sizes = tensors.shape_of(x)
     if len(sizes) == 3 and not num_heads:
-        hidden, half = sizes[2], shape_of(cos_cache)[1]
+        hidden, half = sizes[2], tensors.shape_of(cos_cache)[1]
         if not isinstance(hidden, int) or not isinstance(half, int):
             raise UnsupportedError("the size of heads is symbolic")
         num_heads = hidden // (2 * half)
-    if rank_of(position_ids) == 1:
-        steps = R.arange(0, sizes[-2], 1, dtype_of(position_ids))
+    if tensors.rank_of(position_ids) == 1:
+        steps = R.arange(0, sizes[-2], 1, tensors.dtype_of(position_ids))
         position_ids = R.expand_dims(R.add(steps, position_ids), [0])
     return rotary_embedding(
         cx,
@@ -452,7 +443,7 @@ def with_biases(cx: Context, parts: Sequence[Expr], bias: Expr | None) -> Sequen
     begin = 0
     shifted: list[Expr] = []
     for part in parts:
-        end = begin + whole(shape_of(part)[-1])
+        end = begin + whole(tensors.shape_of(part)[-1])
         shifted.append(cx.emit(R.add(part, R.strided_slice(bias, [0], [begin], [end]))))
         begin = end
     return shifted
@@ -476,7 +467,9 @@ def multi_head_attention(
     unidirectional: int = 0,
 ) -> list[Expr]:
     parts = with_biases(cx, [query, key, value], bias)
-    q, k, v = (x if rank_of(x) == 4 else cx.emit(heads_apart(cx, x, num_heads)) for x in parts)
+    q, k, v = (
+        x if tensors.rank_of(x) == 4 else cx.emit(heads_apart(cx, x, num_heads)) for x in parts
+    )
     if past_key is not None and past_value is not None:
         k = cx.emit(R.concat([past_key, k], axis=2))
         v = cx.emit(R.concat([past_value, v], axis=2))

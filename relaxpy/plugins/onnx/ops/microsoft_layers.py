@@ -8,15 +8,7 @@ import numpy as np
 
 from relaxpy.ir.relax.nodes import Expr, const
 from relaxpy.ir.relax.op.definition.registry import R
-from relaxpy.plugins.importing import matrices
-from relaxpy.plugins.importing.tensors import (
-    dtype_of,
-    normal_axis,
-    rank_of,
-    reshaped,
-    scalar,
-    shape_of,
-)
+from relaxpy.plugins.importing import matrices, tensors
 from relaxpy.plugins.importing.unsupported import UnsupportedError
 from relaxpy.plugins.importing.windows import simple, whole
 from relaxpy.plugins.onnx.context import Context
@@ -28,14 +20,14 @@ from relaxpy.plugins.onnx.registry import Value, converter
 
 @converter("Inverse", domain=DOMAIN)
 def inverse(cx: Context, x: Expr) -> Expr:
-    dtype = dtype_of(x)
+    dtype = tensors.dtype_of(x)
     wide = R.astype(x, "float32") if dtype == "float16" else x
-    return matrices.call("linalg_inv", [wide], [(0, shape_of(x), dtype, False)])
+    return matrices.call("linalg_inv", [wide], [(0, tensors.shape_of(x), dtype, False)])
 
 
 @converter("MatMulInteger16", domain=DOMAIN)
 def matmul_integer_16(cx: Context, a: Expr, b: Expr) -> Expr:
-    return R.matmul(a, b, "int32" if dtype_of(a) == "int16" else "uint32")
+    return R.matmul(a, b, "int32" if tensors.dtype_of(a) == "int16" else "uint32")
 
 
 @converter("Unique", domain=DOMAIN)
@@ -47,9 +39,9 @@ def unique_in_order(cx: Context, x: Expr) -> list[Expr]:
 @converter("UnfoldTensor", domain=DOMAIN)
 def unfold_tensor(cx: Context, x: Expr, *, size: int, dim: int = -1, step: int = 1) -> Expr:
     """All slices of a size along an axis, each `step` behind the one before, in a last axis."""
-    rank = rank_of(x)
-    axis = normal_axis(dim, rank)
-    count = simple((shape_of(x)[axis] - size) // step + 1)
+    rank = tensors.rank_of(x)
+    axis = tensors.normal_axis(dim, rank)
+    count = simple((tensors.shape_of(x)[axis] - size) // step + 1)
     starts = R.multiply(R.arange(0, count, 1, "int64"), const(step, "int64"))
     places = R.add(R.expand_dims(starts, 1), R.arange(0, size, 1, "int64"))
     parts = cx.emit(R.take(x, cx.emit(places), axis))
@@ -63,7 +55,7 @@ def unfold_tensor(cx: Context, x: Expr, *, size: int, dim: int = -1, step: int =
 
 @converter("ScaledSiLU", domain=DOMAIN)
 def scaled_silu(cx: Context, x: Expr, scale: Expr | None = None, *, alpha: float = 1.0) -> Expr:
-    factor = scalar(alpha, x) if scale is None else R.astype(scale, dtype_of(x))
+    factor = tensors.scalar(alpha, x) if scale is None else R.astype(scale, tensors.dtype_of(x))
     return R.nn.silu(R.multiply(x, factor))
 
 
@@ -85,13 +77,15 @@ def gated_rms_norm(
     """The normalised groups of the last axis, each as long as `scale`, times the gate."""
     if activation not in ("silu", "swish", "sigmoid"):
         raise UnsupportedError(f"the activation {activation!r} is not imported")
-    *outer, width = shape_of(x)
-    length = shape_of(scale)[0]
+    *outer, width = tensors.shape_of(x)
+    length = tensors.shape_of(scale)[0]
     wide, factors, opening = (R.astype(t, "float32") for t in (x, scale, gate))
-    groups = reshaped(wide, [*outer, simple(width // length), length])
-    normal = reshaped(R.nn.rms_norm(cx.emit(groups), factors, [-1], epsilon), [*outer, width])
+    groups = tensors.reshaped(wide, [*outer, simple(width // length), length])
+    normal = tensors.reshaped(
+        R.nn.rms_norm(cx.emit(groups), factors, [-1], epsilon), [*outer, width]
+    )
     opening = (R.sigmoid if activation == "sigmoid" else R.nn.silu)(opening)
-    return R.astype(R.multiply(normal, opening), dtype_of(x))
+    return R.astype(R.multiply(normal, opening), tensors.dtype_of(x))
 
 
 @converter("LinearAttentionGate", domain=DOMAIN)
@@ -99,10 +93,10 @@ def linear_attention_gate(
     cx: Context, a: Expr, dt_bias: Expr, decay_scale: Expr, b: Expr | None = None
 ) -> list[Expr]:
     shifted = R.add(R.astype(a, "float32"), dt_bias)
-    decay = R.astype(R.multiply(decay_scale, R.nn.softplus(shifted)), dtype_of(a))
+    decay = R.astype(R.multiply(decay_scale, R.nn.softplus(shifted)), tensors.dtype_of(a))
     if b is None:
         return [decay]
-    return [decay, R.astype(R.sigmoid(R.astype(b, "float32")), dtype_of(b))]
+    return [decay, R.astype(R.sigmoid(R.astype(b, "float32")), tensors.dtype_of(b))]
 
 
 # -- Decoders ---------------------------------------------------------------------------------
@@ -134,7 +128,7 @@ def decoder_attention(
     if key is None or value is None:
         raise UnsupportedError("queries, keys and values packed into one are not imported")
     options = scale, attention_bias, mask_index, mask_filter_value
-    if rank_of(key) == 4:  # the keys and values of an encoder
+    if tensors.rank_of(key) == 4:  # the keys and values of an encoder
         (query,) = with_biases(cx, [query], bias)
         q = cx.emit(heads_apart(cx, query, num_heads))
         return [attended(cx, q, key, value, *options, causal=False)]
@@ -145,7 +139,9 @@ def decoder_attention(
         if not past_present_share_buffer or past_sequence_length is None:
             raise UnsupportedError("caches are imported with past_present_share_buffer only")
         past = cx.size_in(past_sequence_length)
-        starts = R.full((shape_of(q)[0],), cx.tensor(cx.contents([past], [], "int64")), "int64")
+        starts = R.full(
+            (tensors.shape_of(q)[0],), cx.tensor(cx.contents([past], [], "int64")), "int64"
+        )
         caches = [
             written(cx, cache, new, cx.emit(starts), 2)
             for cache, new in ((past_key, k), (past_value, v))
@@ -172,7 +168,7 @@ def rotary_of_three(
     rotary_embedding_dim: int = 0,
 ) -> Expr:
     """Rotary embedding, where each angle has the position in time, in height or in width."""
-    half = whole(shape_of(cos_cache)[1])
+    half = whole(tensors.shape_of(cos_cache)[1])
     if mrope_layout:
         sections = np.zeros(half, np.int64)
         for k in (1, 2):

@@ -13,25 +13,8 @@ from relaxpy.ir.relax.nodes import Expr, ShapeExpr, TupleGetItem, const
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.prim_expr import PrimExpr
+from relaxpy.plugins.importing import tensors
 from relaxpy.plugins.importing.contents import Contents, number
-from relaxpy.plugins.importing.tensors import (
-    Size,
-    as_dtype,
-    as_size,
-    dtype_of,
-    is_size,
-    length_known,
-    literal,
-    normal_axes,
-    normal_axis,
-    product,
-    rank_of,
-    require_count,
-    reshaped,
-    scalar,
-    shape_of,
-    tensor_info,
-)
 from relaxpy.plugins.importing.unsupported import UnsupportedError
 from relaxpy.plugins.importing.windows import simple
 from relaxpy.plugins.onnx.context import Context
@@ -45,25 +28,27 @@ _MOST_BYTES = 1 << 48
 
 @converter("Shape", strings=True)
 def shape(cx: Context, x: Value, *, start: int = 0, end: int | None = None) -> Value:
-    sizes = list(x.array.shape) if isinstance(x, Contents) else shape_of(cx.tensor(x))
+    sizes = list(x.array.shape) if isinstance(x, Contents) else tensors.shape_of(cx.tensor(x))
     part = sizes[start : len(sizes) if end is None else end]
     if all(isinstance(size, int) for size in part):
-        return literal(np.array(part, np.int64))
+        return tensors.literal(np.array(part, np.int64))
     return cx.contents(part, [len(part)], "int64")
 
 
 @converter("Size", strings=True)
 def size(cx: Context, x: Expr) -> Value:
-    total = product(shape_of(x))
+    total = tensors.product(tensors.shape_of(x))
     if isinstance(total, int):
-        return literal(np.array(total, np.int64))
+        return tensors.literal(np.array(total, np.int64))
     return cx.contents([total], [], "int64")
 
 
-def target_shape(cx: Context, x: Expr, wanted: Sequence[Size], allowzero: int) -> list[Size]:
+def target_shape(
+    cx: Context, x: Expr, wanted: Sequence[tensors.Size], allowzero: int
+) -> list[tensors.Size]:
     """The sizes that a Reshape to `wanted` gives: 0 copies a size, and -1 is inferred."""
-    old = shape_of(x)
-    beyond = [k for k, size in enumerate(wanted) if is_size(size, 0) and k >= len(old)]
+    old = tensors.shape_of(x)
+    beyond = [k for k, size in enumerate(wanted) if tensors.is_size(size, 0) and k >= len(old)]
     if beyond and not allowzero:
         raise UnsupportedError(f"size {beyond[0]} is to be copied of {len(old)} sizes")
     new: list[Any] = [
@@ -80,7 +65,7 @@ def target_shape(cx: Context, x: Expr, wanted: Sequence[Size], allowzero: int) -
                     del left[k]
                     rest.remove(size)
                     break
-        above, below = product(left), product(rest)
+        above, below = tensors.product(left), tensors.product(rest)
         if isinstance(above, int) and isinstance(below, int):
             new[at] = above // below if below else 0
         else:
@@ -95,23 +80,23 @@ def reshape(cx: Context, x: Value, shape: Value, *, allowzero: int = 0) -> Expr:
     data = cx.tensor(x)
     wanted = cx.integers(shape)
     if wanted is not None:
-        return reshaped(data, tuple(target_shape(cx, data, wanted, allowzero)))
+        return tensors.reshaped(data, tuple(target_shape(cx, data, wanted, allowzero)))
     vector = cx.tensor(shape)
-    count = length_known(vector)
-    return reshaped(data, tuple(_run_time_shape(cx, data, vector, count, allowzero)))
+    count = tensors.length_known(vector)
+    return tensors.reshaped(data, tuple(_run_time_shape(cx, data, vector, count, allowzero)))
 
 
 def _run_time_shape(
     cx: Context, data: Expr, vector: Expr, count: int, allowzero: int
-) -> Sequence[Size]:
+) -> Sequence[tensors.Size]:
     """Variables for a shape that is computed, after 0 and -1 in it have their meaning."""
-    old, given = shape_of(data), vector
-    vector = as_dtype(vector, "int64")
+    old, given = tensors.shape_of(data), vector
+    vector = tensors.as_dtype(vector, "int64")
     if not allowzero:
         padded = [*old[:count], *[0] * (count - len(old))]
         copied = cx.tensor(cx.contents(padded, [count], "int64"))
         vector = R.where(R.equal(vector, const(0, "int64")), copied, vector)
-    total = cx.tensor(cx.contents([product(old)], [], "int64"))
+    total = cx.tensor(cx.contents([tensors.product(old)], [], "int64"))
     known = R.prod(R.where(R.equal(vector, const(-1, "int64")), const(1, "int64"), vector))
     rest = R.floor_divide(total, R.maximum(known, const(1, "int64")))
     return cx.sizes_at_run_time(
@@ -121,14 +106,14 @@ def _run_time_shape(
 
 @converter("Reshape", strings=True)
 def reshape_1(cx: Context, x: Expr, *, shape: Sequence[int]) -> Expr:
-    return reshaped(x, tuple(target_shape(cx, x, shape, 0)))
+    return tensors.reshaped(x, tuple(target_shape(cx, x, shape, 0)))
 
 
 @converter("Flatten", strings=True)
 def flatten(cx: Context, x: Expr, *, axis: int = 1) -> Expr:
-    sizes = shape_of(x)
-    at = len(sizes) if axis == len(sizes) else normal_axis(axis, len(sizes))
-    return reshaped(x, (product(sizes[:at]), product(sizes[at:])))
+    sizes = tensors.shape_of(x)
+    at = len(sizes) if axis == len(sizes) else tensors.normal_axis(axis, len(sizes))
+    return tensors.reshaped(x, (tensors.product(sizes[:at]), tensors.product(sizes[at:])))
 
 
 @converter("Squeeze", strings=True)
@@ -142,8 +127,8 @@ def _without_ones(cx: Context, x: Expr) -> Expr:
     Whether sizes that are not known are 1 follows from the declared rank of the result, or else the
     program tests the only such size. The declared rank also decides where some of them are 1.
     """
-    sizes = shape_of(x)
-    ones = [axis for axis, size in enumerate(sizes) if is_size(size, 1)]
+    sizes = tensors.shape_of(x)
+    ones = [axis for axis, size in enumerate(sizes) if tensors.is_size(size, 1)]
     unknown = [axis for axis, size in enumerate(sizes) if not isinstance(size, int)]
     left = len(sizes) - len(ones)
     declared = cx.importer.model.ranks.get(cx.node.outputs[0])
@@ -151,9 +136,11 @@ def _without_ones(cx: Context, x: Expr) -> Expr:
         return _squeezed(cx, x, [*ones, *unknown])
     if declared is not None and left - len(unknown) < declared < left:
         lengths = cx.tensor(cx.contents(sizes, [len(sizes)], "int64"))
-        kept = R.nonzero(R.not_equal(lengths, literal(np.array(1))))
+        kept = R.nonzero(R.not_equal(lengths, tensors.literal(np.array(1))))
         axes = R.reshape(cx.match(kept, [1, declared], "int64"), (declared,))
-        return reshaped(x, tuple(cx.sizes_at_run_time(R.take(lengths, axes, 0), declared, "size")))
+        return tensors.reshaped(
+            x, tuple(cx.sizes_at_run_time(R.take(lengths, axes, 0), declared, "size"))
+        )
     if len(unknown) != 1 or declared == left:
         return R.squeeze(x, ones)
     cx.require_branches()
@@ -169,11 +156,11 @@ def _without_ones(cx: Context, x: Expr) -> Expr:
 
 def _squeezed(cx: Context, x: Expr, axes: Sequence[int]) -> Expr:
     """`x` without axes, whose sizes are 1, which the program checks if they are not known."""
-    sizes = list(shape_of(x))
-    normal = {normal_axis(axis, len(sizes)) for axis in axes}
+    sizes = list(tensors.shape_of(x))
+    normal = {tensors.normal_axis(axis, len(sizes)) for axis in axes}
     if any(isinstance(sizes[axis], tir.PrimExpr) for axis in normal):
         known = [1 if axis in normal else size for axis, size in enumerate(sizes)]
-        x = cx.match(x, known, dtype_of(x))
+        x = cx.match(x, known, tensors.dtype_of(x))
     return R.squeeze(x, list(axes))
 
 
@@ -183,23 +170,25 @@ def squeeze(cx: Context, x: Expr, axes: Value = None) -> Expr:
         return _without_ones(cx, x)
     if cx.array(axes) is not None:
         return _squeezed(cx, x, cx.numbers(axes, "axes"))
-    among = axes_mask(cx, cx.tensor(axes), rank_of(x))
-    return reshaped(x, tuple(kept_sizes(cx, x, among, length_known(cx.tensor(axes)))))
+    among = axes_mask(cx, cx.tensor(axes), tensors.rank_of(x))
+    return tensors.reshaped(
+        x, tuple(kept_sizes(cx, x, among, tensors.length_known(cx.tensor(axes))))
+    )
 
 
 def axes_mask(cx: Context, axes: Expr, rank: int) -> Expr:
     """For each of `rank` axes, whether it is in a vector that is known only at run time."""
     whole = R.reshape(R.astype(cx.within(axes, "axes", -rank, rank - 1), "int64"), (-1, 1))
-    equal = R.equal(wrapped(whole, rank), literal(np.arange(rank)))
+    equal = R.equal(wrapped(whole, rank), tensors.literal(np.arange(rank)))
     return cx.emit(R.astype(R.sum(R.astype(equal, "int32"), 0), "bool"), "among")
 
 
-def kept_sizes(cx: Context, x: Expr, among: Expr, count: int) -> list[Size]:
+def kept_sizes(cx: Context, x: Expr, among: Expr, count: int) -> list[tensors.Size]:
     """The sizes of `x` without the `count` axes that are among the chosen ones."""
-    rank = rank_of(x)
+    rank = tensors.rank_of(x)
     order = R.argsort(R.astype(among, "int32"), 0, False, "int64")
     kept = R.strided_slice(order, [0], [0], [rank - count])
-    sizes = R.take(cx.tensor(cx.contents(shape_of(x), [rank], "int64")), kept, 0)
+    sizes = R.take(cx.tensor(cx.contents(tensors.shape_of(x), [rank], "int64")), kept, 0)
     return cx.sizes_at_run_time(sizes, rank - count, "size")
 
 
@@ -212,12 +201,14 @@ def unsqueeze_1(cx: Context, x: Expr, *, axes: Sequence[int]) -> Expr:
 def unsqueeze(cx: Context, x: Expr, axes: Value) -> Expr:
     if cx.array(axes) is not None:
         return R.expand_dims(x, cx.numbers(axes, "axes"))
-    rank = rank_of(x) + length_known(R.reshape(cx.tensor(axes), (-1,)))
+    rank = tensors.rank_of(x) + tensors.length_known(R.reshape(cx.tensor(axes), (-1,)))
     among = axes_mask(cx, cx.tensor(axes), rank)
     place = R.subtract(R.cumsum(R.where(among, integer(0), integer(1)), 0), integer(1))
-    sizes = cx.tensor(cx.contents([*shape_of(x), 1], [rank_of(x) + 1], "int64"))
+    sizes = cx.tensor(cx.contents([*tensors.shape_of(x), 1], [tensors.rank_of(x) + 1], "int64"))
     old = R.take(sizes, R.maximum(place, integer(0)), 0)
-    return reshaped(x, tuple(cx.sizes_at_run_time(R.where(among, integer(1), old), rank, "size")))
+    return tensors.reshaped(
+        x, tuple(cx.sizes_at_run_time(R.where(among, integer(1), old), rank, "size"))
+    )
 
 
 def integer(value: int) -> Expr:
@@ -234,19 +225,19 @@ def transpose(cx: Context, x: Expr, *, perm: Sequence[int] | None = None) -> Exp
 def expand(cx: Context, x: Value, shape: Value) -> Expr:
     data = cx.tensor(x)
     wanted = cx.sizes(shape, "size")
-    old = shape_of(data)
+    old = tensors.shape_of(data)
     rank = max(len(old), len(wanted))
     before = [1] * (rank - len(old)) + old
     after = [1] * (rank - len(wanted)) + list(wanted)
-    joint = [a if is_size(b, 1) else b for a, b in zip(before, after, strict=True)]
+    joint = [a if tensors.is_size(b, 1) else b for a, b in zip(before, after, strict=True)]
     if all(
-        (isinstance(size, int) and size > 1) or is_size(old_size, 1) or size is old_size
+        (isinstance(size, int) and size > 1) or tensors.is_size(old_size, 1) or size is old_size
         for size, old_size in zip(joint, before, strict=True)
     ):
         return R.broadcast_to(data, tuple(joint))
     return (
-        R.multiply(data, R.ones(tuple(after), dtype_of(data)))
-        if dtype_of(data) != "bool"
+        R.multiply(data, R.ones(tuple(after), tensors.dtype_of(data)))
+        if tensors.dtype_of(data) != "bool"
         else (R.logical_and(data, R.ones(tuple(after), "bool")))
     )
 
@@ -258,30 +249,30 @@ def concat_1(cx: Context, *inputs: Expr, axis: int = 1) -> Expr:
 
 @converter("Concat", since=4, strings=True)
 def concat(cx: Context, *inputs: Expr, axis: int) -> Expr:
-    along = normal_axis(axis, rank_of(inputs[0]))
+    along = tensors.normal_axis(axis, tensors.rank_of(inputs[0]))
     return R.concat(cx.unified(inputs, along), along)
 
 
-def with_parts(cx: Context, x: Expr, axis: int, parts: Sequence[Size]) -> Expr:
+def with_parts(cx: Context, x: Expr, axis: int, parts: Sequence[tensors.Size]) -> Expr:
     """`x`, whose size along an axis is the sum of its parts, checked at run time if not known.
 
     Errors:
         UnsupportedError: it is another, or a part is negative.
     """
-    sizes, total = shape_of(x), simple(sum(parts))
-    is_sum = prove_equal(as_size(sizes[axis]), as_size(total))
+    sizes, total = tensors.shape_of(x), simple(sum(parts))
+    is_sum = prove_equal(tensors.as_size(sizes[axis]), tensors.as_size(total))
     if is_sum is False or any(isinstance(part, int) and part < 0 for part in parts):
         shown = ", ".join(map(str, parts))
         raise UnsupportedError(f"parts of ({shown}) elements, expected {sizes[axis]} in all")
     if is_sum:
         return x
-    return cx.match(x, [*sizes[:axis], total, *sizes[axis + 1 :]], dtype_of(x))
+    return cx.match(x, [*sizes[:axis], total, *sizes[axis + 1 :]], tensors.dtype_of(x))
 
 
 def _split(cx: Context, x: Expr, sizes: Sequence[int] | None, axis: int, count: int) -> list[Expr]:
-    at = normal_axis(axis, rank_of(x))
+    at = tensors.normal_axis(axis, tensors.rank_of(x))
     if sizes is None:
-        total = shape_of(x)[at]
+        total = tensors.shape_of(x)[at]
         if isinstance(total, PrimExpr):
             part = number((total + (count - 1)) // count)
             bounds = [number(part * k) for k in range(count + 1)]
@@ -293,7 +284,7 @@ def _split(cx: Context, x: Expr, sizes: Sequence[int] | None, axis: int, count: 
         if cx.opset < 18 and total % count:
             raise UnsupportedError(f"{total} elements are not {count} equal parts")
         sizes = [min(part, max(total - k * part, 0)) for k in range(count)]
-    require_count("split", sizes, count)
+    tensors.require_count("split", sizes, count)
     x = with_parts(cx, x, at, sizes)
     if len(sizes) == 1:
         return [x]
@@ -322,10 +313,10 @@ def split_13(
         raise UnsupportedError(f"num_outputs is {num_outputs}, but the node has {count}")
     if split is None or (sizes is not None and len(numbers) == len(sizes)):
         return _split(cx, x, None if sizes is None else numbers, axis, count)
-    at = normal_axis(axis, rank_of(x))
+    at = tensors.normal_axis(axis, tensors.rank_of(x))
     if sizes is None:
         sizes = cx.sizes_at_run_time(cx.within(cx.tensor(split), "split"), count, "part")
-    require_count("split", sizes, count)
+    tensors.require_count("split", sizes, count)
     x = with_parts(cx, x, at, sizes)
     ends = [simple(sum(sizes[: k + 1])) for k in range(count)]
     return [
@@ -348,16 +339,16 @@ def slice_1(
 
 def _sliced(
     x: Expr,
-    starts: Sequence[Size],
-    ends: Sequence[Size],
+    starts: Sequence[tensors.Size],
+    ends: Sequence[tensors.Size],
     axes: Sequence[int] | None,
     steps: Sequence[int] | None,
 ) -> Expr:
-    chosen = normal_axes(range(len(starts)) if axes is None else axes, rank_of(x))
+    chosen = tensors.normal_axes(range(len(starts)) if axes is None else axes, tensors.rank_of(x))
     strides = [1] * len(starts) if steps is None else list(steps)
-    sizes = shape_of(x)
+    sizes = tensors.shape_of(x)
     for name, values in (("ends", ends), ("axes", chosen), ("steps", strides)):
-        require_count(name, values, len(starts))
+        tensors.require_count(name, values, len(starts))
     begin, end = [], []
     for axis, start, stop, step in zip(chosen, starts, ends, strides, strict=True):
         size = sizes[axis]
@@ -366,15 +357,15 @@ def _sliced(
     return R.strided_slice(x, chosen, begin, end, strides)
 
 
-def _is_beyond(stop: Size, x: Expr) -> bool:
+def _is_beyond(stop: tensors.Size, x: Expr) -> bool:
     """True if no array of this form has so many rows. Exporters write 10**9 for the last one."""
-    row = math.prod(max(1, n) for n in shape_of(x) if isinstance(n, int))
-    dtype = tensor_info(x).dtype
+    row = math.prod(max(1, n) for n in tensors.shape_of(x) if isinstance(n, int))
+    dtype = tensors.tensor_info(x).dtype
     row *= 1 if dtype is None else dtype.itemsize
     return isinstance(stop, int) and stop * row > _MOST_BYTES
 
 
-def _clamped(start: Size, size: Size, step: int) -> Size:
+def _clamped(start: tensors.Size, size: tensors.Size, step: int) -> tensors.Size:
     """A start below the first element is that element, also where a slice goes backwards."""
     if step > 0 or not isinstance(start, int) or start >= 0:
         return start
@@ -383,7 +374,7 @@ def _clamped(start: Size, size: Size, step: int) -> Size:
     return tir.Max(size + start, tir.IntImm("int64", 0))
 
 
-def _index(index: Size, size: Size, step: int, *, last: bool) -> Size:
+def _index(index: tensors.Size, size: tensors.Size, step: int, *, last: bool) -> tensors.Size:
     """An index of Slice as one of strided_slice, whose numbers have their meaning in NumPy."""
     if not isinstance(index, int):
         return index
@@ -415,21 +406,21 @@ def slice_10(
 def _dynamic_slice(
     cx: Context, x: Expr, starts: Expr, ends: Expr, axes: Value, steps: Value
 ) -> Expr:
-    rank = rank_of(x)
-    count = length_known(starts)
+    rank = tensors.rank_of(x)
+    count = tensors.length_known(starts)
     chosen: Sequence[int] = range(count)
-    index: Expr = literal(np.arange(count))
+    index: Expr = tensors.literal(np.arange(count))
     if axes is not None:
         array = cx.array(axes)
         if array is None:
             chosen = range(rank)
             index = R.astype(cx.tensor(axes), "int64")
         else:
-            chosen = normal_axes(array.reshape(-1).tolist(), rank)
-            index = literal(np.array(chosen, np.int64))
-    sizes = cx.tensor(cx.contents(shape_of(x), [rank], "int64"))
-    first: Expr = literal(np.zeros(rank, np.int64))
-    strides: Expr = literal(np.ones(rank, np.int64))
+            chosen = tensors.normal_axes(array.reshape(-1).tolist(), rank)
+            index = tensors.literal(np.array(chosen, np.int64))
+    sizes = cx.tensor(cx.contents(tensors.shape_of(x), [rank], "int64"))
+    first: Expr = tensors.literal(np.zeros(rank, np.int64))
+    strides: Expr = tensors.literal(np.ones(rank, np.int64))
     begin = R.scatter_elements(first, index, R.astype(starts, "int64"))
     end = R.scatter_elements(sizes, index, R.astype(ends, "int64"))
     if steps is not None:
@@ -439,71 +430,74 @@ def _dynamic_slice(
     begin = R.where(R.logical_and(backwards, below), integer(0), begin)
     sliced = cx.builder.emit(R.dynamic_strided_slice(x, begin, end, strides))
     out = [
-        cx.new_size("length") if axis in chosen else size for axis, size in enumerate(shape_of(x))
+        cx.new_size("length") if axis in chosen else size
+        for axis, size in enumerate(tensors.shape_of(x))
     ]
-    return cx.match(sliced, out, dtype_of(x))
+    return cx.match(sliced, out, tensors.dtype_of(x))
 
 
-def wrapped(indices: Expr, size: Size) -> Expr:
+def wrapped(indices: Expr, size: tensors.Size) -> Expr:
     """The indices, those below zero counted from the end.
 
     Those out of bounds are unchanged, so that errors name the index that was stated.
     """
     if isinstance(size, int):
-        length: Expr = scalar(size, indices)
+        length: Expr = tensors.scalar(size, indices)
     else:
-        length = R.astype(R.reshape(R.shape_to_tensor(ShapeExpr((size,))), ()), dtype_of(indices))
+        length = R.astype(
+            R.reshape(R.shape_to_tensor(ShapeExpr((size,))), ()), tensors.dtype_of(indices)
+        )
     return _counted(indices, length)
 
 
 def _counted(indices: Expr, length: Expr) -> Expr:
     is_inside = R.greater_equal(indices, R.negative(length))
-    is_negative = R.less(indices, scalar(0, indices))
+    is_negative = R.less(indices, tensors.scalar(0, indices))
     from_start = R.add(indices, length)
     return R.where(R.logical_and(is_negative, is_inside), from_start, indices)
 
 
-def _positive(cx: Context, indices: Expr, size: Size) -> Expr:
+def _positive(cx: Context, indices: Expr, size: tensors.Size) -> Expr:
     """The indices as int64 without negative ones, folded if they are constant."""
     array = cx.array(indices)
     if array is not None and isinstance(size, int):
-        return literal(np.where(array < 0, array + size, array).astype(np.int64))
+        return tensors.literal(np.where(array < 0, array + size, array).astype(np.int64))
     if array is not None and (array >= 0).all():
         return const(array.astype(np.int64))
-    whole = as_dtype(indices, "int64")
+    whole = tensors.as_dtype(indices, "int64")
     return wrapped(whole, size)
 
 
 @converter("Gather", strings=True)
 def gather(cx: Context, x: Expr, indices: Value, *, axis: int = 0) -> Expr:
-    at = normal_axis(axis, rank_of(x))
-    return R.take(x, _positive(cx, cx.tensor(indices), shape_of(x)[at]), at)
+    at = tensors.normal_axis(axis, tensors.rank_of(x))
+    return R.take(x, _positive(cx, cx.tensor(indices), tensors.shape_of(x)[at]), at)
 
 
 @converter("GatherElements", strings=True)
 def gather_elements(cx: Context, x: Expr, indices: Expr, *, axis: int = 0) -> Expr:
-    at = normal_axis(axis, rank_of(x))
-    return R.gather_elements(x, _positive(cx, indices, shape_of(x)[at]), at)
+    at = tensors.normal_axis(axis, tensors.rank_of(x))
+    return R.gather_elements(x, _positive(cx, indices, tensors.shape_of(x)[at]), at)
 
 
 @converter("GatherND", domain="com.microsoft")
 @converter("GatherND", strings=True)
 def gather_nd(cx: Context, x: Expr, indices: Expr, *, batch_dims: int = 0) -> Expr:
-    sizes = shape_of(x)[batch_dims : batch_dims + sizes_known_last(indices)]
+    sizes = tensors.shape_of(x)[batch_dims : batch_dims + sizes_known_last(indices)]
     return R.gather_nd(x, _tuples(cx, indices, sizes), batch_dims)
 
 
 def sizes_known_last(indices: Expr) -> int:
     """The last size of a tensor of index tuples, a number."""
-    last = shape_of(indices)[-1]
+    last = tensors.shape_of(indices)[-1]
     if not isinstance(last, int):
         raise UnsupportedError("the number of indices in a tuple is symbolic")
     return last
 
 
-def _tuples(cx: Context, indices: Expr, sizes: Sequence[Size]) -> Expr:
+def _tuples(cx: Context, indices: Expr, sizes: Sequence[tensors.Size]) -> Expr:
     """Tuples of indices, those below zero counted from the end."""
-    whole = as_dtype(indices, "int64")
+    whole = tensors.as_dtype(indices, "int64")
     array = cx.array(indices)
     if array is not None and (array >= 0).all():
         return whole
@@ -531,7 +525,7 @@ def scatter_elements(
     cx: Context, x: Expr, indices: Expr, updates: Expr, *, axis: int = 0, reduction: str = "none"
 ) -> Expr:
     _require_plain(cx, x, reduction)
-    at = normal_axis(axis, rank_of(x))
+    at = tensors.normal_axis(axis, tensors.rank_of(x))
     return R.scatter_elements(x, indices, updates, at, _REDUCTIONS[reduction])
 
 

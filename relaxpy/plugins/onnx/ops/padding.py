@@ -8,17 +8,7 @@ import numpy as np
 
 from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.relax.op.definition.registry import R
-from relaxpy.plugins.importing.tensors import (
-    Size,
-    is_size,
-    literal,
-    normal_axes,
-    product,
-    rank_of,
-    require_count,
-    reshaped,
-    shape_of,
-)
+from relaxpy.plugins.importing import tensors
 from relaxpy.plugins.importing.windows import padded
 from relaxpy.plugins.onnx.context import Context
 from relaxpy.plugins.onnx.ops.movement import integer, wrapped
@@ -28,21 +18,21 @@ from relaxpy.plugins.onnx.registry import Value, converter
 @converter("Tile", since=6, strings=True)
 def tile(cx: Context, x: Expr, repeats: Value) -> Expr:
     counts = cx.sizes(repeats, "repeat")
-    require_count("repeats", counts, rank_of(x))
+    tensors.require_count("repeats", counts, tensors.rank_of(x))
     if all(isinstance(count, int) for count in counts):
         return R.tile(x, counts)
     for axis, count in enumerate(counts):
-        if not is_size(count, 1):
-            sizes = shape_of(x)
+        if not tensors.is_size(count, 1):
+            sizes = tensors.shape_of(x)
             wide = [*sizes[:axis], count, *sizes[axis:]]
-            flat = [*sizes[:axis], product([count, sizes[axis]]), *sizes[axis + 1 :]]
-            x = reshaped(R.broadcast_to(R.expand_dims(x, [axis]), tuple(wide)), tuple(flat))
+            flat = [*sizes[:axis], tensors.product([count, sizes[axis]]), *sizes[axis + 1 :]]
+            x = tensors.reshaped(R.broadcast_to(R.expand_dims(x, [axis]), tuple(wide)), tuple(flat))
     return x
 
 
 @converter("Tile", strings=True)
 def tile_1(cx: Context, x: Expr, tiles: Value, axis: Value) -> Expr:
-    repeats = [1] * rank_of(x)
+    repeats = [1] * tensors.rank_of(x)
     repeats[cx.numbers(axis, "axis")[0]] = cx.numbers(tiles, "tiles")[0]
     return R.tile(x, repeats)
 
@@ -61,7 +51,7 @@ def pad_1(
     value: float = 0.0,
 ) -> Expr:
     amounts = pads or paddings or ()
-    require_count("pads", amounts, 2 * rank_of(x))
+    tensors.require_count("pads", amounts, 2 * tensors.rank_of(x))
     return padded(cx, x, amounts, _MODES[mode], value)
 
 
@@ -76,20 +66,20 @@ def pad(
     *,
     mode: str = "constant",
 ) -> Expr:
-    rank = rank_of(x)
+    rank = tensors.rank_of(x)
     chosen = list(range(rank))
     if axes is not None and cx.array(axes) is None:
         among = wrapped(R.astype(cx.tensor(axes), "int64"), rank)
-        every = literal(np.zeros(2 * rank, np.int64))
+        every = tensors.literal(np.zeros(2 * rank, np.int64))
         places = R.concat([among, R.add(among, integer(rank))])
         both = R.scatter_elements(every, places, cx.tensor(pads))
         amounts = cx.sizes_at_run_time(both, 2 * rank, "pad")
     else:
         if axes is not None:
-            chosen = normal_axes(cx.numbers(axes, "axes"), rank)
+            chosen = tensors.normal_axes(cx.numbers(axes, "axes"), rank)
         amounts = cx.sizes(pads, "pad")
-    require_count("pads", amounts, 2 * len(chosen))
-    full: list[Size] = [0] * (2 * rank)
+    tensors.require_count("pads", amounts, 2 * len(chosen))
+    full: list[tensors.Size] = [0] * (2 * rank)
     for k, axis in enumerate(chosen):
         full[axis], full[rank + axis] = amounts[k], amounts[k + len(chosen)]
     value: Expr | float | None = None

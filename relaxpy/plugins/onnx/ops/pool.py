@@ -11,17 +11,7 @@ from typing_extensions import Unpack
 from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.te.topi.padding import pad
-from relaxpy.plugins.importing import windows
-from relaxpy.plugins.importing.tensors import (
-    Size,
-    as_dtype,
-    dtype_of,
-    product,
-    rank_of,
-    reshaped,
-    scalar,
-    shape_of,
-)
+from relaxpy.plugins.importing import tensors, windows
 from relaxpy.plugins.importing.unsupported import UnsupportedError
 from relaxpy.plugins.importing.windows import (
     MAXIMA,
@@ -79,13 +69,13 @@ def _power(x: Expr, p: float) -> Expr:
     """The absolute values to a power."""
     if p == 1:
         return R.abs(x)
-    return R.square(x) if p == 2 else R.power(R.abs(x), scalar(p, x))
+    return R.square(x) if p == 2 else R.power(R.abs(x), tensors.scalar(p, x))
 
 
 def _root(x: Expr, p: float) -> Expr:
     if p == 1:
         return x
-    return R.sqrt(x) if p == 2 else R.power(x, scalar(1 / p, x))
+    return R.sqrt(x) if p == 2 else R.power(x, tensors.scalar(1 / p, x))
 
 
 @converter("LpPool")
@@ -101,11 +91,11 @@ def lp_pool(
     windows = Windows.of(x, kernel_shape, **spans)
     powers, whole = windows.padded(cx, cx.emit(_power(x, p)), 0, ceil=bool(ceil_mode))
     means = pooled(cx, MEANS, powers, whole, ceil=False, inside=True)
-    return _root(R.multiply(means, scalar(math.prod(whole.kernel), x)), p)
+    return _root(R.multiply(means, tensors.scalar(math.prod(whole.kernel), x)), p)
 
 
 def _behind(x: Expr) -> list[int]:
-    return list(range(2, rank_of(x)))
+    return list(range(2, tensors.rank_of(x)))
 
 
 @converter("GlobalAveragePool")
@@ -135,7 +125,7 @@ def max_unpool(
     strides: Sequence[int] | None = None,
 ) -> Expr:
     windows = Windows.of(x, kernel_shape, strides, pads=pads)
-    least: list[Size] = [
+    least: list[tensors.Size] = [
         simple((size - 1) * step + span - low - high)
         for size, step, span, low, high in zip(
             windows.sizes,
@@ -146,12 +136,12 @@ def max_unpool(
             strict=True,
         )
     ]
-    shape = [*shape_of(x)[:2], *least]
-    count = product(shape)
-    empty = R.zeros((count,), dtype_of(x))
+    shape = [*tensors.shape_of(x)[:2], *least]
+    count = tensors.product(shape)
+    empty = R.zeros((count,), tensors.dtype_of(x))
     indices = cx.within(indices, "indices", 0, simple(count - 1))
     flat = R.scatter_elements(empty, R.reshape(indices, (-1,)), R.reshape(x, (-1,)), 0)
-    y: Expr = reshaped(flat, tuple(shape))
+    y: Expr = tensors.reshaped(flat, tuple(shape))
     if output_shape is None:
         return y
     wanted = cx.sizes(output_shape, "size")
@@ -161,7 +151,7 @@ def max_unpool(
         for new, old in zip(wanted, shape, strict=True)
     ]
     padded = cx.te(lambda t: pad(t, before, after), cx.emit(y), name="pad")
-    return cx.match(padded, wanted, dtype_of(x))
+    return cx.match(padded, wanted, tensors.dtype_of(x))
 
 
 @converter("MaxRoiPool")
@@ -169,7 +159,7 @@ def max_roi_pool(
     cx: Context, x: Expr, rois: Expr, *, pooled_shape: Sequence[int], spatial_scale: float = 1.0
 ) -> Expr:
     found, _ = windows.maxima(cx, x, rois, spatial_scale, *pooled_shape)
-    return as_dtype(found, dtype_of(x))
+    return tensors.as_dtype(found, tensors.dtype_of(x))
 
 
 _MODE = {"mode": ("avg", "max")}
@@ -209,7 +199,7 @@ def roi_align(
     spatial_scale: float = 1.0,
 ) -> Expr:
     shift, least = (0.5, None) if coordinate_transformation_mode == "half_pixel" else (0.0, 1.0)
-    numbers = R.expand_dims(as_dtype(batch_indices, dtype_of(rois)), 1)
+    numbers = R.expand_dims(tensors.as_dtype(batch_indices, tensors.dtype_of(rois)), 1)
     found = windows.averaged(
         cx,
         x,
@@ -221,4 +211,4 @@ def roi_align(
         least=least,
         greatest="terms" if mode == "max" else "",
     )
-    return as_dtype(found, dtype_of(x))
+    return tensors.as_dtype(found, tensors.dtype_of(x))

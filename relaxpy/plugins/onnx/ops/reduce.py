@@ -9,20 +9,7 @@ import numpy as np
 
 from relaxpy.ir.relax.nodes import Expr, TupleGetItem, const
 from relaxpy.ir.relax.op.definition.registry import R
-from relaxpy.plugins.importing.tensors import (
-    Size,
-    as_dtype,
-    dtype_of,
-    is_float,
-    length_known,
-    literal,
-    normal_axis,
-    rank_of,
-    reshaped,
-    scalar,
-    shape_of,
-    wide_dtype,
-)
+from relaxpy.plugins.importing import tensors
 from relaxpy.plugins.importing.unsupported import UnsupportedError
 from relaxpy.plugins.onnx.context import Context
 from relaxpy.plugins.onnx.ops.movement import axes_mask, kept_sizes, wrapped
@@ -32,8 +19,8 @@ Reduce = Callable[[Expr, Any, bool], Expr]
 
 
 def _log_sum_exp(x: Expr, axes: Any, keep: bool) -> Expr:
-    if not is_float(x):
-        return R.astype(_log_sum_exp(R.astype(x, "float64"), axes, keep), dtype_of(x))
+    if not tensors.is_float(x):
+        return R.astype(_log_sum_exp(R.astype(x, "float64"), axes, keep), tensors.dtype_of(x))
     peak = R.max(x, axes, True)
     finite = R.where(R.isfinite(peak), peak, R.zeros_like(peak))
     total = R.log(R.sum(R.exp(R.subtract(x, finite)), axes, keep))
@@ -44,22 +31,24 @@ def _widely(compute: Reduce) -> Reduce:
     """A reduction of several steps, whose inner values are float32 at least."""
 
     def of(x: Expr, axes: Any, keep: bool) -> Expr:
-        if not is_float(x):
+        if not tensors.is_float(x):
             return compute(x, axes, keep)
-        return as_dtype(compute(as_dtype(x, wide_dtype(x)), axes, keep), dtype_of(x))
+        return tensors.as_dtype(
+            compute(tensors.as_dtype(x, tensors.wide_dtype(x)), axes, keep), tensors.dtype_of(x)
+        )
 
     return of
 
 
 def _mean(x: Expr, axes: Any, keep: bool) -> Expr:
-    if is_float(x):
+    if tensors.is_float(x):
         return R.mean(x, axes, keep)
-    return R.astype(R.mean(R.astype(x, "float64"), axes, keep), dtype_of(x))
+    return R.astype(R.mean(R.astype(x, "float64"), axes, keep), tensors.dtype_of(x))
 
 
 def _extremum(op: Any) -> Reduce:
     def of(x: Expr, axes: Any, keep: bool) -> Expr:
-        if dtype_of(x) == "bool":
+        if tensors.dtype_of(x) == "bool":
             return R.astype(op(R.astype(x, "uint8"), axes, keep), "bool")
         result: Expr = op(x, axes, keep)
         return result
@@ -71,7 +60,11 @@ def _on_integers(op: Callable[[Expr], Expr]) -> Callable[[Expr], Expr]:
     """An operator of floats, on integers computed in float64 and rounded down."""
 
     def of(x: Expr) -> Expr:
-        return op(x) if is_float(x) else R.astype(op(R.astype(x, "float64")), dtype_of(x))
+        return (
+            op(x)
+            if tensors.is_float(x)
+            else R.astype(op(R.astype(x, "float64")), tensors.dtype_of(x))
+        )
 
     return of
 
@@ -102,7 +95,7 @@ def _reduction(name: str) -> tuple[Callable[..., Expr], Callable[..., Expr]]:
     compute, single = _REDUCTIONS[name]
 
     def old(cx: Context, x: Expr, *, axes: Sequence[int] | None = None, keepdims: int = 1) -> Expr:
-        chosen = list(range(rank_of(x))) if axes is None else list(axes)
+        chosen = list(range(tensors.rank_of(x))) if axes is None else list(axes)
         return compute(x, chosen, bool(keepdims)) if chosen else single(x)
 
     def new(
@@ -131,23 +124,23 @@ def _at_run_time(
 
     `x` gets twice as many axes: the size of each is once kept and once reduced, the other being 1.
     """
-    if rank_of(axes) != 1:
-        raise UnsupportedError(f"expected a vector, found a tensor of rank {rank_of(axes)}")
-    rank = rank_of(x)
+    if tensors.rank_of(axes) != 1:
+        raise UnsupportedError(f"expected a vector, found a tensor of rank {tensors.rank_of(axes)}")
+    rank = tensors.rank_of(x)
     count = 0 if keep else rank - _rank_of_result(cx, rank, axes)
     among = axes_mask(cx, axes, rank)
     if all_by_default:
         is_empty = R.equal(R.sum(R.astype(among, "int32")), const(0, "int32"))
         among = cx.emit(R.logical_or(among, is_empty))
-    sizes = cx.tensor(cx.contents(shape_of(x), [rank], "int64"))
+    sizes = cx.tensor(cx.contents(tensors.shape_of(x), [rank], "int64"))
     one = const(1, "int64")
     kept = cx.sizes_at_run_time(R.where(among, one, sizes), rank, "kept")
     reduced = cx.sizes_at_run_time(R.where(among, sizes, one), rank, "reduced")
     pairs = [size for pair in zip(kept, reduced, strict=True) for size in pair]
-    result = compute(reshaped(x, tuple(pairs)), list(range(1, 2 * rank, 2)), False)
+    result = compute(tensors.reshaped(x, tuple(pairs)), list(range(1, 2 * rank, 2)), False)
     if keep:
         return result
-    return reshaped(result, tuple(kept_sizes(cx, x, among, count)))
+    return tensors.reshaped(result, tuple(kept_sizes(cx, x, among, count)))
 
 
 def _rank_of_result(cx: Context, rank: int, axes: Expr) -> int:
@@ -156,10 +149,10 @@ def _rank_of_result(cx: Context, rank: int, axes: Expr) -> int:
     Errors:
         UnsupportedError: neither is known.
     """
-    (count,) = shape_of(axes)
+    (count,) = tensors.shape_of(axes)
     declared = cx.importer.model.ranks.get(cx.node.outputs[0])
     if isinstance(count, int):
-        return rank - length_known(axes)
+        return rank - tensors.length_known(axes)
     if declared is None:
         raise UnsupportedError(
             f"the number of axes is {count}, and so the rank of the result is not known; expected "
@@ -170,7 +163,7 @@ def _rank_of_result(cx: Context, rank: int, axes: Expr) -> int:
 
 def _axes(cx: Context, x: Expr, axes: Value) -> list[int] | None:
     tensor = cx.tensor(axes)
-    if rank_of(tensor) == 1 and shape_of(tensor) == [0]:
+    if tensors.rank_of(tensor) == 1 and tensors.shape_of(tensor) == [0]:
         return []
     found = cx.array(axes)
     return None if found is None else [int(axis) for axis in found.reshape(-1)]
@@ -186,10 +179,10 @@ def _search(op: Any) -> Callable[..., Expr]:
     def convert(
         cx: Context, x: Expr, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0
     ) -> Expr:
-        at = normal_axis(axis, rank_of(x))
+        at = tensors.normal_axis(axis, tensors.rank_of(x))
         if not select_last_index:
             return R.astype(op(x, at, bool(keepdims)), "int64")
-        last = cx.tensor(cx.contents([shape_of(x)[at] - 1], (), "int64"))
+        last = cx.tensor(cx.contents([tensors.shape_of(x)[at] - 1], (), "int64"))
         found = R.astype(op(R.flip(x, at), at, bool(keepdims)), "int64")
         return R.subtract(last, cx.emit(found))
 
@@ -201,7 +194,7 @@ converter("ArgMin")(_search(R.argmin))
 
 
 def _top(cx: Context, x: Expr, k: int, axis: int, largest: int) -> list[Expr]:
-    size = shape_of(x)[normal_axis(axis, rank_of(x))]
+    size = tensors.shape_of(x)[tensors.normal_axis(axis, tensors.rank_of(x))]
     if k < 0 or (isinstance(size, int) and k > size):
         raise UnsupportedError(f"k is {k}, expected 0 to {size}")
     if k == 0:
@@ -220,12 +213,12 @@ def top_k_1(cx: Context, x: Expr, *, k: int, axis: int = -1) -> list[Expr]:
 def top_k(
     cx: Context, x: Expr, k: Value, *, axis: int = -1, largest: int = 1, sorted: int = 1
 ) -> list[Expr]:
-    at = normal_axis(axis, rank_of(x))
+    at = tensors.normal_axis(axis, tensors.rank_of(x))
     size = cx.size_in(k, "k")
     if isinstance(size, int):
         return _top(cx, x, size, at, largest)
     order = R.argsort(x, at, bool(largest), "int64")
-    sizes = [size if axis == at else other for axis, other in enumerate(shape_of(x))]
+    sizes = [size if axis == at else other for axis, other in enumerate(tensors.shape_of(x))]
     indices = cx.match(R.strided_slice(order, [at], [0], [size]), sizes, "int64")
     return [R.gather_elements(x, indices, at), indices]
 
@@ -234,9 +227,9 @@ def _scan(op: Any) -> Callable[..., Expr]:
     def convert(cx: Context, x: Expr, axis: Value, *, exclusive: int = 0, reverse: int = 0) -> Expr:
         if cx.array(axis) is None:
             return _scan_at_run_time(cx, op, x, cx.tensor(axis), exclusive, reverse)
-        at = normal_axis(cx.numbers(axis, "axis")[0], rank_of(x))
+        at = tensors.normal_axis(cx.numbers(axis, "axis")[0], tensors.rank_of(x))
         data = R.flip(x, at) if reverse else x
-        result = op(data, at, dtype_of(x), bool(exclusive))
+        result = op(data, at, tensors.dtype_of(x), bool(exclusive))
         return R.flip(result, at) if reverse else result
 
     return convert
@@ -246,21 +239,23 @@ def _scan_at_run_time(
     cx: Context, op: Any, x: Expr, axis: Expr, exclusive: int, reverse: int
 ) -> Expr:
     """The scan along an axis that is known when the program runs: the middle one of three."""
-    rank = rank_of(x)
-    three = sizes_around(cx, shape_of(x), *axes_around(cx, axis, rank, rank))
-    data = reshaped(x, tuple(three))
+    rank = tensors.rank_of(x)
+    three = sizes_around(cx, tensors.shape_of(x), *axes_around(cx, axis, rank, rank))
+    data = tensors.reshaped(x, tuple(three))
     data = R.flip(data, 1) if reverse else data
-    result = op(data, 1, dtype_of(x), bool(exclusive))
-    return reshaped(R.flip(result, 1) if reverse else result, tuple(shape_of(x)))
+    result = op(data, 1, tensors.dtype_of(x), bool(exclusive))
+    return tensors.reshaped(R.flip(result, 1) if reverse else result, tuple(tensors.shape_of(x)))
 
 
 def axes_around(cx: Context, axis: Expr, count: int, rank: int) -> tuple[Expr, Expr]:
     """The numbers of the first `count` axes, and that of one that is known when it runs."""
     place = cx.within(R.astype(axis, "int64"), "axis", -rank, count - 1)
-    return literal(np.arange(count)), wrapped(R.reshape(place, ()), rank)
+    return tensors.literal(np.arange(count)), wrapped(R.reshape(place, ()), rank)
 
 
-def sizes_around(cx: Context, sizes: Sequence[Size], place: Expr, at: Expr) -> Sequence[Size]:
+def sizes_around(
+    cx: Context, sizes: Sequence[tensors.Size], place: Expr, at: Expr
+) -> Sequence[tensors.Size]:
     """The number of elements before an axis, its size, and the number of elements after it."""
     lengths = cx.tensor(cx.contents(list(sizes), [len(sizes)], "int64"))
     tests, one = (R.less, R.equal, R.greater), const(1, "int64")
@@ -290,7 +285,7 @@ def non_max_suppression(
 ) -> Expr:
     if center_point_box:
         places = [R.strided_slice(boxes, [2], [k], [k + 1]) for k in range(4)]
-        half = scalar(0.5, boxes)
+        half = tensors.scalar(0.5, boxes)
         x, y, w, h = places
         boxes = R.concat(
             [

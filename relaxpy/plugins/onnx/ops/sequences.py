@@ -8,17 +8,7 @@ from typing import Any
 from onnx import TensorProto
 
 from relaxpy.exec.runtime.onnx_sequences import PREFIX
-from relaxpy.ir.relax.nodes import (
-    Expr,
-    ObjectStructInfo,
-    StructInfo,
-    TensorStructInfo,
-    Tuple,
-    TupleGetItem,
-    TupleStructInfo,
-    Var,
-    const,
-)
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.plugins.importing.contents import LIMIT, Contents
 from relaxpy.plugins.importing.tensors import normal_axis, rank_of, shape_of, tensor_info, tensor_of
@@ -28,26 +18,26 @@ from relaxpy.plugins.onnx.ops.movement import with_parts
 from relaxpy.plugins.onnx.registry import Value, converter
 from relaxpy.plugins.onnx.view import OptionalType, SequenceType, dtype_of as dtype_of_code
 
-OBJECT = ObjectStructInfo()
+OBJECT = rx.ObjectStructInfo()
 
 
-def call(cx: Context, name: str, result: StructInfo, *args: Any) -> Var:
+def call(cx: Context, name: str, result: rx.StructInfo, *args: Any) -> rx.Var:
     """A call of a packed function on sequences."""
     return cx.emit(R.call_pure_packed(PREFIX + name, *args, sinfo_args=[result]))
 
 
-def parts_of(cx: Context, sequence: Expr) -> list[Expr] | None:
+def parts_of(cx: Context, sequence: rx.Expr) -> list[rx.Expr] | None:
     """The values of a sequence of known length, or None."""
-    if isinstance(sequence, Tuple):
+    if isinstance(sequence, rx.Tuple):
         return list(sequence.fields)
     info = sequence.struct_info
-    if isinstance(info, TupleStructInfo):
-        items = [TupleGetItem(sequence, k) for k in range(len(info.fields))]
+    if isinstance(info, rx.TupleStructInfo):
+        items = [rx.TupleGetItem(sequence, k) for k in range(len(info.fields))]
         return [cx.as_strings(cx.emit(item), sequence) for item in items]
     return None
 
 
-def as_object(cx: Context, sequence: Expr) -> Expr:
+def as_object(cx: Context, sequence: rx.Expr) -> rx.Expr:
     """A sequence as one of unknown length."""
     parts = parts_of(cx, sequence)
     if parts is None:
@@ -56,30 +46,30 @@ def as_object(cx: Context, sequence: Expr) -> Expr:
     return _known(cx, packed, item_info(cx, sequence))
 
 
-def item_info(cx: Context, sequence: Expr) -> TensorStructInfo:
+def item_info(cx: Context, sequence: rx.Expr) -> rx.TensorStructInfo:
     """The datatype and the rank, if it is known, of the values of a sequence."""
     known = cx.importer.items.get(sequence)
     if known is not None:
         return known
-    parts = sequence.fields if isinstance(sequence, Tuple) else ()
+    parts = sequence.fields if isinstance(sequence, rx.Tuple) else ()
     return _joint([tensor_info(part) for part in parts]) if parts else tensor_of(None, "float32")
 
 
-def _joint(infos: Sequence[TensorStructInfo]) -> TensorStructInfo:
+def _joint(infos: Sequence[rx.TensorStructInfo]) -> rx.TensorStructInfo:
     """The datatype of tensors, and their rank if it is the same."""
     ranks = {info.ndim for info in infos}
-    return TensorStructInfo(None, infos[0].dtype, ndim=ranks.pop() if len(ranks) == 1 else -1)
+    return rx.TensorStructInfo(None, infos[0].dtype, ndim=ranks.pop() if len(ranks) == 1 else -1)
 
 
-def _known(cx: Context, sequence: Expr, item: TensorStructInfo) -> Expr:
+def _known(cx: Context, sequence: rx.Expr, item: rx.TensorStructInfo) -> rx.Expr:
     cx.importer.items[sequence] = item
     return sequence
 
 
-def _tuple(cx: Context, parts: list[Expr], empty: TensorStructInfo) -> Expr:
+def _tuple(cx: Context, parts: list[rx.Expr], empty: rx.TensorStructInfo) -> rx.Expr:
     """A sequence of known length; `empty` is what its values would be if there are none."""
     found = _joint([tensor_info(part) for part in parts]) if parts else empty
-    return _known(cx, Tuple(tuple(parts)), found)
+    return _known(cx, rx.Tuple(tuple(parts)), found)
 
 
 def _position(cx: Context, position: Value, count: int, places: int) -> int | None:
@@ -93,33 +83,33 @@ def _position(cx: Context, position: Value, count: int, places: int) -> int | No
     return place
 
 
-def _at_run_time(cx: Context, position: Value) -> list[Expr]:
+def _at_run_time(cx: Context, position: Value) -> list[rx.Expr]:
     return [] if position is None else [cx.tensor(position)]
 
 
 @converter("SequenceEmpty", strings=True)
-def sequence_empty(cx: Context, *, dtype: int = 1) -> Expr:
+def sequence_empty(cx: Context, *, dtype: int = 1) -> rx.Expr:
     if dtype == TensorProto.STRING:
         return cx.strings(_tuple(cx, [], tensor_of(None, "int64")))
     return _tuple(cx, [], tensor_of(None, dtype_of_code(dtype)))
 
 
 @converter("SequenceConstruct", strings=True)
-def sequence_construct(cx: Context, *inputs: Expr) -> Expr:
+def sequence_construct(cx: Context, *inputs: rx.Expr) -> rx.Expr:
     parts = [cx.as_strings(cx.emit(x), x) for x in inputs]
     return cx.as_strings(_tuple(cx, parts, tensor_info(inputs[0])), *parts)
 
 
 @converter("SequenceLength", strings=True)
-def sequence_length(cx: Context, sequence: Expr) -> Expr:
+def sequence_length(cx: Context, sequence: rx.Expr) -> rx.Expr:
     parts = parts_of(cx, sequence)
     if parts is not None:
-        return const(len(parts), "int64")
+        return rx.const(len(parts), "int64")
     return call(cx, "length", tensor_of((), "int64"), sequence)
 
 
 @converter("SequenceAt", strings=True)
-def sequence_at(cx: Context, sequence: Expr, position: Value) -> Expr:
+def sequence_at(cx: Context, sequence: rx.Expr, position: Value) -> rx.Expr:
     parts = parts_of(cx, sequence)
     if parts is not None:
         place = _position(cx, position, len(parts), len(parts))
@@ -131,7 +121,9 @@ def sequence_at(cx: Context, sequence: Expr, position: Value) -> Expr:
 
 
 @converter("SequenceInsert", strings=True)
-def sequence_insert(cx: Context, sequence: Expr, tensor: Expr, position: Value = None) -> Expr:
+def sequence_insert(
+    cx: Context, sequence: rx.Expr, tensor: rx.Expr, position: Value = None
+) -> rx.Expr:
     info = tensor_info(tensor)
     if cx.has_strings(sequence) != cx.has_strings(tensor):
         raise UnsupportedError("the sequence and the tensor are not both of strings or of numbers")
@@ -148,11 +140,11 @@ def sequence_insert(cx: Context, sequence: Expr, tensor: Expr, position: Value =
 
 
 @converter("SequenceErase", strings=True)
-def sequence_erase(cx: Context, sequence: Expr, position: Value = None) -> Expr:
+def sequence_erase(cx: Context, sequence: rx.Expr, position: Value = None) -> rx.Expr:
     info = item_info(cx, sequence)
     parts = parts_of(cx, sequence)
     if parts is not None:
-        last = const(-1, "int64") if position is None else position
+        last = rx.const(-1, "int64") if position is None else position
         place = _position(cx, last, len(parts), len(parts))
         if place is not None:
             return _tuple(cx, [*parts[:place], *parts[place + 1 :]], info)
@@ -161,32 +153,34 @@ def sequence_erase(cx: Context, sequence: Expr, position: Value = None) -> Expr:
 
 
 @converter("ConcatFromSequence", strings=True)
-def concat_from_sequence(cx: Context, sequence: Expr, *, axis: int, new_axis: int = 0) -> Expr:
+def concat_from_sequence(
+    cx: Context, sequence: rx.Expr, *, axis: int, new_axis: int = 0
+) -> rx.Expr:
     parts = parts_of(cx, sequence)
     if parts:
-        fields = Tuple(tuple(parts))
+        fields = rx.Tuple(tuple(parts))
         joined = R.stack(fields, axis) if new_axis else R.concat(fields, axis)
         return cx.as_strings(joined, sequence)
     item = item_info(cx, sequence)
     rank = item.ndim if item.ndim < 0 else item.ndim + new_axis
-    info = TensorStructInfo(None, item.dtype, ndim=rank)
+    info = rx.TensorStructInfo(None, item.dtype, ndim=rank)
     return cx.as_strings(call(cx, "concat", info, sequence, axis, new_axis), sequence)
 
 
 @converter("SplitToSequence", strings=True)
 def split_to_sequence(
-    cx: Context, x: Expr, split: Value = None, *, axis: int = 0, keepdims: int = 1
-) -> Expr:
+    cx: Context, x: rx.Expr, split: Value = None, *, axis: int = 0, keepdims: int = 1
+) -> rx.Expr:
     place = normal_axis(axis, rank_of(x))
     whole = shape_of(x)[place]
     sizes = [1] if split is None else cx.integers(split)
     info = _joint([tensor_info(x)])
     if split is None and not keepdims:
-        info = TensorStructInfo(None, info.dtype, ndim=info.ndim - 1)
+        info = rx.TensorStructInfo(None, info.dtype, ndim=info.ndim - 1)
     if sizes is None or not isinstance(whole, int):
         if info.ndim < rank_of(x):
             return _known(cx, cx.as_strings(call(cx, "unstack", OBJECT, x, place), x), info)
-        wanted = const(1, "int64") if split is None else cx.tensor(split)
+        wanted = rx.const(1, "int64") if split is None else cx.tensor(split)
         return _known(cx, cx.as_strings(call(cx, "split", OBJECT, x, wanted, place), x), info)
     is_scalar = split is None or _rank(split) == 0
     known = [size for size in sizes if isinstance(size, int)]
@@ -196,7 +190,7 @@ def split_to_sequence(
         known = [min(known[0], whole - k) for k in range(0, whole, known[0])]
     whole_x = with_parts(cx, x, place, known)
     begin = 0
-    parts: list[Expr] = []
+    parts: list[rx.Expr] = []
     for size in known:
         part = R.strided_slice(whole_x, [place], [begin], [begin + size])
         begin += size
@@ -227,23 +221,23 @@ def optional(cx: Context, value: Value = None, *, type: Any = None) -> Value:
 
 
 def _may_be_absent(value: Value) -> bool:
-    return isinstance(value, Expr) and isinstance(value.struct_info, ObjectStructInfo)
+    return isinstance(value, rx.Expr) and isinstance(value.struct_info, rx.ObjectStructInfo)
 
 
 @converter("OptionalHasElement", strings=True)
-def optional_has_element(cx: Context, value: Value = None) -> Expr:
+def optional_has_element(cx: Context, value: Value = None) -> rx.Expr:
     if value is not None and _may_be_absent(value):
         return call(cx, "has", tensor_of((), "bool"), value)
-    return const(value is not None)
+    return rx.const(value is not None)
 
 
 @converter("OptionalGetElement", strings=True)
 def optional_get_element(cx: Context, value: Value) -> Value:
     if not _may_be_absent(value):
         return value
-    assert isinstance(value, Expr)
+    assert isinstance(value, rx.Expr)
     kind = cx.importer.optionals.get(value)
-    if isinstance(kind, TensorStructInfo):
+    if isinstance(kind, rx.TensorStructInfo):
         return cx.as_strings(call(cx, "get", kind, value), value)
     found = cx.as_strings(call(cx, "get", OBJECT, value), value)
     return _known(cx, found, item_info(cx, value))

@@ -15,28 +15,19 @@ from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
 from relaxpy.ir.tir.prim_expr import PrimExpr
 from relaxpy.plugins.importing.tensors import Array, literal, reshaped, scalar, shape_of
 from relaxpy.plugins.onnx.context import Context
-from relaxpy.plugins.onnx.ops.classical import (
-    DOMAIN,
-    by_features,
-    class_labels,
-    labels,
-    posttransformed,
-    products,
-    rows_of,
-    vector,
-)
+from relaxpy.plugins.onnx.ops import classical
 from relaxpy.plugins.onnx.registry import converter
 
 
 def _kernel(cx: Context, x: Expr, vectors: Array, kind: str, params: Sequence[float]) -> Expr:
     """The kernel function of each row of `x` and each of the vectors."""
     gamma, shift, degree = params or (0.0, 0.0, 0.0)
-    linear = cx.emit(products(x, vectors))
+    linear = cx.emit(classical.products(x, vectors))
     if kind == "LINEAR":
         return linear
     if kind == "RBF":
         squares = R.sum(R.multiply(x, x), axis=[1], keepdims=True)
-        own = vector((vectors.astype(np.float64) ** 2).sum(1).tolist())
+        own = classical.vector((vectors.astype(np.float64) ** 2).sum(1).tolist())
         distance = R.subtract(R.add(squares, own), R.multiply(linear, scalar(2, x)))
         bounded = R.maximum(distance, scalar(0, x))
         return R.exp(R.multiply(bounded, scalar(-gamma, x)))
@@ -47,7 +38,7 @@ def _kernel(cx: Context, x: Expr, vectors: Array, kind: str, params: Sequence[fl
 _KERNELS = {"kernel_type": ("LINEAR", "POLY", "RBF", "SIGMOID")}
 
 
-@converter("SVMRegressor", domain=DOMAIN, admitted=_KERNELS)
+@converter("SVMRegressor", domain=classical.DOMAIN, admitted=_KERNELS)
 def svm_regressor(
     cx: Context,
     x: Expr,
@@ -61,22 +52,22 @@ def svm_regressor(
     rho: Sequence[float],
     support_vectors: Sequence[float] = (),
 ) -> Expr:
-    data = rows_of(cx, x)
+    data = classical.rows_of(cx, x)
     weights = np.array(coefficients, np.float32)
     if n_supports:
-        vectors = by_features(support_vectors, data, n_supports)
+        vectors = classical.by_features(support_vectors, data, n_supports)
         found = _kernel(cx, data, vectors, kernel_type, kernel_params)
         sums = R.matmul(found, literal(weights.reshape(-1, 1)))
     else:
         sums = _kernel(cx, data, weights.reshape(1, -1), kernel_type, kernel_params)
-    scores = cx.emit(R.add(sums, vector(rho[:1])))
+    scores = cx.emit(R.add(sums, classical.vector(rho[:1])))
     if one_class:
         inside = R.greater(scores, scalar(0, scores))
         return R.where(inside, scalar(1, scores), scalar(-1, scores))
-    return posttransformed(cx, scores, post_transform)
+    return classical.posttransformed(cx, scores, post_transform)
 
 
-@converter("SVMClassifier", domain=DOMAIN, admitted=_KERNELS)
+@converter("SVMClassifier", domain=classical.DOMAIN, admitted=_KERNELS)
 def svm_classifier(
     cx: Context,
     x: Expr,
@@ -93,19 +84,19 @@ def svm_classifier(
     support_vectors: Sequence[float] = (),
     vectors_per_class: Sequence[int] = (),
 ) -> list[Expr]:
-    data = rows_of(cx, x)
-    names = class_labels(cx, classlabels_ints, classlabels_strings)
+    data = classical.rows_of(cx, x)
+    names = classical.class_labels(cx, classlabels_ints, classlabels_strings)
     if not vectors_per_class:
-        weights = by_features(coefficients, data)
+        weights = classical.by_features(coefficients, data)
         sums = _kernel(cx, data, weights, kernel_type, kernel_params)
-        scores = cx.emit(R.add(sums, vector(rho[:1])))
-        return labels(cx, names, scores, post_transform, margins=True)
+        scores = cx.emit(R.add(sums, classical.vector(rho[:1])))
+        return classical.labels(cx, names, scores, post_transform, margins=True)
     count = len(vectors_per_class)
     pairs = list(itertools.combinations(range(count), 2))
-    vectors = by_features(support_vectors, data, sum(vectors_per_class))
+    vectors = classical.by_features(support_vectors, data, sum(vectors_per_class))
     found = _kernel(cx, data, vectors, kernel_type, kernel_params)
     weights = _weights_of_pairs(coefficients, vectors_per_class, pairs)
-    scores = cx.emit(R.add(R.matmul(found, literal(weights)), vector(rho[: len(pairs)])))
+    scores = cx.emit(R.add(R.matmul(found, literal(weights)), classical.vector(rho[: len(pairs)])))
     first = R.astype(R.greater(scores, scalar(0, scores)), "float32")
     second = R.subtract(scalar(1, scores), first)
     wins, losses = (
@@ -115,13 +106,13 @@ def svm_classifier(
     votes = R.add(R.matmul(first, literal(wins)), R.matmul(second, literal(losses)))
     label = cx.as_strings(R.take(names, R.argmax(votes, axis=1), 0), names)
     if prob_a:
-        line = R.add(R.multiply(scores, vector(prob_a)), vector(prob_b))
+        line = R.add(R.multiply(scores, classical.vector(prob_a)), classical.vector(prob_b))
         sure = R.clip(R.sigmoid(R.negative(line)), 1e-7, 1 - 1e-7)
         shares = cx.emit(_shares(cx, cx.emit(sure), count, pairs))
-        return [label, posttransformed(cx, shares, post_transform)]
+        return [label, classical.posttransformed(cx, shares, post_transform)]
     if len(pairs) > 1:
-        return [label, posttransformed(cx, scores, post_transform)]
-    return [label, labels(cx, names, scores, post_transform, margins=True)[1]]
+        return [label, classical.posttransformed(cx, scores, post_transform)]
+    return [label, classical.labels(cx, names, scores, post_transform, margins=True)[1]]
 
 
 def _weights_of_pairs(

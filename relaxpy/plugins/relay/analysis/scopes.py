@@ -10,7 +10,7 @@ from typing_extensions import override
 from relaxpy.errors import Diagnostic, MisuseError, RelayTypeError, check_type, counted
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, postorder, preorder, reached, walk
-from relaxpy.plugins.relay import expr as rl
+from relaxpy.plugins.relay import expr as rl, ty as types
 from relaxpy.plugins.relay.analysis.variables import bound_vars
 from relaxpy.plugins.relay.expr import (
     Constructor,
@@ -28,21 +28,6 @@ from relaxpy.plugins.relay.expr import (
 )
 from relaxpy.plugins.relay.module import RelayModule
 from relaxpy.plugins.relay.op.registry import Op
-from relaxpy.plugins.relay.ty import (
-    FuncType,
-    GlobalTypeVar,
-    IncompleteType,
-    RefType,
-    TensorType,
-    TupleType,
-    Type,
-    TypeCall,
-    TypeData,
-    TypeKind,
-    TypeRelation,
-    TypeVar,
-    listed,
-)
 from relaxpy.support.entry import user_facing
 
 _ATOMS = (rl.Var, rl.GlobalVar, rl.Constant, rl.Literal, rl.Constructor, Op)
@@ -226,7 +211,9 @@ class Effects:
         bodies = self.bodies_called(node.op) if isinstance(node, rl.Call) else []
         if bodies is None:
             return None
-        return bodies + [c for c in children(node) if not isinstance(c, (Type, rl.Constructor))]
+        return bodies + [
+            c for c in children(node) if not isinstance(c, (types.Type, rl.Constructor))
+        ]
 
     def bodies_called(self, callee: rl.RelayExpr) -> list[Node] | None:
         """Return the bodies that a call evaluates besides its operands; None if not known."""
@@ -247,7 +234,7 @@ class Effects:
 
 def _below(root: Node) -> Iterator[Node]:
     """Visit all nodes of an expression but types, each once."""
-    skipped = (Type, rl.Constructor)
+    skipped = (types.Type, rl.Constructor)
     return reached([root], lambda node: [c for c in children(node) if not isinstance(c, skipped)])
 
 
@@ -270,7 +257,7 @@ def is_dataflow(expr: rl.RelayExpr, mod: RelayModule | None = None) -> bool:
             continue
         if id(node) in running:
             return False  # a function that calls itself
-        if id(node) in done or isinstance(node, (Type, rl.Constructor)):
+        if id(node) in done or isinstance(node, (types.Type, rl.Constructor)):
             continue
         if isinstance(node, (rl.If, rl.Match)):
             return False
@@ -422,9 +409,9 @@ def pattern_text(root: Pattern, name_of: Callable[[Var], str] = lambda var: "_")
             case PatternConstructor(constructor=constructor, patterns=()):
                 return (constructor.name_hint,)
             case PatternConstructor(constructor=constructor, patterns=patterns):
-                return (f"{constructor.name_hint}(", *listed(patterns), ")")
+                return (f"{constructor.name_hint}(", *types.listed(patterns), ")")
             case PatternTuple(patterns=patterns):
-                return ("(", *listed(patterns, ","), ")")
+                return ("(", *types.listed(patterns, ","), ")")
             case _:
                 return () if isinstance(part, str) else ("_",)
 
@@ -578,7 +565,7 @@ def _name(pattern: Pattern) -> str:
 
 
 @user_facing
-def check_kind(t: Type, mod: RelayModule | None = None) -> TypeKind:
+def check_kind(t: types.Type, mod: RelayModule | None = None) -> types.TypeKind:
     """Return the kind of a type.
 
     Errors:
@@ -591,23 +578,23 @@ def check_kind(t: Type, mod: RelayModule | None = None) -> TypeKind:
     return kind_of(t)
 
 
-def kind_of(ty: Node) -> TypeKind:
+def kind_of(ty: Node) -> types.TypeKind:
     """Return the kind of a type whose components are right."""
     match ty:
-        case TypeVar(kind=kind) | IncompleteType(kind=kind):
+        case types.TypeVar(kind=kind) | types.IncompleteType(kind=kind):
             return kind
-        case GlobalTypeVar():
-            return TypeKind.AdtHandle
-        case TypeData():
-            return TypeKind.TypeData
-        case TypeRelation():
-            return TypeKind.Constraint
+        case types.GlobalTypeVar():
+            return types.TypeKind.AdtHandle
+        case types.TypeData():
+            return types.TypeKind.TypeData
+        case types.TypeRelation():
+            return types.TypeKind.Constraint
         case _:
-            return TypeKind.Type
+            return types.TypeKind.Type
 
 
 def kind_errors(
-    root: Type, module: RelayModule | None, checked: dict[int, Node] | None = None
+    root: types.Type, module: RelayModule | None, checked: dict[int, Node] | None = None
 ) -> list[tuple[str, str]]:
     """Return the rule and the message of each wrong kind in a type.
 
@@ -624,12 +611,12 @@ def kind_errors(
         visited[id(ty)] = ty
         for part in _types_in(ty):
             kind = kind_of(part)
-            if kind is not TypeKind.Type:
+            if kind is not types.TypeKind.Type:
                 text = f"expected a type, found {part}, which is of kind {kind.name}"
                 errors.append(("RLY-17", text))
-        if isinstance(ty, TypeCall):
+        if isinstance(ty, types.TypeCall):
             errors += _call_errors(ty, module)
-        if not isinstance(ty, (TypeVar, TensorType)):
+        if not isinstance(ty, (types.TypeVar, types.TensorType)):
             stack += children(ty)
     if not errors:
         known.update(visited)
@@ -639,21 +626,21 @@ def kind_errors(
 def _types_in(ty: Node) -> tuple[Node, ...]:
     """Return the components of a type that have to be of kind Type."""
     match ty:
-        case TupleType(fields=fields):
+        case types.TupleType(fields=fields):
             return fields
-        case FuncType(arg_types=args, ret_type=result):
+        case types.FuncType(arg_types=args, ret_type=result):
             return (*args, result)
-        case RefType(value=value):
+        case types.RefType(value=value):
             return (value,)
-        case TypeCall(args=args):
+        case types.TypeCall(args=args):
             return args
-        case TypeData(constructors=constructors):
+        case types.TypeData(constructors=constructors):
             return tuple(field for constructor in constructors for field in constructor.inputs)
         case _:
             return ()
 
 
-def _call_errors(call: TypeCall, module: RelayModule | None) -> list[tuple[str, str]]:
+def _call_errors(call: types.TypeCall, module: RelayModule | None) -> list[tuple[str, str]]:
     if module is None:
         return []
     data = module.definitions_by_name.get(call.func.name_hint)

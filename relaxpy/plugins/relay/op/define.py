@@ -10,6 +10,7 @@ import numpy as np
 
 from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.known import shape_of
 from relaxpy.plugins.relay.op.registry import REQUIRED, Compute, KnownDims, Op, OpRecord, Results
 from relaxpy.plugins.relay.op.relations import RELATIONS, RelationError, identity_of_tensors
 from relaxpy.plugins.relay.op.struct_info import struct_info_relation
@@ -128,8 +129,7 @@ def dims(expr: rx.Expr) -> tuple[Any, ...]:
     Errors:
         RelationError: its rank is not known.
     """
-    sinfo = expr.struct_info
-    shape = sinfo.get_shape() if isinstance(sinfo, rx.TensorStructInfo) else None
+    shape = shape_of(expr)
     if shape is None:
         raise RelationError("the rank of an operand is not known")
     return tuple(shape)

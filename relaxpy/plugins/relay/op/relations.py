@@ -8,15 +8,7 @@ from typing import Final, Protocol, TypeAlias
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Attrs
-from relaxpy.plugins.relay.ty import (
-    Dim,
-    GlobalTypeVar,
-    IncompleteType,
-    TensorType,
-    Type,
-    TypeVar,
-    UnknownDim,
-)
+from relaxpy.plugins.relay import ty as types
 
 
 class RelationError(Exception):
@@ -30,26 +22,26 @@ class ProjectionError(RelationError):
 class Solver(Protocol):
     """The operations of a relation on the types that it relates."""
 
-    def resolve(self, ty: Type) -> Type:
+    def resolve(self, ty: types.Type) -> types.Type:
         """Return a type with its outermost holes filled if they are known."""
 
-    def unify(self, one: Type, other: Type) -> None:
+    def unify(self, one: types.Type, other: types.Type) -> None:
         """Make two types equal; raise RelationError if they cannot be."""
 
     def complete(self, root: object) -> object:
         """Return a type with all its filled holes replaced."""
 
-    def holes(self, value: object) -> list[IncompleteType]:
+    def holes(self, value: object) -> list[types.IncompleteType]:
         """Return the holes that are left in a type."""
 
-    def named_type(self, name: str) -> GlobalTypeVar | None:
+    def named_type(self, name: str) -> types.GlobalTypeVar | None:
         """Return the data type of the module that has this name."""
 
     def unify_dtype(self, one: object, other: object) -> None:
         """Make two datatypes equal; raise RelationError if they cannot be."""
 
 
-Relation: TypeAlias = Callable[[Solver, tuple[Type, ...], Attrs], bool]
+Relation: TypeAlias = Callable[[Solver, tuple[types.Type, ...], Attrs], bool]
 """Return whether the relation holds; False if it cannot tell yet (RLY-100)."""
 
 RELATIONS: Final[dict[str, Relation]] = {}
@@ -66,13 +58,13 @@ def register_relation(name: str, relation: Relation) -> None:
     RELATIONS[name] = relation
 
 
-def relation_of(function: Callable[[Sequence[Type], Attrs], Type | None]) -> Relation:
+def relation_of(function: Callable[[Sequence[types.Type], Attrs], types.Type | None]) -> Relation:
     """Return the relation of a function from the types of operands to that of the result.
 
     The function is asked once all operand types are known; it returns None if it cannot tell.
     """
 
-    def relation(solver: Solver, args: tuple[Type, ...], attrs: Attrs) -> bool:
+    def relation(solver: Solver, args: tuple[types.Type, ...], attrs: Attrs) -> bool:
         inputs = [solver.complete(arg) for arg in args[:-1]]
         if any(solver.holes(ty) for ty in inputs):
             return False
@@ -82,7 +74,7 @@ def relation_of(function: Callable[[Sequence[Type], Attrs], Type | None]) -> Rel
             raise RelationError(str(error)) from None
         if result is None:
             return False
-        if not isinstance(result, Type):
+        if not isinstance(result, types.Type):
             raise RelationError(f"the relation returned {result!r:.60}, which is not a type")
         solver.unify(args[-1], result)
         return True
@@ -90,47 +82,47 @@ def relation_of(function: Callable[[Sequence[Type], Attrs], Type | None]) -> Rel
     return relation
 
 
-def tensor(ty: Type) -> TensorType | None:
+def tensor(ty: types.Type) -> types.TensorType | None:
     """Return a resolved type if it is a tensor, None if it is a hole.
 
     Errors:
         RelationError: it is anything else.
     """
-    if isinstance(ty, IncompleteType):
+    if isinstance(ty, types.IncompleteType):
         return None
-    if not isinstance(ty, TensorType):
+    if not isinstance(ty, types.TensorType):
         raise RelationError(f"expected a tensor, found {ty}")
     return ty
 
 
-def broadcast_dims(one: Dim, other: Dim) -> Dim | None:
+def broadcast_dims(one: types.Dim, other: types.Dim) -> types.Dim | None:
     """Return the dimension of a broadcast result (RLY-24, RLY-103), None if it is not known yet.
 
     Errors:
         RelationError: the dimensions do not match.
     """
-    if isinstance(one, IncompleteType) or isinstance(other, IncompleteType):
+    if isinstance(one, types.IncompleteType) or isinstance(other, types.IncompleteType):
         return None
     if one == 1:
         return other
     if other == 1 or one == other:
         return one
-    if isinstance(one, UnknownDim) or isinstance(other, UnknownDim):
-        return other if isinstance(one, UnknownDim) else one
+    if isinstance(one, types.UnknownDim) or isinstance(other, types.UnknownDim):
+        return other if isinstance(one, types.UnknownDim) else one
     raise RelationError(f"the dimensions {one} and {other} are neither equal nor 1")
 
 
-def broadcast_shapes(one: TensorType, other: TensorType) -> object:
+def broadcast_shapes(one: types.TensorType, other: types.TensorType) -> object:
     """Return the broadcast shape of two tensors, or None if it is not known yet.
 
     Errors:
         RelationError: the shapes do not match.
     """
     shapes = one.shape, other.shape
-    if any(isinstance(shape, IncompleteType) for shape in shapes):
+    if any(isinstance(shape, types.IncompleteType) for shape in shapes):
         return None
     for shape, rest in (shapes, shapes[::-1]):
-        if isinstance(shape, TypeVar):
+        if isinstance(shape, types.TypeVar):
             if rest is shape or rest == ():
                 return shape
             raise RelationError(f"{one} and {other} do not broadcast for every shape {shape}")
@@ -147,7 +139,7 @@ def broadcast_shapes(one: TensorType, other: TensorType) -> object:
     return tuple(dims)
 
 
-def _broadcast(solver: Solver, args: tuple[Type, ...], dtype: DataType | None) -> bool:
+def _broadcast(solver: Solver, args: tuple[types.Type, ...], dtype: DataType | None) -> bool:
     if len(args) != 3:
         raise RelationError(f"broadcasting relates two operands and a result, found {len(args)}")
     one, other = (tensor(solver.resolve(arg)) for arg in args[:2])
@@ -157,28 +149,28 @@ def _broadcast(solver: Solver, args: tuple[Type, ...], dtype: DataType | None) -
     shape = broadcast_shapes(one, other)
     if shape is None:
         return False
-    solver.unify(args[2], TensorType(shape, dtype or one.dtype))  # type: ignore[arg-type]
+    solver.unify(args[2], types.TensorType(shape, dtype or one.dtype))  # type: ignore[arg-type]
     return True
 
 
-def broadcast(solver: Solver, args: tuple[Type, ...], attrs: Attrs) -> bool:
+def broadcast(solver: Solver, args: tuple[types.Type, ...], attrs: Attrs) -> bool:
     """Tensors of one datatype with shapes that broadcast, and the result of both (RLY-24)."""
     return _broadcast(solver, args, None)
 
 
-def broadcast_comp(solver: Solver, args: tuple[Type, ...], attrs: Attrs) -> bool:
+def broadcast_comp(solver: Solver, args: tuple[types.Type, ...], attrs: Attrs) -> bool:
     """`Broadcast` with a Boolean result (RLY-102)."""
     return _broadcast(solver, args, DataType("bool"))
 
 
-def identity(solver: Solver, args: tuple[Type, ...], attrs: Attrs) -> bool:
+def identity(solver: Solver, args: tuple[types.Type, ...], attrs: Attrs) -> bool:
     """All types are equal (RLY-102)."""
     for arg in args[1:]:
         solver.unify(args[0], arg)
     return True
 
 
-def identity_of_tensors(solver: Solver, args: tuple[Type, ...], attrs: Attrs) -> bool:
+def identity_of_tensors(solver: Solver, args: tuple[types.Type, ...], attrs: Attrs) -> bool:
     """All types are equal, and those of tensors: `Identity` of an operator, perhaps of an axis.
 
     It waits for a type that is not known, so that it is not generalised to one of anything.

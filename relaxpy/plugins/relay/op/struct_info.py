@@ -11,17 +11,9 @@ from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.tir import expr as tir
+from relaxpy.plugins.relay import ty as types
 from relaxpy.plugins.relay.op.registry import Op, OpRecord, is_op_name
 from relaxpy.plugins.relay.op.relations import RELATIONS, Relation, RelationError, Solver
-from relaxpy.plugins.relay.ty import (
-    ANY,
-    IncompleteType,
-    TensorType,
-    TupleType,
-    Type,
-    TypeVar,
-    UnknownDim,
-)
 
 
 def translated(
@@ -29,7 +21,7 @@ def translated(
     record: OpRecord,
     args: tuple[rx.Expr, ...],
     attrs: Attrs,
-    ty: Type | None,
+    ty: types.Type | None,
 ) -> rx.Expr:
     """Return the Relax expression of a call of an operator, whose attributes are complete.
 
@@ -61,8 +53,8 @@ _UNFIT = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError)
 def struct_info_relation(record: OpRecord) -> Relation:
     """Return the relation of an operator that is defined by its Relax expression."""
 
-    def relation(solver: Solver, args: tuple[Type, ...], attrs: Attrs) -> bool:
-        operands: list[Type] = []
+    def relation(solver: Solver, args: tuple[types.Type, ...], attrs: Attrs) -> bool:
+        operands: list[types.Type] = []
         for arg in args[:-1]:
             known = _known(solver, arg)
             if known is None:
@@ -94,24 +86,24 @@ def struct_info_relation(record: OpRecord) -> Relation:
     return relation
 
 
-def _known(solver: Solver, ty: Type) -> Type | None:
+def _known(solver: Solver, ty: types.Type) -> types.Type | None:
     """Return a type without holes, or None if it has some."""
     ty = solver.resolve(ty)
     match ty:
-        case IncompleteType():
+        case types.IncompleteType():
             return None
-        case TupleType(fields=fields):
+        case types.TupleType(fields=fields):
             known = [_known(solver, field) for field in fields]
-            return None if any(k is None for k in known) else TupleType(known)  # type: ignore[arg-type]
-        case TensorType():
+            return None if any(k is None for k in known) else types.TupleType(known)  # type: ignore[arg-type]
+        case types.TensorType():
             shape: Any = solver.resolve(ty.shape)  # type: ignore[arg-type]
             dtype: Any = solver.resolve(ty.dtype)  # type: ignore[arg-type]
             if isinstance(shape, tuple):
                 shape = tuple(map(solver.resolve, shape))
             parts = (*shape, dtype) if isinstance(shape, tuple) else (shape, dtype)
-            if any(isinstance(part, IncompleteType) for part in parts):
+            if any(isinstance(part, types.IncompleteType) for part in parts):
                 return None
-            return TensorType(shape, dtype)
+            return types.TensorType(shape, dtype)
         case _:
             raise RelationError(f"expected a tensor, found {ty}")
 
@@ -135,21 +127,21 @@ class Names:
     """The shape variables that stand for the dimensions of Relay types."""
 
     def __init__(self) -> None:
-        self.variables: dict[TypeVar, tir.Var] = {}
-        self.dtypes: list[TypeVar] = []
+        self.variables: dict[types.TypeVar, tir.Var] = {}
+        self.dtypes: list[types.TypeVar] = []
         self.unknown = 0
 
-    def struct_info(self, ty: Type) -> rx.StructInfo:
+    def struct_info(self, ty: types.Type) -> rx.StructInfo:
         """Return the struct info of a type without holes.
 
         Errors:
             RelationError: it is neither a tensor nor a tuple of tensors.
         """
         match ty:
-            case TupleType(fields=fields):
+            case types.TupleType(fields=fields):
                 return rx.TupleStructInfo([self.struct_info(field) for field in fields])  # type: ignore[arg-type]
-            case TensorType(shape=shape, dtype=dtype):
-                if isinstance(dtype, TypeVar):
+            case types.TensorType(shape=shape, dtype=dtype):
+                if isinstance(dtype, types.TypeVar):
                     self.dtypes.append(dtype)
                 known: Any = dtype if isinstance(dtype, DataType) else _UNKNOWN
                 if isinstance(shape, tuple):
@@ -160,17 +152,17 @@ class Names:
                 raise RelationError(f"expected a tensor, found {ty}")
 
     def _dim(self, dim: object) -> tir.PrimExpr:
-        if isinstance(dim, UnknownDim):
+        if isinstance(dim, types.UnknownDim):
             self.unknown += 1
             return tir.Var(f"d{self.unknown}", "int64")
-        if isinstance(dim, TypeVar):
+        if isinstance(dim, types.TypeVar):
             if dim not in self.variables:
                 self.variables[dim] = tir.Var(dim.name_hint, "int64")
             return self.variables[dim]
         assert isinstance(dim, int)
         return tir.IntImm("int64", dim)
 
-    def type(self, sinfo: rx.StructInfo) -> Type:
+    def type(self, sinfo: rx.StructInfo) -> types.Type:
         """Return the type of a result; a dimension that Relay cannot express is `?`.
 
         Errors:
@@ -178,7 +170,7 @@ class Names:
         """
         match sinfo:
             case rx.TupleStructInfo(fields=fields):
-                return TupleType([self.type(field) for field in fields])  # type: ignore[arg-type]
+                return types.TupleType([self.type(field) for field in fields])  # type: ignore[arg-type]
             case rx.TensorStructInfo():
                 shape: Any = sinfo.get_shape()
                 if shape is None and sinfo.ndim >= 0:
@@ -192,27 +184,27 @@ class Names:
                     dtype = self.dtypes[0]
                 if not dtype:
                     raise RelationError("the datatype of the result is not known")
-                return TensorType(dims, dtype)  # type: ignore[arg-type]
+                return types.TensorType(dims, dtype)  # type: ignore[arg-type]
             case _:
                 raise RelationError(f"the result is {sinfo}, which is not a tensor")
 
-    def with_dims(self, ty: Type, known: Sequence[Sequence[object]]) -> Type:
+    def with_dims(self, ty: types.Type, known: Sequence[Sequence[object]]) -> types.Type:
         """Return the type of a tensor, or of a tuple of them, with these dimensions for `?`."""
-        if isinstance(ty, TupleType):
+        if isinstance(ty, types.TupleType):
             fields = zip(ty.fields, known, strict=True)
-            return TupleType([self.with_dims(field, [dims]) for field, dims in fields])  # type: ignore[arg-type]
-        assert isinstance(ty, TensorType)
+            return types.TupleType([self.with_dims(field, [dims]) for field, dims in fields])  # type: ignore[arg-type]
+        assert isinstance(ty, types.TensorType)
         assert isinstance(ty.shape, tuple)
         params = {variable: param for param, variable in self.variables.items()}
         pairs = zip(ty.shape, known[0], strict=True)
-        dims = [_as_dim(dim, params) if old is ANY else old for old, dim in pairs]
-        return TensorType(dims, ty.dtype)  # type: ignore[arg-type]
+        dims = [_as_dim(dim, params) if old is types.ANY else old for old, dim in pairs]
+        return types.TensorType(dims, ty.dtype)  # type: ignore[arg-type]
 
 
-def _as_dim(dim: object, params: dict[tir.Var, TypeVar]) -> object:
+def _as_dim(dim: object, params: dict[tir.Var, types.TypeVar]) -> object:
     if isinstance(dim, tir.IntImm):
         return dim.value
-    return params.get(dim, ANY) if isinstance(dim, tir.Var) else ANY
+    return params.get(dim, types.ANY) if isinstance(dim, tir.Var) else types.ANY
 
 
 def relation_named(name: str) -> Relation | None:
@@ -226,6 +218,6 @@ def relation_named(name: str) -> Relation | None:
     return struct_info_relation(record) if record.relation is None else record.relation
 
 
-def _missing(solver: Solver, args: tuple[Type, ...], attrs: Attrs) -> bool:
+def _missing(solver: Solver, args: tuple[types.Type, ...], attrs: Attrs) -> bool:
     """The relation of a user's operator that has none."""
     raise RelationError("the operator has no type relation")

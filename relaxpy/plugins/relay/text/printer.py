@@ -13,20 +13,11 @@ import numpy as np
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.budget import Task, run
 from relaxpy.ir.core.node import Attrs, Node
-from relaxpy.plugins.relay import expr as rl
+from relaxpy.plugins.relay import expr as rl, ty as types
 from relaxpy.plugins.relay.analysis.scopes import Scope, Scopes, is_atom, pattern_text
 from relaxpy.plugins.relay.analysis.variables import all_type_vars, free_vars
 from relaxpy.plugins.relay.module import RelayModule
 from relaxpy.plugins.relay.op.registry import Op
-from relaxpy.plugins.relay.ty import (
-    FuncType,
-    Type,
-    TypeData,
-    TypeVar,
-    is_keyword,
-    parameter_text,
-    type_text,
-)
 from relaxpy.support.entry import user_facing
 from relaxpy.support.gc_pause import gc_paused
 
@@ -71,7 +62,7 @@ class _Names:
         self.next: dict[str, int] = {}
         self.names: dict[object, str] = {}
 
-    def name(self, variable: rl.Var | TypeVar) -> str:
+    def name(self, variable: rl.Var | types.TypeVar) -> str:
         """Return the name of a variable, which is chosen at the first request."""
         name = self.names.get(variable)
         if name is None:
@@ -80,7 +71,7 @@ class _Names:
 
     def _free(self, hint: str) -> str:
         stem = _NAME.sub("_", hint)
-        if not stem[:1].isascii() or not stem[:1].isalpha() or is_keyword(stem):
+        if not stem[:1].isascii() or not stem[:1].isalpha() or types.is_keyword(stem):
             stem = f"v{stem}"
         name, number = stem, self.next.get(stem, 0)
         while name in self.taken:
@@ -140,17 +131,17 @@ class _Printer:
 
     def type(self, ty: Node) -> str:
         """Return the text of a type with unique names of type parameters."""
-        out = type_text(ty, self.type_params.name, limit=_MAX_TYPE)
+        out = types.type_text(ty, self.type_params.name, limit=_MAX_TYPE)
         if out.endswith("…"):
             raise MisuseError("a type has too many components to be printed", rule="RLY-111")
         return out
 
-    def parameters(self, params: tuple[TypeVar, ...]) -> str:
+    def parameters(self, params: tuple[types.TypeVar, ...]) -> str:
         """Return a list of type parameters (RLY-74)."""
-        listed = ", ".join(parameter_text(p, self.type_params.name) for p in params)
+        listed = ", ".join(types.parameter_text(p, self.type_params.name) for p in params)
         return f"[{listed}]" if listed else ""
 
-    def data_type(self, data: TypeData) -> str:
+    def data_type(self, data: types.TypeData) -> str:
         """Return the declaration of a data type (RLY-77)."""
         self.type_params = _Names(self.data_types)
         head = f"{data.header.name_hint}{self.parameters(data.type_vars)}"
@@ -298,7 +289,7 @@ class _Printer:
         """Return the text of a type argument: a type, a shape, a dimension or a datatype."""
         if isinstance(arg, tuple):
             return f"({', '.join(map(self.type_arg, arg))}{',' if len(arg) == 1 else ''})"
-        return self.type(arg) if isinstance(arg, Type) else str(arg)
+        return self.type(arg) if isinstance(arg, types.Type) else str(arg)
 
     def attribute(self, value: Any) -> str:
         """Return the text of an attribute."""
@@ -411,7 +402,7 @@ class _Printer:
 def _follow(call: rl.Call) -> bool:
     """Return whether the type arguments of a call follow from the types of its arguments."""
     ty = call.op.checked_type_
-    if call.checked_type_ is None or not isinstance(ty, FuncType):
+    if call.checked_type_ is None or not isinstance(ty, types.FuncType):
         return not call.type_args
     return {*ty.type_params} <= {p for arg in ty.arg_types for p in all_type_vars(arg)}
 

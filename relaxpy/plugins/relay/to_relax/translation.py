@@ -20,15 +20,7 @@ from relaxpy.plugins.relay.analysis.scopes import Scopes, same_scope, scope_root
 from relaxpy.plugins.relay.infer.module import infer_module
 from relaxpy.plugins.relay.module import RelayModule
 from relaxpy.plugins.relay.op.registry import Op
-from relaxpy.plugins.relay.to_relax.functions import (
-    FunctionTranslation,
-    Obstacles,
-    StructInfos,
-    UntranslatableError,
-    kept_attrs,
-    signature,
-    translated_sinfo,
-)
+from relaxpy.plugins.relay.to_relax import functions
 from relaxpy.plugins.relay.transform.fuse_ops import defused
 from relaxpy.plugins.relay.transform.inline import is_polymorphic, values_expanded
 from relaxpy.plugins.relay.transform.passes import map_functions, with_fresh_variables
@@ -286,7 +278,7 @@ class ModuleTranslation:
         self.obstacles: dict[_Key, tuple[Diagnostic, ...]] = {}
         self.callers: defaultdict[_Key, list[_Key]] = defaultdict(list)
         self.demanded_by: dict[_Key, _Key] = {}
-        self._queue: list[tuple[_Key, StructInfos, list[rx.Var], rx.StructInfo]] = []
+        self._queue: list[tuple[_Key, functions.StructInfos, list[rx.Var], rx.StructInfo]] = []
 
     @gc_paused
     def require(self, name: str) -> None:
@@ -295,7 +287,7 @@ class ModuleTranslation:
         key: _Key = (name, ())
         try:
             self._declare(key)
-        except UntranslatableError as error:
+        except functions.UntranslatableError as error:
             polymorphic = Diagnostic(str(error), error.rule, self.module[name].span)
             self._refuse(key, obstacles(self.module[name]) or [polymorphic])
         while self._queue:
@@ -327,28 +319,28 @@ class ModuleTranslation:
         function = self.module[name]
         params = [p for p in function.type_params if p.kind is TypeKind.Type]
         if len(params) != len(args):
-            raise UntranslatableError(
+            raise functions.UntranslatableError(
                 f"@{name} is polymorphic: only its instances, at calls, have translations", "RLY-97"
             )
         if params and self._demanding(key) > _MAX_INSIDE:
-            raise UntranslatableError(
+            raise functions.UntranslatableError(
                 f"@{name} calls itself with other types each time: it has no end of instances",
                 "RLY-97",
             )
         count = self.instances[name]
         self.instances[name] = count + 1
-        infos = StructInfos(dict(zip(params, args, strict=True)))
+        infos = functions.StructInfos(dict(zip(params, args, strict=True)))
         gvar = rx.GlobalVar(self._instance_name(f"{name}_{count}") if params else name)
         self.names[key] = gvar
         try:
             found = obstacles(function)
             if found:
-                raise Obstacles(found)
-            variables, result = signature(function, infos)
-        except Obstacles as error:
+                raise functions.Obstacles(found)
+            variables, result = functions.signature(function, infos)
+        except functions.Obstacles as error:
             self._refuse(key, error.diagnostics)
         else:
-            self.builder.declare_global(gvar, translated_sinfo(variables, result))
+            self.builder.declare_global(gvar, functions.translated_sinfo(variables, result))
             self._queue.append((key, infos, variables, result))
         return gvar
 
@@ -367,7 +359,7 @@ class ModuleTranslation:
         return name
 
     def _define(
-        self, key: _Key, infos: StructInfos, params: list[rx.Var], result: rx.StructInfo
+        self, key: _Key, infos: functions.StructInfos, params: list[rx.Var], result: rx.StructInfo
     ) -> None:
         function = self.module[key[0]]
 
@@ -381,19 +373,21 @@ class ModuleTranslation:
             gvar = self._declare(other)
             self.callers[other].append(key)
             if other in self.obstacles:
-                raise UntranslatableError(_no_translation(name), REFERENCE)
+                raise functions.UntranslatableError(_no_translation(name), REFERENCE)
             return gvar
 
-        translation = FunctionTranslation(self.module, self.builder, function, infos, callee)
+        translation = functions.FunctionTranslation(
+            self.module, self.builder, function, infos, callee
+        )
         gvar = self.names[key]
         try:
             with self.builder.inner_scope():
                 self.builder.begin_scope(params)
                 body = self.builder.end_scope(translation.body(params))
-        except Obstacles as error:
+        except functions.Obstacles as error:
             self._refuse(key, error.diagnostics)
         else:
-            attrs = kept_attrs(function)
+            attrs = functions.kept_attrs(function)
             if not key[1]:
                 attrs["global_symbol"] = gvar.name_hint
             defined = rx.Function(params, body, result, True, attrs, span=function.span)  # type: ignore[arg-type]

@@ -10,15 +10,8 @@ import numpy as np
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError
+from relaxpy.ir.core import traverse
 from relaxpy.ir.core.node import Attrs, Node
-from relaxpy.ir.core.traverse import (
-    children,
-    map_children,
-    reached,
-    rename,
-    strongly_connected,
-    walk,
-)
 from relaxpy.ir.equality.structural import structural_equal
 from relaxpy.plugins.relay import expr as rl
 from relaxpy.plugins.relay.analysis.scopes import (
@@ -33,21 +26,14 @@ from relaxpy.plugins.relay.analysis.variables import all_type_vars, bound_vars, 
 from relaxpy.plugins.relay.infer.module import infer_module
 from relaxpy.plugins.relay.module import RelayModule, global_names
 from relaxpy.plugins.relay.op.registry import Op
+from relaxpy.plugins.relay.transform import passes
 from relaxpy.plugins.relay.transform.normal_forms import basic_block_normal_form
-from relaxpy.plugins.relay.transform.passes import (
-    RelayPass,
-    closed_over_types,
-    is_cast,
-    map_functions,
-    recursive_functions,
-    replace_lets,
-)
 from relaxpy.plugins.relay.ty import FuncType, Type, TypeKind, TypeVar
 from relaxpy.support.dataclass import dataclass, replace
 
 
 @dataclass(frozen=True)
-class Inline(RelayPass):
+class Inline(passes.RelayPass):
     """Replace calls of the functions whose attribute `Inline` is set by their bodies.
 
     Lets bind the arguments, and a result whose sizes are checked or forgotten. Functions that call
@@ -60,7 +46,7 @@ class Inline(RelayPass):
         graph = {name: tuple(global_names(function)) for name, function in functions.items()}
         ready: dict[str, rl.Function] = {}
         changed: dict[str, rl.Function] = {}
-        for group in strongly_connected(graph):
+        for group in traverse.strongly_connected(graph):
             for name in group:
                 new = rl.rewrite(functions[name], _Calls(ready))
                 if new is not functions[name]:
@@ -89,7 +75,9 @@ class _Calls:
 
 def _is_open(function: rl.Function) -> bool:
     """Return whether the result has a `?` and a type parameter, for which calls have no let."""
-    return bool(function.type_params) and is_cast(function.ret_type, function.body.checked_type_)
+    return bool(function.type_params) and passes.is_cast(
+        function.ret_type, function.body.checked_type_
+    )
 
 
 def _called(function: rl.Function, args: tuple[rl.RelayExpr, ...]) -> rl.RelayExpr:
@@ -99,10 +87,10 @@ def _called(function: rl.Function, args: tuple[rl.RelayExpr, ...]) -> rl.RelayEx
     atoms = {
         param: arg
         for param, arg in zip(function.params, args, strict=True)
-        if is_atom(arg) and not is_cast(param.type_annotation, arg.checked_type_)
+        if is_atom(arg) and not passes.is_cast(param.type_annotation, arg.checked_type_)
     }
-    body = rename(function.body, atoms)
-    if is_cast(returned, actual):
+    body = traverse.rename(function.body, atoms)
+    if passes.is_cast(returned, actual):
         result = rl.Var("result", returned, span=body.span)
         body = rl.Let(result, body, result, span=body.span)
     for param, arg in reversed(list(zip(function.params, args, strict=True))):
@@ -136,17 +124,19 @@ def fresh(function: rl.Function) -> rl.Function:
         return rl.Var(var.name_hint, var.type_annotation if kept else None, span=var.span)
 
     # Shared expressions are evaluated once, and each call evaluates the whole body.
-    inside = [n for n in walk(function.body) if isinstance(n, rl.RelayExpr) and not is_atom(n)]
+    inside = [
+        n for n in traverse.walk(function.body) if isinstance(n, rl.RelayExpr) and not is_atom(n)
+    ]
     variables = {var: renewed(var) for var in bound_vars(function)}
     params = tuple(variables[param] for param in function.params)
-    body = rename(function.body, variables, inside)
+    body = traverse.rename(function.body, variables, inside)
     if own:
         body = rl.rewrite(body, without_types)
     return rl.Function(params, body, span=function.span)
 
 
 @dataclass(frozen=True)
-class LambdaLift(RelayPass):
+class LambdaLift(passes.RelayPass):
     """Make every local function a function of the module.
 
     A function that captures variables becomes one that takes them and returns the rest; it has the
@@ -157,7 +147,9 @@ class LambdaLift(RelayPass):
     def apply(self, mod: RelayModule) -> RelayModule:
         # Lets bind what functions share with their surroundings, so that it can be captured.
         effects = Effects(mod)
-        bound = map_functions(mod, lambda function: basic_block_normal_form(function, effects))
+        bound = passes.map_functions(
+            mod, lambda function: basic_block_normal_form(function, effects)
+        )
         typed = infer_module(bound)
         lifter = _Lifter(typed)
         for name, function in typed.functions_by_name.items():
@@ -175,7 +167,7 @@ class _Lifter:
         replaced: dict[Node, Node] = {}
         names: dict[int, rl.Var] = {}
         local: list[rl.Function] = []
-        for node in walk(function):
+        for node in traverse.walk(function):
             if isinstance(node, rl.Let) and isinstance(node.value, rl.Function):
                 names[id(node.value)] = node.var
             elif isinstance(node, rl.Function) and node is not function:
@@ -185,10 +177,10 @@ class _Lifter:
         for inner in local:
             if "Primitive" not in inner.attrs:
                 variable = names.get(id(inner))
-                replaced[inner] = self.lifted(name, rename(inner, replaced), variable)
+                replaced[inner] = self.lifted(name, traverse.rename(inner, replaced), variable)
         if replaced:
             self.changed = True
-            self.result[name] = rename(function, replaced)
+            self.result[name] = traverse.rename(function, replaced)
 
     def lifted(self, owner: str, function: Node, variable: rl.Var | None) -> rl.RelayExpr:
         """Add a function to the module, and return what stands for it in its place.
@@ -206,18 +198,18 @@ class _Lifter:
         place: rl.RelayExpr = rl.Call(callee, captured, span=function.span) if captured else callee
         if calls_itself and not captured:
             assert variable is not None
-            function = rename(function, {variable: callee})
+            function = traverse.rename(function, {variable: callee})
         elif calls_itself:
             assert variable is not None
             itself = rl.Var(variable.name_hint, span=variable.span)
             again = rl.Call(callee, captured, span=function.span)
-            body = rename(function.body, {variable: itself})
+            body = traverse.rename(function.body, {variable: itself})
             function = replace(function, body=rl.Let(itself, again, body, span=function.span))
         if captured:
-            inner, taken = rename(function, params), tuple(params.values())
+            inner, taken = traverse.rename(function, params), tuple(params.values())
             ty = rl.function_type(inner)
             function = rl.Function(taken, inner, ty, attrs=Attrs({"Closure": 1}))
-        self.result[name] = closed_over_types(function)
+        self.result[name] = passes.closed_over_types(function)
         return place
 
     def unique(self, name: str) -> str:
@@ -237,7 +229,7 @@ N = typing.TypeVar("N", bound=Node)
 
 
 @dataclass(frozen=True)
-class EtaExpand(RelayPass):
+class EtaExpand(passes.RelayPass):
     """Replace `C` and `@f`, where they are not called, by `fn(%x) { C(%x) }`.
 
     A constructor without fields is an instance, and stays.
@@ -268,9 +260,9 @@ class EtaExpand(RelayPass):
                 case rl.PatternConstructor():
                     return None
                 case _:
-                    return map_children(expanded, node)
+                    return traverse.map_children(expanded, node)
 
-        result = map_functions(typed, lambda function: rl.rewrite(function, rule))
+        result = passes.map_functions(typed, lambda function: rl.rewrite(function, rule))
         return mod if result is typed else result
 
 
@@ -278,7 +270,7 @@ def eta_expanded(callee: rl.RelayExpr, ty: Type | None) -> rl.Function:
     """Return the function of a function type that calls an expression."""
     assert isinstance(ty, FuncType)
     fresh = {var: TypeVar(var.name_hint, var.kind) for var in ty.type_params}
-    ty = rename(ty, fresh)
+    ty = traverse.rename(ty, fresh)
     params = tuple(rl.Var(f"eta{number}", arg) for number, arg in enumerate(ty.arg_types))
     call = rl.Call(callee, params, span=callee.span)
     return rl.Function(
@@ -297,7 +289,7 @@ def values_expanded(function: rl.Function, module: RelayModule) -> rl.RelayExpr:
     """Return a function in which values that are operators or polymorphic are `fn`s."""
     polymorphic = {
         node.var
-        for node in walk(function)
+        for node in traverse.walk(function)
         if isinstance(node, rl.Let) and is_polymorphic(node.value)
     }
 
@@ -337,7 +329,7 @@ def values_expanded(function: rl.Function, module: RelayModule) -> rl.RelayExpr:
             case rl.Pattern():
                 return None
             case rl.RelayExpr() | rl.Clause():
-                return map_children(value, node)
+                return traverse.map_children(value, node)
             case _:
                 return None
 
@@ -350,7 +342,7 @@ def _function_of(callee: rl.RelayExpr, count: int, attrs: Attrs) -> rl.Function:
 
 
 @dataclass(frozen=True)
-class DeadCodeElimination(RelayPass):
+class DeadCodeElimination(passes.RelayPass):
     """Remove lets whose variable is not used and whose value touches no cell (RLY-108).
 
     The value may be one whose evaluation would fail (RLY-55, RLY-88) or not end: only the use of
@@ -366,7 +358,7 @@ class DeadCodeElimination(RelayPass):
     @override
     def apply(self, mod: RelayModule) -> RelayModule:
         effects = Effects(mod)
-        return map_functions(mod, lambda f: self._cleaned(f, effects.entered(f)))
+        return passes.map_functions(mod, lambda f: self._cleaned(f, effects.entered(f)))
 
     def _cleaned(self, function: rl.Function, effects: Effects) -> rl.RelayExpr:
 
@@ -374,7 +366,7 @@ class DeadCodeElimination(RelayPass):
             return self.ignore_impurity or not effects.of(let.value)
 
         live, visited = _live(function, is_pure)
-        calls_itself = recursive_functions(function)
+        calls_itself = passes.recursive_functions(function)
         once = _used_once(function, visited) if self.inline_once else set()
 
         def stays(let: rl.Let, _value: rl.RelayExpr) -> bool:
@@ -382,9 +374,9 @@ class DeadCodeElimination(RelayPass):
                 return False
             if let.var not in once or effects.of(let.value) or calls_itself(let):
                 return True
-            return is_cast(let.var.type_annotation, let.value.checked_type_)
+            return passes.is_cast(let.var.type_annotation, let.value.checked_type_)
 
-        return replace_lets(function, stays)
+        return passes.replace_lets(function, stays)
 
 
 def _live(function: rl.Function, is_pure: Callable[[rl.Let], bool]) -> tuple[set[rl.Var], set[int]]:
@@ -414,7 +406,7 @@ def _live(function: rl.Function, is_pure: Callable[[rl.Let], bool]) -> tuple[set
             case rl.Function(body=body):
                 stack.append(body)
             case _:
-                stack += children(node)
+                stack += traverse.children(node)
     return live, visited
 
 
@@ -453,7 +445,7 @@ def _used_once(root: rl.Function, needed: set[int]) -> set[rl.Var]:
 
 
 @dataclass(frozen=True)
-class RemoveUnusedFunctions(RelayPass):
+class RemoveUnusedFunctions(passes.RelayPass):
     """Remove the functions that the entry functions do not reach.
 
     Errors:
@@ -474,7 +466,7 @@ class RemoveUnusedFunctions(RelayPass):
                     about=name,
                 )
         graph = {name: global_names(f) & functions.keys() for name, f in functions.items()}
-        needed = {*reached(self.entry_functions, graph.__getitem__)}
+        needed = {*traverse.reached(self.entry_functions, graph.__getitem__)}
         if len(needed) == len(functions):
             return mod
         kept = {name: function for name, function in functions.items() if name in needed}
@@ -482,7 +474,7 @@ class RemoveUnusedFunctions(RelayPass):
 
 
 @dataclass(frozen=True)
-class EliminateCommonSubexpr(RelayPass):
+class EliminateCommonSubexpr(passes.RelayPass):
     """Share the calls of operators that have the same operands and equal attributes.
 
     Projections and tuples of the same operands are shared too. Operators with state are not, and
@@ -493,7 +485,7 @@ class EliminateCommonSubexpr(RelayPass):
 
     @override
     def apply(self, mod: RelayModule) -> RelayModule:
-        return map_functions(mod, self._shared)
+        return passes.map_functions(mod, self._shared)
 
     def _shared(self, function: rl.Function) -> rl.RelayExpr:
         table: dict[Hashable, list[rl.RelayExpr]] = {}

@@ -19,18 +19,12 @@ from relaxpy.plugins.relay.analysis.scopes import (
     scope_roots,
 )
 from relaxpy.plugins.relay.module import RelayModule
-from relaxpy.plugins.relay.transform.passes import (
-    RelayPass,
-    is_cast,
-    map_functions,
-    recursive_functions,
-    replace_lets,
-)
+from relaxpy.plugins.relay.transform import passes
 from relaxpy.support.dataclass import dataclass, replace
 
 
 @dataclass(frozen=True)
-class ToANormalForm(RelayPass):
+class ToANormalForm(passes.RelayPass):
     """Bind every intermediate value by a let, in the order of evaluation.
 
     Arguments, conditions and matched values become names and constants; a shared expression is
@@ -39,7 +33,7 @@ class ToANormalForm(RelayPass):
 
     @override
     def apply(self, mod: RelayModule) -> RelayModule:
-        return map_functions(mod, a_normal_form)
+        return passes.map_functions(mod, a_normal_form)
 
 
 def a_normal_form(expr: rl.RelayExpr) -> rl.RelayExpr:
@@ -62,7 +56,7 @@ def _with_lets(scopes: Scopes, bound: Container[int]) -> rl.RelayExpr:
 
 
 @dataclass(frozen=True)
-class ToBasicBlockNormalForm(RelayPass):
+class ToBasicBlockNormalForm(passes.RelayPass):
     """Bind by a let what is used in branches, clauses, lets or functions inside its scope.
 
     The other expressions stay where they are, except those that touch cells before one that is
@@ -72,7 +66,9 @@ class ToBasicBlockNormalForm(RelayPass):
     @override
     def apply(self, mod: RelayModule) -> RelayModule:
         effects = Effects(mod)
-        return map_functions(mod, lambda function: basic_block_normal_form(function, effects))
+        return passes.map_functions(
+            mod, lambda function: basic_block_normal_form(function, effects)
+        )
 
 
 def basic_block_normal_form(expr: rl.RelayExpr, effects: Effects) -> rl.RelayExpr:
@@ -194,7 +190,7 @@ class _Lets:
 
 
 @dataclass(frozen=True)
-class ToGraphNormalForm(RelayPass):
+class ToGraphNormalForm(passes.RelayPass):
     """Replace lets by sharing, except those of recursive functions and of effects (RLY-108).
 
     Lets stay, too, whose annotation has a size where the value has `?`, or the opposite (RLY-88).
@@ -203,16 +199,16 @@ class ToGraphNormalForm(RelayPass):
     @override
     def apply(self, mod: RelayModule) -> RelayModule:
         effects = Effects(mod)
-        return map_functions(mod, lambda f: graph_normal_form(f, effects.entered(f)))
+        return passes.map_functions(mod, lambda f: graph_normal_form(f, effects.entered(f)))
 
 
 def graph_normal_form(expr: rl.RelayExpr, effects: Effects) -> rl.RelayExpr:
     """Return an expression in which variables of lets are replaced by their values."""
-    calls_itself = recursive_functions(expr)
+    calls_itself = passes.recursive_functions(expr)
 
     def stays(let: rl.Let, _value: rl.RelayExpr) -> bool:
-        if is_cast(let.var.type_annotation, let.value.checked_type_):
+        if passes.is_cast(let.var.type_annotation, let.value.checked_type_):
             return True
         return calls_itself(let) if isinstance(let.value, rl.Function) else effects.of(let.value)
 
-    return replace_lets(expr, stays)
+    return passes.replace_lets(expr, stays)

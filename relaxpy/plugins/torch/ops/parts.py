@@ -7,14 +7,7 @@ from typing import Any
 
 from relaxpy.ir.relax.nodes import Expr, const
 from relaxpy.ir.relax.op.definition.registry import R
-from relaxpy.plugins.importing.tensors import (
-    dtype_of,
-    product,
-    rank_of,
-    reshaped,
-    shape_of,
-    sizes_known,
-)
+from relaxpy.plugins.importing import tensors
 from relaxpy.plugins.importing.unsupported import UnsupportedError
 from relaxpy.plugins.torch.context import Context
 from relaxpy.plugins.torch.registry import converter
@@ -25,7 +18,7 @@ def tensor_split(cx: Context, x: Expr, places: Any, axis: int = 0) -> list[Expr]
     at = cx.axis(axis, x)
     if isinstance(places, Expr):
         return _between(cx, x, at, places)
-    size = shape_of(x)[at]
+    size = tensors.shape_of(x)[at]
     edges = [0, *places, size]
     if isinstance(size, int):
         edges = [min(max(e + size if e < 0 else e, 0), size) for e in edges]
@@ -37,14 +30,14 @@ def tensor_split(cx: Context, x: Expr, places: Any, axis: int = 0) -> list[Expr]
 
 def _between(cx: Context, x: Expr, axis: int, places: Expr) -> list[Expr]:
     """The parts between places that are known when it runs."""
-    if not rank_of(places):
+    if not tensors.rank_of(places):
         raise UnsupportedError("the number of parts is not known")
-    (count,) = sizes_known(places)
-    size = cx.tensor(shape_of(x)[axis], "int64")
+    (count,) = tensors.sizes_known(places)
+    size = cx.tensor(tensors.shape_of(x)[axis], "int64")
     zero = const(0, "int64")
     counted = R.where(R.less(places, zero), R.add(places, size), places)
     inside = R.minimum(R.maximum(counted, zero), size)
-    edges = cx.emit(R.concat([R.zeros((1,), "int64"), inside, reshaped(size, [1])], 0))
+    edges = cx.emit(R.concat([R.zeros((1,), "int64"), inside, tensors.reshaped(size, [1])], 0))
     low = R.strided_slice(edges, [0], [0], [count + 1])
     high = cx.emit(R.maximum(R.strided_slice(edges, [0], [1], [count + 2]), low))
     parts = []
@@ -61,39 +54,39 @@ def _less(a: Any, b: Any) -> bool:
 
 @converter("resize")
 def resize(cx: Context, x: Expr, size: Any) -> Expr:
-    old, new = product(shape_of(x)), product(cx.result_shape())
-    flat = reshaped(x, [old])
+    old, new = tensors.product(tensors.shape_of(x)), tensors.product(cx.result_shape())
+    flat = tensors.reshaped(x, [old])
     if cx.importer.symbols.equal(old, new):
-        return reshaped(x, cx.result_shape())
-    return reshaped(R.strided_slice(flat, [0], [0], [new]), cx.result_shape())
+        return tensors.reshaped(x, cx.result_shape())
+    return tensors.reshaped(R.strided_slice(flat, [0], [0], [new]), cx.result_shape())
 
 
 @converter("_cdist_forward", wide=True)
 def cdist(cx: Context, a: Expr, b: Expr, p: float, mode: int | None) -> Expr:
-    rows = R.expand_dims(a, rank_of(a) - 1)
-    columns = R.expand_dims(b, rank_of(b) - 2)
+    rows = R.expand_dims(a, tensors.rank_of(a) - 1)
+    columns = R.expand_dims(b, tensors.rank_of(b) - 2)
     return norm(cx, R.abs(R.subtract(rows, columns)), p)
 
 
 def norm(cx: Context, size: Expr, p: float) -> Expr:
     """The norm along the last axis of numbers that are not negative."""
-    last = rank_of(size) - 1
-    zero = R.zeros((), dtype_of(size))
+    last = tensors.rank_of(size) - 1
+    zero = R.zeros((), tensors.dtype_of(size))
     if p == 0:
-        return R.sum(R.astype(R.not_equal(size, zero), dtype_of(size)), [last])
+        return R.sum(R.astype(R.not_equal(size, zero), tensors.dtype_of(size)), [last])
     if p == float("inf"):
         return R.max(size, [last])
     if p == 1:
         return R.sum(size, [last])
     if p == 2:
         return R.sqrt(R.sum(R.multiply(size, size), [last]))
-    power = cx.tensor(float(p), dtype_of(size))
-    return R.power(R.sum(R.power(size, power), [last]), cx.tensor(1.0 / p, dtype_of(size)))
+    power = cx.tensor(float(p), tensors.dtype_of(size))
+    return R.power(R.sum(R.power(size, power), [last]), cx.tensor(1.0 / p, tensors.dtype_of(size)))
 
 
 @converter("_pdist_forward", wide=True)
 def pdist(cx: Context, x: Expr, p: float = 2) -> Expr:
-    count = shape_of(x)[0]
+    count = tensors.shape_of(x)[0]
     if not isinstance(count, int):
         return cdist(cx, x, x, p, None)
     pairs = [(i, j) for i in range(count) for j in range(i + 1, count)]

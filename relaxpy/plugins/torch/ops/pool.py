@@ -10,17 +10,8 @@ from relaxpy.ir.relax.nodes import Expr, const
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.te.topi.pooling import adaptive_pool, adaptive_pool1d, adaptive_pool3d
 from relaxpy.ir.tir import intrin, ops
+from relaxpy.plugins.importing import tensors
 from relaxpy.plugins.importing.loops import Loops, kernel, whole
-from relaxpy.plugins.importing.tensors import (
-    as_size,
-    dtype_of,
-    is_float,
-    product,
-    rank_of,
-    reshaped,
-    scalar,
-    shape_of,
-)
 from relaxpy.plugins.importing.windows import MAXIMA, Windows, max_indices, mean_pooled, pooled
 from relaxpy.plugins.torch.context import Context
 from relaxpy.plugins.torch.ops.linear import each
@@ -37,7 +28,7 @@ def _spatial(cx: Context) -> int:
 
 def _batched(x: Expr, count: int) -> Expr:
     """Images with an axis of batches before that of channels."""
-    return reshaped(x, [1, *shape_of(x)]) if rank_of(x) == count + 1 else x
+    return tensors.reshaped(x, [1, *tensors.shape_of(x)]) if tensors.rank_of(x) == count + 1 else x
 
 
 def _windows(
@@ -93,16 +84,16 @@ def avg_pool(
     if divisor is None:
         y = mean_pooled(cx, data, windows, ceil=ceil, inside=inside)
     else:
-        wide = data if is_float(data) else R.astype(data, "float64")
+        wide = data if tensors.is_float(data) else R.astype(data, "float64")
         grown, whole = windows.padded(cx, cx.emit(wide), 0, ceil=ceil)
         means = mean_pooled(cx, grown, whole, ceil=False, inside=True)
         elements = math.prod(windows.kernel)
-        if is_float(data):
-            y = R.multiply(means, scalar(elements / divisor, x))
+        if tensors.is_float(data):
+            y = R.multiply(means, tensors.scalar(elements / divisor, x))
         else:  # the quotient of the sum, which is a whole number
             total = R.round(R.multiply(means, const(float(elements), "float64")))
             y = R.trunc(R.divide(total, const(float(divisor), "float64")))
-    return reshaped(y, cx.result_shape()) if data is not x else y
+    return tensors.reshaped(y, cx.result_shape()) if data is not x else y
 
 
 _ADAPTIVE = {1: R.nn.adaptive_avg_pool1d, 2: R.nn.adaptive_avg_pool2d, 3: R.nn.adaptive_avg_pool3d}
@@ -119,15 +110,17 @@ def adaptive_avg_pool(cx: Context, x: Expr, sizes: Sequence[Any]) -> Expr:
     data = _batched(x, count)
     wanted = cx.result_shape()[-count:]
     if all(cx.is_size(size, 1) for size in wanted):
-        axes = list(range(rank_of(x) - count, rank_of(x)))
+        axes = list(range(tensors.rank_of(x) - count, tensors.rank_of(x)))
         return R.mean(x, axes, True)
     if any(cx.is_size(size, 0) for size in wanted):  # the operator has no such output_size
-        return R.zeros(cx.result_shape(), dtype_of(x))
+        return R.zeros(cx.result_shape(), tensors.dtype_of(x))
     if all(isinstance(size, int) for size in wanted):
         y = _ADAPTIVE[count](data, list(wanted))
     else:
-        y = cx.te(_MEANS[count], data, list(map(as_size, wanted)), "avg", name="adaptive_avg_pool")
-    return reshaped(y, cx.result_shape()) if data is not x else y
+        y = cx.te(
+            _MEANS[count], data, list(map(tensors.as_size, wanted)), "avg", name="adaptive_avg_pool"
+        )
+    return tensors.reshaped(y, cx.result_shape()) if data is not x else y
 
 
 _GRID_METHODS = ("bilinear", "nearest", "bicubic")
@@ -138,7 +131,7 @@ def _sampled(
     op: Any, images: Sequence[Expr], grid: Expr, method: int, padding: int, align_corners: bool
 ) -> Any:
     """An operator of images sampled at a grid, which has coordinates first."""
-    rank = rank_of(grid)
+    rank = tensors.rank_of(grid)
     moved = R.permute_dims(grid, [0, rank - 1, *range(1, rank - 1)])
     layout = "NCHW" if rank == 4 else "NCDHW"
     options = _GRID_METHODS[method], layout, _GRID_PADDINGS[padding], align_corners
@@ -165,7 +158,7 @@ def grid_sampler_backward(
 ) -> tuple[Expr | None, Expr]:
     op = R.grad.grid_sample_backward
     both = cx.emit(_sampled(op, [grad, x], grid, method, padding, align_corners))
-    of_grid = R.permute_dims(both[1], [0, *range(2, rank_of(grid)), 1])
+    of_grid = R.permute_dims(both[1], [0, *range(2, tensors.rank_of(grid)), 1])
     return both[0] if mask[0] else None, of_grid
 
 
@@ -173,17 +166,17 @@ def grid_sampler_backward(
 def adaptive_max_pool(cx: Context, x: Expr, sizes: Sequence[Any]) -> tuple[Expr, ...]:
     count = _spatial(cx)
     wanted = cx.result_shape(0)[-count:]
-    outer = rank_of(x) - count
-    before, inner_sizes = shape_of(x)[:outer], shape_of(x)[outer:]
+    outer = tensors.rank_of(x) - count
+    before, inner_sizes = tensors.shape_of(x)[:outer], tensors.shape_of(x)[outer:]
     if all(cx.is_size(size, 1) for size in wanted):
-        rows = cx.emit(reshaped(x, [*before, product(inner_sizes)]))
+        rows = cx.emit(tensors.reshaped(x, [*before, tensors.product(inner_sizes)]))
         results = R.max(rows, [outer]), R.argmax(rows, outer, False)
-        return tuple(reshaped(result, [*before, *wanted]) for result in results)
+        return tuple(tensors.reshaped(result, [*before, *wanted]) for result in results)
 
-    shape, dtypes = [*before, *wanted], (dtype_of(x), "int64")
+    shape, dtypes = [*before, *wanted], (tensors.dtype_of(x), "int64")
     if any(cx.is_size(size, 0) for size in wanted):
         return tuple(R.zeros(shape, dtype) for dtype in dtypes)
-    axes = range(outer, rank_of(x))
+    axes = range(outer, tensors.rank_of(x))
 
     def write(k: Loops, x: Any, y: Any, places: Any) -> None:
         with k.every(y.shape) as at:

@@ -13,18 +13,8 @@ from relaxpy.ir.relax.nodes import Expr, const
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.tir import intrin, ops
 from relaxpy.ir.tir.expr import Select
+from relaxpy.plugins.importing import tensors
 from relaxpy.plugins.importing.loops import Loops, Number, kernel
-from relaxpy.plugins.importing.tensors import (
-    Size,
-    dtype_of,
-    is_float,
-    product,
-    rank_of,
-    reshaped,
-    scalar,
-    shape_of,
-    wide_dtype,
-)
 from relaxpy.plugins.importing.unsupported import UnsupportedError
 from relaxpy.plugins.torch.arrays import dtype_name
 from relaxpy.plugins.torch.context import Context
@@ -65,15 +55,15 @@ def _register() -> None:
 
 @converter("reshape", "collapse", "collapse_view", "split_dim", "squeeze", namespace="prims")
 def of_result_shape(cx: Context, x: Expr, *rest: Value) -> Expr:
-    return reshaped(x, cx.result_shape())
+    return tensors.reshaped(x, cx.result_shape())
 
 
 @converter("broadcast_in_dim", namespace="prims")
 def broadcast_in_dim(cx: Context, x: Expr, shape: Value, axes: Sequence[int]) -> Expr:
     """Axes of the operand are these of the result; the others are repeated."""
     sizes = cx.result_shape()
-    given = dict(zip(axes, shape_of(x), strict=True))
-    apart = reshaped(x, [given.get(k, 1) for k in range(len(sizes))])
+    given = dict(zip(axes, tensors.shape_of(x), strict=True))
+    apart = tensors.reshaped(x, [given.get(k, 1) for k in range(len(sizes))])
     return R.broadcast_to(apart, tuple(sizes))
 
 
@@ -89,19 +79,23 @@ def convert_element_type(cx: Context, x: Expr, dtype: Any) -> Expr:
 
 def is_negative(cx: Context, x: Expr) -> Expr:
     """A boolean tensor: true where the sign bit of elements is set."""
-    if not is_float(x):
-        return R.less(x, scalar(0, x)) if dtype_of(x) != "bool" else R.logical_xor(x, x)
-    wide = wide_dtype(x)
+    if not tensors.is_float(x):
+        return (
+            R.less(x, tensors.scalar(0, x))
+            if tensors.dtype_of(x) != "bool"
+            else R.logical_xor(x, x)
+        )
+    wide = tensors.wide_dtype(x)
     integer = wide.replace("float", "int")
-    y = cx.emit(reshaped(cx.tensor(x, wide), [product(shape_of(x))]))
+    y = cx.emit(tensors.reshaped(cx.tensor(x, wide), [tensors.product(tensors.shape_of(x))]))
 
     def write(k: Loops, numbers: Any, out: Any) -> None:
         with k.loop(out.shape[0]) as i:
             bits = intrin.reinterpret(integer, numbers[i])
             k.store(out, i, bits < ops.const(0, integer))
 
-    (flat,) = kernel(cx, "signbit", [(shape_of(y), "bool")], [y], write)
-    return reshaped(flat, shape_of(x))
+    (flat,) = kernel(cx, "signbit", [(tensors.shape_of(y), "bool")], [y], write)
+    return tensors.reshaped(flat, tensors.shape_of(x))
 
 
 @converter("copy_strided", namespace="prims")
@@ -115,23 +109,23 @@ def view_dtype(cx: Context, x: Expr, dtype: Any) -> Expr:
     return bits_as(cx, x, dtype_name(dtype), cx.result_shape())
 
 
-def bits_as(cx: Context, x: Expr, dtype: str, sizes: Sequence[Size]) -> Expr:
+def bits_as(cx: Context, x: Expr, dtype: str, sizes: Sequence[tensors.Size]) -> Expr:
     """The bits of elements as elements of another datatype, in this shape.
 
     Where one element has the bits of several, the first of these has its lowest bits.
     """
-    if dtype_of(x) == "bool":
+    if tensors.dtype_of(x) == "bool":
         x = R.astype(x, "uint8")
     if dtype == "bool":
         bits = cx.emit(bits_as(cx, x, "uint8", sizes))
-        return R.not_equal(bits, scalar(0, bits))
-    if dtype_of(x) == dtype:
-        return reshaped(x, sizes)
-    old, new = DataType(dtype_of(x)).bits, DataType(dtype).bits
+        return R.not_equal(bits, tensors.scalar(0, bits))
+    if tensors.dtype_of(x) == dtype:
+        return tensors.reshaped(x, sizes)
+    old, new = DataType(tensors.dtype_of(x)).bits, DataType(dtype).bits
     parts, least = max(old, new) // min(old, new), min(old, new)
     narrow, wide = f"uint{least}", f"uint{max(old, new)}"
-    total = product(shape_of(x) if old > new else sizes)
-    of_bits = cx.emit(reshaped(x, [total, parts] if old < new else [total]))
+    total = tensors.product(tensors.shape_of(x) if old > new else sizes)
+    of_bits = cx.emit(tensors.reshaped(x, [total, parts] if old < new else [total]))
 
     def write(k: Loops, x: Any, out: Any) -> None:
         with k.loop(total) as i:
@@ -152,7 +146,7 @@ def bits_as(cx: Context, x: Expr, dtype: str, sizes: Sequence[Size]) -> Expr:
 
     shape = [total, parts] if old > new else [total]
     (result,) = kernel(cx, "view_dtype", [(shape, dtype)], [of_bits], write)
-    return reshaped(result, sizes)
+    return tensors.reshaped(result, sizes)
 
 
 @converter("signbit")
@@ -171,7 +165,7 @@ def copysign(cx: Context, x: Value, y: Value) -> Expr:
 def fmax(cx: Context, x: Value, y: Value) -> Expr:
     a, b = operands(cx, x, y)
     op = R.maximum if "fmax" in str(cx.node.target) else R.minimum
-    if not is_float(a):
+    if not tensors.is_float(a):
         return op(a, b)
     return R.where(R.isnan(a), b, R.where(R.isnan(b), a, op(a, b)))
 
@@ -209,8 +203,8 @@ def gcd(cx: Context, x: Value, y: Value) -> Expr:
 
 @converter("frexp", "frexp.Tensor")
 def frexp(cx: Context, x: Expr) -> tuple[Expr, Expr]:
-    total = product(shape_of(x))
-    wide = cx.emit(reshaped(cx.tensor(x, "float64"), [total]))
+    total = tensors.product(tensors.shape_of(x))
+    wide = cx.emit(tensors.reshaped(cx.tensor(x, "float64"), [total]))
 
     def write(k: Loops, numbers: Any, mantissas: Any, exponents: Any) -> None:
         def whole(value: int) -> Number:
@@ -231,8 +225,8 @@ def frexp(cx: Context, x: Expr) -> tuple[Expr, Expr]:
 
     outputs = [([total], "float64"), ([total], "int64")]
     found = kernel(cx, "frexp", outputs, [wide], write)
-    mantissa, exponent = (reshaped(item, shape_of(x)) for item in found)
-    return R.astype(mantissa, dtype_of(x)), R.astype(exponent, "int32")
+    mantissa, exponent = (tensors.reshaped(item, tensors.shape_of(x)) for item in found)
+    return R.astype(mantissa, tensors.dtype_of(x)), R.astype(exponent, "int32")
 
 
 @converter("nextafter")
@@ -254,15 +248,15 @@ def nextafter(cx: Context, x: Value, y: Value) -> Expr:
             moved = Select(a == b, b, moved)
             k.store(out, i, Select(intrin.isnan(a) | intrin.isnan(b), a + b, moved))
 
-    (flat,) = kernel(cx, "nextafter", [(shape_of(vectors[0]), dtype)], vectors, write)
-    return reshaped(flat, cx.result_shape())
+    (flat,) = kernel(cx, "nextafter", [(tensors.shape_of(vectors[0]), dtype)], vectors, write)
+    return tensors.reshaped(flat, cx.result_shape())
 
 
 @converter("angle")
 def angle(cx: Context, x: Expr) -> Expr:
     y = floated(cx, x)
-    pi = const(math.pi, dtype_of(y))
-    turned = R.where(R.less(y, scalar(0.0, y)), pi, scalar(0.0, y))
+    pi = const(math.pi, tensors.dtype_of(y))
+    turned = R.where(R.less(y, tensors.scalar(0.0, y)), pi, tensors.scalar(0.0, y))
     return R.where(R.isnan(y), y, turned)
 
 
@@ -279,8 +273,8 @@ def fma(cx: Context, a: Value, b: Value, c: Value) -> Expr:
 def as_strided_scatter(
     cx: Context, x: Expr, source: Expr, size: Any, stride: Any, offset: Any = None
 ) -> Expr:
-    total = product(shape_of(x))
-    flat = cx.emit(reshaped(x, [total]))
+    total = tensors.product(tensors.shape_of(x))
+    flat = cx.emit(tensors.reshaped(x, [total]))
     begin = (offset or 0) - cx.importer.symbols.expr(cx.operand_meta(0).storage_offset())
     if not cx.operand_meta(0).is_contiguous():
         raise UnsupportedError("a view by strides of a tensor with gaps in memory")
@@ -294,11 +288,13 @@ def as_strided_scatter(
                 place = place + position * step
             k.store(out, place, new[index] if index else new[()])
 
-    part = source if rank_of(source) else cx.emit(reshaped(source, [1]))
-    if not rank_of(source):
+    part = source if tensors.rank_of(source) else cx.emit(tensors.reshaped(source, [1]))
+    if not tensors.rank_of(source):
         stride = [0]
-    (result,) = kernel(cx, "as_strided_scatter", [([total], dtype_of(x))], [flat, part], write)
-    return reshaped(result, shape_of(x))
+    (result,) = kernel(
+        cx, "as_strided_scatter", [([total], tensors.dtype_of(x))], [flat, part], write
+    )
+    return tensors.reshaped(result, tensors.shape_of(x))
 
 
 _register()

@@ -10,15 +10,7 @@ import torch
 
 from relaxpy.exec.runtime.registry import register_func
 from relaxpy.ir.core.tensor import as_numpy, as_torch
-from relaxpy.ir.relax.nodes import (
-    Call,
-    Expr,
-    ExternFunc,
-    ObjectStructInfo,
-    ShapeExpr,
-    StringImm,
-    TensorStructInfo,
-)
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.tir.prim_expr import PrimExpr
 from relaxpy.plugins.importing.tensors import as_size, dtype_of, shape_of, tensor_of
@@ -117,7 +109,7 @@ def _drawn(cx: Context, *unused: Value) -> Any:
     if isinstance(cx.meta(), (tuple, list)):
         raise UnsupportedError("it draws several tensors")
     sizes: list[PrimExpr] = []
-    tensors: list[Expr] = []
+    tensors: list[rx.Expr] = []
 
     def plain(item: Any) -> Any:
         if isinstance(item, torch.fx.Node):
@@ -127,9 +119,9 @@ def _drawn(cx: Context, *unused: Value) -> Any:
         if isinstance(item, PrimExpr):
             sizes.append(item)
             return {"size": len(sizes) - 1}
-        if isinstance(item, Expr):
+        if isinstance(item, rx.Expr):
             tensors.append(item)
-            is_tensor = isinstance(item.struct_info, TensorStructInfo)
+            is_tensor = isinstance(item.struct_info, rx.TensorStructInfo)
             return {"tensor" if is_tensor else "generator": len(tensors) - 1}
         if isinstance(item, Complex):
             tensors.append(to_pair(item))
@@ -148,8 +140,8 @@ def _drawn(cx: Context, *unused: Value) -> Any:
     named = {k: plain(v) for k, v in cx.node.kwargs.items() if k not in skipped}
     target = twin_of(cx.node.target) or cx.node.target
     plan = {"op": _name(target), "args": plain(cx.node.args), "kwargs": named}
-    shape = ShapeExpr(tuple(map(as_size, sizes)))
-    text = StringImm(json.dumps(plan))
+    shape = rx.ShapeExpr(tuple(map(as_size, sizes)))
+    text = rx.StringImm(json.dumps(plan))
     dtype = cx.meta().dtype
     pair = [2] if dtype.is_complex else []
     result = _call(
@@ -158,8 +150,8 @@ def _drawn(cx: Context, *unused: Value) -> Any:
     return from_pair(cx, result) if pair else result
 
 
-def _call(cx: Context, args: Sequence[Expr], info: TensorStructInfo) -> Expr:
-    call = Call(ExternFunc(PACKED), tuple(args), sinfo_args=(ObjectStructInfo(),))
+def _call(cx: Context, args: Sequence[rx.Expr], info: rx.TensorStructInfo) -> rx.Expr:
+    call = rx.Call(rx.ExternFunc(PACKED), tuple(args), sinfo_args=(rx.ObjectStructInfo(),))
     cast = cx.builder.match_cast(cx.emit(call), info, cx.name)
     assert cast is not None
     return cast
@@ -173,7 +165,9 @@ for _operator in _OPERATORS:
 
 
 @converter("native_dropout")
-def native_dropout(cx: Context, x: Expr, p: float, train: bool | None) -> tuple[Expr, Expr]:
+def native_dropout(
+    cx: Context, x: rx.Expr, p: float, train: bool | None
+) -> tuple[rx.Expr, rx.Expr]:
     sizes = tuple(shape_of(x))
     if train is False or p == 0:
         return x, R.ones(sizes, "bool")
@@ -181,10 +175,10 @@ def native_dropout(cx: Context, x: Expr, p: float, train: bool | None) -> tuple[
     order = memory_order(cx.operand_meta(0)) or [*range(len(sizes))]
     is_other = order != sorted(order)
     plan = {"op": "bernoulli.p", "args": [{"tensor": 0}, 1 - p], "kwargs": {}}
-    text = StringImm(json.dumps(plan))
+    text = rx.StringImm(json.dumps(plan))
     info = tensor_of([sizes[axis] for axis in order], cx.result_dtype(0))
     ordered = cx.emit(R.permute_dims(x, order)) if is_other else x
-    kept = _call(cx, [text, ShapeExpr(()), ordered], info)
+    kept = _call(cx, [text, rx.ShapeExpr(()), ordered], info)
     if is_other:
         kept = R.permute_dims(kept, [order.index(axis) for axis in range(len(order))])
     scale = 0.0 if p == 1 else 1 / (1 - p)
@@ -193,7 +187,7 @@ def native_dropout(cx: Context, x: Expr, p: float, train: bool | None) -> tuple[
 
 
 @converter("rrelu")
-def rrelu(cx: Context, x: Expr, lower: float, upper: float, training: bool) -> Expr:
+def rrelu(cx: Context, x: rx.Expr, lower: float, upper: float, training: bool) -> rx.Expr:
     if not training:
         return R.nn.leakyrelu(x, (lower + upper) / 2)
     return _by_slopes(cx, x, lower, upper)[0]
@@ -201,19 +195,19 @@ def rrelu(cx: Context, x: Expr, lower: float, upper: float, training: bool) -> E
 
 @converter("rrelu_with_noise_functional")
 def rrelu_with_noise(
-    cx: Context, x: Expr, noise: Expr, lower: float, upper: float, training: bool
-) -> tuple[Expr, Expr]:
+    cx: Context, x: rx.Expr, noise: rx.Expr, lower: float, upper: float, training: bool
+) -> tuple[rx.Expr, rx.Expr]:
     if not training:
         return R.nn.leakyrelu(x, (lower + upper) / 2), noise
     return _by_slopes(cx, x, lower, upper)
 
 
-def _by_slopes(cx: Context, x: Expr, lower: float, upper: float) -> tuple[Expr, Expr]:
+def _by_slopes(cx: Context, x: rx.Expr, lower: float, upper: float) -> tuple[rx.Expr, rx.Expr]:
     """x times slopes, which are drawn where it is not positive; and the slopes."""
     zero, one = (cx.tensor(number, dtype_of(x)) for number in (0.0, 1.0))
     signs = cx.emit(R.where(R.less_equal(x, zero), R.negative(one), one))
     plan = {"op": "rrelu", "args": [{"tensor": 0}, lower, upper, True], "kwargs": {}}
     info = tensor_of(shape_of(x), dtype_of(x))
-    drawn = _call(cx, [StringImm(json.dumps(plan)), ShapeExpr(()), signs], info)
+    drawn = _call(cx, [rx.StringImm(json.dumps(plan)), rx.ShapeExpr(()), signs], info)
     slopes = cx.emit(R.abs(drawn))
     return R.multiply(x, slopes), slopes

@@ -11,15 +11,8 @@ from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import Select
 from relaxpy.ir.tir.intrin import atan2, cos, exp, isnan, log, sin
+from relaxpy.plugins.importing import tensors
 from relaxpy.plugins.importing.loops import Loops, Number, kernel
-from relaxpy.plugins.importing.tensors import (
-    dtype_of,
-    is_float,
-    product,
-    rank_of,
-    reshaped,
-    shape_of,
-)
 from relaxpy.plugins.torch.complexes import Complex, complex_converter
 from relaxpy.plugins.torch.context import Context
 from relaxpy.plugins.torch.ops.indexing import along_axis, scattered
@@ -29,14 +22,14 @@ from relaxpy.plugins.torch.registry import converter
 
 @converter("cummax", "cummin")
 def cummax(cx: Context, x: Expr, axis: int) -> tuple[Expr, Expr]:
-    if not rank_of(x):
+    if not tensors.rank_of(x):
         return x, const(0, "int64")
     greatest = "cummax" in str(cx.node.target)
     at = cx.axis(axis, x)
-    sizes = shape_of(x)
-    y = cx.tensor(x, "int8") if dtype_of(x) == "bool" else x
-    shape = [product(sizes[:at]), sizes[at], product(sizes[at + 1 :])]
-    blocks = cx.emit(reshaped(y, shape))
+    sizes = tensors.shape_of(x)
+    y = cx.tensor(x, "int8") if tensors.dtype_of(x) == "bool" else x
+    shape = [tensors.product(sizes[:at]), sizes[at], tensors.product(sizes[at + 1 :])]
+    blocks = cx.emit(tensors.reshaped(y, shape))
 
     def write(k: Loops, x: Any, values: Any, places: Any) -> None:
         with k.every((x.shape[0], x.shape[2])) as (a, b):
@@ -44,26 +37,28 @@ def cummax(cx: Context, x: Expr, axis: int) -> tuple[Expr, Expr]:
             with k.loop(x.shape[1]) as i:
                 new, old = x[a, i, b], x[a, place[0], b]
                 kept: Number = new < old if greatest else new > old
-                if is_float(y):
+                if tensors.is_float(y):
                     kept = (kept | isnan(old)) & ~isnan(new)
                 k.store(place, 0, Select(kept, place[0], i))
                 k.store(places, (a, i, b), place[0])
                 k.store(values, (a, i, b), x[a, place[0], b])
 
-    outputs = [(shape, dtype_of(y)), (shape, "int64")]
+    outputs = [(shape, tensors.dtype_of(y)), (shape, "int64")]
     name = "cummax" if greatest else "cummin"
     values, places = kernel(cx, name, outputs, [blocks], write)
-    return cx.tensor(reshaped(values, sizes), dtype_of(x)), reshaped(places, sizes)
+    return cx.tensor(tensors.reshaped(values, sizes), tensors.dtype_of(x)), tensors.reshaped(
+        places, sizes
+    )
 
 
 @converter("logcumsumexp")
 def logcumsumexp(cx: Context, x: Expr, axis: int) -> Expr:
-    if not rank_of(x):
+    if not tensors.rank_of(x):
         return x
     at = cx.axis(axis, x)
-    sizes = shape_of(x)
-    shape = [product(sizes[:at]), sizes[at], product(sizes[at + 1 :])]
-    blocks = cx.emit(reshaped(cx.tensor(x, "float64"), shape))
+    sizes = tensors.shape_of(x)
+    shape = [tensors.product(sizes[:at]), sizes[at], tensors.product(sizes[at + 1 :])]
+    blocks = cx.emit(tensors.reshaped(cx.tensor(x, "float64"), shape))
 
     def write(k: Loops, x: Any, out: Any) -> None:
         with k.every((x.shape[0], x.shape[2])) as (a, b):
@@ -80,18 +75,18 @@ def logcumsumexp(cx: Context, x: Expr, axis: int) -> Expr:
                 k.store(out, (a, i, b), top[0] + log(total[0]))
 
     (found,) = kernel(cx, "logcumsumexp", [(shape, "float64")], [blocks], write)
-    return R.astype(reshaped(found, sizes), dtype_of(x))
+    return R.astype(tensors.reshaped(found, sizes), tensors.dtype_of(x))
 
 
 @complex_converter("logcumsumexp")
 def complex_logcumsumexp(cx: Context, z: Complex, axis: int) -> Complex:
     """log(cumsum(exp(z))) in float64; each step factors out the operand of greater real part."""
-    if not rank_of(z.re):
+    if not tensors.rank_of(z.re):
         return z
     at = cx.axis(axis, z.re)
-    sizes = shape_of(z.re)
-    shape = [product(sizes[:at]), sizes[at], product(sizes[at + 1 :])]
-    parts = [cx.emit(reshaped(cx.tensor(part, "float64"), shape)) for part in (z.re, z.im)]
+    sizes = tensors.shape_of(z.re)
+    shape = [tensors.product(sizes[:at]), sizes[at], tensors.product(sizes[at + 1 :])]
+    parts = [cx.emit(tensors.reshaped(cx.tensor(part, "float64"), shape)) for part in (z.re, z.im)]
 
     def write(k: Loops, x: Any, y: Any, re: Any, im: Any) -> None:
         with k.every((x.shape[0], x.shape[2])) as (a, b):
@@ -115,12 +110,14 @@ def complex_logcumsumexp(cx: Context, z: Complex, axis: int) -> Complex:
 
     outputs = [(shape, "float64")] * 2
     found = kernel(cx, "logcumsumexp", outputs, parts, write)
-    return Complex(*(R.astype(reshaped(part, sizes), dtype_of(z.re)) for part in found))
+    return Complex(
+        *(R.astype(tensors.reshaped(part, sizes), tensors.dtype_of(z.re)) for part in found)
+    )
 
 
 def _chosen(cx: Context, x: Expr, axis: int, keepdim: bool, place: Any) -> tuple[Expr, Expr]:
     """The element at a place of the sorted elements, and where it stands."""
-    if not rank_of(x):
+    if not tensors.rank_of(x):
         return x, const(0, "int64")
     at = cx.axis(axis, x)
     values, order = (cx.emit(item) for item in sort(cx, x, at))
@@ -131,7 +128,7 @@ def _chosen(cx: Context, x: Expr, axis: int, keepdim: bool, place: Any) -> tuple
 
 
 def _at(cx: Context, values: Expr, axis: int, place: Any) -> Expr:
-    sizes = shape_of(values)
+    sizes = tensors.shape_of(values)
     sizes[axis] = 1
     return R.full(tuple(sizes), cx.tensor(place, "int64"), "int64")
 
@@ -146,9 +143,9 @@ def median(cx: Context, x: Expr, axis: int, keepdim: bool = False) -> tuple[Expr
     ignores = "nanmedian" in str(cx.node.target)
 
     def middle(values: Expr, at: int) -> Expr:
-        size = shape_of(values)[at]
+        size = tensors.shape_of(values)[at]
         half = _at(cx, values, at, cx.simplify((size - 1) // 2))
-        if not is_float(values):
+        if not tensors.is_float(values):
             return half
         unknown = R.sum(R.astype(R.isnan(values), "int64"), [at], True)
         known = R.subtract(cx.tensor(size, "int64"), unknown)
@@ -162,7 +159,7 @@ def median(cx: Context, x: Expr, axis: int, keepdim: bool = False) -> tuple[Expr
 
 @converter("median", "nanmedian")
 def median_of_all(cx: Context, x: Expr) -> Expr:
-    return median(cx, cx.emit(reshaped(x, [product(shape_of(x))])), 0)[0]
+    return median(cx, cx.emit(tensors.reshaped(x, [tensors.product(tensors.shape_of(x))])), 0)[0]
 
 
 _REDUCTIONS = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min", "mean": "mean"}
@@ -170,7 +167,7 @@ _REDUCTIONS = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min", "mean"
 
 def _least(cx: Context, x: Expr, reduction: str) -> Expr:
     """The initial value of a reduction, as a tensor like `x`."""
-    dtype = dtype_of(x)
+    dtype = tensors.dtype_of(x)
     if reduction in ("sum", "mean", "prod"):
         return R.full_like(x, cx.tensor(1 if reduction == "prod" else 0, dtype))
     if "float" in dtype:
@@ -188,14 +185,14 @@ def reduced_into(
     found = cx.emit(scattered(cx, begin, axis, indices, source, name))
     if own and reduction != "mean":
         return found
-    zeros = cx.emit(R.zeros(tuple(shape_of(x)), "int64"))
-    ones = cx.emit(R.ones(tuple(shape_of(source)), "int64"))
+    zeros = cx.emit(R.zeros(tuple(tensors.shape_of(x)), "int64"))
+    ones = cx.emit(R.ones(tuple(tensors.shape_of(source)), "int64"))
     count = cx.emit(scattered(cx, zeros, axis, indices, ones, "add"))
     hit = R.greater(count, const(0, "int64"))
     if reduction == "mean":
         parts = R.add(count, const(1, "int64")) if own else R.maximum(count, const(1, "int64"))
-        divisor = R.astype(parts, dtype_of(x))
-        quotient = R.divide if is_float(x) else R.floor_divide
+        divisor = R.astype(parts, tensors.dtype_of(x))
+        quotient = R.divide if tensors.is_float(x) else R.floor_divide
         found = quotient(found, divisor)
     return R.where(hit, found, x)
 
@@ -231,21 +228,21 @@ def index_reduce(
 
 @converter("put")
 def put(cx: Context, x: Expr, indices: Expr, source: Expr, accumulate: bool = False) -> Expr:
-    total, count = product(shape_of(x)), product(shape_of(indices))
-    flat = cx.emit(reshaped(x, [total]))
-    places = cx.emit(reshaped(indices, [count]))
-    values = cx.emit(reshaped(source, [count]))
+    total, count = tensors.product(tensors.shape_of(x)), tensors.product(tensors.shape_of(indices))
+    flat = cx.emit(tensors.reshaped(x, [total]))
+    places = cx.emit(tensors.reshaped(indices, [count]))
+    values = cx.emit(tensors.reshaped(source, [count]))
     kind = "add" if accumulate else "update"
-    return reshaped(R.scatter_elements(flat, places, values, 0, kind), shape_of(x))
+    return tensors.reshaped(R.scatter_elements(flat, places, values, 0, kind), tensors.shape_of(x))
 
 
 @converter("masked_scatter")
 def masked_scatter(cx: Context, x: Expr, mask: Expr, source: Expr) -> Expr:
     sizes = cx.result_shape()
-    total = product(sizes)
-    where = cx.emit(reshaped(R.broadcast_to(mask, tuple(sizes)), [total]))
-    old = cx.emit(reshaped(R.broadcast_to(x, tuple(sizes)), [total]))
-    new = cx.emit(reshaped(source, [product(shape_of(source))]))
+    total = tensors.product(sizes)
+    where = cx.emit(tensors.reshaped(R.broadcast_to(mask, tuple(sizes)), [total]))
+    old = cx.emit(tensors.reshaped(R.broadcast_to(x, tuple(sizes)), [total]))
+    new = cx.emit(tensors.reshaped(source, [tensors.product(tensors.shape_of(source))]))
 
     def write(k: Loops, mask: Any, old: Any, new: Any, out: Any) -> None:
         used = k.local(0, "int64")
@@ -255,9 +252,9 @@ def masked_scatter(cx: Context, x: Expr, mask: Expr, source: Expr) -> Expr:
                 k.store(out, i, new[used[0]])
                 k.store(used, 0, used[0] + 1)
 
-    outputs = [([total], dtype_of(x))]
+    outputs = [([total], tensors.dtype_of(x))]
     (found,) = kernel(cx, "masked_scatter", outputs, [where, old, new], write)
-    return reshaped(found, sizes)
+    return tensors.reshaped(found, sizes)
 
 
 @converter("searchsorted.Tensor", "searchsorted.Scalar")
@@ -273,15 +270,15 @@ def searchsorted(
 ) -> Expr:
     after = right or side == "right"
     if sorter is not None:
-        edges = cx.emit(R.gather_elements(edges, sorter, rank_of(edges) - 1))
+        edges = cx.emit(R.gather_elements(edges, sorter, tensors.rank_of(edges) - 1))
     x = cx.tensor(values)
-    if rank_of(edges) == 1:
+    if tensors.rank_of(edges) == 1:
         return R.bucketize(x, edges, cx.result_dtype() == "int32", after)
-    size = shape_of(edges)[-1]
-    rows, count = product(shape_of(edges)[:-1]), shape_of(x)[-1]
-    bounds = cx.emit(reshaped(edges, [rows, size]))
-    asked = cx.emit(reshaped(x, [rows, count]))
-    has_nan = is_float(x)
+    size = tensors.shape_of(edges)[-1]
+    rows, count = tensors.product(tensors.shape_of(edges)[:-1]), tensors.shape_of(x)[-1]
+    bounds = cx.emit(tensors.reshaped(edges, [rows, size]))
+    asked = cx.emit(tensors.reshaped(x, [rows, count]))
+    has_nan = tensors.is_float(x)
 
     def write(k: Loops, edges: Any, x: Any, out: Any) -> None:
         """By bisection: each step decides whether to skip a part of what is left."""
@@ -299,7 +296,7 @@ def searchsorted(
             k.store(out, (r, i), found[0])
 
     (found,) = kernel(cx, "searchsorted", [([rows, count], "int64")], [bounds, asked], write)
-    return cx.tensor(reshaped(found, shape_of(x)), cx.result_dtype())
+    return cx.tensor(tensors.reshaped(found, tensors.shape_of(x)), cx.result_dtype())
 
 
 @converter("bucketize.Tensor", "bucketize.Scalar")
@@ -314,9 +311,9 @@ def mode(cx: Context, x: Expr, axis: int = -1, keepdim: bool = False) -> tuple[E
     """The least of the most frequent values, and the last place where it stood when sorted."""
 
     def place(values: Expr, at: int) -> Expr:
-        sizes = shape_of(values)
-        shape = [product(sizes[:at]), sizes[at], product(sizes[at + 1 :])]
-        blocks = cx.emit(reshaped(values, shape))
+        sizes = tensors.shape_of(values)
+        shape = [tensors.product(sizes[:at]), sizes[at], tensors.product(sizes[at + 1 :])]
+        blocks = cx.emit(tensors.reshaped(values, shape))
 
         def write(k: Loops, x: Any, out: Any) -> None:
             with k.every((x.shape[0], x.shape[2])) as (a, b):
@@ -330,6 +327,6 @@ def mode(cx: Context, x: Expr, axis: int = -1, keepdim: bool = False) -> tuple[E
 
         (found,) = kernel(cx, "mode", [([shape[0], 1, shape[2]], "int64")], [blocks], write)
         sizes[at] = 1
-        return cx.emit(reshaped(found, sizes))
+        return cx.emit(tensors.reshaped(found, sizes))
 
     return _chosen(cx, x, axis, keepdim, place)

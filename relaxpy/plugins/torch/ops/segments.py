@@ -10,15 +10,8 @@ from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import Select
 from relaxpy.ir.tir.intrin import reinterpret
+from relaxpy.plugins.importing import tensors
 from relaxpy.plugins.importing.loops import Loops, kernel
-from relaxpy.plugins.importing.tensors import (
-    as_size,
-    dtype_of,
-    product,
-    rank_of,
-    reshaped,
-    shape_of,
-)
 from relaxpy.plugins.torch.context import Context
 from relaxpy.plugins.torch.registry import converter
 
@@ -40,15 +33,15 @@ def segment_reduce(
     at = cx.axis(axis, x)
     if offsets is None:
         assert lengths is not None
-        sizes = [*shape_of(lengths)[:-1], 1]
+        sizes = [*tensors.shape_of(lengths)[:-1], 1]
         ends = R.cumsum(R.astype(lengths, "int64"), at)
         offsets = R.concat([R.zeros(tuple(sizes), "int64"), ends], at)
-    sizes = shape_of(x)
-    outer, inner = product(sizes[:at]), product(sizes[at + 1 :])
-    edges = shape_of(cx.emit(offsets))[-1]
-    count = cx.simplify(as_size(edges) - 1)
-    data = cx.emit(reshaped(x, [outer, sizes[at], inner]))
-    bounds = cx.emit(reshaped(cx.tensor(offsets, "int64"), [outer, edges]))
+    sizes = tensors.shape_of(x)
+    outer, inner = tensors.product(sizes[:at]), tensors.product(sizes[at + 1 :])
+    edges = tensors.shape_of(cx.emit(offsets))[-1]
+    count = cx.simplify(tensors.as_size(edges) - 1)
+    data = cx.emit(tensors.reshaped(x, [outer, sizes[at], inner]))
+    bounds = cx.emit(tensors.reshaped(cx.tensor(offsets, "int64"), [outer, edges]))
     first = _FIRST[reduction] if initial is None else float(initial)
 
     def write(k: Loops, x: Any, bounds: Any, out: Any) -> None:
@@ -73,8 +66,8 @@ def segment_reduce(
             k.store(out, (a, s, b), total[0])
 
     shape = [outer, count, inner]
-    (out,) = kernel(cx, "segment_reduce", [(shape, dtype_of(x))], [data, bounds], write)
-    return reshaped(out, cx.result_shape())
+    (out,) = kernel(cx, "segment_reduce", [(shape, tensors.dtype_of(x))], [data, bounds], write)
+    return tensors.reshaped(out, cx.result_shape())
 
 
 @converter("hash_tensor")
@@ -82,14 +75,14 @@ def hash_tensor(
     cx: Context, x: Expr, axes: Sequence[int] = (), *, keepdim: bool = False, mode: int = 0
 ) -> Expr:
     """Bits of the elements as float64 or int64, with exclusive or."""
-    dtype = dtype_of(x)
+    dtype = tensors.dtype_of(x)
     wide = cx.tensor(x, "float64" if "float" in dtype else "int64")
     among = cx.axes(axes, x)
-    kept = [k for k in range(rank_of(x)) if k not in among]
-    sizes = shape_of(x)
-    turned = R.permute_dims(wide, [*kept, *among]) if rank_of(x) else wide
-    shape = [product([sizes[k] for k in kept]), product([sizes[k] for k in among])]
-    rows = cx.emit(reshaped(turned, shape))
+    kept = [k for k in range(tensors.rank_of(x)) if k not in among]
+    sizes = tensors.shape_of(x)
+    turned = R.permute_dims(wide, [*kept, *among]) if tensors.rank_of(x) else wide
+    shape = [tensors.product([sizes[k] for k in kept]), tensors.product([sizes[k] for k in among])]
+    rows = cx.emit(tensors.reshaped(turned, shape))
 
     def write(k: Loops, x: Any, out: Any) -> None:
         with k.loop(x.shape[0]) as a:
@@ -98,4 +91,4 @@ def hash_tensor(
                 k.store(out, a, out[a] ^ reinterpret("uint64", x[a, i]))
 
     (out,) = kernel(cx, "hash_tensor", [(shape[:1], "uint64")], [rows], write)
-    return reshaped(out, cx.result_shape())
+    return tensors.reshaped(out, cx.result_shape())

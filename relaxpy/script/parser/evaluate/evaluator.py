@@ -58,15 +58,7 @@ from relaxpy.script.parser.evaluate.conditions import (
 )
 from relaxpy.script.parser.evaluate.displays import VALUE_ERRORS
 from relaxpy.script.parser.evaluate.guard import OPEN, Guard
-from relaxpy.script.parser.source.scope import (
-    BUILTINS,
-    MISSING,
-    ModuleRef,
-    Poison,
-    Poisoned,
-    Scope,
-    unknown_name,
-)
+from relaxpy.script.parser.source import scope as scopes
 from relaxpy.script.parser.source.text import Positioned, Program, quoted_program
 from relaxpy.support.entry import argument_node, last_name, node_about
 
@@ -140,7 +132,7 @@ _MUTATORS = {
 }
 
 
-def namespace_hint(scope: Scope, name: str) -> str | None:
+def namespace_hint(scope: scopes.Scope, name: str) -> str | None:
     """Return a replacement for a name that a namespace has, or that methods have."""
     if name in ("self", "cls"):
         return "functions of a module are called by the name of the class, or by `cls = ...`"
@@ -158,7 +150,7 @@ def unknown_attribute(program: Program, owner: object, node: ast.Attribute) -> P
     """Create the error for an attribute that `owner` does not have, located at its name."""
     known = {name for name in dir(owner) if not name.startswith("_")}
     display_name = ast.unparse(node.value)
-    if isinstance(owner, ModuleRef):
+    if isinstance(owner, scopes.ModuleRef):
         return program.error(
             last_name(node),
             f"the module has no function {node.attr!r}",
@@ -215,7 +207,7 @@ class Evaluator:
     may be hostile. `shape_var_of` returns the shape variable for the name of a TypeVar.
     """
 
-    def __init__(self, program: Program, scope: Scope, guard: Guard = OPEN) -> None:
+    def __init__(self, program: Program, scope: scopes.Scope, guard: Guard = OPEN) -> None:
         self.program = program
         self.scope = scope
         self.guard = guard
@@ -265,7 +257,7 @@ class Evaluator:
         return self.program.span(node)
 
     @contextmanager
-    def reading(self, program: Program, scope: Scope) -> Iterator[None]:
+    def reading(self, program: Program, scope: scopes.Scope) -> Iterator[None]:
         """Evaluate nodes of `program` in `scope` until the context ends."""
         outer = self.program, self.scope
         self.program, self.scope = program, scope
@@ -306,11 +298,11 @@ class Evaluator:
 
     def on_binary(self, sign: str, left: object, right: object) -> object:
         """Return `left sign right` if the language overrides Python, else MISSING."""
-        return MISSING
+        return scopes.MISSING
 
     def on_unary(self, sign: str, operand: object) -> object:
         """Return `sign operand` if the language overrides Python, else MISSING."""
-        return MISSING
+        return scopes.MISSING
 
     def on_call(
         self, function: Any, args: list[Any], kwargs: dict[str, Any], node: ast.Call
@@ -340,17 +332,17 @@ class Evaluator:
     def _name(self, node: ast.Name) -> object:
         self.guard.name(node.id, node, self)
         value = self.scope.find(node.id)
-        if value is MISSING:
+        if value is scopes.MISSING:
             raise self.unknown(node)
-        if isinstance(value, Poison):
-            raise Poisoned
+        if isinstance(value, scopes.Poison):
+            raise scopes.Poisoned
         if isinstance(value, TypeVar) and self.shape_var_of is not None:
             return self.shape_var_of(value.__name__)
         return value
 
     def unknown(self, node: ast.Name) -> ParseError:
         """Create the error for an unknown name."""
-        error = unknown_name(node.id, self.scope.names())
+        error = scopes.unknown_name(node.id, self.scope.names())
         if node.id in NAMESPACES:
             hint: str | None = NAMESPACES[node.id]
             if self.guard.counts:
@@ -419,7 +411,7 @@ class Evaluator:
         return args, kwargs
 
     def _call(self, node: ast.Call) -> object:
-        if is_getattr(node) and self.scope.find("getattr") is MISSING:
+        if is_getattr(node) and self.scope.find("getattr") is scopes.MISSING:
             owner, name = map(self.value, node.args)
             return self.attribute_of(owner, attribute_node(node, name, self))
         function = self.value(node.func)
@@ -482,7 +474,7 @@ class Evaluator:
                     else f"write {display_name}.shape[0]"
                 )
                 return self.error(arg, f"{describe(value)} has no length", hint=hint)
-            if isinstance(value, Node) and function is BUILTINS.get(name):
+            if isinstance(value, Node) and function is scopes.BUILTINS.get(name):
                 tensor, display_name = isinstance(value, Expr), shown(arg)
                 if tensor:
                     hint = member_hint(name, display_name) or number_hint(value)
@@ -561,7 +553,7 @@ class Evaluator:
         try:
             left, right = self.operand(left), self.operand(right)
             result = self.on_binary(sign, left, right)
-            if result is not MISSING:
+            if result is not scopes.MISSING:
                 return result
             self.guard.binary(sign, left, right, node, self)
             return user_calls.operate(function, left, right)
@@ -589,7 +581,7 @@ class Evaluator:
         operand = self.value(node.operand)
         if isinstance(node.op, ast.Not):
             result = self.on_unary("not", operand)
-            if result is not MISSING:
+            if result is not scopes.MISSING:
                 return result
             if isinstance(operand, PrimExpr):
                 return conditions.computed(self, node, ops.logical_not, operand)
@@ -598,7 +590,7 @@ class Evaluator:
         try:
             operand = self.operand(operand)
             result = self.on_unary(sign, operand)
-            return user_calls.operate(function, operand) if result is MISSING else result
+            return user_calls.operate(function, operand) if result is scopes.MISSING else result
         except RelaxpyError as error:
             raise as_parse_error(error, self.span(node)) from None
         except VALUE_ERRORS:

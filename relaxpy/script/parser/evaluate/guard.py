@@ -150,7 +150,6 @@ class TextGuard(Guard):
     def __init__(self, namespaces: Iterable[object], functions: Iterable[object]) -> None:
         self._spaces: dict[int, object] = {id(space): space for space in namespaces}
         self._members_read: dict[tuple[int, str], object] = {}  # members of namespaces
-        self._builtins = frozenset(map(id, BUILTINS.values()))
         # The objects are stored with their ids, so that no id is used again.
         self._callable: dict[int, object] = {id(f): f for f in (*BUILTINS.values(), *functions)}
         self._weights: dict[PrimExpr, int] = {}

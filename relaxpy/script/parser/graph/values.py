@@ -31,7 +31,7 @@ from relaxpy.ir.relax.op.python_syntax import (
 from relaxpy.ir.relax.relations.context import written_at
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
-from relaxpy.script.language import records
+from relaxpy.script.language import records, wording
 from relaxpy.script.language.annotations import (
     Annotation,
     Devices,
@@ -42,13 +42,6 @@ from relaxpy.script.language.annotations import (
 )
 from relaxpy.script.language.eager import is_helper
 from relaxpy.script.language.legacy import UNSUPPORTED, RuntimeDepShape
-from relaxpy.script.language.wording import (
-    as_parse_error,
-    describe,
-    number_hint,
-    operators_called,
-    shown,
-)
 from relaxpy.script.parser.evaluate import user_calls
 from relaxpy.script.parser.evaluate.evaluator import Evaluator
 from relaxpy.script.parser.evaluate.macros import Macro
@@ -157,13 +150,13 @@ class GraphEvaluator(Evaluator):
         if position is None and isinstance(about, rx.Var):
             spans = [program.span(node) for program, node in self.positions.values()]
             position = about.span if about.span in spans else None
-        return as_parse_error(error, position or otherwise)
+        return wording.as_parse_error(error, position or otherwise)
 
     @override
     def unknown(self, node: ast.Name) -> ParseError:
         error = Evaluator.unknown(self, node)
         reason = self.ended.get(node.id)
-        operators = operators_called(node.id)
+        operators = wording.operators_called(node.id)
         if reason is None:
             suggestion = f"did you mean `{operators[0]}`?" if operators else None
             hint = error.diagnostic.hint or suggestion
@@ -398,7 +391,9 @@ class GraphEvaluator(Evaluator):
                 elif len(node.keywords) > 1:
                     hint = "give the arguments in the order of the parameters, without their names"
                 else:
-                    hint = f"write {ast.unparse(node.func)}({', '.join(map(shown, values))})"
+                    hint = (
+                        f"write {ast.unparse(node.func)}({', '.join(map(wording.shown, values))})"
+                    )
                 raise self.error(keyword, "a call of a function takes no keywords", hint=hint)
         attrs = {name: value for name, value in kwargs.items() if name == "pure"}
         return rx.Call(
@@ -484,7 +479,7 @@ class GraphEvaluator(Evaluator):
         """Add a hint for a property or number that is known only when the program runs."""
         hint = hint_for(error.about)
         if hint is None and error.diagnostic.hint is None:
-            hint = number_hint(error.about)
+            hint = wording.number_hint(error.about)
         if hint is not None:
             error.hinted(hint)
 
@@ -497,7 +492,7 @@ class GraphEvaluator(Evaluator):
             value = value.value
         value = self.bind_casts(value, node)
         if isinstance(value, (records.Form, ModuleRef, IRModule)):
-            raise self.error(node, f"{describe(value)} is not a value")
+            raise self.error(node, f"{wording.describe(value)} is not a value")
         try:
             expr = self._at(rx.convert_to_expr(value), node)
         except MisuseError as error:

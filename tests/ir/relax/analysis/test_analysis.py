@@ -10,19 +10,8 @@ from relaxpy.ir.core.traverse import strongly_connected
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx, op
+from relaxpy.ir.relax.analysis import variables
 from relaxpy.ir.relax.analysis.effects import calls_made, contains_impure_call
-from relaxpy.ir.relax.analysis.variables import (
-    all_global_vars,
-    all_vars,
-    bound_vars,
-    dataflow_liveness_analysis,
-    free_vars,
-    get_var2val,
-    name_to_binding,
-    post_order_visit,
-    udchain,
-    used_vars,
-)
 from relaxpy.ir.relax.call_graph import call_graph, detect_recursion
 from relaxpy.relax import analysis
 from tests.ir.relax.graphs import (
@@ -49,17 +38,17 @@ def test_variables_are_bound_or_free() -> None:
     inner = function([p], z)
     f = var("f")
     main = function([x], seq(block(bind(y, x), bind(f, inner)), y))
-    assert set(bound_vars(main)) == {x, y, p, f}
-    assert bound_vars(main)[: len(main.params)] == list(main.params)
-    assert free_vars(main) == [z]
-    assert set(all_vars(main)) == {x, y, z, p, f}
+    assert set(variables.bound_vars(main)) == {x, y, p, f}
+    assert variables.bound_vars(main)[: len(main.params)] == list(main.params)
+    assert variables.free_vars(main) == [z]
+    assert set(variables.all_vars(main)) == {x, y, z, p, f}
 
 
 def test_a_shape_in_an_annotation_is_an_occurrence() -> None:
     s = var("s", shape(2))
     x = var("x", rx.TensorStructInfo(s, "float32"))
-    assert free_vars(function([x], x)) == [s]
-    assert free_vars(function([x, s], x)) == []
+    assert variables.free_vars(function([x], x)) == [s]
+    assert variables.free_vars(function([x, s], x)) == []
 
 
 def test_values_of_variables() -> None:
@@ -67,26 +56,26 @@ def test_values_of_variables() -> None:
     first = cast(y, x, rank(1))
     second = bind(z, x)
     main = function([x], seq(block(first, second, cast(None, x, rank(1))), y))
-    assert get_var2val(main) == {y: x, z: x}
-    assert name_to_binding(main) == {"y": [first, second]}
+    assert variables.get_var2val(main) == {y: x, z: x}
+    assert variables.name_to_binding(main) == {"y": [first, second]}
 
 
 def test_definitions_and_uses_in_a_block() -> None:
     x, a, b, c = var("x", tensor(2)), local("a"), local("b"), var("c")
     found = dataflow(bind(a, x), bind(b, pure("f", a, x)), bind(c, a), cast(None, c, rank(1)))
-    assert udchain(found) == {a: [b, c], x: [a, b], b: [], c: []}
+    assert variables.udchain(found) == {a: [b, c], x: [a, b], b: [], c: []}
 
 
 def test_a_definition_is_not_a_use() -> None:
     size = rx.Var("s", rx.ShapeStructInfo(None, 1))
     x, y, unused = rx.Var("x", tensor(2)), rx.Var("y", tensor(2)), rx.Var("u", tensor(2))
     z = rx.Var("z", rx.TensorStructInfo(size, "float32"))
-    assert used_vars(x) == [x]
-    assert used_vars(rx.Tuple([op.add(x, x), z])) == [x, z, size]
+    assert variables.used_vars(x) == [x]
+    assert variables.used_vars(rx.Tuple([op.add(x, x), z])) == [x, z, size]
     block = rx.BindingBlock([rx.VarBinding(y, op.add(x, x)), rx.VarBinding(unused, y)])
     body = rx.SeqExpr([block], y)
-    assert used_vars(body) == [x, y]
-    assert used_vars(rx.Function([x, unused], y)) == [y]
+    assert variables.used_vars(body) == [x, y]
+    assert variables.used_vars(rx.Function([x, unused], y)) == [y]
 
 
 def test_variables_live_from_their_binding_to_their_last_use() -> None:
@@ -95,7 +84,7 @@ def test_variables_live_from_their_binding_to_their_last_use() -> None:
     found = dataflow(
         bind(a, x), bind(b, pure("f", a, x)), bind(d, inner), bind(c, a), cast(None, x, rank(1))
     )
-    assert dataflow_liveness_analysis(found) == {
+    assert variables.dataflow_liveness_analysis(found) == {
         x: (-1, 5),
         a: (0, 3),
         b: (1, 1),
@@ -109,7 +98,7 @@ def test_every_node_is_visited_once_operands_first() -> None:
     inner = shape_of(x)
     outer = pure("f", inner, inner)
     seen: list[Node] = []
-    post_order_visit(outer, seen.append)
+    variables.post_order_visit(outer, seen.append)
     assert all(isinstance(node, (rx.Expr, Op)) for node in seen)
     assert seen.count(inner) == 1
     assert seen.index(x) < seen.index(inner) < seen.index(outer)
@@ -128,7 +117,7 @@ def test_recursion_is_found_through_nested_functions() -> None:
     groups = [{v.name_hint for v in group} for group in detect_recursion(mod)]
     assert sorted(map(sorted, groups)) == [["f", "g"], ["h"]]
     assert call_graph(mod)["g"] == ("f",)
-    assert [v.name_hint for v in all_global_vars(mod["k"])] == ["f"]
+    assert [v.name_hint for v in variables.all_global_vars(mod["k"])] == ["f"]
     assert detect_recursion(IRModule()) == []
 
 
@@ -183,7 +172,7 @@ def test_a_call_that_stands_in_many_places_is_made_known_once() -> None:
 def test_sizes_are_not_relax_variables() -> None:
     n = size("n")
     x = var("x", tensor(n))
-    assert all_vars(pure("f", x, rx.ShapeExpr((n,)))) == [x]
+    assert variables.all_vars(pure("f", x, rx.ShapeExpr((n,)))) == [x]
 
 
 @pytest.mark.parametrize(
@@ -246,4 +235,4 @@ def test_parameters_have_the_names_that_users_of_tvm_know(name: str) -> None:
 
 def test_what_is_called_for_each_expression_is_a_function() -> None:
     with pytest.raises(MisuseError, match="fvisit is a function"):
-        post_order_visit(rx.Var("x", rx.ObjectStructInfo()), None)  # type: ignore[arg-type]
+        variables.post_order_visit(rx.Var("x", rx.ObjectStructInfo()), None)  # type: ignore[arg-type]

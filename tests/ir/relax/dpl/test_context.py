@@ -9,16 +9,7 @@ from hypothesis import given, settings, strategies as st
 from relaxpy import relax as rx
 from relaxpy.errors import MisuseError
 from relaxpy.ir.op import Op
-from relaxpy.relax.dpl import (
-    DFPattern,
-    PatternContext,
-    PatternSeq,
-    TupleGetItemPattern,
-    is_const,
-    is_op,
-    is_var,
-    wildcard,
-)
+from relaxpy.relax import dpl
 from relaxpy.script import relax as R
 from tests.counting import calls
 
@@ -42,12 +33,12 @@ def block(text: str) -> rx.DataflowBlock:
     return rx.DataflowBlock(bindings)
 
 
-def a(op: str) -> DFPattern:
+def a(op: str) -> dpl.DFPattern:
     """The pattern of a call of an operator, whatever its operands."""
-    return is_op(f"relax.{op}")(varg_default_wildcard=True)
+    return dpl.is_op(f"relax.{op}")(varg_default_wildcard=True)
 
 
-def names(found: dict[DFPattern, rx.Expr] | None, *patterns: DFPattern) -> list[str]:
+def names(found: dict[dpl.DFPattern, rx.Expr] | None, *patterns: dpl.DFPattern) -> list[str]:
     assert found is not None
     return [found[p].name_hint for p in patterns]  # type: ignore[attr-defined]
 
@@ -59,32 +50,32 @@ PARALLEL = block("a = abs x\nb = abs x\nc = add a b")
 
 
 def test_used_by_is_told_of_parameters_too() -> None:
-    with PatternContext() as ctx:
-        first, second = is_var("x"), wildcard()
+    with dpl.PatternContext() as ctx:
+        first, second = dpl.is_var("x"), dpl.wildcard()
         first ^ second
     assert names(ctx.match_dfb(CHAIN), first, second) == ["x", "a"]
 
 
 def test_a_chain_is_found_link_by_link() -> None:
-    with PatternContext() as ctx:
+    with dpl.PatternContext() as ctx:
         chain = a("exp") >> a("abs") >> a("sin")
     assert names(ctx.match_dfb(CHAIN), *chain) == ["a", "b", "c"]
-    with PatternContext() as ctx:
+    with dpl.PatternContext() as ctx:
         a("exp") >> a("sin")
     assert ctx.match_dfb(CHAIN) is None
-    with PatternContext() as ctx:
+    with dpl.PatternContext() as ctx:
         a("abs") ^ a("exp")
     assert ctx.match_dfb(CHAIN) is None
 
 
 def test_a_diamond_has_no_only_user() -> None:
-    with PatternContext() as ctx:
+    with dpl.PatternContext() as ctx:
         fork, left, right, join = a("exp"), a("abs"), a("sin"), a("add")
         fork.fork_to(left, right)
         left >> join
         right >> join
     assert names(ctx.match_dfb(DIAMOND), fork, left, right, join) == ["a", "b", "c", "d"]
-    with PatternContext() as ctx:
+    with dpl.PatternContext() as ctx:
         fork, left, right, join = a("exp"), a("abs"), a("sin"), a("add")
         fork >> left
         fork >> right
@@ -92,13 +83,13 @@ def test_a_diamond_has_no_only_user() -> None:
 
 
 def test_different_patterns_are_different_variables() -> None:
-    with PatternContext() as ctx:
+    with dpl.PatternContext() as ctx:
         fork, join = a("abs"), a("add")
         fork.only_used_by(join, index=0)
         fork.only_used_by(join, index=1)
     assert ctx.match_dfb(SMALL_DIAMOND)
     assert ctx.match_dfb(PARALLEL) is None
-    with PatternContext() as ctx:
+    with dpl.PatternContext() as ctx:
         join = a("add")
         a("abs") >> join
         a("abs") >> join
@@ -107,10 +98,10 @@ def test_different_patterns_are_different_variables() -> None:
 
 
 def test_an_index_says_which_operand() -> None:
-    with PatternContext() as ctx:
+    with dpl.PatternContext() as ctx:
         a("sin").used_by(a("add"), 1)
     assert ctx.match_dfb(DIAMOND)
-    with PatternContext() as ctx:
+    with dpl.PatternContext() as ctx:
         a("sin").used_by(a("add"), 0)
     assert ctx.match_dfb(DIAMOND) is None
 
@@ -120,16 +111,16 @@ def test_operands_in_tuples_are_counted_one_by_one() -> None:
     both = R.concat((x, y))
     found = rx.DataflowBlock([rx.VarBinding(rx.DataflowVar("c", both.struct_info), both)])
     for name, index, holds in [("x", 0, True), ("y", 1, True), ("y", 0, False), ("x", -1, True)]:
-        with PatternContext() as ctx:
-            is_var(name).used_by(a("concat"), index)
+        with dpl.PatternContext() as ctx:
+            dpl.is_var(name).used_by(a("concat"), index)
         assert (ctx.match_dfb(found) is not None) is holds
 
 
 def test_the_arguments_of_call_patterns_are_part_of_what_is_found() -> None:
-    with PatternContext() as ctx:
-        data = wildcard()
-        weights = [wildcard() for _ in range(3)]
-        products = [is_op("relax.matmul")(data, weight) for weight in weights]
+    with dpl.PatternContext() as ctx:
+        data = dpl.wildcard()
+        weights = [dpl.wildcard() for _ in range(3)]
+        products = [dpl.is_op("relax.matmul")(data, weight) for weight in weights]
     found = ctx.match_dfb(block("p = matmul x a\nq = matmul x b\nr = matmul x c"))
     assert names(found, data, *weights, *products) == ["x", "a", "b", "c", "p", "q", "r"]
     other = block("p = matmul y a\nq = matmul x b\nr = matmul x c")
@@ -137,9 +128,9 @@ def test_the_arguments_of_call_patterns_are_part_of_what_is_found() -> None:
 
 
 def test_without_add_constraint_arguments_are_not_told() -> None:
-    with PatternContext() as ctx:
-        operand = wildcard()
-        call = is_op("relax.exp")(operand, add_constraint=False)
+    with dpl.PatternContext() as ctx:
+        operand = dpl.wildcard()
+        call = dpl.is_op("relax.exp")(operand, add_constraint=False)
         call ^ a("abs")
     found = ctx.match_dfb(CHAIN)
     assert found is not None
@@ -151,9 +142,9 @@ def test_an_argument_that_is_not_a_variable_stands_for_itself() -> None:
     x, one = rx.Var("x", INFO), rx.const(1.0)
     total = R.add(x, one)
     found = rx.DataflowBlock([rx.VarBinding(rx.DataflowVar("s", INFO), total)])
-    with PatternContext() as ctx:
-        operand, literal = wildcard(), is_const()
-        is_op("relax.add")(operand, literal)
+    with dpl.PatternContext() as ctx:
+        operand, literal = dpl.wildcard(), dpl.is_const()
+        dpl.is_op("relax.add")(operand, literal)
     match = ctx.match_dfb(found)
     assert match is not None
     assert match[operand] is x
@@ -162,7 +153,7 @@ def test_an_argument_that_is_not_a_variable_stands_for_itself() -> None:
 
 def test_another_name_of_a_variable_is_that_variable() -> None:
     found = block("a = exp x\nb = is a\nc = abs b")
-    with PatternContext() as ctx:
+    with dpl.PatternContext() as ctx:
         chain = a("exp") >> a("abs")
     assert names(ctx.match_dfb(found), *chain) == ["a", "c"]
 
@@ -184,45 +175,45 @@ def test_fields_of_tuples_are_used_like_others() -> None:
             rx.VarBinding(rx.DataflowVar("s", total.struct_info), total),
         ]
     )
-    with PatternContext() as ctx:
+    with dpl.PatternContext() as ctx:
         split = a("split")
-        left = TupleGetItemPattern(split, 0).has_shape([2])
-        right = TupleGetItemPattern(split, 1).has_shape([2])
+        left = dpl.TupleGetItemPattern(split, 0).has_shape([2])
+        right = dpl.TupleGetItemPattern(split, 1).has_shape([2])
         split.fork_to(left, right)
-        add = is_op("relax.add")(left, right)
+        add = dpl.is_op("relax.add")(left, right)
         left >> add
         right >> add
     assert names(ctx.match_dfb(found), split, left, right, add) == ["pair", "f0", "f1", "s"]
 
 
 def test_a_pattern_and_what_it_restricts_are_one_place() -> None:
-    with PatternContext() as ctx:
-        call = is_op("relax.exp")(wildcard())
+    with dpl.PatternContext() as ctx:
+        call = dpl.is_op("relax.exp")(dpl.wildcard())
         call.has_shape([4]) >> a("abs")
     assert ctx.match_dfb(CHAIN)
-    with PatternContext() as ctx:
-        is_op("relax.exp")(wildcard()).has_shape([5]) >> a("abs")
+    with dpl.PatternContext() as ctx:
+        dpl.is_op("relax.exp")(dpl.wildcard()).has_shape([5]) >> a("abs")
     assert ctx.match_dfb(CHAIN) is None
 
 
 def test_chains_are_copied_with_their_constraints() -> None:
     twice = block("a = exp x\nb = abs a\nc = exp x\nd = abs c")
-    with PatternContext() as ctx:
+    with dpl.PatternContext() as ctx:
         one = a("exp") >> a("abs")
         other = one.dup()
         assert set(one.patterns).isdisjoint(other.patterns)
-        is_var("x").fork_to(one, other)
+        dpl.is_var("x").fork_to(one, other)
     found = ctx.match_dfb(twice)
     assert sorted(names(found, *one, *other)) == ["a", "b", "c", "d"]
     assert ctx.match_dfb(CHAIN) is None
-    with PatternContext() as ctx:
-        is_var("y").fork_to(a("exp") >> a("abs"), a("exp") >> a("abs"))
+    with dpl.PatternContext() as ctx:
+        dpl.is_var("y").fork_to(a("exp") >> a("abs"), a("exp") >> a("abs"))
     assert ctx.match_dfb(twice) is None
 
 
 def test_copied_calls_keep_their_arguments() -> None:
-    with PatternContext() as ctx:
-        inner = is_op("relax.exp")(wildcard())
+    with dpl.PatternContext() as ctx:
+        inner = dpl.is_op("relax.exp")(dpl.wildcard())
         copy = inner.dup()
         inner ^ a("abs")
     found = ctx.match_dfb(block("a = exp x\nb = abs a\nc = exp y"))
@@ -231,14 +222,14 @@ def test_copied_calls_keep_their_arguments() -> None:
 
 def test_contexts_nest_and_may_build_on_each_other() -> None:
     exp, absolute, sine = a("exp"), a("abs"), a("sin")
-    with PatternContext() as outer:
+    with dpl.PatternContext() as outer:
         exp >> absolute
-        with PatternContext() as inner:
+        with dpl.PatternContext() as inner:
             absolute >> sine
-            assert PatternContext.current() is inner
-        with PatternContext(incremental=True) as whole:
+            assert dpl.PatternContext.current() is inner
+        with dpl.PatternContext(incremental=True) as whole:
             absolute >> sine
-        assert PatternContext.current() is outer
+        assert dpl.PatternContext.current() is outer
     rest = block("b = abs x\nc = sin b")
     assert names(outer.match_dfb(CHAIN), exp, absolute) == ["a", "b"]
     assert names(whole.match_dfb(CHAIN), exp, absolute, sine) == ["a", "b", "c"]
@@ -265,22 +256,22 @@ def test_patterns_of_one_shape(left: object, right: object, same: bool) -> None:
             R.output(z)
         return z
 
-    with PatternContext() as ctx:
-        lhs, rhs = wildcard(), wildcard()
-        is_op("relax.add")(lhs, rhs)
+    with dpl.PatternContext() as ctx:
+        lhs, rhs = dpl.wildcard(), dpl.wildcard()
+        dpl.is_op("relax.add")(lhs, rhs)
         lhs.same_shape_as(rhs)
     assert (ctx.match_dfb(both.body.blocks[0]) is not None) is same
 
 
 def test_a_context_without_constraints_matches_nothing() -> None:
-    with PatternContext() as ctx:
+    with dpl.PatternContext() as ctx:
         a("exp")
     assert ctx.match_dfb(CHAIN) is None
 
 
 def test_of_two_alternatives_one_is_matched() -> None:
-    with PatternContext() as ctx:
-        one, other = is_op("relax.exp")(wildcard()), is_op("relax.cos")(wildcard())
+    with dpl.PatternContext() as ctx:
+        one, other = dpl.is_op("relax.exp")(dpl.wildcard()), dpl.is_op("relax.cos")(dpl.wildcard())
         either = one | other
         either >> a("abs")
     found = ctx.match_dfb(CHAIN)
@@ -293,11 +284,14 @@ def test_of_two_alternatives_one_is_matched() -> None:
     ("make", "message"),
     [
         (lambda: a("exp") >> a("abs"), "no PatternContext is open"),
-        (lambda: wildcard().same_shape_as(wildcard()), "no PatternContext is open"),
-        (lambda: PatternContext.current(), "no PatternContext is open"),
-        (lambda: PatternSeq([]), "a chain has at least one pattern"),
-        (lambda: PatternContext().match_dfb(CHAIN.bindings[0]), "matched against a DataflowBlock"),
-        (lambda: PatternContext(incremental=1), "incremental is True or False"),
+        (lambda: dpl.wildcard().same_shape_as(dpl.wildcard()), "no PatternContext is open"),
+        (lambda: dpl.PatternContext.current(), "no PatternContext is open"),
+        (lambda: dpl.PatternSeq([]), "a chain has at least one pattern"),
+        (
+            lambda: dpl.PatternContext().match_dfb(CHAIN.bindings[0]),
+            "matched against a DataflowBlock",
+        ),
+        (lambda: dpl.PatternContext(incremental=1), "incremental is True or False"),
     ],
 )
 def test_misuse_is_refused(make: object, message: str) -> None:
@@ -308,7 +302,7 @@ def test_misuse_is_refused(make: object, message: str) -> None:
 
 @pytest.mark.parametrize(("index", "message"), [("0", "an index is an integer"), (-2, "from 0")])
 def test_operands_are_numbered_from_zero(index: object, message: str) -> None:
-    with PatternContext(), pytest.raises(MisuseError, match=message):
+    with dpl.PatternContext(), pytest.raises(MisuseError, match=message):
         a("exp").used_by(a("abs"), index)  # type: ignore[arg-type]
 
 
@@ -367,8 +361,8 @@ def test_a_match_is_found_exactly_if_there_is_one(data: st.DataObject) -> None:
     count = data.draw(st.integers(2, 4))
     kinds = [data.draw(st.sampled_from(["any", "add", *UNARY])) for _ in range(count)]
     edges = []
-    with PatternContext() as ctx:
-        nodes = [wildcard() if kind == "any" else a(kind) for kind in kinds]
+    with dpl.PatternContext() as ctx:
+        nodes = [dpl.wildcard() if kind == "any" else a(kind) for kind in kinds]
         for user in range(1, count):
             used = data.draw(st.integers(0, user - 1))
             only = data.draw(st.booleans())
@@ -386,10 +380,10 @@ def test_what_fails_by_itself_is_not_tried_with_everything_else() -> None:
     many = block(
         "\n".join(f"v{i} = matmul x w{i}" for i in range(60)) + "\nz = exp v0\nu = abs z\nt = sin x"
     )
-    with PatternContext() as ctx:
-        data = wildcard()
+    with dpl.PatternContext() as ctx:
+        data = dpl.wildcard()
         for _ in range(4):
-            is_op("relax.matmul")(data, wildcard())
+            dpl.is_op("relax.matmul")(data, dpl.wildcard())
         a("abs") >> a("sin")  # nowhere in the block, and has nothing to do with the rest
     assert ctx.match_dfb(many) is None
     assert calls(lambda: ctx.match_dfb(many)) < 100_000
@@ -399,7 +393,7 @@ def test_long_blocks_are_matched_in_linear_work() -> None:
     def work(count: int) -> int:
         lines = ["v0 = exp x", *(f"v{i} = abs v{i - 1}" for i in range(1, count))]
         found = block("\n".join([*lines, f"w = sin v{count - 1}"]))
-        with PatternContext() as ctx:
+        with dpl.PatternContext() as ctx:
             last = a("abs") >> a("sin")
         assert names(ctx.match_dfb(found), *last) == [f"v{count - 1}", "w"]
         return calls(lambda: ctx.match_dfb(found))

@@ -5,16 +5,8 @@ import pytest
 from relaxpy import relax as rx, transform
 from relaxpy.errors import MisuseError, TransformError, UnknownNameError
 from relaxpy.ir import IRModule, assert_structural_equal
+from relaxpy.relax import dpl
 from relaxpy.relax.analysis import well_formed
-from relaxpy.relax.dpl import (
-    ExprPatternRewriter,
-    OrRewriter,
-    PatternMatchingRewriter,
-    TupleRewriter,
-    is_op,
-    is_tuple,
-    wildcard,
-)
 from relaxpy.script import from_source, relax as R
 from tests.counting import calls
 from tests.ir.relax.texts import pair, private
@@ -25,7 +17,7 @@ SQUARE = 'R.Tensor((16, 16), "float32")'
 
 def rewriter(
     params: str, pattern: str, replacement: str, others: str = ""
-) -> PatternMatchingRewriter:
+) -> dpl.PatternMatchingRewriter:
     """The rewriter of two bodies."""
 
     def member(name: str, body: str) -> str:
@@ -33,7 +25,7 @@ def rewriter(
         return f"    @R.function\n    def {name}({params}):\n{lines}\n"
 
     text = member("pattern", pattern) + member("replacement", replacement)
-    found: PatternMatchingRewriter = from_source(f"@R.rewriter\nclass Rewriter:\n{text}")
+    found: dpl.PatternMatchingRewriter = from_source(f"@R.rewriter\nclass Rewriter:\n{text}")
     return found
 
 
@@ -367,9 +359,9 @@ def products(count: int, *, shared: bool) -> rx.Function:
 
 @pytest.mark.parametrize("shared", [True, False])
 def test_tuples_among_many_values_are_found_in_little_work(shared: bool) -> None:
-    a, b, one = wildcard(), wildcard(), wildcard()
-    pair = TupleRewriter(
-        [is_op("relax.matmul")(a, one), is_op("relax.matmul")(b, one)],
+    a, b, one = dpl.wildcard(), dpl.wildcard(), dpl.wildcard()
+    pair = dpl.TupleRewriter(
+        [dpl.is_op("relax.matmul")(a, one), dpl.is_op("relax.matmul")(b, one)],
         lambda _, m: R.split(R.matmul(R.concat((m[a], m[b])), m[one]), 2),
     )
     work = {}
@@ -383,9 +375,9 @@ def test_tuples_among_many_values_are_found_in_little_work(shared: bool) -> None
 @pytest.mark.parametrize("shared", [True, False])
 def test_fields_that_are_one_too_many_are_not_tried_in_every_order(shared: bool) -> None:
     count = 9
-    one = wildcard()
-    fields = [is_op("relax.exp")(one if shared else wildcard()) for _ in range(count)]
-    many = TupleRewriter(fields, lambda _, m: rx.Tuple([R.sin(m[f.args[0]]) for f in fields]))
+    one = dpl.wildcard()
+    fields = [dpl.is_op("relax.exp")(one if shared else dpl.wildcard()) for _ in range(count)]
+    many = dpl.TupleRewriter(fields, lambda _, m: rx.Tuple([R.sin(m[f.args[0]]) for f in fields]))
     lines = [f"v{i} = R.exp(x)" for i in range(count)]
     result = "\nreturn ({})"
     for missing in (1, 0):
@@ -405,9 +397,9 @@ def test_tuples_are_found_in_dataflow_blocks() -> None:
 
 
 def test_constructors_of_rewriters() -> None:
-    x, y = wildcard(), wildcard()
-    both = TupleRewriter(
-        [is_op("relax.exp")(x), is_op("relax.abs")(y)],
+    x, y = dpl.wildcard(), dpl.wildcard()
+    both = dpl.TupleRewriter(
+        [dpl.is_op("relax.exp")(x), dpl.is_op("relax.abs")(y)],
         lambda _, m: rx.Tuple([R.sin(m[x]), R.cos(m[y])]),
     )
     params = vectors("a")
@@ -416,10 +408,10 @@ def test_constructors_of_rewriters() -> None:
         "p = R.sin(a)\nq = R.cos(a)\nz = p + q\nreturn z",
         params,
     )
-    exp = ExprPatternRewriter(is_op("relax.exp")(x), lambda _, m: R.sin(m[x]))
-    assert repr(OrRewriter(exp, both)) == "<OrRewriter of 2 rules>"
-    wrong = TupleRewriter(
-        [is_op("relax.exp")(x), is_op("relax.abs")(y)], lambda _, m: rx.Tuple([m[x]] * 3)
+    exp = dpl.ExprPatternRewriter(dpl.is_op("relax.exp")(x), lambda _, m: R.sin(m[x]))
+    assert repr(dpl.OrRewriter(exp, both)) == "<OrRewriter of 2 rules>"
+    wrong = dpl.TupleRewriter(
+        [dpl.is_op("relax.exp")(x), dpl.is_op("relax.abs")(y)], lambda _, m: rx.Tuple([m[x]] * 3)
     )
     with pytest.raises(TransformError, match="p, q are replaced by a tuple of 2 fields"):
         wrong(private("p = R.exp(a)\nq = R.abs(a)\nz = p + q\nreturn z", params))
@@ -504,18 +496,18 @@ def test_a_module_that_describes_no_rewriter_is_refused(
     members = {name: body for name, body in {**GOOD, **changes}.items() if body is not None}
     for kind in kinds:
         with pytest.raises(kind) as caught:
-            PatternMatchingRewriter.from_module(text(**members))
+            dpl.PatternMatchingRewriter.from_module(text(**members))
         assert message in str(caught.value)
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: PatternMatchingRewriter.from_module(3), "made of an IRModule, found 3"),
+        (lambda: dpl.PatternMatchingRewriter.from_module(3), "made of an IRModule, found 3"),
         (lambda: ADD | 3, "rewriters are combined, found 3"),
         (lambda: ADD(3), "takes an IRModule or an expression, found int"),
-        (lambda: ExprPatternRewriter(3, ADD), "expected a pattern, found int 3"),
-        (lambda: TupleRewriter([is_tuple([])], 3), "a rewriter is a function, found 3"),
+        (lambda: dpl.ExprPatternRewriter(3, ADD), "expected a pattern, found int 3"),
+        (lambda: dpl.TupleRewriter([dpl.is_tuple([])], 3), "a rewriter is a function, found 3"),
     ],
 )
 def test_misuse_is_refused(make: object, message: str) -> None:

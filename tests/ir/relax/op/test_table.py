@@ -21,21 +21,9 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.effects import memory_of
 from tests.fuzz.seed import SEED
+from tests.ir.relax.op import variants
 from tests.ir.relax.op.cases import CASES, Array, Case
 from tests.ir.relax.op.comparison import Definition, check, define, is_float
-from tests.ir.relax.op.variants import (
-    KNOWLEDGE,
-    TARGETS,
-    Inputs,
-    arranged,
-    dtypes,
-    in_dtype,
-    is_possible,
-    is_taken,
-    module,
-    resized,
-    special,
-)
 from tests.rows import third
 
 ROWS: dict[str, list[Case]] = {}
@@ -44,31 +32,31 @@ for _case in CASES:
 #: In how many ways a row of the whole table is compiled; the other ways are those of the next rows.
 WAYS = 2
 #: All ways to compile a row.
-ALL_WAYS = [*product(KNOWLEDGE, TARGETS)]
+ALL_WAYS = [*product(variants.KNOWLEDGE, variants.TARGETS)]
 
 
 @dataclass(frozen=True)
 class Example:
     """Inputs, whether the operator takes their shapes, and what it is there, if that is defined."""
 
-    inputs: Inputs
+    inputs: variants.Inputs
     taken: bool
     definition: Definition | None
 
 
 def examples(case: Case) -> list[Example]:
-    own = Inputs(case.inputs, "as in the row")
-    as_written = Example(own, is_taken(case, own.arrays), defined(case, own.arrays))
+    own = variants.Inputs(case.inputs, "as in the row")
+    as_written = Example(own, variants.is_taken(case, own.arrays), defined(case, own.arrays))
     return [
         as_written,
-        *(replace(as_written, inputs=inputs) for inputs in arranged(case)),
+        *(replace(as_written, inputs=inputs) for inputs in variants.arranged(case)),
         *(
             replace(as_written, inputs=inputs, definition=defined(case, inputs.arrays))
-            for inputs in special(case)
+            for inputs in variants.special(case)
         ),
         *(
-            Example(inputs, is_taken(case, inputs.arrays), defined(case, inputs.arrays))
-            for inputs in resized(case)
+            Example(inputs, variants.is_taken(case, inputs.arrays), defined(case, inputs.arrays))
+            for inputs in variants.resized(case)
         ),
     ]
 
@@ -105,7 +93,7 @@ def problems(case: Case, given: list[Example], knowledge: str, target: str) -> I
     for group in groups.values():
         if not group[0].taken:
             continue
-        mod = module(case, group[0].inputs.arrays, knowledge)
+        mod = variants.module(case, group[0].inputs.arrays, knowledge)
         try:
             main = compile(mod, target)["main"]
         except RelaxpyError as refusal:
@@ -153,16 +141,16 @@ def compare(case: Case, dtype: str, ways: list[tuple[str, str]]) -> list[str]:
 
 
 def possible(case: Case) -> list[tuple[str, str]]:
-    return [way for way in ALL_WAYS if is_possible(case, way[0])]
+    return [way for way in ALL_WAYS if variants.is_possible(case, way[0])]
 
 
 def drawn(operator: str) -> Iterator[tuple[Case, str, list[tuple[str, str]]]]:
     """Rows of an operator in datatypes that it takes, with ways to compile them."""
     draw = random.Random(f"{SEED} {operator}")
-    pairs = [(row, dtype) for row in ROWS[operator] for dtype in dtypes(row)]
+    pairs = [(row, dtype) for row in ROWS[operator] for dtype in variants.dtypes(row)]
     for row, dtype in draw.sample(pairs, len(pairs)):
-        case = in_dtype(row, dtype)
-        if is_taken(case, case.inputs):
+        case = variants.in_dtype(row, dtype)
+        if variants.is_taken(case, case.inputs):
             yield case, dtype, draw.sample(possible(case), min(1, len(possible(case))))
             return
 
@@ -170,9 +158,9 @@ def drawn(operator: str) -> Iterator[tuple[Case, str, list[tuple[str, str]]]]:
 def whole(row: Case) -> Iterator[tuple[Case, str, list[tuple[str, str]]]]:
     """A row in all datatypes; operators of few rows in all ways, others with each row in some."""
     rows = ROWS[row.operator]
-    for k, dtype in enumerate(dtypes(row)):
-        case = in_dtype(row, dtype)
-        if is_taken(case, case.inputs):
+    for k, dtype in enumerate(variants.dtypes(row)):
+        case = variants.in_dtype(row, dtype)
+        if variants.is_taken(case, case.inputs):
             first = WAYS * (rows.index(row) + k)
             ways = [ALL_WAYS[n % len(ALL_WAYS)] for n in range(first, first + WAYS)]
             few = len(rows) * WAYS < len(ALL_WAYS)

@@ -10,12 +10,7 @@ from relaxpy import IRModule, relax
 from relaxpy.errors import StructInfoError, TransformError
 from relaxpy.ir import assert_structural_equal
 from relaxpy.relax.analysis import well_formed
-from relaxpy.relax.distributed.transform import (
-    LegalizeRedistribute,
-    LowerDistIR,
-    LowerGlobalViewToLocalView,
-    PropagateSharding,
-)
+from relaxpy.relax.distributed import transform
 from relaxpy.relax.transform import DeadCodeElimination, LegalizeOps
 from tests.ir.relax.texts import module, pair
 from tests.ir.relax.transform.before_after import stays
@@ -28,11 +23,11 @@ Array = np.ndarray[Any, Any]
 def lowered(mod: IRModule) -> IRModule:
     """The program of each device."""
     for step in (
-        PropagateSharding(),
+        transform.PropagateSharding(),
         LegalizeOps(),
-        LegalizeRedistribute(),
-        LowerGlobalViewToLocalView(),
-        LowerDistIR(),
+        transform.LegalizeRedistribute(),
+        transform.LowerGlobalViewToLocalView(),
+        transform.LowerDistIR(),
         DeadCodeElimination(),
     ):
         mod = step(mod)
@@ -130,7 +125,7 @@ def test_a_kernel_is_not_split_along_other_axes() -> None:
         return y
     """)
     with pytest.raises(TransformError, match=r"axis 0 of A, which is .*, cannot be split"):
-        LowerGlobalViewToLocalView()(Module)
+        transform.LowerGlobalViewToLocalView()(Module)
 
 
 def test_an_index_that_is_a_value_is_not_split() -> None:
@@ -151,7 +146,7 @@ def test_an_index_that_is_a_value_is_not_split() -> None:
         return y
     """)
     with pytest.raises(TransformError, match="cannot be split"):
-        LowerGlobalViewToLocalView()(Module)
+        transform.LowerGlobalViewToLocalView()(Module)
 
 
 @pytest.mark.parametrize(("op", "combine"), [("sum", np.sum), ("max", np.max)])
@@ -190,9 +185,9 @@ def test_annotations_separate_what_is_on_different_meshes() -> None:
     -   return f
     +   return e
     """)
-    assert_structural_equal(PropagateSharding()(Before), After)
+    assert_structural_equal(transform.PropagateSharding()(Before), After)
     with pytest.raises(TransformError, match="which is on another mesh"):
-        LegalizeRedistribute()(After)
+        transform.LegalizeRedistribute()(After)
 
 
 def test_a_program_of_one_device_stays() -> None:
@@ -202,10 +197,10 @@ def test_a_program_of_one_device_stays() -> None:
         return y
     """)
     for step in (
-        PropagateSharding(),
-        LegalizeRedistribute(),
-        LowerGlobalViewToLocalView(),
-        LowerDistIR(),
+        transform.PropagateSharding(),
+        transform.LegalizeRedistribute(),
+        transform.LowerGlobalViewToLocalView(),
+        transform.LowerDistIR(),
     ):
         stays(step, Module)
 
@@ -223,9 +218,9 @@ def annotated(first: str, second: str) -> IRModule:
 
 def test_annotations_that_contradict_each_other() -> None:
     with pytest.raises(TransformError, match=r"axes 0 and 1 of .* would both be split"):
-        PropagateSharding()(annotated("S[0]", "S[1]"))
-    PropagateSharding()(annotated("S[0]", "S[0]"))
-    PropagateSharding()(annotated("S[0]", "R"))
+        transform.PropagateSharding()(annotated("S[0]", "S[1]"))
+    transform.PropagateSharding()(annotated("S[0]", "S[0]"))
+    transform.PropagateSharding()(annotated("S[0]", "R"))
 
 
 def test_a_tensor_that_no_annotation_reaches() -> None:
@@ -241,7 +236,7 @@ def test_a_tensor_that_no_annotation_reaches() -> None:
         return (a, b, c)
     """)
     with pytest.raises(TransformError, match="nothing says on which of several meshes y is"):
-        PropagateSharding()(Module)
+        transform.PropagateSharding()(Module)
 
 
 def test_partial_results_are_not_forgotten() -> None:
@@ -253,7 +248,7 @@ def test_partial_results_are_not_forgotten() -> None:
         return y
     """)
     with pytest.raises(TransformError, match="each device has a partial result"):
-        LowerDistIR()(Module)
+        transform.LowerDistIR()(Module)
 
 
 @pytest.mark.parametrize(
@@ -284,7 +279,7 @@ class Module:
         return y
 """)
     with pytest.raises(TransformError, match=f"works on whole tensors(.|\n)*{needed} first"):
-        LowerDistIR()(mod)
+        transform.LowerDistIR()(mod)
 
 
 def test_the_shard_of_a_distributed_tensor() -> None:
@@ -342,9 +337,9 @@ def main(x: f32[3, 4, 8], cache: R.Object):
 
 
 def test_caches_of_several_devices_have_parts_of_the_rows() -> None:
-    distributed = DeadCodeElimination()(PropagateSharding()(Cached))
+    distributed = DeadCodeElimination()(transform.PropagateSharding()(Cached))
     assert_structural_equal(distributed, CachedOnDevices)
-    assert_structural_equal(LowerDistIR()(distributed), CachedOnOneDevice)
+    assert_structural_equal(transform.LowerDistIR()(distributed), CachedOnOneDevice)
 
 
 def test_packed_functions_return_distributed_tensors() -> None:
@@ -357,9 +352,9 @@ def test_packed_functions_return_distributed_tensors() -> None:
         pair = R.call_packed("tests.pair", y, sinfo_args=(f32[4, 6], f32[4, 6]))
         return R.add(R.dist.annotate_sharding(pair[0], "mesh[0]", "S[0]"), pair[1])
     """)
-    mod = PropagateSharding()(Before)
+    mod = transform.PropagateSharding()(Before)
     assert well_formed(mod)
-    parts = LowerDistIR()(mod)
+    parts = transform.LowerDistIR()(mod)
     assert well_formed(parts)
     [call] = [
         binding.value

@@ -10,7 +10,7 @@ import relaxpy
 from relaxpy.ir.core.traverse import occurrences
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
-from relaxpy.ir.relax.op.definition.rules import tensor_sinfo
+from relaxpy.ir.relax.known import tensor_sinfo
 from relaxpy.ir.relax.transform.fusion.fuse_zero_points import FuseZeroPoints
 from relaxpy.ir.tir.expr import Var
 

@@ -7,14 +7,7 @@ import relaxpy
 from relaxpy import relax
 from relaxpy.errors import MisuseError, StructInfoError, TransformError
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.relax.transform import (
-    AttachGlobalSymbol,
-    RemovePurityChecking,
-    RemoveRedundantReshape,
-    ToNonDataflow,
-    UpdateParamStructInfo,
-    UpdateVDevice,
-)
+from relaxpy.relax import transform
 from relaxpy.script import ir as I
 from tests.ir.relax.texts import graph, module, pair
 from tests.ir.relax.transform.before_after import check, stays
@@ -36,10 +29,10 @@ def main(x: f32[4]):
 
 
 def test_kernels_get_the_prefix_of_the_library() -> None:
-    after = AttachGlobalSymbol()(Kernels)
+    after = transform.AttachGlobalSymbol()(Kernels)
     symbols = {v.name_hint: f.attrs["global_symbol"] for v, f in after.items()}
     assert symbols == {"lib_kernel": "lib_kernel", "main": "main"}
-    assert AttachGlobalSymbol()(after) is after
+    assert transform.AttachGlobalSymbol()(after) is after
     np.testing.assert_array_equal(relaxpy.compile(after, target="reference")["main"](X), X * 2)
 
 
@@ -65,13 +58,13 @@ def impure(x: f32[4]):
 
 def test_calls_that_are_declared_pure_become_plain() -> None:
     relaxpy.register_func("tests.double", lambda x: x * 2, override=True)
-    check(RemovePurityChecking(), ToNonDataflow()(Pure), PureAfter, X)
-    stays(RemovePurityChecking(), PureAfter)
+    check(transform.RemovePurityChecking(), transform.ToNonDataflow()(Pure), PureAfter, X)
+    stays(transform.RemovePurityChecking(), PureAfter)
 
 
 def test_a_dataflow_block_keeps_its_declarations() -> None:
     with pytest.raises(TransformError, match=r"relax\.call_pure_packed is in a dataflow block"):
-        RemovePurityChecking()(Pure)
+        transform.RemovePurityChecking()(Pure)
 
 
 Reshapes, ReshapesAfter = pair("""
@@ -102,7 +95,7 @@ def main(x: f32[2, 6]):
 
 
 def test_the_last_of_equal_reshapes_remains() -> None:
-    after = RemoveRedundantReshape()(SameReshape)
+    after = transform.RemoveRedundantReshape()(SameReshape)
     relaxpy.ir.assert_structural_equal(after, SameReshapeAfter)
 
 
@@ -114,14 +107,14 @@ def test_reshapes_are_shortened_where_no_mutation_shows_it() -> None:
         x[:] = 0
 
     relaxpy.register_func("tests.clear", clear, override=True)
-    after = RemoveRedundantReshape()(Reshapes)
+    after = transform.RemoveRedundantReshape()(Reshapes)
     relaxpy.ir.assert_structural_equal(after, ReshapesAfter)
     before, found = (
         relaxpy.compile(mod, target="reference")["main"](data.copy()) for mod in (Reshapes, after)
     )
     for one, other in zip(before, found, strict=True):
         np.testing.assert_array_equal(one, other)
-    stays(RemoveRedundantReshape(), ReshapesAfter)
+    stays(transform.RemoveRedundantReshape(), ReshapesAfter)
 
 
 Weights, WeightsAfter = pair("""
@@ -140,19 +133,19 @@ def test_struct_info_of_parameters_reaches_bindings_and_results() -> None:
     def wider(param: rx.Var) -> rx.StructInfo | None:
         return rx.TensorStructInfo((64, 16), "float32") if param.name_hint == "w" else None
 
-    check(UpdateParamStructInfo(wider), Weights, WeightsAfter)
-    stays(UpdateParamStructInfo(wider), WeightsAfter)
+    check(transform.UpdateParamStructInfo(wider), Weights, WeightsAfter)
+    stays(transform.UpdateParamStructInfo(wider), WeightsAfter)
 
 
 def test_struct_info_that_does_not_fit_is_an_error() -> None:
     with pytest.raises(StructInfoError):
-        UpdateParamStructInfo(lambda p: rx.ShapeStructInfo((2,)) if p.name_hint == "w" else None)(
-            Weights
-        )
+        transform.UpdateParamStructInfo(
+            lambda p: rx.ShapeStructInfo((2,)) if p.name_hint == "w" else None
+        )(Weights)
     with pytest.raises(TransformError, match="sinfo_func returned 5 for parameter x"):
-        UpdateParamStructInfo(lambda p: 5)(Weights)  # type: ignore[arg-type,return-value]
+        transform.UpdateParamStructInfo(lambda p: 5)(Weights)  # type: ignore[arg-type,return-value]
     with pytest.raises(MisuseError, match="sinfo_func is a function"):
-        UpdateParamStructInfo(None)  # type: ignore[arg-type]
+        transform.UpdateParamStructInfo(None)  # type: ignore[arg-type]
 
 
 Devices = module("""
@@ -175,17 +168,17 @@ def main(x: R.Tensor((4,), "float32", "metal:0"), y: R.Tensor((4,), "float32", "
 
 
 def test_a_device_is_replaced_wherever_it_occurs() -> None:
-    check(UpdateVDevice(I.vdevice("metal", 0), 1), Devices, DevicesAfter)
-    stays(UpdateVDevice(I.vdevice("metal", 0), 1), DevicesAfter)
-    for func in UpdateVDevice(I.vdevice("metal", 0), 1)(Devices).functions.values():
+    check(transform.UpdateVDevice(I.vdevice("metal", 0), 1), Devices, DevicesAfter)
+    stays(transform.UpdateVDevice(I.vdevice("metal", 0), 1), DevicesAfter)
+    for func in transform.UpdateVDevice(I.vdevice("metal", 0), 1)(Devices).functions.values():
         for node in (n for n in relax.analysis.get_var2val(func).values()):
             assert "cuda" not in str(node.struct_info)
 
 
 def test_the_number_of_a_device_is_one_of_the_module() -> None:
     with pytest.raises(MisuseError, match="there is no number 2"):
-        UpdateVDevice(I.vdevice("metal"), 2)(Devices)
+        transform.UpdateVDevice(I.vdevice("metal"), 2)(Devices)
     with pytest.raises(MisuseError, match="new_vdevice is a VDevice"):
-        UpdateVDevice("metal", 0)  # type: ignore[arg-type]
+        transform.UpdateVDevice("metal", 0)  # type: ignore[arg-type]
     with pytest.raises(MisuseError, match="index is a number from 0 on"):
-        UpdateVDevice(I.vdevice("metal"), -1)
+        transform.UpdateVDevice(I.vdevice("metal"), -1)

@@ -9,13 +9,8 @@ from relaxpy.errors import MatchCastError, MisuseError, RuntimeCheckError, Trans
 from relaxpy.ir import assert_structural_equal
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.relax import transform
 from relaxpy.relax.testing.runtime_builtin import MakeShapeCode, MatchShapeCode
-from relaxpy.relax.transform import (
-    CallTIRRewrite,
-    LowerRuntimeBuiltin,
-    VMBuiltinLower,
-    VMShapeLower,
-)
 from relaxpy.script import from_source, ir as I, relax as R
 from relaxpy.transform import explain, get_pipeline
 from tests.ir.relax import texts
@@ -71,7 +66,7 @@ def test_a_kernel_that_writes_into_an_argument_returns_it() -> None:
     sinfo = 'R.Tensor((3,), "float32")'
     before = module(pair, f"z = R.call_tir_inplace(cls.fill, (x, y), 0, {sinfo})\nreturn z", KERNEL)
     after = module(pair, "_ = cls.fill(x, y)\nz = x\nreturn z", KERNEL)
-    check(CallTIRRewrite(), before, after, np.zeros(3, "float32"), np.ones(3, "float32"))
+    check(transform.CallTIRRewrite(), before, after, np.zeros(3, "float32"), np.ones(3, "float32"))
 
 
 def test_a_packed_function_gets_its_outputs() -> None:
@@ -86,7 +81,7 @@ def test_a_packed_function_gets_its_outputs() -> None:
         return "ignored"
 
     relaxpy.register_func("test.lowering.two", two, override=True)
-    found = CallTIRRewrite()(before)
+    found = transform.CallTIRRewrite()(before)
     for target in ("numpy", "reference"):
         first, second = relaxpy.compile(found, target=target)["main"](np.ones(2, "float32"))
         assert first.tolist() == [2, 2]
@@ -102,7 +97,7 @@ return z
 """
     mod = module('x: R.Tensor((3,), "float32"))', body, KERNEL)
     with pytest.raises(TransformError, match="apply ToNonDataflow first"):
-        CallTIRRewrite()(mod)
+        transform.CallTIRRewrite()(mod)
 
 
 # ---- LowerRuntimeBuiltin
@@ -120,8 +115,8 @@ return y
 """,
     )
     data = np.arange(6, dtype="float32")
-    check(LowerRuntimeBuiltin(), before, after, data, np.array([2, 3]))
-    assert VMBuiltinLower is LowerRuntimeBuiltin
+    check(transform.LowerRuntimeBuiltin(), before, after, data, np.array([2, 3]))
+    assert transform.VMBuiltinLower is transform.LowerRuntimeBuiltin
     wrong = relaxpy.compile(after)["main"]
     with pytest.raises(RuntimeCheckError, match="does not keep the elements"):
         wrong(data, np.array([2, 4]))
@@ -130,7 +125,7 @@ return y
 @pytest.mark.rule("OPT-11")
 def test_a_lowered_reshape_is_a_new_tensor() -> None:
     signature = 'x: R.Tensor((6,), "float32"), s: R.Shape(ndim=2))'
-    lowered = LowerRuntimeBuiltin()(module(signature, "y = R.reshape(x, s)\nreturn y"))
+    lowered = transform.LowerRuntimeBuiltin()(module(signature, "y = R.reshape(x, s)\nreturn y"))
     data = np.arange(6, dtype="float32")
     result = relaxpy.compile(lowered)["main"](data, relaxpy.runtime.ShapeTuple([2, 3]))
     data[:] = 0
@@ -143,13 +138,13 @@ def test_a_tensor_without_storage_is_an_error() -> None:
         'a = R.builtin.alloc_tensor(R.shape([3]), "float32", 0)\nreturn a',
     )
     with pytest.raises(TransformError, match="apply LowerAllocTensor first"):
-        LowerRuntimeBuiltin()(mod)
+        transform.LowerRuntimeBuiltin()(mod)
 
 
 # ---- VMShapeLower
 
 
-LOWER = VMShapeLower(emit_err_ctx=False)
+LOWER = transform.VMShapeLower(emit_err_ctx=False)
 
 
 def test_literal_dimensions_are_compared_without_memory() -> None:
@@ -231,7 +226,7 @@ def test_weights_are_checked_only_if_their_shapes_are_symbolic() -> None:
 
 
 def test_errors_have_a_context_if_they_are_to_have_one() -> None:
-    mod = VMShapeLower()(module('x: R.Tensor((2,), "float32"))', "return x"))
+    mod = transform.VMShapeLower()(module('x: R.Tensor((2,), "float32"))', "return x"))
     texts = {node.value for node in walk(mod["main"]) if isinstance(node, rx.StringImm)}
     assert texts == {
         'ErrorContext(fn=main, loc=param[0], param=x, annotation=R.Tensor((2,), dtype="float32")) '
@@ -386,7 +381,7 @@ def test_views_are_created_by_the_runtime() -> None:
             c = R.memory.view(y, dtype=R.dtype("int32"))
             return (a, b, c)
 
-    after = LowerRuntimeBuiltin()(Before)
+    after = transform.LowerRuntimeBuiltin()(Before)
     assert_structural_equal(after, Expected)
     assert "relax.force_pure" not in after["main"].attrs
     again = from_source(after.script())

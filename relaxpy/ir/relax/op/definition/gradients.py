@@ -14,6 +14,7 @@ from relaxpy.errors import MisuseError, UnknownNameError, close_names, counted, 
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import EMPTY_ATTRS
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.known import literal_shape, tensor_sinfo
 from relaxpy.ir.relax.nodes import Call, Expr, Tuple, TupleGetItem, TupleStructInfo
 from relaxpy.ir.relax.op.definition import rules
 from relaxpy.ir.relax.op.definition.registry import R, find
@@ -131,7 +132,7 @@ Derivative: TypeAlias = Callable[..., Any] | None
 
 def is_differentiable(expr: rx.Expr) -> bool:
     """Return whether `expr` is a tensor of floats or of unknown datatype."""
-    sinfo = rules.tensor_sinfo(expr)
+    sinfo = tensor_sinfo(expr)
     return sinfo is not None and (sinfo.dtype.is_float or sinfo.dtype.is_void)
 
 
@@ -141,7 +142,7 @@ def require_rank(expr: rx.Expr, name: str) -> int:
     Errors:
         StructInfoError: it is unknown.
     """
-    sinfo = rules.tensor_sinfo(expr)
+    sinfo = tensor_sinfo(expr)
     if sinfo is None or sinfo.ndim < 0:
         raise rules.refuse(
             f"the gradient of {name} needs the rank of its operands, found {sinfo}",
@@ -157,8 +158,8 @@ def require_shape(expr: rx.Expr, name: str) -> rules.Sizes:
     Errors:
         StructInfoError: it is unknown.
     """
-    sinfo = rules.tensor_sinfo(expr)
-    shape = None if sinfo is None else rules.literal_shape(sinfo)
+    sinfo = tensor_sinfo(expr)
+    shape = literal_shape(sinfo)
     if shape is None:
         raise rules.refuse(
             f"the gradient of {name} needs the shape of its operand, found {sinfo}",
@@ -170,17 +171,17 @@ def require_shape(expr: rx.Expr, name: str) -> rules.Sizes:
 
 def shape_like(expr: rx.Expr) -> rx.Expr:
     """The shape of a tensor: a literal if it is known, else evaluated at run time."""
-    sinfo = rules.tensor_sinfo(expr)
+    sinfo = tensor_sinfo(expr)
     known = None if sinfo is None else sinfo.shape
     return known if known is not None else cast("rx.Expr", R.shape_of(expr))
 
 
 def unbroadcast(gradient: rx.Expr, operand: rx.Expr) -> rx.Expr:
     """The gradient of an operand that was broadcast to the shape of `gradient`."""
-    target, source = rules.tensor_sinfo(operand), rules.tensor_sinfo(gradient)
+    target, source = tensor_sinfo(operand), tensor_sinfo(gradient)
     assert target is not None
     assert source is not None
-    target_shape, source_shape = rules.literal_shape(target), rules.literal_shape(source)
+    target_shape, source_shape = literal_shape(target), literal_shape(source)
     is_comparable = (
         target_shape is not None
         and source_shape is not None
@@ -205,8 +206,8 @@ def with_reduced_axes(reduced: rx.Expr, call: rx.Call) -> rx.Expr:
 def count_reduced(call: rx.Call, dtype: DataType) -> Any:
     """The number of elements that the reduction `call` combines into one, a scalar of `dtype`."""
     [x] = call.args
-    sinfo, axis = rules.tensor_sinfo(x), call.attrs["axis"]
-    shape = None if sinfo is None else rules.literal_shape(sinfo)
+    sinfo, axis = tensor_sinfo(x), call.attrs["axis"]
+    shape = literal_shape(sinfo)
     if shape is None:
         return R.sum(R.ones_like(x), axis, keepdims=True)
     axes = range(len(shape)) if axis is None else rules.normal_axes(cast("Any", axis), len(shape))

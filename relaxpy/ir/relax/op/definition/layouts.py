@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.op.definition.rules import literal_shape, same
+from relaxpy.ir.relax.known import literal_shape
+from relaxpy.ir.relax.op.definition.rules import same
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.layout import Layout
 from relaxpy.ir.tir.ops import is_const
@@ -83,7 +84,7 @@ def fills_layout(sinfo: rx.StructInfo | None, layout: str) -> bool:
     """Return whether blocks are known to divide the axes of a tensor, without padding."""
     if not has_blocks(layout):
         return True
-    shape = literal_shape(sinfo) if isinstance(sinfo, rx.TensorStructInfo) else None
+    shape = literal_shape(sinfo)
     if shape is None:
         return False
     for letter, block in Layout.of(layout).factors.items():
@@ -418,7 +419,7 @@ def elementwise_layout(
 
 def _is_single(sinfo: rx.StructInfo | None) -> bool:
     """Return whether a tensor is known to have one element."""
-    shape = literal_shape(sinfo) if isinstance(sinfo, rx.TensorStructInfo) else None
+    shape = literal_shape(sinfo)
     return shape is not None and all(is_const(n, 1) for n in shape)
 
 

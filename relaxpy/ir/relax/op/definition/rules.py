@@ -13,6 +13,7 @@ from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.dtype import INT64, VOID, DataType
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.known import dims_of, literal_shape
 from relaxpy.ir.relax.op.definition.registry import find
 from relaxpy.ir.short_text.nodes import ShortText
 from relaxpy.ir.te import topi
@@ -56,17 +57,6 @@ def shape_text(sizes: Sequence[PrimExpr]) -> str:
     """The text of a shape in messages."""
     texts = list(map(shown, sizes))
     return f"({texts[0]},)" if len(texts) == 1 else f"({', '.join(texts)})"
-
-
-def tensor_sinfo(expr: rx.Expr) -> rx.TensorStructInfo | None:
-    """The struct info of a tensor; None for other values, and where it is not derived."""
-    sinfo = expr.struct_info
-    return sinfo if isinstance(sinfo, rx.TensorStructInfo) else None
-
-
-def literal_shape(sinfo: rx.TensorStructInfo) -> Sizes | None:
-    """The dimensions; None if the shape is unknown or a variable."""
-    return sinfo.shape.values if isinstance(sinfo.shape, rx.ShapeExpr) else None
 
 
 def tensor(
@@ -343,11 +333,7 @@ def of_bits(legalize: Legalize) -> Legalize:
 
 def known_shape(builder: BlockBuilder, operand: rx.Expr) -> Sizes:
     """The dimensions of an operand of a call that is legalised, which are known."""
-    sinfo = builder.struct_info_of(operand)
-    assert isinstance(sinfo, rx.TensorStructInfo)
-    shape = literal_shape(sinfo)
-    assert shape is not None
-    return shape
+    return dims_of(builder.struct_info_of(operand))
 
 
 def te_kernel(

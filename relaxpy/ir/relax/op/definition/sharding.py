@@ -14,6 +14,7 @@ from typing_extensions import override
 
 from relaxpy.errors import RelaxpyError, StructInfoError
 from relaxpy.ir.arith.prove import prove_equal
+from relaxpy.ir.relax.known import shape_of
 from relaxpy.ir.relax.nodes import Call, StructInfo, TensorStructInfo, TupleStructInfo, Var
 from relaxpy.ir.relax.nodes.distributed import (
     DeviceMesh,
@@ -130,7 +131,7 @@ class _Operand:
 
     def _stays_split(self, axis: int, label: int, result: StructInfo) -> bool:
         """Return whether the shards of an axis are those of the axis of the result."""
-        old, new = self.sinfo.tensor_sinfo.get_shape(), _dims(result)
+        old, new = self.sinfo.tensor_sinfo.get_shape(), shape_of(result)
         if label < 0 or old is None or new is None or prove_equal(old[axis], new[label]) is True:
             return True
         count = 1
@@ -196,10 +197,6 @@ def _rank(sinfo: StructInfo) -> int:
     return sinfo.ndim if isinstance(sinfo, TensorStructInfo) else 0
 
 
-def _dims(sinfo: StructInfo) -> Sequence[PrimExpr] | None:
-    return sinfo.get_shape() if isinstance(sinfo, TensorStructInfo) else None
-
-
 def same_axes(call: Call, operands: Sequence[StructInfo], result: TensorStructInfo) -> list[Labels]:
     """The rule of an operator on each element of its first operand."""
     first = operands[0]
@@ -228,7 +225,7 @@ def _last_axes(
     count = _rank(sinfo) if count is None else count
     if count < 0 or end < 0:
         return []
-    old, new = _dims(sinfo), _dims(result)
+    old, new = shape_of(sinfo), shape_of(result)
     labels: list[int | None] = []
     for axis in range(count):
         label = end - count + axis
@@ -310,7 +307,7 @@ def reshaped_axes(
 
     Axes that become others together can be split along the first of them.
     """
-    old, new = _dims(operands[0]), _dims(result)
+    old, new = shape_of(operands[0]), shape_of(result)
     labels: list[int | None] = [None] * max(_rank(operands[0]), 0)
     if old is not None and new is not None:
         sources = [axis for axis, size in enumerate(old) if not is_const(size, 1)]

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any, cast
 
 from relaxpy.ir.op_record import Memory
+from relaxpy.ir.relax.known import literal_shape
 from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo, Tuple, TupleStructInfo, Var, const
 from relaxpy.ir.relax.op.definition import gradients, rules
 from relaxpy.ir.relax.op.definition.gradients import gradient_in_float32
@@ -218,7 +219,7 @@ def prelu(data: TensorStructInfo, alpha: TensorStructInfo, axis: int = 1) -> Ten
     if alpha.ndim not in (-1, 1):
         raise rules.refuse(f"alpha is a vector, found {alpha}", alpha)
     position = rules.normal_axis(axis, data.ndim) if data.ndim >= 0 else None
-    sizes, slopes = rules.literal_shape(data), rules.literal_shape(alpha)
+    sizes, slopes = literal_shape(data), literal_shape(alpha)
     if sizes is None or slopes is None or position is None or rules.is_one(slopes[0]):
         return data
     if rules.differ(slopes[0], sizes[position]):

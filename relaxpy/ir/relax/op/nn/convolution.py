@@ -12,6 +12,7 @@ from relaxpy.errors import MisuseError, counted
 from relaxpy.ir.arith.prove import prove_equal, simplify
 from relaxpy.ir.core.dtype import VOID, DataType
 from relaxpy.ir.op_record import CallArguments, Columns, OpRecord
+from relaxpy.ir.relax.known import literal_shape, tensor_of, tensor_sinfo
 from relaxpy.ir.relax.nodes import Call, Expr, ShapeExpr, ShapeStructInfo, TensorStructInfo, Var
 from relaxpy.ir.relax.op.definition import rules
 from relaxpy.ir.relax.op.definition.gradients import is_differentiable, no_gradient, shape_like
@@ -28,7 +29,6 @@ from relaxpy.ir.relax.op.definition.rules import (
     shown,
     te_kernel,
     tensor,
-    tensor_sinfo,
 )
 from relaxpy.ir.relax.op.definition.signature import integer_literal
 from relaxpy.ir.te import topi
@@ -89,7 +89,7 @@ def sizes_by_axis(
             sinfo,
             hint="add an axis by R.expand_dims" if sinfo.ndim == len(layout) - 1 else None,
         )
-    shape = rules.literal_shape(sinfo)
+    shape = literal_shape(sinfo)
     if shape is None:
         return None
     sizes = list(shape)
@@ -435,8 +435,7 @@ def shapes_of(
 
 def dtype_of(builder: BlockBuilder, call: Call) -> str:
     """The datatype of the result of a call."""
-    sinfo = builder.struct_info_of(call)
-    assert isinstance(sinfo, TensorStructInfo)
+    sinfo = tensor_of(builder.struct_info_of(call))
     return str(sinfo.dtype)
 
 

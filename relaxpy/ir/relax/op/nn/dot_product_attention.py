@@ -12,14 +12,9 @@ import numpy as np
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.known import literal_shape
 from relaxpy.ir.relax.nodes import Call, Expr, PrimValue, ShapeExpr, TensorStructInfo, Tuple, Var
-from relaxpy.ir.relax.op.definition import rules
-from relaxpy.ir.relax.op.definition.gradients import (
-    is_differentiable,
-    require_shape,
-    tuple_fields,
-    unbroadcast,
-)
+from relaxpy.ir.relax.op.definition import gradients, rules
 from relaxpy.ir.relax.op.definition.registry import R, find, register
 from relaxpy.ir.relax.op.definition.rules import joint_dtype, refuse, require_integer, same
 from relaxpy.ir.te.topi.elementwise import accumulator
@@ -52,7 +47,7 @@ def check_operands(
             )
     rules.common_dtype((query, key, value), "query, key and value")
     vdevice = rules.joint_vdevice((query, key, value), strict=False)
-    q, k, v = (rules.literal_shape(sinfo) for sinfo in (query, key, value))
+    q, k, v = (literal_shape(sinfo) for sinfo in (query, key, value))
     pairs = [
         ("batches", "query", "key", 0, q, k),
         ("batches", "query", "value", 0, q, v),
@@ -100,7 +95,7 @@ def _check_bias(query: TensorStructInfo, key: TensorStructInfo, bias: TensorStru
     if bias.ndim not in (-1, 4):
         raise rules.refuse(f"bias has rank 4, found {bias}", bias)
     rules.common_dtype((query, bias), "query and bias")
-    q, k, sizes = (rules.literal_shape(sinfo) for sinfo in (query, key, bias))
+    q, k, sizes = (literal_shape(sinfo) for sinfo in (query, key, bias))
     if q is None or k is None or sizes is None:
         return
     for axis, (size, wanted) in enumerate(zip(sizes, (q[0], q[2], q[1], k[1]), strict=True)):
@@ -167,7 +162,7 @@ class _Heads:
         self.query, self.key, self.value, *bias = (
             x if is_absent(x) else as_dtype(x, wide) for x in cast("Any", call.args)
         )
-        q, k = (require_shape(x, "attention") for x in (self.query, self.key))
+        q, k = (gradients.require_shape(x, "attention") for x in (self.query, self.key))
         self.shape: rules.Sizes = q
         self.weights = (q[0], q[2], q[1], k[1])
         self.groups = None if rules.same(q[2], k[2]) else (k[2], group_size(q[2], k[2]))
@@ -193,7 +188,7 @@ class _Heads:
         """
         if self.groups is None:
             return x
-        sizes = require_shape(x, "attention")
+        sizes = gradients.require_shape(x, "attention")
         return R.reshape(x, ShapeExpr((*sizes[:axis], *self.groups, *sizes[axis + 1 :])))
 
     def ungrouped(self, x: Any, sizes: rules.Sizes) -> Any:
@@ -210,13 +205,13 @@ def is_absent(operand: Expr) -> bool:
 
 
 def _legalize(builder: BlockBuilder, call: Call) -> Expr:
-    query, key = (require_shape(x, "attention") for x in call.args[:2])
+    query, key = (gradients.require_shape(x, "attention") for x in call.args[:2])
     if not _divides(key[2], query[2]):
         return call
     heads = _Heads(call)
     weights = heads.grouped(heads.probabilities, 1)
     result = heads.product(weights, heads.value, "bhgqk,bkhv->bqhgv")
-    width = require_shape(heads.value, "attention")[3]
+    width = gradients.require_shape(heads.value, "attention")[3]
     result = heads.ungrouped(result, (*heads.shape[:3], width))
     return cast("Expr", as_dtype(result, cast("TensorStructInfo", call.struct_info).dtype))
 
@@ -236,10 +231,12 @@ def _gradient(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> li
     key_grad = heads.product(scaled, heads.grouped(heads.query, 2), "bhgqk,bqhgd->bkhd")
     out = [heads.ungrouped(query_grad, heads.shape), key_grad, value_grad]
     out += [
-        unbroadcast(scores, bias) if is_differentiable(bias) else R.grad.no_grad(bias)
+        gradients.unbroadcast(scores, bias)
+        if gradients.is_differentiable(bias)
+        else R.grad.no_grad(bias)
         for bias in call.args[3:]
     ]
-    return [as_dtype(grad, dtype) if is_differentiable(grad) else grad for grad in out]
+    return [as_dtype(grad, dtype) if gradients.is_differentiable(grad) else grad for grad in out]
 
 
 def _with_bias(arguments: dict[str, Any]) -> str | None:
@@ -537,7 +534,7 @@ def _attend_backward(
 def _gradient_backward(
     var: rx.Var, call: rx.Call, gradient: rx.Expr, builder: BlockBuilder
 ) -> list[rx.Expr]:
-    grads = second_gradients(builder, call, tuple_fields(gradient, 3))
+    grads = second_gradients(builder, call, gradients.tuple_fields(gradient, 3))
     return [*grads, *map(R.grad.no_grad, call.args[4:])]
 
 
@@ -582,7 +579,7 @@ _NAME = "attention_var_len_backward"
 def _positions(x: Expr, starts: Any, *, from_end: bool) -> tuple[Any, Any, Any]:
     """For each row of x its sequence, its position there, and whether it is in a sequence."""
     bounds = R.astype(starts, "int64")
-    rows = R.arange(PrimValue(require_shape(x, _NAME)[1]))
+    rows = R.arange(PrimValue(gradients.require_shape(x, _NAME)[1]))
     sequence = R.bucketize(rows, bounds, right=True)
     anchors = R.take(bounds, sequence if from_end else sequence - 1, axis=0, mode="clip")
     return sequence, rows - anchors, R.less(rows, R.max(bounds))
@@ -613,14 +610,14 @@ def second_gradients(builder: BlockBuilder, call: Call, moves: Sequence[Expr]) -
     """
     gradient, queries, keys, values, *starts = call.args
     wide = accumulator(queries.struct_info.dtype)  # type: ignore[union-attr]
-    sizes, key_sizes = require_shape(queries, _NAME), require_shape(keys, _NAME)
+    sizes, key_sizes = gradients.require_shape(queries, _NAME), gradients.require_shape(keys, _NAME)
     groups = None if same(sizes[2], key_sizes[2]) else group_size(sizes[2], key_sizes[2])
 
     def by_head(x: Any, *, shared: bool = False) -> Any:
         """(batch, length, heads, width) as (batch, heads, length, width)."""
         x = as_dtype(x, wide)
         if shared and groups is not None:
-            batch, length, heads, width = require_shape(x, _NAME)
+            batch, length, heads, width = gradients.require_shape(x, _NAME)
             x = R.expand_dims(x, 3)
             x = R.broadcast_to(x, ShapeExpr((batch, length, heads, groups, width)))
             x = R.reshape(x, ShapeExpr((batch, length, sizes[2], width)))
@@ -630,7 +627,7 @@ def second_gradients(builder: BlockBuilder, call: Call, moves: Sequence[Expr]) -
         """The gradient of an operand from that by head."""
         x = R.permute_dims(x, [0, 2, 1, 3])
         if shared and groups is not None:
-            batch, length, heads, width = require_shape(operand, _NAME)
+            batch, length, heads, width = gradients.require_shape(operand, _NAME)
             x = R.sum(R.reshape(x, ShapeExpr((batch, length, heads, groups, width))), 3)
         return as_dtype(x, operand.struct_info.dtype)
 

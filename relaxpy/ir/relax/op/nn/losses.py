@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from relaxpy.ir.core.dtype import BOOL, VOID, DataType
+from relaxpy.ir.relax.known import literal_shape, tensor_of
 from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo, Var
 from relaxpy.ir.relax.op.definition import gradients, rules
 from relaxpy.ir.relax.op.definition.gradients import gradient_in_float32, legalization_in_float32
@@ -110,7 +111,7 @@ def _loss_operands(call: Call) -> tuple[Any, Any, Any, Any, int]:
 
 def _classes(targets: Any, counts: Any) -> Any:
     """The targets as indices; 0 for those that do not count."""
-    if sinfo_dtype(targets) == BOOL:
+    if tensor_of(targets).dtype == BOOL:
         targets = R.astype(targets, "int32")
     return R.where(counts, targets, R.zeros_like(targets))
 
@@ -131,7 +132,7 @@ def _gradient_nll_loss(var: Var, call: Call, gradient: Expr, builder: BlockBuild
     if weights is None:
         return [*out, *map(R.grad.no_grad, call.args[2:])]
     classes = _classes(targets, counts)
-    mask = R.astype(counts, sinfo_dtype(predictions))
+    mask = R.astype(counts, tensor_of(predictions).dtype)
     term = -_picked(predictions, classes, axis)
     if call.attrs["reduction"] == "mean":
         total = R.sum(R.take(weights, classes, axis=0) * mask)
@@ -139,11 +140,6 @@ def _gradient_nll_loss(var: Var, call: Call, gradient: Expr, builder: BlockBuild
     term = term * mask * gradient
     flat = R.flatten(classes), R.flatten(term)
     return [*out, R.scatter_elements(R.zeros_like(weights), *flat, reduction="add")]
-
-
-def sinfo_dtype(expr: Any) -> Any:
-    """The datatype of a tensor."""
-    return cast("TensorStructInfo", rules.tensor_sinfo(expr)).dtype
 
 
 def _check_nll(
@@ -165,7 +161,7 @@ def _check_nll(
         raise rules.refuse(
             f"targets has rank {expected} for predictions {predictions}, found {targets}", targets
         )
-    shape, target_shape = rules.literal_shape(predictions), rules.literal_shape(targets)
+    shape, target_shape = literal_shape(predictions), literal_shape(targets)
     if shape is not None and target_shape is not None and rank > 1:
         sizes = (shape[0], *shape[2:])
         for axis, (a, b) in enumerate(zip(sizes, target_shape, strict=True)):
@@ -183,7 +179,7 @@ def _check_nll(
         raise rules.refuse(
             f"weights is a vector with one element a class, found {weights}", weights
         )
-    classes = rules.literal_shape(weights)
+    classes = literal_shape(weights)
     if shape is not None and classes is not None:
         count = shape[min(1, rank - 1)]
         if rules.differ(classes[0], count):
@@ -233,7 +229,7 @@ def _losses(
     """The losses of predictions, of this datatype."""
     if reduction != "none" or predictions.ndim == 1:
         return rules.tensor((), dtype, predictions.vdevice)
-    shape = rules.literal_shape(predictions)
+    shape = literal_shape(predictions)
     sizes = None if shape is None else (shape[0], *shape[2:])
     ndim = -1 if predictions.ndim < 0 else predictions.ndim - 1
     return rules.tensor(sizes, dtype, predictions.vdevice, ndim)
@@ -245,7 +241,7 @@ def _legalize_nll_backward(builder: BlockBuilder, call: Call) -> Expr:
     loss = Call(R.nn.nll_loss.op, tuple(operands), call.attrs)
     predictions, targets, weights, counts, axis = _loss_operands(loss)
     classes = _classes(targets, counts)
-    mask = R.astype(counts, sinfo_dtype(predictions))
+    mask = R.astype(counts, tensor_of(predictions).dtype)
     factor = mask if weights is None else mask * R.take(weights, classes, axis=0)
     if call.attrs["reduction"] == "mean":
         factor = factor / R.sum(factor)
@@ -296,7 +292,7 @@ def nll_loss_backward(
     rules.require_float(output_grad, "output_grad")
     losses = _losses(predictions, reduction, output_grad.dtype)
     if -1 not in (losses.ndim, output_grad.ndim):
-        found, sizes = rules.literal_shape(output_grad), rules.literal_shape(losses)
+        found, sizes = literal_shape(output_grad), literal_shape(losses)
         if output_grad.ndim != losses.ndim or (
             found is not None and sizes is not None and any(map(rules.differ, found, sizes))
         ):

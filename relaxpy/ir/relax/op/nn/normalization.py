@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.known import literal_shape, tensor_of
 from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo, Var
 from relaxpy.ir.relax.op.definition import gradients, rules
 from relaxpy.ir.relax.op.definition.gradients import gradient_in_float32, of_operand, require_rank
@@ -86,8 +87,7 @@ def _scaled(
 ) -> rx.Expr:
     """Values divided by their standard deviation, with the scale and shift that `call` requests."""
     x, *vectors = call.args[:3]
-    sinfo = x.struct_info
-    assert isinstance(sinfo, rx.TensorStructInfo)
+    sinfo = tensor_of(x)
     positive = new.bound(R.add(variance, rx.const(call.attrs["epsilon"], sinfo.dtype)))
     result = new.bound(R.divide(centered, new.bound(R.sqrt(positive))))
     for name, operator, vector in zip(
@@ -199,7 +199,7 @@ def _normalized(
     """
     rules.require_float(data, "data")
     positions = rules.normal_axes(axes, data.ndim, "axes:") if data.ndim >= 0 else None
-    sizes = rules.literal_shape(data)
+    sizes = literal_shape(data)
     decided = True
     for name, sinfo in params.items():
         rules.require_dtype_of(sinfo, name, data)
@@ -207,7 +207,7 @@ def _normalized(
             raise rules.refuse(
                 f"{name} has rank {len(axes)}, as many as axes, found {sinfo}", sinfo
             )
-        shape = rules.literal_shape(sinfo)
+        shape = literal_shape(sinfo)
         if sizes is None or shape is None or positions is None:
             continue
         for k, (size, axis) in enumerate(zip(shape, positions, strict=True)):
@@ -334,7 +334,7 @@ def _check_channels(
     """
     rules.require_float(data, "data")
     position = rules.normal_axis(axis, data.ndim) if data.ndim >= 0 else None
-    sizes = rules.literal_shape(data)
+    sizes = literal_shape(data)
     decided = True
     for name, sinfo in params.items():
         rules.require_dtype_of(sinfo, name, data)
@@ -342,7 +342,7 @@ def _check_channels(
             raise rules.refuse(
                 f"{name} is a vector with one element for each channel, found {sinfo}", sinfo
             )
-        shape = rules.literal_shape(sinfo)
+        shape = literal_shape(sinfo)
         if sizes is None or shape is None or position is None:
             continue
         equal = prove_equal(shape[0], sizes[position])
@@ -584,7 +584,7 @@ def group_norm(
         raise rules.refuse(
             f"the moments are not taken along the channel axis {channel} alone", axes
         )
-    shape = rules.literal_shape(data)
+    shape = literal_shape(data)
     if shape is not None:
         size = shape[channel]
         remainder = ops.floormod(size, ops.const(num_groups, size.dtype))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from relaxpy.errors import counted
+from relaxpy.ir.relax.known import literal_shape
 from relaxpy.ir.relax.nodes import Call, Expr, PrimValue, ShapeExpr, TensorStructInfo
 from relaxpy.ir.relax.op.definition import gradients, rules
 from relaxpy.ir.relax.op.definition.layouts import per_axis
@@ -105,7 +106,7 @@ def pad(
         raise rules.refuse(f"pad_width holds pairs of widths, found {list(pad_width)}", pad_width)
     if pad_mode == "constant" and data.dtype.is_int and not float(pad_value).is_integer():
         raise rules.refuse_type(f"pad_value is an integer for {data}, found {pad_value}", pad_value)
-    shape = rules.literal_shape(data)
+    shape = literal_shape(data)
     if shape is None:
         return rules.tensor(None, data.dtype, None, len(pad_width) // 2)
     sizes = []
@@ -183,7 +184,7 @@ def pixel_shuffle(data: TensorStructInfo, upscale_factor: int) -> TensorStructIn
         raise rules.refuse(f"upscale_factor is positive, found {upscale_factor}", upscale_factor)
     if 0 <= data.ndim < 3:
         raise rules.refuse(f"data has rank at least 3, found {data}", data)
-    shape = rules.literal_shape(data)
+    shape = literal_shape(data)
     if shape is None:
         return rules.tensor(None, data.dtype, data.vdevice, data.ndim)
     *lead, channels, height, width = shape

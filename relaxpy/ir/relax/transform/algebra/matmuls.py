@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
@@ -30,9 +31,16 @@ from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.dpl.graph import sorted_by_use
 from relaxpy.ir.relax.dpl.pattern import DFPattern, is_op, is_tuple, wildcard
 from relaxpy.ir.relax.dpl.rewriter import ExprPatternRewriter
+from relaxpy.ir.relax.known import (
+    dims_of,
+    have_same_shape,
+    rank_of,
+    shape_of,
+    tensor_of,
+    tensor_sinfo,
+)
 from relaxpy.ir.relax.nodes import Call, Expr, Function, ShapeExpr, Var, VarBinding
 from relaxpy.ir.relax.op.definition.registry import R
-from relaxpy.ir.relax.op.definition.rules import tensor_sinfo
 from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.relax.rewrite.map_bindings import (
     BindingRewriter,
@@ -68,21 +76,6 @@ def have_one_dtype(*tensors: Expr) -> bool:
     return not others and dtype is not None
 
 
-def shape_of(expr: Expr) -> tuple[tir.PrimExpr, ...] | None:
-    """The sizes of a tensor, if they are known."""
-    sinfo = tensor_sinfo(expr)
-    shape = None if sinfo is None else sinfo.get_shape()
-    return None if shape is None else tuple(shape)
-
-
-def have_same_shape(x: Expr, y: Expr) -> bool:
-    """Return whether two tensors certainly have one shape."""
-    a, b = shape_of(x), shape_of(y)
-    if a is None or b is None or len(a) != len(b):
-        return False
-    return all(prove_equal(m, n) for m, n in zip(a, b, strict=True))
-
-
 def permutation_of(call: Call) -> tuple[int, ...] | None:
     """The axes of a `permute_dims`, if they are known."""
     axes = call.attrs["axes"]
@@ -104,15 +97,30 @@ def is_transposition(call: Call) -> bool:
 
 def transposed(expr: Expr) -> Expr:
     """A stack of matrices of a known rank, each transposed."""
-    sinfo = tensor_sinfo(expr)
-    assert sinfo is not None
+    sinfo = tensor_of(expr)
     ndim = sinfo.ndim
     axes = None if ndim == 2 else (*range(ndim - 2), ndim - 1, ndim - 2)
     return cast("Expr", R.permute_dims(expr, axes))
 
 
+Rule: TypeAlias = Callable[[Call, Mapping[DFPattern, Expr]], Expr | None]
+
+
+class Peephole(Pass):
+    """The base class of passes that replace matches of a pattern in a module in normal form."""
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        mod = normalize_module(mod)
+        return ExprPatternRewriter(*self.rule(mod)).transform(mod, ctx)
+
+    @abstractmethod
+    def rule(self, mod: IRModule) -> tuple[DFPattern, Rule]:
+        """A pattern, and the function that returns the replacement of a match, or None."""
+
+
 @dataclass(frozen=True)
-class AdjustMatmulOrder(Pass):
+class AdjustMatmulOrder(Peephole):
     """(a @ b) @ c -> a @ (b @ c), or the other way round, if that takes fewer multiplications.
 
     The inner matmul may also be transposed. Two of the factors that are known before the function
@@ -125,8 +133,7 @@ class AdjustMatmulOrder(Pass):
     """
 
     @override
-    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        mod = normalize_module(mod)
+    def rule(self, mod: IRModule) -> tuple[DFPattern, Rule]:
         early, shared = known_at_compile_time(mod), _shared(mod)
         graphs = (func for func in mod.functions.values() if isinstance(func, Function))
         upper = {var: bound for func in graphs for var, bound in upper_bounds(func).items()}
@@ -155,7 +162,7 @@ class AdjustMatmulOrder(Pass):
             return _adjusted(expr, factors, early, upper, is_left=is_left, inner_stays=stays)
 
         pattern = left | right | matmul(left_permuted, c) | matmul(a, right_permuted)
-        return ExprPatternRewriter(pattern, adjusted).transform(mod, ctx)
+        return pattern, adjusted
 
 
 def _shared(mod: IRModule) -> set[Expr | None]:
@@ -362,7 +369,7 @@ def _parallel_branches(bindings: Sequence[rx.Binding]) -> Iterator[list[_Branch]
     for (_, depth), products in groups.items():
         by_rank: dict[int, list[_Branch]] = {}
         for branch in _with_common_steps(products, users, depths, depth):
-            by_rank.setdefault(len(_shape(branch.weight)), []).append(branch)
+            by_rank.setdefault(len(dims_of(branch.weight)), []).append(branch)
         for branches in by_rank.values():
             chosen = _chosen(branches)
             if chosen:
@@ -413,7 +420,7 @@ def _with_common_steps(
 
     branches = [_Branch((product,)) for product in products]
     biased = list(map(with_bias, branches))
-    if all(biased) and len({_rank(b.bias) for b in biased if b is not None}) == 1:
+    if all(biased) and len({rank_of(b.bias) for b in biased if b is not None}) == 1:
         branches = cast("list[_Branch]", biased)
     active = list(map(with_activation, branches))
     if all(active) and len({b.activation for b in active if b is not None}) == 1:
@@ -429,7 +436,7 @@ def _chosen(branches: list[_Branch]) -> list[_Branch]:
     fixed: list[_Branch] = []
     symbolic: list[_Branch] = []
     for branch in branches:
-        is_fixed = isinstance(_shape(branch.weight)[-1], tir.IntImm)
+        is_fixed = isinstance(dims_of(branch.weight)[-1], tir.IntImm)
         (fixed if is_fixed else symbolic).append(branch)
     chosen = fixed + symbolic[:1]
     products = [branch.product for branch in chosen]
@@ -448,7 +455,7 @@ def _are_rows(biases: Sequence[rx.Expr], branches: Sequence[_Branch]) -> bool:
     if not _differ_in_last_axis(biases) or not _have_one_type(biases):
         return False
     return all(
-        prove_equal(_shape(bias)[-1], _shape(branch.weight)[-1])
+        prove_equal(dims_of(bias)[-1], dims_of(branch.weight)[-1])
         for bias, branch in zip(biases, branches, strict=True)
     )
 
@@ -473,17 +480,6 @@ def _have_one_type(tensors: Iterable[rx.Expr]) -> bool:
     return len(kinds) == 1 and None not in sinfos and not next(iter(kinds))[0].is_void
 
 
-def _shape(tensor: rx.Expr) -> tuple[tir.PrimExpr, ...]:
-    shape = shape_of(tensor)
-    assert shape is not None
-    return shape
-
-
-def _rank(tensor: rx.Expr | None) -> int:
-    sinfo = None if tensor is None else tensor_sinfo(tensor)
-    return -1 if sinfo is None else sinfo.ndim
-
-
 def _pieces(branches: Sequence[_Branch]) -> rx.Expr:
     """The results of branches, computed by one matmul."""
     first = branches[0]
@@ -491,15 +487,15 @@ def _pieces(branches: Sequence[_Branch]) -> rx.Expr:
     product, result = tensor_sinfo(first.product), tensor_sinfo(first.steps[-1].var)
     assert product is not None
     assert result is not None
-    axis = len(_shape(first.weight)) - 1
+    axis = len(dims_of(first.weight)) - 1
     weight = R.concat(tuple(branch.weight for branch in branches), axis=axis, span=span)
     value = R.matmul(first.product.args[0], weight, out_dtype=product.dtype, span=span)
     if first.bias is not None:
         biases = tuple(branch.bias for branch in branches)
-        value = R.add(value, R.concat(biases, axis=_rank(first.bias) - 1, span=span), span=span)
+        value = R.add(value, R.concat(biases, axis=rank_of(first.bias) - 1, span=span), span=span)
     if first.activation is not None:
         value = rx.Call(first.activation, (value,), span=span)
-    sizes = [cast("tir.IntImm", _shape(branch.weight)[-1]).value for branch in branches[:-1]]
+    sizes = [cast("tir.IntImm", dims_of(branch.weight)[-1]).value for branch in branches[:-1]]
     return cast("rx.Expr", R.split(value, list(accumulate(sizes)), axis=result.ndim - 1, span=span))
 
 
@@ -599,12 +595,11 @@ class _Expanding(BindingRewriter):
         x, factor = call.args
         if not have_one_dtype(call, x, factor):
             return None
-        kind = rx.DataflowVar if isinstance(block, rx.DataflowBlock) else rx.Var
         bindings: list[rx.Binding] = []
 
         def bound(key: object, value: rx.Call) -> rx.Expr:
             if key not in self.known:
-                var = kind("lv", value.struct_info, old.span)
+                var = block.var_type("lv", value.struct_info, old.span)
                 bindings.append(rx.VarBinding(var, replace(value, span=old.span), old.span))
                 self.known[key] = var
             return self.known[key]
@@ -634,11 +629,11 @@ _MOST: Final = 12
 
 
 @dataclass(frozen=True)
-class ReorderPermuteDimsAfterConcat(Pass):
+class ReorderPermuteDimsAfterConcat(Peephole):
     """Transposes the concatenation of tensors, instead of each of them in the same way."""
 
     @override
-    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+    def rule(self, mod: IRModule) -> tuple[DFPattern, Rule]:
         permuted = [is_op("relax.permute_dims")(wildcard()) for _ in range(_MOST)]
         concat = is_op("relax.concat")
         patterns = [concat(is_tuple(permuted[:count])) for count in range(2, _MOST + 1)]
@@ -647,8 +642,7 @@ class ReorderPermuteDimsAfterConcat(Pass):
             calls = [cast("Call", matches[p]) for p in permuted if p in matches]
             return _reordered(expr, calls)
 
-        rewriter = ExprPatternRewriter(reduce(or_, patterns), reordered)
-        return rewriter.transform(normalize_module(mod), ctx)
+        return reduce(or_, patterns), reordered
 
 
 def _reordered(concat: Call, permuted: Sequence[Call]) -> Expr | None:
@@ -662,7 +656,7 @@ def _reordered(concat: Call, permuted: Sequence[Call]) -> Expr | None:
 
 
 @dataclass(frozen=True)
-class ReorderTakeAfterMatmul(Pass):
+class ReorderTakeAfterMatmul(Peephole):
     """Multiplies by a whole table of weights, and takes slices of the result.
 
     x @ take(weights, indices, axis=-1) becomes take(x @ weights, indices, axis=-1), for a matrix of
@@ -671,17 +665,11 @@ class ReorderTakeAfterMatmul(Pass):
     """
 
     @override
-    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        x, table, indices = wildcard(), wildcard(), wildcard()
-        taken = is_op("relax.take")(table, indices)
-
-        def reordered(expr: Call, matches: Mapping[DFPattern, Expr]) -> Expr | None:
-            take = matches[taken]
-            assert isinstance(take, Call)
-            return _taken_after(expr, matches[x], take)
-
-        pattern = is_op("relax.matmul")(x, taken)
-        return ExprPatternRewriter(pattern, reordered).transform(normalize_module(mod), ctx)
+    def rule(self, mod: IRModule) -> tuple[DFPattern, Rule]:
+        x, taken = wildcard(), is_op("relax.take")(wildcard(), wildcard())
+        return is_op("relax.matmul")(x, taken), lambda expr, matches: _taken_after(
+            expr, matches[x], cast("Call", matches[taken])
+        )
 
 
 def _taken_after(expr: Call, x: Expr, take: Call) -> Expr | None:

@@ -12,9 +12,10 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.effects import mutates
+from relaxpy.ir.relax.known import literal_shape, tensor_sinfo
 from relaxpy.ir.relax.op.definition.gradients import count_reduced
 from relaxpy.ir.relax.op.definition.registry import R
-from relaxpy.ir.relax.op.definition.rules import literal_shape, normal_axes, tensor_sinfo
+from relaxpy.ir.relax.op.definition.rules import normal_axes
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, PrecedingBindings, Rewritten
 from relaxpy.ir.relax.transform.rewrite_pass import RewritePass
 from relaxpy.support.dataclass import dataclass

@@ -22,11 +22,7 @@ from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.call_graph import call_graph
 from relaxpy.ir.relax.op.definition.registry import R
-from relaxpy.ir.relax.rewrite.map_bindings import (
-    BindingRewriter,
-    replace_variables,
-    with_derived_results,
-)
+from relaxpy.ir.relax.rewrite import map_bindings as rewriting
 from relaxpy.support.dataclass import dataclass, replace
 
 ALWAYS, FOLLOW = 0, 1
@@ -71,12 +67,12 @@ class ToMixedPrecision(Pass):
             narrow = frozenset() if func in called else names
             return _Function(builder, self.out_dtype, narrow).expr(func)
 
-        return with_derived_results(
+        return rewriting.with_derived_results(
             mod, normalize_module(map_functions(mod, rx.Function, converted))
         )
 
 
-class _Function(BindingRewriter):
+class _Function(rewriting.BindingRewriter):
     """Rewrites the dataflow blocks of a function."""
 
     def __init__(self, builder: BlockBuilder, out_dtype: str, narrow: frozenset[str]) -> None:
@@ -262,7 +258,7 @@ class _Block:
             if stored is not None:
                 value = self._cast(stored, _precision(var))
                 images[var] = value if isinstance(value, rx.Var) else self._emit(value)
-        return replace_variables(expr, images) if images else expr
+        return rewriting.replace_variables(expr, images) if images else expr
 
     def _cast(self, expr: rx.Expr, to: Precision) -> rx.Expr:
         """`expr` with its tensors in the datatypes `to`; itself if it has them already."""

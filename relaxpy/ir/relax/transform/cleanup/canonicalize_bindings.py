@@ -19,13 +19,8 @@ from relaxpy.ir.relax.analysis.effects import cast_may_fail, computes
 from relaxpy.ir.relax.analysis.variables import binding_operands, free_vars, occurring_vars
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.nodes import Binding, BindingBlock, Function, MatchCast, SeqExpr
+from relaxpy.ir.relax.relations import shape_vars
 from relaxpy.ir.relax.relations.compatibility import provably_disjoint
-from relaxpy.ir.relax.relations.shape_vars import (
-    MAX_REPEATED_NODES,
-    definable_shape_vars,
-    is_large,
-    shape_var_map,
-)
 from relaxpy.ir.relax.rewrite.map_bindings import (
     BindingRewriter,
     Refined,
@@ -323,7 +318,7 @@ class _Substitution(BindingRewriter):
     def function(self, func: Function) -> Function:
         outer = set(self.scope)
         sinfos = [p.struct_info for p in func.params if p.struct_info is not None]
-        self.scope.update(definable_shape_vars(*sinfos))
+        self.scope.update(shape_vars.definable_shape_vars(*sinfos))
         after = super().function(func)
         self.scope = outer
         return after
@@ -349,13 +344,13 @@ class _Substitution(BindingRewriter):
         """Find the values of the variables that a cast binds."""
         value = self._remapped(cast.value).struct_info
         if value is not None:
-            known = shape_var_map(cast.struct_info, value, self.scope)
+            known = shape_vars.shape_var_map(cast.struct_info, value, self.scope)
             self._remap |= {
                 var: ops.cast_to(image, var.dtype)
                 for var, image in known.items()
-                if not is_large(image, MAX_REPEATED_NODES)
+                if not shape_vars.is_large(image, shape_vars.MAX_REPEATED_NODES)
             }
-        self.scope.update(definable_shape_vars(cast.struct_info))
+        self.scope.update(shape_vars.definable_shape_vars(cast.struct_info))
         sinfo = self._remapped(cast.struct_info)
         if value is None or not self.refuse_contradictions or self.depth != 1:
             return

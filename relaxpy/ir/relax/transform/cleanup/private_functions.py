@@ -25,13 +25,8 @@ from relaxpy.ir.relax.call_graph import call_graph, detect_recursion, reachable,
 from relaxpy.ir.relax.nodes import Function, GlobalVar
 from relaxpy.ir.relax.relations import Compatibility, check_compatibility
 from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars
+from relaxpy.ir.relax.rewrite import map_bindings as rewriting
 from relaxpy.ir.relax.rewrite.bind import inline_functions
-from relaxpy.ir.relax.rewrite.map_bindings import (
-    BindingRewriter,
-    Rewritten,
-    copy_with_new_vars,
-    with_derived_results,
-)
 from relaxpy.ir.relax.transform.cleanup.canonicalize_bindings import CanonicalizeBindings
 from relaxpy.ir.relax.transform.cleanup.dead_code_elimination import without_dead_code
 from relaxpy.ir.tir import expr as tir
@@ -77,13 +72,13 @@ def with_calls(mod: IRModule, replacements: Mapping[str, Callable[[rx.Call], rx.
     return map_functions(mod, rx.Function, lambda func: _Calls(replacements).expr(func))
 
 
-class _Calls(BindingRewriter):
+class _Calls(rewriting.BindingRewriter):
     def __init__(self, replacements: Mapping[str, Callable[[rx.Call], rx.Expr]]) -> None:
         super().__init__()
         self.replacements = replacements
 
     @override
-    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
+    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> rewriting.Rewritten:
         call = binding.value
         if not isinstance(call, rx.Call) or not isinstance(call.op, rx.GlobalVar):
             return None
@@ -184,7 +179,7 @@ class LambdaLift(Pass):
                 result[var] = lifter.expr(func)
                 for name, lifted in lifter.lifted.items():
                     result[name] = lifted
-        return with_derived_results(mod, normalize_module(outside_dataflow(result)))
+        return rewriting.with_derived_results(mod, normalize_module(outside_dataflow(result)))
 
 
 def _places(seq: rx.SeqExpr, path: tuple[str, ...]) -> Iterator[tuple[rx.Var, tuple[str, ...]]]:
@@ -256,7 +251,7 @@ def _fits(actual: rx.StructInfo | None, declared: rx.StructInfo | None) -> bool:
     return check_compatibility(actual, declared, scope) is Compatibility.COMPATIBLE
 
 
-class _Lifter(BindingRewriter):
+class _Lifter(rewriting.BindingRewriter):
     """Lifts the local functions of one function; `lifted` has them by name.
 
     `closures` are the variables that may hold closures, each with whether calls of it are pure, and
@@ -309,7 +304,7 @@ class _Lifter(BindingRewriter):
         return new
 
     @override
-    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
+    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> rewriting.Rewritten:
         call = binding.value
         if not isinstance(call, rx.Call):
             return None
@@ -332,7 +327,6 @@ class _Lifter(BindingRewriter):
     ) -> Sequence[rx.Binding]:
         """The binding of a call of a function; its arguments are cast to what they were before."""
         casts: list[rx.MatchCast] = []
-        kind = rx.DataflowVar if isinstance(block, rx.DataflowBlock) else rx.Var
 
         def cast(arg: rx.Expr) -> rx.Expr:
             if isinstance(arg, rx.Tuple):
@@ -340,7 +334,7 @@ class _Lifter(BindingRewriter):
             if not isinstance(arg, rx.Var) or arg not in self.declared:
                 return arg
             sinfo = self._remapped(self.declared[arg])
-            new = kind(arg.name_hint, sinfo)
+            new = block.var_type(arg.name_hint, sinfo)
             casts.append(rx.MatchCast(new, arg, sinfo, call.span))
             return new
 
@@ -389,7 +383,9 @@ class _Lifter(BindingRewriter):
         body = after.body
         if any(binding.var in free_vars(body) for binding in closure):
             body = rx.SeqExpr((rx.BindingBlock(closure), *body.blocks), body.body)
-        return copy_with_new_vars(rebuild(after, params=(*after.params, *params), body=body))
+        return rewriting.copy_with_new_vars(
+            rebuild(after, params=(*after.params, *params), body=body)
+        )
 
 
 def _captured_sizes(func: rx.Function) -> dict[rx.Var, list[tir.Var]]:
@@ -436,7 +432,7 @@ def outside_dataflow(mod: IRModule) -> IRModule:
     return result
 
 
-class _Divider(BindingRewriter):
+class _Divider(rewriting.BindingRewriter):
     """Divides the dataflow blocks of a function that is in a cycle of calls with `group`."""
 
     def __init__(self, group: Collection[str]) -> None:

@@ -23,7 +23,7 @@ from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.nodes.distributed import DeviceMesh, DTensorStructInfo, Placement
 from relaxpy.ir.relax.op.definition.registry import R
-from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
+from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, PrecedingBindings, Rewritten
 from relaxpy.ir.relax.transform.distributed.placements import (
     OF_PARTS,
     kernel_inputs,
@@ -207,8 +207,7 @@ class _Lowering(BindingRewriter):
         result = (_packed_for_one_device if is_packed else _for_one_device)(value, sinfo)
         if var is not None and _is_gathered_unknown(result, sinfo):
             assert var.struct_info is not None
-            kind = rx.DataflowVar if isinstance(block, rx.DataflowBlock) else rx.Var
-            whole_again = kind("gv", None)
+            whole_again = block.var_type("gv", None)
             return [
                 rx.VarBinding(whole_again, result, value.span),
                 rx.MatchCast(var, whole_again, var.struct_info, value.span),
@@ -507,22 +506,17 @@ class _Legalizing(BindingRewriter):
                 span=call.span,
                 about=call,
             )
-        kind = rx.DataflowVar if isinstance(block, rx.DataflowBlock) else rx.Var
-        bindings: list[rx.Binding] = []
+        steps = PrecedingBindings(binding, block, "gv")
         value: rx.Expr = call.args[0]
         for k, axis, is_split in _steps(before.placement, after.placement):
-            if not isinstance(value, rx.Var):
-                var = kind("gv", None)
-                bindings.append(rx.VarBinding(var, value, call.span))
-                value = var
+            value = steps.bound(value)
             count = mesh.shape[k]
             among = None if len(mesh.shape) == 1 else (count, mesh.stride(k))
             if is_split:
-                made = R.dist.redistribute_replica_to_shard(value, count, axis, among)
+                value = R.dist.redistribute_replica_to_shard(value, count, axis, among)
             else:
-                made = R.ccl.allgather(value, count, False, among, axis)
-            value = replace(made, span=call.span)
-        return [*bindings, replace(binding, value=value)]
+                value = R.ccl.allgather(value, count, False, among, axis)
+        return steps.ended(value)
 
 
 def _steps(before: Placement, after: Placement) -> list[tuple[int, int, bool]]:

@@ -146,7 +146,7 @@ class _Divided:
         block: rx.BindingBlock,
     ) -> None:
         self.call, self.var, self.axes, self.mesh = call, var, axes, mesh
-        self._kind = rx.DataflowVar if isinstance(block, rx.DataflowBlock) else rx.Var
+        self._kind = block.var_type
         self._bindings: list[rx.Binding] = []
         wanted = [
             f
@@ -286,7 +286,6 @@ def _redistributed(value: rx.Expr, wanted: dist.DTensorStructInfo, span: Span | 
 
 def _as_declared(value: rx.Expr, var: rx.Var, block: rx.BindingBlock) -> Rewritten:
     """The value of a variable that is bound to leaves, distributed as the variable is."""
-    kind = rx.DataflowVar if isinstance(block, rx.DataflowBlock) else rx.Var
     bindings: list[rx.Binding] = []
     leaves: list[rx.Expr] = []
     items = value.fields if isinstance(value, rx.Tuple) else (value,)
@@ -297,7 +296,7 @@ def _as_declared(value: rx.Expr, var: rx.Var, block: rx.BindingBlock) -> Rewritt
         placed = _with_constants(leaf, wanted.device_mesh)
         before = placed.struct_info
         if isinstance(before, dist.DTensorStructInfo) and not before.is_placed_like(wanted):
-            moved = kind("gv", None)
+            moved = block.var_type("gv", None)
             call = _redistributed(placed, wanted, value.span)
             bindings.append(rx.VarBinding(moved, call, value.span))
             placed = moved

@@ -12,11 +12,11 @@ from typing_extensions import override
 from relaxpy.ir.core.dtype import FLOAT32, INT32
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+from relaxpy.ir.relax.known import have_same_shape, shape_of, tensor_sinfo
 from relaxpy.ir.relax.op.definition.registry import R, with_all_attributes
-from relaxpy.ir.relax.op.definition.rules import same, te_kernel, tensor_sinfo
+from relaxpy.ir.relax.op.definition.rules import same, te_kernel
 from relaxpy.ir.relax.op.nn.convolution import RANKS, Convolution
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
-from relaxpy.ir.relax.transform.algebra.matmuls import have_same_shape, shape_of
 from relaxpy.ir.relax.transform.rewrite_pass import FusionPass
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor

@@ -8,7 +8,7 @@ from operator import or_
 
 from typing_extensions import override
 
-from relaxpy.ir.core.traverse import rename
+from relaxpy.ir.core.traverse import Groups, rename
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
@@ -59,17 +59,6 @@ class _Merged:
     backend: str | None
     members: int
     before: int = 0
-    into: _Merged | None = None
-
-    def root(self) -> _Merged:
-        """The representative that this was merged into, with path compression (union-find)."""
-        root = self
-        while root.into is not None:
-            root = root.into
-        unit = self
-        while unit.into is not None:
-            unit.into, unit = root, unit.into
-        return root
 
 
 def _groups(
@@ -78,11 +67,13 @@ def _groups(
     """The calls of composite functions in a block, with the groups that they are merged into."""
     home: dict[rx.Var, _Merged] = {}
     merged: dict[rx.Binding, _Merged] = {}
+    sets = Groups[_Merged]()
     for position, binding in enumerate(block.bindings):
         call = binding.value
         callee = call.op if isinstance(call, rx.Call) else None
         backend = backends.get(callee.name_hint) if isinstance(callee, rx.GlobalVar) else None
-        operands = dict.fromkeys(home[var].root() for var in occurring_vars(call) if var in home)
+        used = (home[var] for var in occurring_vars(call) if var in home)
+        operands = dict.fromkeys(map(sets.find, used))
         separated = reduce(or_, (operand.before for operand in operands), 0)
         joined = [
             operand
@@ -94,7 +85,7 @@ def _groups(
         needed = reduce(or_, (operand.members for operand in operands), separated)
         unit = joined[0] if joined else _Merged(backend, 0)
         for other in joined[1:]:
-            other.into = unit
+            sets.join(unit, other)
             unit.members |= other.members
         unit.members |= 1 << position
         unit.before = (unit.before | needed) & ~unit.members
@@ -102,11 +93,11 @@ def _groups(
         if binding.var is not None:
             home[binding.var] = unit
     groups: dict[_Merged, FunctionGroup] = {}
-    for unit in merged.values():
-        root = unit.root()
+    roots = {binding: sets.find(unit) for binding, unit in merged.items()}
+    for root in roots.values():
         if root.backend is not None and root not in groups:
             groups[root] = FunctionGroup({"Codegen": root.backend})
-    return {b: groups[u.root()] for b, u in merged.items() if u.root() in groups}
+    return {binding: groups[root] for binding, root in roots.items() if root in groups}
 
 
 def _with_nested_functions(mod: IRModule) -> IRModule:

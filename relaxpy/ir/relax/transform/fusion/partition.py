@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
 
-from relaxpy.ir.core.traverse import reached
+from relaxpy.ir.core.traverse import Groups, reached
 from relaxpy.ir.relax.analysis.op_pattern import OpPatternKind
 from relaxpy.support.dataclass import dataclass
 
@@ -46,24 +46,13 @@ class GraphNode:
 
 @dataclass(slots=True, eq=False)
 class Group:
-    """A set of nodes in a forest of sets: the root has the kind and the size of the whole."""
+    """A set of nodes: the representative of joined sets has the kind and the size of the whole."""
 
     kind: OpPatternKind
     anchored: bool
     contracts: bool
     size: int = 1
     products: int = 0
-    parent: Group | None = None
-
-    def root(self) -> Group:
-        """The representative of this group, with path compression (union-find)."""
-        root = self
-        while root.parent is not None:
-            root = root.parent
-        node = self
-        while node.parent is not None:
-            node.parent, node = root, node.parent
-        return root
 
 
 def partition(
@@ -83,7 +72,7 @@ def partition(
         fusion.try_rows(index)
     for index in range(len(nodes)):
         fusion.try_products(index)
-    return [group.root() for group in fusion.groups]
+    return list(map(fusion.root, range(len(nodes))))
 
 
 @dataclass(slots=True, eq=False)
@@ -142,7 +131,12 @@ class _Fusion:
             )
             for node in nodes
         ]
+        self._joined = Groups[Group]()
         self.tree = _post_dominators(nodes, max_size + 1)
+
+    def root(self, index: int) -> Group:
+        """The group of a node."""
+        return self._joined.find(self.groups[index])
 
     def try_reshape(self, index: int) -> None:
         """Fuse a reshape with its user, if that is one kernel of whatever kind."""
@@ -163,7 +157,7 @@ class _Fusion:
         node, sink = self.nodes[index], self.tree[index].parent
         if sink is None or not (node.row_wise or node.contracts):
             return
-        group, target = self.groups[index].root(), self.groups[sink].root()
+        group, target = self.root(index), self.root(sink)
         if group is target or (group.contracts and target.contracts):
             return
         between = [self.nodes[k] for k in self._between(index, sink) if k != index]
@@ -178,7 +172,7 @@ class _Fusion:
         if not node.row_wise or node.leaves or len(users) != 1:
             return
         user = users.pop()
-        first, second = self.groups[index].root(), self.groups[user].root()
+        first, second = self.root(index), self.root(user)
         if self.nodes[user].products and first.products == second.products == 1:
             fits = first.size + second.size <= self.max_size
             if first is not second and fits and self.pays(index, user):
@@ -197,11 +191,11 @@ class _Fusion:
             return
         target = self.groups[sink]
         if phase == 2:
-            root = target.root()
+            root = self.root(sink)
             in_tuple = target.kind is _TUPLE and root.kind <= _INJECTIVE
             if group.kind <= _INJECTIVE and in_tuple and self._permits(index, sink, _is_injective):
                 self._fuse(index, sink)
-        elif group.root() is target.root() or target.kind is _TUPLE:
+        elif self.root(index) is self.root(sink) or target.kind is _TUPLE:
             return
         elif group.kind is _OUT_EWISE_FUSABLE:
             if phase == 0 and dominated.kind is _ELEMWISE:
@@ -222,7 +216,7 @@ class _Fusion:
 
     def _size_with(self, index: int, sink: int) -> int:
         """The size of the sink's group with the nodes before it; large numbers are not exact."""
-        size = self.groups[sink].root().size
+        size = self.root(sink).size
         for node in self._between(index, sink):
             size += self.groups[node].size
             if size > self.max_size:
@@ -233,8 +227,8 @@ class _Fusion:
         """Return whether all nodes on the way to the sink, and the sink, satisfy the condition."""
         between = (node for node in self._between(index, sink) if node != index)
         return (
-            condition(self.groups[sink].root().kind, True)
-            and all(condition(self.groups[node].root().kind, False) for node in between)
+            condition(self.root(sink).kind, True)
+            and all(condition(self.root(node).kind, False) for node in between)
             and self._pays(index, sink)
         )
 
@@ -248,12 +242,12 @@ class _Fusion:
 
     def _fuse(self, index: int, sink: int) -> None:
         for node in list(self._between(index, sink)):
-            child, parent = self.groups[node].root(), self.groups[sink].root()
+            child, parent = self.root(node), self.root(sink)
             if child is parent:
                 continue
             parent.size += child.size
             parent.products += child.products
-            child.parent = parent
+            self._joined.join(parent, child)
             parent.contracts |= child.contracts
             if child.anchored:
                 parent.anchored = True

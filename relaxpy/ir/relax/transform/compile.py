@@ -1,8 +1,10 @@
-"""The named pipelines of passes over Relax programs, which `compile` runs in order."""
+"""The passes that `compile` runs, in order, and the other named pipelines over Relax programs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from typing import Final, Literal, NamedTuple
 
 from relaxpy.ir.core.target import TARGETS, target_kind
 from relaxpy.ir.pass_infra.passes import Pass, Sequential
@@ -28,6 +30,41 @@ from relaxpy.ir.relax.transform.legalize import LegalizeOps
 from relaxpy.ir.relax.transform.rewrite_pass import Normalize
 
 
+class Step(NamedTuple):
+    """A pass of the pipeline of `compile`, and the reason for its position."""
+
+    create: Callable[[], Pass]
+    reason: str
+    on: Literal["all", "native", "others"] = "all"
+    """The targets."""
+
+
+STEPS: Final = (
+    Step(Normalize, "all passes need normal form"),
+    Step(partial(ConvertToDataflow, min_size=1), "fusion works inside of dataflow blocks"),
+    Step(ShareSums, "makes equal sums of means and variances, which are one after the next pass"),
+    Step(EliminateCommonSubexpr, "equal calls are legalised, and compiled, once"),
+    Step(
+        partial(FoldBatchnormToConv2D, constants_only=True),
+        "no kernel for the normalisation is left",
+    ),
+    Step(FuseZeroPoints, "matches quantised matmuls as operators, which are loops later", "native"),
+    Step(ChannelsLast, "operators have rules of layouts, kernels have none", "native"),
+    Step(partial(LegalizeOps, IN_LOOPS), "from here on, calls are of kernels", "native"),
+    Step(LegalizeOps, "from here on, calls are of kernels", "others"),
+    Step(RemoveUnusedKernelOutputs, "their computation would keep other kernels alive"),
+    Step(FoldViews, "kernels index operands instead; no rearranged constants are folded then"),
+    Step(SplitLayoutRewritePreproc, "new layouts of constant weights, which the next pass folds"),
+    Step(FoldConstant, "after views, which cost no memory, before groups hide constants"),
+    Step(AnnotateTIROpPattern, "the patterns of kernels decide which are fused"),
+    Step(InlineDecoding, "decodes weights in matmuls, which FuseOps would not", "native"),
+    Step(partial(FuseOps, rule=fusion_pays), "groups of kernels are functions"),
+    Step(FuseTIR, "each of these functions is one kernel"),
+    Step(DeadCodeElimination, "kernels that are parts of others are not called any more"),
+)
+"""The passes of `compile`, in order."""
+
+
 def legalize_pipeline() -> Pass:
     """Normal form, and one kernel for each operator: the least that a program needs to run."""
     return Sequential((Normalize(), LegalizeOps()), name="legalize")
@@ -36,49 +73,15 @@ def legalize_pipeline() -> Pass:
 def default_pipeline(target: object = None) -> Pass:
     """The pipeline of `compile`: fewer and larger kernels, where that pays on NumPy.
 
-    Bindings without effects go into dataflow blocks, equal ones are computed once, constant
-    normalisations become part of convolutions, and values that depend on constants only are
-    computed at compile time. Kernels compute only the outputs that are used, read transposed
-    operands without a copy, leave new layouts of weights to other kernels, and are fused as
-    `fusion_pays` decides. For the target "native", matmuls decode packed weights and multiply 8-bit
-    operands without their zero points, images have their channels last where filters are constant,
-    and loops compute top-k and non-maximum suppression. The target
+    `STEPS` lists its passes, some of which are for the target "native" alone. The target
     "reference" runs the program as it is written, so that it shows what the passes have to
     preserve: its pipeline is `legalize`.
     """
     facts = TARGETS.get(target_kind(target))
     if facts is not None and facts.runs_as_written:
         return legalize_pipeline()
-    is_native = facts is not None and facts.is_native
-    loops = IN_LOOPS if is_native else None
-    operators: tuple[Pass, ...] = (
-        Normalize(),  # all passes need normal form
-        ConvertToDataflow(min_size=1),  # fusion works inside of dataflow blocks
-        ShareSums(),  # makes equal sums of means and variances, which are one after the next pass
-        EliminateCommonSubexpr(),  # equal calls are legalised, and compiled, once
-        FoldBatchnormToConv2D(constants_only=True),  # no kernel for the normalisation is left
-    )
-    if is_native:
-        operators += (
-            FuseZeroPoints(),  # matches quantised matmuls as operators, which are loops afterwards
-            ChannelsLast(),  # operators have rules of layouts, kernels have none
-        )
-    kernels: tuple[Pass, ...] = (
-        LegalizeOps(loops),  # from here on, calls are of kernels
-        RemoveUnusedKernelOutputs(),  # their computation would keep other kernels alive
-        FoldViews(),  # kernels index operands instead; no rearranged constants are folded then
-        SplitLayoutRewritePreproc(),  # new layouts of constant weights, which the next pass folds
-        FoldConstant(),  # after views, which cost no memory, before groups hide constants
-        AnnotateTIROpPattern(),  # the patterns of kernels decide which are fused
-    )
-    if is_native:
-        kernels += (InlineDecoding(),)  # decodes weights in matmuls, which FuseOps would not
-    fusion = (
-        FuseOps(rule=fusion_pays),  # groups of kernels are functions
-        FuseTIR(),  # each of these functions is one kernel
-        DeadCodeElimination(),  # kernels that are parts of others are not called any more
-    )
-    return Sequential((*operators, *kernels, *fusion), name="default")
+    here = "native" if facts is not None and facts.is_native else "others"
+    return Sequential(tuple(s.create() for s in STEPS if s.on in ("all", here)), name="default")
 
 
 def distributed_pipeline(own_params: bool = False) -> Pass:

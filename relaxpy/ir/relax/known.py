@@ -1,0 +1,64 @@
+"""The known shape, rank and datatype of a value: an expression, or its struct info."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from relaxpy.ir.arith.prove import prove_equal
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.tir.expr import PrimExpr
+
+Sizes: TypeAlias = tuple[PrimExpr, ...]
+Value: TypeAlias = "rx.Expr | rx.StructInfo | None"
+
+
+def tensor_sinfo(value: Value) -> rx.TensorStructInfo | None:
+    """The struct info of a tensor; None for other values, and where it is not derived."""
+    sinfo = value.struct_info if isinstance(value, rx.Expr) else value
+    return sinfo if isinstance(sinfo, rx.TensorStructInfo) else None
+
+
+def tensor_of(value: Value) -> rx.TensorStructInfo:
+    """The struct info of a value that is certainly a tensor."""
+    sinfo = tensor_sinfo(value)
+    assert sinfo is not None
+    return sinfo
+
+
+def literal_shape(value: Value) -> Sizes | None:
+    """The dimensions of a tensor; None if its shape is unknown or a variable."""
+    sinfo = tensor_sinfo(value)
+    shape = None if sinfo is None else sinfo.shape
+    return shape.values if isinstance(shape, rx.ShapeExpr) else None
+
+
+def shape_of(value: Value) -> Sizes | None:
+    """The dimensions of a tensor, which may be those of a variable; None if they are unknown."""
+    sinfo = tensor_sinfo(value)
+    return None if sinfo is None else sinfo.get_shape()
+
+
+def dims_of(value: Value) -> Sizes:
+    """The dimensions of a tensor of certainly known shape."""
+    shape = shape_of(value)
+    assert shape is not None
+    return shape
+
+
+def rank_of(value: Value) -> int:
+    """The rank of a tensor; -1 if it is not known, or for other values."""
+    sinfo = tensor_sinfo(value)
+    return -1 if sinfo is None else sinfo.ndim
+
+
+def equal_shapes(a: Sequence[PrimExpr] | None, b: Sequence[PrimExpr] | None) -> bool:
+    """Return whether two shapes are known and provably equal."""
+    if a is None or b is None or len(a) != len(b):
+        return False
+    return all(x is y or prove_equal(x, y) is True for x, y in zip(a, b, strict=True))
+
+
+def have_same_shape(x: Value, y: Value) -> bool:
+    """Return whether two tensors certainly have one shape."""
+    return equal_shapes(shape_of(x), shape_of(y))
