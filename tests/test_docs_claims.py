@@ -193,15 +193,6 @@ def trees_with(pattern: str) -> dict[str, ast.Module]:
     return {file: ast.parse(text) for file, text in texts.items() if re.search(pattern, text)}
 
 
-def test_one_page_lists_the_environment_variables() -> None:
-    trees = trees_with(r"environ|getenv|[\"'][A-Z][A-Z0-9_]+[\"']")  # the last: names of variables
-    page = (ROOT / "docs" / "speed.md").read_text(encoding="utf-8")
-    _, _, section = page.partition("\n## Environment variables\n")
-    rows = re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)
-    listed = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
-    assert sorted(listed) == sorted(read_by_code(trees))
-
-
 def test_variables_that_are_read_in_any_way_are_found() -> None:
     text = """
 import os
