@@ -270,16 +270,6 @@ def test_the_names_of_a_document_exist(name: str) -> None:
     assert {found for found in named if not exists(found)} == ABSENT_NAMES.get(name, set())
 
 
-def test_what_has_no_counterpart_is_not_there() -> None:
-    page = (ROOT / "docs" / "differences.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| `([\w.]+)` \| There is none[:.]", page, re.MULTILINE)
-    rows += re.findall(r"`(?:tvm\.)?([\w.]+)` (?:has no counterpart|is missing|is absent)", page)
-    assert rows
-    for name in rows:
-        head = name.split(".")[0]
-        assert not exists(name if head in NAMESPACES else f"relaxpy.{name}"), name
-
-
 # --- operators
 
 
