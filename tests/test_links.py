@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-FOLDERS = ["docs", "examples", "benchmarks", "notebooks"]
+FOLDERS = ["docs", "examples", "benchmarks", "notebooks", "relaxpy"]
 DOCUMENTS = sorted(
     path.relative_to(ROOT).as_posix()
     for path in [*ROOT.glob("*.md"), *(p for f in FOLDERS for p in (ROOT / f).rglob("*.md"))]
@@ -75,9 +75,11 @@ def test_a_link_to_nothing_is_found(tmp_path: Path) -> None:
 
 
 def test_the_list_of_documents_has_each_of_them_once() -> None:
-    text = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^- \[[^]]+\]\(([^)]+)\)", text, re.MULTILINE)
-    listed = [(ROOT / "docs" / row).resolve().relative_to(ROOT).as_posix() for row in rows]
+    listed = []
+    for index in ("docs", "docs/decisions"):
+        text = (ROOT / index / "README.md").read_text(encoding="utf-8")
+        rows = re.findall(r"^- \[[^]]+\]\(([^)]+)\)", text, re.MULTILINE)
+        listed += [(ROOT / index / row).resolve().relative_to(ROOT).as_posix() for row in rows]
     written = {name for name in DOCUMENTS if name.startswith("docs/")} - {"docs/README.md"}
     assert len(listed) == len(set(listed))
-    assert written - set(listed) == set(), "docs/README.md, from which the site is built, lists all"
+    assert written - set(listed) == set(), "these pages, from which the site is built, list all"
