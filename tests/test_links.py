@@ -83,3 +83,25 @@ def test_the_list_of_documents_has_each_of_them_once() -> None:
     written = {name for name in DOCUMENTS if name.startswith("docs/")} - {"docs/README.md"}
     assert len(listed) == len(set(listed))
     assert written - set(listed) == set(), "these pages, from which the site is built, list all"
+
+
+def test_the_site_has_the_pages_that_its_pages_link(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    from build_site import BESIDE_CODE, COPIED, NOTEBOOKS, written_sections
+
+    sections = list(written_sections())
+    rows = [re.sub(r".*<(.*)>", r"docs/\1", row) for _, _, listed in sections for row in listed]
+    pages = {(ROOT / name).resolve() for name in [*rows, *BESIDE_CODE, *NOTEBOOKS, *COPIED]}
+    for folder in ("docs/decisions", "docs/images"):
+        pages |= {path.resolve() for path in (ROOT / folder).iterdir()}
+    pages.add(ROOT / "docs" / "README.md")
+    lost = {
+        (path.relative_to(ROOT).as_posix(), link)
+        for path in pages
+        if path.suffix == ".md" and path.name != "CHANGELOG.md"
+        for link in re.findall(
+            r"(?<!\\)\]\((?!https?:)([^)#\s]+)", prose(path.read_text(encoding="utf-8"))
+        )
+        if (path.parent / link).resolve() not in pages
+    }
+    assert lost == set()

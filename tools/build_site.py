@@ -120,7 +120,8 @@ def collect() -> None:
         index.write_text(text + listed, encoding="utf-8")
     pages = dict(api())
     sections = list(written_sections())
-    sections.insert(-1, ("API", "The public names, by module.", list(pages)))
+    after = 1 + next(k for k, section in enumerate(sections) if section[0] == "Reference")
+    sections.insert(after, ("API", "The public names, by module.", list(pages)))
     for name, text in pages.items():
         write(name, text)
     for title, text, listed in sections:
