@@ -561,7 +561,7 @@ class Importer:
             case SequenceType() | OptionalType() | MapType():
                 return OBJECT
             case _:
-                raise FrontendError(f"the input {name!r} is no tensor of a known type")
+                raise FrontendError(f"the input {name!r} is not a tensor of a known type")
 
     def _shown(self, value: Value) -> str:
         match value:
