@@ -21,6 +21,7 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.transform import PassContext
 from relaxpy.script import from_source, ir as I, relax as R, tir as T
 from tests.test_layering import FILES, FLOORS, ROOMS, ROOT
+from tests.test_words import messages_of
 
 FOLDERS = ("docs", "relaxpy", "tests", "tools", "examples", "benchmarks", "notebooks")
 DOCUMENTS = sorted(
@@ -277,6 +278,17 @@ def test_the_names_of_a_document_exist(name: str) -> None:
         if not found.endswith((".py", ".toml", ".md"))
     }
     assert {found for found in named if not exists(found)} == ABSENT_NAMES.get(name, set())
+
+
+def test_messages_cite_no_file_of_documents() -> None:
+    """A wheel has none of them: a message says what to do, or names `relaxpy.explain`."""
+    cited = [
+        (file, text)
+        for file, tree in trees_with(r"\.md\b").items()
+        for text in messages_of(tree)
+        if re.search(r"\bdocs/|\w\.md\b", text)
+    ]
+    assert cited == []
 
 
 # --- operators
