@@ -15,6 +15,9 @@ import numpy as np
 import pytest
 
 import relaxpy
+from relaxpy import relax, tir
+from relaxpy.arith import Analyzer, detect_iter_map
+from relaxpy.ir import Range
 from relaxpy.ir.op import Op
 from relaxpy.rules import all_rules
 from relaxpy.script import from_source, ir as I, relax as R
@@ -111,6 +114,12 @@ RESULTS: Sequence[tuple[str, Sequence[Any], Any]] = [
         [[0, 0], [4, 4]],
     ),
     (
+        "R.layout_transform(x, index_map=lambda i: (i // 4, i % 4))",
+        [np.float32([1, 2, 3])],
+        [[1, 2, 3, 0]],
+    ),
+    ("R.quantize(x, y, z)", [np.array(3.0), np.array(0.5), np.array(1, "int16")], 7),
+    (
         "R.nn.cross_entropy_with_logits(x, y)",
         [np.float32([-1, -2]), np.float32([0.25, 0.75])],
         1.75,
@@ -191,8 +200,8 @@ def test_the_moving_variance_moves_to_that_of_the_batch(target: str) -> None:
 
 
 def test_adding_zero_to_a_float_is_not_folded() -> None:
-    x = relaxpy.tir.Var("x", "float32")
-    analyzer = relaxpy.arith.Analyzer()
+    x = tir.Var("x", "float32")
+    analyzer = Analyzer()
     assert analyzer.simplify(x + 0.0) is not x
     assert analyzer.simplify(x - 0.0) is x
     assert analyzer.simplify(x + -0.0) is x
@@ -230,9 +239,37 @@ class Module:
 
 
 def test_an_impure_call_in_two_positions_is_made_twice() -> None:
-    call = relaxpy.relax.Call(Op.get("relax.print"), [relaxpy.relax.StringImm("x")])
-    builder = relaxpy.relax.BlockBuilder()
+    call = relax.Call(Op.get("relax.print"), [relax.StringImm("x")])
+    builder = relax.BlockBuilder()
     with builder.function("main", [], pure=False):
-        value = builder.emit(relaxpy.relax.Tuple([call, call]))
+        value = builder.emit(relax.Tuple([call, call]))
         builder.emit_func_output(value)
     assert builder.get().script().count("R.print") == 2
+
+
+def test_sums_whose_steps_overlap_are_refused() -> None:
+    x, y = tir.Var("x", "int32"), tir.Var("y", "int32")
+    domains = {x: Range(0, 4), y: Range(0, 8)}
+    assert detect_iter_map([x * 8 + y], domains).indices
+    assert not detect_iter_map([x * 7 + y], domains).indices
+
+
+def test_three_ways_to_simplify_give_one_form() -> None:
+    x, y = tir.Var("x", "int32"), tir.Var("y", "int32")
+    analyzer, buffer = Analyzer(), tir.decl_buffer((4,), "float32")
+    for simplified in (analyzer.rewrite_simplify, analyzer.canonical_simplify, analyzer.simplify):
+        assert str(simplified(-10 * x + y)) == "y - x * 10"
+        assert str(simplified(buffer[0] - buffer[0])) == "buffer[0] - buffer[0]"
+
+
+def test_a_builder_returns_a_copy_that_is_well_formed() -> None:
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorStructInfo((2,), "float32"))
+    with builder.function("main", [x]):
+        builder.emit_func_output(builder.emit(relax.op.exp(x)))
+    module = builder.get()
+    with builder.function("other", [y := relax.Var("y", relax.TensorStructInfo((2,), "float32"))]):
+        builder.emit_func_output(y)
+    assert [var.name_hint for var in module.get_global_vars()] == ["main"]
+    assert relax.analysis.well_formed(module)
+    assert len(builder.get().get_global_vars()) == 2
