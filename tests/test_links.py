@@ -85,6 +85,25 @@ def test_the_list_of_documents_has_each_of_them_once() -> None:
     assert written - set(listed) == set(), "these pages, from which the site is built, list all"
 
 
+#: What people type into the search of a site, which ranks headings first.
+SEARCHED = (
+    *("install", "first error", "save a model", "load a model", "load weights", "quantize weights"),
+    *("4 bits", "cpu", "make it faster", "compile time", "profile", "threads", "blas", "onnx"),
+    *("pytorch", "torch.compile", "torch.export", "hugging face", "gguf", "kv cache", "chat"),
+    *("train a model", "gradients", "debug", "nan", "wrong results", "environment variables"),
+    *("options", "command line", "mpi", "dask", "vs code", "security", "pytest", "glossary"),
+)
+
+
+def test_a_heading_has_the_words_that_people_search() -> None:
+    headings = [
+        set(re.findall(r"[\w.]+", heading.lower()))
+        for path in (ROOT / "docs").rglob("*.md")
+        for heading in re.findall(r"^#+ (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    ]
+    assert [words for words in SEARCHED if not any({*words.split()} <= h for h in headings)] == []
+
+
 def test_the_site_has_the_pages_that_its_pages_link(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "tools"))
     from build_site import BESIDE_CODE, COPIED, NOTEBOOKS, written_sections
