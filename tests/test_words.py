@@ -46,7 +46,7 @@ ALLOWED: Mapping[str, int] = {
 #: The same for messages: some of these patterns, and how often each occurs.
 IN_MESSAGES: Mapping[str, int] = {
     r", of which\b": 2,
-    r"\bas (it is|they are)\b": 8,
+    r"\bas (it is|they are)\b": 7,
     r"\bin (the )?place of\b": 1,
     r"\bthat there (is|are)\b": 2,
     r"(?<![Tt]here )\bis no(?! longer| more| less)\b": 2,
