@@ -111,13 +111,13 @@ def collect() -> None:
         shutil.copyfile(ROOT / name, SOURCE / name)
     for name in BESIDE_CODE:
         (SOURCE / name).write_text(ORPHAN + (ROOT / name).read_text("utf-8"), encoding="utf-8")
-    for index, pattern in (
-        (SOURCE / "notebooks" / "README.md", r"\]\((\w+\.ipynb)\)"),
-        (SOURCE / "docs" / "decisions" / "README.md", r"^- \[.*\]\(([\w-]+\.md)\)"),
+    for folder, pattern in (
+        (SOURCE / "notebooks", r"\]\((\w+\.ipynb)\)"),
+        (SOURCE / "docs" / "decisions", r"^- \[.*\]\(([\w-]+\.md)\)"),
     ):
-        text = index.read_text(encoding="utf-8")
-        listed = toctree(re.findall(pattern, text, re.MULTILINE))
-        index.write_text(text + listed, encoding="utf-8")
+        text = (folder / "README.md").read_text(encoding="utf-8")
+        text += toctree(re.findall(pattern, text, re.MULTILINE))
+        (folder / "README.md").write_text(text, encoding="utf-8")
     pages = dict(api())
     sections = list(written_sections())
     after = 1 + next(k for k, section in enumerate(sections) if section[0] == "Reference")
