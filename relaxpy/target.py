@@ -1,4 +1,4 @@
-"""What programs are compiled for."""
+"""Targets of compilation."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
 # fmt: off

@@ -17,13 +17,13 @@ MODULES = [
 ]
 
 
-def python_of(text: str) -> str:
-    """The lines of `text` inside ```python fences, at their line numbers."""
+def python_of(text: str, language: str = "python") -> str:
+    """The lines of `text` inside fences of a language, at their line numbers."""
     kept, inside = [], False
     for line in text.splitlines():
         fence = line.startswith("```")
         kept.append(line if inside and not fence else "")
-        inside = line == "```python" or (inside and not fence)
+        inside = line == f"```{language}" or (inside and not fence)
     return "\n".join(kept) + "\n"
 
 
@@ -38,6 +38,33 @@ def test_python_in_document_runs(
     program.write_text(python, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     runpy.run_path(str(program))
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_python_that_needs_pytorch_runs(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fences called py are programs of their own, on pages that others run without PyTorch."""
+    python = python_of((ROOT / name).read_text(encoding="utf-8"), "py")
+    if python.strip():
+        pytest.importorskip("torch")
+        program = tmp_path / f"{Path(name).stem}_torch.py"
+        program.write_text(python, encoding="utf-8")
+        monkeypatch.chdir(tmp_path)
+        runpy.run_path(str(program))
+
+
+def test_the_errors_of_getting_started_are_those_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (ROOT / "docs" / "getting-started.md").read_text(encoding="utf-8")
+    (tmp_path / "page.py").write_text(python_of(text), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path("page.py")
+    printed = " ".join(capsys.readouterr().out.split())
+    shown = re.findall(r"^```text\n(.*?)\n```$", text, re.MULTILINE | re.DOTALL)
+    assert [message for message in shown if " ".join(message.split()) not in printed] == []
+    assert shown
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -21,6 +21,7 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.transform import PassContext
 from relaxpy.script import from_source, ir as I, relax as R, tir as T
 from tests.test_layering import FILES, FLOORS, ROOMS, ROOT
+from tests.test_words import messages_of
 
 FOLDERS = ("docs", "relaxpy", "tests", "tools", "examples", "benchmarks", "notebooks")
 DOCUMENTS = sorted(
@@ -29,6 +30,11 @@ DOCUMENTS = sorted(
     if path.name != "CHANGELOG.md"  # it names what there was
 )
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+#: The pages beside the code, by their folders.
+READMES = {
+    path.parent.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
+    for path in sorted((ROOT / "relaxpy").rglob("README.md"))
+}
 KNOWN = {
     path.relative_to(ROOT).as_posix()
     for path in [*ROOT.glob("*"), *(p for folder in FOLDERS for p in (ROOT / folder).rglob("*"))]
@@ -70,15 +76,16 @@ def test_the_files_of_documents_are_there() -> None:
     assert {name: paths for name, paths in missing.items() if paths} == NOT_THERE
 
 
-def of_folders(text: str) -> Iterator[tuple[str, set[str]]]:
-    """The files that architecture.md names without their folder, with the folders named before.
+def of_folders(text: str, folder: str) -> Iterator[tuple[str, set[str]]]:
+    """The files that a page beside the code names, with the folders that may have them.
 
-    A paragraph that begins in bold is about other folders than those before it.
+    These are its own, and those named before; a paragraph that begins in bold, or a section, is
+    about other folders than those before it.
     """
-    folders: set[str] = set()
+    folders = {folder}
     for paragraph in re.split(r"\n\n(?=\*\*|#|\|)", text):
         if paragraph.startswith(("**", "#")):
-            folders = set()
+            folders = {folder}
         inner = [code.rstrip("/") for code in quoted(paragraph) if re.fullmatch(r"\w+/", code)]
         folders |= {f"{f}/{name}" for name in inner for f in folders if f"{f}/{name}" in KNOWN}
         for path in paths_of(paragraph):
@@ -93,20 +100,23 @@ def of_folders(text: str) -> Iterator[tuple[str, set[str]]]:
 
 
 def test_the_files_of_a_paragraph_are_in_the_folders_that_it_names() -> None:
-    named = list(of_folders(ARCHITECTURE))
+    named = [
+        (folder, *found) for folder, text in READMES.items() for found in of_folders(text, folder)
+    ]
     assert len(named) > 40
-    assert [path for path, found in named if not found] == []
+    assert [(folder, path) for folder, path, found in named if not found] == []
 
 
 def test_a_file_of_another_folder_is_found() -> None:
     text = "**A**: `relaxpy/exec/native/`. `threads/memory.py`\n\n**B**: `relaxpy/exec/graph/`. {}"
     for name, is_there in (("`read.py`", True), ("`memory.py`", False), ("`price.py`", False)):
-        assert [bool(found) for _, found in of_folders(text.format(name))] == [True, is_there]
+        found = [bool(found) for _, found in of_folders(text.format(name), "relaxpy")]
+        assert found == [True, is_there]
 
 
 def test_the_table_of_imports_is_that_of_the_rooms() -> None:
     listed: dict[str, set[str]] = {}
-    rows = re.findall(r"^\| (`relaxpy/.*) \| (.*) \| (.*) \|$", ARCHITECTURE, re.MULTILINE)
+    rows = re.findall(r"^\| \[?(`relaxpy/.*) \| (.*) \| (.*) \|$", ARCHITECTURE, re.MULTILINE)
     for files, _, allowed in rows:
         match = re.match(r"`relaxpy/(plugins/\w+|\w+)", files)
         assert match is not None
@@ -193,15 +203,6 @@ def trees_with(pattern: str) -> dict[str, ast.Module]:
     return {file: ast.parse(text) for file, text in texts.items() if re.search(pattern, text)}
 
 
-def test_one_page_lists_the_environment_variables() -> None:
-    trees = trees_with(r"environ|getenv|[\"'][A-Z][A-Z0-9_]+[\"']")  # the last: names of variables
-    page = (ROOT / "docs" / "speed.md").read_text(encoding="utf-8")
-    _, _, section = page.partition("\n## Environment variables\n")
-    rows = re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)
-    listed = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
-    assert sorted(listed) == sorted(read_by_code(trees))
-
-
 def test_variables_that_are_read_in_any_way_are_found() -> None:
     text = """
 import os
@@ -279,14 +280,15 @@ def test_the_names_of_a_document_exist(name: str) -> None:
     assert {found for found in named if not exists(found)} == ABSENT_NAMES.get(name, set())
 
 
-def test_what_has_no_counterpart_is_not_there() -> None:
-    page = (ROOT / "docs" / "differences.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| `([\w.]+)` \| There is none[:.]", page, re.MULTILINE)
-    rows += re.findall(r"`(?:tvm\.)?([\w.]+)` (?:has no counterpart|is missing|is absent)", page)
-    assert rows
-    for name in rows:
-        head = name.split(".")[0]
-        assert not exists(name if head in NAMESPACES else f"relaxpy.{name}"), name
+def test_messages_cite_no_file_of_documents() -> None:
+    """A wheel has none of them: a message says what to do, or names `relaxpy.explain`."""
+    cited = [
+        (file, text)
+        for file, tree in trees_with(r"\.md\b").items()
+        for text in messages_of(tree)
+        if re.search(r"\bdocs/|\w\.md\b", text)
+    ]
+    assert cited == []
 
 
 # --- operators
@@ -335,13 +337,23 @@ TEXT = "relaxpy.script.parser.source.text"
 GUARD = "relaxpy.script.parser.evaluate.guard"
 #: What documents say of constants of the code, with @ for the number, and its unit.
 NUMBERS: Mapping[str, Sequence[tuple[str, str, int]]] = {
-    "docs/architecture.md": [
+    "relaxpy/exec/native/README.md": [
         ("kernels with more than @ of them", "relaxpy.exec.native.backend._LONGEST_BLOCK", 1),
         ("has @ KiB of the stack", "relaxpy.exec.native.llvm.stack.STACK_BYTES", 1 << 10),
         ("they have at most @ MiB", "relaxpy.exec.native.machine_code.disk_cache.LIMIT", 1 << 20),
+    ],
+    "relaxpy/exec/README.md": [
         ("than @ MiB of constants that passes", "relaxpy.exec.storing._FOLDED", 1 << 20),
         ("those of @ MiB or more in a function", "relaxpy.exec.graph.link._LARGE", 1 << 20),
-        ("in one, which is @", f"{TRANSFORM}.fusion.fuse_ops.MAX_DEPTH_BY_RULE", 1),
+    ],
+    "relaxpy/ir/README.md": [
+        ("in one, which is @", f"{TRANSFORM}.fusion.fuse_ops.MAX_DEPTH_BY_RULE", 1)
+    ],
+    "docs/decisions/native-code-by-llvmlite.md": [
+        ("with more than @ instructions", "relaxpy.exec.native.backend._LONGEST_BLOCK", 1)
+    ],
+    "docs/decisions/fusion-without-a-cost-model.md": [
+        ("at most @ kernels", f"{TRANSFORM}.fusion.fuse_ops.MAX_DEPTH_BY_RULE", 1)
     ],
     "docs/differences.md": [("of more than @ nodes", "relaxpy.ir.relax.nodes.base.MAX_NODES", 1)],
     "docs/security.md": [
@@ -395,8 +407,8 @@ def test_the_number_of_a_document_is_that_of_the_code(
 
 
 def test_native_code_is_listed_in_the_order_of_its_folders() -> None:
-    _, _, section = ARCHITECTURE.partition("whose folders depend on each other in this order:")
-    rows = re.findall(r"^\| `(\w+)/` \|", section.partition("\n\n`")[0], re.MULTILINE)
+    page = READMES["relaxpy/exec/native"]
+    rows = re.findall(r"^\| `(\w+)/` \|", page, re.MULTILINE)
     floors = FLOORS["relaxpy/exec"].split()
     assert rows == [f.removeprefix("native/") for f in floors if f.startswith("native/")]
 

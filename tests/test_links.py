@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-FOLDERS = ["docs", "examples", "benchmarks", "notebooks"]
+FOLDERS = ["docs", "examples", "benchmarks", "notebooks", "relaxpy"]
 DOCUMENTS = sorted(
     path.relative_to(ROOT).as_posix()
     for path in [*ROOT.glob("*.md"), *(p for f in FOLDERS for p in (ROOT / f).rglob("*.md"))]
@@ -75,9 +75,52 @@ def test_a_link_to_nothing_is_found(tmp_path: Path) -> None:
 
 
 def test_the_list_of_documents_has_each_of_them_once() -> None:
-    text = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^- \[[^]]+\]\(([^)]+)\)", text, re.MULTILINE)
-    listed = [(ROOT / "docs" / row).resolve().relative_to(ROOT).as_posix() for row in rows]
+    listed = []
+    for index in ("docs", "docs/decisions"):
+        text = (ROOT / index / "README.md").read_text(encoding="utf-8")
+        rows = re.findall(r"^- \[[^]]+\]\(([^)]+)\)", text, re.MULTILINE)
+        listed += [(ROOT / index / row).resolve().relative_to(ROOT).as_posix() for row in rows]
     written = {name for name in DOCUMENTS if name.startswith("docs/")} - {"docs/README.md"}
     assert len(listed) == len(set(listed))
-    assert written - set(listed) == set(), "docs/README.md, from which the site is built, lists all"
+    assert written - set(listed) == set(), "these pages, from which the site is built, list all"
+
+
+#: What people type into the search of a site, which ranks headings first.
+SEARCHED = (
+    *("install", "first error", "save a model", "load a model", "load weights", "quantize weights"),
+    *("4 bits", "cpu", "make it faster", "compile time", "profile", "threads", "blas", "onnx"),
+    *("pytorch", "torch.compile", "torch.export", "hugging face", "gguf", "kv cache", "chat"),
+    *("train a model", "gradients", "debug", "nan", "wrong results", "environment variables"),
+    *("options", "command line", "mpi", "dask", "vs code", "security", "pytest", "glossary"),
+)
+
+
+def test_a_heading_has_the_words_that_people_search() -> None:
+    headings = [
+        set(re.findall(r"[\w.]+", heading.lower()))
+        for path in (ROOT / "docs").rglob("*.md")
+        for heading in re.findall(r"^#+ (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    ]
+    assert [words for words in SEARCHED if not any({*words.split()} <= h for h in headings)] == []
+
+
+def test_the_site_has_the_pages_that_its_pages_link(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    from build_site import BESIDE_CODE, COPIED, NOTEBOOKS, written_sections
+
+    sections = list(written_sections())
+    rows = [re.sub(r".*<(.*)>", r"docs/\1", row) for _, _, listed in sections for row in listed]
+    pages = {(ROOT / name).resolve() for name in [*rows, *BESIDE_CODE, *NOTEBOOKS, *COPIED]}
+    for folder in ("docs/decisions", "docs/images"):
+        pages |= {path.resolve() for path in (ROOT / folder).iterdir()}
+    pages.add(ROOT / "docs" / "README.md")
+    lost = {
+        (path.relative_to(ROOT).as_posix(), link)
+        for path in pages
+        if path.suffix == ".md" and path.name != "CHANGELOG.md"
+        for link in re.findall(
+            r"(?<!\\)\]\((?!https?:)([^)#\s]+)", prose(path.read_text(encoding="utf-8"))
+        )
+        if (path.parent / link).resolve() not in pages
+    }
+    assert lost == set()

@@ -316,11 +316,6 @@ def test_a_module_that_tvm_does_not_have_either_is_not_found_as_python_says_it()
         import_module("relaxpy.nothing")
 
 
-def test_the_table_of_absent_names_opens_the_page_of_differences() -> None:
-    tool = [sys.executable, str(PACKAGE.parent / "tools" / "differences.py"), "--check"]
-    assert subprocess.run(tool, check=False).returncode == 0, "run tools/differences.py"
-
-
 def test_names_of_older_versions_of_tvm() -> None:
     array = relaxpy.nd.array(np.ones((2, 3), "float32"))
     assert isinstance(array, relaxpy.runtime.NDArray)

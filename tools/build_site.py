@@ -33,6 +33,12 @@ SITES = ROOT / "build" / "site"
 SITE = SITES / relaxpy.__version__
 CACHE = ROOT / "build" / "site-cache"
 COPIED = ["LICENSE", "relaxpy/rules.toml"]
+BESIDE_CODE = [
+    path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "relaxpy").rglob("README.md"))
+]
+"""The pages of the rooms, to which docs/architecture.md leads."""
+ORPHAN = "---\norphan: true\n---\n"
+"""The head of a page that is in no list of Sphinx."""
 NOTEBOOKS = [
     f"notebooks/{path.name}" for path in sorted((ROOT / "notebooks").glob("*.*")) if path.is_file()
 ]
@@ -100,20 +106,27 @@ def collect() -> None:
         command = [sys.executable, str(ROOT / "tools" / f"{tool}.py")]
         subprocess.run([*command, "--pages", str(SOURCE / "docs")], check=True)
     outside = re.findall(r"^- \[[^]]+\]\(\.\./([^)]+)\)", LISTING.read_text("utf-8"), re.M)
-    for name in dict.fromkeys([*COPIED, *NOTEBOOKS, *outside]):
+    for name in dict.fromkeys([*COPIED, *BESIDE_CODE, *NOTEBOOKS, *outside]):
         (SOURCE / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(ROOT / name, SOURCE / name)
-    course = SOURCE / "notebooks" / "README.md"
-    text = course.read_text(encoding="utf-8")
-    course.write_text(text + toctree(re.findall(r"\]\((\w+\.ipynb)\)", text)), encoding="utf-8")
+    for name in BESIDE_CODE:
+        (SOURCE / name).write_text(ORPHAN + (ROOT / name).read_text("utf-8"), encoding="utf-8")
+    for folder, pattern in (
+        (SOURCE / "notebooks", r"\]\((\w+\.ipynb)\)"),
+        (SOURCE / "docs" / "decisions", r"^- \[.*\]\(([\w-]+\.md)\)"),
+    ):
+        text = (folder / "README.md").read_text(encoding="utf-8")
+        text += toctree(re.findall(pattern, text, re.MULTILINE))
+        (folder / "README.md").write_text(text, encoding="utf-8")
     pages = dict(api())
     sections = list(written_sections())
-    sections.insert(-1, ("API", "The public names, by module.", list(pages)))
+    after = 1 + next(k for k, section in enumerate(sections) if section[0] == "Reference")
+    sections.insert(after, ("API", "The public names, by module.", list(pages)))
     for name, text in pages.items():
         write(name, text)
     for title, text, listed in sections:
         write(section_file(title), f"# {title}\n\n{text}\n{toctree(listed)}")
-    listing = "---\norphan: true\n---\n" + LISTING.read_text(encoding="utf-8")
+    listing = ORPHAN + LISTING.read_text(encoding="utf-8")
     (SOURCE / "docs" / "README.md").write_text(listing, encoding="utf-8")
     index = (ROOT / "README.md").read_text(encoding="utf-8")
     top = [f"docs/{section_file(title)}" for title, _, _ in sections]

@@ -1,4 +1,4 @@
-"""Rules for processors, by TVM's names."""
+"""Schedule rules for CPUs, by TVM's names."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
 # fmt: off

@@ -1,4 +1,4 @@
-"""What relaxpy has beside its core: each folder is a plug-in, and can be left out."""
+"""The plug-ins: each folder is one, and the core works without it."""
 
 WITH_MANIFEST = (
     *(f"{__name__}.{name}" for name in ("cli", "distributed", "nn", "pictures", "relay")),

@@ -15,7 +15,7 @@ _NOT_TUNED = "nothing is tuned: kernels become vectors and threads without sched
 _EXACT = "the exact operators and functions, such as topi.exp and topi.nn.softmax, are as fast"
 _PROOFS = "arith.Analyzer bounds, simplifies and proves expressions; nothing solves them"
 _NO_LIBRARY = "no compiler and no library of kernels is called; relaxpy.doctor() says what is there"
-_DEVICE = "relaxpy.device('metal') describes a device; programs run on the processor"
+_DEVICE = "relaxpy.device('metal') describes a device; programs run on the CPU"
 _ONE_PROCESS = "collective operators run among processes that MPI starts (relaxpy.distributed)"
 _TARGET = "write relaxpy.target.Target('native'), or omit the target"
 _TO_RELAX = (
@@ -123,7 +123,7 @@ ABSENT: tuple[tuple[str, str, str], ...] = (
     (
         "Executable",
         "to state_dict load_state_dict parameters eval train",
-        "weights are arguments of a call or constants of the program, which runs on this processor",
+        "weights are arguments of a call or constants of the program, which runs on this CPU",
     ),
     (
         "Profile",

@@ -187,7 +187,7 @@ def test_names_of_other_profilers_say_what_to_use() -> None:
     assert copy.deepcopy(profile) == profile
     with pytest.raises(AttributeError, match="Executable has no attribute 'to'") as missing:
         executable.to("cuda")
-    assert "runs on this processor" in str(missing.value)
+    assert "runs on this CPU" in str(missing.value)
 
 
 def test_a_trace_has_each_call_inside_the_one_that_made_it(tmp_path: Path) -> None:

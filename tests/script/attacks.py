@@ -255,7 +255,7 @@ WORK = {
     "an expression of more than 100000 nodes is refused in text": [
         "n = T.int64()\ny = (lambda f: " + "f(" * 40 + "n" + ")" * 40 + ")(lambda v: v + v)"
     ],
-    "rounding to so many digits is refused in text": [
+    "rounding to this number of digits is refused in text": [
         "y = round(5, -(10**9))",
         "y = round(5, ndigits=-(10**9))",
     ],

@@ -430,7 +430,7 @@ def main(x: R.Tensor((4,), "float32")):
     R.print(x)
     return x
 """)
-    with pytest.raises(ParseError, match="pure is written out"):
+    with pytest.raises(ParseError, match="pure has to be the literal True or False"):
         from_source("""
 @R.function
 def main(x: R.Tensor((4,), "float32")):

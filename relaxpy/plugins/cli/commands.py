@@ -345,7 +345,7 @@ def targets(options: Namespace) -> int:
     name, reason = default_target()
     about = {
         "numpy": "generated Python code on NumPy, everywhere",
-        "native": "machine code, where llvmlite is installed and the processor has AVX2 and FMA",
+        "native": "machine code, where llvmlite is installed and the CPU has AVX2 and FMA",
         "reference": "the reference evaluator: slow, one scalar at a time",
     }
     _print_columns("targets", ((target, about[target]) for target in NAMES))

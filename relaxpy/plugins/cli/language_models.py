@@ -94,7 +94,7 @@ def _add_sampling(command: ArgumentParser, most: str) -> None:
     numbers: dict[str, tuple[Callable[[str], Any], str]] = {
         "temperature": (_float, "0 takes the most probable token (default: 0)"),
         "top-p": (_float, "only the fewest tokens whose probabilities sum to this"),
-        "top-k": (_positive, "only so many of the most probable tokens"),
+        "top-k": (_positive, "only this number of the most probable tokens"),
         "repetition-penalty": (_float, "divides the scores of tokens that were there before"),
         "seed": (_number, "the same seed draws the same tokens"),
     }

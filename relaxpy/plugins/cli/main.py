@@ -261,7 +261,7 @@ def _add_import(command: argparse.ArgumentParser) -> None:
         "--import",
         dest="imported",
         action="store_true",
-        help="import FILE as Python does, which runs its code, in place of only reading it",
+        help="import FILE as Python does, which runs its code, instead of only reading it",
     )
 
 

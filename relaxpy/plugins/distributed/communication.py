@@ -1,4 +1,4 @@
-"""What the workers of a program send to each other before it runs, and their parts of tensors."""
+"""The communication between the workers of a program, predicted; and their parts of tensors."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ class Communication:
             )
         if not isinstance(self.sent, int):
             raise MisuseError(
-                f"the workers send {_shown(self.sent)} bytes, which is no number",
+                f"the workers send {_shown(self.sent)} bytes, which is not a number",
                 hint="BindSymbolicVars replaces variables of shapes by numbers",
                 about=self,
             )
@@ -206,7 +206,7 @@ class Communication:
 def communication(
     mod: IRModule, workers: int | None = None, func_name: str = "main"
 ) -> Communication:
-    """What `workers` workers send to each other when they call a function once.
+    """The communication between `workers` workers in one call of a function.
 
     `mod` is the program of each worker, as the pipeline "distributed" makes it. By default it says
     how many workers there are, by its mesh or by `num_workers` of a call; otherwise they are those

@@ -26,18 +26,18 @@ from relaxpy.ir.relax.op.distributed import Array, Combination, Workers, chosen_
 from relaxpy.support.launched import GRACE, end_all, ended_processes, ended_text
 
 _FAILURE, _ENDED = 1, 2
-"""The tags of messages: of a failure, and of a worker that has ended after so many operators."""
+"""The tags of messages: a failure, and the end of a worker after a number of operators."""
 _LONGEST = 2000
 """The most bytes of such a message."""
 _DESCRIBED = 200
 """The bytes that describe a collective operator to the other workers."""
 _SPINS = 50
 _SLEEP_AFTER = 0.02
-"""The seconds of waiting after which the processor is left to others for longer."""
+"""The seconds of waiting after which a worker yields the CPU for longer."""
 _INTERVAL = 0.2
 """The seconds of waiting between looks for processes that have ended."""
 _PERSISTENT = MPI.Get_version() >= (4, 0)
-"""Whether MPI has persistent collective requests."""
+"""True if MPI has persistent collective requests."""
 _FEW = 1 << 14
 """The most bytes that are copied into the buffers of a persistent request."""
 _KEPT = 64
@@ -130,7 +130,7 @@ class MpiWorkers(Workers):
         self.rank, self.size = comm.rank, comm.size
         self.timeout = timeout
         self._checks = check
-        """Whether all workers compare what they want to run; None if those of an operator do."""
+        """True if all workers compare their operators; None if those that take part do."""
         self._agreement: tuple[MPI.Prequest | None, Array, Array] | None = None
         """The request that finds the largest and the smallest number, and its buffers."""
         self._all, self._which = part or (self, "")
@@ -219,7 +219,7 @@ class MpiWorkers(Workers):
         return self._run("scatter", parts)
 
     def _run(self, call: _Call, x: Array, how: Combination | None = None) -> Array:
-        """What this worker receives by the collective operator of MPI with this name."""
+        """The result for this worker of the collective operator of MPI with this name."""
         if not self._lock.acquire(False):
             raise RuntimeCheckError(
                 f"{_title(call, how)}: another thread is in a collective operator of the same "

@@ -1,4 +1,4 @@
-"""Which workers a program runs on: those it chose, or those that started with it."""
+"""Choose the workers that a program runs on; by default those that started with it."""
 
 from __future__ import annotations
 
@@ -145,8 +145,8 @@ def use(
     The environment variable RELAXPY_CHECK_WORKERS, 1 or 0, is its default.
 
     Errors:
-        MisuseError (also TypeError, ValueError): `comm` is no communicator, or does not divide into
-            so many groups, or `timeout` is no positive number.
+        MisuseError (also TypeError, ValueError): `comm` is not a communicator, or cannot be divided
+            into `groups` equal groups, or `timeout` is not a positive number.
         RuntimeCheckError: the other processes do not call it, too, or MPI has no more room.
         ModuleNotFoundError: mpi4py is not installed.
     """

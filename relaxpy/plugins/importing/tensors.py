@@ -128,7 +128,7 @@ def length_known(vector: Expr) -> int:
     """The number of elements of a vector of sizes or axes, which has to be known.
 
     Errors:
-        UnsupportedError: it is symbolic, or no tensor has so many axes, or this is not a vector.
+        UnsupportedError: it is symbolic, no tensor has this rank, or this is not a vector.
     """
     sizes = sizes_known(vector)
     if len(sizes) != 1:

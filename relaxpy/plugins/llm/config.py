@@ -139,7 +139,7 @@ def unknown_architecture(name: object, known: Iterable[str], source: str) -> Mod
     """The error of an architecture without a definition."""
     return ModelError(
         f"{source} is of the architecture {name!r:.60}, expected one of {', '.join(known)}",
-        hint="docs/how-to/talk-to-a-language-model.md shows how to add an architecture",
+        hint="relaxpy.plugins.llm.config.FAMILIES says how an architecture differs from Llama",
     )
 
 

@@ -102,7 +102,7 @@ def _check_variables(name: str, func: rx.Function, omitted: Mapping[rx.Var, str]
                 hint=f'"$": {{"{omitted[var]}": "plain"}} in the specification passes it',
             )
         raise MisuseError(
-            f"method {name} uses {value}, which is no part of the model",
+            f"method {name} uses {value}, which is not a part of the model",
             hint="a layer is an attribute of a module or in an nn.ModuleList or nn.ModuleDict; one "
             "in a list, or that a method creates, is not found",
         )

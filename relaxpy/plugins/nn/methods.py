@@ -33,8 +33,8 @@ INSTEAD: Final = {
     "cat": "write nn.op.concat(tensors, dim)",
     "clamp": "write nn.op.maximum and nn.op.minimum",
     "contiguous": "leave it out: tensors of a model have no strides",
-    "cpu": "leave it out: models run on the processor",
-    "cuda": "leave it out: models run on the processor",
+    "cpu": "leave it out: models run on the CPU",
+    "cuda": "leave it out: models run on the CPU",
     "detach": "leave it out: a model has no graph of gradients",
     "div": "write a / b, or nn.op.divide",
     "expand": "write nn.op.broadcast_to(x, shape)",
@@ -320,7 +320,7 @@ def _refuse(library: str, func: Any) -> NoReturn:
     name = getattr(func, "__name__", "f")
     raise MisuseError(
         f"{library}.{name} cannot be applied to an nn.Tensor, which is exported",
-        hint=tensor_hint(name, ()) or f"write an operator of nn.op in the place of {name}",
+        hint=tensor_hint(name, ()) or f"write an operator of nn.op instead of {name}",
     )
 
 

@@ -146,7 +146,7 @@ def vocabulary_var(*, is_dataflow: bool) -> Var:
     return (DataflowVar if is_dataflow else Var)("vocabulary", OBJECT)
 
 
-_NO_EXPRESSION = "its value depends on sizes in a way that has no expression"
+_NO_EXPRESSION = "its value is not an arithmetic expression of symbolic dimensions"
 _MAX_INT = (1 << 63) - 1
 _ARITHMETIC = {tir.Add: R.add, tir.Sub: R.subtract, tir.Mul: R.multiply, tir.Div: R.divide}
 

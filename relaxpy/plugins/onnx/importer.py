@@ -540,7 +540,7 @@ class Importer:
             case view.SequenceType() | view.OptionalType() | view.MapType():
                 return OBJECT
             case _:
-                raise FrontendError(f"the input {name!r} is no tensor of a known type")
+                raise FrontendError(f"the input {name!r} is not a tensor of a known type")
 
     def _shown(self, value: Value) -> str:
         match value:

@@ -489,7 +489,9 @@ def _external_array(
     path = folder / places.get("location", "")
     inside = path.resolve().is_relative_to(folder.resolve()) and path.is_file()
     if not inside or path.is_symlink():
-        raise FrontendError(f"the data of {name} is no file in the model's folder: {str(path)!r}")
+        raise FrontendError(
+            f"the data of {name} is not a file in the model's folder: {str(path)!r}"
+        )
     size = _byte_count(proto.data_type, dtype, count)
     try:
         offset, length = int(places.get("offset", 0)), int(places.get("length", size))

@@ -44,7 +44,7 @@ from relaxpy.support.dataclass import replace
 BufferName: TypeAlias = "tuple[str, int] | str | Buffer"
 Map: TypeAlias = "IndexMap | Callable[..., Any]"
 MapOf: TypeAlias = Callable[[Map, int, DataType], IndexMap]
-"""Returns the map that a function of so many indices of a datatype is."""
+"""Returns a function of `n` indices of a datatype as an index map."""
 
 
 def accessed_buffer(stage: Stage, which: BufferName) -> tuple[Buffer, bool]:

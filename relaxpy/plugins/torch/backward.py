@@ -166,7 +166,7 @@ def replication_pad_backward(grad: Tensor, x: Tensor, padding: Sequence[int]) ->
 
 
 def _resize_gradient(name: str, options: int = 0) -> Callable[..., Any]:
-    """The gradient of images resized as by an operator with so many arguments before the scales."""
+    """The gradient of resizing by an operator with that many arguments before the scales."""
     resize = getattr(aten, name)
 
     def backward(grad: Tensor, size: Any, old: Any, *arguments: Any) -> Tensor:

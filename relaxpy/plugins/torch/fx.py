@@ -37,7 +37,8 @@ def from_fx(
     Errors:
         OpNotImplemented (also ValueError, NotImplementedError): nodes cannot be imported; the
             message has each with the reason.
-        MisuseError (also TypeError): `model` is no GraphModule, or `input_info` has no such form.
+        MisuseError (also TypeError): `model` is not a GraphModule, or the form of `input_info` is
+            wrong.
     """
     if not isinstance(model, torch.fx.GraphModule):
         raise MisuseError(

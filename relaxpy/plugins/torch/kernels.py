@@ -96,11 +96,11 @@ def _require_numbers(name: str, args: Mapping[str, Any], dtype: Any) -> None:
     if name in ("clamp", "clamp_min", "clamp_max") and is_whole:
         for bound in (args.get("min"), args.get("max")):
             if isinstance(bound, int) and not _is_number_of(bound, dtype):
-                raise UnsupportedError(f"the bound {bound} is no {part_name(dtype)}")
+                raise UnsupportedError(f"the bound {bound} is out of range for {part_name(dtype)}")
     if name in _FILLING:
         value = args.get("value", args.get("fill_value"))
         if isinstance(value, (int, float)) and not _is_number_of(value, dtype):
-            raise UnsupportedError(f"the value {value} is no {part_name(dtype)}")
+            raise UnsupportedError(f"the value {value} is out of range for {part_name(dtype)}")
     exponent = args.get("exponent")
     if name == "pow" and is_whole and isinstance(exponent, int) and exponent < 0:
         raise UnsupportedError("PyTorch has no negative powers of integers")

@@ -572,7 +572,8 @@ class Trainer:
             kind, _, own_name = name.partition(".")
             if kind not in parts:
                 raise MisuseError(
-                    f"{str(path)!r:.80} is no checkpoint: it has a tensor {name!r:.60}", about=path
+                    f"{str(path)!r:.80} is not a checkpoint: it has a tensor {name!r:.60}",
+                    about=path,
                 )
             parts[kind][own_name] = np.array(value)
         new_values = []

@@ -169,7 +169,7 @@ def read_npz(path: Path) -> dict[str, Entry]:
 def _damaged(path: Path, error: BaseException) -> FrontendError:
     if isinstance(error, FrontendError):
         return error
-    return FrontendError(f"{str(path)!r} is no archive of NumPy's arrays: {error}")
+    return FrontendError(f"{str(path)!r} is not an archive of NumPy's arrays: {error}")
 
 
 def _header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[np.generic]]:
@@ -219,7 +219,7 @@ class _Reader:
         self.position = 0
 
     def damaged(self, reason: str, hint: str | None = None) -> FrontendError:
-        return FrontendError(f"{str(self.path)!r} is no file of GGUF: {reason}", hint=hint)
+        return FrontendError(f"{str(self.path)!r} is not a file of GGUF: {reason}", hint=hint)
 
     def taken(self, size: int) -> bytes:
         """The next bytes.
@@ -236,7 +236,7 @@ class _Reader:
         return int.from_bytes(self.taken(size), "little")
 
     def count(self, smallest: int) -> int:
-        """A number of things, each of which takes at least so many bytes of the rest."""
+        """A count of items, each at least that many bytes of the rest of the file."""
         number = self.number()
         if number * smallest > len(self.data) - self.position:
             raise self.damaged(f"{number} entries do not fit in it")
@@ -320,7 +320,7 @@ def read_header(path: Path) -> Header:
     try:
         reader = _Reader(path)
     except ValueError:  # an empty file cannot be mapped
-        raise FrontendError(f"{str(path)!r} is no file of GGUF: it is empty") from None
+        raise FrontendError(f"{str(path)!r} is not a file of GGUF: it is empty") from None
     if reader.taken(4) != b"GGUF":
         hint = pointer_hint(bytes(reader.data[:64]))
         raise reader.damaged("it does not begin with GGUF", hint)
@@ -414,7 +414,7 @@ def read_safetensors(path: Path) -> dict[str, Entry]:
         with safe_open(path, "np"):  # names, offsets and lengths are right if this opens it
             pass
     except (SafetensorError, OSError) as error:
-        raise FrontendError(f"{str(path)!r} is no file of safetensors: {error}") from None
+        raise FrontendError(f"{str(path)!r} is not a file of safetensors: {error}") from None
     with path.open("rb") as file:
         length = int.from_bytes(file.read(_LENGTH), "little")
         header = json.loads(file.read(length))
@@ -461,7 +461,7 @@ def save_weights(path: str | os.PathLike[str], values: Mapping[str, Any]) -> Non
         array = np.asarray(read_array(value))
         kind = kinds.get(array.dtype.name)
         if not isinstance(name, str) or name == "__metadata__":
-            raise MisuseError(f"{name!r:.80} is no name of a tensor", about=values)
+            raise MisuseError(f"{name!r:.80} is not a name of a tensor", about=values)
         if kind is None:
             raise MisuseError(
                 f"tensor {name!r:.80} has the datatype {array.dtype}, which safetensors lacks",
@@ -526,7 +526,7 @@ def _in_file(path: Path) -> dict[str, Entry]:
     if reader is None:
         pickled = "it is unpickled, which runs code of its author: save it as safetensors"
         raise FrontendError(
-            f"{str(path)!r} is no file of weights of a known kind",
+            f"{str(path)!r} is not a file of weights of a known kind",
             hint=pickled if path.suffix in _PICKLED else f"kinds are {', '.join(_READERS)}",
         )
     return _read_file(path, reader)
@@ -561,13 +561,13 @@ def _indexed(index: Path) -> dict[str, Entry]:
         table = json.loads(index.read_bytes())["weight_map"]
         names = {str(tensor): str(file) for tensor, file in table.items()}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise FrontendError(f"{str(index)!r} is no index: it has no table weight_map") from None
+        raise FrontendError(f"{str(index)!r} is not an index: it has no table weight_map") from None
     files: dict[str, dict[str, Entry]] = {}
     for file in sorted(set(names.values())):
         path = index.parent / file
         if Path(file).name != file or not path.is_file() or file.endswith(_INDEX):
             raise FrontendError(
-                f"{str(index)!r} names {file!r:.80}, which is no file of weights beside it"
+                f"{str(index)!r} names {file!r:.80}, which is not a file of weights beside it"
             )
         files[file] = _in_file(path)
     absent = [tensor for tensor, file in names.items() if tensor not in files[file]]

@@ -1,4 +1,4 @@
-"""What importers share."""
+"""Functions shared by importers."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
 # fmt: off

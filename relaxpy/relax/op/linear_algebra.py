@@ -1,4 +1,4 @@
-"""Products of matrices, under TVM's module name: all operators."""
+"""Matmuls, under TVM's module name: all operators."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
 # fmt: off

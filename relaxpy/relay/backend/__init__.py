@@ -1,4 +1,4 @@
-"""What runs programs, under the path of TVM."""
+"""Executors, under the path of TVM."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
 # fmt: off

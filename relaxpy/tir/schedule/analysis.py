@@ -1,4 +1,4 @@
-"""What a program asks before it schedules: `tvm.tir.schedule.analysis`."""
+"""Analyses before scheduling: `tvm.tir.schedule.analysis`."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
 # fmt: off

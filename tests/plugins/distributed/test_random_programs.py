@@ -215,7 +215,7 @@ def test_what_workers_send_is_known_before() -> None:
     assert communication(Unknown).workers == 1
     assert str(communication(Unknown, 3)).count("unknown") == 2
     for unknown in (Symbolic, Unknown):
-        with pytest.raises(MisuseError, match="bytes, which is no number"):
+        with pytest.raises(MisuseError, match="bytes, which is not a number"):
             communication(unknown, 3).seconds(0, 1)
     with pytest.raises(MisuseError, match="no Relax function 'other'"):
         communication(Symbolic, 3, "other")

@@ -103,7 +103,7 @@ def test_layers_that_the_model_does_not_contain_are_refused() -> None:
             return x
 
     with pytest.raises(
-        MisuseError, match=r"forward uses .*\(\(4, 4\).* which is no part"
+        MisuseError, match=r"forward uses .*\(\(4, 4\).* which is not a part"
     ) as caught:
         Model().export_tvm({"forward": {"x": X}})
     assert "nn.ModuleList" in str(caught.value)

@@ -597,7 +597,7 @@ def test_constant_weights_in_8_bits_are_not_dequantised(zero: int) -> None:
         ("Attention", {"x": X, "w": W}, {"num_heads": 2, "do_rotary": 1}, "'do_rotary' is 1"),
         ("Attention", {**SELF, "m": np.zeros(3, np.int32)}, {"num_heads": 2}, "3 numbers for 2"),
         ("Attention", {**SELF, "m": np.zeros((1,) * 5, np.int32)}, {"num_heads": 2}, "rank 5"),
-        ("MultiHeadAttention", HEADED, {"num_heads": 5}, "12 is no multiple of 5 heads"),
+        ("MultiHeadAttention", HEADED, {"num_heads": 5}, "12 is not a multiple of 5 heads"),
         ("FusedConv", IMAGE, {"activation": "Glow"}, "the activation 'Glow'"),
         ("FusedGemm", {"a": X[0], "b": W}, {"activation": "Relu", "activation_alpha": 1.0}, "Relu"),
         ("RotaryEmbedding", {"x": X, "p": PLACES, **TABLES}, {"is_packed_batching": 1}, "packed"),

@@ -399,12 +399,12 @@ REFUSED: dict[str, Sequence[Callable[[Any], Any]]] = {
         lambda x: x.float().index_copy(0, torch.tensor([0]), x[:1].double()),
         lambda x: x.float().index_put((torch.tensor([0]),), x[:1].double()),
     ),
-    r"the bound -?\d+ is no uint8": (
+    r"the bound -?\d+ is out of range for uint8": (
         lambda x: x.byte().clamp(-1, 300),
         lambda x: x.byte().clamp(300),
         lambda x: x.byte().clamp_max(-256),
     ),
-    "the value .* is no": (
+    "the value .* is out of range": (
         lambda x: torch.full_like(x, 300, dtype=torch.uint8),
         lambda x: torch.full((2,), 1e20, dtype=torch.int64),
         lambda x: torch.full((2,), INF, dtype=torch.int32),

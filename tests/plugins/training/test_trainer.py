@@ -335,7 +335,7 @@ def test_a_checkpoint_of_another_training_changes_nothing(tmp_path: Path) -> Non
         ({"optimizer.99": state}, "the state of another optimizer"),
         ({"optimizer.x": state}, "the state of another optimizer"),
         ({optimizer: state.astype("float64")}, "the state of another optimizer"),
-        ({"weight": w}, "is no checkpoint: it has a tensor 'weight'"),
+        ({"weight": w}, "is not a checkpoint: it has a tensor 'weight'"),
     ):
         other = {**stored, "param.b": np.zeros(2, "float32"), **change}
         save_weights(path, {name: value for name, value in other.items() if value is not None})

@@ -85,7 +85,7 @@ def test_an_encrypted_archive_is_refused(tmp_path: Path, flag: int) -> None:
     directory = content.index(b"PK\1\2")
     content[directory + 8 : directory + 10] = flag.to_bytes(2, "little")
     path.write_bytes(content)
-    with pytest.raises(FrontendError, match=r"encrypted|password|is no archive"):
+    with pytest.raises(FrontendError, match=r"encrypted|password|is not an archive"):
         open_weights(path)
 
 
@@ -122,5 +122,5 @@ def test_an_index_names_files_of_weights(tmp_path: Path, name: str) -> None:
     index = tmp_path / "model.safetensors.index.json"
     (tmp_path / name).write_text(json.dumps({"weight_map": {"x": name}}))
     index.write_text(json.dumps({"weight_map": {"x": name}}))
-    with pytest.raises(FrontendError, match="which is no file of weights beside it"):
+    with pytest.raises(FrontendError, match="which is not a file of weights beside it"):
         open_weights(index)

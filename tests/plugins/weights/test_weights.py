@@ -108,8 +108,8 @@ def test_every_datatype_and_shape_is_written_as_safetensors(tmp_path: Path) -> N
         ("w.npz", {}, "it ends in .safetensors"),
         ("w.safetensors", {"a": np.ones(2), "b": np.array(["text"])}, "tensor 'b' has the data"),
         ("w.safetensors", {"a": None}, "tensor 'a' has the datatype object"),
-        ("w.safetensors", {3: np.ones(2)}, "3 is no name of a tensor"),
-        ("w.safetensors", {"__metadata__": np.ones(2)}, "'__metadata__' is no name"),
+        ("w.safetensors", {3: np.ones(2)}, "3 is not a name of a tensor"),
+        ("w.safetensors", {"__metadata__": np.ones(2)}, "'__metadata__' is not a name"),
     ],
 )
 def test_what_is_not_written_leaves_the_file(
@@ -202,8 +202,8 @@ def test_a_folder_with_an_index(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        ({"a": "../w.safetensors"}, "which is no file of weights beside it"),
-        ({"a": "other.safetensors"}, "which is no file of weights beside it"),
+        ({"a": "../w.safetensors"}, "which is not a file of weights beside it"),
+        ({"a": "other.safetensors"}, "which is not a file of weights beside it"),
         ({"z": "w.safetensors"}, "names 1 tensors that are not in their files"),
         ([], "has no table weight_map"),
     ],

@@ -140,7 +140,7 @@ def rope_freq_longrope(
 def yarn_find_correction_dim(
     num_rotations: float, d: float, theta: float, max_position_embeddings: int
 ) -> float:
-    """The index of the pair (of `d` / 2) that makes so many rotations within so many positions."""
+    """The index of the pair (of `d` / 2) with that many rotations within that many positions."""
     turns = max_position_embeddings / (num_rotations * 2 * math.pi)
     return d * math.log(turns) / (2 * math.log(theta))
 
@@ -442,7 +442,7 @@ def llama_rope(
         qkv      (batch, rows, num_q_heads + 2 * num_kv_heads, head_dim)
         results  (batch, rows, num_q_heads or num_kv_heads, head_dim)
     Errors:
-        MisuseError (also ValueError): the heads are not so many, or as `switch_rope_freq_func`.
+        MisuseError (also ValueError): the number of heads differs, or as `switch_rope_freq_func`.
     """
     batch, rows, fused, head_dim = qkv.shape
     if fused != num_q_heads + 2 * num_kv_heads:

@@ -211,7 +211,7 @@ def _int32(value: Any) -> Any:
 
 
 def _segments(count: Any, bounds: te.Tensor, name: str) -> Any:
-    """The segment in which each of so many numbers is; `bounds` are their starts, and the end."""
+    """The segment of each number below a count; `bounds` are the starts, and the end."""
     b = te.reduce_axis((0, ops.sub(bounds.shape[0], 1)), "b")
 
     def segment(i: Any) -> Any:

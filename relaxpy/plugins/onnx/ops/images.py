@@ -38,7 +38,7 @@ def decode_image(encoded: Any, pixel_format: str) -> Array:
     """The pixels of a file of an image, as (height, width, channels).
 
     Errors:
-        MisuseError: Pillow is not installed, or the bytes are no image that it reads.
+        MisuseError: Pillow is not installed, or it cannot read the bytes as an image.
     """
     try:
         from PIL import Image, UnidentifiedImageError
@@ -50,7 +50,7 @@ def decode_image(encoded: Any, pixel_format: str) -> Array:
         with Image.open(io.BytesIO(data)) as image:
             pixels = np.asarray(image.convert(mode))
     except (UnidentifiedImageError, Image.DecompressionBombError, OSError, ValueError) as error:
-        raise MisuseError(f"these {len(data)} bytes are no image that can be decoded") from error
+        raise MisuseError(f"these {len(data)} bytes cannot be decoded as an image") from error
     return np.ascontiguousarray(pixels.reshape(*pixels.shape[:2], -1)[:, :, ::order])
 
 

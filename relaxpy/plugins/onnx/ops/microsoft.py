@@ -290,7 +290,7 @@ def heads_apart(cx: Context, x: Expr, heads: int) -> Expr:
     """(batch, length, heads * size) as (batch, heads, length, size)."""
     batch, length, width = tensors.shape_of(x, 3)
     if not isinstance(width, int) or width % heads:
-        raise UnsupportedError(f"a width of {width} is no multiple of {heads} heads")
+        raise UnsupportedError(f"a width of {width} is not a multiple of {heads} heads")
     return R.permute_dims(tensors.reshaped(x, (batch, length, heads, width // heads)), [0, 2, 1, 3])
 
 

@@ -23,7 +23,7 @@ from relaxpy.plugins.onnx.registry import Value, converter
 
 _MAX_INT = (1 << 31) - 1
 _MOST_BYTES = 1 << 48
-"""The bytes that an address of a processor reaches: no array is larger."""
+"""The size in bytes that addresses can reach: no array is larger."""
 
 
 @converter("Shape", strings=True)
@@ -358,7 +358,7 @@ def _sliced(
 
 
 def _is_beyond(stop: tensors.Size, x: Expr) -> bool:
-    """True if no array of this form has so many rows. Exporters write 10**9 for the last one."""
+    """True if no array of this shape has that many rows. Exporters write 10**9 for the last one."""
     row = math.prod(max(1, n) for n in tensors.shape_of(x) if isinstance(n, int))
     dtype = tensors.tensor_info(x).dtype
     row *= 1 if dtype is None else dtype.itemsize

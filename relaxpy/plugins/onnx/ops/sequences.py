@@ -73,7 +73,7 @@ def _tuple(cx: Context, parts: list[rx.Expr], empty: rx.TensorStructInfo) -> rx.
 
 
 def _position(cx: Context, position: Value, count: int, places: int) -> int | None:
-    """A position that is known, counted from the front, of so many places."""
+    """A known position in a sequence of this length, counted from the front."""
     known = None if position is None else cx.integers(position)
     if known is None or not isinstance(known[0], int):
         return None

@@ -17,7 +17,7 @@ DOMAIN = "ai.onnx.preview.training"
 def _groups(tensors: tuple[Expr, ...], size: int) -> list[tuple[Any, ...]]:
     """The tensors of each optimized one: all values come first, then all gradients, and so on."""
     if not tensors or len(tensors) % size:
-        raise UnsupportedError(f"{len(tensors)} tensors are no groups of {size}")
+        raise UnsupportedError(f"{len(tensors)} tensors are not a multiple of {size}")
     count = len(tensors) // size
     return [tuple(tensors[k::count]) for k in range(count)]
 

@@ -414,7 +414,7 @@ MAX_DEPTH: Final = 60
 """The number of branches and local functions inside each other in a function of Relax."""
 MAX_TYPE_DEPTH: Final = 100
 """The number of tuples, or functions, inside each other in a type of Relax."""
-_EVALUATED: Final = 'relay.create_executor("vm") runs it as it is'
+_EVALUATED: Final = 'relay.create_executor("vm") runs it'
 _INSTANCES: Final = f"call it where its type arguments are known; {_EVALUATED}"
 
 

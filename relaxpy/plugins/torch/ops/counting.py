@@ -47,7 +47,7 @@ def histc(cx: Context, x: Expr, bins: int = 100, low: float = 0, high: float = 0
 
 
 def _edges(cx: Context, x: Expr, bins: int, low: float | None, high: float | None) -> Expr:
-    """The edges of bins of one width, between the least and the greatest element if not given."""
+    """The edges of bins of one width, from the minimum to the maximum by default."""
     dtype = tensors.dtype_of(x)
     if low is None or high is None:
         known = 0 in tensors.shape_of(x)

@@ -354,7 +354,7 @@ def item(cx: Context, x: Expr) -> Any:
         (bit,) = symbol.free_symbols  # the truth is that it is 1
         cx.importer.symbols.known[bit] = cx.number_of(x, str(bit))
         return cx.importer.symbols.expr(value)
-    raise UnsupportedError("a number that is computed decides what is computed")
+    raise UnsupportedError("what the operator does depends on the value of a tensor")
 
 
 @converter("embedding_renorm", wide=True)

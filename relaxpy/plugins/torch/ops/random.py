@@ -70,7 +70,7 @@ def draw(spec: str, shape: Any, *tensors: Any) -> Any:
     plan = json.loads(spec)
     packet, _, overload = plan["op"].partition(".")
     if plan["op"] not in _OPERATORS:
-        raise ValueError(f"{plan['op']} is no operator that draws random numbers")
+        raise ValueError(f"{plan['op']} is not an operator that draws random numbers")
 
     def value(item: Any) -> Any:
         match item:

@@ -1,4 +1,4 @@
-"""The pipelines of processors."""
+"""The pipelines for CPUs."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
 # fmt: off

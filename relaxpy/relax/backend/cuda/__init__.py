@@ -1,4 +1,4 @@
-"""What NVIDIA's libraries compute: patterns, and functions that partition modules by them."""
+"""Patterns of NVIDIA's libraries, and functions that partition modules by them."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
 # fmt: off

@@ -1,4 +1,4 @@
-"""What AMD's library computes: patterns, and a function that partitions modules by them."""
+"""Patterns of AMD's library, and a function that partitions modules by them."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
 # fmt: off

@@ -1,4 +1,4 @@
-"""Which methods of a model are exported, and what their parameters are."""
+"""Specifications: the exported methods of a model, and their parameters."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
 # fmt: off

@@ -228,7 +228,7 @@ class TextGuard(Guard):
         if function is round:
             for digits in (*args[1:], *kwargs.values()):
                 if isinstance(digits, int) and abs(digits) > MAX_BITS:
-                    raise at.error(node, "rounding to so many digits is refused in text")
+                    raise at.error(node, "rounding to this number of digits is refused in text")
         if function is range:
             return
         times = 1

@@ -330,7 +330,7 @@ def func_attr(state: GraphState, attrs: Mapping[str, object], node: ast.expr) ->
         if key == "pure":
             # LEG-15: purity was determined before the body was parsed, since callers rely on it.
             if value is not state.now.pure:
-                raise state.error(node, "pure is written out, as True or False", rule="LEG-15")
+                raise state.error(node, "pure has to be the literal True or False", rule="LEG-15")
             continue
         state.now.attrs["relax.force_pure" if key == "force_pure" else key] = value
 

@@ -1,4 +1,4 @@
-"""What models of language need: rotary position embeddings, paged caches, trees of tokens."""
+"""Layers of language models: rotary position embeddings, paged KV caches, trees of tokens."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
 # fmt: off
