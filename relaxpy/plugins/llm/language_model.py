@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from numbers import Integral
+from operator import index
 from pathlib import Path
 from threading import RLock
 from typing import Any, TypeAlias, overload
@@ -79,7 +81,8 @@ class LanguageModel:
     A prompt is a text, the messages of a conversation (`[{"role": "user", "content": "..."}]`), or
     tokens. The options of `generate` and `stream` are `max_tokens` and `stop`, one text or several,
     and those of `Sampling`: temperature, top_p, top_k, seed, repetition_penalty, presence_penalty,
-    frequency_penalty and logit_bias. Without a temperature the most probable token is taken.
+    frequency_penalty and logit_bias; one that is None is as if it were not given. Without a
+    temperature the most probable token is taken.
     """
 
     def __init__(self, files: ModelFiles, decoder: CompiledDecoder) -> None:
@@ -130,15 +133,30 @@ class LanguageModel:
     def tokens(self, prompt: Prompt) -> list[int]:
         """The tokens of a prompt. Errors: ModelError if it is not one."""
         if isinstance(prompt, str):
-            return self.tokenizer.encode(prompt)
-        if isinstance(prompt, Sequence) and prompt and isinstance(prompt[0], Mapping):
+            if found := self.tokenizer.encode(prompt):
+                return found
+            raise ModelError(f"the text {prompt!r:.60} has no tokens, so nothing can continue it")
+        is_listed = isinstance(prompt, (Sequence, np.ndarray))
+        if not is_listed or isinstance(prompt, (bytes, bytearray)):
+            raise ModelError(
+                f"a prompt is a text, messages or tokens, found {prompt!r:.60}",
+                hint="messages are a list, also one" if isinstance(prompt, Mapping) else None,
+            )
+        if not len(prompt):
+            raise ModelError("a prompt is a text, messages or tokens, found an empty list")
+        if isinstance(prompt[0], Mapping):
             text = self.template.render(prompt)  # type: ignore[arg-type]
             return self.tokenizer.encode(text, is_rendered=True)
-        if isinstance(prompt, (Sequence, np.ndarray)) and not isinstance(
-            prompt, (bytes, bytearray)
-        ):
-            return list(prompt)  # type: ignore[arg-type]
-        raise ModelError(f"a prompt is a text, messages or tokens, found {prompt!r:.60}")
+        tokens = []
+        for token in prompt:
+            try:
+                tokens.append(index(token))  # type: ignore[arg-type]
+            except TypeError:
+                raise ModelError(
+                    f"a prompt of tokens has integers alone, found {token!r:.60}",
+                    hint="lists of prompts are for generate and embed",
+                ) from None
+        return tokens
 
     def start(
         self,
@@ -157,8 +175,7 @@ class LanguageModel:
         unknown = sampling.keys() - Sampling.__dataclass_fields__.keys()
         if unknown:
             known = ("max_tokens", "stop", "logprobs", *Sampling.__dataclass_fields__)
-            name = min(unknown)
-            raise ParameterError.of(name, sampling[name], f"one of the options {', '.join(known)}")
+            raise ParameterError.unknown(min(unknown), known)
         texts = stop_texts(stop)
         room = self.decoder.context - len(tokens)
         if room < 1:
@@ -168,7 +185,14 @@ class LanguageModel:
             )
         if max_tokens is None:
             max_tokens = min(room, DEFAULT_MAX_TOKENS)
-        chosen = Sampling(**sampling)
+        if isinstance(max_tokens, bool) or not isinstance(max_tokens, Integral) or max_tokens < 1:
+            raise ParameterError.of("max_tokens", max_tokens, "a positive integer")
+        if max_tokens > room:
+            raise ModelError(
+                f"the prompt has {len(tokens)} tokens, and {max_tokens} more are too many: "
+                f"a sequence has at most {self.decoder.context}"
+            )
+        chosen = Sampling(**{name: v for name, v in sampling.items() if v is not None})
         # It only enters a queue, which needs no turn.
         request = self.engine.add(tokens, chosen, max_tokens, self.ends, logprobs)
         return Continuation(request, self.tokenizer, texts)
@@ -258,10 +282,10 @@ class LanguageModel:
     def _read(self, tokens: Sequence[int], call: Any) -> Any:
         """The results of calls for the tokens of a prompt, a chunk at a time."""
         words, limit = self.decoder.config.vocabulary, self.decoder.context
-        if not tokens or len(tokens) > limit:
+        if len(tokens) > limit:
             raise ModelError(f"a prompt has 1 to {limit} tokens, found {len(tokens)}")
-        if not all(isinstance(t, (int, np.integer)) and 0 <= t < words for t in tokens):
-            raise ModelError(f"tokens are the integers from 0 to {words - 1}")
+        if unknown := [token for token in tokens if not 0 <= token < words]:
+            raise ModelError(f"the model has the tokens 0 to {words - 1}, found {unknown[0]}")
         cache, chunk = self.decoder.new_cache(), self.decoder.chunk
         self.decoder.state("add_sequence", cache, 0)
         parts = [tokens[start : start + chunk] for start in range(0, len(tokens), chunk)]

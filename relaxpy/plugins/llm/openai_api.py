@@ -81,7 +81,7 @@ class Asked:
         try:
             for prompt in self.prompts:
                 for choice in range(self.choices):
-                    seed = None if self.seed is None else self.seed + choice
+                    seed = None if self.seed is None else (self.seed + choice) % (1 << 64)
                     started.append(model.start(prompt, seed=seed, **self.options))
         except BaseException:
             for continuation in started:
@@ -149,8 +149,10 @@ def asked(kind: Kind, body: bytes, model: LanguageModel, most_tokens: int) -> As
         raise ApiError(400, f"a request has at most {_MOST_CHOICES} choices", param="n")
     options: dict[str, Any] = {name: fields[name] for name in _SAMPLING if name in fields}
     options.setdefault("temperature", 1.0)
-    if (seed := fields.get("seed")) is not None and (type(seed) is not int or seed < 0):
-        raise ParameterError.of("seed", seed, "an integer that is not negative")
+    if (seed := fields.get("seed")) is not None and (
+        type(seed) is not int or not -(1 << 63) <= seed < 1 << 64
+    ):
+        raise ParameterError.of("seed", seed, "an integer of 64 bits")
     options["logit_bias"] = _bias(fields)
     options["logprobs"] = top = _logprobs(kind, fields)
     options["max_tokens"] = _room(kind, fields, prompts, model.decoder.context, most_tokens)
@@ -201,24 +203,11 @@ def _conversation(messages: Any, model: LanguageModel) -> list[list[int]]:
     if not isinstance(messages, list) or not messages:
         raise ParameterError.of("messages", messages, "a list of messages")
     try:
-        return [model.tokens([_message(message) for message in messages])]
+        return [model.tokens(messages)]
     except ParameterError:
         raise
     except ModelError as error:
         raise ApiError(400, str(error), param="messages") from None
-
-
-def _message(message: Any) -> dict[str, Any]:
-    """A message whose content is a text; it may have come as a list of texts."""
-    if not isinstance(message, dict):
-        raise ParameterError.of("messages", message, "messages with a role and a content")
-    content = message.get("content")
-    if isinstance(content, list):
-        texts = [part.get("text") for part in content if isinstance(part, dict)]
-        if len(texts) != len(content) or not all(isinstance(text, str) for text in texts):
-            raise ParameterError.of("messages", content, "parts that are texts")
-        content = "".join(map(str, texts))
-    return {**message, "content": content}
 
 
 def _prompts(prompt: Any, model: LanguageModel) -> list[list[int]]:

@@ -127,11 +127,17 @@ def test_logits_and_embeddings(lm: Any) -> None:
     ("options", "message"),
     [
         ({"temperature": -1}, "temperature cannot be -1, expected a number that is not negative"),
-        ({"temprature": 1}, "temprature cannot be 1, expected one of the options max_tokens, stop"),
-        ({"stop": [""]}, r"stop cannot be \[''\], expected a text that is not empty"),
+        ({"temprature": 1}, "no option 'temprature'(?s:.*)did you mean temperature?"),
+        ({"n": 2}, "no option 'n'(?s:.*)options are max_tokens, stop"),
+        ({"stop": [""]}, r"stop cannot be \[''\], expected a text of 1 to 1000 characters"),
+        ({"stop": "x" * 1001}, "stop cannot be 'x*, expected a text of 1 to 1000 characters"),
+        ({"stop": ["x"] * 17}, "expected .* at most 16 of them"),
         ({"stop": 3}, "stop cannot be 3"),
-        ({"max_tokens": 0}, "chooses at least one token, found 0"),
-        ({"max_tokens": 400}, "4 tokens and 400 more are too many: a sequence has at most 256"),
+        *(
+            ({"max_tokens": n}, f"max_tokens cannot be {n!r}, expected a positive integer")
+            for n in (0, -1, True, 1.5, "5")
+        ),
+        ({"max_tokens": 400}, "4 tokens, and 400 more are too many: a sequence has at most 256"),
         ({"logprobs": -1}, "logprobs cannot be -1, expected an integer from 0 to 286"),
         ({"logit_bias": {"a": 1}}, "logit_bias cannot be .*, expected a table of tokens"),
         ({"frequency_penalty": 3}, "frequency_penalty cannot be 3, expected a number from -2 to 2"),
@@ -147,19 +153,50 @@ def test_options_that_make_no_sense(lm: Any, options: dict[str, Any], message: s
     [
         (7, "a prompt is a text, messages or tokens, found 7"),
         (b"hello", "a prompt is a text, messages or tokens, found b'hello'"),
-        ([], "a prompt has at least one token"),
+        ([], "a prompt is a text, messages or tokens, found an empty list"),
+        ((), "found an empty list"),
+        (np.array([], int), "found an empty list"),
+        (None, "found None"),
+        ({"role": "user", "content": "x"}, "found {'role'(?s:.*)messages are a list, also one"),
+        ([1.5], "a prompt of tokens has integers alone, found 1.5"),
+        ([3, "x"], "found 'x'(?s:.*)lists of prompts are for generate and embed"),
+        (["x", None], "found (None|'x')"),
+        (np.array([[5, 6]]), "integers alone"),
+        ([{"role": "user", "content": [{"type": "image"}]}], "the parts of a content are texts"),
         ([{"role": "user"}], "the content of a message is a text, found None"),
         ([{"role": "boss", "content": "x"}], "a message has a role .*assistant"),
         ([999999], "the model has the tokens 0 to 285, found 999999"),
-        ("a" * 900, "leaves no room for an answer"),
+        ("a" * 900, "leaves no room for an answer|a prompt has 1 to 256 tokens, found 901"),
         ("\ud800", "half of a character"),
     ],
 )
 def test_prompts_that_are_none(lm: Any, prompt: Any, message: str) -> None:
-    with pytest.raises(ModelError, match=message):
-        lm.generate(prompt)
+    for call in (lm.generate, lm.stream, lm.embed, lm.logits):
+        with pytest.raises(ModelError, match=message):
+            call(prompt)
     assert not lm.engine.waiting
     assert not lm.engine.running
+
+
+def test_options_that_are_none_are_not_given(lm: Any) -> None:
+    options = dict.fromkeys(("temperature", "top_p", "top_k", "seed", "stop", "logit_bias"))
+    assert lm.generate("the cat", max_tokens=4, **options) == lm.generate("the cat", max_tokens=4)
+
+
+def test_a_content_may_come_in_parts(lm: Any) -> None:
+    parts = [{"type": "text", "text": text} for text in ("hello ", "cat")]
+    assert lm.tokens([{"role": "user", "content": parts}]) == lm.tokens(
+        [{"role": "user", "content": "hello cat"}]
+    )
+
+
+def test_a_text_without_tokens_cannot_be_continued(
+    lm: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert lm.tokens("") == [0]  # the token that begins texts
+    monkeypatch.setattr(lm.tokenizer, "encode", lambda text: [], raising=False)
+    with pytest.raises(ModelError, match="the text '' has no tokens"):
+        lm.generate("")
 
 
 def test_penalties_and_biases_of_tokens(lm: Any) -> None:

@@ -131,6 +131,16 @@ def test_stop_texts_and_tokens(running: Running, lm: Any) -> None:
     assert (ended.choices[0].text, ended.choices[0].finish_reason) == ("", "stop")
 
 
+def test_seeds_are_integers_of_64_bits(running: Running, lm: Any) -> None:
+    options = {"prompt": "the cat", "max_tokens": 5, "temperature": 1.0}
+    for seed in (-1, 2**64 - 1):
+        answer = running.client().completions.create(model="tiny", seed=seed, n=2, **options)
+        wanted = [
+            lm.generate("the cat", max_tokens=5, temperature=1.0, seed=s) for s in (2**64 - 1, 0)
+        ]
+        assert [choice.text for choice in answer.choices] == wanted
+
+
 def test_logprobs(running: Running, lm: Any) -> None:
     client = running.client()
     prompt = lm.tokens(HELLO)
@@ -183,6 +193,8 @@ NUMBERS = ("temperature", "top_p", "repetition_penalty", "presence_penalty")
         ({"messages": "hi"}, 400, "messages cannot be 'hi'"),
         ({"messages": [{"role": "x", "content": ""}]}, 400, "a message has a role"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, 400, "are texts"),
+        ({"stop": ""}, 400, "stop cannot be ''"),
+        ({"seed": 1 << 64}, 400, "seed cannot be 18446744073709551616"),
         ({"messages": [{"role": "user", "content": "a" * 999}]}, 400, "context length"),
         ({"response_format": {"type": "json_object"}}, 400, "response_format is not supported"),
         ({"tools": [{"type": "function"}]}, 400, "tools is not supported"),
