@@ -122,7 +122,8 @@ def _checked(messages: Any) -> list[dict[str, Any]]:
             content = "".join(map(str, texts))
         if not isinstance(content, str):
             raise ModelError(f"the content of a message is a text, found {content!r:.60}")
-        found.append({**message, "content": content})
+        given = {name: value for name, value in message.items() if value is not None}
+        found.append({**given, "content": content})
     return found
 
 
@@ -135,6 +136,7 @@ def _environment() -> Callable[[], Any]:
     from jinja2.ext import Extension, loopcontrols
     from jinja2.filters import do_format
     from jinja2.sandbox import ImmutableSandboxedEnvironment
+    from jinja2.utils import Namespace
 
     def few(args: Sequence[Any], options: Mapping[str, Any]) -> None:
         for arg in (*args, *options.values()):
@@ -174,7 +176,7 @@ def _environment() -> Callable[[], Any]:
             )
             self.steps_left = _MOST_STEPS
             del self.globals["lipsum"]
-            self.globals |= {"raise_exception": refuse, "strftime_now": now}
+            self.globals |= {"raise_exception": refuse, "strftime_now": now, "namespace": names}
             self.filters |= {"tojson": to_json}
             for name in self.filters.keys() - _NO_WORK:
                 self.filters[name] = self.filtered(name, self.filters[name])
@@ -213,6 +215,8 @@ def _environment() -> Callable[[], Any]:
         def _parse(self, *args: Any) -> Any:
             """The tree, in which each iteration and each call of a macro counts as a step."""
             tree: Any = super()._parse(*args)
+            for name in tree.find_all(nodes.NSRef):
+                public(name.attr)
             step = nodes.ExprStmt(
                 nodes.Call(nodes.EnvironmentAttribute("step"), [], [], None, None)
             )
@@ -252,6 +256,16 @@ def _environment() -> Callable[[], Any]:
             for value in values:
                 self.bounded(value)
             return self.bounded(super().call(context, function, *args, **options))
+
+    def public(name: object) -> None:
+        if str(name).startswith("_"):  # Python would find it in place of its own attributes
+            raise SecurityError(f"a namespace has no attribute {name!r:.60}")
+
+    def names(*args: Any, **options: Any) -> Any:
+        attributes = dict(*args, **options)
+        for name in attributes:
+            public(name)
+        return Namespace(attributes)
 
     def refuse(message: object) -> None:
         raise jinja2.TemplateError(str(message)[:1000])

@@ -18,6 +18,7 @@ from relaxpy.plugins.llm.sampling import Sampling
 from relaxpy.plugins.llm.template import ChatTemplate
 from relaxpy.plugins.llm.tokens import TextStream, Tokenizer, tokenizer_of_file
 from tests.plugins.llm import tiny
+from tests.plugins.llm.templates import LLAMA2, TEMPLATES
 
 MESSAGES = [
     {"role": "system", "content": "Be kind."},
@@ -300,62 +301,29 @@ def test_a_model_that_runs_on_numpy_says_how_slow_it_is(lm: Any, folder: Path) -
 
 # --- chat templates
 
-LLAMA3 = (
-    "{% set loop_messages = messages %}{% for message in loop_messages %}"
-    "{% set content = '<|start_header_id|>' + message['role'] + '<|end_header_id|>\n\n'+ "
-    "message['content'] | trim + '<|eot_id|>' %}{% if loop.index0 == 0 %}"
-    "{% set content = bos_token + content %}{% endif %}{{ content }}{% endfor %}"
-    "{% if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}"
-    "{% endif %}"
-)
-LLAMA2 = (
-    "{% if messages[0]['role'] == 'system' %}{% set loop_messages = messages[1:] %}"
-    "{% set system_message = messages[0]['content'] %}{% else %}{% set loop_messages = messages %}"
-    "{% set system_message = false %}{% endif %}{% for message in loop_messages %}"
-    "{% if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}"
-    "{{ raise_exception('Conversation roles must alternate') }}{% endif %}"
-    "{% if loop.index0 == 0 and system_message != false %}{% set content = '<<SYS>>\n' + "
-    "system_message + '\n<</SYS>>\n\n' + message['content'] %}{% else %}"
-    "{% set content = message['content'] %}{% endif %}{% if message['role'] == 'user' %}"
-    "{{ bos_token + '[INST] ' + content.strip() + ' [/INST]' }}"
-    "{% elif message['role'] == 'assistant' %}{{ ' '  + content.strip() + ' ' + eos_token }}"
-    "{% endif %}{% endfor %}"
-)
-TEMPLATES = {
-    "chatml": tiny.TEMPLATE,
-    "llama 2": LLAMA2,
-    "llama 3": LLAMA3,
-    "namespaces": (
-        "{%- set ns = namespace(count=0, roles=[]) -%}\n    {%- for m in messages %}\n"
-        "        {%- set ns.count = ns.count + m.content | length %}\n"
-        "        {%- if loop.last %}{% break %}{% endif -%}\n{{ m.role | upper ~ ns.count }}\n"
-        "    {%- endfor %}\n{{- messages | tojson }}"
-        "{{ messages | map(attribute='role') | join(',') }}"
-        "{%- if tools is not none %}tools{% endif %}{{ strftime_now('%Y') | length }}"
-    ),
-    "generation": (
-        "{% macro turn(m) %}<{{ m.role }}>{{ m.content }}{% endmacro %}{% for m in messages %}\n"
-        "{% if m.role == 'assistant' %}{% generation %}{{ turn(m) }}{% endgeneration %}\n"
-        "{% else %}{{ turn(m) }}\n{% endif %}\n{% endfor %}{{ eos_token }}"
-        "{{ messages[0].get('name', 'nobody') }}{{ messages[::-1][0].content[:3] }}"
-    ),
-}
-
 
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_templates_render_as_those_of_transformers(name: str) -> None:
-    pytest.importorskip("jinja2")
+    jinja2 = pytest.importorskip("jinja2")
     transformers = pytest.importorskip("transformers")
     special = {"bos_token": "<s>", "eos_token": "</s>"}
     peer = transformers.PreTrainedTokenizerFast(tokenizer_object=tiny.tokenizer(), **special)
     peer.chat_template = TEMPLATES[name]
-    for messages in (MESSAGES, MESSAGES[1:2], MESSAGES[:2]):
+    odd = [{"role": "user", "content": " \n\t'\"<b>&amp; 🎉\\n{{ x }} "}, *MESSAGES[2:3]]
+    thought = [*MESSAGES[1:2], {"role": "assistant", "content": "<think>\nso\n</think>\n\nYes"}]
+    named = [{"role": "user", "content": "a", "name": None, "x": 1.5, "parts": [MESSAGES[0]]}]
+    template = ChatTemplate(TEMPLATES[name], special)
+    for messages in (MESSAGES, MESSAGES[1:2], MESSAGES[:2], MESSAGES[2:], odd, thought, named):
         for continues in (True, False):
-            wanted = peer.apply_chat_template(
-                messages, tokenize=False, add_generation_prompt=continues
-            )
-            found = ChatTemplate(TEMPLATES[name], special).render(messages, continues=continues)
-            assert found == wanted
+            try:
+                wanted = peer.apply_chat_template(
+                    messages, tokenize=False, add_generation_prompt=continues
+                )
+            except jinja2.TemplateError as error:
+                with pytest.raises(ModelError, match=re.escape(str(error))):
+                    template.render(messages, continues=continues)
+                continue
+            assert template.render(messages, continues=continues) == wanted
 
 
 def test_a_template_renders_messages() -> None:
@@ -410,6 +378,8 @@ LARGE = "{% set x = 'a' * 3999999 %}"
         "{{ ''.__class__.__mro__ }}",
         "{{ cycler.__init__.__globals__.os.popen('id').read() }}",
         "{{ messages.append(1) }}",
+        "{% set n = namespace() %}{% set n.__call__ = strftime_now %}{{ n('%Y') }}",
+        "{{ namespace(**{'__call__': strftime_now})('%Y') }}",
         "{{ 1 / 0 }}",
         "{{ 1 + 'a' }}",
         "{{ messages[9].content }}",
