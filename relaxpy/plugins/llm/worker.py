@@ -34,7 +34,6 @@ class Job:
         self.is_cancelled = False
         self.unfinished = dict(enumerate(choices))
         self._wake = wake
-        self._loop = asyncio.get_running_loop()
         self._new: list[Piece] = []
         self._is_new = asyncio.Event()
 
@@ -53,14 +52,13 @@ class Job:
         self.is_cancelled = True
         self._wake()
 
-    def deliver(self) -> None:
-        """Send on what is new, in the worker's thread."""
-        new = [p for item in list(self.unfinished.items()) if (p := self._piece(*item)) is not None]
-        if new:
-            with suppress(RuntimeError):  # the loop is closed: nobody waits
-                self._loop.call_soon_threadsafe(self._take, new)
+    def new(self) -> list[Piece]:
+        """The pieces that are new, in the worker's thread."""
+        found = [self._piece(*item) for item in list(self.unfinished.items())]
+        return [piece for piece in found if piece is not None]
 
-    def _take(self, new: list[Piece]) -> None:
+    def take(self, new: list[Piece]) -> None:
+        """Receive pieces, in the thread of the loop."""
         self._new += new
         self._is_new.set()
 
@@ -92,7 +90,8 @@ class Worker:
         self._thread = Thread(target=self._run, name="relaxpy engine", daemon=True)
 
     def start(self) -> None:
-        """Start the thread."""
+        """Start the thread, whose answers are for the loop that runs."""
+        self._loop = asyncio.get_running_loop()
         self._thread.start()
 
     def stop(self) -> None:
@@ -137,8 +136,11 @@ class Worker:
                 return
 
     def _deliver(self, jobs: Sequence[Job]) -> None:
-        for job in jobs:
-            job.deliver()
+        """Send on what is new, all at once, as waking the loop takes most of the time."""
+        pieces = [(job, new) for job in jobs if (new := job.new())]
+        if pieces:
+            with suppress(RuntimeError):  # the loop is closed: nobody waits
+                self._loop.call_soon_threadsafe(_hand_out, pieces)
         self._jobs = [job for job in self._jobs if job.unfinished]
 
     def _step(self) -> None:
@@ -149,3 +151,8 @@ class Worker:
             for request in list(engine.running) or list(engine.waiting)[:1]:
                 request.error = error
                 request.cancel()
+
+
+def _hand_out(pieces: Sequence[tuple[Job, list[Piece]]]) -> None:
+    for job, new in pieces:
+        job.take(new)
