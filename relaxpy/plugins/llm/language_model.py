@@ -14,6 +14,7 @@ import numpy as np
 from typing_extensions import override
 
 from relaxpy.errors import unexpected
+from relaxpy.ir.core.target import Target, target_facts, target_name
 from relaxpy.plugins.llm.compiled import CompiledDecoder
 from relaxpy.plugins.llm.config import ModelError, ParameterError
 from relaxpy.plugins.llm.continuation import Continuation, stop_texts
@@ -44,10 +45,10 @@ def load(
     """The language model of a Hugging Face folder or a file of GGUF, compiled.
 
     `quantize` rounds weights to few bits ("q4f32_1", "q8f32_1", "w4a8f32", and others of
-    docs/weights.md); without it, packed weights of GGUF stay packed where products can read them.
-    `target` is "native" or "numpy". A prompt and its answer have at most `context` tokens, by
-    default 4,096 or what the model was trained for; `sequences` run at a time. Keys and values of
-    `cache_dtype` "float16" need half the memory.
+    docs/weights.md); without it, packed weights of GGUF stay packed where products can read them,
+    which those of NumPy do not. `target` is "native" or "numpy". A prompt and its answer have at
+    most `context` tokens, by default 4,096 or what the model was trained for; `sequences` run at a
+    time. Keys and values of `cache_dtype` "float16" need half the memory.
 
     Errors:
         FileNotFoundError: there is no such file or folder.
@@ -59,11 +60,13 @@ def load(
     files = open_model(model)
     if context is None:
         context = min(files.config.positions, DEFAULT_CONTEXT)
+    name = target_name(Target.current() if target is None else target)
+    reads_packed = target_facts(name).is_native
     decoder = CompiledDecoder(
         files.config,
         files.weights,
         names=files.names,
-        packed=files.packed,
+        packed=files.packed if reads_packed else None,
         quantization=quantize,
         cache_dtype=cache_dtype,
         target=target,
@@ -119,15 +122,19 @@ class LanguageModel:
     def notes(self) -> list[str]:
         """Warnings about the speed and the memory of this model here."""
         found = []
-        packs = bool(self.decoder.packed_layers)
         if self._files.note is not None and not self.decoder.quantization:
             found.append(self._files.note)
         if self.decoder.target == "numpy":
-            found.append(
-                "the model runs on NumPy, which takes "
-                f"some {100 if packs else 20} times as long as native code for a token: "
-                "python -m pip install 'relaxpy[native]'"
-            )
+            if self.decoder.packed_layers:
+                speed = (
+                    "which takes some 10 times as long for weights in few bits as for float32, and "
+                    "50 times as long as native code"
+                )
+            else:
+                widened = "to which all packed weights are widened, " if self._files.packed else ""
+                speed = f"in float32, {widened}some 5 times as slow as native code for few bits"
+            install = "python -m pip install 'relaxpy[native]'"
+            found.append(f"the model runs on NumPy, {speed}: {install}")
         return found
 
     def tokens(self, prompt: Prompt) -> list[int]:

@@ -8,6 +8,7 @@ import re
 import socket
 import time
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -295,9 +296,11 @@ def test_other_addresses(running: Running) -> None:
     assert get("/v1/completions").status_code == 405
     assert get("/../../etc/passwd").status_code == 404
     assert get("/health", host="elsewhere.example").status_code == 400
-    metrics = get("/metrics").text
-    for name in ("requests_running", "requests_waiting", "pages_free", "tokens_total"):
-        assert f"relaxpy_{name}" in metrics
+    names = re.findall(r"^# TYPE (\w+) (\w+)", get("/metrics").text, re.MULTILINE)
+    page = Path(__file__).parents[3] / "docs" / "how-to" / "talk-to-a-language-model.md"
+    rows = re.findall(r"^\| (`relaxpy_.*`) \| (\w+) \|", page.read_text("utf-8"), re.MULTILINE)
+    described = [(name, kind) for row, kind in rows for name in re.findall(r"`(\w+)", row)]
+    assert described == names
 
 
 def test_a_key_that_requests_have_to_name(lm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
