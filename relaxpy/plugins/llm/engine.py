@@ -178,6 +178,20 @@ class Engine:
                 self.remove(request)
         return chosen
 
+    def end_failing(self, error: Exception) -> None:
+        """After the error of a step: read for each request alone, and end those that fail."""
+        parts = self._parts()
+        for part in parts:
+            try:
+                self._read([part])
+            except Exception as own:  # the request ends with it, the others go on
+                part[0].error = own
+                self.remove(part[0])
+        if not parts:  # none could begin
+            for request in list(self.waiting)[:1] or list(self.running):
+                request.error = error
+                self.remove(request)
+
     def run(self) -> None:
         """Take steps until no request is left; those that failed have an `error`."""
         while self.waiting or self.running:

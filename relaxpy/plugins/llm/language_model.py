@@ -205,9 +205,12 @@ class LanguageModel:
         return Continuation(request, self.tokenizer, texts)
 
     def step(self) -> None:
-        """Bring all requests on by one call of the model."""
+        """Bring all requests on by one call of the model; those that fail end with their errors."""
         with self.turn:
-            self.engine.step()
+            try:
+                self.engine.step()
+            except Exception as error:  # of a request that is not known yet
+                self.engine.end_failing(error)
 
     def cancel(self, request: Request) -> None:
         """End a request, whose pages are free then."""

@@ -130,7 +130,7 @@ class Worker:
             with self.model.turn:
                 self._deliver([job for job in self._jobs if job.is_cancelled])
                 if self._jobs:
-                    self._step()
+                    self.model.step()
                     self._deliver(self._jobs)
             if self._is_stopped:
                 return
@@ -142,15 +142,6 @@ class Worker:
             with suppress(RuntimeError):  # the loop is closed: nobody waits
                 self._loop.call_soon_threadsafe(_hand_out, pieces)
         self._jobs = [job for job in self._jobs if job.unfinished]
-
-    def _step(self) -> None:
-        engine = self.model.engine
-        try:
-            engine.step()
-        except Exception as error:  # the requests of the call end with it, the server goes on
-            for request in list(engine.running) or list(engine.waiting)[:1]:
-                request.error = error
-                request.cancel()
 
 
 def _hand_out(pieces: Sequence[tuple[Job, list[Piece]]]) -> None:

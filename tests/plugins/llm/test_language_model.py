@@ -301,6 +301,45 @@ def test_a_model_that_runs_on_numpy_says_how_slow_it_is(lm: Any, folder: Path) -
     assert "in float32, some 5 times as slow as native code for few bits" in note
 
 
+def test_a_request_whose_call_fails_ends_alone(lm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, prompts = lm.decoder.run, ["the cat", "hello", "the dog sat"]
+    wanted = lm.generate(prompts, max_tokens=6)
+    bad = lm.start(lm.tokens("world"), max_tokens=20)
+
+    def fails(cache: Any, sequences: Any, ids: Any, rows: Any) -> Any:
+        if bad.request.sequence in sequences and len(bad.request.tokens) >= 2:
+            raise MemoryError("no memory for a call")
+        return run(cache, sequences, ids, rows)
+
+    monkeypatch.setattr(lm.decoder, "run", fails)
+    assert lm.generate(prompts, max_tokens=6) == wanted
+    assert (repr(bad.request.error), bad.request.done) == (
+        "MemoryError('no memory for a call')",
+        True,
+    )
+    assert len(bad.request.tokens) == 2
+
+
+def test_a_request_that_cannot_begin_ends_alone(lm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = lm.start(lm.tokens("the cat"), max_tokens=6)
+    lm.step()
+    state = lm.decoder.state
+
+    def fails(name: str, *args: Any) -> None:
+        if name in {"add_sequence", "fork_sequence"}:
+            raise MemoryError("no memory for a sequence")
+        state(name, *args)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(lm.decoder, "state", fails)
+        with pytest.raises(MemoryError, match="no memory for a sequence"):
+            lm.generate("hello", max_tokens=3)
+    while not first.request.done:
+        lm.step()
+    assert first.take() == lm.generate("the cat", max_tokens=6)
+    assert not lm.engine.waiting
+
+
 # --- chat templates
 
 
