@@ -242,9 +242,10 @@ class _Server:
         answer = Answer(what, self.model, started)
         if what.stream:
             headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-            return StreamingResponse(
-                self._stream(answer, job), media_type="text/event-stream", headers=headers
+            response = StreamingResponse(
+                _events(answer, job), media_type="text/event-stream", headers=headers
             )
+            return _Ending(response, partial(self._end, answer, job))
         whole = asyncio.ensure_future(_whole(job))
         left = asyncio.ensure_future(_left(request))
         try:
@@ -286,27 +287,39 @@ class _Server:
     def _too_large(self) -> ApiError:
         return ApiError(413, f"a request has at most {self.max_body} bytes")
 
-    async def _stream(self, answer: Answer, job: Job) -> AsyncIterator[str]:
-        """The events of a streamed answer; its requests end with the client's connection."""
-        try:
-            yield answer.first()
-            async for pieces in job.pieces():
-                events: list[str] = []
-                for piece in pieces:
-                    if piece.error is not None:
-                        yield "".join((*events, event(_failure(piece.error).body())))
-                        return
-                    events.append(answer.chunk(piece))
-                yield "".join(events)
-            yield answer.last()
-        finally:
-            self._end(answer, job)
-
     def _end(self, answer: Answer, job: Job) -> None:
         job.cancel()
         usage = answer.usage()
         for kind in ("prompt", "completion"):
             self.tokens[kind] += usage[f"{kind}_tokens"]
+
+
+class _Ending:
+    """A response and what is to be done at its end, also if it is cut off before it begins."""
+
+    def __init__(self, response: Any, end: Callable[[], None]) -> None:
+        self.response, self.end = response, end
+        self.status_code: int = response.status_code
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        try:
+            await self.response(scope, receive, send)
+        finally:
+            self.end()
+
+
+async def _events(answer: Answer, job: Job) -> AsyncIterator[str]:
+    """The events of a streamed answer."""
+    yield answer.first()
+    async for pieces in job.pieces():
+        events: list[str] = []
+        for piece in pieces:
+            if piece.error is not None:
+                yield "".join((*events, event(_failure(piece.error).body())))
+                return
+            events.append(answer.chunk(piece))
+        yield "".join(events)
+    yield answer.last()
 
 
 async def _whole(job: Job) -> tuple[list[str], list[str | None]]:

@@ -124,7 +124,8 @@ class Worker:
             self._news.clear()
             while self._new:
                 self._jobs.append(self._new.pop(0))
-            if self._is_stopped:
+            ends = self._is_stopped
+            if ends:
                 for job in self._jobs:
                     job.is_cancelled = True
             with self.model.turn:
@@ -132,7 +133,7 @@ class Worker:
                 if self._jobs:
                     self.model.step()
                     self._deliver(self._jobs)
-            if self._is_stopped:
+            if ends:
                 return
 
     def _deliver(self, jobs: Sequence[Job]) -> None:
