@@ -127,7 +127,14 @@ def main() -> int:
             "llama.cpp": [
                 *(options.python, "-m", "llama_cpp.server", "--model", str(path), *place),
                 *("--n_ctx", str(CONTEXT), "--n_threads", THREADS, "--n_batch", str(PROMPT)),
-                *("--n_threads_batch", THREADS, "--flash_attn", "true", "--interrupt_requests", "0"),
+                *(
+                    "--n_threads_batch",
+                    THREADS,
+                    "--flash_attn",
+                    "true",
+                    "--interrupt_requests",
+                    "0",
+                ),
             ],
         }
         found: dict[str, list[list[float]]] = {name: [] for name in (ENGINE, *servers)}
