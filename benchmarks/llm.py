@@ -173,8 +173,13 @@ class Transformers:
         self.past = None
 
 
-def write_gguf(path: Path, config: Config, weights: Mapping[str, Any], kind: str) -> None:
-    """Write weights as llama.cpp reads them: its pairs of rotated elements are neighbours."""
+def write_gguf(
+    path: Path, config: Config, weights: Mapping[str, Any], kind: str, *, has_words: bool = False
+) -> None:
+    """Write weights as llama.cpp reads them: its pairs of rotated elements are neighbours.
+
+    A tokenizer of a file that `has_words` takes each byte as a token.
+    """
     import gguf
 
     wanted = gguf.GGMLQuantizationType[kind]
@@ -188,7 +193,19 @@ def write_gguf(path: Path, config: Config, weights: Mapping[str, Any], kind: str
     writer.add_layer_norm_rms_eps(config.eps)
     writer.add_rope_dimension_count(config.head_dim)
     writer.add_vocab_size(VOCABULARY)
-    writer.add_tokenizer_model("no_vocab")
+    if has_words:
+        from tokenizers.pre_tokenizers import ByteLevel
+
+        letters = sorted(ByteLevel.alphabet())
+        words = [*letters, "!!", *(f"w{k}" for k in range(len(letters) + 1, VOCABULARY))]
+        writer.add_tokenizer_model("gpt2")
+        writer.add_tokenizer_pre("gpt-2")
+        writer.add_token_list(words)
+        writer.add_token_types([1] * VOCABULARY)
+        writer.add_token_merges(["! !"])
+        writer.add_add_bos_token(False)
+    else:
+        writer.add_tokenizer_model("no_vocab")
     names = {
         "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
         "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",

@@ -119,8 +119,8 @@ FLOORS = {
     """,
     "relaxpy/plugins/llm": """
         config.py decoders.py weight_names.py compiled.py sampling.py engine.py tokens.py
-        template.py gguf.py files.py continuation.py language_model.py worker.py openai_api.py
-        server.py
+        template.py gguf.py files.py continuation.py language_model.py worker.py connections.py
+        openai_api.py server.py
     """,
     "relaxpy/plugins/onnx": """
         view.py sizes.py folding.py registry.py context.py ops

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from relaxpy.errors import RelaxpyError
 from relaxpy.support.dataclass import dataclass
+from relaxpy.support.nearest import nearest
 
 _MOST = 4096
 """The most layers, and the most experts of one."""
@@ -31,6 +32,15 @@ class ParameterError(ModelError):
     def of(cls, param: str, value: object, expected: str) -> ParameterError:
         """The error that an option has this value."""
         error = cls(f"{param} cannot be {value!r:.60}, expected {expected}")
+        error.param = param
+        return error
+
+    @classmethod
+    def unknown(cls, param: str, known: Sequence[str]) -> ParameterError:
+        """The error of an option that does not exist."""
+        near = nearest(param, known)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"options are {', '.join(known)}"
+        error = cls(f"there is no option {param!r:.60}", hint=hint)
         error.param = param
         return error
 

@@ -10,7 +10,7 @@ from relaxpy.plugins.llm.engine import Request
 from relaxpy.plugins.llm.tokens import TextStream, Tokenizer
 
 Reason: TypeAlias = Literal["stop", "length"]
-_MOST_STOPS = 16
+_MOST_STOPS, _LONGEST_STOP = 16, 1000
 _TOKENS_BEFORE = 6
 """Tokens of the prompt that decide whether the text begins with a space."""
 
@@ -73,7 +73,9 @@ def stop_texts(stop: object) -> tuple[str, ...]:
     """The texts that end an answer: one, or several, or None. Errors: ParameterError."""
     listed: Any = [] if stop is None else [stop] if isinstance(stop, str) else stop
     is_right = isinstance(listed, (list, tuple)) and len(listed) <= _MOST_STOPS
-    if not is_right or not all(isinstance(text, str) and text for text in listed):
-        expected = f"a text that is not empty, or at most {_MOST_STOPS} of them"
+    if not is_right or not all(
+        isinstance(text, str) and 0 < len(text) <= _LONGEST_STOP for text in listed
+    ):
+        expected = f"a text of 1 to {_LONGEST_STOP} characters, or at most {_MOST_STOPS} of them"
         raise ParameterError.of("stop", stop, expected)
     return tuple(listed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -177,6 +178,20 @@ class Engine:
                 self.remove(request)
         return chosen
 
+    def end_failing(self, error: Exception) -> None:
+        """After the error of a step: read for each request alone, and end those that fail."""
+        parts = self._parts()
+        for part in parts:
+            try:
+                self._read([part])
+            except Exception as own:  # the request ends with it, the others go on
+                part[0].error = own
+                self.remove(part[0])
+        if not parts:  # none could begin
+            for request in list(self.waiting)[:1] or list(self.running):
+                request.error = error
+                self.remove(request)
+
     def run(self) -> None:
         """Take steps until no request is left; those that failed have an `error`."""
         while self.waiting or self.running:
@@ -234,9 +249,15 @@ class Engine:
         return sum(map(self.model.pages_for, lengths))
 
     def _admit(self) -> None:
-        """Give waiting requests sequences, in their order, as long as there is room."""
-        while self.waiting:
-            request = self.waiting[0]
+        """Give waiting requests sequences, in their order, as long as there is room.
+
+        One whose beginning another is about to read waits for that, and shares its pages then.
+        """
+        for request in list(self.waiting):
+            if not (self.free or self.kept):
+                return
+            if self._is_being_read(request):
+                continue
             pages = self.model.pages_for(len(request.prompt) + request.max_tokens)
             while self.kept and not (self.free and self._has_room(pages)):
                 # The oldest of those that have least in common with the prompt.
@@ -244,7 +265,16 @@ class Engine:
             if not (self.free and self._has_room(pages)):
                 return
             self._start(request)
-            self.waiting.popleft()
+            self.waiting.remove(request)
+
+    def _is_being_read(self, request: Request) -> bool:
+        """True if a running request is to read a page or more that would serve this one, too."""
+        prompt = request.prompt[:-1]
+        reading = [r for r in self.running if r.read < len(r.prompt)]
+        if not reading:
+            return False
+        soon = max(_common(r.prompt, prompt) for r in reading)
+        return soon - self._shared(request)[0] >= self.model.page
 
     def _has_room(self, pages: int) -> bool:
         return pages + self._reserved(kept=True) <= self.model.pages
@@ -257,11 +287,7 @@ class Engine:
     def _start(self, request: Request) -> None:
         """Begin a sequence, with the pages of the longest prefix that a sequence has."""
         sequence = self.free[-1]
-        candidates = [(r.sequence, r.all_tokens[: r.read]) for r in self.running]
-        candidates += [(prefix.sequence, [*prefix.tokens]) for prefix in self.kept]
-        # The last token of the prompt is always read, as its scores are needed.
-        shared = [(_common(tokens, request.prompt[:-1]), seq) for seq, tokens in candidates]
-        length, parent = max(shared, default=(0, -1))
+        length, parent = self._shared(request)
         if length:
             self.model.state("fork_sequence", self.cache, parent, sequence, length)
         else:
@@ -272,6 +298,15 @@ class Engine:
             if len(prefix.tokens) == length:  # the new sequence has all of it
                 self._forget(prefix)
 
+    def _shared(self, request: Request) -> tuple[int, int]:
+        """The length of the longest prefix of a prompt that a sequence has, and the sequence."""
+        candidates = [(r.sequence, tuple(r.all_tokens[: r.read])) for r in self.running]
+        candidates += [(prefix.sequence, prefix.tokens) for prefix in self.kept]
+        # The last token of the prompt is always read, as its scores are needed.
+        prompt = request.prompt[:-1]
+        shared = [(_common(tokens, prompt), sequence) for sequence, tokens in candidates]
+        return max(shared, default=(0, -1))
+
 
 def _logprobs(scores: Any, token: int, top: int) -> tuple[float, list[tuple[int, float]]]:
     found = log_probabilities(scores)
@@ -279,14 +314,12 @@ def _logprobs(scores: Any, token: int, top: int) -> tuple[float, list[tuple[int,
     return float(found[token]), [(other, float(found[other])) for other in best]
 
 
-def _common(first: Sequence[int], second: Sequence[int]) -> int:
+def _common(first: tuple[int, ...], second: tuple[int, ...]) -> int:
     """The number of tokens that both begin with."""
-    count = 0
-    for one, other in zip(first, second, strict=False):
-        if one != other:
-            break
-        count += 1
-    return count
+    if first[:1] != second[:1]:
+        return 0
+    lengths = range(1, min(len(first), len(second)) + 1)
+    return bisect_left(lengths, True, key=lambda n: first[:n] != second[:n])
 
 
 def generate(

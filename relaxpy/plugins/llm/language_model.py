@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from numbers import Integral
+from operator import index
 from pathlib import Path
 from threading import RLock
 from typing import Any, TypeAlias, overload
@@ -12,6 +14,7 @@ import numpy as np
 from typing_extensions import override
 
 from relaxpy.errors import unexpected
+from relaxpy.ir.core.target import Target, target_facts, target_name
 from relaxpy.plugins.llm.compiled import CompiledDecoder
 from relaxpy.plugins.llm.config import ModelError, ParameterError
 from relaxpy.plugins.llm.continuation import Continuation, stop_texts
@@ -42,10 +45,10 @@ def load(
     """The language model of a Hugging Face folder or a file of GGUF, compiled.
 
     `quantize` rounds weights to few bits ("q4f32_1", "q8f32_1", "w4a8f32", and others of
-    docs/weights.md); without it, packed weights of GGUF stay packed where products can read them.
-    `target` is "native" or "numpy". A prompt and its answer have at most `context` tokens, by
-    default 4,096 or what the model was trained for; `sequences` run at a time. Keys and values of
-    `cache_dtype` "float16" need half the memory.
+    docs/weights.md); without it, packed weights of GGUF stay packed where products can read them,
+    which those of NumPy do not. `target` is "native" or "numpy". A prompt and its answer have at
+    most `context` tokens, by default 4,096 or what the model was trained for; `sequences` run at a
+    time. Keys and values of `cache_dtype` "float16" need half the memory.
 
     Errors:
         FileNotFoundError: there is no such file or folder.
@@ -57,11 +60,13 @@ def load(
     files = open_model(model)
     if context is None:
         context = min(files.config.positions, DEFAULT_CONTEXT)
+    name = target_name(Target.current() if target is None else target)
+    reads_packed = target_facts(name).is_native
     decoder = CompiledDecoder(
         files.config,
         files.weights,
         names=files.names,
-        packed=files.packed,
+        packed=files.packed if reads_packed else None,
         quantization=quantize,
         cache_dtype=cache_dtype,
         target=target,
@@ -79,7 +84,8 @@ class LanguageModel:
     A prompt is a text, the messages of a conversation (`[{"role": "user", "content": "..."}]`), or
     tokens. The options of `generate` and `stream` are `max_tokens` and `stop`, one text or several,
     and those of `Sampling`: temperature, top_p, top_k, seed, repetition_penalty, presence_penalty,
-    frequency_penalty and logit_bias. Without a temperature the most probable token is taken.
+    frequency_penalty and logit_bias; one that is None is as if it were not given. Without a
+    temperature the most probable token is taken.
     """
 
     def __init__(self, files: ModelFiles, decoder: CompiledDecoder) -> None:
@@ -116,29 +122,48 @@ class LanguageModel:
     def notes(self) -> list[str]:
         """Warnings about the speed and the memory of this model here."""
         found = []
-        packs = bool(self.decoder.packed_layers)
         if self._files.note is not None and not self.decoder.quantization:
             found.append(self._files.note)
         if self.decoder.target == "numpy":
-            found.append(
-                "the model runs on NumPy, which takes "
-                f"some {100 if packs else 20} times as long as native code for a token: "
-                "python -m pip install 'relaxpy[native]'"
-            )
+            if self.decoder.packed_layers:
+                speed = (
+                    "which takes some 10 times as long for weights in few bits as for float32, and "
+                    "50 times as long as native code"
+                )
+            else:
+                widened = "to which all packed weights are widened, " if self._files.packed else ""
+                speed = f"in float32, {widened}some 5 times as slow as native code for few bits"
+            install = "python -m pip install 'relaxpy[native]'"
+            found.append(f"the model runs on NumPy, {speed}: {install}")
         return found
 
     def tokens(self, prompt: Prompt) -> list[int]:
         """The tokens of a prompt. Errors: ModelError if it is not one."""
         if isinstance(prompt, str):
-            return self.tokenizer.encode(prompt)
-        if isinstance(prompt, Sequence) and prompt and isinstance(prompt[0], Mapping):
+            if found := self.tokenizer.encode(prompt):
+                return found
+            raise ModelError(f"the text {prompt!r:.60} has no tokens, so nothing can continue it")
+        is_listed = isinstance(prompt, (Sequence, np.ndarray))
+        if not is_listed or isinstance(prompt, (bytes, bytearray)):
+            raise ModelError(
+                f"a prompt is a text, messages or tokens, found {prompt!r:.60}",
+                hint="messages are a list, also one" if isinstance(prompt, Mapping) else None,
+            )
+        if not len(prompt):
+            raise ModelError("a prompt is a text, messages or tokens, found an empty list")
+        if isinstance(prompt[0], Mapping):
             text = self.template.render(prompt)  # type: ignore[arg-type]
             return self.tokenizer.encode(text, is_rendered=True)
-        if isinstance(prompt, (Sequence, np.ndarray)) and not isinstance(
-            prompt, (bytes, bytearray)
-        ):
-            return list(prompt)  # type: ignore[arg-type]
-        raise ModelError(f"a prompt is a text, messages or tokens, found {prompt!r:.60}")
+        tokens = []
+        for token in prompt:
+            try:
+                tokens.append(index(token))  # type: ignore[arg-type]
+            except TypeError:
+                raise ModelError(
+                    f"a prompt of tokens has integers alone, found {token!r:.60}",
+                    hint="lists of prompts are for generate and embed",
+                ) from None
+        return tokens
 
     def start(
         self,
@@ -157,8 +182,7 @@ class LanguageModel:
         unknown = sampling.keys() - Sampling.__dataclass_fields__.keys()
         if unknown:
             known = ("max_tokens", "stop", "logprobs", *Sampling.__dataclass_fields__)
-            name = min(unknown)
-            raise ParameterError.of(name, sampling[name], f"one of the options {', '.join(known)}")
+            raise ParameterError.unknown(min(unknown), known)
         texts = stop_texts(stop)
         room = self.decoder.context - len(tokens)
         if room < 1:
@@ -168,15 +192,25 @@ class LanguageModel:
             )
         if max_tokens is None:
             max_tokens = min(room, DEFAULT_MAX_TOKENS)
-        chosen = Sampling(**sampling)
+        if isinstance(max_tokens, bool) or not isinstance(max_tokens, Integral) or max_tokens < 1:
+            raise ParameterError.of("max_tokens", max_tokens, "a positive integer")
+        if max_tokens > room:
+            raise ModelError(
+                f"the prompt has {len(tokens)} tokens, and {max_tokens} more are too many: "
+                f"a sequence has at most {self.decoder.context}"
+            )
+        chosen = Sampling(**{name: v for name, v in sampling.items() if v is not None})
         # It only enters a queue, which needs no turn.
         request = self.engine.add(tokens, chosen, max_tokens, self.ends, logprobs)
         return Continuation(request, self.tokenizer, texts)
 
     def step(self) -> None:
-        """Bring all requests on by one call of the model."""
+        """Bring all requests on by one call of the model; those that fail end with their errors."""
         with self.turn:
-            self.engine.step()
+            try:
+                self.engine.step()
+            except Exception as error:  # of a request that is not known yet
+                self.engine.end_failing(error)
 
     def cancel(self, request: Request) -> None:
         """End a request, whose pages are free then."""
@@ -258,10 +292,10 @@ class LanguageModel:
     def _read(self, tokens: Sequence[int], call: Any) -> Any:
         """The results of calls for the tokens of a prompt, a chunk at a time."""
         words, limit = self.decoder.config.vocabulary, self.decoder.context
-        if not tokens or len(tokens) > limit:
+        if len(tokens) > limit:
             raise ModelError(f"a prompt has 1 to {limit} tokens, found {len(tokens)}")
-        if not all(isinstance(t, (int, np.integer)) and 0 <= t < words for t in tokens):
-            raise ModelError(f"tokens are the integers from 0 to {words - 1}")
+        if unknown := [token for token in tokens if not 0 <= token < words]:
+            raise ModelError(f"the model has the tokens 0 to {words - 1}, found {unknown[0]}")
         cache, chunk = self.decoder.new_cache(), self.decoder.chunk
         self.decoder.state("add_sequence", cache, 0)
         parts = [tokens[start : start + chunk] for start in range(0, len(tokens), chunk)]

@@ -16,6 +16,8 @@ from relaxpy.support.dataclass import dataclass
 
 Kind: TypeAlias = Literal["chat", "text"]
 _MOST_CHOICES, _MOST_LOGPROBS = 16, 20
+_LEAST = -9999.0
+"""The logprob of what is impossible, as JSON has no infinity."""
 
 
 class ApiError(Exception):
@@ -79,7 +81,7 @@ class Asked:
         try:
             for prompt in self.prompts:
                 for choice in range(self.choices):
-                    seed = None if self.seed is None else self.seed + choice
+                    seed = None if self.seed is None else (self.seed + choice) % (1 << 64)
                     started.append(model.start(prompt, seed=seed, **self.options))
         except BaseException:
             for continuation in started:
@@ -147,8 +149,10 @@ def asked(kind: Kind, body: bytes, model: LanguageModel, most_tokens: int) -> As
         raise ApiError(400, f"a request has at most {_MOST_CHOICES} choices", param="n")
     options: dict[str, Any] = {name: fields[name] for name in _SAMPLING if name in fields}
     options.setdefault("temperature", 1.0)
-    if (seed := fields.get("seed")) is not None and (type(seed) is not int or seed < 0):
-        raise ParameterError.of("seed", seed, "an integer that is not negative")
+    if (seed := fields.get("seed")) is not None and (
+        type(seed) is not int or not -(1 << 63) <= seed < 1 << 64
+    ):
+        raise ParameterError.of("seed", seed, "an integer of 64 bits")
     options["logit_bias"] = _bias(fields)
     options["logprobs"] = top = _logprobs(kind, fields)
     options["max_tokens"] = _room(kind, fields, prompts, model.decoder.context, most_tokens)
@@ -199,24 +203,11 @@ def _conversation(messages: Any, model: LanguageModel) -> list[list[int]]:
     if not isinstance(messages, list) or not messages:
         raise ParameterError.of("messages", messages, "a list of messages")
     try:
-        return [model.tokens([_message(message) for message in messages])]
+        return [model.tokens(messages)]
     except ParameterError:
         raise
     except ModelError as error:
         raise ApiError(400, str(error), param="messages") from None
-
-
-def _message(message: Any) -> dict[str, Any]:
-    """A message whose content is a text; it may have come as a list of texts."""
-    if not isinstance(message, dict):
-        raise ParameterError.of("messages", message, "messages with a role and a content")
-    content = message.get("content")
-    if isinstance(content, list):
-        texts = [part.get("text") for part in content if isinstance(part, dict)]
-        if len(texts) != len(content) or not all(isinstance(text, str) for text in texts):
-            raise ParameterError.of("messages", content, "parts that are texts")
-        content = "".join(map(str, texts))
-    return {**message, "content": content}
 
 
 def _prompts(prompt: Any, model: LanguageModel) -> list[list[int]]:
@@ -275,14 +266,22 @@ def _room(
 
 
 class Answer:
-    """The bodies of an answer: one in the end, or one for each piece."""
+    """The bodies of an answer: one in the end, or events for its pieces."""
 
     def __init__(self, what: Asked, model: LanguageModel, started: Sequence[Continuation]) -> None:
         self.what, self.model, self.started = what, model, started
-        prefix = "chatcmpl" if what.kind == "chat" else "cmpl"
-        self._id, self._created = f"{prefix}-{uuid4().hex}", int(time.time())
+        chunk = ".chunk" if what.stream else ""
         self._lengths = [0] * len(started)
         """How many characters the tokens of each choice have whose logprobs were returned."""
+        prefix = "chatcmpl" if what.kind == "chat" else "cmpl"
+        fields = {
+            "id": f"{prefix}-{uuid4().hex}",
+            "object": f"chat.completion{chunk}" if what.kind == "chat" else "text_completion",
+            "created": int(time.time()),
+            "model": model.name,
+        }
+        self._head = json.dumps(fields)[:-1] + ', "choices": ['
+        """The fields that begin all bodies."""
 
     def usage(self) -> dict[str, int]:
         """How many tokens were read and chosen."""
@@ -290,7 +289,7 @@ class Answer:
         chosen = sum(continuation.read for continuation in self.started)
         return {"prompt_tokens": read, "completion_tokens": chosen, "total_tokens": read + chosen}
 
-    def whole(self, texts: Sequence[str], reasons: Sequence[str | None]) -> dict[str, Any]:
+    def whole(self, texts: Sequence[str], reasons: Sequence[str | None]) -> str:
         """The body of an answer that is not streamed."""
         choices = []
         for index, (text, reason) in enumerate(zip(texts, reasons, strict=True)):
@@ -301,48 +300,39 @@ class Answer:
             else:
                 choice["text"] = text
             choice["logprobs"] = self._logprobs(index, tokens)
-            choices.append(choice)
-        return self._body("", choices) | {"usage": self.usage()}
+            choices.append(json.dumps(choice))
+        return f'{self._head}{", ".join(choices)}], "usage": {json.dumps(self.usage())}}}'
 
-    def first(self) -> list[dict[str, Any]]:
-        """The chunks before the text, which name the role."""
+    def first(self) -> str:
+        """The events before the text, which name the role."""
         if self.what.kind == "text":
-            return []
-        delta = {"role": "assistant", "content": ""}
-        return [self._chunk(index, {"delta": delta}) for index in range(len(self.started))]
+            return ""
+        own = {"delta": {"role": "assistant", "content": ""}}
+        return "".join(self._event(index, own) for index in range(len(self.started)))
 
-    def chunk(self, index: int, piece: Piece) -> dict[str, Any]:
-        """The chunk of a piece of a choice."""
-        logprobs = self._logprobs(index, piece.tokens)
+    def chunk(self, piece: Piece) -> str:
+        """The event of a piece of a choice."""
         text = {"content": piece.text} if piece.text else {}
         own = {"delta": text} if self.what.kind == "chat" else {"text": piece.text}
-        return self._chunk(index, own | {"logprobs": logprobs}, piece.reason)
+        logprobs = self._logprobs(piece.index, piece.tokens)
+        return self._event(piece.index, own | {"logprobs": logprobs}, piece.reason)
 
-    def last(self) -> dict[str, Any]:
-        """The chunk with the usage."""
-        return self._body(".chunk", []) | {"usage": self.usage()}
+    def last(self) -> str:
+        """The events after the text: the usage, if it was asked for, and the end."""
+        usage = f'data: {self._head}], "usage": {json.dumps(self.usage())}}}\n\n'
+        return f"{usage if self.what.with_usage else ''}data: [DONE]\n\n"
 
-    def _chunk(
-        self, index: int, own: Mapping[str, Any], reason: str | None = None
-    ) -> dict[str, Any]:
-        body = self._body(".chunk", [{"index": index, "finish_reason": reason, **own}])
-        return body | {"usage": None} if self.what.with_usage else body
-
-    def _body(self, chunk: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
-        kind = f"chat.completion{chunk}" if self.what.kind == "chat" else "text_completion"
-        return {
-            "id": self._id,
-            "object": kind,
-            "created": self._created,
-            "model": self.model.name,
-            "choices": choices,
-        }
+    def _event(self, index: int, own: Mapping[str, Any], reason: str | None = None) -> str:
+        choice = json.dumps({"index": index, "finish_reason": reason, **own})
+        usage = ', "usage": null' if self.what.with_usage else ""
+        return f"data: {self._head}{choice}]{usage}}}\n\n"
 
     def _logprobs(self, index: int, tokens: range) -> dict[str, Any] | None:
         if not self.what.with_logprobs:
             return None
         request, piece = self.started[index].request, self.model.tokenizer.piece
         rows = [(request.tokens[k], *request.logprobs[k]) for k in tokens]
+        rows = [(t, max(p, _LEAST), [(o, max(q, _LEAST)) for o, q in top]) for t, p, top in rows]
         if self.what.kind == "text":
             offset, offsets = self._lengths[index], []
             for token, _, _ in rows:
@@ -369,3 +359,8 @@ class Answer:
             ],
             "refusal": None,
         }
+
+
+def event(body: object) -> str:
+    """An event of a stream with a body."""
+    return f"data: {json.dumps(body)}\n\n"

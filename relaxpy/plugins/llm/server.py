@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import json
 import os
 import socket
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from relaxpy.plugins.llm.config import ModelError
 from relaxpy.plugins.llm.language_model import LanguageModel
-from relaxpy.plugins.llm.openai_api import Answer, ApiError, Asked, Kind, asked, error_of
-from relaxpy.plugins.llm.worker import Job, Piece, Worker
+from relaxpy.plugins.llm.openai_api import Answer, ApiError, Kind, asked, error_of, event
+from relaxpy.plugins.llm.worker import Job, Worker
 
 KEY: Final = "RELAXPY_API_KEY"
 """The environment variable with the key that requests have to name, if it is not empty."""
@@ -46,17 +45,31 @@ def serve(
         ModelError: the packages of the extra `serve` are not installed.
         OSError: the port is taken, or the address is not one of this machine.
     """
-    try:
-        import uvicorn
-    except ModuleNotFoundError as error:
-        raise _missing(error) from None
-    app = application(model, host=host, max_tokens=max_tokens, queue=queue)
-    config = uvicorn.Config(app, log_level="warning", ws="none", timeout_graceful_shutdown=3)
+    require_packages()
+    import uvicorn
+
+    config = configuration(application(model, host=host, max_tokens=max_tokens, queue=queue))
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.create_server((host, port), family=family, backlog=config.backlog) as listening:
         shown = f"[{host}]" if ":" in host else host
         ready(f"http://{shown}:{listening.getsockname()[1]}")
         uvicorn.Server(config).run(sockets=[listening])
+
+
+def configuration(app: Any, **options: Any) -> Any:
+    """The configuration of uvicorn for an application; `options` are others of it."""
+    import uvicorn
+
+    from relaxpy.plugins.llm.connections import connection_class
+
+    return uvicorn.Config(
+        app,
+        log_level="warning",
+        ws="none",
+        timeout_graceful_shutdown=3,
+        http=connection_class(),
+        **options,
+    )
 
 
 def require_packages() -> None:
@@ -217,7 +230,7 @@ class _Server:
 
     async def answer(self, kind: Kind, request: Any) -> Any:
         """The answer to a prompt or a conversation."""
-        from starlette.responses import JSONResponse, StreamingResponse
+        from starlette.responses import Response, StreamingResponse
 
         body = await self._body(request)
         # Templates and tokenizers take their time, in which others are served.
@@ -225,27 +238,27 @@ class _Server:
         if self.worker.unfinished + len(what.prompts) * what.choices > self._room():
             raise ApiError(429, "the queue is full, try again later", code="rate_limit_exceeded")
         started = what.begin(self.model)
-        jobs = [self.worker.submit(continuation) for continuation in started]
+        job = self.worker.submit(started)
         answer = Answer(what, self.model, started)
         if what.stream:
-            stream = self._stream(what, answer, jobs)
             headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-            return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
-        whole = asyncio.ensure_future(_whole(jobs))
+            response = StreamingResponse(
+                _events(answer, job), media_type="text/event-stream", headers=headers
+            )
+            return _Ending(response, partial(self._end, answer, job))
+        whole = asyncio.ensure_future(_whole(job))
         left = asyncio.ensure_future(_left(request))
         try:
             await asyncio.wait({whole, left}, return_when=asyncio.FIRST_COMPLETED)
             if not whole.done():
                 raise ApiError(499, "the client has left")
-            texts, last = whole.result()
+            texts, reasons = whole.result()
         finally:
             whole.cancel()
             left.cancel()
-            self._end(answer, jobs)
-        for piece in last:
-            if piece.error is not None:
-                raise ApiError(500, f"no answer can be computed: {piece.error}")
-        return JSONResponse(answer.whole(texts, [piece.reason for piece in last]))
+            self._end(answer, job)
+        text = await asyncio.to_thread(answer.whole, texts, reasons)
+        return Response(text, media_type="application/json")
 
     def _room(self) -> int:
         return self.queue + self.model.decoder.sequences
@@ -257,75 +270,76 @@ class _Server:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":  # others may come from any page that a browser shows
             raise ApiError(415, "the content type of a request is application/json")
+        if (
+            int(request.headers.get("content-length", 0)) > self.max_body
+        ):  # h11 checks that it is one
+            raise self._too_large()
         body = bytearray()
         try:
             async for chunk in request.stream():
                 body += chunk
                 if len(body) > self.max_body:
-                    raise ApiError(413, f"a request has at most {self.max_body} bytes")
+                    raise self._too_large()
         except ClientDisconnect:
             raise ApiError(499, "the client has left") from None
         return bytes(body)
 
-    async def _stream(self, what: Asked, answer: Answer, jobs: list[Job]) -> AsyncIterator[str]:
-        """The events of a streamed answer; its requests end with the client's connection."""
-        try:
-            for chunk in answer.first():
-                yield _event(chunk)
-            async for index, piece in _merged(jobs):
-                if piece.error is not None:
-                    failure = ApiError(500, f"no answer can be computed: {piece.error}")
-                    yield _event(failure.body())
-                    return
-                yield _event(answer.chunk(index, piece))
-            if what.with_usage:
-                yield _event(answer.last())
-            yield "data: [DONE]\n\n"
-        finally:
-            self._end(answer, jobs)
+    def _too_large(self) -> ApiError:
+        return ApiError(413, f"a request has at most {self.max_body} bytes")
 
-    def _end(self, answer: Answer, jobs: list[Job]) -> None:
-        for job in jobs:
-            job.cancel()
+    def _end(self, answer: Answer, job: Job) -> None:
+        job.cancel()
         usage = answer.usage()
         for kind in ("prompt", "completion"):
             self.tokens[kind] += usage[f"{kind}_tokens"]
 
 
-async def _whole(jobs: list[Job]) -> tuple[list[str], list[Piece]]:
-    """The texts of all choices, and their last pieces."""
-    texts, last = [""] * len(jobs), {}
-    async for index, piece in _merged(jobs):
-        texts[index] += piece.text
-        if piece.is_last:
-            last[index] = piece
-    return texts, [last[index] for index in range(len(jobs))]
+class _Ending:
+    """A response and what is to be done at its end, also if it is cut off before it begins."""
+
+    def __init__(self, response: Any, end: Callable[[], None]) -> None:
+        self.response, self.end = response, end
+        self.status_code: int = response.status_code
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        try:
+            await self.response(scope, receive, send)
+        finally:
+            self.end()
 
 
-async def _merged(jobs: list[Job]) -> AsyncIterator[tuple[int, Piece]]:
-    """The pieces of all jobs as they come, with the numbers of the jobs."""
-    streams = [job.pieces() for job in jobs]
-    waiting = {asyncio.ensure_future(anext(stream)): k for k, stream in enumerate(streams)}
-    try:
-        while waiting:
-            done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-            for task in sorted(done, key=waiting.__getitem__):
-                index, piece = waiting.pop(task), task.result()
-                if not piece.is_last:
-                    waiting[asyncio.ensure_future(anext(streams[index]))] = index
-                yield index, piece
-    finally:
-        for task in waiting:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+async def _events(answer: Answer, job: Job) -> AsyncIterator[str]:
+    """The events of a streamed answer."""
+    yield answer.first()
+    async for pieces in job.pieces():
+        events: list[str] = []
+        for piece in pieces:
+            if piece.error is not None:
+                yield "".join((*events, event(_failure(piece.error).body())))
+                return
+            events.append(answer.chunk(piece))
+        yield "".join(events)
+    yield answer.last()
+
+
+async def _whole(job: Job) -> tuple[list[str], list[str | None]]:
+    """The texts of all choices, and why they ended. Errors: ApiError if one of them failed."""
+    texts: list[str] = [""] * len(job.choices)
+    reasons: list[str | None] = [None] * len(texts)
+    async for pieces in job.pieces():
+        for piece in pieces:
+            if piece.error is not None:
+                raise _failure(piece.error)
+            texts[piece.index] += piece.text
+            reasons[piece.index] = piece.reason
+    return texts, reasons
+
+
+def _failure(error: Exception) -> ApiError:
+    return ApiError(500, f"no answer can be computed: {error}")
 
 
 async def _left(request: Any) -> None:
     """Returns when the client closes the connection."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
-
-
-def _event(body: object) -> str:
-    return f"data: {json.dumps(body)}\n\n"

@@ -68,18 +68,18 @@ class ChatTemplate:
         Errors:
             ModelError: the messages are not such, or the template does not take them.
         """
-        _check(messages)
+        checked = _checked(messages)
         with self._turn:
-            return self._rendered(messages, continues)
+            return self._rendered(checked, continues)
 
-    def _rendered(self, messages: Messages, continues: bool) -> str:
+    def _rendered(self, messages: list[dict[str, Any]], continues: bool) -> str:
         import jinja2
 
         self._environment.steps_left = _MOST_STEPS
         parts, size = [], 0
         try:
             for part in self._template.generate(
-                messages=[dict(message) for message in messages],
+                messages=messages,
                 add_generation_prompt=continues,
                 tools=None,
                 documents=None,
@@ -100,19 +100,31 @@ class ChatTemplate:
             raise ModelError(f"the chat template fails: {error!r:.200}") from None
 
 
-def _check(messages: Any) -> None:
-    """Errors: ModelError if these are not messages."""
+def _checked(messages: Any) -> list[dict[str, Any]]:
+    """Messages whose contents are texts; one may have come as a list of parts that are texts.
+
+    Errors:
+        ModelError: these are not messages.
+    """
     if not isinstance(messages, Sequence) or isinstance(messages, str) or not messages:
         raise ModelError(f"a conversation has at least one message, found {messages!r:.60}")
+    found = []
     for message in messages:
         if not isinstance(message, Mapping) or message.get("role") not in _ROLES:
             raise ModelError(
                 f"a message has a role ({', '.join(_ROLES)}) and a content, found {message!r:.80}"
             )
-        if not isinstance(message.get("content"), str):
-            raise ModelError(
-                f"the content of a message is a text, found {message.get('content')!r:.60}"
-            )
+        content = message.get("content")
+        if isinstance(content, list):
+            texts = [part.get("text") for part in content if isinstance(part, Mapping)]
+            if len(texts) != len(content) or not all(isinstance(text, str) for text in texts):
+                raise ModelError(f"the parts of a content are texts, found {content!r:.80}")
+            content = "".join(map(str, texts))
+        if not isinstance(content, str):
+            raise ModelError(f"the content of a message is a text, found {content!r:.60}")
+        given = {name: value for name, value in message.items() if value is not None}
+        found.append({**given, "content": content})
+    return found
 
 
 @cache
@@ -124,6 +136,7 @@ def _environment() -> Callable[[], Any]:
     from jinja2.ext import Extension, loopcontrols
     from jinja2.filters import do_format
     from jinja2.sandbox import ImmutableSandboxedEnvironment
+    from jinja2.utils import Namespace
 
     def few(args: Sequence[Any], options: Mapping[str, Any]) -> None:
         for arg in (*args, *options.values()):
@@ -163,7 +176,7 @@ def _environment() -> Callable[[], Any]:
             )
             self.steps_left = _MOST_STEPS
             del self.globals["lipsum"]
-            self.globals |= {"raise_exception": refuse, "strftime_now": now}
+            self.globals |= {"raise_exception": refuse, "strftime_now": now, "namespace": names}
             self.filters |= {"tojson": to_json}
             for name in self.filters.keys() - _NO_WORK:
                 self.filters[name] = self.filtered(name, self.filters[name])
@@ -202,6 +215,8 @@ def _environment() -> Callable[[], Any]:
         def _parse(self, *args: Any) -> Any:
             """The tree, in which each iteration and each call of a macro counts as a step."""
             tree: Any = super()._parse(*args)
+            for name in tree.find_all(nodes.NSRef):
+                public(name.attr)
             step = nodes.ExprStmt(
                 nodes.Call(nodes.EnvironmentAttribute("step"), [], [], None, None)
             )
@@ -241,6 +256,16 @@ def _environment() -> Callable[[], Any]:
             for value in values:
                 self.bounded(value)
             return self.bounded(super().call(context, function, *args, **options))
+
+    def public(name: object) -> None:
+        if str(name).startswith("_"):  # Python would find it in place of its own attributes
+            raise SecurityError(f"a namespace has no attribute {name!r:.60}")
+
+    def names(*args: Any, **options: Any) -> Any:
+        attributes = dict(*args, **options)
+        for name in attributes:
+            public(name)
+        return Namespace(attributes)
 
     def refuse(message: object) -> None:
         raise jinja2.TemplateError(str(message)[:1000])

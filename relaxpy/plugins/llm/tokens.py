@@ -37,7 +37,9 @@ class Tokenizer:
         """The tokens of a text; one that a chat template rendered has its first token already."""
         try:
             with _failures_as_errors("the tokenizer cannot read a text"):
-                return list(self.own.encode(text, add_special_tokens=not is_rendered).ids)
+                # Other than `encode`, it lets other threads run.
+                [found] = self.own.encode_batch_fast([text], add_special_tokens=not is_rendered)
+                return list(found.ids)
         except (UnicodeEncodeError, TypeError):  # the package takes no surrogates
             raise ModelError(f"a text has half of a character: {text!r:.60}") from None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from threading import Event, Thread
 
@@ -14,8 +14,10 @@ from relaxpy.support.dataclass import dataclass
 
 @dataclass(frozen=True)
 class Piece:
-    """A piece of an answer; the last one has the reason why it ended, or an error."""
+    """A piece of a choice of an answer; the last one has the reason why it ended, or an error."""
 
+    index: int
+    """The number of the choice."""
     text: str
     tokens: range
     """The numbers of the tokens that the piece accounts for."""
@@ -25,45 +27,56 @@ class Piece:
 
 
 class Job:
-    """An answer under way. Only the worker's thread reads and ends its request."""
+    """An answer under way. Only the worker's thread reads and ends its requests."""
 
-    def __init__(self, continuation: Continuation, wake: Callable[[], None]) -> None:
-        self.continuation = continuation
+    def __init__(self, choices: Sequence[Continuation], wake: Callable[[], None]) -> None:
+        self.choices = choices
         self.is_cancelled = False
+        self.unfinished = dict(enumerate(choices))
         self._wake = wake
-        self._loop = asyncio.get_running_loop()
-        self._pieces: asyncio.Queue[Piece] = asyncio.Queue()
+        self._new: list[Piece] = []
+        self._is_new = asyncio.Event()
 
-    async def pieces(self) -> AsyncIterator[Piece]:
-        """The pieces of the answer as they come."""
-        while True:
-            piece = await self._pieces.get()
-            yield piece
-            if piece.is_last:
-                return
+    async def pieces(self) -> AsyncIterator[list[Piece]]:
+        """The pieces of the answer as they come, all that are new at once."""
+        left = len(self.choices)
+        while left:
+            await self._is_new.wait()
+            self._is_new.clear()
+            new, self._new = self._new, []
+            left -= sum(piece.is_last for piece in new)
+            yield new
 
     def cancel(self) -> None:
-        """Let the worker end the request, whose pages are free then."""
+        """Let the worker end the requests, whose pages are free then."""
         self.is_cancelled = True
         self._wake()
 
-    def deliver(self) -> bool:
-        """Send on what is new, in the worker's thread; True at the end of the answer."""
-        before, request = self.continuation.read, self.continuation.request
+    def new(self) -> list[Piece]:
+        """The pieces that are new, in the worker's thread."""
+        found = [self._piece(*item) for item in list(self.unfinished.items())]
+        return [piece for piece in found if piece is not None]
+
+    def take(self, new: list[Piece]) -> None:
+        """Receive pieces, in the thread of the loop."""
+        self._new += new
+        self._is_new.set()
+
+    def _piece(self, index: int, choice: Continuation) -> Piece | None:
+        before, request = choice.read, choice.request
         if self.is_cancelled:
             request.cancel()
+        if before == len(request.tokens) and not request.done:
+            return None
         try:
-            text = self.continuation.take()
+            text = choice.take()
         except Exception as failure:  # the tokenizer does not know what to write
             request.error, text = failure, ""
             request.cancel()
-        tokens = range(before, self.continuation.read)
-        if text or tokens or request.done:
-            reason, error = self.continuation.reason, request.error
-            piece = Piece(text, tokens, request.done, reason, error)
-            with suppress(RuntimeError):  # the loop is closed: nobody waits
-                self._loop.call_soon_threadsafe(self._pieces.put_nowait, piece)
-        return request.done
+        if request.done:
+            del self.unfinished[index]
+        tokens = range(before, choice.read)
+        return Piece(index, text, tokens, request.done, choice.reason, request.error)
 
 
 class Worker:
@@ -77,7 +90,8 @@ class Worker:
         self._thread = Thread(target=self._run, name="relaxpy engine", daemon=True)
 
     def start(self) -> None:
-        """Start the thread."""
+        """Start the thread, whose answers are for the loop that runs."""
+        self._loop = asyncio.get_running_loop()
         self._thread.start()
 
     def stop(self) -> None:
@@ -93,12 +107,12 @@ class Worker:
 
     @property
     def unfinished(self) -> int:
-        """The number of answers that have not ended."""
-        return len(self._new) + len(self._jobs)
+        """The number of choices of answers that have not ended."""
+        return sum(len(job.unfinished) for job in [*self._new, *self._jobs])
 
-    def submit(self, continuation: Continuation) -> Job:
-        """A job for a continuation that has just started."""
-        job = Job(continuation, self._news.set)
+    def submit(self, choices: Sequence[Continuation]) -> Job:
+        """A job for the choices of an answer, which have just started."""
+        job = Job(choices, self._news.set)
         self._new.append(job)
         self._news.set()
         return job
@@ -110,25 +124,27 @@ class Worker:
             self._news.clear()
             while self._new:
                 self._jobs.append(self._new.pop(0))
-            if self._is_stopped:
+            ends = self._is_stopped
+            if ends:
                 for job in self._jobs:
                     job.is_cancelled = True
             with self.model.turn:
-                self._deliver()
+                self._deliver([job for job in self._jobs if job.is_cancelled])
                 if self._jobs:
-                    self._step()
-                    self._deliver()
-            if self._is_stopped:
+                    self.model.step()
+                    self._deliver(self._jobs)
+            if ends:
                 return
 
-    def _deliver(self) -> None:
-        self._jobs = [job for job in self._jobs if not job.deliver()]
+    def _deliver(self, jobs: Sequence[Job]) -> None:
+        """Send on what is new, all at once, as waking the loop takes most of the time."""
+        pieces = [(job, new) for job in jobs if (new := job.new())]
+        if pieces:
+            with suppress(RuntimeError):  # the loop is closed: nobody waits
+                self._loop.call_soon_threadsafe(_hand_out, pieces)
+        self._jobs = [job for job in self._jobs if job.unfinished]
 
-    def _step(self) -> None:
-        engine = self.model.engine
-        try:
-            engine.step()
-        except Exception as error:  # the requests of the call end with it, the server goes on
-            for request in list(engine.running) or list(engine.waiting)[:1]:
-                request.error = error
-                request.cancel()
+
+def _hand_out(pieces: Sequence[tuple[Job, list[Piece]]]) -> None:
+    for job, new in pieces:
+        job.take(new)

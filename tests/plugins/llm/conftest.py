@@ -32,11 +32,9 @@ class Running:
     def __init__(self, model: Any, **limits: int) -> None:
         import uvicorn
 
-        from relaxpy.plugins.llm.server import application
+        from relaxpy.plugins.llm.server import application, configuration
 
-        app = application(model, **limits)
-        config = uvicorn.Config(app, port=0, log_level="warning", ws="none")
-        self.server = uvicorn.Server(config)
+        self.server = uvicorn.Server(configuration(application(model, **limits), port=0))
         self.thread = Thread(target=self.server.run)
         self.thread.start()
         while not self.server.started:

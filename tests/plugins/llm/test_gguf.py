@@ -18,6 +18,7 @@ from relaxpy.plugins.llm.gguf import ARCHITECTURES, config_of_gguf, names_in_ggu
 from relaxpy.plugins.llm.tokens import Metadata, TextStream, tokenizer_of_metadata
 from relaxpy.plugins.weights.files import read_header
 from relaxpy.relax.frontend.weights import load_weights
+from relaxpy.target import Target
 from tests.plugins.llm import tiny
 from tests.plugins.llm.test_models import CONFIGS, llama_scores, weights_of
 
@@ -52,6 +53,22 @@ def test_scores_of_packed_weights(
     wanted = llama_scores(raw, {name: w.astype("float64") for name, w in stored.items()}, ids)
     error = np.abs(np.concatenate(found) - wanted).max()
     assert error < 1e-4 * np.abs(wanted).max()
+
+
+@pytest.mark.parametrize("entered", [False, True])
+def test_packed_weights_are_float32_on_numpy(entered: bool, tmp_path: Path) -> None:
+    raw, ids = tiny.config(**SMALL), [0, *range(5, 40, 3)]
+    stored = tiny.write_gguf(tmp_path / "m.gguf", raw, tiny.weights(raw), "Q4_0")
+    if entered:
+        with Target("numpy"):
+            slow = load(tmp_path / "m.gguf")
+    else:
+        slow = load(tmp_path / "m.gguf", target="numpy")
+    assert (slow.decoder.target, slow.decoder.packed_layers) == ("numpy", 0)
+    [note] = slow.notes
+    assert "runs on NumPy, in float32, to which all packed weights are widened" in note
+    wanted = llama_scores(raw, {name: w.astype("float64") for name, w in stored.items()}, ids)
+    np.testing.assert_allclose(slow.logits(ids), wanted, rtol=0, atol=1e-4 * np.abs(wanted).max())
 
 
 @pytest.mark.parametrize("kind", ["F32", "F16", "BF16", "Q4_K", "Q6_K"])

@@ -498,6 +498,34 @@ def test_requests_together_get_the_tokens_that_they_get_alone(llama: Any, number
         assert tokens == (alone[: len(tokens)] if is_part else alone)
 
 
+def test_a_prompt_of_several_requests_is_read_once(
+    llama: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if reading takes several calls, and one of them ends in between."""
+    rng, read, run = random.Random(5), [], llama.run
+
+    def watched(cache: Any, sequences: Any, ids: Any, rows: Any) -> Any:
+        read.append([len(own) for own in ids])
+        return run(cache, sequences, ids, rows)
+
+    prompt = [rng.randrange(VOCABULARY) for _ in range(3 * llama.chunk + 1)]
+    other = [rng.randrange(VOCABULARY) for _ in range(4)]
+    samplings = [Sampling(0.9, seed=seed) for seed in range(4)]
+    alone = [generate(llama, [prompt], sampling=s, max_tokens=5)[0] for s in samplings]
+    monkeypatch.setattr(llama, "run", watched)
+    engine = Engine(llama)
+    requests = [engine.add(prompt, sampling, 5) for sampling in samplings]
+    last = engine.add(other, max_tokens=1)
+    engine.step()
+    requests[0].cancel()  # what it has read serves the next one
+    engine.run()
+    assert [request.tokens for request in requests[1:]] == alone[1:]
+    assert len(last.tokens) == 1
+    chosen = 3 * 4  # tokens that are read after they were chosen
+    assert sum(map(sum, read)) == len(prompt) + len(other) + 2 + chosen
+    assert llama.chunk in map(sum, read[:1])
+
+
 @pytest.mark.parametrize("temperature", [0.0, 0.7])
 @pytest.mark.parametrize("odd", [[math.nan, 0.0], [math.inf, 0.0], [-math.inf, -math.inf]])
 def test_a_request_without_a_token_to_choose_ends_alone(
