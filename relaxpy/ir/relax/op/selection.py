@@ -344,10 +344,11 @@ class _Ranked:
             store(whole, *index)
         with k.loop(size % _GROUP) as n:
             store(whole, groups, n)
-        with k.every(self.best.shape) as index:
-            k.store(self.best, index, self._none)
+        with k.every(self.best.shape) as (row, lane):
+            k.store(self.best, (row, lane), self._none)
             with k.loop(_GROUP) as n:
-                k.store(self.best, index, ops.maximum(self.best[index], self._key(*index, n)))
+                best = ops.maximum(self.best[row, lane], self._key(row, lane, n))
+                k.store(self.best, (row, lane), best)
 
     def pop(self) -> Number:
         """Remove the best box, or of equal ones the first, and return it; or leave the loop."""
@@ -503,13 +504,13 @@ def _suppressed(builder: BlockBuilder, call: Call) -> Expr:
         sinfo = builder.struct_info_of(arg)
         if not isinstance(sinfo, TensorStructInfo) or sinfo.dtype.is_void:
             return call
+        if arg is call.args[1] and sinfo.dtype.bits > 32:
+            return call
         shape = rules.literal_shape(sinfo)
         if shape is None:
             return call
         shapes.append(shape)
     boxes, scores, *limits = shapes
-    if builder.struct_info_of(call.args[1]).dtype.bits > 32:
-        return call
     if not all(map(rules.same, boxes, (scores[0], scores[2], ops.const(4, "int64")))):
         return call
     if not all(rules.same(size, rules.one()) for shape in limits for size in shape):
