@@ -177,8 +177,9 @@ def col2im(
 def center_crop_pad(
     cx: Context, x: Expr, shape: Value, *, axes: Sequence[int] | None = None
 ) -> Expr:
-    sizes, wanted = shape_of(x), cx.sizes(shape, "size")
+    sizes = shape_of(x)
     chosen = normal_axes(axes, len(sizes))
+    wanted = cx.sizes(shape, "size", len(chosen))
     require_count("shape", wanted, len(chosen))
     before: list[Size] = [0] * len(sizes)
     after: list[Size] = [0] * len(sizes)
