@@ -924,6 +924,7 @@ class vision:
         iou_threshold: Any,
         score_threshold: Any,
         output_format: Any = ...,
+        rows_per_class: Any = ...,
     ) -> Any: ...
     @staticmethod
     def get_valid_counts(

@@ -71,6 +71,27 @@ def test_signatures_have_parameters_with_annotations() -> None:
     assert str(parameters["x"].annotation) == 'R.Tensor((n, 4), dtype="float32")'
 
 
+def test_annotations_of_kernels_are_those_of_the_text() -> None:
+    @T.prim_func
+    def kernel(
+        a: T.handle,
+        b: T.Buffer((4, 2), "float16", strides=(3, 1)),
+        c: T.Buffer((3,), scope="shared"),
+        d: T.Buffer((), "int8"),
+        e: T.int64,
+    ) -> None:
+        T.evaluate(0)
+
+    parameters = inspect.signature(kernel).parameters.values()
+    assert [str(parameter.annotation) for parameter in parameters] == [
+        "T.handle",
+        "T.Buffer(shape=(4, 2), dtype='float16', strides=(3, 1))",
+        "T.Buffer(shape=(3,), scope='shared')",
+        "T.Buffer(shape=(), dtype='int8')",
+        "T.int64",
+    ]
+
+
 def test_functions_of_modules_have_metadata() -> None:
     @I.ir_module
     class Model:

@@ -58,6 +58,7 @@ REVIEWED = {
         "HandleName.__getitem__": "T.handle",
         "BufferSpec.__class_getitem__": "T.Buffer",
         "BufferSpec.__post_init__": "a field of a record",
+        "BufferSpec.__repr__": "a field of a record",
     },
     "read.py": {"_Text.read": "the reader of a definition"},
     "parser/graph/function.py": {"GraphReader.local_function": "the reader of a definition"},

@@ -130,12 +130,18 @@ def length_known(vector: Expr) -> int:
     Errors:
         UnsupportedError: it is symbolic, no tensor has this rank, or this is not a vector.
     """
-    sizes = sizes_known(vector)
+    sizes = shape_of(vector)
     if len(sizes) != 1:
         raise UnsupportedError(f"expected a vector, found a tensor of rank {len(sizes)}")
-    if sizes[0] > LIMIT:
-        raise UnsupportedError(f"a vector of {sizes[0]} sizes or axes, expected at most {LIMIT}")
-    return sizes[0]
+    [count] = sizes
+    if not isinstance(count, int):
+        raise UnsupportedError(
+            f"the length of a vector of sizes or axes is not known, found {count}: "
+            "a shape of the input that it depends on says how many there are"
+        )
+    if count > LIMIT:
+        raise UnsupportedError(f"a vector of {count} sizes or axes, expected at most {LIMIT}")
+    return count
 
 
 def require_count(name: str, values: Sequence[Any], count: int) -> None:

@@ -423,7 +423,10 @@ def lowest(x: Expr) -> float:
 def max_indices(
     cx: Place, x: Expr, windows: Windows, *, ceil: bool, by_columns: bool, by_channel: bool = False
 ) -> Expr:
-    """The argmax of each pooling window, as an index into the whole tensor or into a channel."""
+    """The argmax of each pooling window, as an index into the whole tensor or into a channel.
+
+    As in PyTorch, it is the last NaN of a window if it is an index into a channel.
+    """
     layout = LAYOUTS[spatial(x)]
 
     def selected(t: Tensor) -> Tensor:
@@ -437,6 +440,7 @@ def max_indices(
             windows.pads,
             ceil,
             layout,
+            last_nan=by_channel,
         )
 
     indices = cx.te(selected, x, name="max_pool_indices")

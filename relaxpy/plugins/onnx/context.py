@@ -460,8 +460,10 @@ class Context:
             raise UnsupportedError(f"{name} has the shape ({found}), expected ({expected})")
         return x if all(same) else self.match(x, sizes, dtype_of(x), identifier(name))
 
-    def sizes(self, value: Value, name: str) -> list[Size]:
+    def sizes(self, value: Value, name: str, count: int | None = None) -> list[Size]:
         """The elements of a vector of integers; those not known at import are variables.
+
+        There are `count` of them where the shape of the vector does not say how many.
 
         Errors:
             UnsupportedError: their number is not known.
@@ -470,7 +472,9 @@ class Context:
         if known is not None:
             return known
         vector = self.tensor(value)
-        return self.sizes_at_run_time(vector, length_known(vector), name)
+        if count is None or isinstance(shape_of(vector)[0], int):
+            count = length_known(vector)
+        return self.sizes_at_run_time(vector, count, name)
 
     def _joined(self, vector: Expr) -> list[int | None]:
         """The elements of a concatenated vector; None for those that are not constant."""

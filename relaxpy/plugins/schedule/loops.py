@@ -504,7 +504,22 @@ def decompose(state: State, block: Block, loop: For) -> Block:
     bound = [values[it.var] for it in spatial]
     kept = [at for at in inner if any(mentions(value, (at.loop_var,)) for value in bound)]
     dropped = {at.loop_var for at in inner if at not in kept}
-    predicate = without_loops(stage.realize.predicate, dropped, {at.loop_var for at in kept})
+    # Loops outside decide with the first iteration of those that the init is not in.
+    outside = {at.loop_var for at in stage.loops if at not in inner}
+    first = {
+        at.loop_var: at.min
+        for at in inner
+        if at.loop_var in dropped and Analyzer().can_prove(at.extent > 0)
+    }
+    tests = [
+        substitute(test, first) if mentions(test, outside) else test
+        for test in conjuncts(stage.realize.predicate)
+    ]
+    predicate = without_loops(
+        ops.all_of(*tests) if tests else stage.realize.predicate,
+        dropped,
+        outside | {at.loop_var for at in kept},
+    )
     if next(occurrences(block.init, BufferLoad), None) is not None:
         raise refused(f"the init of block {stage.name} reads buffers", block)
     iters = list(zip(spatial, bound, strict=True))

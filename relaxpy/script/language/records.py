@@ -6,7 +6,7 @@ A record has no effect by itself, so that a namespace can be used outside of a p
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, fields
 from numbers import Integral
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, dataclass_transform
@@ -181,6 +181,10 @@ class DatatypeName:
     display_name: ClassVar[str] = "datatype"
     dtype: DataType
 
+    @override
+    def __repr__(self) -> str:
+        return f"T.{self.dtype or 'void'}"
+
     def __prim_expr__(self) -> PrimExpr:
         raise MisuseError(
             f"T.{self.dtype or 'void'} is a datatype, expected a scalar expression",
@@ -235,6 +239,10 @@ class HandleName:
 
     display_name: ClassVar[str] = "datatype"
     dtype: DataType = DataType("handle")
+
+    @override
+    def __repr__(self) -> str:
+        return f"T.{self.dtype or 'void'}"
 
     def __call__(self, dtype: str | None = None, storage_scope: str = "global") -> Var:
         """Return a new pointer variable; with `dtype`, a pointer to elements of this datatype."""
@@ -332,6 +340,13 @@ class BufferSpec(Form):
         check_type(self.scope, str, "a scope is named by a string")
         for name in ("align", "offset_factor"):
             integers((getattr(self, name),), name)
+
+    @override
+    def __repr__(self) -> str:
+        """The call in a program, without the defaults, as the signatures of kernels show it."""
+        found = [(field, getattr(self, field.name)) for field in fields(self)]
+        options = [f"{f.name}={value!r}" for f, value in found if value is not f.default]
+        return f"T.Buffer({', '.join(options)})"
 
     def create(self, name: str, span: Span | None = None) -> Buffer:
         """Create a buffer from this description."""

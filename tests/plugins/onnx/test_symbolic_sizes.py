@@ -11,6 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import relaxpy
+from relaxpy.plugins.importing.unsupported import OpNotImplemented
 from relaxpy.relax.frontend.onnx import from_onnx
 from tests.rows import targets
 
@@ -522,3 +523,22 @@ def test_operands_without_elements_may_have_other_sizes_in_concat() -> None:
         opset=13,
         order=["c", "x", "c", "z"],
     )
+
+
+@pytest.mark.parametrize(
+    ("op", "values"),
+    [
+        ("Tile", ([2, 1], [0, 3])),
+        ("Pad", ([1, 0, 0, 2], [0, -1, 3, 1])),
+        ("CenterCropPad", ([1, 5], [4, 2])),
+    ],
+)
+def test_the_rank_says_how_many_sizes_there_are(op: str, values: Sequence[Sequence[int]]) -> None:
+    feeds = [{"x": rand(n + 2, 3), "sizes": np.array(sizes)} for n, sizes in enumerate(values)]
+    check(op, {"x": ["n", 3], "sizes": ["k"]}, feeds, {}, {}, opset=18)
+
+
+def test_a_vector_of_unknown_length_does_not_say_how_many_axes_there_are() -> None:
+    feeds = [{"x": rand(2, 3), "sizes": np.array([3, 2])}]
+    with pytest.raises(OpNotImplemented, match="the length of a vector of sizes or axes is not"):
+        check("Reshape", {"x": ["n", 3], "sizes": ["k"]}, feeds, {}, {}, opset=18)

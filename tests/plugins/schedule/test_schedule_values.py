@@ -161,3 +161,23 @@ def test_a_product_in_tiles_with_copies_of_its_operands(target: str) -> None:
     program["main"](a, b, d)
     np.testing.assert_allclose(d, np.maximum(a @ b, 0), rtol=1e-4, atol=1e-4)
     assert "shared" not in program.source  # threads run one by one: none copies for the others
+
+
+def maxima(A: T.Buffer((2, 3), "float32"), D: T.Buffer((3,), "float32")) -> None:
+    for i, k in T.grid(2, 3):
+        with T.block("D"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                D[vi] = T.float32(0)
+            D[vi] = T.max(D[vi], A[vi, vk])
+
+
+@pytest.mark.parametrize("target", ["reference", "numpy", "native"])
+def test_an_init_of_its_own_keeps_the_condition_of_an_outer_loop(target: str) -> None:
+    sch = tir.Schedule(T.prim_func(maxima))
+    loop = sch.get_loops("D")[0]
+    _, unit = sch.split(loop, [3, None], preserve_unit_iters=False)  # leaves out one of three
+    sch.decompose_reduction("D", unit)
+    a, d = np.arange(6, dtype="float32").reshape(2, 3), np.full(3, -7, "float32")
+    relaxpy.compile(sch.mod, target)["main"](a, d)
+    assert d.tolist() == [2, 5, -7]

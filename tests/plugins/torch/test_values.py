@@ -140,6 +140,16 @@ EDGES = {
         lambda x: F.max_pool2d(x, 2, 2, 1, return_indices=True),
         torch.full((1, 1, 4, 4), -INF),
     ),
+    "maxima of several NaN": (
+        lambda x: (
+            F.max_pool2d(x, 2, 2, 1, return_indices=True),
+            F.max_pool2d(x, 5, 1, return_indices=True),
+            F.max_pool1d(x[0], 3, dilation=2, return_indices=True),
+            F.adaptive_max_pool2d(x, 1, return_indices=True),
+            F.adaptive_max_pool2d(x, 3, return_indices=True),
+        ),
+        row(NAN, 1, -INF, NAN, 2).repeat(3)[:12].repeat(3).reshape(1, 1, 6, 6),
+    ),
     "attention to nothing": (
         lambda x: F.scaled_dot_product_attention(x, x, x, torch.tensor([[0, -INF], [-INF, -INF]])),
         torch.arange(8.0).reshape(1, 1, 2, 4),

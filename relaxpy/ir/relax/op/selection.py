@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from relaxpy.ir.core.dtype import DataType
@@ -195,6 +196,10 @@ def _float_key(value: PrimExpr, kind: str) -> PrimExpr:
 
 _WIDE: Final = "float64"
 """The datatype in which scores are compared with their limit, so that it is not rounded."""
+_KEY: Final = "int64"
+"""The datatype of a score and the number of its box together."""
+_LATEST: Final = (1 << 31) - 1
+"""The greatest number of a box."""
 _LANES: Final = 16
 """The number of lanes that are compared at once."""
 _GROUP: Final = 64
@@ -204,13 +209,22 @@ _ROWS: Final = 8
 
 
 def suppressed_by_class(
-    boxes: Tensor, scores: Tensor, most: Tensor, iou: Tensor, least: Tensor, *, by_image: bool
+    boxes: Tensor,
+    scores: Tensor,
+    most: Tensor,
+    iou: Tensor,
+    least: Tensor,
+    *,
+    by_image: bool,
+    rows_per_class: int | None,
 ) -> list[Tensor]:
     """The selected boxes of each class, best first, and their number over all images.
 
     With `by_image`, the boxes of each image, their scores in float32, and how many remain of each.
     """
     batch, classes, size = scores.shape
+    if rows_per_class is not None:
+        size = ops.minimum(size, ops.const(rows_per_class, "int64"))
 
     def write(k: Loops, *buffers: Any) -> None:
         boxes, scores, most, iou, least, indices, *values, totals = buffers
@@ -219,10 +233,9 @@ def suppressed_by_class(
         for buffer in values:
             with k.every(buffer.shape) as index:
                 k.store(buffer, index, 0.0)
-        limit = k.local(ops.cast_to(most[_first(most)], "int64"))
+        limit = k.local(ops.minimum(ops.cast_to(most[_first(most)], "int64"), size))
         iou = k.local(ops.cast_to(iou[_first(iou)], _at_least_float32(boxes)))
-        wide = _WIDE if least.dtype.bits > 32 else _at_least_float32(scores)
-        least = k.local(ops.cast_to(least[_first(least)], wide))
+        least = k.local(ops.cast_to(least[_first(least)], _at_least_float32(least)))
         ranked, kept = _Ranked.of(k, scores), _Kept.of(k, boxes)
         count, total = (k.local(ops.const(0, "int64")) for _ in range(2))
         with k.loop(batch) as b:
@@ -282,86 +295,89 @@ def _folded(k: Loops, values: Any, better: Callable[[Number, Number], Number]) -
 
 @dataclass(frozen=True)
 class _Ranked:
-    """The scores of the boxes of one class that are left, in groups, and the best of each group."""
+    """The scores of the boxes of one class, in groups, and the best key of each group.
+
+    A key has the score of a box in its upper half, and in the lower half a number that is the
+    greater the earlier the box is. So the greatest key alone says which box is the best, and boxes
+    are left if their keys are less than the last one that was the greatest.
+    """
 
     loops: Loops
     scores: Any
-    left: Any
+    valid: Any
     best: Any
     best_of_lanes: Any
-    place_of_lanes: Any
 
     @staticmethod
     def of(k: Loops, scores: Any) -> _Ranked:
         """Memory for the scores of a class."""
-        dtype = _at_least_float32(scores)
         rows = scores.shape[2] // (_GROUP * _LANES) + 1
-        left, best = k.array([rows, _LANES, _GROUP], dtype), k.array([rows, _LANES], dtype)
-        return _Ranked(k, scores, left, best, k.array([_LANES], dtype), k.array([_LANES], "int32"))
+        valid, best = k.array([rows, _LANES, _GROUP], "float32"), k.array([rows, _LANES], _KEY)
+        return _Ranked(k, scores, valid, best, k.array([_LANES], _KEY))
 
     @property
     def _none(self) -> Number:
-        return ops.const(-float("inf"), str(self.left.dtype))
+        return intrin.min_value(_KEY)
+
+    def _key(self, line: Number, lane: Number, n: Number) -> Number:
+        score, box = self.valid[line, lane, n], (line * _LANES + lane) * _GROUP + n
+        rank = ops.cast_to(_float_key(score, "int32"), _KEY)
+        key = rank * ops.const(1 << 32, _KEY) + (ops.const(_LATEST, _KEY) - box)
+        return tir.Select(score > ops.const(-math.inf, "float32"), key, self._none)
 
     def fill(self, b: Number, c: Number, least: Number) -> None:
         """Replace the contents by the scores of a class above `least`."""
         k, size = self.loops, self.scores.shape[2]
-        whole = size // (_GROUP * _LANES)
+        whole, none = size // (_GROUP * _LANES), ops.const(-math.inf, "float32")
 
         def store(row: Number, lane: Number, n: Number) -> None:
             score = self.scores[b, c, (row * _LANES + lane) * _GROUP + n]
             is_valid = ops.cast_to(score, str(least.dtype)) > least
-            kept = tir.Select(is_valid, ops.cast_to(score, str(self.left.dtype)), self._none)
-            k.store(self.left, (row, lane, n), kept)
+            value = tir.Select(is_valid, ops.cast_to(score, "float32"), none)
+            k.store(self.valid, (row, lane, n), value)
 
         with k.every((whole, _LANES, _GROUP)) as index:
             store(*index)
         with k.every((_LANES, _GROUP)) as index:
-            k.store(self.left, (whole, *index), self._none)
-        with k.loop(size % (_GROUP * _LANES)) as rest:
-            store(whole, rest // _GROUP, rest % _GROUP)
-        with k.every(self.best.shape) as index:
-            k.store(self.best, index, self._none)
+            k.store(self.valid, (whole, *index), none)
+        groups = size // _GROUP % _LANES
+        with k.every((groups, _GROUP)) as index:
+            store(whole, *index)
+        with k.loop(size % _GROUP) as n:
+            store(whole, groups, n)
+        with k.every(self.best.shape) as (row, lane):
+            k.store(self.best, (row, lane), self._none)
             with k.loop(_GROUP) as n:
-                k.store(self.best, index, ops.maximum(self.best[index], self.left[(*index, n)]))
+                best = ops.maximum(self.best[row, lane], self._key(row, lane, n))
+                k.store(self.best, (row, lane), best)
 
     def pop(self) -> Number:
         """Remove the best box, or of equal ones the first, and return it; or leave the loop."""
-        k, most = self.loops, intrin.max_value("int32")
-        rows = self.best.shape[0]
-        with _lanes(k) as lane:
-            k.store(self.best_of_lanes, lane, self._none)
-            k.store(self.place_of_lanes, lane, most)
-        with k.loop(rows) as row, _lanes(k) as lane:
-            better = _greatest(self.best[row, lane], self.best_of_lanes[lane])
-            k.store(self.best_of_lanes, lane, better)
-        top = _folded(k, self.best_of_lanes, _greatest)
+        k, rows = self.loops, self.best.shape[0]
+        top = k.local(self._greatest(rows, lambda row, lane: self.best[row, lane]))[0]
         with k.when(ops.compare(tir.EQ, top, self._none)):
             k.leave()
-        with k.loop(rows) as row, _lanes(k) as lane:
-            is_best = ops.compare(tir.EQ, self.best[row, lane], top)
-            number = ops.cast_to(row * _LANES + lane, "int32")
-            place = tir.Select(is_best, number, most)
-            k.store(self.place_of_lanes, lane, _least(place, self.place_of_lanes[lane]))
-        group = k.local(ops.cast_to(_folded(k, self.place_of_lanes, _least), "int64"))[0]
-        # Both are inside; the bounds show it, so that the loops over them need no test.
+        box = k.local(ops.const(_LATEST, _KEY) - intrin.bitwise_and(top, number(_LATEST)))[0]
+        # The group is inside; the bounds show it, so that the loops over it need no test.
+        group = box // _GROUP
         line = ops.maximum(ops.minimum(group // _LANES, rows - 1), 0)
         column = ops.maximum(ops.minimum(group % _LANES, _LANES - 1), 0)
-        with _lanes(k) as n:
-            k.store(self.place_of_lanes, n, most)
-        with k.loop(_GROUP // _LANES) as part, _lanes(k) as n:
-            is_best = ops.compare(tir.EQ, self.left[line, column, part * _LANES + n], top)
-            place = tir.Select(is_best, ops.cast_to(part * _LANES + n, "int32"), most)
-            k.store(self.place_of_lanes, n, _least(place, self.place_of_lanes[n]))
-        found = k.local(ops.cast_to(_folded(k, self.place_of_lanes, _least), "int64"))[0]
-        k.store(self.left, (line, column, found), self._none)
-        with _lanes(k) as n:
-            k.store(self.best_of_lanes, n, self._none)
-        with k.loop(_GROUP // _LANES) as part, _lanes(k) as n:
-            value = self.left[line, column, part * _LANES + n]
-            k.store(self.best_of_lanes, n, _greatest(value, self.best_of_lanes[n]))
-        k.store(self.best, (line, column), _folded(k, self.best_of_lanes, _greatest))
-        return k.local(group * _GROUP + found)[0]
+
+        def left(part: Number, lane: Number) -> Number:
+            key = self._key(line, column, part * _LANES + lane)
+            return tir.Select(key < top, key, self._none)
+
+        k.store(self.best, (line, column), self._greatest(_GROUP // _LANES, left))
+        return box
+
+    def _greatest(self, rows: Number, key: Callable[[Number, Number], Number]) -> Number:
+        """The greatest of the keys by row and lane."""
+        k = self.loops
+        with _lanes(k) as lane:
+            k.store(self.best_of_lanes, lane, self._none)
+        with k.loop(rows) as row, _lanes(k) as lane:
+            k.store(self.best_of_lanes, lane, _greatest(key(row, lane), self.best_of_lanes[lane]))
+        return _folded(k, self.best_of_lanes, _greatest)
 
 
 @dataclass(frozen=True)
@@ -398,16 +414,11 @@ class _Kept:
                 k.leave()
             with _lanes(k) as lane:
                 k.store(self.covers, lane, -1.0)
-            with k.loop(_ROWS) as row, _lanes(k) as lane:
-                bottom, left, top, right, size = (field[block, row, lane] for field in self.fields)
-                height = _least(high[0], top) - _greatest(low[0], bottom)
-                width = _least(high[1], right) - _greatest(low[1], left)
-                is_kept = start + row * _LANES + lane < count
-                shared = height * width
-                ratio = shared / (area + size - shared)
-                meets = is_kept & (height > 0) & (width > 0)
-                covers = _greatest(tir.Select(meets, ratio, -1.0), self.covers[lane])
-                k.store(self.covers, lane, covers)
+            compare = partial(self._compare, low, high, area, block, count)
+            with k.when(count - start <= _LANES):
+                compare(1)
+            with k.otherwise():
+                compare(_ROWS)
             with k.when(_folded(k, self.covers, _greatest) > iou):
                 k.store(is_free, 0, ops.const(0, "bool"))
         with k.when(is_free[0]):
@@ -416,6 +427,28 @@ class _Kept:
             for field, value in zip(self.fields, (*low, *high, area), strict=True):
                 k.store(field, place, value)
         return is_free[0]
+
+    def _compare(
+        self,
+        low: Sequence[Number],
+        high: Sequence[Number],
+        area: Number,
+        block: Number,
+        count: Number,
+        rows: int,
+    ) -> None:
+        """Raise `covers` to the ratios of a box and the kept ones in some rows of a block."""
+        k, start = self.loops, block * (_ROWS * _LANES)
+        with k.loop(rows) as row, _lanes(k) as lane:
+            bottom, left, top, right, size = (field[block, row, lane] for field in self.fields)
+            height = _least(high[0], top) - _greatest(low[0], bottom)
+            width = _least(high[1], right) - _greatest(low[1], left)
+            is_kept = start + row * _LANES + lane < count
+            shared = height * width
+            ratio = shared / (area + size - shared)
+            meets = is_kept & (height > 0) & (width > 0)
+            covers = _greatest(tir.Select(meets, ratio, -1.0), self.covers[lane])
+            k.store(self.covers, lane, covers)
 
 
 def _least(a: Number, b: Number) -> Number:
@@ -462,11 +495,16 @@ def _has_key(dtype: DataType) -> bool:
 
 
 def _suppressed(builder: BlockBuilder, call: Call) -> Expr:
-    """The kernel that looks at boxes until enough remain; others are a call of the runtime."""
+    """The kernel that looks at boxes until enough remain; others are a call of the runtime.
+
+    A score is half of an integer of 64 bits, so those of float64 are compared by the runtime.
+    """
     shapes = []
     for arg in call.args:
         sinfo = builder.struct_info_of(arg)
         if not isinstance(sinfo, TensorStructInfo) or sinfo.dtype.is_void:
+            return call
+        if arg is call.args[1] and sinfo.dtype.bits > 32:
             return call
         shape = literal_shape(sinfo)
         if shape is None:
@@ -477,9 +515,12 @@ def _suppressed(builder: BlockBuilder, call: Call) -> Expr:
         return call
     if not all(rules.same(size, rules.one()) for shape in limits for size in shape):
         return call
-    by_image = call.attrs["output_format"] == "tensorflow"
+    options = {
+        "by_image": call.attrs["output_format"] == "tensorflow",
+        "rows_per_class": call.attrs["rows_per_class"],
+    }
     function, name = suppressed_by_class, "non_max_suppression"
-    return rules.te_kernel(builder, function, name, *call.args, by_image=by_image)
+    return rules.te_kernel(builder, function, name, *call.args, **options)
 
 
 IN_LOOPS: Final[Mapping[str, Callable[[BlockBuilder, Call], Expr]]] = {

@@ -238,7 +238,8 @@ def _select_first(data: Array, k: int, axis: int, *, largest: bool) -> Array:
         found = _select_in_turn(np.ascontiguousarray(rows), k, largest=largest)
         if found is not None:
             return np.moveaxis(found.reshape(*keys.shape[:-1], k), -1, axis)
-    size = min(_GROUP, rows.shape[1] // (8 * k))
+    # What is found in several rows is sorted twice, so groups have to be larger.
+    size = min(_GROUP, rows.shape[1] // ((8 if len(rows) > 1 else 4) * k))
     if size >= FEW and len(rows):
         found = _select_beyond(rows, k, size, largest=largest)
         if found is not None:
@@ -274,6 +275,11 @@ def _select_beyond(rows: Array, k: int, size: int, *, largest: bool) -> Array | 
     pivot = count - k if largest else k - 1
     limit = np.partition(extremes, pivot, 1)[:, pivot, None]
     places = np.flatnonzero(rows >= limit if largest else rows <= limit)
+    if len(rows) == 1:
+        values = rows.reshape(-1)[places]
+        if rows.dtype.kind == "f" and largest:
+            return places[np.argsort(-values, kind="stable")[:k]].reshape(1, k)
+        return places[order(values, 0, descending=largest)[:k]].reshape(1, k)
     lines, columns = np.divmod(places, rows.shape[1])
     sorting = order(rows.reshape(-1)[places], 0, descending=largest)
     sorting = sorting[np.argsort(lines[sorting], kind="stable")]

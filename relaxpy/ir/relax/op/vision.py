@@ -314,6 +314,7 @@ def _suppressed(
     iou_threshold: Any,
     score_threshold: Any,
     output_format: Format = "onnx",
+    rows_per_class: int | None = None,
 ) -> Any:
     count = int(_number(max_output_boxes_per_class, "max_output_boxes_per_class"))
     iou = float(_number(iou_threshold, "iou_threshold"))
@@ -325,6 +326,9 @@ def _suppressed(
             rule="DER-36",
         )
     batches, classes, size = scores.shape
+    if rows_per_class is not None:
+        size = min(size, rows_per_class)
+    count = min(count, size)
     by_batch: list[Array] = []
     for corners, rows in zip(boxes, scores, strict=True):
         found = [_select_boxes(corners, row, count, iou, lowest) for row in rows]
@@ -362,24 +366,26 @@ def all_class_non_max_suppression(
     iou_threshold: Scalar,
     score_threshold: Scalar,
     output_format: Format = "onnx",
+    rows_per_class: int | None = None,
 ) -> rx.TupleStructInfo:
     """Non-maximum suppression: the boxes of each class, best first, without overlapping ones.
 
     Only scores above `score_threshold` count. Boxes overlap too much if the ratio of the areas of
     their intersection and their union exceeds `iou_threshold`. Of each class,
-    `max_output_boxes_per_class` are kept at most.
+    `max_output_boxes_per_class` are kept at most, and no more than `rows_per_class`, for which the
+    result has rows: a result of few rows takes less time.
 
     Shapes:
         boxes   (batch, n, 4), floats: two opposite corners [y1, x1, y2, x2] of each
         scores  (batch, classes, n), floats
-        result  "onnx": (batch * classes * n, 3) of [batch, class, box] and (1,), their number;
-                "tensorflow": (batch, classes * n, 2) of [class, box], (batch, classes * n), their
+        result  "onnx": (batch * classes * m, 3) of [batch, class, box] and (1,), their number;
+                "tensorflow": (batch, classes * m, 2) of [class, box], (batch, classes * m), their
                 scores in float32, and (batch,), their numbers; after these, indices are -1 and
-                scores 0; integers are int64
+                scores 0; m is n, or the minimum of n and `rows_per_class`; integers are int64
     Errors:
         StructInfoError: boxes or scores have another rank than 3 or hold no floats, two known sizes
-            of them differ, a box has not 4 coordinates, the number of boxes is not an integer, or a
-            limit is a tensor of several elements.
+            of them differ, a box has not 4 coordinates, the number of boxes is not an integer, a
+            limit is a tensor of several elements, or `rows_per_class` is negative.
     Rule:
         ONNX, NonMaxSuppression.
     """
@@ -392,6 +398,8 @@ def all_class_non_max_suppression(
     _require_number(count, "max_output_boxes_per_class")
     _require_number(iou_threshold, "iou_threshold")
     _require_number(score_threshold, "score_threshold")
+    if rows_per_class is not None and rows_per_class < 0:
+        raise rules.refuse(f"rows_per_class is 0 or more, found {rows_per_class}", rows_per_class)
     sizes, box_sizes = literal_shape(scores), literal_shape(boxes)
     if box_sizes is not None:
         _require_size(boxes, "boxes", 2, ops.const(4, INT64), "4 coordinates of a box")
@@ -401,6 +409,8 @@ def all_class_non_max_suppression(
         _require_size(boxes, "boxes", 1, sizes[2], reason)
     vdevice = rules.joint_vdevice((boxes, scores), strict=False)
     total = rules.tensor((ops.const(1, INT64),), INT64, vdevice)
+    if sizes is not None and rows_per_class is not None:
+        sizes = *sizes[:2], ops.minimum(sizes[2], ops.const(rows_per_class, INT64))
     if output_format == "onnx":
         if sizes is None:
             return rx.TupleStructInfo((rules.tensor(None, INT64, vdevice, 2), total))

@@ -372,12 +372,19 @@ def pool_selected(
     padding: Numbers,
     ceil_mode: bool = False,
     layout: str = "NCHW",
+    last_nan: bool = False,
 ) -> Tensor:
-    """The values at the first maximal element of each window of the data; 0 in padding."""
+    """The values at the first maximal element of each window of the data; 0 in padding.
+
+    In windows with NaN this is the first NaN, or the last one.
+    """
     (x, order), (v, _) = unblocked(data, layout), unblocked(values, layout)
     windows = _windows(x, order, kernel, stride, dilation, padding, ceil=ceil_mode)
     sizes = [number(along.kernel) for along in windows]
-    selected, source = _first_greatest(x, windows), _padded(v, windows, ops.const(0, v.dtype))
+    selected, source = (
+        _first_greatest(x, windows, last_nan=last_nan),
+        _padded(v, windows, ops.const(0, v.dtype)),
+    )
 
     def element(*index: PrimExpr) -> Any:
         position = list(index)
@@ -391,20 +398,24 @@ def pool_selected(
     return reblocked(result, values, order, layout)
 
 
-def _first_greatest(x: Tensor, windows: Sequence[Along]) -> Tensor:
-    """The row-major index of the first maximal element, or first NaN, in each window."""
+def _first_greatest(x: Tensor, windows: Sequence[Along], *, last_nan: bool = False) -> Tensor:
+    """The row-major index of the first maximal element, or first or last NaN, in each window."""
+    last_nan = last_nan and x.dtype.is_float
     padded, greatest = _padded(x, windows, least(x.dtype)), _greatest(x, windows)
     kernel = [number(along.kernel) for along in windows]
     total = math.prod(along.kernel for along in windows)
 
-    def is_greatest(index: Sequence[PrimExpr], offsets: Sequence[PrimExpr]) -> PrimExpr:
+    def numbered(
+        index: Sequence[PrimExpr], offsets: Sequence[PrimExpr], k: PrimExpr, other: PrimExpr
+    ) -> PrimExpr:
+        """The position `k` of a maximal element, its inverse for a NaN, or `other`."""
         position = list(index)
-        for along, k in zip(windows, offsets, strict=True):
-            position[along.axis] = along.position(index[along.axis], k)
+        for along, offset in zip(windows, offsets, strict=True):
+            position[along.axis] = along.position(index[along.axis], offset)
         value = padded(*position)
         is_best = ops.compare(tir.EQ, value, greatest(*index))
         if not x.dtype.is_float:
-            return is_best
+            return tir.Select(is_best, k, other)
         # Where the maximum is -inf, so is the padding.
         inside = [
             test
@@ -412,27 +423,36 @@ def _first_greatest(x: Tensor, windows: Sequence[Along]) -> Tensor:
             if along.before or along.end
             for test in _is_inside(position[along.axis], along, x.shape[along.axis])
         ]
-        return ops.any_of(ops.all_of(is_best, *inside), intrin.isnan(value))
+        is_best, is_nan = ops.all_of(is_best, *inside), intrin.isnan(value)
+        if last_nan:
+            return tir.Select(is_nan, intrin.bitwise_not(k), tir.Select(is_best, k, other))
+        return tir.Select(ops.any_of(is_best, is_nan), k, other)
+
+    def position_of(found: Any) -> Any:
+        return tir.Select(found < 0, intrin.bitwise_not(found), found) if last_nan else found
 
     if total <= WRITTEN_OUT:
 
         def element(*index: PrimExpr) -> Any:
             last = ops.const(total - 1, "int8")
-            hits = (is_greatest(index, unravel(number(k), kernel)) for k in range(total - 1))
-            numbers = (tir.Select(hit, ops.const(k, "int8"), last) for k, hit in enumerate(hits))
-            return folded(ops.minimum, numbers, last)
+            numbers = (
+                numbered(index, unravel(number(k), kernel), ops.const(k, "int8"), last)
+                for k in range(total if last_nan else total - 1)
+            )
+            return position_of(folded(ops.minimum, numbers, last))
 
     else:
         reductions = [te.reduce_axis((number(0), size), "k") for size in kernel]
 
         def element(*index: PrimExpr) -> Any:
             offsets = [axis.var for axis in reductions]
-            position = tir.Select(
-                is_greatest(index, offsets), ravel(offsets, kernel), number(total)
-            )
-            return reduce.min(position, axis=reductions)
+            found = numbered(index, offsets, ravel(offsets, kernel), number(total))
+            return reduce.min(found, axis=reductions)
 
-    return computed(greatest.shape, element, "pool_argmax")
+    found = computed(greatest.shape, element, "pool_argmax")
+    if total <= WRITTEN_OUT or not last_nan:
+        return found
+    return computed(greatest.shape, lambda *index: position_of(found(*index)), "pool_argmax_at")
 
 
 def _is_inside(place: PrimExpr, along: Along, size: PrimExpr) -> tuple[PrimExpr, PrimExpr]:

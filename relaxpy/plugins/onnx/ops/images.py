@@ -169,8 +169,9 @@ def col2im(
 def center_crop_pad(
     cx: Context, x: Expr, shape: Value, *, axes: Sequence[int] | None = None
 ) -> Expr:
-    sizes, wanted = tensors.shape_of(x), cx.sizes(shape, "size")
+    sizes = tensors.shape_of(x)
     chosen = tensors.normal_axes(axes, len(sizes))
+    wanted = cx.sizes(shape, "size", len(chosen))
     tensors.require_count("shape", wanted, len(chosen))
     before: list[tensors.Size] = [0] * len(sizes)
     after: list[tensors.Size] = [0] * len(sizes)

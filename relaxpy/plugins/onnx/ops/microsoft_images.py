@@ -84,7 +84,7 @@ def crop_and_resize(
     mode: str = "bilinear",
 ) -> Expr:
     """Regions of images, sampled so that corners are corners of the region."""
-    counts = cx.sizes(crop_size, "size")
+    counts = cx.sizes(crop_size, "size", 2)
     count, channels = shape_of(rois, 2)[0], shape_of(x, 4)[1]
 
     def kernel(data: Tensor, regions: Tensor, batches: Tensor) -> Tensor:

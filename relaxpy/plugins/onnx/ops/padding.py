@@ -17,7 +17,7 @@ from relaxpy.plugins.onnx.registry import Value, converter
 
 @converter("Tile", since=6, strings=True)
 def tile(cx: Context, x: Expr, repeats: Value) -> Expr:
-    counts = cx.sizes(repeats, "repeat")
+    counts = cx.sizes(repeats, "repeat", tensors.rank_of(x))
     tensors.require_count("repeats", counts, tensors.rank_of(x))
     if all(isinstance(count, int) for count in counts):
         return R.tile(x, counts)
@@ -77,7 +77,7 @@ def pad(
     else:
         if axes is not None:
             chosen = tensors.normal_axes(cx.numbers(axes, "axes"), rank)
-        amounts = cx.sizes(pads, "pad")
+        amounts = cx.sizes(pads, "pad", 2 * len(chosen))
     tensors.require_count("pads", amounts, 2 * len(chosen))
     full: list[tensors.Size] = [0] * (2 * rank)
     for k, axis in enumerate(chosen):

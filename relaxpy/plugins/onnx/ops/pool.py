@@ -144,7 +144,7 @@ def max_unpool(
     y: Expr = tensors.reshaped(flat, tuple(shape))
     if output_shape is None:
         return y
-    wanted = cx.sizes(output_shape, "size")
+    wanted = cx.sizes(output_shape, "size", len(shape))
     before = [0] * len(shape)
     after = [
         0 if is_same(new, old) else simple(new - old)

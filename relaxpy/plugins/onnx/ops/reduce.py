@@ -304,9 +304,12 @@ def non_max_suppression(
     overlap = cx.tensor(iou_threshold) if iou_threshold is not None else const(0.0, "float32")
     overlap = cx.within(overlap, "iou_threshold", 0, 1)
     least = cx.tensor(score_threshold) if score_threshold is not None else const(-np.inf, "float32")
+    known = cx.array(max_output_boxes_per_class)
+    limits = (R.reshape(item, ()) for item in (most, overlap, least))
+    rows_per_class = None if known is None else max(int(known.item()), 0)
     found = cx.builder.emit(
         R.vision.all_class_non_max_suppression(
-            boxes, scores, *(R.reshape(item, ()) for item in (most, overlap, least))
+            boxes, scores, *limits, rows_per_class=rows_per_class
         )
     )
     rows = TupleGetItem(found, 0)

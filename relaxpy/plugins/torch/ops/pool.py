@@ -169,8 +169,14 @@ def adaptive_max_pool(cx: Context, x: Expr, sizes: Sequence[Any]) -> tuple[Expr,
     outer = tensors.rank_of(x) - count
     before, inner_sizes = tensors.shape_of(x)[:outer], tensors.shape_of(x)[outer:]
     if all(cx.is_size(size, 1) for size in wanted):
-        rows = cx.emit(tensors.reshaped(x, [*before, tensors.product(inner_sizes)]))
-        results = R.max(rows, [outer]), R.argmax(rows, outer, False)
+        length = tensors.product(inner_sizes)
+        rows = cx.emit(tensors.reshaped(x, [*before, length]))
+        places = R.argmax(rows, outer, False)
+        if tensors.is_float(x):  # of several NaN the last one
+            numbers = R.arange(0, tensors.as_size(length), 1, "int64")
+            last = cx.emit(R.max(R.where(R.isnan(rows), numbers, const(-1, "int64")), [outer]))
+            places = R.where(R.less(last, const(0, "int64")), places, last)
+        results = R.max(rows, [outer]), places
         return tuple(tensors.reshaped(result, [*before, *wanted]) for result in results)
 
     shape, dtypes = [*before, *wanted], (tensors.dtype_of(x), "int64")

@@ -33,7 +33,7 @@ def selected(boxes: Array, scores: Array, count: int, iou: float, least: float) 
 
 
 def suppression(
-    boxes: Array, scores: Array, *, target: str, output_format: str = "onnx", sizes: Any = None
+    boxes: Array, scores: Array, *, target: str, sizes: Any = None, **attrs: Any
 ) -> Any:
     """The operator on operands of these datatypes and `sizes`, or those of the arrays."""
     batch, classes, n = sizes or scores.shape
@@ -50,9 +50,7 @@ def suppression(
     )
     builder = relax.BlockBuilder()
     with builder.function("main", [b, s, most, iou, least]):
-        call = relax.op.vision.all_class_non_max_suppression(
-            b, s, most, iou, least, output_format=output_format
-        )
+        call = relax.op.vision.all_class_non_max_suppression(b, s, most, iou, least, **attrs)
         builder.emit_func_output(builder.emit(call))
     main = relaxpy.compile(builder.get(), target)["main"]
     return lambda b, s, most, iou, least: main(
@@ -149,3 +147,36 @@ def test_boxes_without_an_area_or_end_suppress_no_other(target: str) -> None:
     scores = np.array([[[5, 4, 3, 2, 1]]], "float32")
     rows, total = suppression(boxes, scores, target=target)(boxes, scores, 9, 0.0, 0)
     assert rows[: int(total[0]), 2].tolist() == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("target", ["numpy", "native"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+@pytest.mark.parametrize("rows_per_class", [0, 3, 40, 2000])
+def test_results_have_rows_for_as_many_boxes_as_remain(
+    rows_per_class: int, dtype: str, target: str
+) -> None:
+    rng = np.random.default_rng(rows_per_class)
+    low = rng.integers(0, 40, (2, 1100, 2))
+    boxes = np.concatenate((low, low + 3), -1).astype("float32")
+    scores = rng.choice([-3.0, -1e-30, -0.0, 0.0, 1e-30, 2.0, 2.5], (2, 3, 1100)).astype(dtype)
+    sizes = [tir.Var(name, "int64") for name in ("batch", "classes", "n")]
+    options: Any = {"target": target, "sizes": sizes, "rows_per_class": rows_per_class}
+    size = min(1100, rows_per_class)
+    kept = every_kept(boxes, scores, min(20, rows_per_class), 0.5, -2.0)
+    rows, total = suppression(boxes, scores, **options)(boxes, scores, 20, 0.5, -2.0)
+    expected = [[image, *pair] for image, pairs in enumerate(kept) for pair in pairs]
+    assert rows.tolist() == expected + [[-1] * 3] * (2 * 3 * size - len(expected))
+    assert total == len(expected)
+    call = suppression(boxes, scores, output_format="tensorflow", **options)
+    rows, values, totals = call(boxes, scores, 20, 0.5, -2.0)
+    assert totals.tolist() == list(map(len, kept))
+    for image, pairs in enumerate(kept):
+        assert rows[image].tolist() == pairs + [[-1] * 2] * (3 * size - len(pairs))
+        of_pairs = [float(scores[image, kind, k]) for kind, k in pairs]
+        assert values[image].tolist() == of_pairs + [0.0] * (3 * size - len(pairs))
+
+
+def test_a_negative_number_of_rows_is_an_error() -> None:
+    boxes = np.zeros((1, 2, 4), "float32")
+    with pytest.raises(relaxpy.errors.StructInfoError, match="rows_per_class is 0 or more"):
+        suppression(boxes, boxes[..., :2], target="numpy", rows_per_class=-1)
