@@ -97,7 +97,7 @@ FLOORS = {
         transform.py
     """,
     "relaxpy/exec": """
-        runtime python_ast.py paths.py fast_paths.py
+        platforms.py process.py runtime python_ast.py paths.py fast_paths.py
         report.py blas.py as_module.py explain.py container.py mapped.py stateful.py
         executable.py recent.py
         kernel/nest kernel/plan kernel/emit kernel native/llvm native/machine_code

@@ -148,6 +148,7 @@ def test_machines_where_native_code_is_not_the_default(monkeypatch: pytest.Monke
     assert obstacle(features="+sse4.2") == "the processor a-processor has no AVX2 and FMA"
     assert obstacle(features="-sve", triple="aarch64-unknown-linux-gnu") is None
     assert "not tested on arm64-apple" in str(obstacle(triple="arm64-apple-darwin"))
+    assert "no native code is generated" in str(obstacle(triple="riscv64-unknown-linux-gnu"))
 
 
 @pytest.mark.parametrize("error", [RuntimeError("LLVM is wrong"), OSError("no memory")])
