@@ -103,7 +103,7 @@ FLOORS = {
         kernel/nest kernel/plan kernel/emit kernel native/llvm native/machine_code
         native/threads native/maths native/calls native/trees native/values native/contraction
         native/loops native lower graph stored.py storing.py reference
-        kernel_source.py profile.py assembled.py lowered.py
+        kernel_source.py profile.py assembled.py lowered.py cross.py
         vm.py compile.py exec_builder.py doctor.py
         bisect.py python_module.py eager.py
     """,

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, ParamSpec, TypeVar
 
 from relaxpy.errors import CompileError
 from relaxpy.exec.native.llvm.module import Module
 from relaxpy.exec.native.machine_code import disk_cache
 from relaxpy.exec.native.machine_code.processor import generator, processor
 from relaxpy.exec.platforms import Platform, platform_of_triple
-from relaxpy.exec.process import process
+from relaxpy.exec.process import own_platform, process
 from relaxpy.support.dataclass import dataclass
 
 _LLVM_VERSION: Final = 20
 """The oldest version of LLVM that parses the IR of kernels, that of llvmlite 0.45."""
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +113,26 @@ def host() -> Machine:
 
 
 _described: Final[dict[str, tuple[str, str, str]]] = {}
-"""The arguments of `describe_host`."""
+"""The host, if a file has described it."""
 
 
-def describe_host(triple: str, cpu: str, features: str) -> None:
-    """Set LLVM's names of this CPU, so that `host` needs no llvmlite."""
-    _described["host"] = triple, cpu, features
+def machine_of_file(triple: str, cpu: str, features: str, words: str) -> Machine | None:
+    """The machine that the code of a file is for, if its code runs here; or else None.
+
+    With the `words` of this CPU, the file describes it, so that `host` needs no llvmlite. Without
+    them, the CPU has to have the features.
+    """
+    platform = platform_of_triple(triple)
+    if platform is None or platform is not own_platform() or _missing(platform, features):
+        return None
+    machine = _machine(triple, cpu, features)
+    if words and words == processor():
+        _described["host"] = triple, cpu, features
+        return machine
+    present = process().features(platform.architecture)
+    needed = {name[1:] for name in features.split(",") if name[:1] == "+"}
+    own = {platform.features[1:]}
+    return machine if not words and needed - own <= present else None
 
 
 def _processor(binding: Any) -> tuple[str, str, str]:
@@ -236,6 +252,20 @@ def is_current_here() -> bool:
     """Return whether the code that is generated runs in this process."""
     chosen = _CURRENT.get()
     return chosen is None or chosen[1]
+
+
+def with_current(function: Callable[P, T]) -> Callable[P, T]:
+    """A function that later generates code for the machine that is current now."""
+    chosen = _CURRENT.get()
+
+    def later(*args: P.args, **kwargs: P.kwargs) -> T:
+        token = _CURRENT.set(chosen)
+        try:
+            return function(*args, **kwargs)
+        finally:
+            _CURRENT.reset(token)
+
+    return later
 
 
 @contextmanager
