@@ -104,7 +104,7 @@ FLOORS = {
         native/threads native/maths native/calls native/trees native/values native/contraction
         native/loops native lower graph stored.py storing.py reference
         kernel_source.py profile.py assembled.py lowered.py cross.py
-        vm.py compile.py exec_builder.py doctor.py
+        vm.py compile.py self_test.py exec_builder.py doctor.py
         bisect.py python_module.py eager.py
     """,
     "relaxpy/script": """

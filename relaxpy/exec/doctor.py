@@ -17,7 +17,7 @@ from relaxpy.exec.native.calls.interpreter import fits_interpreter
 from relaxpy.exec.native.machine_code import disk_cache
 from relaxpy.exec.native.machine_code.machine import Machine, host, llvm
 from relaxpy.exec.native.threads.pool import native_threads
-from relaxpy.exec.process import process
+from relaxpy.exec.process import own_platform, process
 from relaxpy.exec.runtime.threads import THREADS, thread_count
 from relaxpy.ir.core.target import default_target
 from relaxpy.support.dataclass import dataclass
@@ -181,8 +181,11 @@ def _targets(reason: str) -> Finding:
     except MisuseError as error:
         return Finding("targets", ", ".join(names), error.diagnostic.message)
     marked = [f"{name} (default)" if name == default else name for name in names]
-    obstacle = reason or obstacle
-    return Finding("targets", ", ".join(marked), obstacle and f"native: {obstacle}")
+    advice = reason or obstacle
+    platform = own_platform()
+    if not advice and platform is not None and not platform.is_confirmed:
+        advice = "built, not yet confirmed on this system; its self-test passed"
+    return Finding("targets", ", ".join(marked), advice and f"native: {advice}")
 
 
 def _plural(number: int, noun: str) -> str:

@@ -13,6 +13,7 @@ from relaxpy.errors import CompileError
 from relaxpy.exec.native.llvm.module import Module
 from relaxpy.exec.native.machine_code import disk_cache
 from relaxpy.exec.native.machine_code.processor import generator, processor
+from relaxpy.exec.native.machine_code.self_test import self_test
 from relaxpy.exec.platforms import Platform, platform_of_triple
 from relaxpy.exec.process import own_platform, process
 from relaxpy.support.dataclass import dataclass
@@ -176,7 +177,8 @@ def _processor_key() -> str:
 def obstacle() -> str | None:
     """The reason why the default target is not "native" on this machine; None if it is.
 
-    It is where llvmlite is installed, where the CPU has what its architecture needs.
+    It is where llvmlite is installed and the CPU has what its architecture needs. On systems where
+    nobody has confirmed that native code runs, the self-test decides.
     """
     found = _stored_processor()
     if found is None:
@@ -188,11 +190,9 @@ def obstacle() -> str | None:
     platform = platform_of_triple(triple)
     if platform is None:
         return f"no native code is generated for {triple}"
-    if not platform.is_confirmed:
-        return f'native code was not tested on {triple}; target="native" generates it'
     if missing := _missing(platform, features):
         return f"the processor {cpu} has no {missing}"
-    return None
+    return None if platform.is_confirmed else self_test() or None
 
 
 def _missing(platform: Platform, features: str) -> str:

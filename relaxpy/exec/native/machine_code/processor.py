@@ -1,6 +1,6 @@
-"""Fingerprints of this CPU and of the installed llvmlite, without an import of llvmlite.
+"""Fingerprints of this CPU, of the installed llvmlite and of relaxpy, without importing llvmlite.
 
-Both are parts of cache keys. LLVM's own description of the CPU is cached too, and holds as long as
+They are parts of cache keys. LLVM's own description of the CPU is cached too, and holds as long as
 the system describes the CPU in the same way.
 """
 
@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 from functools import cache
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Final
+
+import numpy as np
 
 from relaxpy.exec.process import process
 
@@ -42,3 +46,18 @@ def generator() -> str:
         return ""
     # Seconds are what layers of container images keep.
     return f"{state.hexdigest()} {library.st_size} {int(library.st_mtime)}"
+
+
+@cache
+def interface() -> str:
+    """The ABI fingerprint that code and the process linking it must share; empty if unknown.
+
+    It covers the objects of Python and of NumPy, and the tables and the pool of this version.
+    """
+    native = Path(__file__).parents[1]
+    python = sys.implementation.name, *sys.version_info[:2]
+    state = hashlib.sha256(f"{python} {np.__version__}".encode())
+    paths = sorted([*native.rglob("*.py"), *native.with_name("graph").glob("*.py")])
+    for path in paths:
+        state.update(path.read_bytes())
+    return state.hexdigest() if paths else ""

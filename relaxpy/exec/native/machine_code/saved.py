@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import sys
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +11,7 @@ from relaxpy.errors import MisuseError
 from relaxpy.exec.native.machine_code.loader import is_loadable
 from relaxpy.exec.native.machine_code.machine import Machine, current, host, machine_of_file
 from relaxpy.exec.native.machine_code.objects import TrustedObject, trust
-from relaxpy.exec.native.machine_code.processor import processor
+from relaxpy.exec.native.machine_code.processor import interface, processor
 from relaxpy.support.dataclass import dataclass
 
 
@@ -66,21 +62,6 @@ def _parts(library: bytes, objects: Mapping[str, bytes]) -> list[str]:
         keys.append(next(k for k, code in objects.items() if library.startswith(code, start)))
         start += len(objects[keys[-1]])
     return keys
-
-
-@cache
-def interface() -> str:
-    """The ABI fingerprint that code and the process linking it must share; empty if unknown.
-
-    It covers the objects of Python and of NumPy, and the tables and the pool of this version.
-    """
-    native = Path(__file__).parents[1]
-    python = sys.implementation.name, *sys.version_info[:2]
-    state = hashlib.sha256(f"{python} {np.__version__}".encode())
-    paths = sorted([*native.rglob("*.py"), *native.with_name("graph").glob("*.py")])
-    for path in paths:
-        state.update(path.read_bytes())
-    return state.hexdigest() if paths else ""
 
 
 def load_code(saved: object, arrays: Sequence[Any], source: str) -> LoadedCode:
