@@ -100,9 +100,8 @@ class System:
         trim: the function that returns freed memory to the system, if there is one.
         threads: the functions by which threads start and wait.
         clock: the number of the clock of Python's perf_counter; None for the performance counter.
-        processors: where the description of the processor is read.
-        cache: the directory for caches of a user, and the variable with its default if there is
-            one.
+        processors: where the description of CPUs is read.
+        caches: the directory for caches of a user.
         llvm: the file of llvmlite with LLVM.
     """
 
@@ -116,7 +115,7 @@ class System:
     threads: Literal["futex", "os_sync", "WaitOnAddress", "none"] = "none"
     clock: int | None = 1
     processors: Literal["cpuinfo", "sysctl", "registry", "unknown"] = "unknown"
-    cache: tuple[str, str] = ("XDG_CACHE_HOME", "~/.cache")
+    caches: str = "~/.cache"
     llvm: str = "libllvmlite.so"
 
 
@@ -130,7 +129,7 @@ MACOS: Final = System(
     threads="os_sync",
     clock=8,
     processors="sysctl",
-    cache=("XDG_CACHE_HOME", "~/Library/Caches"),
+    caches="~/Library/Caches",
     llvm="libllvmlite.dylib",
 )
 WINDOWS: Final = System(
@@ -143,7 +142,7 @@ WINDOWS: Final = System(
     threads="WaitOnAddress",
     clock=None,
     processors="registry",
-    cache=("LOCALAPPDATA", "~/AppData/Local"),
+    caches="~/AppData/Local",
     llvm="llvmlite.dll",
 )
 OTHER: Final = System("other", ())

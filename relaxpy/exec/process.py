@@ -65,7 +65,7 @@ _AVX2: Final = 40
 
 
 class Process:
-    """What programs ask of POSIX systems; `addresses` are those of C functions, for tests."""
+    """A POSIX system; `addresses` are those of C functions, for tests."""
 
     def __init__(self, system: System, addresses: Mapping[str, int] | None = None) -> None:
         self.system = system
@@ -118,6 +118,14 @@ class Process:
             clear = getattr(ctypes.CDLL("libgcc_s.so.1"), "__clear_cache")
             clear.argtypes = (_POINTER, _POINTER)
             clear(start, start + size)
+
+    def caches(self) -> str:
+        """The directory for caches of this user."""
+        return self._chosen(os.environ.get("XDG_CACHE_HOME", ""))
+
+    def _chosen(self, path: str) -> str:
+        # The specification has other paths ignored.
+        return path if os.path.isabs(path) else os.path.expanduser(self.system.caches)
 
     def cpus(self) -> int:
         """The number of CPUs that this process may use."""
@@ -267,6 +275,11 @@ class Windows(Process):
         params = _POINTER, _POINTER, ctypes.c_size_t
         current = self.function("GetCurrentProcess", _POINTER)()
         self.function("FlushInstructionCache", ctypes.c_int, *params)(current, start, size)
+
+    @override
+    def caches(self) -> str:
+        """The directory for caches of this user on this machine."""
+        return self._chosen(os.environ.get("LOCALAPPDATA", ""))
 
     @override
     def description(self) -> str:

@@ -71,7 +71,7 @@ def _softmax(x: Array) -> Array:
 
 
 def problem_of(case: Case) -> str:
-    """What is wrong with the result of a kernel; empty if it is right."""
+    """The problem with the result of a kernel; empty if it is right."""
     kinds = ", ".join(f"{x.dtype}{[*x.shape]}" for x in case.operands)
     title = f"{case.operator} of {kinds}"
     executable = compile(_program(case), "native")

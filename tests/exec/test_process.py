@@ -202,6 +202,21 @@ def test_windows_knows_features_and_other_names_of_functions() -> None:
     assert Windows(WINDOWS, {"_time64": 5}).address("time") == 5
 
 
+def test_caches_are_where_each_system_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("XDG_CACHE_HOME", "LOCALAPPDATA"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", "/home/ada")
+    systems = Linux(LINUX), Apple(MACOS), Windows(WINDOWS)
+    assert [system.caches() for system in systems] == [
+        "/home/ada/.cache",
+        "/home/ada/Library/Caches",
+        "/home/ada/AppData/Local",
+    ]
+    monkeypatch.setenv("LOCALAPPDATA", "/local")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/caches")
+    assert [system.caches() for system in systems] == ["/caches", "/caches", "/local"]
+
+
 def test_functions_that_do_not_exist_are_errors() -> None:
     with pytest.raises(LookupError, match="no function 'no_such_function'"):
         Linux(LINUX).address("no_such_function")

@@ -72,7 +72,7 @@ def test_a_file_with_code_is_for_the_processor_that_has_saved_it(cache: Path) ->
     assert run(sys.executable, cache, "-c", load, RELAXPY_CACHE="0") == "True\nTrue\n"
 
 
-def test_code_that_was_compiled_here_runs_there_without_llvmlite(cache: Path) -> None:
+def test_code_that_was_compiled_here_runs_without_llvmlite(cache: Path) -> None:
     file = cache / "crossed.rxp"
     save = (
         "import relaxpy; from relaxpy.script import from_source\n"

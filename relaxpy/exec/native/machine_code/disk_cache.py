@@ -165,11 +165,8 @@ def directory() -> str | None:
         )
     if switch == "0":
         return None
-    variable, default = process().system.cache
-    base = os.environ.get(variable, "")
-    if not os.path.isabs(base):  # the specification has these ignored
-        base = os.path.expanduser(default)
-    return os.path.abspath(os.environ.get(DIRECTORY) or os.path.join(base, "relaxpy"))
+    folder = os.path.join(process().caches(), "relaxpy")
+    return os.path.abspath(os.environ.get(DIRECTORY) or folder)
 
 
 def keeps_programs() -> bool:

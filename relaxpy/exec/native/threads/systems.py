@@ -1,4 +1,4 @@
-"""What native code asks of each system: starting, waiting and naming threads, time, and pages."""
+"""Threads, time and memory of each system, as native code asks for them."""
 
 from __future__ import annotations
 
