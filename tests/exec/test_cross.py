@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -113,6 +114,26 @@ def test_code_for_another_processor_is_not_used(
     executable = relaxpy.load_executable(saved[0], native_code=True)
     assert "the machine code of the file is for another processor" in str(executable.report())
     assert results(executable) == saved[1]
+
+
+def test_what_the_process_uses_runs_here_if_other_code_is_first() -> None:
+    program = """
+import numpy as np
+import relaxpy
+from relaxpy.exec.lowered import Lowered, new_backend
+from relaxpy.exec.native.machine_code.machine import generating_for
+from relaxpy.script import from_source
+from relaxpy.target import Native
+text = "@R.function\\ndef main(x: R.Tensor((3,), 'float32')):\\n    return R.add(x, x)"
+module = relaxpy.IRModule.from_expr(from_source(text))
+module = relaxpy.relax.get_pipeline("default", target="native")(module)
+with generating_for(Native("linux-aarch64").machine_or_host()):
+    assert Lowered(lambda: module, new_backend("native", None)).source()
+print(relaxpy.compile(module, "native")["main"](np.ones(3, "float32")).tolist())
+"""
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "[2.0, 2.0, 2.0]\n"), done.stderr
 
 
 def test_this_processor_is_one_of_several(tmp_path: Path) -> None:

@@ -254,6 +254,16 @@ def is_current_here() -> bool:
     return chosen is None or chosen[1]
 
 
+@contextmanager
+def running_here() -> Iterator[None]:
+    """A context in which code is generated that runs here: for the host, if the other does not."""
+    token = _CURRENT.set(_CURRENT.get() if is_current_here() else None)
+    try:
+        yield
+    finally:
+        _CURRENT.reset(token)
+
+
 def with_current(function: Callable[P, T]) -> Callable[P, T]:
     """A function that later generates code for the machine that is current now."""
     chosen = _CURRENT.get()

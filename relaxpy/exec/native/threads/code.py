@@ -18,7 +18,7 @@ from relaxpy.exec.native.llvm.function import (
     Value,
 )
 from relaxpy.exec.native.llvm.module import Module
-from relaxpy.exec.native.machine_code.machine import current
+from relaxpy.exec.native.machine_code.machine import current, running_here
 from relaxpy.exec.native.machine_code.objects import Library, compile_object, link_object
 
 Write: TypeAlias = Callable[..., Value | None]
@@ -50,8 +50,9 @@ class Code:
         return compile_object(slow=module.text())
 
     def linked(self, functions: Collection[str]) -> Library:
-        """The addresses of some functions and of all variables."""
-        return link_object(self.object(), [*functions, *self.variables])
+        """The addresses of some functions and of all variables, which this process uses."""
+        with running_here():
+            return link_object(self.object(), [*functions, *self.variables])
 
     def set(self, library: Library, name: str, value: int) -> None:
         """Set a variable that is an integer or an address."""
