@@ -25,6 +25,7 @@ class Architecture:
         vector_bits: the width of a vector register in bits.
         vector_registers: the number of vector registers.
         wide: the features with which there are 32 registers of 512 bits; none if it has no such.
+        has_extremes: whether an instruction has the maximum of floats, and a NaN if one of them is.
         lookup: the instruction that selects among the numbers of a table in registers.
         products: the features that have instructions for products of int8, and their names.
         pause: the instruction of a thread that spins.
@@ -37,6 +38,7 @@ class Architecture:
     vector_bits: int
     vector_registers: int
     wide: frozenset[str]
+    has_extremes: bool
     lookup: Literal["permute", "tbl"]
     products: Mapping[tuple[str, ...], tuple[str, ...]]
     pause: str
@@ -56,6 +58,7 @@ X86_64: Final = Architecture(
     vector_bits=256,
     vector_registers=16,
     wide=frozenset(_AVX512),
+    has_extremes=False,
     lookup="permute",
     products={
         (): ("pmaddwd",),
@@ -72,6 +75,7 @@ AARCH64: Final = Architecture(
     vector_bits=128,
     vector_registers=32,
     wide=frozenset(),
+    has_extremes=True,
     lookup="tbl",
     products={("dotprod",): ("sdot", "udot"), ("i8mm",): ("usdot",)},
     pause="@llvm.aarch64.hint(i32 1)",

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from relaxpy.exec.compile import compile
+from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
@@ -56,12 +57,14 @@ def cases() -> Iterator[Case]:
 
 
 def _product_of_bytes(left: Array, right: Array) -> Array:
-    return np.matmul(left.astype(np.int32), right.astype(np.int32))
+    result: Array = np.matmul(left.astype(np.int32), right.astype(np.int32))
+    return result
 
 
 def _windows(image: Array, weights: Array) -> Array:
     windows = np.lib.stride_tricks.sliding_window_view(image, (3, 3), (2, 3))
-    return np.einsum("bchwij,ocij->bohw", windows, weights)
+    result: Array = np.einsum("bchwij,ocij->bohw", windows, weights)
+    return result
 
 
 def _softmax(x: Array) -> Array:
@@ -94,7 +97,7 @@ def _program(case: Case) -> Any:
     ]
     builder = BlockBuilder()
     with builder.function("main", params):
-        call = rx.Call(Op.get(f"relax.{case.operator}"), tuple(params), dict(case.attrs))
+        call = rx.Call(Op.get(f"relax.{case.operator}"), tuple(params), Attrs(dict(case.attrs)))
         builder.emit_func_output(builder.emit(call))
     return builder.get()
 

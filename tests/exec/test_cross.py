@@ -16,6 +16,7 @@ from relaxpy.errors import CompileError, MisuseError
 from relaxpy.exec.container import Container
 from relaxpy.exec.native.machine_code import machine, objects
 from relaxpy.exec.native.machine_code.loader import LoadedObject
+from relaxpy.exec.native.machine_code.saved import LoadedCode
 from relaxpy.exec.platforms import LINUX, PLATFORMS, WINDOWS, X86_64, platform_of_triple
 from relaxpy.exec.process import own_platform, process
 from relaxpy.script import from_source
@@ -38,6 +39,14 @@ def _as_in_a_new_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("RELAXPY_CACHE", "0")
     yield
     objects._TRUSTED.clear()
+
+
+def machine_of_code(executable: relaxpy.Executable) -> machine.Machine:
+    """The machine of the code that a loaded executable uses."""
+    code = executable._program.keep
+    assert isinstance(code, LoadedCode)
+    assert code.machine is not None
+    return code.machine
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +98,7 @@ def test_the_best_code_that_the_processor_has_runs_without_llvmlite(
     monkeypatch.setattr(type(process()), "features", lambda self, architecture: features)
     monkeypatch.setitem(sys.modules, "llvmlite", None)
     executable = relaxpy.load_executable(saved[0], native_code=True)
-    used = executable._program.keep.machine
+    used = machine_of_code(executable)
     assert (used.cpu, used.vector_bits) == (level, 512 if level == "x86-64-v4" else 256)
     assert results(executable) == saved[1]
     assert {row.backend for row in executable.report()} == {"native"}
@@ -102,7 +111,7 @@ def test_a_loaded_file_is_saved_for_the_same_level(
     first = relaxpy.load_executable(saved[0], native_code=True)
     first.save(tmp_path / "again.rxp")
     again = relaxpy.load_executable(tmp_path / "again.rxp", native_code=True)
-    assert again._program.keep.machine == first._program.keep.machine
+    assert machine_of_code(again) == machine_of_code(first)
     assert results(again) == saved[1]
 
 
@@ -142,7 +151,7 @@ def test_this_processor_is_one_of_several(tmp_path: Path) -> None:
     executable = relaxpy.compile(from_source(text), [Native(), Native("windows-x86_64")])
     executable.save(path)
     loaded = relaxpy.load_executable(path, native_code=True)
-    assert loaded._program.keep.machine == machine.host()
+    assert machine_of_code(loaded) == machine.host()
     assert loaded["main"](np.ones(3, "float32")).tolist() == [2, 2, 2]
 
 
@@ -160,7 +169,7 @@ def test_what_a_file_has_does_not_change_other_executables() -> None:
         (lambda: Native("linux-aarch"), "no system 'linux-aarch'", "linux-aarch64"),
         (lambda: Native("linux-aarch64", "neoverse-n2"), "no processor 'neoverse-n2'", "neoverse"),
         (lambda: Native.of_text("linux-x86_64:x86-64-v5"), "no processor 'x86-64-v5'", "v4"),
-        (lambda: Native(3), "no system 3", None),
+        (lambda: Native(3), "no system 3", None),  # type: ignore[arg-type]
     ],
 )
 def test_unknown_systems_and_processors_are_errors(make: Any, message: str, hint: Any) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 import pytest
+from typing_extensions import override
 
 from relaxpy.exec.native.llvm.function import I32, I64, POINTER
 from relaxpy.exec.native.llvm.types import Type
@@ -162,6 +163,7 @@ class Functions(Linux):
         super().__init__(LINUX)
         self.others = others
 
+    @override
     def address(self, name: str) -> int:
         other = "_time64" if name == "time" else f"{name}_there"
         return self.others.get(name) or self.others.get(other) or super().address(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -103,7 +104,7 @@ def test_the_child_has_the_path_and_the_target(
 def test_a_child_that_cannot_be_started_is_a_problem(
     unconfirmed: Callable[[], str | None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(parent.sys, "executable", os.path.join(tmp_path, "missing"))
+    monkeypatch.setattr(sys, "executable", os.path.join(tmp_path, "missing"))
     with pytest.warns(RelaxpyWarning):
         assert "cannot be started" in str(unconfirmed())
 
