@@ -8,7 +8,6 @@ versions and this code.
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 
 from relaxpy.errors import Diagnostic, warn
@@ -44,6 +43,8 @@ def self_test() -> str:
 
 def _run() -> str:
     """Run the child; the problem that it found, or that it had."""
+    import subprocess  # its import would take a tenth of the start of programs
+
     paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
     environment = {**os.environ, "PYTHONPATH": paths, "RELAXPY_TARGET": "native"}
     command = [sys.executable or "python", "-m", _PROGRAM]
