@@ -7,6 +7,7 @@ import mmap
 import os
 import platform
 import sys
+import sysconfig
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache
@@ -118,6 +119,10 @@ class Process:
             clear = getattr(ctypes.CDLL("libgcc_s.so.1"), "__clear_cache")
             clear.argtypes = (_POINTER, _POINTER)
             clear(start, start + size)
+
+    def machine(self) -> str:
+        """The name of the architecture of this process, which may be emulated."""
+        return platform.machine()
 
     def caches(self) -> str:
         """The directory for caches of this user."""
@@ -277,6 +282,11 @@ class Windows(Process):
         self.function("FlushInstructionCache", ctypes.c_int, *params)(current, start, size)
 
     @override
+    def machine(self) -> str:
+        """The name of the architecture of this process; Windows names that of the CPU."""
+        return sysconfig.get_platform().rpartition("-")[2]
+
+    @override
     def caches(self) -> str:
         """The directory for caches of this user on this machine."""
         return self._chosen(os.environ.get("LOCALAPPDATA", ""))
@@ -337,4 +347,4 @@ def process() -> Process:
 @cache
 def own_platform() -> Platform | None:
     """The platform of this process; None if no native code is generated for it."""
-    return platform_of_words(platform.machine(), sys.platform)
+    return platform_of_words(process().machine(), sys.platform)

@@ -21,6 +21,7 @@ from relaxpy.exec.platforms import (
     WINDOWS,
     X86_64,
     platform_of_triple,
+    platform_of_words,
     system_of,
 )
 from relaxpy.exec.process import Apple, Linux, Process, Windows, own_platform
@@ -200,6 +201,16 @@ def test_windows_knows_features_and_other_names_of_functions() -> None:
     assert system.features(AARCH64) == {"neon", "dotprod"}
     assert system.description() == ""  # without a registry
     assert Windows(WINDOWS, {"_time64": 5}).address("time") == 5
+
+
+def test_an_emulated_process_of_windows_has_its_own_architecture(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "ARM64")
+    monkeypatch.setattr("sysconfig.get_platform", lambda: "win-amd64")
+    platform = platform_of_words(Windows(WINDOWS).machine(), "win32")
+    assert platform is not None
+    assert platform.name == "windows-x86_64"
 
 
 def test_caches_are_where_each_system_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
