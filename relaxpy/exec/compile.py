@@ -274,8 +274,16 @@ def _loaded(saved: Container, source: str, *, native_code: bool) -> Executable:
         code = load_code(saved.content.get("native"), saved.arrays, source)
     if code.machine is None:
         return _loaded_with(code, saved, source)
-    with generating_for(code.machine, runs_here=True):
-        return _loaded_with(code, saved, source)
+    try:
+        with generating_for(code.machine, runs_here=True):
+            return _loaded_with(code, saved, source)
+    except CompileError as error:
+        if not obstacle():
+            raise
+        # Without llvmlite, kernels for which the file has no code cannot be native.
+        reason = error.diagnostic.message
+    problem = f"the machine code of the file is not used: {reason}"
+    return _loaded_with(LoadedCode(problem=problem), saved, source)
 
 
 def _loaded_with(code: LoadedCode, saved: Container, source: str) -> Executable:
@@ -297,16 +305,9 @@ def _loaded_with(code: LoadedCode, saved: Container, source: str) -> Executable:
         return lowered.compiled(program, not_native, code.problem)
 
     if code.objects:
-        try:
-            return compiled("native", "")
-        except CompileError as error:
-            if not obstacle():
-                raise
-            # Without llvmlite, kernels for which the file has no code cannot be native.
-            reason = error.diagnostic.message
-            code = LoadedCode(problem=f"the machine code of the file is not used: {reason}")
+        return compiled("native", "")
     name, not_native = default_target() if requested == DEFAULT else (requested, "")
-    if name == "native" and not code.objects and schedules is None:
+    if name == "native" and schedules is None:
         return _stored_or_compiled(with_instance(module), None, requested, code.problem)
     return compiled(name, not_native)
 
