@@ -117,6 +117,7 @@ test: $(READY)
 LIFETIMES := tests/exec/native tests/exec/graph tests/exec/test_memory_of_results.py \
 	tests/exec/test_fast_paths.py tests/exec/test_executable.py tests/exec/test_from_dlpack.py
 test-slow: $(READY)
+	test -x .arm/python || $(PY) tools/arm.py
 	$(PYTEST) --layer=slow
 	PYTHONMALLOC=malloc GLIBC_TUNABLES=glibc.malloc.tcache_count=0:glibc.malloc.perturb=165 \
 		RELAXPY_CACHE=0 $(PYTEST) --layer=quick $(LIFETIMES)

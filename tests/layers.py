@@ -14,8 +14,14 @@ from typing import NamedTuple
 import pytest
 
 TABLE = Path(__file__).with_name("times.txt")
-RARE = re.compile(r"tests/browser/|_of_ray\b|::test_a_notebook_shows_what_is_saved_in_it\b")
-"""Tests that need Chromium or Ray, and notebooks: unless they are quick, no layer has them."""
+RARE = re.compile(
+    r"tests/browser/|_of_ray\b|::test_a_notebook_shows_what_is_saved_in_it\b"
+    r"|native/test_arm\.py::test_(programs|a_file)_"
+)
+"""Tests that need Chromium or Ray, notebooks, and all but a sample of those that are emulated.
+
+Unless they are quick, no layer has them.
+"""
 COLLECTED = pytest.StashKey[frozenset[str]]()
 """The tests that were collected, before any was deselected."""
 

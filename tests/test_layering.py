@@ -97,14 +97,14 @@ FLOORS = {
         transform.py
     """,
     "relaxpy/exec": """
-        runtime python_ast.py paths.py fast_paths.py
+        platforms.py process.py runtime python_ast.py paths.py fast_paths.py
         report.py blas.py as_module.py explain.py container.py mapped.py stateful.py
         executable.py recent.py
         kernel/nest kernel/plan kernel/emit kernel native/llvm native/machine_code
         native/threads native/maths native/calls native/trees native/values native/contraction
         native/loops native lower graph stored.py storing.py reference
-        kernel_source.py profile.py assembled.py lowered.py
-        vm.py compile.py exec_builder.py doctor.py
+        kernel_source.py profile.py assembled.py lowered.py cross.py
+        vm.py compile.py self_test.py exec_builder.py doctor.py
         bisect.py python_module.py eager.py
     """,
     "relaxpy/script": """

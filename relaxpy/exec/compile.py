@@ -23,9 +23,10 @@ from relaxpy.errors import (
 from relaxpy.exec.as_module import as_module
 from relaxpy.exec.assembled import executable_of
 from relaxpy.exec.container import Container, damaged
+from relaxpy.exec.cross import Codes, Native, is_native, with_code_for
 from relaxpy.exec.executable import Executable, Program
 from relaxpy.exec.native.machine_code.disk_cache import keeps_programs
-from relaxpy.exec.native.machine_code.machine import obstacle
+from relaxpy.exec.native.machine_code.machine import generating_for, obstacle, with_current
 from relaxpy.exec.native.machine_code.saved import LoadedCode, damaged_code, load_code
 from relaxpy.exec.native.threads.pool import native_threads
 from relaxpy.exec.paths import as_path
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
     from relaxpy.exec.lowered import Lowered
     from relaxpy.exec.runtime.dynamic import DynamicPrograms
 
-TargetLike: TypeAlias = str | Mapping[str, Any] | Target
+TargetLike: TypeAlias = str | Mapping[str, Any] | Target | Native | Sequence[Native]
 #: A decorated class is a module, but type checkers may ignore class decorators.
 ModuleLike: TypeAlias = IRModule | rx.BaseFunc | type[Any]
 
@@ -78,7 +79,8 @@ def compile(
     The target is "native" (machine code), "numpy", "reference", or a Target. By default it is the
     target that was entered. Otherwise, and for TVM's names of CPUs such as "llvm", it is that of
     the environment variable RELAXPY_TARGET, or else "native" if llvmlite is installed and the CPU
-    has AVX2 and FMA, or else "numpy". `report()` shows how each kernel runs.
+    has AVX2 and FMA, or else "numpy". `report()` shows how each kernel runs. With one or several
+    targets of `relaxpy.target.Native`, the file that `save` writes has code for these processors.
 
     With `schedules="as written"`, native code runs the loops of kernels as scheduled, vectorised
     and parallel only where they are annotated so, to measure a schedule. Otherwise kernels are
@@ -100,8 +102,11 @@ def compile(
     )
     _check_option("schedules", schedules, (AS_WRITTEN, None))
     module = with_instance(as_module(mod, "compile"))
-    requested = target_kind(Target.current() if target is None else target)
+    codes: Codes | None = target if is_native(target) else None  # type: ignore[assignment]
+    requested = target_kind(Target.current() if target is None else (codes and DEFAULT) or target)
     name, not_native = (requested, "") if requested != DEFAULT else default_target()
+    if codes is not None:
+        name, not_native = "native", ""
     if schedules is not None:
         _check_as_written(name, not_native)
     with long_work("compiling"), timed() as stages:
@@ -116,6 +121,8 @@ def compile(
             module = lowered.transformed(module, relax_pipeline).clone()  # users may change it
             program = Program(module, name, requested, executable_of_saved, schedules=schedules)
             executable = lowered.compiled(program, not_native)
+        if codes is not None:
+            executable = with_code_for(executable, codes)
     return executable.timed(stages)
 
 
@@ -262,8 +269,25 @@ def load_saved(saved: Container, source: str, *, native_code: bool = False) -> E
 
 
 def _loaded(saved: Container, source: str, *, native_code: bool) -> Executable:
+    code = LoadedCode()
+    if native_code:
+        code = load_code(saved.content.get("native"), saved.arrays, source)
+    if code.machine is None:
+        return _loaded_with(code, saved, source)
+    try:
+        with generating_for(code.machine, runs_here=True):
+            return _loaded_with(code, saved, source)
+    except CompileError as error:
+        if not obstacle():
+            raise
+        # Without llvmlite, kernels for which the file has no code cannot be native.
+        reason = error.diagnostic.message
+    problem = f"the machine code of the file is not used: {reason}"
+    return _loaded_with(LoadedCode(problem=problem), saved, source)
+
+
+def _loaded_with(code: LoadedCode, saved: Container, source: str) -> Executable:
     content = saved.content
-    code = load_code(content.get("native"), saved.arrays, source) if native_code else LoadedCode()
     if code.program is not None and is_default():
         return _linked(saved, code, source)
     module = saved_module(saved, source)
@@ -281,16 +305,9 @@ def _loaded(saved: Container, source: str, *, native_code: bool) -> Executable:
         return lowered.compiled(program, not_native, code.problem)
 
     if code.objects:
-        try:
-            return compiled("native", "")
-        except CompileError as error:
-            if not obstacle():
-                raise
-            # Without llvmlite, kernels for which the file has no code cannot be native.
-            reason = error.diagnostic.message
-            code = LoadedCode(problem=f"the machine code of the file is not used: {reason}")
+        return compiled("native", "")
     name, not_native = default_target() if requested == DEFAULT else (requested, "")
-    if name == "native" and not code.objects and schedules is None:
+    if name == "native" and schedules is None:
         return _stored_or_compiled(with_instance(module), None, requested, code.problem)
     return compiled(name, not_native)
 
@@ -392,7 +409,7 @@ class _Unlowered:
 
     def __init__(self, source: Callable[[], IRModule], schedules: str | None) -> None:
         self._source, self._schedules = source, schedules
-        self._lowered = Late(self._lower)
+        self._lowered = Late(with_current(self._lower))
 
     def _lower(self) -> Lowered:
         from relaxpy.exec.lowered import Lowered, new_backend
@@ -434,7 +451,7 @@ class _Unlowered:
         names: Iterable[str],
     ) -> Executable:
         """The executable of compiled functions; `names` are those in the module."""
-        program.machine_code = lambda sections: self._lowered().machine_code(sections)
+        program.machine_code = with_current(lambda sections: self._lowered().machine_code(sections))
         return executable_of(
             *(program, public, functions, lambda: self._lowered().source(), report),
             lambda instrument: self._lowered().instrumented(instrument),

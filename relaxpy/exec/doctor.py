@@ -16,9 +16,9 @@ from relaxpy.exec.blas import numpy_blas
 from relaxpy.exec.native.calls.interpreter import fits_interpreter
 from relaxpy.exec.native.machine_code import disk_cache
 from relaxpy.exec.native.machine_code.machine import Machine, host, llvm
-from relaxpy.exec.native.machine_code.processor import processor
 from relaxpy.exec.native.threads.pool import native_threads
-from relaxpy.exec.runtime.threads import THREADS
+from relaxpy.exec.process import own_platform, process
+from relaxpy.exec.runtime.threads import THREADS, thread_count
 from relaxpy.ir.core.target import default_target
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.entry import user_facing
@@ -103,18 +103,11 @@ def _versions() -> Finding:
 
 
 def _processor() -> Finding:
-    fields = dict(line.partition(": ")[::2] for line in processor().splitlines())
-    name = fields.get("model name") or platform.processor() or platform.machine()
-    count, usable = os.cpu_count() or 1, len(_usable_processors())
+    name, count, usable = process().processor(), os.cpu_count() or 1, process().cpus()
     number = f"{usable} of {count}" if usable != count else f"{count}"
-    advice = "the affinity of this process excludes the others" if usable != count else ""
+    excluded = hasattr(os, "sched_getaffinity") and usable != count
+    advice = "the affinity of this process excludes the others" if excluded else ""
     return Finding("processor", f"{name}, {number} logical", advice)
-
-
-def _usable_processors() -> range | set[int]:
-    if sys.platform == "linux":
-        return os.sched_getaffinity(0)
-    return range(os.cpu_count() or 1)
 
 
 def _vectors(machine: Machine | None, reason: str) -> Finding:
@@ -154,8 +147,8 @@ def _threads() -> Finding:
     except MisuseError as error:
         return Finding("threads", "unknown", error.diagnostic.message)
     origin = f"{THREADS}={number}" if THREADS in os.environ else "one for each usable processor"
-    if sys.platform != "linux":
-        origin = "more need Linux"
+    if number == 1 != thread_count():
+        origin = "more need another version of this system"
     return Finding("threads", f"{_plural(number, 'thread')} of native code, {origin}")
 
 
@@ -188,8 +181,11 @@ def _targets(reason: str) -> Finding:
     except MisuseError as error:
         return Finding("targets", ", ".join(names), error.diagnostic.message)
     marked = [f"{name} (default)" if name == default else name for name in names]
-    obstacle = reason or obstacle
-    return Finding("targets", ", ".join(marked), obstacle and f"native: {obstacle}")
+    advice = reason or obstacle
+    platform = own_platform()
+    if not advice and platform is not None and not platform.is_confirmed:
+        advice = "built, not yet confirmed on this system; its self-test passed"
+    return Finding("targets", ", ".join(marked), advice and f"native: {advice}")
 
 
 def _plural(number: int, noun: str) -> str:

@@ -42,6 +42,8 @@ from relaxpy.support.screen import Table
 if TYPE_CHECKING:
     from relaxpy.exec.profile import Profile, ProfileComparison
 
+MachineCode: TypeAlias = Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
+"""The machine code of a file in its JSON form: for this processor, or for several."""
 SourceKind: TypeAlias = Literal["tree", "python", "llvm", "asm"]
 _DESCRIPTIONS: Final = frozenset(("as_text", "as_python", "stats"))
 _ndarray: Final = np.ndarray
@@ -65,7 +67,7 @@ class Program:
         keep: object = None,
         schedules: str | None = None,
     ) -> None:
-        self.machine_code: Callable[[Sections], Mapping[str, Any] | None] = lambda sections: None
+        self.machine_code: Callable[[Sections], MachineCode] = lambda sections: None
         self.keep = keep
         self._module = module
         self.target = target
@@ -252,11 +254,11 @@ class Executable(CopiedByReference, StatefulCalls):
         self._origin: Executable | None = None
         self._stages: Mapping[str, float] = {}
 
-    def sharing(self) -> Executable:
-        """An executable of the same code, without stored arguments."""
+    def sharing(self, program: Program | None = None) -> Executable:
+        """An executable of the same code, without stored arguments; `program` saves it."""
         new = Executable(
             self._entries,
-            program=self._program,
+            program=program or self._program,
             source=self._source,
             report=self._report,
             private_names=self._private_names,

@@ -21,6 +21,7 @@ from relaxpy.exec.lower.module import (
     lower_module,
 )
 from relaxpy.exec.native.calls.static_entry import enter_object
+from relaxpy.exec.native.machine_code.machine import with_current
 from relaxpy.exec.native.machine_code.objects import recorded
 from relaxpy.exec.native.machine_code.saved import saved_code
 from relaxpy.exec.native.threads.memory import CODE as MEMORY
@@ -157,7 +158,7 @@ class Lowered:
 
     def __init__(self, source: Callable[[], IRModule], new_backend: Callable[[], Backend]) -> None:
         self._source, self._new_backend = source, new_backend
-        self._module = Late(lambda: lower_module(source(), new_backend))
+        self._module = Late(with_current(lambda: lower_module(source(), new_backend)))
         self.programs = dynamic_programs(new_backend)
 
     def run(self, name: str, *args: Value) -> Value:
@@ -206,7 +207,7 @@ class Lowered:
         names: Iterable[str],
     ) -> Executable:
         """The executable of compiled functions; `names` are those in the module."""
-        program.machine_code = self.machine_code
+        program.machine_code = with_current(self.machine_code)
         return executable_of(
             *(program, public, functions, self.source, report),
             *(self.instrumented, self._new_backend, names),

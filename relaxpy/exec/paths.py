@@ -36,7 +36,7 @@ def write_whole(path: Path, chunks: Iterable[bytes | memoryview]) -> None:
     try:
         with _new_file(unfinished) as file:
             file.writelines(chunks)
-            if place.exists():
+            if os.chmod in os.supports_fd and place.exists():
                 os.chmod(file.fileno(), place.stat().st_mode & 0o777)
             file.flush()
             os.fsync(file.fileno())  # a crash leaves either the old file or the new one

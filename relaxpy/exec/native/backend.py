@@ -27,7 +27,7 @@ from relaxpy.exec.native.classes import KernelClass, classes_of
 from relaxpy.exec.native.emit import KernelEmitter
 from relaxpy.exec.native.llvm.function import I32, I64, POINTER, Function
 from relaxpy.exec.native.llvm.module import Module
-from relaxpy.exec.native.machine_code.machine import host
+from relaxpy.exec.native.machine_code.machine import current
 from relaxpy.exec.native.machine_code.objects import compile_assembly, recorded
 from relaxpy.exec.native.signature import EntrySignature, signature_of
 from relaxpy.exec.native.split import in_tasks
@@ -70,7 +70,7 @@ class NativeBackend:
 
     def __init__(self, *, as_written: bool = False) -> None:
         self.as_written = as_written
-        machine = host()
+        machine = current()
         self.module = machine.module()
         self.claimed: dict[str, tuple[str, EntrySignature]] = {}
         """The functions and parameters of the kernels that run natively, by Python name."""
@@ -386,7 +386,7 @@ def check_price(program: KernelProgram) -> None:
         RefusedError: it is not.
     """
     members, decoded = list(runs(program.plan.trees)), _decoded(program)
-    if host().vector_bits >= 512 and members and all(map(_is_power, members)):
+    if current().vector_bits >= 512 and members and all(map(_is_power, members)):
         raise RefusedError("NumPy has a faster function for powers")
     for run in members:
         match run:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import numpy as np
 
 from relaxpy.errors import MisuseError
+from relaxpy.exec.process import process
 from relaxpy.ir.core.fork_lock import ForkLock
 
 THREADS: Final = "RELAXPY_NUM_THREADS"
@@ -37,8 +37,7 @@ def thread_count() -> int:
     """
     text = os.environ.get(THREADS)
     if text is None:
-        found = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count()
-        return min(found or 1, MOST_THREADS)
+        return min(process().cpus(), MOST_THREADS)
     # Python refuses to read integers of thousands of digits.
     if not text.isdecimal() or len(text) > 9 or not 1 <= int(text) <= MOST_THREADS:
         raise MisuseError(
@@ -52,7 +51,8 @@ def thread_count() -> int:
 def _current_processor() -> Any:
     """The function of the C library that returns the CPU of the calling thread, or None."""
     # PyDLL: the call is too short to release the GIL.
-    return getattr(ctypes.PyDLL(None), "sched_getcpu", None) if sys.platform == "linux" else None
+    has_affinity = hasattr(os, "sched_setaffinity")
+    return getattr(ctypes.PyDLL(None), "sched_getcpu", None) if has_affinity else None
 
 
 def keep_from_this_processor(workers: Iterable[int]) -> frozenset[int]:

@@ -378,6 +378,13 @@ def _executable(options: Namespace) -> Executable:
 
     try:
         target_kind(options.target)
+        if codes := getattr(options, "codes", None):
+            from relaxpy.exec.cross import Native
+
+            if options.target is not None:
+                raise UsageError("--for is for native code, and --target another target: omit one")
+            targets = [Native.of_text(text) for text in codes]
+            return _source(options).executable(targets, options.pipeline)
     except MisuseError as error:
         raise UsageError(error.diagnostics) from None
     return _source(options).executable(options.target, options.pipeline)

@@ -163,6 +163,14 @@ def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPa
     command = add("compile", commands.compile_, "compile a program and save the executable")
     _add_compiled(command)
     command.add_argument(
+        "--for",
+        dest="codes",
+        action="append",
+        metavar="SYSTEM[:CPU]",
+        help="save machine code for another system, such as linux-aarch64:neoverse-n1, or for"
+        " `native`, this one; several are possible",
+    )
+    command.add_argument(
         "-o", "--output", required=True, metavar="OUT", help="the file of the executable"
     )
 

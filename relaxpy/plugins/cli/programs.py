@@ -35,6 +35,7 @@ from relaxpy.support.nearest import nearest
 
 if TYPE_CHECKING:
     from relaxpy.exec.container import Container
+    from relaxpy.exec.cross import Native
     from relaxpy.exec.executable import Executable
     from relaxpy.ir.module import IRModule
     from relaxpy.ir.relax.nodes import BaseFunc
@@ -396,7 +397,9 @@ class ProgramSource(ABC):
         program = self.program()
         return program if isinstance(program, IRModule) else IRModule.from_expr(program)
 
-    def executable(self, target: str | None = None, pipeline: str | None = None) -> Executable:
+    def executable(
+        self, target: str | list[Native] | None = None, pipeline: str | None = None
+    ) -> Executable:
         """The program compiled for `target`.
 
         Errors:
@@ -501,7 +504,9 @@ class ProgramFile(ProgramSource):
         return program
 
     @override
-    def executable(self, target: str | None = None, pipeline: str | None = None) -> Executable:
+    def executable(
+        self, target: str | list[Native] | None = None, pipeline: str | None = None
+    ) -> Executable:
         """The program compiled for `target`; a saved executable has its own target.
 
         Errors:
@@ -512,6 +517,10 @@ class ProgramFile(ProgramSource):
 
         if self.saved is None:
             return ProgramSource.executable(self, target, pipeline)
+        if isinstance(target, list) and pipeline is None:
+            from relaxpy.exec.cross import with_code_for
+
+            return with_code_for(load_saved(self.saved, self.name), target)
         if target is not None or pipeline is not None:
             raise UsageError(
                 f"{self.name} is a saved executable, which is compiled for its own target",

@@ -70,3 +70,45 @@ def test_a_file_with_code_is_for_the_processor_that_has_saved_it(cache: Path) ->
     run(PYTHON, cache, "-c", save, RELAXPY_CACHE="0")
     assert run(PYTHON, cache, "-c", load, RELAXPY_CACHE="0") == "True\nFalse\n"
     assert run(sys.executable, cache, "-c", load, RELAXPY_CACHE="0") == "True\nTrue\n"
+
+
+def test_code_that_was_compiled_here_runs_without_llvmlite(cache: Path) -> None:
+    file = cache / "crossed.rxp"
+    save = (
+        "import relaxpy; from relaxpy.script import from_source\n"
+        "from relaxpy.target import Native\n"
+        "from tests.exec.cross_programs import PROGRAM\n"
+        "targets = [Native('linux-aarch64'), Native('linux-aarch64', 'neoverse-n1')]\n"
+        "ex = relaxpy.compile(from_source(PROGRAM), targets)\n"
+        f"ex.save({str(file)!r})\n"
+    )
+    run_all = (
+        "import sys, relaxpy, hashlib\n"
+        "from tests.exec.cross_programs import results\n"
+        f"ex = relaxpy.load_executable({str(file)!r}, native_code=True)\n"
+        "print({k: hashlib.sha256(v).hexdigest() for k, v in results(ex).items()})\n"
+        "print({row.backend for row in ex.report()})\n"
+    )
+    ask = "print(ex._program.keep.machine.features, 'llvmlite' in sys.modules)\n"
+    run(sys.executable, cache, "-c", save, RELAXPY_CACHE="0")
+    here = run(sys.executable, cache, "-c", run_all, RELAXPY_CACHE="0")
+    *there, used = run(PYTHON, cache, "-c", run_all + ask, RELAXPY_CACHE="0").splitlines()
+    assert there == here.splitlines()
+    assert used == "+neon,+lse,+rdm,+fullfp16,+dotprod False"
+
+
+def test_conventions_of_other_systems_compute_the_same_there(cache: Path) -> None:
+    program = (
+        "import numpy as np; from relaxpy.exec.platforms import PLATFORMS\n"
+        "from relaxpy.exec.native.machine_code.machine import generating_for, machine_of\n"
+        "from tests.exec.native.oracle import evaluate\n"
+        "x = np.linspace(-3, 3, 64, dtype=np.float32)\n"
+        "for platform in PLATFORMS:\n"
+        "    if platform.architecture.name == 'aarch64':\n"
+        "        machine = machine_of(platform, 'generic')\n"
+        "        with generating_for(machine, runs_here=True):\n"
+        "            found = evaluate(['exp', 'sin', 'erf'], [x], 16, machine)\n"
+        "        print([value.tobytes().hex() for value in found.values()])\n"
+    )
+    linux, *others = run(PYTHON, cache, "-c", program).splitlines()
+    assert others == [linux] * 2

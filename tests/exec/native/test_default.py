@@ -147,7 +147,10 @@ def test_machines_where_native_code_is_not_the_default(monkeypatch: pytest.Monke
     assert obstacle(version=(15, 0, 7)) == "llvmlite: it has LLVM 15, expected LLVM 20 or newer"
     assert obstacle(features="+sse4.2") == "the processor a-processor has no AVX2 and FMA"
     assert obstacle(features="-sve", triple="aarch64-unknown-linux-gnu") is None
-    assert "not tested on arm64-apple" in str(obstacle(triple="arm64-apple-darwin"))
+    for problem in ("", "the self-test failed"):
+        monkeypatch.setattr(machine, "self_test", lambda: problem)  # noqa: B023
+        assert obstacle(triple="arm64-apple-darwin23.6.0") == (problem or None)
+    assert "no native code is generated" in str(obstacle(triple="riscv64-unknown-linux-gnu"))
 
 
 @pytest.mark.parametrize("error", [RuntimeError("LLVM is wrong"), OSError("no memory")])

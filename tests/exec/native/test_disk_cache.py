@@ -394,3 +394,26 @@ def test_a_damaged_description_of_the_processor_is_made_again(place: Path, conte
     assert machine.host() == expected
     store(machine._processor_key(), [content])
     assert machine.obstacle() is None
+
+
+def test_files_are_found_by_path_where_systems_have_nothing_else(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As on Windows, which has no owners and no flags for links either."""
+    monkeypatch.setenv("RELAXPY_CACHE", "1")
+    monkeypatch.setenv("RELAXPY_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(os, "supports_dir_fd", set())
+    monkeypatch.delattr(os, "geteuid")
+    for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_DIRECTORY"):
+        monkeypatch.delattr(os, name)
+    assert disk_cache.usage().problem == ""
+    assert disk_cache.load("key") is None
+    for content in (b"first", b"second"):
+        disk_cache.store("key", [content])
+        found = disk_cache.load("key")
+        assert found is not None
+        assert bytes(found) == content
+    assert (disk_cache.usage().files, disk_cache.usage().size > 6) == (1, True)
+    monkeypatch.setattr(disk_cache, "LIMIT", 1)
+    disk_cache._sweep.now(str(tmp_path / "cache"))
+    assert disk_cache.usage().files == 0

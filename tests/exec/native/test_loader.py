@@ -3,17 +3,15 @@
 import ctypes
 import gc
 import struct
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from relaxpy.exec.native.calls import jit
 from relaxpy.exec.native.llvm.function import I64, POINTER
 from relaxpy.exec.native.llvm.module import Module
 from relaxpy.exec.native.machine_code.loader import LoadedObject
 from relaxpy.exec.native.machine_code.machine import host
-from relaxpy.exec.native.machine_code.objects import compile_object, link_by_llvm, link_object
+from relaxpy.exec.native.machine_code.objects import compile_object, link_object
 
 TEXT = """
 @counter = global i64 40
@@ -69,9 +67,8 @@ def integer(address: int, argument: int) -> int:
     return result
 
 
-@pytest.mark.parametrize("link", [link_object, link_by_llvm])
-def test_functions_see_variables_constants_and_libc(code: bytes, link: type) -> None:
-    library = link(code, NAMES)
+def test_functions_see_variables_constants_and_libc(code: bytes) -> None:
+    library = link_object(code, NAMES)
     assert [integer(library["count"], n) for n in (1, 2)] == [42, 46]
     assert ctypes.c_int64.from_address(library["counter"]).value == 46
     look = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_int64)(library["look"])
@@ -83,18 +80,6 @@ def test_functions_see_variables_constants_and_libc(code: bytes, link: type) -> 
     out = np.zeros(100, np.uint8)
     ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(library["fill"])(out.ctypes.data, 90)
     assert out.sum() == 90
-
-
-def test_modules_for_other_systems_are_one_object(monkeypatch: pytest.MonkeyPatch) -> None:
-    # FreeBSD has objects of the same format as Linux, so that they run here.
-    machine = replace(host(), triple="x86_64-unknown-freebsd")
-    monkeypatch.setattr(jit, "link_object", link_by_llvm)
-    module = Module(machine.triple, machine.vector_bits)
-    for name, optimised in (("fast", True), ("slow", False)):
-        f = module.function(name, [(I64, "x")], I64, optimised=optimised)
-        f.ret(f.params[0] + 1)
-    library = jit.compile_module(module, ["fast", "slow"], machine)
-    assert [integer(library[name], 1) for name in ("fast", "slow")] == [2, 2]
 
 
 def test_each_load_has_its_own_variables(code: bytes) -> None:

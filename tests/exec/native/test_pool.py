@@ -17,7 +17,6 @@ from relaxpy.exec.native.llvm.function import I64, POINTER, Function, Type, Valu
 from relaxpy.exec.native.llvm.module import Module
 from relaxpy.exec.native.machine_code.machine import host
 from relaxpy.exec.native.threads.parallel import parallel
-from relaxpy.exec.native.threads.pool import native_threads
 from relaxpy.exec.runtime.threads import THREADS, thread_count
 
 ROOT = Path(__file__).parents[3]
@@ -117,17 +116,6 @@ def test_a_number_of_threads_that_is_not_one_is_refused(
     monkeypatch.setenv(THREADS, text)
     with pytest.raises(MisuseError, match="expected an integer from 1 to 4096"):
         thread_count()
-
-
-def test_outside_linux_only_numpy_has_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(THREADS, raising=False)
-    monkeypatch.setattr(sys, "platform", "darwin")
-    monkeypatch.setattr(os, "cpu_count", lambda: 6)
-    assert (thread_count(), native_threads()) == (6, 1)
-    monkeypatch.setattr(os, "cpu_count", lambda: None)
-    assert thread_count() == 1
-    monkeypatch.setenv(THREADS, "3")
-    assert (thread_count(), native_threads()) == (3, 1)
 
 
 START = """

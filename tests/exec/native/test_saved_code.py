@@ -21,7 +21,6 @@ from relaxpy.exec import lowered as module_of_lowering
 from relaxpy.exec.container import Container, Sections
 from relaxpy.exec.native.calls import jit
 from relaxpy.exec.native.machine_code import objects
-from relaxpy.exec.native.machine_code.machine import host
 from relaxpy.ir.op import Op
 from relaxpy.script import from_source
 
@@ -32,10 +31,6 @@ def main(x: R.Tensor(("n", 8), "float32"), w: R.Tensor((8, 8), "float32")):
     return R.nn.softmax(R.matmul(R.exp(x), w))
 """
 ARGS = np.ones((3, 8), "float32"), np.eye(8, dtype="float32")
-
-pytestmark = pytest.mark.skipif(
-    sys.platform != "linux" or not host().has_loader, reason="the loader is for Linux"
-)
 
 
 @pytest.fixture(autouse=True)

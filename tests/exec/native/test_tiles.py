@@ -140,7 +140,7 @@ def avx_vnni() -> Machine:
         pytest.skip("the processor has no VNNI")
     found = [x for x in ("avx512f", "avx512vl", "avx512vnni", "avxvnni") if host().has(x)]
     features = ",".join((narrow().features, *(f"+{x}" for x in found)))
-    return Machine(host().triple, "x86-64-v3", features, 256, 16)
+    return Machine(host().platform, "x86-64-v3", features, 256, 16)
 
 
 MACHINES = {"host": host, "AVX2": narrow, "VNNI of 256 bits": avx_vnni}

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import relaxpy
+from relaxpy.exec.container import Container
 from relaxpy.ir import assert_structural_equal, load_json
 from relaxpy.ir.op import Op
 from relaxpy.plugins.cli.main import main
@@ -317,6 +318,28 @@ def test_compile_saves_an_executable_that_the_other_commands_read(
     code, _, err = command("run model.rxp both.npz --target reference", capsys)
     assert code == 2
     assert "is a saved executable" in err
+
+
+def test_compile_saves_code_for_other_systems(
+    capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    pytest.importorskip("llvmlite")
+    systems = "--for linux-aarch64:neoverse-n1 --for windows-x86_64"
+    code, out, _ = command(f"compile model.py {systems} -o model.exe", capsys)
+    assert (code, out.partition("\n")[0]) == (0, "model.exe: <Executable for native>")
+    codes = Container.read(Path("model.exe")).content["native"]
+    assert ["linux" in codes[0]["machine"][0], "windows" in codes[1]["machine"][0]] == [True] * 2
+    assert command("compile model.exe --for macos-aarch64 -o again.exe", capsys)[0] == 0
+    [only] = Container.read(Path("again.exe")).content["native"]
+    assert "apple" in only["machine"][0]
+    for options, problem in (
+        ("--for linux-arm", "there is no system 'linux-arm'"),
+        ("--for native --target numpy", "--for is for native code"),
+    ):
+        code, _, err = command(f"compile model.py {options} -o other.exe", capsys)
+        assert code == 2
+        assert problem in err
+    assert not Path("other.exe").exists()
 
 
 def test_warm_fills_the_cache(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from relaxpy.exec.native.calls.interpreter import PYTHON, connect_python
 from relaxpy.exec.native.llvm.function import MEMORY
 from relaxpy.exec.native.llvm.module import Module
-from relaxpy.exec.native.machine_code.machine import Machine, host
+from relaxpy.exec.native.machine_code.machine import Machine, current
 from relaxpy.exec.native.machine_code.objects import (
     Library,
     compile_object,
@@ -44,8 +44,6 @@ class PartsAhead:
 
     def add(self, module: Module, names: Iterable[str]) -> None:
         """Add complete functions of `module`. Those that only run tasks may not be needed later."""
-        if not host().has_loader:
-            return
         for name in names:
             if module.functions[name].only_tasks() is None:
                 self._waiting.append(name)
@@ -57,7 +55,7 @@ class PartsAhead:
 
             self._thread = ThreadPoolExecutor(1, "relaxpy-llvm")
         parts = module.parts(self._waiting, has_variables=False)
-        self._compiled.append(self._thread.submit(_compiled_ahead, *parts))
+        self._compiled.append(self._thread.submit(_compiled_ahead, *parts, current()))
         self.functions.update(self._waiting)
         self._waiting, self._length = [], 0
 
@@ -78,9 +76,11 @@ _PART: Final = 1 << 12
 """The number of values of the functions of a part, which LLVM compiles in a tenth of a second."""
 
 
-def _compiled_ahead(fast: Module, slow: Module) -> tuple[bytes, Mapping[str, bytes]]:
+def _compiled_ahead(
+    fast: Module, slow: Module, machine: Machine
+) -> tuple[bytes, Mapping[str, bytes]]:
     with recorded() as objects:
-        return _compiled(fast, slow, host()), objects
+        return _compiled(fast, slow, machine), objects
 
 
 def _compiled(fast: Module, slow: Module, machine: Machine) -> bytes:
@@ -98,9 +98,7 @@ def compile_module(
     Those of the parts that were compiled `ahead` are not compiled again. No optimiser pass runs. By
     default the code is for this machine.
     """
-    machine = machine or host()
-    if not machine.has_loader:
-        return link(compile_object(module.text(), machine=machine), exports)
+    machine = machine or current()
     ahead = ahead or PartsAhead()
     parts = module.parts(name for name in module.functions if name not in ahead.functions)
     with stage(_GENERATION):

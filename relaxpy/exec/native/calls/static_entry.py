@@ -55,7 +55,7 @@ from relaxpy.exec.native.llvm.function import (
     Value,
 )
 from relaxpy.exec.native.llvm.module import Module
-from relaxpy.exec.native.machine_code.machine import host
+from relaxpy.exec.native.machine_code.machine import current, running_here
 from relaxpy.exec.native.machine_code.objects import Library, compile_object, link_object
 from relaxpy.exec.native.threads.parallel import POOL
 from relaxpy.exec.native.threads.pool import connect
@@ -329,7 +329,7 @@ def _fits(dtype: str, shape: Sequence[object]) -> bool:
 
 def enter_object() -> bytes:
     """The object file of the entry."""
-    module = Module(host().triple, host().vector_bits)
+    module = Module(current().triple, current().vector_bits)
     declare_python(module)
     module.words(POOL, 2)
     params = [(POINTER, "self"), (POINTER, "args"), (I64, "count"), (POINTER, "keywords")]
@@ -339,7 +339,8 @@ def enter_object() -> bytes:
 
 @cache
 def _library() -> Library:
-    library = link_object(enter_object(), ["enter", PYTHON, POOL])
+    with running_here():
+        library = link_object(enter_object(), ["enter", PYTHON, POOL])
     connect_python(library[PYTHON])
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(library))  # builtins outlive modules of Python
     return library

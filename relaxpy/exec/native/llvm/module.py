@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from relaxpy.exec.native.llvm.function import VOID, Function, Type
 from relaxpy.exec.native.llvm.types import Signature
+from relaxpy.exec.platforms import Platform, platform_of_triple
 
 _DEFINED = re.compile(r"^(?:define .*?)?@([\w.]+)(?: =|\()", re.MULTILINE)
 """The names that a text defines."""
@@ -36,9 +37,16 @@ class Module:
         self._texts: list[str] = []
 
     @property
+    def platform(self) -> Platform:
+        """The platform that the code is for."""
+        platform = platform_of_triple(self.triple)
+        assert platform is not None
+        return platform
+
+    @property
     def has_avx512(self) -> bool:
         """True if the code is for an x86-64 CPU with 512-bit vectors."""
-        return self.vector_bits == 512 and self.triple.startswith("x86_64")
+        return self.vector_bits == 512
 
     def copy(self) -> Module:
         """A copy of the module, as a checkpoint."""
@@ -97,6 +105,8 @@ class Module:
         if not self._has_variables:
             kind, value = "external ", ""
         attributes = f'nounwind "prefer-vector-width"="{self.vector_bits}"'
+        if self.platform.attributes:
+            attributes = f"{attributes} {self.platform.attributes}"
         return "\n".join(
             [
                 f'target triple = "{self.triple}"',

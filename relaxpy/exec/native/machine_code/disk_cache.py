@@ -2,7 +2,8 @@
 
 A file starts with the hash of its key and of its contents, is written under another name and
 renamed, and can be written by its owner alone. Failures here are not errors: without a trusted
-directory, code is generated again.
+directory, code is generated again. Files are opened relative to the open directory, or by their
+paths on Windows, where a user's directory cannot be written by others.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 from relaxpy.errors import MisuseError
+from relaxpy.exec.process import process
 from relaxpy.support.dataclass import dataclass
 
 SWITCH: Final = "RELAXPY_CACHE"
@@ -33,6 +35,10 @@ _SUFFIX: Final = ".o"
 _UNFINISHED: Final = ".tmp"
 _ABANDONED_SECONDS: Final = 3600
 _NUMBERS: Final = count()
+
+
+_Place: TypeAlias = int | str
+"""The open directory, or its path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +72,9 @@ def load(key: str) -> memoryview | None:
     """
     try:
         with _directory() as place:
-            descriptor = os.open(
-                f"{key}{_SUFFIX}",
-                # A pipe is opened without waiting for its other end.
-                os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK,
-                dir_fd=place,
-            )
+            path, inside = _in(place, f"{key}{_SUFFIX}")
+            # A pipe is opened without waiting for its other end.
+            descriptor = os.open(path, os.O_RDONLY | _flags("NOFOLLOW", "NONBLOCK"), **inside)
             with open(descriptor, "rb"):
                 found = os.fstat(descriptor)
                 if _problem(found, stat.S_ISREG) or found.st_size < _HEADER:
@@ -80,7 +83,7 @@ def load(key: str) -> memoryview | None:
             if content[:_HEADER] != _header(key, content[_HEADER:]):
                 return None
             with suppress(OSError):  # the time of the last use; a directory may be read-only
-                os.utime(f"{key}{_SUFFIX}", dir_fd=place)
+                os.utime(path, **inside)
             return content[_HEADER:]
     except OSError:
         return None
@@ -95,9 +98,11 @@ def store(key: str, content: Iterable[bytes | memoryview]) -> None:
     unfinished = f"{key}.{os.getpid()}.{next(_NUMBERS)}{_UNFINISHED}"
     try:
         with _directory(create=True) as place:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _flags("NOFOLLOW")
+            new, inside = _in(place, unfinished)
+            path, _ = _in(place, f"{key}{_SUFFIX}")
             try:
-                with open(os.open(unfinished, flags, 0o600, dir_fd=place), "wb") as file:
+                with open(os.open(new, flags, 0o600, **inside), "wb") as file:
                     state = hashlib.sha256(key.encode())
                     file.write(bytes(_HEADER))
                     for part in content:
@@ -106,14 +111,29 @@ def store(key: str, content: Iterable[bytes | memoryview]) -> None:
                     size = file.tell()
                     file.seek(0)
                     file.write(_MAGIC + state.digest())
-                os.replace(unfinished, f"{key}{_SUFFIX}", src_dir_fd=place, dst_dir_fd=place)
+                os.replace(
+                    new, path, **{f"{end}_{n}": v for n, v in inside.items() for end in _ENDS}
+                )
             except OSError:
                 with suppress(OSError):
-                    os.unlink(unfinished, dir_fd=place)
+                    os.unlink(new, **inside)
                 raise
             _sweep.after(size, place)
     except OSError:
         return
+
+
+_ENDS: Final = ("src", "dst")
+
+
+def _in(place: _Place, name: str) -> tuple[str, dict[str, Any]]:
+    """The path of a file in the directory, and the keywords of functions that take it."""
+    return (os.path.join(place, name), {}) if isinstance(place, str) else (name, {"dir_fd": place})
+
+
+def _flags(*names: str) -> int:
+    """The flags with which files are opened, as far as the system has them."""
+    return sum(getattr(os, f"O_{name}", 0) for name in (*names, "CLOEXEC", "BINARY", "NOINHERIT"))
 
 
 def usage() -> Usage:
@@ -143,12 +163,10 @@ def directory() -> str | None:
             f"{SWITCH} is {switch!r}, expected 0, 1 or code",
             hint=f"{SWITCH}=0 keeps no code on disk; {DIRECTORY} is the directory for it",
         )
-    if switch == "0" or os.open not in os.supports_dir_fd:
+    if switch == "0":
         return None
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    if not os.path.isabs(base):  # the specification has these ignored
-        base = os.path.expanduser("~/.cache")
-    return os.path.abspath(os.environ.get(DIRECTORY) or os.path.join(base, "relaxpy"))
+    folder = os.path.join(process().caches(), "relaxpy")
+    return os.path.abspath(os.environ.get(DIRECTORY) or folder)
 
 
 def keeps_programs() -> bool:
@@ -161,8 +179,8 @@ def keeps_programs() -> bool:
 
 
 @contextmanager
-def _directory(*, create: bool = False) -> Iterator[int]:
-    """The open directory.
+def _directory(*, create: bool = False) -> Iterator[_Place]:
+    """The open directory, or its path where files cannot be opened relative to it.
 
     Errors:
         OSError: there is none, or others may write to it.
@@ -172,7 +190,11 @@ def _directory(*, create: bool = False) -> Iterator[int]:
         raise FileNotFoundError
     if create:
         os.makedirs(path, 0o700, exist_ok=True)
-    place = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    if os.open not in os.supports_dir_fd:
+        os.stat(path)
+        yield path
+        return
+    place = os.open(path, os.O_RDONLY | _flags("DIRECTORY"))
     try:
         problem = _problem(os.fstat(place), stat.S_ISDIR)
         if problem:
@@ -186,6 +208,8 @@ def _problem(found: os.stat_result, is_kind: Callable[[int], bool]) -> str:
     """The reason not to trust a file: users other than this one and root may write to it."""
     if not is_kind(found.st_mode):
         return "it is of another kind"
+    if not hasattr(os, "geteuid"):
+        return ""
     if found.st_uid not in (os.geteuid(), 0):
         return "it belongs to another user"
     if found.st_mode & 0o022:
@@ -199,7 +223,7 @@ def _header(key: str, content: bytes | memoryview) -> bytes:
     return _MAGIC + state.digest()
 
 
-def _files(place: int) -> Iterator[tuple[str, os.stat_result]]:
+def _files(place: _Place) -> Iterator[tuple[str, os.stat_result]]:
     with os.scandir(place) as entries:
         for entry in entries:
             if entry.name.endswith((_SUFFIX, _UNFINISHED)):
@@ -213,14 +237,14 @@ class _Sweep:
     def __init__(self) -> None:
         self._unswept = LIMIT
 
-    def after(self, size: int, place: int) -> None:
+    def after(self, size: int, place: _Place) -> None:
         """Sweep the directory if a file of `size` bytes may have made it too large."""
         self._unswept += size
         if self._unswept > LIMIT // 16:
             self._unswept = 0
             self.now(place)
 
-    def now(self, place: int) -> None:
+    def now(self, place: _Place) -> None:
         """Remove abandoned files, and the files that were used least recently."""
         limit = time.time() - _ABANDONED_SECONDS
         files = sorted(_files(place), key=lambda item: -item[1].st_mtime)
@@ -230,7 +254,8 @@ class _Sweep:
             total += 0 if is_unfinished else entry.st_size
             if entry.st_mtime < limit if is_unfinished else total > LIMIT:
                 with suppress(OSError):
-                    os.unlink(name, dir_fd=place)
+                    path, inside = _in(place, name)
+                    os.unlink(path, **inside)
 
 
 _sweep: Final = _Sweep()

@@ -1,4 +1,4 @@
-"""Loads relocatable objects of Linux (ELF; x86-64 and AArch64) into this process, without llvmlite.
+"""Loads relocatable objects (ELF; x86-64 and AArch64) into this process, without llvmlite.
 
 Concatenated objects are loaded as one, and see each other's functions and variables.
 
@@ -8,22 +8,20 @@ is unmapped when its `LoadedObject` is no longer used.
 
 from __future__ import annotations
 
-import ctypes
 import mmap
-import os
 import struct
-import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import Final, TypeAlias
 
+from relaxpy.exec.platforms import AARCH64, X86_64, Architecture
+from relaxpy.exec.process import own_platform, process
 from relaxpy.support.dataclass import dataclass
 
 _ELF_HEADER: Final = 64
 _WRITE, _ALLOC = 0x1, 0x2
 _SYMBOLS, _ADDENDS, _ZEROS = 2, 4, 8
 
-_Patch: TypeAlias = Callable[[mmap.mmap, int, int, int, int], None]
+_Patch: TypeAlias = Callable[[memoryview, int, int, int, int], None]
 """Writes a relocation of a type: the memory, the position there, the type, the value, its place."""
 
 
@@ -46,7 +44,7 @@ class _Processor:
     patch: _Patch
 
 
-def _patch_x86_64(memory: mmap.mmap, at: int, type: int, value: int, place: int) -> None:
+def _patch_x86_64(memory: memoryview, at: int, type: int, value: int, place: int) -> None:
     if type == 1:
         struct.pack_into("<Q", memory, at, value)
     elif type == 24:
@@ -61,7 +59,7 @@ _LOW_BITS: Final = {277: 0, 278: 0, 284: 1, 285: 2, 286: 3, 299: 4, 312: 3}
 """The relocations for the lower 12 bits of an address, and the bits by which they are shifted."""
 
 
-def _patch_aarch64(memory: mmap.mmap, at: int, type: int, value: int, place: int) -> None:
+def _patch_aarch64(memory: memoryview, at: int, type: int, value: int, place: int) -> None:
     word: int
     if type == 257:
         struct.pack_into("<Q", memory, at, value)
@@ -84,14 +82,14 @@ def _patch_aarch64(memory: mmap.mmap, at: int, type: int, value: int, place: int
 
 
 _PROCESSORS: Final[Mapping[str, _Processor]] = {
-    "x86_64": _Processor(
+    X86_64.name: _Processor(
         number=62,
         jump=bytes.fromhex("ff25020000009090"),
         table=frozenset((9, 41, 42)),
         calls=frozenset((4,)),
         patch=_patch_x86_64,
     ),
-    "aarch64": _Processor(
+    AARCH64.name: _Processor(
         number=183,
         jump=bytes.fromhex("5000005800021fd6"),
         table=frozenset((311, 312)),
@@ -99,9 +97,6 @@ _PROCESSORS: Final[Mapping[str, _Processor]] = {
         patch=_patch_aarch64,
     ),
 }
-PROCESSORS: Final = frozenset(_PROCESSORS)
-"""The processors whose objects are loaded, by the names that triples of LLVM begin with."""
-_OWN: Final = _PROCESSORS.get(os.uname().machine) if sys.platform == "linux" else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,18 +130,21 @@ class _Relocation:
 
 
 class LoadedObject:
-    """Objects in memory. Functions that none of them defines are those of libc.
+    """Objects in memory. Functions that none of them defines are those of this process.
+
+    Those for another machine are not executable there; the functions need not exist here.
 
     Errors:
         ValueError: the object is of another format, or has a relocation that is not supported.
-        OSError: the memory cannot be protected.
+        OSError: the memory cannot be allocated or protected.
     """
 
-    def __init__(self, code: bytes) -> None:
-        if not is_loadable(code):
+    def __init__(self, code: bytes, other: Architecture | None = None) -> None:
+        if not is_loadable(code, other):
             raise ValueError("expected a relocatable ELF object for this processor")
-        assert _OWN is not None
-        self._code, self._processor = code, _OWN
+        architecture = other or own_architecture()
+        assert architecture is not None
+        self._code, self._processor = code, _PROCESSORS[architecture.name]
         self._sections: list[_Section] = []
         self._symbols: list[_Symbol] = []
         relocations: list[_Relocation] = []
@@ -154,9 +152,7 @@ class LoadedObject:
         while start < len(code):
             start = self._read(start, relocations)
         places, slots, fixed, end = self._layout(relocations)
-        # A forked child has its own variables.
-        self._memory = mmap.mmap(-1, end, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        self._base = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
+        self._memory, self._base = process().pages(end)
         for index, place in places.items():
             section = self._sections[index]
             if section.type != _ZEROS:
@@ -167,19 +163,20 @@ class LoadedObject:
             for symbol in self._symbols
             if symbol.section in places
         }
-        libc, defined = ctypes.CDLL(None), self._by_name()
-        for symbol in {r.symbol for r in relocations} - self._addresses.keys():
-            self._addresses[symbol] = defined.get(symbol.name) or _address(libc, symbol.name)
+        defined = self._by_name()
+        unknown = {r.symbol for r in relocations} - self._addresses.keys()
+        self.undefined = {symbol.name for symbol in unknown} - defined.keys()
+        """The functions that the objects call and do not define."""
+        for symbol in unknown:
+            found = defined.get(symbol.name)
+            self._addresses[symbol] = found or (_address(symbol.name) if other is None else 0)
         for symbol, slot in slots.items():
             address = struct.pack("<Q", self._addresses[symbol])
             self._memory[slot : slot + 16] = self._processor.jump + address
         for relocation in relocations:
             self._relocate(relocation, places, slots)
-        protect = libc.mprotect
-        protect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-        if protect(self._base, fixed, mmap.PROT_READ | mmap.PROT_EXEC):
-            raise OSError("the memory of native code cannot be made executable")
-        _forget_instructions(self._base, fixed)
+        if other is None:
+            process().make_executable(self._base, fixed)
 
     def addresses(self, names: Collection[str]) -> Mapping[str, int]:
         """The addresses of functions and variables by name. Errors: KeyError if there is none."""
@@ -267,15 +264,25 @@ class LoadedObject:
         )
 
 
-def is_loadable(code: bytes) -> bool:
-    """Return whether `code` is a sequence of relocatable ELF objects for this processor."""
-    start, number = 0, 0 if _OWN is None else _OWN.number
+def is_loadable(code: bytes, other: Architecture | None = None) -> bool:
+    """Return whether `code` is a sequence of relocatable ELF objects for this processor.
+
+    It may be for another one instead.
+    """
+    architecture = other or own_architecture()
+    start, number = 0, 0 if architecture is None else _PROCESSORS[architecture.name].number
     while len(code) - start >= _ELF_HEADER:
         is_elf = code[start : start + 6] == b"\x7fELF\x02\x01"
         if not is_elf or struct.unpack_from("<HH", code, start + 16) != (1, number):
             return False
         start = _end(code, start)
     return start == len(code) > 0
+
+
+def own_architecture() -> Architecture | None:
+    """The architecture of this process; None if no native code is generated for it."""
+    platform = own_platform()
+    return None if platform is None else platform.architecture
 
 
 def _end(code: bytes, start: int) -> int:
@@ -288,24 +295,11 @@ def _end(code: bytes, start: int) -> int:
     return start + table + size * count
 
 
-def _forget_instructions(start: int, size: int) -> None:
-    """Let the CPU read new instructions; x86-64 notices by itself that they have changed.
-
-    Linux does this for pages that become executable for the first time; libgcc does it always.
-    """
-    if _OWN is not _PROCESSORS["x86_64"]:
-        with suppress(OSError, AttributeError):
-            clear = getattr(ctypes.CDLL("libgcc_s.so.1"), "__clear_cache")
-            clear.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
-            clear(start, start + size)
-
-
-def _address(libc: ctypes.CDLL, name: str) -> int:
+def _address(name: str) -> int:
     try:
-        function = getattr(libc, name)
-    except AttributeError:
-        raise ValueError(f"there is no function {name!r} in this process") from None
-    return ctypes.cast(function, ctypes.c_void_p).value or 0
+        return process().address(name)
+    except LookupError as error:
+        raise ValueError(str(error.args[0])) from None
 
 
 def _rounded(size: int, unit: int) -> int:

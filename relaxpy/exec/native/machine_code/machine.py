@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import json
-import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, ParamSpec, TypeVar
 
 from relaxpy.errors import CompileError
 from relaxpy.exec.native.llvm.module import Module
 from relaxpy.exec.native.machine_code import disk_cache
-from relaxpy.exec.native.machine_code.loader import PROCESSORS
-from relaxpy.exec.native.machine_code.processor import arm_features, generator, processor
+from relaxpy.exec.native.machine_code.processor import generator, processor
+from relaxpy.exec.native.machine_code.self_test import self_test
+from relaxpy.exec.platforms import Platform, platform_of_triple
+from relaxpy.exec.process import own_platform, process
 from relaxpy.support.dataclass import dataclass
 
-_FMA: Final = frozenset({"+avx2", "+fma"})
-"""The features that x86-64 CPUs need at least."""
 _LLVM_VERSION: Final = 20
 """The oldest version of LLVM that parses the IR of kernels, that of llvmlite 0.45."""
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,23 +29,23 @@ class Machine:
     """A CPU that code is generated for.
 
     Fields:
-        triple: the target triple of LLVM.
+        platform: its system and architecture.
         cpu: LLVM's name of the CPU, such as `znver4`.
         features: the features of LLVM, such as `+avx2,-avx512f`.
         vector_bits: the width of a vector register in bits.
         vector_registers: the number of vector registers.
     """
 
-    triple: str
+    platform: Platform
     cpu: str
     features: str
     vector_bits: int
     vector_registers: int
 
     @property
-    def has_loader(self) -> bool:
-        """True if `loader` loads objects for it. LLVM, which loads others, takes one at a time."""
-        return self.triple.split("-")[0] in PROCESSORS and "linux" in self.triple
+    def triple(self) -> str:
+        """The target triple of LLVM."""
+        return self.platform.triple
 
     def lanes(self, bits: int) -> int:
         """The number of elements of `bits` bits in a vector register."""
@@ -58,11 +62,13 @@ class Machine:
     @property
     def instructions(self) -> frozenset[str]:
         """The instructions for dot products of int8, which not every CPU of its kind has."""
-        if self.triple.startswith("aarch64"):
-            present = {"dotprod": ("sdot", "udot"), "i8mm": ("usdot",)}
-            return frozenset(name for f, names in present.items() if self.has(f) for name in names)
-        has_vnni = self.has("avxvnni") or (self.has("avx512vnni") and self.has("avx512vl"))
-        return frozenset(("pmaddwd", "vpdpbusd") if has_vnni else ("pmaddwd",))
+        products = self.platform.architecture.products
+        return frozenset(
+            name
+            for needed, names in products.items()
+            if all(map(self.has, needed))
+            for name in names
+        )
 
 
 @cache
@@ -108,22 +114,39 @@ def host() -> Machine:
 
 
 _described: Final[dict[str, tuple[str, str, str]]] = {}
-"""The arguments of `describe_host`."""
+"""The host, if a file has described it."""
 
 
-def describe_host(triple: str, cpu: str, features: str) -> None:
-    """Set LLVM's names of this CPU, so that `host` needs no llvmlite."""
-    _described["host"] = triple, cpu, features
+def machine_of_file(triple: str, cpu: str, features: str, words: str) -> Machine | None:
+    """The machine that the code of a file is for, if its code runs here; or else None.
+
+    With the `words` of this CPU, the file describes it, so that `host` needs no llvmlite. Without
+    them, the CPU has to have the features.
+    """
+    platform = platform_of_triple(triple)
+    if platform is None or platform is not own_platform() or _missing(platform, features):
+        return None
+    machine = _machine(triple, cpu, features)
+    if words and words == processor():
+        _described["host"] = triple, cpu, features
+        return machine
+    present = process().features(platform.architecture)
+    needed = {name[1:] for name in features.split(",") if name[:1] == "+"}
+    own = {platform.features[1:]}
+    return machine if not words and needed - own <= present else None
 
 
 def _processor(binding: Any) -> tuple[str, str, str]:
     """The triple, name and features of this CPU; they are cached on disk."""
-    features = [binding.get_host_cpu_features().flatten(), *arm_features()]
-    found = (
-        binding.get_process_triple(),
-        binding.get_host_cpu_name(),
-        ",".join(filter(None, features)),
-    )
+    triple = binding.get_process_triple()
+    platform = platform_of_triple(triple)
+    features = binding.get_host_cpu_features().flatten()
+    if platform is not None and not platform.architecture.wide:
+        # LLVM does not report all of them.
+        reported = features.split(",")
+        own = {f"+{name}" for name in process().features(platform.architecture)}
+        features = ",".join(filter(None, [features, *sorted(own.difference(reported))]))
+    found = triple, binding.get_host_cpu_name(), features
     if key := _processor_key():
         disk_cache.store(key, [json.dumps(found).encode()])
     return found
@@ -154,8 +177,8 @@ def _processor_key() -> str:
 def obstacle() -> str | None:
     """The reason why the default target is not "native" on this machine; None if it is.
 
-    It is where llvmlite is installed, on Linux with AVX2 and FMA or on AArch64: code for other
-    systems was generated but never run.
+    It is where llvmlite is installed and the CPU has what its architecture needs. On systems where
+    nobody has confirmed that native code runs, the self-test decides.
     """
     found = _stored_processor()
     if found is None:
@@ -164,35 +187,105 @@ def obstacle() -> str | None:
             return f"llvmlite: {problem}"
         found = _processor(binding)
     triple, cpu, features = found
-    if sys.platform != "linux" or triple.split("-")[0] not in PROCESSORS:
-        return f'native code was not tested on {triple}; target="native" generates it'
-    if triple.startswith("x86_64") and not _FMA.issubset(features.split(",")):
-        return f"the processor {cpu} has no AVX2 and FMA"
-    return None
+    platform = platform_of_triple(triple)
+    if platform is None:
+        return f"no native code is generated for {triple}"
+    if missing := _missing(platform, features):
+        return f"the processor {cpu} has no {missing}"
+    return None if platform.is_confirmed else self_test() or None
+
+
+def _missing(platform: Platform, features: str) -> str:
+    """The features that code for a platform needs and that are not there, for messages."""
+    present = features.split(",")
+    needed = sorted(platform.architecture.needed)
+    return " and ".join(name.upper() for name in needed if f"+{name}" not in present)
 
 
 def narrow() -> Machine:
     """The host limited to AVX2 and FMA; the host itself if it is not an x86-64."""
     machine = host()
-    if not machine.triple.startswith("x86_64"):
+    if not machine.platform.architecture.wide:
         return machine
-    features = "+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt,+movbe,+popcnt"
-    return _machine(machine.triple, "x86-64-v3", features)
+    return machine_of(machine.platform, "x86-64-v3")
+
+
+def machine_of(platform: Platform, level: str) -> Machine:
+    """The machine of a platform whose CPU has the features of one of its levels, and no others.
+
+    Errors:
+        KeyError: there is no such level.
+    """
+    features = ",".join(f"+{name}" for name in platform.architecture.levels[level])
+    cpu = level if platform.architecture.wide else "generic"
+    return _machine(platform.triple, cpu, features)
 
 
 def _machine(triple: str, cpu: str, features: str) -> Machine:
-    if triple.startswith("aarch64"):
-        return Machine(triple, cpu, features, 128, 32)
-    present = set(features.split(","))
-    if triple.startswith("x86_64") and _FMA.issubset(present):
-        # Masks of bytes and 64-bit integers need more than AVX-512F.
-        if {"+avx512f", "+avx512bw", "+avx512dq", "+avx512vl"} <= present:
-            return Machine(triple, cpu, features, 512, 32)
-        return Machine(triple, cpu, features, 256, 16)
-    raise CompileError(
-        f'target "native" requires AVX2 and FMA, or NEON; found {cpu} ({triple})',
-        hint='compile for target="numpy" on this machine',
-    )
+    platform = platform_of_triple(triple)
+    if platform is None or _missing(platform, features):
+        raise CompileError(
+            f'target "native" requires AVX2 and FMA, or NEON; found {cpu} ({triple})',
+            hint='compile for target="numpy" on this machine',
+        )
+    if platform.features and platform.features not in features:
+        features = ",".join(filter(None, (features, platform.features)))
+    kind, present = platform.architecture, features.split(",")
+    if kind.wide and all(f"+{name}" in present for name in kind.wide):
+        return Machine(platform, cpu, features, 512, 32)
+    return Machine(platform, cpu, features, kind.vector_bits, kind.vector_registers)
+
+
+_CURRENT: Final[ContextVar[tuple[Machine, bool] | None]] = ContextVar("machine", default=None)
+
+
+def current() -> Machine:
+    """The machine that code is generated for: the host, or that of `generating_for`.
+
+    Errors: as for `host`.
+    """
+    chosen = _CURRENT.get()
+    return host() if chosen is None else chosen[0]
+
+
+def is_current_here() -> bool:
+    """Return whether the code that is generated runs in this process."""
+    chosen = _CURRENT.get()
+    return chosen is None or chosen[1]
+
+
+@contextmanager
+def running_here() -> Iterator[None]:
+    """A context in which code is generated that runs here: for the host, if the other does not."""
+    token = _CURRENT.set(_CURRENT.get() if is_current_here() else None)
+    try:
+        yield
+    finally:
+        _CURRENT.reset(token)
+
+
+def with_current(function: Callable[P, T]) -> Callable[P, T]:
+    """A function that later generates code for the machine that is current now."""
+    chosen = _CURRENT.get()
+
+    def later(*args: P.args, **kwargs: P.kwargs) -> T:
+        token = _CURRENT.set(chosen)
+        try:
+            return function(*args, **kwargs)
+        finally:
+            _CURRENT.reset(token)
+
+    return later
+
+
+@contextmanager
+def generating_for(machine: Machine, *, runs_here: bool = False) -> Iterator[None]:
+    """A context in which code is generated for a machine, which may run here."""
+    token = _CURRENT.set((machine, runs_here))
+    try:
+        yield
+    finally:
+        _CURRENT.reset(token)
 
 
 @cache
@@ -201,6 +294,9 @@ def target_machine(machine: Machine, *, optimised: bool = True) -> Any:
 
     If it is not `optimised`, it compiles in a third of the time, and the code takes twice as long.
     """
+    if machine.platform.architecture is not host().platform.architecture:
+        llvm().initialize_all_targets()
+        llvm().initialize_all_asmprinters()
     target = llvm().Target.from_triple(machine.triple)
     return target.create_target_machine(
         cpu=machine.cpu,

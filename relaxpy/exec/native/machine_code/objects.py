@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import os
-import sys
 import threading
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cache
-from itertools import count
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
@@ -18,10 +15,16 @@ from typing_extensions import override
 
 from relaxpy.exec.native.machine_code import disk_cache
 from relaxpy.exec.native.machine_code.loader import LoadedObject, is_loadable
-from relaxpy.exec.native.machine_code.machine import Machine, host, llvm, target_machine
+from relaxpy.exec.native.machine_code.machine import (
+    Machine,
+    current,
+    is_current_here,
+    llvm,
+    target_machine,
+)
 from relaxpy.exec.native.machine_code.processor import generator
+from relaxpy.exec.process import process
 
-_NUMBERS: Final = count()
 _LOCK: Final = threading.RLock()
 """Held while llvmlite works: only one thread may generate or link code at a time."""
 if hasattr(os, "register_at_fork"):
@@ -98,7 +101,7 @@ def compile_object(text: str = "", slow: str = "", *, machine: Machine | None = 
 
     That of a second part, `slow`, follows it. This takes less time to compile, and longer to run.
     """
-    machine = machine or host()
+    machine = machine or current()
     key = disk_cache.key_of("object", text, slow, machine.triple, machine.cpu, machine.features)
     trusted = _TRUSTED.get(key)
     code = _stored_object(key, (text, slow), machine) if trusted is None else trusted.code
@@ -112,7 +115,7 @@ def _stored_object(key: str, parts: tuple[str, str], machine: Machine) -> bytes:
     file = disk_cache.key_of(key, version) if version else ""
     stored = disk_cache.load(file) if file else None
     code = None if stored is None else bytes(stored)
-    if code is None or (machine.has_loader and not is_loadable(code)):
+    if code is None or not is_loadable(code, machine.platform.architecture):
         code = b"".join(
             _generate("emit_object", part, machine, optimised=optimised)
             for part, optimised in zip(parts, (True, False), strict=True)
@@ -129,7 +132,7 @@ _LONG: Final = 1 << 15
 
 def compile_assembly(text: str, machine: Machine | None = None) -> str:
     """The assembly of a module of LLVM IR, for reading."""
-    assembly: str = _generate("emit_assembly", text, machine or host())
+    assembly: str = _generate("emit_assembly", text, machine or current())
     return assembly
 
 
@@ -150,8 +153,8 @@ def _generate(method: str, text: str, machine: Machine, *, optimised: bool = Tru
 
 def return_memory() -> None:
     """Return freed memory to the system: glibc keeps fragments between used blocks."""
-    if sys.platform == "linux":
-        getattr(ctypes.CDLL(None), "malloc_trim", int)(0)
+    if (name := process().system.trim) and process().has(name):
+        process().function(name, ctypes.c_int, ctypes.c_size_t)(0)
 
 
 @contextmanager
@@ -172,25 +175,9 @@ def _loops_as_written() -> Iterator[None]:
 def link_object(code: bytes, exports: Collection[str]) -> Library:
     """The addresses of the functions and variables of an object that `exports` names.
 
-    Functions that the object declares are looked up in this process (libc).
+    Functions that the object declares are looked up in this process (libc). Code for another
+    machine than the host is not executable.
     """
-    if not is_loadable(code):
-        return link_by_llvm(code, exports)
-    loaded = LoadedObject(code)
+    other = None if is_current_here() else current().platform.architecture
+    loaded = LoadedObject(code, other)
     return Library(code, loaded.addresses(exports), loaded)
-
-
-def link_by_llvm(code: bytes, exports: Collection[str]) -> Library:
-    """`link_object` for an object of any format; a few kilobytes are never freed."""
-    builder = llvm().JITLibraryBuilder().add_object_img(code).add_current_process()
-    for name in exports:
-        builder.export_symbol(name)
-    with _LOCK:
-        linker = _linker()
-        tracker = builder.link(linker, f"relaxpy{next(_NUMBERS)}")
-    return Library(code, {name: tracker[name] for name in exports}, (linker, tracker))
-
-
-@cache
-def _linker() -> Any:
-    return llvm().create_lljit_compiler(target_machine(host()), use_jit_link=True)

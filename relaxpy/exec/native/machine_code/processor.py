@@ -1,67 +1,31 @@
-"""Fingerprints of this CPU and of the installed llvmlite, without an import of llvmlite.
+"""Fingerprints of this CPU, of the installed llvmlite and of relaxpy, without importing llvmlite.
 
-Both are parts of cache keys. LLVM's own description of the CPU is cached too, and holds as long as
-Linux describes the CPU in the same way.
+They are parts of cache keys. LLVM's own description of the CPU is cached too, and holds as long as
+the system describes the CPU in the same way.
 """
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import os
+import sys
 from functools import cache
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Final
 
-_CPUINFO: Final = "/proc/cpuinfo"
-_FIELDS: Final = frozenset(
-    (
-        *("vendor_id", "cpu family", "model", "model name", "stepping", "flags"),
-        *("CPU implementer", "CPU architecture", "CPU variant", "CPU part", "CPU revision"),
-        "Features",
-    )
-)
-"""The fields of /proc/cpuinfo, for x86-64 and aarch64, that identify a CPU."""
+import numpy as np
+
+from relaxpy.exec.process import process
+
 _SETTINGS: Final = ("machine.py", "objects.py")
 """The files of this package with the options of LLVM."""
 
 
 @cache
 def processor() -> str:
-    """Linux's description of the first CPU; empty if unknown."""
-    found = []
-    try:
-        with open(_CPUINFO, encoding="utf-8", errors="replace", buffering=8192) as file:
-            for line in file:
-                if line.isspace():  # the next CPU
-                    break
-                name, _, value = line.partition(":")
-                if name.strip() in _FIELDS:
-                    found.append(f"{name.strip()}: {value.strip()}")
-    except OSError:
-        return ""
-    return "\n".join([os.uname().machine, *found]) if found else ""
-
-
-_CAPABILITIES: Final = {
-    16: {8: "lse", 10: "fullfp16", 12: "rdm", 20: "dotprod"},
-    26: {13: "i8mm", 14: "bf16"},
-}
-"""LLVM's features by the bits of AT_HWCAP and AT_HWCAP2 of Linux on AArch64."""
-
-
-def arm_features() -> list[str]:
-    """The features of this CPU that LLVM does not report on AArch64; none on other CPUs."""
-    if os.uname().machine != "aarch64":
-        return []
-    read = ctypes.CDLL(None).getauxval
-    read.argtypes, read.restype = (ctypes.c_ulong,), ctypes.c_ulong
-    return [
-        f"+{feature}"
-        for word, features in _CAPABILITIES.items()
-        for bit, feature in features.items()
-        if read(word) >> bit & 1
-    ]
+    """The system's description of the first CPU; empty if unknown."""
+    return process().description()
 
 
 @cache
@@ -77,8 +41,23 @@ def generator() -> str:
         for path in (os.path.join(folder, "_version.py"), *own):
             with open(path, "rb") as file:
                 state.update(file.read())
-        library = os.stat(os.path.join(folder, "binding", "libllvmlite.so"))
+        library = os.stat(os.path.join(folder, "binding", process().system.llvm))
     except OSError:
         return ""
     # Seconds are what layers of container images keep.
     return f"{state.hexdigest()} {library.st_size} {int(library.st_mtime)}"
+
+
+@cache
+def interface() -> str:
+    """The ABI fingerprint that code and the process linking it must share; empty if unknown.
+
+    It covers the objects of Python and of NumPy, and the tables and the pool of this version.
+    """
+    native = Path(__file__).parents[1]
+    python = sys.implementation.name, *sys.version_info[:2]
+    state = hashlib.sha256(f"{python} {np.__version__}".encode())
+    paths = sorted([*native.rglob("*.py"), *native.with_name("graph").glob("*.py")])
+    for path in paths:
+        state.update(path.read_bytes())
+    return state.hexdigest() if paths else ""

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
-import sys
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from relaxpy.errors import MisuseError
 from relaxpy.exec.native.machine_code.loader import is_loadable
-from relaxpy.exec.native.machine_code.machine import describe_host, host
+from relaxpy.exec.native.machine_code.machine import Machine, current, host, machine_of_file
 from relaxpy.exec.native.machine_code.objects import TrustedObject, trust
-from relaxpy.exec.native.machine_code.processor import processor
+from relaxpy.exec.native.machine_code.processor import interface, processor
 from relaxpy.support.dataclass import dataclass
 
 
@@ -24,9 +20,10 @@ class LoadedCode:
     """The machine code of a file, used as long as its objects are kept.
 
     `problem` is the reason why it is not used. If all functions of the program are native,
-    `library` is their code, and `program` the table of `saved_code`.
+    `library` is their code, and `program` the table of `saved_code`. The code is for `machine`.
     """
 
+    machine: Machine | None = None
     objects: Sequence[TrustedObject] = ()
     problem: str = ""
     library: bytes = b""
@@ -43,11 +40,12 @@ def saved_code(
 
     The code of a `library`, which some of them are, belongs to a table of a `program`.
     """
-    if not objects or not processor() or not all(map(is_loadable, objects.values())):
+    machine = current()
+    words = processor() if machine == host() else ""
+    if not objects or (machine == host() and not words):
         return None
-    machine = host()
     return {
-        "processor": processor(),
+        "processor": words,
         "machine": [machine.triple, machine.cpu, machine.features],
         "objects": {key: store(np.frombuffer(code, np.uint8)) for key, code in objects.items()},
         "library": _parts(library, objects),
@@ -66,20 +64,6 @@ def _parts(library: bytes, objects: Mapping[str, bytes]) -> list[str]:
     return keys
 
 
-@cache
-def interface() -> str:
-    """The ABI fingerprint that code and the process linking it must share; empty if unknown.
-
-    It covers the objects of Python and of NumPy, and the tables and the pool of this version.
-    """
-    native = Path(__file__).parents[1]
-    state = hashlib.sha256(f"{sys.version} {np.__version__}".encode())
-    paths = sorted([*native.rglob("*.py"), *native.with_name("graph").glob("*.py")])
-    for path in paths:
-        state.update(path.read_bytes())
-    return state.hexdigest() if paths else ""
-
-
 def load_code(saved: object, arrays: Sequence[Any], source: str) -> LoadedCode:
     """The machine code of a file that the user trusts, which messages call `source`.
 
@@ -88,28 +72,34 @@ def load_code(saved: object, arrays: Sequence[Any], source: str) -> LoadedCode:
     """
     if saved is None:
         return LoadedCode(problem="the file has no machine code")
-    match saved:
-        case {
-            "processor": str() as words,
-            "machine": [str() as triple, str() as cpu, str() as features],
-            "objects": dict() as stored,
-        }:
-            pass
-        case _:
-            raise damaged_code(source, "it is not of the form that Executable.save writes")
-    if words != processor():
+    several: list[Any] = saved if isinstance(saved, list) else [saved]
+    usable = [(machine, code) for code in several if (machine := _machine_of(code, source))]
+    if not usable:
         return LoadedCode(problem="the machine code of the file is for another processor")
-    codes = {key: _code(number, arrays, source) for key, number in stored.items()}
-    describe_host(triple, cpu, features)
+    machine, best = max(usable, key=lambda each: each[0].features.count("+"))
+    codes = {key: _code(number, arrays, source) for key, number in best["objects"].items()}
     objects = [trust(key, code) for key, code in codes.items()]
-    match saved:
+    match best:
         case {"library": list() as keys, "interface": str() as own, "program": dict() as program}:
             if own and own == interface() and all(key in codes for key in keys):
                 library = b"".join(codes[key] for key in keys)
-                return LoadedCode(objects, library=library, program=program)
+                return LoadedCode(machine, objects, library=library, program=program)
         case _:
             pass
-    return LoadedCode(objects)
+    return LoadedCode(machine, objects)
+
+
+def _machine_of(code: object, source: str) -> Machine | None:
+    """The machine that saved code is for, if it runs here."""
+    match code:
+        case {
+            "processor": str() as words,
+            "machine": [str() as triple, str() as cpu, str() as features],
+            "objects": dict(),
+        }:
+            return machine_of_file(triple, cpu, features, words)
+        case _:
+            raise damaged_code(source, "it is not of the form that Executable.save writes")
 
 
 def _code(number: object, arrays: Sequence[Any], source: str) -> bytes:

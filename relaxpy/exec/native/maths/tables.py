@@ -15,8 +15,8 @@ Table: TypeAlias = tuple[tuple[float, ...], ...]
 def selected(name: str, table: Table, positions: Value) -> list[Value]:
     """The values of all rows of a table, in each lane, whose numbers are `positions` modulo 8."""
     f, lanes = positions.function, positions.type.lanes
-    is_arm = f.module.triple.startswith("aarch64")
-    if lanes == 1 or not (is_arm or f.module.triple.startswith("x86_64")):
+    by_bytes = f.module.platform.architecture.lookup == "tbl"
+    if lanes == 1:
         symbol = f"relaxpy.{name}.table"
         rows = ", ".join(f"[8 x float] [{_listed(row)}]" for row in table)
         type = f"[{len(table)} x [8 x float]]"
@@ -24,7 +24,7 @@ def selected(name: str, table: Table, positions: Value) -> list[Value]:
         start = both(positions, 7)
         here = Value(f, POINTER, f"@{symbol}")
         return [f.gather(F32, here, start + 8 * row) for row in range(len(table))]
-    width = 4 if is_arm else 16 if f.module.has_avx512 else 8
+    width = 4 if by_bytes else 16 if f.module.has_avx512 else 8
     if lanes < width:
         whole = f.shuffle(positions, None, [min(n, lanes - 1) for n in range(width)])
         return [f.shuffle(v, None, range(lanes)) for v in selected(name, table, whole)]
@@ -32,7 +32,7 @@ def selected(name: str, table: Table, positions: Value) -> list[Value]:
         halves = (range(lanes // 2), range(lanes // 2, lanes))
         low, high = (selected(name, table, f.shuffle(positions, None, half)) for half in halves)
         return [f.shuffle(a, b, range(lanes)) for a, b in zip(low, high, strict=True)]
-    if is_arm:
+    if by_bytes:
         words = both(positions, 7) * 0x04040404 + 0x03020100  # the four bytes of each number
         chosen = f.computed(Type("i8", 16), f"bitcast {words} to {Type('i8', 16)}")
         return [_looked_up(row, chosen) for row in table]

@@ -18,7 +18,7 @@ from relaxpy.exec.native.llvm.function import (
     Value,
 )
 from relaxpy.exec.native.llvm.module import Module
-from relaxpy.exec.native.machine_code.machine import host
+from relaxpy.exec.native.machine_code.machine import current, running_here
 from relaxpy.exec.native.machine_code.objects import Library, compile_object, link_object
 
 Write: TypeAlias = Callable[..., Value | None]
@@ -42,7 +42,7 @@ class Code:
 
     def object(self) -> bytes:
         """The object file."""
-        module = Module(host().triple, host().vector_bits)
+        module = Module(current().triple, current().vector_bits)
         module.add_text("\n".join(f"@{name} = global {v}" for name, v in self.variables.items()))
         for name, (result, params, write) in self._functions.items():
             f = module.function(name, [(t, f"p{n}") for n, t in enumerate(params)], result)
@@ -50,8 +50,9 @@ class Code:
         return compile_object(slow=module.text())
 
     def linked(self, functions: Collection[str]) -> Library:
-        """The addresses of some functions and of all variables."""
-        return link_object(self.object(), [*functions, *self.variables])
+        """The addresses of some functions and of all variables, which this process uses."""
+        with running_here():
+            return link_object(self.object(), [*functions, *self.variables])
 
     def set(self, library: Library, name: str, value: int) -> None:
         """Set a variable that is an integer or an address."""
@@ -102,5 +103,5 @@ def repeat(f: Function, condition: Callable[[], Value], body: Callable[[], objec
 
 
 def address_of(function: Any) -> int:
-    """The address of a function of a library."""
+    """The address of a function of Python."""
     return ctypes.cast(function, ctypes.c_void_p).value or 0

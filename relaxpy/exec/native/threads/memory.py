@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import ctypes
 import importlib
-import mmap
 import os
 from functools import cache
 from typing import Final
@@ -39,6 +38,8 @@ from relaxpy.exec.native.threads.code import (
     read,
     repeat,
 )
+from relaxpy.exec.native.threads.systems import free_pages, new_pages, threads_of
+from relaxpy.exec.process import process
 from relaxpy.exec.runtime.values import memory_bytes
 
 _LARGE: Final = 1 << 17
@@ -53,8 +54,6 @@ _SHARE: Final = 1 / 8
 """The most memory that is kept, as a share of the machine's."""
 _HUGE: Final = 1 << 22
 """The bytes from which a block has huge pages, of 2 MiB."""
-_HUGE_PAGES: Final = 14
-"""The madvise constant for that."""
 _RANKS: Final = 32
 """The most axes of arrays that are allocated here."""
 _SLACK: Final = 1 << 24
@@ -89,7 +88,7 @@ def _lock(f: Function) -> None:
         free, taken = f.const(I32, 0), f.const(I32, 1)
         return f.arithmetic("xor", exchanged(f, "locked", free, taken, "acquire"), 1)
 
-    repeat(f, is_locked, lambda: invoke(f, "yield", I32))
+    repeat(f, is_locked, lambda: threads_of(f.module.platform.system).give_way(f))
 
 
 @CODE.function(VOID)
@@ -118,7 +117,7 @@ def _taken_out(f: Function, index: Value) -> Value:
 def _evict(f: Function) -> None:
     """Free the oldest kept block."""
     base = f.element(f.call("taken_out", POINTER, f.index(0)), -64, I8)
-    f.call("munmap", I32, base, f.load(I64, base))
+    free_pages(f, base, f.load(I64, base))
 
 
 @CODE.function(VOID, I64)
@@ -204,17 +203,15 @@ def _memory(f: Function, size: Value, shift: Value) -> Value:
         bound = most + f.arithmetic("lshr", most, 2) + _SLACK
         f.call("shrink", VOID, bound - read(f, "used"))
         f.call("unlock", VOID)
-        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-        options = [f.const(I32, n) for n in (mmap.PROT_READ | mmap.PROT_WRITE, flags, -1)]
-        base = f.call("mmap", POINTER, f.const(POINTER, 0), size, *options, f.index(0))
-        f.leave(f.compare("eq", f.cast("ptrtoint", base, "i64"), -1), lambda: unused(size))
+        base = new_pages(f, size, lambda: unused(size))
         can_advise = f.compare("ne", read(f, "advise", POINTER), 0)
         is_huge = f.arithmetic("and", can_advise, f.compare("uge", size, _HUGE))
         f.branch(is_huge, lambda: advised(base, size))
         return marked(f.element(base, 64, I8), size, base, size - 64)
 
     def advised(base: Value, size: Value) -> None:
-        invoke(f, "advise", I32, base, size, f.const(I32, _HUGE_PAGES))
+        advice = f.module.platform.system.huge_pages or 0
+        invoke(f, "advise", I32, base, size, f.const(I32, advice))
 
     def unused(size: Value) -> None:
         f.call("lock", VOID)
@@ -388,11 +385,12 @@ class Memory:
 
     def __init__(self) -> None:
         self.library = CODE.linked(_FUNCTIONS)
-        libc, api = ctypes.CDLL(None), ctypes.pythonapi
+        here, api = process(), ctypes.pythonapi
         CODE.set(self.library, "limit", int(min(memory_bytes() * _SHARE, _POSSIBLE)))
-        CODE.set(self.library, "yield", address_of(libc.sched_yield))
-        if hasattr(mmap, "MADV_HUGEPAGE"):
-            CODE.set(self.library, "advise", address_of(libc.madvise))
+        give_way = threads_of(here.system).functions["yield"]
+        CODE.set(self.library, "yield", here.address(give_way))
+        if here.system.huge_pages is not None:
+            CODE.set(self.library, "advise", here.address("madvise"))
         for name, number in _NUMPY.items():
             CODE.set(self.library, name, numpy_function(number))
         for name, function in _PYTHON.items():

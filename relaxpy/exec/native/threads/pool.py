@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import sys
 import threading
 from collections.abc import Sequence
 from functools import cache
@@ -37,32 +36,19 @@ from relaxpy.exec.native.llvm.function import (
     Type,
     Value,
 )
-from relaxpy.exec.native.machine_code.machine import host
 from relaxpy.exec.native.threads.code import Code, address_of, at, exchanged, invoke, read
 from relaxpy.exec.native.threads.memory import memory
+from relaxpy.exec.native.threads.systems import FUNCTIONS, MASK_BYTES, Futex, Threads, threads_of
+from relaxpy.exec.process import process
 from relaxpy.exec.runtime.threads import ENTRIES, ring, thread_count
 
 _SPINS: Final = 5_000
-_MASK_BYTES: Final = 128
-#: The numbers of the system calls.
-_CALLS: Final = {
-    "x86_64": {"futex": 202, "gettid": 186, "set_affinity": 203, "get_affinity": 204},
-    "aarch64": {"futex": 98, "gettid": 178, "set_affinity": 122, "get_affinity": 123},
-}
-_PAUSE: Final = {"x86_64": "@llvm.x86.sse2.pause()", "aarch64": "@llvm.aarch64.hint(i32 1)"}
-#: Functions of libc and of Python, and other variables set from here.
+#: Functions of Python.
 _FUNCTIONS: Final = {
-    "current": "pthread_self",
     "ensure": "PyGILState_Ensure",
     "release": "PyGILState_Release",
     "check": "PyErr_CheckSignals",
     "no_memory": "PyErr_NoMemory",
-}
-_ON_LINUX: Final = {
-    "syscall": "syscall",
-    "create": "pthread_create",
-    "yield": "sched_yield",
-    "processor": "sched_getcpu",
 }
 CODE: Final = Code(
     # Variables that are written at different times are in different cache lines.
@@ -77,19 +63,13 @@ CODE: Final = Code(
     **dict.fromkeys(("take", "give", "times"), "ptr null"),
     # For each slot: the thread, whether it sleeps, whether a CPU is excluded from its affinity.
     places="ptr null",
-    **dict.fromkeys((*_FUNCTIONS, *_ON_LINUX), "ptr null"),
-    **dict.fromkeys(("allowed", "elsewhere"), f"[{_MASK_BYTES} x i8] zeroinitializer, align 8"),
+    **dict.fromkeys((*_FUNCTIONS, *FUNCTIONS), "ptr null"),
+    **dict.fromkeys(("allowed", "elsewhere"), f"[{MASK_BYTES} x i8] zeroinitializer, align 8"),
 )
 
 
-def _system(f: Function, name: str, *args: Value) -> Value:
-    """The result of a system call."""
-    number = f.index(_CALLS[_processor()][name])
-    return invoke(f, "syscall", I64, number, *args, params="(i64, ...)")
-
-
-def _processor() -> str:
-    return host().triple.split("-")[0]
+def _threads(f: Function) -> Threads:
+    return threads_of(f.module.platform.system)
 
 
 def _place(f: Function, slot: Value, field: int) -> Value:
@@ -98,7 +78,7 @@ def _place(f: Function, slot: Value, field: int) -> Value:
 
 
 def _pause(f: Function) -> None:
-    f.put(f"call void {_PAUSE[_processor()]}")
+    f.put(f"call void {f.module.platform.architecture.pause}")
 
 
 @CODE.function(I32)
@@ -119,7 +99,7 @@ def _interrupted(f: Function) -> Value:
         invoke(f, "release", VOID, state)
         return [f.cast("zext", f.compare("ne", failed, 0), "i32")]
 
-    is_main = f.compare("eq", invoke(f, "current", I64), read(f, "main"))
+    is_main = f.compare("eq", _threads(f).current(f), read(f, "main"))
     [result] = f.branch(is_main, in_main_thread, no)
     return result
 
@@ -155,9 +135,7 @@ def _work(
 @CODE.function(I64)
 def _now(f: Function) -> Value:
     """Nanoseconds of the clock that Python's perf_counter reads."""
-    time = f.alloca(I64, 2)
-    f.call("clock_gettime", I32, f.const(I32, 1), time)
-    return f.load(I64, time) * 10**9 + f.load(I64, f.element(time, 1, I64))
+    return _threads(f).now(f, f.module.platform.system)
 
 
 @CODE.function(VOID, POINTER, POINTER, I64, I64, POINTER, I64)
@@ -195,7 +173,7 @@ def _worker(f: Function, argument: Value) -> Value:
     f.store(f.index(0), size_at)
     slot = f.cast("ptrtoint", argument, "i64")
     asleep, kept_away = _place(f, slot, 1), _place(f, slot, 2)
-    thread = _system(f, "gettid")
+    thread = _threads(f).number(f)
     f.store(f.cast("trunc", thread, "i32"), _place(f, slot, 0))
 
     def look(last: Value, spins: Value) -> list[Value]:
@@ -231,6 +209,10 @@ def _worker(f: Function, argument: Value) -> Value:
         f.put("atomicrmw sub ptr @job, i64 1 release")
         return [number, f.index(0)]
 
+    def return_to_all(f: Function) -> None:
+        if isinstance(threads := _threads(f), Futex):
+            threads.set_affinity(f, f.index(0), "allowed")
+
     def wait(last: Value, number: Value, spins: Value) -> list[Value]:
         def pause() -> list[Value]:
             _pause(f)
@@ -240,11 +222,11 @@ def _worker(f: Function, argument: Value) -> Value:
             f.put("atomicrmw add ptr @sleepers, i32 1 seq_cst")
             word = f.cast("trunc", number, "i32")
             f.put(f"store atomic i32 1, {asleep} monotonic, align 4")
-            _system(f, "futex", _upper(f), f.index(128), word, f.const(POINTER, 0))
+            _threads(f).wait(f, _upper(f), word)
             f.put(f"store atomic i32 0, {asleep} monotonic, align 4")
             f.put("atomicrmw sub ptr @sleepers, i32 1 seq_cst")
             kept = f.new(I32, f"atomicrmw xchg {kept_away}, i32 0 acquire")
-            f.branch(f.compare("ne", kept, 0), lambda: _set_affinity(f, f.index(0), "allowed"))
+            f.branch(f.compare("ne", kept, 0), lambda: return_to_all(f))
             return [last, f.index(0)]
 
         return f.branch(f.compare("sgt", spins, _SPINS), sleep, pause)
@@ -258,18 +240,13 @@ def _upper(f: Function) -> Value:
     return f.element(at(f, "job"), 4, I8)
 
 
-def _set_affinity(f: Function, thread: Value, mask: str) -> None:
-    _system(f, "set_affinity", thread, f.index(_MASK_BYTES), at(f, mask))
-
-
 @CODE.function(VOID)
 def _start(f: Function) -> None:
-    thread = f.alloca(I64, 1)
     f.store(f.const(I32, 1), at(f, "started"))
 
     def create(slot: Value) -> None:
         argument = f.cast("inttoptr", slot, "ptr")
-        invoke(f, "create", I32, thread, f.const(POINTER, 0), at(f, "worker"), argument)
+        _threads(f).create(f, at(f, "worker"), argument)
 
     f.loop(1, read(f, "workers") + 1, 1, [], create)
 
@@ -277,18 +254,21 @@ def _start(f: Function) -> None:
 @CODE.function(VOID)
 def _make_way(f: Function) -> None:
     """Exclude this CPU from the affinity of sleeping workers, if there is another one."""
+    threads = _threads(f)
+    if not isinstance(threads, Futex):
+        return
     allowed, elsewhere = at(f, "allowed"), at(f, "elsewhere")
-    size = _system(f, "get_affinity", f.index(0), f.index(_MASK_BYTES), allowed)
+    size = threads.get_affinity(f, allowed)
 
     def clear() -> None:
-        copied = f.index(_MASK_BYTES), f.const(BOOL, 0)
+        copied = f.index(MASK_BYTES), f.const(BOOL, 0)
         f.call("llvm.memcpy.p0.p0.i64", VOID, elsewhere, allowed, *copied)
         here = f.cast("zext", invoke(f, "processor", I32), "i64")
         byte = f.element(elsewhere, f.arithmetic("lshr", here, 3), I8)
         bit = f.arithmetic("shl", f.index(1), f.arithmetic("and", here, 7))
         others = f.arithmetic("xor", f.cast("trunc", bit, "i8"), -1)
         f.store(f.arithmetic("and", f.load(I8, byte), others), byte)
-        bits = f.load(Type(f"i{8 * _MASK_BYTES}"), elsewhere, 8)
+        bits = f.load(Type(f"i{8 * MASK_BYTES}"), elsewhere, 8)
         f.branch(f.compare("ne", bits, 0), all_workers)
 
     def all_workers() -> None:
@@ -301,7 +281,7 @@ def _make_way(f: Function) -> None:
     def move(slot: Value) -> None:
         thread = f.cast("sext", f.load(I32, _place(f, slot, 0)), "i64")
         f.put(f"store atomic i32 1, {_place(f, slot, 2)} release, align 4")
-        _set_affinity(f, thread, "elsewhere")
+        threads.set_affinity(f, thread, "elsewhere")
 
     f.branch(f.compare("sgt", size, 0), clear)
 
@@ -352,7 +332,7 @@ def _run_with(
         f.call("start", VOID)
 
     def note_owner() -> None:
-        f.store(_system(f, "gettid"), at(f, "owner"))
+        f.store(_threads(f).number(f), at(f, "owner"))
 
     def shared() -> list[Value]:
         f.branch(f.compare("eq", read(f, "started", I32), 0), start)
@@ -385,10 +365,10 @@ def _run_with(
     def wake() -> None:
         f.call("make_way", VOID)
         most = f.intrinsic("smin", tasks - 1, read(f, "workers"))
-        _system(f, "futex", _upper(f), f.index(129), f.cast("trunc", most, "i32"))
+        _threads(f).wake(f, _upper(f), most)
 
     def rest() -> None:
-        invoke(f, "yield", I32)
+        _threads(f).give_way(f)
 
     def run() -> list[Value]:
         is_single = f.compare("slt", tasks, 2)
@@ -405,20 +385,20 @@ class Pool:
     def __init__(self, threads: int) -> None:
         self.threads = threads
         self._library = CODE.linked(["run"])
-        libc = ctypes.CDLL(None)
-        addresses = {**_FUNCTIONS, **(_ON_LINUX if sys.platform == "linux" else {})}
-        for name, function in addresses.items():
-            library = ctypes.pythonapi if function.startswith("Py") else libc
-            self._set(name, address_of(getattr(library, function)))
-        if sys.platform == "linux":
-            self._set("workers", threads - 1)
+        for name, function in _FUNCTIONS.items():
+            self._set(name, address_of(getattr(ctypes.pythonapi, function)))
+        for name, function in threads_of(process().system).functions.items():
+            if process().has(function):
+                self._set(name, process().address(function))
+        self._set("workers", threads - 1)
         self._set("main", threading.main_thread().ident or 0)
         for name in ("take", "give"):
             self._set(name, memory().library[name])
         self._places = (ctypes.c_int32 * (3 * threads))()
         self._set("places", ctypes.addressof(self._places))
         self._set("times", ctypes.addressof(ring()))
-        os.register_at_fork(after_in_child=self._forget_workers)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._forget_workers)
         # The workers run this code until the process ends.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._library))
 
@@ -454,13 +434,14 @@ def pool() -> Pool:
 
 
 def native_threads() -> int:
-    """The number of threads that share native loops: one outside Linux.
+    """The number of threads that share native loops: one where threads cannot wait for loops.
 
     Errors:
         MisuseError: RELAXPY_NUM_THREADS is not an integer from 1 to MOST_THREADS.
     """
     count = thread_count()
-    return count if sys.platform == "linux" else 1
+    functions = threads_of(process().system).functions
+    return count if functions and process().has(*functions.values()) else 1
 
 
 def connect(variable: int) -> None:

@@ -65,6 +65,8 @@ def combined(combine: Combine, dtype: DataType, a: Value, b: Value) -> Value:
 def _extreme(combine: Combine, a: Value, b: Value) -> Value:
     """The minimum or maximum of two floats, a NaN if one of them is."""
     f, type = a.function, a.type
+    if f.module.platform.architecture.has_extremes:
+        return f.intrinsic(f"{combine}imum", a, b)
     test = "ogt" if combine == "max" else "olt"
     # Each select is one instruction of x86, with its second operand if one is a NaN. So one of the
     # two has the NaN, whose bits remain those of one together with any others.

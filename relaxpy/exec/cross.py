@@ -1,0 +1,112 @@
+"""Executables with machine code for other processors, which is saved and does not run here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+from relaxpy.errors import MisuseError, close_names
+from relaxpy.exec.container import Sections
+from relaxpy.exec.executable import Executable, Program
+from relaxpy.exec.native.machine_code.machine import Machine, generating_for, host, machine_of
+from relaxpy.exec.platforms import PLATFORMS
+from relaxpy.exec.process import own_platform
+from relaxpy.support.dataclass import dataclass
+from relaxpy.support.entry import user_constructed
+
+Codes: TypeAlias = "Native | Sequence[Native]"
+
+
+@user_constructed
+@dataclass(frozen=True)
+class Native:
+    """A system and a processor that a saved executable has machine code for.
+
+    `Native("linux-aarch64", cpu="neoverse-n1")` is one of another machine, `Native()` this one.
+    `compile` takes one or several as its target. The executable runs here as usual. What it saves
+    has code for these processors only, and `load_executable(..., native_code=True)` runs the code
+    that fits best, without llvmlite.
+
+    The systems are linux, macos and windows, each for x86_64 and aarch64. The code uses the
+    instructions that `cpu` names, and runs on all processors that have them: x86-64-v3, x86-64-v4,
+    znver4; generic, neoverse-n1, neoverse-v1, neoverse-v2, apple-m1, apple-m2. Without `cpu`, it
+    runs on all processors of the kind that native code needs.
+
+    Errors:
+        MisuseError (also TypeError, ValueError): there is no such system or processor.
+    """
+
+    platform: str = ""
+    cpu: str = ""
+
+    def __post_init__(self) -> None:
+        self.machine_or_host()
+
+    @classmethod
+    def of_text(cls, text: str) -> Native:
+        """The target that `linux-aarch64:neoverse-n1` describes. Errors: as for the class."""
+        platform, _, cpu = text.partition(":")
+        return cls("" if platform == "native" else platform, cpu)
+
+    def machine_or_host(self) -> Machine | None:
+        """The machine that code is generated for; None for the host.
+
+        Errors: as for the class.
+        """
+        own = own_platform()
+        if not self.platform and not self.cpu:
+            return None
+        name = self.platform or (own.name if own else "")
+        known = {platform.name: platform for platform in PLATFORMS}
+        found = known.get(name)
+        if found is None:
+            raise MisuseError(
+                f"there is no system {name!r:.60}; systems are {', '.join(known)}",
+                hint=close_names(str(name), known),
+                about=self,
+            )
+        levels = found.architecture.levels
+        if self.cpu and self.cpu not in levels:
+            raise MisuseError(
+                f"there is no processor {self.cpu!r:.60} of {name}; it has {', '.join(levels)}",
+                hint=close_names(str(self.cpu), levels),
+                about=self,
+            )
+        return machine_of(found, self.cpu or next(iter(levels)))
+
+
+def is_native(target: object) -> bool:
+    """Return whether a target is one or several of Native."""
+    several = target if isinstance(target, list | tuple) else [target]
+    return bool(several) and all(isinstance(each, Native) for each in several)
+
+
+def with_code_for(executable: Executable, targets: Codes) -> Executable:
+    """An executable whose file has code for these targets, and only for these."""
+    chosen = [targets] if isinstance(targets, Native) else [*targets]
+    old = executable._program
+    program = Program(
+        lambda: old.module, old.target, old.saved_target, old.reload, schedules=old.schedules
+    )
+
+    def machine_code(sections: Sections) -> Sequence[Mapping[str, Any]]:
+        codes = (_code_for(program, each.machine_or_host(), sections) for each in chosen)
+        return [code for code in codes if code is not None]
+
+    program.machine_code = machine_code
+    return executable.sharing(program)
+
+
+def _code_for(
+    program: Program, machine: Machine | None, sections: Sections
+) -> Mapping[str, Any] | None:
+    """The machine code of a program for a machine, or for the host.
+
+    Errors:
+        CompileError: llvmlite is not installed.
+    """
+    from relaxpy.exec.lowered import Lowered, new_backend
+
+    with generating_for(machine or host()):
+        lowered = Lowered(lambda: program.module, new_backend("native", program.schedules))
+        return lowered.machine_code(sections)

@@ -1,0 +1,70 @@
+"""The self-test of native code on systems where nobody has confirmed that it runs.
+
+A child process compiles a few kernels and compares their results with those of NumPy, before native
+code becomes the default target. What it found is kept in the disk cache, for this CPU, these
+versions and this code.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from relaxpy.errors import Diagnostic, warn
+from relaxpy.exec.native.machine_code import disk_cache
+from relaxpy.exec.native.machine_code.processor import generator, interface, processor
+
+_PROGRAM = "relaxpy.exec.self_test"
+"""The module that the child runs."""
+_SECONDS = 120
+"""The time after which a child that has not ended is ended."""
+_LONGEST = 200
+"""The most characters of what a child prints that a message has."""
+
+
+def self_test() -> str:
+    """The reason why native code is not used here; empty if it computes what NumPy does.
+
+    If it is found now, there is a warning.
+    """
+    parts = processor(), generator(), interface()
+    key = disk_cache.key_of("self-test", *parts) if all(parts) else ""
+    stored = disk_cache.load(key) if key else None
+    if stored is not None:
+        return bytes(stored).decode(errors="replace")
+    problem = _run()
+    if key:
+        disk_cache.store(key, [problem.encode()])
+    if problem:
+        hint = 'target="native" generates it all the same; please report this with relaxpy.doctor()'
+        warn(Diagnostic(f"programs run on NumPy: {problem}", hint=hint))
+    return problem
+
+
+def _run() -> str:
+    """Run the child; the problem that it found, or that it had."""
+    import subprocess  # its import would take a tenth of the start of programs
+
+    paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
+    environment = {**os.environ, "PYTHONPATH": paths, "RELAXPY_TARGET": "native"}
+    command = [sys.executable or "python", "-m", _PROGRAM]
+    try:
+        done = subprocess.run(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return f"the self-test of native code did not end in {_SECONDS} seconds"
+    except OSError as error:
+        return f"the self-test of native code cannot be started: {error}"
+    if done.returncode:
+        words = done.stderr.strip().splitlines()[-1:] or [""]
+        found = f" ({words[0][:_LONGEST]})" if words[0] else ""
+        return f"the self-test of native code ended with code {done.returncode}{found}"
+    return done.stdout.strip()[:_LONGEST]

@@ -1,0 +1,231 @@
+"""The systems and processors that native code is generated for: the only place for their names.
+
+Code asks a record what holds for a platform; nothing else compares triples or names of systems.
+Objects have the format ELF on all systems, which LLVM writes for triples that end with `-elf`: one
+loader reads them all, and symbols have the same names everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Final, Literal
+
+from relaxpy.support.dataclass import dataclass
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Architecture:
+    """A kind of processor.
+
+    Fields:
+        name: its name in triples and in the names of platforms.
+        names: all of its names, in triples and of Python's `platform.machine`.
+        needed: the features of LLVM without which no code is generated.
+        vector_bits: the width of a vector register in bits.
+        vector_registers: the number of vector registers.
+        wide: the features with which there are 32 registers of 512 bits; none if it has no such.
+        has_extremes: whether an instruction has the maximum of floats, and a NaN if one of them is.
+        lookup: the instruction that selects among the numbers of a table in registers.
+        products: the features that have instructions for products of int8, and their names.
+        pause: the instruction of a thread that spins.
+        levels: the processors that code for other machines is generated for, and their features.
+    """
+
+    name: str
+    names: frozenset[str]
+    needed: frozenset[str]
+    vector_bits: int
+    vector_registers: int
+    wide: frozenset[str]
+    has_extremes: bool
+    lookup: Literal["permute", "tbl"]
+    products: Mapping[tuple[str, ...], tuple[str, ...]]
+    pause: str
+    levels: Mapping[str, tuple[str, ...]]
+
+
+_V3: Final = ("avx2", "fma", "f16c", "bmi", "bmi2", "lzcnt", "movbe", "popcnt")
+# Masks of bytes and 64-bit integers need more than AVX-512F.
+_AVX512: Final = ("avx512f", "avx512bw", "avx512dq", "avx512vl")
+_V4: Final = (*_V3, *_AVX512, "avx512cd")
+_N1: Final = ("neon", "lse", "rdm", "fullfp16", "dotprod")
+
+X86_64: Final = Architecture(
+    name="x86_64",
+    names=frozenset(("x86_64", "amd64")),
+    needed=frozenset(("avx2", "fma")),
+    vector_bits=256,
+    vector_registers=16,
+    wide=frozenset(_AVX512),
+    has_extremes=False,
+    lookup="permute",
+    products={
+        (): ("pmaddwd",),
+        ("avxvnni",): ("vpdpbusd",),
+        ("avx512vnni", "avx512vl"): ("vpdpbusd",),
+    },
+    pause="@llvm.x86.sse2.pause()",
+    levels={"x86-64-v3": _V3, "x86-64-v4": _V4, "znver4": (*_V4, "avx512vnni")},
+)
+AARCH64: Final = Architecture(
+    name="aarch64",
+    names=frozenset(("aarch64", "arm64")),
+    needed=frozenset(),
+    vector_bits=128,
+    vector_registers=32,
+    wide=frozenset(),
+    has_extremes=True,
+    lookup="tbl",
+    products={("dotprod",): ("sdot", "udot"), ("i8mm",): ("usdot",)},
+    pause="@llvm.aarch64.hint(i32 1)",
+    levels={
+        "generic": ("neon",),
+        "neoverse-n1": _N1,
+        "neoverse-v1": (*_N1, "bf16", "i8mm"),
+        "neoverse-v2": (*_N1, "bf16", "i8mm"),
+        "apple-m1": _N1,
+        "apple-m2": (*_N1, "bf16", "i8mm"),
+    },
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class System:
+    """An operating system.
+
+    Fields:
+        name: its name in the names of platforms.
+        names: what its triples and Python's `sys.platform` begin with.
+        libraries: the C libraries with the functions that code calls; None is the process itself.
+        renamed: the names of C functions that differ there.
+        pages: how code allocates memory: by mmap with these flags, or by VirtualAlloc.
+        huge_pages: the advice of madvise for huge pages, if there is one.
+        trim: the function that returns freed memory to the system, if there is one.
+        threads: the functions by which threads start and wait.
+        clock: the number of the clock of Python's perf_counter; None for the performance counter.
+        processors: where the description of CPUs is read.
+        caches: the directory for caches of a user.
+        llvm: the file of llvmlite with LLVM.
+    """
+
+    name: str
+    names: tuple[str, ...]
+    libraries: tuple[str | None, ...] = (None,)
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    pages: int | Literal["VirtualAlloc"] = 0x22
+    huge_pages: int | None = None
+    trim: str = ""
+    threads: Literal["futex", "os_sync", "WaitOnAddress", "none"] = "none"
+    clock: int | None = 1
+    processors: Literal["cpuinfo", "sysctl", "registry", "unknown"] = "unknown"
+    caches: str = "~/.cache"
+    llvm: str = "libllvmlite.so"
+
+
+LINUX: Final = System(
+    "linux", ("linux",), huge_pages=14, trim="malloc_trim", threads="futex", processors="cpuinfo"
+)
+MACOS: Final = System(
+    "macos",
+    ("darwin", "macos"),
+    pages=0x1002,
+    threads="os_sync",
+    clock=8,
+    processors="sysctl",
+    caches="~/Library/Caches",
+    llvm="libllvmlite.dylib",
+)
+WINDOWS: Final = System(
+    "windows",
+    ("windows", "win32"),
+    # ntdll has the function that code calls to enlarge its stack by more than a page.
+    libraries=("ucrtbase", "ntdll", "kernel32", "kernelbase"),
+    renamed={"time": "_time64"},
+    pages="VirtualAlloc",
+    threads="WaitOnAddress",
+    clock=None,
+    processors="registry",
+    caches="~/AppData/Local",
+    llvm="llvmlite.dll",
+)
+OTHER: Final = System("other", ())
+"""Any other system, for which no native code is generated."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Platform:
+    """A system on an architecture.
+
+    Fields:
+        triple: the target triple of LLVM. It decides the calling convention.
+        features: the features of LLVM that all code needs: registers that the system reserves.
+        attributes: attributes of LLVM that all functions have.
+        calls: the numbers of system calls of Linux.
+        is_confirmed: whether native code has been run there. Elsewhere a test decides at first use.
+    """
+
+    system: System
+    architecture: Architecture
+    triple: str
+    features: str = ""
+    attributes: str = ""
+    calls: Mapping[str, int] = field(default_factory=dict)
+    is_confirmed: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name, such as `linux-aarch64`."""
+        return f"{self.system.name}-{self.architecture.name}"
+
+
+_CALLS: Final = ("futex", "gettid", "set_affinity", "get_affinity")
+PLATFORMS: Final = (
+    Platform(
+        *(LINUX, X86_64, "x86_64-unknown-linux-gnu"),
+        calls=dict(zip(_CALLS, (202, 186, 203, 204), strict=True)),
+        is_confirmed=True,
+    ),
+    Platform(
+        *(LINUX, AARCH64, "aarch64-unknown-linux-gnu"),
+        calls=dict(zip(_CALLS, (98, 178, 122, 123), strict=True)),
+        is_confirmed=True,
+    ),
+    Platform(MACOS, X86_64, "x86_64-apple-macosx11-elf"),
+    Platform(MACOS, AARCH64, "aarch64-apple-macosx11-elf"),
+    Platform(WINDOWS, X86_64, "x86_64-pc-windows-msvc-elf"),
+    # LLVM writes no ELF for Windows on ARM. Its convention is that of bare processors, without
+    # register 18; and the stack is touched page by page, since Windows adds one page at a time.
+    Platform(
+        *(WINDOWS, AARCH64, "aarch64-unknown-none-elf", "+reserve-x18"),
+        attributes='"probe-stack"="inline-asm"',
+    ),
+)
+_BY_TRIPLE: Final = {platform.triple: platform for platform in PLATFORMS}
+
+
+def platform_of_triple(triple: str) -> Platform | None:
+    """The platform of a triple, which may be that of LLVM for a process; None if there is none."""
+    known = _BY_TRIPLE.get(triple)
+    if known is None:
+        first, *rest = triple.split("-")
+        words = [first, next((w for w in rest for s in _SYSTEMS if w.startswith(s.names)), "")]
+        known = platform_of_words(*words)
+    return known
+
+
+def platform_of_words(architecture: str, system: str) -> Platform | None:
+    """The platform of an architecture and of a system, both by any name; None if there is none."""
+    for platform in PLATFORMS:
+        is_system = system.startswith(platform.system.names)
+        if is_system and architecture.lower() in platform.architecture.names:
+            return platform
+    return None
+
+
+def system_of(name: str) -> System:
+    """The system of a name like that of `sys.platform`."""
+    return next((system for system in _SYSTEMS if name.startswith(system.names)), OTHER)
+
+
+_SYSTEMS: Final = (LINUX, MACOS, WINDOWS)

@@ -1,0 +1,118 @@
+"""The self-test of native code where nobody has confirmed it: failures leave NumPy the default."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import relaxpy
+from relaxpy.errors import RelaxpyWarning
+from relaxpy.exec import self_test as child
+from relaxpy.exec.native.machine_code import machine, self_test as parent
+from relaxpy.exec.platforms import MACOS, PLATFORMS
+from relaxpy.ir.core.target import default_target
+
+
+@pytest.fixture
+def unconfirmed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[], str | None]:
+    """The obstacle on a system like this one that nobody has confirmed, as in a new process."""
+    monkeypatch.setenv("RELAXPY_CACHE_DIR", str(tmp_path))
+    monkeypatch.delenv("RELAXPY_CACHE", raising=False)
+    monkeypatch.delenv("RELAXPY_TARGET", raising=False)
+    other = replace(machine.host().platform, is_confirmed=False)
+    monkeypatch.setattr(machine, "platform_of_triple", lambda triple: other)
+    return machine.obstacle.__wrapped__
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, folder: Path, text: str) -> None:
+    """Let the child run another program."""
+    (folder / "relaxpy_failing_test.py").write_text(text)
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.setattr(parent, "_PROGRAM", "relaxpy_failing_test")
+
+
+def test_kernels_agree_with_numpy_here() -> None:
+    assert [problem for case in child.cases() if (problem := child.problem_of(case))] == []
+
+
+def test_a_wrong_result_is_a_problem() -> None:
+    case = next(child.cases())
+    assert child.problem_of(replace(case, expected=np.exp2)) == (
+        "native code computes exp of float32[9, 37] wrongly"
+    )
+    last = replace(case, expected=lambda x: np.exp(x)[:-1])
+    assert "wrongly" in child.problem_of(last)
+    power = replace(case, operator="power", operands=(*case.operands, *case.operands))
+    assert child.problem_of(power).endswith("has no native code")
+
+
+def test_what_passed_makes_native_code_the_default_and_is_kept(
+    unconfirmed: Callable[[], str | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert unconfirmed() is None
+        monkeypatch.setattr(parent, "_run", lambda: pytest.fail("it was kept"))
+        assert unconfirmed() is None
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("print('native code computes exp wrongly')", "native code computes exp wrongly"),
+        ("import os; os.abort()", "ended with code -6"),
+        ("import ctypes; ctypes.string_at(0)", "ended with code -11"),
+        ("raise OSError('no memory for native code')", "code 1 (OSError: no memory for native"),
+        ("import time; time.sleep(100)", "did not end in 1 seconds"),
+    ],
+    ids=["wrong", "abort", "crash", "error", "hang"],
+)
+def test_what_fails_is_a_warning_once_and_leaves_numpy(
+    text: str,
+    problem: str,
+    unconfirmed: Callable[[], str | None],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    failing(monkeypatch, tmp_path, text)
+    monkeypatch.setattr(parent, "_SECONDS", 1 if "sleep" in text else 120)
+    with pytest.warns(RelaxpyWarning, match="programs run on NumPy") as caught:
+        first = unconfirmed()
+    assert len(caught) == 1
+    assert problem in str(first)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert unconfirmed() == first
+
+
+def test_the_child_has_the_path_and_the_target(
+    unconfirmed: Callable[[], str | None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    program = "import os, relaxpy; print(os.environ['RELAXPY_TARGET'], relaxpy.__file__)"
+    failing(monkeypatch, tmp_path, program)
+    with pytest.warns(RelaxpyWarning):
+        assert unconfirmed() == f"native {relaxpy.__file__}"
+
+
+def test_a_child_that_cannot_be_started_is_a_problem(
+    unconfirmed: Callable[[], str | None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(sys, "executable", os.path.join(tmp_path, "missing"))
+    with pytest.warns(RelaxpyWarning):
+        assert "cannot be started" in str(unconfirmed())
+
+
+def test_the_doctor_says_that_a_system_is_not_confirmed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RELAXPY_TARGET", raising=False)
+    assert default_target() == ("native", "")
+    apple = next(platform for platform in PLATFORMS if platform.system is MACOS)
+    monkeypatch.setattr("relaxpy.exec.doctor.own_platform", lambda: apple)
+    advice = relaxpy.doctor()["targets"].advice
+    assert advice == "native: built, not yet confirmed on this system; its self-test passed"

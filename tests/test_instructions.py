@@ -1,0 +1,68 @@
+"""The instructions of innermost loops for other processors: the counts only fall."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from relaxpy.exec.native.machine_code.machine import Machine
+from tools import instructions
+from tools.instructions import MACHINES, Loop, loops
+
+pytest.importorskip("llvmlite")
+
+SPILLS = {
+    ("softmax", "neoverse-n1"): 14,
+    ("attention", "neoverse-n1"): 33,
+    ("exp", "neoverse-n1"): 4,
+    ("softmax", "x86-64-v3"): 9,
+    ("attention", "x86-64-v3"): 11,
+    ("matmul of int8", "x86-64-v3"): 4,
+}
+"""The accesses of the stack, where there are any."""
+
+
+def machine(name: str) -> Machine:
+    found = MACHINES[name].machine_or_host()
+    assert found is not None
+    return found
+
+
+def test_innermost_loops_are_counted() -> None:
+    text = """
+main:
+.LBB0_1:
+\tldr\tx9, [x0]
+.LBB0_2:                                // inner
+\tldp\tq0, q1, [x1, #32]
+\tfmax\tv0.4s, v0.4s, v1.4s
+\tstr\tq3, [sp, #16]
+\tstp\tq0, q1, [x2]
+\tb.lt\t.LBB0_2
+\tcbnz\tx9, .LBB0_1
+.LBB0_3:
+\tvmovups\t%ymm1, (%rdi)
+\tvmovaps\t32(%rsp), %ymm2
+\tjl\t.LBB0_3
+"""
+    assert [*loops(text)] == [Loop(5, 4, 1, 2), Loop(3, 2, 1, 1)]
+
+
+@pytest.mark.parametrize("name", instructions.KERNELS)
+@pytest.mark.parametrize("processor", ["neoverse-n1", "x86-64-v3"])
+def test_loops_do_not_spill_more(name: str, processor: str) -> None:
+    _, spills = instructions.row(name, machine(processor))
+    assert spills <= SPILLS.get((name, processor), 0)
+
+
+@pytest.mark.parametrize(("name", "most"), [("maximum", 5), ("exp", 34), ("tanh", 27)])
+def test_vectors_of_neon_take_few_instructions(name: str, most: float) -> None:
+    each, _ = instructions.row(name, machine("neoverse-n1"))
+    assert float(each) <= most
+
+
+def test_the_maximum_of_rows_is_one_instruction_of_neon() -> None:
+    text = instructions.assembly("maximum of rows", machine("neoverse-n1"))
+    assert "fmax" in text
+    assert not re.search(r"\b(fcmgt|bsl|bif|bit)\b", text)
