@@ -94,7 +94,7 @@ constraints: $(RELEASE)
 		$(patsubst %,--extra %,dev oracle docs release) --output-file tools/constraints/newest.txt
 	@mkdir -p build
 	$(RESOLVE) --resolution lowest-direct --output-file build/bounds.txt \
-		$(patsubst %,--extra %,native onnx oracle safetensors gguf serve lsp mpi)
+		$(patsubst %,--extra %,native onnx safetensors gguf serve lsp mpi)
 	$(RESOLVE) --constraint build/bounds.txt --output-file tools/constraints/oldest.txt --extra dev --extra oracle
 
 # Packages that ship models of ONNX, which tests run; their checksums are in the list.

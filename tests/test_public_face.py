@@ -45,6 +45,8 @@ def test_the_modules_of_public_names_are_those_of_the_table() -> None:
 
 @pytest.mark.parametrize("face", TABLE)
 def test_every_public_name_is_there(face: str) -> None:
+    if face.endswith(".torch"):
+        pytest.importorskip("torch")
     module = import_module(face)
     missing = [name for name in dir(module) if not hasattr(module, name)]
     assert missing == []

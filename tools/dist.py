@@ -40,12 +40,17 @@ def tool(name: str) -> str:
     return str(Path(sys.executable).parent / name)
 
 
-def run(*command: str | Path, folder: Path = ROOT) -> None:
-    """Run a command that sees no other relaxpy, and stop if it fails."""
+def run(*command: str | Path, folder: Path = ROOT, shown: bool = True) -> None:
+    """Run a command that sees no other relaxpy, and stop if it fails.
+
+    Without `shown`, what it writes is seen only then.
+    """
     print("$", *command, flush=True)
     env = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    if subprocess.run([str(part) for part in command], cwd=folder, env=env).returncode:
-        raise SystemExit(f"failed in {folder}: {' '.join(map(str, command))}")
+    output = None if shown else subprocess.PIPE
+    done = subprocess.run([*map(str, command)], cwd=folder, env=env, stdout=output, text=True)
+    if done.returncode:
+        raise SystemExit(f"{done.stdout or ''}failed in {folder}: {' '.join(map(str, command))}")
 
 
 def build(folder: Path, *kinds: str) -> list[Path]:
@@ -118,9 +123,10 @@ def try_wheel(wheel: Path, examples: Path) -> Path:
 
 
 def try_sdist(sdist: Path, source: Path) -> None:
-    """Run every tenth file of tests of an unpacked sdist, which is installed from the file."""
+    """Collect all tests of an unpacked sdist, which is installed, and run each tenth file."""
     python = environment(TRIAL / "sdist", f"{sdist}[dev,oracle]")
-    files = sorted(source.glob("tests/**/test_*.py"))[::10]
+    run(python, "-m", "pytest", "-qq", "--collect-only", folder=source, shown=False)
+    files = [path.relative_to(source) for path in sorted(source.glob("tests/**/test_*.py"))[::10]]
     start = time.perf_counter()
     run(python, "-m", "pytest", "-q", "--layer=quick", "-n", "auto", *files, folder=source)
     print(f"sdist: {len(files)} files of tests ran in {time.perf_counter() - start:.0f} s")
