@@ -513,4 +513,3 @@ def test_kernels_have_code_for_the_weights_that_they_get(
         for name, values in (("main", (x,)), ("other", arguments)):
             assert (each[name](*values) == expected).all()
             each.profile(*values, repeat=1, function=name)
-
