@@ -91,7 +91,7 @@ class KernelEmitter:
 
     @property
     def takes_only_packed(self) -> bool:
-        """True if the function, which was emitted, does not take all arrays as they are."""
+        """True if the function, which was emitted, takes an argument only packed."""
         packable = self.frame.packable.items()
         return any(how is not None and b in self.frame.packed for b, how in packable)
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import relaxpy
+from relaxpy.exec.native.llvm.function import Value
 from relaxpy.exec.native.loops import axes, run_loops
 from relaxpy.exec.native.machine_code import machine
 from relaxpy.exec.native.trees.short_rows import short_rows
@@ -571,7 +572,12 @@ def test_the_last_vector_of_a_long_body_overlaps_the_one_before(
     values = [guarded(v, at_end=True) for v in values[: 1 + (name == "window")]]
     starts: list[int | None] = []
     last_start = axes._last_start
-    monkeypatch.setattr(axes, "_last_start", lambda *a: starts.append(last_start(*a)) or starts[-1])
+
+    def noted(cuts: list[Value | int], count: int) -> int | None:
+        starts.append(last_start(cuts, count))
+        return starts[-1]
+
+    monkeypatch.setattr(axes, "_last_start", noted)
     found = relaxpy.compile(module, target="native")["main"](*values)
     assert any(starts) or n != 33 or name == "sums"
     monkeypatch.setattr(run_loops, "has_long_code", lambda run, count: False)
