@@ -36,6 +36,8 @@ WHOLE_GRAPH: Final = FastPath("whole graph")
 """A function whose kernels are native is native, too."""
 PACKED_WEIGHTS: Final = FastPath("packed weights")
 """Constants are kept in the layout in which a kernel reads them."""
+ONLY_PACKED: Final = FastPath("only packed weights")
+"""A kernel whose weights are constants in all calls has no code for others."""
 VIEWS: Final = FastPath("views")
 """A kernel that only reshapes its operand is a view of it."""
 SHARED_MEMORY: Final = FastPath("shared memory")
@@ -48,6 +50,7 @@ FAST_PATHS: Final = (
     STATIC_ENTRY,
     WHOLE_GRAPH,
     PACKED_WEIGHTS,
+    ONLY_PACKED,
     VIEWS,
     SHARED_MEMORY,
     KERNEL_CLASSES,

@@ -11,7 +11,7 @@ from relaxpy.errors import RelaxpyError
 from relaxpy.exec.fast_paths import PACKED_WEIGHTS, WHOLE_GRAPH
 from relaxpy.exec.graph.emit import GraphEmitter
 from relaxpy.exec.graph.link import link_graph
-from relaxpy.exec.graph.program import Constant, Graph, constants_name
+from relaxpy.exec.graph.program import Constant, Graph, KernelCall, Tensor, constants_name
 from relaxpy.exec.graph.read import GraphReader
 from relaxpy.exec.lower.scope import ModuleContext
 from relaxpy.exec.native.backend import NativeBackend
@@ -51,6 +51,7 @@ class GraphBackend(NativeBackend):
         """The module, with kernels for operands whose sizes are equal at run time."""
         program = with_equal_sizes(module)
         self.find_classes(program)
+        self.find_weights(program)
         return program
 
     def compile_graph(self, context: ModuleContext, func: rx.Function, name: str) -> bool:
@@ -65,6 +66,7 @@ class GraphBackend(NativeBackend):
         try:
             callee, is_reshape = context.callee, context.is_reshape
             graph = GraphReader(func, callee, signatures, is_reshape, packings).read()
+            self._check_packed(graph)
             entry = GraphEmitter(self.module, symbol, graph, kernels).emit()
             called = {kernels[kernel] for kernel in graph.region.kernels()}
             if entry is not None and entry.tasks:
@@ -76,6 +78,19 @@ class GraphBackend(NativeBackend):
             return False
         self.graphs[name] = symbol, graph, entry
         return True
+
+    def _check_packed(self, graph: Graph) -> None:
+        """Check that kernels that only take packed weights get them.
+
+        Errors:
+            RefusedError: one of them gets another array.
+        """
+        for step in graph.region.all_steps():
+            if isinstance(step, KernelCall) and step.kernel in self.only_packed:
+                for number in self.packings[step.kernel]:
+                    argument = step.arguments[number]
+                    if not isinstance(argument, Tensor) or argument.memory.origin != "constant":
+                        raise RefusedError("a kernel takes packed weights")
 
     def link_graphs(
         self, fallbacks: Mapping[str, Callable[..., Any]]

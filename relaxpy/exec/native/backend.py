@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial
 from itertools import islice
 from types import SimpleNamespace
 from typing import Any, Literal
 
 from relaxpy.errors import RelaxpyError
-from relaxpy.exec.fast_paths import KERNEL_CLASSES
+from relaxpy.exec.fast_paths import KERNEL_CLASSES, ONLY_PACKED, PACKED_WEIGHTS, WHOLE_GRAPH
 from relaxpy.exec.kernel import BlockReport, Kernel, KernelReport
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan.as_written import plan_as_written
@@ -44,6 +44,7 @@ from relaxpy.exec.native.trees.repeated import repeated_loads
 from relaxpy.exec.native.values.datatypes import RefusedError
 from relaxpy.exec.native.values.failures import FailureTable
 from relaxpy.exec.native.values.packing import Packing
+from relaxpy.exec.native.weights import constant_arguments
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.core.traverse import occurrences
 from relaxpy.ir.module import IRModule
@@ -84,6 +85,10 @@ class NativeBackend:
         """The kernels that Python calls, after they were linked."""
         self._classes: dict[PrimFunc, _Class] = {}
         """The classes of kernels that have one."""
+        self._constants: Mapping[PrimFunc, Set[int]] = {}
+        """The numbers of the arguments of kernels that are always constants."""
+        self.only_packed: dict[str, KernelProgram] = {}
+        """The programs of the kernels that only take packed weights, by Python name."""
         self._library: Library | None = None
         self._ahead = PartsAhead()
         self._entries: frozenset[str] = frozenset()
@@ -94,6 +99,11 @@ class NativeBackend:
             kernels = [f for f in module.functions_by_name.values() if isinstance(f, PrimFunc)]
             for found in classes_of(kernels):
                 self._classes.update(dict.fromkeys(found.members, _Class(found)))
+
+    def find_weights(self, module: IRModule) -> None:
+        """Find the arguments of the kernels of `module` that are always constants."""
+        if ONLY_PACKED and PACKED_WEIGHTS and WHOLE_GRAPH and not self.as_written:
+            self._constants = constant_arguments(module)
 
     def compile_kernel(
         self, func: PrimFunc, name: str, unchecked_name: str, functions: Mapping[str, str]
@@ -107,7 +117,8 @@ class NativeBackend:
                 if func in self._classes and self._claim_in_class(kernel, func):
                     return kernel
                 program = self._program(kernel)
-                written = self._emit(name, rewritten(program))
+                constants = self._constants.get(func, frozenset())
+                written = self._emit(name, rewritten(program), constants=constants)
         except RefusedError as error:
             reason = f"not native: {error}"
         except RecursionError:
@@ -207,22 +218,50 @@ class NativeBackend:
         return program
 
     def _emit(
-        self, name: str, program: KernelProgram, multiples: Mapping[Var, int] | None = None
+        self,
+        name: str,
+        program: KernelProgram,
+        multiples: Mapping[Var, int] | None = None,
+        constants: Set[int] = frozenset(),
     ) -> Sequence[str]:
         """Emit the program of a kernel; the names of its functions.
 
-        That of a class has `multiples` of sizes, and reports no obligations.
+        That of a class has `multiples` of sizes, and reports no obligations. It takes the arguments
+        at the positions `constants` packed, if they can be packed.
 
         Errors:
             RefusedError: a part of it has no native form.
         """
-        plan, signature = program.plan, signature_of(program)
-        symbol = f"kernel{len(self.claimed)}"
+        symbol, signature = f"kernel{len(self.claimed)}", signature_of(program)
+        emitter, written = self._written(symbol, program, signature, multiples, constants)
+        self.claimed[name] = symbol, signature
+        self.packings[name] = emitter.packings
+        if emitter.takes_only_packed:
+            self.only_packed[name] = program
+        self._ahead.add(self.module, written)
+        for function in written:
+            self.module.functions[function].close()
+        return written
+
+    def _written(
+        self,
+        symbol: str,
+        program: KernelProgram,
+        signature: EntrySignature,
+        multiples: Mapping[Var, int] | None,
+        constants: Set[int],
+    ) -> tuple[KernelEmitter, Sequence[str]]:
+        """The emitter of a kernel that is now in the module, and the names of its functions.
+
+        Errors:
+            RefusedError: a part of it has no native form.
+        """
+        plan = program.plan
         before, reported = self.module.copy(), len(self.failures.entries)
         try:
             report = _refused if multiples else partial(self.failures.add, plan.name, plan.func)
-            sizes = multiples or {}
-            emitter = KernelEmitter(self.module, symbol, program, signature, report, sizes)
+            operands = self.module, symbol, program, signature, report, multiples or {}
+            emitter = KernelEmitter(*operands, constants)
             emitter.emit()
             written = list(islice(self.module.functions, len(before.functions), None))
             check_length(map(self.module.functions.__getitem__, written))
@@ -230,12 +269,21 @@ class NativeBackend:
             self.module = before
             del self.failures.entries[reported:]
             raise
-        self.claimed[name] = symbol, signature
-        self.packings[name] = emitter.packings
-        self._ahead.add(self.module, written)
+        return emitter, written
+
+    def _takes_arrays(self, name: str) -> bool:
+        """Return whether a kernel has a form for arrays, which it gets now."""
+        program = self.only_packed.get(name)
+        symbol, signature = self.claimed[name]
+        if program is None or f"{symbol}.{name}" in self.module.functions:
+            return True
+        try:
+            _, written = self._written(f"{symbol}.{name}", program, signature, None, frozenset())
+        except (RefusedError, RecursionError):
+            return False
         for function in written:
             self.module.functions[function].close()
-        return written
+        return True
 
     def link(self, namespace: dict[str, Any]) -> str:
         """Replace the claimed kernels in a namespace by native code.
@@ -258,7 +306,7 @@ class NativeBackend:
         return ""
 
     def _link(self, namespace: dict[str, Any]) -> None:
-        names = [name for name in self.claimed if name in namespace]
+        names = [n for n in self.claimed if n in namespace and self._takes_arrays(n)]
         library = self.library(names)
         self.called = [self._called_kernel(name) for name in names]
         namespace.update({k.name: k.linked(library, namespace[k.name]) for k in self.called})
@@ -285,7 +333,7 @@ class NativeBackend:
                     if name not in entries:
                         continue
                     symbol = self._called_symbol(name)
-                    if symbol != function:
+                    if signature.constants:
                         emit_member(module, symbol, function, signature)
                     exports.append(symbol)
                     if kernel_entry(symbol, signature.params) is None:
@@ -302,7 +350,8 @@ class NativeBackend:
     def _called_symbol(self, name: str) -> str:
         """The function of a kernel that takes no more than its parameters and sizes."""
         symbol, signature = self.claimed[name]
-        return f"{symbol}.{name}" if signature.constants else symbol
+        is_other = signature.constants or name in self.only_packed
+        return f"{symbol}.{name}" if is_other else symbol
 
     def without_entries(self) -> Module:
         """The functions of a library without entries of kernels."""

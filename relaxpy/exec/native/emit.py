@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from relaxpy.exec.kernel.nest.nodes import WhileLoop, walk_items
@@ -39,7 +39,8 @@ class KernelEmitter:
 
     The function returns 0 on success. Otherwise it has either only written memory that it does not
     read, or raised a Python exception: that of an obligation, which `report` numbers, or that of a
-    signal that interrupted it. Sizes with `multiples` are divisible by these powers of two.
+    signal that interrupted it. Sizes with `multiples` are divisible by these powers of two. The
+    function takes the arguments at the positions `constants` packed, if they may be packed.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class KernelEmitter:
         signature: EntrySignature,
         report: Callable[[Obligation], int],
         multiples: Mapping[Var, int] = MappingProxyType({}),
+        constants: Container[int] = (),
     ) -> None:
         self.report = report
         self.program, self.plan, self.signature = program, program.plan, signature
@@ -75,6 +77,7 @@ class KernelEmitter:
         uses = self.plan.uses
         once = (b for b in signature.buffers if uses[b] == 1 and b not in program.written)
         self.frame.packable = dict.fromkeys(once)
+        self.frame.packed = {b for n, b in enumerate(signature.buffers) if n in constants}
         self.loops = TreeLoops(program, self.frame)
         numbers = zip(self.plan.func.params, signature.params, f.params, strict=False)
         self.numbers = [(var, v) for var, p, v in numbers if isinstance(p, Number)]
@@ -85,6 +88,12 @@ class KernelEmitter:
         arrays = [n for n, p in enumerate(self.signature.params) if isinstance(p, Array)]
         numbers = dict(zip(self.signature.buffers, arrays, strict=True))
         return {numbers[b]: how for b, how in self.frame.packable.items() if how is not None}
+
+    @property
+    def takes_only_packed(self) -> bool:
+        """True if the function, which was emitted, takes an argument only packed."""
+        packable = self.frame.packable.items()
+        return any(how is not None and b in self.frame.packed for b, how in packable)
 
     def emit(self) -> Function:
         """The function.

@@ -11,12 +11,15 @@ import numpy as np
 import pytest
 
 import relaxpy
+from relaxpy.exec.native.llvm.function import Value
+from relaxpy.exec.native.loops import axes, run_loops
 from relaxpy.exec.native.machine_code import machine
 from relaxpy.exec.native.trees.short_rows import short_rows
 from relaxpy.script import from_source
 from tests.exec.kernel.written import run_row
 from tests.exec.native.expressions import run_expression
 from tests.exec.native.test_contract import graph, numbers
+from tests.guard_pages import guarded
 from tests.rows import sections, table
 
 #: Rows of few elements, several of which are in the lanes of a vector, and are written together.
@@ -534,3 +537,49 @@ def main(A: T.Buffer((100,), "float32"), C: T.Buffer((101,), "float32")):
     a[40] = 0.0
     main(a, c)
     np.testing.assert_array_equal(np.signbit(c), np.arange(101) <= 40)
+
+
+LONG = {
+    "window": "R.nn.conv2d(x, w, 1, 1, groups={n}, data_layout='NHWC', kernel_layout='HWIO')",
+    "tanh": "R.tanh(x)",
+    "sums": "R.sum(R.exp(x), axis=[1])",
+    "integers": "R.multiply(R.multiply(x, R.add(x, x)), R.floor_divide(R.multiply(x, x), x))",
+}
+
+
+@pytest.mark.parametrize("n", [1, 7, 15, 16, 17, 24, 31, 33, 40, 72])
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        *((name, dtype) for name in ("window", "tanh", "sums") for dtype in ("float32", "float16")),
+        ("tanh", "float64"),
+        ("tanh", "bfloat16"),
+        *(("integers", dtype) for dtype in ("int8", "uint8", "int32")),
+    ],
+)
+def test_the_last_vector_of_a_long_body_overlaps_the_one_before(
+    name: str, dtype: str, n: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    args = f'x: R.Tensor((1, 5, 6, {n}), "{dtype}")'
+    args += f', w: R.Tensor((3, 3, 1, {n}), "{dtype}")' if name == "window" else ""
+    module = from_source(graph(args, LONG[name].format(n=n)))
+    values = [
+        numbers((1, 5, 6, n)).astype(dtype) * (7 if name == "integers" else 1),
+        numbers((3, 3, 1, n), seed=1).astype(dtype),
+    ]
+    if name == "integers":
+        values[0] = np.where(values[0] == 0, np.asarray(3, dtype), values[0])
+    values = [guarded(v, at_end=True) for v in values[: 1 + (name == "window")]]
+    starts: list[int | None] = []
+    last_start = axes._last_start
+
+    def noted(cuts: list[Value | int], count: int) -> int | None:
+        starts.append(last_start(cuts, count))
+        return starts[-1]
+
+    monkeypatch.setattr(axes, "_last_start", noted)
+    found = relaxpy.compile(module, target="native")["main"](*values)
+    assert any(starts) or n != 33 or name == "sums"
+    monkeypatch.setattr(run_loops, "has_long_code", lambda run, count: False)
+    expected = relaxpy.compile(module.clone(), target="native")["main"](*values)
+    assert found.tobytes() == expected.tobytes()

@@ -18,6 +18,7 @@ import relaxpy
 from relaxpy import relax
 from relaxpy.errors import FunctionSignatureError
 from relaxpy.exec.graph import link
+from relaxpy.exec.graph.backend import GraphBackend
 from relaxpy.exec.native.values import packing
 from relaxpy.exec.native.values.packing import Joined, Packing
 from relaxpy.ir.core.traverse import walk
@@ -452,3 +453,63 @@ def test_programs_from_the_disk(
     assert (first == second).all()
     assert len(packed) == 2
     assert packed[0] == packed[1]
+
+
+FILTER = f"R.nn.conv2d(x, w, 1, 1, {LAST})"
+"""A product that packed weights have a form of their own for: folded rows."""
+TWO_CALLERS = """
+@R.function
+def main(x: R.Tensor((1, 6, 6, 40), "float32"), w: R.Tensor((3, 3, 40, 70), "float32")):
+    return {body}
+
+@R.function(pure=False)
+def other(x: R.Tensor((1, 6, 6, 40), "float32"), w: R.Tensor((3, 3, 40, 70), "float32")):
+    {before}y = {body}
+    return y
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "is_bound", "has_both"),
+    [
+        ("", True, False),  # both functions pass constants
+        ("", False, True),
+        ("R.print('called')\n    ", True, False),  # this one runs in Python
+        ("R.print('called')\n    ", False, True),
+    ],
+)
+def test_kernels_have_code_for_the_weights_that_they_get(
+    packed: list[Packing],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    *,
+    before: str,
+    is_bound: bool,
+    has_both: bool,
+) -> None:
+    only_packed: list[str] = []
+    compile_graph = GraphBackend.compile_graph
+
+    def noted(self: GraphBackend, *args: object) -> bool:
+        only_packed[:] = self.only_packed
+        return compile_graph(self, *args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(GraphBackend, "compile_graph", noted)
+    module = from_source(TWO_CALLERS.format(body=FILTER, before=before))
+    x, w = numbers((1, 6, 6, 40)), numbers((3, 3, 40, 70), seed=1)
+    expected = relaxpy.compile(module, target="native")["main"](x, w)
+    assert not packed
+    assert not only_packed
+    module["main"] = module["main"].bind_params({"w": w})
+    if is_bound:
+        module["other"] = module["other"].bind_params({"w": w})
+    executable = relaxpy.compile(module, target="native")
+    assert bool(only_packed) is not has_both
+    executable.save(tmp_path / "model.exe")
+    for each in (executable, relaxpy.load_executable(tmp_path / "model.exe")):
+        arguments = (x,) if is_bound else (x, w)
+        with pytest.raises(FunctionSignatureError, match="x of main: expected"):
+            each["main"](x[:, 1:])
+        for name, values in (("main", (x,)), ("other", arguments)):
+            assert (each[name](*values) == expected).all()
+            each.profile(*values, repeat=1, function=name)

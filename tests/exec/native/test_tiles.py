@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from relaxpy.exec.native.contraction.operands import Initial, Matrix
+from relaxpy.exec.native.contraction.tile_sizes import tile_of
 from relaxpy.exec.native.llvm.function import F32, I32, I64, Function, Value
 from relaxpy.exec.native.machine_code.machine import Machine, host, narrow
 from tests.exec.native.contractions import Kernel, check, expected
@@ -267,3 +268,13 @@ def test_infinities_and_nans_stay_in_their_rows_and_columns() -> None:
         wanted = a.astype("float64") @ b
     np.testing.assert_array_equal(np.isnan(c), np.isnan(wanted))
     np.testing.assert_array_equal(np.isposinf(c), np.isposinf(wanted))
+
+
+@pytest.mark.parametrize(
+    ("rows", "height"),
+    [(12, 6), (13, 8), (14, 7), (16, 8), (20, 5), (49, 7), (100, 5), (130, 8), (196, 7), (625, 8)],
+)
+def test_tiles_of_one_height_are_all_rows(rows: int, height: int) -> None:
+    """The rest of a few rows would have a tile, and code, of its own."""
+    assert tile_of(F32, rows, 64, 512, 32).rows == height
+    run("mk,kn->mn", {"m": rows, "n": 37, "k": 19}, "float32")

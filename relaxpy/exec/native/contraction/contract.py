@@ -105,13 +105,17 @@ def emit_product(
         f.branch(when, lambda: run(replace(plain, row=row)), others)
 
     def run_packed_or_plain() -> None:
-        emitter = emitter_of(f, plain)
-        is_copied = isinstance(emitter, TileEmitter) and emitter.packs_b
-        if not contraction.b.may_be_packed or (is_copied and contraction.row_fold is None):
+        if not contraction.b.may_be_packed or contraction.b.is_packed or has_one_form():
             run(contraction)
         else:
             packed = replace(contraction, b=replace(contraction.b, is_packed=True))
             f.branch(is_packed(f, contraction.b), lambda: run(packed), lambda: run(plain))
+
+    def has_one_form() -> bool:
+        """Return whether an unpacked second operand is copied, and then read like a packed one."""
+        emitter = emitter_of(f, plain)
+        is_copied = isinstance(emitter, TileEmitter) and emitter.packs_b
+        return is_copied and contraction.row_fold is None
 
     def run_few(rows: Value) -> None:
         suitable = RowLanesEmitter if in_task else (DotEmitter, RowLanesEmitter)
@@ -121,7 +125,7 @@ def emit_product(
                 return run_rows(few, f.compare("sle", rows, most), run_packed_or_plain)
         return run_packed_or_plain()
 
-    if isinstance(rows, Value):
+    if isinstance(rows, Value) and not contraction.b.is_packed:
         # A batch of one is common, and slow in tiles unless these need no copies.
         single = replace(plain.row, extent=1)
         run_rows(single, f.compare("eq", rows, 1), lambda: run_few(rows))
@@ -170,7 +174,9 @@ def _packable(product: Product, contraction: Gemm, frame: Values) -> Gemm:
     if buffer not in uses:
         return contraction
     emitter = emitter_of(frame.function, contraction)
-    packable = replace(contraction, b=replace(contraction.b, may_be_packed=True))
+    is_packed = buffer in frame.packed
+    memory = replace(contraction.b, may_be_packed=True, is_packed=is_packed)
+    packable = replace(contraction, b=memory)
     if _is_faster_packed(emitter):
         emitter = emitter_of(frame.function, packable)
     if not isinstance(emitter, TileEmitter) or not emitter.packs_b:

@@ -24,6 +24,10 @@ def tile_of(
     height, vectors = (8, 3) if registers >= 32 else (4, 3)
     while isinstance(rows, int) and rows <= height // 2:
         height, vectors = height // 2, min(8, 2 * vectors)
+    if height == 8 and isinstance(rows, int) and rows % height:
+        # Tiles of one height have half the code. They are as fast, unless these are few of many.
+        heights = (7, 6, 5) if rows <= _FEW else (7,)
+        height = next((n for n in heights if rows % n == 0), height)
     tile = RegisterTile(height, vectors, lanes)
     if height != 4:
         return tile
@@ -32,6 +36,8 @@ def tile_of(
     return wide if _steps(wide, rows, columns) <= _steps(tile, rows, columns) else tile
 
 
+_FEW = 128
+"""The number of rows up to which the last tile, which has fewer, takes a part of the time."""
 _MANY = 480
 """The assumed value of a dynamic extent, most likely a multiple of powers of two."""
 _LATENCY = 8

@@ -322,11 +322,13 @@ class Loops:
         *,
         wide: bool = False,
         twice: bool = False,
+        is_long: bool = False,
     ) -> list[Value]:
         """`carried = body(lanes, number, *carried)` for vectors of iterations of the axis.
 
         `number` is the position of a vector among `unroll` vectors that follow each other. These
         are the same vector if it is `wide`, and then an iteration may run `twice` if that says so.
+        A body that `is_long` is not written again for the rest, then.
         """
         f, frame = self.function, self.frame
         _, stop = self.bounds(axis)
@@ -355,6 +357,16 @@ class Loops:
         strides = sorted({count * unroll, count}, reverse=True)
         cuts = self.cuts(axis, strides)
         values = list(carried)
+        if wide and twice and is_long and (last := _last_start(cuts, count)) is not None:
+
+            def overlapping(index: Value) -> Sequence[Value]:
+                return full(count)(f.intrinsic("smin", index, last))
+
+            for (low, high), step in zip(pairwise(cuts[:-2]), strides, strict=False):
+                self.stretches(low, high, step, (), full(step))
+            self.stretches(cuts[-3], cuts[-1], count, (), overlapping)
+            frame.forget()
+            return values
         for (low, high), step in zip(pairwise(cuts), strides, strict=False):
             values = self.stretches(low, high, step, values, full(step))
             frame.pin(values)
@@ -397,6 +409,17 @@ class Loops:
             return f.lanes_below(number, count)
         key = "first", number.name, count
         return frame.place(key, (), lambda: f.lanes_below(number, count))
+
+
+def _last_start(cuts: Sequence[Value | int], count: int) -> int | None:
+    """The start of the last vector of `count` iterations, if it has to overlap the one before it.
+
+    It is None if there is no rest, or no vector that is complete.
+    """
+    start, low, stop = cuts[0], *cuts[-2:]
+    if not (isinstance(start, int) and isinstance(low, int) and isinstance(stop, int)):
+        return None
+    return stop - count if low < stop and start + count <= stop else None
 
 
 def _is_small(value: IndexPoly) -> bool:

@@ -14,6 +14,7 @@ from relaxpy.exec.native.llvm.function import I64, Value
 from relaxpy.exec.native.llvm.interleave import transposed
 from relaxpy.exec.native.loops.axes import Loops
 from relaxpy.exec.native.loops.decoded_sums import DecodedSums
+from relaxpy.exec.native.trees.cost import has_long_code
 from relaxpy.exec.native.trees.masks import Masked
 from relaxpy.exec.native.trees.product import Product
 from relaxpy.exec.native.trees.repeated import RepeatedLoads
@@ -150,7 +151,9 @@ class RunLoops(Loops):
                 self.several(beside, _BESIDE, together, twice=twice)
             return ()
 
-        self.chunks(along, self.count(run, along), count, chunk, (), wide=True, twice=twice)
+        is_long = has_long_code(run, 1 if beside is None else _BESIDE)
+        chunks = partial(self.chunks, along, self.count(run, along), count, chunk, ())
+        chunks(wide=True, twice=twice, is_long=is_long)
 
     def _together(self, run: Run, lanes: int, places: Sequence[Mapping[Var, Value]]) -> None:
         """The iterations at `places`, unrolled and jammed: their sums are interleaved."""

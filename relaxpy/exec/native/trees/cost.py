@@ -37,6 +37,8 @@ _PRODUCT = 10
 """A multiply-add of a matmul in tiles."""
 _ITERATION = 1000
 """An iteration of a loop without vectors."""
+_LONG_CODE = 150
+"""The time of code that is longer than the loop around it."""
 _UNKNOWN = 64
 """The extent of an axis whose bounds depend on other axes."""
 
@@ -163,3 +165,8 @@ def _of_value(value: PrimExpr) -> int:
         elif not isinstance(node, BufferLoad) and any(True for _ in children(node)):
             total += _OPERATION
     return total
+
+
+def has_long_code(run: Run, count: int) -> bool:
+    """Return whether the code of `count` iterations of a run is much longer than that of a loop."""
+    return count * sum(_of_value(m.value) for m in run.assignments) >= _LONG_CODE

@@ -82,6 +82,8 @@ class Frame(ABC):
         """The strides of buffers with memory for some rows only, and the position of index 0."""
         self.packable: dict[Buffer, Packing | None] = {}
         """The parameters with a single reader, and their packing, if they may be packed."""
+        self.packed: Container[Buffer] = ()
+        """Those of them that are always packed, if they may be."""
         self.failures: Failures | None = None
         """The reporter of obligations that fail after the first write."""
         self.bound: dict[Var, Value] = {}
