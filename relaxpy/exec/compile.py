@@ -80,7 +80,7 @@ def compile(
     target that was entered. Otherwise, and for TVM's names of CPUs such as "llvm", it is that of
     the environment variable RELAXPY_TARGET, or else "native" if llvmlite is installed and the CPU
     has AVX2 and FMA, or else "numpy". `report()` shows how each kernel runs. With one or several
-    targets of `relaxpy.target.Native`, the file that `save` writes has code for these processors.
+    targets of `relaxpy.target.Native`, the file that `save` writes has code for these CPUs.
 
     With `schedules="as written"`, native code runs the loops of kernels as scheduled, vectorised
     and parallel only where they are annotated so, to measure a schedule. Otherwise kernels are

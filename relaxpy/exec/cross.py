@@ -1,4 +1,4 @@
-"""Executables with machine code for other processors, which is saved and does not run here."""
+"""Executables with machine code for other CPUs, which is saved and does not run here."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ Codes: TypeAlias = "Native | Sequence[Native]"
 @user_constructed
 @dataclass(frozen=True)
 class Native:
-    """A system and a processor that a saved executable has machine code for.
+    """A system and a CPU that a saved executable has machine code for.
 
     `Native("linux-aarch64", cpu="neoverse-n1")` is one of another machine, `Native()` this one.
     `compile` takes one or several as its target. The executable runs here as usual. What it saves
-    has code for these processors only, and `load_executable(..., native_code=True)` runs the code
+    has code for these CPUs only, and `load_executable(..., native_code=True)` runs the code
     that fits best, without llvmlite.
 
     The systems are linux, macos and windows, each for x86_64 and aarch64. The code uses the
-    instructions that `cpu` names, and runs on all processors that have them: x86-64-v3, x86-64-v4,
+    instructions that `cpu` names, and runs on all CPUs that have them: x86-64-v3, x86-64-v4,
     znver4; generic, neoverse-n1, neoverse-v1, neoverse-v2, apple-m1, apple-m2. Without `cpu`, it
-    runs on all processors of the kind that native code needs.
+    runs on all CPUs of the kind that native code needs.
 
     Errors:
         MisuseError (also TypeError, ValueError): there is no such system or processor.
@@ -68,7 +68,7 @@ class Native:
         levels = found.architecture.levels
         if self.cpu and self.cpu not in levels:
             raise MisuseError(
-                f"there is no processor {self.cpu!r:.60} of {name}; it has {', '.join(levels)}",
+                f"there is no CPU {self.cpu!r:.60} of {name}; it has {', '.join(levels)}",
                 hint=close_names(str(self.cpu), levels),
                 about=self,
             )

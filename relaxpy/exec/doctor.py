@@ -146,7 +146,7 @@ def _threads() -> Finding:
         number = native_threads()
     except MisuseError as error:
         return Finding("threads", "unknown", error.diagnostic.message)
-    origin = f"{THREADS}={number}" if THREADS in os.environ else "one for each usable processor"
+    origin = f"{THREADS}={number}" if THREADS in os.environ else "one for each usable CPU"
     if number == 1 != thread_count():
         origin = "more need another version of this system"
     return Finding("threads", f"{_plural(number, 'thread')} of native code, {origin}")

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from relaxpy.exec.profile import Profile, ProfileComparison
 
 MachineCode: TypeAlias = Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
-"""The machine code of a file in its JSON form: for this processor, or for several."""
+"""The machine code of a file in its JSON form: for this CPU, or for several."""
 SourceKind: TypeAlias = Literal["tree", "python", "llvm", "asm"]
 _DESCRIPTIONS: Final = frozenset(("as_text", "as_python", "stats"))
 _ndarray: Final = np.ndarray

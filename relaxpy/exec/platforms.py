@@ -1,4 +1,4 @@
-"""The systems and processors that native code is generated for: the only place for their names.
+"""The systems and CPUs that native code is generated for: the only place for their names.
 
 Code asks a record what holds for a platform; nothing else compares triples or names of systems.
 Objects have the format ELF on all systems, which LLVM writes for triples that end with `-elf`: one
@@ -29,7 +29,7 @@ class Architecture:
         lookup: the instruction that selects among the numbers of a table in registers.
         products: the features that have instructions for products of int8, and their names.
         pause: the instruction of a thread that spins.
-        levels: the processors that code for other machines is generated for, and their features.
+        levels: the CPUs that code for other machines is generated for, and their features.
     """
 
     name: str
@@ -194,7 +194,7 @@ PLATFORMS: Final = (
     Platform(MACOS, X86_64, "x86_64-apple-macosx11-elf"),
     Platform(MACOS, AARCH64, "aarch64-apple-macosx11-elf"),
     Platform(WINDOWS, X86_64, "x86_64-pc-windows-msvc-elf"),
-    # LLVM writes no ELF for Windows on ARM. Its convention is that of bare processors, without
+    # LLVM writes no ELF for Windows on ARM. Its convention is that of bare CPUs, without
     # register 18; and the stack is touched page by page, since Windows adds one page at a time.
     Platform(
         *(WINDOWS, AARCH64, "aarch64-unknown-none-elf", "+reserve-x18"),

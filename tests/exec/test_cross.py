@@ -121,7 +121,7 @@ def test_code_for_another_processor_is_not_used(
 ) -> None:
     monkeypatch.setattr(type(process()), "features", lambda self, architecture: frozenset(["avx"]))
     executable = relaxpy.load_executable(saved[0], native_code=True)
-    assert "the machine code of the file is for another processor" in str(executable.report())
+    assert "the machine code of the file is for another CPU" in str(executable.report())
     assert results(executable) == saved[1]
 
 
@@ -167,8 +167,8 @@ def test_what_a_file_has_does_not_change_other_executables() -> None:
     ("make", "message", "hint"),
     [
         (lambda: Native("linux-aarch"), "no system 'linux-aarch'", "linux-aarch64"),
-        (lambda: Native("linux-aarch64", "neoverse-n2"), "no processor 'neoverse-n2'", "neoverse"),
-        (lambda: Native.of_text("linux-x86_64:x86-64-v5"), "no processor 'x86-64-v5'", "v4"),
+        (lambda: Native("linux-aarch64", "neoverse-n2"), "no CPU 'neoverse-n2'", "neoverse"),
+        (lambda: Native.of_text("linux-x86_64:x86-64-v5"), "no CPU 'x86-64-v5'", "v4"),
         (lambda: Native(3), "no system 3", None),  # type: ignore[arg-type]
     ],
 )

@@ -45,7 +45,7 @@ EX = relaxpy.compile(MLP)
 VM = relaxpy.VirtualMachine(EX)
 
 CALL = 'relaxpy.compile(mod)["main"](...)'
-NO_TARGET = "programs run on the processor"
+NO_TARGET = "programs run on the CPU"
 REFUSED: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "MLP(x, w)": (lambda: MLP(ONES, ONES), TypeError, CALL),
     "MLP(x, w, x)": (lambda: MLP(ONES, ONES, ONES), TypeError, CALL),

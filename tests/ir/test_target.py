@@ -95,7 +95,7 @@ def test_other_devices_are_described_and_nothing_is_compiled_for_them(target: An
 def test_a_misspelt_target_has_a_hint() -> None:
     with pytest.raises(MisuseError, match="did you mean 'llvm'"):
         relaxpy.compile(Module, "lvm")
-    with pytest.raises(MisuseError, match="programs run on the processor: omit the target"):
+    with pytest.raises(MisuseError, match="programs run on the CPU: omit the target"):
         Target("avr")
     with pytest.raises(MisuseError, match=r"""write Target\("llvm"\)"""):
         Target(None)  # type: ignore[arg-type]

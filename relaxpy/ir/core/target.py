@@ -101,7 +101,7 @@ def target_kind(target: object) -> str:
     names = _names(kind)
     if not isinstance(kind, str) or kind not in names:
         is_c = isinstance(kind, str) and kind == "c"
-        other = "no source text of C is written" if is_c else "programs run on the processor"
+        other = "no source text of C is written" if is_c else "programs run on the CPU"
         raise MisuseError(
             f"there is no target {kind!r:.60}; targets are {', '.join(names)}",
             hint=(None if str(kind) == "gpu" else close_names(str(kind), (*names, *PROCESSORS)))

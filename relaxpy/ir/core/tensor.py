@@ -31,7 +31,7 @@ def check_device(device: Device | str | None) -> None:
         raise MisuseError(
             f"tensors are NumPy arrays on cpu:0, found device {found}",
             about=device,
-            hint="programs run on the processor: omit the device",
+            hint="programs run on the CPU: omit the device",
         )
 
 

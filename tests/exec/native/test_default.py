@@ -145,7 +145,7 @@ def test_machines_where_native_code_is_not_the_default(monkeypatch: pytest.Monke
 
     assert obstacle() is None
     assert obstacle(version=(15, 0, 7)) == "llvmlite: it has LLVM 15, expected LLVM 20 or newer"
-    assert obstacle(features="+sse4.2") == "the processor a-processor has no AVX2 and FMA"
+    assert obstacle(features="+sse4.2") == "the CPU a-processor has no AVX2 and FMA"
     assert obstacle(features="-sve", triple="aarch64-unknown-linux-gnu") is None
     for problem in ("", "the self-test failed"):
         monkeypatch.setattr(machine, "self_test", lambda: problem)  # noqa: B023

@@ -143,7 +143,7 @@ def test_code_for_another_processor_is_generated_again(path: Path, generated: li
     change(path, lambda native: native.update(processor="another"))
     loaded = relaxpy.load_executable(path, native_code=True)
     assert len(generated) == 1
-    reason = "the machine code of the file is for another processor"
+    reason = "the machine code of the file is for another CPU"
     assert loaded.report().remark == reason
     assert reason in str(loaded.report())
     assert reason in loaded.report()._repr_html_()

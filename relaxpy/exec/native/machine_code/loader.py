@@ -141,7 +141,7 @@ class LoadedObject:
 
     def __init__(self, code: bytes, other: Architecture | None = None) -> None:
         if not is_loadable(code, other):
-            raise ValueError("expected a relocatable ELF object for this processor")
+            raise ValueError("expected a relocatable ELF object for this CPU")
         architecture = other or own_architecture()
         assert architecture is not None
         self._code, self._processor = code, _PROCESSORS[architecture.name]

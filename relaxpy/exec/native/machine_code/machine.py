@@ -191,7 +191,7 @@ def obstacle() -> str | None:
     if platform is None:
         return f"no native code is generated for {triple}"
     if missing := _missing(platform, features):
-        return f"the processor {cpu} has no {missing}"
+        return f"the CPU {cpu} has no {missing}"
     return None if platform.is_confirmed else self_test() or None
 
 

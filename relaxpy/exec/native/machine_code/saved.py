@@ -75,7 +75,7 @@ def load_code(saved: object, arrays: Sequence[Any], source: str) -> LoadedCode:
     several: list[Any] = saved if isinstance(saved, list) else [saved]
     usable = [(machine, code) for code in several if (machine := _machine_of(code, source))]
     if not usable:
-        return LoadedCode(problem="the machine code of the file is for another processor")
+        return LoadedCode(problem="the machine code of the file is for another CPU")
     machine, best = max(usable, key=lambda each: each[0].features.count("+"))
     codes = {key: _code(number, arrays, source) for key, number in best["objects"].items()}
     objects = [trust(key, code) for key, code in codes.items()]
@@ -107,7 +107,7 @@ def _code(number: object, arrays: Sequence[Any], source: str) -> bytes:
         raise damaged_code(source, f"there is no section {number!r:.60}")
     code: bytes = arrays[number].tobytes()
     if not is_loadable(code):
-        raise damaged_code(source, "an object is not a relocatable one of ELF for this processor")
+        raise damaged_code(source, "an object is not a relocatable one of ELF for this CPU")
     return code
 
 

@@ -298,8 +298,8 @@ class _Ranked:
     """The scores of the boxes of one class, in groups, and the best key of each group.
 
     A key has the score of a box in its upper half, and in the lower half a number that is the
-    greater the earlier the box is. So the greatest key alone says which box is the best, and boxes
-    are left if their keys are less than the last one that was the greatest.
+    greater the earlier the box is. So the largest key alone says which box is the best, and boxes
+    are left if their keys are less than the last one that was the largest.
     """
 
     loops: Loops

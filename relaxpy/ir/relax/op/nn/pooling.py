@@ -243,7 +243,7 @@ Rule:
     {}
 """
 _BACKWARD_RULES: Mapping[Kind, str] = {
-    "max": "Of the greatest elements of a window, the first in row-major order has the gradient.",
+    "max": "Of the largest elements of a window, the first in row-major order has the gradient.",
     "avg": "All elements of a window have an equal part of the gradient.",
 }
 
