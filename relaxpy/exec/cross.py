@@ -33,7 +33,7 @@ class Native:
     runs on all CPUs of the kind that native code needs.
 
     Errors:
-        MisuseError (also TypeError, ValueError): there is no such system or processor.
+        MisuseError (also TypeError, ValueError): there is no such system or CPU.
     """
 
     platform: str = ""

@@ -16,7 +16,7 @@ from relaxpy.support.dataclass import dataclass
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Architecture:
-    """A kind of processor.
+    """A kind of CPU.
 
     Fields:
         name: its name in triples and in the names of platforms.

@@ -27,7 +27,7 @@ _Patch: TypeAlias = Callable[[memoryview, int, int, int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class _Processor:
-    """The objects of a processor.
+    """The objects of a CPU.
 
     Fields:
         number: its number in ELF.
@@ -265,7 +265,7 @@ class LoadedObject:
 
 
 def is_loadable(code: bytes, other: Architecture | None = None) -> bool:
-    """Return whether `code` is a sequence of relocatable ELF objects for this processor.
+    """Return whether `code` is a sequence of relocatable ELF objects for this CPU.
 
     It may be for another one instead.
     """
