@@ -135,7 +135,7 @@ PROGRAMS = {
         "def main(x: f32[3, 4], s: R.Object):\n"
         "    a = R.split(R.exp(x), 2, axis=1)\n"
         "    b = R.add(a[0], a[1])\n"
-        "    return (a, R.tanh(b), s)",
+        "    return (a, R.tanh(b), s, R.shape_of(x))",
         (X, "object"),
     ),
     "arms": (
@@ -156,7 +156,7 @@ PROGRAMS = {
         "    a = R.add(x, R.const([1.0, 2.0, 3.0, 4.0]))\n"
         "    b = R.sum(a, axis=[1], keepdims=True)\n"
         "    c = R.nn.softmax(R.multiply(a, b))\n"
-        "    return (c, b, s)",
+        "    return (c, b, s, R.shape_of(x))",
         (X, "object"),
     ),
     "a result that is a parameter": (
@@ -164,7 +164,7 @@ PROGRAMS = {
         "    a = R.sum(R.exp(x), axis=[1])\n"
         "    b = R.nn.softmax(R.tanh(a))\n"
         "    y = x\n"
-        "    return (y, a, a, b, s)",
+        "    return (y, a, a, b, s, R.shape_of(x))",
         (X, "object"),
     ),
     "recursion": (
