@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from relaxpy.exec.graph.parameters import is_native
+from relaxpy.exec.graph.program import KERNEL_CALLS
 from relaxpy.exec.lower.scope import GlobalCallee, ModuleContext
-from relaxpy.exec.native.calls.interpreter import DTYPES
 from relaxpy.exec.runtime.checks import output_sinfos, span_of_binding
 from relaxpy.ir.equality.structural import structural_equal, structural_hash
 from relaxpy.ir.op import Op
@@ -20,7 +21,6 @@ from relaxpy.support.dataclass import dataclass, replace
 if TYPE_CHECKING:
     from relaxpy.errors import Span
 
-_KERNEL_CALLS: Final = (CallKind.KERNEL, CallKind.INPLACE_KERNEL)
 _ALLOCATING: Final = (CallKind.KERNEL, CallKind.DPS_PACKED)
 _FEWEST: Final = 2
 """The kernel calls of a run that is worth a function; Python calls a single kernel as fast."""
@@ -134,7 +134,7 @@ class Outliner:
                 sinfo = binding.struct_info
             case rx.Call(op=Op() as op, sinfo_args=[declared, *_]) if op.record.calls in (
                 *_ALLOCATING,
-                *_KERNEL_CALLS,
+                *KERNEL_CALLS,
             ):
                 sinfo = declared
             case rx.TupleGetItem() if self._is_projection(binding):
@@ -155,9 +155,9 @@ class Outliner:
         """Return whether an operand certainly is a tensor that native code takes."""
         match expr:
             case rx.Constant():
-                return _is_native(expr.data_sinfo)
+                return is_native(expr.data_sinfo)
             case rx.Var():
-                return _is_native(self._certain.get(expr))
+                return is_native(self._certain.get(expr))
             case _:
                 return False
 
@@ -169,13 +169,13 @@ class Outliner:
             case rx.Call(op=Op() as op, args=[rx.GlobalVar() as name, rx.Tuple() as inputs, *rest]):
                 callee = self._context.callee(name)
                 return (
-                    op.record.calls in _KERNEL_CALLS
+                    op.record.calls in KERNEL_CALLS
                     and isinstance(callee, GlobalCallee)
                     and callee.kernel is not None
                     and callee.kernel.is_native
                     and all(map(self._is_tensor, inputs.fields))
                     and all(isinstance(shape, rx.ShapeExpr) for shape in rest)
-                    and all(map(_is_native, output_sinfos(binding.value)))
+                    and all(map(is_native, output_sinfos(binding.value)))
                     and binding.var.struct_info == binding.value.sinfo_args[0]
                 )
             case _:
@@ -255,12 +255,6 @@ def _span_of(run: Sequence[rx.Binding]) -> Span | None:
     first = min(spans, key=lambda span: (span.line, span.column))
     last = max(spans, key=lambda span: (span.end_line, span.end_column))
     return replace(first, end_line=last.end_line, end_column=last.end_column)
-
-
-def _is_native(sinfo: rx.StructInfo | None) -> bool:
-    """Return whether struct info is that of tensors that native code takes."""
-    has_shape = isinstance(sinfo, rx.TensorStructInfo) and isinstance(sinfo.shape, rx.ShapeExpr)
-    return has_shape and str(sinfo.dtype) in DTYPES  # type: ignore[union-attr]
 
 
 def _uses_in(seq: rx.Expr) -> Iterator[rx.Var]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, TypeGuard
 
 from relaxpy.exec.graph.program import Memory, Passed, Shape, Tensor, Value
 from relaxpy.exec.native.calls.entry import Anything, Array, Fields, Integer, Tree
@@ -129,8 +129,13 @@ def tensor_of(memory: Memory, sinfo: rx.StructInfo | None) -> Tensor:
     Errors:
         RefusedError: its rank or its datatype is not that of native arrays.
     """
-    if not isinstance(sinfo, rx.TensorStructInfo) or not isinstance(sinfo.shape, rx.ShapeExpr):
-        raise RefusedError("a parameter is not a tensor of known rank")
-    if str(sinfo.dtype) not in DTYPES:
-        raise RefusedError(f"the datatype {sinfo.dtype}")
+    if not is_native(sinfo):
+        raise RefusedError(f"native code has no tensors of {sinfo}")
     return Tensor(memory, sinfo)
+
+
+def is_native(sinfo: rx.StructInfo | None) -> TypeGuard[rx.TensorStructInfo]:
+    """Return whether struct info is that of tensors that native code takes."""
+    if not isinstance(sinfo, rx.TensorStructInfo) or not isinstance(sinfo.shape, rx.ShapeExpr):
+        return False
+    return str(sinfo.dtype) in DTYPES

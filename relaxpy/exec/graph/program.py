@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from relaxpy.exec.native.calls.entry import Array, Tree, leaves_of
 from relaxpy.exec.native.values.datatypes import RefusedError
 from relaxpy.exec.native.values.packing import Packing
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.op_record import CallKind
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import BufferLoad
@@ -17,6 +18,8 @@ from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import MatchBufferRegion
 from relaxpy.support.dataclass import dataclass
+
+KERNEL_CALLS: Final = (CallKind.KERNEL, CallKind.INPLACE_KERNEL)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from relaxpy.exec.graph.parameters import Parameters, tensor_of
 from relaxpy.exec.graph.program import (
+    KERNEL_CALLS,
     Branch,
     Check,
     Constant,
@@ -38,7 +39,6 @@ from relaxpy.exec.runtime.checks import output_sinfos, widened
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.op import Op
-from relaxpy.ir.op_record import CallKind
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.relax.relations.shape_vars import substitute_info
@@ -47,7 +47,6 @@ from relaxpy.ir.tir.ops import cast_to
 from relaxpy.ir.tir.substitution import substitute
 
 _ANY = rx.ObjectStructInfo()
-_KERNEL_CALLS = (CallKind.KERNEL, CallKind.INPLACE_KERNEL)
 
 
 class GraphReader:
@@ -167,7 +166,7 @@ class GraphReader:
                 if not isinstance(whole, tuple) or index >= len(whole):
                     raise RefusedError("it selects a field of a value that is not a tuple")
                 return whole[index]
-            case rx.Call(op=Op() as op) if op.record.calls in _KERNEL_CALLS:
+            case rx.Call(op=Op() as op) if op.record.calls in KERNEL_CALLS:
                 return self._kernel(expr)
             case rx.Call(op=rx.Var() as name) if name in self._functions:
                 return self._loop(name, expr)
