@@ -13,6 +13,8 @@ from relaxpy.exec.report import ExecutionReport
 from relaxpy.exec.runtime.checks import PublicFunctions, Signature
 from relaxpy.exec.runtime.instrument import Instrument
 from relaxpy.exec.runtime.values import PrimFuncValue, Value
+from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.relax import nodes as rx
 
 if TYPE_CHECKING:
     from relaxpy.exec.lower.module import Backend
@@ -70,6 +72,8 @@ def executable_of(
 def _entry_point(signature: Signature, run: Callable[..., Value], program: Program) -> EntryPoint:
     if isinstance(run, PrimFuncValue):
         run = run.run  # an entry point checks the arguments as the value would
-    if not is_entry(run):
+    sinfos = (node for param in signature.params for node in walk(param))
+    # Native code takes any object, which may have to be converted.
+    if not is_entry(run) or any(isinstance(sinfo, rx.ObjectStructInfo) for sinfo in sinfos):
         return EntryPoint(signature, run, program)
     return DirectEntryPoint(signature, run, program, partial(with_fallback, run))

@@ -34,6 +34,8 @@ STATIC_ENTRY: Final = FastPath("static entry")
 """One builtin checks arrays of fixed shapes by a table."""
 WHOLE_GRAPH: Final = FastPath("whole graph")
 """A function whose kernels are native is native, too."""
+OUTLINING: Final = FastPath("outlining")
+"""Successive native kernels in a function that is not native are a native function."""
 PACKED_WEIGHTS: Final = FastPath("packed weights")
 """Constants are kept in the layout in which a kernel reads them."""
 ONLY_PACKED: Final = FastPath("only packed weights")
@@ -49,6 +51,7 @@ FAST_PATHS: Final = (
     ONLY_KERNEL,
     STATIC_ENTRY,
     WHOLE_GRAPH,
+    OUTLINING,
     PACKED_WEIGHTS,
     ONLY_PACKED,
     VIEWS,

@@ -21,7 +21,7 @@ SLOW = [name for name in WAYS if name.startswith("native without")]
 def test_programs_do_what_their_twins_do(batch: int, tmp_path: Path) -> None:
     for k in range(AT_ONCE * batch, min(AT_ONCE * (batch + 1), COUNT)):
         seed = f"{SEED}.{k}"
-        program = write(seed)
+        program = write(seed, tuples=True)
         try:
             others = [SLOW[k // 8 % len(SLOW)]] if k % 8 == 4 else OTHERS.get(k % 8, [])
             run(program, seed, tmp_path, ["numpy", *others])

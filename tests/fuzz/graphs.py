@@ -64,12 +64,18 @@ HEADER = "from relaxpy.script import ir as I, relax as R, tir as T\n\n"
 
 @dataclass(frozen=True)
 class Program:
-    """Both texts, and the parameters of `main`."""
+    """Both texts, and the parameters of `main`, the last `fields` of which are in a tuple."""
 
     relax: str
     python: str
     params: tuple[Tensor, ...]
     symbols: tuple[str, ...]
+    fields: int = 0
+
+    def passed(self, values: Sequence[Any]) -> tuple[Any, ...]:
+        """The arguments of `main` for these values of all parameters."""
+        first = len(values) - self.fields
+        return (*values[:first], tuple(values[first:])) if self.fields else tuple(values)
 
 
 def _function(
@@ -99,8 +105,8 @@ def _function(
     return tuple(params), body
 
 
-def write(seed: object) -> Program:
-    """The program of this seed."""
+def write(seed: object, *, tuples: bool = False) -> Program:
+    """The program of this seed; with `tuples`, some parameters may be in one."""
     rng = random.Random(str(seed))
     source = Source(rng)
     for k in range(rng.randint(0, 2)):
@@ -121,14 +127,16 @@ def write(seed: object) -> Program:
     results = [t.name for t in kept]
     results += [name for name, _ in body.tuples[:1]]
     body.line(f"return ({', '.join(results)},)")
-    _enter(source, "main", params, body, private=False)
+    of_tuples = random.Random(f"tuples {seed}")
+    fields = of_tuples.randint(1, len(params)) if tuples and of_tuples.random() < 0.5 else 0
+    _enter(source, "main", params, body, private=False, fields=fields)
     kernels = "".join(_indented(KERNELS[k]) for k in sorted(source.kernels))
     helpers = "\n".join(text for text, _ in (*source.helpers, *source.decorated))
     relax = HEADER + helpers + "\n@I.ir_module\nclass Module:\n" + kernels
     relax += "\n".join(text for text, _ in source.functions)
     python = "import numpy as np\nfrom tests.fuzz import twin as t\n"
     python += "\n".join(text for _, text in (*source.helpers, *source.decorated, *source.functions))
-    return Program(relax, python, params, symbols)
+    return Program(relax, python, params, symbols, fields)
 
 
 def _indented(text: str) -> str:
@@ -136,21 +144,35 @@ def _indented(text: str) -> str:
 
 
 def _enter(
-    source: Source, name: str, params: tuple[Tensor, ...], body: Body, *, private: bool
+    source: Source,
+    name: str,
+    params: tuple[Tensor, ...],
+    body: Body,
+    *,
+    private: bool,
+    fields: int = 0,
 ) -> None:
-    listed = ", ".join(f"{p.name}: {sinfo_text(p.dtype, p.shape, binds=True)}" for p in params)
+    sinfos = [sinfo_text(p.dtype, p.shape, binds=True) for p in params]
+    first = len(params) - fields
+    pairs = [(p.name, sinfo) for p, sinfo in zip(params, sinfos, strict=True)][:first]
+    if fields:
+        pairs.append(("fields", f"R.Tuple({', '.join(sinfos[first:])})"))
+    listed = ", ".join(f"{name}: {sinfo}" for name, sinfo in pairs)
     options = [*(["private=True"] if private else []), *(["pure=False"] if body.impure else [])]
-    names = ", ".join(p.name for p in params)
+    names = ", ".join(name for name, _ in pairs)
     outer = body.indent[:-4]
     relax = [outer + (f"@R.function({', '.join(options)})" if options else "@R.function")]
     relax.append(f"{outer}def {name}({listed}):")
     if not body.alone:
         relax.append(f"{body.indent}cls = Module")
     python = [f"def {name}({names}):"]
+    opened = [f"{body.indent}{p.name} = fields[{n}]" for n, p in enumerate(params[first:])]
+    python += opened
     for symbol in body.symbols:
         relax.append(f"{body.indent}{symbol} = T.int64()")
         bound = next(p for p in params if p.shape == (symbol, 2))
         python.append(f"{body.indent}{symbol} = {bound.name}.shape[0]")
+    relax += opened
     (source.decorated if body.alone else source.functions).append(
         ("\n".join([*relax, *body.relax, ""]), "\n".join([*python, *body.python, ""]))
     )
@@ -222,11 +244,11 @@ def run(
         arrays = arguments(program, f"{seed}.{k}")
         with np.errstate(all="ignore"):
             twin.RECORD.clear()
-            expected = other["main"](*map(twin.enter, arrays))
+            expected = other["main"](*program.passed([*map(twin.enter, arrays)]))
             effects = list(twin.RECORD)
             for target, executable in ready:
                 twin.RECORD.clear()
-                found = executable["main"](*arrays)
+                found = executable["main"](*program.passed(arrays))
                 agree(found, expected, f"the result of {target}")
                 agree(list(twin.RECORD), effects, f"the effects of {target}")
 
@@ -238,7 +260,7 @@ def failures(count: int, seed: str, folder: Path) -> Iterator[tuple[str, Program
     """
     for k in counted(count, "graphs"):
         name = f"{seed}.{k}"
-        program = write(name)
+        program = write(name, tuples=True)
         try:
             run(program, name, folder, [random.Random(f"way {name}").choice([*WAYS])])
         except Exception:  # whatever it is, it is reported with its program

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import chain
 from typing import Any, cast
 
 from typing_extensions import override
 
 from relaxpy.errors import RelaxpyError
-from relaxpy.exec.fast_paths import PACKED_WEIGHTS, WHOLE_GRAPH
+from relaxpy.exec.fast_paths import OUTLINING, PACKED_WEIGHTS, WHOLE_GRAPH
 from relaxpy.exec.graph.emit import GraphEmitter
 from relaxpy.exec.graph.link import link_graph
+from relaxpy.exec.graph.outline import OutlinedFunctions, Outliner
 from relaxpy.exec.graph.program import Constant, Graph, KernelCall, Tensor, constants_name
 from relaxpy.exec.graph.read import GraphReader
 from relaxpy.exec.lower.scope import ModuleContext
@@ -43,6 +46,7 @@ class GraphBackend(NativeBackend):
         self.graphs: dict[str, tuple[str, Graph, StaticEntry | None]] = {}
         """The functions of Relax functions that run natively, by the name in the module."""
 
+        self._outlined = OutlinedFunctions()
         self._called: set[str] = set()
         self._replaced: set[str] = set()
         """The functions of kernels whose tasks an entry runs directly."""
@@ -58,6 +62,10 @@ class GraphBackend(NativeBackend):
         """Compile a Relax function; return whether it has a native form."""
         if not WHOLE_GRAPH:
             return False
+        twin = self.graphs.get(self._outlined.twin_of(func) or "")
+        if twin is not None and not twin[1].constants:
+            self.graphs[name] = twin
+            return True
         signatures = {name: signature for name, (_, signature) in self.claimed.items()}
         kernels = {name: symbol for name, (symbol, _) in self.claimed.items()}
         packings = self.packings if PACKED_WEIGHTS else {}
@@ -91,6 +99,18 @@ class GraphBackend(NativeBackend):
                     argument = step.arguments[number]
                     if not isinstance(argument, Tensor) or argument.memory.origin != "constant":
                         raise RefusedError("a kernel takes packed weights")
+
+    def outlined(
+        self,
+        context: ModuleContext,
+        func: rx.Function,
+        compiled: Callable[[rx.Function], rx.GlobalVar | None],
+    ) -> rx.Function:
+        """A function that stays in Python, with calls of native functions that `compiled` adds."""
+        if not OUTLINING:
+            return func
+        name_of = partial(self._outlined.name_of, compiled)
+        return Outliner(func, context, name_of).outlined()
 
     def link_graphs(
         self, fallbacks: Mapping[str, Callable[..., Any]]
@@ -129,10 +149,8 @@ class GraphBackend(NativeBackend):
 
     @override
     def exports(self) -> list[str]:
-        names = super().exports()
-        for symbol, graph, entry in self.graphs.values():
-            names += _exports(symbol, graph.constants, entry)
-        return names
+        found = (_exports(s, graph.constants, entry) for s, graph, entry in self.graphs.values())
+        return [*super().exports(), *dict.fromkeys(chain.from_iterable(found))]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

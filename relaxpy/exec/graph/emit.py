@@ -7,9 +7,23 @@ from functools import partial
 from typing import Any
 
 from relaxpy.exec.fast_paths import ONLY_KERNEL
-from relaxpy.exec.graph.program import Graph, KernelCall, Tensor, Value as Result, constants_name
+from relaxpy.exec.graph.program import (
+    Graph,
+    KernelCall,
+    Passed,
+    Tensor,
+    Value as Result,
+    constants_name,
+)
 from relaxpy.exec.graph.regions import RegionEmitter, conjunction, possible
-from relaxpy.exec.native.calls.entry import Integer, call_kernel, emit_entry, size_names
+from relaxpy.exec.native.calls.entry import (
+    Anything,
+    Integer,
+    call_kernel,
+    emit_entry,
+    leaves_of,
+    size_names,
+)
 from relaxpy.exec.native.calls.interpreter import call_python, data_of, new_array
 from relaxpy.exec.native.calls.static_entry import StaticEntry, is_static
 from relaxpy.exec.native.llvm.function import I32, I64, POINTER, VOID, Function, Value
@@ -27,7 +41,8 @@ class GraphEmitter:
     ) -> None:
         self.module, self.symbol, self.graph, self.kernels = module, symbol, graph, kernels
         self.outputs: Sequence[Tensor] = graph.region.results
-        self.names = size_names(graph.params)
+        self.leaves = leaves_of(graph.params)
+        self.names = size_names(self.leaves)
         self.function = ""
 
     def emit(self) -> StaticEntry | None:
@@ -47,19 +62,22 @@ class GraphEmitter:
 
     def _emit_region(self) -> str:
         """The function that runs the steps: it takes the arguments of a kernel, and the outputs."""
-        params = [
-            (I64 if isinstance(p, Integer) else POINTER, f"p{n}")
-            for n, p in enumerate(self.graph.params)
-        ]
+        taken = self._taken()
+        params = [(I64 if isinstance(self.leaves[n], Integer) else POINTER, f"p{n}") for n in taken]
         params += [(I64, name) for name in self.names]
         first = len(params)
         params += [(POINTER, f"out{n}") for n in range(len(self.outputs))]
         f = self.module.function(self.symbol, params, I32, optimised=False)
-        given = {tensor.memory: f.params[n] for n, tensor in self.graph.tensors.items()}
+        arguments = dict(zip(taken, f.params, strict=False))
+        given = {tensor.memory: arguments[n] for n, tensor in self.graph.tensors.items()}
         frame = self.frame(f, self.variables(f.params[:first]))
         region = self.graph.region
         RegionEmitter(self.symbol, self.kernels, region, frame, given, f.params[first:]).emit()
         return f.name
+
+    def _taken(self) -> list[int]:
+        """The numbers of the parameters that the function takes."""
+        return [n for n, leaf in enumerate(self.leaves) if not isinstance(leaf, Anything)]
 
     def _only_kernel(self) -> str:
         """The kernel that takes the arguments of the function itself, if there is one."""
@@ -71,7 +89,7 @@ class GraphEmitter:
                 return ""
         arrays = [t.memory for _, t in sorted(graph.tensors.items(), key=lambda entry: entry[0])]
         taken = [*arrays, *(t.memory for t in self.outputs)]
-        counts = {len(passed), len(taken), len({*taken}), len(graph.params) + len(self.outputs)}
+        counts = {len(passed), len(taken), len({*taken}), len(self._taken()) + len(self.outputs)}
         is_same = len(counts) == 1 and all(a is b for a, b in zip(passed, taken, strict=True))
         return self.kernels[kernel] if is_same and not self.names else ""
 
@@ -103,7 +121,7 @@ class GraphEmitter:
 
     def variables(self, arguments: Sequence[Value]) -> dict[str, Value]:
         """The sizes by name, among the arguments of the function."""
-        params = self.graph.params
+        params = [self.leaves[n] for n in self._taken()]
         found = dict(zip(self.names, arguments[len(params) :], strict=False))
         pairs = zip(params, arguments, strict=False)
         return found | {p.name: value for p, value in pairs if isinstance(p, Integer)}
@@ -115,7 +133,7 @@ class GraphEmitter:
 
     # ---- the builtin
 
-    def _result(self, f: Function, objects: Value, arguments: Sequence[Value]) -> Value:
+    def _result(self, f: Function, objects: Sequence[Value], arguments: Sequence[Value]) -> Value:
         """The result for arguments that were checked, or null."""
         null = Value(f, POINTER, "null")
         sizes = self.variables(arguments)
@@ -167,7 +185,11 @@ class GraphEmitter:
         return conjunction(conditions)
 
     def _run(
-        self, f: Function, objects: Value, arguments: Sequence[Value], arrays: Sequence[Value]
+        self,
+        f: Function,
+        objects: Sequence[Value],
+        arguments: Sequence[Value],
+        arrays: Sequence[Value],
     ) -> Value:
         """The result, after the kernels have run; null if one refuses its data."""
         null = Value(f, POINTER, "null")
@@ -180,7 +202,12 @@ class GraphEmitter:
         return f.branch(f.compare("eq", status, 0), build, lambda: [null])[0]
 
     def _built(
-        self, f: Function, value: Result, objects: Value, arrays: Sequence[Value], used: set[int]
+        self,
+        f: Function,
+        value: Result,
+        objects: Sequence[Value],
+        arrays: Sequence[Value],
+        used: set[int],
     ) -> Value:
         """A new reference to the result; the first use of an output takes over its reference."""
         if isinstance(value, tuple):
@@ -190,8 +217,10 @@ class GraphEmitter:
                 call_python(f, "PyTuple_SetItem", I32, built, f.const(I64, index), field)
             return built
         position = next((n for n, t in self.graph.tensors.items() if t is value), None)
+        if isinstance(value, Passed):
+            position = value.index
         if position is not None:
-            item = f.load(POINTER, f.element(objects, position, POINTER), 8)
+            item = objects[position]
         else:
             index = next(n for n, t in enumerate(self.outputs) if t is value)
             item = arrays[index]

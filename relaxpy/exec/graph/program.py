@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
-from relaxpy.exec.native.calls.entry import Array, Param
+from relaxpy.exec.native.calls.entry import Array, Tree, leaves_of
 from relaxpy.exec.native.values.datatypes import RefusedError
 from relaxpy.exec.native.values.packing import Packing
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.op_record import CallKind
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import BufferLoad
@@ -17,6 +18,8 @@ from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import MatchBufferRegion
 from relaxpy.support.dataclass import dataclass
+
+KERNEL_CALLS: Final = (CallKind.KERNEL, CallKind.INPLACE_KERNEL)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,7 +67,14 @@ class Shape:
     sizes: Sequence[PrimExpr | Element]
 
 
-Value: TypeAlias = "Tensor | Shape | tuple[Value, ...]"
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """A parameter that is only returned, by its number among all with the fields of tuples."""
+
+    index: int
+
+
+Value: TypeAlias = "Tensor | Shape | Passed | tuple[Value, ...]"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -233,17 +243,18 @@ class Graph:
     """A Relax function all of whose kernels are native.
 
     Fields:
-        params: the parameters as its entry checks them; `variables` has their size variables.
+        params: the parameters as its entry checks them; `variables` has their size variables, and
+            other fields number these and the fields of tuples, without the tuples.
         variables: the names of the shape variables.
         declared: the names of other dimensions of parameters, and the expressions they must equal.
         limit: the exclusive upper bound of the absolute values of variables.
         tensors: the parameters that are arrays, with their positions.
         constants: the constants, each with the order of its elements in memory, if not its own.
         region: the steps; its results are the new tensors of the `result`, each of them once.
-        written: the positions of the parameters that kernels write in place.
+        written: the positions of the parameters that kernels write in place, none of them a tuple.
     """
 
-    params: Sequence[Param]
+    params: Sequence[Tree]
     variables: Mapping[Var, str]
     declared: Mapping[str, PrimExpr]
     limit: int
@@ -266,7 +277,7 @@ class Graph:
             for dim in tensor.shape:
                 number *= getattr(dim, "value", _MANY)
             count += number
-        return count < _MANY and all(isinstance(p, Array) for p in self.params)
+        return count < _MANY and all(isinstance(p, Array) for p in leaves_of(self.params))
 
 
 _MANY = 1 << 13
@@ -283,6 +294,8 @@ def leaves(value: Value) -> Iterator[Tensor]:
             yield value
         case Shape():
             raise RefusedError("a result is a shape")
+        case Passed():
+            return
         case _:
             for field in value:
                 yield from leaves(field)

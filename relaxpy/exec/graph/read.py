@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from relaxpy.exec.graph.parameters import Parameters, tensor_of
 from relaxpy.exec.graph.program import (
+    KERNEL_CALLS,
     Branch,
     Check,
     Constant,
@@ -14,6 +16,7 @@ from relaxpy.exec.graph.program import (
     KernelCall,
     Loop,
     Memory,
+    Passed,
     Region,
     Shape,
     Step,
@@ -28,8 +31,7 @@ from relaxpy.exec.graph.program import (
 )
 from relaxpy.exec.lower.proof import Sizes, sizes_if_equal
 from relaxpy.exec.lower.scope import GlobalCallee
-from relaxpy.exec.native.calls.entry import Array, Integer, Param, size_names
-from relaxpy.exec.native.calls.interpreter import DTYPES
+from relaxpy.exec.native.calls.entry import Array, Integer, size_names
 from relaxpy.exec.native.signature import EntrySignature
 from relaxpy.exec.native.values.datatypes import RefusedError
 from relaxpy.exec.native.values.packing import Packing
@@ -37,7 +39,6 @@ from relaxpy.exec.runtime.checks import output_sinfos, widened
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.op import Op
-from relaxpy.ir.op_record import CallKind
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.relax.relations.shape_vars import substitute_info
@@ -45,12 +46,7 @@ from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.ops import cast_to
 from relaxpy.ir.tir.substitution import substitute
 
-_LIMITS = (1 << 31, 1 << 20, 1 << 15)
-"""Upper bounds to try for shape variables, so that no computed size overflows."""
-
-
 _ANY = rx.ObjectStructInfo()
-_KERNEL_CALLS = (CallKind.KERNEL, CallKind.INPLACE_KERNEL)
 
 
 class GraphReader:
@@ -73,8 +69,8 @@ class GraphReader:
         self._values: dict[rx.Var, Value] = {}
         self._functions: dict[rx.Expr, rx.Function] = {}
         """Local functions by name, without those that are being read."""
-        self._variables: dict[tir.Var, str] = {}
-        self._declared: dict[str, tir.PrimExpr] = {}
+        self._parameters = Parameters()
+        self._variables = self._parameters.variables
         self._literals: dict[Memory, rx.Constant] = {}
         self._constants: dict[tuple[rx.Constant, Packing | None], Memory] = {}
         self._outermost: list[Step] = []
@@ -88,7 +84,7 @@ class GraphReader:
         """The tensors before casts that gave them another shape."""
         self._known: dict[tir.Var, tir.PrimExpr] = {}
         """The values of shape variables that casts define."""
-        self._sizes: set[tir.PrimExpr] = set()
+        self._sizes = self._parameters.sizes
 
     def read(self) -> Graph:
         """The program.
@@ -96,36 +92,27 @@ class GraphReader:
         Errors:
             RefusedError: something in the function has no native form.
         """
-        func = self._func
-        params: list[Param] = []
-        tensors: dict[int, Tensor] = {}
-        for index, var in enumerate(func.params):
-            sinfo = var.struct_info
-            if isinstance(sinfo, rx.PrimStructInfo):
-                params.append(self._integer(f"number{index}", sinfo))
-                continue
-            tensor = self._tensor(Memory("parameter", index), sinfo)
-            params.append(Array(str(tensor.sinfo.dtype), tuple(map(self._size, tensor.shape))))
-            self._values[var] = tensors[index] = tensor
-        self._sizes.update(self._declared.values())
+        func, parameters = self._func, self._parameters
+        for var in func.params:
+            self._values[var] = parameters.add(var.struct_info)
         result = self._body(func.body)
         self._check_result(func, result)
         result = self._read(self._original(result))
-        arguments = set(tensors.values())
+        arguments = set(parameters.tensors.values())
         results = [t for t in dict.fromkeys(leaves(result)) if t not in arguments]
         written = [m for m in self._written if m.origin == "parameter"]
         if any(tensor.memory in written for tensor in results):
             raise RefusedError("it returns a view of a parameter that a kernel writes")
         return Graph(
-            params,
-            self._variables,
-            self._declared,
-            self._variables_limit(),
-            tensors,
+            parameters.params,
+            parameters.variables,
+            parameters.declared,
+            parameters.limit(),
+            parameters.tensors,
             [Constant(*constant) for constant in self._constants],
             self._region(results),
             result,
-            sorted(memory.index for memory in written),
+            sorted(map(parameters.position, written)),
         )
 
     def _check_result(self, func: rx.Function, result: Value) -> None:
@@ -158,65 +145,6 @@ class GraphReader:
             if binding.var is not None:
                 self._values[binding.var] = value
 
-    # ---- parameters
-
-    def _tensor(self, memory: Memory, sinfo: rx.StructInfo | None) -> Tensor:
-        if not isinstance(sinfo, rx.TensorStructInfo) or not isinstance(sinfo.shape, rx.ShapeExpr):
-            raise RefusedError("a parameter is not a tensor of known rank")
-        if str(sinfo.dtype) not in DTYPES:
-            raise RefusedError(f"the datatype {sinfo.dtype}")
-        return Tensor(memory, sinfo)
-
-    def _integer(self, name: str, sinfo: rx.PrimStructInfo) -> Integer:
-        if sinfo.dtype != "int64" or not isinstance(sinfo.value, tir.Var):
-            raise RefusedError("a parameter is a number, or not a variable of 64 bits")
-        if sinfo.value in self._variables:
-            raise RefusedError("two parameters are the same variable")
-        self._variables[sinfo.value] = name
-        return Integer(name)
-
-    def _size(self, size: tir.PrimExpr) -> int | str:
-        match size:
-            case tir.IntImm(value=value):
-                return value
-            case tir.Var():
-                return self._variables.setdefault(size, f"size{len(self._variables)}")
-            case _:
-                name = f"declared{len(self._declared)}"
-                self._declared[name] = size
-                return name
-
-    def _variables_limit(self) -> int:
-        """The exclusive upper bound of the absolute values of shape variables.
-
-        Errors:
-            RefusedError: a size may overflow or divide by 0, or a variable is unknown.
-        """
-        for limit in _LIMITS:
-            if all(self._limit(size, limit) <= 1 << 62 for size in self._sizes):
-                return limit
-        raise RefusedError("a size may overflow")
-
-    def _limit(self, size: tir.PrimExpr, limit: int) -> int:
-        """The absolute value that a size does not exceed, if variables do not exceed `limit`."""
-        match size:
-            case tir.IntImm(value=value):
-                return abs(value)
-            case tir.Var() if size in self._variables:
-                return limit
-            case tir.Add(a=a, b=b) | tir.Sub(a=a, b=b):
-                return self._limit(a, limit) + self._limit(b, limit)
-            case tir.Mul(a=a, b=b):
-                return self._limit(a, limit) * self._limit(b, limit)
-            case tir.FloorDiv(a=a, b=tir.IntImm(value=divisor)) if divisor > 0:
-                return self._limit(a, limit)
-            case tir.FloorMod(a=a, b=tir.IntImm(value=divisor)) if divisor > 0:
-                return max(self._limit(a, limit), divisor)
-            case tir.Min(a=a, b=b) | tir.Max(a=a, b=b):
-                return max(self._limit(a, limit), self._limit(b, limit))
-            case _:
-                raise RefusedError(f"the size {size} is computed when it runs")
-
     # ---- expressions
 
     def _value(self, expr: rx.Expr) -> Value:
@@ -226,7 +154,7 @@ class GraphReader:
             case rx.Constant():
                 memory = Memory("constant")
                 self._literals[memory] = expr
-                return self._tensor(memory, expr.data_sinfo)
+                return tensor_of(memory, expr.data_sinfo)
             case rx.ShapeExpr(values=sizes):
                 return Shape(self._replaced(sizes))
             case rx.Tuple(fields=fields):
@@ -238,7 +166,7 @@ class GraphReader:
                 if not isinstance(whole, tuple) or index >= len(whole):
                     raise RefusedError("it selects a field of a value that is not a tuple")
                 return whole[index]
-            case rx.Call(op=Op() as op) if op.record.calls in _KERNEL_CALLS:
+            case rx.Call(op=Op() as op) if op.record.calls in KERNEL_CALLS:
                 return self._kernel(expr)
             case rx.Call(op=rx.Var() as name) if name in self._functions:
                 return self._loop(name, expr)
@@ -260,7 +188,7 @@ class GraphReader:
         """A value that the program reads, whose constants get numbers."""
         if isinstance(value, tuple):
             return tuple(map(self._read, value))
-        if isinstance(value, Shape):
+        if isinstance(value, Shape | Passed):
             return value
         literal = self._literals.get(value.memory)
         if literal is None:
@@ -269,7 +197,7 @@ class GraphReader:
         return Tensor(self._constants.setdefault((literal, packing), memory), value.sinfo)
 
     def _new(self, sinfo: rx.StructInfo) -> Tensor:
-        tensor = self._tensor(Memory("new"), sinfo)
+        tensor = tensor_of(Memory("new"), sinfo)
         self._sizes.update(tensor.shape)
         return tensor
 
@@ -369,6 +297,8 @@ class GraphReader:
         """The merge (phi) of two values, with new tensors, which are added to the outputs."""
         if isinstance(first, tuple) and isinstance(second, tuple) and len(first) == len(second):
             return tuple(self._joined(a, b, outputs) for a, b in zip(first, second, strict=True))
+        if isinstance(first, Passed) and first == second:
+            return first
         if isinstance(first, Tensor) and isinstance(second, Tensor):
             same = first.sinfo.dtype == second.sinfo.dtype and len(first.shape) == len(second.shape)
             pairs = zip(first.shape, second.shape, strict=False)
@@ -472,6 +402,8 @@ class GraphReader:
         def result(value: Value) -> Value:
             if isinstance(value, tuple):
                 return tuple(map(result, value))
+            if isinstance(value, Passed):
+                return value
             [tensor] = leaves(value)
             stays = tensor.memory in in_place
             results.append(Tensor(tensor.memory if stays else Memory("new"), tensor.sinfo))

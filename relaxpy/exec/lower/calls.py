@@ -122,6 +122,8 @@ class CallLowering(ABC):
                 return sinfo
             case rx.Call() if certainly_succeeds(expr, self._known):
                 return rx.TupleStructInfo(())
+            case rx.Call(op=rx.GlobalVar(name_hint=name)) if self._module.is_outlined(name):
+                return expr.struct_info or OBJECT
             case rx.Call() if self._is_own(expr):
                 return self._allocated(expr)
             case rx.Call(args=[tensor, shape]) if is_reshape(expr):
@@ -165,6 +167,8 @@ class CallLowering(ABC):
         args = self._operands(call.args)
         if len(args) != len(callee.signature.params):
             return self._call_out("rx.invoke", self._module.function_value(var), *args)
+        if self._module.is_outlined(var.name_hint):
+            return py.call(callee.name, *args)
         if callee.prim_func is None:
             return self._call_out(callee.name, *args)
         known = [self._known(arg) for arg in call.args[_tensors(callee) :]]

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import ast
-import math
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import partial
-from types import BuiltinFunctionType, SimpleNamespace
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import numpy as np
@@ -14,14 +12,14 @@ import numpy as np
 from relaxpy.errors import CompileError
 from relaxpy.exec import python_ast as py
 from relaxpy.exec.fast_paths import VIEWS
-from relaxpy.exec.kernel import Kernel, NativeUnchecked, Unchecked, compile_kernel, runtime
-from relaxpy.exec.kernel.text import load_text
+from relaxpy.exec.kernel import Kernel, NativeUnchecked, Unchecked, compile_kernel
 from relaxpy.exec.lower.function import FunctionLowering
 from relaxpy.exec.lower.scope import GlobalCallee, ModuleContext
+from relaxpy.exec.lower.text import FunctionValues, Text, function_value, load_functions
 from relaxpy.exec.runtime import support
-from relaxpy.exec.runtime.checks import closure_sinfo, signature_of
-from relaxpy.exec.runtime.dynamic import DynamicOperator, DynamicPrograms
-from relaxpy.exec.runtime.instrument import Instrument, Instrumented
+from relaxpy.exec.runtime.checks import Signature, signature_of
+from relaxpy.exec.runtime.dynamic import DynamicPrograms
+from relaxpy.exec.runtime.instrument import Instrument
 from relaxpy.exec.runtime.registry import (
     FunctionKey,
     Jumps,
@@ -30,7 +28,6 @@ from relaxpy.exec.runtime.registry import (
     symbol_of,
     symbols,
 )
-from relaxpy.exec.runtime.support import InstrumentedPackedCall, invoke_instrumented
 from relaxpy.exec.runtime.values import Closure, PrimFuncValue, Value
 from relaxpy.ir.core.fork_lock import ForkLock, Late
 from relaxpy.ir.core.tensor import Tensor
@@ -40,12 +37,9 @@ from relaxpy.ir.relax.analysis.op_pattern import has_reshape_pattern
 from relaxpy.ir.relax.nodes.python_function import python_function_of
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.support import progress
-from relaxpy.support.dataclass import dataclass
 from relaxpy.support.pysource import Names
 
 Array: TypeAlias = np.ndarray[Any, Any]
-FunctionValues: TypeAlias = Mapping[str, tuple[str, Closure | PrimFuncValue]]
-"""The Python name and the value of functions of a module, by name."""
 _LARGE: Final = 1 << 20
 """Bytes of a literal from which it is loaded lazily: native code may have a copy."""
 
@@ -63,6 +57,17 @@ class Backend(Protocol):
 
     def compile_graph(self, context: ModuleContext, func: rx.Function, name: str) -> bool:
         """Compile a Relax function, after all kernels; False if it stays in Python."""
+
+    def outlined(
+        self,
+        context: ModuleContext,
+        func: rx.Function,
+        compiled: Callable[[rx.Function], rx.GlobalVar | None],
+    ) -> rx.Function:
+        """A function that stays in Python, which may call new functions.
+
+        `compiled` compiles these; it returns None if there is no native form.
+        """
 
     def link_graphs(
         self, fallbacks: Mapping[str, Callable[..., Value]]
@@ -98,6 +103,15 @@ class NumpyBackend:
     def compile_graph(self, context: ModuleContext, func: rx.Function, name: str) -> bool:
         """False: all functions stay in Python."""
         return False
+
+    def outlined(
+        self,
+        context: ModuleContext,
+        func: rx.Function,
+        compiled: Callable[[rx.Function], rx.GlobalVar | None],
+    ) -> rx.Function:
+        """The function, unchanged."""
+        return func
 
     def link_graphs(
         self, fallbacks: Mapping[str, Callable[..., Value]]
@@ -138,6 +152,8 @@ class ModuleLowering:
         self.value_names: dict[str, str] = {}
         self._shared: dict[int, tuple[object, str]] = {}
         self._definitions: dict[str, list[ast.FunctionDef]] = {}
+        self.texts: dict[str, rx.BaseFunc] = dict(module.functions_by_name)
+        """The functions of the source: those of the module, and outlined ones, which they call."""
         self._literals: dict[rx.Constant, Late[Array]] = {}
         self._without_checks: set[str] = set()
         self._reshapes: dict[str, bool] = {}
@@ -175,6 +191,23 @@ class ModuleLowering:
         """The Relax functions that are compiled."""
         functions = self.program.functions.items()
         return [(var, func) for var, func in functions if isinstance(func, rx.Function)]
+
+    def add_outlined(self, func: rx.Function, caller: str) -> str:
+        """The name of a function that was outlined from `caller`."""
+        name = Names(self.callees).fresh(f"{caller}_kernels")
+        self.texts[name] = func
+        self._python_names[name] = python_name = self.names.fresh(name)
+        self.callees[name] = GlobalCallee(python_name, Signature.of(func, name))
+        return name
+
+    def drop_outlined(self, name: str) -> None:
+        """Drop the latest outlined function."""
+        for table in (self.texts, self._python_names, self.callees):
+            del table[name]
+
+    def is_outlined(self, name: str) -> bool:
+        """Return whether a function was outlined."""
+        return name not in self.program.functions_by_name
 
     def callee(self, var: rx.GlobalVar) -> GlobalCallee | rx.ExternFunc:
         """The function that a GlobalVar refers to. Errors: CompileError if it is unknown (SC-1)."""
@@ -280,7 +313,7 @@ class ModuleLowering:
     def definitions(self, name: str) -> list[ast.FunctionDef]:
         """The Python function for a Relax function, preceded by its step, if there is one."""
         if name not in self._definitions:
-            func, callee = self.module[name], self.callees[name]
+            func, callee = self.texts[name], self.callees[name]
             assert isinstance(func, rx.Function)
             assert isinstance(callee, GlobalCallee)
             self._definitions[name] = FunctionLowering(self, func, name).lower(callee)
@@ -350,8 +383,8 @@ class LoweredModule:
         self.lowering, self.backend = lowering, backend
         self._instrument = instrument
         self._lock = ForkLock()
-        self._whole: _Text | None = None
-        self._needed: _Text | None = None
+        self._whole: Text | None = None
+        self._needed: Text | None = None
         self._in_python: set[str] = set()
         self._compiled: dict[str, Callable[..., Value]] = {}
         self._native: Mapping[str, Callable[..., Value]] = {}
@@ -374,8 +407,8 @@ class LoweredModule:
         if self._instrument is None:
             for var, func in functions:
                 progress.now(var.name_hint)
-                if self.backend.compile_graph(self.lowering, func, var.name_hint):
-                    compiled[var.name_hint] = partial(self._run_text, var.name_hint)
+                if not self._compile_graph(func, var.name_hint):
+                    self._outline(var.name_hint)
         kernels = self.kernels.items()
         self._in_python = {var.name_hint for var, _ in functions}.difference(compiled)
         self._in_python |= {name for name, kernel in kernels if not kernel.is_native}
@@ -394,6 +427,27 @@ class LoweredModule:
                 assert isinstance(callee, GlobalCallee)
                 self._needed.namespace[callee.name] = function
 
+    def _compile_graph(self, func: rx.Function, name: str) -> bool:
+        """Compile a Relax function; return whether it has a native form."""
+        is_native = self.backend.compile_graph(self.lowering, func, name)
+        if is_native:
+            self._compiled[name] = partial(self._run_text, name)
+        return is_native
+
+    def _outline(self, caller: str) -> None:
+        """Compile the parts of a function that have a native form."""
+        lowering = self.lowering
+
+        def compiled(func: rx.Function) -> rx.GlobalVar | None:
+            name = lowering.add_outlined(func, caller)
+            if self._compile_graph(func, name):
+                return rx.GlobalVar(name)
+            lowering.drop_outlined(name)
+            return None
+
+        if isinstance(func := lowering.texts.get(caller), rx.Function):
+            lowering.texts[caller] = self.backend.outlined(lowering, func, compiled)
+
     def _link_kernels(self, names: Sequence[str]) -> None:
         """Replace kernels by native code, with the Python kernels as fallbacks."""
         callees = ((name, self.lowering.callees[name]) for name in names)
@@ -404,7 +458,7 @@ class LoweredModule:
         if not self.problem:
             functions = self.lowering.program.functions_by_name
             self._values = {
-                name: _function_value(functions[name], callee, run[callee.name])
+                name: function_value(functions[name], callee, run[callee.name])
                 for name, callee in called.items()
             }
 
@@ -453,15 +507,15 @@ class LoweredModule:
         return "", {}, values
 
     @property
-    def _text(self) -> _Text:
+    def _text(self) -> Text:
         """The source of all functions."""
         with self._lock:
             if self._whole is None:
-                self._whole = self._load(list(self.lowering.module.functions_by_name), None)
+                self._whole = self._load(list(self.lowering.texts), None)
             return self._whole
 
     @property
-    def _needed_text(self) -> _Text:
+    def _needed_text(self) -> Text:
         """The source of functions that run in Python and their callees, without native kernels."""
         with self._lock:
             if self._needed is None:
@@ -475,147 +529,10 @@ class LoweredModule:
                     self._needed = self._load(names, self.run_kernel)
             return self._needed
 
-    def _load(self, names: Sequence[str], late: Callable[..., Value] | None) -> _Text:
+    def _load(self, names: Sequence[str], late: Callable[..., Value] | None) -> Text:
         with progress.stage("Python functions"):
             return self._loaded(names, late)
 
-    def _loaded(self, names: Sequence[str], late: Callable[..., Value] | None) -> _Text:
+    def _loaded(self, names: Sequence[str], late: Callable[..., Value] | None) -> Text:
         graphs = self._compiled if late is not None else {}
-        return _load(self.lowering, self.backend, self._instrument, names, late, graphs)
-
-
-@dataclass(frozen=True, slots=True)
-class _Text:
-    """The source of a module, its names, and its functions; PrimFuncs are values.
-
-    `kernels` has their Python functions, by their names in the source, and `values` has all as
-    values.
-    """
-
-    source: str
-    functions: Mapping[str, Callable[..., Value]]
-    kernels: Mapping[str, Callable[..., Value]]
-    values: FunctionValues
-    problem: str
-    namespace: dict[str, Any]
-
-
-def _load(
-    lowering: ModuleLowering,
-    backend: Backend,
-    instrument: Instrument | None,
-    chosen: Sequence[str],
-    late: Callable[..., Value] | None,
-    compiled: Mapping[str, Callable[..., Value]],
-) -> _Text:
-    """The source of the functions that are `chosen`, in this order.
-
-    With `late`, fallbacks of native kernels are not in the source: `late` runs them, with the name
-    of the kernel before the arguments. Relax functions that are `compiled` are not in it either.
-    """
-    functions_of_text = [(name, lowering.callees[name]) for name in chosen]
-    callees = {n: c for n, c in functions_of_text if isinstance(c, GlobalCallee)}
-    texts = [n for n, callee in callees.items() if callee.kernel is None and n not in compiled]
-    graph_functions = [tree for name in texts for tree in lowering.definitions(name)]
-    definitions: list[ast.stmt] = []
-    names_of_kernels = []
-    natives = {callees[name].name: run for name, run in compiled.items() if name in callees}
-    for callee in callees.values():
-        if callee.kernel is not None and callee.kernel.is_native and late is not None:
-            natives[callee.name] = partial(late, callee.name)
-        elif callee.kernel is not None:
-            definitions += lowering.kernel_definitions(callee)
-            names_of_kernels.append(callee.name)
-    definitions += graph_functions
-    header, names = _header(lowering, definitions)
-    names = {**lowering.namespace, **natives, **names}
-    source, namespace = load_text([*header, *definitions], "module", names)
-    kernels = {name: namespace[name] for name in names_of_kernels}
-    problem = backend.link(namespace)
-    plain_functions = dict(namespace)
-    if instrument is not None:
-        _instrument_calls(lowering, callees, namespace, instrument)
-    functions, values = {}, {}
-    for name, callee in callees.items():
-        plain = (plain_functions if callee.prim_func is None else namespace)[callee.name]
-        value = _function_value(lowering.program[name], callee, plain)
-        if isinstance(value, PrimFuncValue):
-            symbol = callee.prim_func.attrs.get("global_symbol") if callee.prim_func else None
-            if symbol is not None:
-                lowering.module_functions[str(symbol)] = value
-        if name in lowering.value_names:
-            namespace[lowering.value_names[name]] = value
-        functions[name] = value if isinstance(value, PrimFuncValue) else plain
-        values[name] = callee.name, value
-    return _Text(source, functions, kernels, values, problem, namespace)
-
-
-def _instrument_calls(
-    lowering: ModuleLowering,
-    callees: Mapping[str, GlobalCallee],
-    namespace: dict[str, Any],
-    instrument: Instrument,
-) -> None:
-    """Replace the functions that the source calls by name with ones that report their calls."""
-    for name, value in lowering.namespace.items():
-        if isinstance(value, support.CompiledPackedCall):
-            namespace[name] = InstrumentedPackedCall(value, instrument)
-        elif isinstance(value, DynamicOperator):
-            namespace[name] = Instrumented(value, value.name, instrument)
-    for symbol, callee in callees.items():
-        name, count = lowering.work_name(callee), len(callee.signature.params)
-        namespace[name] = Instrumented(
-            namespace[name], symbol, instrument, count, is_kernel=callee.kernel is not None
-        )
-    instrumented = {
-        "invoke": partial(invoke_instrumented, instrument, (), {}),
-        "invoke_declared": partial(invoke_instrumented, instrument),
-    }
-    namespace["rx"] = SimpleNamespace(**vars(namespace["rx"]) | instrumented)
-
-
-def _header(
-    lowering: ModuleLowering, definitions: Sequence[ast.stmt]
-) -> tuple[list[ast.stmt], dict[str, Any]]:
-    """The imports and datatypes that the definitions use, and the values of all of them."""
-    dtypes_by_name = {name: support.dtype(dtype) for dtype, name in lowering.dtypes.items()}
-    values = {**MODULES, **dtypes_by_name}
-    used = {node.id for node in py.nodes_in(definitions) if isinstance(node, ast.Name)}
-    imports = [text for name, text in _IMPORTS.items() if name in used or name == "np"]
-    dtypes = [
-        py.assign(name, py.call("rx.dtype", py.text(str(dtype))))
-        for dtype, name in lowering.dtypes.items()
-        if name in used
-    ]
-    if dtypes and "rx" not in used:
-        imports.append(_IMPORTS["rx"])
-    return [*ast.parse("\n".join(imports)).body, *dtypes], values
-
-
-MODULES: Mapping[str, Any] = {
-    "math": math,
-    "np": np,
-    "ndarray": np.ndarray,
-    "rt": runtime,
-    "rx": support,
-}
-_IMPORTS: Mapping[str, str] = {
-    "math": "import math",
-    "np": "import numpy as np",
-    "rt": "from relaxpy.exec.kernel import runtime as rt",
-    "rx": "from relaxpy.exec.runtime import support as rx",
-    "ndarray": "ndarray = np.ndarray",
-}
-"""The lines of source that define the names of `MODULES`."""
-
-
-def _function_value(
-    func: rx.BaseFunc, callee: GlobalCallee, run: Callable[..., Value]
-) -> Closure | PrimFuncValue:
-    name = callee.signature.name
-    if isinstance(func, rx.Function):
-        return Closure(run, closure_sinfo(func), name)
-    assert isinstance(func.struct_info, rx.FuncStructInfo)
-    if not isinstance(run, BuiltinFunctionType):  # machine code returns unit itself
-        run = partial(support.run_kernel, run)
-    return PrimFuncValue(run, func.struct_info, name)
+        return load_functions(self.lowering, self.backend, self._instrument, names, late, graphs)

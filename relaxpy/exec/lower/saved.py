@@ -15,8 +15,9 @@ from relaxpy.errors import SPAN_OF_LINE, MisuseError, Span
 from relaxpy.exec.kernel.entry import CheckedKernel, Exclusion
 from relaxpy.exec.kernel.signature import KernelSignature
 from relaxpy.exec.lower.checks import CompiledScalar
-from relaxpy.exec.lower.module import MODULES, LoweredModule
+from relaxpy.exec.lower.module import LoweredModule
 from relaxpy.exec.lower.scope import CheckedFunction
+from relaxpy.exec.lower.text import MODULES
 from relaxpy.exec.runtime.checks import (
     CapturedVars,
     CompiledCast,

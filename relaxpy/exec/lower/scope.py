@@ -70,6 +70,9 @@ class ModuleContext(Protocol):
     def overwritable(self, callee: GlobalCallee) -> frozenset[tuple[int, int]]:
         """The pairs of an input and an output of a kernel that may be the same tensor."""
 
+    def is_outlined(self, name: str) -> bool:
+        """Return whether a function was outlined: it calls kernels, with matching arguments."""
+
     def is_reshape(self, callee: GlobalCallee) -> bool:
         """Return whether a kernel only copies its input to its output in row-major order."""
 

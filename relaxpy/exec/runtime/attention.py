@@ -56,28 +56,32 @@ def attend(q: Array, parts: Parts, scale: float, mask: Array | None = None) -> t
 
 
 def attend_by(
-    kernel: Callable[..., object], q: Array, parts: Parts, scale: float, seen: Array, out: Array
+    kernel: Callable[..., object],
+    queries: Array,
+    parts: Parts,
+    scale: float,
+    seen: Array,
+    out: Array,
 ) -> Array:
     """The log2 sums that `attend` returns, by the kernel `attention_of_rows` of a module.
 
     The weighted values are written to `out`.
 
     Shapes:
-        q            (rows, heads, d)
+        queries      (rows, kv heads, heads / kv heads, d), contiguous, of the datatype of the keys
         seen         (rows * heads / kv heads, keys of all parts), bool
         out, result  (rows, heads, dv), (rows, heads)
     """
-    keys = parts[0][0]
-    queries = np.ascontiguousarray(q, keys.dtype)
-    is_direct = out.dtype == keys.dtype and out.flags.c_contiguous
-    found: Array = out if is_direct else np.empty(out.shape, keys.dtype)
+    dtype = queries.dtype
+    is_direct = out.dtype == dtype and out.flags.c_contiguous
+    found: Array = out if is_direct else np.empty(out.shape, dtype)
     lse = _by(kernel, queries, parts[0], scale, seen, found)
     if len(parts) > 1:
         found = found.astype(np.float32)
     start = 0
     for before, part in pairwise(parts):
         start += before[0].shape[1]
-        other: Array = np.empty(out.shape, keys.dtype)
+        other: Array = np.empty(out.shape, dtype)
         other_lse = _by(kernel, queries, part, scale, seen[:, start:], other)
         merge(found, lse, other, other_lse)
     if found is not out:
@@ -87,21 +91,26 @@ def attend_by(
 
 def _by(
     kernel: Callable[..., object],
-    q: Array,
+    queries: Array,
     part: tuple[Array, Array],
     scale: float,
     seen: Array,
     out: Array,
 ) -> Array:
     keys, values = part
-    rows, heads, d = q.shape
-    groups = rows, len(keys), heads // len(keys)
+    groups = queries.shape[:3]
+    size = keys.shape[1]
     lse: Array = np.empty(groups, np.float32)
-    seen = seen[:, : keys.shape[1]]
-    kernel(
-        q.reshape(*groups, d), keys, values, seen, scale, out.reshape(*groups, out.shape[2]), lse
-    )
-    return lse.reshape(rows, heads)
+    mask = seen if seen.shape[1] == size else seen[:, :size]
+    kernel(queries, keys, values, mask, scale, out.reshape(*groups, out.shape[2]), lse)
+    return lse.reshape(out.shape[:2])
+
+
+def grouped(q: Array, keys: Array) -> Array:
+    """Queries (rows, heads, d) as `attend_by` takes them for these keys."""
+    rows, heads, d = q.shape
+    queries: Array = np.ascontiguousarray(q, keys.dtype)
+    return queries.reshape(rows, len(keys), heads // len(keys), d)
 
 
 def _block(q: Array, parts: Parts, mask: Array | None) -> tuple[Array, Array]:

@@ -10,11 +10,16 @@ import numpy as np
 from typing_extensions import override
 
 from relaxpy.errors import RuntimeCheckError, counted
-from relaxpy.exec.runtime.attention import Parts, attend, attend_by, with_sinks
+from relaxpy.exec.runtime.attention import Parts, attend, attend_by, grouped, with_sinks
 from relaxpy.exec.runtime.sequences import SequenceState, check_tensor
 from relaxpy.exec.runtime.values import PrimFuncValue
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
+Places: TypeAlias = "list[slice | Array]"
+"""Slots of successive tokens: a slice for contiguous ones, or their numbers."""
+
+_SLOTS_OF_A_RUN = 64
+"""Runs of so many slots are read in place; a sequence of shorter ones is copied."""
 
 
 @dataclass
@@ -32,6 +37,25 @@ class Sequence:
     sinks: int = 0
     tree: list[int] | None = None
     """The parents of the last tokens; not all of these are accepted yet."""
+    _runs: list[list[int]] = field(default_factory=list)
+    """The first slot of each run, and the one after the last, of those slots that were read."""
+    _read: tuple[list[int], int] = ([], 0)
+
+    def places(self) -> Places:
+        """The locations of the tokens; only those that are new since the last call are read."""
+        slots, (known, count) = self.slots, self._read
+        if known is not slots or count > len(slots):
+            self._runs, count = [], 0
+        runs = self._runs
+        for slot in slots[count:]:
+            if runs and runs[-1][1] == slot:
+                runs[-1][1] += 1
+            else:
+                runs.append([slot, slot + 1])
+        self._read = slots, len(slots)
+        if len(runs) > 1 + len(slots) // _SLOTS_OF_A_RUN:
+            return [np.array(slots, np.int64)]
+        return [slice(*run) for run in runs]
 
     def copy(self) -> Sequence:
         """A sequence with the same tokens."""
@@ -144,23 +168,6 @@ class Pages:
         return child
 
 
-Places: TypeAlias = "list[slice | Array]"
-"""Slots of successive tokens: a slice for contiguous ones, or their numbers."""
-
-_SLOTS_OF_A_RUN = 64
-"""Runs of so many slots are read in place; a sequence of shorter ones is copied."""
-
-
-def places_of(slots: list[int]) -> Places:
-    """The locations from which the tokens in these slots are read."""
-    numbers = np.array(slots, np.int64)
-    starts = np.flatnonzero(np.diff(numbers, prepend=-2) != 1)
-    if len(starts) > 1 + len(slots) // _SLOTS_OF_A_RUN:
-        return [numbers]
-    firsts, counts = numbers[starts].tolist(), np.diff(starts, append=len(slots)).tolist()
-    return [slice(first, first + count) for first, count in zip(firsts, counts, strict=True)]
-
-
 def tokens_at(x: Array, place: slice | Array) -> Array:
     """The tokens of `x`, (heads, slots, d), in these slots: each head is contiguous."""
     return x[:, place] if isinstance(place, slice) else x.take(place, axis=1)
@@ -174,31 +181,42 @@ _FLOAT32: np.dtype[Any] = np.dtype("float32")
 class _Work:
     """The work of the running call on a sequence; `rows` are those of its tokens in the call.
 
-    There are lists of slots of the visible tokens, those of the call last, for all layers, and for
-    those with sliding attention. So there are masks of the last tokens that each row sees; None if
+    There are sequences of the visible tokens, those of the call last, for all layers, and for those
+    with sliding attention. So there are masks of the last tokens that each row sees; None if
     it sees all.
     """
 
     def __init__(
         self,
         rows: slice,
-        seen: list[int],
-        window: list[int],
+        seen: Sequence,
+        window: Sequence,
         masks: tuple[Array | None, Array | None],
     ) -> None:
         self.rows, self.masks = rows, masks
-        self._slots = {False: seen, True: window}
+        self._sequences = {False: seen, True: window}
         self._places: dict[tuple[bool, bool], Places] = {}
         self._seen: dict[tuple[bool | None, int, int], Array] = {}
+        self._queries: tuple[Array | None, Array] = None, np.empty(0)
 
     def places(self, sliding: bool, with_own: bool = True) -> Places:
         """The locations of the tokens, with or without those of the call."""
         found = self._places.get((sliding, with_own))
         if found is None:
-            slots = self._slots[sliding]
-            count = 0 if with_own else self.rows.stop - self.rows.start
-            found = places_of(slots[: len(slots) - count])
-            self._places[sliding, with_own] = found
+            sequence = self._sequences[sliding]
+            if not with_own:
+                count = self.rows.stop - self.rows.start
+                sequence = Sequence(slots=sequence.slots[: len(sequence.slots) - count])
+            found = self._places[sliding, with_own] = sequence.places()
+        return found
+
+    def queries(self, q: Array, keys: Array) -> Array:
+        """The queries of the rows among those of the call, as `attend_by` takes them."""
+        known, found = self._queries
+        if known is not q or found.shape[1] != len(keys) or found.dtype != keys.dtype:
+            found = grouped(q[self.rows], keys)
+            if np.may_share_memory(found, q):  # it remains the same in later layers
+                self._queries = q, found
         return found
 
     def all_seen(self, sliding: bool | None, size: int, group: int) -> Array:
@@ -269,7 +287,7 @@ class PagedKVCache(SequenceState):
         self.slots: Array | slice = slice(0)
         self._appended: set[int] = set()
         self._attended: set[int] = set()
-        self._rotated: tuple[Array, Array, Array] | None = None
+        self._rotated: tuple[Array, Array, Array, tuple[Array, Array, Array]] | None = None
 
     # --- sequences
 
@@ -384,18 +402,20 @@ class PagedKVCache(SequenceState):
             slots += self.pages.append(seq, length)
             positions += [seq.position + d for d in depth]
             rows = slice(start, start + length)
-            before, new = seq.slots[:-length], seq.slots[-length:]
-            mask = _mask(own, length)
-            kept, window_mask = _in_window(seq, before), mask
-            if self.window and seq.window is None:
-                kept = before[max(0, len(before) - self.window + 1) :]
-                window_mask = _window_mask(mask, depth, len(kept), self.window)
-            masks = mask, window_mask
-            self.work.append(_Work(rows, list(seq.slots), [*kept, *new], masks))
+            mask = window_mask = _mask(own, length)
+            window = seq
+            if MHA_SLIDING in self.kinds:
+                before, new = seq.slots[:-length], seq.slots[-length:]
+                kept = _in_window(seq, before)
+                if self.window and seq.window is None:
+                    kept = before[max(0, len(before) - self.window + 1) :]
+                    window_mask = _window_mask(mask, depth, len(kept), self.window)
+                window = Sequence(slots=[*kept, *new])
+            self.work.append(_Work(rows, seq, window, (mask, window_mask)))
             seq.tree = own
             seq.position += length
             start += length
-        places = places_of(slots)
+        places = Sequence(slots=slots).places()
         self.slots = places[0] if len(places) == 1 else np.array(slots, np.int64)
         self.positions = np.array(positions, np.int32)
 
@@ -470,8 +490,7 @@ class PagedKVCache(SequenceState):
         self._check("the result", out, self.heads, self.d_v, dtype=None)
         if sinks is not None:
             check_tensor("the tensor of sinks", sinks, (self.heads,), None)
-        q, k, v = self._parts_of(qkv)
-        keys[:, self.slots], values[:, self.slots] = k.transpose(1, 0, 2), v.transpose(1, 0, 2)
+        q, keys[:, self.slots], values[:, self.slots] = self._parts_of(qkv)
         self._appended.add(layer)
         self._attend(layer, scale, q, out, sinks)
 
@@ -496,21 +515,25 @@ class PagedKVCache(SequenceState):
                 mixed[...] = with_sinks(mixed, lse, sinks)
 
     def _parts_of(self, qkv: Array) -> tuple[Array, Array, Array]:
-        """Queries, keys and values; those that are rotated have the same memory in all layers."""
+        """Queries, and keys and values by head.
+
+        Those that are rotated have the same memory in all layers.
+        """
         rotate, extra = self.rotary
         heads, kv_heads = self.heads, self.kv_heads
         if rotate is None:
             q, k, v = np.split(qkv, [heads, heads + kv_heads], axis=1)
-            return q, k, v
+            return q, k.transpose(1, 0, 2), v.transpose(1, 0, 2)
         found = self._rotated
         if found is None or found[0].dtype != qkv.dtype:
             q, k, v = (
                 np.empty((len(qkv), count, self.d_qk), qkv.dtype)
                 for count in (heads, kv_heads, kv_heads)
             )
-            found = self._rotated = q, k, v
-        rotate(np.ascontiguousarray(qkv), self.positions, *found, extra)
-        return found
+            found = self._rotated = q, k, v, (q, k.transpose(1, 0, 2), v.transpose(1, 0, 2))
+        *rotated, result = found
+        rotate(np.ascontiguousarray(qkv), self.positions, *rotated, extra)
+        return result
 
     def own(
         self, layer: int, scale: float, q: Array, k: Array, v: Array, out: Array, lse: Array
@@ -585,17 +608,16 @@ def _attend(
     The last keys may be their own; none are if `sliding` is None; otherwise it says which masks
     hold. The result is log2 of the sums of the weights.
     """
-    own = q[work.rows]
+    size = sum([keys.shape[1] for keys, _ in parts])
     if kernel is None:
         mask = None if sliding is None else work.masks[sliding]
-        size = sum([keys.shape[1] for keys, _ in parts])
         if mask is not None:
             mask = mask[:, max(0, mask.shape[1] - size) :]
-        out[...], lse = attend(own, parts, scale, mask)
+        out[...], lse = attend(q[work.rows], parts, scale, mask)
         return lse
-    size = sum([keys.shape[1] for keys, _ in parts])
-    seen = work.all_seen(sliding, size, own.shape[1] // parts[0][0].shape[0])
-    return attend_by(kernel, own, parts, scale, seen, out)
+    queries = work.queries(q, parts[0][0])
+    seen = work.all_seen(sliding, size, queries.shape[2])
+    return attend_by(kernel, queries, parts, scale, seen, out)
 
 
 def _direct(function: Callable[..., object] | None) -> Callable[..., object] | None:

@@ -23,7 +23,7 @@ def _cache(value: object) -> PagedKVCache:
 
 
 def _number(value: object) -> float:
-    if isinstance(value, Real):
+    if isinstance(value, float | np.floating | Real):
         return float(value)
     raise RuntimeCheckError(f"expected a number, found {value!r:.60}")
 

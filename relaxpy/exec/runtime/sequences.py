@@ -119,7 +119,7 @@ def check_tensor(
     ):
         wanted = ", ".join("any" if n is None else str(n) for n in shape)
         raise RuntimeCheckError(f"{name} has the shape {x.shape}, expected ({wanted})")
-    if x.dtype != dtype and (dtype is not None or x.dtype.kind not in "fV"):
+    if x.dtype.kind not in "fV" if dtype is None else x.dtype != dtype:
         raise RuntimeCheckError(f"{name} has the datatype {x.dtype}, expected {dtype or 'a float'}")
 
 

@@ -18,6 +18,7 @@ from relaxpy.exec.runtime.values import (
     Array,
     Category,
     Closure,
+    FunctionValue,
     PrimFuncValue as PrimFuncValue,
     ShapeTuple as ShapeTuple,
     Value,
@@ -205,7 +206,7 @@ class CompiledPackedCall:
         return self._result(self.function(), args)
 
     def _result(self, function: Value, args: tuple[Value, ...]) -> Value:
-        if category_of(function) is not Category.PACKED_FUNC:  # a PrimFunc of the module
+        if isinstance(function, FunctionValue):  # a PrimFunc of the module
             return from_packed(function(*args, **self.attrs), self.sinfos)
         result = call_users(function, self.symbol, args, self.attrs, self.span)
         return from_packed(result, self.sinfos)

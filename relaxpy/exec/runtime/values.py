@@ -346,6 +346,8 @@ def _is_tuple(value: object) -> TypeIs[tuple[object, ...]]:
 
 def _read_fields(value: tuple[object, ...], sinfos: Iterable[rx.StructInfo | None]) -> Value:
     """The tuple with its fields converted, or the same tuple if none changes."""
+    if {*map(type, value)} == {np.ndarray}:
+        return value
     read = tuple(map(to_value, value, sinfos))
     return value if all(map(operator.is_, value, read)) else read
 
@@ -401,7 +403,7 @@ def as_tensor(value: Any) -> Value:
 def from_packed(value: object, sinfos: tuple[rx.StructInfo, ...]) -> Value:
     """Convert the result of a packed function to a value; `sinfos` are those of the call."""
     if not sinfos:
-        return to_value(value, None)
+        return None if value is None else to_value(value, None)
     sinfo = sinfos[0] if len(sinfos) == 1 else rx.TupleStructInfo(sinfos)
     return to_value(_with_shapes(value, sinfo), sinfo)
 

@@ -166,7 +166,9 @@ def is_torch(value: object) -> bool:
 
 def has_torch(value: object) -> bool:
     """Return whether a value is a tensor of torch, or a tuple or list with one at any depth."""
-    return any(map(has_torch, value)) if isinstance(value, (tuple, list)) else is_torch(value)
+    if not isinstance(value, (tuple, list)):
+        return is_torch(value)
+    return {*map(type, value)} != {np.ndarray} and any(map(has_torch, value))
 
 
 def foreign_array(value: Any) -> Array | None:

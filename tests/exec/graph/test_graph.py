@@ -19,7 +19,7 @@ import relaxpy
 from relaxpy.errors import MatchCastError, RelaxpyError
 from relaxpy.exec.graph.backend import GraphBackend
 from relaxpy.exec.kernel.emit.numpy import NumpyEmitter
-from relaxpy.exec.lower import module as lowering
+from relaxpy.exec.lower import module as lowering, text
 from relaxpy.script import from_source
 from tests.ir.relax.texts import module
 
@@ -41,7 +41,7 @@ def no_text(monkeypatch: pytest.MonkeyPatch) -> None:
     def load(*_: Any) -> None:
         raise AssertionError("the text is needed")
 
-    monkeypatch.setattr(lowering, "_load", load)
+    monkeypatch.setattr(lowering, "load_functions", load)
 
 
 MATRIX = 'x: R.Tensor((3, 4), "float32"), y: R.Tensor((3, 4), "float32")'
@@ -447,14 +447,14 @@ class M:
 
 def test_a_function_that_python_calls_runs_natively(monkeypatch: pytest.MonkeyPatch) -> None:
     texts: list[str] = []
-    load = lowering.load_text
+    load = text.load_text
 
     def recorded(body: Any, *rest: Any) -> Any:
         source, namespace = load(body, *rest)
         texts.append(source)
         return source, namespace
 
-    monkeypatch.setattr(lowering, "load_text", recorded)
+    monkeypatch.setattr(text, "load_text", recorded)
     seen: list[Array] = []
     relaxpy.register_global_func("test.seen", lambda a: seen.append(np.array(a)), override=True)
     main = relaxpy.compile(from_source(CALLED), "native")["main"]

@@ -11,6 +11,7 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import RuntimeCheckError
+from relaxpy.exec.runtime.page_cache import Pages, Sequence
 from relaxpy.plugins.nn.llm.tree_attention import attention_of_rows
 from tests.fuzz.seed import COUNT, SEED
 
@@ -593,3 +594,28 @@ def test_recurrent_states_go_back() -> None:
     assert builtin("rnn_state_debug_get")(states, 1, 1, 6) == history[5][-1]
     with pytest.raises(RuntimeCheckError, match="has its 3 sequences already"):
         state("add_sequence", states, 8)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_slots_of_a_sequence_are_found_as_they_are_added(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    pages = Pages(64, 16)
+    sequences = [Sequence() for _ in range(3)]
+    for _ in range(60):
+        number = int(rng.integers(3))
+        seq = sequences[number]
+        count = int(rng.integers(1, 40))
+        match int(rng.integers(6)):
+            case 0:
+                pages.keep(seq, seq.slots[: len(seq.slots) // 2])
+            case 1:
+                pages.keep(sequences[(number + 1) % 3], [])
+                sequences[(number + 1) % 3] = pages.forked(seq, len(seq.slots))
+            case _ if pages.needed(seq, count) <= len(pages.free):
+                pages.append(seq, count)
+        places = [np.arange(p.start, p.stop) if isinstance(p, slice) else p for p in seq.places()]
+        np.testing.assert_array_equal(np.concatenate([[], *places]), seq.slots)
+        runs = 1 + int(np.count_nonzero(np.diff(seq.slots) != 1))
+        is_copied = runs > 1 + len(seq.slots) // 64
+        if seq.slots:
+            assert len(places) == (1 if is_copied else runs)

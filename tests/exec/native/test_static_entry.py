@@ -129,7 +129,7 @@ def no_text(monkeypatch: pytest.MonkeyPatch) -> None:
     def load(*_: Any) -> None:
         raise AssertionError("the text is needed")
 
-    monkeypatch.setattr(lowering, "_load", load)
+    monkeypatch.setattr(lowering, "load_functions", load)
 
 
 def floats(*shape: int) -> np.ndarray[Any, Any]:

@@ -9,7 +9,7 @@ accepts everything else. Where the test fails, no kernel is native.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import combinations
 from typing import Any, Final, TypeAlias
@@ -20,7 +20,9 @@ from relaxpy.exec.native.calls.interpreter import (
     DATA,
     DTYPE,
     DTYPES,
+    FIELDS,
     FLAGS,
+    LENGTH,
     RANK,
     SHAPE,
     STRIDES,
@@ -90,14 +92,37 @@ class Number:
     dtype: str
 
 
+@dataclass(frozen=True, slots=True)
+class Anything:
+    """A parameter of any type, which a kernel does not take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """A parameter that is a tuple, or a shape, whose fields are integers."""
+
+    params: tuple[Tree, ...]
+    type: str = "tuple"
+
+
 Param: TypeAlias = Array | Integer | Number
+Leaf: TypeAlias = Param | Anything
+Tree: TypeAlias = Leaf | Fields
+
+Result: TypeAlias = Callable[[Function, Sequence[Value], Sequence[Value]], Value]
 
 
-Result: TypeAlias = Callable[[Function, Value, Sequence[Value]], Value]
+def leaves_of(params: Iterable[Tree]) -> list[Leaf]:
+    """The parameters, with the fields of tuples, from left to right."""
+    leaves: list[Leaf] = []
+    for param in params:
+        leaves += leaves_of(param.params) if isinstance(param, Fields) else [param]
+    return leaves
 
 
-def size_names(params: Sequence[Param]) -> list[str]:
+def size_names(params: Iterable[Leaf]) -> list[str]:
     """The names of sizes that are not parameters, in the order in which a kernel takes them."""
+    params = list(params)
     known = {param.name for param in params if isinstance(param, Integer)}
     arrays = [param for param in params if isinstance(param, Array)]
     sizes = (size for a in arrays for size in (*a.shape, *(a.strides or ())))
@@ -106,17 +131,17 @@ def size_names(params: Sequence[Param]) -> list[str]:
 
 
 def emit_entry(
-    module: Module, kernel: str, params: Sequence[Param], *, result: Result | None = None
+    module: Module, kernel: str, params: Sequence[Tree], *, result: Result | None = None
 ) -> None:
     """Write the function of the builtin for `kernel`, a function of the module.
 
-    The kernel takes the address of each array and each scalar as i64, in the order of parameters,
-    and then `size_names(params)` as i64. It returns an i32, which is 0 unless it refuses the data;
-    then it has written nothing, or has raised an error.
+    The kernel takes the address of each array and each scalar as i64, in the order of `leaves_of`
+    the parameters, and then the `size_names` of these as i64. It returns an i32, which is 0 unless
+    it refuses the data; then it has written nothing, or has raised an error.
 
     If there is a `result`, `result(f, objects, arguments)` calls it in `f`: it returns a new
-    reference to the result for the arguments of a kernel, or null, which calls the fallback, also
-    instead of an error of a kernel.
+    reference to the result for the objects that are `leaves_of` the parameters, and the arguments
+    of a kernel; or null, which calls the fallback, also instead of an error of a kernel.
     """
     declare_python(module)
     f = module.function(
@@ -127,29 +152,46 @@ def emit_entry(
     )
     instance, args, count, keywords = f.params
     null = Value(f, POINTER, "null")
+    leaves = leaves_of(params)
 
     def none() -> list[Value]:
         return [null]
 
-    def called(arguments: Sequence[Value]) -> list[Value]:
+    def called(objects: Sequence[Value], arguments: Sequence[Value]) -> list[Value]:
         if result is not None:
-            return [result(f, args, arguments)]
+            return [result(f, objects, arguments)]
         status = call_kernel(f, kernel, arguments, release_gil=True)
         return f.branch(_same(f, status, 0), lambda: [_unit(f)], none)
 
     def positional() -> list[Value]:
         objects = [f.load(POINTER, f.element(args, n, POINTER), 8) for n in range(len(params))]
-        match = [_has_type(f, o, p) for o, p in zip(objects, params, strict=True)]
-        return f.branch(_all(f, match), lambda: typed(objects), none)
+        return with_fields(list(zip(objects, params, strict=True)))
+
+    def with_fields(pairs: Sequence[tuple[Value, Tree]]) -> list[Value]:
+        """Check the types of objects, and then those of the fields of tuples among them."""
+        match = [_has_type(f, o, p) for o, p in pairs if not isinstance(p, Anything)]
+        tuples = [(o, p) for o, p in pairs if isinstance(p, Fields)]
+        if not tuples:
+            return f.branch(_all(f, match), lambda: typed([o for o, _ in pairs]), none)
+
+        def sized() -> list[Value]:
+            lengths = [(field_of(f, o, LENGTH, I64), len(p.params)) for o, p in tuples]
+            return f.branch(_all(f, [_same(f, *pair) for pair in lengths]), opened, none)
+
+        def opened() -> list[Value]:
+            return with_fields([pair for o, p in pairs for pair in _fields(f, o, p)])
+
+        return f.branch(_all(f, match), sized, none)
 
     def typed(objects: Sequence[Value]) -> list[Value]:
-        pairs = zip(objects, params, strict=True)
+        pairs = zip(objects, leaves, strict=True)
         match = [test for o, p in pairs if isinstance(p, Array) for test in _has_form(f, o, p)]
         return f.branch(_all(f, match), lambda: formed(objects), none)
 
     def formed(objects: Sequence[Value]) -> list[Value]:
-        read = _Arguments(f, params, objects)
-        return f.branch(_all(f, [*read.tests, *read.apart()]), lambda: called(read.arguments), none)
+        read = _Arguments(f, leaves, objects)
+        fits = _all(f, [*read.tests, *read.apart()])
+        return f.branch(fits, lambda: called(objects, read.arguments), none)
 
     no_keywords = _same(f, keywords, null)
     complete = f.arithmetic("and", no_keywords, _same(f, count, len(params)))
@@ -193,7 +235,7 @@ class _Arguments:
     `tests` are the conditions for that: sizes and strides are those of the parameters.
     """
 
-    def __init__(self, f: Function, params: Sequence[Param], objects: Sequence[Value]) -> None:
+    def __init__(self, f: Function, params: Sequence[Leaf], objects: Sequence[Value]) -> None:
         self.function = f
         self.arguments: list[Value] = []
         self.tests: list[Value] = []
@@ -211,6 +253,8 @@ class _Arguments:
                     self.arguments.append(_bits(f, item, param))
                 case Array():
                     self._read_array(param, item)
+                case Anything():
+                    pass
         self.arguments += [self._sizes[name] for name in size_names(params)]
 
     def _read_array(self, param: Array, item: Value) -> None:
@@ -385,9 +429,21 @@ _CONTENT_OF: Final = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object)(
 )
 
 
-def _types_of(param: Param) -> tuple[str, ...]:
+def _fields(f: Function, item: Value, param: Tree) -> Iterator[tuple[Value, Tree]]:
+    """The fields of a tuple with their parameters; any other object itself."""
+    if not isinstance(param, Fields):
+        yield item, param
+        return
+    start = f.element(item, FIELDS, I8)
+    for n, field in enumerate(param.params):
+        yield f.load(POINTER, f.element(start, n, POINTER), 8), field
+
+
+def _types_of(param: Param | Fields) -> tuple[str, ...]:
     """The object types of an argument: those of Python, and that of NumPy."""
     match param:
+        case Fields(type=type):
+            return (type,)
         case Array():
             return ("ndarray",)
         case Integer(dtype=dtype):
@@ -398,7 +454,7 @@ def _types_of(param: Param) -> tuple[str, ...]:
             return "float", f"scalar {dtype}"
 
 
-def _has_type(f: Function, item: Value, param: Param) -> Value:
+def _has_type(f: Function, item: Value, param: Param | Fields) -> Value:
     result = f.const(BOOL, 0)
     for name in _types_of(param):
         same = _same(f, field_of(f, item, TYPE, POINTER), python(f, name))

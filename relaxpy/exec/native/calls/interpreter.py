@@ -22,6 +22,7 @@ from relaxpy.exec.native.llvm.function import I8, I32, I64, POINTER, VOID, Funct
 from relaxpy.exec.native.llvm.module import Module
 from relaxpy.exec.native.machine_code.objects import Library
 from relaxpy.exec.native.threads.memory import memory
+from relaxpy.exec.runtime.values import ShapeTuple
 
 PYTHON: Final = "relaxpy_python"
 """The table of a module with the addresses of objects and functions of Python."""
@@ -53,6 +54,8 @@ OBJECTS: Final[Mapping[str, object]] = {
     "integer": int,
     "truth value": bool,
     "float": float,
+    "tuple": tuple,
+    "shape": ShapeTuple,
     **{f"scalar {name}": dtype.type for name, dtype in DTYPES.items()},
     **DTYPES,
 }
@@ -60,6 +63,8 @@ ENTRIES: Final = (*_FUNCTIONS, _NEW_ARRAY, *OBJECTS)
 TYPE, DATA, RANK, SHAPE, STRIDES, DTYPE, FLAGS = 8, 16, 24, 32, 40, 56, 64
 VALUE: Final = 16
 """The offset of the value in a float of Python and in the scalars of NumPy."""
+LENGTH, FIELDS = 16, 24
+"""The offsets of the length and the fields of a tuple, or of the dimensions of a shape."""
 KIND: Final = 24
 """The offset of the kind, byte order, flags, and number of a datatype."""
 WITHOUT_FLAGS: Final = ~(0xFF << 24)
@@ -86,6 +91,7 @@ def fits_interpreter() -> bool:
     ]
     return (
         all(map(_has_fields, samples))
+        and all(map(_has_items, (("a", 1.5), ShapeTuple((1 << 40, 2, 3)))))
         and all(np.zeros(1, dtype).dtype is dtype for dtype in DTYPES.values())
         and all(map(_has_kind, DTYPES.values()))
         and _creates_arrays(3)  # also a large one, which reuses freed memory
@@ -119,6 +125,13 @@ def _has_fields(array: np.ndarray[Any, Any]) -> bool:
         and word(DTYPE) == id(array.dtype)
         and half(FLAGS) & (CONTIGUOUS | ALIGNED | WRITABLE) == expected
     )
+
+
+def _has_items(fields: tuple[object, ...]) -> bool:
+    start = id(fields)
+    items = [ctypes.c_uint64.from_address(start + FIELDS + 8 * n).value for n in range(len(fields))]
+    length = ctypes.c_int64.from_address(start + LENGTH).value
+    return length == len(fields) and items == [*map(id, fields)]
 
 
 def _has_kind(dtype: np.dtype[Any]) -> bool:

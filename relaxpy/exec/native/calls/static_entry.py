@@ -18,6 +18,7 @@ from relaxpy.exec.native.calls.entry import (
     CONTENT,
     Array,
     Param,
+    Tree,
     builtin_at,
     fall_back,
     make_entry,
@@ -308,9 +309,7 @@ def make_kernel_entry(
     return entry.builtin(library, kernel, fallback)
 
 
-def is_static(
-    params: Sequence[Param], results: Sequence[tuple[str, Sequence[object]]] = ()
-) -> bool:
+def is_static(params: Sequence[Tree], results: Sequence[tuple[str, Sequence[object]]] = ()) -> bool:
     """Return whether the common entry takes these parameters and results."""
     arrays = [(p.dtype, p.shape) for p in params if isinstance(p, Array) and p.strides is None]
     return (

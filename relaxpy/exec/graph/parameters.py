@@ -1,0 +1,141 @@
+"""The parameters of a program: how its entry checks them, and the sizes that they define."""
+
+from __future__ import annotations
+
+from typing import Final, TypeGuard
+
+from relaxpy.exec.graph.program import Memory, Passed, Shape, Tensor, Value
+from relaxpy.exec.native.calls.entry import Anything, Array, Fields, Integer, Tree
+from relaxpy.exec.native.calls.interpreter import DTYPES
+from relaxpy.exec.native.values.datatypes import RefusedError
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.tir import expr as tir
+
+_LIMITS: Final = (1 << 31, 1 << 20, 1 << 15)
+"""Upper bounds to try for shape variables, so that no computed size overflows."""
+
+
+class Parameters:
+    """The parameters that were added, which may be tuples, with the fields of these.
+
+    Fields:
+        params: how the entry checks them.
+        tensors: those that are tensors, by number among all without the tuples.
+        variables: the names of the shape variables.
+        declared: the names of other dimensions, and the expressions that they must equal.
+        sizes: what the program computes; readers add to it.
+    """
+
+    def __init__(self) -> None:
+        self.params: list[Tree] = []
+        self.tensors: dict[int, Tensor] = {}
+        self.variables: dict[tir.Var, str] = {}
+        self.declared: dict[str, tir.PrimExpr] = {}
+        self.sizes: set[tir.PrimExpr] = set()
+        self._count = 0
+        self._positions: dict[int, int] = {}
+
+    def add(self, sinfo: rx.StructInfo | None) -> Value:
+        """The value of a parameter with this struct info.
+
+        Errors:
+            RefusedError: the entry cannot check it.
+        """
+        number = self._count
+        param, value = self._read(sinfo)
+        if isinstance(param, Array):
+            self._positions[number] = len(self.params)
+        self.params.append(param)
+        return value
+
+    def position(self, memory: Memory) -> int:
+        """The position of a parameter that a kernel writes."""
+        if memory.index not in self._positions:
+            raise RefusedError("a kernel writes a field of a parameter")
+        return self._positions[memory.index]
+
+    def limit(self) -> int:
+        """The exclusive upper bound of the absolute values of shape variables.
+
+        Errors:
+            RefusedError: a size may overflow or divide by 0, or a variable is unknown.
+        """
+        sizes = {*self.sizes, *self.declared.values()}
+        for limit in _LIMITS:
+            if all(self._limit(size, limit) <= 1 << 62 for size in sizes):
+                return limit
+        raise RefusedError("a size may overflow")
+
+    def _read(self, sinfo: rx.StructInfo | None) -> tuple[Tree, Value]:
+        """A parameter as the entry checks it, and its value."""
+        if isinstance(sinfo, rx.TupleStructInfo):
+            pairs = [self._read(field) for field in sinfo.fields]
+            return Fields(tuple(param for param, _ in pairs)), tuple(value for _, value in pairs)
+        if isinstance(sinfo, rx.ShapeStructInfo) and sinfo.values is not None:
+            self._count += len(sinfo.values)
+            dims = (Integer(self._name(size)) for size in sinfo.values)
+            return Fields(tuple(dims), "shape"), Shape(sinfo.values)
+        number = self._count
+        self._count += 1
+        if isinstance(sinfo, rx.ObjectStructInfo):
+            return Anything(), Passed(number)
+        if isinstance(sinfo, rx.PrimStructInfo):
+            return self._integer(f"number{number}", sinfo), Passed(number)
+        tensor = self.tensors[number] = tensor_of(Memory("parameter", number), sinfo)
+        return Array(str(tensor.sinfo.dtype), tuple(map(self._size, tensor.shape))), tensor
+
+    def _integer(self, name: str, sinfo: rx.PrimStructInfo) -> Integer:
+        if sinfo.dtype != "int64" or not isinstance(sinfo.value, tir.Var):
+            raise RefusedError("a parameter is a number, or not a variable of 64 bits")
+        if sinfo.value in self.variables:
+            raise RefusedError("two parameters are the same variable")
+        self.variables[sinfo.value] = name
+        return Integer(name)
+
+    def _size(self, size: tir.PrimExpr) -> int | str:
+        return size.value if isinstance(size, tir.IntImm) else self._name(size)
+
+    def _name(self, size: tir.PrimExpr) -> str:
+        if isinstance(size, tir.Var):
+            return self.variables.setdefault(size, f"size{len(self.variables)}")
+        name = f"declared{len(self.declared)}"
+        self.declared[name] = size
+        return name
+
+    def _limit(self, size: tir.PrimExpr, limit: int) -> int:
+        """The absolute value that a size does not exceed, if variables do not exceed `limit`."""
+        match size:
+            case tir.IntImm(value=value):
+                return abs(value)
+            case tir.Var() if size in self.variables:
+                return limit
+            case tir.Add(a=a, b=b) | tir.Sub(a=a, b=b):
+                return self._limit(a, limit) + self._limit(b, limit)
+            case tir.Mul(a=a, b=b):
+                return self._limit(a, limit) * self._limit(b, limit)
+            case tir.FloorDiv(a=a, b=tir.IntImm(value=divisor)) if divisor > 0:
+                return self._limit(a, limit)
+            case tir.FloorMod(a=a, b=tir.IntImm(value=divisor)) if divisor > 0:
+                return max(self._limit(a, limit), divisor)
+            case tir.Min(a=a, b=b) | tir.Max(a=a, b=b):
+                return max(self._limit(a, limit), self._limit(b, limit))
+            case _:
+                raise RefusedError(f"the size {size} is computed when it runs")
+
+
+def tensor_of(memory: Memory, sinfo: rx.StructInfo | None) -> Tensor:
+    """The tensor in some memory.
+
+    Errors:
+        RefusedError: its rank or its datatype is not that of native arrays.
+    """
+    if not is_native(sinfo):
+        raise RefusedError(f"native code has no tensors of {sinfo}")
+    return Tensor(memory, sinfo)
+
+
+def is_native(sinfo: rx.StructInfo | None) -> TypeGuard[rx.TensorStructInfo]:
+    """Return whether struct info is that of tensors that native code takes."""
+    if not isinstance(sinfo, rx.TensorStructInfo) or not isinstance(sinfo.shape, rx.ShapeExpr):
+        return False
+    return str(sinfo.dtype) in DTYPES

@@ -1,0 +1,354 @@
+"""Runs of kernels in functions that run in Python: native functions that these call."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relaxpy
+from relaxpy.errors import RelaxpyError
+from relaxpy.exec.fast_paths import OUTLINING
+from relaxpy.exec.graph.backend import GraphBackend
+from relaxpy.exec.graph.emit import GraphEmitter
+from relaxpy.ir.module import IRModule
+from tests.ir.relax.texts import module
+
+pytest.importorskip("llvmlite")
+
+Array = np.ndarray[Any, Any]
+X = np.arange(12, dtype="float32").reshape(3, 4)
+SEEN: list[Array] = []
+
+
+@pytest.fixture(autouse=True)
+def packed() -> Iterator[None]:
+    """Packed functions: `see` keeps its argument, `twice` writes to its last one."""
+
+    def see(x: Array) -> Array:
+        SEEN.append(x)
+        return x
+
+    def twice(x: Array, out: Array) -> None:
+        SEEN.append(x)
+        np.multiply(x, 2, out=out)
+
+    relaxpy.register_func("test.outline.see", see, override=True)
+    relaxpy.register_func("test.outline.twice", twice, override=True)
+    yield
+    SEEN.clear()
+
+
+TWICE = 'R.call_dps_packed("test.outline.twice", ({},), {})'
+
+
+def layers(count: int, sizes: str = "3, 4") -> IRModule:
+    """A model whose parameters are an object and a tuple of weights, and whose layers are alike."""
+    lines = ["y = x"]
+    for k in range(count):
+        lines += [
+            f"w{k} = weights[{k}]",
+            f"a{k} = R.exp(R.sum(R.multiply(y, w{k}), axis=[1], keepdims=True))",
+            f"b{k} = R.nn.softmax(R.add(y, a{k}))",
+            f"z{k} = {TWICE.format(f'b{k}', f'f32[{sizes}]')}",
+            f"y = R.add(R.tanh(z{k}), y)",
+        ]
+    body = "\n        ".join(lines)
+    fields = ", ".join(["R.Tensor((4,), 'float32')"] * count)
+    return module(f"""
+    @impure
+    def main(x: f32[{sizes}], cache: R.Object, weights: R.Tuple({fields})):
+        {body}
+        return (y, cache)
+    """)
+
+
+def native_functions(mod: IRModule, monkeypatch: pytest.MonkeyPatch, **options: Any) -> list[str]:
+    """The names of the Relax functions that are native."""
+    names: list[str] = []
+    compile_graph = GraphBackend.compile_graph
+
+    def spy(self: Any, context: Any, func: Any, name: str) -> bool:
+        is_native = compile_graph(self, context, func, name)
+        names.extend([name] * is_native)
+        return is_native
+
+    monkeypatch.setattr(GraphBackend, "compile_graph", spy)
+    relaxpy.compile(mod, "native", **options)
+    return names
+
+
+def agree(found: Any, expected: Any) -> None:
+    if isinstance(expected, tuple):
+        assert isinstance(found, tuple)
+        assert len(found) == len(expected)
+        for pair in zip(found, expected, strict=True):
+            agree(*pair)
+    elif isinstance(expected, np.ndarray):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    else:
+        assert found == expected
+
+
+def on_and_off(mod: IRModule, **options: Any) -> tuple[relaxpy.Executable, relaxpy.Executable]:
+    """The executables with and without outlined functions."""
+    with OUTLINING.off():
+        without = relaxpy.compile(mod, "native", **options)
+    return relaxpy.compile(mod, "native", **options), without
+
+
+@pytest.mark.parametrize("sizes", ["3, 4", "n, 4"])
+def test_layers_share_a_function(sizes: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    emitted: list[str] = []
+    emit = GraphEmitter.emit
+
+    def spy(self: GraphEmitter) -> object:
+        emitted.append(self.symbol)
+        return emit(self)
+
+    monkeypatch.setattr(GraphEmitter, "emit", spy)
+    relaxpy.compile(layers(6, sizes), "native")
+    assert len(emitted) == 1  # before the first call and after the last one is only a kernel
+    weights = tuple(np.full(4, k + 1, "float32") / 9 for k in range(6))
+    expected = relaxpy.compile(layers(6, sizes), "reference")["main"](X, "cache", weights)
+    for executable in on_and_off(layers(6, sizes)):
+        agree(executable["main"](X, "cache", weights), expected)
+
+
+PROGRAMS = {
+    # Sizes that no operand of a run has, such as those of its results.
+    "a size of another parameter": (
+        "def main(x: f32[3, 4], s: R.Shape(['n'])):\n"
+        "    n = T.int64()\n"
+        "    a = R.call_pure_packed('test.outline.see', x, sinfo_args=f32[3, 4])\n"
+        "    b = R.broadcast_to(R.sum(R.exp(x)), (n, 2))\n"
+        "    c = R.multiply(b, R.broadcast_to(R.max(x), (n, 2)))\n"
+        "    return (R.nn.relu(c), a)",
+        (X, relaxpy.runtime.ShapeTuple([5])),
+    ),
+    "fields of a result": (
+        "def main(x: f32[3, 4], s: R.Object):\n"
+        "    a = R.split(R.exp(x), 2, axis=1)\n"
+        "    b = R.add(a[0], a[1])\n"
+        "    return (a, R.tanh(b), s, R.shape_of(x))",
+        (X, "object"),
+    ),
+    "arms": (
+        "def main(x: f32[3, 4], c: bool[()], s: R.Object):\n"
+        "    if c:\n"
+        "        a = R.exp(x)\n"
+        "        b = R.sum(a, axis=[1])\n"
+        "        y = R.call_pure_packed('test.outline.see', b, sinfo_args=f32[3])\n"
+        "    else:\n"
+        "        a = R.tanh(x)\n"
+        "        b = R.sum(a, axis=[0])\n"
+        "        y = R.nn.softmax(R.sum(R.exp(a), axis=[1]))\n"
+        "    return (y, x, s)",
+        (X, np.array(True), "object"),
+    ),
+    "a constant": (
+        "def main(x: f32[3, 4], s: R.Object):\n"
+        "    a = R.add(x, R.const([1.0, 2.0, 3.0, 4.0]))\n"
+        "    b = R.sum(a, axis=[1], keepdims=True)\n"
+        "    c = R.nn.softmax(R.multiply(a, b))\n"
+        "    return (c, b, s, R.shape_of(x))",
+        (X, "object"),
+    ),
+    "a result that is a parameter": (
+        "def main(x: f32[3, 4], s: R.Object):\n"
+        "    a = R.sum(R.exp(x), axis=[1])\n"
+        "    b = R.nn.softmax(R.tanh(a))\n"
+        "    y = x\n"
+        "    return (y, a, a, b, s, R.shape_of(x))",
+        (X, "object"),
+    ),
+    "recursion": (
+        "def main(x: f32[3, 4], count: i64[()], s: R.Object) -> f32[3, 4]:\n"
+        "    done = R.less_equal(count, R.const(0, 'int64'))\n"
+        "    if done:\n"
+        "        y = x\n"
+        "    else:\n"
+        "        a = R.sum(R.exp(R.tanh(x)), axis=[1], keepdims=True)\n"
+        "        b = R.nn.softmax(R.multiply(x, a))\n"
+        "        one = R.subtract(count, R.const(1, 'int64'))\n"
+        "        y = cls.main(b, one, s)\n"
+        "    return y",
+        (X, np.array(4), "object"),
+    ),
+    "a value of unknown shape": (
+        "def main(x: f32[3, 4], s: R.Object):\n"
+        "    a = R.call_pure_packed('test.outline.see', x, sinfo_args=R.Tensor)\n"
+        "    b = R.exp(x)\n"
+        "    c = R.sum(b, axis=[1])\n"
+        "    return (R.add(a, b), R.nn.softmax(c), s)",
+        (X, "object"),
+    ),
+    "a cast": (
+        "def main(x: R.Object, y: f32[3, 4]):\n"
+        "    z = R.match_cast(x, f32[m, 4])\n"
+        "    a = R.sum(R.exp(z), axis=[0])\n"
+        "    b = R.nn.softmax(R.multiply(y, a))\n"
+        "    return (R.sum(b, axis=[1]), x)",
+        (X, X[::-1].copy()),
+    ),
+}
+
+
+@pytest.mark.parametrize("options", [{}, {"relax_pipeline": "legalize"}], ids=["default", "legal"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_results_are_those_of_the_reference(name: str, options: Any) -> None:
+    text, args = PROGRAMS[name]
+    if name == "a cast":
+        text = text.replace("z = R", "m = T.int64()\n    z = R")
+    expected = relaxpy.compile(module(text), "reference")["main"](*args)
+    for executable in on_and_off(module(text), **options):
+        agree(executable["main"](*args), expected)
+    if name == "a result that is a parameter":
+        y, a, again, *_ = relaxpy.compile(module(text), "native", **options)["main"](*args)
+        assert (y is X, a is again) == (True, True)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_have_outlined_functions(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    text, _ = PROGRAMS[name]
+    if name == "a cast":
+        text = text.replace("z = R", "m = T.int64()\n    z = R")
+    assert "main_kernels" in native_functions(module(text), monkeypatch, relax_pipeline="legalize")
+
+
+GATHER = """
+@impure
+def main(x: f32[3, 4], index: i64[2], s: R.Object):
+    a = R.call_dps_packed("test.outline.twice", (x,), f32[3, 4])
+    b = R.exp(a)
+    c = R.take(b, index, axis=0)
+    d = R.sum(c, axis=[1])
+    return (d, s)
+"""
+
+
+def test_a_kernel_that_fails_raises_where_it_is_called() -> None:
+    messages = []
+    for executable in on_and_off(module(GATHER), relax_pipeline="legalize"):
+        with pytest.raises(RelaxpyError) as error:
+            executable["main"](X, np.array([0, 7]), None)
+        messages.append((type(error.value), str(error.value)))
+        assert len(SEEN) == 1  # the packed function is called once
+        SEEN.clear()
+        agree(executable["main"](X, np.array([0, 2]), None)[0], np.exp(2 * X[[0, 2]]).sum(1))
+        SEEN.clear()
+    assert messages[0] == messages[1]
+
+
+def test_a_packed_function_that_fails_is_called_once() -> None:
+    def fail(x: Array) -> None:
+        SEEN.append(x)
+        raise KeyError("no")
+
+    relaxpy.register_func("test.outline.fail", fail, override=True)
+    mod = module("""
+    def main(x: f32[3, 4]):
+        a = R.nn.softmax(R.sum(R.exp(x), axis=[1]))
+        b = R.call_pure_packed("test.outline.fail", a, sinfo_args=f32[3])
+        c = R.nn.softmax(R.sum(R.exp(b), axis=[0], keepdims=True))
+        return c
+    """)
+    messages = []
+    for executable in on_and_off(mod, relax_pipeline="legalize"):
+        with pytest.raises(KeyError) as error:
+            executable["main"](X)
+        messages.append(str(error.value))
+    assert messages[0] == messages[1]
+    assert len(SEEN) == 2
+
+
+def test_what_a_packed_function_keeps_is_not_overwritten() -> None:
+    main = relaxpy.compile(layers(4), "native")["main"]
+    weights = tuple(np.full(4, k + 1, "float32") / 9 for k in range(4))
+    main(X, None, weights)
+    first = [x.copy() for x in SEEN]
+    kept = list(SEEN)
+    for k in range(3):
+        main(X * k, None, weights)
+    for x, before in zip(kept, first, strict=True):
+        np.testing.assert_array_equal(x, before)
+
+
+@pytest.mark.parametrize("order", ["step", "reversed", "columns"])
+def test_parameters_may_be_views(order: str) -> None:
+    text, _ = PROGRAMS["fields of a result"]
+    wide = np.arange(24, dtype="float32").reshape(3, 8) / 24
+    x = {"step": wide[:, ::2], "reversed": X[::-1], "columns": np.asfortranarray(X)}[order]
+    expected = relaxpy.compile(module(text), "reference")["main"](x, None)
+    agree(relaxpy.compile(module(text), "native")["main"](x, None), expected)
+
+
+def test_a_run_that_is_written_in_place() -> None:
+    mod = module("""
+    @impure
+    def main(x: f32[3, 4], s: R.Object):
+        a = R.call_dps_packed("test.outline.twice", (x,), f32[3, 4])
+        b = R.exp(x)
+        c = R.call_tir_inplace(cls.add, (a, b), [0], f32[3, 4])
+        d = R.sum(c, axis=[1])
+        return (d, c, s)
+
+    @kernel
+    def add(x: f32[3, 4], y: f32[3, 4]):
+        for i, j in T.grid(3, 4):
+            x[i, j] = x[i, j] + y[i, j]
+    """)
+    for executable in on_and_off(mod, relax_pipeline="legalize"):
+        c = 2 * X + np.exp(X)
+        agree(executable["main"](X, "s"), (c.sum(1), c, "s"))
+
+
+def test_functions_run_in_threads() -> None:
+    main = relaxpy.compile(layers(3), "native")["main"]
+    weights = tuple(np.full(4, k + 1, "float32") / 9 for k in range(3))
+    expected = [main(X + k, None, weights)[0] for k in range(8)]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda k: main(X + k % 8, None, weights)[0], range(64)))
+    for k, one in enumerate(found):
+        np.testing.assert_array_equal(one, expected[k % 8])
+
+
+def test_references_are_dropped() -> None:
+    main = relaxpy.compile(layers(3), "native")["main"]
+    weights = tuple(np.full(4, k + 1, "float32") / 9 for k in range(3))
+    main(X, None, weights)
+    SEEN.clear()
+    gc.collect()
+    before = sum(isinstance(o, np.ndarray) for o in gc.get_objects())
+    for _ in range(20):
+        main(X, None, weights)
+    SEEN.clear()
+    gc.collect()
+    assert sum(isinstance(o, np.ndarray) for o in gc.get_objects()) <= before + 1
+
+
+@pytest.mark.parametrize("native_code", [False, True])
+def test_it_is_saved(native_code: bool, tmp_path: Path) -> None:
+    weights = tuple(np.full(4, k + 1, "float32") / 9 for k in range(4))
+    executable = relaxpy.compile(layers(4), "native")
+    expected = executable["main"](X, None, weights)
+    executable.save(tmp_path / "layers.rx")
+    loaded = relaxpy.load_executable(tmp_path / "layers.rx", native_code=native_code)
+    for one, other in zip(loaded["main"](X, None, weights), expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+    with pytest.raises(RelaxpyError) as error:
+        loaded["main"](X[:2], None, weights)
+    with pytest.raises(RelaxpyError) as first:
+        executable["main"](X[:2], None, weights)
+    assert str(first.value).splitlines()[0].endswith(str(error.value).splitlines()[0])
+
+
+def test_a_profile_has_all_kernels() -> None:
+    weights = tuple(np.full(4, k + 1, "float32") / 9 for k in range(4))
+    on, off = (e.profile(X, None, weights, repeat=1) for e in on_and_off(layers(4)))
+    assert {row.name for row in on.rows} == {row.name for row in off.rows}
