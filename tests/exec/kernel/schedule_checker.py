@@ -119,6 +119,10 @@ class PlanRun:
         self.equal: defaultdict[object, list[Stored]] = defaultdict(list)
         self.by_cell: defaultdict[Cell, list[Stored]] = defaultdict(list)
         self.done: set[int] = set()
+        constant = [s for s in self.text.stores if not s.reads]
+        first = {(s.position, s.cell): s.number for s in reversed(constant)}
+        self.repeats = {s.number: first[s.position, s.cell] for s in constant}
+        """The first one of the stores that store the same constant, as which all of them count."""
         for stored in self._forwarded():
             self.equal[stored.position, stored.cell, stored.sources].append(stored)
             self.by_cell[stored.cell].append(stored)
@@ -163,21 +167,26 @@ class PlanRun:
         self.complete()
 
     def complete(self) -> None:
-        """Compare what the trees have left with what the text leaves.
-
-        A store that reads nothing may be executed once for all iterations.
-        """
-        executed = (s for s in self.text.stores if s.number in self.done and not s.reads)
-        once = {(s.position, s.cell) for s in executed}
+        """Compare what the trees have left with what the text leaves."""
+        done = {self.repeats.get(number, number) for number in self.done}
         for stored in self.text.stores:
-            repeats = not stored.reads and (stored.position, stored.cell) in once
-            if stored.number not in self.done and not repeats:
+            if self.repeats.get(stored.number, stored.number) not in done:
                 raise OrderError(f"{stored} is never executed")
         for cell, token in self.text.results():
             found = self.tokens.get((self.owner(self.arguments[cell[0]]), cell[1]))
-            if found != token:
+            if self.once(found) != self.once(token):
                 actual, expected = self.described(found), self.described(token)
                 raise OrderError(f"{cell[0]}[{cell[1]}] is left by {actual}, not by {expected}")
+
+    def once(self, token: Token) -> Token:
+        """The writer, which is the first of those that store the same constant."""
+        match token:
+            case int():
+                return self.repeats.get(token, token)
+            case (str() as kind, base, frozenset() as numbers):
+                return kind, self.once(base), numbers
+            case _:
+                return token
 
     def described(self, token: Token) -> str:
         match token:
@@ -296,7 +305,7 @@ class PlanRun:
     def compare(self, stored: Stored, found: dict[Cell, Token]) -> None:
         for cell, token in found.items():
             expected = stored.reads.get(cell, {None})
-            if token not in expected:
+            if self.once(token) not in set(map(self.once, expected)):
                 wanted = " or ".join(map(self.described, expected))
                 raise OrderError(
                     f"{stored} reads {cell[0]}[{cell[1]}] as left by {self.described(token)}, "
