@@ -27,6 +27,7 @@ from relaxpy.script import from_source
 FEW = {
     "relaxpy.support.absent._instead",
     "relaxpy.plugins.distributed.mpi._combining",
+    "relaxpy.plugins.llm.connections.connection_class",
     "relaxpy.exec.blas._openblas",
     "relaxpy.exec.kernel.row_blocks._pool",
     "relaxpy.exec.kernel.special._series",

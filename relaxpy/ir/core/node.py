@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping
 from dataclasses import fields as dataclass_fields
 from functools import partial
@@ -312,10 +313,15 @@ def as_attrs(value: Mapping[str, object] | None) -> Attrs:
     return value if isinstance(value, Attrs) else Attrs(value)
 
 
+_MODULES: Final = re.compile(r"\b\w+\.(?=\w)")
+"""The modules before names in an annotation."""
+
+
 class Conversions:
     """Field conversions in the constructors of some kinds of node: functions by annotations.
 
-    A missing list that has a default is read as that.
+    An annotation names classes without their modules. A missing list that has a default is read as
+    that.
     """
 
     def __init__(self, by_annotation: Mapping[str, Callable[[Any], object]]) -> None:
@@ -327,9 +333,10 @@ class Conversions:
         steps = self._steps.get(type(node))
         if steps is None:
             steps = self._steps[type(node)] = [
-                (field.name, field.default, self._by_annotation[str(field.type)])
+                (field.name, field.default, self._by_annotation[kind])
                 for field in dataclass_fields(type(node))  # type: ignore[arg-type]
-                if field.name in node._fields and str(field.type) in self._by_annotation
+                if field.name in node._fields
+                and (kind := _MODULES.sub("", str(field.type))) in self._by_annotation
             ]
         for name, default, convert in steps:
             value = getattr(node, name)

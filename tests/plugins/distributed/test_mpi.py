@@ -129,7 +129,7 @@ def test_a_failure_ends_all_workers_with_its_message(way: str, texts: list[str])
 def test_workers_that_call_different_operators_are_told_without_a_request() -> None:
     done = run(2, "differing.py", SEED, "40")
     assert done.returncode == 0, done.stderr
-    assert sum(map(int, done.stdout.split())) == 2 * 40
+    assert done.stdout.count("<40>") == 2
 
 
 def test_an_error_before_mpi_has_started_ends_all(tmp_path: Path) -> None:

@@ -597,10 +597,10 @@ def test_external_data_are_mapped_from_the_folder_of_the_model(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("place", "message"),
     [
-        ({"location": "../outside.bin"}, "no file in the model's folder"),
-        ({"location": "/etc/hostname"}, "no file in the model's folder"),
-        ({"location": "link.bin"}, "no file in the model's folder"),
-        ({"location": "absent.bin"}, "no file in the model's folder"),
+        ({"location": "../outside.bin"}, "not a file in the model's folder"),
+        ({"location": "/etc/hostname"}, "not a file in the model's folder"),
+        ({"location": "link.bin"}, "not a file in the model's folder"),
+        ({"location": "absent.bin"}, "not a file in the model's folder"),
         ({"location": "weights.bin", "offset": "16"}, "needs 48 bytes from 16"),
         ({"location": "weights.bin", "offset": "-8"}, "needs 48 bytes from -8"),
         ({"location": "weights.bin", "length": "12"}, "the model says 12"),

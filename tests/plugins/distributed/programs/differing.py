@@ -57,4 +57,4 @@ def main(seed: str, count: int) -> int:
 
 
 if __name__ == "__main__":
-    print(main(sys.argv[1], int(sys.argv[2])))
+    print(f"<{main(sys.argv[1], int(sys.argv[2]))}>")  # the lines of workers may be joined
