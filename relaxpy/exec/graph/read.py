@@ -112,7 +112,7 @@ class GraphReader:
             [Constant(*constant) for constant in self._constants],
             self._region(results),
             result,
-            sorted(map(parameters.position, written)),
+            sorted(map(parameters.written, written)),
         )
 
     def _check_result(self, func: rx.Function, result: Value) -> None:

@@ -352,3 +352,53 @@ def test_a_profile_has_all_kernels() -> None:
     weights = tuple(np.full(4, k + 1, "float32") / 9 for k in range(4))
     on, off = (e.profile(X, None, weights, repeat=1) for e in on_and_off(layers(4)))
     assert {row.name for row in on.rows} == {row.name for row in off.rows}
+
+
+FILL = """
+    @kernel
+    def fill(a: T.handle, b: T.handle):
+        n = T.int64()
+        x = T.match_buffer(a, (n, 4), "float32")
+        y = T.match_buffer(b, (n, 4), "float32")
+        for i, j in T.grid(n, 4):
+            x[i, j] = y[n - 1 - i, j] + T.float32(1)
+"""
+IN_PLACE = {
+    "a private function": """
+    @impure
+    def main(x: {sizes}):
+        y = R.call_packed("test.outline.see", x, sinfo_args={sizes})
+        return cls.inner(x, R.exp(x))
+
+    @R.function(private=True, pure=False)
+    def inner(x: {sizes}, y: {sizes}):
+        c = R.call_tir_inplace(cls.fill, (x, y), [0], {sizes})
+        d = R.add(c, y)
+        return (R.sum(d, axis=[1]), c)
+    """,
+    "a run": """
+    @impure
+    def main(x: {sizes}):
+        e = R.exp(x)
+        y = R.call_packed("test.outline.see", e, sinfo_args={sizes})
+        c = R.call_tir_inplace(cls.fill, (x, e), [0], {sizes})
+        d = R.tanh(R.add(c, y))
+        return (R.sum(d, axis=[1]), c)
+    """,
+}
+
+
+@pytest.mark.parametrize("sizes", ["f32[3, 4]", "f32[n, 4]"])
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_a_read_only_array_is_not_written(
+    name: str, sizes: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = IN_PLACE[name].format(sizes=sizes) + FILL
+    x = X.copy()
+    x.flags.writeable = False
+    assert native_functions(module(text), monkeypatch, relax_pipeline="legalize")
+    for executable in on_and_off(module(text), relax_pipeline="legalize"):
+        with pytest.raises(RelaxpyError, match="the memory of buffer x is read-only"):
+            executable["main"](x)
+        agree(executable["main"](X.copy())[1], np.exp(X)[::-1] + 1)
+    np.testing.assert_array_equal(x, X)
