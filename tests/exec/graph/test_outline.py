@@ -402,3 +402,32 @@ def test_a_read_only_array_is_not_written(
             executable["main"](x)
         agree(executable["main"](X.copy())[1], np.exp(X)[::-1] + 1)
     np.testing.assert_array_equal(x, X)
+
+
+@pytest.mark.parametrize("before", ["z = x", "z = R.call_packed('test.outline.see', x)"])
+@pytest.mark.parametrize(
+    ("view", "read"),
+    [("v = R.exp(a)", "a"), ("v = R.reshape(a, (12,))", "R.reshape(v, (3, 4))")],
+    ids=["the tensor itself", "one that was reshaped"],
+)
+def test_what_is_read_after_a_kernel_wrote_in_place(before: str, view: str, read: str) -> None:
+    mod = module(f"""
+    @impure
+    def main(x: f32[3, 4]):
+        {before}
+        a = R.nn.softmax(x)
+        {view}
+        b = R.call_tir_inplace(cls.add, (a, x), [0], f32[3, 4])
+        c = R.add({read}, b)
+        return (a, b, c, v, z)
+
+    @kernel
+    def add(x: f32[3, 4], y: f32[3, 4]):
+        for i, j in T.grid(3, 4):
+            x[i, j] = x[i, j] + y[i, j]
+    """)
+    expected = relaxpy.compile(mod, "reference")["main"](X)
+    for executable in on_and_off(mod):
+        found = executable["main"](X)
+        agree(found, expected)
+        assert found[0] is found[1]
