@@ -116,6 +116,7 @@ class GraphEmitter:
             *(function, count, arrays[:split], arrays[split:]),
             release_gil=not self.graph.is_small,
             is_tuple=not isinstance(self.graph.result, Tensor),
+            written=self.graph.written,
             scratch=scratch,
         )
 

@@ -10,6 +10,7 @@ from relaxpy.exec.native.calls.interpreter import DTYPES
 from relaxpy.exec.native.values.datatypes import RefusedError
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir
+from relaxpy.support.dataclass import replace
 
 _LIMITS: Final = (1 << 31, 1 << 20, 1 << 15)
 """Upper bounds to try for shape variables, so that no computed size overflows."""
@@ -48,11 +49,14 @@ class Parameters:
         self.params.append(param)
         return value
 
-    def position(self, memory: Memory) -> int:
-        """The position of a parameter that a kernel writes."""
-        if memory.index not in self._positions:
+    def written(self, memory: Memory) -> int:
+        """The position of a parameter that a kernel writes, which the entry then checks."""
+        position = self._positions.get(memory.index, -1)
+        param = self.params[position] if position >= 0 else None
+        if not isinstance(param, Array):
             raise RefusedError("a kernel writes a field of a parameter")
-        return self._positions[memory.index]
+        self.params[position] = replace(param, written=True)
+        return position
 
     def limit(self) -> int:
         """The exclusive upper bound of the absolute values of shape variables.

@@ -78,6 +78,8 @@ class GraphReader:
         """The steps of the innermost region."""
         self._written: set[Memory] = set()
         """The memory that kernels write in place."""
+        self._viewed: set[Memory] = set()
+        """The memory that tensors of two shapes share, though they would be copies in Python."""
         self._passed: set[Memory] = set()
         """The memory that a branch returns unchanged, so that two names may be one tensor."""
         self._originals: dict[Tensor, Tensor] = {}
@@ -112,7 +114,7 @@ class GraphReader:
             [Constant(*constant) for constant in self._constants],
             self._region(results),
             result,
-            sorted(map(parameters.position, written)),
+            sorted(map(parameters.written, written)),
         )
 
     def _check_result(self, func: rx.Function, result: Value) -> None:
@@ -454,6 +456,7 @@ class GraphReader:
         if len(tensors) == 1 and not is_tuple and not scalars and self._is_reshape(callee):
             [source] = tensors
             assert isinstance(source, Tensor)
+            self._viewed.add(source.memory)
             return Tensor(source.memory, outputs[0])
         self._steps.append(self._call(callee, [*tensors, *new], new, scalars, sizes))  # type: ignore[list-item]
         fresh = iter(new)
@@ -475,9 +478,11 @@ class GraphReader:
         value, memory = operands[index], operands[index].memory
         if memory.origin == "constant" or not have_shape(value, sinfo.shape.values):  # type: ignore[union-attr]
             raise RefusedError("a kernel writes a constant")
+        if memory in self._viewed:
+            raise RefusedError("a kernel writes what a reshaped tensor keeps")
         self._written.add(memory)
         if memory.origin == "new":
-            return Tensor(memory, sinfo)
+            return value
         is_outermost = self._steps is self._outermost and "global_symbol" not in self._func.attrs
         before = self._steps[:-1]
         if not is_outermost or not may_run_again(callee.prim_func, index, operands, before):

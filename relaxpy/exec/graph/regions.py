@@ -29,7 +29,7 @@ from relaxpy.exec.native.calls.interrupt import Interrupt
 from relaxpy.exec.native.llvm.function import BOOL, F64, I8, I32, I64, POINTER, VOID, Value
 from relaxpy.exec.native.values.expressions import Values
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
-from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
+from relaxpy.ir.tir.expr import IntImm, PrimExpr
 from relaxpy.support.dataclass import dataclass
 
 _STACK_BYTES = 1 << 14
@@ -64,7 +64,7 @@ def possible(frame: Values, tensors: Iterable[Tensor]) -> list[Value]:
         total = f.const(F64, tensor.itemsize)
         for dim in tensor.shape:
             value = frame.index(dim)
-            if not isinstance(dim, Var | IntImm):
+            if not isinstance(dim, IntImm):  # a variable may be a number that a caller passes
                 conditions.append(f.compare("sge", value, 0))
             total = total * f.cast("sitofp", value, "double")
         conditions.append(f.compare("olt", total, _MOST_BYTES))

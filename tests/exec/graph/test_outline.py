@@ -352,3 +352,82 @@ def test_a_profile_has_all_kernels() -> None:
     weights = tuple(np.full(4, k + 1, "float32") / 9 for k in range(4))
     on, off = (e.profile(X, None, weights, repeat=1) for e in on_and_off(layers(4)))
     assert {row.name for row in on.rows} == {row.name for row in off.rows}
+
+
+FILL = """
+    @kernel
+    def fill(a: T.handle, b: T.handle):
+        n = T.int64()
+        x = T.match_buffer(a, (n, 4), "float32")
+        y = T.match_buffer(b, (n, 4), "float32")
+        for i, j in T.grid(n, 4):
+            x[i, j] = y[n - 1 - i, j] + T.float32(1)
+"""
+IN_PLACE = {
+    "a private function": """
+    @impure
+    def main(x: {sizes}):
+        y = R.call_packed("test.outline.see", x, sinfo_args={sizes})
+        return cls.inner(x, R.exp(x))
+
+    @R.function(private=True, pure=False)
+    def inner(x: {sizes}, y: {sizes}):
+        c = R.call_tir_inplace(cls.fill, (x, y), [0], {sizes})
+        d = R.add(c, y)
+        return (R.sum(d, axis=[1]), c)
+    """,
+    "a run": """
+    @impure
+    def main(x: {sizes}):
+        e = R.exp(x)
+        y = R.call_packed("test.outline.see", e, sinfo_args={sizes})
+        c = R.call_tir_inplace(cls.fill, (x, e), [0], {sizes})
+        d = R.tanh(R.add(c, y))
+        return (R.sum(d, axis=[1]), c)
+    """,
+}
+
+
+@pytest.mark.parametrize("sizes", ["f32[3, 4]", "f32[n, 4]"])
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_a_read_only_array_is_not_written(
+    name: str, sizes: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = IN_PLACE[name].format(sizes=sizes) + FILL
+    x = X.copy()
+    x.flags.writeable = False
+    assert native_functions(module(text), monkeypatch, relax_pipeline="legalize")
+    for executable in on_and_off(module(text), relax_pipeline="legalize"):
+        with pytest.raises(RelaxpyError, match="the memory of buffer x is read-only"):
+            executable["main"](x)
+        agree(executable["main"](X.copy())[1], np.exp(X)[::-1] + 1)
+    np.testing.assert_array_equal(x, X)
+
+
+@pytest.mark.parametrize("before", ["z = x", "z = R.call_packed('test.outline.see', x)"])
+@pytest.mark.parametrize(
+    ("view", "read"),
+    [("v = R.exp(a)", "a"), ("v = R.reshape(a, (12,))", "R.reshape(v, (3, 4))")],
+    ids=["the tensor itself", "one that was reshaped"],
+)
+def test_what_is_read_after_a_kernel_wrote_in_place(before: str, view: str, read: str) -> None:
+    mod = module(f"""
+    @impure
+    def main(x: f32[3, 4]):
+        {before}
+        a = R.nn.softmax(x)
+        {view}
+        b = R.call_tir_inplace(cls.add, (a, x), [0], f32[3, 4])
+        c = R.add({read}, b)
+        return (a, b, c, v, z)
+
+    @kernel
+    def add(x: f32[3, 4], y: f32[3, 4]):
+        for i, j in T.grid(3, 4):
+            x[i, j] = x[i, j] + y[i, j]
+    """)
+    expected = relaxpy.compile(mod, "reference")["main"](X)
+    for executable in on_and_off(mod):
+        found = executable["main"](X)
+        agree(found, expected)
+        assert found[0] is found[1]

@@ -242,3 +242,21 @@ def test_models_of_nn_are_native(monkeypatch: pytest.MonkeyPatch) -> None:
     values = [rng.standard_normal([int(n) for n in p.shape], "float32") / 3 for _, p in params]
     x = rng.standard_normal((5, 8), "float32")
     agree(main(x, values), relaxpy.compile(mod, "numpy")["forward"](x, values))
+
+
+@pytest.mark.parametrize("size", ["R.Prim(value='n')", "R.Shape(['n'])"])
+def test_a_negative_size_is_refused(size: str) -> None:
+    mod = module(f"""
+    def main(x: f32[4], s: {size}):
+        n = T.int64()
+        a = R.broadcast_to(R.sum(R.exp(x)), (n, 2))
+        b = R.sum(a, axis=[1])
+        return R.sum(R.tanh(b))
+    """)
+    value = -1 if "Prim" in size else ShapeTuple([-1])
+    messages = []
+    for target in ("native", "numpy"):
+        with pytest.raises(RelaxpyError, match=r"shape \(-1, 2\)") as error:
+            relaxpy.compile(mod, target, relax_pipeline="legalize")["main"](B, value)
+        messages.append(str(error.value))
+    assert messages[0] == messages[1]
