@@ -58,7 +58,7 @@ class Native:
             return None
         name = self.platform or (own.name if own else "")
         known = {platform.name: platform for platform in PLATFORMS}
-        found = known.get(name)
+        found = known.get(name) if isinstance(name, str) else None
         if found is None:
             raise MisuseError(
                 f"there is no system {name!r:.60}; systems are {', '.join(known)}",
@@ -66,7 +66,7 @@ class Native:
                 about=self,
             )
         levels = found.architecture.levels
-        if self.cpu and self.cpu not in levels:
+        if self.cpu and not (isinstance(self.cpu, str) and self.cpu in levels):
             raise MisuseError(
                 f"there is no CPU {self.cpu!r:.60} of {name}; it has {', '.join(levels)}",
                 hint=close_names(str(self.cpu), levels),

@@ -170,6 +170,8 @@ def test_what_a_file_has_does_not_change_other_executables() -> None:
         (lambda: Native("linux-aarch64", "neoverse-n2"), "no CPU 'neoverse-n2'", "neoverse"),
         (lambda: Native.of_text("linux-x86_64:x86-64-v5"), "no CPU 'x86-64-v5'", "v4"),
         (lambda: Native(3), "no system 3", None),  # type: ignore[arg-type]
+        (lambda: Native(["linux-aarch64"]), "no system", None),  # type: ignore[arg-type]
+        (lambda: Native("linux-aarch64", ["generic"]), "no CPU", None),  # type: ignore[arg-type]
     ],
 )
 def test_unknown_systems_and_processors_are_errors(make: Any, message: str, hint: Any) -> None:
