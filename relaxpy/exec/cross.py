@@ -83,14 +83,15 @@ def is_native(target: object) -> bool:
 
 def with_code_for(executable: Executable, targets: Codes) -> Executable:
     """An executable whose file has code for these targets, and only for these."""
-    chosen = [targets] if isinstance(targets, Native) else [*targets]
+    chosen = [targets] if isinstance(targets, Native) else targets
+    machines = dict.fromkeys(each.machine_or_host() for each in chosen)
     old = executable._program
     program = Program(
         lambda: old.module, old.target, old.saved_target, old.reload, schedules=old.schedules
     )
 
     def machine_code(sections: Sections) -> Sequence[Mapping[str, Any]]:
-        codes = (_code_for(program, each.machine_or_host(), sections) for each in chosen)
+        codes = (_code_for(program, machine, sections) for machine in machines)
         return [code for code in codes if code is not None]
 
     program.machine_code = machine_code

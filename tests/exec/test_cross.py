@@ -86,6 +86,13 @@ def test_objects_of_each_system_have_known_relocations_and_functions(
     assert len(found) == 8
 
 
+def test_a_target_that_is_named_twice_is_saved_once(tmp_path: Path) -> None:
+    first = Native("linux-aarch64"), Native("linux-aarch64", "generic"), Native("linux-aarch64")
+    for name, targets in (("several", first), ("one", first[:1])):
+        relaxpy.compile(from_source(PROGRAM), targets).save(tmp_path / name)
+    assert (tmp_path / "several").read_bytes() == (tmp_path / "one").read_bytes()
+
+
 @needs_linux
 @pytest.mark.parametrize("level", ["x86-64-v3", "x86-64-v4"])
 def test_the_best_code_that_the_processor_has_runs_without_llvmlite(
