@@ -58,7 +58,7 @@ class Native:
             return None
         name = self.platform or (own.name if own else "")
         known = {platform.name: platform for platform in PLATFORMS}
-        found = known.get(name)
+        found = known.get(name) if isinstance(name, str) else None
         if found is None:
             raise MisuseError(
                 f"there is no system {name!r:.60}; systems are {', '.join(known)}",
@@ -66,7 +66,7 @@ class Native:
                 about=self,
             )
         levels = found.architecture.levels
-        if self.cpu and self.cpu not in levels:
+        if self.cpu and not (isinstance(self.cpu, str) and self.cpu in levels):
             raise MisuseError(
                 f"there is no CPU {self.cpu!r:.60} of {name}; it has {', '.join(levels)}",
                 hint=close_names(str(self.cpu), levels),
@@ -83,14 +83,15 @@ def is_native(target: object) -> bool:
 
 def with_code_for(executable: Executable, targets: Codes) -> Executable:
     """An executable whose file has code for these targets, and only for these."""
-    chosen = [targets] if isinstance(targets, Native) else [*targets]
+    chosen = [targets] if isinstance(targets, Native) else targets
+    machines = dict.fromkeys(each.machine_or_host() for each in chosen)
     old = executable._program
     program = Program(
         lambda: old.module, old.target, old.saved_target, old.reload, schedules=old.schedules
     )
 
     def machine_code(sections: Sections) -> Sequence[Mapping[str, Any]]:
-        codes = (_code_for(program, each.machine_or_host(), sections) for each in chosen)
+        codes = (_code_for(program, machine, sections) for machine in machines)
         return [code for code in codes if code is not None]
 
     program.machine_code = machine_code

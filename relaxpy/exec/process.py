@@ -125,12 +125,13 @@ class Process:
         return platform.machine()
 
     def caches(self) -> str:
-        """The directory for caches of this user."""
+        """The directory for caches of this user; empty if no home directory is known."""
         return self._chosen(os.environ.get("XDG_CACHE_HOME", ""))
 
     def _chosen(self, path: str) -> str:
         # The specification has other paths ignored.
-        return path if os.path.isabs(path) else os.path.expanduser(self.system.caches)
+        folder = path if os.path.isabs(path) else os.path.expanduser(self.system.caches)
+        return folder if os.path.isabs(folder) else ""
 
     def cpus(self) -> int:
         """The number of CPUs that this process may use."""
@@ -288,7 +289,7 @@ class Windows(Process):
 
     @override
     def caches(self) -> str:
-        """The directory for caches of this user on this machine."""
+        """The directory for caches of this user on this machine; empty if no home is known."""
         return self._chosen(os.environ.get("LOCALAPPDATA", ""))
 
     @override

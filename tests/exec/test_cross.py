@@ -86,6 +86,13 @@ def test_objects_of_each_system_have_known_relocations_and_functions(
     assert len(found) == 8
 
 
+def test_a_target_that_is_named_twice_is_saved_once(tmp_path: Path) -> None:
+    first = Native("linux-aarch64"), Native("linux-aarch64", "generic"), Native("linux-aarch64")
+    for name, targets in (("several", first), ("one", first[:1])):
+        relaxpy.compile(from_source(PROGRAM), targets).save(tmp_path / name)
+    assert (tmp_path / "several").read_bytes() == (tmp_path / "one").read_bytes()
+
+
 @needs_linux
 @pytest.mark.parametrize("level", ["x86-64-v3", "x86-64-v4"])
 def test_the_best_code_that_the_processor_has_runs_without_llvmlite(
@@ -170,6 +177,8 @@ def test_what_a_file_has_does_not_change_other_executables() -> None:
         (lambda: Native("linux-aarch64", "neoverse-n2"), "no CPU 'neoverse-n2'", "neoverse"),
         (lambda: Native.of_text("linux-x86_64:x86-64-v5"), "no CPU 'x86-64-v5'", "v4"),
         (lambda: Native(3), "no system 3", None),  # type: ignore[arg-type]
+        (lambda: Native(["linux-aarch64"]), "no system", None),  # type: ignore[arg-type]
+        (lambda: Native("linux-aarch64", ["generic"]), "no CPU", None),  # type: ignore[arg-type]
     ],
 )
 def test_unknown_systems_and_processors_are_errors(make: Any, message: str, hint: Any) -> None:

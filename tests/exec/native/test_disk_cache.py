@@ -151,6 +151,37 @@ def test_the_directory_is_that_of_the_user(monkeypatch: pytest.MonkeyPatch) -> N
     assert disk_cache.directory() == "/var/cache/someone/relaxpy"
 
 
+@pytest.mark.parametrize("home", ["", "~unknown", "relative"])
+def test_a_user_without_a_home_directory_has_no_cache(
+    home: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A user that only has a number, as in containers; the working directory gets no folder '~'."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RELAXPY_CACHE", "1")
+    for name in ("RELAXPY_CACHE_DIR", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path.replace("~", home or "~"))
+    store(KEY, [b"code"])
+    assert load(KEY) is None
+    assert disk_cache.directory() is None
+    assert "RELAXPY_CACHE_DIR names one" in usage().problem
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows removes no directory in use")
+def test_the_working_directory_of_a_relative_cache_may_be_removed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    monkeypatch.setenv("RELAXPY_CACHE", "1")
+    monkeypatch.setenv("RELAXPY_CACHE_DIR", "relative")
+    store(KEY, [b"code"])
+    assert load(KEY) is None
+    assert not disk_cache.keeps_programs()
+
+
 def test_the_files_that_were_used_least_recently_are_removed(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -101,6 +101,19 @@ def test_the_child_has_the_path_and_the_target(
         assert unconfirmed() == f"native {relaxpy.__file__}"
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows removes no directory in use")
+def test_the_working_directory_may_be_removed(
+    unconfirmed: Callable[[], str | None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    failing(monkeypatch, tmp_path, "print('started')")
+    monkeypatch.syspath_prepend("")
+    with pytest.warns(RelaxpyWarning):
+        assert unconfirmed() == "started"
+
+
 def test_a_child_that_cannot_be_started_is_a_problem(
     unconfirmed: Callable[[], str | None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -140,7 +140,8 @@ def usage() -> Usage:
     """The directory, its size, and the reason if it is not used."""
     path = directory() or ""
     if not path:
-        return Usage("", 0, 0, f"{SWITCH}=0")
+        is_off = os.environ.get(SWITCH) == "0"
+        return Usage("", 0, 0, f"{SWITCH}=0" if is_off else f"no folder; {DIRECTORY} names one")
     try:
         with _directory() as place:
             sizes = [entry.st_size for _, entry in _files(place)]
@@ -152,7 +153,7 @@ def usage() -> Usage:
 
 
 def directory() -> str | None:
-    """The path of the directory; None if the cache is disabled.
+    """The path of the directory; None if the cache is disabled, or if there is no place for it.
 
     Errors:
         MisuseError: RELAXPY_CACHE is not 0, 1 or code.
@@ -165,8 +166,11 @@ def directory() -> str | None:
         )
     if switch == "0":
         return None
-    folder = os.path.join(process().caches(), "relaxpy")
-    return os.path.abspath(os.environ.get(DIRECTORY) or folder)
+    caches = process().caches()
+    chosen = os.environ.get(DIRECTORY) or (caches and os.path.join(caches, "relaxpy"))
+    with suppress(OSError):  # the working directory may have been removed
+        return os.path.abspath(chosen) if chosen else None
+    return None
 
 
 def keeps_programs() -> bool:

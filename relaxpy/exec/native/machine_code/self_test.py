@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 
 from relaxpy.errors import Diagnostic, warn
 from relaxpy.exec.native.machine_code import disk_cache
@@ -45,7 +46,10 @@ def _run() -> str:
     """Run the child; the problem that it found, or that it had."""
     import subprocess  # its import would take a tenth of the start of programs
 
-    paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
+    folder = ""
+    with suppress(OSError):  # the working directory may have been removed
+        folder = os.getcwd()
+    paths = os.pathsep.join(filter(None, (path or folder for path in sys.path)))
     environment = {**os.environ, "PYTHONPATH": paths, "RELAXPY_TARGET": "native"}
     command = [sys.executable or "python", "-m", _PROGRAM]
     try:

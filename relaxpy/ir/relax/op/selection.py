@@ -407,7 +407,7 @@ class _Kept:
         low = [k.local(ops.minimum(*pair))[0] for pair in sides]
         high = [k.local(ops.maximum(*pair))[0] for pair in sides]
         area = k.local((high[0] - low[0]) * (high[1] - low[1]))[0]
-        is_free = k.local((iou >= 0) | ops.compare(tir.EQ, count, 0))
+        is_free = k.local(tir.Not(iou < 0) | ops.compare(tir.EQ, count, 0))
         with k.loop(self.fields[0].shape[0]) as block:
             start = k.local(block * (_ROWS * _LANES))[0]
             with k.when((start >= count) | tir.Not(is_free[0])):

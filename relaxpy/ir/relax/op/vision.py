@@ -247,8 +247,7 @@ class _CornerBoxes:
         first, second = self[rows], other[columns]
         height, width = np.minimum(first.high, second.high) - np.maximum(first.low, second.low)
         shared = height * width
-        with np.errstate(invalid="ignore"):  # the area of a box may be infinite
-            ratio = shared / (first.area + second.area - shared)
+        ratio = shared / (first.area + second.area - shared)
         meet.reshape(-1)[pairs] = ratio > self.area.dtype.type(iou)
         return meet
 
@@ -307,6 +306,7 @@ def _number(value: Any, name: str) -> Any:
     return array.item()
 
 
+@np.errstate(all="ignore")  # the area of a box may be infinite
 def _suppressed(
     boxes: Array,
     scores: Array,

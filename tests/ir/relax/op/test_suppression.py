@@ -138,6 +138,24 @@ def test_overlaps_at_the_limit_are_not_above_it(iou: float, target: str) -> None
 
 
 @pytest.mark.parametrize("target", ["numpy", "native"])
+def test_no_overlap_is_above_a_limit_that_is_no_number(target: str) -> None:
+    boxes = np.array([[[0, 0, 2, 2], [0, 0, 2, 2], [0, 0, 2, 2.1]]], "float32")
+    scores = np.array([[[0.5, 0.6, 0.7]]], "float32")
+    found, total = suppression(boxes, scores, target=target)(boxes, scores, 9, np.nan, 0)
+    assert found[: total[0], 2].tolist() == [2, 1, 0]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("target", ["numpy", "native"])
+@pytest.mark.parametrize("size", [1e30, np.inf])
+def test_areas_that_overflow_are_infinite(size: float, target: str) -> None:
+    boxes = np.array([[[0, 0, size, size], [0, 0, 1, 1], [0, -size, 2, size]]], "float32")
+    scores = np.array([[[0.5, 0.6, 0.7]]], "float32")
+    found, total = suppression(boxes, scores, target=target)(boxes, scores, 9, 0.5, 0)
+    assert found[: total[0], 2].tolist() == [2, 1, 0]
+
+
+@pytest.mark.parametrize("target", ["numpy", "native"])
 def test_boxes_without_an_area_or_end_suppress_no_other(target: str) -> None:
     inf, nan = np.inf, np.nan
     boxes = np.array(
