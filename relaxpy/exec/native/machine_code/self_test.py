@@ -26,16 +26,20 @@ _LONGEST = 200
 def self_test() -> str:
     """The reason why native code is not used here; empty if it computes what NumPy does.
 
-    If it is found now, there is a warning.
+    If it is found now, there is a warning. A child that cannot be started is tried again next time.
     """
     parts = processor(), generator(), interface()
     key = disk_cache.key_of("self-test", *parts) if all(parts) else ""
     stored = disk_cache.load(key) if key else None
     if stored is not None:
         return bytes(stored).decode(errors="replace")
-    problem = _run()
-    if key:
-        disk_cache.store(key, [problem.encode()])
+    try:
+        problem = _run()
+    except OSError as error:
+        problem = f"the self-test of native code cannot be started: {error}"
+    else:
+        if key:
+            disk_cache.store(key, [problem.encode()])
     if problem:
         hint = 'target="native" generates it all the same; please report this with relaxpy.doctor()'
         warn(Diagnostic(f"programs run on NumPy: {problem}", hint=hint))
@@ -43,7 +47,11 @@ def self_test() -> str:
 
 
 def _run() -> str:
-    """Run the child; the problem that it found, or that it had."""
+    """Run the child; the problem that it found, or that it had.
+
+    Errors:
+        OSError: it cannot be started.
+    """
     import subprocess  # its import would take a tenth of the start of programs
 
     folder = ""
@@ -65,8 +73,6 @@ def _run() -> str:
         )
     except subprocess.TimeoutExpired:
         return f"the self-test of native code did not end in {_SECONDS} seconds"
-    except OSError as error:
-        return f"the self-test of native code cannot be started: {error}"
     if done.returncode:
         words = done.stderr.strip().splitlines()[-1:] or [""]
         found = f" ({words[0][:_LONGEST]})" if words[0] else ""
