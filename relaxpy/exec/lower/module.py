@@ -385,6 +385,7 @@ class LoweredModule:
         self._lock = ForkLock()
         self._whole: Text | None = None
         self._needed: Text | None = None
+        self._unlinked: Text | None = None
         self._in_python: set[str] = set()
         self._compiled: dict[str, Callable[..., Value]] = {}
         self._native: Mapping[str, Callable[..., Value]] = {}
@@ -482,7 +483,12 @@ class LoweredModule:
         return self._text.source
 
     def _run_text(self, name: str, *args: Value) -> Value:
-        return self._text.functions[name](*args)
+        """Call the Python form of a native function."""
+        return self._unlinked_text.functions[name](*args)
+
+    def _run_linked(self, python_name: str, *args: Value) -> Value:
+        """Call a kernel as the source of all functions does."""
+        return self._text.namespace[python_name](*args)
 
     def run_kernel(self, python_name: str, *args: Value) -> Value:
         """Call the Python form of a kernel."""
@@ -512,7 +518,22 @@ class LoweredModule:
         with self._lock:
             if self._whole is None:
                 self._whole = self._load(list(self.lowering.texts), None)
+                self._unlinked = None
             return self._whole
+
+    @property
+    def _unlinked_text(self) -> Text:
+        """The source of all functions, for which kernels are linked when one of them is called.
+
+        So arguments that a function refuses need none.
+        """
+        with self._lock:
+            if self._whole is not None:
+                return self._whole
+            if self._unlinked is None:
+                names = list(self.lowering.texts)
+                self._unlinked = self._load(names, self._run_linked, is_linked=False)
+            return self._unlinked
 
     @property
     def _needed_text(self) -> Text:
@@ -529,10 +550,10 @@ class LoweredModule:
                     self._needed = self._load(names, self.run_kernel)
             return self._needed
 
-    def _load(self, names: Sequence[str], late: Callable[..., Value] | None) -> Text:
+    def _load(
+        self, names: Sequence[str], late: Callable[..., Value] | None, *, is_linked: bool = True
+    ) -> Text:
+        graphs = self._compiled if late is not None and is_linked else {}
+        backend = self.backend if is_linked else None
         with progress.stage("Python functions"):
-            return self._loaded(names, late)
-
-    def _loaded(self, names: Sequence[str], late: Callable[..., Value] | None) -> Text:
-        graphs = self._compiled if late is not None else {}
-        return load_functions(self.lowering, self.backend, self._instrument, names, late, graphs)
+            return load_functions(self.lowering, backend, self._instrument, names, late, graphs)

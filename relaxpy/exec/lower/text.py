@@ -49,13 +49,13 @@ class Text:
 
 def load_functions(
     lowering: ModuleLowering,
-    backend: Backend,
+    backend: Backend | None,
     instrument: Instrument | None,
     chosen: Sequence[str],
     late: Callable[..., Value] | None,
     compiled: Mapping[str, Callable[..., Value]],
 ) -> Text:
-    """The source of the functions that are `chosen`, in this order.
+    """The source of the functions that are `chosen`, in this order, with kernels of a `backend`.
 
     With `late`, fallbacks of native kernels are not in the source: `late` runs them, with the name
     of the kernel before the arguments. Relax functions that are `compiled` are not in it either.
@@ -78,7 +78,7 @@ def load_functions(
     names = {**lowering.namespace, **natives, **names}
     source, namespace = load_text([*header, *definitions], "module", names)
     kernels = {name: namespace[name] for name in names_of_kernels}
-    problem = backend.link(namespace)
+    problem = "" if backend is None else backend.link(namespace)
     plain_functions = dict(namespace)
     if instrument is not None:
         _instrument_calls(lowering, callees, namespace, instrument)

@@ -21,6 +21,7 @@ from relaxpy.exec.graph.backend import GraphBackend
 from relaxpy.exec.kernel.emit.numpy import NumpyEmitter
 from relaxpy.exec.lower import module as lowering, text
 from relaxpy.script import from_source
+from tests.counting import calls_of
 from tests.ir.relax.texts import module
 
 Array = np.ndarray[Any, Any]
@@ -126,6 +127,23 @@ def test_errors_are_those_of_the_text(args: tuple[Any, ...], params: str) -> Non
             main(*args)
         messages.append(str(error.value))
     assert messages[0] == messages[1]
+
+
+def test_kernels_of_the_text_are_linked_when_it_calls_one() -> None:
+    params = 'x: R.Tensor(("n", 4), "float32"), y: R.Tensor((2,), "int64")'
+    main = build("a = R.exp(x)\nb = R.take(a, y, axis=0)\nreturn b", params)["main"]
+
+    def refused() -> None:
+        with pytest.raises(RelaxpyError, match="FN-5"):
+            main(X, np.arange(3))
+
+    def failing() -> None:
+        with pytest.raises(RelaxpyError, match="index 7 is outside"):
+            main(X, np.array([0, 7]))
+
+    runs = (refused, failing, refused, failing)
+    assert [calls_of(GraphBackend.link, run) for run in runs] == [0, 1, 0, 0]
+    agree(main(X, np.arange(2)), np.exp(X)[:2])
 
 
 def test_an_error_shows_the_frames_of_the_user_alone() -> None:
