@@ -5,7 +5,7 @@ import textwrap
 import numpy as np
 import pytest
 
-from relaxpy.errors import MisuseError, ParseError, RelaxpyError
+from relaxpy.errors import MisuseError, ParseError, RelaxpyError, RelaxpyWarning
 from relaxpy.ir.equality.structural import assert_structural_equal
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes import (
@@ -103,6 +103,21 @@ def test_match_shape_of_anything_else_is_an_error() -> None:
     """)
 
 
+@pytest.mark.rule("LEG-31", "DER-26")
+def test_match_shape_with_another_rank_is_a_warning_and_an_error_when_it_runs() -> None:
+    text = """
+@R.function
+def main(x: R.Tensor(ndim=1, dtype="float32")):
+    n, m = T.int64(), T.int64()
+    y = R.match_shape(x, (n, m))
+    return y
+"""
+    with pytest.warns(RelaxpyWarning, match="DER-26"):
+        func = from_source(text)
+    with pytest.raises(RelaxpyError, match="rank"):
+        func(np.zeros(3, "float32"))
+
+
 # --- RuntimeDepShape
 
 
@@ -162,6 +177,14 @@ def test_runtime_dep_shape_in_an_annotation_takes_the_shape_away() -> None:
     [binding] = bindings(func)
     assert binding.var is not None
     assert binding.var.struct_info == TensorStructInfo(dtype="float32", ndim=1)
+
+
+@pytest.mark.rule("LEG-6", "LEG-18")
+def test_what_is_known_of_an_expression_is_its_struct_info_alone() -> None:
+    func = graph("@R.function\ndef main(x: R.Tensor((4,))):\n    return R.exp(x)\n")
+    [binding] = bindings(func)
+    assert binding.value.struct_info == TensorStructInfo((4,), "")  # type: ignore[arg-type]
+    assert not hasattr(binding.value, "shape_")
 
 
 # --- annotations
@@ -456,6 +479,25 @@ def test_pure_as_an_attribute_of_a_local_function() -> None:
     assert not inner.is_pure
 
 
+@pytest.mark.rule("LEG-16", "PU-7")
+def test_purity_is_not_inferred_from_the_body() -> None:
+    with pytest.raises(RelaxpyError, match="PU-8"):
+        from_source("@R.function\ndef main(x: R.Tensor):\n    R.print(x)\n    return x\n")
+
+
+@pytest.mark.rule("LEG-17")
+def test_force_pure_by_its_older_name() -> None:
+    func = graph("""
+        @R.function
+        def main(x: R.Tensor):
+            R.func_attr({"force_pure": True})
+            R.print(x)
+            return x
+    """)
+    assert func.attrs["relax.force_pure"] is True
+    assert "force_pure" not in func.attrs
+
+
 # --- datatypes
 
 
@@ -471,3 +513,100 @@ def test_datatypes_as_calls() -> None:
     with pytest.raises(MisuseError, match="a bit width is an integer"):
         R.Int("8")
     assert "DT-8" in error_of("R.Tensor((3,), R.Int(5))")
+
+
+# --- meanings that changed
+
+
+@pytest.mark.rule("LEG-19", "AST-14")
+def test_a_packed_function_is_a_value_like_any_other() -> None:
+    func = graph("""
+        @R.function
+        def main(x: R.Tensor):
+            f = R.ExternFunc("my.f")
+            return (f, R.ExternFunc("my.g"))
+    """)
+    assert isinstance(bindings(func)[0].value, rx.ExternFunc)
+
+
+@pytest.mark.rule("LEG-21", "WF-4")
+def test_a_result_binds_no_shape_variables() -> None:
+    with pytest.raises(RelaxpyError, match="WF-4"):
+        from_source("@R.function\ndef f(x: R.Tensor) -> R.Tensor(('n',)):\n    return x\n")
+
+
+@pytest.mark.rule("LEG-22", "FN-5")
+def test_lone_variables_count_wherever_they_stand() -> None:
+    func = graph("""
+        @R.function
+        def main(x: R.Tensor(("n * 2",), "float32"), y: R.Tensor(("n",), "float32")):
+            n = T.int64()
+            return R.shape([n])
+    """)
+    assert func(np.zeros(6, "float32"), np.zeros(3, "float32")) is not None
+    with pytest.raises(RelaxpyError, match="6"):
+        func(np.zeros(5, "float32"), np.zeros(3, "float32"))
+
+
+@pytest.mark.rule("LEG-23", "VAL-10")
+def test_kernels_are_values() -> None:
+    mod = from_source("""
+@I.ir_module
+class Module:
+    @T.prim_func(private=True)
+    def k(A: T.Buffer((4,), "float32")):
+        T.evaluate(0)
+
+    @R.function
+    def main(x: R.Tensor):
+        f = Module.k
+        return (f, x)
+""")
+    sinfo = bindings(mod["main"])[0].var.struct_info
+    assert isinstance(sinfo, rx.FuncStructInfo)
+    assert sinfo.params == (TensorStructInfo((4,), "float32"),)
+
+
+@pytest.mark.rule("LEG-24", "PX-7", "WF-5a")
+def test_an_unbound_shape_variable_is_found_while_reading() -> None:
+    with pytest.raises(RelaxpyError, match="WF-5a"):
+        from_source(
+            "@R.function\ndef f(x: R.Tensor):\n    n = T.int64()\n    return R.shape([n])\n"
+        )
+
+
+@pytest.mark.rule("LEG-25", "DER-10")
+def test_branches_of_unlike_shapes_give_what_they_share() -> None:
+    func = graph("""
+        @R.function
+        def main(c: R.Tensor((), "bool"), x: R.Tensor((4,), "int8"), y: R.Tensor((5,), "int8")):
+            if c:
+                z = x
+            else:
+                z = y
+            return z
+    """)
+    assert bindings(func)[0].var.struct_info == TensorStructInfo(dtype="int8", ndim=1)  # type: ignore[union-attr]
+
+
+@pytest.mark.rule("LEG-26", "SI-14")
+def test_shapes_that_may_differ_are_a_warning() -> None:
+    text = """
+@R.function
+def main(x: R.Tensor(("n",), "int8"), s: R.Shape(["m"])):
+    m = T.int64()
+    y: R.Tensor((m,), "int8") = x
+    return y
+"""
+    with pytest.warns(RelaxpyWarning, match="SI-14|may not fit"):
+        from_source(text)
+    with pytest.raises(RelaxpyError, match="5 is not 4"):
+        from_source(text.replace('("n",)', "(5,)").replace("(m,)", "(4,)"))
+
+
+@pytest.mark.rule("LEG-28")
+def test_tuples_have_no_tag() -> None:
+    func = graph("@R.function\ndef main(x: R.Tensor((2,), 'int8')):\n    return (x, ())\n")
+    found = func(np.zeros(2, "int8"))
+    assert len(found) == 2
+    assert not hasattr(found, "tag")
