@@ -7,6 +7,7 @@ object, so that comparison and hashing are by identity.
 from __future__ import annotations
 
 import os
+from abc import abstractmethod
 from collections.abc import Callable
 from itertools import count
 from threading import RLock
@@ -119,8 +120,9 @@ class ScalarOperators:
     __lt__, __le__ = _comparison("LT"), _comparison("LE")
     __gt__, __ge__ = _comparison("GT"), _comparison("GE")
 
+    @abstractmethod
     def __prim_expr__(self) -> PrimExpr:
-        raise NotImplementedError
+        """The scalar expression."""
 
     def __neg__(self) -> PrimExpr:
         return -self.__prim_expr__()

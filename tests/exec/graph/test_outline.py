@@ -17,6 +17,7 @@ from relaxpy.exec.fast_paths import OUTLINING
 from relaxpy.exec.graph.backend import GraphBackend
 from relaxpy.exec.graph.emit import GraphEmitter
 from relaxpy.ir.module import IRModule
+from tests.exec.graph.agreement import agree
 from tests.ir.relax.texts import module
 
 pytest.importorskip("llvmlite")
@@ -81,18 +82,6 @@ def native_functions(mod: IRModule, monkeypatch: pytest.MonkeyPatch, **options: 
     monkeypatch.setattr(GraphBackend, "compile_graph", spy)
     relaxpy.compile(mod, "native", **options)
     return names
-
-
-def agree(found: Any, expected: Any) -> None:
-    if isinstance(expected, tuple):
-        assert isinstance(found, tuple)
-        assert len(found) == len(expected)
-        for pair in zip(found, expected, strict=True):
-            agree(*pair)
-    elif isinstance(expected, np.ndarray):
-        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
-    else:
-        assert found == expected
 
 
 def on_and_off(mod: IRModule, **options: Any) -> tuple[relaxpy.Executable, relaxpy.Executable]:

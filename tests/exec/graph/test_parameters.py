@@ -15,6 +15,7 @@ from relaxpy.exec.graph.backend import GraphBackend
 from relaxpy.exec.lower import module as lowering
 from relaxpy.ir.module import IRModule
 from relaxpy.runtime import ShapeTuple
+from tests.exec.graph.agreement import agree
 from tests.ir.relax.texts import module
 
 pytest.importorskip("llvmlite")
@@ -78,18 +79,6 @@ def no_text(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def program(name: str) -> IRModule:
     return module(PROGRAMS[name][0])
-
-
-def agree(found: Any, expected: Any) -> None:
-    assert type(found) is type(expected)
-    if isinstance(expected, tuple) and type(expected) is tuple:
-        assert len(found) == len(expected)
-        for pair in zip(found, expected, strict=True):
-            agree(*pair)
-    elif isinstance(expected, np.ndarray):
-        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
-    else:
-        assert found == expected
 
 
 @pytest.mark.usefixtures("no_text")
