@@ -1,20 +1,26 @@
-"""Write the stub of the operators in `R` for type checkers: `relaxpy/script/operators.pyi`.
+"""Write what is known of operators without their modules, in two files.
 
-Operators are registered when relaxpy runs, so checkers and editors cannot find them in the code.
-`make format` runs it; a test compares the file with the registry.
+The stub of `R` is for type checkers: operators are registered when relaxpy runs, so checkers and
+editors cannot find them in the code. The families are for relaxpy, which imports the module of an
+operator when a program names it. `make format` runs this; a test compares the files.
 """
 
 from __future__ import annotations
 
 import ast
 import inspect
+import pkgutil
 import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from relaxpy.ir.relax import op
+from relaxpy.ir.relax.op.definition import families, registry
 from relaxpy.script import relax
 
+FAMILIES = Path(families.__file__)
 STUB = Path(__file__).parents[1] / "relaxpy" / "script" / "operators.pyi"
 HEAD = '''"""The operators of `R` as type checkers see them; written by tools/stubs.py."""
 
@@ -53,13 +59,30 @@ def stub() -> str:
     return HEAD + "\n" + "".join(lines(relax))
 
 
+def listed() -> str:
+    """Return the text of the table of families."""
+    for found in pkgutil.walk_packages(op.__path__, f"{op.__name__}."):
+        pkgutil.resolve_name(found.name)
+    names: dict[str, list[str]] = {}
+    for operator in registry.registered_ops().values():
+        if operator.record.is_of_relaxpy:
+            family = operator.__module__.removeprefix(f"{op.__name__}.")
+            names.setdefault(family, []).append(operator.name.removeprefix("relax."))
+    rows = (f"{family}: {' '.join(sorted(names[family]))}" for family in sorted(names))
+    lines = (textwrap.fill(row, 96, subsequent_indent="    ") for row in rows)
+    start, quotes, _ = FAMILIES.read_text(encoding="utf-8").rpartition('"""')[0].rpartition('"""')
+    return start + quotes + "\n" + "\n".join(lines) + '\n"""\n'
+
+
 def main() -> int:
-    """Write the file; with `--check`, return whether it is outdated instead."""
+    """Write the files; with `--check`, return whether one is outdated instead."""
+    texts = {FAMILIES: listed(), STUB: stub()}
     if "--check" not in sys.argv:
-        STUB.write_text(stub(), encoding="utf-8")
+        for path, text in texts.items():
+            path.write_text(text, encoding="utf-8")
         return 0
-    present = STUB.read_text(encoding="utf-8")
-    return int(ast.dump(ast.parse(present)) != ast.dump(ast.parse(stub())))
+    present = {path: path.read_text(encoding="utf-8") for path in texts}
+    return int(any(ast.dump(ast.parse(present[p])) != ast.dump(ast.parse(texts[p])) for p in texts))
 
 
 if __name__ == "__main__":

@@ -39,11 +39,11 @@ from relaxpy.exec.stored import NOT_A_PROGRAM, Source, is_default, linked_progra
 from relaxpy.ir.core.fork_lock import ForkLock, Late
 from relaxpy.ir.core.target import DEFAULT, Target, default_target, target_facts, target_kind
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.pass_infra.passes import PassContext
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.serialize import load_table
 from relaxpy.ir.tir.prim_func import PrimFunc, kernel_faults
-from relaxpy.ir.transform import PassContext
 from relaxpy.support.dataclass import replace
 from relaxpy.support.entry import user_facing
 from relaxpy.support.gc_pause import gc_paused

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pkgutil import resolve_name
 from typing import Any, ClassVar, Self, Unpack, final
 
 from typing_extensions import override
@@ -30,6 +31,8 @@ class Op(Node):
     __match_args__ = ("name",)
     _fields = ("name",)
     _table: ClassVar[dict[str, Op]] = {}
+    modules: ClassVar[dict[str, str]] = {}
+    """The modules that register operators when one of theirs is first named, with a colon each."""
     changes: ClassVar[int] = 0
     """A version number of operator records; code compiled under an earlier one may be outdated."""
     normalizations: ClassVar[int] = 0
@@ -45,6 +48,19 @@ class Op(Node):
     def __new__(cls, name: str) -> Self:
         """Return the operator `name`."""
         check_type(name, str, "an operator is named by a string")
+        cls.load(name)
+        return cls.unloaded(name)
+
+    @classmethod
+    def load(cls, name: str) -> None:
+        """Import the module that registers `name`, if it is not loaded yet."""
+        if name in cls.modules:
+            resolve_name(cls.modules[name])  # in another thread, this waits until it is loaded
+            cls.modules.pop(name, None)
+
+    @classmethod
+    def unloaded(cls, name: str) -> Self:
+        """Return the operator `name`, whose module is perhaps not loaded yet."""
         op = cls._table.get(name)
         if op is None:
             new = object.__new__(cls)
@@ -65,8 +81,9 @@ class Op(Node):
         Errors:
             UnknownNameError (also ValueError, KeyError): it is not registered.
         """
-        if isinstance(name, str) and name.startswith("tirx."):
-            name = f"tir.{name.removeprefix('tirx.')}"
+        if isinstance(name, str):
+            name = f"tir.{name.removeprefix('tirx.')}" if name.startswith("tirx.") else name
+            cls.load(name)
         op = cls._table.get(name) if isinstance(name, str) else None
         if (op is None or not op._is_registered) and plugin.load("operators"):
             op = cls._table.get(name)
@@ -82,7 +99,8 @@ class Op(Node):
     @classmethod
     def list_op_names(cls) -> list[str]:
         """Return the sorted names of all registered operators."""
-        return sorted(name for name, op in cls._table.items() if op._is_registered)
+        registered = (name for name, op in cls._table.items() if op._is_registered)
+        return sorted({*cls.modules, *registered})
 
     @property
     def _is_registered(self) -> bool:
@@ -95,14 +113,15 @@ class Op(Node):
             MisuseError (also TypeError): a column does not exist.
         """
         check_columns(columns)
+        Op.load(self.name)
         self.enter(replace(self.record, name=self.name, **columns))
 
     def enter(self, record: OpRecord) -> None:
         """Set the record of the operator."""
-        if record.normalize is not self.record.normalize:
-            Op.normalizations += 1
+        if self.name not in Op.modules:  # nothing has seen the operator before its module
+            Op.normalizations += record.normalize is not self.record.normalize
+            Op.changes += 1
         object.__setattr__(self, "record", record)
-        Op.changes += 1
         Op.user_changes += not _is_importing()
 
     def forget(self) -> None:

@@ -18,7 +18,7 @@ from relaxpy.exec.native.llvm.types import Type
 from relaxpy.exec.native.machine_code import loader
 from relaxpy.exec.native.machine_code.machine import Machine, generating_for, host, machine_of
 from relaxpy.exec.native.machine_code.objects import Library, compile_object, link_object
-from relaxpy.exec.native.maths import emit_maths
+from relaxpy.exec.native.maths.emit import emit_maths
 from relaxpy.exec.native.threads import memory, pool
 from relaxpy.exec.native.threads.systems import threads_of
 from relaxpy.exec.platforms import LINUX, PLATFORMS, X86_64, Platform

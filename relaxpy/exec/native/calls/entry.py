@@ -51,7 +51,7 @@ from relaxpy.exec.native.llvm.function import (
 )
 from relaxpy.exec.native.llvm.module import Module
 from relaxpy.exec.native.machine_code.objects import Library
-from relaxpy.exec.native.maths import widen
+from relaxpy.exec.native.maths.numbers import widen
 from relaxpy.exec.native.threads.memory import memory
 from relaxpy.exec.runtime.values import empty
 from relaxpy.support.dataclass import dataclass

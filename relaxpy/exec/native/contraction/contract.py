@@ -36,7 +36,7 @@ from relaxpy.exec.native.contraction.tile_sizes import tile_of
 from relaxpy.exec.native.contraction.tiles import ROWS, TileEmitter
 from relaxpy.exec.native.llvm.function import Function, Value
 from relaxpy.exec.native.llvm.module import Module
-from relaxpy.exec.native.maths.emit import narrow, widen
+from relaxpy.exec.native.maths.numbers import narrow, widen
 from relaxpy.exec.native.threads.parallel import parallel
 from relaxpy.exec.native.trees.product import (
     INITIAL,

@@ -15,7 +15,7 @@ from relaxpy.exec.native.maths import (
     others,
     trigonometric,
 )
-from relaxpy.exec.native.maths.numbers import absolute, number, shifted, square_root, with_sign
+from relaxpy.exec.native.maths.numbers import absolute, narrow, square_root, widen, with_sign
 from relaxpy.support.dataclass import dataclass
 
 Emitter: TypeAlias = Callable[..., Value]
@@ -105,30 +105,6 @@ def emit_maths(function: Function, name: str, *values: Value) -> Value:
         with _exactly(function):
             return in_place(*values)
     return _called(function, name, emitters, *values)
-
-
-def widen(x: Value) -> Value:
-    """A value of `half` or `bfloat` as `float`."""
-    if x.type.element == "half":
-        return x.function.cast("fpext", x, "float")
-    upper = x.function.cast("zext", x.function.cast("bitcast", x, "i16"), "i32")
-    return number(shifted("shl", upper, 16), "float")
-
-
-def narrow(x: Value, element: str) -> Value:
-    """A value of `float` rounded to `half` or `bfloat`, ties to even.
-
-    The instruction for `bfloat` of some CPUs flushes subnormal numbers.
-    """
-    f = x.function
-    if element == "half":
-        return f.cast("fptrunc", x, "half")
-    bits = f.cast("bitcast", x, "i32")
-    odd = f.arithmetic("and", shifted("lshr", bits, 16), 1)
-    rounded = shifted("lshr", bits + 0x7FFF + odd, 16)
-    quiet = f.arithmetic("or", shifted("lshr", bits, 16), 0x40)
-    upper = f.select(f.compare("uno", x, x), quiet, rounded)
-    return f.cast("bitcast", f.cast("trunc", upper, "i16"), "bfloat")
 
 
 def _called(function: Function, name: str, emitters: _Emitters, *values: Value) -> Value:

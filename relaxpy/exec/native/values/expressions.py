@@ -13,7 +13,8 @@ from typing_extensions import override
 
 from relaxpy.exec.kernel.nest.read import MAX_TREE_SIZE
 from relaxpy.exec.native.llvm.function import BOOL, I64, Type, Value
-from relaxpy.exec.native.maths import MATHS, emit_maths, narrow, widen
+from relaxpy.exec.native.maths.emit import MATHS, emit_maths
+from relaxpy.exec.native.maths.numbers import narrow, widen
 from relaxpy.exec.native.trees.obligations import Obligation
 from relaxpy.exec.native.values.datatypes import RefusedError, storage_type, value_type
 from relaxpy.exec.native.values.frame import Frame

@@ -1,19 +1,8 @@
-"""The operators of Relax, one module per family; importing this package registers all of them."""
+"""The operators of Relax, one module per family, which the first use of an operator imports."""
 
-from pkgutil import iter_modules, resolve_name
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING
 
-from relaxpy.ir.relax.op import builtin, ccl, distributed, grad, image, memory, nn, vision, vm
-from relaxpy.ir.relax.op.builtin import stop_lift_params
-from relaxpy.ir.relax.op.call import (
-    call_dps_packed,
-    call_packed,
-    call_pure_packed,
-    call_tir,
-    call_tir_inplace,
-    call_tir_packed,
-    call_tir_with_grad,
-)
-from relaxpy.ir.relax.op.definition.layouts import InferredLayouts, same_layout
 from relaxpy.ir.relax.op.definition.registry import (
     OpDef,
     R,
@@ -22,12 +11,23 @@ from relaxpy.ir.relax.op.definition.registry import (
     registered_ops,
     unregister,
 )
-from relaxpy.ir.relax.op.linear_algebra import linear
-from relaxpy.ir.relax.op.misc import assert_op, null_value, print, shape_of
-from relaxpy.ir.relax.op.scatter import masked_fill
 
-for _family in iter_modules(__path__):
-    resolve_name(f"{__name__}.{_family.name}")
+if TYPE_CHECKING:
+    from relaxpy.ir.relax.op import builtin, ccl, distributed, grad, image, memory, nn, vision, vm
+    from relaxpy.ir.relax.op.builtin import stop_lift_params
+    from relaxpy.ir.relax.op.call import (
+        call_dps_packed,
+        call_packed,
+        call_pure_packed,
+        call_tir,
+        call_tir_inplace,
+        call_tir_packed,
+        call_tir_with_grad,
+    )
+    from relaxpy.ir.relax.op.definition.layouts import InferredLayouts, same_layout
+    from relaxpy.ir.relax.op.linear_algebra import linear
+    from relaxpy.ir.relax.op.misc import assert_op, null_value, print, shape_of
+    from relaxpy.ir.relax.op.scatter import masked_fill
 
 __all__ = [
     "InferredLayouts",
@@ -61,10 +61,24 @@ __all__ = [
     "vision",
     "vm",
 ]
+_MODULES = {"builtin", "ccl", "distributed", "grad", "image", "memory", "nn", "vision", "vm"}
+_FUNCTIONS = {
+    "InferredLayouts": "definition.layouts",
+    "call_packed": "call",
+    "call_tir_packed": "call",
+    "linear": "linear_algebra",
+    "masked_fill": "scatter",
+    "same_layout": "definition.layouts",
+    "stop_lift_params": "builtin",
+}
 
 
 def __getattr__(name: str) -> OpDef:
-    """The operator registered as `relax.` and this name."""
+    """The operator registered as `relax.` and this name, or what a module of this package has."""
+    if name in _MODULES:
+        return resolve_name(f"{__name__}.{name}:")  # type: ignore[no-any-return]
+    if name in _FUNCTIONS:
+        return resolve_name(f"{__name__}.{_FUNCTIONS[name]}:{name}")  # type: ignore[no-any-return]
     return getattr(R, name)  # type: ignore[no-any-return]
 
 

@@ -1,19 +1,39 @@
-"""All functions of topi, as users call them."""
+"""All functions of topi, as users call them: their arguments are checked.
 
-from relaxpy.ir.te.topi import contraction, elementwise, image, indexing, nn, reduction, transform
+The functions of most modules call each other unchecked.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any, Final
+
 from relaxpy.ir.te.topi.arguments import checked
-from relaxpy.ir.te.topi.contraction import *
-from relaxpy.ir.te.topi.elementwise import *
-from relaxpy.ir.te.topi.indexing import *
-from relaxpy.ir.te.topi.reduction import *
-from relaxpy.ir.te.topi.transform import *
 
-__all__ = list(contraction.__all__)
-__all__ += elementwise.__all__
-__all__ += indexing.__all__
-__all__ += reduction.__all__
-__all__ += transform.__all__
+_MODULES: Final = ("elementwise", "transform", "contraction", "indexing", "reduction")
+"""Each imports only those before it, apart from the last one."""
 
-# Users call functions that check their arguments; these functions call each other unchecked.
-for _space, _names in ((globals(), __all__), (vars(image), image.__all__), (vars(nn), nn.__all__)):
-    _space |= {_name: checked(_space[_name]) for _name in _names}
+
+def find(name: str) -> Any:
+    """The function of this name, or the module `image` or `nn`.
+
+    Errors:
+        AttributeError: there is none.
+    """
+    if name == "__all__":
+        return names()
+    if name in ("image", "nn"):
+        return _module(name)
+    for module in map(_module, _MODULES):
+        if name in module.__all__:
+            return checked(vars(module)[name])
+    raise AttributeError(f"module 'relaxpy.ir.te.topi' has no attribute {name!r}")
+
+
+def names() -> list[str]:
+    """The names of the functions of all modules but `image` and `nn`."""
+    return [name for module in map(_module, _MODULES) for name in module.__all__]
+
+
+def _module(name: str) -> Any:
+    return import_module(f"relaxpy.ir.te.topi.{name}")

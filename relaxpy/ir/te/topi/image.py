@@ -13,6 +13,7 @@ from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.dtype import BOOL, FLOAT32, FLOAT64, INT64, DataType
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
+from relaxpy.ir.te.topi.arguments import checked
 from relaxpy.ir.te.topi.elementwise import as_dtype, cast, computed, identity, injective
 from relaxpy.ir.te.topi.indexing import load, loops, stored
 from relaxpy.ir.te.topi.shapes import as_sizes, cubic_weights, double, ratio, shape_text, sum_dtype
@@ -870,3 +871,7 @@ def resize_grad(
         if not axis.is_kept:
             total = axis.spread(total, wide)
     return as_dtype(total, data.dtype)
+
+
+# Users call functions that check their arguments.
+globals().update({_name: checked(globals()[_name]) for _name in __all__})

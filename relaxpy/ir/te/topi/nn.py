@@ -22,6 +22,7 @@ from relaxpy.ir.te.topi import (
     reduction as reductions,
     transform,
 )
+from relaxpy.ir.te.topi.arguments import checked
 from relaxpy.ir.te.topi.convolution import *
 from relaxpy.ir.te.topi.elementwise import (
     accumulator,
@@ -756,3 +757,7 @@ def group_norm(
 
     result = _normalized(x, reduced, epsilon, params, param_index, data.dtype, "T_group_norm")
     return reshape(result, data.shape)
+
+
+# Users call functions that check their arguments.
+globals().update({_name: checked(globals()[_name]) for _name in __all__})

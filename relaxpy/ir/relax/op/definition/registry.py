@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, Unpack
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, Unpack
 
 from typing_extensions import override
 
@@ -41,6 +40,7 @@ from relaxpy.ir.op_record import (
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.relax.nodes.expr import evaluated
+from relaxpy.ir.relax.op.definition.families import FAMILIES
 from relaxpy.ir.relax.op.definition.sharding import infer_distributed
 from relaxpy.ir.relax.op.definition.signature import Named, Parameter, Signature
 from relaxpy.ir.relax.relations.context import Context
@@ -75,7 +75,7 @@ class OpDef:
     def __init__(self, declared: OpRecord) -> None:
         assert declared.function is not None
         self.name = declared.name
-        self.op = Op(declared.name)
+        self.op = Op.unloaded(declared.name)
         self._infer = declared.infer
         self.__name__ = self.__qualname__ = declared.name.rpartition(".")[2]
         self.__doc__ = declared.doc
@@ -294,6 +294,40 @@ def _written(call: rx.Call, kind: CallKind | None) -> CallArguments:
 
 
 _table: dict[str, OpDef] = {}
+"""The operators that are registered already."""
+
+
+class _Operators(Mapping[str, OpDef]):
+    """The operators of all families, each of which is loaded for the first of its operators."""
+
+    def __init__(self) -> None:
+        module = ""
+        for word in FAMILIES.split():
+            if word.endswith(":"):
+                module = f"relaxpy.ir.relax.op.{word}"
+            else:
+                Op.modules[f"relax.{word}"] = module
+        self._names = dict.fromkeys(Op.modules)
+
+    @override
+    def __getitem__(self, name: str) -> OpDef:
+        Op.load(name)
+        return _table[name]
+
+    @override
+    def __contains__(self, name: object) -> bool:
+        return name in _table or name in Op.modules
+
+    @override
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names | dict.fromkeys(_table))
+
+    @override
+    def __len__(self) -> int:
+        return len(self._names | _table)
+
+
+_operators: Final = _Operators()
 
 
 def enter(record: OpRecord) -> OpDef:
@@ -308,6 +342,8 @@ def enter(record: OpRecord) -> OpDef:
     """
     if not callable(record.function):
         raise MisuseError(f"the rule of {record.name} is a function, found {record.function!r:.60}")
+    if not record.is_of_relaxpy:
+        Op.load(record.name)
     present = _table.get(record.name)
     if present is not None and not _replaces(record.function, present.record):
         raise _taken(present)
@@ -364,12 +400,12 @@ def unregister(name: str) -> None:
         UnknownNameError (also ValueError, KeyError): there is none of this name.
         MisuseError: it belongs to relaxpy.
     """
-    definition = _table.get(name)
+    definition = _operators.get(name)
     if definition is None:
         raise UnknownNameError(
             f"no operator is registered as {name!r:.60}",
             rule="OP-16",
-            hint=close_names(str(name), _table),
+            hint=close_names(str(name), _operators),
             about=name,
         )
     if definition.record.is_of_relaxpy:
@@ -468,7 +504,7 @@ def family(*records: OpRecord) -> dict[str, OpDef]:
 
 def registered_ops() -> Mapping[str, OpDef]:
     """All registered operators by name."""
-    return MappingProxyType(_table)
+    return _operators
 
 
 def find(op: Op) -> OpDef | None:
@@ -511,7 +547,7 @@ class Namespace:
     @override
     def __dir__(self) -> list[str]:
         """The names of operators in this namespace, without those nested deeper."""
-        names = (key.removeprefix(f"{self._prefix}.") for key in _table if self._owns(key))
+        names = (key.removeprefix(f"{self._prefix}.") for key in _operators if self._owns(key))
         return sorted(name for name in names if "." not in name)
 
     def _owns(self, key: str) -> bool:
@@ -519,9 +555,9 @@ class Namespace:
 
 
 def _member(full: str) -> OpDef | Namespace | None:
-    if full in _table:
-        return _table[full]
-    return Namespace(full) if any(key.startswith(f"{full}.") for key in _table) else None
+    if full in _operators:
+        return _operators[full]
+    return Namespace(full) if any(key.startswith(f"{full}.") for key in _operators) else None
 
 
 R = Namespace("relax")
@@ -562,7 +598,7 @@ def infer_op_call(op: Op, call: rx.Call, ctx: Context) -> rx.StructInfo:
             f"no operator is registered as {op.name}",
             rule="OP-16",
             span=call.span,
-            hint=close_names(op.name, _table),
+            hint=close_names(op.name, _operators),
             about=op,
         )
     return rx.ObjectStructInfo()

@@ -1,19 +1,21 @@
 """The operators of neural networks, `relax.nn.*`, each module one family."""
 
-from pkgutil import iter_modules, resolve_name
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from relaxpy.ir.relax.op.definition.registry import R
-from relaxpy.ir.relax.op.nn.activation import relu6
+
+if TYPE_CHECKING:
+    from relaxpy.ir.relax.op.nn.activation import relu6
 
 __all__ = ["relu6"]
 
-for _family in iter_modules(__path__):
-    resolve_name(f"{__name__}.{_family.name}")
-
 
 def __getattr__(name: str) -> Any:
-    """The operator registered as `relax.nn.` and this name."""
+    """The operator registered as `relax.nn.` and this name, or the function `relu6`."""
+    if name == "relu6":
+        from relaxpy.ir.relax.op.nn import activation
+
+        return activation.relu6
     return getattr(R.nn, name)
 
 
