@@ -10,7 +10,7 @@ from relaxpy.errors import check_type, unexpected
 from relaxpy.ir import global_info as _infos
 from relaxpy.ir.tir.iteration import Range
 from relaxpy.script.language import records as _records
-from relaxpy.script.language.tir_directives import dynamic, meta_var
+from relaxpy.script.language.records import dynamic, meta_var
 from relaxpy.script.language.wording import unknown_member as _unknown_member
 from relaxpy.script.parser.decorate import (
     DecoratesClass as _DecoratesClass,

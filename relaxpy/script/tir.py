@@ -24,7 +24,12 @@ from relaxpy.ir.tir.prim_func import PrimFunc as _PrimFunc, call_kernel
 from relaxpy.script.language import hardware as _calls, tir_directives as _directives
 from relaxpy.script.language.eager import directive as _directive
 from relaxpy.script.language.hardware import INTRINSICS as _HARDWARE, llvm_lookup_intrinsic_id
-from relaxpy.script.language.records import BufferSpec as Buffer, HandleName as _HandleName
+from relaxpy.script.language.records import (
+    BufferSpec as Buffer,
+    HandleName as _HandleName,
+    dynamic as _dynamic,
+    meta_var as _meta_var,
+)
 from relaxpy.script.language.wording import unknown_member as _unknown_member
 from relaxpy.script.parser.decorate import (
     Decorates as _Decorates,
@@ -46,7 +51,7 @@ _STATEMENTS = (
     *("serial", "parallel", "vectorized", "unroll", "thread_binding", "grid"),
     *("block", "init", "axis", "reads", "writes", "where", "func_attr", "block_attr"),
     *("match_buffer", "alloc_buffer", "decl_buffer", "allocate", "allocate_const", "attr"),
-    *("env_thread", "launch_thread", "realize", "evaluate", "meta_var"),
+    *("env_thread", "launch_thread", "realize", "evaluate"),
     *("buffer_store", "index_map"),
 )
 _INTRINSICS = (
@@ -62,6 +67,7 @@ _MEMBERS: dict[str, Any] = {
     **{name: getattr(_expr, name) for name in _NODES},
     **{name: _directive(getattr(_directives, name)) for name in _STATEMENTS if name != "axis"},
     "axis": _directives.axis,
+    "meta_var": _directive(_meta_var),
     **{name: _calls.ignoring_dtype(_calls.intrinsic(name)) for name in _INTRINSICS},
     **{name: _calls.leading_dtype(getattr(_intrin, name)) for name in _WITH_DTYPE},
     **{name: _calls.bitwise(name) for name in _records.BITWISE},
@@ -72,7 +78,7 @@ _MEMBERS: dict[str, Any] = {
     "CommReducer": _reduce.CommReducer,
     "Reduce": _reduce.Reduce,
     "Tensor": Buffer,
-    "dynamic": _directives.dynamic,
+    "dynamic": _dynamic,
     "function": prim_func,
     "inline": macro,
     "comm_reducer": _directives.comm_reducer,

@@ -1,11 +1,24 @@
-"""Proofs for all values of the variables: the prover for relations between struct infos."""
+"""Proofs for all values of the variables: the prover for relations between struct infos.
+
+Most sizes are the same expression, so the rules are imported for the first other pair.
+"""
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING
 
-from relaxpy.ir.arith.canonical import GENERAL
 from relaxpy.ir.tir import expr as tir, ops
+
+if TYPE_CHECKING:
+    from relaxpy.ir.arith.canonical import Canonical
+
+
+@cache
+def _general() -> Canonical:
+    from relaxpy.ir.arith.canonical import GENERAL
+
+    return GENERAL
 
 
 def prove_equal(a: tir.PrimExpr, b: tir.PrimExpr) -> bool | None:
@@ -23,7 +36,7 @@ def prove_equal(a: tir.PrimExpr, b: tir.PrimExpr) -> bool | None:
 
 @lru_cache(maxsize=1 << 10)
 def _decided(a: tir.PrimExpr, b: tir.PrimExpr) -> bool | None:
-    return GENERAL.prove_equal(a, b)
+    return _general().prove_equal(a, b)
 
 
 def always(condition: tir.PrimExpr) -> bool:
@@ -39,4 +52,4 @@ def simplify(expr: tir.PrimExpr) -> tir.PrimExpr:
     >>> simplify((n + 1) * 2 - n).same_as(n + 2)
     True
     """
-    return GENERAL.simplify(expr if isinstance(expr, tir.PrimExpr) else ops.convert(expr))
+    return _general().simplify(expr if isinstance(expr, tir.PrimExpr) else ops.convert(expr))

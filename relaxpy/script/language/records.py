@@ -561,6 +561,16 @@ class MetaVar(Form, name="T.meta_var"):
         return map(MetaVar, self.value)
 
 
+def meta_var(value: object) -> MetaVar:
+    """Keep `value` as a Python value, for which no statement is created."""
+    return MetaVar(value)
+
+
+def dynamic(name: str, dtype: str = "int64") -> Var:
+    """A new variable for annotations, outside of a program, by TVM's name after v0.22."""
+    return Var(name, as_dtype(dtype))
+
+
 class DataflowForm(Form, name="R.dataflow"):
     """`with R.dataflow()`."""
 

@@ -525,11 +525,6 @@ def index_map(
     return IndexMap.from_func(mapping, inverse_index_map=inverse_index_map, index_dtype=kind)
 
 
-def meta_var(value: object) -> records.MetaVar:
-    """Keep `value` as a Python value, for which no statement is created."""
-    return records.MetaVar(value)
-
-
 def target(
     description: str | Mapping[str, object] | Target,
     host: str | Mapping[str, object] | Target | None = None,
@@ -543,11 +538,6 @@ def target(
 
 def var(dtype: str = "int32", name: str = "", span: None = None) -> Var:
     """A new variable named by its assignment, as in older versions; now `T.int64()`."""
-    return Var(name, as_dtype(dtype))
-
-
-def dynamic(name: str, dtype: str = "int64") -> Var:
-    """A new variable for annotations, outside of a program, by TVM's name after v0.22."""
     return Var(name, as_dtype(dtype))
 
 

@@ -35,7 +35,6 @@ from relaxpy.script.parser.graph.function import GraphReader
 from relaxpy.script.parser.graph.signature import Signature
 from relaxpy.script.parser.graph.state import class_name_of, declared_pure, ends_in, name_of
 from relaxpy.script.parser.graph.values import GraphEvaluator
-from relaxpy.script.parser.kernel import KernelReader
 from relaxpy.script.parser.source.report import (
     Report,
     Statements,
@@ -299,6 +298,8 @@ class FunctionsReader:
 
     def kernel(self, definition: Definition) -> None:
         """Read one kernel."""
+        from relaxpy.script.parser.kernel import KernelReader  # modules without kernels need none
+
         reader = KernelReader(
             definition.program,
             self.scope.for_function(*definition.scopes),
@@ -339,6 +340,8 @@ class FunctionsReader:
         if name not in self._returns:
             self._returns[name] = None
             if returns is not None and definition.options.dialect == "tir":
+                from relaxpy.script.parser.kernel import KernelReader
+
                 scope = self.scope.for_function(*definition.scopes)
                 reader = KernelReader(definition.program, scope, guard=self.guard)
                 self._returns[name] = reader.return_type(returns)

@@ -10,7 +10,6 @@ from relaxpy.exec.native.calls.copies import WithCopies
 from relaxpy.exec.native.calls.entry import empty_builtin, entry_name
 from relaxpy.exec.native.calls.static_entry import StaticEntry, make_kernel_entry
 from relaxpy.exec.native.machine_code.objects import Library
-from relaxpy.exec.runtime.support import run_kernel
 from relaxpy.support.dataclass import dataclass
 
 
@@ -33,6 +32,8 @@ class CalledKernel:
 
     def linked(self, library: Library, python: Callable[..., Any]) -> Callable[..., Any]:
         """The function of a library, which calls the kernel in Python if it refuses arguments."""
+        from relaxpy.exec.runtime.support import run_kernel  # and run-time operators
+
         last = partial(run_kernel, python)
         make = partial(make_kernel_entry, library, self.symbol, self.entry)
         return make(WithCopies(partial(make, last), last, self.kept))

@@ -7,7 +7,6 @@ from typing import TypeAlias
 
 from relaxpy.errors import Diagnostic, MisuseError, RelaxpyError, Span, close_names
 from relaxpy.ir.arith.prove import prove_equal
-from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.traverse import reached, strongly_connected
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
@@ -35,16 +34,10 @@ from relaxpy.ir.relax.nodes import (
     SeqExpr,
     Var,
 )
-from relaxpy.ir.short_text.nodes import ShortText
+from relaxpy.ir.relax.relations.compatibility import shown
 from relaxpy.ir.tir import expr as tir
-from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.support.entry import user_facing
 from relaxpy.support.gc_pause import gc_paused
-
-
-def size_text(size: PrimExpr) -> str:
-    """The text of a dimension, as in struct info."""
-    return ShortText().prim(size, INT64)
 
 
 def dataflow_var_outside_block(survey: Survey) -> Iterator[Diagnostic]:
@@ -170,7 +163,7 @@ def compound_size_binds_nothing(survey: Survey) -> Iterator[Diagnostic]:
     for use in survey.shape_var_faults:
         if use.role == "cast":
             yield Diagnostic(
-                f"{size_text(use.size)} in a match_cast does not bind {use.var.name}",
+                f"{shown(use.size)} in a match_cast does not bind {use.var.name}",
                 "WF-5b",
                 use.span,
                 f"make {use.var.name} a dimension by itself further left",
@@ -648,7 +641,7 @@ def division_by_zero(survey: Survey) -> Iterator[Diagnostic]:
     """PX-3: no dimension contains a division whose divisor is always zero."""
     for division, span in survey.divisions:
         if prove_equal(division.b, tir.IntImm(division.b.dtype, 0)):
-            text = ShortText().prim(division, INT64)
+            text = shown(division)
             yield Diagnostic(
                 f"{text} always divides by zero",
                 "PX-3",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 from weakref import ref
 
 from relaxpy.errors import BuilderStateError, Span, check_type, unexpected
@@ -17,7 +17,6 @@ from relaxpy.ir.relax.block_builder.function_table import FunctionTable, as_gvar
 from relaxpy.ir.relax.block_builder.global_names import normalize_global_names
 from relaxpy.ir.relax.block_builder.normalize import Normalizer, is_leaf
 from relaxpy.ir.relax.block_builder.signatures import Signatures
-from relaxpy.ir.relax.block_builder.te_call import KernelTable, call_te, with_gradient
 from relaxpy.ir.relax.nodes.base import check_name
 from relaxpy.ir.relax.nodes.expr import evaluating
 from relaxpy.ir.relax.nodes.naming import set_name
@@ -26,6 +25,9 @@ from relaxpy.ir.tir import expr as tir
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.entry import user_facing
 from relaxpy.support.scopes import ScopedValue
+
+if TYPE_CHECKING:
+    from relaxpy.ir.relax.block_builder.te_call import KernelTable
 
 
 @dataclass(slots=True, eq=False)
@@ -524,7 +526,7 @@ class BlockBuilder:
             raise unexpected(func, "expected a function of tensors")
         name: Any = kwargs.pop("function_name_hint", primfunc_name_hint)
         attrs: Any = kwargs.pop("function_attrs", primfunc_attrs)
-        return call_te(self, func, args, kwargs, name=name, attrs=attrs)
+        return self._call_te(func, args, kwargs, name=name, attrs=attrs)
 
     def call_te_cached(
         self,
@@ -535,7 +537,12 @@ class BlockBuilder:
         name: str | None,
     ) -> rx.Call:
         """As `call_te`, for a `func` that depends on its arguments alone: kernels are reused."""
-        return call_te(self, func, args, kwargs, name=name, reuse=True)
+        return self._call_te(func, args, kwargs, name=name, reuse=True)
+
+    def _call_te(self, *args: Any, **options: Any) -> rx.Call:
+        from relaxpy.ir.relax.block_builder.te_call import call_te  # parsing needs none
+
+        return call_te(self, *args, **options)
 
     @user_facing
     def emit_te(
@@ -560,6 +567,8 @@ class BlockBuilder:
         Errors:
             MisuseError (also TypeError): as for `call_te`, or `te_grad_name` is not a string.
         """
+        from relaxpy.ir.relax.block_builder.te_call import with_gradient
+
         return with_gradient(self.call_te(func, *args, **options), te_grad_name, te_grad_kwargs)
 
     @user_facing

@@ -3,6 +3,7 @@
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING
 
+from relaxpy.ir.relax.op.definition.families import FAMILIES
 from relaxpy.ir.relax.op.definition.registry import (
     OpDef,
     R,
@@ -61,7 +62,6 @@ __all__ = [
     "vision",
     "vm",
 ]
-_MODULES = {"builtin", "ccl", "distributed", "grad", "image", "memory", "nn", "vision", "vm"}
 _FUNCTIONS = {
     "InferredLayouts": "definition.layouts",
     "call_packed": "call",
@@ -75,7 +75,7 @@ _FUNCTIONS = {
 
 def __getattr__(name: str) -> OpDef:
     """The operator registered as `relax.` and this name, or what a module of this package has."""
-    if name in _MODULES:
+    if name == "nn" or f"\n{name}:" in FAMILIES:
         return resolve_name(f"{__name__}.{name}:")  # type: ignore[no-any-return]
     if name in _FUNCTIONS:
         return resolve_name(f"{__name__}.{_FUNCTIONS[name]}:{name}")  # type: ignore[no-any-return]

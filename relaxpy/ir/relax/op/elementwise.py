@@ -37,13 +37,12 @@ from relaxpy.ir.relax.op.definition.registry import R, Rows, family, register
 from relaxpy.ir.relax.op.definition.rules import te_kernel, with_dtype
 from relaxpy.ir.relax.op.definition.sharding import broadcast_axes, same_axes
 from relaxpy.ir.te import topi
-from relaxpy.ir.te.tensor import Tensor
-from relaxpy.ir.te.topi.elementwise import as_dtype
 from relaxpy.ir.tir import ops
 from relaxpy.support.dataclass import replace
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+    from relaxpy.ir.te.tensor import Tensor
 
 
 def _infer_same(x: TensorStructInfo) -> TensorStructInfo:
@@ -327,6 +326,8 @@ def _legalization(name: str) -> rules.Legalize:
         return getattr(topi, name)(x1, x2)
 
     def kernel(x1: Any, x2: Any, dtype: str) -> Tensor:
+        from relaxpy.ir.te.topi.elementwise import as_dtype  # legalisation alone needs it
+
         return as_dtype(function(x1, x2), DataType(dtype))
 
     def legalize(builder: BlockBuilder, call: rx.Call) -> rx.Expr:

@@ -15,16 +15,17 @@ from relaxpy.ir.relax.op.definition.sharding import matmul_axes
 from relaxpy.ir.relax.op.elementwise import BINARY
 from relaxpy.ir.relax.op.manipulate import permute_dims
 from relaxpy.ir.te import topi
-from relaxpy.ir.te.tensor import Tensor
-from relaxpy.ir.te.topi.contraction import Subscripts, label_sizes, parse_subscripts
-from relaxpy.ir.te.topi.elementwise import as_dtype
+from relaxpy.ir.te.topi.shapes import Subscripts, label_sizes, parse_subscripts
 from relaxpy.ir.tir.expr import PrimExpr
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+    from relaxpy.ir.te.tensor import Tensor
 
 
 def _product(x1: Tensor, x2: Tensor, out_dtype: str | None, dtype: str) -> Tensor:
+    from relaxpy.ir.te.topi.elementwise import as_dtype
+
     return as_dtype(topi.matmul(x1, x2, out_dtype=out_dtype), DataType(dtype))
 
 

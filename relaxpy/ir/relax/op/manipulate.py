@@ -20,14 +20,20 @@ from relaxpy.ir.relax.op.definition.registry import R, register
 from relaxpy.ir.relax.op.definition.sharding import permuted_axes, reshaped_axes
 from relaxpy.ir.relax.op.definition.signature import integer_literal
 from relaxpy.ir.te import topi
-from relaxpy.ir.te.tensor import Tensor
-from relaxpy.ir.te.topi.shapes import expanded_sizes, product, reduced_sizes, tidy, total
-from relaxpy.ir.te.topi.transform import split_bounds
+from relaxpy.ir.te.topi.shapes import (
+    expanded_sizes,
+    product,
+    reduced_sizes,
+    split_bounds,
+    tidy,
+    total,
+)
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+    from relaxpy.ir.te.tensor import Tensor
 
 
 def _rearranged(x: rx.TensorStructInfo, shape: Sequence[PrimExpr]) -> rx.TensorStructInfo:

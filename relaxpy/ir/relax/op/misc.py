@@ -18,12 +18,12 @@ from relaxpy.ir.relax.op.definition.registry import Operand, R, register
 from relaxpy.ir.relax.op.definition.rules import by_te, tensor
 from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.te import topi
-from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.support.dataclass import replace
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.rewrite.map_bindings import PrecedingBindings
+    from relaxpy.ir.te.tensor import Tensor
 
 UNIT = rx.TupleStructInfo(())
 

@@ -23,7 +23,6 @@ from relaxpy.ir.relax.relations.shape_vars import (
     sizes_of,
     substitute_info,
 )
-from relaxpy.ir.short_text.nodes import ShortText
 from relaxpy.ir.tir import expr as tir
 from relaxpy.support.dataclass import replace
 from relaxpy.support.entry import user_facing
@@ -229,7 +228,14 @@ def instantiated(
 
 
 def _text(operand: object) -> object:
-    return ShortText().prim(operand, INT64) if isinstance(operand, tir.PrimExpr) else operand
+    return shown(operand) if isinstance(operand, tir.PrimExpr) else operand
+
+
+def shown(size: tir.PrimExpr) -> str:
+    """The text of a dimension in messages."""
+    from relaxpy.ir.short_text.nodes import ShortText  # for errors alone
+
+    return ShortText().prim(size, INT64)
 
 
 def rank_text(ndim: int) -> str:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from relaxpy.ir.te.topi import image as image, nn as nn
     from relaxpy.ir.te.topi.contraction import *
     from relaxpy.ir.te.topi.elementwise import *
+    from relaxpy.ir.te.topi.functions import __all__ as __all__
     from relaxpy.ir.te.topi.indexing import *
     from relaxpy.ir.te.topi.reduction import *
     from relaxpy.ir.te.topi.transform import *

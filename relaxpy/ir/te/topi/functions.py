@@ -6,9 +6,18 @@ The functions of most modules call each other unchecked.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from relaxpy.ir.te.topi.arguments import checked
+
+if TYPE_CHECKING:
+    from relaxpy.ir.te.topi import contraction, elementwise, indexing, reduction, transform
+
+    __all__ = list(contraction.__all__)
+    __all__ += elementwise.__all__
+    __all__ += indexing.__all__
+    __all__ += reduction.__all__
+    __all__ += transform.__all__
 
 _MODULES: Final = ("elementwise", "transform", "contraction", "indexing", "reduction")
 """Each imports only those before it, apart from the last one."""

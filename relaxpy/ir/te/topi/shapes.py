@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Collection, Container, Sequence
+from string import ascii_letters
 from typing import SupportsIndex, TypeAlias, TypeVar
 
 from relaxpy.errors import MisuseError, RelaxpyError, unexpected
@@ -14,6 +15,7 @@ from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.expr import BinaryOpExpr, ExprLike, IntImm, PrimExpr
 from relaxpy.ir.tir.ops import is_const
+from relaxpy.support.dataclass import dataclass
 
 Sizes: TypeAlias = Sequence[PrimExpr]
 Axes: TypeAlias = SupportsIndex | Sequence[SupportsIndex] | None
@@ -232,3 +234,123 @@ def sum_dtype(*dtypes: DataType) -> DataType:
     """The datatype of sums: float64 for floats or integers that float32 does not represent."""
     is_narrow = all(d.bits <= (FLOAT32.bits if d.is_float else 16) for d in dtypes)
     return FLOAT32 if is_narrow else FLOAT64
+
+
+def split_bounds(
+    size: PrimExpr, indices_or_sections: int | Sequence[ExprLike]
+) -> list[tuple[PrimExpr, PrimExpr]]:
+    """Return the first index and the size of each section of an axis of `size`."""
+    zero = ops.const(0, "int64")
+    if isinstance(indices_or_sections, int):
+        count = indices_or_sections
+        section = simplify(ops.ceildiv(size, ops.const(count, "int64")))
+        bounds_between = [
+            simplify(ops.mul(section, ops.const(k, "int64"))) for k in range(1, count)
+        ]
+        last = simplify(ops.sub(size, ops.mul(section, ops.const(count - 1, "int64"))))
+        if count <= 2 or prove_equal(last, section):
+            sizes = [section] * (count - 1) + [last]
+            return list(zip([zero, *bounds_between], sizes, strict=True))
+    else:
+        bounds_between = list(as_sizes(indices_or_sections))
+    bounds = []
+    for begin, end in zip([zero, *bounds_between], [*bounds_between, size], strict=True):
+        start = _clamped(begin, size)
+        length = ops.sub(size if end is size else _clamped(end, size), start)
+        ordered = end is not size and are_ordered_literals(begin, end)
+        bounds.append((start, tidy(length if ordered else ops.maximum(length, zero))))
+    return bounds
+
+
+def _clamped(index: PrimExpr, size: PrimExpr) -> PrimExpr:
+    """Clamp `index` to [0, size], where `size` is at least 0."""
+    zero = ops.const(0, "int64")
+    if isinstance(index, tir.IntImm):
+        return zero if index.value <= 0 else ops.minimum(index, size)
+    return ops.maximum(ops.minimum(index, size), zero)
+
+
+def are_ordered_literals(first: PrimExpr, last: PrimExpr) -> bool:
+    """Return whether these are non-negative literals in this order."""
+    both = isinstance(first, tir.IntImm) and isinstance(last, tir.IntImm)
+    return both and 0 <= first.value <= last.value  # type: ignore[attr-defined]
+
+
+@dataclass(frozen=True, slots=True)
+class Subscripts:
+    """The labels of the axes of each operand and of the result; an ellipsis is labels as well."""
+
+    operands: tuple[str, ...]
+    result: str
+
+    @property
+    def summed(self) -> str:
+        """The labels that the result does not have, in alphabetical order."""
+        return "".join(sorted(set("".join(self.operands)) - set(self.result)))
+
+
+def parse_subscripts(
+    text: str, ranks: Sequence[int], refuse: Callable[[str], Exception] = MisuseError
+) -> Subscripts:
+    """The labels of the axes of operands of these ranks.
+
+    Without `->` the result has the axes of an ellipsis, then the labels that occur once, in
+    alphabetical order.
+
+    Errors:
+        what `refuse` makes of a message: the text is malformed, or does not fit the ranks.
+    """
+    spaceless = text.replace(" ", "")
+    inputs, arrow, output = spaceless.partition("->")
+    terms = inputs.split(",")
+    if len(terms) != len(ranks):
+        raise refuse(f"subscripts {text!r} have {len(terms)} operands, found {len(ranks)}")
+    for term in (*terms, *([output] if arrow else [])):
+        letters = term.replace("...", "", 1)
+        if not all(letter in ascii_letters for letter in letters):
+            raise refuse(f"subscripts are letters, commas, '...' and '->', found {text!r}")
+    unused_letters = [letter for letter in reversed(ascii_letters) if letter not in spaceless]
+    ellipsis_ranks = []
+    for k, (term, rank) in enumerate(zip(terms, ranks, strict=True)):
+        labelled = len(term.replace("...", ""))
+        ellipsis_ranks.append(rank - labelled)
+        if rank < labelled or ("..." not in term and rank > labelled):
+            raise refuse(
+                f"operand {k} has rank {rank}, but {term!r} of {text!r} labels {labelled} axes"
+            )
+    widest = max(ellipsis_ranks, default=0)
+    if widest > len(unused_letters):
+        raise refuse(f"subscripts {text!r} need more labels than there are letters")
+    ellipsis = "".join(unused_letters[:widest])
+    operands = tuple(
+        term.replace("...", ellipsis[widest - width :])
+        for term, width in zip(terms, ellipsis_ranks, strict=True)
+    )
+    labels = "".join(operands)
+    if not arrow:
+        unique = sorted(label for label in set(labels) if labels.count(label) == 1)
+        return Subscripts(operands, ellipsis + "".join(x for x in unique if x not in ellipsis))
+    result = output.replace("...", ellipsis)
+    for label in result:
+        if result.count(label) > 1:
+            raise refuse(f"label {label!r} occurs twice in the result of {text!r}")
+        if label not in labels:
+            raise refuse(f"label {label!r} of the result of {text!r} is on no operand")
+    return Subscripts(operands, result)
+
+
+def label_sizes(
+    subscripts: Subscripts,
+    shapes: Sequence[Sequence[PrimExpr]],
+    join: Callable[[str, PrimExpr, PrimExpr], PrimExpr],
+) -> dict[str, PrimExpr]:
+    """The size of the axes of each label; `join` decides between two that are not the literal 1."""
+    sizes: dict[str, PrimExpr] = {}
+    for labels, shape in zip(subscripts.operands, shapes, strict=True):
+        for label, size in zip(labels, shape, strict=True):
+            size_of_label = sizes.get(label)
+            if size_of_label is None or is_const(size_of_label, 1):
+                sizes[label] = size
+            elif not is_const(size, 1):
+                sizes[label] = join(label, size_of_label, size)
+    return sizes

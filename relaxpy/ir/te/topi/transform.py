@@ -298,51 +298,11 @@ def split(
     Indices outside the axis are clamped to its ends.
     """
     axis = shapes.normal_axis(axis, ary.ndim)
-    bounds = split_bounds(ary.shape[axis], indices_or_sections)
+    bounds = shapes.split_bounds(ary.shape[axis], indices_or_sections)
     return [
         _slice_along(ary, axis, begin, size, f"T_split_{k}" if k else "T_split")
         for k, (begin, size) in enumerate(bounds)
     ]
-
-
-def split_bounds(
-    size: PrimExpr, indices_or_sections: int | Sequence[ExprLike]
-) -> list[tuple[PrimExpr, PrimExpr]]:
-    """Return the first index and the size of each section of an axis of `size`."""
-    zero = ops.const(0, "int64")
-    if isinstance(indices_or_sections, int):
-        count = indices_or_sections
-        section = simplify(ops.ceildiv(size, ops.const(count, "int64")))
-        bounds_between = [
-            simplify(ops.mul(section, ops.const(k, "int64"))) for k in range(1, count)
-        ]
-        last = simplify(ops.sub(size, ops.mul(section, ops.const(count - 1, "int64"))))
-        if count <= 2 or prove_equal(last, section):
-            sizes = [section] * (count - 1) + [last]
-            return list(zip([zero, *bounds_between], sizes, strict=True))
-    else:
-        bounds_between = list(shapes.as_sizes(indices_or_sections))
-    bounds = []
-    for begin, end in zip([zero, *bounds_between], [*bounds_between, size], strict=True):
-        start = _clamped(begin, size)
-        length = ops.sub(size if end is size else _clamped(end, size), start)
-        ordered = end is not size and _are_ordered_literals(begin, end)
-        bounds.append((start, shapes.tidy(length if ordered else ops.maximum(length, zero))))
-    return bounds
-
-
-def _clamped(index: PrimExpr, size: PrimExpr) -> PrimExpr:
-    """Clamp `index` to [0, size], where `size` is at least 0."""
-    zero = ops.const(0, "int64")
-    if isinstance(index, tir.IntImm):
-        return zero if index.value <= 0 else ops.minimum(index, size)
-    return ops.maximum(ops.minimum(index, size), zero)
-
-
-def _are_ordered_literals(first: PrimExpr, last: PrimExpr) -> bool:
-    """Return whether these are non-negative literals in this order."""
-    both = isinstance(first, tir.IntImm) and isinstance(last, tir.IntImm)
-    return both and 0 <= first.value <= last.value  # type: ignore[attr-defined]
 
 
 def _slice_along(x: Tensor, axis: int, begin: PrimExpr, size: PrimExpr, name: str) -> Tensor:
@@ -370,7 +330,7 @@ def slice_bounds(
     rounded = ops.sub(ops.add(high, ops.const(step - 1, "int64")), low)
     length = shapes.tidy(ops.floordiv(rounded, ops.const(step, "int64")))
     to_the_end = ops.is_const(last, -1) if backwards else ops.is_const(first, 0)
-    ordered = to_the_end or inbound or (not backwards and _are_ordered_literals(begin, end))
+    ordered = to_the_end or inbound or (not backwards and shapes.are_ordered_literals(begin, end))
     if isinstance(length, tir.IntImm) or not ordered:
         length = shapes.tidy(ops.maximum(length, ops.const(0, "int64")))
     return shapes.tidy(first), length

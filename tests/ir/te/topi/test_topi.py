@@ -15,8 +15,8 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.te import tensor as te, topi
 from relaxpy.ir.te.lower import create_prim_func
 from relaxpy.ir.te.tensor import Tensor
-from relaxpy.ir.te.topi.shapes import broadcast_shapes, ravel, total, unravel
-from relaxpy.ir.te.topi.transform import slice_bounds, split_bounds
+from relaxpy.ir.te.topi.shapes import broadcast_shapes, ravel, split_bounds, total, unravel
+from relaxpy.ir.te.topi.transform import slice_bounds
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.substitution import substitute
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from relaxpy.errors import StructInfoError, StructInfoTypeError
 from relaxpy.ir.arith.prove import prove_equal
-from relaxpy.ir.core.dtype import INT64, VOID, DataType
+from relaxpy.ir.core.dtype import VOID, DataType
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.known import dims_of, literal_shape
 from relaxpy.ir.relax.op.definition.registry import find
-from relaxpy.ir.short_text.nodes import ShortText
+from relaxpy.ir.relax.relations.compatibility import shown as shown
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.topi.shapes import (
     broadcast_sizes as te_broadcast_sizes,
@@ -46,11 +46,6 @@ def refuse_type(message: str, about: object = None, hint: str | None = None) -> 
 
 normal_axis = partial(te_normal_axis, refuse=refuse)
 is_one = partial(is_const, value=1)
-
-
-def shown(size: PrimExpr) -> str:
-    """The text of a dimension in messages."""
-    return ShortText().prim(size, INT64)
 
 
 def shape_text(sizes: Sequence[PrimExpr]) -> str:

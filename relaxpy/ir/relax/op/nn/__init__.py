@@ -1,7 +1,9 @@
 """The operators of neural networks, `relax.nn.*`, each module one family."""
 
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
+from relaxpy.ir.relax.op.definition.families import FAMILIES
 from relaxpy.ir.relax.op.definition.registry import R
 
 if TYPE_CHECKING:
@@ -11,11 +13,11 @@ __all__ = ["relu6"]
 
 
 def __getattr__(name: str) -> Any:
-    """The operator registered as `relax.nn.` and this name, or the function `relu6`."""
+    """The operator registered as `relax.nn.` and this name, a module, or the function `relu6`."""
+    if f"\nnn.{name}:" in FAMILIES:
+        return resolve_name(f"{__name__}.{name}:")
     if name == "relu6":
-        from relaxpy.ir.relax.op.nn import activation
-
-        return activation.relu6
+        return resolve_name(f"{__name__}.activation:{name}")
     return getattr(R.nn, name)
 
 
