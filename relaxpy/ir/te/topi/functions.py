@@ -13,7 +13,8 @@ from relaxpy.ir.te.topi.arguments import checked
 if TYPE_CHECKING:
     from relaxpy.ir.te.topi import contraction, elementwise, indexing, reduction, transform
 
-    __all__ = list(contraction.__all__)
+    __all__: list[str] = []
+    __all__ += contraction.__all__
     __all__ += elementwise.__all__
     __all__ += indexing.__all__
     __all__ += reduction.__all__

@@ -22,7 +22,7 @@ from relaxpy.ir.tir.iteration import IterVar
 from relaxpy.ir.tir.ops import is_const
 from relaxpy.ir.tir.stmt import BufferStore, Stmt
 
-__all__ = [
+__all__: list[str] = [
     "all",
     "any",
     "argmax",
