@@ -1,4 +1,7 @@
-"""Compiles a PrimFunc to a kernel: its plan, its source, and the report of how it runs."""
+"""Compiles a PrimFunc to a kernel: its plan, its source, and the report of how it runs.
+
+What emits Python is imported where it is needed: native kernels have plans alone.
+"""
 
 from __future__ import annotations
 
@@ -6,26 +9,25 @@ import ast
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from relaxpy.errors import CompileError, MisuseError
 from relaxpy.exec.kernel.emit.emitted import NativeUnchecked, Unchecked
-from relaxpy.exec.kernel.emit.entry import reads_sizes_only
-from relaxpy.exec.kernel.emit.form import NumpyForm, numpy_form
-from relaxpy.exec.kernel.emit.numpy import NumpyEmitter
-from relaxpy.exec.kernel.emit.overwrite import overwritable
-from relaxpy.exec.kernel.entry import CheckedKernel, Exclusion
-from relaxpy.exec.kernel.plan.memory import exclusions
+from relaxpy.exec.kernel.plan.memory import exclusions, reads_sizes_only
 from relaxpy.exec.kernel.plan.planner import make_plan
 from relaxpy.exec.kernel.plan.tree import Plan, written_memory
 from relaxpy.exec.kernel.report import KernelReport, report_of
-from relaxpy.exec.kernel.signature import KernelSignature
-from relaxpy.exec.kernel.text import load_text
 from relaxpy.exec.report import PLANNING
 from relaxpy.ir.core.fork_lock import late_property
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.support.progress import stage
+
+if TYPE_CHECKING:
+    from relaxpy.exec.kernel.emit.form import NumpyForm
+    from relaxpy.exec.kernel.emit.numpy import NumpyEmitter
+    from relaxpy.exec.kernel.entry import CheckedKernel
+    from relaxpy.exec.kernel.signature import KernelSignature
 
 
 class Kernel:
@@ -71,6 +73,8 @@ class Kernel:
 
     @late_property
     def _numpy_form(self) -> NumpyForm:
+        from relaxpy.exec.kernel.emit.form import numpy_form
+
         return numpy_form(self.plan)
 
     @late_property
@@ -80,16 +84,22 @@ class Kernel:
         return emitted.whole(), emitted.unchecked(self.unchecked_name)
 
     def _emitter(self) -> NumpyEmitter:
+        from relaxpy.exec.kernel.emit.numpy import NumpyEmitter
+
         reserved, summary = (self.unchecked_name,), str(self._signature)
         return NumpyEmitter(self._numpy_form, reserved, self._functions, summary)
 
     @property
     def _signature(self) -> KernelSignature:
+        from relaxpy.exec.kernel.signature import KernelSignature
+
         return KernelSignature(self.name, self.plan.func)
 
     @late_property
     def checked(self) -> CheckedKernel:
         """The decorator of `tree` that checks its arguments."""
+        from relaxpy.exec.kernel.entry import CheckedKernel, Exclusion
+
         position = self._positions
         excluded = (
             Exclusion(position[target], tuple(position[other] for other in others), same)
@@ -115,6 +125,8 @@ class Kernel:
     @late_property
     def overwritable(self) -> frozenset[tuple[int, int]]:
         """Positions of pairs of a read and a written argument that may be one array, on NumPy."""
+        from relaxpy.exec.kernel.emit.overwrite import overwritable
+
         position, pairs = self._positions, overwritable(self._numpy_form)
         return frozenset((position[source], position[target]) for source, target in pairs)
 
@@ -137,6 +149,8 @@ class Kernel:
             return self._emitter().in_text_order().whole()
 
     def _load_in_text_order(self, namespace: dict[str, Any]) -> Callable[..., Any]:
+        from relaxpy.exec.kernel.text import load_text
+
         names = load_text([self.in_text_order], self.name, namespace)[1]
         function: Callable[..., Any] = names[self.name]
         return function

@@ -14,7 +14,6 @@ from typing import Final
 import numpy as np
 
 from relaxpy.errors import CompileError, Diagnostic, RuntimeCheckError, Span, counted
-from relaxpy.exec.reference.kernel import check_supported, run_prim_func
 from relaxpy.exec.runtime.checks import (
     Bindings,
     Signature,
@@ -89,6 +88,8 @@ def check_runnable(module: IRModule, *, kernels: bool) -> None:
     for name, func in module.functions_by_name.items():
         if isinstance(func, PrimFunc):
             if kernels:
+                from relaxpy.exec.reference.kernel import check_supported
+
                 check_supported(func, name)
             continue
         for node in walk(func):
@@ -272,6 +273,8 @@ class ReferenceEvaluator:
         return self._closure(func, Scope(var.name_hint), var.name_hint)
 
     def _prim_func(self, func: PrimFunc, name: str) -> PrimFuncValue:
+        from relaxpy.exec.reference.kernel import run_prim_func
+
         def work(*args: Value) -> Value:
             return run_prim_func(func, args, name, self._call_global)
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection
+from typing import TYPE_CHECKING
 
-from relaxpy.exec.kernel.emit.entry import Entry
 from relaxpy.exec.python_ast import call, docstring, function, nodes_in
 from relaxpy.ir.tir.expr import Var
 from relaxpy.support.dataclass import dataclass
+
+if TYPE_CHECKING:
+    from relaxpy.exec.kernel.emit.entry import Entry
 
 
 @dataclass(frozen=True, slots=True, eq=False)

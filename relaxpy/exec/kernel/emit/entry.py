@@ -8,9 +8,9 @@ from collections.abc import Container, Iterator
 from relaxpy.errors import CompileError
 from relaxpy.exec.kernel.emit.scope import KernelScope
 from relaxpy.exec.kernel.nest.buffers import variables_of
+from relaxpy.exec.kernel.plan.memory import reads_sizes_only, scalars_of
 from relaxpy.exec.kernel.plan.tree import Plan
 from relaxpy.exec.python_ast import assign, attribute, binary, item
-from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import Var
 
@@ -22,7 +22,7 @@ class Entry:
         self.scope, self._plan = scope, plan
         self.params: list[str] = []
         self._buffers: list[Buffer] = []
-        self._scalars = _scalars(plan)
+        self._scalars = scalars_of(plan)
         for param in plan.func.params:
             buffer = plan.func.buffer_of(param)
             if buffer is not None:
@@ -69,30 +69,3 @@ class Entry:
     def value_of(self, var: Var) -> ast.expr:
         """The expression that reads a variable from the arguments."""
         return self._values[var]
-
-
-def reads_sizes_only(plan: Plan) -> bool:
-    """Return whether no strides or offsets are read, and no scalars but 64-bit integers.
-
-    Sizes have 32 bits at least.
-    """
-    func = plan.func
-    buffers = [buffer for buffer in map(func.buffer_of, func.params) if buffer is not None]
-    sizes = {size for buffer in buffers for size in buffer.shape if isinstance(size, Var)}
-    return (
-        not any(map(_has_layout, buffers))
-        and all(scalar.dtype == INT64 for scalar in _scalars(plan))
-        and all(size.dtype.bits >= 32 for size in sizes.difference(func.params))
-    )
-
-
-def _scalars(plan: Plan) -> list[Var]:
-    """The scalar parameters; a handle without a buffer may be any object."""
-    func, pointers = plan.func, plan.nest.pointers
-    others = (param for param in func.params if func.buffer_of(param) is None)
-    return [p for p in others if p not in pointers and p.dtype.family != "handle"]
-
-
-def _has_layout(buffer: Buffer) -> bool:
-    """Return whether `buffer` declares strides or an offset."""
-    return bool(buffer.strides) or getattr(buffer.elem_offset, "value", None) != 0

@@ -7,7 +7,6 @@ from collections.abc import Container, Iterable, Sequence
 from relaxpy.exec.kernel.nest.bounds import keeps_divisions
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
-from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.support.dataclass import dataclass, replace
@@ -201,6 +200,8 @@ def empty_condition(axis: Axis, shape_vars: Container[tir.Var]) -> tir.PrimExpr 
 
 def is_implied(test: tir.PrimExpr, axes: Iterable[Axis], shape_vars: Container[tir.Var]) -> bool:
     """Return whether `test` provably holds if none of `axes` is empty."""
+    from relaxpy.ir.arith.tvm.analyzer import Analyzer  # few domains need it
+
     conditions = (nonempty_condition(axis, shape_vars) for axis in axes)
     assumed = [condition for condition in conditions if condition is not None]
     analyzer = Analyzer()

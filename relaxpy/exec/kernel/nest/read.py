@@ -14,9 +14,6 @@ from relaxpy.exec.kernel.nest.unconditional import is_always_evaluated
 from relaxpy.exec.kernel.nest.vectors import lane_of, vector_of
 from relaxpy.exec.runtime.scalar import display_name, is_evaluated, launched
 from relaxpy.ir.arith.algebra.affine import affine, as_poly
-from relaxpy.ir.arith.tvm.analyzer import Analyzer
-from relaxpy.ir.arith.tvm.iter_map import detect_iter_map
-from relaxpy.ir.arith.tvm.iter_reader import IterMapLevel
 from relaxpy.ir.core.dtype import BOOL, VOID
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, map_children, occurrences, rewrite, tree_size, walk
@@ -288,6 +285,10 @@ class _Reader:
 
     def _fused_at_start(self, digits: Sequence[tuple[PrimExpr, PrimExpr]]) -> set[Var] | None:
         """The loops whose first iteration is where all `digits` have their minima, or None."""
+        from relaxpy.ir.arith.tvm.analyzer import Analyzer  # few blocks need these
+        from relaxpy.ir.arith.tvm.iter_map import detect_iter_map
+        from relaxpy.ir.arith.tvm.iter_reader import IterMapLevel
+
         if any(may_fail(digit, self.axes, self.shape_vars) for digit, _ in digits):
             return None  # it is evaluated, even if a loop is empty
         used = {node for digit, _ in digits for node in walk(digit)}

@@ -19,7 +19,6 @@ from relaxpy.exec.kernel.nest.nodes import (
     loads,
     map_expressions,
 )
-from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import rewrite, walk
 from relaxpy.ir.tir import ops
@@ -79,6 +78,8 @@ def expand_locals(nest: Nest, arguments: Iterable[Buffer]) -> Nest:
 
 def _element_count(shape: Iterable[PrimExpr]) -> int:
     """An estimate of the number of elements of a shape."""
+    from relaxpy.ir.arith.tvm.analyzer import Analyzer  # few plans need it
+
     total = 1
     for size in shape:
         variables = {v for v in walk(size) if isinstance(v, Var)}

@@ -7,7 +7,7 @@ product becomes one loop for each factor.
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from relaxpy.exec.kernel.nest.bounds import keeps_divisions, may_fail
 from relaxpy.exec.kernel.nest.domain import split
@@ -25,7 +25,6 @@ from relaxpy.exec.kernel.nest.nodes import (
 )
 from relaxpy.ir.arith.algebra.affine import Affine, IndexPoly, affine, as_poly, quotient
 from relaxpy.ir.arith.algebra.folding import conjuncts
-from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.fork_lock import late_property
 from relaxpy.ir.core.node import Node
@@ -49,6 +48,9 @@ from relaxpy.ir.tir.expr import (
 from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.substitution import mentions, substitute
 from relaxpy.support.dataclass import dataclass, replace
+
+if TYPE_CHECKING:
+    from relaxpy.ir.arith.tvm.analyzer import Analyzer
 
 _PEELED: Final = 8
 """The least ratio of a loop's iterations to those of its digits for peeling it."""
@@ -236,6 +238,8 @@ class _Simpler:
 
 def analyzer_of(axes: Sequence[Axis]) -> Analyzer:
     """An analyzer with the bounds of the loops `axes`."""
+    from relaxpy.ir.arith.tvm.analyzer import Analyzer  # few plans need it
+
     analyzer = Analyzer()
     for axis in axes:
         extent = ops.cast_to(axis.extent.expr(), axis.var.dtype)

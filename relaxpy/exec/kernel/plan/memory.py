@@ -9,6 +9,7 @@ from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Plan, Run, Tree, accesses, runs, written_memory
 from relaxpy.ir.arith.algebra.affine import as_poly
+from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.traverse import children
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import BinaryOpExpr, PrimExpr, Var
@@ -159,3 +160,30 @@ def _first_operands(value: PrimExpr, axes: Set[Var]) -> set[BufferLoad]:
             value = value.a
         else:
             return set()
+
+
+def reads_sizes_only(plan: Plan) -> bool:
+    """Return whether no strides or offsets are read, and no scalars but 64-bit integers.
+
+    Sizes have 32 bits at least.
+    """
+    func = plan.func
+    buffers = [buffer for buffer in map(func.buffer_of, func.params) if buffer is not None]
+    sizes = {size for buffer in buffers for size in buffer.shape if isinstance(size, Var)}
+    return (
+        not any(map(_has_layout, buffers))
+        and all(scalar.dtype == INT64 for scalar in scalars_of(plan))
+        and all(size.dtype.bits >= 32 for size in sizes.difference(func.params))
+    )
+
+
+def scalars_of(plan: Plan) -> list[Var]:
+    """The scalar parameters; a handle without a buffer may be any object."""
+    func, pointers = plan.func, plan.nest.pointers
+    others = (param for param in func.params if func.buffer_of(param) is None)
+    return [p for p in others if p not in pointers and p.dtype.family != "handle"]
+
+
+def _has_layout(buffer: Buffer) -> bool:
+    """Return whether `buffer` declares strides or an offset."""
+    return bool(buffer.strides) or getattr(buffer.elem_offset, "value", None) != 0

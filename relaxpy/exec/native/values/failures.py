@@ -14,8 +14,6 @@ from types import FunctionType
 from typing import Final
 
 from relaxpy.errors import SPAN_OF_LINE, RuntimeCheckError
-from relaxpy.exec.kernel.arguments import fail
-from relaxpy.exec.kernel.runtime import checked_index
 from relaxpy.exec.native.calls.interpreter import (
     FAILURES,
     TYPE,
@@ -107,6 +105,9 @@ done:
 
 
 def _fail(kernel: str, obligation: Obligation, index: int, size: int) -> None:
+    from relaxpy.exec.kernel.arguments import fail
+    from relaxpy.exec.kernel.runtime import checked_index
+
     if obligation.buffer is not None:
         if str(obligation.index.dtype) == "uint64":
             index %= 1 << 64

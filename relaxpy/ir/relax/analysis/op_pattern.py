@@ -9,8 +9,6 @@ from functools import reduce
 from operator import is_
 from typing import TypeGuard
 
-from relaxpy.ir.arith.tvm.analyzer import Analyzer
-from relaxpy.ir.arith.tvm.iter_map import detect_iter_map
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.memo import memoised
 from relaxpy.ir.core.traverse import children, occurrences
@@ -293,6 +291,8 @@ class _Nest:
     """The loops and blocks that contain a statement."""
 
     def __init__(self) -> None:
+        from relaxpy.ir.arith.tvm.analyzer import Analyzer
+
         self.analyzer = Analyzer()
         self.loops: dict[tir.Var, Range] = {}
         self.values: dict[tir.Var, tir.PrimExpr] = {}
@@ -317,6 +317,8 @@ class _Nest:
 
     def fills(self, buffer: Buffer, indices: tuple[tir.PrimExpr, ...]) -> bool:
         """Return whether the loops provably reach each element of a buffer once."""
+        from relaxpy.ir.arith.tvm.iter_map import detect_iter_map
+
         iterations = reduce(operator.mul, (r.extent for r in self.loops.values()), _ONE)
         if not self.analyzer.can_prove_equal(ops.cast_to(iterations, INT64), _count(buffer)):
             return False

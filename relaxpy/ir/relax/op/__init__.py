@@ -14,7 +14,18 @@ from relaxpy.ir.relax.op.definition.registry import (
 )
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relax.op import builtin, ccl, distributed, grad, image, memory, nn, vision, vm
+    from relaxpy.ir.relax.op import (
+        builtin,
+        ccl,
+        distributed,
+        grad,
+        image,
+        memory,
+        nn,
+        sorting as sorting,
+        vision,
+        vm,
+    )
     from relaxpy.ir.relax.op.builtin import stop_lift_params
     from relaxpy.ir.relax.op.call import (
         call_dps_packed,

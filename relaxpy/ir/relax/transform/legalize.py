@@ -61,12 +61,14 @@ class LegalizeOps(Pass):
     @override
     @gc_paused
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        custom = {Op.get(name): rule for name, rule in (self.customize_legalize_map or {}).items()}
-
+        custom = self.customize_legalize_map or {}
         skipped = set(map(Op.get, self.skip_ops or ()))
+        for name in custom:
+            if name not in Op.modules:
+                Op.get(name)  # an error, unless it is an operator
 
         def rule_of(op: Op) -> Legalization | None:
-            return None if op in skipped else custom.get(op) or op.record.legalize
+            return None if op in skipped else custom.get(op.name) or op.record.legalize
 
         return legalized(mod, rule_of, enable_warning=self.enable_warning)
 

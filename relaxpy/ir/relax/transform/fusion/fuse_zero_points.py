@@ -15,7 +15,6 @@ from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.known import have_same_shape, shape_of, tensor_sinfo
 from relaxpy.ir.relax.op.definition.registry import R, with_all_attributes
 from relaxpy.ir.relax.op.definition.rules import same, te_kernel
-from relaxpy.ir.relax.op.nn.convolution import RANKS, Convolution
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.transform.rewrite_pass import FusionPass
 from relaxpy.ir.te import topi
@@ -31,7 +30,7 @@ from relaxpy.support.dataclass import dataclass, replace
 _BYTE = 8
 _SCALE = 2.0**40
 """The bound of scales and of their inverses: two of them times a sum are normal numbers."""
-_PRODUCTS = {"relax.matmul": 0} | {f"relax.nn.conv{count}d": count for count in RANKS}
+_PRODUCTS = {"relax.matmul": 0} | {f"relax.nn.conv{count}d": count for count in (1, 2, 3)}
 """The operators, with the number of axes of windows."""
 
 
@@ -108,6 +107,8 @@ class _Fusing(BindingRewriter):
         return _scaled(result, a.scale, b.scale)
 
     def _conv(self, count: int, call: rx.Call, x: _Bytes, w: _Bytes) -> rx.Expr | None:
+        from relaxpy.ir.relax.op.nn.convolution import Convolution
+
         attrs: Any = {**with_all_attributes(call).attrs, "out_dtype": INT32}
         conv = Convolution.of(count, attrs)
         sizes = [n.value for n in shape_of(w.data) or () if isinstance(n, IntImm)]
