@@ -6,7 +6,6 @@ import linecache
 import os
 import re
 import sys
-import traceback
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from inspect import isclass, ismodule, isroutine
@@ -135,6 +134,8 @@ class RelaxpyError(RuntimeError):
     def _render_traceback_(self) -> list[str]:
         """Return the lines that IPython and Jupyter show: user code, then the message."""
         if os.environ.get(FULL_TRACEBACK):
+            import traceback
+
             text = "".join(traceback.format_exception(self))
             return text.rstrip("\n").split("\n")
         lines: list[str] = []
@@ -198,6 +199,8 @@ def _show_name_error(
 
 def add_quotation_hint(error: NameError) -> None:
     """Add a note to an error about a name in an annotation that is to be a string."""
+    import traceback
+
     frames = traceback.extract_tb(error.__traceback__)
     if frames and error.name and _ANNOTATION.search(frames[-1].line or ""):
         error.add_note(f'hint: write "{error.name}", if it is the name of a size or a datatype')
@@ -211,6 +214,8 @@ def show_uncaught(
     On a terminal, errors of relaxpy are coloured. This function replaces Python's own
     `sys.excepthook` when `relaxpy.script` is imported or the first RelaxpyError is created.
     """
+    import traceback
+
     stream = sys.stderr
     if isinstance(error, NameError):
         add_quotation_hint(error)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 from os import PathLike
-from pathlib import Path
 from typing import Final
 
 from relaxpy.errors import MisuseError
@@ -55,7 +55,7 @@ def as_module(mod: object, taker: str) -> IRModule:
     elif isinstance(mod, str) and not mod.endswith(tuple(_READERS)):
         found, hint = "a string", "relaxpy.script.from_source(text) reads a program"
     elif isinstance(mod, (str, PathLike)):
-        found, hint = f"the path {str(mod)!r:.60}", _READERS.get(Path(mod).suffix)
+        found, hint = f"the path {str(mod)!r:.60}", _READERS.get(os.path.splitext(mod)[1])
     else:
         names = ((cls.__module__.partition(".")[0], cls.__name__) for cls in type(mod).__mro__)
         hint = next((_IMPORTERS[name] for name in names if name in _IMPORTERS), None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from relaxpy.exec.executable import DirectEntryPoint, EntryPoint, Executable, Program, SourceKind
@@ -17,6 +16,8 @@ from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax import nodes as rx
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from relaxpy.exec.lower.module import Backend
     from relaxpy.exec.profile import Profile
 

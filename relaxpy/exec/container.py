@@ -17,8 +17,7 @@ import stat
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from pathlib import Path
-from typing import Any, Final, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 from weakref import ref
 
 import numpy as np
@@ -30,6 +29,9 @@ from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.tensor import is_writable
 from relaxpy.ir.serialize import check_size, unique_members
 from relaxpy.support.dataclass import dataclass
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 Array: TypeAlias = np.ndarray[Any, Any]
 VERSION: Final = 2

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from os import PathLike
-from pathlib import Path
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, overload
 
@@ -40,6 +39,8 @@ from relaxpy.support.frames import is_user_frame, keep_callback_frames
 from relaxpy.support.screen import Table
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from relaxpy.exec.profile import Profile, ProfileComparison
 
 MachineCode: TypeAlias = Mapping[str, Any] | Sequence[Mapping[str, Any]] | None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from bisect import bisect_right
-from pathlib import Path
 from typing import Final
 
 from relaxpy.exec.container import Array, digest
@@ -71,7 +70,8 @@ class MappedFiles:
 def _mappings() -> list[_Mapping]:
     """The mappings of files that this process only reads, by address."""
     try:
-        lines = Path("/proc/self/maps").read_text(errors="surrogateescape").splitlines()
+        with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as file:
+            lines = file.read().splitlines()
     except OSError:
         return []
     mappings = []

@@ -6,14 +6,18 @@ import os
 from collections.abc import Iterable
 from contextlib import suppress
 from os import PathLike, fsencode, fspath
-from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from relaxpy.errors import unexpected
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def as_path(path: object) -> Path:
     """The path of a file. Errors: MisuseError (also TypeError, ValueError): it is not one."""
+    from pathlib import Path  # slow, and programs that are not saved need none
+
     if isinstance(path, (str, PathLike)) and isinstance(text := fspath(path), str):
         with suppress(UnicodeEncodeError):
             if b"\0" not in fsencode(text):
@@ -27,6 +31,8 @@ def write_whole(path: Path, chunks: Iterable[bytes | memoryview]) -> None:
     Errors:
         OSError: the file cannot be written.
     """
+    from pathlib import Path
+
     place = Path(os.path.realpath(path))
     if place.exists() and not place.is_file():  # such as a pipe
         with place.open("wb") as file:

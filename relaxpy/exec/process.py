@@ -7,7 +7,6 @@ import mmap
 import os
 import platform
 import sys
-import sysconfig
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache
@@ -285,6 +284,8 @@ class Windows(Process):
     @override
     def machine(self) -> str:
         """The name of the architecture of this process; Windows names that of the CPU."""
+        import sysconfig
+
         return sysconfig.get_platform().rpartition("-")[2]
 
     @override

@@ -5,7 +5,6 @@ from __future__ import annotations
 import linecache
 import os
 import sys
-import traceback
 from collections.abc import Iterable, Iterator
 from types import FrameType, TracebackType
 from typing import Final, Literal
@@ -100,7 +99,9 @@ def _joined(entries: Iterable[TracebackType]) -> TracebackType | None:
 
 def user_lines(trace: TracebackType | None) -> Iterator[tuple[str, int]]:
     """Yield the file and line of each user frame, except for lines with decorators."""
-    for frame, line in traceback.walk_tb(user_frames(trace)):
+    from traceback import walk_tb  # for errors alone
+
+    for frame, line in walk_tb(user_frames(trace)):
         file = frame.f_code.co_filename
         text = linecache.getline(file, line).strip()
         if _package(frame) not in _NOTEBOOK and text and not text.startswith("@"):

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import MISSING, Field, fields, is_dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from relaxpy.errors import RelaxpyError
@@ -24,6 +23,8 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.support.dataclass import dataclass
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from relaxpy.ir.pass_infra.passes import Pass
 
 VARIABLE: Final = "RELAXPY_REPRODUCER_DIR"
@@ -63,6 +64,8 @@ def reproducible(
         if failure.error is not error:
             failure.error, failure.mod, failure.passes = error, mod, [step]
         if outer is None and folder:
+            from pathlib import Path
+
             error.add_note(_written(failure, Path(folder), context))
         raise
     finally:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import struct
 import sys
-import sysconfig
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, Final
@@ -76,8 +75,11 @@ def fits_interpreter() -> bool:
     """Return whether objects of this interpreter and of NumPy have the layout that entries read."""
     if sys.implementation.name != "cpython" or ctypes.sizeof(ctypes.c_void_p) != 8:
         return False
-    if sysconfig.get_config_var("Py_GIL_DISABLED"):
-        return False
+    if sys.version_info >= (3, 13):
+        import sysconfig  # slow
+
+        if sysconfig.get_config_var("Py_GIL_DISABLED"):
+            return False
     read_only = np.zeros(3)
     read_only.flags.writeable = False
     unaligned = np.zeros(17, np.uint8)[1:].view(np.float64)

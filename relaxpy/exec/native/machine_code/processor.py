@@ -11,7 +11,6 @@ import os
 import sys
 from functools import cache
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -54,6 +53,8 @@ def interface() -> str:
 
     It covers the objects of Python and of NumPy, and the tables and the pool of this version.
     """
+    from pathlib import Path  # programs from the cache need none
+
     native = Path(__file__).parents[1]
     python = sys.implementation.name, *sys.version_info[:2]
     state = hashlib.sha256(f"{python} {np.__version__}".encode())
