@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -19,7 +20,7 @@ HEAVY = {
 def loaded_by(program: str) -> set[str]:
     """The names of all modules in a fresh interpreter that has run `program`."""
     report = subprocess.run(
-        [sys.executable, "-c", f"{program}; import sys; print(*sys.modules)"],
+        [sys.executable, "-c", f"{program}\nimport sys; print(*sys.modules)"],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -62,3 +63,56 @@ def main(x: R.Tensor((4, 4), "float32")):
     )
     assert "relaxpy.exec.kernel" in loaded
     assert not loaded & {"importlib.metadata", "subprocess", "statistics", "email"}
+
+
+PROGRAM = """
+from relaxpy.script import relax as R
+import numpy as np
+import relaxpy
+
+@R.function
+def main(x: R.Tensor((4, 4), "float32")):
+    return R.nn.relu(R.matmul(x, x))
+
+relaxpy.compile(main, "native")["main"](np.ones((4, 4), np.float32))
+print(*sys.modules)
+"""
+
+
+def test_a_program_from_the_disk_loads_no_compiler(tmp_path: Path) -> None:
+    file = tmp_path / "program.py"
+    file.write_text(f"import sys{PROGRAM}", encoding="utf-8")
+    env = {
+        **os.environ,
+        "RELAXPY_CACHE": "1",
+        "RELAXPY_CACHE_DIR": str(tmp_path / "cache"),
+        "PYTHONPATH": str(ROOT),
+    }
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, str(file)], env=env, capture_output=True, text=True, check=True
+        )
+    loaded = {name for name in done.stdout.split() if name.startswith("relaxpy.")}
+    assert "relaxpy.ir.relax.op.nn.activation" in loaded
+    rooms = "ir.te.tensor", "ir.relax.transform", "exec.kernel", "exec.lower", "script.tir"
+    others = "ir.relax.op.image", "ir.relax.op.nn.convolution", "ir.arith.canonical"
+    assert not {name for name in loaded if name[8:].startswith((*rooms, *others))}
+
+
+def test_an_operator_is_found_before_its_family_is_loaded() -> None:
+    loaded = loaded_by(
+        "from relaxpy.ir.relax import op; from relaxpy.ir.op import Op; "
+        "assert 'image.resize2d' not in dir(op) and 'nn' in dir(op) and 'add' in dir(op); "
+        "assert Op('relax.image.resize2d').record.pure; assert op.add.pure"
+    )
+    assert {"relaxpy.ir.relax.op.image", "relaxpy.ir.relax.op.elementwise"} <= loaded
+    assert "relaxpy.ir.relax.op.sorting" not in loaded
+
+
+def test_a_name_of_an_operator_that_is_not_loaded_is_taken() -> None:
+    loaded = loaded_by(
+        "import pytest; from relaxpy.errors import MisuseError; from relaxpy.ir.relax import op\n"
+        "with pytest.raises(MisuseError, match='registered already, by relaxpy'):\n"
+        "    op.register('relax.sort')(lambda x: x)\n"
+    )
+    assert "relaxpy.ir.relax.op.sorting" in loaded

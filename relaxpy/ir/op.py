@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pkgutil import resolve_name
 from typing import Any, ClassVar, Self, Unpack, final
 
 from typing_extensions import override
@@ -32,7 +31,7 @@ class Op(Node):
     _fields = ("name",)
     _table: ClassVar[dict[str, Op]] = {}
     modules: ClassVar[dict[str, str]] = {}
-    """The modules that register operators when one of theirs is first named, with a colon each."""
+    """The modules that register operators when one of theirs is first named, by its name."""
     changes: ClassVar[int] = 0
     """A version number of operator records; code compiled under an earlier one may be outdated."""
     normalizations: ClassVar[int] = 0
@@ -55,7 +54,7 @@ class Op(Node):
     def load(cls, name: str) -> None:
         """Import the module that registers `name`, if it is not loaded yet."""
         if name in cls.modules:
-            resolve_name(cls.modules[name])  # in another thread, this waits until it is loaded
+            __import__(cls.modules[name])  # in another thread, this waits until it is loaded
             cls.modules.pop(name, None)
 
     @classmethod

@@ -7,7 +7,6 @@ almost half of the time of importing relaxpy. Here it compiles the constructor o
 from __future__ import annotations
 
 import dataclasses
-import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import Field
 from functools import lru_cache
@@ -115,7 +114,7 @@ _FIELD_TYPE: Final = dataclasses.fields(_Changeable)[0]._field_type  # type: ign
 def _own_fields(cls: type, kw_only: bool) -> Mapping[str, Field[Any]]:
     """The fields that the body of a class declares."""
     own: dict[str, Field[Any]] = {}
-    for name, kind in inspect.get_annotations(cls).items():
+    for name, kind in cls.__annotations__.items():
         if str(kind).startswith(("ClassVar", "typing.ClassVar")):
             continue
         value = vars(cls).get(name, dataclasses.MISSING)
@@ -156,8 +155,8 @@ def _with_defaults(cls: type, own: Mapping[str, Field[Any]]) -> type:
 
 def _add(cls: type, name: str, value: object) -> None:
     """Set an attribute, unless the body of the class defines it."""
-    if name not in vars(cls):
-        if inspect.isfunction(value):
+    if name not in cls.__dict__:
+        if isinstance(value, FunctionType):
             value.__qualname__ = f"{cls.__qualname__}.{name}"
         setattr(cls, name, value)
 

@@ -23,6 +23,8 @@ def attribute_error(
 ) -> AttributeError | ImportError:
     """The error for a name that a module of relaxpy does not have; it finds `later` ones itself."""
     message = f"module {module!r} has no attribute {name!r}"
+    if _caller().f_globals.get("__name__") == "importlib._bootstrap":
+        return AttributeError(message)  # which imports the module of this name next
     hint = instead_of(f"{module}.{name}")
     if hint is None and name.startswith("_"):
         return AttributeError(message)
@@ -44,14 +46,20 @@ def from_import_error(module: str, name: str, hint: str | None) -> ImportError |
         return None
     from opcode import opname  # only for an error: `import relaxpy` is fast
 
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_globals.get("__name__") in _LOOKUPS:
-        frame = frame.f_back
-    if frame is None or opname[frame.f_code.co_code[frame.f_lasti]] != "IMPORT_FROM":
+    frame = _caller()
+    if opname[frame.f_code.co_code[frame.f_lasti]] != "IMPORT_FROM":
         return None
     from relaxpy.errors import UnknownImportError
 
     return UnknownImportError(f"cannot import name {name!r} from {module!r}", hint=hint)
+
+
+def _caller() -> FrameType:
+    """The innermost frame outside of the modules that look up names."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__") in _LOOKUPS:
+        frame = frame.f_back
+    return frame
 
 
 def hint_at_absent(namespace: dict[str, Any]) -> None:

@@ -304,7 +304,7 @@ class _Operators(Mapping[str, OpDef]):
         module = ""
         for word in FAMILIES.split():
             if word.endswith(":"):
-                module = f"relaxpy.ir.relax.op.{word}"
+                module = f"relaxpy.ir.relax.op.{word[:-1]}"
             else:
                 Op.modules[f"relax.{word}"] = module
         self._names = dict.fromkeys(Op.modules)
