@@ -7,6 +7,7 @@ almost half of the time of importing relaxpy. Here it compiles the constructor o
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import Field
 from functools import lru_cache
@@ -114,7 +115,7 @@ _FIELD_TYPE: Final = dataclasses.fields(_Changeable)[0]._field_type  # type: ign
 def _own_fields(cls: type, kw_only: bool) -> Mapping[str, Field[Any]]:
     """The fields that the body of a class declares."""
     own: dict[str, Field[Any]] = {}
-    for name, kind in cls.__annotations__.items():
+    for name, kind in inspect.get_annotations(cls).items():
         if str(kind).startswith(("ClassVar", "typing.ClassVar")):
             continue
         value = vars(cls).get(name, dataclasses.MISSING)
