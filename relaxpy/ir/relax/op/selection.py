@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from relaxpy.ir.core.dtype import DataType
@@ -45,7 +46,9 @@ def selected(data: Tensor, count: int, axis: int, *, largest: bool, dtype: str) 
     size = length.value
     kind = "int64" if data.dtype.bits > 32 else "int32"
     groups = 1 << round(math.log2(count * size) / 2)
+    is_row = all(isinstance(n, IntImm) and n.value == 1 for n in sizes)
     is_long = size >= _GAIN * (groups + size // groups * count + size % groups)
+    is_long &= count > 1 or is_row  # the best elements of rows side by side need no groups
 
     def at(row: Index, k: PrimExpr) -> Index:
         return (*row[:axis], k, *row[axis:])
@@ -196,10 +199,8 @@ def _float_key(value: PrimExpr, kind: str) -> PrimExpr:
 
 _WIDE: Final = "float64"
 """The datatype in which scores are compared with their limit, so that it is not rounded."""
-_KEY: Final = "int64"
-"""The datatype of a score and the number of its box together."""
 _LATEST: Final = (1 << 31) - 1
-"""The greatest number of a box."""
+"""A position after all others."""
 _LANES: Final = 16
 """The number of lanes that are compared at once."""
 _GROUP: Final = 64
@@ -276,108 +277,170 @@ def _at_least_float32(buffer: Any) -> str:
     return _WIDE if buffer.dtype.bits > 32 else "float32"
 
 
-def _lanes(k: Loops) -> Any:
+def _lanes(k: Loops, count: int = _LANES) -> Any:
     """A loop over lanes that are compared at once."""
-    return k.loop(_LANES, kind=ForKind.VECTORIZED)
+    return k.loop(count, kind=ForKind.VECTORIZED)
 
 
-def _folded(k: Loops, values: Any, better: Callable[[Number, Number], Number]) -> Number:
-    """The best of the values of all lanes."""
-    count = _LANES
-    while count > 1:
-        count //= 2
-        half = k.array([count], str(values.dtype))
-        with k.loop(count, kind=ForKind.VECTORIZED) as lane:
-            k.store(half, lane, better(values[lane], values[lane + count]))
-        values = half
-    return values[0]
+@dataclass(frozen=True)
+class _Lanes:
+    """The best value of each lane, and of halves of them; allocated outside of all loops."""
+
+    loops: Loops
+    halves: list[Any]
+    better: Callable[[Number, Number], Number]
+
+    @staticmethod
+    def of(k: Loops, dtype: str, better: Callable[[Number, Number], Number]) -> _Lanes:
+        """Memory for the values of all lanes."""
+        sizes = [_LANES >> k for k in range(_LANES.bit_length())]
+        return _Lanes(k, [k.array([size], dtype) for size in sizes], better)
+
+    def begin(self, value: Number) -> None:
+        """Set all lanes to a value."""
+        with _lanes(self.loops) as lane:
+            self.loops.store(self.halves[0], lane, value)
+
+    def add(self, lane: Number, value: Number) -> None:
+        """Replace the value of a lane by a better one."""
+        lanes = self.halves[0]
+        self.loops.store(lanes, lane, self.better(value, lanes[lane]))
+
+    def folded(self) -> Number:
+        """The best value of all lanes."""
+        k, (*wider, pair, single) = self.loops, self.halves
+        for whole, half in itertools.pairwise((*wider, pair)):
+            count = half.shape[0].value
+            with _lanes(k, count) as lane:
+                k.store(half, lane, self.better(whole[lane], whole[lane + count]))
+        k.store(single, 0, self.better(pair[0], pair[1]))
+        return single[0]
 
 
 @dataclass(frozen=True)
 class _Ranked:
-    """The scores of the boxes of one class, in groups, and the best key of each group.
+    """The scores of the boxes of one class, in groups, and the best score of each group.
 
-    A key has the score of a box in its upper half, and in the lower half a number that is the
-    greater the earlier the box is. So the largest key alone says which box is the best, and boxes
-    are left if their keys are less than the last one that was the largest.
+    Boxes are left if they come after the last one that was removed. The scores of others are minus
+    infinity.
     """
 
     loops: Loops
     scores: Any
     valid: Any
     best: Any
-    best_of_lanes: Any
+    top: _Lanes
+    first: _Lanes
+    lines: Any
+    last: Any
+    place: Any
 
     @staticmethod
     def of(k: Loops, scores: Any) -> _Ranked:
         """Memory for the scores of a class."""
-        rows = scores.shape[2] // (_GROUP * _LANES) + 1
-        valid, best = k.array([rows, _LANES, _GROUP], "float32"), k.array([rows, _LANES], _KEY)
-        return _Ranked(k, scores, valid, best, k.array([_LANES], _KEY))
-
-    @property
-    def _none(self) -> Number:
-        return intrin.min_value(_KEY)
-
-    def _key(self, line: Number, lane: Number, n: Number) -> Number:
-        score, box = self.valid[line, lane, n], (line * _LANES + lane) * _GROUP + n
-        rank = ops.cast_to(_float_key(score, "int32"), _KEY)
-        key = rank * ops.const(1 << 32, _KEY) + (ops.const(_LATEST, _KEY) - box)
-        return tir.Select(score > ops.const(-math.inf, "float32"), key, self._none)
+        groups = (scores.shape[2] // (_GROUP * _LANES) + 1) * _LANES
+        valid, best = k.array([groups, _GROUP], "float32"), k.array([groups], "float32")
+        for buffer in (valid, best):
+            with k.every(buffer.shape) as index:
+                k.store(buffer, index, -math.inf)
+        top, first = _Lanes.of(k, "float32", _greatest), _Lanes.of(k, "int32", _least)
+        lines, last, place = ([_LANES], "int32"), ([2], "float32"), ([3], "int64")
+        return _Ranked(
+            k, scores, valid, best, top, first, *(k.array(*x) for x in (lines, last, place))
+        )
 
     def fill(self, b: Number, c: Number, least: Number) -> None:
         """Replace the contents by the scores of a class above `least`."""
         k, size = self.loops, self.scores.shape[2]
-        whole, none = size // (_GROUP * _LANES), ops.const(-math.inf, "float32")
+        whole = size // _GROUP
 
-        def store(row: Number, lane: Number, n: Number) -> None:
-            score = self.scores[b, c, (row * _LANES + lane) * _GROUP + n]
+        def store(group: Number, n: Number) -> None:
+            score = self.scores[b, c, group * _GROUP + n]
             is_valid = ops.cast_to(score, str(least.dtype)) > least
-            value = tir.Select(is_valid, ops.cast_to(score, "float32"), none)
-            k.store(self.valid, (row, lane, n), value)
+            value = tir.Select(is_valid, ops.cast_to(score, "float32"), _lowest())
+            k.store(self.valid, (group, n), value)
 
-        with k.every((whole, _LANES, _GROUP)) as index:
+        with k.every((whole, _GROUP)) as index:
             store(*index)
-        with k.every((_LANES, _GROUP)) as index:
-            k.store(self.valid, (whole, *index), none)
-        groups = size // _GROUP % _LANES
-        with k.every((groups, _GROUP)) as index:
-            store(whole, *index)
         with k.loop(size % _GROUP) as n:
-            store(whole, groups, n)
-        with k.every(self.best.shape) as (row, lane):
-            k.store(self.best, (row, lane), self._none)
+            store(whole, n)
+        with k.loop(whole + 1) as group:
+            k.store(self.best, group, _lowest())
             with k.loop(_GROUP) as n:
-                best = ops.maximum(self.best[row, lane], self._key(row, lane, n))
-                k.store(self.best, (row, lane), best)
+                best = ops.maximum(self.best[group], self.valid[group, n])
+                k.store(self.best, group, best)
+        k.store(self.last, 0, math.inf)
+        k.store(self.place, 2, -1)
 
     def pop(self) -> Number:
         """Remove the best box, or of equal ones the first, and return it; or leave the loop."""
-        k, rows = self.loops, self.best.shape[0]
-        top = k.local(self._greatest(rows, lambda row, lane: self.best[row, lane]))[0]
-        with k.when(ops.compare(tir.EQ, top, self._none)):
+        k, (place, last) = self.loops, (self.place, self.last)
+        k.store(place, 0, 0)
+        with k.when(self.scores.shape[2] >= _GROUP):
+            self._find()
+        group = _inside(place[0], self.best.shape[0])
+        top = self.best[group]
+        with k.when(ops.compare(tir.EQ, top, _lowest())):
             k.leave()
-        box = k.local(ops.const(_LATEST, _KEY) - intrin.bitwise_and(top, number(_LATEST)))[0]
-        # The group is inside; the bounds show it, so that the loops over it need no test.
-        group = box // _GROUP
-        line = ops.maximum(ops.minimum(group // _LANES, rows - 1), 0)
-        column = ops.maximum(ops.minimum(group % _LANES, _LANES - 1), 0)
+        # Equal boxes were removed up to the last one. Their scores are not replaced: a vector that
+        # is read next would wait until those were in memory.
+        removed = tir.Select(
+            ops.compare(tir.EQ, top, last[0]), place[2] - group * _GROUP, number(-1)
+        )
+        k.store(place, 1, removed)
+        parts = [number(part) for part in range(0, _GROUP, _LANES)]
 
-        def left(part: Number, lane: Number) -> Number:
-            key = self._key(line, column, part * _LANES + lane)
-            return tir.Select(key < top, key, self._none)
+        def is_top(n: Number) -> Number:
+            return ops.compare(tir.EQ, self.valid[group, n], top)
 
-        k.store(self.best, (line, column), self._greatest(_GROUP // _LANES, left))
-        return box
-
-    def _greatest(self, rows: Number, key: Callable[[Number, Number], Number]) -> Number:
-        """The greatest of the keys by row and lane."""
-        k = self.loops
         with _lanes(k) as lane:
-            k.store(self.best_of_lanes, lane, self._none)
-        with k.loop(rows) as row, _lanes(k) as lane:
-            k.store(self.best_of_lanes, lane, _greatest(key(row, lane), self.best_of_lanes[lane]))
-        return _folded(k, self.best_of_lanes, _greatest)
+            found = [
+                tir.Select(
+                    is_top(n) & (n > place[1]), ops.cast_to(n, "int32"), ops.const(_LATEST, "int32")
+                )
+                for n in (lane + part for part in parts)
+            ]
+            k.store(self.first.halves[0], lane, functools.reduce(_least, found))
+        k.store(place, 1, self.first.folded())
+        with _lanes(k) as lane:
+            left = [
+                tir.Select(
+                    (self.valid[group, n] < top) | (is_top(n) & (n > place[1])),
+                    self.valid[group, n],
+                    _lowest(),
+                )
+                for n in (lane + part for part in parts)
+            ]
+            k.store(self.top.halves[0], lane, functools.reduce(_greatest, left))
+        k.store(last, 0, top)
+        k.store(place, 2, group * _GROUP + place[1])
+        k.store(self.best, group, self.top.folded())
+        return place[2]
+
+    def _find(self) -> None:
+        """Set the place to the first group that has the best box."""
+        k, last = self.loops, ops.const(_LATEST, "int32")
+        lanes = self.top.halves[0]
+        self.top.begin(_lowest())
+        with _lanes(k) as lane:
+            k.store(self.lines, lane, 0)
+        with k.loop(self.best.shape[0] // _LANES) as line, _lanes(k) as lane:
+            best, number = self.best[line * _LANES + lane], ops.cast_to(line, "int32")
+            k.store(self.lines, lane, tir.Select(best > lanes[lane], number, self.lines[lane]))
+            self.top.add(lane, best)
+        k.store(self.last, 1, self.top.folded())
+        top = self.last[1]
+        with _lanes(k) as lane:
+            group = self.lines[lane] * _LANES + ops.cast_to(lane, "int32")
+            is_top = ops.compare(tir.EQ, lanes[lane], top)
+            k.store(self.first.halves[0], lane, tir.Select(is_top, group, last))
+        k.store(self.place, 0, self.first.folded())
+
+
+def _inside(index: Number, size: Number) -> Number:
+    """An index that is known to be at least 0 and less than `size`, so that it needs no test."""
+    last = ops.convert(size) - 1
+    return ops.maximum(ops.minimum(ops.cast_to(index, "int64"), ops.cast_to(last, "int64")), 0)
 
 
 @dataclass(frozen=True)
@@ -387,7 +450,9 @@ class _Kept:
     loops: Loops
     corners: Any
     fields: list[Any]
-    covers: Any
+    covers: _Lanes
+    box: list[Any]
+    is_free: Any
 
     @staticmethod
     def of(k: Loops, corners: Any) -> _Kept:
@@ -398,57 +463,61 @@ class _Kept:
         for field in fields:
             with k.every(shape) as index:
                 k.store(field, index, float("nan"))
-        return _Kept(k, corners, fields, k.array([_LANES], dtype))
+        covers, box = _Lanes.of(k, "int32", _either), [k.array([1], dtype) for _ in fields]
+        return _Kept(k, corners, fields, covers, box, k.array([1], "bool"))
 
     def add_if_free(self, b: Number, box: Number, count: Number, iou: Number) -> Number:
         """True if none of `count` boxes overlaps a box too much; the box is then added to them."""
-        k, dtype = self.loops, str(self.covers.dtype)
+        k, is_free = self.loops, self.is_free
+        dtype = str(self.box[0].dtype)
         sides = [[ops.cast_to(self.corners[b, box, n + m], dtype) for m in (0, 2)] for n in (0, 1)]
-        low = [k.local(ops.minimum(*pair))[0] for pair in sides]
-        high = [k.local(ops.maximum(*pair))[0] for pair in sides]
-        area = k.local((high[0] - low[0]) * (high[1] - low[1]))[0]
-        is_free = k.local(tir.Not(iou < 0) | ops.compare(tir.EQ, count, 0))
+        low, high, area = self.box[:2], self.box[2:4], self.box[4]
+        for n, pair in enumerate(sides):
+            k.store(low[n], 0, ops.minimum(*pair))
+            k.store(high[n], 0, ops.maximum(*pair))
+        k.store(area, 0, (high[0][0] - low[0][0]) * (high[1][0] - low[1][0]))
+        k.store(is_free, 0, tir.Not(iou < 0) | ops.compare(tir.EQ, count, 0))
         with k.loop(self.fields[0].shape[0]) as block:
-            start = k.local(block * (_ROWS * _LANES))[0]
+            start = block * (_ROWS * _LANES)
             with k.when((start >= count) | tir.Not(is_free[0])):
                 k.leave()
-            with _lanes(k) as lane:
-                k.store(self.covers, lane, -1.0)
-            compare = partial(self._compare, low, high, area, block, count)
+            self.covers.begin(ops.const(0, "int32"))
             with k.when(count - start <= _LANES):
-                compare(1)
+                self._compare(block, count, iou, 1)
             with k.otherwise():
-                compare(_ROWS)
-            with k.when(_folded(k, self.covers, _greatest) > iou):
+                self._compare(block, count, iou, _ROWS)
+            with k.when(self.covers.folded() > 0):
                 k.store(is_free, 0, ops.const(0, "bool"))
         with k.when(is_free[0]):
             row, lane = count // _LANES, count % _LANES
             place = row // _ROWS, row % _ROWS, lane
-            for field, value in zip(self.fields, (*low, *high, area), strict=True):
-                k.store(field, place, value)
+            for field, value in zip(self.fields, self.box, strict=True):
+                k.store(field, place, value[0])
         return is_free[0]
 
-    def _compare(
-        self,
-        low: Sequence[Number],
-        high: Sequence[Number],
-        area: Number,
-        block: Number,
-        count: Number,
-        rows: int,
-    ) -> None:
-        """Raise `covers` to the ratios of a box and the kept ones in some rows of a block."""
+    def _compare(self, block: Number, count: Number, iou: Number, rows: int) -> None:
+        """Set `covers` where a kept box in some rows of a block overlaps the box too much."""
         k, start = self.loops, block * (_ROWS * _LANES)
+        own_bottom, own_left, own_top, own_right, own_size = (value[0] for value in self.box)
         with k.loop(rows) as row, _lanes(k) as lane:
             bottom, left, top, right, size = (field[block, row, lane] for field in self.fields)
-            height = _least(high[0], top) - _greatest(low[0], bottom)
-            width = _least(high[1], right) - _greatest(low[1], left)
+            height = _least(own_top, top) - _greatest(own_bottom, bottom)
+            width = _least(own_right, right) - _greatest(own_left, left)
             is_kept = start + row * _LANES + lane < count
             shared = height * width
-            ratio = shared / (area + size - shared)
-            meets = is_kept & (height > 0) & (width > 0)
-            covers = _greatest(tir.Select(meets, ratio, -1.0), self.covers[lane])
-            k.store(self.covers, lane, covers)
+            ratio = shared / (own_size + size - shared)
+            covers = is_kept & (height > 0) & (width > 0) & (ratio > iou)
+            self.covers.add(lane, ops.cast_to(covers, "int32"))
+
+
+def _lowest() -> Number:
+    """The score of a box that is not left."""
+    return ops.const(-math.inf, "float32")
+
+
+def _either(a: Number, b: Number) -> Number:
+    """The bits of two integers."""
+    return intrin.bitwise_or(a, b)
 
 
 def _least(a: Number, b: Number) -> Number:

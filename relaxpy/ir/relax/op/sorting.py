@@ -122,7 +122,7 @@ def _elements(data: Array, positions: Array, axis: int) -> Array:
     if axis not in (-1, data.ndim - 1) or not data.flags.c_contiguous or not data.size:
         return np.take_along_axis(data, positions, axis)
     starts: Any = 0
-    if data.ndim > 1:
+    if data.size > data.shape[-1]:
         starts = np.arange(0, data.size, data.shape[-1] or 1).reshape(*data.shape[:-1], 1)
     found: Array = data.reshape(-1)[positions + starts]
     return found
@@ -232,18 +232,21 @@ def _select_in_turn(rows: Array, k: int, *, largest: bool) -> Array | None:
 
 def _select_first(data: Array, k: int, axis: int, *, largest: bool) -> Array:
     """The first k indices of `order`, for k less than the number of elements."""
-    keys = np.moveaxis(comparable(data), axis, -1)
+    if axis not in (-1, data.ndim - 1):
+        first = _select_first(np.moveaxis(data, axis, -1), k, -1, largest=largest)
+        return np.moveaxis(first, -1, axis)
+    keys = comparable(data)
     rows = keys.reshape(-1, keys.shape[-1])
     if k <= _IN_TURN and rows.shape[1] <= SMALL and rows.dtype.kind in "fiu":
         found = _select_in_turn(np.ascontiguousarray(rows), k, largest=largest)
         if found is not None:
-            return np.moveaxis(found.reshape(*keys.shape[:-1], k), -1, axis)
+            return found.reshape(*keys.shape[:-1], k)
     # What is found in several rows is sorted twice, so groups have to be larger.
     size = min(_GROUP, rows.shape[1] // ((8 if len(rows) > 1 else 4) * k))
     if size >= FEW and len(rows):
         found = _select_beyond(rows, k, size, largest=largest)
         if found is not None:
-            return np.moveaxis(found.reshape(*keys.shape[:-1], k), -1, axis)
+            return found.reshape(*keys.shape[:-1], k)
     if rows.dtype.kind == "f" and np.isnan(rows).any():
         return np.take(order(data, axis, descending=largest), np.arange(k), axis)
     pivot = rows.shape[1] - k if largest else k - 1
@@ -257,8 +260,7 @@ def _select_first(data: Array, k: int, axis: int, *, largest: bool) -> Array:
         is_selected[full] &= ~is_equal | (np.cumsum(is_equal, 1) <= missing)
     columns = (np.flatnonzero(is_selected) % rows.shape[1]).reshape(-1, k)
     sorting = order(np.take_along_axis(rows, columns, 1), 1, descending=largest)
-    first = np.take_along_axis(columns, sorting, 1).reshape(*keys.shape[:-1], k)
-    return np.moveaxis(first, -1, axis)
+    return np.take_along_axis(columns, sorting, 1).reshape(*keys.shape[:-1], k)
 
 
 def _select_beyond(rows: Array, k: int, size: int, *, largest: bool) -> Array | None:
@@ -270,11 +272,11 @@ def _select_beyond(rows: Array, k: int, size: int, *, largest: bool) -> Array | 
     count = rows.shape[1] // size
     groups = rows[:, : size * count].reshape(len(rows), size, count)
     extremes, rest = groups.max(1) if largest else groups.min(1), rows[:, size * count :]
-    if rows.dtype.kind == "f" and (np.isnan(extremes).any() or np.isnan(rest).any()):
+    if rows.dtype.kind == "f" and any(x.size and np.isnan(x.max()) for x in (extremes, rest)):
         return None
     pivot = count - k if largest else k - 1
     limit = np.partition(extremes, pivot, 1)[:, pivot, None]
-    places = np.flatnonzero(rows >= limit if largest else rows <= limit)
+    [places] = (rows >= limit if largest else rows <= limit).reshape(-1).nonzero()
     if len(rows) == 1:
         values = rows.reshape(-1)[places]
         if rows.dtype.kind == "f" and largest:
