@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Container, Iterable, Sequence
 from relaxpy.exec.lower.proof import certainly_succeeds
 from relaxpy.exec.lower.reuse import allocation_of, is_reshape, is_runtime_function
 from relaxpy.exec.lower.scope import ModuleContext
-from relaxpy.exec.runtime.checks import declared_result, may_be_null
+from relaxpy.exec.runtime.checks import declared_result, may_be_null, output_sinfos
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.fork_lock import late_property
 from relaxpy.ir.op import Op
@@ -66,6 +66,8 @@ class Known:
                 return self._branches.get(expr, OBJECT)
             case rx.Call(op=Op() as op, sinfo_args=[sinfo, *_]) if op.record.calls in _ALLOCATING:
                 return sinfo
+            case rx.Call(op=Op() as op) if op.record.calls is CallKind.INPLACE_KERNEL:
+                return self._in_place(expr)
             case rx.Call() if certainly_succeeds(expr, self):
                 return rx.TupleStructInfo(())
             case rx.Call(op=rx.GlobalVar(name_hint=name)) if self._module.is_outlined(name):
@@ -76,6 +78,16 @@ class Known:
                 return self.reshaped(self(tensor), self(shape)) or OBJECT
             case _:
                 return OBJECT
+
+    def _in_place(self, call: rx.Call) -> rx.StructInfo:
+        """The declared results of a kernel, if those that are operands are known to be so."""
+        inputs, indices = call.args[1], call.attrs["inplace_indices"]
+        assert isinstance(indices, tuple)
+        for sinfo, index in zip(output_sinfos(call), indices, strict=True):
+            known = self(rx.TupleGetItem(inputs, index)) if index >= 0 else sinfo
+            if known != sinfo:
+                return OBJECT
+        return call.sinfo_args[0]
 
     def add_parameters(self, func: rx.Function) -> None:
         """Note the parameters of a function, which it has checked."""
