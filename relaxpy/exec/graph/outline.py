@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from relaxpy.exec.graph.parameters import is_native
-from relaxpy.exec.graph.program import KERNEL_CALLS
 from relaxpy.exec.lower.known import OBJECT, Known
-from relaxpy.exec.lower.scope import GlobalCallee, ModuleContext
-from relaxpy.exec.runtime.checks import output_sinfos, span_of_binding
+from relaxpy.exec.lower.proof import kernel_use
+from relaxpy.exec.lower.scope import ModuleContext
+from relaxpy.exec.runtime.checks import span_of_binding
 from relaxpy.ir.equality.structural import structural_equal, structural_hash
-from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.variables import binding_vars, occurring_vars, used_shape_vars
 from relaxpy.ir.relax.relations.shape_vars import free_shape_vars
@@ -154,20 +153,16 @@ class Outliner:
         match binding.value:
             case rx.TupleGetItem(tuple_value=rx.Var() as var):
                 return var in bound and self._is_projection(binding)
-            case rx.Call(op=Op() as op, args=[rx.GlobalVar() as name, rx.Tuple() as inputs, *rest]):
-                callee = self._context.callee(name)
+            case value:
+                use = kernel_use(value, self._context.callee)
                 return (
-                    op.record.calls in KERNEL_CALLS
-                    and isinstance(callee, GlobalCallee)
-                    and callee.kernel is not None
-                    and callee.kernel.is_native
-                    and all(map(self._is_tensor, inputs.fields))
-                    and all(isinstance(shape, rx.ShapeExpr) for shape in rest)
-                    and all(map(is_native, output_sinfos(binding.value)))
-                    and binding.var.struct_info == binding.value.sinfo_args[0]
+                    use is not None
+                    and use.callee.kernel is not None
+                    and use.callee.kernel.is_native
+                    and all(map(self._is_tensor, use.inputs))
+                    and all(map(is_native, use.outputs))
+                    and binding.var.struct_info == self._known(value)
                 )
-            case _:
-                return False
 
     # ---- runs
 
@@ -193,12 +188,8 @@ class Outliner:
         return [rx.VarBinding(whole, call), *fields]
 
     def _is_work(self, binding: rx.VarBinding) -> bool:
-        match binding.value:
-            case rx.Call(args=[rx.GlobalVar() as name, *_]):
-                callee = self._context.callee(name)
-                return isinstance(callee, GlobalCallee) and not self._context.is_reshape(callee)
-            case _:
-                return False
+        use = kernel_use(binding.value, self._context.callee)
+        return use is not None and not self._context.is_reshape(use.callee)
 
     def _function(self, run: Sequence[rx.VarBinding]) -> tuple[rx.Function, Sequence[rx.Var]]:
         """The function of a run, and the variables that have its results."""

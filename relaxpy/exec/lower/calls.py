@@ -12,7 +12,13 @@ from relaxpy.exec import python_ast as py
 from relaxpy.exec.kernel import Unchecked
 from relaxpy.exec.lower.checks import SizeLowering
 from relaxpy.exec.lower.known import OBJECT, Known
-from relaxpy.exec.lower.proof import Sizes, certainly_succeeds, matching_sizes, signature_sizes
+from relaxpy.exec.lower.proof import (
+    Sizes,
+    certainly_succeeds,
+    kernel_use,
+    matching_sizes,
+    signature_sizes,
+)
 from relaxpy.exec.lower.reuse import KernelCalls, is_release, is_reshape
 from relaxpy.exec.lower.scope import GlobalCallee, ModuleContext, Scope, is_allocation
 from relaxpy.exec.runtime.checks import Signature, output_sinfos, packed_keywords
@@ -379,26 +385,18 @@ class CallLowering(ABC):
 
     def _is_reshape(self, call: rx.Call, callee: GlobalCallee) -> bool:
         """Return whether a call of a kernel only reshapes a tensor, and its arguments match."""
-        inputs = call.args[1]
-        if not isinstance(inputs, rx.Tuple) or len(inputs.fields) != 1 or len(call.args) > 2:
-            return False
-        if self._module.is_instrumented or isinstance(call.sinfo_args[0], rx.TupleStructInfo):
+        use = kernel_use(call, self._module.callee)
+        if use is None or not use.is_unary or self._module.is_instrumented:
             return False
         is_reshape = self._module.is_reshape(callee)
         return is_reshape and self._matching_sizes(call, callee) is not None
 
     def _matching_sizes(self, call: rx.Call, callee: GlobalCallee) -> Sizes | None:
         """The kernel's sizes, if the arguments certainly match its parameters, or else None."""
-        inputs, scalars = call.args[1], call.args[2:]
-        plain = isinstance(inputs, rx.Tuple) and all(isinstance(s, rx.ShapeExpr) for s in scalars)
-        if not plain or self._writes_inputs(call, callee):
+        use = kernel_use(call, self._module.callee)
+        if use is None or self._writes_inputs(call, callee):
             return None
-        return self._known_sizes(
-            callee,
-            [self._known(field) for field in inputs.fields],  # type: ignore[attr-defined]
-            output_sinfos(call),
-            [v for shape in scalars for v in shape.values],  # type: ignore[attr-defined]
-        )
+        return self._known_sizes(callee, [*map(self._known, use.inputs)], use.outputs, use.scalars)
 
     def _known_sizes(
         self,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Iterable, Sequence
 
-from relaxpy.exec.lower.proof import certainly_succeeds
+from relaxpy.exec.lower.proof import certainly_succeeds, kernel_use
 from relaxpy.exec.lower.reuse import allocation_of, is_reshape, is_runtime_function
 from relaxpy.exec.lower.scope import ModuleContext
-from relaxpy.exec.runtime.checks import declared_result, may_be_null, output_sinfos
+from relaxpy.exec.runtime.checks import declared_result, may_be_null
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.fork_lock import late_property
 from relaxpy.ir.op import Op
@@ -81,13 +81,12 @@ class Known:
 
     def _in_place(self, call: rx.Call) -> rx.StructInfo:
         """The declared results of a kernel, if those that are operands are known to be so."""
-        inputs, indices = call.args[1], call.attrs["inplace_indices"]
-        assert isinstance(indices, tuple)
-        for sinfo, index in zip(output_sinfos(call), indices, strict=True):
-            known = self(rx.TupleGetItem(inputs, index)) if index >= 0 else sinfo
-            if known != sinfo:
-                return OBJECT
-        return call.sinfo_args[0]
+        use = kernel_use(call, self._module.callee)
+        if use is None:
+            return OBJECT
+        pairs = zip(use.outputs, use.inplace, strict=True)
+        same = all(index < 0 or self(use.inputs[index]) == sinfo for sinfo, index in pairs)
+        return call.sinfo_args[0] if same else OBJECT
 
     def add_parameters(self, func: rx.Function) -> None:
         """Note the parameters of a function, which it has checked."""
