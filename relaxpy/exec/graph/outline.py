@@ -13,8 +13,12 @@ from relaxpy.exec.lower.scope import ModuleContext
 from relaxpy.exec.runtime.checks import span_of_binding
 from relaxpy.ir.equality.structural import structural_equal, structural_hash
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.analysis.variables import binding_vars, occurring_vars, used_shape_vars
-from relaxpy.ir.relax.relations.shape_vars import free_shape_vars
+from relaxpy.ir.relax.analysis.variables import (
+    binding_vars,
+    defined_symbolic_vars,
+    occurring_vars,
+    used_shape_vars,
+)
 from relaxpy.ir.tir import expr as tir
 from relaxpy.support.dataclass import dataclass, replace
 
@@ -72,13 +76,14 @@ class Outliner:
     """Replaces the runs of native kernel calls in `func` by calls of functions.
 
     `name_of` is that of a function, or None if it has no native form. The struct info of all
-    operands of such a run is known.
+    operands of such a run is known, and that of their variables, which has no size of an inner
+    scope.
     """
 
     def __init__(self, func: rx.Function, context: ModuleContext, name_of: Compile) -> None:
         self._func, self._context, self._name_of = func, context, name_of
-        self._sizes = {size for param in func.params for size in _sizes_in(param.struct_info)}
-        self._known = Known(context, func, (), lambda: self._sizes)
+        sizes = frozenset(defined_symbolic_vars(func))
+        self._known = Known(context, func, (), lambda: sizes)
         self._known.add_parameters(func)
         self._uses = Counter(_uses_in(func.body))
 
@@ -106,7 +111,7 @@ class Outliner:
             else:
                 bindings += [*self._calls(run), self._nested(binding)]
                 run, bound = [], set()
-            self._add(binding)
+            self._known.add(binding)
         bindings += self._calls(run)
         same = len(bindings) == len(block.bindings)
         return (
@@ -119,24 +124,13 @@ class Outliner:
         value = binding.value
         if not isinstance(value, rx.If):
             return binding
-        sizes, arms = self._sizes, []
-        for arm in (value.true_branch, value.false_branch):
-            self._sizes = set(sizes)
-            arms.append(self._sequence(arm))
-        self._sizes = sizes
+        first, second = self._sequence(value.true_branch), self._sequence(value.false_branch)
         self._known.add_branch(value, [*map(self._known, (value.true_branch, value.false_branch))])
-        first, second = arms
         if first is value.true_branch and second is value.false_branch:
             return binding
         return replace(binding, value=replace(value, true_branch=first, false_branch=second))
 
     # ---- what is known
-
-    def _add(self, binding: rx.Binding) -> None:
-        """Note what is known after a binding."""
-        if isinstance(binding, rx.MatchCast):
-            self._sizes.update(_sizes_in(binding.struct_info))
-        self._known.add(binding)
 
     def _is_projection(self, binding: rx.Binding) -> bool:
         """Return whether a binding selects a field of what is known to be a tuple."""
@@ -234,10 +228,6 @@ def _span_of(run: Sequence[rx.Binding]) -> Span | None:
     first = min(spans, key=lambda span: (span.line, span.column))
     last = max(spans, key=lambda span: (span.end_line, span.end_column))
     return replace(first, end_line=last.end_line, end_column=last.end_column)
-
-
-def _sizes_in(sinfo: rx.StructInfo | None) -> Sequence[tir.Var]:
-    return () if sinfo is None else free_shape_vars(sinfo)
 
 
 def _uses_in(seq: rx.Expr) -> Iterator[rx.Var]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Iterable, Sequence
 
-from relaxpy.exec.lower.proof import certainly_succeeds, kernel_use
+from relaxpy.exec.lower.proof import certainly_succeeds
 from relaxpy.exec.lower.reuse import allocation_of, is_reshape, is_runtime_function
 from relaxpy.exec.lower.scope import ModuleContext
 from relaxpy.exec.runtime.checks import declared_result, may_be_null
@@ -20,7 +20,8 @@ from relaxpy.ir.te.topi.shapes import product
 from relaxpy.ir.tir import expr as tir
 
 OBJECT = rx.ObjectStructInfo()
-_ALLOCATING = (CallKind.KERNEL, CallKind.DPS_PACKED)
+_DECLARED = (CallKind.KERNEL, CallKind.INPLACE_KERNEL, CallKind.DPS_PACKED)
+"""Their results are new tensors, or operands whose struct info was compared with it (DER-36)."""
 
 
 class Known:
@@ -64,10 +65,8 @@ class Known:
                 return self(body)
             case rx.If():
                 return self._branches.get(expr, OBJECT)
-            case rx.Call(op=Op() as op, sinfo_args=[sinfo, *_]) if op.record.calls in _ALLOCATING:
+            case rx.Call(op=Op() as op, sinfo_args=[sinfo, *_]) if op.record.calls in _DECLARED:
                 return sinfo
-            case rx.Call(op=Op() as op) if op.record.calls is CallKind.INPLACE_KERNEL:
-                return self._in_place(expr)
             case rx.Call() if certainly_succeeds(expr, self):
                 return rx.TupleStructInfo(())
             case rx.Call(op=rx.GlobalVar(name_hint=name)) if self._module.is_outlined(name):
@@ -78,15 +77,6 @@ class Known:
                 return self.reshaped(self(tensor), self(shape)) or OBJECT
             case _:
                 return OBJECT
-
-    def _in_place(self, call: rx.Call) -> rx.StructInfo:
-        """The declared results of a kernel, if those that are operands are known to be so."""
-        use = kernel_use(call, self._module.callee)
-        if use is None:
-            return OBJECT
-        pairs = zip(use.outputs, use.inplace, strict=True)
-        same = all(index < 0 or self(use.inputs[index]) == sinfo for sinfo, index in pairs)
-        return call.sinfo_args[0] if same else OBJECT
 
     def add_parameters(self, func: rx.Function) -> None:
         """Note the parameters of a function, which it has checked."""
