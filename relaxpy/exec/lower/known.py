@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Container, Iterable, Sequence
 
 from relaxpy.exec.lower.proof import certainly_succeeds
 from relaxpy.exec.lower.reuse import allocation_of, is_reshape, is_runtime_function
-from relaxpy.exec.lower.scope import ModuleContext
+from relaxpy.exec.lower.scope import GlobalCallee, ModuleContext
 from relaxpy.exec.runtime.checks import declared_result, may_be_null
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.fork_lock import late_property
@@ -69,7 +69,7 @@ class Known:
                 return sinfo
             case rx.Call() if certainly_succeeds(expr, self):
                 return rx.TupleStructInfo(())
-            case rx.Call(op=rx.GlobalVar(name_hint=name)) if self._module.is_outlined(name):
+            case rx.Call(op=rx.GlobalVar() as name) if self._is_function(name):
                 return expr.struct_info or OBJECT
             case rx.Call() if self.is_own(expr):
                 return self.allocated(expr)
@@ -77,6 +77,11 @@ class Known:
                 return self.reshaped(self(tensor), self(shape)) or OBJECT
             case _:
                 return OBJECT
+
+    def _is_function(self, name: rx.GlobalVar) -> bool:
+        """Return whether a name is that of a Relax function, which checks its result."""
+        callee = self._module.callee(name)
+        return isinstance(callee, GlobalCallee) and callee.prim_func is None
 
     def add_parameters(self, func: rx.Function) -> None:
         """Note the parameters of a function, which it has checked."""

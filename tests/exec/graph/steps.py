@@ -112,7 +112,7 @@ class Writer:
         for _ in range(count):
             makers = [self.unary] * 5 + [self.reduced] * 3 + [self.packed] * 4 + [self.pair]
             makers += [self.dps] * 2 + [self.in_place, self.view]
-            makers += [self.change, self.again] if self.effects else []
+            makers += [self.change, self.again, self.inner] if self.effects else []
             makers += [self.branch] if depth else []
             maker = self.random.choice(makers)
             maker(indent, depth) if maker == self.branch else maker(indent)  # type: ignore[operator]
@@ -179,6 +179,10 @@ class Writer:
         x = self.some("c")
         relax = f'R.call_packed("test.steps.call_again", {x}, sinfo_args=f32[4])'
         self.bind(indent, "c", relax, f"t.call_again({x})")
+
+    def inner(self, indent: str) -> None:
+        x = self.some("c")
+        self.bind(indent, "c", f"cls.inner({x})", f"inner(t, {x})")
 
     def in_place(self, indent: str) -> None:
         kind = self.random.choice("abc")
