@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from os import PathLike
@@ -131,8 +132,10 @@ class EntryPoint(CopiedByReference):
                 self.signature.check_count(len(args))
             for arg in args:
                 if type(arg) is not _ndarray:
-                    result = self._run(*self._converted(args))
-                    return as_torch(result) if has_torch(args) else result
+                    values = self._converted(args)
+                    result = self._run(*values)
+                    same = all(map(operator.is_, args, values))  # then none is a tensor of torch
+                    return result if same or not has_torch(args) else as_torch(result)
             return self._run(*args)
         except RelaxpyError as error:
             if is_user_frame(sys._getframe().f_back):

@@ -72,8 +72,7 @@ class GraphBackend(NativeBackend):
         symbol = f"graph{len(self.graphs)}"
         before = self.module.copy()
         try:
-            callee, is_reshape = context.callee, context.is_reshape
-            graph = GraphReader(func, callee, signatures, is_reshape, packings).read()
+            graph = GraphReader(func, context, signatures, packings).read()
             self._check_packed(graph)
             entry = GraphEmitter(self.module, symbol, graph, kernels).emit()
             called = {kernels[kernel] for kernel in graph.region.kernels()}

@@ -7,21 +7,24 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from relaxpy.exec.graph.parameters import is_native
-from relaxpy.exec.graph.program import KERNEL_CALLS
-from relaxpy.exec.lower.scope import GlobalCallee, ModuleContext
-from relaxpy.exec.runtime.checks import output_sinfos, span_of_binding
+from relaxpy.exec.lower.known import OBJECT, Known
+from relaxpy.exec.lower.proof import kernel_use
+from relaxpy.exec.lower.scope import ModuleContext
+from relaxpy.exec.runtime.checks import span_of_binding
 from relaxpy.ir.equality.structural import structural_equal, structural_hash
-from relaxpy.ir.op import Op
-from relaxpy.ir.op_record import CallKind
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.analysis.variables import binding_vars, occurring_vars, used_shape_vars
+from relaxpy.ir.relax.analysis.variables import (
+    binding_vars,
+    defined_symbolic_vars,
+    occurring_vars,
+    used_shape_vars,
+)
 from relaxpy.ir.tir import expr as tir
 from relaxpy.support.dataclass import dataclass, replace
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span
 
-_ALLOCATING: Final = (CallKind.KERNEL, CallKind.DPS_PACKED)
 _FEWEST: Final = 2
 """The kernel calls of a run that is worth a function; Python calls a single kernel as fast."""
 
@@ -73,13 +76,15 @@ class Outliner:
     """Replaces the runs of native kernel calls in `func` by calls of functions.
 
     `name_of` is that of a function, or None if it has no native form. The struct info of all
-    operands of such a run is certain: they are checked parameters and casts, allocated tensors, and
-    fields of tuples of these.
+    operands of such a run is known, and that of their variables, which has no size of an inner
+    scope.
     """
 
     def __init__(self, func: rx.Function, context: ModuleContext, name_of: Compile) -> None:
         self._func, self._context, self._name_of = func, context, name_of
-        self._certain = {p: p.struct_info for p in func.params if p.struct_info is not None}
+        sizes = frozenset(defined_symbolic_vars(func))
+        self._known = Known(context, func, (), lambda: sizes)
+        self._known.add_parameters(func)
         self._uses = Counter(_uses_in(func.body))
 
     def outlined(self) -> rx.Function:
@@ -106,7 +111,7 @@ class Outliner:
             else:
                 bindings += [*self._calls(run), self._nested(binding)]
                 run, bound = [], set()
-            self._note(binding)
+            self._known.add(binding)
         bindings += self._calls(run)
         same = len(bindings) == len(block.bindings)
         return (
@@ -120,66 +125,38 @@ class Outliner:
         if not isinstance(value, rx.If):
             return binding
         first, second = self._sequence(value.true_branch), self._sequence(value.false_branch)
+        self._known.add_branch(value, [*map(self._known, (value.true_branch, value.false_branch))])
         if first is value.true_branch and second is value.false_branch:
             return binding
         return replace(binding, value=replace(value, true_branch=first, false_branch=second))
 
-    # ---- what is certain
-
-    def _note(self, binding: rx.Binding) -> None:
-        """Note the struct info that the variable of a binding certainly has."""
-        var, sinfo = binding.var, None
-        match binding.value:
-            case _ if isinstance(binding, rx.MatchCast):
-                sinfo = binding.struct_info
-            case rx.Call(op=Op() as op, sinfo_args=[declared, *_]) if op.record.calls in (
-                *_ALLOCATING,
-                *KERNEL_CALLS,
-            ):
-                sinfo = declared
-            case rx.TupleGetItem() if self._is_projection(binding):
-                sinfo = None if var is None else var.struct_info
-        if var is not None and sinfo is not None and var.struct_info == sinfo:
-            self._certain[var] = sinfo
+    # ---- what is known
 
     def _is_projection(self, binding: rx.Binding) -> bool:
-        """Return whether a binding selects a field of what certainly is a tuple."""
-        match binding:
-            case rx.VarBinding(value=rx.TupleGetItem(tuple_value=rx.Var() as var, index=index)):
-                sinfo = self._certain.get(var)
-                return isinstance(sinfo, rx.TupleStructInfo) and index < len(sinfo.fields)
-            case _:
-                return False
+        """Return whether a binding selects a field of what is known to be a tuple."""
+        value = binding.value
+        return isinstance(value, rx.TupleGetItem) and self._known(value) is not OBJECT
 
     def _is_tensor(self, expr: rx.Expr) -> bool:
-        """Return whether an operand certainly is a tensor that native code takes."""
-        match expr:
-            case rx.Constant():
-                return is_native(expr.data_sinfo)
-            case rx.Var():
-                return is_native(self._certain.get(expr))
-            case _:
-                return False
+        """Return whether an operand is known to be a tensor that native code takes."""
+        known = self._known(expr)
+        return is_native(known) and (isinstance(expr, rx.Constant) or known == expr.struct_info)
 
     def _is_in_run(self, binding: rx.VarBinding, bound: set[rx.Var]) -> bool:
         """Return whether a binding may be in a run, which has `bound` variables."""
         match binding.value:
             case rx.TupleGetItem(tuple_value=rx.Var() as var):
                 return var in bound and self._is_projection(binding)
-            case rx.Call(op=Op() as op, args=[rx.GlobalVar() as name, rx.Tuple() as inputs, *rest]):
-                callee = self._context.callee(name)
+            case value:
+                use = kernel_use(value, self._context.callee)
                 return (
-                    op.record.calls in KERNEL_CALLS
-                    and isinstance(callee, GlobalCallee)
-                    and callee.kernel is not None
-                    and callee.kernel.is_native
-                    and all(map(self._is_tensor, inputs.fields))
-                    and all(isinstance(shape, rx.ShapeExpr) for shape in rest)
-                    and all(map(is_native, output_sinfos(binding.value)))
-                    and binding.var.struct_info == binding.value.sinfo_args[0]
+                    use is not None
+                    and use.callee.kernel is not None
+                    and use.callee.kernel.is_native
+                    and all(map(self._is_tensor, use.inputs))
+                    and all(map(is_native, use.outputs))
+                    and binding.var.struct_info == self._known(value)
                 )
-            case _:
-                return False
 
     # ---- runs
 
@@ -205,12 +182,8 @@ class Outliner:
         return [rx.VarBinding(whole, call), *fields]
 
     def _is_work(self, binding: rx.VarBinding) -> bool:
-        match binding.value:
-            case rx.Call(args=[rx.GlobalVar() as name, *_]):
-                callee = self._context.callee(name)
-                return isinstance(callee, GlobalCallee) and not self._context.is_reshape(callee)
-            case _:
-                return False
+        use = kernel_use(binding.value, self._context.callee)
+        return use is not None and not self._context.is_reshape(use.callee)
 
     def _function(self, run: Sequence[rx.VarBinding]) -> tuple[rx.Function, Sequence[rx.Var]]:
         """The function of a run, and the variables that have its results."""
@@ -218,7 +191,7 @@ class Outliner:
         inner = Counter(var for binding in run for var in binding_vars(binding))
         results = [var for var in bound if self._uses[var] > inner[var]]
         inputs = [var for var in inner if var not in bound]
-        sinfos = [self._certain[var] for var in inputs]
+        sinfos = [self._known(var) for var in inputs]
         known = {
             dim
             for sinfo in sinfos
@@ -234,7 +207,7 @@ class Outliner:
         ]
         block = rx.DataflowBlock(tuple(run))
         result = results[0] if len(results) == 1 else rx.Tuple(tuple(results))
-        infos = [self._certain[var] for var in results]
+        infos = [self._known(var) for var in results]
         ret = infos[0] if len(results) == 1 else rx.TupleStructInfo(tuple(infos))
         return rx.Function((*inputs, *scalars), rx.SeqExpr((block,), result), ret), results
 

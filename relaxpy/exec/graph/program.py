@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from relaxpy.exec.native.calls.entry import Array, Tree, leaves_of
 from relaxpy.exec.native.values.datatypes import RefusedError
 from relaxpy.exec.native.values.packing import Packing
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.traverse import walk
-from relaxpy.ir.op_record import CallKind
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import BufferLoad
@@ -18,8 +17,6 @@ from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import MatchBufferRegion
 from relaxpy.support.dataclass import dataclass
-
-KERNEL_CALLS: Final = (CallKind.KERNEL, CallKind.INPLACE_KERNEL)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -312,12 +309,6 @@ def elements(tensor: Value) -> Shape:
         if isinstance(count, IntImm):
             return Shape([Element(tensor, position) for position in range(count.value)])
     raise RefusedError("a shape is not known")
-
-
-def indices_in_place(call: rx.Call, outputs: int) -> Sequence[int]:
-    """The number of the argument that is each output of a kernel; -1 if it is new."""
-    indices = call.attrs.get("inplace_indices")
-    return [-1] * outputs if indices is None else indices
 
 
 def have_shape(tensor: Tensor, sizes: Sequence[tir.PrimExpr]) -> bool:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from relaxpy.exec.graph.parameters import Parameters, tensor_of
 from relaxpy.exec.graph.program import (
-    KERNEL_CALLS,
     Branch,
     Check,
     Constant,
@@ -25,17 +24,16 @@ from relaxpy.exec.graph.program import (
     Value,
     elements,
     have_shape,
-    indices_in_place,
     leaves,
     may_run_again,
 )
-from relaxpy.exec.lower.proof import Sizes, sizes_if_equal
-from relaxpy.exec.lower.scope import GlobalCallee
+from relaxpy.exec.lower.proof import Sizes, kernel_use, sizes_if_equal
+from relaxpy.exec.lower.scope import GlobalCallee, ModuleContext
 from relaxpy.exec.native.calls.entry import Array, Integer, size_names
 from relaxpy.exec.native.signature import EntrySignature
 from relaxpy.exec.native.values.datatypes import RefusedError
 from relaxpy.exec.native.values.packing import Packing
-from relaxpy.exec.runtime.checks import output_sinfos, widened
+from relaxpy.exec.runtime.checks import widened
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.op import Op
@@ -58,14 +56,12 @@ class GraphReader:
     def __init__(
         self,
         func: rx.Function,
-        callee_of: Callable[[rx.GlobalVar], object],
+        context: ModuleContext,
         signatures: Mapping[str, EntrySignature],
-        is_reshape: Callable[[GlobalCallee], bool],
         packings: Mapping[str, Mapping[int, Packing]],
     ) -> None:
-        self._func = func
-        self._callee_of, self._signatures, self._is_reshape = callee_of, signatures, is_reshape
-        self._packings = packings
+        self._func, self._context = func, context
+        self._signatures, self._packings = signatures, packings
         self._values: dict[rx.Var, Value] = {}
         self._functions: dict[rx.Expr, rx.Function] = {}
         """Local functions by name, without those that are being read."""
@@ -168,7 +164,7 @@ class GraphReader:
                 if not isinstance(whole, tuple) or index >= len(whole):
                     raise RefusedError("it selects a field of a value that is not a tuple")
                 return whole[index]
-            case rx.Call(op=Op() as op) if op.record.calls in KERNEL_CALLS:
+            case rx.Call(op=Op() as op) if op.record.calls and op.record.calls.is_kernel:
                 return self._kernel(expr)
             case rx.Call(op=rx.Var() as name) if name in self._functions:
                 return self._loop(name, expr)
@@ -428,22 +424,16 @@ class GraphReader:
     # ---- kernels
 
     def _kernel(self, call: rx.Call) -> Value:
-        callee = self._callee_of(call.args[0]) if isinstance(call.args[0], rx.GlobalVar) else None
-        if not isinstance(callee, GlobalCallee) or callee.name not in self._signatures:
-            raise RefusedError("it calls a kernel that is not native")
-        inputs = call.args[1]
-        if not isinstance(inputs, rx.Tuple):
-            raise RefusedError("the arguments of a kernel are not tensors")
-        if not all(isinstance(shape, rx.ShapeExpr) for shape in call.args[2:]):
-            raise RefusedError("the scalars of a kernel are not known")
-        written = [v for shape in call.args[2:] for v in shape.values]  # type: ignore[attr-defined]
-        scalars = self._replaced(written)
-        tensors = [self._value(field) for field in inputs.fields]
+        use = kernel_use(call, self._context.callee)
+        if use is None or use.callee.name not in self._signatures:
+            raise RefusedError("it calls a kernel that is not native, or unknown arguments")
+        callee, inplace = use.callee, use.inplace
+        scalars = self._replaced(use.scalars)
+        tensors = [self._value(field) for field in use.inputs]
         if not all(isinstance(tensor, Tensor) for tensor in tensors):
             raise RefusedError("the arguments of a kernel are not tensors")
         sinfos = [tensor.sinfo for tensor in tensors if isinstance(tensor, Tensor)]
-        outputs = [substitute_info(sinfo, self._known) for sinfo in output_sinfos(call)]
-        inplace = indices_in_place(call, len(outputs))
+        outputs = [substitute_info(sinfo, self._known) for sinfo in use.outputs]
         given = [sinfo for sinfo, index in zip(outputs, inplace, strict=True) if index < 0]
         found = sizes_if_equal(callee, sinfos, given, scalars, inplace)
         if found is None:
@@ -452,8 +442,7 @@ class GraphReader:
         for expected, actual in compared:
             self._check(actual, expected)
         new = [self._new(sinfo) for sinfo in given]
-        is_tuple = isinstance(call.sinfo_args[0], rx.TupleStructInfo)
-        if len(tensors) == 1 and not is_tuple and not scalars and self._is_reshape(callee):
+        if use.is_unary and self._context.is_reshape(callee):
             [source] = tensors
             assert isinstance(source, Tensor)
             self._viewed.add(source.memory)
@@ -464,7 +453,7 @@ class GraphReader:
             next(fresh) if index < 0 else self._in_place(callee, index, tensors, sinfo)
             for index, sinfo in zip(inplace, outputs, strict=True)
         ]
-        return tuple(results) if is_tuple else results[0]
+        return tuple(results) if use.is_tuple else results[0]
 
     def _in_place(
         self, callee: GlobalCallee, index: int, tensors: Sequence[Value], sinfo: rx.TensorStructInfo

@@ -11,26 +11,28 @@ from relaxpy.errors import CompileError
 from relaxpy.exec import python_ast as py
 from relaxpy.exec.kernel import Unchecked
 from relaxpy.exec.lower.checks import SizeLowering
-from relaxpy.exec.lower.proof import Sizes, certainly_succeeds, matching_sizes, signature_sizes
-from relaxpy.exec.lower.reuse import KernelCalls, allocation_of, is_release, is_reshape
+from relaxpy.exec.lower.known import OBJECT, Known
+from relaxpy.exec.lower.proof import (
+    Sizes,
+    certainly_succeeds,
+    kernel_use,
+    matching_sizes,
+    signature_sizes,
+)
+from relaxpy.exec.lower.reuse import KernelCalls, is_release, is_reshape
 from relaxpy.exec.lower.scope import GlobalCallee, ModuleContext, Scope, is_allocation
 from relaxpy.exec.runtime.checks import Signature, output_sinfos, packed_keywords
 from relaxpy.exec.runtime.dynamic import DynamicOperator, OperatorCall, is_dynamic
 from relaxpy.exec.runtime.registry import UsersImplementation, implementation
 from relaxpy.exec.runtime.support import CompiledPackedCall
-from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.node import EMPTY_ATTRS
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import CallKind
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.op.packed import python_callee
-from relaxpy.ir.relax.relations.shape_vars import variables_of
-from relaxpy.ir.te.topi.shapes import product
 from relaxpy.ir.tir import expr as tir
 from relaxpy.support.dataclass import replace
 
-OBJECT = rx.ObjectStructInfo()
-_ALLOCATING = (CallKind.KERNEL, CallKind.DPS_PACKED)
 _SMALL = 2**30
 """The number of bits below which an allocation is assumed to succeed."""
 
@@ -50,9 +52,8 @@ class CallLowering(ABC):
         self._owned: set[str] = set()
         self._may_warn: list[ast.stmt] = []
         self._calls_out = False
-        self._branch_sinfos: dict[rx.If, rx.StructInfo] = {}
         self._kernel_calls = KernelCalls(module.overwritable)
-        self._separate: frozenset[rx.Var] = frozenset()
+        self._known: Known
         self._bound: dict[rx.Expr, int] = {}
         self._own: set[rx.Expr] = set()
 
@@ -93,43 +94,6 @@ class CallLowering(ABC):
                 self._out += computed
             values.append(value)
         return values
-
-    # ---- known struct info
-
-    def _known(self, expr: rx.Expr | Op) -> rx.StructInfo:
-        """Struct info that the value of `expr` certainly has, as it was checked or created."""
-        match expr:
-            case rx.Var():
-                return self._scope.known.get(expr, OBJECT)
-            case rx.Tuple(fields=fields):
-                return rx.TupleStructInfo(tuple(self._known(f) for f in fields))
-            case rx.TupleGetItem(tuple_value=tuple_value, index=index):
-                known = self._known(tuple_value)
-                if isinstance(known, rx.TupleStructInfo) and index < len(known.fields):
-                    return known.fields[index]
-                return OBJECT
-            case rx.Constant():
-                return expr.data_sinfo
-            case rx.ShapeExpr(values=values):
-                return rx.ShapeStructInfo(values)
-            case rx.PrimValue(value=value):
-                return rx.PrimStructInfo(value.dtype, value)
-            case rx.SeqExpr(body=body):
-                return self._known(body)
-            case rx.If():
-                return self._branch_sinfos.get(expr, OBJECT)
-            case rx.Call(op=Op() as op, sinfo_args=[sinfo, *_]) if op.record.calls in _ALLOCATING:
-                return sinfo
-            case rx.Call() if certainly_succeeds(expr, self._known):
-                return rx.TupleStructInfo(())
-            case rx.Call(op=rx.GlobalVar(name_hint=name)) if self._module.is_outlined(name):
-                return expr.struct_info or OBJECT
-            case rx.Call() if self._is_own(expr):
-                return self._allocated(expr)
-            case rx.Call(args=[tensor, shape]) if is_reshape(expr):
-                return self._reshaped(self._known(tensor), self._known(shape)) or OBJECT
-            case _:
-                return OBJECT
 
     # ---- calls
 
@@ -187,7 +151,7 @@ class CallLowering(ABC):
         if is_kernel and isinstance(shape, rx.ShapeStructInfo) and shape.values is not None:
             tensors = packed.fields[:-1]  # type: ignore[attr-defined]
             sizes = self._direct_sizes(callee, tensors, shape.values)  # type: ignore[arg-type]
-            if sizes is not None and self._are_bound(shape.values):
+            if sizes is not None and self._known.are_bound(shape.values):
                 scalars = [self._sizes.write(value) for value in shape.values]
                 return self._run_directly(callee, [*self._operands(tensors), *scalars], sizes)  # type: ignore[arg-type]
         return self._call_out("rx.call_tir_dyn", *[self._operand(arg) for arg in call.args])
@@ -222,38 +186,6 @@ class CallLowering(ABC):
             return None
         known = [self._known(tensor) for tensor in tensors]
         return self._known_sizes(callee, known[:first], known[first:], scalars)
-
-    def _reshaped(self, tensor: rx.StructInfo, shape: rx.StructInfo) -> rx.TensorStructInfo | None:
-        """The struct info of a reshaped tensor, if the number of elements is provably the same."""
-        if not isinstance(tensor, rx.TensorStructInfo) or not isinstance(shape, rx.ShapeStructInfo):
-            return None
-        before, after = tensor.shape, shape.values
-        if not isinstance(before, rx.ShapeExpr) or after is None or tensor.dtype.is_void:
-            return None
-        if not self._are_bound(after):
-            return None
-        same = prove_equal(product(before.values), product(after)) is True
-        return rx.TensorStructInfo(rx.ShapeExpr(after), tensor.dtype) if same else None
-
-    def _is_own(self, value: rx.Expr | Op) -> bool:
-        """Return whether a call allocates a tensor in private memory."""
-        allocation = allocation_of(value)
-        if allocation is None or allocation.storage:
-            return False
-        assert isinstance(value, rx.Call)
-        return not allocation.planned or value.args[0] in self._separate
-
-    def _allocated(self, call: rx.Call) -> rx.TensorStructInfo:
-        """The struct info of a tensor that a call allocates."""
-        allocation, sinfo = allocation_of(call), call.struct_info
-        assert allocation is not None
-        assert isinstance(sinfo, rx.TensorStructInfo)
-        shape = call.args[allocation.shape]
-        known = self._known(shape)
-        dims = known.values if isinstance(known, rx.ShapeStructInfo) else None
-        if dims is not None and self._are_bound(dims):
-            shape = rx.ShapeExpr(dims)
-        return rx.TensorStructInfo(shape, sinfo.dtype)
 
     def _packed(self, func: rx.ExternFunc, call: rx.Call | None) -> ast.expr:
         """The function that looks up a packed function and calls it."""
@@ -317,8 +249,8 @@ class CallLowering(ABC):
             case CallKind.CLOSURE:
                 function = self._operand(call.args[0], "f")
                 return self._call_out("rx.invoke", function, *self._spread(call.args[1]))
-            case None if self._is_own(call):
-                return self._allocate(self._allocated(call), hint)
+            case None if self._known.is_own(call):
+                return self._allocate(self._known.allocated(call), hint)
             case None if is_release(call):
                 return py.tuple_of(())
             case None if op.record.runtime is not None:
@@ -393,7 +325,7 @@ class CallLowering(ABC):
         ):
             return None
         dims = result.shape.values
-        if self._reshaped(self._known(value), rx.ShapeStructInfo(dims)) is None:
+        if self._known.reshaped(self._known(value), rx.ShapeStructInfo(dims)) is None:
             return None
         source = self._named(self._operand(value), "v")
         sizes = py.tuple_of(self._sizes.write(dim) for dim in dims)
@@ -453,26 +385,18 @@ class CallLowering(ABC):
 
     def _is_reshape(self, call: rx.Call, callee: GlobalCallee) -> bool:
         """Return whether a call of a kernel only reshapes a tensor, and its arguments match."""
-        inputs = call.args[1]
-        if not isinstance(inputs, rx.Tuple) or len(inputs.fields) != 1 or len(call.args) > 2:
-            return False
-        if self._module.is_instrumented or isinstance(call.sinfo_args[0], rx.TupleStructInfo):
+        use = kernel_use(call, self._module.callee)
+        if use is None or not use.is_unary or self._module.is_instrumented:
             return False
         is_reshape = self._module.is_reshape(callee)
         return is_reshape and self._matching_sizes(call, callee) is not None
 
     def _matching_sizes(self, call: rx.Call, callee: GlobalCallee) -> Sizes | None:
         """The kernel's sizes, if the arguments certainly match its parameters, or else None."""
-        inputs, scalars = call.args[1], call.args[2:]
-        plain = isinstance(inputs, rx.Tuple) and all(isinstance(s, rx.ShapeExpr) for s in scalars)
-        if not plain or self._writes_inputs(call, callee):
+        use = kernel_use(call, self._module.callee)
+        if use is None or self._writes_inputs(call, callee):
             return None
-        return self._known_sizes(
-            callee,
-            [self._known(field) for field in inputs.fields],  # type: ignore[attr-defined]
-            output_sinfos(call),
-            [v for shape in scalars for v in shape.values],  # type: ignore[attr-defined]
-        )
+        return self._known_sizes(callee, [*map(self._known, use.inputs)], use.outputs, use.scalars)
 
     def _known_sizes(
         self,
@@ -487,11 +411,7 @@ class CallLowering(ABC):
         if sizes is None or unchecked is None:
             return None
         passed = {size: sizes[size] for size in unchecked.sizes}
-        return passed if self._are_bound(passed.values()) else None
-
-    def _are_bound(self, exprs: Iterable[tir.PrimExpr]) -> bool:
-        """Return whether the shape variables in these expressions have values here."""
-        return all(v in self._scope.sizes for expr in exprs for v in variables_of(expr))
+        return passed if self._known.are_bound(passed.values()) else None
 
     def _writes_inputs(self, call: rx.Call, callee: GlobalCallee) -> bool:
         """Return whether the kernel may write tensors that are not new."""

@@ -12,12 +12,12 @@ from typing_extensions import override
 
 from relaxpy.errors import CompileError
 from relaxpy.exec import python_ast as py
-from relaxpy.exec.lower.calls import OBJECT, CallLowering
+from relaxpy.exec.lower.calls import CallLowering
 from relaxpy.exec.lower.checks import CheckLowering, QuickCheck, SizeLowering
+from relaxpy.exec.lower.known import OBJECT, Known
 from relaxpy.exec.lower.reuse import (
     delete_after_last_use,
     functions_used,
-    is_runtime_function,
     separate_storages,
     shared_constants,
 )
@@ -37,16 +37,13 @@ from relaxpy.exec.runtime.checks import (
     cast_title,
     closure_sinfo,
     declared_result,
-    may_be_null,
     span_of_binding,
 )
 from relaxpy.exec.runtime.registry import Jumps
 from relaxpy.exec.runtime.support import CompiledClosure
-from relaxpy.ir.core.fork_lock import late_property
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.analysis.variables import used_vars
 from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.relax.relations.shape_vars import free_shape_vars
 from relaxpy.ir.tir import expr as tir
@@ -85,7 +82,8 @@ class FunctionLowering(CallLowering):
         nodes = list(walk(func))
         self._used_as_values = functions_used(nodes)
         self._shared = shared_constants(nodes, module.callee)
-        self._separate = separate_storages(nodes, module.callee)
+        separate = separate_storages(nodes, module.callee)
+        self._known = Known(module, func, separate, lambda: self._scope.sizes)
         self._loop: Loop | None = None
         self._local_steps: dict[rx.Var, tuple[str, Signature]] = {}
 
@@ -118,8 +116,7 @@ class FunctionLowering(CallLowering):
         self._loop = Loop(signature, params, full, jumps)
         set_span(self._out, func.span)
         checks = tuple(self._out)
-        for param in func.params:
-            self._scope.known[param] = param.struct_info or OBJECT
+        self._known.add_parameters(func)
         result = self._body(func.body, "v")
         if not py.leaves(self._out):
             self._check_result(signature.ret, result, self._known(func.body), full)
@@ -394,7 +391,7 @@ class FunctionLowering(CallLowering):
 
     def _write_binding(self, binding: rx.Binding) -> None:
         var = binding.var
-        if var in self._separate:
+        if var in self._known.separate:
             return
         if self._loop is not None and binding.value in self._loop.jumps.calls:
             assert isinstance(binding.value, rx.Call)
@@ -407,41 +404,32 @@ class FunctionLowering(CallLowering):
             value = self._function_value(binding.value, var.name_hint if var else "v", var, forced)
         else:
             value = self._expression(binding.value, var.name_hint if var else "v")
-        known = self._known(binding.value)
+        declared = declared_result(binding.value)
         if isinstance(binding, rx.MatchCast):
             value = self._named(value, var.name_hint if var else "v")
             self._match_cast(binding, value)
-            known = binding.struct_info
-        elif known is OBJECT and (declared := declared_result(binding.value)) is not None:
+        elif declared is not None and self._known(binding.value) is OBJECT:
             value = self._named(value, var.name_hint if var else "v")
-            is_shape = isinstance(declared[0], rx.ShapeStructInfo)
-            is_proved = is_shape and is_runtime_function(binding.value)
-            always = is_proved or not may_be_null(declared[0], var in self._used)
+            always = self._known.is_checked(binding)
             self._declared_result(*declared, value, span_of_binding(binding), always=always)
-            known = declared[0] if is_proved else known
+        self._known.add(binding)
         if var is None:
             if not isinstance(value, (ast.Name, ast.Constant)):
                 self._out.append(py.do(value))
             return
         self._bound[var] = len(self._bound)
-        if isinstance(binding, rx.VarBinding) and self._is_own(binding.value):
+        if isinstance(binding, rx.VarBinding) and self._known.is_own(binding.value):
             self._own.add(var)
         alias = isinstance(binding.value, (rx.Var, rx.Function)) or _is_literal(value)
         if not alias and not (isinstance(value, ast.Name) and value.id in self._owned):
             value = self._rebound(value, var)
         self._scope.values[var] = value
-        self._scope.known[var] = known
 
     def _rebound(self, value: ast.expr, var: rx.Var) -> ast.expr:
         name = self._names.fresh(var.name_hint)
         self._owned.add(name)
         self._out.append(py.assign(name, value))
         return py.path(name)
-
-    @late_property
-    def _used(self) -> frozenset[rx.Var]:
-        """The variables that the function uses."""
-        return frozenset(used_vars(self._func))
 
     def _declared_result(
         self, sinfo: rx.StructInfo, title: str, value: ast.expr, span: Span | None, *, always: bool
@@ -498,17 +486,8 @@ class FunctionLowering(CallLowering):
         self._out.append(ast.If(test, *arms))
         if not sinfos:
             return py.code(None)
-        self._branch_sinfos[branch] = sinfos[0] if len(sinfos) == 1 else self._common_sinfo(*sinfos)
+        self._known.add_branch(branch, sinfos)
         return py.path(name)
-
-    def _common_sinfo(self, first: rx.StructInfo, second: rx.StructInfo) -> rx.StructInfo:
-        """Struct info that covers both arms of a branch."""
-        sizes = self._scope.sizes
-        for general, special in ((first, second), (second, first)):
-            is_visible = all(v in sizes for v in free_shape_vars(general))
-            if is_visible and is_base_of(general, special, sizes):
-                return general
-        return OBJECT
 
     @contextmanager
     def _branch(self) -> Iterator[list[ast.stmt]]:

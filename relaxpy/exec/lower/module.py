@@ -45,18 +45,21 @@ _LARGE: Final = 1 << 20
 
 
 class Backend(Protocol):
-    """Compiles the PrimFuncs of one module."""
+    """Compiles the PrimFuncs of one module; without own methods, for NumPy."""
 
     def program(self, module: IRModule) -> IRModule:
         """The module to compile instead of this one; the functions of both are called alike."""
+        return module
 
     def compile_kernel(
         self, func: PrimFunc, name: str, unchecked_name: str, functions: Mapping[str, str]
     ) -> Kernel:
         """The kernel of `func`."""
+        return compile_kernel(func, name, unchecked_name, functions)
 
     def compile_graph(self, context: ModuleContext, func: rx.Function, name: str) -> bool:
         """Compile a Relax function, after all kernels; False if it stays in Python."""
+        return False
 
     def outlined(
         self,
@@ -68,6 +71,7 @@ class Backend(Protocol):
 
         `compiled` compiles these; it returns None if there is no native form.
         """
+        return func
 
     def link_graphs(
         self, fallbacks: Mapping[str, Callable[..., Value]]
@@ -76,55 +80,22 @@ class Backend(Protocol):
 
         The second result is the reason if all functions stay in Python; then there are none.
         """
+        return {}, ""
 
     def link(self, namespace: dict[str, Any]) -> str:
         """Replace the work of kernels in the namespace of the module's source.
 
         The result is the reason if kernels stay in Python, else empty.
         """
+        return ""
 
     def machine_code(self, name: str, kind: Literal["llvm", "asm"]) -> str | None:
         """The LLVM IR or assembly of the kernel of that Python name, if it has any."""
+        return None
 
 
-class NumpyBackend:
+class NumpyBackend(Backend):
     """The back end that runs all kernels on NumPy."""
-
-    def program(self, module: IRModule) -> IRModule:
-        """The module."""
-        return module
-
-    def compile_kernel(
-        self, func: PrimFunc, name: str, unchecked_name: str, functions: Mapping[str, str]
-    ) -> Kernel:
-        """The kernel of `func`."""
-        return compile_kernel(func, name, unchecked_name, functions)
-
-    def compile_graph(self, context: ModuleContext, func: rx.Function, name: str) -> bool:
-        """False: all functions stay in Python."""
-        return False
-
-    def outlined(
-        self,
-        context: ModuleContext,
-        func: rx.Function,
-        compiled: Callable[[rx.Function], rx.GlobalVar | None],
-    ) -> rx.Function:
-        """The function, unchanged."""
-        return func
-
-    def link_graphs(
-        self, fallbacks: Mapping[str, Callable[..., Value]]
-    ) -> tuple[Mapping[str, Callable[..., Value]], str]:
-        """Return no functions."""
-        return {}, ""
-
-    def link(self, namespace: dict[str, Any]) -> str:
-        """Return an empty reason: no kernel is replaced."""
-        return ""
-
-    def machine_code(self, name: str, kind: Literal["llvm", "asm"]) -> None:
-        """Return None: there is no machine code."""
 
 
 class ModuleLowering:

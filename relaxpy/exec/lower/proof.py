@@ -3,18 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
+from itertools import chain
 
 from relaxpy.exec.lower.reuse import is_runtime_function
 from relaxpy.exec.lower.scope import GlobalCallee
+from relaxpy.exec.runtime.checks import output_sinfos
 from relaxpy.ir.arith.prove import prove_equal
+from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.op.vm import MatchShapeCode
 from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.substitution import substitute
+from relaxpy.support.dataclass import dataclass
 
 Sizes = Mapping[tir.Var, tir.PrimExpr]
 Comparisons = Sequence[tuple[tir.PrimExpr, tir.PrimExpr]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KernelUse:
+    """The operands of `call_tir`, and its results; `inplace` has the input of each, or -1."""
+
+    callee: GlobalCallee
+    inputs: Sequence[rx.Expr]
+    scalars: Sequence[tir.PrimExpr]
+    outputs: Sequence[rx.TensorStructInfo]
+    inplace: Sequence[int]
+    is_tuple: bool
+
+    @property
+    def is_unary(self) -> bool:
+        """True if there is one tensor, and one result, which is not in a tuple."""
+        return len(self.inputs) == 1 and not self.scalars and not self.is_tuple
+
+
+def kernel_use(
+    call: rx.Expr, callee_of: Callable[[rx.GlobalVar], GlobalCallee | rx.ExternFunc]
+) -> KernelUse | None:
+    """The operands of a kernel of the module, or None if they are not written out."""
+    match call:
+        case rx.Call(op=Op() as op, args=[rx.GlobalVar() as name, rx.Tuple() as inputs, *shapes]):
+            kind, callee = op.record.calls, callee_of(name)
+            members = [shape.values for shape in shapes if isinstance(shape, rx.ShapeExpr)]
+            if kind is None or not kind.is_kernel or len(members) < len(shapes):
+                return None
+            if not isinstance(callee, GlobalCallee) or callee.prim_func is None:
+                return None
+            outputs = output_sinfos(call)
+            inplace = call.attrs.get("inplace_indices", (-1,) * len(outputs))
+            assert isinstance(inplace, tuple)
+            scalars = [*chain.from_iterable(members)]
+            is_tuple = isinstance(call.sinfo_args[0], rx.TupleStructInfo)
+            return KernelUse(callee, inputs.fields, scalars, outputs, inplace, is_tuple)
+        case _:
+            return None
 
 
 def matching_sizes(

@@ -88,12 +88,11 @@ class ModuleContext(Protocol):
 
 @dataclass(slots=True)
 class Scope:
-    """The variables and sizes in scope, with their known struct info, and local functions."""
+    """The variables and sizes in scope, and local functions."""
 
     values: dict[rx.Var, ast.expr] = field(default_factory=dict)
     sizes: dict[tir.Var, str] = field(default_factory=dict)
     origins: dict[tir.Var, str] = field(default_factory=dict)
-    known: dict[rx.Var, rx.StructInfo] = field(default_factory=dict)
     functions: dict[rx.Var, tuple[str, int]] = field(default_factory=dict)
 
     def captured(self, itself: rx.Var | None) -> Scope:
@@ -111,7 +110,6 @@ class Scope:
             values=dict(self.values),
             sizes=dict(self.sizes),
             origins=dict(self.origins),
-            known=dict(self.known),
             functions=dict(self.functions),
         )
 

@@ -110,7 +110,7 @@ class CompiledDecoder:
             values[f"{layer}.q_weight"], values[f"{layer}.q_scale"] = read()
         return values
 
-    def _compiled(self, *methods: str) -> tuple[Any, list[Any]]:
+    def _compiled(self, *methods: str) -> tuple[Any, tuple[Any, ...]]:
         """The program of methods of the model, and the values that these take."""
         decoder: Any = Decoder(self.config)
         if self.quantization is not None:
@@ -118,7 +118,7 @@ class CompiledDecoder:
         elif self._packed:
             decoder = _WithPacked(self._packed).visit("", decoder)
         mod, params = decoder.export_tvm(decoder.specification(*methods))
-        values = [self.values[name] for name, _ in params]
+        values = tuple(self.values[name] for name, _ in params)
         return compile_module(mod, target=self._target), values
 
     @property
@@ -127,7 +127,7 @@ class CompiledDecoder:
         return sum(name.endswith(".q_weight") for name in self.values)
 
     @cached_property
-    def _states(self) -> tuple[Any, list[Any]]:
+    def _states(self) -> tuple[Any, tuple[Any, ...]]:
         return self._compiled("states")
 
     def new_cache(self) -> Any:

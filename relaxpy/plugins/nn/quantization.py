@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -13,12 +13,11 @@ from typing_extensions import override
 from relaxpy.errors import MisuseError, UnknownNameError, check_type
 from relaxpy.ir.core.tensor import read_array
 from relaxpy.ir.relax.quantization import Quantization, as_quantization, rounded_rows, scaled_sums
-from relaxpy.plugins.nn.core import Dim, Effect, Parameter, Tensor
+from relaxpy.plugins.nn.core import Dim, Effect, Parameter, Tensor, current_builder, wrap_nested
 from relaxpy.plugins.nn.exporter import Branch, named_items
 from relaxpy.plugins.nn.module import Module, ModuleDict, ModuleList, ParameterDict, ParameterList
 from relaxpy.plugins.nn.modules import Embedding, Linear
 from relaxpy.plugins.nn.ops import layers
-from relaxpy.plugins.nn.ops.custom import tensor_expr_op
 from relaxpy.support.entry import user_facing
 from relaxpy.support.progress import long_work
 
@@ -112,10 +111,12 @@ class _Quantized(Module):
 
     def decoded(self, packed: Tensor, scale: Tensor) -> Tensor:
         """The weights of rows of the parameters."""
-        result: Tensor = tensor_expr_op(
-            lambda p, s: self.quantization.decoded(p, s, self._size), "dequantize", [packed, scale]
-        )
-        return result
+        return self._weights(Quantization.decoded, packed, scale)
+
+    def _weights(self, function: Callable[..., Any], packed: Tensor, scale: Tensor) -> Tensor:
+        of_rows = _of_rows(function, self.quantization, self._size)
+        weights: Tensor = _by_one_kernel(of_rows, "dequantize", [packed, scale])
+        return weights
 
     def product(self, x: Tensor, out_dtype: str | None) -> Tensor:
         """`x @ weight^T`."""
@@ -126,23 +127,17 @@ class _Quantized(Module):
 
     def _product_of_integers(self, x: Tensor, dtype: str) -> Tensor:
         """`x @ weight^T`, where the rows of `x` are rounded to int8."""
-        integers, row_scale = tensor_expr_op(rounded_rows, "quantize_rows", [x])
+        integers, row_scale = _by_one_kernel(rounded_rows, "quantize_rows", [x])
         scales = [row_scale]
         if self.quantization.group:
-            weight = tensor_expr_op(
-                lambda p, s: self.quantization.factors(p, s, self._size),
-                "dequantize",
-                [self.q_weight, self.q_scale],
-            )
+            weight = self._weights(Quantization.factors, self.q_weight, self.q_scale)
             weight = layers.permute_dims(weight)
             sums = layers.matmul(integers.astype("float32"), weight, out_dtype="float32")
         else:
             weight = layers.permute_dims(self.q_weight)
             sums = layers.matmul(integers, weight, out_dtype="int32")
             scales.append(self.q_scale)
-        result: Tensor = tensor_expr_op(
-            partial(scaled_sums, dtype=dtype), "scaled", [sums, *scales]
-        )
+        result: Tensor = _by_one_kernel(scaled_sums, "scaled", [sums, *scales], dtype=dtype)
         return result
 
     @override
@@ -154,6 +149,25 @@ class _Quantized(Module):
                 f"weights of {own.name} are of {own.dtype}, not {dtype}",
                 hint="choose a quantisation of that datatype",
             )
+
+
+@cache
+def _of_rows(function: Callable[..., Any], quantization: Quantization, size: int) -> Any:
+    """The function of packed rows and their scales."""
+    return lambda packed, scale: function(quantization, packed, scale, size)
+
+
+def _by_one_kernel(
+    function: Callable[..., Any], name: str, args: Sequence[Tensor], **options: object
+) -> Any:
+    """The tensors that a function of tensor expressions computes.
+
+    Its kernel is built once for all arguments of the same kinds.
+    """
+    builder = current_builder()
+    operands = [arg._expr for arg in args]
+    call = builder.call_te_cached(function, operands, options, name=name)
+    return wrap_nested(builder.emit(call), name)
 
 
 class QuantizedLinear(_Quantized):

@@ -177,6 +177,37 @@ PROGRAMS = {
         "    return (R.add(a, b), R.nn.softmax(c), s)",
         (X, "object"),
     ),
+    "a checked result": (
+        "def main(x: f32[n, 4]):\n"
+        "    n = T.int64()\n"
+        "    pair = (x,)\n"
+        "    a = R.call_pure_packed('test.outline.see', pair, sinfo_args=R.Tuple(f32[n, 4]))\n"
+        "    b = R.exp(a[0])\n"
+        "    return (R.nn.softmax(b), a)",
+        (X,),
+    ),
+    "a result of a function": (
+        "def main(x: f32[n, 4]):\n"
+        "    n = T.int64()\n"
+        "    a = cls.inner(x)\n"
+        "    b = R.exp(a)\n"
+        "    return (R.nn.softmax(b), a)\n"
+        "def inner(x: f32[n, 4]):\n"
+        "    n = T.int64()\n"
+        "    return R.call_pure_packed('test.outline.see', x, sinfo_args=f32[n, 4])",
+        (X,),
+    ),
+    "a result of a branch": (
+        "def main(x: f32[n, 4], c: bool[()]):\n"
+        "    n = T.int64()\n"
+        "    if c:\n"
+        "        a = R.call_pure_packed('test.outline.see', x, sinfo_args=f32[n, 4])\n"
+        "    else:\n"
+        "        a = R.tanh(x)\n"
+        "    b = R.exp(a)\n"
+        "    return (R.nn.softmax(b), a)",
+        (X, np.array(True)),
+    ),
     "a cast": (
         "def main(x: R.Object, y: f32[3, 4]):\n"
         "    z = R.match_cast(x, f32[m, 4])\n"
