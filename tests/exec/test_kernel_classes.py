@@ -16,6 +16,7 @@ import relaxpy
 from relaxpy import IRModule, relax
 from relaxpy.errors import RelaxpyError
 from relaxpy.exec.fast_paths import KERNEL_CLASSES
+from relaxpy.exec.native.classes import classes_of
 from relaxpy.script import from_source
 
 pytest.importorskip("llvmlite")
@@ -172,6 +173,33 @@ def test_kernels_that_python_calls() -> None:
             found, expected = outcome(shared, name, *make()), outcome(separate, name, *make())
             for one, other in zip(found, expected, strict=True):
                 np.testing.assert_array_equal(one, other)
+
+
+CHANGES = [
+    ("T.float32(1)", "T.float32(2)"),
+    ("A[I[v]]", "A[I[v] + 1]"),
+    ("A[I[v]] +", "A[I[v]] -"),
+    ("A[I[v]] + T.float32(1)", "T.Cast('float32', I[v])"),
+    ('((30,), "int64")', '((30,), "int32")'),
+    ("T.func_attr({})", 'T.func_attr({"note": 1})'),
+    ("T.axis.spatial(30, i)", "T.axis.reduce(30, i)"),
+    ("for i in range(30)", "for i in T.parallel(30)"),
+    ("50", "12"),
+    ('A: T.Buffer((50,), "float32"), I: T', 'A: T.Buffer((50,), "float32", strides=(1,)), I: T'),
+]
+"""Texts in the second kernel, and what makes it another one."""
+
+
+@pytest.mark.parametrize(("old", "new"), [("", ""), *CHANGES])
+def test_kernels_that_differ_in_more_than_sizes_have_no_class(old: str, new: str) -> None:
+    first, second = (
+        KERNEL.format(name="kernel", n=n, m=m).replace("    for", "    T.func_attr({})\n    for", 1)
+        for n, m in ((40, 20), (50, 30))
+    )
+    assert old in second
+    changed = from_source(second.replace(old, new) if old else second)
+    found = list(classes_of([from_source(first), changed]))
+    assert [len(each.members) for each in found] == ([] if old else [2])
 
 
 def test_an_aliasing_result() -> None:
