@@ -31,8 +31,8 @@ _LONG_ROW: Final = 64
 """The extent of rows from which long kernels do not spend their time around these."""
 _LONG_SUM: Final = 128
 """The extent from which the code of a reduction does not depend on its length."""
-_SHORT_SUM: Final = 64
-"""The same in a short kernel, which loses less time than its call takes."""
+_LONG_SUM_OF_ROW: Final = 64
+"""The same for multiples of no vector, in kernels that also compute each element of the row."""
 _SHORT_KERNEL: Final = 1 << 15
 """The iterations up to which a kernel takes less time than to start threads."""
 
@@ -283,11 +283,12 @@ class _Reader:
     def _long_extents(self) -> Mapping[int, int]:
         """For each extent that is replaced the first one that it is related to."""
         summed = {self._first(self._numbers[var]) for var in self._summed}
-        least_sum = _SHORT_SUM if self.is_short else _LONG_SUM
+        local = sum(isinstance(b, Buffer) for b in self._numbers) > len(self.func.buffer_map)
         places = {}
         for number, extent in enumerate(self._extents):
-            first = self._first(number)
-            least = least_sum if first in summed else _LANES
+            first, least = self._first(number), _LANES
+            if first in summed:
+                least = _LONG_SUM_OF_ROW if local and extent.value % _LANES else _LONG_SUM
             if first not in self._constant and extent.value >= least:
                 places[number] = first
         return places

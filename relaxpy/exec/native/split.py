@@ -138,10 +138,10 @@ def _of_axes(tree: Run, program: KernelProgram) -> Tree:
         case RepeatedLoads(rows=Axis() as rows, columns=columns):
             choice = _choice([a for a in free if a is not rows], columns, PANEL, batch)
         case _:
-            along = None if tree.is_scalar else lane_axis(tree)
-            choice = _choice(free, along, _LANES, batch)
-            if choice is None and along is not None and _may_be_long(along, tree, free):
-                choice = [], along, _LANES
+            lanes = None if tree.is_scalar else lane_axis(tree)
+            choice = _choice(free, lanes, _LANES, batch)
+            if choice is None and lanes is not None and _may_be_long(lanes, tree, free):
+                choice = [], lanes, _LANES
     if choice is None:
         return tree
     outer, axis, size = choice
