@@ -26,7 +26,8 @@ Array = np.ndarray[Any, Any]
 Body = Callable[..., relax.Expr]
 
 SIZES = ((0, 40), (1, 33), (17, 1), (16, 48), (31, 64), (97, 16), (53, 131), (256, 144), (199, 331))
-"""Below and at the length of a vector, multiples, primes; the last ones are long kernels."""
+SIZES += ((0, 67), (9, 75), (300, 97), (301, 127))
+"""Below and at the length of a vector, multiples, primes, rows of few vectors; some are long."""
 MATRIX, ROW, COLUMN, INDICES = (
     ("float32", lambda a, b: (a, b)),
     ("float32", lambda a, b: (b,)),
@@ -108,7 +109,24 @@ LONG = {"a transpose": [(64, 80), (80, 96)]}
 
 @pytest.mark.parametrize("name", sorted(KERNELS.keys() - SEPARATE))
 def test_kernels_of_a_class_have_one_function(name: str) -> None:
-    module, _ = program(name, LONG.get(name, [(199, 331), (257, 353)]))
+    check_one_function(name, LONG.get(name, [(199, 331), (257, 353)]))
+
+
+@pytest.mark.parametrize("sizes", [[(21, 75), (30, 65)], [(300, 97), (301, 127)]])
+def test_rows_of_few_vectors_have_one_function(sizes: list[tuple[int, int]]) -> None:
+    check_one_function("softmax", sizes)
+
+
+@pytest.mark.parametrize("sizes", [[(300, 80), (301, 96)], [(300, 53), (301, 54)]])
+def test_rows_of_whole_vectors_and_short_ones_keep_their_sizes(
+    sizes: list[tuple[int, int]],
+) -> None:
+    with pytest.raises(AssertionError):
+        check_one_function("softmax", sizes)
+
+
+def check_one_function(name: str, sizes: Sequence[tuple[int, int]]) -> None:
+    module, _ = program(name, sizes)
     ex = relaxpy.compile(module, "native")
     names = sorted({row.kernel for row in ex.report().rows})
     one, other = (ex.kernel_source(kernel, "llvm") for kernel in names)
