@@ -16,6 +16,7 @@ import relaxpy
 from relaxpy import IRModule, relax
 from relaxpy.errors import RelaxpyError
 from relaxpy.exec.fast_paths import KERNEL_CLASSES
+from relaxpy.exec.native.classes import classes_of
 from relaxpy.script import from_source
 
 pytest.importorskip("llvmlite")
@@ -25,7 +26,8 @@ Array = np.ndarray[Any, Any]
 Body = Callable[..., relax.Expr]
 
 SIZES = ((0, 40), (1, 33), (17, 1), (16, 48), (31, 64), (97, 16), (53, 131), (256, 144), (199, 331))
-"""Below and at the length of a vector, multiples, primes; the last ones are long kernels."""
+SIZES += ((0, 67), (9, 75), (300, 97), (301, 127))
+"""Below and at the length of a vector, multiples, primes, rows of few vectors; some are long."""
 MATRIX, ROW, COLUMN, INDICES = (
     ("float32", lambda a, b: (a, b)),
     ("float32", lambda a, b: (b,)),
@@ -107,7 +109,24 @@ LONG = {"a transpose": [(64, 80), (80, 96)]}
 
 @pytest.mark.parametrize("name", sorted(KERNELS.keys() - SEPARATE))
 def test_kernels_of_a_class_have_one_function(name: str) -> None:
-    module, _ = program(name, LONG.get(name, [(199, 331), (257, 353)]))
+    check_one_function(name, LONG.get(name, [(199, 331), (257, 353)]))
+
+
+@pytest.mark.parametrize("sizes", [[(21, 75), (30, 65)], [(300, 97), (301, 127)]])
+def test_rows_of_few_vectors_have_one_function(sizes: list[tuple[int, int]]) -> None:
+    check_one_function("softmax", sizes)
+
+
+@pytest.mark.parametrize("sizes", [[(300, 80), (301, 96)], [(300, 53), (301, 54)]])
+def test_rows_of_whole_vectors_and_short_ones_keep_their_sizes(
+    sizes: list[tuple[int, int]],
+) -> None:
+    with pytest.raises(AssertionError):
+        check_one_function("softmax", sizes)
+
+
+def check_one_function(name: str, sizes: Sequence[tuple[int, int]]) -> None:
+    module, _ = program(name, sizes)
     ex = relaxpy.compile(module, "native")
     names = sorted({row.kernel for row in ex.report().rows})
     one, other = (ex.kernel_source(kernel, "llvm") for kernel in names)
@@ -172,6 +191,33 @@ def test_kernels_that_python_calls() -> None:
             found, expected = outcome(shared, name, *make()), outcome(separate, name, *make())
             for one, other in zip(found, expected, strict=True):
                 np.testing.assert_array_equal(one, other)
+
+
+CHANGES = [
+    ("T.float32(1)", "T.float32(2)"),
+    ("A[I[v]]", "A[I[v] + 1]"),
+    ("A[I[v]] +", "A[I[v]] -"),
+    ("A[I[v]] + T.float32(1)", "T.Cast('float32', I[v])"),
+    ('((30,), "int64")', '((30,), "int32")'),
+    ("T.func_attr({})", 'T.func_attr({"note": 1})'),
+    ("T.axis.spatial(30, i)", "T.axis.reduce(30, i)"),
+    ("for i in range(30)", "for i in T.parallel(30)"),
+    ("50", "12"),
+    ('A: T.Buffer((50,), "float32"), I: T', 'A: T.Buffer((50,), "float32", strides=(1,)), I: T'),
+]
+"""Texts in the second kernel, and what makes it another one."""
+
+
+@pytest.mark.parametrize(("old", "new"), [("", ""), *CHANGES])
+def test_kernels_that_differ_in_more_than_sizes_have_no_class(old: str, new: str) -> None:
+    first, second = (
+        KERNEL.format(name="kernel", n=n, m=m).replace("    for", "    T.func_attr({})\n    for", 1)
+        for n, m in ((40, 20), (50, 30))
+    )
+    assert old in second
+    changed = from_source(second.replace(old, new) if old else second)
+    found = list(classes_of([from_source(first), changed]))
+    assert [len(each.members) for each in found] == ([] if old else [2])
 
 
 def test_an_aliasing_result() -> None:

@@ -157,7 +157,7 @@ class NativeBackend:
         if shared.kernel is None:
             shared.kernel = Kernel(found.func, kernel.name, "", {})
             try:
-                program = replace(self._program(shared.kernel), is_short=found.is_short)
+                program = self._program(shared.kernel, is_short=found.is_short)
                 written = self._emit(kernel.name, rewritten(program), found.multiples)
             except (RefusedError, RecursionError):
                 for member in found.members:
@@ -206,14 +206,14 @@ class NativeBackend:
         is_parallel = any(function.startswith(tasks) for function in functions)
         return str(native_threads()) if is_parallel else "1"
 
-    def _program(self, kernel: Kernel) -> KernelProgram:
+    def _program(self, kernel: Kernel, *, is_short: bool = False) -> KernelProgram:
         """The native program of a kernel before loop fusion, with the statements of the source.
 
         Errors:
             RefusedError: it has no native form.
         """
         check_native(kernel.plan)
-        program = program_of(kernel.plan)
+        program = program_of(kernel.plan, is_short=is_short)
         check_price(program)
         return program
 
@@ -366,8 +366,7 @@ class NativeBackend:
         shared = self._classes.get(func)
         if shared is None or shared.kernel is None or not kernel.is_native:
             return rewritten(program_of(kernel.plan))
-        is_short = shared.found.is_short
-        return rewritten(replace(program_of(shared.kernel.plan), is_short=is_short))
+        return rewritten(program_of(shared.kernel.plan, is_short=shared.found.is_short))
 
     def machine_code(self, name: str, kind: Literal["llvm", "asm"]) -> str | None:
         """The LLVM IR or assembly of the kernel of that Python name, if it has any."""

@@ -9,14 +9,15 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import Final, TypeVar, cast
+from itertools import islice
+from typing import Any, Final, TypeVar, cast
 
-from relaxpy.errors import MisuseError
+from typing_extensions import override
+
 from relaxpy.exec.native.values.datatypes import RefusedError
-from relaxpy.ir.core.fork_lock import late_property
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import occurrences, rewrite, walk
-from relaxpy.ir.equality.structural import function_key
+from relaxpy.ir.equality.walk import Walk
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import Add, Cast, IntImm, IterVarKind, Mul, PrimExpr, Var
 from relaxpy.ir.tir.iteration import IterVar, Range
@@ -30,6 +31,8 @@ _LONG_ROW: Final = 64
 """The extent of rows from which long kernels do not spend their time around these."""
 _LONG_SUM: Final = 128
 """The extent from which the code of a reduction does not depend on its length."""
+_LONG_SUM_OF_ROW: Final = 64
+"""The same for multiples of no vector, in kernels that also compute each element of the row."""
 _SHORT_KERNEL: Final = 1 << 15
 """The iterations up to which a kernel takes less time than to start threads."""
 
@@ -56,7 +59,7 @@ def classes_of(functions: Iterable[PrimFunc]) -> Iterator[KernelClass]:
     for similar in _groups(functions, _parameters):
         readers = [reader for func in similar if (reader := _read(func)) is not None]
         for alike in _groups(readers, _Reader.form):
-            for members in _groups(alike, _general_key):
+            for members in _groups(alike, _text):
                 yield _class_of(members)
 
 
@@ -72,11 +75,32 @@ def _parameters(func: PrimFunc) -> Hashable:
     return tuple(None if b is None else (b.dtype, b.ndim) for b in func.buffer_map_items)
 
 
-def _general_key(reader: _Reader) -> Hashable:
+class _SizeFreeWalk(Walk):
+    """The traversal of structural equality, without the extents of buffers and loops.
+
+    Rule:
+        The regions that blocks read and write follow from the rest.
+    """
+
+    @override
+    def component(self, value: object, *operands: Any) -> object:
+        path = operands[2]
+        return "size" if path and path[1] in _SIZES else super().component(value, *operands)
+
+
+_SIZES: Final = frozenset(("extent", "shape", "reads", "writes"))
+_MOST_TOKENS: Final = 1 << 12
+
+
+def _text(reader: _Reader) -> Hashable:
+    """A key of a kernel that is equal for kernels that differ in extents alone."""
+    func = reader.func.without_attr("global_symbol")
+    tokens = tuple(islice(_SizeFreeWalk(map_free_vars=False).tokens(func), _MOST_TOKENS))
     try:
-        return function_key(reader.general)
-    except MisuseError:  # an attribute has no hash
+        hash(tokens)
+    except TypeError:  # an attribute has no hash
         return object()
+    return tokens if len(tokens) < _MOST_TOKENS else object()
 
 
 def _read(func: PrimFunc) -> _Reader | None:
@@ -88,7 +112,8 @@ def _read(func: PrimFunc) -> _Reader | None:
 
 def _class_of(readers: Sequence[_Reader]) -> KernelClass:
     first = readers[0]
-    sizes = first.general.params[len(first.func.params) :]
+    general = first.general()
+    sizes = general.params[len(first.func.params) :]
     members = {
         reader.func: {
             size: IntImm(size.dtype, value)
@@ -97,7 +122,7 @@ def _class_of(readers: Sequence[_Reader]) -> KernelClass:
         for reader in readers
     }
     multiples = {size: _multiple(value) for size, value in zip(sizes, first.values, strict=True)}
-    return KernelClass(first.general, multiples, first.is_short, members)
+    return KernelClass(general, multiples, first.is_short, members)
 
 
 def _multiple(size: int) -> int:
@@ -137,8 +162,6 @@ class _Reader:
                     self._read_store(node)
                 case _:
                     pass
-        if self.is_short and self._summed:
-            self._check_memory()
         self._places = self._long_extents()
         if not self._places:
             raise RefusedError("its sizes are small")
@@ -255,24 +278,17 @@ class _Reader:
             if any(self._extents[number].value % _LANES for number in last):
                 raise RefusedError("it transposes squares that are not whole")
 
-    def _check_memory(self) -> None:
-        """Check that a short kernel with a reduction has no local buffers.
-
-        All of these are in cache, so that blocks of rows, which larger kernels need, do not pay.
-        """
-        parameters = {*self.func.buffer_map.values()}
-        if any(isinstance(b, Buffer) and b not in parameters for b in self._numbers):
-            raise RefusedError("its local buffers are small")
-
     # ---- the kernel for all sizes
 
     def _long_extents(self) -> Mapping[int, int]:
         """For each extent that is replaced the first one that it is related to."""
         summed = {self._first(self._numbers[var]) for var in self._summed}
+        local = sum(isinstance(b, Buffer) for b in self._numbers) > len(self.func.buffer_map)
         places = {}
         for number, extent in enumerate(self._extents):
-            first = self._first(number)
-            least = _LONG_SUM if first in summed else _LANES
+            first, least = self._first(number), _LANES
+            if first in summed:
+                least = _LONG_SUM_OF_ROW if local and extent.value % _LANES else _LONG_SUM
             if first not in self._constant and extent.value >= least:
                 places[number] = first
         return places
@@ -284,9 +300,12 @@ class _Reader:
 
     def form(self) -> Hashable:
         """The facts that kernels of a class have in common beside the text."""
-        return self.is_short, tuple(map(_multiple, self.values)), tuple(self._places.items())
+        extents = tuple(
+            (e.dtype, None if n in self._places else e.value) for n, e in enumerate(self._extents)
+        )
+        multiples = tuple(map(_multiple, self.values))
+        return self.is_short, multiples, tuple(self._places.items()), extents
 
-    @late_property
     def general(self) -> PrimFunc:
         """The kernel with variables as its extents, which are its last parameters."""
         sizes = {

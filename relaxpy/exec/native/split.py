@@ -138,7 +138,10 @@ def _of_axes(tree: Run, program: KernelProgram) -> Tree:
         case RepeatedLoads(rows=Axis() as rows, columns=columns):
             choice = _choice([a for a in free if a is not rows], columns, PANEL, batch)
         case _:
-            choice = _choice(free, None if tree.is_scalar else lane_axis(tree), _LANES, batch)
+            lanes = None if tree.is_scalar else lane_axis(tree)
+            choice = _choice(free, lanes, _LANES, batch)
+            if choice is None and lanes is not None and _may_be_long(lanes, tree, free):
+                choice = [], lanes, _LANES
     if choice is None:
         return tree
     outer, axis, size = choice
@@ -151,6 +154,16 @@ def _of_axes(tree: Run, program: KernelProgram) -> Tree:
     )
     body = replace(tree, axes=axes, ordered=ordered)
     return Tasks(tuple(outer), axis, size, low, high, body, time * size)
+
+
+def _may_be_long(axis: Axis, tree: Run, free: Sequence[Axis]) -> bool:
+    """Return whether an axis of elements can be divided and has an unknown extent.
+
+    It starts at 0: the end of a block next to the largest index would overflow.
+    """
+    if tree.over or all(a is not axis for a in free):
+        return False
+    return axis.extent.constant is None and as_poly(axis.start).constant == 0
 
 
 def _is_worth(time: IndexPoly) -> bool:

@@ -275,7 +275,7 @@ def f(A: f32[7], P: K[n], Y: f32[n]):
 # args: n=101, P=range(-50, 51)
 # args: n=15, P=range(-5, 10)
 # args: n=0
-# tree: each i < n:
+# tree: each lo <= i < hi:
 --- indices that are clamped at one end, or too far
 def f(A: f32[7], P: K[n], Y: f32[n]):
     for i in range(n):

@@ -15,6 +15,7 @@ from relaxpy.errors import RelaxpyError, RuntimeCheckError
 from relaxpy.exec.native.threads import pool
 from relaxpy.exec.native.trees import cost
 from relaxpy.script import from_source
+from tests.exec.native.claims import claim
 from tests.exec.native.test_contract import graph
 from tests.exec.native.test_kernels import COLUMN, PROGRAMS, ROWS, floats, function
 from tests.fuzz.kernels.compare import examine
@@ -327,3 +328,24 @@ def test_blocks_of_rows_are_within_a_batch_of_unknown_size(body: str) -> None:
         x = floats(batch, 6, 20, 33)
         expected = by_numpy["main"](x)
         np.testing.assert_allclose(executable["main"](x), expected, rtol=2e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", ['("n",)', '("n", 8)', '("n", "m")'])
+def test_elements_of_unknown_number_are_divided_in_a_call(shape: str) -> None:
+    func = function("R.nn.relu(x0) + x1", *[f'{shape}, "float32"'] * 2)
+    assert "in blocks of" in tree_of(func)
+    main = relaxpy.compile(func, target="native")["main"]
+    columns = 8 if "8" in shape else 3
+    for n in (0, 1, 31, 32, 33, 85, 86, 5000, 70_001):
+        x = RNG.standard_normal(n if shape == '("n",)' else (n, columns)).astype("float32")
+        y = RNG.standard_normal(x.shape).astype("float32")
+        np.testing.assert_array_equal(main(x, y), np.maximum(x, 0) + y)
+
+
+def test_elements_next_to_the_largest_index_are_not_divided() -> None:
+    body = ["for i in range(m, n):", "    B[i - m] = A[i - m] * T.float32(2)"]
+    params = 'm: T.int64, n: T.int64, A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")'
+    kernel = claim(body, params)
+    kernel.runs(2**63 - 9, 2**63 - 1, floats(8), np.zeros(8, "float32"))
+    [name] = {row.kernel for row in kernel.native.report()}
+    assert "tasks" not in kernel.native.kernel_source(name, kind="tree")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from relaxpy.exec.native.contraction.operands import (
     Epilogue,
     Gemm,
+    Indices,
     Initial,
     Size,
     combine,
@@ -20,28 +21,28 @@ def finish_rows(
     f: Function,
     contraction: Gemm,
     epilogue: Epilogue,
-    rows: tuple[Sequence[Size], Size, Size],
-    vectors: Sequence[tuple[Size, int, Value | None]],
+    first: Indices,
+    height: Size,
+    vectors: Sequence[tuple[int, int, Value | None]],
     sums: Callable[[Value], list[Value]],
 ) -> None:
     """Store the results of an epilogue.
 
-    `rows` are the outer indices, the first row and the number of rows; `vectors` the first columns,
-    lanes and masks of adjacent columns; `sums` those of the vectors of a row, counted from the
-    first one.
+    `first` are the indices of the first element; `height` is the number of rows; `vectors` are the
+    columns before each vector, its lanes and its mask; `sums` are those of the vectors of a row,
+    counted from the first one.
     """
-    outer, start, height = rows
+    *outer, start, column = first
     element = contraction.accumulator.element
 
     def loaded(row: Size, operand: Initial) -> list[Value]:
         """The elements of an operand for each vector; one scalar if all columns share it."""
         if _is_zero(operand.strides[-1]):
-            first, *_ = vectors
-            shared = elements(f, operand, (*outer, row, first[0]), Type(element), None)
+            shared = elements(f, operand, (*outer, row, column), Type(element), None)
             return [shared] * len(vectors)
         return [
-            elements(f, operand, (*outer, row, column), Type(element, lanes), mask)
-            for column, lanes, mask in vectors
+            elements(f, operand, (*outer, row, column), Type(element, lanes), mask, (0, before))
+            for before, lanes, mask in vectors
         ]
 
     # Values that all rows share are hoisted out of the loop.
@@ -62,9 +63,9 @@ def finish_rows(
         fresh = [values for n, values in enumerate(operands) if n not in fixed]
         with frame.level():
             frame.settle(value for values in (totals, *fresh) for value in values)
-            for n, (column, _, mask) in enumerate(vectors):
+            for n, (before, _, mask) in enumerate(vectors):
                 value = epilogue.compute(frame, totals[n], [values[n] for values in operands])
-                store(f, contraction, (*outer, row, column), value, mask)
+                store(f, contraction, (*outer, row, column), value, mask, (0, before))
 
     f.loop(0, height, 1, [], finish)
 

@@ -18,6 +18,11 @@ Size: TypeAlias = Value | int
 """A size, index or stride: a number or a value of i64."""
 Indices: TypeAlias = Sequence[Size]
 """The indices of the outer axes, of the row, and of the first column of a vector of the result."""
+Ahead: TypeAlias = tuple[int, int]
+"""The rows and columns from the element at some indices to the first one of a vector.
+
+Constant strides make these distances constants, so that vectors share the address of one element.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -275,19 +280,30 @@ def merged(axes: Sequence[GemmAxis]) -> tuple[GemmAxis, ...]:
 
 
 def initial_values(
-    f: Function, contraction: Gemm, indices: Indices, type: Type, mask: Value | None
+    f: Function,
+    contraction: Gemm,
+    indices: Indices,
+    type: Type,
+    mask: Value | None,
+    ahead: Ahead = (0, 0),
 ) -> Value:
     """The values that the sums of adjacent columns start from."""
-    return elements(f, contraction.initial, indices, type, mask)
+    return elements(f, contraction.initial, indices, type, mask, ahead)
 
 
 def elements(
-    f: Function, initial: Initial, indices: Indices, type: Type, mask: Value | None
+    f: Function,
+    initial: Initial,
+    indices: Indices,
+    type: Type,
+    mask: Value | None,
+    ahead: Ahead = (0, 0),
 ) -> Value:
     """The elements for adjacent columns; an element that all share is broadcast."""
     if initial.memory is None:
         return f.const(type, initial.value)
     memory = moved(f, initial.memory, offset(f, indices, initial.strides))
+    memory = moved(f, memory, offset(f, ahead, initial.strides[-2:]))
     stride = initial.strides[-1]
     if type.lanes == 1 or (not isinstance(stride, Value) and stride in (0, 1)):
         wide = type if stride == 1 else Type(type.element)
@@ -298,19 +314,25 @@ def elements(
 
 
 def store(
-    f: Function, contraction: Gemm, indices: Indices, value: Value, mask: Value | None
+    f: Function,
+    contraction: Gemm,
+    indices: Indices,
+    value: Value,
+    mask: Value | None,
+    ahead: Ahead = (0, 0),
 ) -> None:
     """Store accumulated values of adjacent columns, after the epilogue."""
     c, column = contraction.c, contraction.column
     epilogue = contraction.epilogue
     if epilogue is not None:
-        operands = [elements(f, x, indices, value.type, mask) for x in epilogue.operands]
+        operands = [elements(f, x, indices, value.type, mask, ahead) for x in epilogue.operands]
         value = epilogue.compute(epilogue.frame(f), value, operands)
     if contraction.finish is not None:
         value = contraction.finish(value)
     value = narrow(value, c.type.element)
     strides = [axis.c for axis in (*contraction.outer, contraction.row, column)]
     pointer = advance(f, c.pointer, offset(f, indices, strides), c.type)
+    pointer = advance(f, pointer, offset(f, ahead, strides[-2:]), c.type)
     if isinstance(column.c, Value) or column.c != 1:
         steps = f.iota(Type("i64", value.type.lanes)) * column.c
         f.scatter(value, pointer, steps, mask)

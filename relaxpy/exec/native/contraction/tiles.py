@@ -330,33 +330,27 @@ class TileEmitter:
 
         There they are adjacent: rows of the result may be in one cache set.
         """
-        f, epilogue = self.f, self.epilogue
+        f, contraction, epilogue = self.f, self.contraction, self.epilogue
         assert epilogue is not None
         if self.strip is not None:
             outer = (*outer[:-1], combine(f, "add", outer[-1], number))
             kept = combine(f, "mul", number, self.rows)
-        vectors = [
-            (combine(f, "add", columns.start, before), lanes, mask)
-            for before, lanes, mask in zip(
-                columns.offsets, columns.lanes, columns.masks, strict=True
-            )
-        ]
+        vectors = [*zip(columns.offsets, columns.lanes, columns.masks, strict=True)]
+        first = (*outer, start, columns.start)
 
         def sums(row: Value) -> list[Value]:
-            first = combine(f, "mul", combine(f, "add", kept, row), self.width)
-            return [self._kept(first, columns, n) for n in range(len(columns.lanes))]
+            memory = self._scratch(combine(f, "mul", combine(f, "add", kept, row), self.width))
+            type = contraction.accumulator
+            return [
+                f.load(Type(type.element, lanes), advance(f, memory, before, type))
+                for before, lanes in zip(columns.offsets, columns.lanes, strict=True)
+            ]
 
-        finish_rows(f, self.contraction, epilogue, (outer, start, height), vectors, sums)
+        finish_rows(f, contraction, epilogue, first, height, vectors, sums)
 
-    def _scratch(self, first: Size, columns: Columns, number: int) -> Value:
-        """The address of the sums of a vector of a row that begins at `first` there."""
-        here = combine(self.f, "add", first, columns.offsets[number])
-        return advance(self.f, self.partial, here, self.contraction.accumulator)
-
-    def _kept(self, first: Size, columns: Columns, number: int) -> Value:
-        """Those sums."""
-        type = Type(self.contraction.accumulator.element, columns.lanes[number])
-        return self.f.load(type, self._scratch(first, columns, number))
+    def _scratch(self, first: Size) -> Value:
+        """The address of the sum at `first` there."""
+        return advance(self.f, self.partial, first, self.contraction.accumulator)
 
     def _strip_rows(
         self, number: Value, outer: Sequence[Size], columns: Columns, stretch: _Stretch
@@ -475,11 +469,14 @@ class TileEmitter:
             if height > whole:
                 tile(whole, height - whole)
             return
+        rest = self.rows % most if isinstance(self.rows, int) else None
+        if rest == 0:
+            f.loop(0, height, most, [], lambda row: tile(row, most))
+            return
         rest_rows = f.arithmetic("urem", height, most)
         whole_rows = height - rest_rows
         f.loop(0, whole_rows, most, [], lambda row: tile(row, most))
-        if isinstance(self.rows, int):
-            rest = self.rows % most
+        if rest is not None:
             f.branch(f.compare("slt", whole_rows, height), lambda: tile(whole_rows, rest))
             return
         size = 1 << (most - 1).bit_length() - 1
@@ -502,36 +499,39 @@ class TileEmitter:
         f, contraction = self.f, self.contraction
         types = [Type(contraction.accumulator.element, lanes) for lanes in columns.lanes]
         first = combine(f, "add", start, row)
+        indices = (*outer, first, columns.start)
         places = [
-            (
-                (*outer, combine(f, "add", first, r), combine(f, "add", columns.start, before)),
-                type,
-                mask,
-            )
+            (type, mask, (r, before))
             for r in range(rows)
             for before, type, mask in zip(columns.offsets, types, columns.masks, strict=True)
         ]
 
         def initial() -> list[Value]:
-            return [initial_values(f, contraction, *place) for place in places]
+            return [initial_values(f, contraction, indices, *place) for place in places]
 
-        def place(position: int) -> tuple[Size, Columns, int]:
-            r, n = divmod(position, len(types))
-            return combine(f, "mul", combine(f, "add", kept_row, r), self.width), columns, n
+        def scratch() -> list[Value]:
+            memory = self._scratch(combine(f, "mul", kept_row, self.width))
+            return [
+                advance(f, memory, r * self.width + before, contraction.accumulator)
+                for _, _, (r, before) in places
+            ]
 
         def keep(values: Sequence[Value]) -> None:
-            for position, value in enumerate(values):
-                f.store(value, self._scratch(*place(position)))
+            for value, address in zip(values, scratch(), strict=True):
+                f.store(value, address)
 
         def kept() -> list[Value]:
-            return [self._kept(*place(position)) for position in range(len(places))]
+            return [
+                f.load(type, address)
+                for (type, _, _), address in zip(places, scratch(), strict=True)
+            ]
 
         def finish(values: Sequence[Value]) -> None:
             if self.epilogue is not None:
                 keep(values)
                 return
-            for value, (indices, _, mask) in zip(values, places, strict=True):
-                store(f, contraction, indices, value, mask)
+            for value, (_, mask, ahead) in zip(values, places, strict=True):
+                store(f, contraction, indices, value, mask, ahead)
 
         a = [moved(f, stretch.a, at) for at in self._row_places(first, row, rows, stretch)]
         b = [moved(f, stretch.b, n) for n in (columns.offsets if self.packs_b else columns.places)]

@@ -242,12 +242,15 @@ class Loops:
         if isinstance(start, int) and isinstance(stop, int):
             stop = max(stop, start)
             return [start, *(start + (stop - start) // s * s for s in steps), stop]
-        f = self.function
+        f, apply = self.function, self.frame.apply
         first, last = f.index(start), f.index(stop)
         if not axis.extent.is_at_least(0, self.plan.shape_vars):
-            last = f.intrinsic("smax", last, first)
-        extent = last - first
-        return [first, *(last - f.remainder(extent, s) for s in steps), last]
+            last = apply("smax", partial(f.intrinsic, "smax"), last, first)
+
+        def cut(step: int) -> Value:
+            return apply(f"cut {step}", lambda a, b: b - f.remainder(b - a, step), first, last)
+
+        return [first, *map(cut, steps), last]
 
     def opened(self, axis: Axis) -> AbstractContextManager[None]:
         """A context in which the bounds of `axis` are used in proofs."""
@@ -350,7 +353,7 @@ class Loops:
 
         def rest(index: Value, *values: Value) -> Sequence[Value]:
             frame.pin(values)
-            mask = self._first_lanes(f.index(stop) - index, count)
+            mask = self._first_lanes(index, f.index(stop), count)
             with self.opened(axis):
                 return body(Lanes(axis.var, index, count, mask), 0, *values)
 
@@ -402,13 +405,13 @@ class Loops:
             return [(stop - lanes, lanes)]
         return [(start, lanes // 2), (stop - lanes // 2, lanes // 2)]
 
-    def _first_lanes(self, number: Value, count: int) -> Value:
-        """The mask of the first lanes; that of a known number is computed once, and kept."""
-        f, frame = self.function, self.frame
-        if number.name.startswith("%") or not f.module.has_avx512:
-            return f.lanes_below(number, count)
-        key = "first", number.name, count
-        return frame.place(key, (), lambda: f.lanes_below(number, count))
+    def _first_lanes(self, start: Value, stop: Value, count: int) -> Value:
+        """The mask of the lanes from `start` on that are below `stop`."""
+        f = self.function
+        if not f.module.has_avx512:
+            return f.lanes_below(stop - start, count)
+        lanes = partial(f.lanes_below, lanes=count)
+        return self.frame.apply(f"lanes {count}", lambda a, b: lanes(b - a), start, stop)
 
 
 def _last_start(cuts: Sequence[Value | int], count: int) -> int | None:

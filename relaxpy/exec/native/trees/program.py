@@ -77,9 +77,10 @@ class KernelProgram:
     """True if it takes less time than to start threads, although its sizes are not known."""
 
 
-def program_of(plan: Plan) -> KernelProgram:
-    """The loop tree of `plan`, with tiles."""
-    plan = in_tiles(without_zero_points(without_reshapes(plan)), within_batches=True)
+def program_of(plan: Plan, *, is_short: bool = False) -> KernelProgram:
+    """The loop tree of `plan`, with tiles unless the kernel `is_short`: these fit into a cache."""
+    plan = without_zero_points(without_reshapes(plan))
+    plan = plan if is_short else in_tiles(plan, within_batches=True)
     members = list(runs(plan.trees))
     written = {w.buffer for r in members for w in r.statement.writes}
     owners = frozenset({*written, *map(plan.root, written)})
@@ -92,7 +93,7 @@ def program_of(plan: Plan) -> KernelProgram:
     )
     joined = (run for run in runs(trees) if not run.is_scalar)
     elided = {b for run in joined for b in _temporaries(run, uses) if b in local}
-    return KernelProgram(plan, trees, frozenset(elided), owners, found.early)
+    return KernelProgram(plan, trees, frozenset(elided), owners, found.early, is_short=is_short)
 
 
 _ROW_ELEMENTS = 64
