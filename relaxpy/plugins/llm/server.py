@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import hmac
 import os
 import socket
@@ -53,7 +54,11 @@ def serve(
     with socket.create_server((host, port), family=family, backlog=config.backlog) as listening:
         shown = f"[{host}]" if ":" in host else host
         ready(f"http://{shown}:{listening.getsockname()[1]}")
-        uvicorn.Server(config).run(sockets=[listening])
+        gc.freeze()  # a collection that visits all of the program stops everything for 50 ms
+        try:
+            uvicorn.Server(config).run(sockets=[listening])
+        finally:
+            gc.unfreeze()
 
 
 def configuration(app: Any, **options: Any) -> Any:

@@ -274,6 +274,10 @@ def test_fields_of_any_kind_are_requests_or_errors(lm: Any, kind: Any, prompt: A
             for n in range(940, 1000, 4)
         ),
         (b"\xff\xfe", "application/json", 400),
+        ('{"prompt": "a"}'.encode("utf-16"), "application/json", 400),
+        (b'{"prompt": [%s[]]}' % (b"[]," * 150_000), "application/json", 413),
+        (b'{"prompt": [1%s]}' % (b",1" * 300_000), "application/json", 413),
+        (b'{"prompt": "%s' % (rb"\"[" * 900_000), "application/json", 400),
         (b'{"prompt": "a"}', "text/plain", 415),
         (b" " * 5_000_000, "application/json", 413),
     ],
@@ -284,6 +288,18 @@ def test_bodies_that_are_none(running: Running, body: bytes, kind: str, status: 
     )
     assert answer.status_code == status
     assert answer.json()["error"]["message"]
+
+
+def test_a_text_may_have_many_brackets_and_commas(running: Running) -> None:
+    """Only those outside of strings are of lists and objects."""
+    text = rb"\\\"[{," * 200_000
+    answer = httpx.post(
+        f"{running.url}/v1/completions",
+        content=b'{"prompt": "a", "stop": "%s"}' % text,
+        headers={"content-type": "application/json"},
+    )
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == "stop"
 
 
 def test_other_addresses(running: Running) -> None:
