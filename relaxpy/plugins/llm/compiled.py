@@ -5,32 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-from typing_extensions import override
 
 from relaxpy.exec.compile import compile as compile_module
 from relaxpy.exec.runtime.registry import get_global_func
 from relaxpy.exec.runtime.values import ShapeTuple
-from relaxpy.ir.relax.quantization import Quantization
 from relaxpy.plugins.llm.config import Config, ModelError, config_of, read_json
 from relaxpy.plugins.llm.decoders import Decoder
+from relaxpy.plugins.llm.packed import Packed, WithPacked
 from relaxpy.plugins.llm.weight_names import UNUSED, names_of
-from relaxpy.plugins.nn.modules import Embedding, Linear
-from relaxpy.plugins.nn.quantization import (
-    Mutator,
-    QuantizedEmbedding,
-    QuantizedLinear,
-    quantize_model,
-    quantize_state_dict,
-)
+from relaxpy.plugins.nn.quantization import quantize_model, quantize_state_dict
 from relaxpy.plugins.weights.files import open_weights
 from relaxpy.plugins.weights.load import load_weights
 from relaxpy.support.dataclass import replace
-
-Packed: TypeAlias = Mapping[str, tuple[Quantization, Callable[[], tuple[Any, Any]]]]
-"""Layers by their paths whose weights a file has in a form of ours, and what reads these."""
 
 
 class CompiledDecoder:
@@ -106,8 +95,8 @@ class CompiledDecoder:
         values = load_weights(weights, own, names, ignore=[*UNUSED, *ignored], progress=progress)
         if self.quantization is not None:
             return quantize_state_dict(quantize_model(decoder, self.quantization), values)
-        for layer, (_, read) in self._packed.items():
-            values[f"{layer}.q_weight"], values[f"{layer}.q_scale"] = read()
+        for layer, weight in self._packed.items():
+            values |= {f"{layer}.{name}": array for name, array in weight.read().items()}
         return values
 
     def _compiled(self, *methods: str) -> tuple[Any, list[Any]]:
@@ -116,7 +105,7 @@ class CompiledDecoder:
         if self.quantization is not None:
             decoder = quantize_model(decoder, self.quantization)
         elif self._packed:
-            decoder = _WithPacked(self._packed).visit("", decoder)
+            decoder = WithPacked(self._packed).visit("", decoder)
         mod, params = decoder.export_tvm(decoder.specification(*methods))
         values = [self.values[name] for name, _ in params]
         return compile_module(mod, target=self._target), values
@@ -201,20 +190,3 @@ def _listed(origin: Any) -> list[str]:
     if isinstance(origin, tuple):
         origin = origin[0]
     return [origin] if isinstance(origin, str) else list(origin)
-
-
-class _WithPacked(Mutator):
-    """Replaces the layers whose weights are packed."""
-
-    def __init__(self, packed: Packed) -> None:
-        self.packed = packed
-
-    @override
-    def visit_module(self, name: str, node: Any) -> Any:
-        if name not in self.packed:
-            return self.visit(name, node)
-        quantization, _ = self.packed[name]
-        if isinstance(node, Embedding):
-            return QuantizedEmbedding(node, quantization)
-        assert isinstance(node, Linear)
-        return QuantizedLinear(node, quantization)
