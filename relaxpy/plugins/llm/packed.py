@@ -9,13 +9,13 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from typing_extensions import override
 
-from relaxpy.ir.relax.quantization import Quantization
+from relaxpy.ir.relax.quantization import Quantization, as_quantization
 from relaxpy.plugins.nn.modules import Embedding, Linear
 from relaxpy.plugins.nn.quantization import Mutator, QuantizedEmbedding, QuantizedLinear
 from relaxpy.plugins.weights.files import StoredTensor
 from relaxpy.relax.frontend import nn
 from relaxpy.relax.frontend.nn import op
-from relaxpy.support.dataclass import dataclass
+from relaxpy.support.dataclass import dataclass, replace
 
 Parts: TypeAlias = tuple[Any, Any, Any]
 """Of blocks (rows, blocks, bytes): the integers, int8, the scales, and the offsets or None."""
@@ -134,6 +134,18 @@ class PackedWeight:
 
 Packed: TypeAlias = Mapping[str, PackedWeight]
 """Layers by their paths whose weights a file has in a form of ours."""
+
+
+def packed_as(quantization: str | None, packed: Packed) -> Packed:
+    """The layers that need not be rounded again: those with the same bits and groups, or all."""
+    if quantization is None:
+        return packed
+    chosen = as_quantization(quantization)
+    return {
+        layer: replace(weight, quantization=chosen)
+        for layer, weight in packed.items()
+        if replace(chosen, name="", rounds_operands=False) == replace(weight.quantization, name="")
+    }
 
 
 class _Linear(QuantizedLinear):

@@ -15,7 +15,7 @@ from relaxpy.llm import CompiledDecoder, ModelError, config_of, load
 from relaxpy.plugins.llm.decoders import Decoder
 from relaxpy.plugins.llm.files import open_model
 from relaxpy.plugins.llm.gguf import ARCHITECTURES, config_of_gguf, names_in_gguf
-from relaxpy.plugins.llm.packed import FORMATS, PackedWeight
+from relaxpy.plugins.llm.packed import FORMATS, PackedWeight, packed_as
 from relaxpy.plugins.llm.tokens import Metadata, TextStream, tokenizer_of_metadata
 from relaxpy.plugins.weights.files import read_header
 from relaxpy.relax.frontend.weights import load_weights
@@ -67,6 +67,32 @@ def test_scores_of_packed_weights(
     wanted = llama_scores(raw, {name: w.astype("float64") for name, w in stored.items()}, ids)
     error = np.abs(np.concatenate(found) - wanted).max()
     assert error < 1e-4 * np.abs(wanted).max()
+
+
+def test_quantize_keeps_packed_weights_of_as_many_bits(tmp_path: Path) -> None:
+    """So activations alone are rounded: the scores are near those of float32."""
+    raw, ids = tiny.config(**WIDE, **TIED), [0, *range(5, 40, 3)]
+    path = tmp_path / "m.gguf"
+    others = {"o_proj": "Q4_0", "embed": "Q4_1"}
+    stored = tiny.write_gguf(path, raw, tiny.weights(raw), "Q4_K", others)
+    own = {name: w.astype("float64") for name, w in stored.items()}
+    wanted = llama_scores(raw, own, ids)
+    rounded = load(path, quantize="w4a8f32")
+    assert rounded.decoder.packed_layers == 5
+    found = rounded.logits(ids)
+    error = np.abs(found - wanted).max() / np.abs(wanted).max()
+    assert 1e-3 < error < 0.05
+    slow = load(path, quantize="w4a8f32", target="numpy")
+    np.testing.assert_allclose(slow.logits(ids), found, rtol=0, atol=0.01 * np.abs(found).max())
+    for layer, weight in open_model(path).packed.items():
+        for name, value in weight.read().items():
+            np.testing.assert_array_equal(rounded.decoder.values[f"{layer}.{name}"], value)
+    tiny.write_gguf(path, raw, tiny.weights(raw), "Q4_K", {"v_proj": "Q6_K"})
+    packed = open_model(path).packed
+    four = packed.keys() - {"blocks.0.attention.qkv"}
+    assert packed_as("w4a8f32", packed).keys() == packed_as("q4f32_1", packed).keys() == four
+    assert not packed_as("q8f32_1", packed)
+    assert not packed_as("q4f16_1", packed)
 
 
 @pytest.mark.parametrize("entered", [False, True])
