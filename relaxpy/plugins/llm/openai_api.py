@@ -353,7 +353,11 @@ class Answer:
             return {
                 "tokens": [piece(token) for token, _, _ in rows],
                 "token_logprobs": [logprob for _, logprob, _ in rows],
-                "top_logprobs": [{piece(t): p for t, p in top} for _, _, top in rows],
+                "top_logprobs": [
+                    # Of tokens with the same text the most probable one, which comes first.
+                    {piece(t): max(p for o, p in top if piece(o) == piece(t)) for t, _ in top}
+                    for _, _, top in rows
+                ],
                 "text_offset": offsets,
             }
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import gc
 import hmac
+import logging
 import os
 import socket
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -67,6 +68,7 @@ def configuration(app: Any, **options: Any) -> Any:
 
     from relaxpy.plugins.llm.connections import connection_class
 
+    logging.getLogger("uvicorn.error").addFilter(_is_failure)
     return uvicorn.Config(
         app,
         log_level="warning",
@@ -75,6 +77,11 @@ def configuration(app: Any, **options: Any) -> Any:
         http=connection_class(),
         **options,
     )
+
+
+def _is_failure(record: logging.LogRecord) -> bool:
+    """False for the tracebacks of answers that a second signal cuts off."""
+    return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
 
 
 def require_packages() -> None:
@@ -153,7 +160,8 @@ class _Server:
         """The worker's life."""
         self.worker.start()
         try:
-            yield
+            with suppress(asyncio.CancelledError):  # by a second signal, which needs no traceback
+                yield
         finally:
             self.worker.stop()
 

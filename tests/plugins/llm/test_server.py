@@ -174,6 +174,22 @@ def test_logprobs(running: Running, lm: Any) -> None:
     assert joined == [entry.token for entry in chat.logprobs.content]
 
 
+def test_logprobs_of_tokens_with_the_same_text(running: Running, lm: Any) -> None:
+    """Bytes of characters are tokens whose texts are alike: the most probable one counts."""
+    bias = {str(token): 50 for token in range(130, 230)}
+    body = {"prompt": "the cat", "logprobs": 20, "max_tokens": 9, "logit_bias": bias}
+    options = {"max_tokens": 9, "logprobs": 20, "logit_bias": {int(t): b for t, b in bias.items()}}
+    answer = httpx.post(f"{running.url}/v1/completions", json={**body, "temperature": 0}).json()
+    found = answer["choices"][0]["logprobs"]["top_logprobs"]
+    same = lm.start(lm.tokens("the cat"), **options).request
+    while not same.done:
+        lm.step()
+    assert any(len(row) < 20 for row in found)
+    for row, (_, top) in zip(found, same.logprobs, strict=True):
+        assert list(row) == list(dict.fromkeys(lm.tokenizer.piece(token) for token, _ in top))
+        assert list(row.values()) == sorted(row.values(), reverse=True)
+
+
 NUMBERS = ("temperature", "top_p", "repetition_penalty", "presence_penalty")
 
 
