@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
 from uuid import uuid4
 
@@ -353,11 +353,7 @@ class Answer:
             return {
                 "tokens": [piece(token) for token, _, _ in rows],
                 "token_logprobs": [logprob for _, logprob, _ in rows],
-                "top_logprobs": [
-                    # Of tokens with the same text the most probable one, which comes first.
-                    {piece(t): max(p for o, p in top if piece(o) == piece(t)) for t, _ in top}
-                    for _, _, top in rows
-                ],
+                "top_logprobs": [_first_by_text(piece, top) for _, _, top in rows],
                 "text_offset": offsets,
             }
 
@@ -374,6 +370,16 @@ class Answer:
             ],
             "refusal": None,
         }
+
+
+def _first_by_text(
+    piece: Callable[[int], str], top: Sequence[tuple[int, float]]
+) -> dict[str, float]:
+    """The logprobs of tokens by their texts: of tokens with one text that of the first."""
+    found: dict[str, float] = {}
+    for token, logprob in top:
+        found.setdefault(piece(token), logprob)
+    return found
 
 
 def event(body: object) -> str:
