@@ -2,9 +2,10 @@
 
 A GGUF file of random weights is served by each in turn, with two threads. Tokens per second are
 those of 1, 4 and 16 clients that read streams of `--tokens` tokens at a time; "engine" has the same
-requests in a process without HTTP. The last column is the time to the first token of a prompt of
-512 tokens, in milliseconds. `--python` names an interpreter that has llama-cpp-python with its
-extra `server`.
+requests in a process without HTTP. Then come the milliseconds of all threads of the server per
+token, by the clock of its process, which a busy machine changes least, the time to the first token
+of a prompt of 512 tokens, and that from the start of the process to the first answer. `--python`
+names an interpreter that has llama-cpp-python with its extra `server`.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from relaxpy.llm import LanguageModel, config_of, load
 
 CLIENTS, PROMPT = (1, 4, 16), 512
 ENGINE = "engine"
+ROUNDED = {"4 bits": "w4a8f32", "8 bits": "w8a8f32"}
+"""Forms of weights, and those that round activations to 8 bits, as llama.cpp does."""
 
 
 def body(client: int, tokens: int, length: int = 32) -> dict[str, Any]:
@@ -55,37 +58,46 @@ async def stream(port: int, request: dict[str, Any]) -> tuple[float, int]:
     return first, count
 
 
-async def rates(port: int, tokens: int) -> list[float]:
-    """Tokens per second of each number of clients, and milliseconds to the first of 512."""
+def seconds_of(process: int) -> float:
+    """The time that all threads of a process have had (Linux)."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+async def rates(port: int, tokens: int, process: int, begin: float) -> list[float]:
+    """A row: tokens per second, milliseconds per token, to the first of 512, and to start."""
     await stream(port, body(99, 4))
-    found = []
+    started = time.perf_counter() - begin
+    found, spent = [], []
     for clients in CLIENTS:
-        begin = time.perf_counter()
+        before, begin = seconds_of(process), time.perf_counter()
         await asyncio.gather(*(stream(port, body(k + clients, tokens)) for k in range(clients)))
         found.append(clients * tokens / (time.perf_counter() - begin))
+        spent.append(1e3 * (seconds_of(process) - before) / clients / tokens)
     times = [(await stream(port, body(50 + k, 2, PROMPT)))[0] for k in range(3)]
-    return [*found, 1e3 * min(times)]
+    return [*found, *spent, 1e3 * min(times), 1e3 * started]
 
 
 def engine_rates(lm: LanguageModel, tokens: int) -> list[float]:
     """The same without HTTP."""
     lm.generate(body(99, 4)["prompt"], max_tokens=4)
-    found = []
+    found, spent = [], []
     for clients in CLIENTS:
         prompts = [body(k + clients, tokens)["prompt"] for k in range(clients)]
-        begin = time.perf_counter()
+        before, begin = time.process_time(), time.perf_counter()
         lm.generate(prompts, max_tokens=tokens)
         found.append(clients * tokens / (time.perf_counter() - begin))
+        spent.append(1e3 * (time.process_time() - before) / clients / tokens)
     times = []
     for k in range(3):
         begin = time.perf_counter()
         next(iter(lm.stream(body(50 + k, 2, PROMPT)["prompt"], max_tokens=2)))
         times.append(time.perf_counter() - begin)
-    return [*found, 1e3 * min(times)]
+    return [*found, *spent, 1e3 * min(times), 0.0]
 
 
 @contextmanager
-def running(command: list[str], port: int) -> Iterator[None]:
+def running(command: list[str], port: int) -> Iterator[int]:
     """A server in a process of its own, which listens once this begins."""
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
         try:
@@ -97,7 +109,7 @@ def running(command: list[str], port: int) -> Iterator[None]:
                     if server.poll() is not None:
                         raise RuntimeError(f"{command[2]} has ended") from None
                     time.sleep(0.1)
-            yield
+            yield server.pid
         finally:
             server.terminate()
 
@@ -106,7 +118,7 @@ def main() -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--size", choices=SIZES, default="125m")
-    parser.add_argument("--width", choices=GGUF_TYPES, default="4 bits")
+    parser.add_argument("--width", choices=ROUNDED, default="4 bits")
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--python", default=sys.executable)
@@ -119,22 +131,16 @@ def main() -> int:
         config = config_of(raw)
         write_gguf(path, config, weights_of(config), GGUF_TYPES[options.width], has_words=True)
         place = ("--port", str(port))
-        servers = {
-            "relaxpy": [
-                *(sys.executable, "-m", "relaxpy", "serve", str(path), "--parallel", "16"),
-                *("--cache-dtype", "float16", *place),
-            ],
+        ours = (sys.executable, "-m", "relaxpy", "serve", str(path), "--parallel", "16")
+        rounded = ("--quantize", ROUNDED[options.width])
+        servers: dict[str, list[str]] = {
+            "relaxpy": [*ours, "--cache-dtype", "float16", *place],
+            ROUNDED[options.width]: [*ours, "--cache-dtype", "float16", *place, *rounded],
             "llama.cpp": [
                 *(options.python, "-m", "llama_cpp.server", "--model", str(path), *place),
                 *("--n_ctx", str(CONTEXT), "--n_threads", THREADS, "--n_batch", str(PROMPT)),
-                *(
-                    "--n_threads_batch",
-                    THREADS,
-                    "--flash_attn",
-                    "true",
-                    "--interrupt_requests",
-                    "0",
-                ),
+                *("--n_threads_batch", THREADS, "--flash_attn", "true"),
+                *("--interrupt_requests", "0"),
             ],
         }
         found: dict[str, list[list[float]]] = {name: [] for name in (ENGINE, *servers)}
@@ -143,15 +149,20 @@ def main() -> int:
             found[ENGINE].append(engine_rates(lm, options.tokens))
             for name, command in servers.items():
                 try:
-                    with running(command, port):
-                        found[name].append(asyncio.run(rates(port, options.tokens)))
+                    begin = time.perf_counter()
+                    with running(command, port) as process:
+                        row = asyncio.run(rates(port, options.tokens, process, begin))
+                        found[name].append(row)
                 except (RuntimeError, OSError) as error:
                     print(name, error)
-        print(f"{'tokens/s of clients':20}", *map("{:>8}".format, (*CLIENTS, "first ms")))
+        heads = [*(f"{k}/s" for k in CLIENTS), *(f"{k} ms" for k in CLIENTS), "first ms", "start"]
+        print(f"{'clients':12}", *map("{:>8}".format, heads))
         for name, rows in found.items():
-            *columns, first = zip(*rows, strict=True) if rows else [[]]
-            best = [f"{max(column):8.1f}" for column in columns]
-            print(f"{name:20}", *best, *([f"{min(first):8.1f}"] if first else ["not here"]))
+            columns = list(zip(*rows, strict=True))
+            best = [max(c) for c in columns[: len(CLIENTS)]] + [
+                min(c) for c in columns[len(CLIENTS) :]
+            ]
+            print(f"{name:12}", *(f"{value:8.2f}" for value in best) if rows else ["not here"])
     return 0
 
 

@@ -119,7 +119,7 @@ FLOORS = {
         lazy.py screen.py diagnostics.py progress.py entry.py pysource.py
     """,
     "relaxpy/plugins/llm": """
-        config.py decoders.py weight_names.py compiled.py sampling.py engine.py tokens.py
+        config.py decoders.py weight_names.py packed.py compiled.py sampling.py engine.py tokens.py
         template.py gguf.py files.py continuation.py language_model.py worker.py connections.py
         openai_api.py server.py
     """,

@@ -5,32 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-from typing_extensions import override
 
 from relaxpy.exec.compile import compile as compile_module
 from relaxpy.exec.runtime.registry import get_global_func
 from relaxpy.exec.runtime.values import ShapeTuple
-from relaxpy.ir.relax.quantization import Quantization
 from relaxpy.plugins.llm.config import Config, ModelError, config_of, read_json
 from relaxpy.plugins.llm.decoders import Decoder
+from relaxpy.plugins.llm.packed import Packed, WithPacked, packed_as
 from relaxpy.plugins.llm.weight_names import UNUSED, names_of
-from relaxpy.plugins.nn.modules import Embedding, Linear
-from relaxpy.plugins.nn.quantization import (
-    Mutator,
-    QuantizedEmbedding,
-    QuantizedLinear,
-    quantize_model,
-    quantize_state_dict,
-)
+from relaxpy.plugins.nn.quantization import quantize_model, quantize_state_dict
 from relaxpy.plugins.weights.files import open_weights
 from relaxpy.plugins.weights.load import load_weights
 from relaxpy.support.dataclass import replace
-
-Packed: TypeAlias = Mapping[str, tuple[Quantization, Callable[[], tuple[Any, Any]]]]
-"""Layers by their paths whose weights a file has in a form of ours, and what reads these."""
 
 
 class CompiledDecoder:
@@ -38,9 +27,10 @@ class CompiledDecoder:
 
     `sequences` are how many a cache has at a time, `tokens` how many all of them have together,
     `chunk` how many a call takes, `context` how many one sequence has. `quantization` is the name
-    of one, such as "q4f32_1"; of those of float16 all else is float16, too. Keys and values of
-    `cache_dtype` "float16" need half the memory, and attention half the time. Without a `target`,
-    it is that of `relaxpy.compile`: "native" where its packages are installed, or RELAXPY_TARGET.
+    of one, such as "q4f32_1"; of those of float16 all else is float16, too. Layers that are
+    `packed` with the same bits and groups keep their values. Keys and values of `cache_dtype`
+    "float16" need half the memory, and attention half the time. Without a `target`, it is that of
+    `relaxpy.compile`: "native" where its packages are installed, or RELAXPY_TARGET.
     """
 
     def __init__(
@@ -79,7 +69,7 @@ class CompiledDecoder:
         config = replace(config, cache_dtype=cache_dtype, rope_factors=factors)
         self.config, self.sequences, self.chunk, self.page = config, sequences, chunk, page
         self.pages = -(-tokens // page) + sequences
-        self._packed = {} if quantization is not None else dict(packed or {})
+        self._packed = packed_as(quantization, packed or {})
         self.quantization, self._target = quantization, target
         decoder: Any = Decoder(config)
         weights = source if isinstance(source, Mapping) else open_weights(source)
@@ -104,22 +94,23 @@ class CompiledDecoder:
         skipped = [names.get(name, name) for name in plain.keys() - own.keys()]
         ignored = [name for given in skipped for name in _listed(given)]
         values = load_weights(weights, own, names, ignore=[*UNUSED, *ignored], progress=progress)
-        if self.quantization is not None:
-            return quantize_state_dict(quantize_model(decoder, self.quantization), values)
-        for layer, (_, read) in self._packed.items():
-            values[f"{layer}.q_weight"], values[f"{layer}.q_scale"] = read()
-        return values
+        for layer, weight in self._packed.items():
+            values |= {f"{layer}.{name}": array for name, array in weight.read().items()}
+        if self.quantization is None:
+            return values
+        return quantize_state_dict(self._with_packed(decoder), values)
 
     def _compiled(self, *methods: str) -> tuple[Any, tuple[Any, ...]]:
         """The program of methods of the model, and the values that these take."""
-        decoder: Any = Decoder(self.config)
-        if self.quantization is not None:
-            decoder = quantize_model(decoder, self.quantization)
-        elif self._packed:
-            decoder = _WithPacked(self._packed).visit("", decoder)
+        decoder = self._with_packed(Decoder(self.config))
         mod, params = decoder.export_tvm(decoder.specification(*methods))
         values = tuple(self.values[name] for name, _ in params)
         return compile_module(mod, target=self._target), values
+
+    def _with_packed(self, decoder: Any) -> Any:
+        """The model with layers of packed weights."""
+        decoder = WithPacked(self._packed).visit("", decoder)
+        return decoder if self.quantization is None else quantize_model(decoder, self.quantization)
 
     @property
     def packed_layers(self) -> int:
@@ -201,20 +192,3 @@ def _listed(origin: Any) -> list[str]:
     if isinstance(origin, tuple):
         origin = origin[0]
     return [origin] if isinstance(origin, str) else list(origin)
-
-
-class _WithPacked(Mutator):
-    """Replaces the layers whose weights are packed."""
-
-    def __init__(self, packed: Packed) -> None:
-        self.packed = packed
-
-    @override
-    def visit_module(self, name: str, node: Any) -> Any:
-        if name not in self.packed:
-            return self.visit(name, node)
-        quantization, _ = self.packed[name]
-        if isinstance(node, Embedding):
-            return QuantizedEmbedding(node, quantization)
-        assert isinstance(node, Linear)
-        return QuantizedLinear(node, quantization)

@@ -228,15 +228,22 @@ class Engine:
     # --- what runs next
 
     def _parts(self) -> list[tuple[Request, int]]:
-        """The requests of the next call with their numbers of tokens, first those that choose."""
-        left = self.model.chunk
-        parts = []
-        for request in sorted(self.running, key=lambda r: r.length - r.read):
-            count = min(left, request.length - request.read)
-            if count:
-                parts.append((request, count))
-                left -= count
-        return parts
+        """The requests of the next call with their numbers of tokens, first those that choose.
+
+        Short prompts come before long ones, but half of the room is for the one that began first.
+        """
+        unread = {r: r.length - r.read for r in self.running if r.length > r.read}
+        prompts = [request for request, count in unread.items() if count > 1]
+        order = [(request, 1) for request, count in unread.items() if count == 1]
+        half = (self.model.chunk - len(order) + 1) // 2
+        order += [(request, half) for request in prompts[:1]]
+        order += [(request, unread[request]) for request in sorted(prompts, key=unread.__getitem__)]
+        left, counts = self.model.chunk, dict.fromkeys(unread, 0)
+        for request, most in order:
+            count = min(left, most, unread[request] - counts[request])
+            counts[request] += count
+            left -= count
+        return [(request, count) for request, count in counts.items() if count]
 
     @property
     def free_pages(self) -> int:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from relaxpy.plugins.llm.compiled import Packed
 from relaxpy.plugins.llm.config import LARGEST, Config, ModelError, config_of, read_json
 from relaxpy.plugins.llm.gguf import config_of_gguf, names_in_gguf, widened
+from relaxpy.plugins.llm.packed import Packed
 from relaxpy.plugins.llm.tokens import Metadata, Tokenizer, tokenizer_of_file, tokenizer_of_metadata
 from relaxpy.plugins.llm.weight_names import names_of
 from relaxpy.plugins.weights.files import Weights, open_weights, read_header

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from relaxpy.ir.relax.quantization import QUANTIZATIONS, Quantization
-from relaxpy.plugins.llm.compiled import Packed
 from relaxpy.plugins.llm.config import Config, ModelError, config_of, unknown_architecture
+from relaxpy.plugins.llm.packed import Packed, PackedWeight
 from relaxpy.plugins.llm.tokens import Metadata
-from relaxpy.plugins.weights.files import Header, StoredTensor
+from relaxpy.plugins.weights.files import Header
 from relaxpy.support.dataclass import replace
 
 ARCHITECTURES = {
@@ -29,8 +28,6 @@ ARCHITECTURES = {
 }
 """The architectures of files, and those of `config.FAMILIES`."""
 _PLAIN = {"F32", "F16", "BF16"}
-_PACKED = {"Q8_0": QUANTIZATIONS["q8f32_1"], "Q4_0": QUANTIZATIONS["q4f32_1"]}
-"""The formats that have a form of ours: blocks of 32 elements with one scale each."""
 _WIDE_SCALE = {("gemma2", 46), ("gemma3", 62)}
 """Models of 27 billion weights: they scale scores by the width of a head's part of the model."""
 
@@ -194,10 +191,8 @@ def names_in_gguf(config: Config, header: Header) -> tuple[Mapping[str, Any], Pa
     packed = {}
     for ours, join in files.rows.items():
         parts = [tensors[name] for name in files.names[f"{ours}.weight"][0] if name in tensors]
-        kinds = {part.kind.name for part in parts}
-        if len(kinds) == 1 and kinds <= _PACKED.keys():
-            quantization = _PACKED[kinds.pop()]
-            packed[ours] = quantization, partial(_read_packed, parts, join, quantization)
+        if (weight := PackedWeight.of(parts, join)) is not None:
+            packed[ours] = weight
     return files.names, packed
 
 
@@ -243,29 +238,6 @@ def _halves(config: Config, q: Any, k: Any, v: Any) -> Any:
         return pairs.swapaxes(1, 2).reshape(rows.shape)
 
     return np.concatenate([exchanged(q), exchanged(k), v])
-
-
-def _read_packed(
-    parts: Sequence[StoredTensor], join: Callable[..., Any], quantization: Quantization
-) -> tuple[Any, Any]:
-    """The integers and scales of a weight, exactly those of the file.
-
-    A block has a scale `d` and integers from -128 to 127, or from -8 to 7; ours have those from
-    -127 to 128, and from -7 to 8. So the signs of both are exchanged.
-    """
-    blocks = join(*(part.blocks() for part in parts))
-    bits = quantization.bits
-    blocks = blocks.reshape(len(blocks), -1, 2 + 4 * bits)
-    scale = -blocks[..., :2].copy().view("<f2")[..., 0].astype(np.float32)
-    stored = blocks[..., 2:]
-    if bits == 8:
-        stored = 127 - stored.view(np.int8).astype(np.int16)
-    else:
-        halves = np.concatenate([stored & 15, stored >> 4], axis=-1)
-        stored = 15 - halves
-        stored = stored[..., ::2] | stored[..., 1::2] << 4
-    packed = np.ascontiguousarray(stored.astype(np.uint8)).view("<u4").reshape(len(blocks), -1)
-    return packed.astype(np.uint32, copy=False), scale
 
 
 def widened(header: Header, names: Mapping[str, Any], packed: Packed) -> str | None:

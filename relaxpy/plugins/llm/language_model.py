@@ -45,10 +45,11 @@ def load(
     """The language model of a Hugging Face folder or a file of GGUF, compiled.
 
     `quantize` rounds weights to few bits ("q4f32_1", "q8f32_1", "w4a8f32", and others of
-    docs/weights.md); without it, packed weights of GGUF stay packed where products can read them,
-    which those of NumPy do not. `target` is "native" or "numpy". A prompt and its answer have at
-    most `context` tokens, by default 4,096 or what the model was trained for; `sequences` run at a
-    time. Keys and values of `cache_dtype` "float16" need half the memory.
+    docs/weights.md), except packed weights of GGUF with as many; without it, these stay packed
+    where products can read them, which those of NumPy do not. `target` is "native" or "numpy". A
+    prompt and its answer have at most `context` tokens, by default 4,096 or what the model was
+    trained for; `sequences` run at a time. Keys and values of `cache_dtype` "float16" need half the
+    memory.
 
     Errors:
         FileNotFoundError: there is no such file or folder.
@@ -66,7 +67,7 @@ def load(
         files.config,
         files.weights,
         names=files.names,
-        packed=files.packed if reads_packed else None,
+        packed=files.packed if reads_packed or quantize is not None else None,
         quantization=quantize,
         cache_dtype=cache_dtype,
         target=target,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
 from uuid import uuid4
 
@@ -169,14 +170,24 @@ def asked(kind: Kind, body: bytes, model: LanguageModel, most_tokens: int) -> As
     )
 
 
+_MOST_VALUES: Final = 1 << 18
+_VALUES: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?|[,\[{]', re.DOTALL)
+"""The strings of JSON, and what stands before other values; an open string is one, too."""
+
+
 def _fields(body: bytes) -> dict[str, Any]:
     """The fields of a body that are not null. Errors: ApiError."""
 
     def refuse(constant: str) -> None:
         raise ValueError(f"{constant} is not a number of JSON")
 
+    # The parser of JSON does not let other threads run, and a million lists take it seconds.
+    if sum(map(body.count, (b'"', b",", b"[", b"{"))) > _MOST_VALUES:
+        for count, _ in enumerate(_VALUES.finditer(body)):
+            if count > _MOST_VALUES:
+                raise ApiError(413, f"a request has at most {_MOST_VALUES} values")
     try:
-        found = json.loads(body, parse_constant=refuse)
+        found = json.loads(body.decode("utf-8-sig"), parse_constant=refuse)
     except (ValueError, RecursionError) as error:
         raise ApiError(400, f"the body is not JSON: {error}") from None
     if not isinstance(found, dict):
@@ -342,7 +353,7 @@ class Answer:
             return {
                 "tokens": [piece(token) for token, _, _ in rows],
                 "token_logprobs": [logprob for _, logprob, _ in rows],
-                "top_logprobs": [{piece(t): p for t, p in top} for _, _, top in rows],
+                "top_logprobs": [_first_by_text(piece, top) for _, _, top in rows],
                 "text_offset": offsets,
             }
 
@@ -359,6 +370,16 @@ class Answer:
             ],
             "refusal": None,
         }
+
+
+def _first_by_text(
+    piece: Callable[[int], str], top: Sequence[tuple[int, float]]
+) -> dict[str, float]:
+    """The logprobs of tokens by their texts: of tokens with one text that of the first."""
+    found: dict[str, float] = {}
+    for token, logprob in top:
+        found.setdefault(piece(token), logprob)
+    return found
 
 
 def event(body: object) -> str:

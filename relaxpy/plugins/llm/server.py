@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import hmac
+import logging
 import os
 import socket
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -53,7 +55,11 @@ def serve(
     with socket.create_server((host, port), family=family, backlog=config.backlog) as listening:
         shown = f"[{host}]" if ":" in host else host
         ready(f"http://{shown}:{listening.getsockname()[1]}")
-        uvicorn.Server(config).run(sockets=[listening])
+        gc.freeze()  # a collection that visits all of the program stops everything for 50 ms
+        try:
+            uvicorn.Server(config).run(sockets=[listening])
+        finally:
+            gc.unfreeze()
 
 
 def configuration(app: Any, **options: Any) -> Any:
@@ -62,6 +68,7 @@ def configuration(app: Any, **options: Any) -> Any:
 
     from relaxpy.plugins.llm.connections import connection_class
 
+    logging.getLogger("uvicorn.error").addFilter(_is_failure)
     return uvicorn.Config(
         app,
         log_level="warning",
@@ -70,6 +77,11 @@ def configuration(app: Any, **options: Any) -> Any:
         http=connection_class(),
         **options,
     )
+
+
+def _is_failure(record: logging.LogRecord) -> bool:
+    """False for the tracebacks of answers that a second signal cuts off."""
+    return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
 
 
 def require_packages() -> None:
@@ -148,7 +160,8 @@ class _Server:
         """The worker's life."""
         self.worker.start()
         try:
-            yield
+            with suppress(asyncio.CancelledError):  # by a second signal, which needs no traceback
+                yield
         finally:
             self.worker.stop()
 

@@ -205,6 +205,9 @@ class QuantizedEmbedding(_Quantized):
         return self.product(x, "float32")
 
 
+_PACKED = ("q_weight", "q_scale")
+
+
 class _Quantizing(Mutator):
     def __init__(self, quantization: Quantization) -> None:
         self.quantization = quantization
@@ -245,8 +248,9 @@ def quantize_model(model: Module, quantization: str | Quantization) -> Module:
 def quantize_state_dict(model: Module, state_dict: Mapping[str, Any]) -> dict[str, Array]:
     """The values of the parameters of a quantised model, from those of the plain model.
 
-    Packed parameters are computed from the value at the path of the plain `weight`; others are
-    converted to the datatype of the parameter. Values that the model does not use are left out.
+    Packed parameters are computed from the value at the path of the plain `weight`, unless there is
+    one at the path of `q_weight`. Others are converted to the datatype of the parameter. Values
+    that the model does not use are left out.
 
     Errors:
         UnknownNameError (also KeyError, ValueError): values are missing; all are named.
@@ -278,15 +282,17 @@ def quantize_state_dict(model: Module, state_dict: Mapping[str, Any]) -> dict[st
             work.advance(path)
             prefix, _, last = path.rpartition(".")
             layer = quantized.get(prefix)
-            if layer is not None and last == "q_weight":
+            is_plain = f"{prefix}.q_weight".lstrip(".") not in state_dict
+            if layer is None or last not in _PACKED or not is_plain:
+                if (own := value(path)) is not None:
+                    _check_shape(path, own, tuple(param.shape))
+                    result[path] = own.astype(param.dtype, copy=False)
+            elif last == "q_weight":
                 plain = f"{prefix}.weight" if prefix else "weight"
                 if (weight := value(plain)) is not None:
                     _check_shape(plain, weight, (param.shape[0], layer._size))
                     scale = path.removesuffix("q_weight") + "q_scale"
                     result[path], result[scale] = layer.quantization.quantize(weight)
-            elif (layer is None or last != "q_scale") and (array := value(path)) is not None:
-                _check_shape(path, array, tuple(param.shape))
-                result[path] = array.astype(param.dtype, copy=False)
     if missing:
         raise UnknownNameError(f"values are missing: {', '.join(missing)}")
     return result

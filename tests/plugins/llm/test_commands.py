@@ -7,6 +7,8 @@ import signal
 import socket
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -215,4 +217,37 @@ def test_serve_says_where_and_ends_by_a_signal(folder: Path, lm: Any) -> None:
         answer = httpx.post(f"{found[1]}/v1/completions", json=body, timeout=60)
         assert answer.json()["choices"][0]["text"] == lm.generate("the cat", max_tokens=5)
         server.send_signal(signal.SIGINT)
-        assert server.wait(20) in {0, 130}
+        assert server.wait(20) == 130
+
+
+@pytest.mark.parametrize(
+    ("signals", "code"),
+    [
+        ([signal.SIGTERM], -signal.SIGTERM),
+        ([signal.SIGINT], 130),
+        ([signal.SIGINT, signal.SIGINT], 130),
+    ],
+)
+def test_a_signal_ends_the_server_during_answers(
+    folder: Path, signals: list[signal.Signals], code: int
+) -> None:
+    httpx = pytest.importorskip("httpx")
+    pytest.importorskip("uvicorn")
+    command = [sys.executable, "-m", "relaxpy", "serve", str(folder), "--port", "0"]
+    env = {**os.environ, "PYTHONPATH": str(Path(relaxpy.__file__).parents[1])}
+    body = {"prompt": "the cat", "max_tokens": 250, "stream": True, "logit_bias": {"1": -100}}
+    out = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, env=env, text=True, **out) as server:  # type: ignore[call-overload]
+        url = re.search(r"http://127\.0\.0\.1:\d+", server.stdout.readline())[0]
+        with (
+            suppress(httpx.TransportError),
+            httpx.stream("POST", f"{url}/v1/completions", json=body, timeout=60) as answer,
+        ):
+            lines = answer.iter_lines()
+            next(lines)
+            for number in signals:
+                server.send_signal(number)
+                time.sleep(0.2)
+            list(lines)
+        assert server.wait(20) == code
+        assert "Traceback" not in server.stderr.read()

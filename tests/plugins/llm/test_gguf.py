@@ -15,6 +15,7 @@ from relaxpy.llm import CompiledDecoder, ModelError, config_of, load
 from relaxpy.plugins.llm.decoders import Decoder
 from relaxpy.plugins.llm.files import open_model
 from relaxpy.plugins.llm.gguf import ARCHITECTURES, config_of_gguf, names_in_gguf
+from relaxpy.plugins.llm.packed import FORMATS, PackedWeight, packed_as
 from relaxpy.plugins.llm.tokens import Metadata, TextStream, tokenizer_of_metadata
 from relaxpy.plugins.weights.files import read_header
 from relaxpy.relax.frontend.weights import load_weights
@@ -31,21 +32,34 @@ SMALL = {"num_hidden_layers": 1}
 WIDE = {"num_hidden_layers": 1, "hidden_size": 256, "intermediate_size": 256, "head_dim": 64}
 
 
+TIED = {"tie_word_embeddings": True}
+
+
 @pytest.mark.parametrize(
-    ("kind", "entries", "packed"),
-    [("Q8_0", SMALL, 6), ("Q8_0", {**SMALL, "tie_word_embeddings": True}, 5), ("Q4_0", SMALL, 6)],
+    ("kind", "entries", "others", "packed"),
+    [
+        ("Q8_0", SMALL, {}, 6),
+        ("Q8_0", {**SMALL, **TIED}, {}, 5),
+        ("Q4_0", SMALL, {}, 6),
+        ("Q4_1", {**SMALL, **TIED}, {"lm_head": "Q8_0"}, 5),
+        ("Q5_0", SMALL, {"o_proj": "Q5_1", "gate_proj": "F16"}, 5),
+        ("Q4_K", WIDE, {}, 6),
+        # As the mixtures that are named Q4_K_M have it.
+        ("Q4_K", {**WIDE, **TIED}, {"v_proj": "Q6_K", "down": "Q6_K", "embed": "Q6_K"}, 5),
+        ("Q4_K", {**WIDE, **TIED}, {"k_proj": "Q5_0", "up_proj": "Q5_K"}, 5),
+    ],
 )
 def test_scores_of_packed_weights(
-    kind: str, entries: dict[str, Any], packed: int, tmp_path: Path
+    kind: str, entries: dict[str, Any], others: dict[str, str], packed: int, tmp_path: Path
 ) -> None:
     raw, ids = tiny.config(**entries), [0, *range(5, 40, 3)]
-    stored = tiny.write_gguf(tmp_path / "m.gguf", raw, tiny.weights(raw), kind)
+    stored = tiny.write_gguf(tmp_path / "m.gguf", raw, tiny.weights(raw), kind, others)
     files = open_model(tmp_path / "m.gguf")
     decoder = CompiledDecoder(
         files.config, files.weights, names=files.names, packed=files.packed, context=64
     )
     assert decoder.packed_layers == packed
-    assert files.note is None
+    assert (files.note is None) == ("F16" not in others.values())
     cache = decoder.new_cache()
     decoder.state("add_sequence", cache, 0)
     found = [decoder.run(cache, [0], [ids[:-1]], range(len(ids) - 1))]
@@ -53,6 +67,32 @@ def test_scores_of_packed_weights(
     wanted = llama_scores(raw, {name: w.astype("float64") for name, w in stored.items()}, ids)
     error = np.abs(np.concatenate(found) - wanted).max()
     assert error < 1e-4 * np.abs(wanted).max()
+
+
+def test_quantize_keeps_packed_weights_of_as_many_bits(tmp_path: Path) -> None:
+    """So activations alone are rounded: the scores are near those of float32."""
+    raw, ids = tiny.config(**WIDE, **TIED), [0, *range(5, 40, 3)]
+    path = tmp_path / "m.gguf"
+    others = {"o_proj": "Q4_0", "embed": "Q4_1"}
+    stored = tiny.write_gguf(path, raw, tiny.weights(raw), "Q4_K", others)
+    own = {name: w.astype("float64") for name, w in stored.items()}
+    wanted = llama_scores(raw, own, ids)
+    rounded = load(path, quantize="w4a8f32")
+    assert rounded.decoder.packed_layers == 5
+    found = rounded.logits(ids)
+    error = np.abs(found - wanted).max() / np.abs(wanted).max()
+    assert 1e-3 < error < 0.05
+    slow = load(path, quantize="w4a8f32", target="numpy")
+    np.testing.assert_allclose(slow.logits(ids), found, rtol=0, atol=0.01 * np.abs(found).max())
+    for layer, weight in open_model(path).packed.items():
+        for name, value in weight.read().items():
+            np.testing.assert_array_equal(rounded.decoder.values[f"{layer}.{name}"], value)
+    tiny.write_gguf(path, raw, tiny.weights(raw), "Q4_K", {"v_proj": "Q6_K"})
+    packed = open_model(path).packed
+    four = packed.keys() - {"blocks.0.attention.qkv"}
+    assert packed_as("w4a8f32", packed).keys() == packed_as("q4f32_1", packed).keys() == four
+    assert not packed_as("q8f32_1", packed)
+    assert not packed_as("q4f16_1", packed)
 
 
 @pytest.mark.parametrize("entered", [False, True])
@@ -71,7 +111,7 @@ def test_packed_weights_are_float32_on_numpy(entered: bool, tmp_path: Path) -> N
     np.testing.assert_allclose(slow.logits(ids), wanted, rtol=0, atol=1e-4 * np.abs(wanted).max())
 
 
-@pytest.mark.parametrize("kind", ["F32", "F16", "BF16", "Q4_K", "Q6_K"])
+@pytest.mark.parametrize("kind", ["F32", "F16", "BF16", "Q2_K", "Q3_K"])
 def test_other_weights_are_those_of_the_folder(kind: str, tmp_path: Path) -> None:
     raw = tiny.config(**WIDE)
     stored = tiny.write_gguf(tmp_path / "m.gguf", raw, tiny.weights(raw), kind)
@@ -100,24 +140,32 @@ def test_a_file_is_a_model(lm: Any, tmp_path: Path) -> None:
     assert own.ends == lm.ends
 
 
-def test_packed_weights_keep_the_values_of_the_file() -> None:
-    from relaxpy.plugins.llm.gguf import _PACKED, _read_packed
+@pytest.mark.parametrize("kind", FORMATS)
+def test_packed_weights_keep_the_values_of_the_file(kind: str, tmp_path: Path) -> None:
+    """Random blocks; the sum of a product and an offset is rounded once more or less."""
+    rng, wanted = np.random.default_rng(0), gguf.GGMLQuantizationType[kind]
+    size = gguf.GGML_QUANT_SIZES[wanted][1]
+    blocks = rng.integers(0, 256, (6, 3, size), dtype=np.uint8)
+    for place in tiny.SCALES[kind]:
+        drawn = rng.standard_normal((6, 3, 1)).astype("<f2")
+        blocks[..., place : place + 2] = drawn.view(np.uint8)
+    flat = blocks.reshape(6, -1)
+    part: Any = SimpleNamespace(blocks=lambda: flat, kind=SimpleNamespace(name=kind))
+    weight = PackedWeight.of([part], lambda array: array)
+    assert weight is not None
+    found = weight.read()
+    values = gguf.quants.dequantize(flat, wanted)
+    own = weight.quantization.dequantize(found["q_weight"], found["q_scale"], values.shape[1])
+    if weight.has_offset:
+        own = own + np.repeat(found["q_offset"], weight.quantization.group, axis=1)
+        np.testing.assert_allclose(own, values, rtol=0, atol=4e-7 * np.abs(values).max())
+    else:
+        np.testing.assert_array_equal(own, values)
 
-    rng = np.random.default_rng(0)
-    for kind, quantization in _PACKED.items():
-        wanted = gguf.GGMLQuantizationType[kind]
-        size = gguf.GGML_QUANT_SIZES[wanted][1]
-        blocks = rng.integers(0, 256, (6, 3, size), dtype=np.uint8)
-        blocks[..., :2] = rng.standard_normal((6, 3, 1)).astype("<f2").view(np.uint8)
-        flat = blocks.reshape(6, -1)
 
-        class Stored:
-            def blocks(self, flat: Any = flat) -> Any:
-                return flat
-
-        packed, scale = _read_packed([Stored()], lambda part: part, quantization)  # type: ignore[list-item]
-        found = quantization.dequantize(packed, scale, 96)
-        np.testing.assert_array_equal(found, gguf.quants.dequantize(flat, wanted))
+def test_layers_of_other_formats_are_not_packed() -> None:
+    parts: Any = [SimpleNamespace(kind=SimpleNamespace(name=kind)) for kind in ("Q4_K", "Q3_K")]
+    assert PackedWeight.of(parts, lambda *arrays: arrays) is None
 
 
 # --- configurations of other architectures

@@ -526,6 +526,22 @@ def test_a_prompt_of_several_requests_is_read_once(
     assert llama.chunk in map(sum, read[:1])
 
 
+def test_a_long_prompt_is_read_beside_short_ones_that_keep_coming(llama: Any) -> None:
+    rng = random.Random(6)
+    engine, short = Engine(llama), []
+    long = engine.add([rng.randrange(VOCABULARY) for _ in range(5 * llama.chunk)], max_tokens=1)
+    for _ in range(10):  # half of each chunk is for the long one
+        while len(engine.running) + len(engine.waiting) < 3:
+            prompt = [rng.randrange(VOCABULARY) for _ in range(llama.chunk - 1)]
+            short.append(engine.add(prompt, max_tokens=1))
+        engine.step()
+    assert long.done
+    assert sum(request.done for request in short) >= 4
+    engine.run()
+    for request in (long, *short):
+        assert generate(llama, [request.prompt], max_tokens=1) == [request.tokens]
+
+
 @pytest.mark.parametrize("temperature", [0.0, 0.7])
 @pytest.mark.parametrize("odd", [[math.nan, 0.0], [math.inf, 0.0], [-math.inf, -math.inf]])
 def test_a_request_without_a_token_to_choose_ends_alone(

@@ -146,7 +146,7 @@ def chromium(folder: Path) -> Iterator[Chromium]:
 @pytest.mark.skipif(BROWSER is None, reason="there is no Chromium here")
 def test_the_page_in_chromium(running: Running, lm: Any, tmp_path: Path) -> None:
     with chromium(tmp_path) as browser:
-        target = browser.ask("Target.createTarget", url=f"{running.url}/")["targetId"]
+        target = browser.ask("Target.createTarget", url="about:blank")["targetId"]
         session = browser.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
 
         def evaluated(expression: str) -> Any:
@@ -156,6 +156,7 @@ def test_the_page_in_chromium(running: Running, lm: Any, tmp_path: Path) -> None
             assert "exceptionDetails" not in found, found
             return found["result"].get("value")
 
+        browser.ask("Page.navigate", session, url=f"{running.url}/")  # until the page begins
         evaluated(
             "new Promise(done => document.readyState === 'complete' ? done() : "
             "addEventListener('load', done))"

@@ -174,6 +174,22 @@ def test_logprobs(running: Running, lm: Any) -> None:
     assert joined == [entry.token for entry in chat.logprobs.content]
 
 
+def test_logprobs_of_tokens_with_the_same_text(running: Running, lm: Any) -> None:
+    """Bytes of characters are tokens whose texts are alike: the most probable one counts."""
+    bias = {str(token): 50 for token in range(130, 230)}
+    body = {"prompt": "the cat", "logprobs": 20, "max_tokens": 9, "logit_bias": bias}
+    options = {"max_tokens": 9, "logprobs": 20, "logit_bias": {int(t): b for t, b in bias.items()}}
+    answer = httpx.post(f"{running.url}/v1/completions", json={**body, "temperature": 0}).json()
+    found = answer["choices"][0]["logprobs"]["top_logprobs"]
+    same = lm.start(lm.tokens("the cat"), **options).request
+    while not same.done:
+        lm.step()
+    assert any(len(row) < 20 for row in found)
+    for row, (_, top) in zip(found, same.logprobs, strict=True):
+        assert list(row) == list(dict.fromkeys(lm.tokenizer.piece(token) for token, _ in top))
+        assert list(row.values()) == sorted(row.values(), reverse=True)
+
+
 NUMBERS = ("temperature", "top_p", "repetition_penalty", "presence_penalty")
 
 
@@ -274,6 +290,10 @@ def test_fields_of_any_kind_are_requests_or_errors(lm: Any, kind: Any, prompt: A
             for n in range(940, 1000, 4)
         ),
         (b"\xff\xfe", "application/json", 400),
+        ('{"prompt": "a"}'.encode("utf-16"), "application/json", 400),
+        (b'{"prompt": [%s[]]}' % (b"[]," * 150_000), "application/json", 413),
+        (b'{"prompt": [1%s]}' % (b",1" * 300_000), "application/json", 413),
+        (b'{"prompt": "%s' % (rb"\"[" * 900_000), "application/json", 400),
         (b'{"prompt": "a"}', "text/plain", 415),
         (b" " * 5_000_000, "application/json", 413),
     ],
@@ -284,6 +304,18 @@ def test_bodies_that_are_none(running: Running, body: bytes, kind: str, status: 
     )
     assert answer.status_code == status
     assert answer.json()["error"]["message"]
+
+
+def test_a_text_may_have_many_brackets_and_commas(running: Running) -> None:
+    """Only those outside of strings are of lists and objects."""
+    text = rb"\\\"[{," * 200_000
+    answer = httpx.post(
+        f"{running.url}/v1/completions",
+        content=b'{"prompt": "a", "stop": "%s"}' % text,
+        headers={"content-type": "application/json"},
+    )
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == "stop"
 
 
 def test_other_addresses(running: Running) -> None:

@@ -1,6 +1,7 @@
 """Small models of random weights, in the forms that people have them in."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -109,12 +110,19 @@ OUTER = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_he
 
 
 def write_gguf(
-    path: Path, raw: dict[str, Any], values: dict[str, Any], kind: str
+    path: Path,
+    raw: dict[str, Any],
+    values: dict[str, Any],
+    kind: str,
+    others: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """A file as llama.cpp has it; the weights that it has, by the names of Hugging Face."""
+    """A file as llama.cpp has it; the weights that it has, by the names of Hugging Face.
+
+    `others` are the formats of tensors in whose names these texts are.
+    """
     import gguf
 
-    arch, wanted = raw["model_type"], gguf.GGMLQuantizationType[kind]
+    arch, first = raw["model_type"], kind
     writer = gguf.GGUFWriter(path, arch)
     writer.add_context_length(raw["max_position_embeddings"])
     writer.add_embedding_length(raw["hidden_size"])
@@ -139,6 +147,8 @@ def write_gguf(
     stored = {}
     for name, value in values.items():
         stem, own_value = name.removesuffix(".weight"), value
+        kind = next((k for part, k in (others or {}).items() if part in name), first)
+        wanted = gguf.GGMLQuantizationType[kind]
         packs = value.ndim == 2 and kind != "F32"
         if packs:
             packed = quantized(value, kind)
@@ -161,6 +171,16 @@ def write_gguf(
     return stored
 
 
+SCALES = {
+    **dict.fromkeys(("Q4_0", "Q5_0", "Q8_0"), (0,)),
+    **dict.fromkeys(("Q4_1", "Q5_1", "Q4_K", "Q5_K"), (0, 2)),
+    "Q6_K": (208,),
+    "Q2_K": (80, 82),
+    "Q3_K": (108,),
+}
+"""Where blocks have numbers of float16."""
+
+
 def quantized(value: Any, kind: str) -> Any:
     """The bytes of rows in a format; those that the package cannot write are random blocks."""
     import gguf
@@ -172,7 +192,6 @@ def quantized(value: Any, kind: str) -> Any:
         rows, count = value.shape[0], value.shape[1] // block
         rng = np.random.default_rng(value.size)
         found = rng.integers(0, 256, (rows, count, size), dtype=np.uint8)
-        scales = {"Q4_K": (0, 2), "Q6_K": (208,)}[kind]
-        for place in scales:
+        for place in SCALES[kind]:
             found[..., place : place + 2] = np.array([1e-3], "<f2").view(np.uint8)
         return found.reshape(rows, -1)

@@ -173,6 +173,10 @@ def test_a_layer_by_itself_is_quantised() -> None:
     assert isinstance(layer, QuantizedLinear)
     values = quantize_state_dict(layer, {"weight": np.ones((2, 8), "float32"), "other": 0})
     assert {name: v.shape for name, v in values.items()} == {"q_weight": (2, 4), "q_scale": (2, 1)}
+    own = {"q_weight": values["q_weight"] ^ 1, "q_scale": values["q_scale"] * 2}
+    found = quantize_state_dict(layer, {**own, "weight": np.ones((2, 8), "float32")})
+    for name, value in own.items():
+        np.testing.assert_array_equal(found[name], value)
 
 
 @pytest.mark.parametrize(
@@ -191,6 +195,22 @@ def test_a_layer_by_itself_is_quantised() -> None:
             lambda: quantize_state_dict(quantize_model(nn.Linear(4, 4), "q4f32_1"), {}),
             UnknownNameError,
             "missing: weight, bias",
+        ),
+        (
+            lambda: quantize_state_dict(
+                quantize_model(nn.Linear(32, 1, False), "q4f32_1"),
+                {"q_weight": np.ones((1, 4), "uint32")},
+            ),
+            UnknownNameError,
+            "missing: q_scale",
+        ),
+        (
+            lambda: quantize_state_dict(
+                quantize_model(nn.Linear(32, 1, False), "q4f32_1"),
+                {"q_weight": np.ones((1, 3), "uint32"), "q_scale": np.ones((1, 1))},
+            ),
+            MisuseError,
+            r"q_weight has shape \(1, 4\), found a value of \(1, 3\)",
         ),
         (
             lambda: quantize_state_dict(
