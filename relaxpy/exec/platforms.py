@@ -24,6 +24,7 @@ class Architecture:
         needed: the features of LLVM without which no code is generated.
         vector_bits: the width of a vector register in bits.
         vector_registers: the number of vector registers.
+        vector_operand: the letter of a vector register for LLVM's inline assembly.
         wide: the features with which there are 32 registers of 512 bits; none if it has no such.
         has_extremes: whether an instruction has the maximum of floats, and a NaN if one of them is.
         lookup: the instruction that selects among the numbers of a table in registers.
@@ -37,6 +38,7 @@ class Architecture:
     needed: frozenset[str]
     vector_bits: int
     vector_registers: int
+    vector_operand: str
     wide: frozenset[str]
     has_extremes: bool
     lookup: Literal["permute", "tbl"]
@@ -57,6 +59,7 @@ X86_64: Final = Architecture(
     needed=frozenset(("avx2", "fma")),
     vector_bits=256,
     vector_registers=16,
+    vector_operand="x",
     wide=frozenset(_AVX512),
     has_extremes=False,
     lookup="permute",
@@ -74,6 +77,7 @@ AARCH64: Final = Architecture(
     needed=frozenset(),
     vector_bits=128,
     vector_registers=32,
+    vector_operand="w",
     wide=frozenset(),
     has_extremes=True,
     lookup="tbl",
