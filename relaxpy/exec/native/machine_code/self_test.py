@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import suppress
+from importlib.util import find_spec
 
 from relaxpy.errors import Diagnostic, warn
 from relaxpy.exec.native.machine_code import disk_cache
@@ -28,6 +29,8 @@ def self_test() -> str:
 
     If it is found now, there is a warning. A child that cannot be started is tried again next time.
     """
+    if find_spec("llvmlite") is None:
+        return "the self-test of native code needs llvmlite, which is not installed"
     parts = processor(), generator(), interface()
     key = disk_cache.key_of("self-test", *parts) if all(parts) else ""
     stored = disk_cache.load(key) if key else None
