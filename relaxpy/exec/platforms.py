@@ -67,6 +67,7 @@ X86_64: Final = Architecture(
         (): ("pmaddwd",),
         ("avxvnni",): ("vpdpbusd",),
         ("avx512vnni", "avx512vl"): ("vpdpbusd",),
+        ("amx-tile", "amx-int8", *_AVX512): ("tdpb",),
     },
     pause="@llvm.x86.sse2.pause()",
     levels={"x86-64-v3": _V3, "x86-64-v4": _V4, "znver4": (*_V4, "avx512vnni")},
@@ -183,16 +184,16 @@ class Platform:
         return f"{self.system.name}-{self.architecture.name}"
 
 
-_CALLS: Final = ("futex", "gettid", "set_affinity", "get_affinity")
+_CALLS: Final = ("futex", "gettid", "set_affinity", "get_affinity", "arch_prctl")
 PLATFORMS: Final = (
     Platform(
         *(LINUX, X86_64, "x86_64-unknown-linux-gnu"),
-        calls=dict(zip(_CALLS, (202, 186, 203, 204), strict=True)),
+        calls=dict(zip(_CALLS, (202, 186, 203, 204, 158), strict=True)),
         is_confirmed=True,
     ),
     Platform(
         *(LINUX, AARCH64, "aarch64-unknown-linux-gnu"),
-        calls=dict(zip(_CALLS, (98, 178, 122, 123), strict=True)),
+        calls=dict(zip(_CALLS, (98, 178, 122, 123), strict=False)),
         is_confirmed=True,
     ),
     Platform(MACOS, X86_64, "x86_64-apple-macosx11-elf"),

@@ -62,6 +62,8 @@ _OF_APPLE: Final = {
 """The names of macOS for features of LLVM."""
 _OF_WINDOWS: Final = {34: "lse", 43: "dotprod"}
 """LLVM's features by the numbers of Windows for features of AArch64."""
+_TILE_DATA: Final = 0x1023, 18
+"""What arch_prctl of Linux is asked: to permit the state of matrix tiles."""
 _USE, _RUN = 0x3, 0x4
 """Memory that is read and written, and such with code."""
 _MAP_NEW, _MAP_FIXED, _MAP_JIT = 0x1002, 0x10, 0x800
@@ -125,6 +127,10 @@ class Process:
             clear.argtypes = (_POINTER, _POINTER)
             clear(start, start + size)
 
+    def allow_tiles(self) -> bool:
+        """Let code of this process use matrix tiles; return whether it may."""
+        return False
+
     def machine(self) -> str:
         """The name of the architecture of this process, which may be emulated."""
         return platform.machine()
@@ -157,6 +163,14 @@ class Process:
 
 class Linux(Process):
     """Linux, which describes its CPUs in a file."""
+
+    @override
+    def allow_tiles(self) -> bool:
+        """Let code of this process use matrix tiles; return whether it may."""
+        here = own_platform()
+        number = here.calls.get("arch_prctl") if here is not None else None
+        call = self.function("syscall", ctypes.c_long, *3 * (ctypes.c_long,))
+        return number is not None and call(number, *_TILE_DATA) == 0
 
     @override
     def cpus(self) -> int:

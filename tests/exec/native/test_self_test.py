@@ -65,7 +65,7 @@ def test_what_passed_makes_native_code_the_default_and_is_kept(
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert unconfirmed() is None
-        monkeypatch.setattr(parent, "_run", lambda: pytest.fail("it was kept"))
+        monkeypatch.setattr(parent, "_run", lambda kind: pytest.fail("it was kept"))
         assert unconfirmed() is None
 
 
@@ -160,7 +160,7 @@ def test_code_of_a_file_is_used_where_the_self_test_passes(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found: list[str] = []
-    monkeypatch.setattr(parent, "_run", lambda: found.append("ran") or "")
+    monkeypatch.setattr(parent, "_run", lambda kind: found.append("ran") or "")
     loaded = relaxpy.load_executable(file, native_code=True)
     assert found == ["ran"]
     assert (loaded.target, loaded.report().remark) == ("native", "")
@@ -170,7 +170,7 @@ def test_code_of_a_file_is_used_where_the_self_test_passes(
 def test_code_of_a_file_is_not_used_where_the_self_test_fails(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parent, "_run", lambda: "native code computes exp wrongly")
+    monkeypatch.setattr(parent, "_run", lambda kind: "native code computes exp wrongly")
     with pytest.warns(RelaxpyWarning, match="programs run on NumPy"):
         loaded = relaxpy.load_executable(file, native_code=True)
     remark = "the machine code of the file is not used: native code computes exp wrongly"

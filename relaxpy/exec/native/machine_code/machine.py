@@ -14,7 +14,7 @@ from relaxpy.errors import CompileError
 from relaxpy.exec.native.llvm.module import Module
 from relaxpy.exec.native.machine_code import disk_cache
 from relaxpy.exec.native.machine_code.processor import generator, processor
-from relaxpy.exec.native.machine_code.self_test import self_test
+from relaxpy.exec.native.machine_code.self_test import TILED, is_testing, self_test
 from relaxpy.exec.platforms import Platform, platform_of_triple
 from relaxpy.exec.process import own_platform, process
 from relaxpy.ir.core.target import VARIABLE
@@ -207,6 +207,12 @@ def _missing(platform: Platform, features: str) -> str:
     present = features.split(",")
     needed = sorted(platform.architecture.needed)
     return " and ".join(name.upper() for name in needed if f"+{name}" not in present)
+
+
+@cache
+def tiles_are_confirmed() -> bool:
+    """True if matrix tiles are permitted here, and the self-test passes with them."""
+    return process().allow_tiles() and (is_testing(TILED) or not self_test(TILED))
 
 
 def narrow() -> Machine:
