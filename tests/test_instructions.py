@@ -14,6 +14,7 @@ pytest.importorskip("llvmlite")
 
 SPILLS = {
     ("exp", "neoverse-n1"): 1,
+    ("exp", "neoverse-v2"): 1,
     ("exp", "apple-m1"): 1,
     ("softmax", "x86-64-v3"): 6,
     ("attention", "x86-64-v3"): 9,
@@ -52,7 +53,7 @@ main:
 
 
 @pytest.mark.parametrize("name", instructions.KERNELS)
-@pytest.mark.parametrize("processor", ["neoverse-n1", "apple-m1", "x86-64-v3", "zen4"])
+@pytest.mark.parametrize("processor", ["neoverse-n1", "neoverse-v2", "apple-m1", "x86-64-v3", "zen4"])
 def test_loops_do_not_spill_more(name: str, processor: str) -> None:
     _, spills = instructions.row(name, machine(processor))
     assert spills <= SPILLS.get((name, processor), 0)
@@ -65,6 +66,15 @@ def test_loops_do_not_spill_more(name: str, processor: str) -> None:
 def test_vectors_of_neon_take_few_instructions(name: str, most: float) -> None:
     each, _ = instructions.row(name, machine("neoverse-n1"))
     assert each <= most
+
+
+def test_products_of_bytes_are_those_of_two_rows_by_two_columns_where_they_can_be() -> None:
+    matrix = instructions.assembly("matmul of int8", machine("neoverse-v2"))
+    assert len(re.findall(r"\bsmmla\b", matrix)) >= 16
+    assert not re.search(r"\bsdot\b", matrix)
+    lanes = instructions.assembly("matmul of int8", machine("neoverse-n1"))
+    assert not re.search(r"\b[su]mmla\b", lanes)
+    assert re.search(r"\bsdot\b", lanes)
 
 
 def test_the_maximum_of_rows_is_one_instruction_of_neon() -> None:

@@ -82,7 +82,7 @@ AARCH64: Final = Architecture(
     wide=frozenset(),
     has_extremes=True,
     lookup="tbl",
-    products={("dotprod",): ("sdot", "udot"), ("i8mm",): ("usdot",)},
+    products={("dotprod",): ("sdot", "udot"), ("i8mm",): ("usdot", "smmla", "ummla", "usmmla")},
     pause="@llvm.aarch64.hint(i32 1)",
     levels={
         "generic": ("neon",),

@@ -44,11 +44,13 @@ class Dots:
         moves: whether the values of the first operand are offset by 128.
         b_is_unsigned: whether the second operand is uint8 and the copy of the first one int8, or
             vice versa.
+        of_pairs: the instruction for two rows by two columns at a time, if there is one.
     """
 
     instruction: str
     moves: bool
     b_is_unsigned: bool
+    of_pairs: str = ""
 
     @property
     def count(self) -> int:
@@ -208,7 +210,9 @@ def dots_of(
     is_same, present = a.is_unsigned == b.is_unsigned, module.instructions
     of_pair = ("udot" if a.is_unsigned else "sdot") if is_same else "usdot"
     if of_pair in present:
-        return Dots(of_pair, moves=False, b_is_unsigned=b.is_unsigned)
+        kind = ("ummla" if a.is_unsigned else "smmla") if is_same else "usmmla"
+        has_pairs = kind in present and (is_same or a.is_unsigned)
+        return Dots(of_pair, moves=False, b_is_unsigned=b.is_unsigned, of_pairs=kind * has_pairs)
     if "vpdpbusd" in present:
         return Dots("vpdpbusd", is_same, b.is_unsigned)
     return (

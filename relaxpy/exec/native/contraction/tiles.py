@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from relaxpy.exec.native.contraction import matrix_tiles
+from relaxpy.exec.native.contraction import matrix_tiles, row_pairs
 from relaxpy.exec.native.contraction.blocking import (
     Columns,
     column_blocks,
@@ -550,6 +550,10 @@ class TileEmitter:
             values = [v + moved_by[n % len(types)] for n, v in enumerate(values)]
         if self.dots is not None and self.dots.in_tiles:
             values = self._in_tiles(self.dots, stretch, a[0], b[0], columns, values)
+        elif self.dots is not None and self.dots.of_pairs and rows % 2 == 0:
+            a = row_pairs.rows_of(f, a[0], rows, stretch.a_row)
+            [axis] = stretch.axes
+            values = row_pairs.add_products(f, self.dots.of_pairs, axis, a, b, values)
         else:
             values = self._accumulate(stretch.axes, a, stretch.a_row, b, types, columns, values)
         if stretch.is_last is None or self.epilogue is not None:
