@@ -186,3 +186,21 @@ def test_code_of_a_file_is_not_used_where_no_kernel_can_be_compiled(
     monkeypatch.setattr(parent, "find_spec", lambda name: None)
     loaded = relaxpy.load_executable(file, native_code=True)
     assert loaded.report().remark.endswith("needs llvmlite, which is not installed")
+
+
+@pytest.mark.usefixtures("unconfirmed")
+def test_a_kind_of_code_has_a_test_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    kinds: list[str] = []
+
+    def run(kind: str) -> str:
+        kinds.append(kind)
+        return "native code computes matmul wrongly" if kind else ""
+
+    monkeypatch.setattr(parent, "_run", run)
+    assert parent.self_test() == ""
+    with pytest.warns(RelaxpyWarning, match="native code has no matrix tiles: native code") as seen:
+        assert parent.self_test(parent.TILED) == "native code computes matmul wrongly"
+    assert "target=" not in str(seen[0].message)
+    parent.self_test()
+    parent.self_test(parent.TILED)
+    assert kinds == ["", parent.TILED]

@@ -56,9 +56,11 @@ def self_test(kind: str = "") -> str:
         if key:
             disk_cache.store(key, [problem.encode()])
     if problem:
-        without = f"native code has no {kind}:" if kind else "programs run on NumPy:"
-        hint = 'target="native" generates it all the same; please report this with relaxpy.doctor()'
-        warn(Diagnostic(f"{without} {problem}", hint=hint))
+        without, hint = f"native code has no {kind}", "please report this with relaxpy.doctor()"
+        if not kind:
+            without = "programs run on NumPy"
+            hint = f'target="native" generates it all the same; {hint}'
+        warn(Diagnostic(f"{without}: {problem}", hint=hint))
     return problem
 
 
