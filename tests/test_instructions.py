@@ -53,7 +53,9 @@ main:
 
 
 @pytest.mark.parametrize("name", instructions.KERNELS)
-@pytest.mark.parametrize("processor", ["neoverse-n1", "neoverse-v2", "apple-m1", "x86-64-v3", "zen4"])
+@pytest.mark.parametrize(
+    "processor", ["neoverse-n1", "neoverse-v2", "apple-m1", "x86-64-v3", "zen4"]
+)
 def test_loops_do_not_spill_more(name: str, processor: str) -> None:
     _, spills = instructions.row(name, machine(processor))
     assert spills <= SPILLS.get((name, processor), 0)

@@ -53,7 +53,10 @@ KERNELS = {
     "softmax": Kernel("R.nn.softmax(x)", "x: (64, 512) float32", "", 24),
     "matmul": Kernel("R.matmul(x, y)", f"{_SQUARES} float32", r"fmla|vfmadd\d+ps", 1.3),
     "matmul of int8": Kernel(
-        'R.matmul(x, y, out_dtype="int32")', f"{_SQUARES} int8", "[su](dot|mmla)|vpdpbusd|vpmaddwd", 1.3
+        'R.matmul(x, y, out_dtype="int32")',
+        f"{_SQUARES} int8",
+        "[su](dot|mmla)|vpdpbusd|vpmaddwd",
+        1.3,
     ),
     "attention": Kernel("R.nn.attention(x, y, y)", "x y: (1, 64, 4, 64) float32", "", 24),
 }
