@@ -1,8 +1,7 @@
 """Counts the instructions of innermost loops in code for several processors.
 
 `python tools/instructions.py` prints a table of kernels: the instructions of the largest innermost
-loop with vectors for each vector that it stores (all of them if it stores none), and the accesses
-of the stack in all innermost loops, which are spills.
+loop with vectors, and the accesses of the stack in all innermost loops, which are spills.
 """
 
 from __future__ import annotations
@@ -22,19 +21,44 @@ from relaxpy.target import Native
 
 MACHINES = {
     "neoverse-n1": Native("linux-aarch64", "neoverse-n1"),
+    "neoverse-v2": Native("linux-aarch64", "neoverse-v2"),
     "apple-m1": Native("macos-aarch64", "apple-m1"),
     "x86-64-v3": Native("linux-x86_64", "x86-64-v3"),
     "zen4": Native("linux-x86_64", "znver4"),
 }
+
+
+class Kernel(NamedTuple):
+    """A kernel: its expression, its parameters, and what its instructions are counted for.
+
+    Fields:
+        result: the expression.
+        parameters: names, and the shape and the dtype of each.
+        unit: for each vector that is stored, or for each instruction of these names.
+        ideal: its loads, stores and operations, as if each were one instruction.
+    """
+
+    result: str
+    parameters: str
+    unit: str
+    ideal: float
+
+
+_SQUARES = "x y: (256, 256)"
 KERNELS = {
-    "maximum": ("R.maximum(x, y)", "x y: (4096,) float32"),
-    "maximum of rows": ("R.max(x, axis=1)", "x: (64, 4096) float32"),
-    "exp": ("R.exp(x)", "x: (4096,) float32"),
-    "tanh": ("R.tanh(x)", "x: (4096,) float32"),
-    "softmax": ("R.nn.softmax(x)", "x: (64, 512) float32"),
-    "matmul": ("R.matmul(x, y)", "x y: (256, 256) float32"),
-    "matmul of int8": ('R.matmul(x, y, out_dtype="int32")', "x y: (256, 256) int8"),
-    "attention": ("R.nn.attention(x, y, y)", "x y: (1, 64, 4, 64) float32"),
+    "maximum": Kernel("R.maximum(x, y)", "x y: (4096,) float32", "", 4),
+    "maximum of rows": Kernel("R.max(x, axis=1)", "x: (64, 4096) float32", "v?f?max(ps)?", 2),
+    "exp": Kernel("R.exp(x)", "x: (4096,) float32", "", 22),
+    "tanh": Kernel("R.tanh(x)", "x: (4096,) float32", "", 21),
+    "softmax": Kernel("R.nn.softmax(x)", "x: (64, 512) float32", "", 24),
+    "matmul": Kernel("R.matmul(x, y)", f"{_SQUARES} float32", r"fmla|vfmadd\d+ps", 1.3),
+    "matmul of int8": Kernel(
+        'R.matmul(x, y, out_dtype="int32")',
+        f"{_SQUARES} int8",
+        "[su](dot|mmla)|vpdpbusd|vpmaddwd",
+        1.3,
+    ),
+    "attention": Kernel("R.nn.attention(x, y, y)", "x y: (1, 64, 4, 64) float32", "", 24),
 }
 _TEXT = """
 @I.ir_module
@@ -51,9 +75,12 @@ _STORE = re.compile(r"^\s+(?:vmov\w+\s+%[xyz]mm\d+, .*\(|str\s+q|stur\s+q|st1|(s
 
 
 class Loop(NamedTuple):
-    """An innermost loop: its instructions, those of vectors, stack accesses, and stores."""
+    """An innermost loop: the names of its instructions, and how many of them are on vectors.
 
-    instructions: int
+    Others are accesses of the stack by vectors, and vectors that are stored elsewhere.
+    """
+
+    names: list[str]
     vectors: int
     stack: int
     stores: int
@@ -71,21 +98,22 @@ def loops(assembly: str) -> Iterator[Loop]:
     for first, last in jumps:
         if any(first <= a and b <= last and (a, b) != (first, last) for a, b in jumps):
             continue
-        body = [x for x in lines[first : last + 1] if x[0].isspace() and x.strip()[0] != "."]
+        text = lines[first : last + 1]
+        body = [x for x in text if x[0].isspace() and x.strip()[0] not in ".#/"]
         wide = [x for x in body if _VECTOR.search(x)]
         stack = sum(_STACK.search(x) is not None for x in wide)
         stored = [m for x in body if not _STACK.search(x) and (m := _STORE.search(x))]
         stores = sum(2 if m[1] else 1 for m in stored)
-        yield Loop(len(body), len(wide), stack, stores)
+        yield Loop([x.split()[0] for x in body], len(wide), stack, stores)
 
 
 def assembly(name: str, machine: Machine) -> str:
     """The assembly of the kernels of a program."""
-    result, operands = KERNELS[name]
-    names, _, kind = operands.partition(": ")
+    kernel = KERNELS[name]
+    names, _, kind = kernel.parameters.partition(": ")
     shape, dtype = kind.rsplit(" ", 1)
     parameters = ", ".join(f'{n}: R.Tensor({shape}, "{dtype}")' for n in names.split())
-    module = from_source(_TEXT.format(parameters=parameters, result=result))
+    module = from_source(_TEXT.format(parameters=parameters, result=kernel.result))
     module = get_pipeline("default", target="native")(module)
     kernels = [n for n, f in module.functions_by_name.items() if isinstance(f, PrimFunc)]
     with generating_for(machine):
@@ -93,25 +121,26 @@ def assembly(name: str, machine: Machine) -> str:
         return "\n".join(kernel_source(module, backend, kernel, "asm") for kernel in kernels)
 
 
-def row(name: str, machine: Machine) -> tuple[str, int]:
-    """The instructions for each vector of results, and the spills, of the main loop."""
+def row(name: str, machine: Machine) -> tuple[float, int]:
+    """The instructions for each unit of a kernel in its main loop, and the spills of all loops."""
     found = [loop for loop in loops(assembly(name, machine)) if loop.vectors]
     main = max(found, key=lambda loop: loop.vectors)
-    each = f"{main.instructions / main.stores:.1f}" if main.stores else f"{main.instructions}"
-    return each, sum(loop.stack for loop in found)
+    unit = KERNELS[name].unit
+    units = sum(re.fullmatch(unit, n) is not None for n in main.names) if unit else main.stores
+    return len(main.names) / units, sum(loop.stack for loop in found)
 
 
 def main() -> None:
     """Print the table."""
-    print("| kernel |", " | ".join(MACHINES), "|")
-    print("| --- |" + " --- |" * len(MACHINES))
-    for name in KERNELS:
-        cells = []
+    print("| kernel | ideal |", " | ".join(MACHINES), "|")
+    print("| --- |" + " --- |" * (len(MACHINES) + 1))
+    for name, kernel in KERNELS.items():
+        cells = [f"{kernel.ideal}"]
         for target in MACHINES.values():
             machine = target.machine_or_host()
             assert machine is not None
             each, spills = row(name, machine)
-            cells.append(f"{each}, {spills} spills" if spills else each)
+            cells.append(f"{each:.1f}, {spills} spills" if spills else f"{each:.1f}")
         print(f"| {name} |", " | ".join(cells), "|", flush=True)
 
 

@@ -24,6 +24,7 @@ class Architecture:
         needed: the features of LLVM without which no code is generated.
         vector_bits: the width of a vector register in bits.
         vector_registers: the number of vector registers.
+        vector_operand: the letter of a vector register for LLVM's inline assembly.
         wide: the features with which there are 32 registers of 512 bits; none if it has no such.
         has_extremes: whether an instruction has the maximum of floats, and a NaN if one of them is.
         lookup: the instruction that selects among the numbers of a table in registers.
@@ -37,6 +38,7 @@ class Architecture:
     needed: frozenset[str]
     vector_bits: int
     vector_registers: int
+    vector_operand: str
     wide: frozenset[str]
     has_extremes: bool
     lookup: Literal["permute", "tbl"]
@@ -57,6 +59,7 @@ X86_64: Final = Architecture(
     needed=frozenset(("avx2", "fma")),
     vector_bits=256,
     vector_registers=16,
+    vector_operand="x",
     wide=frozenset(_AVX512),
     has_extremes=False,
     lookup="permute",
@@ -64,6 +67,7 @@ X86_64: Final = Architecture(
         (): ("pmaddwd",),
         ("avxvnni",): ("vpdpbusd",),
         ("avx512vnni", "avx512vl"): ("vpdpbusd",),
+        ("amx-tile", "amx-int8", *_AVX512): ("tdpb",),
     },
     pause="@llvm.x86.sse2.pause()",
     levels={"x86-64-v3": _V3, "x86-64-v4": _V4, "znver4": (*_V4, "avx512vnni")},
@@ -74,10 +78,11 @@ AARCH64: Final = Architecture(
     needed=frozenset(),
     vector_bits=128,
     vector_registers=32,
+    vector_operand="w",
     wide=frozenset(),
     has_extremes=True,
     lookup="tbl",
-    products={("dotprod",): ("sdot", "udot"), ("i8mm",): ("usdot",)},
+    products={("dotprod",): ("sdot", "udot"), ("i8mm",): ("usdot", "smmla", "ummla", "usmmla")},
     pause="@llvm.aarch64.hint(i32 1)",
     levels={
         "generic": ("neon",),
@@ -179,16 +184,16 @@ class Platform:
         return f"{self.system.name}-{self.architecture.name}"
 
 
-_CALLS: Final = ("futex", "gettid", "set_affinity", "get_affinity")
+_CALLS: Final = ("futex", "gettid", "set_affinity", "get_affinity", "arch_prctl")
 PLATFORMS: Final = (
     Platform(
         *(LINUX, X86_64, "x86_64-unknown-linux-gnu"),
-        calls=dict(zip(_CALLS, (202, 186, 203, 204), strict=True)),
+        calls=dict(zip(_CALLS, (202, 186, 203, 204, 158), strict=True)),
         is_confirmed=True,
     ),
     Platform(
         *(LINUX, AARCH64, "aarch64-unknown-linux-gnu"),
-        calls=dict(zip(_CALLS, (98, 178, 122, 123), strict=True)),
+        calls=dict(zip(_CALLS, (98, 178, 122, 123), strict=False)),
         is_confirmed=True,
     ),
     Platform(MACOS, X86_64, "x86_64-apple-macosx11-elf"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import mmap
 import os
 import platform
@@ -12,7 +13,7 @@ from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from typing import Any, Final
-from weakref import finalize
+from weakref import WeakValueDictionary, finalize
 
 from typing_extensions import override
 
@@ -60,6 +61,12 @@ _OF_APPLE: Final = {
 """The names of macOS for features of LLVM."""
 _OF_WINDOWS: Final = {34: "lse", 43: "dotprod"}
 """LLVM's features by the numbers of Windows for features of AArch64."""
+_TILE_DATA: Final = 0x1023, 18
+"""What arch_prctl of Linux is asked: to permit the state of matrix tiles."""
+_USE, _RUN = 0x3, 0x4
+"""Memory that is read and written, and such with code."""
+_MAP_NEW, _MAP_FIXED, _MAP_JIT = 0x1002, 0x10, 0x800
+"""Flags of macOS for new memory, at an address, and with code."""
 _AVX2: Final = 40
 """The number of Windows for AVX2. All CPUs with it that Windows supports are of level 3."""
 
@@ -119,6 +126,10 @@ class Process:
             clear.argtypes = (_POINTER, _POINTER)
             clear(start, start + size)
 
+    def allow_tiles(self) -> bool:
+        """Let code of this process use matrix tiles; return whether it may."""
+        return False
+
     def machine(self) -> str:
         """The name of the architecture of this process, which may be emulated."""
         return platform.machine()
@@ -151,6 +162,14 @@ class Process:
 
 class Linux(Process):
     """Linux, which describes its CPUs in a file."""
+
+    @override
+    def allow_tiles(self) -> bool:
+        """Let code of this process use matrix tiles; return whether it may."""
+        here = own_platform()
+        number = here.calls.get("arch_prctl") if here is not None else None
+        call = self.function("syscall", ctypes.c_long, *3 * (ctypes.c_long,))
+        return number is not None and call(number, *_TILE_DATA) == 0
 
     @override
     def cpus(self) -> int:
@@ -195,7 +214,61 @@ class Linux(Process):
 
 
 class Apple(Process):
-    """macOS, which describes its CPUs by `sysctlbyname`."""
+    """macOS, which describes its CPUs by `sysctlbyname`.
+
+    On AArch64, code runs in memory of MAP_JIT, which a thread either writes or runs. What is
+    written to `pages` is copied there by `make_executable`. Its caller's thread runs no native code
+    meanwhile: what frees arrays may be such, so garbage is not collected.
+    """
+
+    def __init__(self, system: System, addresses: Mapping[str, int] | None = None) -> None:
+        Process.__init__(self, system, addresses)
+        self._copied: WeakValueDictionary[int, Any] = WeakValueDictionary()
+
+    def _map(self, start: int | None, size: int, access: int, flags: int) -> int:
+        """The address of new memory, or 0."""
+        kinds = ctypes.c_int, ctypes.c_int, ctypes.c_int
+        params = _POINTER, ctypes.c_size_t, *kinds, ctypes.c_int64
+        found = self.function("mmap", ctypes.c_ssize_t, *params)(
+            start, size, access, _MAP_NEW | flags, -1, 0
+        )
+        return 0 if found == -1 else int(found)
+
+    @override
+    def pages(self, size: int) -> tuple[memoryview, int]:
+        """New memory of zeros that lives as long as the view, and its address."""
+        names = "pthread_jit_write_protect_supported_np", "pthread_jit_write_protect_np"
+        is_protected = self.has(*names) and self.function(names[0], ctypes.c_int)()
+        start = self._map(None, size, _RUN | _USE, _MAP_JIT) if is_protected else 0
+        if not start:  # also where this process may have no memory of MAP_JIT
+            return Process.pages(self, size)
+        content = (ctypes.c_char * size)()
+        self._copied[start] = content
+        free = self.function("munmap", ctypes.c_int, _POINTER, ctypes.c_size_t)
+        finalize(content, free, start, size).atexit = False
+        return memoryview(content).cast("B"), start
+
+    @override
+    def make_executable(self, start: int, size: int) -> None:
+        """Make whole pages executable and read-only. Errors: OSError."""
+        content = self._copied.pop(start, None)
+        if content is None:
+            return Process.make_executable(self, start, size)
+        rest = ctypes.sizeof(content) - size
+        # Variables are written while code runs.
+        if rest > 0 and not self._map(start + size, rest, _USE, _MAP_FIXED):
+            raise OSError("there is no memory for the variables of native code")
+        protect = self.function("pthread_jit_write_protect_np", None, ctypes.c_int)
+        collects = gc.isenabled()
+        gc.disable()
+        protect(0)
+        try:
+            ctypes.memmove(start, content, ctypes.sizeof(content))
+        finally:
+            protect(1)
+            if collects:
+                gc.enable()
+        return self._forget_instructions(start, size)
 
     def _read(self, name: str) -> bytes:
         """The value of a name; empty if there is none."""

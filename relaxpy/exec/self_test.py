@@ -48,8 +48,10 @@ def cases() -> Iterator[Case]:
     for dtype, tolerance in ((single, 1e-5), (double, 1e-13)):
         operands = x.astype(dtype), draw.standard_normal((37, 53)).astype(dtype)
         yield Case("matmul", operands, np.matmul, tolerance)
-    left, right = (draw.integers(-128, 128, shape).astype("int8") for shape in ((9, 40), (40, 33)))
-    yield Case("matmul", (left, right), _product_of_bytes, attrs=(("out_dtype", "int32"),))
+    for rows, depth, columns in ((9, 40, 33), (53, 150, 81)):
+        shapes = (rows, depth), (depth, columns)
+        left, right = (draw.integers(-128, 128, shape).astype("int8") for shape in shapes)
+        yield Case("matmul", (left, right), _product_of_bytes, attrs=(("out_dtype", "int32"),))
     image = draw.standard_normal((1, 3, 11, 12)).astype(single)
     weights = draw.standard_normal((5, 3, 3, 3)).astype(single)
     yield Case("nn.conv2d", (image, weights), _windows, 1e-5)

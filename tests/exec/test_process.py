@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import ctypes
+import gc
 import os
 import re
 from collections.abc import Callable
@@ -133,6 +134,79 @@ def test_macos_describes_an_x86_processor(monkeypatch: pytest.MonkeyPatch) -> No
     )
     assert chip.cpus() == 12
     assert chip.features(X86_64) >= set(X86_64.levels["x86-64-v3"])
+
+
+def apple_memory(*, jit: int = 1) -> tuple[Apple, list[tuple[Any, ...]]]:
+    """macOS on AArch64 over memory of Linux, and the calls of its functions."""
+    functions, calls = Functions(), list[tuple[Any, ...]]()
+    here = Linux(LINUX)
+    kinds = POINTER, SIZE, INT, INT, INT, ctypes.c_int64
+    allocate = here.function("mmap", ctypes.c_ssize_t, *kinds)
+    free = here.function("munmap", INT, POINTER, SIZE)
+
+    @functions.define(ctypes.c_ssize_t, *kinds)
+    def mmap(place: int | None, size: int, access: int, flags: int, file: int, at: int) -> int:
+        calls.append(("map", place is not None, size, access, flags))
+        assert not (flags & 0x10 and flags & 0x800)  # macOS refuses both together
+        if flags & 0x800 and jit < 0:
+            return -1
+        return allocate(place, size, 3, 0x22 | flags & 0x10, file, at)
+
+    @functions.define(INT, POINTER, SIZE)
+    def munmap(place: int, size: int) -> int:
+        calls.append(("unmap", size))
+        return free(place, size)
+
+    @functions.define(INT)
+    def pthread_jit_write_protect_supported_np() -> int:
+        return int(jit != 0)
+
+    @functions.define(None, INT)
+    def pthread_jit_write_protect_np(enabled: int) -> None:
+        assert not gc.isenabled()
+        calls.append(("protect", enabled))
+
+    @functions.define(INT, POINTER, SIZE, INT)
+    def mprotect(place: int, size: int, access: int) -> int:
+        calls.append(("mprotect", size, access))
+        return 0
+
+    @functions.define(None, POINTER, SIZE)
+    def sys_icache_invalidate(place: int, size: int) -> None:
+        calls.append(("flush", size))
+
+    return Apple(MACOS, functions), calls
+
+
+def test_macos_copies_code_to_memory_of_map_jit() -> None:
+    system, calls = apple_memory()
+    memory, start = system.pages(3 * 4096)
+    memory[5:8] = b"abc"
+    memory[4096:4098] = b"de"
+    assert ctypes.string_at(start, 9) == bytes(9)  # nothing is written there yet
+    system.make_executable(start, 4096)
+    assert gc.isenabled()
+    assert ctypes.string_at(start, 9) == b"\0\0\0\0\0abc\0"
+    assert ctypes.string_at(start + 4096, 3) == b"de\0"
+    assert calls == [
+        ("map", False, 3 * 4096, 7, 0x1802),
+        ("map", True, 2 * 4096, 3, 0x1012),
+        ("protect", 0),
+        ("protect", 1),
+        ("flush", 4096),
+    ]
+    del memory
+    assert calls[5:] == [("unmap", 3 * 4096)]
+
+
+@pytest.mark.parametrize(("jit", "maps"), [(0, 0), (-1, 1)], ids=["x86-64", "refused"])
+def test_macos_without_map_jit_protects_pages(jit: int, maps: int) -> None:
+    system, calls = apple_memory(jit=jit)
+    memory, start = system.pages(4096)
+    memory[5:8] = b"abc"
+    assert ctypes.string_at(start, 9) == b"\0\0\0\0\0abc\0"
+    system.make_executable(start, 4096)
+    assert calls[maps:] == [("mprotect", 4096, 5), ("flush", 4096)]
 
 
 def windows_memory(*, refuses: str = "") -> tuple[Windows, list[tuple[Any, ...]]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,17 +18,23 @@ from relaxpy.exec import self_test as child
 from relaxpy.exec.native.machine_code import machine, self_test as parent
 from relaxpy.exec.platforms import MACOS, PLATFORMS
 from relaxpy.ir.core.target import default_target
+from relaxpy.script import from_source
 
 
 @pytest.fixture
-def unconfirmed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[], str | None]:
+def unconfirmed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Iterator[Callable[[], str | None]]:
     """The obstacle on a system like this one that nobody has confirmed, as in a new process."""
     monkeypatch.setenv("RELAXPY_CACHE_DIR", str(tmp_path))
     monkeypatch.delenv("RELAXPY_CACHE", raising=False)
     monkeypatch.delenv("RELAXPY_TARGET", raising=False)
     other = replace(machine.host().platform, is_confirmed=False)
     monkeypatch.setattr(machine, "platform_of_triple", lambda triple: other)
-    return machine.obstacle.__wrapped__
+    monkeypatch.setattr(machine, "own_platform", lambda: other)
+    machine.obstacle.cache_clear()
+    yield machine.obstacle.__wrapped__
+    machine.obstacle.cache_clear()
 
 
 def failing(monkeypatch: pytest.MonkeyPatch, folder: Path, text: str) -> None:
@@ -59,7 +65,7 @@ def test_what_passed_makes_native_code_the_default_and_is_kept(
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert unconfirmed() is None
-        monkeypatch.setattr(parent, "_run", lambda: pytest.fail("it was kept"))
+        monkeypatch.setattr(parent, "_run", lambda kind: pytest.fail("it was kept"))
         assert unconfirmed() is None
 
 
@@ -133,3 +139,68 @@ def test_the_doctor_says_that_a_system_is_not_confirmed(monkeypatch: pytest.Monk
     monkeypatch.setattr("relaxpy.exec.doctor.own_platform", lambda: apple)
     advice = relaxpy.doctor()["targets"].advice
     assert advice == "native: built, not yet confirmed on this system; its self-test passed"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A saved program with machine code, for the default target."""
+    relaxpy.compile(from_source(SOFTMAX)).save(tmp_path / "model.rxp")
+    return tmp_path / "model.rxp"
+
+
+SOFTMAX = """
+@R.function
+def main(x: R.Tensor(("n", 8), "float32")):
+    return R.nn.softmax(x)
+"""
+
+
+@pytest.mark.usefixtures("file", "unconfirmed")
+def test_code_of_a_file_is_used_where_the_self_test_passes(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[str] = []
+    monkeypatch.setattr(parent, "_run", lambda kind: found.append("ran") or "")
+    loaded = relaxpy.load_executable(file, native_code=True)
+    assert found == ["ran"]
+    assert (loaded.target, loaded.report().remark) == ("native", "")
+
+
+@pytest.mark.usefixtures("file", "unconfirmed")
+def test_code_of_a_file_is_not_used_where_the_self_test_fails(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parent, "_run", lambda kind: "native code computes exp wrongly")
+    with pytest.warns(RelaxpyWarning, match="programs run on NumPy"):
+        loaded = relaxpy.load_executable(file, native_code=True)
+    remark = "the machine code of the file is not used: native code computes exp wrongly"
+    assert (loaded.target, loaded.report().remark) == ("numpy", remark)
+    monkeypatch.setenv("RELAXPY_TARGET", "native")  # the user asks for it all the same
+    assert relaxpy.load_executable(file, native_code=True).report().remark == ""
+
+
+@pytest.mark.usefixtures("file", "unconfirmed")
+def test_code_of_a_file_is_not_used_where_no_kernel_can_be_compiled(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parent, "find_spec", lambda name: None)
+    loaded = relaxpy.load_executable(file, native_code=True)
+    assert loaded.report().remark.endswith("needs llvmlite, which is not installed")
+
+
+@pytest.mark.usefixtures("unconfirmed")
+def test_a_kind_of_code_has_a_test_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    kinds: list[str] = []
+
+    def run(kind: str) -> str:
+        kinds.append(kind)
+        return "native code computes matmul wrongly" if kind else ""
+
+    monkeypatch.setattr(parent, "_run", run)
+    assert parent.self_test() == ""
+    with pytest.warns(RelaxpyWarning, match="native code has no matrix tiles: native code") as seen:
+        assert parent.self_test(parent.TILED) == "native code computes matmul wrongly"
+    assert "target=" not in str(seen[0].message)
+    parent.self_test()
+    parent.self_test(parent.TILED)
+    assert kinds == ["", parent.TILED]

@@ -377,7 +377,7 @@ def _converted(operand: Operand, value: Value) -> Value:
 def emitter_of(f: Function, contraction: Gemm, *, in_task: bool = False) -> Emitter:
     """The emitter that suits the extents and strides of a contraction."""
     rows, column, bits = contraction.row.extent, contraction.column, f.module.vector_bits
-    tile = tile_of(contraction.accumulator, rows, column.extent, bits, 16 if bits == 256 else 32)
+    tile = tile_of(contraction.accumulator, rows, column.extent, bits, f.module.vector_registers)
     most = contraction.row.most if isinstance(rows, Value) else rows
     if most is None or most > MOST_DOT_ROWS or contraction.b.may_be_packed:
         return TileEmitter(f, contraction, tile, in_task=in_task)

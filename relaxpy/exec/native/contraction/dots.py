@@ -24,6 +24,7 @@ from relaxpy.exec.native.contraction.operands import (
 )
 from relaxpy.exec.native.llvm.function import I8, I16, I32, Function, Type, Value
 from relaxpy.exec.native.llvm.module import Module
+from relaxpy.exec.native.machine_code.machine import is_current_here, tiles_are_confirmed
 from relaxpy.support.dataclass import dataclass
 
 _PAIRS: Final = {4: "sse2.pmadd.wd", 8: "avx2.pmadd.wd", 16: "avx512.pmaddw.d.512"}
@@ -39,20 +40,27 @@ class Dots:
     """The dot-product instruction of a contraction; rows of the second operand are joined for it.
 
     Fields:
-        instruction: adds products to a lane: 2 of int16 (pmaddwd), or 4 of int8.
+        instruction: adds products to a lane: 2 of int16 (pmaddwd), or 4 of int8; in tiles, tdpb.
         moves: whether the values of the first operand are offset by 128.
         b_is_unsigned: whether the second operand is uint8 and the copy of the first one int8, or
             vice versa.
+        of_pairs: the instruction for two rows by two columns at a time, if there is one.
     """
 
     instruction: str
     moves: bool
     b_is_unsigned: bool
+    of_pairs: str = ""
 
     @property
     def count(self) -> int:
         """The products that the instruction adds to a lane."""
         return 2 if self.instruction == "pmaddwd" else 4
+
+    @property
+    def in_tiles(self) -> bool:
+        """True if the instruction adds products to all lanes of matrix tiles."""
+        return self.instruction.startswith("tdpb")
 
     @property
     def packed(self) -> Type:
@@ -186,14 +194,25 @@ def rows_in_copy(copy: Matrix, width: int, columns: Columns) -> Read:
     return read
 
 
-def dots_of(module: Module, accumulator: Type, a: Matrix, b: Matrix) -> Dots | None:
-    """The dot-product instruction for two int8 operands, if there is one."""
+def dots_of(
+    module: Module, accumulator: Type, a: Matrix, b: Matrix, *, in_tiles: bool = False
+) -> Dots | None:
+    """The dot-product instruction for two int8 operands, or that `in_tiles`, if there is one."""
     if accumulator != I32 or not a.type == b.type == I8:
         return None
+    if (
+        in_tiles
+        and "tdpb" in module.instructions
+        and (not is_current_here() or tiles_are_confirmed())
+    ):
+        kinds = "".join("u" if operand.is_unsigned else "s" for operand in (a, b))
+        return Dots(f"tdpb{kinds}d", moves=False, b_is_unsigned=b.is_unsigned)
     is_same, present = a.is_unsigned == b.is_unsigned, module.instructions
     of_pair = ("udot" if a.is_unsigned else "sdot") if is_same else "usdot"
     if of_pair in present:
-        return Dots(of_pair, moves=False, b_is_unsigned=b.is_unsigned)
+        kind = ("ummla" if a.is_unsigned else "smmla") if is_same else "usmmla"
+        has_pairs = kind in present and (is_same or a.is_unsigned)
+        return Dots(of_pair, moves=False, b_is_unsigned=b.is_unsigned, of_pairs=kind * has_pairs)
     if "vpdpbusd" in present:
         return Dots("vpdpbusd", is_same, b.is_unsigned)
     return (

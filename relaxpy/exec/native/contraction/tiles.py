@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from relaxpy.exec.native.contraction import matrix_tiles, row_pairs
 from relaxpy.exec.native.contraction.blocking import (
     Columns,
     column_blocks,
@@ -21,7 +22,7 @@ from relaxpy.exec.native.contraction.blocking import (
     up,
 )
 from relaxpy.exec.native.contraction.copies import BlockSizes, Copies
-from relaxpy.exec.native.contraction.dots import dots_of
+from relaxpy.exec.native.contraction.dots import Dots, dots_of
 from relaxpy.exec.native.contraction.finish import finish_rows
 from relaxpy.exec.native.contraction.folding import folded_rows
 from relaxpy.exec.native.contraction.operands import (
@@ -118,7 +119,10 @@ class TileEmitter:
             self.chunk = divisor(self.chunked.extent, self.chunk)
         self.depth = inside * (self.chunk if self.chunked else 1)
         # One instruction adds several int8 products.
-        self.dots = dots = dots_of(f.module, contraction.accumulator, contraction.a, contraction.b)
+        operands = contraction.a, contraction.b
+        self.dots = dots = dots_of(f.module, contraction.accumulator, *operands, in_tiles=True)
+        if dots is not None and dots.in_tiles:
+            self.tile = tile = matrix_tiles.SIZE
         self.packed = dots.packed if dots else contraction.accumulator
         self.packs_a = dots is not None or converts(contraction.a, contraction)
         self.packs_b = dots is not None or (self._packs_b() if packs is None else packs)
@@ -192,6 +196,8 @@ class TileEmitter:
             self.copies.allocate_rows()
         if self.packs_b:
             self.copies.allocate_columns()
+        if self.dots is not None and self.dots.in_tiles:
+            self.sums = f.alloca(accumulator, self.tile.rows * self.width)
         if self.chunked or self.epilogue is not None:
             rows = self.blocks * self.strips * self.height
             self.partial = f.alloca(accumulator, rows * self.width)
@@ -542,11 +548,39 @@ class TileEmitter:
             places_moved = [advance(f, stretch.moved, n, I32) for n in columns.offsets]
             moved_by = [f.load(t, p) for t, p in zip(types, places_moved, strict=True)]
             values = [v + moved_by[n % len(types)] for n, v in enumerate(values)]
-        values = self._accumulate(stretch.axes, a, stretch.a_row, b, types, columns, values)
+        if self.dots is not None and self.dots.in_tiles:
+            values = self._in_tiles(self.dots, stretch, a[0], b[0], columns, values)
+        elif self.dots is not None and self.dots.of_pairs and rows % 2 == 0:
+            a = row_pairs.rows_of(f, a[0], rows, stretch.a_row)
+            [axis] = stretch.axes
+            values = row_pairs.add_products(f, self.dots.of_pairs, axis, a, b, values)
+        else:
+            values = self._accumulate(stretch.axes, a, stretch.a_row, b, types, columns, values)
         if stretch.is_last is None or self.epilogue is not None:
             finish(values)
         else:
             f.branch(stretch.is_last, lambda: finish(values), lambda: keep(values))
+
+    def _in_tiles(
+        self,
+        dots: Dots,
+        stretch: _Stretch,
+        a: Matrix,
+        b: Matrix,
+        columns: Columns,
+        values: Sequence[Value],
+    ) -> list[Value]:
+        """The values plus the products of a k-block."""
+        f, lanes = self.f, columns.lanes
+        rows = len(values) // len(lanes)
+        starts = [r * sum(lanes) + n for r in range(rows) for n in columns.offsets]
+        places = [advance(f, self.sums, start, I32) for start in starts]
+        for value, place in zip(values, places, strict=True):
+            f.store(value, place)
+        shape, pitch = (rows, lanes), self.copies.pitch // dots.count
+        operands = (a.pointer, pitch), (b.pointer, self.width)
+        matrix_tiles.add_products(f, dots, shape, self.sums, *operands, stretch.axes[0].extent)
+        return [f.load(value.type, place) for value, place in zip(values, places, strict=True)]
 
     def _row_places(self, first: Size, row: Size, rows: int, stretch: _Stretch) -> list[Size]:
         """The positions of the rows of a tile in the first operand; of the first one if all follow.

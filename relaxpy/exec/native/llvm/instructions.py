@@ -175,6 +175,16 @@ class Instructions(ABC):
         """A compiler barrier: memory accesses are not moved across it."""
         self.put('call void asm sideeffect "", "~{memory}"()')
 
+    def ordered(self, value: Value) -> Value:
+        """`value` of a register, computed before memory is accessed again."""
+        if (lanes := value.type.lanes) * value.type.bits > self.module.vector_bits:
+            sides = range(lanes // 2), range(lanes // 2, lanes)
+            low, high = (self.ordered(self.shuffle(value, None, side)) for side in sides)
+            return self.shuffle(low, high, range(lanes))
+        letter = self.module.platform.architecture.vector_operand
+        text = f'asm sideeffect "", "={letter},0,~{{memory}}"({value})'
+        return self.new(value.type, f"call {value.type} {text}")
+
     def element(self, pointer: Value, index: Operand, type: Type) -> Value:
         """The address of the element at `index` of an array of the scalar type of `type`."""
         index = self.index(index)

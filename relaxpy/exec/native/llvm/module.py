@@ -48,6 +48,11 @@ class Module:
         """True if the code is for an x86-64 CPU with 512-bit vectors."""
         return self.vector_bits == 512
 
+    @property
+    def vector_registers(self) -> int:
+        """The number of vector registers."""
+        return 32 if self.has_avx512 else self.platform.architecture.vector_registers
+
     def copy(self) -> Module:
         """A copy of the module, as a checkpoint."""
         other = Module(self.triple, self.vector_bits, self.instructions)

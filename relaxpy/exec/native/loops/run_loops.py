@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from relaxpy.exec.kernel.nest.buffers import position_of, strides_of
@@ -44,6 +44,10 @@ _SWEPT_ROWS = 8
 """The rows that are added in one pass over the accumulators of columns."""
 _BESIDE = 4
 """The unroll-and-jam factor of iterations that read the same elements."""
+_FEW_REGISTERS = 16
+"""Where there are more, long code computes a vector of values register by register: the values of
+all its registers and the sums would not fit. With fewer, each would load its constants again, which
+took 1.06 to 1.2 times as long with AVX2."""
 _SUMS = 4
 """The vectors of sums of columns that are computed together, to hide the latency of addition."""
 
@@ -404,29 +408,51 @@ class RunLoops(Loops):
         unroll = 4 if run.accumulations and len(run.assignments) == 1 else 2
         while unroll > 1 and (along.extent.constant or unroll * count) < unroll * count:
             unroll //= 2
-        width = len(self._starts(run, count))
+        starts = self._starts(run, count)
+        width, pieces = len(starts), 1
+        machine = self.function.module
+        if starts and has_long_code(run, 1) and machine.vector_registers > _FEW_REGISTERS:
+            pieces = max(1, starts[0].type.bits * count // machine.vector_bits)
+            starts = self._starts(run, count // pieces) * pieces
 
         def row(*carried: Value) -> Sequence[Value]:
             def body(lanes: Lanes, number: int, *sums: Value) -> Sequence[Value]:
-                mine = slice(number * width, (number + 1) * width)
-                with self.frame.level(lanes=lanes):
-                    updated = self._body(run, sums[mine])
-                return [*sums[: mine.start], *updated, *sums[mine.stop :]]
+                updated = list(sums)
+                for n, piece in enumerate(self._pieces(lanes, pieces), number * pieces):
+                    mine = slice(n * width, (n + 1) * width)
+                    with self.frame.level(lanes=piece):
+                        updated[mine] = self._body(run, sums[mine])
+                    if pieces > 1:
+                        updated[mine] = map(self.function.ordered, updated[mine])
+                return updated
 
             return self.chunks(along, count, unroll, body, carried)
 
-        sums = self.nested(rest, row, self._starts(run, count) * unroll)
+        sums = self.nested(rest, row, starts * unroll)
         members = run.accumulations
         totals: list[Value] = []
         for number, member in enumerate(members):
-            parts = sums[number::width]
-            total = self._tree(member, parts)
+            mine = sums[number::width]
+            parts = [self._tree(member, mine[n::pieces]) for n in range(pieces)]
             combine = member.combine
             assert combine is not None
-            dtype = member.target.dtype
-            totals.append(self.function.fold_lanes(total, partial(combined, combine, dtype)))
+            join = partial(combined, combine, member.target.dtype)
+            while half := len(parts) // 2:
+                parts = [*map(join, parts[:half], parts[half:])]
+            totals.append(self.function.fold_lanes(parts[0], join))
         self.frame.pin(totals)
         self._finish(run, totals)
+
+    def _pieces(self, lanes: Lanes, pieces: int) -> Iterator[Lanes]:
+        """Equal parts of consecutive lanes."""
+        count, mask = lanes.count // pieces, lanes.mask
+        for first in range(0, lanes.count, count):
+            part = (
+                None
+                if mask is None
+                else self.function.shuffle(mask, None, range(first, first + count))
+            )
+            yield Lanes(lanes.var, lanes.start + first, count, part)
 
     def _search(self, run: Run, condition: PrimExpr) -> None:
         """The first iteration of the only axis of accumulation in which the condition holds."""

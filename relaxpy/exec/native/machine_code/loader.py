@@ -17,6 +17,8 @@ from relaxpy.exec.platforms import AARCH64, X86_64, Architecture
 from relaxpy.exec.process import own_platform, process
 from relaxpy.support.dataclass import dataclass
 
+TILES: Final = "relaxpy.tiles."
+"""The names of functions that use matrix tiles begin with it: the system has to permit them."""
 _ELF_HEADER: Final = 64
 _WRITE, _ALLOC = 0x1, 0x2
 _SYMBOLS, _ADDENDS, _ZEROS = 2, 4, 8
@@ -151,6 +153,9 @@ class LoadedObject:
         start = 0
         while start < len(code):
             start = self._read(start, relocations)
+        is_tiled = other is None and any(s.name.startswith(TILES) for s in self._symbols)
+        if is_tiled and not process().allow_tiles():
+            raise OSError("this system does not permit the matrix tiles that the code uses")
         places, slots, fixed, end = self._layout(relocations)
         self._memory, self._base = process().pages(end)
         for index, place in places.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -13,9 +14,10 @@ from relaxpy.errors import CompileError
 from relaxpy.exec.native.llvm.module import Module
 from relaxpy.exec.native.machine_code import disk_cache
 from relaxpy.exec.native.machine_code.processor import generator, processor
-from relaxpy.exec.native.machine_code.self_test import self_test
+from relaxpy.exec.native.machine_code.self_test import TILED, is_testing, self_test
 from relaxpy.exec.platforms import Platform, platform_of_triple
 from relaxpy.exec.process import own_platform, process
+from relaxpy.ir.core.target import VARIABLE
 from relaxpy.support.dataclass import dataclass
 
 _LLVM_VERSION: Final = 20
@@ -192,7 +194,12 @@ def obstacle() -> str | None:
         return f"no native code is generated for {triple}"
     if missing := _missing(platform, features):
         return f"the CPU {cpu} has no {missing}"
-    return None if platform.is_confirmed else self_test() or None
+    return untrusted(platform) or None
+
+
+def untrusted(platform: Platform) -> str:
+    """The reason why no code is run on a system unless it is requested; empty if there is none."""
+    return "" if platform.is_confirmed or os.environ.get(VARIABLE) == "native" else self_test()
 
 
 def _missing(platform: Platform, features: str) -> str:
@@ -200,6 +207,12 @@ def _missing(platform: Platform, features: str) -> str:
     present = features.split(",")
     needed = sorted(platform.architecture.needed)
     return " and ".join(name.upper() for name in needed if f"+{name}" not in present)
+
+
+@cache
+def tiles_are_confirmed() -> bool:
+    """True if matrix tiles are permitted here, and the self-test passes with them."""
+    return process().allow_tiles() and (is_testing(TILED) or not self_test(TILED))
 
 
 def narrow() -> Machine:

@@ -9,7 +9,13 @@ import numpy as np
 
 from relaxpy.errors import MisuseError
 from relaxpy.exec.native.machine_code.loader import is_loadable
-from relaxpy.exec.native.machine_code.machine import Machine, current, host, machine_of_file
+from relaxpy.exec.native.machine_code.machine import (
+    Machine,
+    current,
+    host,
+    machine_of_file,
+    untrusted,
+)
 from relaxpy.exec.native.machine_code.objects import TrustedObject, trust
 from relaxpy.exec.native.machine_code.processor import interface, processor
 from relaxpy.support.dataclass import dataclass
@@ -77,6 +83,8 @@ def load_code(saved: object, arrays: Sequence[Any], source: str) -> LoadedCode:
     if not usable:
         return LoadedCode(problem="the machine code of the file is for another CPU")
     machine, best = max(usable, key=lambda each: each[0].features.count("+"))
+    if problem := untrusted(machine.platform):
+        return LoadedCode(problem=f"the machine code of the file is not used: {problem}")
     codes = {key: _code(number, arrays, source) for key, number in best["objects"].items()}
     objects = [trust(key, code) for key, code in codes.items()]
     match best:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import suppress
+from importlib.util import find_spec
+from typing import Final
 
 from relaxpy.errors import Diagnostic, warn
 from relaxpy.exec.native.machine_code import disk_cache
@@ -23,30 +25,46 @@ _LONGEST = 200
 """The most characters of what a child prints that a message has."""
 
 
-def self_test() -> str:
-    """The reason why native code is not used here; empty if it computes what NumPy does.
+TILED: Final = "matrix tiles"
+"""The kind of code that is tested on every system before it is used."""
+_KIND: Final = "RELAXPY_SELF_TEST"
+"""The variable of the child with the kind of code that it tests."""
+
+
+def is_testing(kind: str) -> bool:
+    """Return whether this process is a child that tests that kind of code."""
+    return os.environ.get(_KIND) == kind
+
+
+def self_test(kind: str = "") -> str:
+    """The reason why native code, or a kind of it, is not used; empty if it agrees with NumPy.
 
     If it is found now, there is a warning. A child that cannot be started is tried again next time.
     """
+    if find_spec("llvmlite") is None:
+        return "the self-test of native code needs llvmlite, which is not installed"
     parts = processor(), generator(), interface()
-    key = disk_cache.key_of("self-test", *parts) if all(parts) else ""
+    key = disk_cache.key_of("self-test", kind, *parts) if all(parts) else ""
     stored = disk_cache.load(key) if key else None
     if stored is not None:
         return bytes(stored).decode(errors="replace")
     try:
-        problem = _run()
+        problem = _run(kind)
     except OSError as error:
         problem = f"the self-test of native code cannot be started: {error}"
     else:
         if key:
             disk_cache.store(key, [problem.encode()])
     if problem:
-        hint = 'target="native" generates it all the same; please report this with relaxpy.doctor()'
-        warn(Diagnostic(f"programs run on NumPy: {problem}", hint=hint))
+        without, hint = f"native code has no {kind}", "please report this with relaxpy.doctor()"
+        if not kind:
+            without = "programs run on NumPy"
+            hint = f'target="native" generates it all the same; {hint}'
+        warn(Diagnostic(f"{without}: {problem}", hint=hint))
     return problem
 
 
-def _run() -> str:
+def _run(kind: str) -> str:
     """Run the child; the problem that it found, or that it had.
 
     Errors:
@@ -58,7 +76,7 @@ def _run() -> str:
     with suppress(OSError):  # the working directory may have been removed
         folder = os.getcwd()
     paths = os.pathsep.join(filter(None, (path or folder for path in sys.path)))
-    environment = {**os.environ, "PYTHONPATH": paths, "RELAXPY_TARGET": "native"}
+    environment = {**os.environ, "PYTHONPATH": paths, "RELAXPY_TARGET": "native", _KIND: kind}
     command = [sys.executable or "python", "-m", _PROGRAM]
     try:
         done = subprocess.run(

@@ -13,6 +13,8 @@ from relaxpy.exec.native.llvm.function import Value
 from relaxpy.exec.native.maths.numbers import (
     absolute,
     add_smaller,
+    at_least,
+    at_most,
     bits,
     bits_of_constant,
     compare,
@@ -24,6 +26,7 @@ from relaxpy.exec.native.maths.numbers import (
     number,
     polynomial,
     scaled,
+    scaled_by,
     select,
     shifted,
     sign_bit,
@@ -95,12 +98,13 @@ def _exp_float(x: Value) -> Value:
     # Sums with this number are multiples of 1/8, and the last bits of this one are 0.
     start = format_of(x).round_to_integer / 8
     sum = fma(x, _LOG2_E, start)
-    eighths = bits(sum) - bits_of_constant(format_of(x)) + (3 << format_of(x).mantissa)
+    format = format_of(x)
+    eighths = bits(sum) - bits_of_constant(format) + (3 << format.mantissa) + 16 * format.bias
     n = sum - start
     r = fma(n, -constants.ln2[1], fma(n, -constants.ln2[0], x))
     part = fma(polynomial(r, (0.041669324, 0.16668051, 0.5)), r * r, r)
     (root,) = selected("exp", _ROOTS, eighths)
-    return scaled(fma(root, part, root), shifted("ashr", eighths, 3), n)
+    return scaled_by(fma(root, part, root), shifted("ashr", eighths, 3), n)
 
 
 def _exp_series(x: Value, low: Value | None = None) -> Value:
@@ -149,7 +153,7 @@ def sigmoid_float(x: Value) -> Value:
     """
     constants = _EXP["float"]
     distance = absolute(x)
-    distance = select(compare("ogt", distance, -constants.least), -constants.least, distance)
+    distance = at_most(distance, -constants.least)
     # The power of 2 is shifted, to be a normal number where the result is a subnormal one.
     shift = 30
     back = 2.0**-shift
@@ -171,7 +175,7 @@ def tanh_float(x: Value) -> Value:
     and 1 + 2**n are exact for all n that matter.
     """
     distance = absolute(x)
-    distance = select(compare("ogt", distance, 9.2), 9.2, distance)
+    distance = at_most(distance, 9.2)
     n, power = _nearest_power(distance, -2 * _LOG2_E)
     r = fma(n, -math.log(2), distance * -2.0)
     square = r * r
@@ -207,7 +211,7 @@ def cosh(x: Value) -> Value:
 def tanh(x: Value) -> Value:
     """The hyperbolic tangent of `double`, from e**2x - 1. Error: 1.8 ulp."""
     distance = absolute(x)
-    r, _, exponent = _parts(select(compare("ogt", distance, 22.0), 22.0, distance) * 2.0)
+    r, _, exponent = _parts(at_most(distance, 22.0) * 2.0)
     part, more = add_smaller(r, polynomial(r, _EXP["double"].tail) * (r * r))
     format = format_of(x)
     biased = shifted("shl", exponent + format.bias, format.mantissa)
@@ -268,5 +272,4 @@ def _half_exp(x: Value) -> Value:
 
 def _clamped(x: Value, least: float, greatest: float) -> Value:
     """`x` within limits; a NaN stays one."""
-    x = select(compare("olt", x, least), least, x)
-    return select(compare("ogt", x, greatest), greatest, x)
+    return at_most(at_least(x, least), greatest)

@@ -62,6 +62,20 @@ def compare(predicate: str, a: Value, b: Operand) -> Value:
     return a.function.compare(predicate, a, b)
 
 
+def at_least(x: Value, limit: float) -> Value:
+    """The maximum of `x` and a limit; a NaN stays one."""
+    if x.function.module.platform.architecture.has_extremes:
+        return x.function.intrinsic("maximum", x, limit)
+    return select(compare("olt", x, limit), limit, x)
+
+
+def at_most(x: Value, limit: float) -> Value:
+    """The minimum of `x` and a limit; a NaN stays one."""
+    if x.function.module.platform.architecture.has_extremes:
+        return x.function.intrinsic("minimum", x, limit)
+    return select(compare("ogt", x, limit), limit, x)
+
+
 def both(a: Value, b: Operand) -> Value:
     """The bitwise `and` of both, or of masks."""
     return a.function.arithmetic("and", a, b)
@@ -163,6 +177,11 @@ def scaled(x: Value, exponent: Value, power: Value | None = None) -> Value:
     `power` is the exponent as a float, for the instruction of AVX-512 that does it for any
     exponent, with the same result.
     """
+    return scaled_by(x, exponent + 2 * format_of(x).bias, power)
+
+
+def scaled_by(x: Value, biased: Value, power: Value | None = None) -> Value:
+    """As `scaled`, by an exponent to which twice the bias of the format was added."""
     format = format_of(x)
     f, lanes = x.function, x.type.lanes
     module = f.module
@@ -170,10 +189,9 @@ def scaled(x: Value, exponent: Value, power: Value | None = None) -> Value:
         name = f"llvm.x86.avx512.mask.scalef.p{'s' if x.type.bits == 32 else 'd'}.512"
         mask = f"i{lanes}"
         module.declare(name, x.type, [x.type, x.type, x.type, mask, "i32 immarg"])
-        power = power or f.cast("sitofp", exponent, x.type.element)
+        power = power or f.cast("sitofp", biased - 2 * format.bias, x.type.element)
         # All lanes, and the usual rounding.
         return f.new(x.type, f"call {x.type} @{name}({x}, {power}, {x}, {mask} -1, i32 4)")
-    biased = exponent + 2 * format.bias
     half = shifted("lshr", biased, 1)
     for part in (half, biased - half):
         x = x * number(shifted("shl", part, format.mantissa), x.type.element)

@@ -9,6 +9,7 @@ from relaxpy.exec.native.llvm.function import Value
 from relaxpy.exec.native.maths.exponential import exp
 from relaxpy.exec.native.maths.numbers import (
     absolute,
+    at_most,
     bits,
     compare,
     const,
@@ -79,7 +80,7 @@ _ERF_FLOAT: Final[Table] = (
 def erf_float(x: Value) -> Value:
     """The error function of `float`, by a polynomial for each of 8 intervals. Error: 1.66 ulp."""
     distance = absolute(x)
-    distance = select(compare("ogt", distance, 3.97), 3.97, distance)
+    distance = at_most(distance, 3.97)
     # The last bits of this sum are the number of the interval.
     interval = bits(fma(distance, _INTERVALS, format_of(x).round_to_integer))
     point, *coefficients = selected("erf", _ERF_FLOAT, interval)
@@ -97,7 +98,7 @@ def erf(x: Value) -> Value:
     square = x * x
     more = fma(polynomial(square, _ERF_SMALL), square, _TWO_OVER_SQRT_PI[1])
     small = high + fma(x, more, low)
-    limited = select(compare("ogt", a, 6.0), 6.0, a)
+    limited = at_most(a, 6.0)
     square, error = multiply_exactly(limited, limited)
     ratio = (limited - 2.0) / (limited + 2.0)
     complement = exp(-square, -error) * polynomial(ratio, _ERFC)
