@@ -120,7 +120,7 @@ class PlanRun:
         self.by_cell: defaultdict[Cell, list[Stored]] = defaultdict(list)
         self.done: set[int] = set()
         self.repeats: dict[int, int] = {}
-        """The first of the stores of one value from the same operands, as which all of them count."""
+        """The first of the stores of one value from the same operands: all count as it."""
         first: dict[object, int] = {}
         for stored in self.text.stores:
             operands = ((c, frozenset(map(self.once, ts))) for c, ts in stored.reads.items())
