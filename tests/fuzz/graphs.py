@@ -5,12 +5,13 @@ It also runs half as many sequences of passes (`pass_sequences.py`).
 A program is written twice at once, as Relax and as plain Python over `tests.fuzz.twin`, which share
 no code. Each runs several times. What is varied, each by itself:
 
-- functions: `main`, private ones, and ones outside the module, which call each other in order, two
-  that call each other, and local ones that call themselves; pure or impure; of one to three
-  parameters and up to two shape variables;
+- functions: `main`, which may have one statement only, private ones, and ones outside the module,
+  which call each other in order, two that call each other, and local ones that call themselves;
+  pure or impure; of one to three parameters and up to two shape variables;
 - steps (`graph_steps.py`): operators of every family, in any order, with an operand twice or
   different ones; tuples, casts, conditionals and closures, two deep; kernels, also such that
-  overwrite an operand; effects;
+  overwrite an operand or a part of it; products with weights of few bits, most of them of
+  activations of three dimensions; effects;
 - results: any of the tensors, and a tuple;
 - datatypes of parameters and conversions between them; Boolean, integer and floating operands of
   both signs, whose sums are exact in any order; no infinities and no NaN;
