@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.fuzz import calls, pass_sequences
-from tests.fuzz.graphs import WAYS, run, write
+from tests.fuzz.graphs import WAYS, check_differences, run, write
 from tests.fuzz.seed import COUNT, SEED
 
 AT_ONCE = 15
@@ -28,6 +28,17 @@ def test_programs_do_what_their_twins_do(batch: int, tmp_path: Path) -> None:
         except Exception as error:
             error.add_note(f"seed {seed}\n{program.relax}\n{program.python}")
             raise
+
+
+@pytest.mark.parametrize("k", range(-(-COUNT // 4)))
+def test_check_targets_refuses_targets_that_differ(k: int, tmp_path: Path) -> None:
+    seed = f"{SEED}.{k}"
+    program = write(seed, tuples=True, differs=True)
+    try:
+        check_differences(program, seed, tmp_path)
+    except Exception as error:
+        error.add_note(f"seed {seed}\n{program.relax}")
+        raise
 
 
 def test_programs_are_the_same_for_one_seed() -> None:

@@ -100,6 +100,10 @@ class Source:
     decorated: list[tuple[str, str]] = field(default_factory=list)
     callable: list[tuple[str, tuple[Tensor, ...], Tensor]] = field(default_factory=list)
     kernels: set[str] = field(default_factory=set)
+    decoders: dict[str, str] = field(default_factory=dict)
+    """The texts of kernels that decode weights of few bits."""
+    weights: list[Tensor] | None = None
+    """The packed weights that `main` takes, once its body is written."""
 
     def fresh(self, stem: str = "v") -> str:
         self.counter += 1

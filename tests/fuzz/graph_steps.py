@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from tests.fuzz.graph_body import INTS, LARGEST, REACH, Body, Tensor, extent_of, sinfo_text
+from tests.fuzz.graph_kernels import decoding
 from tests.fuzz.graph_moves import move, unchanged
 from tests.fuzz.twin import COMPARISONS, FLOATS, SLOPES
 
@@ -281,7 +282,8 @@ def overwrite(b: Body) -> None:
     x = None if b.alone else b.pick(lambda t: t.dtype == "float32" and len(t.shape) == 2)
     if x is None or x.reach * 4 > REACH:
         return
-    b.source.kernels.add("overwritten")
+    kernel = b.rng.choice(("overwritten", "overwritten", "later_rows", "even_columns"))
+    b.source.kernels.add(kernel)
     new = replace(x, name=b.source.fresh("o"), reach=x.reach * 2)
     python = f't.binary("add", {x.name}, {x.name})'
     b.line(f"{new.name} = R.add({x.name}, {x.name})", f"{new.name} = {python}")
@@ -298,8 +300,60 @@ def overwrite(b: Body) -> None:
         source = b.source.fresh("o")
         b.line(f"{source} = {pair}[1]")
     sinfo = sinfo_text("float32", x.shape)
-    relax = f"R.call_tir_inplace(cls.overwritten, ({source},), [0], {sinfo})"
-    b.bind(new, relax, f't.binary("add", {source}, {source})', reach=x.reach * 4)
+    relax = f"R.call_tir_inplace(cls.{kernel}, ({source},), [0], {sinfo})"
+    b.bind(new, relax, f't.doubled({source}, "{kernel}")', reach=x.reach * 4)
+
+
+def packed(b: Body) -> None:
+    """A product with weights of few bits, mostly of an operand of three dimensions."""
+    x = b.pick(
+        lambda t: (
+            t.dtype in ("float32", "float16")
+            and 0 < len(t.shape) < 4
+            and isinstance(t.shape[-1], int)
+            and t.shape[-1] > 0
+        )
+    )
+    repeats, rows = b.rng.choice((1, 8, 16, 20)), b.rng.choice((1, 3, 8, 9))
+    if x is None or b.alone or x.shape[-1] > 6 or x.reach * repeats * x.shape[-1] > REACH:  # type: ignore[operator]
+        return
+    assert isinstance(x.shape[-1], int)
+    size, bits, rank = x.shape[-1] * repeats, b.rng.choice((2, 3, 4, 4, 8)), len(x.shape)
+    if repeats > 1:
+        twin = f"t.place(lambda v: np.tile(v, {(*[1] * (rank - 1), repeats)}), {x.name})"
+        joined = f"R.concat([{', '.join([x.name] * repeats)}], axis=-1)"
+        x = b.bind(x, joined, twin, shape=(*x.shape[:-1], size))
+    while len(x.shape) == 1 or (len(x.shape) == 2 and b.rng.random() < 0.6):
+        twin = f"t.place(lambda v: v[None], {x.name})"
+        x = b.bind(x, f"R.expand_dims({x.name}, 0)", twin, shape=(1, *x.shape))
+    group = 32 // bits * b.rng.choice((1, 2, 4))
+    groups = -(-size // group)
+    words, name = b.source.fresh("w"), b.source.fresh("decoded")
+    shape = (rows, groups * group // (32 // bits))
+    if b.source.weights is not None and b.rng.random() < 0.5:
+        b.source.weights.append(Tensor(words, "uint32", shape))
+    else:
+        drawn = [[b.rng.getrandbits(32) for _ in range(shape[1])] for _ in range(rows)]
+        b.line(f'{words} = R.const({drawn}, "uint32")', f'{words} = t.number({drawn}, "uint32")')
+    drawn = [[2.0 ** -(bits + b.rng.randrange(2)) for _ in range(groups)] for _ in range(rows)]
+    scales = f'({drawn}, "{x.dtype}")'
+    b.source.decoders[name] = decoding(name, rows, size, bits, group, x.dtype)
+    weights = b.bind(
+        replace(x, shape=(rows, size), reach=0.5, quarters=None),
+        f"R.call_tir(cls.{name}, ({words}, R.const{scales}), "
+        f"out_sinfo={sinfo_text(x.dtype, (rows, size))})",
+        f"t.decoded({words}, t.number{scales}, {bits}, {group}, {size})",
+    )
+    moved = b.bind(
+        replace(weights, shape=(size, rows)),
+        f"R.permute_dims({weights.name})",
+        f"t.place(np.transpose, {weights.name})",
+    )
+    b.bind(
+        replace(x, shape=(*x.shape[:-1], rows), reach=x.reach * size / 2, quarters=None),
+        f"R.matmul({x.name}, {moved.name})",
+        f"t.matmul({x.name}, {moved.name})",
+    )
 
 
 def recursion(b: Body) -> None:
@@ -526,7 +580,7 @@ FLOWING: list[Callable[[Body], None]] = [
         call,
         call,
     ),
-    *(overwrite, recursion),
+    *(overwrite, overwrite, packed, recursion),
 ]
 """The kinds of statement that a dataflow block may have."""
 STEPS = [*FLOWING, effect, branch, closure, local_recursion, dataflow]

@@ -5,17 +5,20 @@ It also runs half as many sequences of passes (`pass_sequences.py`).
 A program is written twice at once, as Relax and as plain Python over `tests.fuzz.twin`, which share
 no code. Each runs several times. What is varied, each by itself:
 
-- functions: `main`, private ones, and ones outside the module, which call each other in order, two
-  that call each other, and local ones that call themselves; pure or impure; of one to three
-  parameters and up to two shape variables;
+- functions: `main`, which may have one statement only, private ones, and ones outside the module,
+  which call each other in order, two that call each other, and local ones that call themselves;
+  pure or impure; of one to three parameters and up to two shape variables;
 - steps (`graph_steps.py`): operators of every family, in any order, with an operand twice or
   different ones; tuples, casts, conditionals and closures, two deep; kernels, also such that
-  overwrite an operand; effects;
+  overwrite an operand or a part of it; products with weights of few bits, most of them of
+  activations of three dimensions; effects;
 - results: any of the tensors, and a tuple;
 - datatypes of parameters and conversions between them; Boolean, integer and floating operands of
   both signs, whose sums are exact in any order; no infinities and no NaN;
 - arguments: other sizes in each run, 0 among them; contiguous, with gaps, reversed, transposed in
-  memory; the same array twice; read-only ones.
+  memory; the same array twice; read-only ones;
+- a tenth of them are compared by `check_targets`, and again where a target computes an element, a
+  NaN, another shape or an error that the oracle does not: that has to be refused.
 """
 
 from __future__ import annotations
@@ -105,8 +108,11 @@ def _function(
     return tuple(params), body
 
 
-def write(seed: object, *, tuples: bool = False) -> Program:
-    """The program of this seed; with `tuples`, some parameters may be in one."""
+def write(seed: object, *, tuples: bool = False, differs: bool = False) -> Program:
+    """The program of this seed; with `tuples`, some parameters may be in one.
+
+    With `differs`, a result passes through a packed function that may change it.
+    """
     rng = random.Random(str(seed))
     source = Source(rng)
     for k in range(rng.randint(0, 2)):
@@ -122,15 +128,28 @@ def write(seed: object, *, tuples: bool = False) -> Program:
         source.callable.append((name if alone else f"cls.{name}", params, end))
     symbols = ("n", "m")[: rng.randint(0, 2)]
     impure = rng.random() < 0.5
-    params, body = _function(source, symbols, rng.randint(4, 24), impure=impure)
+    source.weights = []
+    count = 1 if rng.random() < 0.15 else rng.randint(4, 24)
+    params, body = _function(source, symbols, count, impure=impure)
+    params += tuple(source.weights)
     kept = [t for t in body.tensors if rng.random() < 0.8] or body.tensors[-1:]
     results = [t.name for t in kept]
     results += [name for name, _ in body.tuples[:1]]
+    if differs:
+        changed = random.Random(f"change {seed}").choice(kept)
+        results.append("changed")
+        body.impure = True
+        sinfo = sinfo_text(changed.dtype, changed.shape)
+        body.line(
+            f'changed = R.call_packed("tests.fuzz.change", {changed.name}, sinfo_args={sinfo})',
+            f"changed = {changed.name}",
+        )
     body.line(f"return ({', '.join(results)},)")
     of_tuples = random.Random(f"tuples {seed}")
     fields = of_tuples.randint(1, len(params)) if tuples and of_tuples.random() < 0.5 else 0
     _enter(source, "main", params, body, private=False, fields=fields)
-    kernels = "".join(_indented(KERNELS[k]) for k in sorted(source.kernels))
+    texts = [KERNELS[k] for k in sorted(source.kernels)]
+    kernels = "".join(map(_indented, [*texts, *source.decoders.values()]))
     helpers = "\n".join(text for text, _ in (*source.helpers, *source.decorated))
     relax = HEADER + helpers + "\n@I.ir_module\nclass Module:\n" + kernels
     relax += "\n".join(text for text, _ in source.functions)
@@ -189,6 +208,8 @@ def arguments(program: Program, seed: object) -> list[np.ndarray[Any, Any]]:
         wide = (*shape[:-1], shape[-1] * steps) if shape else ()
         if param.dtype == "bool":
             array = rng.integers(0, 2, wide).astype("bool")
+        elif param.dtype == "uint32":  # packed weights
+            array = rng.integers(0, 1 << 32, wide, "uint32")
         elif param.is_float:
             array = (rng.integers(-12, 13, wide) / 4).astype(kind(param.dtype))
         else:
@@ -217,6 +238,65 @@ def _number(seed: object) -> int:
 relaxpy.register_func("tests.fuzz.record", lambda x: twin.RECORD.append(x) or x, override=True)
 
 
+DIFFERENCES = ("element", "NaN", "shape", "error")
+"""The ways in which a target may differ from the oracle."""
+
+
+@dataclass
+class _Change:
+    """Changes the second tensor: the oracle computes first, then a target, then what may differ."""
+
+    difference: str = ""
+    calls: int = 0
+    done: bool = False
+
+    def __call__(self, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        self.calls += 1
+        if self.calls != 2:
+            return x
+        changed = np.array(x)
+        match self.difference:
+            case "element" if x.size and x.dtype.kind in "biu":
+                changed.flat[-1] ^= 1
+            case "element" if x.size:
+                changed.flat[-1] += 4 + 4 * np.abs(x.astype("float64")).max()
+            case "NaN" if x.size and x.dtype.kind not in "iub":
+                changed.flat[-1] = np.nan
+            case "shape":
+                changed = changed[None]
+            case "error":
+                raise ValueError("the target fails")
+            case _:
+                return x
+        self.done = True
+        return changed
+
+
+def check_differences(program: Program, seed: object, folder: Path) -> list[str]:
+    """Compare the targets of a program that `differs`, and return the differences there were.
+
+    Errors:
+        AssertionError: equal targets are refused, or one that differs is not.
+    """
+    module = _module(program, seed, folder)
+    args = program.passed(arguments(program, seed))
+    rng, found = random.Random(f"difference {seed}"), []
+    target = rng.choice(("native", "numpy"))
+    for difference in ("", rng.choice(DIFFERENCES)):
+        change = _Change(difference)
+        relaxpy.register_func("tests.fuzz.change", change, override=True)
+        refusal = ""
+        try:
+            relaxpy.testing.check_targets(module, *args, targets=[target])
+        except AssertionError as error:
+            refusal = str(error)
+        differs = change.done or difference == "error"
+        about = f"{target}, {difference or 'no'} difference: {refusal}"
+        assert refusal.startswith(f"main on {target}: ") if differs else not refusal, about
+        found += [difference] if differs else []
+    return found
+
+
 def run(
     program: Program,
     seed: object,
@@ -229,14 +309,10 @@ def run(
     Errors:
         AssertionError: they differ.
     """
-    path = folder / f"program_{_number(seed)}.py"
-    path.write_text(program.relax, encoding="utf-8")
-    names: dict[str, Any] = {"__name__": path.stem}
-    exec(compile(program.relax, str(path), "exec"), names)
-    module = names["Module"]
+    module = _module(program, seed, folder)
     other: dict[str, Any] = {}
     exec(compile(program.python, f"<twin {seed}>", "exec"), other)
-    again = relaxpy.script.from_source(module.script())
+    again = relaxpy.script.from_source(module.script(show_meta=True))
     relaxpy.ir.assert_structural_equal(again, module)
     module = transform(module)
     ready = [(name, WAYS[name](module)) for name in ways]
@@ -253,6 +329,17 @@ def run(
                 agree(list(twin.RECORD), effects, f"the effects of {target}")
 
 
+def _module(program: Program, seed: object, folder: Path) -> IRModule:
+    """The module, which Python has decorated."""
+    path = folder / f"program_{_number(seed)}.py"
+    path.write_text(program.relax, encoding="utf-8")
+    names: dict[str, Any] = {"__name__": path.stem}
+    exec(compile(program.relax, str(path), "exec"), names)
+    found = names["Module"]
+    assert isinstance(found, IRModule)
+    return found
+
+
 def failures(count: int, seed: str, folder: Path) -> Iterator[tuple[str, Program, str]]:
     """The programs among so many that do not do what their twins do, each with what happened.
 
@@ -260,9 +347,12 @@ def failures(count: int, seed: str, folder: Path) -> Iterator[tuple[str, Program
     """
     for k in counted(count, "graphs"):
         name = f"{seed}.{k}"
-        program = write(name, tuples=True)
+        program = write(name, tuples=True, differs=k % 10 == 9)
         try:
-            run(program, name, folder, [random.Random(f"way {name}").choice([*WAYS])])
+            if k % 10 == 9:
+                check_differences(program, name, folder)
+            else:
+                run(program, name, folder, [random.Random(f"way {name}").choice([*WAYS])])
         except Exception:  # whatever it is, it is reported with its program
             yield name, program, traceback.format_exc()
 

@@ -33,7 +33,9 @@ NUMBERS = FLOATS * 2 + INTEGERS
 STRINGS = "object"
 PLAIN = (*NUMBERS, "bool", "bool")
 ANY = (*PLAIN, *(STRINGS,) * 4)
-_WORDS = ("", "a", "b", "ab", "B", "Übergang", "two words", "-7", "ß")
+#: The domain of classical models.
+CLASSICAL = "ai.onnx.ml"
+WORDS = ("", "a", "b", "ab", "B", "Übergang", "two words", "-7", "ß")
 #: Integers of less than a byte, and from where up to where they are.
 NARROW = {"int4": (-8, 8), "uint4": (0, 16), "int2": (-2, 2), "uint2": (0, 4)}
 #: How large numbers may be that other nodes compute with.
@@ -232,6 +234,9 @@ class Model:
         imports = [helper.make_opsetid("", self.opset)]
         if self.functions:
             imports.append(helper.make_opsetid("local", 1))
+        inner = (n for node in nodes for n in (node, *nodes_within(node)))
+        if any(node.domain == CLASSICAL for node in inner):
+            imports.append(helper.make_opsetid(CLASSICAL, 3))
         return helper.make_model(
             graph, opset_imports=imports, functions=self.functions, ir_version=10
         )
@@ -277,7 +282,7 @@ class Draw:
         """Strings, or small numbers; those of floats are multiples of 1 / `steps`."""
         rng = np.random.default_rng(self.rng.randrange(1 << 30))
         if dtype == STRINGS:
-            return np.asarray(np.array(_WORDS, object)[rng.integers(0, len(_WORDS), shape)], object)
+            return np.asarray(np.array(WORDS, object)[rng.integers(0, len(WORDS), shape)], object)
         if dtype == "bool":
             return np.asarray(rng.integers(0, 2, shape).astype(bool))
         if dtype in NARROW:

@@ -8,6 +8,7 @@ What is varied, each by itself:
   `onnx_strings.py`), in chains of 1 to
   12 nodes, in any order, with an operand twice or different ones;
 - optional operands and outputs, present or absent; attributes at their defaults or not;
+- text: moved, joined, split, compared, and as labels and categories of classical models;
 - ranks 0 to 6, sizes 0 and 1, axes counted from the end, datatypes;
 - quantised integers of 16 to 2 bits, also saturated, for a tensor, an axis or blocks; their zero
   points are given, or moved and cast on the way;

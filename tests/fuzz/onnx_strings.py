@@ -1,8 +1,12 @@
-"""Steps of random ONNX models that read strings."""
+"""Steps of random ONNX models that read strings, or return them as labels."""
 
 from __future__ import annotations
 
-from tests.fuzz.onnx_draw import STRINGS, Draw, step
+from typing import Any
+
+import numpy as np
+
+from tests.fuzz.onnx_draw import CLASSICAL, STRINGS, WORDS, Draw, Redraw, step
 
 
 @step("StringConcat", "StringSplit", "RegexFullMatch", "StringNormalizer")
@@ -24,3 +28,67 @@ def _read(d: Draw, op: str) -> None:
         )
         x = d.tensor((STRINGS,), 1, 1) if d.chance() else d.like((1, 4), STRINGS)
         d.node(op, [x], locale="C", **given)
+
+
+@step("LabelEncoder", "OneHotEncoder", "CategoryMapper", "ArrayFeatureExtractor")
+def _encode(d: Draw, op: str) -> None:
+    words = d.rng.sample(WORDS, d.rng.randint(1, 4))
+    if op == "ArrayFeatureExtractor":
+        x = d.tensor((STRINGS, STRINGS, "float32", "int64"), 1, 3, fits=lambda v: v.shape[-1] > 0)
+        places = [d.rng.randrange(x.shape[-1]) for _ in range(d.rng.randint(1, 3))]
+        d.node(op, [x, d.new(np.array([places]), fixed=True)], domain=CLASSICAL)
+    elif op == "OneHotEncoder":
+        x = d.tensor((STRINGS,), high=4)
+        d.node(op, [x], domain=CLASSICAL, cats_strings=words, **d.some(zeros=1))
+    elif op == "CategoryMapper":
+        x = d.tensor((STRINGS, "int64"), high=4)
+        numbers = d.rng.sample(range(-4, 5), len(words))
+        given = d.some(default_int64=7, default_string="none")
+        d.node(op, [x], domain=CLASSICAL, cats_strings=words, cats_int64s=numbers, **given)
+    else:
+        kinds = {
+            "strings": words,
+            "int64s": d.rng.sample(range(-4, 5), len(words)),
+            "floats": [k / 4 for k in d.rng.sample(range(-12, 13), len(words))],
+        }
+        sources = {"strings": STRINGS, "int64s": "int64", "floats": "float32"}
+        source, target = d.rng.choice([*kinds]), d.rng.choice([*kinds])
+        if "strings" not in (source, target):
+            raise Redraw("no text")
+        x = d.tensor((sources[source],), high=4, exact=True)
+        given = {f"keys_{source}": kinds[source], f"values_{target}": kinds[target]}
+        given |= d.some(default_string="none", default_int64=-1, default_float=0.5)
+        d.node(op, [x], domain=CLASSICAL, **given)
+
+
+@step("LinearClassifier", "TreeEnsembleClassifier")
+def _label(d: Draw, op: str) -> None:
+    """The label of each row, which is text."""
+    x = d.tensor(("float32",), 2, 2, exact=True, fits=lambda v: all(v.shape))
+    labels = d.rng.sample(WORDS, d.rng.randint(2, 3))
+    transform = d.rng.choice(("NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"))
+    given: dict[str, Any] = {"classlabels_strings": labels, "post_transform": transform}
+    count, columns = len(labels), x.shape[1]
+
+    def quarters(size: int) -> list[float]:
+        return [d.rng.randint(-8, 8) / 4 for _ in range(size)]
+
+    if op == "LinearClassifier":
+        given |= {"coefficients": quarters(count * columns), "intercepts": quarters(count)}
+    else:
+        # With votes for both of two classes, ONNX Runtime looks at those for the second one alone.
+        voted = [0] if count == 2 else [*range(count)]
+        given |= {
+            "nodes_treeids": [0, 0, 0],
+            "nodes_nodeids": [0, 1, 2],
+            "nodes_featureids": [d.rng.randrange(columns), 0, 0],
+            "nodes_values": [*quarters(1), 0.0, 0.0],
+            "nodes_modes": [d.rng.choice(("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GT")), "LEAF", "LEAF"],
+            "nodes_truenodeids": [1, 0, 0],
+            "nodes_falsenodeids": [2, 0, 0],
+            "class_treeids": [0] * 2 * len(voted),
+            "class_nodeids": [1] * len(voted) + [2] * len(voted),
+            "class_ids": voted * 2,
+            "class_weights": quarters(2 * len(voted)),
+        }
+    d.node(op, [x], 2, rounds=transform != "NONE", domain=CLASSICAL, **given)

@@ -8,6 +8,7 @@ varied, each by itself:
   variable for equal sizes, or several;
 - parameters of kernels: no to three buffers, also of rank 0, by handles or as buffers; numbers,
   which may be sizes; what is not used; public kernels and private ones;
+- what kernels in place store: all elements, or those that `T.where` or a branch leaves;
 - calls: none, one or several; `call_tir`, `call_tir_inplace`, `call_dps_packed`; an operand twice;
   operands as a tuple; one result or two;
 - functions: parameters in any order, unused ones, shapes and numbers; results that are parameters,
@@ -143,8 +144,20 @@ class Kernel:
         self.params.append(f"{name.lower()}_h: T.handle")
         self.lines.append(f'    {name} = T.match_buffer({name.lower()}_h, ({shape}), "{dtype}")')
 
-    def store(self, block: str, target: str, axes: Sequence[int], dtype: str, value: str) -> None:
-        """A block that writes `target`; axes that it does not have are summed over."""
+    def store(
+        self,
+        block: str,
+        target: str,
+        axes: Sequence[int],
+        dtype: str,
+        value: str,
+        *,
+        partly: str = "",
+    ) -> None:
+        """A block that writes `target`; axes that it does not have are summed over.
+
+        It writes a part of the elements by `partly`, a branch or `T.where`.
+        """
         order = [*range(len(self.own))]
         self.rng.shuffle(order)
         place = f"{target}[{', '.join(f'v{axis}' for axis in axes) or '()'}]"
@@ -163,7 +176,11 @@ class Kernel:
             zero = f"T.{dtype}(0)"
             self.lines += [f"            with T.init():\n                {place} = {zero}"]
             value = f"{place} + {value}"
-        self.lines.append(f"            {place} = {value}")
+        if partly:
+            i = self.rng.choice(order)
+            tests = (f"i{i} > 0", f"i{i} % 2 == 0", f"i{i} * 2 < {self.own[i]}", f"i{i} != 1")
+            self.lines.append(f"            {partly.format(self.rng.choice(tests))}")
+        self.lines.append(f"            {'    ' * partly.endswith(':')}{place} = {value}")
 
     def text(self, *, is_private: bool) -> str:
         """The text, once everything is written."""
@@ -232,7 +249,9 @@ class Writer:
         for name, axes, dtype in results:
             added = [f' + T.Cast("{dtype}", {number})' for number, used, _ in numbers if used]
             element = "".join([f'T.Cast("{dtype}", {value})', *added])
-            kernel.store(f"b{name}", name, axes, dtype, element)
+            ways = ("", "T.where({})", "if {}:") if name == "A0" else ("",)
+            way = self.rng.choice(ways)
+            kernel.store(f"b{name}", name, axes, dtype, element, partly=way)
         is_private = self.rng.random() < 0.6
         self.kernels.append(kernel.text(is_private=is_private))
         outputs = [

@@ -223,6 +223,30 @@ def place(function: Callable[..., Any], *xs: Value) -> Value:
     return Value(np.asarray(data), xs[0].dtype, np.asarray(function(*(x.error for x in xs))))
 
 
+PARTS: dict[str, Any] = {
+    "overwritten": (),
+    "later_rows": slice(1, None),
+    "even_columns": (slice(None), slice(None, None, 2)),
+}
+"""The elements that kernels in place write."""
+
+
+def doubled(x: Value, kernel: str) -> Value:
+    """`x` with those elements twice as large that a kernel in place writes."""
+    chosen = np.zeros(x.shape, bool)
+    chosen[PARTS[kernel]] = True
+    return where(Value(chosen, "bool", np.zeros(())), binary("add", x, x), x)
+
+
+def decoded(words: Value, scales: Value, bits: int, group: int, size: int) -> Value:
+    """Rows of `size` weights of few bits, whose scales are powers of two."""
+    shifts = np.arange(32 // bits, dtype="uint32") * np.uint32(bits)
+    digits = (words.data[..., None] >> shifts) & np.uint32((1 << bits) - 1)
+    whole = digits.reshape(len(words.data), -1)[:, :size] - ((1 << bits - 1) - 1.0)
+    data = whole * np.repeat(scales.data, group, axis=1)[:, :size]
+    return rounded(data, scales.dtype, np.zeros(data.shape))
+
+
 def record(x: Value) -> Value:
     """The packed function of the program, which keeps what it is called with."""
     RECORD.append(x)

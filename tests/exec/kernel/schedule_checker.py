@@ -119,10 +119,14 @@ class PlanRun:
         self.equal: defaultdict[object, list[Stored]] = defaultdict(list)
         self.by_cell: defaultdict[Cell, list[Stored]] = defaultdict(list)
         self.done: set[int] = set()
-        constant = [s for s in self.text.stores if not s.reads]
-        first = {(s.position, s.cell): s.number for s in reversed(constant)}
-        self.repeats = {s.number: first[s.position, s.cell] for s in constant}
-        """The first one of the stores that store the same constant, as which all of them count."""
+        self.repeats: dict[int, int] = {}
+        """The first of the stores of one value from the same operands: all count as it."""
+        first: dict[object, int] = {}
+        for stored in self.text.stores:
+            operands = ((c, frozenset(map(self.once, ts))) for c, ts in stored.reads.items())
+            before = stored.kind and self.once(stored.before)
+            key = stored.position, stored.cell, stored.value, before, frozenset(operands)
+            self.repeats[stored.number] = first.setdefault(key, stored.number)
         for stored in self._forwarded():
             self.equal[stored.position, stored.cell, stored.sources].append(stored)
             self.by_cell[stored.cell].append(stored)
@@ -167,24 +171,44 @@ class PlanRun:
         self.complete()
 
     def complete(self) -> None:
-        """Compare what the trees have left with what the text leaves."""
+        """Compare what the trees have left with what the text leaves.
+
+        A store on which no argument depends need not be executed.
+        """
         done = {self.repeats.get(number, number) for number in self.done}
-        for stored in self.text.stores:
-            if self.repeats.get(stored.number, stored.number) not in done:
-                raise OrderError(f"{stored} is never executed")
+        for number in sorted(self.needed()):
+            if self.repeats.get(number, number) not in done:
+                raise OrderError(f"{self.text.stores[number]} is never executed")
         for cell, token in self.text.results():
             found = self.tokens.get((self.owner(self.arguments[cell[0]]), cell[1]))
             if self.once(found) != self.once(token):
                 actual, expected = self.described(found), self.described(token)
                 raise OrderError(f"{cell[0]}[{cell[1]}] is left by {actual}, not by {expected}")
 
+    def needed(self) -> set[int]:
+        """The numbers of the stores on which the arguments depend in the end."""
+        found: set[int] = set()
+        left = [token for _, token in self.text.results()]
+        while left:
+            match left.pop():
+                case int(number) if number not in found:
+                    found.add(number)
+                    left += [
+                        t for tokens in self.text.stores[number].reads.values() for t in tokens
+                    ]
+                case (str(), base, frozenset() as numbers):
+                    left += [base, *numbers]
+                case _:
+                    pass
+        return found
+
     def once(self, token: Token) -> Token:
-        """The writer, which is the first of those that store the same constant."""
+        """The writer, which is the first of those that store one value from the same operands."""
         match token:
             case int():
                 return self.repeats.get(token, token)
             case (str() as kind, base, frozenset() as numbers):
-                return kind, self.once(base), numbers
+                return kind, self.once(base), frozenset(map(self.once, numbers))
             case _:
                 return token
 

@@ -156,7 +156,7 @@ class Stored:
     """One store: its statement and iteration, the element, and the writers of the elements it read.
 
     `sources` are the other elements that its value and indices read. An accumulation has a `kind`,
-    and `before` is the writer of the previous value.
+    and `before` is the writer of the previous value. `value` is what the element becomes.
     """
 
     number: int
@@ -167,6 +167,7 @@ class Stored:
     reads: Mapping[Cell, set[Token]]
     kind: str | None
     before: Token
+    value: Any
 
     def __str__(self) -> str:
         name, where = self.cell
@@ -401,8 +402,9 @@ class TextRun:
                 reads.setdefault(cells, set()).update(tokens)
         loops = {v: self.env[v] for v in self.loops}
         self.values[key] = wrapped(value, store.buffer.dtype)
+        place = position_of(store)
         self.stores.append(
-            Stored(number, position_of(store), loops, cell, sources, reads, kind, before)
+            Stored(number, place, loops, cell, sources, reads, kind, before, self.values[key])
         )
 
     def results(self) -> Iterator[tuple[Cell, Token]]:

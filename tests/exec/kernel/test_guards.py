@@ -1,7 +1,11 @@
 """What a condition protects stops the program only where the condition holds."""
 
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 
+import relaxpy
 from tests.exec.kernel.support import methods
 from tests.exec.kernel.written import kernel, run_row
 from tests.rows import sections
@@ -91,3 +95,39 @@ def test_other_assertions_are_tested(condition: str) -> None:
     assert methods(kernel(row)) != ["elementwise"]
     fails = "" if condition.startswith("A") else " -> it does not hold|divi"
     run_row(f"{row}# args: n=0\n# args: n=4{fails}\n")
+
+
+WRAPPED = (
+    *("i + c > 1", "c - i <= 3 - c", "i + c <= c", "i * c >= 0", "i < c + 1", "1 - c < i"),
+    *("i + c != c + 3", 'T.Cast("int64", i + c) <= T.Cast("int64", c)', "2 * i < c", "i <= c"),
+)
+"""Conditions that do not hold where they would without wrapping around, or in their solved form."""
+LOOPS = {"i": "for i in range(6)", "(j * 3 + k)": "for j, k in T.grid(2, 3)"}
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+@pytest.mark.parametrize("condition", WRAPPED)
+def test_conditions_on_scalars_wrap_around(condition: str, dtype: str) -> None:
+    row = f"def f(A: i32[6], B: i32[6], C: i32[6], D: i32[6], c: T.{dtype}):\n"
+    for (index, loops), guarded, chosen in zip(LOOPS.items(), "AC", "BD", strict=True):
+        test = condition.replace("i ", f"{index} ").replace(" i", f" {index}")
+        row += f"    {loops}:\n        if {test}:\n            {guarded}[{index}] = 7\n"
+        row += f"    {loops}:\n        {chosen}[{index}] = T.if_then_else({test}, 1, 2)\n"
+    least = np.iinfo(dtype).min
+    names = {"i": np.arange(6, dtype=dtype), "T": SimpleNamespace(Cast=lambda to, x: x.astype(to))}
+    executables = [relaxpy.compile(kernel(row), t) for t in ("reference", "numpy", "native")]
+    for c in (least, least + 2, -1, 0, 3, -(least + 3), -(least + 1)):
+        with np.errstate(over="ignore"):
+            holds = eval(condition, names | {"c": np.array([c], dtype)})
+        for executable in executables:
+            found = np.zeros((4, 6), "int32")
+            executable["f"](*found, c)
+            expected = [np.where(holds, 7, 0), np.where(holds, 1, 2)] * 2
+            np.testing.assert_array_equal(found, expected, f"{executable.target}, c = {c}")
+
+
+def test_a_scalar_alone_bounds_the_loop() -> None:
+    head = "def f(A: i32[6], c: T.int64):\n    for i in range(6):\n        if i < "
+    body = ":\n            A[i] = 7\n# args: c=(-1, 0, 4, 9)\n"
+    run_row(f"{head}c{body}# source: A[:min(6, c)] = 7\n")
+    run_row(f"{head}c - 1{body}# not source: A[:min(\n")

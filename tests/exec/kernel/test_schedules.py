@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from relaxpy.exec.kernel.plan import dependence
+from relaxpy.exec.kernel.plan.blocking import in_tiles
 from relaxpy.exec.kernel.plan.planner import make_plan
 from relaxpy.exec.native.trees import fusion, program as native
 from relaxpy.script import from_source
 from tests.exec.kernel.program_checker import program_fault
-from tests.exec.kernel.schedule_checker import first_fault
+from tests.exec.kernel.schedule_checker import OrderError, PlanRun, first_fault
 from tests.exec.kernel.schedule_text import TextRun
 from tests.fuzz.chains import Chain
 from tests.fuzz.schedules import LENGTHS, arguments_of, kernel, perform
@@ -156,3 +157,56 @@ def f(S: T.Buffer((), "int32")):
         S[()] = T.if_then_else(i < 1, T.min(S[()], S[()]), T.int32(-1) * S[()])
 """
     perform(text, (np.array(5, "int32"),), small=small)
+
+
+REPEATED = """@T.prim_func
+def f(x: T.handle, y: T.handle, n: T.int64):
+    X = T.match_buffer(x, (3,), "int32")
+    Y = T.match_buffer(y, (3,), "int32")
+    S = T.alloc_buffer((3,), "int32")
+    for k in range(3):
+        S[k] = 1
+    for i in range(n):
+        {}
+    for k in range(3):
+        Y[k] = {}
+"""
+"""A loop that a plan may shorten, or not."""
+SUM = "S[0] = 0\n        for j in range(3):\n            S[0] = S[0] + X[j]"
+
+
+@pytest.mark.parametrize(
+    ("statement", "result", "is_dead"),
+    [
+        *(("S[0] = X[1] + 5", "S[0]", False), (SUM, "S[0]", False), ("S[0] = 7", "S[k]", False)),
+        *(("S[1] = i", "S[0]", True), ("S[0] = X[i]", "X[k]", True)),
+    ],
+)
+def test_what_a_loop_repeats_is_executed_once_and_what_nothing_reads_never(
+    statement: str, result: str, is_dead: bool
+) -> None:
+    assert shortened(statement, result, 1) is None
+    fault = shortened(statement, result, 0)
+    assert fault is None if is_dead else fault
+
+
+@pytest.mark.parametrize(
+    ("statement", "result"),
+    [("S[0] = i", "S[0]"), ("S[0] = X[i]", "S[k]"), ("S[0] = S[0] + X[1]", "S[0]")],
+)
+def test_the_checker_finds_iterations_that_are_missing(statement: str, result: str) -> None:
+    for count in (0, 1):
+        assert shortened(statement, result, count)
+
+
+def shortened(statement: str, result: str, count: int) -> str | None:
+    """What is wrong with a plan that executes only `count` of three iterations, if anything."""
+    func = from_source(REPEATED.format(statement, result))
+    args = np.array([3, 4, 5], "int32"), np.zeros(3, "int32"), 3
+    run = PlanRun(in_tiles(make_plan(func, "f")), TextRun(func, args))
+    run.env[func.params[2]] = count
+    try:
+        run.whole()
+    except OrderError as error:
+        return str(error)
+    return None

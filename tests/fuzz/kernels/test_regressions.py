@@ -7,20 +7,22 @@ import pytest
 
 from tests.exec.kernel.written import written_out
 from tests.fuzz.kernels.compare import examine
-from tests.fuzz.kernels.memory import compact
 from tests.fuzz.kernels.program import Argument, Call, Memory, Program, Scalar, View
 from tests.rows import sections
 
 
 def call(*args: Any) -> Call:
-    """A call with arrays that are compact and with numbers."""
+    """A call with arrays, which may have gaps, and with numbers."""
     memories: list[Memory] = []
     arguments: list[Argument] = []
     for arg in args:
         if isinstance(arg, np.ndarray):
             shape = tuple(map(int, arg.shape))
-            arguments.append(View(len(memories), 0, shape, compact(shape), origin="copy"))
-            memories.append(Memory(arg.dtype.name, tuple(arg.reshape(-1).tolist())))
+            whole = arg if arg.flags.c_contiguous else arg.base
+            strides = tuple(step // arg.itemsize for step in arg.strides)
+            origin = "copy" if arg is whole else "view"
+            arguments.append(View(len(memories), 0, shape, strides, origin=origin))
+            memories.append(Memory(arg.dtype.name, tuple(whole.reshape(-1).tolist())))
         else:
             arguments.append(Scalar(arg))
     return Call(tuple(memories), tuple(arguments))
@@ -507,6 +509,37 @@ def f(A: i32[2], B: i32[3], m: T.int32):
                             A[vi] = 5
                         A[vi] = A[vi] + vk
 # calls: *(call(ints(1, 2), ints(5, 6, 7), m) for m in (0, 1, 3))
+--- what nothing uses of a view over memory with gaps stops the program, if it runs
+def f(A: i32[2], B: i32[1], m: T.int64):
+    V = T.decl_buffer((2,), "int32", data=A.data)
+    if m > 0:
+        T.evaluate(V[0])
+        B[0] = 7
+# calls: *(call(a, ints(0), m) for a in (ints(1, 2), ints(1, 2, 3, 4)[::2]) for m in (0, 1))
+--- a variable of an element of a view over memory with gaps stops the program, if it runs
+def f(A: i32[2], B: i32[1], m: T.int64):
+    V = T.decl_buffer((2,), "int32", data=A.data)
+    if m > 0:
+        t = V[0]
+        B[0] = 7
+# calls: *(call(a, ints(0), m) for a in (ints(1, 2), ints(1, 2, 3, 4)[::2]) for m in (0, 1))
+--- a region of a view over memory with gaps stops the program, if it runs
+def f(A: i32[2], B: i32[1], m: T.int64):
+    V = T.decl_buffer((2,), "int32", data=A.data)
+    if m > 0:
+        with T.block("b"):
+            R = T.match_buffer(V[0:1], (1,), "int32")
+            B[0] = 5
+        B[0] = 7
+# calls: *(call(a, ints(0), m) for a in (ints(1, 2), ints(1, 2, 3, 4)[::2]) for m in (0, 1))
+--- a view of memory with gaps that nothing reads is no error
+def f(A: i32[2], B: i32[1], m: T.int64):
+    V = T.decl_buffer((2,), "int32", data=A.data)
+    if m > 5:
+        B[0] = V[0]
+    else:
+        B[0] = 1
+# calls: *(call(ints(1, 2, 3, 4)[::2], ints(0), m) for m in (5, 6))
 """)
 
 

@@ -8,6 +8,7 @@ from relaxpy.exec.kernel.nest.bounds import keeps_divisions
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
 from relaxpy.ir.core.dtype import INT64
+from relaxpy.ir.core.traverse import occurrences, walk
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.support.dataclass import dataclass, replace
 
@@ -26,7 +27,8 @@ class Split:
 def split(condition: tir.PrimExpr, box: Box, shape_vars: Container[tir.Var]) -> Split | None:
     """Split `box` by `condition`, or return None if the results are not boxes, or too many.
 
-    Conditions on loaded values do not split: unlike indices, these may wrap or be NaN.
+    Conditions on loaded values do not split: unlike indices, these may wrap or be NaN. Nor do sums
+    of scalar arguments, which may wrap, in the condition or in the bound that follows from it.
     """
     result = _split(condition, box, shape_vars)
     if result is None or len(result.holds) + len(result.fails) > MAX_BOXES:
@@ -46,6 +48,8 @@ def _split(condition: tir.PrimExpr, box: Box, shape_vars: Container[tir.Var]) ->
         case tir.And(a=a, b=b):
             return _both(a, b, box, shape_vars)
         case tir.CmpExpr(a=a) if not a.dtype.is_int or any(True for _ in loads(condition)):
+            return None
+        case tir.CmpExpr() if may_wrap(condition, box, shape_vars):
             return None
         case tir.CmpExpr(a=a, b=b) if not keeps_divisions(
             condition, (as_poly(a) - as_poly(b)).expr()
@@ -108,10 +112,25 @@ def _at_least(poly: IndexPoly, box: Box, shape_vars: Container[tir.Var]) -> Spli
     position = next(i for i, axis in enumerate(box) if axis.var is var)
     axis = box[position]
     cut = _cut(linear.offset, step)
+    if may_wrap(cut.expr(), box, shape_vars):
+        return None
     below = replace(axis, stop=min_bound(axis.stop, cut, shape_vars))
     above = replace(axis, start=max_bound(axis.start, cut, shape_vars))
     holds, fails = (above, below) if step > 0 else (below, above)
     return Split(*(_nonempty(box, position, part, shape_vars) for part in (holds, fails)))
+
+
+def may_wrap(expr: tir.PrimExpr, axes: Iterable[Axis], shape_vars: Container[tir.Var]) -> bool:
+    """Return whether a sum, product or cast in `expr` is of a scalar argument that is as wide."""
+    known = {axis.var for axis in axes}
+    return any(
+        isinstance(var, tir.Var)
+        and var not in known
+        and var not in shape_vars
+        and var.dtype.bits >= node.dtype.bits
+        for node in occurrences(expr, tir.Add, tir.Sub, tir.Mul, tir.Cast)
+        for var in walk(node)
+    )
 
 
 def _cut(offset: IndexPoly, step: int) -> IndexPoly:

@@ -240,6 +240,10 @@ class _Reader:
                 fits = ops.convert(size.equal(ops.cast_to(extent, size.dtype)))
                 message = f"the region {source} does not have the shape of {buffer.name}"
                 yield nest.Check(self.value(fits), message, self.span)
+        first = BufferLoad(source.buffer, tuple(r.min for r in source.region))
+        if self._reads_view(self.value(first)):
+            present = ops.all_of(*(ops.convert(r.extent > 0) for r in source.region))
+            yield nest.Branch(self.value(present), tuple(self._evaluated(first)))
 
     def _in_first_iteration(
         self,
@@ -415,13 +419,22 @@ class _Reader:
         reads = {self.buffers.root(load.buffer) for load in nest.loads(value)}
         passed_on = reads and any(True for _ in nest.external_calls(body))
         changed = reads & written or self._may_overlap(written, reads)
-        stops = may_fail(value, self.axes, self.shape_vars) and not is_always_evaluated(var, body)
+        stops = self._may_stop(value) and not is_always_evaluated(var, body)
         return bool(called or passed_on or changed or stops)
+
+    def _may_stop(self, value: PrimExpr) -> bool:
+        """Return whether an operation in `value` may fail, or memory that it reads."""
+        return self._reads_view(value) or may_fail(value, self.axes, self.shape_vars)
+
+    def _reads_view(self, value: PrimExpr) -> bool:
+        """Return whether `value` reads memory that may be too small, or have gaps."""
+        views = self.buffers.views
+        return bool(views) and any(load.buffer in views for load in nest.loads(value))
 
     def _evaluated(self, value: PrimExpr) -> Iterator[nest.Item]:
         """The evaluation of the unused `value`, if that may stop the program."""
         read = self.value(value)
-        if may_fail(read, self.axes, self.shape_vars):
+        if self._may_stop(read):
             unused = Var("unused", value.dtype)
             yield from self.items((yield from self._let(unused, read, Evaluate(ops.const(0)))))
 
@@ -498,7 +511,7 @@ class _Reader:
         """The replacement of `node`, whose children are replaced; None if it stays."""
         match node:
             case Let(var=var, value=value, body=body):
-                stops = var.dtype.lanes == 1 and may_fail(value, self.axes, self.shape_vars)
+                stops = var.dtype.lanes == 1 and self._may_stop(value)
                 if stops and not is_always_evaluated(var, body):
                     # An unused value may stop the program, so it is evaluated.
                     evaluated = Or(ops.cast_to(value, BOOL), ops.const(True))

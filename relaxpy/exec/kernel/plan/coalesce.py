@@ -68,9 +68,10 @@ def _coalesced_pair(
     joint = coalesced_axis(outer, inner, shape_vars)
     if joint is None:
         return None
+    known = (*statement.axes, joint.axis)
 
     def changed(expr: PrimExpr) -> PrimExpr:
-        return canonical(substitute(expr, {inner.var: joint.inner}))
+        return canonical(substitute(expr, {inner.var: joint.inner}), known, shape_vars)
 
     indices = tuple(map(changed, statement.indices))
     value, guards = changed(statement.value), tuple(map(changed, statement.guards))

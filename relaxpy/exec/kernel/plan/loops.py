@@ -6,11 +6,11 @@ product becomes one loop for each factor.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, cast
 
 from relaxpy.exec.kernel.nest.bounds import keeps_divisions, may_fail
-from relaxpy.exec.kernel.nest.domain import split
+from relaxpy.exec.kernel.nest.domain import may_wrap, split
 from relaxpy.exec.kernel.nest.nodes import (
     Axis,
     Branch,
@@ -86,7 +86,7 @@ class _Loops:
 
     def _loop(self, loop: Loop, outer: tuple[Axis, ...], *, simplified: bool) -> tuple[Item, ...]:
         before = loop
-        while (joint := _coalesced(loop, self.shape_vars)) is not None:
+        while (joint := _coalesced(loop, outer, self.shape_vars)) is not None:
             loop = joint
         loop = self._narrowed(loop, outer)
         axes = (*outer, loop.axis)
@@ -272,7 +272,7 @@ def _all_expressions(item: Item) -> Iterator[PrimExpr]:
 # ---- coalescing
 
 
-def _coalesced(loop: Loop, shape_vars: Container[Var]) -> Loop | None:
+def _coalesced(loop: Loop, outer: tuple[Axis, ...], shape_vars: Container[Var]) -> Loop | None:
     """One loop for `loop` and the loop that is its body, if the body only uses the joint index."""
     match loop.body:
         case (Loop(axis=inner, body=body),) if not any(True for _ in jumps(body)):
@@ -289,11 +289,17 @@ def _coalesced(loop: Loop, shape_vars: Container[Var]) -> Loop | None:
     joint = coalesced_axis(loop.axis, inner, shape_vars)
     if joint is None:
         return None
+    axes = (
+        *outer,
+        loop.axis,
+        joint.axis,
+        *(i.axis for i in walk_items(body) if isinstance(i, Loop)),
+    )
     changed: dict[PrimExpr, PrimExpr] = {}
 
     def change(expr: PrimExpr) -> PrimExpr:
         if expr not in changed:
-            changed[expr] = canonical(substitute(expr, {inner.var: joint.inner}))
+            changed[expr] = canonical(substitute(expr, {inner.var: joint.inner}), axes, shape_vars)
         return changed[expr]
 
     if any(mentions(change(e), {loop.axis.var}) for e in exprs):
@@ -338,11 +344,16 @@ def _common_name(a: str, b: str) -> str:
     return a[:count].rstrip("_") or a
 
 
-def canonical(expr: PrimExpr) -> PrimExpr:
-    """`expr` with its index arithmetic as sums of products, with like terms combined."""
+def canonical(expr: PrimExpr, axes: Iterable[Axis], shape_vars: Container[Var]) -> PrimExpr:
+    """`expr` with its index arithmetic as sums of products, with like terms combined.
+
+    A cast of what may wrap around stays, since its operand is no longer what was written.
+    """
 
     def rule(node: Node) -> Node | None:
         if isinstance(node, (Var, IntImm)) or not (isinstance(node, PrimExpr) and _is_index(node)):
+            return None
+        if any(may_wrap(cast.value, axes, shape_vars) for cast in occurrences(node, Cast)):
             return None
         total = as_poly(node).expr()
         low, high = ops.int_range(node.dtype)
