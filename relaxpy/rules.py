@@ -24,7 +24,6 @@ class Family:
 
     name: str
     title: str
-    intro: str
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -80,7 +79,7 @@ def all_rules() -> Mapping[str, Rule]:
     text = files("relaxpy").joinpath("rules.toml").read_text(encoding="utf-8")
     rules = {}
     for name, table in tomllib.loads(text).items():
-        family = Family(name, table["title"], table["intro"])
+        family = Family(name, table["title"])
         for number, sentence in table["rules"].items():
             example = table.get("examples", {}).get(number, {})
             programs = {key: program.strip("\n") for key, program in example.items()}

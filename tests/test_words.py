@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-WRITTEN_BY_TOOLS = {"operators.md", "passes.md", "rules.md", "onnx-operators.md"}
+WRITTEN_BY_TOOLS = {"operators.md", "passes.md", "onnx-operators.md"}
 #: A count may be so much below the table before the table has to follow.
 SLACK = 20
 #: The patterns, over texts whose white space is one space, and how often each occurs.
