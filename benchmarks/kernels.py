@@ -408,7 +408,7 @@ def eager(function: Callable[..., Any], tensors: list[Any]) -> object:
 
 
 def timed(work: Work, rounds: int) -> float:
-    """Return the microseconds per call over `rounds` calls."""
+    """The microseconds per call over `rounds` calls."""
     start = time.perf_counter()
     for _ in range(rounds):
         work()

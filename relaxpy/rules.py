@@ -75,7 +75,7 @@ class Rule:
 
 @cache
 def all_rules() -> Mapping[str, Rule]:
-    """Return all rules by ID, in the order of families and numbers."""
+    """All rules by ID, in the order of families and numbers."""
     text = files("relaxpy").joinpath("rules.toml").read_text(encoding="utf-8")
     rules = {}
     for name, table in tomllib.loads(text).items():
@@ -90,7 +90,7 @@ def all_rules() -> Mapping[str, Rule]:
 
 @user_facing
 def explain(rule: str) -> Rule:
-    """Return the rule with this ID, which errors show in brackets; `print` explains it.
+    """The rule with this ID, which errors show in brackets; `print` explains it.
 
     >>> print(explain("DT-6").sentence)
     A Boolean element is 1 for true and 0 for false.

@@ -101,7 +101,7 @@ def test_the_pages_show_each_rule_once_with_its_programs_and_error(tmp_path: Pat
             assert f"[{cited}]" in error
 
 
-MARKED = re.findall(r"^```python error\n(.*?)^```$", REFERENCE.read_text("utf-8"), re.M | re.S)
+MARKED = re.findall(r"^```text\n(@.*?)^```$", REFERENCE.read_text("utf-8"), re.M | re.S)
 
 
 @pytest.mark.parametrize("program", MARKED, ids=range(len(MARKED)))

@@ -22,7 +22,7 @@ SLACK = 20
 #: The patterns, over texts whose white space is one space, and how often each occurs.
 ALLOWED: Mapping[str, int] = {
     r"\A(What|Which)\b": 0,  # a noun: "The mask of ...", or a verb: "Find ..."
-    r"\AWhether\b": 0,  # "True if ...", "Return whether ..."
+    r"\AWhether\b": 0,  # "True if ..."
     r", of which\b": 3,  # two sentences
     r"\bas (it is|they are)\b": 9,  # unchanged
     r"\bin (the )?place of\b": 1,  # instead of
@@ -57,6 +57,14 @@ IN_MESSAGES: Mapping[str, int] = {
     r"\btruths?\b(?! value)": 1,
     r"\bso many\b": 2,
 }
+
+#: Verbs that, with and without an s, are nothing else at the beginning of a docstring.
+VERBS = (
+    "Add|Append|Apply|Bind|Build|Convert|Create|Emit|Evaluate|Give|Make|Merge|Parse|Read|Register"
+    "|Remove|Replace|Report|Rewrite|Run|Set|Stop|Take|Tell|Write"
+)
+#: Here, to return is what the function does.
+FREES = ("Return freed", "Return unused", "Return unit", "Return from")
 
 
 def docstrings(tree: ast.Module) -> Iterator[str]:
@@ -130,6 +138,23 @@ def test_the_count_of_a_phrase_only_falls(pattern: str) -> None:
 @pytest.mark.parametrize("pattern", IN_MESSAGES)
 def test_the_count_of_a_phrase_in_messages_only_falls(pattern: str) -> None:
     check(pattern, IN_MESSAGES[pattern], messages())
+
+
+def test_docstrings_have_one_mood() -> None:
+    """That of a function names the result or is imperative; classes are in the third person."""
+    wanted = {
+        ast.FunctionDef: (rf"(Return|Yield)s? |({VERBS})s ", "The result ..., or: Add a ..."),
+        ast.ClassDef: (rf"(Return|Yield|{VERBS}) ", "The ..., or: Adds a ..."),
+    }
+    found = [
+        f"{node.name}: {doc.splitlines()[0]!r}; write {instead!r}"
+        for tree in trees()
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and (doc := ast.get_docstring(node))
+        for pattern, instead in [wanted[type(node)]]
+        if re.match(pattern, doc) and not doc.startswith(FREES)
+    ]
+    assert found == []
 
 
 def test_messages_are_strings_that_are_not_docstrings() -> None:

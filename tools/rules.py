@@ -28,12 +28,12 @@ PAGE = ROOT / "docs" / "reference.md"
 
 
 def rules_named(text: str, pattern: re.Pattern[str]) -> set[str]:
-    """Return the rule IDs that occur in the text of a module."""
+    """The rule IDs that occur in the text of a module."""
     return set(pattern.findall(text))
 
 
 def rules_reported(source: str, pattern: re.Pattern[str]) -> set[str]:
-    """Return the rule IDs that are whole string literals, as in errors and pytest marks."""
+    """The rule IDs that are whole string literals, as in errors and pytest marks."""
     if not pattern.search(source):
         return set()
     nodes = ast.walk(ast.parse(source))
@@ -42,7 +42,7 @@ def rules_reported(source: str, pattern: re.Pattern[str]) -> set[str]:
 
 
 def citations(rules: Mapping[str, Rule]) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
-    """Return the modules that enforce each rule and the test files that name it, by ID.
+    """The modules that enforce each rule and the test files that name it, by ID.
 
     Modules that report the rule in an error enforce it; if there are none, the modules that cite
     it in a docstring or comment do.
@@ -64,7 +64,7 @@ def citations(rules: Mapping[str, Rule]) -> tuple[dict[str, list[str]], dict[str
 
 
 def imported() -> dict[str, Any]:
-    """Return the names that programs of rules find imported: those of docs/language.md."""
+    """The names that programs of rules find imported: those of docs/language.md."""
     text = (ROOT / "docs" / "language.md").read_text(encoding="utf-8")
     names: dict[str, Any] = {}
     exec(text.partition("```python\n")[2].partition("\n\nones")[0], names)
@@ -72,7 +72,7 @@ def imported() -> dict[str, Any]:
 
 
 def error_of(program: str, names: Mapping[str, Any]) -> str:
-    """Return the text of the error of a program that breaks a rule."""
+    """The text of the error of a program that breaks a rule."""
     with TemporaryDirectory() as folder:
         file = Path(folder) / "example.py"
         file.write_text(f"{program}\n", encoding="utf-8")
@@ -86,7 +86,7 @@ def error_of(program: str, names: Mapping[str, Any]) -> str:
 def entry(
     rule: Rule, modules: Sequence[str], tests: Sequence[str], names: Mapping[str, Any]
 ) -> Iterator[str]:
-    """Yield the lines of one rule."""
+    """The lines of one rule."""
     yield f"\n## {rule.id}\n\n{escaped(rule.sentence)}\n"
     for heading, program in rule.programs:
         yield f"\n{heading}:\n\n```python\n{program}\n```\n"
@@ -99,7 +99,7 @@ def entry(
 
 
 def sections() -> Iterator[tuple[str, str, list[Rule]]]:
-    """Yield the title, the text and the rules of each section of the page.
+    """The title, the text and the rules of each section of the page.
 
     Errors:
         SystemExit: a rule is in no section, or in two.
@@ -123,12 +123,12 @@ def sections() -> Iterator[tuple[str, str, list[Rule]]]:
 
 
 def introduction() -> str:
-    """Return the text above the sections."""
+    """The text above the sections."""
     return PAGE.read_text(encoding="utf-8").partition("\n## ")[0]
 
 
 def page() -> str:
-    """Return the text of the page: each section with a table of its rules."""
+    """The text of the page: each section with a table of its rules."""
     out = [introduction()]
     for _, text, rules in sections():
         out.append(f"\n## {text}")
@@ -139,7 +139,7 @@ def page() -> str:
 
 
 def pages() -> Iterator[tuple[str, str]]:
-    """Yield the name and the text of each page of the site about the language."""
+    """The name and the text of each page of the site about the language."""
     modules, tests = citations(all_rules())
     names = imported()
     listed = []

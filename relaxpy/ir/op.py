@@ -43,7 +43,7 @@ class Op(Node):
     """Operators have no source position; errors use that of the enclosing node."""
 
     def __new__(cls, name: str) -> Self:
-        """Return the operator `name`."""
+        """The operator `name`."""
         check_type(name, str, "an operator is named by a string")
         op = cls._table.get(name)
         if op is None:
@@ -60,7 +60,7 @@ class Op(Node):
 
     @classmethod
     def get(cls, name: str) -> Op:
-        """Return the registered operator `name`; "tirx." of TVM 0.27 is "tir.".
+        """The registered operator `name`; "tirx." of TVM 0.27 is "tir.".
 
         Errors:
             UnknownNameError (also ValueError, KeyError): it is not registered.
@@ -81,7 +81,7 @@ class Op(Node):
 
     @classmethod
     def list_op_names(cls) -> list[str]:
-        """Return the sorted names of all registered operators."""
+        """The sorted names of all registered operators."""
         return sorted(name for name, op in cls._table.items() if op._is_registered)
 
     @property
@@ -113,12 +113,12 @@ class Op(Node):
         self.enter(UNREGISTERED)
 
     def get_attr(self, key: str) -> object | None:
-        """Return the attribute `key`, which may be TVM's name of a column, or None."""
+        """The attribute `key`, which may be TVM's name of a column, or None."""
         column = COLUMNS.get(key)
         return self._others.get(key) if column is None else getattr(self.record, column)
 
     def has_attr(self, key: str) -> bool:
-        """Return whether there is an attribute `key`."""
+        """True if there is an attribute `key`."""
         return self.get_attr(key) is not None
 
     def set_attr(self, key: str, value: object) -> None:
@@ -148,7 +148,7 @@ class Op(Node):
 
 
 def _is_importing() -> bool:
-    """Return whether a module of relaxpy registers something while it is imported."""
+    """True if a module of relaxpy registers something while it is imported."""
     frame = sys._getframe(2)
     while frame is not None and str(frame.f_globals.get("__name__")).startswith("relaxpy."):
         if frame.f_code.co_name == "<module>":

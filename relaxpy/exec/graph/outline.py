@@ -143,7 +143,7 @@ class Outliner:
             self._certain[var] = sinfo
 
     def _is_projection(self, binding: rx.Binding) -> bool:
-        """Return whether a binding selects a field of what certainly is a tuple."""
+        """True if a binding selects a field of what certainly is a tuple."""
         match binding:
             case rx.VarBinding(value=rx.TupleGetItem(tuple_value=rx.Var() as var, index=index)):
                 sinfo = self._certain.get(var)
@@ -152,7 +152,7 @@ class Outliner:
                 return False
 
     def _is_tensor(self, expr: rx.Expr) -> bool:
-        """Return whether an operand certainly is a tensor that native code takes."""
+        """True if an operand certainly is a tensor that native code takes."""
         match expr:
             case rx.Constant():
                 return is_native(expr.data_sinfo)
@@ -162,7 +162,7 @@ class Outliner:
                 return False
 
     def _is_in_run(self, binding: rx.VarBinding, bound: set[rx.Var]) -> bool:
-        """Return whether a binding may be in a run, which has `bound` variables."""
+        """True if a binding may be in a run, which has `bound` variables."""
         match binding.value:
             case rx.TupleGetItem(tuple_value=rx.Var() as var):
                 return var in bound and self._is_projection(binding)

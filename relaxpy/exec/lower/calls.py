@@ -236,7 +236,7 @@ class CallLowering(ABC):
         return rx.TensorStructInfo(rx.ShapeExpr(after), tensor.dtype) if same else None
 
     def _is_own(self, value: rx.Expr | Op) -> bool:
-        """Return whether a call allocates a tensor in private memory."""
+        """True if a call allocates a tensor in private memory."""
         allocation = allocation_of(value)
         if allocation is None or allocation.storage:
             return False
@@ -452,7 +452,7 @@ class CallLowering(ABC):
         return _result(call, outputs)
 
     def _is_reshape(self, call: rx.Call, callee: GlobalCallee) -> bool:
-        """Return whether a call of a kernel only reshapes a tensor, and its arguments match."""
+        """True if a call of a kernel only reshapes a tensor, and its arguments match."""
         inputs = call.args[1]
         if not isinstance(inputs, rx.Tuple) or len(inputs.fields) != 1 or len(call.args) > 2:
             return False
@@ -490,11 +490,11 @@ class CallLowering(ABC):
         return passed if self._are_bound(passed.values()) else None
 
     def _are_bound(self, exprs: Iterable[tir.PrimExpr]) -> bool:
-        """Return whether the shape variables in these expressions have values here."""
+        """True if the shape variables in these expressions have values here."""
         return all(v in self._scope.sizes for expr in exprs for v in variables_of(expr))
 
     def _writes_inputs(self, call: rx.Call, callee: GlobalCallee) -> bool:
-        """Return whether the kernel may write tensors that are not new."""
+        """True if the kernel may write tensors that are not new."""
         outputs = len(output_sinfos(call))
         first = len(callee.signature.params) - sum(map(_length, call.args[2:])) - outputs
         return "inplace_indices" in call.attrs or any(i < first for i in callee.written)

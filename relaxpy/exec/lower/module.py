@@ -116,15 +116,15 @@ class NumpyBackend:
     def link_graphs(
         self, fallbacks: Mapping[str, Callable[..., Value]]
     ) -> tuple[Mapping[str, Callable[..., Value]], str]:
-        """Return no functions."""
+        """No functions."""
         return {}, ""
 
     def link(self, namespace: dict[str, Any]) -> str:
-        """Return an empty reason: no kernel is replaced."""
+        """An empty reason: no kernel is replaced."""
         return ""
 
     def machine_code(self, name: str, kind: Literal["llvm", "asm"]) -> None:
-        """Return None: there is no machine code."""
+        """None: there is no machine code."""
 
 
 class ModuleLowering:
@@ -206,7 +206,7 @@ class ModuleLowering:
             del table[name]
 
     def is_outlined(self, name: str) -> bool:
-        """Return whether a function was outlined."""
+        """True if a function was outlined."""
         return name not in self.program.functions_by_name
 
     def callee(self, var: rx.GlobalVar) -> GlobalCallee | rx.ExternFunc:
@@ -244,7 +244,7 @@ class ModuleLowering:
         return frozenset() if callee.kernel.is_native else callee.kernel.overwritable
 
     def is_reshape(self, callee: GlobalCallee) -> bool:
-        """Return whether a kernel only copies its input to its output in row-major order."""
+        """True if a kernel only copies its input to its output in row-major order."""
         if not VIEWS:
             return False
         if callee.name not in self._reshapes:

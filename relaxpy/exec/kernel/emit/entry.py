@@ -72,7 +72,7 @@ class Entry:
 
 
 def reads_sizes_only(plan: Plan) -> bool:
-    """Return whether no strides or offsets are read, and no scalars but 64-bit integers.
+    """True if no strides or offsets are read, and no scalars but 64-bit integers.
 
     Sizes have 32 bits at least.
     """
@@ -94,5 +94,5 @@ def _scalars(plan: Plan) -> list[Var]:
 
 
 def _has_layout(buffer: Buffer) -> bool:
-    """Return whether `buffer` declares strides or an offset."""
+    """True if `buffer` declares strides or an offset."""
     return bool(buffer.strides) or getattr(buffer.elem_offset, "value", None) != 0

@@ -154,7 +154,7 @@ def max_bound(bound: tir.PrimExpr, cut: IndexPoly, shape_vars: Container[tir.Var
 
 
 def is_point(axis: Axis) -> bool:
-    """Return whether the axis has exactly one value."""
+    """True if the axis has exactly one value."""
     start, stop = axis.start, axis.stop
     if isinstance(start, tir.IntImm) and isinstance(stop, tir.IntImm):
         return stop.value - start.value == 1
@@ -162,7 +162,7 @@ def is_point(axis: Axis) -> bool:
 
 
 def is_empty(axis: Axis, shape_vars: Container[tir.Var]) -> bool:
-    """Return whether the axis is provably empty."""
+    """True if the axis is provably empty."""
     return (axis.extent * -1).is_at_least(0, shape_vars)
 
 
@@ -200,7 +200,7 @@ def empty_condition(axis: Axis, shape_vars: Container[tir.Var]) -> tir.PrimExpr 
 
 
 def is_implied(test: tir.PrimExpr, axes: Iterable[Axis], shape_vars: Container[tir.Var]) -> bool:
-    """Return whether `test` provably holds if none of `axes` is empty."""
+    """True if `test` provably holds if none of `axes` is empty."""
     conditions = (nonempty_condition(axis, shape_vars) for axis in axes)
     assumed = [condition for condition in conditions if condition is not None]
     analyzer = Analyzer()

@@ -510,7 +510,7 @@ def _callee(call: rx.Call) -> str:
 
 
 def _is_float(sinfo: rx.StructInfo | None) -> bool:
-    """Return whether a value is a tensor of floats, or a tuple of such values."""
+    """True if a value is a tensor of floats, or a tuple of such values."""
     if isinstance(sinfo, rx.TupleStructInfo):
         return all(map(_is_float, sinfo.fields))
     return isinstance(sinfo, rx.TensorStructInfo) and (sinfo.dtype.is_float or sinfo.dtype.is_void)

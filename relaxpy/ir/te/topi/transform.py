@@ -308,7 +308,7 @@ def split(
 def split_bounds(
     size: PrimExpr, indices_or_sections: int | Sequence[ExprLike]
 ) -> list[tuple[PrimExpr, PrimExpr]]:
-    """Return the first index and the size of each section of an axis of `size`."""
+    """The first index and the size of each section of an axis of `size`."""
     zero = ops.const(0, "int64")
     if isinstance(indices_or_sections, int):
         count = indices_or_sections
@@ -340,7 +340,7 @@ def _clamped(index: PrimExpr, size: PrimExpr) -> PrimExpr:
 
 
 def _are_ordered_literals(first: PrimExpr, last: PrimExpr) -> bool:
-    """Return whether these are non-negative literals in this order."""
+    """True if these are non-negative literals in this order."""
     both = isinstance(first, tir.IntImm) and isinstance(last, tir.IntImm)
     return both and 0 <= first.value <= last.value  # type: ignore[attr-defined]
 
@@ -357,7 +357,7 @@ def _slice_along(x: Tensor, axis: int, begin: PrimExpr, size: PrimExpr, name: st
 def slice_bounds(
     size: PrimExpr, begin: PrimExpr, end: PrimExpr, stride: int, *, inbound: bool
 ) -> tuple[PrimExpr, PrimExpr]:
-    """Return the first index and the number of elements of the slice `begin:end:stride`.
+    """The first index and the number of elements of the slice `begin:end:stride`.
 
     Negative bounds count from the end, as in Python. With `inbound`, expressions are assumed to
     be in range and in this order.
@@ -406,7 +406,7 @@ def strided_slice(
     slice_mode: str = "end",
     assume_inbound: bool = False,
 ) -> Tensor:
-    """Return `a[begin:end:stride]` along each of the axes; by default, the first ones.
+    """`a[begin:end:stride]` along each of the axes; by default, the first ones.
 
     With `slice_mode` "size", `end` has the lengths of the slices, which then have stride 1; a
     negative length is up to the end of the axis.

@@ -244,7 +244,7 @@ def _proved(func: rx.Function) -> Collection[rx.Var]:
 
 
 def _fits(actual: rx.StructInfo | None, declared: rx.StructInfo | None) -> bool:
-    """Return whether an argument has the struct info that a parameter declares, in both scopes."""
+    """True if an argument has the struct info that a parameter declares, in both scopes."""
     if actual is None or declared is None:
         return declared is None
     scope = set(definable_shape_vars(declared))
