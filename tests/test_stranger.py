@@ -79,7 +79,7 @@ def add_torch(python: Path) -> bool:
 
 
 def write_models(folder: Path) -> None:
-    """A model of ONNX, its input, and a language model of random weights."""
+    """An ONNX model, its input, and a language model of random weights."""
     nodes = [helper.make_node("Add", ["x", "x"], ["h"]), helper.make_node("Relu", ["h"], ["y"])]
     x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, ["n", 2]) for n in "xy")
     graph = helper.make_graph(nodes, "main", [x], [y])

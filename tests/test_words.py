@@ -32,7 +32,7 @@ ALLOWED: Mapping[str, int] = {
     r"(?<![Tt]here )\bis no(?! longer| more| less)\b": 2,  # "is not a"
     r"\bproducts? of (matrices|bytes)\b": 3,  # matmul, GEMM, int8
     r"\bextremes?\b": 3,  # max and min
-    r"\bprocessors?\b": 4,  # the CPU
+    r"\bprocessors?\b": 2,  # the CPU
     r"\bthe greatest\b": 0,  # the maximum
     r"\btruths\b": 1,  # Booleans
     r"\bso many\b": 35,  # that many, n
@@ -42,6 +42,12 @@ ALLOWED: Mapping[str, int] = {
     r"\bdo not know of each other\b": 0,  # independent
     r"\bgiv(e|es|en|ing) (back|on)\b|\bhand(s|ed|ing)? (on|out)\b": 0,  # return, pass
     r"\btaken? apart\b|\bsurroundings\b": 0,  # split; the enclosing scope
+    r"\b(files?|folders?|models?) of (GGUF|Hugging Face|ONNX|PyTorch)\b": 0,  # a GGUF file
+    r"\banew\b": 0,  # again
+    r"\bsmall differences\b": 0,  # finite differences
+    r"\bmakes? of (it|that|this|them)\b": 0,  # the result of
+    r"\b(as|the way) (it was|they were)\b": 4,  # unchanged
+    r"\bgradients?( of [^.,]*)? by (its|the|their) \w+": 0,  # with respect to
 }
 #: The same for messages: some of these patterns, and how often each occurs.
 IN_MESSAGES: Mapping[str, int] = {
@@ -53,7 +59,7 @@ IN_MESSAGES: Mapping[str, int] = {
     r"(?<![Tt]here )\bare no(?! longer| more| less)\b": 1,
     r"\bproducts? of (matrices|bytes)\b": 1,
     r"\bextremes?\b": 0,
-    r"\bprocessors?\b": 6,
+    r"\bprocessors?\b": 0,
     r"\btruths?\b(?! value)": 1,
     r"\bso many\b": 2,
 }

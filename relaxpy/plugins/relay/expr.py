@@ -81,7 +81,7 @@ class Textual(node.Node):
 
 @dataclass(init=False, frozen=True, slots=True, eq=False, repr=False)
 class RelayExpr(Textual):
-    """The base class of all expressions; inference builds them anew with their types."""
+    """The base class of all expressions; inference rebuilds them with their types."""
 
     __array_ufunc__ = None  # NumPy leaves `array + expr` to the expression
     _shared = True

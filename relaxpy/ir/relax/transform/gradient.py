@@ -1,7 +1,7 @@
 """Gradient: adds the adjoint of a function, in reverse mode.
 
-The gradients of the target by the variables are summed over their uses. Values between checkpoints
-are rematerialised in the backward pass instead of stored.
+The gradients of the target with respect to the variables are summed over their uses.
+Values between checkpoints are rematerialised in the backward pass instead of stored.
 """
 
 from __future__ import annotations

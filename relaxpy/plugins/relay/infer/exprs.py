@@ -359,7 +359,7 @@ class ExprInference:
         return replace(mono, type_constraints=()), tuple(holes)
 
     def _demand(self, constraint: TypeRelation, span: Span | None) -> None:
-        """Demand a relation of a function anew at a call (RLY-22, RLY-99)."""
+        """Demand a relation of a function again at a call (RLY-22, RLY-99)."""
         relation = relation_named(constraint.func)
         if relation is None:
             self.report(f"the type relation {constraint.func} is not defined", "RLY-95", span)

@@ -311,7 +311,7 @@ def output_statement(state: GraphState, node: ast.expr) -> None:
 
 
 def emit_output(state: GraphState, node: ast.Name) -> None:
-    """Bind an output anew if it was bound as a local variable, as in an unrolled loop."""
+    """Bind an output again if it was bound as a local variable, as in an unrolled loop."""
     value = state.scope.find(node.id)
     if isinstance(value, rx.DataflowVar):
         span = state.program.span(node)
