@@ -15,7 +15,7 @@ from tests.script.marked import check_marks
 from tests.test_docs import python_of
 
 ROOT = Path(__file__).parents[1]
-REFERENCE = ROOT / "docs" / "reference.md"
+REFERENCE = ROOT / "docs" / "language-reference.md"
 RULES = all_rules()
 BROKEN = [rule.id for rule in RULES.values() if rule.bad]
 FAMILIES = {rule.family.name for rule in RULES.values()}

@@ -1,4 +1,4 @@
-"""Write the tables of docs/reference.md, and the pages of the site about the language.
+"""Write the tables of docs/language-reference.md, and the pages of the site about the language.
 
 The sentences and programs are in `relaxpy/rules.toml`; the modules that cite a rule and its tests
 are read off the source. A comment at the end of each section of the page names its rules, or a
@@ -24,7 +24,7 @@ from relaxpy.errors import RelaxpyError
 from relaxpy.rules import Rule, all_rules
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "reference.md"
+PAGE = ROOT / "docs" / "language-reference.md"
 
 
 def rules_named(text: str, pattern: re.Pattern[str]) -> set[str]:
@@ -108,10 +108,10 @@ def sections() -> Iterator[tuple[str, str, list[Rule]]]:
     split = [re.split(r"^<!-- rules:(.*) -->$", part, flags=re.MULTILINE) for part in parts]
     named = [name for part in split for name in part[1].split()]
     if len(named) != len(set(named)):
-        raise SystemExit("two sections of docs/reference.md name one rule")
+        raise SystemExit("two sections of docs/language-reference.md name one rule")
     rest = [rule for rule in all_rules().values() if rule.id not in named]
     if missing := {rule.family.name for rule in rest} - set(named):
-        raise SystemExit(f"no section of docs/reference.md has the rules of {sorted(missing)}")
+        raise SystemExit(f"no section of docs/language-reference.md has rules of {sorted(missing)}")
     for part in split:
         rules = [
             rule
@@ -149,7 +149,7 @@ def pages() -> Iterator[tuple[str, str]]:
         for rule in rules:
             out += entry(rule, modules.get(rule.id, ()), tests.get(rule.id, ()), names)
         yield listed[-1], "".join(out)
-    yield "reference.md", introduction() + toctree(listed)
+    yield "language-reference.md", introduction() + toctree(listed)
 
 
 if __name__ == "__main__":
