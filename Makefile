@@ -40,7 +40,7 @@ help:
 	@echo "             N/50 signatures, damaged kernels and files, N/10 sessions of queries to integer reasoning,"
 	@echo "             N/10 plans of kernels, and N/5000 hostile texts for each name of I, R and T"
 	@echo "make mutants change one thing in the core at a time and see whether the tests notice"
-	@echo "make format  write the stub of operators, the tables of docs/rules.md, docs/operators.md,"
+	@echo "make format  write the stub of operators, the tables of docs/language-reference.md, docs/operators.md,"
 	@echo "             docs/passes.md and docs/differences.md; let ruff tidy the code"
 	@echo "make notebooks runs the notebooks and saves their outputs, which the tests compare"
 	@echo "make docs    build the site of documents in build/site"

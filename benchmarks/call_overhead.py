@@ -51,7 +51,7 @@ class Calls:
 
 
 def microseconds(run: Callable[[], object], rounds: int = 15, calls: int = 2000) -> list[float]:
-    """Return one measurement for each round, sorted."""
+    """One measurement for each round, sorted."""
     times = []
     for _ in range(rounds):
         start = time.perf_counter()

@@ -25,7 +25,7 @@ PINNING = ("OMP_NUM_THREADS", "OPENBLAS_CORETYPE", "OPENBLAS_NUM_THREADS")
 
 
 def stages() -> dict[str, float]:
-    """Return the seconds of each stage until the first result, in this process."""
+    """The seconds of each stage until the first result, in this process."""
     times = {}
 
     def measure(name: str, stage: Callable[[], object]) -> None:
@@ -62,7 +62,7 @@ def stages() -> dict[str, float]:
 
 
 def fresh_stages(count: int) -> dict[str, list[float]]:
-    """Return samples of `stages` from `count` new processes, after one that fills the caches."""
+    """Samples of `stages` from `count` new processes, after one that fills the caches."""
     samples: dict[str, list[float]] = {}
     for run in range(count + 1):
         process = subprocess.run(

@@ -58,7 +58,7 @@ KERNEL = """
 
 
 def source(bindings: int, kernels: int = 0, *, kinds: bool = False) -> str:
-    """Return the text of a module."""
+    """The text of a module."""
     lines = ["@I.ir_module", "class Chain:"]
     for k in range(kernels):
         lines += KERNEL.format(k=k).splitlines()
@@ -78,7 +78,7 @@ def source(bindings: int, kernels: int = 0, *, kinds: bool = False) -> str:
 
 
 def decorated(text: str) -> Callable[[], object]:
-    """Return a function that runs a compiled file with the module in decorated form."""
+    """A function that runs a compiled file with the module in decorated form."""
     file = Path(tempfile.mkdtemp()) / "chain.py"
     file.write_text(f"from relaxpy.script import ir as I, relax as R, tir as T\n\n{text}")
     code = compile(file.read_text(), str(file), "exec")
@@ -86,7 +86,7 @@ def decorated(text: str) -> Callable[[], object]:
 
 
 def wide(operator: str, operands: int) -> Callable[[], object]:
-    """Return a function that compiles one operator of many operands."""
+    """A function that compiles one operator of many operands."""
     names = [f"x{i}" for i in range(operands)]
     params = ", ".join(f'{name}: R.Tensor((4,), "float32")' for name in names)
     lines = ["@R.function", f"def main({params}):"]
@@ -100,7 +100,7 @@ def copied(module: IRModule) -> IRModule:
 
 
 def steps(text: str) -> dict[str, Callable[[], object]]:
-    """Return the steps to measure, by name."""
+    """The steps to measure, by name."""
     module: Any = from_source(text)
     again, printed, saved = from_source(text), module.script(), save_json(module)
     assert isinstance(module, IRModule)
@@ -124,7 +124,7 @@ def steps(text: str) -> dict[str, Callable[[], object]]:
 
 
 def seconds(run: Callable[[], object], rounds: int) -> float:
-    """Return the best processor time of some runs."""
+    """The best processor time of some runs."""
     best = float("inf")
     for _ in range(rounds):
         gc.collect()
@@ -136,7 +136,7 @@ def seconds(run: Callable[[], object], rounds: int) -> float:
 
 
 def import_milliseconds(statement: str, rounds: int = 9) -> float:
-    """Return the least processor time of a new interpreter for `statement`, without that of NumPy.
+    """The least processor time of a new interpreter for `statement`, without that of NumPy.
 
     Bytecode is cached as in an installed package.
     """

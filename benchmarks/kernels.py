@@ -376,7 +376,7 @@ def cases() -> Iterator[Case]:
     def peer(p: Any, q: Any) -> Any:
         return jnp.matmul(p, q, preferred_element_type=jnp.int32)
 
-    yield Case("product of bytes 512^3", quantised, (p, q, total), exact, peer, (0, 1))
+    yield Case("int8 matmul 512^3", quantised, (p, q, total), exact, peer, (0, 1))
     u, v, w = floats(16), floats(16), floats(16)
     adds = lambda u, v: u + v, (0, 1), lambda u, v: u + v
     yield Case("add 16", add, (u, v, w), lambda: np.add(u, v, out=w), *adds)
@@ -408,7 +408,7 @@ def eager(function: Callable[..., Any], tensors: list[Any]) -> object:
 
 
 def timed(work: Work, rounds: int) -> float:
-    """Return the microseconds per call over `rounds` calls."""
+    """The microseconds per call over `rounds` calls."""
     start = time.perf_counter()
     for _ in range(rounds):
         work()

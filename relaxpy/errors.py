@@ -132,7 +132,7 @@ class RelaxpyError(RuntimeError):
         )
 
     def _render_traceback_(self) -> list[str]:
-        """Return the lines that IPython and Jupyter show: user code, then the message."""
+        """The lines that IPython and Jupyter show: user code, then the message."""
         if os.environ.get(FULL_TRACEBACK):
             import traceback
 
@@ -241,7 +241,7 @@ SPAN_OF_LINE: Final = "__relaxpy_span_of_line__"
 
 
 def _spans_of_generated_lines(trace: TracebackType | None) -> Iterator[Span]:
-    """Yield the program spans of the generated lines that ran, the outermost first."""
+    """The program spans of the generated lines that ran, the outermost first."""
     while trace is not None:
         span_of_line = trace.tb_frame.f_globals.get(SPAN_OF_LINE)
         span = span_of_line and span_of_line(trace.tb_lineno)
@@ -251,14 +251,14 @@ def _spans_of_generated_lines(trace: TracebackType | None) -> Iterator[Span]:
 
 
 def _display_name(file: str) -> str:
-    """Return a notebook's name of a cell, or "File" and the file name."""
+    """A notebook's name of a cell, or "File" and the file name."""
     shell = ipython()
     name = None if shell is None else shell.compile.format_code_name(file)
     return f"File {file}" if name is None else " ".join(name)
 
 
 def _readable(span: Span | None) -> str:
-    """Return a position in the format that notebooks turn into a link."""
+    """A position in the format that notebooks turn into a link."""
     if span is None:
         return ""
     return f"{_display_name(span.file)}, line {span.line}, column {span.column}: "
@@ -358,7 +358,7 @@ class UnknownImportError(RelaxpyError, ImportError):
 def unknown_attribute(
     owner: object, name: str, display_name: str, functions: Iterable[str]
 ) -> AttributeError:
-    """Return the error for a missing attribute of `owner`, whose functions are its items."""
+    """The error for a missing attribute of `owner`, whose functions are its items."""
     message = f"{type(owner).__name__} has no attribute {name!r}"
     if name.startswith("_"):
         return AttributeError(message, name=name, obj=owner)
@@ -387,7 +387,7 @@ class MisuseError(RelaxpyError, TypeError, ValueError):
 
 
 def unexpected(value: object, expected: str, **details: Any) -> MisuseError:
-    """Return the error that an argument is not what is expected of it."""
+    """The error that an argument is not what is expected of it."""
     is_named = isclass(value) or isroutine(value) or ismodule(value)
     is_named = is_named or hasattr(value, "display_name")
     found = described(value) if is_named else f"{value!r:.60}"
@@ -450,12 +450,12 @@ def _file_of(module: object) -> str | None:
 
 
 def counted(count: int, noun: str, plural: str | None = None) -> str:
-    """Return `count` with `noun` in the singular or plural; the default plural appends an s."""
+    """`count` with `noun` in the singular or plural; the default plural appends an s."""
     return f"{count} {noun if count == 1 else plural or f'{noun}s'}"
 
 
 def close_names(name: str, known: Iterable[str], owner: str = "") -> str | None:
-    """Return a hint with the names in `known` that are spelt like `name`, or None.
+    """A hint with the names in `known` that are spelt like `name`, or None.
 
     Of a name of TVM that `owner` does not have, the hint says what to use instead.
     """

@@ -1,4 +1,4 @@
-"""Language models that one talks to: chat, server, folders of Hugging Face and files of GGUF."""
+"""Language models that one talks to: chat, server, Hugging Face folders and GGUF files."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
 # fmt: off

@@ -24,7 +24,6 @@ class Family:
 
     name: str
     title: str
-    intro: str
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -76,11 +75,11 @@ class Rule:
 
 @cache
 def all_rules() -> Mapping[str, Rule]:
-    """Return all rules by ID, in the order of families and numbers."""
+    """All rules by ID, in the order of families and numbers."""
     text = files("relaxpy").joinpath("rules.toml").read_text(encoding="utf-8")
     rules = {}
     for name, table in tomllib.loads(text).items():
-        family = Family(name, table["title"], table["intro"])
+        family = Family(name, table["title"])
         for number, sentence in table["rules"].items():
             example = table.get("examples", {}).get(number, {})
             programs = {key: program.strip("\n") for key, program in example.items()}
@@ -91,7 +90,7 @@ def all_rules() -> Mapping[str, Rule]:
 
 @user_facing
 def explain(rule: str) -> Rule:
-    """Return the rule with this ID, which errors show in brackets; `print` explains it.
+    """The rule with this ID, which errors show in brackets; `print` explains it.
 
     >>> print(explain("DT-6").sentence)
     A Boolean element is 1 for true and 0 for false.

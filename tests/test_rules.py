@@ -1,4 +1,4 @@
-"""relaxpy.explain, and the page that lists all rules."""
+"""relaxpy.explain, and the language reference, which lists all rules."""
 
 import re
 import runpy
@@ -11,9 +11,11 @@ import pytest
 import relaxpy
 from relaxpy.errors import MisuseError, RelaxpyError, UnknownNameError
 from relaxpy.rules import Rule, all_rules
+from tests.script.marked import check_marks
 from tests.test_docs import python_of
 
 ROOT = Path(__file__).parents[1]
+REFERENCE = ROOT / "docs" / "language-reference.md"
 RULES = all_rules()
 BROKEN = [rule.id for rule in RULES.values() if rule.bad]
 FAMILIES = {rule.family.name for rule in RULES.values()}
@@ -85,14 +87,26 @@ def test_the_page_is_up_to_date() -> None:
 def test_the_pages_show_each_rule_with_its_programs(tmp_path: Path) -> None:
     tool = [sys.executable, str(ROOT / "tools" / "rules.py"), "--pages", str(tmp_path)]
     subprocess.run(tool, check=True, cwd=ROOT)
-    shown = {}
-    for page in (tmp_path / "rules").iterdir():
+    shown = []
+    for page in (tmp_path / "reference").iterdir():
         _, *entries = re.split(r"^## ", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
-        shown |= dict(entry.split("\n\n", 1) for entry in entries)
-    assert shown.keys() == RULES.keys()
-    for name in RULES:
-        for _, program in RULES[name].programs:
-            assert f"```python\n{program}\n```\n" in shown[name]
+        shown += [entry.split("\n\n", 1) for entry in entries]
+    assert sorted(name for name, _ in shown) == sorted(RULES)
+    for name, text in shown:
+        rule = RULES[name]
+        for _, program in rule.programs:
+            assert f"```python\n{program}\n```\n" in text
+        [error] = re.findall(r"^```text\n(.*?)\n```", text, re.M | re.S) or [""]
+        for cited in (rule.cites or name).split(" and ") if rule.bad else ():
+            assert f"[{cited}]" in error
+
+
+MARKED = re.findall(r"^```text\n(@.*?)^```$", REFERENCE.read_text("utf-8"), re.M | re.S)
+
+
+@pytest.mark.parametrize("program", MARKED, ids=range(len(MARKED)))
+def test_the_reference_marks_the_errors_of_a_program(program: str) -> None:
+    check_marks(program)
 
 
 @pytest.mark.parametrize("spelling", ["WF-6a", "wf-6A", "[WF-6a]", " WF-6a\n"])

@@ -1,7 +1,9 @@
 """What somebody meets who installs the wheel: an environment without the repository."""
 
+import importlib.util
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -18,6 +20,8 @@ from tools import dist
 ROOT = Path(__file__).parents[1]
 #: Pages whose Python a stranger copies first.
 PAGES = [name for name in ("README.md", "docs/getting-started.md") if (ROOT / name).exists()]
+#: The notebooks of the course, which are numbered.
+COURSE = sorted((ROOT / "notebooks").glob("0*.ipynb"))
 INSTALLED = """
 import importlib.metadata, importlib.util, pathlib, relaxpy
 package = pathlib.Path(relaxpy.__file__).parent
@@ -34,6 +38,20 @@ main = relaxpy.compile(from_onnx(onnx.load("model.onnx")))["main"]
 x = np.array([[-1, 2], [3, -4]], "float32")
 np.testing.assert_array_equal(main(x), [[0, 4], [6, 0]])
 """
+TORCH = """
+import importlib.util, pathlib, torch, relaxpy
+from relaxpy.relax.frontend.torch import from_exported_program
+assert importlib.util.find_spec("tests") is None
+assert pathlib.Path(relaxpy.__file__).is_relative_to(pathlib.Path("env").resolve())
+layers = [torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2)]
+net, x = torch.nn.Sequential(*layers).eval(), torch.ones(3, 4)
+batch = {"input": {0: torch.export.Dim("batch")}}
+program = torch.export.export(net, (x,), dynamic_shapes=batch)
+main = relaxpy.compile(from_exported_program(program))["main"]
+torch.testing.assert_close(torch.tensor(main(x[:2].numpy())[0]), net(x[:2]).detach())
+compiled = torch.compile(net, backend="relaxpy")
+torch.testing.assert_close(compiled(x), net(x))
+"""
 MODEL = """
 import relaxpy
 lm = relaxpy.llm.load("model")
@@ -48,8 +66,20 @@ def environment(folder: Path) -> dict[str, str]:
     return kept | {"RELAXPY_CACHE_DIR": str(folder / "cache"), "NO_COLOR": "1"}
 
 
+def add_torch(python: Path) -> bool:
+    """Let an environment find the packages of these tests after its own, for PyTorch's sake."""
+    spec = importlib.util.find_spec("torch")
+    if spec is None or spec.origin is None:
+        return False
+    report = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    own = subprocess.run([python, "-c", report], capture_output=True, text=True, check=True).stdout
+    line = f"{Path(spec.origin).parents[1]}\n"
+    (Path(own.strip()) / "torch.pth").write_text(line, encoding="utf-8")
+    return True
+
+
 def write_models(folder: Path) -> None:
-    """A model of ONNX, its input, and a language model of random weights."""
+    """An ONNX model, its input, and a language model of random weights."""
     nodes = [helper.make_node("Add", ["x", "x"], ["h"]), helper.make_node("Relu", ["h"], ["y"])]
     x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, ["n", 2]) for n in "xy")
     graph = helper.make_graph(nodes, "main", [x], [y])
@@ -81,10 +111,10 @@ def test_the_wheel_alone_does_what_the_first_pages_show(tmp_path: Path) -> None:
     if subprocess.run([*pip, tmp_path, "astor"], capture_output=True, check=False).returncode:
         pytest.skip("no package index can be reached")
     [wheel] = dist.build(tmp_path / "dist", "wheel")
-    python = dist.environment(tmp_path / "env", f"{wheel}[native,onnx,llm]")
-    program = str(python.with_name("relaxpy"))
     folder = tmp_path / "home"
     folder.mkdir()
+    python = dist.environment(folder / "env", f"{wheel}[native,onnx,llm,notebook]")
+    program = str(python.with_name("relaxpy"))
     write_models(folder)
     commands = {"installed": ["-c", INSTALLED], "onnx": ["-c", ONNX], "model": ["-c", MODEL]}
     (folder / "program.py").write_text(dist.PROGRAM, encoding="utf-8")
@@ -104,4 +134,9 @@ def test_the_wheel_alone_does_what_the_first_pages_show(tmp_path: Path) -> None:
         "run": [program, "run", "model.onnx", "x.npy"],
         "generate": [program, "generate", "model", "hello", "--max-tokens", "5"],
     }
+    for notebook in COURSE:
+        shutil.copy(notebook, folder)
+        commands[notebook.name] = [str(python.with_name("jupyter-execute")), notebook.name]
     assert failures(commands, folder) == {}
+    if add_torch(python):
+        assert failures({"torch": [str(python), "-c", TORCH]}, folder) == {}

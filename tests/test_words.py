@@ -1,14 +1,15 @@
 """Phrases that a reader reads twice become fewer: the counts in `ALLOWED` only fall.
 
 Counted are the docstrings in relaxpy/, of attributes, too, its messages (the other strings of three
-words or more), and the prose of docs/ and of pages beside the code, without code and pages that
-tools write. A count above the table means that a phrase is new: reword it as the comment beside
+words or more), and the prose of all documents and notebooks, without code and pages that tools
+write. A count above the table means that a phrase is new: reword it as the comment beside
 its pattern says. After counts have fallen, lower the table: `python -m tests.test_words` prints
 today's.
 """
 
 import ast
 import functools
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,13 +17,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-WRITTEN_BY_TOOLS = {"operators.md", "passes.md", "rules.md", "onnx-operators.md"}
+PAGES = ("*.md", "docs/**/*.md", "relaxpy/**/*.md", "notebooks/*.md", "benchmarks/*.md")
+WRITTEN_BY_TOOLS = {"operators.md", "passes.md", "onnx-operators.md"}
 #: A count may be so much below the table before the table has to follow.
 SLACK = 20
 #: The patterns, over texts whose white space is one space, and how often each occurs.
 ALLOWED: Mapping[str, int] = {
     r"\A(What|Which)\b": 0,  # a noun: "The mask of ...", or a verb: "Find ..."
-    r"\AWhether\b": 0,  # "True if ...", "Return whether ..."
+    r"\AWhether\b": 0,  # "True if ..."
     r", of which\b": 3,  # two sentences
     r"\bas (it is|they are)\b": 9,  # unchanged
     r"\bin (the )?place of\b": 1,  # instead of
@@ -32,7 +34,7 @@ ALLOWED: Mapping[str, int] = {
     r"(?<![Tt]here )\bis no(?! longer| more| less)\b": 2,  # "is not a"
     r"\bproducts? of (matrices|bytes)\b": 3,  # matmul, GEMM, int8
     r"\bextremes?\b": 3,  # max and min
-    r"\bprocessors?\b": 4,  # the CPU
+    r"\bprocessors?\b": 2,  # the CPU
     r"\bthe greatest\b": 0,  # the maximum
     r"\btruths\b": 1,  # Booleans
     r"\bso many\b": 35,  # that many, n
@@ -42,6 +44,12 @@ ALLOWED: Mapping[str, int] = {
     r"\bdo not know of each other\b": 0,  # independent
     r"\bgiv(e|es|en|ing) (back|on)\b|\bhand(s|ed|ing)? (on|out)\b": 0,  # return, pass
     r"\btaken? apart\b|\bsurroundings\b": 0,  # split; the enclosing scope
+    r"\b(files?|folders?|models?) of (GGUF|Hugging Face|ONNX|PyTorch)\b": 0,  # a GGUF file
+    r"\banew\b": 0,  # again
+    r"\bsmall differences\b": 0,  # finite differences
+    r"\bmakes? of (it|that|this|them)\b": 0,  # the result of
+    r"\b(as|the way) (it was|they were)\b": 3,  # unchanged
+    r"\bgradients?( of [^.,]*)? by (its|the|their) \w+": 0,  # with respect to
 }
 #: The same for messages: some of these patterns, and how often each occurs.
 IN_MESSAGES: Mapping[str, int] = {
@@ -53,10 +61,18 @@ IN_MESSAGES: Mapping[str, int] = {
     r"(?<![Tt]here )\bare no(?! longer| more| less)\b": 1,
     r"\bproducts? of (matrices|bytes)\b": 1,
     r"\bextremes?\b": 0,
-    r"\bprocessors?\b": 6,
+    r"\bprocessors?\b": 0,
     r"\btruths?\b(?! value)": 1,
     r"\bso many\b": 2,
 }
+
+#: Verbs that, with and without an s, are nothing else at the beginning of a docstring.
+VERBS = (
+    "Add|Append|Apply|Bind|Build|Convert|Create|Emit|Evaluate|Give|Make|Merge|Parse|Read|Register"
+    "|Remove|Replace|Report|Rewrite|Run|Set|Stop|Take|Tell|Write"
+)
+#: Here, to return is what the function does.
+FREES = ("Return freed", "Return unused", "Return unit", "Return from")
 
 
 def docstrings(tree: ast.Module) -> Iterator[str]:
@@ -87,9 +103,15 @@ def texts() -> tuple[str, ...]:
     """The docstrings and documents."""
     pages = [
         prose(path.read_text(encoding="utf-8"))
-        for folder in ("docs", "relaxpy")
-        for path in (ROOT / folder).rglob("*.md")
+        for pattern in PAGES
+        for path in ROOT.glob(pattern)
         if path.name not in WRITTEN_BY_TOOLS
+    ]
+    pages += [
+        prose("".join(cell["source"]))
+        for path in ROOT.glob("notebooks/*.ipynb")
+        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]
+        if cell["cell_type"] == "markdown"
     ]
     found = [doc for tree in trees() for doc in docstrings(tree)]
     return tuple(" ".join(text.split()) for text in [*found, *pages])
@@ -130,6 +152,23 @@ def test_the_count_of_a_phrase_only_falls(pattern: str) -> None:
 @pytest.mark.parametrize("pattern", IN_MESSAGES)
 def test_the_count_of_a_phrase_in_messages_only_falls(pattern: str) -> None:
     check(pattern, IN_MESSAGES[pattern], messages())
+
+
+def test_docstrings_have_one_mood() -> None:
+    """That of a function names the result or is imperative; classes are in the third person."""
+    wanted = {
+        ast.FunctionDef: (rf"(Return|Yield)s? |({VERBS})s ", "The result ..., or: Add a ..."),
+        ast.ClassDef: (rf"(Return|Yield|{VERBS}) ", "The ..., or: Adds a ..."),
+    }
+    found = [
+        f"{node.name}: {doc.splitlines()[0]!r}; write {instead!r}"
+        for tree in trees()
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and (doc := ast.get_docstring(node))
+        for pattern, instead in [wanted[type(node)]]
+        if re.match(pattern, doc) and not doc.startswith(FREES)
+    ]
+    assert found == []
 
 
 def test_messages_are_strings_that_are_not_docstrings() -> None:

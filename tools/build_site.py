@@ -145,17 +145,17 @@ def write(name: str, text: str) -> None:
 
 
 def with_titles(text: str) -> str:
-    """Return a document in which links that show the name of a file show its title."""
+    """A document in which links that show the name of a file show its title."""
     return re.sub(r"\[(?:[\w-]+/)*[\w-]+\.md\]\(", "[](", text)
 
 
 def section_file(title: str) -> str:
-    """Return the file of a section."""
+    """The file of a section."""
     return f"{title.lower()}.md"
 
 
 def written_sections() -> Iterator[tuple[str, str, list[str]]]:
-    """Yield the title, the text and the pages of each section of docs/README.md."""
+    """The title, the text and the pages of each section of docs/README.md."""
     _, *sections = re.split(r"^## ", LISTING.read_text("utf-8"), flags=re.M)
     for section in sections:
         title, _, text = section.partition("\n")
@@ -164,7 +164,7 @@ def written_sections() -> Iterator[tuple[str, str, list[str]]]:
 
 
 def api() -> Iterator[tuple[str, str]]:
-    """Yield the name and the text of a page for each module of the reference."""
+    """The name and the text of a page for each module of the reference."""
     homes: dict[int, str] = {}
     for name in MODULES:
         try:
@@ -177,7 +177,7 @@ def api() -> Iterator[tuple[str, str]]:
 
 
 def listed(module: ModuleType, homes: dict[int, str]) -> str:
-    """Return the directives that show the public names of a module.
+    """The directives that show the public names of a module.
 
     A value is shown at the first of its names, which `homes` has, and others refer to it.
     """
@@ -195,7 +195,7 @@ def listed(module: ModuleType, homes: dict[int, str]) -> str:
 
 
 def public(module: ModuleType) -> Iterator[tuple[str, Any]]:
-    """Yield the classes and functions of a module by name; operators and passes have own pages."""
+    """The classes and functions of a module by name; operators and passes have own pages."""
     found, passes = [], set(public_passes().values())
     for member in getattr(module, "__all__", dir(module)):
         value = getattr(module, member)

@@ -32,12 +32,12 @@ def sections(doc: str) -> dict[str, str]:
 
 
 def sentence(doc: str) -> str:
-    """Return the first line of a docstring."""
+    """The first line of a docstring."""
     return sections(doc)[""].partition("\n")[0]
 
 
 def entries(text: str) -> Iterator[str]:
-    """Yield the entries of a section; indented lines continue an entry."""
+    """The entries of a section; indented lines continue an entry."""
     entry: list[str] = []
     for line in text.splitlines():
         if entry and not line.startswith(" "):
@@ -49,7 +49,7 @@ def entries(text: str) -> Iterator[str]:
 
 
 def restructured(doc: str) -> str:
-    """Return a docstring as reStructuredText; its sections become lists."""
+    """A docstring as reStructuredText; its sections become lists."""
     parsed = sections(doc)
     out = [_paragraphs(parsed.pop(""))]
     for name, text in parsed.items():
@@ -62,7 +62,7 @@ def restructured(doc: str) -> str:
 
 
 def _paragraphs(text: str) -> str:
-    """Return plain text as reStructuredText; indented paragraphs are shown as they are."""
+    """Plain text as reStructuredText; indented paragraphs are shown as they are."""
     out: list[str] = []
     for paragraph in re.split(r"\n{2,}", text):
         if paragraph.startswith(">>> "):
@@ -75,7 +75,7 @@ def _paragraphs(text: str) -> str:
 
 
 def _inline(text: str) -> str:
-    """Return text as reStructuredText, with code between backticks as code."""
+    """Text as reStructuredText, with code between backticks as code."""
     pieces = re.split(r"`([^`]*)`", text)
     for k, piece in enumerate(pieces):
         if k % 2:
@@ -86,7 +86,7 @@ def _inline(text: str) -> str:
 
 
 def toctree(pages: list[str]) -> str:
-    """Return the directive that puts pages of the site below the one that has it."""
+    """The directive that puts pages of the site below the one that has it."""
     return "\n```{toctree}\n:hidden:\n\n" + "\n".join(pages) + "\n```\n"
 
 

@@ -205,7 +205,7 @@ class Mutant:
 
 
 def _unmutated(tree: ast.Module) -> set[int]:
-    """Return the ids of nodes that are not mutated: annotations, docstrings, types, messages."""
+    """The ids of nodes that are not mutated: annotations, docstrings, types, messages."""
     skipped: set[int] = set()
 
     def skip(node: ast.AST | None) -> None:
@@ -247,7 +247,7 @@ def _unmutated(tree: ast.Module) -> set[int]:
 
 
 def changes(node: ast.AST) -> Iterator[tuple[str, Callable[[Any], ast.AST]]]:
-    """Yield the changes of a node: a name, and a function from the node to the changed node."""
+    """The changes of a node: a name, and a function from the node to the changed node."""
     match node:
         case ast.Compare(ops=ops):
             for k, op in enumerate(ops):
@@ -365,7 +365,7 @@ def changes(node: ast.AST) -> Iterator[tuple[str, Callable[[Any], ast.AST]]]:
 
 
 def mutants_of(file: str) -> list[Mutant]:
-    """Return the mutants of a module, in the order of its text."""
+    """The mutants of a module, in the order of its text."""
     tree = ast.parse((ROOT / file).read_text())
     skipped = _unmutated(tree)
     statements: dict[int, int] = {}
@@ -387,7 +387,7 @@ def mutants_of(file: str) -> list[Mutant]:
 
 
 def _line(node: ast.AST) -> int:
-    """Return the line whose execution reaches a node."""
+    """The line whose execution reaches a node."""
     if isinstance(node, ast.match_case):
         return node.pattern.lineno
     if isinstance(node, ast.comprehension):
@@ -444,7 +444,7 @@ def _state_of(tests: tuple[str, ...]) -> str:
 
 
 def record(area: str) -> dict[str, Any]:
-    """Return the tests that execute each line of an area, from a file for this state of code."""
+    """The tests that execute each line of an area, from a file for this state of code."""
     files, tests = AREAS[area]
     path = RECORDS / f"{area}-{_state_of(tests)}.json"
     if not path.exists():
@@ -479,12 +479,12 @@ def _record_here(files: tuple[str, ...], tests: tuple[str, ...], path: Path) -> 
 
 @functools.cache
 def slow_tests() -> frozenset[str]:
-    """Return the entries of the table of slow tests."""
+    """The entries of the table of slow tests."""
     return frozenset(listed())
 
 
 def tests_for(mutant: Mutant, recorded: dict[str, Any], killers: dict[str, int]) -> list[str]:
-    """Return the tests that execute the mutant's line: quick ones, recent killers, the fastest."""
+    """The tests that execute the mutant's line: quick ones, recent killers, the fastest."""
     lines = recorded["lines"][mutant.file]
     seconds = recorded["seconds"]
     names = lines.get(str(mutant.line)) or lines.get(str(mutant.statement), ())
@@ -523,7 +523,7 @@ class Finder(importlib.abc.MetaPathFinder):
         self.file, self.code = ROOT / file, code
 
     def find_spec(self, fullname: str, path: Any, target: ModuleType | None = None) -> Any:
-        """Return the spec of the mutated module, if that is requested."""
+        """The spec of the mutated module, if that is requested."""
         if fullname != self.name:
             return None
         loader = _Loader(fullname, str(self.file), self.code)
@@ -553,7 +553,7 @@ class Trial:
     started: float
 
     def verdict(self) -> str | None:
-        """Return None while the trial runs, then 'survived', or what killed the mutant.
+        """None while the trial runs, then 'survived', or what killed the mutant.
 
         Errors:
             RuntimeError: the trial itself has failed.
@@ -623,7 +623,7 @@ def _answer(finder: Finder | None, tests: list[str]) -> str:
 
 
 def equivalent() -> dict[str, str]:
-    """Return the equivalent mutants with reasons, by `file: change | text of the line`."""
+    """The equivalent mutants with reasons, by `file: change | text of the line`."""
     if not EQUIVALENT.exists():
         return {}
     rows = [r for r in EQUIVALENT.read_text().splitlines() if r and not r.startswith("#")]
@@ -631,7 +631,7 @@ def equivalent() -> dict[str, str]:
 
 
 def identity(mutant: Mutant) -> str:
-    """Return a name for a mutant that does not depend on changes elsewhere in its file."""
+    """A name for a mutant that does not depend on changes elsewhere in its file."""
     line = (ROOT / mutant.file).read_text().splitlines()[mutant.line - 1].strip()
     return f"{mutant.file}: {mutant.change} | {line}"
 

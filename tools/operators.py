@@ -62,12 +62,12 @@ class Default:
 
 
 def name_in_text(operator: OpDef) -> str:
-    """Return the name of an operator in programs."""
+    """The name of an operator in programs."""
     return operator.name.replace("relax.", "R.", 1)
 
 
 def signature(operator: OpDef) -> str:
-    """Return the signature of an operator as users call it, without annotations."""
+    """The signature of an operator as users call it, without annotations."""
     empty = inspect.Parameter.empty
     plain = [
         p.replace(annotation=empty, default=p.default if p.default is empty else Default(p.default))
@@ -87,14 +87,14 @@ def computed_by(record: OpRecord) -> str:
 
 
 def gradient(record: OpRecord) -> str:
-    """Return the entry for the gradient of an operator."""
+    """The entry for the gradient of an operator."""
     if record.gradient is None:
         return "no"
     return "0" if record.gradient is no_gradient else "yes"
 
 
 def example(operator: OpDef, cases: Sequence[Case], written: Sequence[str]) -> str | None:
-    """Return a program that calls the operator, from one of its tests or from those `written`."""
+    """A program that calls the operator, from one of its tests or from those `written`."""
     for case in cases:
         text = program(operator, case)
         if "metadata" not in text:
@@ -104,7 +104,7 @@ def example(operator: OpDef, cases: Sequence[Case], written: Sequence[str]) -> s
 
 
 def program(operator: OpDef, case: Case) -> str:
-    """Return a test as a function, whose parameters are named after the operands."""
+    """A test as a function, whose parameters are named after the operands."""
     names = [f"x{k}" if len(case.inputs) > 1 else "x" for k in range(len(case.inputs))]
     params = variables(case, names)
     call = case.call(*params)
@@ -120,7 +120,7 @@ def program(operator: OpDef, case: Case) -> str:
 
 
 def variables(case: Case, names: Sequence[str]) -> list[rx.Var]:
-    """Return parameters with the shapes and datatypes of the inputs of a test."""
+    """Parameters with the shapes and datatypes of the inputs of a test."""
     return [
         rx.Var(name, rx.TensorStructInfo(array.shape, DataType(array.dtype)))  # type: ignore[arg-type]
         for name, array in zip(names, case.inputs, strict=True)
@@ -128,12 +128,12 @@ def variables(case: Case, names: Sequence[str]) -> list[rx.Var]:
 
 
 def precision(record: OpRecord) -> str:
-    """Return the entry for the mixed precision of an operator."""
+    """The entry for the mixed precision of an operator."""
     return POLICIES[record.precision_policy] if record.precision_policy is not None else ""
 
 
 def row(operator: OpDef, folder: str | None) -> str:
-    """Return the row of an operator in a table, with a link to its page in `folder`."""
+    """The row of an operator in a table, with a link to its page in `folder`."""
     record, name = operator.record, name_in_text(operator)
     cells = [
         f"`{name}`" if folder is None else f"[{name}]({folder}{name}.md)",
@@ -146,7 +146,7 @@ def row(operator: OpDef, folder: str | None) -> str:
 
 
 def details(operator: OpDef, program: str | None) -> Iterator[str]:
-    """Yield the documentation of an operator, with an example."""
+    """The documentation of an operator, with an example."""
     record = operator.record
     yield f"# {name_in_text(operator)}\n\n`{signature(operator)}`\n\n"
     parsed = sections(record.doc)
@@ -176,19 +176,19 @@ def details(operator: OpDef, program: str | None) -> Iterator[str]:
 
 
 def title(module: str) -> str:
-    """Return the title of a family of operators, from the docstring of its module."""
+    """The title of a family of operators, from the docstring of its module."""
     return (sys.modules[module].__doc__ or module).strip().partition("\n")[0].rstrip(".")
 
 
 def families() -> list[tuple[str, list[OpDef]]]:
-    """Return the modules of operators, each with its operators."""
+    """The modules of operators, each with its operators."""
     ops = [op for op in registered_ops().values() if op.record.is_of_relaxpy]
     ops.sort(key=lambda op: (op.__module__, op.name))
     return [(m, list(members)) for m, members in groupby(ops, key=lambda op: op.__module__)]
 
 
 def page(*, linked: bool = False) -> str:
-    """Return the text of the page of all operators."""
+    """The text of the page of all operators."""
     out = [HEAD]
     for module, members in families():
         rows = "".join(row(operator, "operators/" if linked else None) for operator in members)
@@ -198,7 +198,7 @@ def page(*, linked: bool = False) -> str:
 
 
 def pages() -> Iterator[tuple[str, str]]:
-    """Yield the name and the text of each page of the site about operators."""
+    """The name and the text of each page of the site about operators."""
     cases: dict[str, list[Case]] = {}
     for case in CASES:
         cases.setdefault(case.operator, []).append(case)

@@ -84,13 +84,13 @@ MODULES = {
 
 
 def room(cls: type[Pass]) -> str:
-    """Return the group that a pass belongs to."""
+    """The group that a pass belongs to."""
     module = cls.__module__.removeprefix("relaxpy.").removeprefix("ir.relax.")
     return MODULES.get(module, module.rpartition(".")[0])
 
 
 def details(name: str, cls: type[Pass]) -> Iterator[str]:
-    """Yield the documentation of a pass, with its example."""
+    """The documentation of a pass, with its example."""
     parsed = sections(cls.__doc__ or "")
     yield f"# {name}\n\n`{signature(cls)}`\n\n{escaped(parsed[''])}\n"
     for heading in ("Rule", "Units"):
@@ -105,33 +105,33 @@ def details(name: str, cls: type[Pass]) -> Iterator[str]:
 
 
 def rows_of_pipelines() -> Iterator[str]:
-    """Yield the rows of the table of pipelines."""
+    """The rows of the table of pipelines."""
     for name, create in sorted(pipelines().items()):
         yield f'| "{name}" | {escaped(sentence(create.__doc__ or ""))} |\n'
 
 
 def rows_of_compile() -> Iterator[str]:
-    """Yield the rows of the table of the passes that `compile` runs."""
+    """The rows of the table of the passes that `compile` runs."""
     for step in STEPS:
         name = type(step.create()).__name__
         yield f"| **{name}** | {step.on} | {escaped(step.reason)} |\n"
 
 
 def row(name: str, cls: type[Pass], folder: str | None) -> str:
-    """Return the row of a pass in a table, with a link to its page in `folder`."""
+    """The row of a pass in a table, with a link to its page in `folder`."""
     cell = f"`{name}`" if folder is None else f"[{name}]({folder}{name}.md)"
     return f"| {cell} | {escaped(sentence(cls.__doc__ or ''))} |\n"
 
 
 def rooms() -> list[tuple[str, list[tuple[str, type[Pass]]]]]:
-    """Return the groups of passes, each with its passes by name."""
+    """The groups of passes, each with its passes by name."""
     order = list(ROOMS)
     known = sorted(public_passes().items(), key=lambda item: (order.index(room(item[1])), item[0]))
     return [(package, list(m)) for package, m in groupby(known, key=lambda item: room(item[1]))]
 
 
 def page(*, linked: bool = False) -> str:
-    """Return the text of the page of all passes."""
+    """The text of the page of all passes."""
     out = [HEAD]
     for package, members in rooms():
         rows = "".join(row(name, cls, "passes/" if linked else None) for name, cls in members)
@@ -140,7 +140,7 @@ def page(*, linked: bool = False) -> str:
 
 
 def pages() -> Iterator[tuple[str, str]]:
-    """Yield the name and the text of each page of the site about passes."""
+    """The name and the text of each page of the site about passes."""
     listed = []
     for package, members in rooms():
         listed.append(f"passes/{package}.md")

@@ -1,47 +1,39 @@
-"""Write docs/rules.md, a table of the families of rules, and the pages of the site about them.
+"""Write the tables of docs/language-reference.md, and the pages of the site about the language.
 
 The sentences and programs are in `relaxpy/rules.toml`; the modules that cite a rule and its tests
-are read off the source. `make format` writes the table, which a test compares with the rules; `make
-docs` has a page for each family, and `--pages FOLDER` writes them.
+are read off the source. A comment at the end of each section of the page names its rules, or a
+family for all rules of it that no section names. `make format` writes the tables, which a test
+compares with the rules; `make docs` has a page for each section, and `--pages FOLDER` writes them.
 """
 
 from __future__ import annotations
 
 import ast
 import re
+import runpy
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 from docstrings import escaped, toctree, written_or_checked
 
-from relaxpy.rules import Family, Rule, all_rules
+from relaxpy.errors import RelaxpyError
+from relaxpy.rules import Rule, all_rules
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "rules.md"
-HEAD = """# Rules
-
-Errors cite the rule that a program breaks, as in `[WF-6a]`. `relaxpy.explain("WF-6a")`, or
-`relaxpy explain WF-6a`, shows its sentence, a program that follows it, and one that breaks it or,
-where none can, a close one to which it does not apply.
-[rules.toml](../relaxpy/rules.toml) has the sentences of all rules. The site that `make docs` builds
-has a page for each family, with the programs, the modules that enforce a rule, and its tests.
-The page is written by tools/rules.py.
-
-| family | subject | rules |
-| --- | --- | --- |
-"""
+PAGE = ROOT / "docs" / "language-reference.md"
 
 
 def rules_named(text: str, pattern: re.Pattern[str]) -> set[str]:
-    """Return the rule IDs that occur in the text of a module."""
+    """The rule IDs that occur in the text of a module."""
     return set(pattern.findall(text))
 
 
 def rules_reported(source: str, pattern: re.Pattern[str]) -> set[str]:
-    """Return the rule IDs that are whole string literals, as in errors and pytest marks."""
+    """The rule IDs that are whole string literals, as in errors and pytest marks."""
     if not pattern.search(source):
         return set()
     nodes = ast.walk(ast.parse(source))
@@ -50,7 +42,7 @@ def rules_reported(source: str, pattern: re.Pattern[str]) -> set[str]:
 
 
 def citations(rules: Mapping[str, Rule]) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
-    """Return the modules that enforce each rule and the test files that name it, by ID.
+    """The modules that enforce each rule and the test files that name it, by ID.
 
     Modules that report the rule in an error enforce it; if there are none, the modules that cite
     it in a docstring or comment do.
@@ -71,43 +63,93 @@ def citations(rules: Mapping[str, Rule]) -> tuple[dict[str, list[str]], dict[str
     return {**citing, **reporting}, testing
 
 
-def entry(rule: Rule, modules: Sequence[str], tests: Sequence[str]) -> Iterator[str]:
-    """Yield the lines of one rule."""
+def imported() -> dict[str, Any]:
+    """The names that programs of rules find imported: those of docs/language.md."""
+    text = (ROOT / "docs" / "language.md").read_text(encoding="utf-8")
+    names: dict[str, Any] = {}
+    exec(text.partition("```python\n")[2].partition("\n\nones")[0], names)
+    return names
+
+
+def error_of(program: str, names: Mapping[str, Any]) -> str:
+    """The text of the error of a program that breaks a rule."""
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "example.py"
+        file.write_text(f"{program}\n", encoding="utf-8")
+        try:
+            runpy.run_path(str(file), dict(names))
+        except RelaxpyError as error:
+            return str(error).replace(f"{folder}/", "")
+    raise SystemExit(f"this program breaks no rule:\n{program}")
+
+
+def entry(
+    rule: Rule, modules: Sequence[str], tests: Sequence[str], names: Mapping[str, Any]
+) -> Iterator[str]:
+    """The lines of one rule."""
     yield f"\n## {rule.id}\n\n{escaped(rule.sentence)}\n"
     for heading, program in rule.programs:
         yield f"\n{heading}:\n\n```python\n{program}\n```\n"
+    if rule.bad is not None:
+        yield f"\n```text\n{error_of(rule.bad, names)}\n```\n"
     if modules:
         yield f"\nIn {', '.join(f'`relaxpy/{name}`' for name in modules)}.\n"
     if tests:
         yield f"\nTests: {', '.join(f'`tests/{name}`' for name in tests)}.\n"
 
 
-def families() -> list[tuple[Family, list[Rule]]]:
-    """Return the families, each with its rules."""
-    rules = all_rules().values()
-    return [(family, list(members)) for family, members in groupby(rules, key=lambda r: r.family)]
+def sections() -> Iterator[tuple[str, str, list[Rule]]]:
+    """The title, the text and the rules of each section of the page.
+
+    Errors:
+        SystemExit: a rule is in no section, or in two.
+    """
+    _, *parts = re.split(r"^## ", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    split = [re.split(r"^<!-- rules:(.*) -->$", part, flags=re.MULTILINE) for part in parts]
+    named = [name for part in split for name in part[1].split()]
+    if len(named) != len(set(named)):
+        raise SystemExit("two sections of docs/language-reference.md name one rule")
+    rest = [rule for rule in all_rules().values() if rule.id not in named]
+    if missing := {rule.family.name for rule in rest} - set(named):
+        raise SystemExit(f"no section of docs/language-reference.md has rules of {sorted(missing)}")
+    for part in split:
+        rules = [
+            rule
+            for name in part[1].split()
+            for rule in ([all_rules()[name]] if "-" in name else rest)
+            if name in (rule.id, rule.family.name)
+        ]
+        yield part[0].partition("\n")[0], f"{part[0]}<!-- rules:{part[1]} -->\n", rules
 
 
-def page(*, linked: bool = False) -> str:
-    """Return the text of the page of all families."""
-    out = [HEAD]
-    for family, members in families():
-        name = f"[{family.name}](rules/{family.name}.md)" if linked else f"`{family.name}`"
-        out.append(f"| {name} | {family.title} | {len(members)} |\n")
+def introduction() -> str:
+    """The text above the sections."""
+    return PAGE.read_text(encoding="utf-8").partition("\n## ")[0]
+
+
+def page() -> str:
+    """The text of the page: each section with a table of its rules."""
+    out = [introduction()]
+    for _, text, rules in sections():
+        out.append(f"\n## {text}")
+        if rules:
+            out.append("\n| rule | |\n| --- | --- |\n")
+            out += [f"| {rule.id} | {escaped(rule.sentence)} |\n" for rule in rules]
     return "".join(out)
 
 
 def pages() -> Iterator[tuple[str, str]]:
-    """Yield the name and the text of each page of the site about rules."""
+    """The name and the text of each page of the site about the language."""
     modules, tests = citations(all_rules())
+    names = imported()
     listed = []
-    for family, members in families():
-        listed.append(f"rules/{family.name}.md")
-        out = [f"# {family.name}: {family.title}\n\n{family.intro}\n"]
-        for rule in members:
-            out += entry(rule, modules.get(rule.id, ()), tests.get(rule.id, ()))
+    for title, text, rules in sections():
+        listed.append(f"reference/{re.sub(r'[^a-z]+', '-', title.lower())}.md")
+        out = ["# ", re.sub(r"\]\((?!https?:)", "](../", text)]
+        for rule in rules:
+            out += entry(rule, modules.get(rule.id, ()), tests.get(rule.id, ()), names)
         yield listed[-1], "".join(out)
-    yield "rules.md", page(linked=True) + toctree(listed)
+    yield "language-reference.md", introduction() + toctree(listed)
 
 
 if __name__ == "__main__":

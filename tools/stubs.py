@@ -29,7 +29,7 @@ from typing import Any
 
 
 def signature(function: Any) -> str:
-    """Return the parameters for the stub: names, kinds, and whether they have defaults."""
+    """The parameters for the stub: names, kinds, and whether they have defaults."""
     plain = [
         p.replace(
             annotation=Any, default=p.default if p.default is inspect.Parameter.empty else ...
@@ -42,7 +42,7 @@ def signature(function: Any) -> str:
 
 
 def lines(space: Any, indent: str = "") -> Iterator[str]:
-    """Yield a line for each operator of a namespace, and nested namespaces as classes."""
+    """A line for each operator of a namespace, and nested namespaces as classes."""
     static = f"{indent}@staticmethod\n" if indent else ""
     for name in sorted(space._public_names() - set(getattr(space, "__all__", ()))):
         member = getattr(space, name)
@@ -55,7 +55,7 @@ def lines(space: Any, indent: str = "") -> Iterator[str]:
 
 
 def stub() -> str:
-    """Return the text of the stub."""
+    """The text of the stub."""
     return HEAD + "\n" + "".join(lines(relax))
 
 

@@ -2,7 +2,7 @@
 
     python examples/llm/talk.py MODEL
 
-MODEL is a folder of Hugging Face or a file of GGUF.
+MODEL is a Hugging Face folder or a GGUF file.
 """
 
 from __future__ import annotations

@@ -132,7 +132,7 @@ class Bisection:
     found: Value = None
 
     def diff(self) -> str:
-        """Return unified diffs of the functions that the pass changed."""
+        """Unified diffs of the functions that the pass changed."""
         return "" if self.after is None else module_diff(self.before, self.after, self.name)
 
     @override
@@ -221,7 +221,7 @@ class _Outcome:
     failed: bool
 
     def is_comparable(self, other: rx.FuncStructInfo) -> bool:
-        """Return whether a function with these parameters can be compared with this result."""
+        """True if a function with these parameters can be compared with this result."""
         return not self.failed and self.params == other
 
 
@@ -390,7 +390,7 @@ class LibCompareVMInstrument:
     def skip_instrument(
         self, func: object, name: str, before_run: bool, ret_val: object, *args: object
     ) -> bool:
-        """Return whether a call is not compared."""
+        """True if a call is not compared."""
         return False
 
     def __call__(

@@ -102,7 +102,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def has_thread_limit() -> bool:
-    """Return whether the number of threads of NumPy's BLAS can be set for the process."""
+    """True if the number of threads of NumPy's BLAS can be set for the process."""
     needed = ("get_num_threads", "set_num_threads", "get_parallel")
     # With OpenMP, each Python thread has its own number.
     return None not in map(_openblas, needed) and _openblas("get_parallel")() != OPENMP

@@ -45,7 +45,7 @@ _PICKLE: Final = "the pickle"
 
 
 def is_container(start: bytes) -> bool:
-    """Return whether a file that begins so is a container, maybe of an older format."""
+    """True if a file that begins so is a container, maybe of an older format."""
     return start.startswith((_MAGIC, _OLDER))
 
 

@@ -76,7 +76,7 @@ class Native:
 
 
 def is_native(target: object) -> bool:
-    """Return whether a target is one or several of Native."""
+    """True if a target is one or several of Native."""
     several = target if isinstance(target, list | tuple) else [target]
     return bool(several) and all(isinstance(each, Native) for each in several)
 

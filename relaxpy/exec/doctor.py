@@ -63,7 +63,7 @@ class Diagnosis(ShownAsTable):
 
 @user_facing
 def doctor() -> Diagnosis:
-    """Return the settings and hardware that determine performance, to attach to bug reports.
+    """The settings and hardware that determine performance, to attach to bug reports.
 
     The topics are versions, processor, vectors, BLAS, llvmlite, threads, calls, cache and targets.
     A setting with an invalid value is a finding too, and not an error.

@@ -79,7 +79,7 @@ VOID = Arg(ArgKind.VOID)
 
 @dataclass(frozen=True, slots=True)
 class CallFunction:
-    """Call a function of the executable, or else a packed one; store the result in `dst`."""
+    """Calls a function of the executable, or else a packed one; stores the result in `dst`."""
 
     name: str
     args: tuple[Arg, ...]
@@ -88,21 +88,21 @@ class CallFunction:
 
 @dataclass(frozen=True, slots=True)
 class Return:
-    """Return the value of a register."""
+    """Returns the value of a register."""
 
     result: Arg
 
 
 @dataclass(frozen=True, slots=True)
 class Goto:
-    """Jump `pc_offset` instructions ahead."""
+    """Jumps `pc_offset` instructions ahead."""
 
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """Continue with the next instruction, or further down if the register is zero or false."""
+    """Continues with the next instruction, or further down if the register is zero or false."""
 
     condition: Arg
     false_offset: int
@@ -403,7 +403,7 @@ class ExecBuilder:
 
     @user_facing
     def emit_ret(self, result: Arg) -> None:
-        """Return the value of a register."""
+        """The value of a register."""
         self._emit(Return(_register(result)))
 
     @user_facing
@@ -413,7 +413,7 @@ class ExecBuilder:
 
     @user_facing
     def emit_if(self, cond: Arg, false_offset: int) -> None:
-        """Continue with the next instruction, or further down if the register is zero or false."""
+        """Continues with the next instruction, or further down if the register is zero or false."""
         self._emit(Branch(_register(cond), _positive(false_offset)))
 
     @user_facing

@@ -312,7 +312,7 @@ class Executable(CopiedByReference, StatefulCalls):
         return self[name]
 
     def implements_function(self, name: str, query_imports: bool = False) -> bool:
-        """Return whether there is a function of this name, as `in` says."""
+        """True if there is a function of this name, as `in` says."""
         return name in self
 
     def __contains__(self, name: object) -> bool:

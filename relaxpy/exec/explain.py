@@ -92,7 +92,7 @@ class Explanation(ShownAsTable):
 
     @user_facing
     def diff(self, name: str | None = None) -> str:
-        """Return unified diffs of the changes of the pass `name`, or of each innermost pass.
+        """Unified diffs of the changes of the pass `name`, or of each innermost pass.
 
         Errors:
             UnknownNameError (also KeyError, ValueError): no pass of this name ran.

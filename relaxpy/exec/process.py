@@ -92,7 +92,7 @@ class Process:
         raise LookupError(f"there is no function {name!r} in this process")
 
     def has(self, *names: str) -> bool:
-        """Return whether there are C functions of these names."""
+        """True if there are C functions of these names."""
         try:
             return all(map(self.address, names))
         except LookupError:

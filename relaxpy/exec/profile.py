@@ -613,7 +613,7 @@ def _tensors(value: object) -> Iterator[object]:
 
 
 def may_write_arrays(module: IRModule, name: str) -> bool:
-    """Return whether a call of a function may store elements in arrays that are its arguments.
+    """True if a call of a function may store elements in arrays that are its arguments.
 
     Kernels and impure functions may, and functions that use a parameter in place.
     """

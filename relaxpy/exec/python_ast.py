@@ -165,7 +165,7 @@ def child_nodes(node: ast.AST) -> list[ast.AST]:
 
 
 def leaves(statements: Sequence[ast.stmt]) -> bool:
-    """Return whether every path through `statements` ends with a return or continue."""
+    """True if every path through `statements` ends with a return or continue."""
     match statements:
         case [*_, ast.Continue() | ast.Return()]:
             return True

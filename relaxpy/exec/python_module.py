@@ -319,7 +319,7 @@ class RelaxToPyFuncConverter:
 
     @user_facing
     def convert(self, relax_function_names: str | Sequence[str]) -> IRModule:
-        """Return the module with Python functions of these names, which its functions call.
+        """The module with Python functions of these names, which its functions call.
 
         Errors:
             UnknownNameError (also KeyError, ValueError): there is no such Relax function.

@@ -131,7 +131,7 @@ class Source:
 
 
 def is_default() -> bool:
-    """Return whether the process has only default compilation settings, and native code runs."""
+    """True if the process has only default compilation settings, and native code runs."""
     is_usual = PassContext.current().is_default and not Op.user_changes and all(FAST_PATHS)
     return is_usual and fits_interpreter()
 

@@ -9,7 +9,7 @@ from relaxpy.ir.tir import expr as tir
 
 
 def collect_call_map(mod: IRModule) -> dict[GlobalVar, list[GlobalVar]]:
-    """Return the callees of each function of the module, `call_tir` included, each once."""
+    """The callees of each function of the module, `call_tir` included, each once."""
     table: dict[GlobalVar, list[GlobalVar]] = {}
     for var, func in mod.items():
         called: dict[GlobalVar, None] = {}

@@ -74,7 +74,7 @@ class PassTimingInstrument(PassInstrument):
         run.seconds = time.perf_counter() - run.start
 
     def render(self) -> str:
-        """Return one line per run: the pass, its time, and its share of the enclosing run.
+        """One line per run: the pass, its time, and its share of the enclosing run.
 
         A failed pass is shown as not done, without a time.
 

@@ -21,7 +21,7 @@ def link_functions(
     *,
     separator: str = "",
 ) -> dict[str, tuple[str, BaseFunc]]:
-    """Return the name in a module, and the renamed function, for each of `functions`.
+    """The name in a module, and the renamed function, for each of `functions`.
 
     A function that the module already has, perhaps under another name, is identified with that
     one. Any other function gets a free name if its name is taken; its callers then differ from
@@ -54,7 +54,7 @@ class _Candidates:
         self._by_variable: dict[Node, list[str]] | None = None
 
     def names(self, name: str, func: BaseFunc) -> list[str]:
-        """Return the names of the functions that may be equal to `func`, which is called `name`."""
+        """The names of the functions that may be equal to `func`, which is called `name`."""
         if self._by_variable is None:
             self._by_variable = {}
             for other, known in self.present.items():
@@ -66,12 +66,12 @@ class _Candidates:
 
 
 def _first_variable(func: BaseFunc) -> Node:
-    """Return a variable that only `func` and its renamed copies have, or `func` itself."""
+    """A variable that only `func` and its renamed copies have, or `func` itself."""
     return next((node for node in walk(func) if isinstance(node, (Var, tir.Var))), func)
 
 
 def _entry(func: BaseFunc, name: str, new: str, names: Mapping[str, str]) -> BaseFunc:
-    """Return `func` as the entry `new` of a module, with its callees renamed by `names`."""
+    """`func` as the entry `new` of a module, with its callees renamed by `names`."""
     entry = rename_callees(func, {**names, name: new})
     if new != name and func.attrs.get("global_symbol") is not None:
         entry = entry.with_attr("global_symbol", new)
@@ -87,7 +87,7 @@ def rename_callees(func: BaseFunc, names: Mapping[str, str]) -> BaseFunc:
 
 
 def without_callees(func: BaseFunc) -> BaseFunc:
-    """Return `func` without its callees."""
+    """`func` without its callees."""
     return (
         replace(func, callees=EMPTY_ATTRS) if isinstance(func, Function) and func.callees else func
     )
@@ -96,7 +96,7 @@ def without_callees(func: BaseFunc) -> BaseFunc:
 def link_function(
     func: BaseFunc, name: str, present: Mapping[str, BaseFunc], taken: Container[str]
 ) -> tuple[str, dict[str, BaseFunc]]:
-    """Return the name that `func`, added as `name`, gets in a module, and all new entries by name.
+    """The name that `func`, added as `name`, gets in a module, and all new entries by name.
 
     The name gets a number as a suffix if a callee of `func` has the same name.
     """
@@ -113,13 +113,13 @@ def _mentions(func: BaseFunc) -> set[str]:
 
 
 def _equal(a: BaseFunc, b: BaseFunc) -> bool:
-    """Return whether callers of `a` can call `b`: equal functions may declare different results."""
+    """True if callers of `a` can call `b`: equal functions may declare different results."""
     if a is b or not structural_equal(a, b):
         return a is b
     return a.struct_info is None or b.struct_info is None or a.struct_info == b.struct_info
 
 
 def free_name(prefix: str, *taken: Container[str], separator: str = "") -> str:
-    """Return `prefix`, with the first number appended that makes it free if it is taken."""
+    """`prefix`, with the first number appended that makes it free if it is taken."""
     names = chain((prefix,), (f"{prefix}{separator}{number}" for number in count(1)))
     return next(n for n in names if not any(n in others for others in taken))

@@ -61,7 +61,7 @@ class IRModule(FunctionTable[GlobalVar, BaseFunc]):
             self._functions[name] = self._with_callees(func)
 
     def written_as(self, python_class: Callable[..., Any]) -> IRModule:
-        """Return this module as a Python class, so that a call returns an instance."""
+        """This module as a Python class, so that a call returns an instance."""
         module = self.clone()
         module._python_class = python_class
         return module
@@ -75,7 +75,7 @@ class IRModule(FunctionTable[GlobalVar, BaseFunc]):
     def __call__(
         self, device: object = None, target: object = None, *args: object, **kwargs: object
     ) -> Any:
-        """Return an instance of the class derived from BasePyModule.
+        """An instance of the class derived from BasePyModule.
 
         Errors:
             MisuseError (also TypeError): the module was not written as such a class.
@@ -99,7 +99,7 @@ class IRModule(FunctionTable[GlobalVar, BaseFunc]):
             raise unknown_attribute(self, name, "mod", functions)
 
     def functions_items(self) -> list[tuple[GlobalVar, BaseFunc]]:
-        """Return the entries in alphabetical order."""
+        """The entries in alphabetical order."""
         return [(self._vars[name], func) for name, func in sorted(self._functions.items())]
 
     @property
@@ -110,7 +110,7 @@ class IRModule(FunctionTable[GlobalVar, BaseFunc]):
 
     @user_facing
     def get_global_var(self, name: str) -> GlobalVar:
-        """Return the GlobalVar of the function `name`."""
+        """The GlobalVar of the function `name`."""
         var = self._vars.get(name)
         if var is None:
             raise UnknownNameError(
@@ -126,7 +126,7 @@ class IRModule(FunctionTable[GlobalVar, BaseFunc]):
         return self.get_global_var(self._hint(name))
 
     def find_function(self, name: str) -> BaseFunc | None:
-        """Return the function with a name, or None."""
+        """The function with a name, or None."""
         return self._functions.get(name)
 
     @user_facing
@@ -185,7 +185,7 @@ class IRModule(FunctionTable[GlobalVar, BaseFunc]):
         return module
 
     def with_fields(self, **changes: Any) -> IRModule:
-        """Return a copy with some of `_fields` replaced and the same GlobalVars."""
+        """A copy with some of `_fields` replaced and the same GlobalVars."""
         functions = changes.get("functions_by_name", self.functions_by_name)
         module = IRModule(
             {var: functions[name] for name, var in self._vars.items()},
@@ -208,20 +208,20 @@ class IRModule(FunctionTable[GlobalVar, BaseFunc]):
         return hooks.call("memory_chart", self, function, sizes)
 
     def get_attr(self, key: str) -> object | None:
-        """Return the attribute `key` of the module, or None."""
+        """The attribute `key` of the module, or None."""
         value: object | None = self.attrs.get(key)
         return value
 
     def with_attr(self, key: str, value: object) -> IRModule:
-        """Return a copy with the attribute `key` set."""
+        """A copy with the attribute `key` set."""
         return self.with_attrs({key: value})
 
     def with_attrs(self, attrs: Mapping[str, object]) -> IRModule:
-        """Return a copy with a mapping of attributes set."""
+        """A copy with a mapping of attributes set."""
         return self.with_fields(attrs=self.attrs.updated(attrs))
 
     def without_attr(self, key: str) -> IRModule:
-        """Return a copy without the attribute `key`."""
+        """A copy without the attribute `key`."""
         return self.with_fields(attrs=self.attrs.without(key))
 
     def update_global_info(self, name: str, infos: Sequence[object]) -> None:
@@ -231,7 +231,7 @@ class IRModule(FunctionTable[GlobalVar, BaseFunc]):
     def replace_global_vars(
         self, replacements: Mapping[GlobalVar | str, GlobalVar | str]
     ) -> IRModule:
-        """Return a copy with renamed functions, also at their uses; the module itself if none is.
+        """A copy with renamed functions, also at their uses; the module itself if none is.
 
         The `global_symbol` of a public function is renamed, too.
 
@@ -268,7 +268,7 @@ class IRModule(FunctionTable[GlobalVar, BaseFunc]):
         expr: BaseFunc,
         functions: Mapping[GlobalVar, BaseFunc] | Mapping[str, BaseFunc] | None = None,
     ) -> IRModule:
-        """Return a module of `functions` and one more, named by its `global_symbol` or `main`.
+        """A module of `functions` and one more, named by its `global_symbol` or `main`.
 
         Its `global_symbol` replaces the function of that name; `main` becomes `main_1` if there is
         one.

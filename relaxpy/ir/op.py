@@ -45,7 +45,7 @@ class Op(Node):
     """Operators have no source position; errors use that of the enclosing node."""
 
     def __new__(cls, name: str) -> Self:
-        """Return the operator `name`."""
+        """The operator `name`."""
         check_type(name, str, "an operator is named by a string")
         cls.load(name)
         return cls.unloaded(name)
@@ -75,7 +75,7 @@ class Op(Node):
 
     @classmethod
     def get(cls, name: str) -> Op:
-        """Return the registered operator `name`; "tirx." of TVM 0.27 is "tir.".
+        """The registered operator `name`; "tirx." of TVM 0.27 is "tir.".
 
         Errors:
             UnknownNameError (also ValueError, KeyError): it is not registered.
@@ -131,12 +131,12 @@ class Op(Node):
         self.enter(UNREGISTERED)
 
     def get_attr(self, key: str) -> object | None:
-        """Return the attribute `key`, which may be TVM's name of a column, or None."""
+        """The attribute `key`, which may be TVM's name of a column, or None."""
         column = COLUMNS.get(key)
         return self._others.get(key) if column is None else getattr(self.record, column)
 
     def has_attr(self, key: str) -> bool:
-        """Return whether there is an attribute `key`."""
+        """True if there is an attribute `key`."""
         return self.get_attr(key) is not None
 
     def set_attr(self, key: str, value: object) -> None:
@@ -166,7 +166,7 @@ class Op(Node):
 
 
 def _is_importing() -> bool:
-    """Return whether a module of relaxpy registers something while it is imported."""
+    """True if a module of relaxpy registers something while it is imported."""
     frame = sys._getframe(2)
     while frame is not None and str(frame.f_globals.get("__name__")).startswith("relaxpy."):
         if frame.f_code.co_name == "<module>":

@@ -316,7 +316,7 @@ class OpRecord:
 
 
 def is_of_relaxpy(function: object) -> bool:
-    """Return whether a function is part of relaxpy, not of a user's program."""
+    """True if a function is part of relaxpy, not of a user's program."""
     return str(getattr(function, "__module__", None)).startswith("relaxpy.")
 
 

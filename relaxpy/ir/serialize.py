@@ -78,7 +78,7 @@ _NOT_SAVED = ("span", "checked_type_")
 
 
 def _concrete(module: ModuleType, prefix: str) -> dict[str, type[Node]]:
-    """Return the concrete kinds of node in a module that are defined in its package."""
+    """The concrete kinds of node in a module that are defined in its package."""
     return {
         f"{prefix}.{name}": kind
         for name, kind in vars(module).items()
@@ -170,7 +170,7 @@ def _prim_func(params: Any, body: Any, ret_type: Any, buffer_map: Any, attrs: An
 
 
 def _derivation(sinfo: rx.FuncStructInfo) -> object:
-    """Return the name of a packed function's `derive_func`; True if the result is always `ret`."""
+    """The name of a packed function's `derive_func`; True if the result is always `ret`."""
     func = sinfo.derive_func
     if func is None or func in rx.DERIVATIONS.values():
         return func and func.name
@@ -243,7 +243,7 @@ def add_kinds(
 
 
 def _kind_of(node: Node) -> _Kind:
-    """Return how to save a node. The kinds of Relay are added when one is met.
+    """The way to save a node. The kinds of Relay are added when one is met.
 
     Errors:
         MisuseError: nodes of this kind cannot be saved.
@@ -362,7 +362,7 @@ class _Writer:
 
 
 def _array_fields(value: np.ndarray[Any, Any] | np.generic) -> list[object]:
-    """Return the datatype, the shape, and the elements in little-endian order."""
+    """The datatype, the shape, and the elements in little-endian order."""
     data = np.ascontiguousarray(value)
     text = base64.b64encode(data.tobytes()).decode("ascii")
     return [str(DataType(data.dtype)), list(value.shape), text]
@@ -371,7 +371,7 @@ def _array_fields(value: np.ndarray[Any, Any] | np.generic) -> list[object]:
 @user_facing
 @gc_paused
 def save_json(node: object) -> str:
-    """Return the JSON text of a node, module, array or string, or of a list or dict of values.
+    """The JSON text of a node, module, array or string, or of a list or dict of values.
 
     The text depends only on the program. It contains names and sharing, but no source positions.
 
@@ -386,7 +386,7 @@ def save_json(node: object) -> str:
 def save_table(
     node: Node | tuple[object, ...], store: Store, locate: Locate | None = None
 ) -> dict[str, object]:
-    """Return what `save_json` writes, with the number that `store` returns for each array.
+    """The text that `save_json` writes, with the number that `store` returns for each array.
 
     With `locate`, which numbers positions or omits them, it also has those of nodes.
 
@@ -432,7 +432,7 @@ def _table(writer: _Writer, node: object) -> dict[str, object]:
 
 @gc_paused
 def reduced(node: Node) -> tuple[Callable[..., Node], tuple[str, tuple[Node, ...]]]:
-    """Return the `__reduce__` of a node: a function, and its arguments, the text and variables.
+    """The `__reduce__` of a node: a function, and its arguments, the text and variables.
 
     Errors:
         MisuseError: the value of an attribute cannot be saved.

@@ -84,5 +84,5 @@ def _check_name(name: object) -> None:
 
 
 def list_pipelines() -> list[str]:
-    """Return the sorted names of all pipelines."""
+    """The sorted names of all pipelines."""
     return sorted(pipelines())

@@ -42,12 +42,12 @@ def __getattr__(name: Any) -> Any:
 
 
 def _offers(name: str) -> bool:
-    """Return whether there is an operator of this name."""
+    """True if there is an operator of this name."""
     return _directives.find(f"relax.dist.{name}") is not None
 
 
 def _public_names() -> set[str]:
-    """Return the names of operators."""
+    """The names of operators."""
     return _directives.public("relax.dist.")
 
 

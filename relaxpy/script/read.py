@@ -76,7 +76,7 @@ class _Text:
         self.values = GraphEvaluator(program, self.scope, self.guard)
 
     def read(self, report: Report) -> Any:
-        """Return the function or module that the text defines; `report` gets errors of classes."""
+        """The function or module that the text defines; `report` gets errors of classes."""
         functions: list[ast.FunctionDef] = []
         classes: list[ast.ClassDef] = []
         for node in docstring_removed(self.program.tree.body):
@@ -180,7 +180,7 @@ class _Text:
         return reading.read_module(node, self.program, scope, options, guard=self.guard)
 
     def module_of(self, nodes: list[ast.FunctionDef]) -> IRModule:
-        """Return the module of several functions outside of classes."""
+        """The module of several functions outside of classes."""
         with reading.collecting_errors(self.program) as report:
             unchecked = not self.check_well_formed
             reader = reading.FunctionsReader(self.scope, report, self.guard, as_written=unchecked)

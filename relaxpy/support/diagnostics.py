@@ -33,7 +33,7 @@ class Source:
         object.__setattr__(self, "_lines", re.split(r"\r\n|\r|\n", self.text))
 
     def line(self, number: int) -> str:
-        """Return line `number` of the file without its line break; empty if it does not exist."""
+        """Line `number` of the file without its line break; empty if it does not exist."""
         index = number - self.first_line
         return self._lines[index] if 0 <= index < len(self._lines) else ""
 
@@ -54,7 +54,7 @@ class Span:
         return self.source.name
 
     def covers(self, other: Span) -> bool:
-        """Return whether this span contains `other`."""
+        """True if this span contains `other`."""
         return (
             self.file == other.file
             and (self.line, self.column) <= (other.line, other.column)
@@ -67,7 +67,7 @@ class Span:
 
 
 def _cells(text: str) -> str:
-    """Return blanks as wide as `text` is on a terminal; tabs stay, wide characters count as two."""
+    """Blanks as wide as `text` is on a terminal; tabs stay, wide characters count as two."""
     out = []
     for char in text:
         if char == "\t":
@@ -113,7 +113,7 @@ class Diagnostic:
         return "" if self.span is None else f"{self.span}: "
 
     def excerpt(self) -> tuple[str, str] | None:
-        """Return the source line and the line of carets below it; None if there is no position.
+        """The source line and the line of carets below it; None if there is no position.
 
         A long line is cut to the text around the first caret.
         """
@@ -140,11 +140,11 @@ class Diagnostic:
         return self.text(self.where)
 
     def text(self, where: str) -> str:
-        """Return the position `where`, the message, the excerpt, the notes and the hint."""
+        """The position `where`, the message, the excerpt, the notes and the hint."""
         return "".join(text for text, _ in self.styled_texts(where))
 
     def styled_texts(self, where: str) -> Iterator[StyledText]:
-        """Yield the consecutive sections of that text with their styles."""
+        """The consecutive sections of that text with their styles."""
         yield where, "bold"
         yield self.message, "bold red"
         if self.rule:

@@ -66,7 +66,7 @@ def user_facing(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def _has_run(error: TypeError) -> bool:
-    """Return whether the function that the innermost handler calls has begun to run."""
+    """True if the function that the innermost handler calls has begun to run."""
     trace = error.__traceback__ and error.__traceback__.tb_next
     while trace is not None and trace.tb_frame.f_globals.get("__name__") == _WRAPPER:
         trace = trace.tb_next
@@ -76,7 +76,7 @@ def _has_run(error: TypeError) -> bool:
 def _other_arguments(
     function: Callable[..., object], error: TypeError, kwargs: Mapping[str, object]
 ) -> MisuseError:
-    """Return the error for a call whose arguments do not fit the parameters of a function."""
+    """The error for a call whose arguments do not fit the parameters of a function."""
     import inspect  # only for an error: `import relaxpy` is fast
 
     name = function.__qualname__.removesuffix(".__init__")
@@ -103,7 +103,7 @@ def user_constructed(kind: type[T]) -> type[T]:
 
 
 def nested_too_deeply() -> MisuseError:
-    """Return the error that replaces a RecursionError."""
+    """The error that replaces a RecursionError."""
     return MisuseError(
         "the program is nested too deeply for Python's stack",
         hint="bind subexpressions to variables, or use sys.setrecursionlimit(...)",
@@ -132,7 +132,7 @@ def attach_position(
 
 
 def position_now(frame: FrameType) -> Position | None:
-    """Return the position that a frame is executing: lines from 1 and byte columns from 0."""
+    """The position that a frame is executing: lines from 1 and byte columns from 0."""
     positions = islice(frame.f_code.co_positions(), frame.f_lasti // 2, None)
     line, end_line, column, end_column = next(positions, (None,) * 4)
     if line is None or end_line is None or column is None or end_column is None:
@@ -143,7 +143,7 @@ def position_now(frame: FrameType) -> Position | None:
 def argument_span(
     frame: FrameType, args: Sequence[object], kwargs: Mapping[str, object], about: object
 ) -> Span | None:
-    """Return the span of the argument `about` in the call that `frame` executes.
+    """The span of the argument `about` in the call that `frame` executes.
 
     If the argument is not found, the span is that of the callee's name. For an operator of Python
     it is the whole expression, and for the end of a `with` block the context managers. Without
@@ -173,7 +173,7 @@ def argument_span(
 
 
 def attribute_span(frame: FrameType, name: str) -> Span | None:
-    """Return the span of the attribute `name` that `frame` is reading."""
+    """The span of the attribute `name` that `frame` is reading."""
     position, source = position_now(frame), _source_of(frame)
     if position is None or source is None:
         return None
@@ -188,7 +188,7 @@ def attribute_span(frame: FrameType, name: str) -> Span | None:
 
 
 def line_span(frame: FrameType | None) -> Span | None:
-    """Return the span of what the innermost user frame executes, from `frame` outwards."""
+    """The span of what the innermost user frame executes, from `frame` outwards."""
     while frame is not None and not is_user_frame(frame):
         frame = frame.f_back
     if frame is None or (position := position_now(frame)) is None:
@@ -216,7 +216,7 @@ _Executable: TypeAlias = ast.Call | ast.Subscript | ast.BinOp | ast.Compare | as
 
 
 def _executed(text: str, position: Position) -> _Executable | None:
-    """Return what is executed at a position; calls and subscripts have unique ends."""
+    """The node that is executed at a position; calls and subscripts have unique ends."""
     for node in _executables(text).get(position[2:], ()):
         is_at_position = (node.lineno, node.col_offset) == position[:2]
         if isinstance(node, (ast.Call, ast.Subscript)) or is_at_position:
@@ -226,7 +226,7 @@ def _executed(text: str, position: Position) -> _Executable | None:
 
 @functools.lru_cache(maxsize=4)
 def _executables(text: str) -> dict[tuple[int | None, int | None], list[_Executable]]:
-    """Return the calls, subscripts, operators and `with` blocks of a file, by where they end.
+    """The calls, subscripts, operators and `with` blocks of a file, by where they end.
 
     Files are kept, so that a loop over calls that are refused parses its file once.
     """
@@ -242,7 +242,7 @@ def _executables(text: str) -> dict[tuple[int | None, int | None], list[_Executa
 
 
 def span_of(node: ast.expr, source: Source) -> Span:
-    """Return the span of `node`, which was parsed from the whole of `source`."""
+    """The span of `node`, which was parsed from the whole of `source`."""
     line, end_line = node.lineno, node.end_lineno or node.lineno
     end = node.col_offset if node.end_col_offset is None else node.end_col_offset
     return Span(
@@ -255,14 +255,14 @@ def span_of(node: ast.expr, source: Source) -> Span:
 
 
 def _characters(text: str, offset: int) -> int:
-    """Return the number of characters in the first `offset` bytes of a line."""
+    """The number of characters in the first `offset` bytes of a line."""
     return offset if text.isascii() else len(text.encode()[:offset].decode(errors="ignore"))
 
 
 def argument_node(
     node: ast.Call, args: Sequence[object], kwargs: Mapping[str, object], about: object
 ) -> ast.expr | None:
-    """Return the argument, or an element of one, whose value is the object `about`."""
+    """The argument, or an element of one, whose value is the object `about`."""
     if about is None:
         return None
     arguments = list(_arguments(node, args, kwargs))
@@ -282,13 +282,13 @@ def _arguments(
 
 
 def _literal(node: ast.expr, text: object) -> ast.expr | None:
-    """Return the string literal `text` inside `node`."""
+    """The string literal `text` inside `node`."""
     literals = (n for n in ast.walk(node) if isinstance(n, ast.Constant))
     return next((n for n in literals if isinstance(n.value, str) and n.value == text), None)
 
 
 def node_about(node: ast.expr, value: object, about: object) -> ast.expr | None:
-    """Return the subexpression of `node` that evaluated to the object `about`."""
+    """The subexpression of `node` that evaluated to the object `about`."""
     if about is None:
         return None
     if value is about or _same_members(value, about):
@@ -307,7 +307,7 @@ def node_about(node: ast.expr, value: object, about: object) -> ast.expr | None:
 
 
 def _same_members(value: object, about: object) -> bool:
-    """Return whether `about` is the node that the list or tuple `value` was converted to."""
+    """True if `about` is the node that the list or tuple `value` was converted to."""
     # An object of the user may have any attribute, or fail when it is asked for one.
     members = getattr(about, "fields", None) if hasattr(type(about), "fields") else about
     if not isinstance(value, (tuple, list)) or not isinstance(members, tuple) or not members:
@@ -316,7 +316,7 @@ def _same_members(value: object, about: object) -> bool:
 
 
 def last_name(node: ast.expr) -> ast.expr:
-    """Return a node at the position of the last name of an attribute path."""
+    """A node at the position of the last name of an attribute path."""
     end = node.end_col_offset
     if not isinstance(node, ast.Attribute) or end is None or node.end_lineno is None:
         return node

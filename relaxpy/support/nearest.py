@@ -21,12 +21,12 @@ def described(value: object) -> str:
 
 
 def article(noun: str) -> str:
-    """Return the indefinite article of `noun`."""
+    """The indefinite article of `noun`."""
     return "an" if noun[:1] in "AEIOUaeiou" or noun[:2] == "R." else "a"
 
 
 def digits(value: object) -> str:
-    """Return the repr of a value; of a very large integer, its magnitude."""
+    """The repr of a value; of a very large integer, its magnitude."""
     if isinstance(value, int) and value.bit_length() > 400:
         return f"{'-' if value < 0 else ''}2**{value.bit_length() - 1}…"
     try:
@@ -40,7 +40,7 @@ _MOST_NAMES = 8_000
 
 
 def nearest(name: str, known: Iterable[str]) -> list[str]:
-    """Return at most two of the names in `known` with the least edit distance from `name`.
+    """At most two of the names in `known` with the least edit distance from `name`.
 
     The distance is at most one edit for three letters. A name of over 200 letters, or more than
     8,000 names, give no result, since a comparison takes time quadratic in the lengths.

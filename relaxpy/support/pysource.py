@@ -184,7 +184,7 @@ _SPAN_ATTRIBUTE: Final = "relaxpy_span"
 
 
 def render(tree: ast.Module) -> str:
-    """Return the text of `tree`, ending with a newline."""
+    """The text of `tree`, ending with a newline."""
     text: str = astor.to_source(tree, pretty_source=folded, source_generator_class=_SourceGenerator)
     return text
 
@@ -255,12 +255,12 @@ def set_span(statements: Iterable[ast.stmt], span: Span | None) -> None:
 
 
 def span_of(statement: ast.stmt) -> Span | None:
-    """Return the program span of a generated statement, if it has one."""
+    """The program span of a generated statement, if it has one."""
     return getattr(statement, _SPAN_ATTRIBUTE, None)
 
 
 def spans_by_line(tree: ast.Module, text: str) -> Callable[[int], Span | None]:
-    """Return the function from the lines of `text`, the rendered `tree`, to program spans.
+    """The function from the lines of `text`, the rendered `tree`, to program spans.
 
     The table is computed on first use.
     """
@@ -285,7 +285,7 @@ def spans_by_line(tree: ast.Module, text: str) -> Callable[[int], Span | None]:
 
 
 def _statements(tree: ast.Module) -> Iterator[ast.stmt]:
-    """Yield the statements in `tree` in pre-order."""
+    """The statements in `tree` in pre-order."""
     worklist: list[ast.AST] = [tree]
     while worklist:
         node = worklist.pop()
@@ -334,11 +334,11 @@ class Names:
         self._next: dict[str, int] = {}
 
     def local(self) -> Names:
-        """Return the supply of names for a function of this text."""
+        """The supply of names for a function of this text."""
         return Names(outer=self)
 
     def fresh(self, hint: str) -> str:
-        """Return an unused identifier that is as close to `hint` as possible."""
+        """An unused identifier that is as close to `hint` as possible."""
         stem = identifier(hint)
         name = stem
         while self._is_taken(name):

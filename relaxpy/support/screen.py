@@ -20,12 +20,12 @@ StyledText: TypeAlias = tuple[str, str]
 
 
 def ipython() -> Any:
-    """Return the IPython or notebook shell that runs this program, or None."""
+    """The IPython or notebook shell that runs this program, or None."""
     return getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
 
 
 def takes_colour(stream: TextIO | None) -> bool:
-    """Return whether `stream` is a terminal on which colours are not disabled."""
+    """True if `stream` is a terminal on which colours are not disabled."""
     if stream is None or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return False
     try:
@@ -35,7 +35,7 @@ def takes_colour(stream: TextIO | None) -> bool:
 
 
 def coloured(text: str, styled: Iterable[Sequence[StyledText]], stream: TextIO) -> str:
-    """Return `text` with the escape codes of a terminal for the sections in `styled`."""
+    """`text` with the escape codes of a terminal for the sections in `styled`."""
     # Imported here, since rich takes long to load and is needed on a terminal only.
     from rich.console import Console
     from rich.text import Text
@@ -88,7 +88,7 @@ class Table:
         return "  ".join(padded).rstrip()
 
     def html(self) -> str:
-        """Return the table as HTML without style sheets of its own."""
+        """The table as HTML without style sheets of its own."""
         head = self._html_row(self.header, "th")
         body_length = len(self.rows) - self.totals
         body = "".join(self._html_row(row, "td") for row in self.rows[:body_length])
@@ -106,13 +106,13 @@ class Table:
 
 
 def _html_cell(cell: str) -> str:
-    """Return a cell whose indentation browsers keep."""
+    """A cell whose indentation browsers keep."""
     text = cell.lstrip(" ")
     return "&nbsp;" * (len(cell) - len(text)) + text.translate(_ESCAPES)
 
 
 def program_html(code: str) -> str:
-    """Return lines of a program, which are HTML already, in a monospaced font.
+    """Lines of a program, which are HTML already, in a monospaced font.
 
     The style sheets of exported notebooks give outputs a proportional one.
     """

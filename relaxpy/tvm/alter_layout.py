@@ -419,7 +419,7 @@ def _map(call: rx.Call) -> IndexMap:
 
 
 def _is_inverse(first: IndexMap, second: IndexMap, shape: Sizes, between: Sizes | None) -> bool:
-    """Return whether a tensor of this shape is transformed to itself.
+    """True if a tensor of this shape is transformed to itself.
 
     `between` is the shape of the operand of the second map if padding is removed.
     """

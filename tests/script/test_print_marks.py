@@ -37,7 +37,7 @@ class Model:
 
 
 def marked(text: str) -> list[tuple[str, str]]:
-    """Return each underlined line, and what is underlined in it."""
+    """Each underlined line, and what is underlined in it."""
     out = []
     for line, below in pairwise(text.split("\n")):
         if set(below) == {" ", "^"} or set(below) == {"^"}:

@@ -19,7 +19,7 @@ from relaxpy.topi.nn import pooling
 
 
 def reads_back(func) -> str:
-    """Return the text of `func`, after a check that it is that of an equal function."""
+    """The text of `func`, after a check that it is that of an equal function."""
     shown = func.script(width=200)
     again = from_source(shown, check_well_formed=False)
     assert_structural_equal(func, again, map_free_vars=True)

@@ -94,7 +94,7 @@ class GraphEmitter:
         return self.kernels[kernel] if is_same and not self.names else ""
 
     def _is_static(self) -> bool:
-        """Return whether an entry for fixed shapes returns the result: distinct new arrays."""
+        """True if an entry for fixed shapes returns the result: distinct new arrays."""
         graph, outputs = self.graph, list(self.outputs)
         fields = [graph.result] if not isinstance(graph.result, tuple) else list(graph.result)
         return (

@@ -143,7 +143,7 @@ class Outliner:
         return is_native(known) and (isinstance(expr, rx.Constant) or known == expr.struct_info)
 
     def _is_in_run(self, binding: rx.VarBinding, bound: set[rx.Var]) -> bool:
-        """Return whether a binding may be in a run, which has `bound` variables."""
+        """True if a binding may be in a run, which has `bound` variables."""
         match binding.value:
             case rx.TupleGetItem(tuple_value=rx.Var() as var):
                 return var in bound and self._is_projection(binding)

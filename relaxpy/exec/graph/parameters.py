@@ -139,7 +139,7 @@ def tensor_of(memory: Memory, sinfo: rx.StructInfo | None) -> Tensor:
 
 
 def is_native(sinfo: rx.StructInfo | None) -> TypeGuard[rx.TensorStructInfo]:
-    """Return whether struct info is that of tensors that native code takes."""
+    """True if struct info is that of tensors that native code takes."""
     if not isinstance(sinfo, rx.TensorStructInfo) or not isinstance(sinfo.shape, rx.ShapeExpr):
         return False
     return str(sinfo.dtype) in DTYPES

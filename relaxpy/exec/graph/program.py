@@ -101,7 +101,7 @@ class KernelCall:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Filling:
-    """Store `sizes` as the elements of the int64 tensor `output`."""
+    """Stores `sizes` as the elements of the int64 tensor `output`."""
 
     output: Tensor
     sizes: Sequence[PrimExpr]
@@ -118,7 +118,7 @@ class Filling:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Check:
-    """Refuse the data unless both are equal."""
+    """Refuses the data unless both are equal."""
 
     found: PrimExpr | Element
     expected: PrimExpr
@@ -132,7 +132,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Branch:
-    """Run one of two regions, by a bool; each of its results becomes an output."""
+    """Runs one of two regions, by a bool; each of its results becomes an output."""
 
     condition: Tensor
     regions: tuple[Region, Region]
@@ -312,7 +312,7 @@ def elements(tensor: Value) -> Shape:
 
 
 def have_shape(tensor: Tensor, sizes: Sequence[tir.PrimExpr]) -> bool:
-    """Return whether a tensor certainly has this shape."""
+    """True if a tensor certainly has this shape."""
     pairs = zip(tensor.shape, sizes, strict=False)
     return len(tensor.shape) == len(sizes) and all(prove_equal(a, b) is True for a, b in pairs)
 
@@ -320,7 +320,7 @@ def have_shape(tensor: Tensor, sizes: Sequence[tir.PrimExpr]) -> bool:
 def may_run_again(
     kernel: PrimFunc | None, index: int, tensors: Iterable[Tensor], before: Iterable[Step]
 ) -> bool:
-    """Return whether a kernel that writes its parameter `index` can run twice after the same steps.
+    """True if a kernel that writes its parameter `index` can run twice after the same steps.
 
     It and the steps before it must not have read that memory. `tensors` are its arguments.
     """
@@ -336,7 +336,7 @@ def _has(tensors: Iterable[Tensor], memory: Memory) -> bool:
 
 
 def _reads(kernel: PrimFunc, index: int) -> bool:
-    """Return whether a kernel may read a parameter."""
+    """True if a kernel may read a parameter."""
     buffer = kernel.buffer_map_items[index]
     if buffer is None:
         return True

@@ -43,7 +43,7 @@ _MOST_BYTES = float(1 << 56)
 
 
 def conjunction(conditions: Iterable[Value]) -> Value | None:
-    """Return whether all conditions hold; None if there is none."""
+    """True if all conditions hold; None if there is none."""
     result: Value | None = None
     for condition in conditions:
         result = (

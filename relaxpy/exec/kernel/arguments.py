@@ -67,7 +67,7 @@ def check_layout(title: str, array: Array, strides: tuple[int, ...], offset: int
 
 
 def overlap(target: Array, others: tuple[Array, ...], same: int) -> bool:
-    """Return whether the kernel must run in source order because of `target`, which is written.
+    """True if the kernel must run in source order because of `target`, which is written.
 
     This holds if `target` is read-only, contains an element twice, or aliases another array. The
     last `same` of these may be the identical array.
@@ -102,7 +102,7 @@ def strided_view(array: Array, shape: tuple[int, ...], strides: Iterable[int]) -
 
 
 def self_overlaps(array: Array) -> bool:
-    """Return whether two elements of `array` may have the same address."""
+    """True if two elements of `array` may have the same address."""
     reach = array.itemsize
     for step, size in sorted(zip(map(abs, array.strides), array.shape, strict=True)):
         if size > 1 and step < reach:
@@ -199,7 +199,7 @@ def scalar(name: str, param: str, value: Any, kind: type[Any], span: Span | None
 
 
 def _is_number(value: Any) -> bool:
-    """Return whether `value` is a real number. The small datatypes have the kind V."""
+    """True if `value` is a real number. The small datatypes have the kind V."""
     if isinstance(value, np.generic):
         return value.dtype.kind in "biufV" and not isinstance(value, np.void)
     return isinstance(value, (bool, int, float))

@@ -105,7 +105,7 @@ MOST_DOTS = 64
 
 
 def _are_dots(rows: tuple[int, ...], columns: tuple[int, ...], copied: int) -> bool:
-    """Return whether to multiply one row with each column, which copies no overlapping windows."""
+    """True if to multiply one row with each column, which copies no overlapping windows."""
     return math.prod(rows) == 1 and math.prod(columns) <= MOST_DOTS and copied > WORTH_DOTS
 
 
@@ -122,7 +122,7 @@ MOST_COPIED = 1 << 22
 
 
 def stays_finite(count: int, *factors: Any) -> bool:
-    """Return whether sums of `count` products of the factors are finite in any order of evaluation.
+    """True if sums of `count` products of the factors are finite in any order of evaluation.
 
     So are all products of a subset of the factors.
     """
@@ -149,7 +149,7 @@ def _matrix(array: Array, batch: int, rows: int) -> Any:
 
 
 def _folds(array: Array, batch: int, rows: int) -> bool:
-    """Return whether `_matrix` makes a view of the array, not a copy."""
+    """True if `_matrix` makes a view of the array, not a copy."""
     for axes in (slice(batch, batch + rows), slice(batch + rows, None)):
         dimensions = zip(array.shape[axes], array.strides[axes], strict=True)
         steps = [(size, stride) for size, stride in dimensions if size != 1]
@@ -159,7 +159,7 @@ def _folds(array: Array, batch: int, rows: int) -> bool:
 
 
 def _is_contiguous(*arrays: Array) -> bool:
-    """Return whether the axes of all arrays fold without a copy because there are no gaps."""
+    """True if the axes of all arrays fold without a copy because there are no gaps."""
     return all(array.flags.c_contiguous for array in arrays)
 
 

@@ -71,7 +71,7 @@ def _entries(tree: Tree, prefix: str, reason: str) -> Iterator[BlockReport]:
 
 
 def _decodes(run: Run) -> bool:
-    """Return whether a run dequantises packed integers."""
+    """True if a run dequantises packed integers."""
     if run.store is None or not run.store.value.dtype.is_float:
         return False
     value = run.store.value
@@ -81,7 +81,7 @@ def _decodes(run: Run) -> bool:
 
 
 def _has_few_bits(value: PrimExpr) -> bool:
-    """Return whether a value is one of several integers packed in an element, or has 8 bits."""
+    """True if a value is one of several integers packed in an element, or has 8 bits."""
     match value:
         case BufferLoad():
             return value.dtype.is_int and value.dtype.bits <= _FEW_BITS

@@ -134,7 +134,7 @@ _UNSIGNED = {np.dtype(f"i{size}"): np.dtype(f"u{size}") for size in (1, 2, 4, 8)
 
 
 def _are_inside(indices: Array, size: int) -> bool:
-    """Return whether all integers are in [0, size). As unsigned integers, negatives are large."""
+    """True if all integers are in [0, size). As unsigned integers, negatives are large."""
     unsigned = _UNSIGNED.get(indices.dtype)
     if unsigned is not None:
         indices = indices.view(unsigned)

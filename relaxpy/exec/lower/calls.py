@@ -414,7 +414,7 @@ class CallLowering(ABC):
         return passed if self._known.are_bound(passed.values()) else None
 
     def _writes_inputs(self, call: rx.Call, callee: GlobalCallee) -> bool:
-        """Return whether the kernel may write tensors that are not new."""
+        """True if the kernel may write tensors that are not new."""
         outputs = len(output_sinfos(call))
         first = len(callee.signature.params) - sum(map(_length, call.args[2:])) - outputs
         return "inplace_indices" in call.attrs or any(i < first for i in callee.written)

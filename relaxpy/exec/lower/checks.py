@@ -119,7 +119,7 @@ class SizeLowering:
 
 
 def _is_plain(dtype: DataType) -> bool:
-    """Return whether all values of `dtype` are Python integers or bools."""
+    """True if all values of `dtype` are Python integers or bools."""
     return dtype == "int64" or dtype.is_bool
 
 

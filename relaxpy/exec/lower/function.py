@@ -152,7 +152,7 @@ class FunctionLowering(CallLowering):
     # ---- checks
 
     def _is_plain(self, func: rx.Function, jumps: Jumps) -> bool:
-        """Return whether a definition is a function of the module without tail calls."""
+        """True if a definition is a function of the module without tail calls."""
         return func is self._func and not jumps.calls and not jumps.by_steps
 
     def _captured_vars(self, sinfos: Sequence[rx.StructInfo | None], scope: Scope) -> CapturedVars:
@@ -541,12 +541,12 @@ class FunctionLowering(CallLowering):
 
 
 def _is_literal(value: ast.expr) -> bool:
-    """Return whether an expression is a literal, or unit."""
+    """True if an expression is a literal, or unit."""
     return isinstance(value, ast.Constant) or (isinstance(value, ast.Tuple) and not value.elts)
 
 
 def _implies(actual: rx.StructInfo | None, expected: rx.StructInfo) -> bool:
-    """Return whether every result of `actual` struct info satisfies `expected`."""
+    """True if every result of `actual` struct info satisfies `expected`."""
     return actual is not None and not free_shape_vars(expected) and is_base_of(expected, actual)
 
 

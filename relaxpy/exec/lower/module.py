@@ -177,7 +177,7 @@ class ModuleLowering:
             del table[name]
 
     def is_outlined(self, name: str) -> bool:
-        """Return whether a function was outlined."""
+        """True if a function was outlined."""
         return name not in self.program.functions_by_name
 
     def callee(self, var: rx.GlobalVar) -> GlobalCallee | rx.ExternFunc:
@@ -215,7 +215,7 @@ class ModuleLowering:
         return frozenset() if callee.kernel.is_native else callee.kernel.overwritable
 
     def is_reshape(self, callee: GlobalCallee) -> bool:
-        """Return whether a kernel only copies its input to its output in row-major order."""
+        """True if a kernel only copies its input to its output in row-major order."""
         if not VIEWS:
             return False
         if callee.name not in self._reshapes:

@@ -150,7 +150,7 @@ def _paired_dimensions(
 
 
 def certainly_succeeds(call: rx.Call, known: Callable[[rx.Expr], rx.StructInfo]) -> bool:
-    """Return whether a call is a run-time check that the `known` struct info implies.
+    """True if a call is a run-time check that the `known` struct info implies.
 
     Such a check stores no dimensions.
     """

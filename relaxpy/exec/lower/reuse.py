@@ -107,7 +107,7 @@ class KernelCalls:
                         self._allocations.pop(name, None)
 
     def _is_free(self, name: str, totals: Mapping[str, int]) -> bool:
-        """Return whether a name has private memory, and only kernels and reshapes use it."""
+        """True if a name has private memory, and only kernels and reshapes use it."""
         return name in self._allocations and self._uses[name] == totals[name]
 
     def _reuse_in_call(
@@ -225,7 +225,7 @@ def _with_deletions(
 
 
 def _only_returns(stmt: ast.stmt) -> bool:
-    """Return whether `stmt` returns names or a constant."""
+    """True if `stmt` returns names or a constant."""
     match stmt:
         case ast.Return(value=ast.Name() | ast.Constant() | None):
             return True
@@ -342,14 +342,14 @@ def allocation_of(value: rx.Expr | Op) -> Allocation | None:
 
 
 def is_release(value: rx.Expr | Op) -> bool:
-    """Return whether a call only marks a value as dead, which Python's reference counts do."""
+    """True if a call only marks a value as dead, which Python's reference counts do."""
     if not isinstance(value, rx.Call) or not isinstance(value.op, Op):
         return False
     return value.op.record.runtime is released
 
 
 def is_runtime_function(value: rx.Expr | Op, name: str = "") -> bool:
-    """Return whether a call is of `vm.builtin.name`, or any, which no user has replaced."""
+    """True if a call is of `vm.builtin.name`, or any, which no user has replaced."""
     callee = value.op if isinstance(value, rx.Call) else None
     if not isinstance(callee, rx.ExternFunc):
         return False
@@ -360,7 +360,7 @@ def is_runtime_function(value: rx.Expr | Op, name: str = "") -> bool:
 
 
 def is_reshape(value: rx.Expr | Op) -> bool:
-    """Return whether a call is a reshape, whose result is a copy."""
+    """True if a call is a reshape, whose result is a copy."""
     return rx.is_call_of(value, "relax.reshape") or is_runtime_function(value, "reshape")
 
 
@@ -404,7 +404,7 @@ class _Storages:
         )
 
     def _is_filled(self, tensor: rx.Var) -> bool:
-        """Return whether the first use of a tensor overwrites all of it."""
+        """True if the first use of a tensor overwrites all of it."""
         match self._first.get(tensor):
             case None:
                 return True
@@ -460,7 +460,7 @@ class _Storages:
 
 
 def _is_kernel_call(value: rx.Expr | Op) -> bool:
-    """Return whether a call only runs a kernel or copies a tensor, and returns no argument."""
+    """True if a call only runs a kernel or copies a tensor, and returns no argument."""
     if not isinstance(value, rx.Call):
         return False
     if is_reshape(value):

@@ -71,10 +71,10 @@ class ModuleContext(Protocol):
         """The pairs of an input and an output of a kernel that may be the same tensor."""
 
     def is_outlined(self, name: str) -> bool:
-        """Return whether a function was outlined: it calls kernels, with matching arguments."""
+        """True if a function was outlined: it calls kernels, with matching arguments."""
 
     def is_reshape(self, callee: GlobalCallee) -> bool:
-        """Return whether a kernel only copies its input to its output in row-major order."""
+        """True if a kernel only copies its input to its output in row-major order."""
 
     def function_value(self, var: rx.GlobalVar) -> ast.expr:
         """The function that a GlobalVar refers to, as a value."""
@@ -158,7 +158,7 @@ def _closed(run: list[ast.stmt], may_warn: Collection[int]) -> list[ast.stmt]:
 
 
 def is_allocation(stmt: ast.stmt, *modules: str) -> bool:
-    """Return whether a statement only creates a tensor, by the function `empty` of these modules.
+    """True if a statement only creates a tensor, by the function `empty` of these modules.
 
     Without modules, it may also be the tensor of another name.
     """

@@ -272,7 +272,7 @@ class NativeBackend:
         return emitter, written
 
     def _takes_arrays(self, name: str) -> bool:
-        """Return whether a kernel has a form for arrays, which it gets now."""
+        """True if a kernel has a form for arrays, which it gets now."""
         program = self.only_packed.get(name)
         symbol, signature = self.claimed[name]
         if program is None or f"{symbol}.{name}" in self.module.functions:
@@ -457,7 +457,7 @@ def check_price(program: KernelProgram) -> None:
 
 
 def _is_remainder(run: Run, decoded: Container[Buffer]) -> bool:
-    """Return whether a product has the weights of an incomplete last group of packed ones.
+    """True if a product has the weights of an incomplete last group of packed ones.
 
     These are few; the others are in the sum that it adds to, one of those in `decoded`.
     """
@@ -502,7 +502,7 @@ def check_length(functions: Iterable[Function]) -> None:
 
 
 def _is_power(run: Run) -> bool:
-    """Return whether a run only computes float32 powers of elements of memory."""
+    """True if a run only computes float32 powers of elements of memory."""
     match run.store:
         case Assignment(value=Call(op=Op(name="tir.pow"), args=args) as value):
             return str(value.dtype) == "float32" and all(isinstance(a, BufferLoad) for a in args)
@@ -511,5 +511,5 @@ def _is_power(run: Run) -> bool:
 
 
 def _reuses(product: Contraction, axes: Sequence[Axis]) -> bool:
-    """Return whether several elements of the target need the same element of a factor."""
+    """True if several elements of the target need the same element of a factor."""
     return any(not mentions(f, {a.var}) for f in product.factors for a in axes)

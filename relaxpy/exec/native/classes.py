@@ -350,7 +350,7 @@ def _is_zero(value: PrimExpr) -> bool:
 
 
 def _is_product(value: PrimExpr) -> bool:
-    """Return whether a sum is one of products of elements, whose tiles depend on sizes."""
+    """True if a sum is one of products of elements, whose tiles depend on sizes."""
     match value:
         case Add(a=BufferLoad(), b=Mul(a=a, b=b)):
             return all(next(occurrences(x, BufferLoad), None) is not None for x in (a, b))

@@ -138,14 +138,14 @@ class KernelEmitter:
         return result
 
     def _is_long(self) -> bool:
-        """Return whether the loops outside of tasks may take so long that they poll signals."""
+        """True if the loops outside of tasks may take so long that they poll signals."""
         if self.program.is_short:
             return False
         times = [time_of(tree, self.plan, ()).constant for tree in self.program.trees]
         return any(time is None or time > LONG for time in times)
 
     def _overflows(self, size: IndexPoly) -> Value:
-        """Return whether the terms of a size are too large for any memory, or overflow 64 bits."""
+        """True if the terms of a size are too large for any memory, or overflow 64 bits."""
         f = self.function
         total: Value = f.const(F64, 0)
         for monomial, factor in size.terms.items():

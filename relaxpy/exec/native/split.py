@@ -111,7 +111,7 @@ def _divided(tree: Tree, program: KernelProgram) -> Tree:
 
 
 def _in_any_order(tree: For, plan: Plan) -> bool:
-    """Return whether the iterations of a loop may run in parallel."""
+    """True if the iterations of a loop may run in parallel."""
     statements = [s for run in runs((tree,)) for s in (*run.statements, *run.after)]
     return not plan.calls_functions and may_run_at_once(
         tree.axis, statements, plan.shape_vars, plan.shared
@@ -167,7 +167,7 @@ def _may_be_long(axis: Axis, tree: Run, free: Sequence[Axis]) -> bool:
 
 
 def _is_worth(time: IndexPoly) -> bool:
-    """Return whether to run tasks for a time in picoseconds, which may be unknown."""
+    """True if to run tasks for a time in picoseconds, which may be unknown."""
     return time.constant is None or time.constant >= 2 * cost.GRAIN
 
 

@@ -68,7 +68,7 @@ def randomly_rounded(seed: int, roundings: float) -> Iterator[None]:
 
 
 def _is_exact(value: tir.PrimExpr) -> bool:
-    """Return whether a value is stored as it was loaded or written, without arithmetic."""
+    """True if a value is stored as it was loaded or written, without arithmetic."""
     return isinstance(value, (BufferLoad, tir.FloatImm, tir.Var))
 
 
@@ -89,12 +89,12 @@ class _Continue(BaseException):
 
 
 def _has_init(body: st.Stmt) -> bool:
-    """Return whether a block in `body` has an init; bounds of other empty loops may be invalid."""
+    """True if a block in `body` has an init; bounds of other empty loops may be invalid."""
     return any(isinstance(node, st.Block) and node.init is not None for node in walk(body))
 
 
 def _may_reduce(loop: st.For) -> bool:
-    """Return whether a block in `loop` may have an init and be a reduction along it."""
+    """True if a block in `loop` may have an init and be a reduction along it."""
     nodes = list(walk(loop.body))
     if any(isinstance(node, st.LetStmt) for node in nodes):
         return True  # the variable may be that of the loop under another name
@@ -302,7 +302,7 @@ class KernelRun(ScalarEvaluator):
         self.memory[buffer.data] = self.arrays[buffer]
 
     def _is_first(self, block: st.Block) -> bool:
-        """Return whether all variables of reductions have their first values."""
+        """True if all variables of reductions have their first values."""
         return all(
             self.value(i.var) == self.value(i.dom.min)
             for i in block.iter_vars
@@ -381,7 +381,7 @@ class KernelRun(ScalarEvaluator):
                 self.execute(inner.init)
 
     def _would_begin(self, value: tir.PrimExpr, first: Scalar, reduced: set[object]) -> bool:
-        """Return whether `value` is `first`; with an empty loop in it, whether all others begin.
+        """True if `value` is `first`; with an empty loop in it, whether all others begin.
 
         Expressions that mention an empty loop are not evaluated.
         """

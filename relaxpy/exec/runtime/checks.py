@@ -615,7 +615,7 @@ def declared_result(call: rx.Expr) -> tuple[rx.StructInfo, str] | None:
 
 
 def may_be_null(sinfo: rx.StructInfo, is_used: bool) -> bool:
-    """Return whether a function may return None for a declared result: unit, or an unused one."""
+    """True if a function may return None for a declared result: unit, or an unused one."""
     return not is_used or (isinstance(sinfo, rx.TupleStructInfo) and not sinfo.fields)
 
 

@@ -218,7 +218,7 @@ def operator_name(call: rx.Call) -> str:
 
 
 def is_dynamic(call: rx.Call) -> bool:
-    """Return whether the call is lowered at run time: its operator has a legalisation only."""
+    """True if the call is lowered at run time: its operator has a legalisation only."""
     if not isinstance(call.op, Op):
         return False
     record = call.op.record
@@ -414,7 +414,7 @@ def _run_spread(run: Callable[..., Value], *values: Value) -> Value:
 
 
 def _agrees(general: rx.StructInfo, actual: rx.StructInfo, bound: Mapping[tir.Var, Value]) -> bool:
-    """Return whether a general result has the actual datatype and shape under the bindings."""
+    """True if a general result has the actual datatype and shape under the bindings."""
     if not is_known(actual):
         return True
     match general, actual:

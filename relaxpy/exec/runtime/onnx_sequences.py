@@ -77,7 +77,7 @@ def unstack(x: Any, axis: int) -> tuple[Any, ...]:
 
 
 def has(value: Any) -> Any:
-    """Return whether an optional has a value."""
+    """True if an optional has a value."""
     return np.array(value is not None, bool)
 
 

@@ -134,7 +134,7 @@ def pattern_of(text: str) -> re.Pattern[str]:
 
 
 def full_match(known: Vocabulary, x: Any, pattern: str) -> Array:
-    """Return whether each string matches the pattern as a whole."""
+    """True if each string matches the pattern as a whole."""
     compiled = pattern_of(pattern)
     found = [compiled.fullmatch(text) is not None for text in known.decode(x)]
     return np.array(found, bool).reshape(np.shape(x))

@@ -180,7 +180,7 @@ def get_num_available_pages(cache: PagedKVCache) -> int:
 
 @provided("vm.builtin.attention_kv_cache_empty")
 def empty(cache: PagedKVCache) -> bool:
-    """Return whether no sequence has a token."""
+    """True if no sequence has a token."""
     return get_total_sequence_length(cache) == 0
 
 

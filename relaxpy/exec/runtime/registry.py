@@ -199,7 +199,7 @@ def _can_be_pickled(value: object) -> bool:
 
 
 def takes_self(function: Callable[..., Any]) -> bool:
-    """Return whether a function is an unbound method."""
+    """True if a function is an unbound method."""
     try:
         names = list(inspect.signature(function).parameters)
     except (TypeError, ValueError):  # a function of C
@@ -266,7 +266,7 @@ def split_result(seq: rx.Expr) -> tuple[list[rx.Binding], rx.Expr]:
 
 
 def _is_plain(binding: rx.Binding) -> bool:
-    """Return whether a binding has no check, and its variable is visible after its block."""
+    """True if a binding has no check, and its variable is visible after its block."""
     return isinstance(binding, rx.VarBinding) and not isinstance(binding.var, rx.DataflowVar)
 
 
@@ -478,7 +478,7 @@ def _found(name: object) -> Callable[..., Any] | None:
 
 
 def is_registered_pure(name: str) -> bool:
-    """Return whether the function under `name` was registered as pure."""
+    """True if the function under `name` was registered as pure."""
     if name not in _functions:
         get_global_func(name, allow_missing=True)  # which may register it
     return name in _pure_names

@@ -151,7 +151,7 @@ def reinterpret(value: Scalar, source: DataType, target: DataType) -> Scalar:
 
 
 def is_evaluated(call: tir.Call) -> bool:
-    """Return whether programs run with this call of an intrinsic, which no pass has lowered."""
+    """True if programs run with this call of an intrinsic, which no pass has lowered."""
     record = intrinsic_of(call.op)
     return record is not None and record.is_evaluated
 
@@ -384,14 +384,14 @@ def with_checked_counts(func: PrimFunc) -> PrimFunc:
 
 
 def _may_overflow(sizes: tuple[tir.PrimExpr, ...]) -> bool:
-    """Return whether this is a product, or a sum of variables."""
+    """True if this is a product, or a sum of variables."""
     nodes = [node for size in sizes for node in walk(size)]
     products = any(isinstance(node, tir.Mul) for node in nodes)
     return products or sum(isinstance(node, tir.Var) for node in nodes) > 1
 
 
 def _fits(sizes: tuple[tir.PrimExpr, ...]) -> tir.PrimExpr:
-    """Return whether int64 holds the count, or the loop is empty even if the count wrapped around.
+    """True if int64 holds the count, or the loop is empty even if the count wrapped around.
 
     A wrapped value differs from the count by 2**64 or more, float64 by far less.
     """

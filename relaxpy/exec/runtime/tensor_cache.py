@@ -185,7 +185,7 @@ def _shard_file(folder: Path, name: str) -> Path:
 
 
 def _is_short(record: Mapping[str, Any]) -> bool:
-    """Return whether a tensor of float32 is stored as bfloat16."""
+    """True if a tensor of float32 is stored as bfloat16."""
     return bool(record["format"] == _SHORT and record["dtype"] == "float32")
 
 

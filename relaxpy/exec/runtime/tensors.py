@@ -29,7 +29,7 @@ def as_tensors(value: Any, args: Sequence[object] = ()) -> Any:
 
 
 def _is_same(arg: object, value: Array) -> bool:
-    """Return whether an argument was passed as this array."""
+    """True if an argument was passed as this array."""
     if type(arg) is not Tensor:
         return arg is value
     return arg.__array_interface__ == value.__array_interface__

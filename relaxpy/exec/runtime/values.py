@@ -175,7 +175,7 @@ class PrimFuncValue(FunctionValue):
 
 @cache
 def holds_numbers(dtype: np.dtype[Any]) -> bool:
-    """Return whether a datatype is a fixed-width integer, float or Boolean one (VAL-1)."""
+    """True if a datatype is a fixed-width integer, float or Boolean one (VAL-1)."""
     if dtype.kind in "biuf":
         return dtype.itemsize <= 8
     return type(dtype.type(0)).__module__ == "ml_dtypes" if dtype.kind == "V" else False
@@ -205,7 +205,7 @@ def category_of(value: Value) -> Category:
 
 
 def _is_expression(value: object) -> TypeIs[rx.Expr]:
-    """Return whether `value` is an expression of a program: callable, but not a function."""
+    """True if `value` is an expression of a program: callable, but not a function."""
     return isinstance(value, rx.Expr) and not isinstance(value, rx.BaseFunc)
 
 
@@ -353,7 +353,7 @@ def _read_fields(value: tuple[object, ...], sinfos: Iterable[rx.StructInfo | Non
 
 
 def is_scalar(value: object) -> TypeIs[bool | int | float | np.generic]:
-    """Return whether `value` is a Python or NumPy number or bool."""
+    """True if `value` is a Python or NumPy number or bool."""
     if isinstance(value, (int, float)):
         return True
     return isinstance(value, np.generic) and holds_numbers(value.dtype)

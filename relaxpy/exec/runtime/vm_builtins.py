@@ -60,7 +60,7 @@ def alloc_shape_heap(context: object, count: int) -> Array:
 
 @_builtin("cuda_graph.get_cached_alloc", pure=False)
 def get_cached_alloc(context: object, function: Value, key: int) -> Value:
-    """The storages that a function allocates; each call allocates them anew."""
+    """The storages that a function allocates; each call allocates new ones."""
     return invoke(function)
 
 

@@ -42,7 +42,7 @@ _HIGHEST_CHOICE = 8
 
 
 def is_integer(dtype: DataType) -> bool:
-    """Return whether values of `dtype` have a polynomial: scalar integers other than Bool."""
+    """True if values of `dtype` have a polynomial: scalar integers other than Bool."""
     return dtype.is_int and dtype.lanes == 1 and not dtype.is_bool
 
 

@@ -87,16 +87,16 @@ class Engine(Protocol):
         """An interval that contains p, by the two cases of its only positive part."""
 
     def fits(self, p: Poly, dtype: DataType) -> bool:
-        """Return whether p and the operands of its atoms lie in the range of `dtype`."""
+        """True if p and the operands of its atoms lie in the range of `dtype`."""
 
     def residue_of_poly(self, p: Poly) -> Residue:
         """The residue class of p."""
 
     def is_negative(self, p: Poly) -> bool | None:
-        """Return True if p is always below 0, False if it never is, None if unknown."""
+        """True if p is always below 0, False if it never is, None if unknown."""
 
     def is_nonzero(self, p: Poly) -> bool:
-        """Return whether p is provably different from 0."""
+        """True if p is provably different from 0."""
 
     def quotient(self, p: Poly, q: Poly, *, floor: bool) -> Poly | None:
         """p / q, rounded down or toward zero; None where q is 0."""

@@ -22,7 +22,7 @@ def _general() -> Canonical:
 
 
 def prove_equal(a: tir.PrimExpr, b: tir.PrimExpr) -> bool | None:
-    """Return True if `a` and `b` are always equal, False if they never are, None if unknown.
+    """True if `a` and `b` are always equal, False if they never are, None if unknown.
 
     Rule:
         CMP-1, CMP-2, CMP-3. True and False hold for all integer values of the variables, negative
@@ -40,7 +40,7 @@ def _decided(a: tir.PrimExpr, b: tir.PrimExpr) -> bool | None:
 
 
 def always(condition: tir.PrimExpr) -> bool:
-    """Return whether `condition` is known to be true for all values of the variables."""
+    """True if `condition` is known to be true for all values of the variables."""
     result = simplify(simplify(condition))
     return isinstance(result, tir.IntImm) and result.value != 0
 

@@ -118,5 +118,5 @@ def _operands(expr: PrimExpr) -> list[PrimExpr]:
 
 
 def is_nested(node: Node) -> bool:
-    """Return whether a node is nested deeper than one band."""
+    """True if a node is nested deeper than one band."""
     return isinstance(node, PrimExpr) and node.height >= BAND

@@ -74,7 +74,7 @@ class Device(Node):
 
 @user_facing
 def device(device_type: str | int, index: int | None = None) -> Device:
-    """Return the device of a kind and number, as in `device("cuda", 1)` or `device("cuda:1")`.
+    """The device of a kind and number, as in `device("cuda", 1)` or `device("cuda:1")`.
 
     The kind may also be its number in DLPack, `device(2, 1)`, or the name of a target, "llvm".
 

@@ -155,7 +155,7 @@ class DataType(str):
     """True if this is a floating-point datatype of any format."""
 
     def __new__(cls, text: str | Self | npt.DTypeLike = "") -> Self:
-        """Return the datatype for a name, a NumPy type or a Python scalar class."""
+        """The datatype for a name, a NumPy type or a Python scalar class."""
         if isinstance(text, cls):
             return text
         if not isinstance(text, str):
@@ -237,11 +237,11 @@ class DataType(str):
         return None
 
     def with_lanes(self, lanes: int) -> DataType:
-        """Return the vector datatype with `lanes` of these elements."""
+        """The vector datatype with `lanes` of these elements."""
         return DataType(self._element if lanes == 1 else f"{self._element}x{lanes}")
 
     def spread(self, over: DataType) -> DataType:
-        """Return the datatype with this element for each lane of `over`."""
+        """The datatype with this element for each lane of `over`."""
         if not over.vector:
             return self
         lanes = self.lanes * over.lanes
@@ -250,7 +250,7 @@ class DataType(str):
         return self.with_lanes(lanes)
 
     def numpy(self) -> np.dtype[np.generic]:
-        """Return the NumPy (or ml_dtypes) type of one element.
+        """The NumPy (or ml_dtypes) type of one element.
 
         Errors:
             MisuseError: NumPy does not have this type.
@@ -258,7 +258,7 @@ class DataType(str):
         return _numpy_type(self.element)
 
     def of_elements(self) -> np.dtype[np.generic]:
-        """Return the NumPy (or ml_dtypes) type of a tensor whose elements have this datatype.
+        """The NumPy (or ml_dtypes) type of a tensor whose elements have this datatype.
 
         Errors:
             MisuseError: it is a vector (DT-2), a handle (DT-4) or Void, or NumPy does not have it.
@@ -288,7 +288,7 @@ def _numpy_type(name: str) -> np.dtype[np.generic]:
 
 
 def _name_of(value: Any) -> str:
-    """Return the name of a NumPy type or of a Python scalar class."""
+    """The name of a NumPy type or of a Python scalar class."""
     plain = {bool: "bool", int: "int64", float: "float64", None: ""}
     try:
         if value in plain:

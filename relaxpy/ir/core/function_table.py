@@ -43,15 +43,15 @@ class FunctionTable(Node, Generic[V, F]):
         return dict(self._functions)
 
     def items(self) -> ItemsView[V, F]:
-        """Return the entries in insertion order."""
+        """The entries in insertion order."""
         return self.functions.items()
 
     def get_global_vars(self) -> list[V]:
-        """Return the variables of all functions, in insertion order."""
+        """The variables of all functions, in insertion order."""
         return list(self._vars.values())
 
     def _hint(self, name: object) -> str:
-        """Return a name. Errors: MisuseError (also TypeError) if it is not one, nor a variable."""
+        """A name. Errors: MisuseError (also TypeError) if it is not one, nor a variable."""
         hint = getattr(name, "name_hint", None) if isinstance(name, self._kind) else name
         if not isinstance(hint, str):
             raise unexpected(name, "a function of a module is named by a string or a GlobalVar")
@@ -59,7 +59,7 @@ class FunctionTable(Node, Generic[V, F]):
 
     @abstractmethod
     def _find(self, name: Any) -> V:
-        """Return the variable of a name or a variable. Errors: those of a derived class."""
+        """The variable of a name or a variable. Errors: those of a derived class."""
 
     @user_facing
     def __delitem__(self, name: V | str) -> None:
@@ -79,7 +79,7 @@ class FunctionTable(Node, Generic[V, F]):
 
     @abstractmethod
     def clone(self) -> Self:
-        """Return a copy; changes of one module do not affect the other."""
+        """A copy; changes of one module do not affect the other."""
 
     @override
     def __copy__(self) -> Self:

@@ -32,7 +32,7 @@ class NodeTable(Generic[V]):
         return len(self._entries)
 
     def get(self, node: Node) -> V | None:
-        """Return the value for a node, or None."""
+        """The value for a node, or None."""
         entry = self._entries.get(id(node))
         return None if entry is None else entry[1]
 

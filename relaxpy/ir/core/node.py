@@ -51,11 +51,11 @@ class Node:
     _bits_inside: int = -1
 
     def same_as(self, other: object) -> bool:
-        """Return whether `other` is this node itself."""
+        """True if `other` is this node itself."""
         return self is other
 
     def _children(self) -> tuple[Node, ...]:
-        """Return the nodes in the fields, in order; tuples and mappings are searched."""
+        """The nodes in the fields, in order; tuples and mappings are searched."""
         try:
             return self._nodes
         except AttributeError:
@@ -82,12 +82,12 @@ class Node:
 
     @user_facing
     def script(self, **options: object) -> str:
-        """Return the TVMScript text; for `options` see `relaxpy.script.printer.script`."""
+        """The TVMScript text; for `options` see `relaxpy.script.printer.script`."""
         text: str = hooks.call("script", self, **options)
         return text
 
     def astext(self, show_meta_data: bool = True) -> str:
-        """Return the TVMScript text, by the name that it had in TVM before `script`."""
+        """The TVMScript text, by the name that it had in TVM before `script`."""
         return self.script(show_meta=show_meta_data)
 
     @user_facing
@@ -102,7 +102,7 @@ class Node:
         hooks.call("show", self, style, black_format, **options)
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
-        """Return the HTML that a notebook shows."""
+        """The HTML that a notebook shows."""
         bundle: dict[str, str] = hooks.call("html", self)
         return bundle
 
@@ -140,7 +140,7 @@ def is_function(value: object) -> bool:
 
 
 def too_deep(node: Node) -> str:
-    """Return a placeholder for a node that is nested too deeply, or is too large, to be printed."""
+    """A placeholder for a node that is nested too deeply, or is too large, to be printed."""
     return f"<{type(node).__name__}, nested too deeply to be shown>"
 
 
@@ -213,12 +213,12 @@ class Attrs(Mapping[str, "Attr"]):
 
     @override
     def get(self, key: str, default: Any = None) -> Any:
-        """Return the value of `key`, or else `default`."""
+        """The value of `key`, or else `default`."""
         return self._items.get(key, default)
 
     @override
     def items(self) -> ItemsView[str, Attr]:
-        """Return the names and values."""
+        """The names and values."""
         return self._items.items()
 
     def __getattr__(self, key: str) -> Attr:
@@ -258,11 +258,11 @@ class Attrs(Mapping[str, "Attr"]):
         return Attrs, (dict(self._items),)
 
     def updated(self, changes: Mapping[str, object]) -> Attrs:
-        """Return these attributes updated with `changes`."""
+        """These attributes updated with `changes`."""
         return Attrs({**self._items, **changes})
 
     def without(self, *keys: str) -> Attrs:
-        """Return these attributes without `keys`."""
+        """These attributes without `keys`."""
         return Attrs({k: v for k, v in self._items.items() if k not in keys})
 
 
@@ -348,7 +348,7 @@ class Conversions:
 def checks_of(
     nouns: Mapping[type[Node], str], rule: str | None = None
 ) -> dict[str, Callable[[Any], Any]]:
-    """Return the functions that check fields of these kinds, and lists of them, by annotations.
+    """The functions that check fields of these kinds, and lists of them, by annotations.
 
     Their errors cite the rule of the fields of nodes.
     """

@@ -200,7 +200,7 @@ class Target:
 
     @property
     def kind(self) -> TargetKind:
-        """The kind, as it was written."""
+        """The kind, unchanged."""
         if isinstance(self.target, Target):
             return self.target.kind
         text = self.target["kind"] if isinstance(self.target, Mapping) else self.target
@@ -216,7 +216,7 @@ class Target:
 
     @property
     def _options(self) -> Mapping[str, Any]:
-        """The options as they were written."""
+        """The options, unchanged."""
         if isinstance(self.target, Target):
             return self.target._options
         if isinstance(self.target, Mapping):

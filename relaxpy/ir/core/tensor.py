@@ -77,7 +77,7 @@ class Tensor(np.ndarray[Any, Any]):
         return view
 
     def same_as(self, other: object) -> bool:
-        """Return whether this is the same tensor, by identity."""
+        """True if this is the same tensor, by identity."""
         return self is other
 
     def numpy(self) -> np.ndarray[Any, Any]:
@@ -130,7 +130,7 @@ class Tensor(np.ndarray[Any, Any]):
 
 
 def is_writable(array: np.ndarray[Any, Any]) -> bool:
-    """Return whether an array, or one of which it is a view, is writable."""
+    """True if an array, or one of which it is a view, is writable."""
     base: object = array
     while isinstance(base, np.ndarray):
         if base.flags.writeable:
@@ -165,7 +165,7 @@ def is_torch(value: object) -> bool:
 
 
 def has_torch(value: object) -> bool:
-    """Return whether a value is a tensor of torch, or a tuple or list with one at any depth."""
+    """True if a value is a tensor of torch, or a tuple or list with one at any depth."""
     if not isinstance(value, (tuple, list)):
         return is_torch(value)
     return {*map(type, value)} != {np.ndarray} and any(map(has_torch, value))

@@ -26,7 +26,7 @@ def visit_methods(kinds: Iterable[type], suffix: str = "") -> dict[type, str]:
 
 
 def children(node: Node) -> Iterator[Node]:
-    """Return the nodes in the fields of `node`, in order; tuples and mappings are searched."""
+    """The nodes in the fields of `node`, in order; tuples and mappings are searched."""
     return iter(node._children())
 
 
@@ -63,7 +63,7 @@ def tree_size(root: Node) -> int:
 
 
 def consists_of(root: Node, *kinds: type[Node]) -> bool:
-    """Return whether all expressions in `root` are of some classes, without a traversal."""
+    """True if all expressions in `root` are of some classes, without a traversal."""
     bits = 0
     for kind in kinds:
         bits |= kind._bits
@@ -113,7 +113,7 @@ def map_children(fn: Callable[[Node], Node], node: N) -> N:
 
 
 def _changes(node: Node, changed: Mapping[int, Node]) -> dict[str, object]:
-    """Return the fields of `node` with a child that `changed` replaces, by its identity."""
+    """The fields of `node` with a child that `changed` replaces, by its identity."""
     changes: dict[str, object] = {}
     for name in node._fields:
         old = getattr(node, name)
@@ -162,7 +162,7 @@ def rebuild(node: N, /, **changes: object) -> N:
 
 
 def _same_struct_info(old: object, new: object) -> bool:
-    """Return whether two operands, or two lists of them, have the same struct info."""
+    """True if two operands, or two lists of them, have the same struct info."""
     if isinstance(old, tuple) and isinstance(new, tuple):
         return len(old) == len(new) and all(map(_same_struct_info, old, new))
     known = getattr(old, "struct_info", None)
@@ -234,13 +234,13 @@ def rename(root: N, table: Mapping[V, Node], renewed: Collection[Node] = ()) -> 
 
 
 def _with_struct_info(node: Node) -> Sequence[Node]:
-    """Return the children of a node, and its struct info where that is derived."""
+    """The children of a node, and its struct info where that is derived."""
     sinfo = _derived_sinfo(node)
     return node._children() if sinfo is None else [*node._children(), sinfo]
 
 
 def _derived_sinfo(node: Node) -> Node | None:
-    """Return the struct info of a node where it is derived and not one of its fields."""
+    """The struct info of a node where it is derived and not one of its fields."""
     cls = type(node)
     derives = _derives.get(cls)
     if derives is None:

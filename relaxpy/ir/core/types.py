@@ -23,7 +23,7 @@ class PrimType:
         object.__setattr__(self, "dtype", DataType(self.dtype))
 
     def __struct_info__(self) -> StructInfo:
-        """Return the struct info of the scalars of this type, which it means as an annotation."""
+        """The struct info of the scalars of this type, which it means as an annotation."""
         from relaxpy.ir.relax.nodes.struct_info import PrimStructInfo
 
         return PrimStructInfo(self.dtype)
@@ -44,11 +44,11 @@ class PointerType:
 
 @lru_cache(maxsize=1 << 8)
 def scalar_type(dtype: DataType) -> PrimType:
-    """Return the type of a scalar; equal ones are mostly one object."""
+    """The type of a scalar; equal ones are mostly one object."""
     return PrimType(dtype)
 
 
 @lru_cache(maxsize=1 << 8)
 def pointer_type(dtype: DataType, scope: str) -> PointerType:
-    """Return the type of a pointer to scalars; equal ones are mostly one object."""
+    """The type of a pointer to scalars; equal ones are mostly one object."""
     return PointerType(scalar_type(dtype), scope)

@@ -25,7 +25,7 @@ class AccessPath:
 
     @staticmethod
     def root() -> AccessPath:
-        """Return the path to the node itself."""
+        """The path to the node itself."""
         return AccessPath()
 
     def _append(self, kind: StepKind, step: object) -> AccessPath:
@@ -34,27 +34,27 @@ class AccessPath:
         return AccessPath((*self.steps, (kind, step)))
 
     def attr(self, name: str) -> AccessPath:
-        """Return the path to the field `name`."""
+        """The path to the field `name`."""
         return self._append("attr", name)
 
     def array_item(self, index: int) -> AccessPath:
-        """Return the path to element `index` of a list."""
+        """The path to element `index` of a list."""
         return self._append("item", index)
 
     def map_item(self, key: object) -> AccessPath:
-        """Return the path to the value of `key` in a mapping."""
+        """The path to the value of `key` in a mapping."""
         return self._append("key", key)
 
     def attr_missing(self, name: str) -> AccessPath:
-        """Return the path to a field that does not exist."""
+        """The path to a field that does not exist."""
         return self._append("missing attr", name)
 
     def array_item_missing(self, index: int) -> AccessPath:
-        """Return the path to an element after the end of a list."""
+        """The path to an element after the end of a list."""
         return self._append("missing item", index)
 
     def map_item_missing(self, key: object) -> AccessPath:
-        """Return the path to a key that a mapping does not have."""
+        """The path to a key that a mapping does not have."""
         return self._append("missing key", key)
 
     def join(self, inner: AccessPath) -> AccessPath:

@@ -33,7 +33,7 @@ _MAX_KEY_TOKENS = 1 << 12
 
 
 def structural_key(node: object) -> object:
-    """Return a key that is equal for structurally equal nodes while both are alive.
+    """A key that is equal for structurally equal nodes while both are alive.
 
     It is hashable if all values in the node are.
 
@@ -62,7 +62,7 @@ class _LongKey(NamedTuple):
 
 @gc_paused
 def structural_hash(node: object, map_free_vars: bool = False, *, whole_arrays: bool = True) -> int:
-    """Return a hash that structurally equal nodes share; only the first tokens are hashed.
+    """A hash that structurally equal nodes share; only the first tokens are hashed.
 
     Without `whole_arrays`, the same holds for the elements of arrays; callers then compare nodes
     with equal hashes.
@@ -76,7 +76,7 @@ def structural_hash(node: object, map_free_vars: bool = False, *, whole_arrays: 
 
 
 def function_key(func: Node) -> object:
-    """Return the structural key of a function, whose attributes may be of any kind.
+    """The structural key of a function, whose attributes may be of any kind.
 
     Errors:
         MisuseError (also TypeError): the function contains a value that is not hashable.
@@ -120,7 +120,7 @@ def _beside(value: object, other: object) -> object:
 def first_mismatch(
     lhs: object, rhs: object, map_free_vars: bool = False, skip_tensor_content: bool = False
 ) -> Mismatch | None:
-    """Return the first difference of the two, or None if they are structurally equal."""
+    """The first difference of the two, or None if they are structurally equal."""
     lhs, rhs = _as_node(lhs), _as_node(rhs)
     lhs, rhs = _beside(lhs, rhs), _beside(rhs, lhs)
     if lhs is rhs:
@@ -167,7 +167,7 @@ class _EqualPairs:
         self.known: list[dict[tuple[object, ...], tuple[int, Node]]] = []
 
     def begin(self, here: Visit, there: Visit) -> bool:
-        """Return whether the two visits can be skipped, since the nodes are known to be equal."""
+        """True if the two visits can be skipped, since the nodes are known to be equal."""
         subject, defines, sizes, _ = here
         if id(subject) not in self.visited:
             self.visited[id(subject)] = subject
@@ -283,7 +283,7 @@ def _difference(left: object, right: object, lhs: Located, rhs: Located) -> Mism
 
 
 def _members(subject: object) -> list[tuple[Step, object]]:
-    """Return the components of a node, tuple or mapping, each with the step that leads to it."""
+    """The components of a node, tuple or mapping, each with the step that leads to it."""
     if isinstance(subject, Node):
         fields = fields_of(KINDS[type(subject)], subject)
         return [(name, getattr(subject, compared)) for name, compared, _, _ in fields]
@@ -297,13 +297,13 @@ def _members(subject: object) -> list[tuple[Step, object]]:
 def get_first_structural_mismatch(
     lhs: object, rhs: object, map_free_vars: bool = False, skip_tensor_content: bool = False
 ) -> tuple[AccessPath, AccessPath] | None:
-    """Return the paths to the first difference on both sides, or None if there is none."""
+    """The paths to the first difference on both sides, or None if there is none."""
     mismatch = first_mismatch(lhs, rhs, map_free_vars, skip_tensor_content)
     return None if mismatch is None else (mismatch.lhs_path, mismatch.rhs_path)
 
 
 def structural_equal(lhs: object, rhs: object, map_free_vars: bool = False) -> bool:
-    """Return whether the two are the same program up to the names of variables.
+    """True if the two are the same program up to the names of variables.
 
     With `map_free_vars`, free variables may be renamed, too.
     """

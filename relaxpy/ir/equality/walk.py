@@ -45,7 +45,7 @@ class _Kind(NamedTuple):
 
 
 def _leaf(kind: type[Node]) -> Callable[[Any], object] | None:
-    """Return the function that builds the token of a class with plain values only, or None."""
+    """The function that builds the token of a class with plain values only, or None."""
     name = kind.__name__
     if issubclass(kind, IntImm):
         return lambda node: (name, node.dtype, node.value)
@@ -55,7 +55,7 @@ def _leaf(kind: type[Node]) -> Callable[[Any], object] | None:
 
 
 def fields_of(kind: _Kind, subject: Any) -> tuple[tuple[str, str, bool, bool], ...]:
-    """Return the fields of a node in visiting order.
+    """The fields of a node in visiting order.
 
     A bound value comes before its variable, so that a difference is reported in the value. Only a
     function may refer to the variable that it is bound to (SC-4), which therefore comes first.
@@ -151,7 +151,7 @@ class Walk:
         self._free: set[int] = set()
 
     def tokens(self, root: object) -> Iterator[object]:
-        """Yield the tokens of `root`; each token determines how many follow it."""
+        """The tokens of `root`; each token determines how many follow it."""
         first = self.begin(root)
         if first is not _PENDING:
             yield first
@@ -163,14 +163,14 @@ class Walk:
                 yield self.token(cast("Visit", visit))
 
     def begin(self, root: object) -> object:
-        """Return the token of `root`, and push its children on the stack."""
+        """Push the children of `root` on the stack, and return its token."""
         pending: list[Visit] = []
         token = self.component(root, False, False, None, pending, _DEPTH)
         self.stack += reversed(pending)
         return token
 
     def token(self, visit: Visit) -> object:
-        """Return the token of a visit, and push its children on the stack."""
+        """Push the children of a visit on the stack, and return its token."""
         self.visit = visit
         subject, defines, binds_dims, path = visit
         kind = KINDS[type(subject)]
@@ -236,7 +236,7 @@ class Walk:
         pending: list[Visit],
         depth: int,
     ) -> object:
-        """Return the representation of a value inside the token of its parent."""
+        """The representation of a value inside the token of its parent."""
         if isinstance(value, Node):
             kind = KINDS[type(value)]
             if kind.leaf is not None:
@@ -271,7 +271,7 @@ class Walk:
         return _plain(value, whole_arrays=self.whole_arrays)
 
     def variable(self, subject: Node, defines: bool, binds_dims: bool) -> tuple[object, bool]:
-        """Return the name of a variable, and whether it was visited before."""
+        """The name of a variable, and whether it was visited before."""
         name = self.names.get(id(subject))
         if name is None and not (defines or binds_dims):
             if not (self.map_free_vars or subject._defines_itself):
@@ -292,7 +292,7 @@ class Walk:
         return name, False
 
     def free(self, variable: Node) -> object:
-        """Return the token of a free variable; a GlobalVar is known by its name."""
+        """The token of a free variable; a GlobalVar is known by its name."""
         if type(variable).__name__ == "GlobalVar":
             return "global", getattr(variable, "name_hint", None)
         self._free.add(id(variable))
@@ -338,7 +338,7 @@ class Walk:
 
 
 def _bound_shape_vars(scope: Node) -> Iterator[Node]:
-    """Yield the shape variables that are whole dimensions in the parameters of a Func (SC-16)."""
+    """The shape variables that are whole dimensions in the parameters of a Func (SC-16)."""
     stack = [getattr(scope, field) for field in scope._binds_bare_shape_vars]
     while stack:
         value = stack.pop()
@@ -353,7 +353,7 @@ def _bound_shape_vars(scope: Node) -> Iterator[Node]:
 
 
 def _outer_shape_vars(scope: Node) -> Iterable[Node]:
-    """Return the shape variables that a signature defines outside its nested signatures (SC-16).
+    """The shape variables that a signature defines outside its nested signatures (SC-16).
 
     They have to be defined in advance only if there are nested signatures. Otherwise the first
     occurrence of each is its definition.

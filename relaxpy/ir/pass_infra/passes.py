@@ -259,7 +259,7 @@ class PassInstrument:
         """The context is left."""
 
     def should_run(self, mod: IRModule, info: PassInfo) -> bool:
-        """Return whether the pass is to run; it runs if all instruments agree."""
+        """True if the pass is to run; it runs if all instruments agree."""
         return True
 
     def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
@@ -462,7 +462,7 @@ class PassContext:
             raise
 
     def is_enabled(self, info: PassInfo) -> bool:
-        """Return whether a pass of a sequence runs in this context.
+        """True if a pass of a sequence runs in this context.
 
         Errors:
             MisuseError: the context names it by a name that several classes have.
@@ -647,7 +647,7 @@ def _candidates(plain: str) -> Mapping[str, type[Pass]]:
 
 
 def _is_named(info: PassInfo, names: Sequence[str]) -> bool:
-    """Return whether a list of plain or full names has the name of a pass.
+    """True if a list of plain or full names has the name of a pass.
 
     Errors:
         MisuseError: the list has its plain name, which other classes have, too.

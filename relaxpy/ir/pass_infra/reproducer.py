@@ -156,7 +156,7 @@ def pass_text(step: Pass) -> str:
 
 
 def _is_readable(step: Pass) -> bool:
-    """Return whether `relaxpy opt` can create the pass, which is one of relaxpy, from its text."""
+    """True if `relaxpy opt` can create the pass, which is one of relaxpy, from its text."""
     inner: Sequence[Pass] | None = getattr(step, "passes", None)
     if inner is not None:
         return all(map(_is_readable, inner))

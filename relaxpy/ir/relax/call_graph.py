@@ -52,7 +52,7 @@ def _operands(node: Node) -> list[Node]:
 
 
 def _is_plain(region: BufferRegion) -> bool:
-    """Return whether no bound of a region has a call in it."""
+    """True if no bound of a region has a call in it."""
     return not any(
         bounds.min._bits_inside & _CALL or bounds.extent._bits_inside & _CALL
         for bounds in region.region

@@ -53,12 +53,12 @@ def rank_of(value: Value) -> int:
 
 
 def equal_shapes(a: Sequence[PrimExpr] | None, b: Sequence[PrimExpr] | None) -> bool:
-    """Return whether two shapes are known and provably equal."""
+    """True if two shapes are known and provably equal."""
     if a is None or b is None or len(a) != len(b):
         return False
     return all(x is y or prove_equal(x, y) is True for x, y in zip(a, b, strict=True))
 
 
 def have_same_shape(x: Value, y: Value) -> bool:
-    """Return whether two tensors certainly have one shape."""
+    """True if two tensors certainly have one shape."""
     return equal_shapes(shape_of(x), shape_of(y))

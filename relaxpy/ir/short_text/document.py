@@ -88,7 +88,7 @@ class Infix:
         return (self.left, f" {self.sign} ", self.right)
 
     def chain(self) -> list[tuple[str, Doc]]:
-        """Return the operands from left to right, each with its preceding operator."""
+        """The operands from left to right, each with its preceding operator."""
         out: list[tuple[str, Doc]] = []
         doc: Doc = self
         while isinstance(doc, Infix) and doc.level == self.level:
@@ -102,12 +102,12 @@ Doc: TypeAlias = str | Concat | Group | Infix
 
 
 def width_of(doc: Doc) -> int:
-    """Return the number of characters of `doc` on one line."""
+    """The number of characters of `doc` on one line."""
     return len(doc) if isinstance(doc, str) else doc.width
 
 
 def flat(doc: Doc) -> str:
-    """Return the text of `doc` on one line.
+    """The text of `doc` on one line.
 
     Errors:
         MisuseError: it is longer than 16 million characters.
@@ -160,7 +160,7 @@ class Layout:
         self.step = indent
 
     def lines(self, doc: Doc, indent: int) -> Iterator[str]:
-        """Yield the lines of `doc`, each with its indentation."""
+        """The lines of `doc`, each with its indentation."""
         if indent + width_of(doc) <= self.width:
             yield " " * indent + flat(doc)
             return
@@ -242,25 +242,25 @@ def _unbreakable_width(docs: Sequence[Doc]) -> tuple[int, bool]:
 
 
 def string_text(value: str) -> str:
-    """Return a string literal, in double quotes where no escapes are needed."""
+    """A string literal, in double quotes where no escapes are needed."""
     text = str.__repr__(value)  # members of a `StrEnum` override `__repr__`
     return text if '"' in text else f'"{text[1:-1]}"'
 
 
 def float_text(value: float) -> str:
-    """Return a float as the argument of a datatype; infinities and NaN are strings."""
+    """A float as the argument of a datatype; infinities and NaN are strings."""
     return repr(value) if math.isfinite(value) else f'"{value}"'
 
 
 def python_float_text(value: float) -> str:
-    """Return a float as a Python expression of literals."""
+    """A float as a Python expression of literals."""
     if math.isnan(value):
         return "1e999 - 1e999"
     return float.__repr__(value).replace("inf", "1e999")
 
 
 def constant_literal(data: npt.NDArray[np.generic]) -> tuple[Doc, ...]:
-    """Return the arguments of `R.const` that evaluate to `data` bit by bit."""
+    """The arguments of `R.const` that evaluate to `data` bit by bit."""
     dtype = DataType(data.dtype)
     dtype_text = f'"{dtype}"'
     if 0 in data.shape[:-1]:  # nested lists cannot express the columns of an array without rows
@@ -271,7 +271,7 @@ def constant_literal(data: npt.NDArray[np.generic]) -> tuple[Doc, ...]:
 
 
 def _float_elements(data: npt.NDArray[np.generic]) -> list[str]:
-    """Return floats as the shortest literals that round-trip; as their bits where none does."""
+    """Floats as the shortest literals that round-trip; as their bits where none does."""
     values = data.ravel()
     texts = [str(v) for v in values]
     parsed = np.array([float(t) for t in texts]).astype(data.dtype)
@@ -294,7 +294,7 @@ def _float_element(text: str) -> str:
 
 
 def _nested(values: list[str], shape: tuple[int, ...]) -> Doc:
-    """Return the elements as nested lists."""
+    """The elements as nested lists."""
     if not shape:
         return values[0]
     step = len(values) // shape[0] if shape[0] else 0

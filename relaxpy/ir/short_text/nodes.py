@@ -83,7 +83,7 @@ class ScalarText:
         self.done: dict[int, tuple[Doc, int]] = {}
 
     def write(self, root: tir.PrimExpr) -> tuple[Doc, int]:
-        """Return the document and the precedence of its outermost operator."""
+        """The document and the precedence of its outermost operator."""
         for node in walk(root):
             if isinstance(node, tir.PrimExpr) and not isinstance(node, tir.ConstExpr):
                 doc, level = self._node(node)
@@ -212,7 +212,7 @@ class ScalarText:
 
 
 def _rebuilds(function: Callable[..., tir.PrimExpr], expr: tir.PrimExpr, *args: object) -> bool:
-    """Return whether `function(*args)` is `expr` itself, so that nothing was folded."""
+    """True if `function(*args)` is `expr` itself, so that nothing was folded."""
     if isinstance(expr, tir.BinaryOpExpr) and not any(isinstance(a, tir.ConstExpr) for a in args):
         match expr:
             case tir.Div():
@@ -269,25 +269,25 @@ class ShortText:
         return {}
 
     def prim(self, expr: tir.PrimExpr, int_dtype: DataType = INT32) -> str:
-        """Return a PrimExpr as TVMScript on one line."""
+        """A PrimExpr as TVMScript on one line."""
         return flat(self.prim_doc(expr, int_dtype))
 
     def struct_info(self, sinfo: rx.StructInfo, *, quoted: frozenset[tir.Var] = frozenset()) -> str:
-        """Return struct info as TVMScript on one line."""
+        """Struct info as TVMScript on one line."""
         return flat(self.struct_info_doc(sinfo, quoted))
 
     def leaf(self, expr: Node) -> str:
-        """Return a variable, a literal, or a tuple of them on one line."""
+        """A variable, a literal, or a tuple of them on one line."""
         return flat(self.leaf_doc(expr))
 
     def written(self, node: Node, doc: Doc) -> Doc:
-        """Return the document of `node` at its use; `doc` is its text."""
+        """The document of `node` at its use; `doc` is its text."""
         return doc
 
     # PrimExprs: operands first, so that depth is not limited by the stack.
 
     def prim_doc(self, expr: tir.PrimExpr, int_dtype: DataType = INT32) -> Doc:
-        """Return a PrimExpr as TVMScript."""
+        """A PrimExpr as TVMScript."""
         if isinstance(expr, tir.Var):
             return self.name_of(expr)
         if isinstance(expr, tir.ConstExpr):
@@ -295,7 +295,7 @@ class ShortText:
         return ScalarText(self, int_dtype).write(expr)[0]
 
     def literal(self, expr: tir.ConstExpr, bare: DataType) -> tuple[Doc, int]:
-        """Return a literal where an integer without a datatype would be parsed as `bare`."""
+        """A literal where an integer without a datatype would be parsed as `bare`."""
         match expr:
             case tir.IntImm(dtype=dtype, value=value):
                 if dtype == bare and not dtype.is_bool:
@@ -308,7 +308,7 @@ class ShortText:
                 return string_text(str(expr.value)), ATOM
 
     def index_docs(self, indices: Iterable[tir.PrimExpr]) -> list[Doc]:
-        """Return the indices of an access: a Ramp is a slice, with its step if that is not 1."""
+        """The indices of an access: a Ramp is a slice, with its step if that is not 1."""
         out: list[Doc] = []
         for index in indices:
             slice_doc = self._slice_doc(index)
@@ -329,7 +329,7 @@ class ShortText:
     def access_doc(
         self, buffer: Buffer, indices: Iterable[tir.PrimExpr], predicate: tir.PrimExpr | None = None
     ) -> Doc:
-        """Return `buffer[indices]`."""
+        """`buffer[indices]`."""
         if predicate is not None:
             begin = Group("[", (self.prim_doc(i) for i in indices), "]")
             mask = keyword("predicate", self.prim_doc(predicate))
@@ -337,7 +337,7 @@ class ShortText:
         return Group(f"{self.name_of(buffer)}[", self.index_docs(indices), "]")
 
     def bounds_docs(self, start: tir.PrimExpr, extent: tir.PrimExpr) -> tuple[Doc, Doc]:
-        """Return the begin and the end of a range, such that `Range(begin, end)` equals it."""
+        """The begin and the end of a range, such that `Range(begin, end)` equals it."""
         stop = ops.add(start, extent)
         if isinstance(extent, tir.Sub) and extent.b is start:
             parsed = Range(start, extent.a)
@@ -345,14 +345,14 @@ class ShortText:
         return self.prim_doc(start), self.prim_doc(stop)
 
     def range_doc(self, rng: Range) -> Doc:
-        """Return a range as an index: a point, or a slice."""
+        """A range as an index: a point, or a slice."""
         if isinstance(rng.extent, tir.IntImm) and rng.extent.value == 1:
             return self.prim_doc(rng.min)
         start, stop = self.bounds_docs(rng.min, rng.extent)
         return Concat(start, ":", stop)
 
     def region_doc(self, region: BufferRegion) -> Doc:
-        """Return a region as slices of its buffer."""
+        """A region as slices of its buffer."""
         indices = [self.range_doc(r) for r in region.region] or ["()"]
         return Group(f"{self.name_of(region.buffer)}[", indices, "]")
 
@@ -361,7 +361,7 @@ class ShortText:
     def dim_docs(
         self, values: Iterable[tir.PrimExpr], quoted: frozenset[tir.Var] = frozenset()
     ) -> list[Doc]:
-        """Return dimensions; those over variables in `quoted` are strings, as in signatures."""
+        """Dimensions; those over variables in `quoted` are strings, as in signatures."""
         return [self._dim(v, quoted) for v in values]
 
     def _dim(self, value: tir.PrimExpr, quoted: frozenset[tir.Var]) -> Doc:
@@ -377,7 +377,7 @@ class ShortText:
     def struct_info_doc(
         self, sinfo: rx.StructInfo, quoted: frozenset[tir.Var] = frozenset()
     ) -> Doc:
-        """Return struct info as TVMScript; dimensions over variables in `quoted` are strings."""
+        """Struct info as TVMScript; dimensions over variables in `quoted` are strings."""
         r = self.relax_prefix
         match sinfo:
             case rx.ObjectStructInfo():
@@ -402,7 +402,7 @@ class ShortText:
                 return f"<{type(sinfo).__name__}>"
 
     def _tensor(self, sinfo: rx.TensorStructInfo, quoted: frozenset[tir.Var]) -> Doc:
-        """Return the struct info of a tensor; the texts are cached by the fields."""
+        """The struct info of a tensor; the texts are cached by the fields."""
         shape = sinfo.shape.values if isinstance(sinfo.shape, rx.ShapeExpr) else sinfo.shape
         key = (shape, sinfo.dtype, sinfo.ndim, sinfo.vdevice, quoted)
         doc = self._tensors.get(key)
@@ -459,7 +459,7 @@ class ShortText:
     # Leaves of Relax, and attributes
 
     def leaf_doc(self, expr: Node) -> Doc:
-        """Return a variable, a literal, or a tuple of them."""
+        """A variable, a literal, or a tuple of them."""
         return self.written(expr, self._leaf(expr))
 
     def _leaf(self, expr: Node) -> Doc:
@@ -492,7 +492,7 @@ class ShortText:
                 return self.opaque_doc(expr)
 
     def constant_doc(self, expr: rx.Constant) -> Doc:
-        """Return a tensor literal in full, or a summary of a large one."""
+        """A tensor literal in full, or a summary of a large one."""
         inline = self.small_constant(expr)
         if inline is not None:
             return inline
@@ -500,13 +500,13 @@ class ShortText:
         return f"<{sinfo.dtype} constant of shape {sinfo.get_shape()}>"
 
     def small_constant(self, expr: rx.Constant) -> Doc | None:
-        """Return a small tensor literal in full, or None if it is large."""
+        """A small tensor literal in full, or None if it is large."""
         if expr.size > _INLINE_CONSTANT:
             return None
         return call(f"{self.relax_prefix}.const", *constant_literal(expr.data))
 
     def attr_doc(self, value: object) -> Doc:
-        """Return the value of an attribute or annotation."""
+        """The value of an attribute or annotation."""
         match value:
             case bool() | None:
                 return repr(value)
@@ -558,7 +558,7 @@ class ShortText:
                 return self.opaque_doc(value)
 
     def _index_map(self, value: IndexMap) -> Doc:
-        """Return an index map as a lambda expression, where its variables allow that."""
+        """An index map as a lambda expression, where its variables allow that."""
         dtypes = {var.dtype for var in value.initial_indices}
         if len(dtypes) != 1:
             return self.opaque_doc(value)
@@ -573,7 +573,7 @@ class ShortText:
         return call(f"{self.tir_prefix}.index_map", *args)
 
     def _reducer(self, value: CommReducer) -> Doc:
-        """Return a reducer as a lambda expression, where that determines all its fields."""
+        """A reducer as a lambda expression, where that determines all its fields."""
         operands = value.lhs + value.rhs
         triples = zip(value.lhs, value.rhs, value.identity_element, strict=True)
         if any(x.dtype != e.dtype or y.dtype != e.dtype for x, y, e in triples) or any(
@@ -594,7 +594,7 @@ class ShortText:
         *,
         scalar: bool = False,
     ) -> Doc:
-        """Return a lambda expression, in which no variable hides another name."""
+        """A lambda expression, in which no variable hides another name."""
         taken = {self.tir_prefix, *kwlist}
         taken |= {
             self.name_of(v)
@@ -620,7 +620,7 @@ class ShortText:
         return Concat(f"lambda {', '.join(names)}: ", body)
 
     def device_doc(self, device: object) -> Doc:
-        """Return the device of a tensor: "cuda:1" where that determines all fields."""
+        """The device of a tensor: "cuda:1" where that determines all fields."""
         if not isinstance(device, VDevice):
             return string_text(str(device))
         if device == VDevice(device.kind, device.vdevice_id) and device.kind:
@@ -628,7 +628,7 @@ class ShortText:
         return self.listed_device_doc(device)
 
     def listed_device_doc(self, device: VDevice) -> Doc:
-        """Return a device with all its fields, as in the global infos of a module."""
+        """A device with all its fields, as in the global infos of a module."""
         args = [self.attr_doc(device.target)]
         if device.vdevice_id or device.memory_scope != "global":
             args.append(str(device.vdevice_id))
@@ -637,7 +637,7 @@ class ShortText:
         return call(f"{self.ir_prefix}.vdevice", *args)
 
     def table_doc(self, items: Mapping[str, object]) -> Doc:
-        """Return a dictionary of attributes."""
+        """A dictionary of attributes."""
         entries = (
             Concat(f"{string_text(str(key))}: ", self.attr_doc(value))
             for key, value in items.items()
@@ -645,12 +645,12 @@ class ShortText:
         return Group("{", entries, "}")
 
     def opaque_doc(self, value: object) -> Doc:
-        """Return a placeholder for a value without syntax in the language."""
+        """A placeholder for a value without syntax in the language."""
         return f"<{type(value).__name__}>"
 
 
 def short_text(node: Node) -> str:
-    """Return the short text of a node, for messages."""
+    """The short text of a node, for messages."""
     try:
         return _short_text(node)
     except (RecursionError, MisuseError):
@@ -678,7 +678,7 @@ def _short_text(node: Node) -> str:
 
 
 def lambda_variables(node: Node) -> tuple[tir.Var, ...]:
-    """Return the variables that a node binds in the lambda expression it is written as."""
+    """The variables that a node binds in the lambda expression it is written as."""
     match node:
         case IndexMap():
             return node.initial_indices

@@ -56,7 +56,7 @@ _SHARED = 8
 
 
 def is_large(value: PrimExpr) -> bool:
-    """Return whether a value is large as a tree, and much larger than as a DAG."""
+    """True if a value is large as a tree, and much larger than as a DAG."""
     size = traverse.tree_size(value)
     return size > _LARGEST and size > _SHARED * sum(1 for _ in traverse.walk(value))
 
@@ -571,19 +571,19 @@ class _Stage:
 
 
 def _where(condition: tir.PrimExpr, source: tir.PrimExpr, identity: tir.PrimExpr) -> tir.PrimExpr:
-    """Return `source` if `condition` holds, else the identity, without reading `source`."""
+    """`source` if `condition` holds, else the identity, without reading `source`."""
     if isinstance(condition, tir.IntImm) and condition.value:
         return source
     return intrin.if_then_else(condition, source, ops.cast_to(identity, source.dtype))
 
 
 def _fits_index(dtype: DataType) -> bool:
-    """Return whether indices of this integer datatype can be widened to int64."""
+    """True if indices of this integer datatype can be widened to int64."""
     return (dtype.family == "int" and dtype.bits >= 32) or dtype == "uint32"
 
 
 def _layout_free(op: Operation) -> tuple[Tensor, ...]:
-    """Return the tensors of an operation with a free layout."""
+    """The tensors of an operation with a free layout."""
     free = op.attrs.get("layout_free_placeholders", ())
     return tuple(t for t in free if isinstance(t, Tensor)) if isinstance(free, tuple) else ()
 
@@ -619,6 +619,6 @@ def _steps_of_scans(stages: list[Operation]) -> dict[ComputeOp, ScanOp]:
 
 
 def _stages(tensors: list[Tensor]) -> list[Operation]:
-    """Return the operations that compute `tensors` in topological order."""
+    """The operations that compute `tensors` in topological order."""
     roots = (tensor.op for tensor in tensors)
     return list(traverse.postorder(roots, lambda op: [tensor.op for tensor in op.input_tensors]))

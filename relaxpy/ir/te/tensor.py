@@ -55,7 +55,7 @@ class TagScope(ContextDecorator):
 
 @user_facing
 def tag_scope(tag: str) -> TagScope:
-    """Return a context manager, or decorator, in which operations have `tag`.
+    """A context manager, or decorator, in which operations have `tag`.
 
     Errors:
         MisuseError: the tag is not a string, or is empty; scopes are nested.
@@ -66,7 +66,7 @@ def tag_scope(tag: str) -> TagScope:
 
 
 def tagged(tag: str) -> str:
-    """Return `tag`, or the tag of the enclosing scope if it is empty.
+    """`tag`, or the tag of the enclosing scope if it is empty.
 
     Errors:
         MisuseError: both are set.
@@ -96,7 +96,7 @@ class Operation(Node):
         return 1
 
     def output(self, index: int) -> Tensor:
-        """Return output `index` as a tensor."""
+        """Output `index` as a tensor."""
         shape, dtype = self._output(index)
         return Tensor(shape, dtype, self, index)
 
@@ -109,7 +109,7 @@ class Operation(Node):
 
 
 def _operator(name: str, *, reflected: bool = False) -> Callable[[Any, Any], Any]:
-    """Return the method for a binary operator of tensors, or for its reflected form."""
+    """The method for a binary operator of tensors, or for its reflected form."""
 
     def apply(self: Tensor, other: object) -> Any:
         if not self.ndim and isinstance(other, (PrimExpr, TensorSlice)):
@@ -163,13 +163,13 @@ class Tensor(Node):
         return self.op.name if self.op.num_outputs == 1 else f"{self.op.name}.v{self.value_index}"
 
     def __call__(self, *indices: ExprLike | IterVar) -> ProducerLoad:
-        """Return the element at `indices`. Errors: MisuseError if their number is not the rank."""
+        """The element at `indices`. Errors: MisuseError if their number is not the rank."""
         return ProducerLoad(self, indices)
 
     def __getitem__(
         self, index: ExprLike | IterVar | tuple[ExprLike | IterVar, ...]
     ) -> ProducerLoad | TensorSlice:
-        """Return the element at a full index, or a slice of the tensor at a shorter index."""
+        """The element at a full index, or a slice of the tensor at a shorter index."""
         indices = index if isinstance(index, tuple) else (index,)
         return TensorSlice(self, ())[indices]
 
@@ -332,7 +332,7 @@ class ScanOp(Operation):
 
 
 def loaded_tensors(exprs: Sequence[PrimExpr]) -> tuple[Tensor, ...]:
-    """Return the tensors that `exprs` read, in the order of their first load."""
+    """The tensors that `exprs` read, in the order of their first load."""
     tensors: dict[Tensor, None] = {}
     for expr in exprs:
         for load in occurrences(expr, ProducerLoad):
@@ -355,7 +355,7 @@ def _shape(shape: Shape) -> tuple[PrimExpr, ...]:
 
 @user_facing
 def placeholder(shape: Shape, dtype: str | None = None, name: str = "placeholder") -> Tensor:
-    """Return an input tensor, of float32 by default."""
+    """An input tensor, of float32 by default."""
     return PlaceholderOp(name, _shape(shape), DataType(dtype) if dtype else FLOAT32).output(0)
 
 
@@ -368,7 +368,7 @@ def compute(
     attrs: dict[str, object] | None = None,
     varargs_names: Sequence[str] | None = None,
 ) -> Any:
-    """Return the tensor (or tuple of tensors) whose elements `fcompute` computes from indices.
+    """The tensor (or tuple of tensors) whose elements `fcompute` computes from indices.
 
     Axes have the names of the parameters of `fcompute`. A reduction must be the whole body.
 
@@ -459,7 +459,7 @@ def extern(
     tag: str = "",
     attrs: dict[str, object] | None = None,
 ) -> Any:
-    """Return the tensors computed by the statement that `fcompute(ins, outs)` builds.
+    """The tensors computed by the statement that `fcompute(ins, outs)` builds.
 
     Errors:
         MisuseError: the datatype is not known, the buffers do not match the tensors, or `fcompute`
@@ -510,7 +510,7 @@ def scan(
     tag: str = "",
     attrs: dict[str, object] | None = None,
 ) -> Tensor | list[Tensor]:
-    """Return the states along the first axis, each computed from earlier ones.
+    """The states along the first axis, each computed from earlier ones.
 
     Errors:
         MisuseError: there are not as many first elements and updates as states, or an update has
@@ -555,7 +555,7 @@ def _offset_buffer(shape: Sequence[PrimExpr], dtype: DataType, name: str) -> Buf
 
 @user_facing
 def reduce_axis(dom: Range | Sequence[ExprLike], name: str = "rv", thread_tag: str = "") -> IterVar:
-    """Return a reduction axis over a Range, or over a pair (begin, end).
+    """A reduction axis over a Range, or over a pair (begin, end).
 
     Errors:
         MisuseError: `dom` is neither.
@@ -567,15 +567,15 @@ def reduce_axis(dom: Range | Sequence[ExprLike], name: str = "rv", thread_tag: s
 
 
 def var(name: str = "tindex", dtype: str = "int32") -> Var:
-    """Return a scalar parameter."""
+    """A scalar parameter."""
     return Var(name, dtype)
 
 
 def size_var(name: str = "size", dtype: str = "int32") -> SizeVar:
-    """Return a scalar parameter that is at least 0."""
+    """A scalar parameter that is at least 0."""
     return SizeVar(name, dtype)
 
 
 def const(value: ExprLike, dtype: str = "int32") -> PrimExpr:
-    """Return a literal."""
+    """A literal."""
     return ops.const(value, dtype)

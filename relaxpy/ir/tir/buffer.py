@@ -105,12 +105,12 @@ class Buffer(Node):
         return len(self.shape)
 
     def scope(self) -> str:
-        """Return the memory scope of the buffer."""
+        """The memory scope of the buffer."""
         kind = self.data.type_annotation
         return (kind.storage_scope if isinstance(kind, PointerType) else "") or "global"
 
     def __getitem__(self, index: Index | tuple[Index, ...]) -> BufferLoad | BufferRegion:
-        """Return a load, a region for slices without step, or a vector load for a stepped slice.
+        """A load, a region for slices without step, or a vector load for a stepped slice.
 
         Errors:
             MisuseError: the number of indices differs from the rank, or a slice is not constant.
@@ -145,7 +145,7 @@ class Buffer(Node):
     def vload(
         self, begin: Sequence[ExprLike], dtype: str | None = None, predicate: PrimExpr | None = None
     ) -> BufferLoad:
-        """Return a load at `begin` with the lanes of `dtype`.
+        """A load at `begin` with the lanes of `dtype`.
 
         Errors:
             MisuseError (also TypeError): the elements have another datatype.
@@ -158,7 +158,7 @@ class Buffer(Node):
     def vstore(
         self, begin: Sequence[ExprLike], value: ExprLike, predicate: PrimExpr | None = None
     ) -> BufferStore:
-        """Return a store at `begin` with the lanes of `value`.
+        """A store at `begin` with the lanes of `value`.
 
         Errors:
             MisuseError (also TypeError): the datatype of the elements differs from that of `value`.
@@ -168,7 +168,7 @@ class Buffer(Node):
         return store_at(self, begin, value, predicate)
 
     def offset_of(self, indices: Sequence[ExprLike]) -> list[PrimExpr]:
-        """Return the element offset of `indices` along each physical axis.
+        """The element offset of `indices` along each physical axis.
 
         Errors:
             MisuseError (also TypeError): the number of indices differs from the rank.
@@ -178,7 +178,7 @@ class Buffer(Node):
         return offsets(self, indices)
 
     def get_flattened_buffer(self) -> Buffer:
-        """Return the buffer with one dimension per physical axis (one without separators)."""
+        """The buffer with one dimension per physical axis (one without separators)."""
         from relaxpy.ir.tir.analysis.addressing import flattened
 
         return flattened(self)
@@ -191,7 +191,7 @@ class Buffer(Node):
         offset: ExprLike = 0,
         extent: ExprLike | None = None,
     ) -> Call:
-        """Return a pointer into this buffer for a function that reads ("r") or writes ("w").
+        """A pointer into this buffer for a function that reads ("r") or writes ("w").
 
         Errors:
             MisuseError (also TypeError): the mask is not valid.
@@ -201,7 +201,7 @@ class Buffer(Node):
         return addressing.access_ptr(self, access_mask, ptr_type, content_lanes, offset, extent)
 
     def lanes_at(self, begin: Sequence[ExprLike] | ExprLike, dtype: DataType) -> Indices:
-        """Return the indices of a value of `dtype` at `begin`; the last of a vector is a Ramp."""
+        """The indices of a value of `dtype` at `begin`; the last of a vector is a Ramp."""
         values = begin if isinstance(begin, (tuple, list)) else (begin,)
         indices, times = ops.convert_all(values), dtype.lanes // self.dtype.lanes
         lanes = vectors.lanes_of(times) if dtype.is_scalable else times
@@ -225,7 +225,7 @@ Index: TypeAlias = ExprLike | slice | EllipsisType | IterVar
 
 
 def index_count(buffer: Buffer, indices: Sequence[object]) -> str:
-    """Return the message for too few or too many indices."""
+    """The message for too few or too many indices."""
     dimensions = counted(buffer.ndim, "dimension")
     return (
         f"buffer {buffer.name} has {dimensions}, found {counted(len(indices), 'index', 'indices')}"
@@ -252,7 +252,7 @@ def _region(buffer: Buffer, indices: tuple[Index, ...]) -> tuple[Range, ...]:
 
 
 def vector_index(index: slice, size: PrimExpr) -> PrimExpr:
-    """Return the index for a slice of a dimension: a Ramp, or its start if it has one element.
+    """The index for a slice of a dimension: a Ramp, or its start if it has one element.
 
     Errors:
         MisuseError: the number of its elements is not constant, or the step is not positive.
@@ -271,12 +271,12 @@ def vector_index(index: slice, size: PrimExpr) -> PrimExpr:
 
 
 def _is_length(lanes: PrimExpr | None) -> TypeIs[PrimExpr]:
-    """Return whether a vector can have this length: a constant, or a multiple of vscale."""
+    """True if a vector can have this length: a constant, or a multiple of vscale."""
     return isinstance(lanes, IntImm) or vectors.scalable_lanes(lanes) is not None
 
 
 def _constant(value: PrimExpr) -> PrimExpr:
-    """Return `value`, simplified if it is not a constant already."""
+    """`value`, simplified if it is not a constant already."""
     if isinstance(value, IntImm):
         return value
     from relaxpy.ir.arith.prove import simplify
@@ -301,7 +301,7 @@ class BufferRegion(Node):
             raise MisuseError(f"a region of {self.buffer.name} has {self.buffer.ndim} ranges")
 
     def __prim_expr__(self) -> PrimExpr:
-        """Return the elements as a vector load, if they are contiguous and constant in number."""
+        """The elements as a vector load, if they are contiguous and constant in number."""
         extents = [rng.extent for rng in self.region]
         lanes = _constant(extents[-1]) if extents else None
         if _is_length(lanes) and all(ops.is_const(n, 1) for n in extents[:-1]):

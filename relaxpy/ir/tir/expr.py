@@ -308,7 +308,7 @@ class CmpExpr(BinaryOpExpr):
         return DataType(BOOL + dtype.vector) if dtype.vector else BOOL
 
     def asobject(self) -> CmpExpr:
-        """Return this expression, as TVM converts what `a == b` returns."""
+        """This expression, as TVM converts what `a == b` returns."""
         return self
 
 

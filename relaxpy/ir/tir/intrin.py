@@ -118,12 +118,12 @@ shift_left, shift_right = map(_bitwise, ("shift_left", "shift_right"))
 
 
 def bitwise_not(x: ExprLike) -> PrimExpr:
-    """Return the bitwise complement of an integer."""
+    """The bitwise complement of an integer."""
     return ~ops.convert(x)
 
 
 def clz(x: ExprLike) -> PrimExpr:
-    """Return the number of leading zero bits as int32. Errors: MisuseError on floats."""
+    """The number of leading zero bits as int32. Errors: MisuseError on floats."""
     value = ops.number(x)
     if not value.dtype.is_int:
         raise MisuseError(f"clz needs an integer, found {value.dtype}", about=x)
@@ -144,12 +144,12 @@ def abs(x: ExprLike) -> PrimExpr:
 
 
 def isnullptr(x: ExprLike) -> PrimExpr:
-    """Return whether a pointer is null."""
+    """True if a pointer is null."""
     return Call(BOOL, "tir.isnullptr", (x,))
 
 
 def isnan(x: ExprLike) -> PrimExpr:
-    """Return whether x is NaN; false for integers."""
+    """True if x is NaN; false for integers."""
     value = ops.number(x)
     if value.dtype.is_int:
         return ops.const(False, _truth_type(value))
@@ -160,7 +160,7 @@ def isnan(x: ExprLike) -> PrimExpr:
 
 
 def isinf(x: ExprLike) -> PrimExpr:
-    """Return whether x is infinite; false for datatypes without infinities."""
+    """True if x is infinite; false for datatypes without infinities."""
     value = ops.number(x)
     if not has_infinity(value.dtype):
         return ops.const(False, _truth_type(value))
@@ -168,7 +168,7 @@ def isinf(x: ExprLike) -> PrimExpr:
 
 
 def isfinite(x: ExprLike) -> PrimExpr:
-    """Return whether x is neither infinite nor NaN."""
+    """True if x is neither infinite nor NaN."""
     value = ops.number(x)
     return ops.all_of(ops.logical_not(isinf(value)), ops.logical_not(isnan(value)))
 
@@ -178,7 +178,7 @@ def _truth_type(value: PrimExpr) -> DataType:
 
 
 def if_then_else(cond: ExprLike, t: ExprLike, f: ExprLike) -> PrimExpr:
-    """Return `t` if `cond` holds, else `f`; only that operand is evaluated.
+    """`t` if `cond` holds, else `f`; only that operand is evaluated.
 
     Errors: MisuseError if the condition is not a scalar Boolean.
     """
@@ -228,12 +228,12 @@ def max_value(dtype: str) -> PrimExpr:
 
 
 def has_infinity(dtype: DataType) -> bool:
-    """Return whether a datatype has infinities."""
+    """True if a datatype has infinities."""
     return dtype.is_float and bool(np.isinf(dtype.element.numpy().type(math.inf)))
 
 
 def infinity(dtype: str) -> PrimExpr:
-    """Return positive infinity. Errors: MisuseError for a datatype without infinities."""
+    """Positive infinity. Errors: MisuseError for a datatype without infinities."""
     kind = DataType(dtype)
     if not has_infinity(kind):
         raise MisuseError(f"{kind} has no infinity", about=dtype)
@@ -267,7 +267,7 @@ def call_cpacked(*args: Any) -> PrimExpr:
 
 
 def _with_name(intrinsic: str, args: tuple[Any, ...]) -> list[PrimExpr]:
-    """Return the arguments of a call of a packed function, the first of which is its name."""
+    """The arguments of a call of a packed function, the first of which is its name."""
     if not args or not isinstance(args[0], (str, StringImm)):
         found = f"{type(args[0]).__name__} {args[0]!r:.60}" if args else "no argument"
         raise MisuseError(
@@ -278,7 +278,7 @@ def _with_name(intrinsic: str, args: tuple[Any, ...]) -> list[PrimExpr]:
 
 
 def pointer_or_value(value: Any) -> PrimExpr:
-    """Return the data of a buffer, and another value as an expression."""
+    """The data of a buffer, and another value as an expression."""
     return value.data if isinstance(value, Buffer) else ops.convert(value)
 
 
@@ -306,12 +306,12 @@ def assume(cond: ExprLike) -> PrimExpr:
 
 
 def undef() -> PrimExpr:
-    """Return an undefined int32 value."""
+    """An undefined int32 value."""
     return Call(INT32, "tir.undef", ())
 
 
 def address_of(target: Buffer | BufferLoad) -> PrimExpr:
-    """Return the address of an element, or of the first element of a buffer."""
+    """The address of an element, or of the first element of a buffer."""
     if isinstance(target, Buffer):
         target = BufferLoad(target, [ops.const(0, s.dtype) for s in target.shape])
     elif not isinstance(target, BufferLoad):
@@ -327,5 +327,5 @@ def cast(value: ExprLike, dtype: str) -> PrimExpr:
 
 
 def vscale() -> PrimExpr:
-    """Return the factor of the hardware's vector length over its minimum; at least 1."""
+    """The factor of the hardware's vector length over its minimum; at least 1."""
     return Call(INT32, "tir.vscale", ())

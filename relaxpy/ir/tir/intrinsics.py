@@ -200,6 +200,6 @@ def intrinsic_of(op: object) -> Intrinsic | None:
 
 
 def effect_of(call: Call) -> CallEffectKind:
-    """Return the effect of `call`; functions and unknown intrinsics update state."""
+    """The effect of `call`; functions and unknown intrinsics update state."""
     kind = call.op.get_attr("TCallEffectKind") if isinstance(call.op, Op) else None
     return kind if isinstance(kind, CallEffectKind) else CallEffectKind.UpdateState

@@ -42,7 +42,7 @@ class Range(Node):
 
     @classmethod
     def from_min_extent(cls, min: ExprLike, extent: ExprLike) -> Range:
-        """Return the range [min, min + extent)."""
+        """The range [min, min + extent)."""
         rng = object.__new__(cls)
         start, size = ops.match_dtypes(min, extent)
         check_integer(size, "an extent")
@@ -52,11 +52,11 @@ class Range(Node):
 
     @classmethod
     def point(cls, index: PrimExpr) -> Range:
-        """Return the range [index, index + 1)."""
+        """The range [index, index + 1)."""
         return cls.from_min_extent(index, ops.const(1, index.dtype))
 
     def with_fields(self, **changes: PrimExpr) -> Range:
-        """Return this range with another `min` or `extent`."""
+        """This range with another `min` or `extent`."""
         return Range.from_min_extent(
             changes.get("min", self.min), changes.get("extent", self.extent)
         )
@@ -68,7 +68,7 @@ class Range(Node):
 
 
 def check_integer(value: PrimExpr, noun: str, buffer: str | None = None) -> PrimExpr:
-    """Return `value`. Errors: MisuseError (also TypeError) if it is not a scalar integer."""
+    """`value`. Errors: MisuseError (also TypeError) if it is not a scalar integer."""
     kind = value.dtype
     if not kind.is_int or kind.is_bool or kind.vector:
         whose = "" if buffer is None else f" of buffer {buffer}"
@@ -77,7 +77,7 @@ def check_integer(value: PrimExpr, noun: str, buffer: str | None = None) -> Prim
 
 
 def extent_between(start: PrimExpr, stop: PrimExpr) -> PrimExpr:
-    """Return `stop - start`.
+    """`stop - start`.
 
     If `stop` is the node `start + extent`, that is `extent` itself, and if both are sums of one
     node and numbers, the difference of the numbers.
@@ -98,7 +98,7 @@ K = TypeVar("K", bound=IntEnum)
 
 
 def enumerated(kinds: type[K], value: object) -> K:
-    """Return the member of `kinds` for a member or number. Errors: MisuseError if there is none."""
+    """The member of `kinds` for a member or number. Errors: MisuseError if there is none."""
     try:
         return kinds(value)  # type: ignore[arg-type]
     except ValueError:

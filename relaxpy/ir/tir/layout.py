@@ -35,7 +35,7 @@ class Layout:
 
     @staticmethod
     def of(name: str | Layout, dtype: str = "int32") -> Layout:
-        """Return the layout with this name, whose axes have variables of `dtype`.
+        """The layout with this name, whose axes have variables of `dtype`.
 
         Errors:
             MisuseError (also TypeError, ValueError): there is no such layout.
@@ -69,7 +69,7 @@ class Layout:
         return iter(self.names)
 
     def __getitem__(self, index: int) -> str:
-        """Return the letter of an axis. Errors: MisuseError (also ValueError) if there is none."""
+        """The letter of an axis. Errors: MisuseError (also ValueError) if there is none."""
         try:
             return self.names[index]
         except (IndexError, TypeError):
@@ -80,11 +80,11 @@ class Layout:
             ) from None
 
     def index_of(self, axis: str) -> int:
-        """Return the position of `axis`, or -1 if the layout does not have it."""
+        """The position of `axis`, or -1 if the layout does not have it."""
         return self.names.index(axis) if axis in self.names else -1
 
     def factor_of(self, axis: str) -> int:
-        """Return the block size of `axis`, a capital or its small letter, or -1."""
+        """The block size of `axis`, a capital or its small letter, or -1."""
         return self.factors.get(str(axis).lower(), -1) if str(axis) in self.names else -1
 
     @override
@@ -98,7 +98,7 @@ class Layout:
 
 @lru_cache(maxsize=1 << 6)
 def _layout(name: str, dtype: DataType) -> Layout:
-    """Return the layout with this name: inference reads those of each convolution repeatedly."""
+    """The layout with this name: inference reads those of each convolution repeatedly."""
     axes: list[IterVar] = []
     factors: dict[str, int] = {}
     for axis, factor in _parsed(name):
@@ -241,7 +241,7 @@ def _convert_shape(values: Sequence[ExprLike], src: Layout, dst: Layout) -> list
 
 @user_facing
 def layout(layout_str: str, dtype: str = "int32") -> Layout:
-    """Return the layout with a name such as "NCHW16c", whose axes have variables of `dtype`.
+    """The layout with a name such as "NCHW16c", whose axes have variables of `dtype`.
 
     Errors:
         MisuseError (also TypeError, ValueError): there is no such layout.
@@ -251,7 +251,7 @@ def layout(layout_str: str, dtype: str = "int32") -> Layout:
 
 @user_facing
 def bijective_layout(src_layout: str | Layout, dst_layout: str | Layout) -> BijectiveLayout | None:
-    """Return the conversion between two layouts, or None if their capital axes differ.
+    """The conversion between two layouts, or None if their capital axes differ.
 
     Errors:
         MisuseError (also TypeError, ValueError): an argument is not a layout.

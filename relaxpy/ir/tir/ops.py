@@ -23,7 +23,7 @@ from relaxpy.support.nearest import described, digits
 
 @cache
 def int_range(dtype: DataType) -> tuple[int, int]:
-    """Return the minimum and the maximum of an integer datatype; int1 has 0 and 1, as in TVM."""
+    """The minimum and the maximum of an integer datatype; int1 has 0 and 1, as in TVM."""
     if dtype.family == "uint" or dtype.bits == 1:
         return 0, (1 << dtype.bits) - 1
     return -(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1
@@ -31,7 +31,7 @@ def int_range(dtype: DataType) -> tuple[int, int]:
 
 @cache
 def float_range(dtype: DataType) -> tuple[float, float]:
-    """Return the minimum and the maximum finite value of a floating-point datatype."""
+    """The minimum and the maximum finite value of a floating-point datatype."""
     limits = ml_dtypes.finfo(dtype.numpy())  # type: ignore[no-untyped-call]
     return float(limits.min), float(limits.max)
 
@@ -65,7 +65,7 @@ def as_float(value: object, dtype: DataType) -> float:
 
 
 def _rounds_into(number: float, dtype: DataType) -> bool:
-    """Return whether a value out of range is rounded to the maximum finite value of `dtype`."""
+    """True if a value out of range is rounded to the maximum finite value of `dtype`."""
     if dtype.family not in ("float", "bfloat"):
         return False
     with np.errstate(over="ignore"):
@@ -101,7 +101,7 @@ _INTEGERS = frozenset(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 1
 
 
 def const(value: expr.ExprLike, dtype: str | None = None) -> expr.PrimExpr:
-    """Return a literal of `dtype`, or as `convert` does. A literal of a vector type is broadcast.
+    """A literal of `dtype`, or as `convert` does. A literal of a vector type is broadcast.
 
     Errors:
         MisuseError: the value is not a number, or outside the range of the datatype.
@@ -289,7 +289,7 @@ def cast_to(value: expr.ExprLike, dtype: str) -> expr.PrimExpr:
 
 
 def _converted(number: float, dtype: DataType) -> expr.PrimExpr | None:
-    """Return the literal for a cast of a number, or None if `dtype` cannot represent it."""
+    """The literal for a cast of a number, or None if `dtype` cannot represent it."""
     if dtype.is_bool:
         return const(bool(number), dtype)
     if dtype.is_int:
@@ -312,13 +312,13 @@ def wrap_int(value: int, dtype: DataType) -> int:
 
 
 def trunc_div(a: int, b: int) -> int:
-    """Return a / b rounded toward zero."""
+    """a / b rounded toward zero."""
     quotient = abs(a) // abs(b)
     return quotient if (a < 0) == (b < 0) else -quotient
 
 
 def exact(literal: expr.IntImm | expr.FloatImm) -> Any:
-    """Return the value of a literal rounded to its datatype."""
+    """The value of a literal rounded to its datatype."""
     if isinstance(literal, expr.IntImm) or literal.dtype == FLOAT64:
         return literal.value
     with np.errstate(all="ignore"):
@@ -341,29 +341,29 @@ def _literal(value: float, dtype: DataType) -> expr.PrimExpr:
 
 
 def _overflows(value: float, dtype: DataType) -> bool:
-    """Return whether `value` overflows int64: dimensions are never wrapped (PX-9)."""
+    """True if `value` overflows int64: dimensions are never wrapped (PX-9)."""
     return dtype == INT64 and not -(1 << 63) <= value < 1 << 63
 
 
 def is_const(size: object, value: int) -> bool:
-    """Return whether `size` is the integer literal `value`."""
+    """True if `size` is the integer literal `value`."""
     return isinstance(size, expr.IntImm) and size.value == value
 
 
 def _literal_value(value: expr.PrimExpr) -> float | None:
-    """Return the number of a literal or of a broadcast literal, otherwise None."""
+    """The number of a literal or of a broadcast literal, otherwise None."""
     if isinstance(value, expr.Broadcast):
         value = value.value
     return value.value if isinstance(value, (expr.IntImm, expr.FloatImm)) else None
 
 
 def _is_literal(value: expr.PrimExpr, number: int) -> bool:
-    """Return whether every lane of `value` is the literal `number`."""
+    """True if every lane of `value` is the literal `number`."""
     return _literal_value(value) == number
 
 
 def is_neutral_term(value: expr.PrimExpr, *, negative: bool) -> bool:
-    """Return whether every lane of `value` is 0; for floats, the zero with the sign `negative`.
+    """True if every lane of `value` is 0; for floats, the zero with the sign `negative`.
 
     Rule:
         x + -0.0 and x - 0.0 are x for every x; -0.0 + 0.0 and -0.0 - -0.0 are 0.0.
@@ -377,7 +377,7 @@ def is_neutral_term(value: expr.PrimExpr, *, negative: bool) -> bool:
 
 
 def add(a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
-    """Return a + b; literals are folded, and so is the operand 0 (for floats, -0.0)."""
+    """a + b; literals are folded, and so is the operand 0 (for floats, -0.0)."""
     x, y = match_dtypes(a, b)
     if (pair := _literals(x, y)) is not None and not _overflows(pair[0] + pair[1], x.dtype):
         return _literal(pair[0] + pair[1], x.dtype)
@@ -387,7 +387,7 @@ def add(a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
 
 
 def sub(a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
-    """Return a - b; literals are folded, and so is the subtrahend 0."""
+    """a - b; literals are folded, and so is the subtrahend 0."""
     x, y = match_dtypes(a, b)
     if (pair := _literals(x, y)) is not None and not _overflows(pair[0] - pair[1], x.dtype):
         return _literal(pair[0] - pair[1], x.dtype)
@@ -395,7 +395,7 @@ def sub(a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
 
 
 def mul(a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
-    """Return a * b; literals are folded, and so are the factors 1 and (on integers) 0."""
+    """a * b; literals are folded, and so are the factors 1 and (on integers) 0."""
     x, y = match_dtypes(a, b)
     if (pair := _literals(x, y)) is not None and not _overflows(pair[0] * pair[1], x.dtype):
         return _literal(pair[0] * pair[1], x.dtype)
@@ -409,7 +409,7 @@ def mul(a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
 
 
 def may_divide_by_zero(node: object) -> TypeGuard[expr.BinaryOpExpr]:
-    """Return whether `node` is an integer division whose divisor is not a nonzero literal."""
+    """True if `node` is an integer division whose divisor is not a nonzero literal."""
     return (
         isinstance(node, (expr.Div, expr.Mod, expr.FloorDiv, expr.FloorMod))
         and node.b.dtype.is_int
@@ -447,7 +447,7 @@ def _divide(
 
 
 def truncdiv(a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
-    """Return a / b rounded toward zero. Errors: MisuseError for floats or a literal 0."""
+    """a / b rounded toward zero. Errors: MisuseError for floats or a literal 0."""
     return _divide(expr.Div, a, b, integers=True)
 
 
@@ -457,7 +457,7 @@ def truncmod(a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
 
 
 def floordiv(a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
-    """Return a / b rounded down. Errors: MisuseError for floats or a literal 0."""
+    """a / b rounded down. Errors: MisuseError for floats or a literal 0."""
     return _divide(expr.FloorDiv, a, b, integers=True)
 
 
@@ -467,12 +467,12 @@ def floormod(a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
 
 
 def div(a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
-    """Return a / b, of integers rounded toward zero (PX-2). Errors: MisuseError for a literal 0."""
+    """a / b, of integers rounded toward zero (PX-2). Errors: MisuseError for a literal 0."""
     return _divide(expr.Div, a, b, integers=False)
 
 
 def true_div(a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
-    """Return a / b of floats. Errors: MisuseError for integers, since the rounding is ambiguous."""
+    """a / b of floats. Errors: MisuseError for integers, since the rounding is ambiguous."""
     if convert(a).dtype.is_int and convert(b).dtype.is_int:
         raise MisuseError(
             "the rounding of / on integers is ambiguous",
@@ -482,17 +482,17 @@ def true_div(a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
 
 
 def ceildiv(a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
-    """Return a / b of integers rounded up."""
+    """a / b of integers rounded up."""
     return floordiv(sub(add(a, b), 1), b)
 
 
 def _extreme(choose: Callable[[Any, Any], Any], p: Any, q: Any) -> Any:
-    """Return the minimum or maximum; NaN if an operand is NaN."""
+    """The minimum or maximum; NaN if an operand is NaN."""
     return p if p != p else q if q != q else choose(p, q)
 
 
 def minimum(a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
-    """Return the minimum; literals and equal operands are folded."""
+    """The minimum; literals and equal operands are folded."""
     x, y = match_dtypes(a, b)
     if (pair := _literals(x, y)) is not None:
         return _literal(_extreme(min, *pair), x.dtype)
@@ -500,7 +500,7 @@ def minimum(a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
 
 
 def maximum(a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
-    """Return the maximum; literals and equal operands are folded."""
+    """The maximum; literals and equal operands are folded."""
     x, y = match_dtypes(a, b)
     if (pair := _literals(x, y)) is not None:
         return _literal(_extreme(max, *pair), x.dtype)
@@ -518,7 +518,7 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 def compare(node: type[expr.CmpExpr], a: expr.ExprLike, b: object) -> expr.PrimExpr:
-    """Return the comparison `node` of two values; literals are folded."""
+    """The comparison `node` of two values; literals are folded."""
     x, y = match_dtypes(a, cast("expr.ExprLike", b))
     if (pair := _literals(x, y)) is not None:
         return expr.IntImm(BOOL, int(_COMPARISONS[node.__name__](*pair)))
@@ -526,7 +526,7 @@ def compare(node: type[expr.CmpExpr], a: expr.ExprLike, b: object) -> expr.PrimE
 
 
 def all_of(*conditions: expr.ExprLike) -> expr.PrimExpr:
-    """Return the left-associative conjunction, lane by lane for vectors; literals are folded.
+    """The left-associative conjunction, lane by lane for vectors; literals are folded.
 
     Errors: MisuseError if there is no condition, or one is not Bool.
     """
@@ -534,7 +534,7 @@ def all_of(*conditions: expr.ExprLike) -> expr.PrimExpr:
 
 
 def any_of(*conditions: expr.ExprLike) -> expr.PrimExpr:
-    """Return the left-associative disjunction, lane by lane for vectors; literals are folded.
+    """The left-associative disjunction, lane by lane for vectors; literals are folded.
 
     Errors: MisuseError if there is no condition, or one is not Bool.
     """
@@ -567,13 +567,13 @@ def _may_stop(condition: expr.PrimExpr) -> bool:
 
 
 def logical_not(a: expr.ExprLike) -> expr.PrimExpr:
-    """Return not a; a literal is folded. Errors: MisuseError if it is not Bool."""
+    """The negation of `a`; a literal is folded. Errors: MisuseError if it is not Bool."""
     x = truth(a)
     return expr.IntImm(BOOL, 1 - x.value) if isinstance(x, expr.IntImm) else expr.Not(x)
 
 
 def bitwise(name: str, a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
-    """Return a bit operation (`tir.bitwise_and`, `tir.shift_left`, …); literals are folded.
+    """A bit operation (`tir.bitwise_and`, `tir.shift_left`, …); literals are folded.
 
     Errors: MisuseError if an operand is not an integer or a literal shift is out of range.
     """

@@ -65,7 +65,7 @@ _CHAINED = frozenset(DataType(f"int{bits}") for bits in (8, 16, 32, 64))
 
 
 def _identity(value: object) -> object:
-    """Return the key of a field in the table of interned nodes."""
+    """The key of a field in the table of interned nodes."""
     if isinstance(value, tuple):
         return tuple([id(v) if isinstance(v, Node) else _identity(v) for v in value])
     if isinstance(value, Node):
@@ -76,7 +76,7 @@ def _identity(value: object) -> object:
 
 
 def _function(name: str, *, reflected: bool = False) -> Callable[[Any, ExprLike], PrimExpr]:
-    """Return the method of an operator, which is a function of `ops`."""
+    """The method of an operator, which is a function of `ops`."""
 
     def apply(self: ScalarOperators, other: ExprLike) -> PrimExpr:
         value = self.__prim_expr__()
@@ -131,7 +131,7 @@ class ScalarOperators:
         return ~self.__prim_expr__()
 
     def equal(self, other: ExprLike) -> PrimExpr:
-        """Return the comparison `self == other` as an expression."""
+        """The comparison `self == other` as an expression."""
         return ops.compare(expr.EQ, self.__prim_expr__(), other)
 
     def astype(self, dtype: str) -> PrimExpr:
@@ -219,7 +219,7 @@ class PrimExpr(Node, ScalarOperators):
         return self._nodes
 
     def _may_stop(self) -> bool:
-        """Return whether this operation, apart from its operands, may fail or have an effect."""
+        """True if this operation, apart from its operands, may fail or have an effect."""
         return False
 
     @override

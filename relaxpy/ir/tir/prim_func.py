@@ -251,7 +251,7 @@ class PrimFunc(rx.BaseFunc):
         return tuple(self.buffer_map.get(p) for p in self.params)
 
     def buffer_of(self, param: Var) -> Buffer | None:
-        """Return the buffer of the handle `param`, or None."""
+        """The buffer of the handle `param`, or None."""
         return self.buffer_map.get(param)
 
     @override
@@ -447,7 +447,7 @@ class _Definitions:
 
 
 def _steps(node: Node) -> list[Step]:
-    """Return the steps through the fields of a node."""
+    """The steps through the fields of a node."""
     scope: Scope = []
     if isinstance(node, (stmt.DeclBuffer, stmt.BufferRealize)):
         steps: list[Step] = [("bind", node, scope)]
@@ -482,7 +482,7 @@ def _steps(node: Node) -> list[Step]:
 
 
 def undefined_in(node: Node, defined: Iterable[Var]) -> list[Var]:
-    """Return the variables that a statement or expression uses without a definition."""
+    """The variables that a statement or expression uses without a definition."""
     found = _Definitions()
     found.live.update(defined)
     found.walk(node)
@@ -490,17 +490,17 @@ def undefined_in(node: Node, defined: Iterable[Var]) -> list[Var]:
 
 
 def kernel_faults(func: PrimFunc) -> list[Diagnostic]:
-    """Return the errors in the variables of a kernel: undefined uses and double definitions."""
+    """The errors in the variables of a kernel: undefined uses and double definitions."""
     return list(_definitions(func).faults.values())
 
 
 def defined_variables(func: PrimFunc) -> set[Var]:
-    """Return the variables that a kernel defines, by parameters, loops, blocks and buffers."""
+    """The variables that a kernel defines, by parameters, loops, blocks and buffers."""
     return _definitions(func).defined
 
 
 def defined_in(node: Node) -> set[Var]:
-    """Return the variables that a statement defines, by loops, blocks and buffers."""
+    """The variables that a statement defines, by loops, blocks and buffers."""
     definitions = _Definitions()
     definitions.walk(node)
     return definitions.defined
@@ -515,7 +515,7 @@ def _definitions(func: PrimFunc) -> _Definitions:
 
 @user_facing
 def verify_well_formed(obj: PrimFunc | IRModule, assert_mode: bool = True) -> bool:
-    """Return whether every variable of the kernels is defined before its uses, and only once.
+    """True if every variable of the kernels is defined before its uses, and only once.
 
     Two kernels of a module may not define the same variable, unless they are the same kernel.
 
@@ -567,7 +567,7 @@ def call_kernel(
 
 
 def _tuple(members: Any) -> PrimExpr:
-    """Return a `tvm_tuple` call of values and nested lists."""
+    """A `tvm_tuple` call of values and nested lists."""
     args = [_tuple(m) if isinstance(m, (tuple, list)) else ops.convert(m) for m in members]
     return Call(HANDLE, "tir.tvm_tuple", args)
 
@@ -584,7 +584,7 @@ def members(expr: PrimExpr) -> Any:
 
 
 def kernel_call(call: Call) -> tuple[str, list[Any], dict[str, Any]] | None:
-    """Return the source, launch arguments and options of a call of an external kernel, or None."""
+    """The source, launch arguments and options of a call of an external kernel, or None."""
     match call:
         case Call(
             op=Op(name="tir.call_kernel"), args=(StringImm(value=kernel), launch, flat_options, *_)
@@ -600,11 +600,11 @@ def kernel_call(call: Call) -> tuple[str, list[Any], dict[str, Any]] | None:
 
 
 def is_identifier(name: str) -> bool:
-    """Return whether `name` is a Python identifier and not a keyword."""
+    """True if `name` is a Python identifier and not a keyword."""
     return name.isidentifier() and not iskeyword(name)
 
 
 def kernel_name(call: Call) -> str | None:
-    """Return the name of the external kernel that `call` calls, or None."""
+    """The name of the external kernel that `call` calls, or None."""
     external = kernel_call(call)
     return None if external is None else str(external[2].get("kernel_name", external[0]))

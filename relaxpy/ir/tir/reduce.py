@@ -129,7 +129,7 @@ Reduction: TypeAlias = PrimExpr | tuple[PrimExpr, ...]
 def comm_reducer(
     fcombine: Combine, fidentity: Callable[..., Any], name: str = "reduce"
 ) -> Callable[..., Any]:
-    """Return a reducer `r(expr, axis, where=None, init=None)` from a function and its identity.
+    """A reducer `r(expr, axis, where=None, init=None)` from a function and its identity.
 
     `fcombine(x, y)` combines two values, or two tuples of values where `expr` is a tuple;
     `fidentity` takes as many datatypes. `r(a, b, ...)` without axes combines its arguments.

@@ -62,7 +62,7 @@ class Stmt(Node):
 
 
 def _statement(value: object) -> Stmt:
-    """Return `value`. Errors: MisuseError (also TypeError) if it is not a statement."""
+    """`value`. Errors: MisuseError (also TypeError) if it is not a statement."""
     if not isinstance(value, Stmt):
         raise unexpected(
             value, "expected a statement", hint="tir.Evaluate converts an expression to a statement"
@@ -185,7 +185,7 @@ class BufferStore(Stmt):
 def store_at(
     buffer: Buffer, begin: Sequence[ExprLike], value: ExprLike, predicate: PrimExpr | None
 ) -> BufferStore:
-    """Return a store of `value` at `begin`; see `Buffer.vstore`."""
+    """A store of `value` at `begin`; see `Buffer.vstore`."""
     stored = ops.convert(value)
     return BufferStore(buffer, stored, buffer.lanes_at(begin, stored.dtype), predicate)
 

@@ -13,7 +13,7 @@ N = TypeVar("N", bound=Node)
 
 
 def mentions(value: PrimExpr, variables: Container[Var]) -> bool:
-    """Return whether any of `variables` occurs in `value`."""
+    """True if any of `variables` occurs in `value`."""
     if isinstance(value, Var):
         return value in variables
     return type(value) is not IntImm and any(var in variables for var in occurrences(value, Var))

@@ -10,7 +10,7 @@ from relaxpy.ir.tir import expr, ops
 def vector_of(
     scalar: DataType, lanes: int | expr.PrimExpr, requirement: str
 ) -> tuple[int | expr.PrimExpr, DataType]:
-    """Return the lanes of a vector of scalars, a number or a multiple of vscale, and its datatype.
+    """The lanes of a vector of scalars, a number or a multiple of vscale, and its datatype.
 
     Errors:
         MisuseError: `scalar` is a vector, or there are fewer than 2 lanes.
@@ -27,13 +27,13 @@ def vector_of(
 
 
 def lanes_of(times: int) -> expr.PrimExpr:
-    """Return `times` vscale, the number of lanes of a scalable vector."""
+    """`times` vscale, the number of lanes of a scalable vector."""
     vscale = expr.Call(INT32, "tir.vscale", ())
     return expr.Mul(vscale, expr.IntImm(INT32, times))
 
 
 def scalable_lanes(lanes: object) -> int | None:
-    """Return k if `lanes` is k times vscale, otherwise None."""
+    """k if `lanes` is k times vscale, otherwise None."""
     match lanes:
         case expr.Call(op=op) if getattr(op, "name", "") == "tir.vscale":
             return 1

@@ -228,7 +228,7 @@ def _words(options: Namespace) -> list[str]:
 
 
 def _seed(options: Namespace) -> int | None:
-    """The seed of random inputs; a model of ONNX has some where none are given."""
+    """The seed of random inputs; an ONNX model has some where none are given."""
     if options.random is None and not _words(options) and _source(options).draws_inputs:
         return 0
     seed: int | None = options.random

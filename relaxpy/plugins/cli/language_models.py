@@ -30,7 +30,7 @@ def add_commands(add: Add) -> None:
         "chat",
         chat,
         "talk to a language model",
-        "/clear begins anew, /exit or the end of the input ends; Ctrl-C interrupts an answer.",
+        "/clear starts again, /exit or the end of the input ends; Ctrl-C interrupts an answer.",
     )
     _add_model(command)
     command.add_argument("--system", metavar="TEXT", help="what the model is told first")
@@ -61,9 +61,7 @@ def add_commands(add: Add) -> None:
 
 
 def _add_model(command: ArgumentParser) -> None:
-    command.add_argument(
-        "model", metavar="MODEL", help="a folder of Hugging Face, or a file of GGUF"
-    )
+    command.add_argument("model", metavar="MODEL", help="a Hugging Face folder, or a GGUF file")
     command.add_argument(
         "--quantize", metavar="NAME", help="weights in few bits, such as q4f32_1 or w4a8f32"
     )

@@ -18,7 +18,7 @@ from relaxpy.plugins.cli.show import FORMATS, UsageError, show_error, show_os_er
 _HELP: Final = """Check, transform, compile and run Relax programs.
 
 A program is a file of TVMScript, of which nothing is executed as Python; a module in JSON; a saved
-executable; or a model of ONNX, whose name ends in .onnx. A dash stands for standard input. With
+executable; or an ONNX model, whose name ends in .onnx. A dash stands for standard input. With
 --import, or written as FILE.py:NAME or package.module:NAME, it is imported as Python does it, so
 its code runs."""
 _EXIT_CODES: Final = """exit codes:
@@ -178,7 +178,7 @@ def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPa
         "warm",
         commands.warm,
         "compile programs for the cache on disk, so that they start fast",
-        "Of a folder, all programs, models of ONNX and executables (.rxp) in and below it.",
+        "Of a folder, all programs, ONNX models and executables (.rxp) in and below it.",
     )
     command.add_argument("files", nargs="+", metavar="FILE", help="a program, or a folder")
     _add_import(command)

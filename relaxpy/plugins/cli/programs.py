@@ -265,7 +265,7 @@ def read_file(path: str) -> ProgramFile:
     except UnicodeDecodeError:
         raise UsageError(
             f"{name} is not a text in UTF-8",
-            hint="a program is TVMScript, JSON, a saved executable, or a model of ONNX in a file "
+            hint="a program is TVMScript, JSON, a saved executable, or an ONNX model in a file "
             "whose name ends in .onnx",
         ) from None
     except MisuseError as error:
@@ -354,7 +354,7 @@ def files_in(path: str) -> Iterator[str]:
 
 
 def models_in(path: str) -> Iterator[str]:
-    """The files of `files_in`, and those of models of ONNX and executables in a folder."""
+    """The files of `files_in`, and those of ONNX models and executables in a folder."""
     yield from files_in(path)
     if not is_reference(path) and Path(path).is_dir():
         found = (file for suffix in _MODELS for file in Path(path).rglob(f"*{suffix}"))
@@ -542,7 +542,7 @@ class ImportedFile(ProgramSource):
 
 @dataclass(frozen=True, slots=True)
 class OnnxFile(ProgramSource):
-    """A model of ONNX, which is imported by `from_onnx`; its inputs may be drawn at random."""
+    """An ONNX model, which is imported by `from_onnx`; its inputs may be drawn at random."""
 
     name: str
     draws_inputs: ClassVar[bool] = True

@@ -20,7 +20,7 @@ _TRIALS: Final = ((420, 60), (7, 4), (22, 4), (5040, 720))
 
 
 def special_size_errors(mod: IRModule) -> Iterator[Diagnostic]:
-    """Yield for each function the error of an operator that fails for all sizes that are tried.
+    """For each function, the error of an operator that fails for all sizes that are tried.
 
     Such a program is well-formed, as it runs where dimensions happen to be equal.
     """

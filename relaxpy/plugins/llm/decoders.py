@@ -101,7 +101,7 @@ class Experts(nn.Module):
         return mix(x, shares, experts).reshape(1, rows, width)
 
     def one_row(self, x: nn.Tensor, shares: nn.Tensor, experts: nn.Tensor) -> nn.Tensor:
-        """Reads the weights of the chosen experts only."""
+        """Read the weights of the chosen experts only."""
         both = op.tensor_expr_op(products_with_chosen, "up", [x, self.gate_up, experts])
         gate, up = op.split(both, 2, axis=-1)
         hidden = activate(gate, self.activation) * up
@@ -109,7 +109,7 @@ class Experts(nn.Module):
         return op.matmul(shares, outs)
 
     def many_rows(self, x: nn.Tensor, shares: nn.Tensor, experts: nn.Tensor) -> nn.Tensor:
-        """Takes the rows through all experts, as their products are large; others count nothing."""
+        """Take the rows through all experts, as their products are large; others count nothing."""
         gate, up = op.split(op.matmul(x, op.permute_dims(self.gate_up, [0, 2, 1])), 2, axis=-1)
         hidden = activate(gate, self.activation) * up
         outs = op.matmul(hidden, op.permute_dims(self.down, [0, 2, 1]))

@@ -36,7 +36,7 @@ class ModelFiles:
 
 
 def open_model(model: str | Path) -> ModelFiles:
-    """The files of a model: a folder of Hugging Face, or a file of GGUF.
+    """The files of a model: a Hugging Face folder, or a GGUF file.
 
     Errors:
         FileNotFoundError: there is no such file or folder.
@@ -52,9 +52,7 @@ def open_model(model: str | Path) -> ModelFiles:
             "`hf download OWNER/MODEL --local-dir FOLDER` fetches a model"
         )
     if path.suffix != ".gguf":
-        raise ModelError(
-            f"{str(model)!r} is neither a folder of a model nor a file of GGUF (.gguf)"
-        )
+        raise ModelError(f"{str(model)!r} is neither a folder of a model nor a GGUF file (.gguf)")
     return _open_gguf(path)
 
 

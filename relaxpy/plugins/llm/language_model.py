@@ -42,7 +42,7 @@ def load(
     cache_dtype: str | None = None,
     progress: bool | None = None,
 ) -> LanguageModel:
-    """The language model of a Hugging Face folder or a file of GGUF, compiled.
+    """The language model of a Hugging Face folder or a GGUF file, compiled.
 
     `quantize` rounds weights to few bits ("q4f32_1", "q8f32_1", "w4a8f32", and others of
     docs/weights.md), except packed weights of GGUF with as many; without it, these stay packed

@@ -198,7 +198,7 @@ class _Server:
         return HTMLResponse(_PAGE.read_text(encoding="utf-8"), headers=headers)
 
     async def health(self, _: Any) -> Any:
-        """Tells whether answers can be computed."""
+        """Tell whether answers can be computed."""
         from starlette.responses import JSONResponse
 
         is_well = self.worker.is_alive
@@ -353,6 +353,6 @@ def _failure(error: Exception) -> ApiError:
 
 
 async def _left(request: Any) -> None:
-    """Returns when the client closes the connection."""
+    """Wait until the client closes the connection."""
     while (await request.receive())["type"] != "http.disconnect":
         pass

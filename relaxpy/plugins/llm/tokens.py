@@ -189,7 +189,7 @@ class Metadata:
 
 
 def tokenizer_of_metadata(meta: Metadata) -> Tokenizer:
-    """The tokenizer that a file of GGUF describes.
+    """The tokenizer that a GGUF file describes.
 
     Errors:
         ModelError: it is of another kind than BPE ("gpt2") and SentencePiece ("llama"), or damaged.

@@ -31,7 +31,7 @@ from relaxpy.support.entry import user_facing
 
 Item = TypeVar("Item")
 _MAX_NOTES: Final = 20
-#: The end of the paths of counters that models of PyTorch have, and that running does not read.
+#: The end of the paths of counters that PyTorch models have, and that running does not read.
 _COUNTER: Final = "num_batches_tracked"
 """The number of parameters that an error names after the first."""
 

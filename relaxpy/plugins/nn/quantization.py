@@ -30,31 +30,31 @@ class Mutator:
     """
 
     def visit_module(self, name: str, node: Module) -> Any:
-        """Return the replacement of a module that is not a collection."""
+        """The replacement of a module that is not a collection."""
         return self.visit(name, node)
 
     def visit_effect(self, name: str, node: Effect) -> Any:
-        """Return the replacement of an effect."""
+        """The replacement of an effect."""
         return self.visit(name, node)
 
     def visit_param(self, name: str, node: Parameter) -> Any:
-        """Return the replacement of a parameter."""
+        """The replacement of a parameter."""
         return self.visit(name, node)
 
     def visit_moduledict(self, name: str, node: ModuleDict) -> Any:
-        """Return the replacement of a ModuleDict."""
+        """The replacement of a ModuleDict."""
         return self.visit(name, node)
 
     def visit_modulelist(self, name: str, node: ModuleList) -> Any:
-        """Return the replacement of a ModuleList."""
+        """The replacement of a ModuleList."""
         return self.visit(name, node)
 
     def visit_parameterdict(self, name: str, node: ParameterDict) -> Any:
-        """Return the replacement of a ParameterDict."""
+        """The replacement of a ParameterDict."""
         return self.visit(name, node)
 
     def visit_parameterlist(self, name: str, node: ParameterList) -> Any:
-        """Return the replacement of a ParameterList."""
+        """The replacement of a ParameterList."""
         return self.visit(name, node)
 
     def visit(self, name: str, node: Any) -> Any:

@@ -528,7 +528,7 @@ def read_model(model: ModelProto | str | bytes | os.PathLike[str], opset: int | 
     """The view of a model, of its bytes, or of the file with this path.
 
     Errors:
-        FrontendError: it is not a model of ONNX, or a damaged one.
+        FrontendError: it is not an ONNX model, or a damaged one.
     """
     folder = None
     match model:
@@ -577,11 +577,11 @@ def _parsed(data: bytes, source: str) -> ModelProto:
         proto.ParseFromString(data)
     except DecodeError as error:
         raise FrontendError(
-            f"{source}: not a model of ONNX, or a damaged one: {error}", hint=pointer_hint(data)
+            f"{source}: not an ONNX model, or a damaged one: {error}", hint=pointer_hint(data)
         ) from None
     if not proto.HasField("graph"):
         reason = "it has no graph" if data else "it is empty"
-        raise FrontendError(f"{source}: not a model of ONNX: {reason}", hint=pointer_hint(data))
+        raise FrontendError(f"{source}: not an ONNX model: {reason}", hint=pointer_hint(data))
     return proto
 
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 def _operator(name: str, *, reflected: bool = False) -> Callable[[Any, Any], Any]:
-    """Return the method of a Python operator; the reflected one has the expression on the right."""
+    """The method of a Python operator; the reflected one has the expression on the right."""
 
     def apply(self: RelayExpr, other: object) -> Call:
         from relaxpy.plugins.relay.op.registry import Op
@@ -68,20 +68,20 @@ class Textual(node.Node):
     def astext(
         self, show_meta_data: bool = True, annotate: Callable[[RelayExpr], str] | None = None
     ) -> str:
-        """Return the program text (RLY-111); `annotate` gives comments instead of types."""
+        """The program text (RLY-111); `annotate` gives comments instead of types."""
         text: str = hooks.call("relay_text", self, show_meta_data, annotate)
         return text
 
     @override
     def script(self, **options: object) -> str:
-        """Return the program text."""
+        """The program text."""
         text: str = hooks.call("relay_text", self, **options)
         return text
 
 
 @dataclass(init=False, frozen=True, slots=True, eq=False, repr=False)
 class RelayExpr(Textual):
-    """The base class of all expressions; inference builds them anew with their types."""
+    """The base class of all expressions; inference rebuilds them with their types."""
 
     __array_ufunc__ = None  # NumPy leaves `array + expr` to the expression
     _shared = True
@@ -96,19 +96,19 @@ class RelayExpr(Textual):
     __gt__, __ge__ = _operator("greater"), _operator("greater_equal")
 
     def __neg__(self) -> Call:
-        """Return the call of the operator `negative`."""
+        """The call of the operator `negative`."""
         from relaxpy.plugins.relay.op.registry import Op
 
         return Call(Op.get("negative"), (self,))
 
     def astype(self, dtype: str) -> Call:
-        """Return the call of the operator `cast`."""
+        """The call of the operator `cast`."""
         from relaxpy.plugins.relay.op.makers import build
 
         return build("cast", self, dtype=dtype)
 
     def __call__(self, *args: RelayExpr) -> Call:
-        """Return a call of this expression."""
+        """A call of this expression."""
         return Call(self, args)
 
     @property
@@ -127,7 +127,7 @@ class RelayExpr(Textual):
         return self.checked_type_
 
     def with_type(self, ty: Type) -> Self:
-        """Return a copy of this node with another `checked_type`."""
+        """A copy of this node with another `checked_type`."""
         return replace(self, checked_type_=ty)
 
 
@@ -222,7 +222,7 @@ class Literal(RelayExpr):
     value: int | float
 
     def as_constant(self, dtype: DataType | None = None) -> Constant:
-        """Return the constant of this datatype, or of the default one (RLY-63)."""
+        """The constant of this datatype, or of the default one (RLY-63)."""
         return Constant(np.array(self.value, dtype or self.default_dtype), span=self.span)
 
     @property
@@ -290,7 +290,7 @@ class Function(RelayExpr):
     constraints: tuple[TypeRelation, ...] = field(default=(), kw_only=True)
 
     def with_attr(self, key: str | Mapping[str, object], value: object = None) -> Function:
-        """Return this function with one attribute, or several, added or replaced."""
+        """This function with one attribute, or several, added or replaced."""
         changes = key if isinstance(key, Mapping) else {key: value}
         return replace(self, attrs=self.attrs.updated(changes))
 
@@ -306,14 +306,14 @@ class Call(RelayExpr):
     type_args: tuple[Component, ...] = ()
 
     def astuple(self) -> Call:
-        """Return this call; with it, `len` and indices it stands for TVM's TupleWrapper."""
+        """This call; with it, `len` and indices it stands for TVM's TupleWrapper."""
         return self
 
     def __bool__(self) -> bool:
         return True
 
     def __len__(self) -> int:
-        """Return how many results the operator has.
+        """The number of results of the operator.
 
         Errors:
             MisuseError (also TypeError): it has one, or the callee is not an operator.
@@ -328,7 +328,7 @@ class Call(RelayExpr):
         return number
 
     def __getitem__(self, index: int) -> TupleGetItem:
-        """Return the projection of result `index`."""
+        """The projection of result `index`."""
         return TupleGetItem(self, range(len(self))[index])
 
 
@@ -483,7 +483,7 @@ class TempExpr(RelayExpr):
     span = None
 
     def realize(self) -> RelayExpr:
-        """Return the expression that this node stands for."""
+        """The expression that this node stands for."""
         raise MisuseError(f"{type(self).__name__} does not define realize()", about=self)
 
 
@@ -506,7 +506,7 @@ def var(
     shape: object = None,
     dtype: str = "float32",
 ) -> Var:
-    """Return a variable; a datatype as annotation stands for a scalar, and a shape for a tensor.
+    """A variable; a datatype as annotation stands for a scalar, and a shape for a tensor.
 
     Errors:
         MisuseError (also TypeError, ValueError): there are both an annotation and a shape.
@@ -521,7 +521,7 @@ def var(
 
 
 def const(value: object, dtype: str | None = None) -> Constant:
-    """Return a constant; Python integers are int32 and floats float32, as 64-bit lists are.
+    """A constant; Python integers are int32 and floats float32, as 64-bit lists are.
 
     Errors:
         MisuseError (also TypeError, ValueError): the value is not a tensor.
@@ -549,7 +549,7 @@ def rewrite(root: E, rule: Callable[[node.Node], node.Node | None]) -> E:
 
 
 def function_type(function: Function) -> FuncType | None:
-    """Return the type that the annotations of a function declare; None if one is missing."""
+    """The type that the annotations of a function declare; None if one is missing."""
     args = [p.type_annotation for p in function.params]
     if function.ret_type is None or any(ty is None for ty in args):
         return None

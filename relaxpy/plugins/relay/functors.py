@@ -36,7 +36,7 @@ class _Functor:
         self.memo_map: dict[Node, Any] = {}
 
     def visit(self, node: Any) -> Any:
-        """Return the result for a node, which is computed once."""
+        """The result for a node, which is computed once."""
         check_type(node, Node, "expected a node of Relay")
         if node not in self.memo_map:
             method = getattr(self, _METHODS.get(type(node), "visit_default"))
@@ -44,7 +44,7 @@ class _Functor:
         return self.memo_map[node]
 
     def visit_default(self, node: Any) -> Any:
-        """Return the result for the kinds without a method.
+        """The result for the kinds without a method.
 
         Errors:
             MisuseError (also TypeError): the class does not define it either.
@@ -55,7 +55,7 @@ class _Functor:
         )
 
     def _visit(self, node: Any) -> Any:
-        """Return the result for a kind whose method is not overridden."""
+        """The result for a kind whose method is not overridden."""
         return self.visit_default(node)
 
 
@@ -96,7 +96,7 @@ class ExprMutator(ExprFunctor):
 
     @override
     def visit_default(self, node: Any) -> Any:
-        """Return an expression with its operands visited."""
+        """An expression with its operands visited."""
         return map_children(self._operand, node)
 
     def _operand(self, child: Node) -> Node:
@@ -127,7 +127,7 @@ class TypeMutator(TypeFunctor):
 
     @override
     def visit_default(self, node: Any) -> Any:
-        """Return a type with the types in it visited."""
+        """A type with the types in it visited."""
         return map_children(
             lambda child: self.visit(child) if isinstance(child, ty.Type) else child, node
         )
@@ -138,7 +138,7 @@ E = TypeVar("E", bound=RelayExpr)
 
 @user_facing
 def bind(expr: E, binds: Mapping[Var, RelayExpr]) -> RelayExpr:
-    """Return an expression in which variables are replaced: free ones, or parameters of a function.
+    """An expression in which variables are replaced: free ones, or parameters of a function.
 
     The function that is returned does not have the parameters that are replaced.
 

@@ -65,32 +65,32 @@ class RelayModule(Textual, FunctionTable[GlobalVar, Function]):
         return dict(self._constructors)
 
     def get_global_type_vars(self) -> list[GlobalTypeVar]:
-        """Return the names of all data types, in insertion order."""
+        """The names of all data types, in insertion order."""
         return list(self._type_vars.values())
 
     @user_facing
     def get_global_var(self, name: str) -> GlobalVar:
-        """Return the variable of the function `name`."""
+        """The variable of the function `name`."""
         if name not in self._vars:
             raise _unknown("function", name, self._vars)
         return self._vars[name]
 
     @user_facing
     def get_global_type_var(self, name: str) -> GlobalTypeVar:
-        """Return the name of the data type `name`."""
+        """The name of the data type `name`."""
         if name not in self._type_vars:
             raise _unknown("data type", name, self._type_vars)
         return self._type_vars[name]
 
     @user_facing
     def get_type(self, name: str) -> tuple[Any, ...]:
-        """Return the name of a data type, followed by its constructors."""
+        """The name of a data type, followed by its constructors."""
         header = self.get_global_type_var(name)
         return header, *self._definitions[name].constructors
 
     @user_facing
     def get_constructor(self, tag: int | str) -> Constructor:
-        """Return the constructor with a tag or a name."""
+        """The constructor with a tag or a name."""
         if isinstance(tag, str) and tag in self._constructors:
             return self._constructors[tag]
         for constructor in self._constructors.values():
@@ -179,7 +179,7 @@ class RelayModule(Textual, FunctionTable[GlobalVar, Function]):
         return RelayModule(self.functions, self.type_definitions, self.attrs)
 
     def with_fields(self, **changes: Any) -> RelayModule:
-        """Return a copy with some of `_fields` replaced, and the same variables."""
+        """A copy with some of `_fields` replaced, and the same variables."""
         functions = changes.get("functions_by_name", self._functions)
         definitions = changes.get("definitions_by_name", self._definitions)
         return RelayModule(
@@ -194,7 +194,7 @@ class RelayModule(Textual, FunctionTable[GlobalVar, Function]):
         functions: Mapping[Any, Function] | None = None,
         type_defs: Mapping[GlobalTypeVar, TypeData] | None = None,
     ) -> RelayModule:
-        """Return a module whose function `main` is `expr`, or a function over its free variables.
+        """A module whose function `main` is `expr`, or a function over its free variables.
 
         If `functions` have a `main`, the name is made unique.
         """
@@ -222,12 +222,12 @@ class Prelude:
 
 
 def as_function(expr: RelayExpr) -> Function:
-    """Return a function itself, or a function of the free variables of another expression."""
+    """A function itself, or a function of the free variables of another expression."""
     return expr if isinstance(expr, Function) else Function(tuple(free_vars(expr)), expr)
 
 
 def global_names(expr: Node) -> set[str]:
-    """Return the names of the global functions that an expression refers to."""
+    """The names of the global functions that an expression refers to."""
     return {node.name_hint for node in walk(expr) if isinstance(node, GlobalVar)}
 
 

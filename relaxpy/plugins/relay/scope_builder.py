@@ -86,7 +86,7 @@ class ScopeBuilder:
 
     @user_facing
     def get(self) -> RelayExpr:
-        """Return the expression.
+        """The expression.
 
         Errors:
             MisuseError: there is no result.
@@ -94,12 +94,12 @@ class ScopeBuilder:
         return self._wrapped(self._bindings[0], self._results[0])
 
     def type_of(self, expr: RelayExpr) -> Type | None:
-        """Return the annotation of a variable, or the type of an expression that has one."""
+        """The annotation of a variable, or the type of an expression that has one."""
         return expr.type_annotation if isinstance(expr, Var) else expr.checked_type_
 
 
 def as_expr(value: Any) -> RelayExpr:
-    """Return an expression; numbers and arrays become constants, lists tuples."""
+    """An expression; numbers and arrays become constants, lists tuples."""
     if isinstance(value, RelayExpr):
         return value
     if isinstance(value, (tuple, list)):

@@ -12,7 +12,7 @@ from relaxpy.support.entry import user_facing
 
 @user_facing
 def run_infer_type(expr: rl.RelayExpr) -> rl.RelayExpr:
-    """Return an expression with types."""
+    """An expression with types."""
     typed: rl.Function = infer_module(RelayModule.from_expr(expr))["main"]
     return typed if isinstance(expr, rl.Function) else typed.body
 
@@ -21,7 +21,7 @@ def run_infer_type(expr: rl.RelayExpr) -> rl.RelayExpr:
 def run_opt_pass(
     expr: rl.RelayExpr, opt_pass: Callable[[RelayModule], RelayModule], import_prelude: bool = False
 ) -> rl.RelayExpr:
-    """Return the result of a pass, or a sequence of passes, on an expression, with types."""
+    """The result of a pass, or a sequence of passes, on an expression, with types."""
     module = RelayModule.from_expr(expr)
     if import_prelude:
         module.import_from_std("prelude.rly")

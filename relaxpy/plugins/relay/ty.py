@@ -99,12 +99,12 @@ def check_identifier(value: object, what: str, *, allows_keywords: bool = False)
 
 
 def is_keyword(name: str) -> bool:
-    """Return whether Relay text gives this name a meaning, so that no declaration can have it."""
+    """True if Relay text gives this name a meaning, so that no declaration can have it."""
     return _KEYWORDS.fullmatch(name) is not None
 
 
 def as_kind(value: object) -> TypeKind:
-    """Return a kind given as a member of the enumeration or as its number."""
+    """A kind given as a member of the enumeration or as its number."""
     try:
         return TypeKind(value)  # type: ignore[arg-type]
     except ValueError:
@@ -149,7 +149,7 @@ class GlobalTypeVar(Type):
         return hash((GlobalTypeVar, self.name_hint))
 
     def __call__(self, *args: Type) -> TypeCall:
-        """Return this data type applied to types (RLY-67)."""
+        """This data type applied to types (RLY-67)."""
         return TypeCall(self, args)
 
 
@@ -250,12 +250,12 @@ class TensorType(Type):
 
 
 def shape_var(name: str) -> TypeVar:
-    """Return a type parameter that stands for one dimension: `relay.ShapeVar`."""
+    """A type parameter that stands for one dimension: `relay.ShapeVar`."""
     return TypeVar(name, TypeKind.ShapeVar)
 
 
 def scalar_type(dtype: object) -> TensorType:
-    """Return the type of tensors of rank 0 with this datatype."""
+    """The type of tensors of rank 0 with this datatype."""
     return TensorType((), dtype)  # type: ignore[arg-type]
 
 
@@ -384,7 +384,7 @@ def _hint(variable: TypeVar) -> str:
 
 
 def type_text(ty: node.Node, name_of: NameOf = _hint, limit: int | None = MAX_PIECES) -> str:
-    """Return the text of a type as TVM prints it (RLY-66).
+    """The text of a type as TVM prints it (RLY-66).
 
     `name_of` names type parameters. With a `limit`, a longer text ends in an ellipsis.
     """
@@ -400,14 +400,14 @@ def type_text(ty: node.Node, name_of: NameOf = _hint, limit: int | None = MAX_PI
 
 
 def parameter_text(variable: TypeVar, name_of: NameOf) -> str:
-    """Return a type parameter as a list of parameters declares it, with its kind (RLY-74)."""
+    """A type parameter as a list of parameters declares it, with its kind (RLY-74)."""
     kind = variable.kind
     name = name_of(variable)
     return name if kind is TypeKind.Type else f"{name}: {kind.name}"
 
 
 def listed(items: Iterable[T], single: str = "") -> list[T | str]:
-    """Return items with commas between them; a single one is followed by `single`."""
+    """Items with commas between them; a single one is followed by `single`."""
     out: list[T | str] = []
     for item in items:
         out += (", ", item) if out else (item,)
@@ -415,7 +415,7 @@ def listed(items: Iterable[T], single: str = "") -> list[T | str]:
 
 
 def _pieces(ty: node.Node, name_of: NameOf) -> Sequence[_Piece]:
-    """Return the text of a type in which its components stand as nodes."""
+    """The text of a type in which its components stand as nodes."""
     match ty:
         case TensorType(shape=()):
             return [ty.dtype if isinstance(ty.dtype, str) else _scalar(ty.dtype, name_of)]

@@ -25,43 +25,43 @@ class NamedParts(ScheduledKernels):
 
     @primitive
     def get_block(self, name: str, func_name: str | None = None) -> BlockRV:
-        """Return the block with a name. Errors: ScheduleError for none or several."""
+        """The block with a name. Errors: ScheduleError for none or several."""
         state = self._state(func_name)
         return self._block_rv(state, scheduled.block_named(state, name))
 
     @primitive
     def get_sblock(self, name: str, func_name: str | None = None) -> BlockRV:
-        """Return the block with a name; see `get_block`."""
+        """The block with a name; see `get_block`."""
         state = self._state(func_name)
         return self._block_rv(state, scheduled.block_named(state, name))
 
     @primitive
     def get_loops(self, block: BlockRV | str) -> list[LoopRV]:
-        """Return the loops around a block inside of its scope, outermost first."""
+        """The loops around a block inside of its scope, outermost first."""
         state, node = self._block(block)
         return [self._loop_rv(state, loop) for loop in state.loops(node)]
 
     @primitive
     def get_child_blocks(self, block_or_loop: BlockRV | LoopRV | str) -> list[BlockRV]:
-        """Return the blocks directly inside of a block or loop."""
+        """The blocks directly inside of a block or loop."""
         state, node = self._either(block_or_loop)
         return [self._block_rv(state, realize.block) for realize in child_blocks(node)]
 
     @primitive
     def get_producers(self, block: BlockRV | str) -> list[BlockRV]:
-        """Return the blocks of the same scope that write what the block reads."""
+        """The blocks of the same scope that write what the block reads."""
         state, node = self._block(block)
         return [self._block_rv(state, b) for b in scheduled.producers(state, node)]
 
     @primitive
     def get_consumers(self, block: BlockRV | str) -> list[BlockRV]:
-        """Return the blocks of the same scope that read what the block writes."""
+        """The blocks of the same scope that read what the block writes."""
         state, node = self._block(block)
         return [self._block_rv(state, b) for b in scheduled.consumers(state, node)]
 
     @primitive
     def get_output_blocks(self, scope_block: BlockRV | str) -> list[BlockRV]:
-        """Return the blocks in a scope that write a buffer which is not allocated in it."""
+        """The blocks in a scope that write a buffer which is not allocated in it."""
         state, node = self._block(scope_block)
         return [self._block_rv(state, b) for b in scheduled.outputs(state, node)]
 

@@ -34,7 +34,7 @@ class Site:
     index: int
 
     def members(self) -> list[Stmt]:
-        """Return the statements in the body."""
+        """The statements in the body."""
         body = self.parent.body
         return list(body.seq) if isinstance(body, SeqStmt) else [body]
 
@@ -50,7 +50,7 @@ class Site:
 def buffer_of(
     stage: Stage, which: int | str | Buffer, accessed: Sequence[BufferRegion], noun: str
 ) -> Buffer:
-    """Return the buffer that a number, a name or the buffer itself means among `accessed`."""
+    """The buffer that a number, a name or the buffer itself means among `accessed`."""
     buffers = [region.buffer for region in accessed]
     if isinstance(which, Buffer):
         found = [buffer for buffer in buffers if buffer is which]
@@ -67,7 +67,7 @@ def buffer_of(
 
 
 def common_site(state: State, scope: Block, blocks: Sequence[Block]) -> list[For | Block]:
-    """Return the scope and the loops around all `blocks`, outermost first."""
+    """The scope and the loops around all `blocks`, outermost first."""
     chains = [[scope, *state.loops(block)] for block in blocks]
     shared: list[For | Block] = []
     for level in zip(*chains, strict=False):
@@ -78,7 +78,7 @@ def common_site(state: State, scope: Block, blocks: Sequence[Block]) -> list[For
 
 
 def member_index(state: State, site: Site, block: Block) -> int:
-    """Return which of the members of a site contains `block`."""
+    """The index of the member of a site that contains `block`."""
     around = {id(node) for node in (block, *state.ancestors(block))}
     return next(k for k, member in enumerate(site.members()) if id(member) in around)
 
@@ -86,7 +86,7 @@ def member_index(state: State, site: Site, block: Block) -> int:
 def site_before(
     state: State, scope: Block, stages: Sequence[Stage], readers: Sequence[Stage], buffer: Buffer
 ) -> Site:
-    """Return the position after all writes of a buffer and before these of its readers.
+    """The position after all writes of a buffer and before these of its readers.
 
     Errors:
         ScheduleError: there is none.
@@ -107,7 +107,7 @@ def site_before(
 def site_after(
     state: State, scope: Block, stages: Sequence[Stage], writer: Stage, buffer: Buffer
 ) -> Site:
-    """Return the position after the only writer of a buffer and before its readers.
+    """The position after the only writer of a buffer and before its readers.
 
     Errors:
         ScheduleError: there is none, or the buffer has other writers.
@@ -127,7 +127,7 @@ def site_after(
 
 
 def loops_below(state: State, site: Site, block: Block) -> list[For]:
-    """Return the loops around `block` inside of the parent of `site`."""
+    """The loops around `block` inside of the parent of `site`."""
     inner = state.loops(block)
     return inner[inner.index(site.parent) + 1 :] if site.parent in inner else inner
 
@@ -206,7 +206,7 @@ _SCOPES = frozenset(
 
 
 def like(buffer: Buffer, storage_scope: str, shape: Sequence[PrimExpr] | None = None) -> Buffer:
-    """Return a new buffer in a memory scope for copies of `buffer`, perhaps of another shape.
+    """A new buffer in a memory scope for copies of `buffer`, perhaps of another shape.
 
     Errors:
         ScheduleError: there is no such scope.
@@ -221,7 +221,7 @@ def like(buffer: Buffer, storage_scope: str, shape: Sequence[PrimExpr] | None = 
 
 
 def _read_region(site: Site, buffer: Buffer) -> list[Range]:
-    """Return what the members of a site from its index on read of `buffer`."""
+    """The reads of `buffer` by the members of a site from its index on."""
     accesses = Bodies(())
     for member in site.members()[site.index :]:
         accesses.statement(member)
@@ -245,7 +245,7 @@ def _copy(
     name: str,
     condition: PrimExpr | bool = True,
 ) -> tuple[Stmt, BlockRealize]:
-    """Return loops that copy a region, and the execution of their block."""
+    """Loops that copy a region, and the execution of their block."""
     block = spatial_block(
         name,
         source.shape,
@@ -272,7 +272,7 @@ def _insert_copy(
 
 
 def with_buffer(node: Block, old: Buffer, new: Buffer, renewed: dict[Block, Block]) -> Block:
-    """Return `node` with all uses of one buffer replaced by those of one of the same shape."""
+    """`node` with all uses of one buffer replaced by those of one of the same shape."""
     values = {old.data: new.data}
 
     def visit(item: Node) -> Node:

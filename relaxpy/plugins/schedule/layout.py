@@ -48,7 +48,7 @@ MapOf: TypeAlias = Callable[[Map, int, DataType], IndexMap]
 
 
 def accessed_buffer(stage: Stage, which: BufferName) -> tuple[Buffer, bool]:
-    """Return the buffer that a block accesses, and whether it is meant as one that it writes."""
+    """The buffer that a block accesses, and whether it is meant as one that it writes."""
     match which:
         case ("read" | "write" as kind, index):
             regions = stage.block.reads if kind == "read" else stage.block.writes
@@ -111,7 +111,7 @@ def transform_layout(
 
 
 def params_of(state: State) -> set[Buffer]:
-    """Return the buffers that are parameters."""
+    """The buffers that are parameters."""
     return set(state.func.buffer_map.values())
 
 
@@ -122,7 +122,7 @@ def _index_dtype(values: Sequence[PrimExpr]) -> DataType:
 def injective(
     index_map: IndexMap, shape: Sequence[PrimExpr] | Sequence[Range], *, assume: bool
 ) -> tuple[IndexMap | None, PrimExpr | None]:
-    """Return the inverse of a map, and the predicate of padding.
+    """The inverse of a map, and the predicate of padding.
 
     Errors:
         ScheduleError: the map is not injective, and not assumed to be so.
@@ -149,7 +149,7 @@ class Relayout:
         self.renewed: dict[stmt.Block, stmt.Block] = {}
 
     def visit(self, item: Node) -> Node:
-        """Return `item` with the accesses below it replaced."""
+        """`item` with the accesses below it replaced."""
         if item._variable:
             return item
         bound = domains_of([item]) if isinstance(item, stmt.For) else {}
@@ -190,7 +190,7 @@ class Relayout:
 def _padding_value(
     value: Any, buffer: Buffer, map_of: MapOf
 ) -> Callable[[Sequence[Var]], PrimExpr]:
-    """Return a function from indices of padding to its value."""
+    """A function from indices of padding to its value."""
     match value:
         case bool() | int() | float():
             constant = ops.const(value, buffer.dtype)
@@ -219,7 +219,7 @@ def _fill(
     axes: Sequence[Var],
     padding: PrimExpr,
 ) -> stmt.Stmt:
-    """Return loops that store a value in all elements of padding."""
+    """Loops that store a value in all elements of padding."""
     loops = {Var(f"ax{k}", size.dtype): Range(size) for k, size in enumerate(buffer.shape)}
     at = {axis: ops.cast_to(var, axis.dtype) for axis, var in zip(axes, loops, strict=True)}
     block = spatial_block(
@@ -337,7 +337,7 @@ def reorder_block_iter_var(state: State, block: stmt.Block, new_order: Sequence[
 
 
 def region_of(function: Callable[..., Any] | IndexMap, block: stmt.Block) -> list[Range]:
-    """Return the region that a function returns for the variables of `block`.
+    """The region that a function returns for the variables of `block`.
 
     A map has the first and the last plus one of each range as its results.
     """
@@ -354,7 +354,7 @@ def region_of(function: Callable[..., Any] | IndexMap, block: stmt.Block) -> lis
 
 
 def as_index_map(block: stmt.Block, ranges: Sequence[Range]) -> IndexMap:
-    """Return the map from the variables of a block to the ends of ranges."""
+    """The map from the variables of a block to the ends of ranges."""
     copies = [it.var.renamed(it.var.name) for it in block.iter_vars]
     at = {it.var: copy for it, copy in zip(block.iter_vars, copies, strict=True)}
     ends = [end for rng in ranges for end in (rng.min, ops.add(rng.min, rng.extent))]
@@ -453,7 +453,7 @@ class _Retyped:
         self.renewed: dict[stmt.Block, stmt.Block] = {}
 
     def visit(self, item: Node) -> Node:
-        """Return `item` with the buffers below it replaced."""
+        """`item` with the buffers below it replaced."""
         if isinstance(item, Buffer):
             return self.buffers.get(item, item)
         if item._variable:

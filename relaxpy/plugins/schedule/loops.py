@@ -324,7 +324,7 @@ def _check_only_blocks(loop: For) -> None:
 
 
 def _inferred(loop: For, factors: Sequence[ExprLike | None]) -> list[PrimExpr]:
-    """Return the factors with the one that is None inferred."""
+    """The factors with the one that is None inferred."""
     dtype = loop.loop_var.dtype
     if not isinstance(factors, (list, tuple)) or not factors:
         raise unexpected(factors, "factors is a list")
@@ -429,7 +429,7 @@ def reorder(state: State, loops: Sequence[For]) -> None:
 
 
 def _chain(state: State, loops: Sequence[For]) -> list[For]:
-    """Return the loops from the outermost of `loops` to the innermost."""
+    """The loops from the outermost of `loops` to the innermost."""
     innermost = max(loops, key=lambda loop: len(list(state.ancestors(loop))))
     waiting = {loop.loop_var for loop in loops} - {innermost.loop_var}
     chain = [innermost]
@@ -534,7 +534,7 @@ def decompose(state: State, block: Block, loop: For) -> Block:
 
 
 def _without_init(block: Block) -> Block:
-    """Return the block without its init, so that it reads what it writes."""
+    """The block without its init, so that it reads what it writes."""
     updated = {region.buffer for region in block.writes}
     reads = (*block.writes, *(r for r in block.reads if r.buffer not in updated))
     return replace(block, name_hint=f"{block.name_hint}_update", init=None, reads=reads)
@@ -549,7 +549,7 @@ def _check_readers(stage: Stage, stages: Sequence[Stage], inner: Sequence[For]) 
 
 
 def without_loops(predicate: PrimExpr, dropped: set[Var], kept: set[Var]) -> PrimExpr:
-    """Return the conjuncts without `dropped` loops. Errors: ScheduleError if one has both."""
+    """The conjuncts without `dropped` loops. Errors: ScheduleError if one has both."""
     found = []
     for conjunct in conjuncts(predicate):
         if not mentions(conjunct, dropped):
@@ -632,13 +632,13 @@ class _Factored:
         return parts
 
     def _element(self, part: PrimExpr, values: dict[Var, PrimExpr]) -> tuple[PrimExpr, ...]:
-        """Return the indices of a partial result."""
+        """The indices of a partial result."""
         indices = [substitute(index, values) for index in self.reduction.store.indices]
         size = self.partial.shape[self.axis].dtype
         return (*indices[: self.axis], ops.cast_to(part, size), *indices[self.axis :])
 
     def _parts(self) -> tuple[Block, list[PrimExpr]]:
-        """Return the block that reduces for each iteration of the loop, and its values."""
+        """The block that reduces for each iteration of the loop, and its values."""
         old_values = self.stage.values()
         kinds = {self.loop.loop_var: IterVarKind.DataPar}
         iters = {
@@ -677,7 +677,7 @@ class _Factored:
         return with_regions(block), bound
 
     def _identity(self, values: dict[Var, PrimExpr]) -> PrimExpr:
-        """Return the value from which the partial results begin."""
+        """The value from which the partial results begin."""
         init = self.stage.block.init
         assert isinstance(init, BufferStore)
         kind = self.reduction.kind
@@ -686,7 +686,7 @@ class _Factored:
         return identity_of(kind, self.partial.dtype)
 
     def _whole(self) -> tuple[Block, Stmt]:
-        """Return the block that reduces over the loop, and its loops."""
+        """The block that reduces over the loop, and its loops."""
         store, old_values = self.reduction.store, self.stage.values()
         part = IterVar(
             domains_of([self.loop])[self.loop.loop_var],
@@ -806,7 +806,7 @@ class _Division:
     def _half(
         self, it: IterVar, source: PrimExpr, extent: PrimExpr, entered: Bound, suffix: str
     ) -> PrimExpr:
-        """Return the variable for one half of the values of another."""
+        """The variable for one half of the values of another."""
         dtype = it.var.dtype
         value, size = ops.cast_to(source, dtype), ops.cast_to(extent, dtype)
         domain = Range(size)
@@ -817,7 +817,7 @@ class _Division:
         return var
 
     def _divided_condition(self, outer: Sequence[Var]) -> tuple[PrimExpr, PrimExpr]:
-        """Return the conditions over outer and over inner loops."""
+        """The conditions over outer and over inner loops."""
         halves: tuple[list[PrimExpr], list[PrimExpr]] = ([], [])
         inner = [at.loop_var for at in self.loops]
         for test in conjuncts(self.stage.realize.predicate):
@@ -831,11 +831,11 @@ class _Division:
         return ops.all_of(True, *halves[0]), ops.all_of(True, *halves[1])
 
     def iters(self, bound: Bound) -> tuple[IterVar, ...]:
-        """Return the variables of one half."""
+        """The variables of one half."""
         return tuple(it for it, _ in bound)
 
     def init(self) -> Stmt:
-        """Return loops over the inner spatial variables with the init of the block."""
+        """Loops over the inner spatial variables with the init of the block."""
         block = self.stage.block
         assert block.init is not None
         spatial = [pair for pair in self.inner if pair[0].iter_type == IterVarKind.DataPar]

@@ -128,7 +128,7 @@ def reverse_compute_at(
 def _prepared(
     state: State, block: Block, loop: For
 ) -> tuple[Stage, list[Stage], list[For], list[For]]:
-    """Return the stage, the others of its scope, and the loops where it will be.
+    """The stage, the others of its scope, and the loops where it will be.
 
     Those that it is inside of already come first, the new ones are the last result.
     """
@@ -163,7 +163,7 @@ def _site(
     index: int,
     stage: Stage,
 ) -> int:
-    """Return the position in the body of `loop` that is after and before some stages."""
+    """The position in the body of `loop` that is after and before some stages."""
     site = Site(loop, 0)
     first = max((member_index(state, site, s.block) + 1 for s in before), default=0)
     end = len(site.members())
@@ -182,7 +182,7 @@ def _site(
 
 
 def _required(state: State, stage: Stage, loop: For) -> dict[Var, tuple[PrimExpr, PrimExpr]]:
-    """Return the values of the block variables for the elements that are read in `loop`.
+    """The values of the block variables for the elements that are read in `loop`.
 
     Of memory that threads share, those are the elements that any of them reads.
     """
@@ -217,7 +217,7 @@ def _required(state: State, stage: Stage, loop: For) -> dict[Var, tuple[PrimExpr
 
 
 def _step(index: PrimExpr, var: Var, inner: Mapping[Var, Range]) -> int | None:
-    """Return c if an index is var * c + r, with r in [0, c) that depends on `inner` alone."""
+    """c if an index is var * c + r, with r in [0, c) that depends on `inner` alone."""
     if index is var:
         return 1
     analyzer = analyzer_of(inner)
@@ -233,7 +233,7 @@ def _step(index: PrimExpr, var: Var, inner: Mapping[Var, Range]) -> int | None:
 def _written(
     stage: Stage, producer: Stage, shared: Sequence[For], new_loops: Sequence[For]
 ) -> dict[Var, tuple[PrimExpr, PrimExpr]]:
-    """Return the values of the block variables for the elements written in an iteration.
+    """The values of the block variables for the elements written in an iteration.
 
     Errors:
         ScheduleError: iterations of the block may need what is written in several ones, or nowhere.
@@ -328,7 +328,7 @@ def _nest(
     *,
     preserve_unit_loops: bool,
 ) -> Stmt:
-    """Return loops in which the block runs for `ranges`, and else for all of its domains.
+    """Loops in which the block runs for `ranges`, and else for all of its domains.
 
     It runs where `condition` holds.
     """

@@ -152,7 +152,7 @@ def _title(loop: stmt.For) -> str:
 
 
 def _ends(loop: stmt.For, factors: Sequence[ExprLike | None]) -> list[PrimExpr]:
-    """Return where the iterations of each factor end; a last one has the rest."""
+    """The ends of the iterations of each factor; a last one has the rest."""
     dtype = loop.loop_var.dtype
     simplify = Analyzer().simplify
     given = [None if f is None else ops.cast_to(ops.convert(f), dtype) for f in factors]
@@ -199,7 +199,7 @@ class _Copied:
         self.later = later
 
     def visit(self, item: Node) -> Node:
-        """Return the copy of `item`."""
+        """The copy of `item`."""
         if isinstance(item, Var):
             return self.names.get(item, item)
         if item._variable:
@@ -248,7 +248,7 @@ class _Copied:
     def _region(
         self, region: BufferRegion, own: dict[Var, Var], values: Sequence[PrimExpr]
     ) -> BufferRegion:
-        """Return a region with the bounds that it has in all of these iterations."""
+        """A region with the bounds that it has in all of these iterations."""
         if not own:
             return region
         bound = dict(zip(own.values(), values, strict=True))
@@ -333,7 +333,7 @@ def pad_einsum(state: State, block: stmt.Block, padding: Sequence[int]) -> None:
 
 
 def _accesses(stage: Stage) -> dict[Buffer, tuple[Var, ...]]:
-    """Return the variables by which a block indexes each buffer.
+    """The variables by which a block indexes each buffer.
 
     Errors:
         ScheduleError: the block is not one store, or an index is not a variable of the block.
@@ -395,7 +395,7 @@ def _copied(
     inside: Sequence[PrimExpr],
     name: str,
 ) -> stmt.Stmt:
-    """Return loops that copy elements `inside`, and store zeros for the rest of `extents`."""
+    """Loops that copy elements `inside`, and store zeros for the rest of `extents`."""
     loops = {Var(f"ax{k}", size.dtype): Range(size) for k, size in enumerate(extents)}
 
     def store(variables: Sequence[Var]) -> stmt.BufferStore:

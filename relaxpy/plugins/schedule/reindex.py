@@ -159,7 +159,7 @@ def reindex_cache(
 
 
 def _first_condition(stage: Stage) -> PrimExpr:
-    """Return what of the predicate of a block decides whether it writes an element at all.
+    """The part of the predicate of a block that decides if it writes an element at all.
 
     Its init runs if any iteration of the reduction does, or if there is none.
 
@@ -174,7 +174,7 @@ def _first_condition(stage: Stage) -> PrimExpr:
 
 
 def only_indices(stage: Stage, buffer: Buffer) -> Indices:
-    """Return the indices at which a block accesses a buffer.
+    """The indices at which a block accesses a buffer.
 
     Errors:
         ScheduleError: there are several, or loops or blocks in the block.
@@ -230,7 +230,7 @@ def _check_in_bounds(
 
 
 def _accessing(block: Block, old: Buffer, new: Buffer, own: Indices) -> Block:
-    """Return `block` with the accesses to one buffer replaced by those to another one."""
+    """`block` with the accesses to one buffer replaced by those to another one."""
 
     def visit(item: Node) -> Node:
         if item._variable:
@@ -258,7 +258,7 @@ def _copy(
     *,
     is_write: bool,
 ) -> Block:
-    """Return the block that copies a buffer at `indices` to its copy at `own`, or back."""
+    """The block that copies a buffer at `indices` to its copy at `own`, or back."""
     names = {it.var: it.var.renamed(it.var.name) for it in iters}
     theirs, ours = (tuple(substitute(i, names) for i in at) for at in (indices, own))
     store = (
@@ -287,7 +287,7 @@ class Overlap:
     inner: Sequence[Var]
 
     def is_new(self) -> PrimExpr:
-        """Return the condition that an element was not written in the iteration before."""
+        """The condition that an element was not written in the iteration before."""
         first = ops.compare(tir.LT, self.loop.loop_var, ops.add(self.loop.min, 1))
         return ops.any_of(first, ops.compare(tir.LE, self.count, self.rest))
 
@@ -372,7 +372,7 @@ def _check_repeatable(
 
 
 def _bounds(node: Stmt, buffer: Buffer, writes: bool) -> list[Interval] | None:
-    """Return the first and last index of the accesses below a statement, for each axis."""
+    """The first and last index of the accesses below a statement, for each axis."""
     accesses = Bodies(())
     accesses.statement(node)
     return (accesses.writes if writes else accesses.reads).get(buffer)
@@ -381,7 +381,7 @@ def _bounds(node: Stmt, buffer: Buffer, writes: bool) -> list[Interval] | None:
 def _overlaps(
     stage: Stage, shared: Sequence[For], indices: Indices, bounds: Sequence[Interval] | None
 ) -> list[Overlap]:
-    """Return the axes along which iterations of a loop write some elements again."""
+    """The axes along which iterations of a loop write some elements again."""
     simplify = analyzer_of(domains_of(stage.loops)).simplify
     own = domains_of([loop for loop in stage.loops if loop not in shared])
     found = []
@@ -454,7 +454,7 @@ def _check_reads(buffer: Buffer, rolled: Overlap, shared: Sequence[For], site: c
 
 
 def _indices_at(block: Block, buffer: Buffer, axis: int) -> list[PrimExpr]:
-    """Return the indices along an axis at which a block accesses a buffer."""
+    """The indices along an axis at which a block accesses a buffer."""
     loads = [load for load in occurrences(block, BufferLoad) if load.buffer is buffer]
     regions = [region for region in (*block.reads, *block.writes) if region.buffer is buffer]
     return [load.indices[axis] for load in loads] + [r.region[axis].min for r in regions]

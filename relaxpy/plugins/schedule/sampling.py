@@ -107,7 +107,7 @@ class SamplingKernels(ScheduledKernels):
         return self._enter(state, LoopRV(), place)
 
     def _place(self, rv: LoopRV) -> For | Location:
-        """Return the loop of a name, or the other location that was drawn."""
+        """The loop of a name, or the other location that was drawn."""
         _, item = self._item(rv, LoopRV)
         return item if isinstance(item, Location) else self._loop(rv)[1]
 

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 def block_named(state: State, name: str) -> Block:
-    """Return the block with a name. Errors: ScheduleError if there is none, or several."""
+    """The block with a name. Errors: ScheduleError if there is none, or several."""
     found = [block for block in state.blocks() if block.name_hint == name]
     if len(found) == 1:
         return found[0]
@@ -65,13 +65,13 @@ def _with_others(state: State, block: Block) -> tuple[Stage, list[Stage]]:
 
 
 def producers(state: State, block: Block) -> list[Block]:
-    """Return the other blocks of the scope that write what `block` reads."""
+    """The other blocks of the scope that write what `block` reads."""
     own, others = _with_others(state, block)
     return [other.block for other in others if _shared(other.writes, own.reads)]
 
 
 def consumers(state: State, block: Block) -> list[Block]:
-    """Return the other blocks of the scope that read what `block` writes."""
+    """The other blocks of the scope that read what `block` writes."""
     own, others = _with_others(state, block)
     return [other.block for other in others if _shared(own.writes, other.reads)]
 
@@ -81,7 +81,7 @@ def _shared(a: object, b: object) -> bool:
 
 
 def outputs(state: State, scope: Block) -> list[Block]:
-    """Return the blocks of a scope that write a buffer which is not allocated in it."""
+    """The blocks of a scope that write a buffer which is not allocated in it."""
     return [
         stage.block
         for stage in listed_stages(state, scope)
@@ -295,7 +295,7 @@ class ScheduledKernels:
         self._working_on = func_name
 
     def copy(self) -> Self:
-        """Return a schedule of the same kernels for which the names of this one are valid, too."""
+        """A schedule of the same kernels for which the names of this one are valid, too."""
         other = type(self)(self.mod, seed=self.fork_seed())
         other._working_on = self._working_on
         for name, state in self._states.items():
@@ -320,7 +320,7 @@ class ScheduledKernels:
     def get(
         self, rand_var_or_sref: trace.BlockRV | trace.LoopRV | PrimExpr
     ) -> Block | For | int | PrimExpr:
-        """Return the current block or loop of a name, or a number that was drawn.
+        """The current block or loop of a name, or a number that was drawn.
 
         Errors:
             ScheduleError: it is gone.
@@ -335,7 +335,7 @@ class ScheduledKernels:
         return self._loop(rand_var_or_sref)[1]
 
     def get_sref(self, rand_var_or_stmt: trace.BlockRV | trace.LoopRV | Block | For) -> StmtSRef:
-        """Return the statement of a name, or a statement of the kernels, and where it is now.
+        """The statement of a name, or a statement of the kernels, and where it is now.
 
         Errors:
             ScheduleError: it is gone.
@@ -359,7 +359,7 @@ class ScheduledKernels:
         self._random = Random(seed)
 
     def fork_seed(self) -> int:
-        """Return a seed, drawn at random, for another schedule."""
+        """A seed, drawn at random, for another schedule."""
         return self._random.getrandbits(31)
 
     def remove_rv(self, rand_var: trace.BlockRV | trace.LoopRV) -> None:
@@ -389,7 +389,7 @@ class ScheduledKernels:
             return None
 
     def _done(self, result: Any, known: list[_Step]) -> _Step | None:
-        """Return the step that a primitive with this result has made, if there is room for it."""
+        """The step that a primitive with this result has made, if there is room for it."""
         if len(known) == _MOST_STEPS:
             return None
         state = self._state("main")
@@ -436,7 +436,7 @@ class ScheduledKernels:
         return self._states[name]
 
     def _known(self, value: Any) -> Any:
-        """Return arguments of a primitive with names replaced by the numbers drawn."""
+        """Arguments of a primitive with names replaced by the numbers drawn."""
         match value:
             case tuple() | list():
                 return type(value)(map(self._known, value))
@@ -500,7 +500,7 @@ class ScheduledKernels:
         return self._loop(rv) if isinstance(rv, trace.LoopRV) else self._block(rv)
 
     def _map(self, value: IndexMap | Callable[..., Any], rank: int, dtype: DataType) -> IndexMap:
-        """Return a map of the numbers that were drawn, which is also the one of the trace."""
+        """A map of the numbers that were drawn, which is also the one of the trace."""
         if isinstance(value, IndexMap):
             index_map = value
         else:

@@ -75,7 +75,7 @@ class InstructionKind:
 
     @staticmethod
     def get(name: str) -> InstructionKind:
-        """Return the kind of a name such as "GetBlock".
+        """The kind of a name such as "GetBlock".
 
         Errors:
             MisuseError (also ValueError): there is no such primitive.
@@ -95,7 +95,7 @@ class InstructionKind:
         return self is other
 
     def packed(self, arguments: Mapping[str, Any]) -> tuple[list[Any], list[Any]]:
-        """Return the inputs and the attributes for the arguments of a call."""
+        """The inputs and the attributes for the arguments of a call."""
         inputs: list[Any] = []
         attrs: list[Any] = []
         for name, role in self.parameters:
@@ -107,7 +107,7 @@ class InstructionKind:
         return inputs, attrs
 
     def unpacked(self, inputs: Sequence[Any], attrs: Sequence[Any]) -> dict[str, Any]:
-        """Return the arguments of a call for the inputs and attributes of an instruction.
+        """The arguments of a call for the inputs and attributes of an instruction.
 
         Errors:
             MisuseError (also ValueError): their numbers are not those of the primitive.
@@ -166,7 +166,7 @@ class Instruction:
         return self is other
 
     def as_python(self, names: Mapping[object, str], decision: object = None) -> str:
-        """Return a line of Python; blocks and loops that have no name are `_`."""
+        """A line of Python; blocks and loops that have no name are `_`."""
         signature = inspect.signature(self.kind.method)
         args: list[str] = []
         for name, value in self.kind.unpacked(self.inputs, self.attrs).items():
@@ -200,7 +200,7 @@ class Trace:
         self.decisions: dict[Instruction, object] = dict(decisions or {})
 
     def get_decision(self, inst: Instruction) -> object | None:
-        """Return the decision of an instruction, or None."""
+        """The decision of an instruction, or None."""
         return self.decisions.get(inst)
 
     def append(self, inst: Instruction, decision: object | None = None) -> None:
@@ -218,7 +218,7 @@ class Trace:
         return last
 
     def simplified(self, remove_postproc: bool = False) -> Trace:
-        """Return the trace without lookups whose results no later instruction uses.
+        """The trace without lookups whose results no later instruction uses.
 
         `remove_postproc` also leaves out everything from `enter_postproc` on.
         """
@@ -245,7 +245,7 @@ class Trace:
         return names
 
     def as_python(self, remove_postproc: bool = False) -> list[str]:
-        """Return one line of Python for each instruction."""
+        """One line of Python for each instruction."""
         names = self._names()
         insts = self._before_postproc() if remove_postproc else self.insts
         return [inst.as_python(names, self.decisions.get(inst)) for inst in insts]
@@ -265,7 +265,7 @@ class Trace:
         print(self)
 
     def as_json(self, remove_postproc: bool = False) -> list[Any]:
-        """Return a list of instructions, and one of decisions, of strings, numbers and tables.
+        """A list of instructions, and one of decisions, of strings, numbers and tables.
 
         An instruction is [kind, inputs, attributes, outputs]. A string among the inputs is a name
         of `outputs`, unless it is a string in quotation marks.

@@ -294,7 +294,7 @@ def _weights(scores: Tensor, total: Tensor) -> Tensor:
 
 
 def _distance_gradient(grad: Tensor, apart: Tensor, p: float, distance: Tensor) -> Tensor:
-    """The gradient of norms by the differences that they are of, along a last axis."""
+    """The gradient of norms along a last axis with respect to the differences they measure."""
     grad, distance = grad[..., None], distance[..., None]
     if p == 0:
         return torch.zeros_like(apart) * grad

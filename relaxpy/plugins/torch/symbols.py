@@ -120,8 +120,8 @@ class Symbols:
         """Make variables of the symbols in the shapes of inputs, which define them.
 
         A symbol that stands alone somewhere is a variable of the name that `names` has for this
-        input and axis, or that the user gave it, or of its own. One that occurs in the form
-        `a * s + b` only is what the size, a variable, makes of it.
+        input and axis, or that the user gave it, or of its own. One that occurs only as
+        `a * s + b` is solved from the size, a variable.
         """
         exprs = {
             (k, axis): sympy_of(size)

@@ -1,4 +1,4 @@
-"""Weights of models as files have them: safetensors, GGUF, npz, folders of Hugging Face."""
+"""Weights of models as files have them: safetensors, GGUF, npz, Hugging Face folders."""
 
 from relaxpy.plugin import Plugin
 

@@ -219,7 +219,7 @@ class _Reader:
         self.position = 0
 
     def damaged(self, reason: str, hint: str | None = None) -> FrontendError:
-        return FrontendError(f"{str(self.path)!r} is not a file of GGUF: {reason}", hint=hint)
+        return FrontendError(f"{str(self.path)!r} is not a GGUF file: {reason}", hint=hint)
 
     def taken(self, size: int) -> bytes:
         """The next bytes.
@@ -320,7 +320,7 @@ def read_header(path: Path) -> Header:
     try:
         reader = _Reader(path)
     except ValueError:  # an empty file cannot be mapped
-        raise FrontendError(f"{str(path)!r} is not a file of GGUF: it is empty") from None
+        raise FrontendError(f"{str(path)!r} is not a GGUF file: it is empty") from None
     if reader.taken(4) != b"GGUF":
         hint = pointer_hint(bytes(reader.data[:64]))
         raise reader.damaged("it does not begin with GGUF", hint)

@@ -70,7 +70,7 @@ class IRBuilder:
     @staticmethod
     @user_facing
     def current() -> IRBuilder:
-        """Return the innermost open builder.
+        """The innermost open builder.
 
         Errors:
             BuilderStateError (also ValueError): there is none.
@@ -79,12 +79,12 @@ class IRBuilder:
 
     @staticmethod
     def is_in_scope() -> bool:
-        """Return whether a builder is open."""
+        """True if a builder is open."""
         return bool(open_builders.get())
 
     @user_facing
     def get(self) -> Any:
-        """Return the result: an IRModule, a function, or a statement of a kernel.
+        """The result: an IRModule, a function, or a statement of a kernel.
 
         Errors:
             BuilderStateError (also ValueError): nothing was built, or a frame has not ended.
@@ -133,12 +133,12 @@ class IRBuilder:
     # --- for frames and directives
 
     def innermost(self, kind: type[F]) -> F | None:
-        """Return the innermost frame if it is of this kind."""
+        """The innermost frame if it is of this kind."""
         frame = self.frames[-1] if self.frames else None
         return frame if isinstance(frame, kind) else None
 
     def kernel(self, directive: str) -> KernelBuilder:
-        """Return the enclosing kernel; outside functions, one whose body is the result.
+        """The enclosing kernel; outside functions, one whose body is the result.
 
         Errors:
             BuilderStateError: no enclosing frame is part of a kernel.

@@ -25,7 +25,7 @@ open_builders: ContextVar[tuple[IRBuilder, ...]] = ContextVar("relaxpy_ir_builde
 
 
 def current_builder() -> IRBuilder:
-    """Return the innermost open builder.
+    """The innermost open builder.
 
     Errors:
         BuilderStateError (also ValueError): there is none.

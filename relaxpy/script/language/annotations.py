@@ -41,7 +41,7 @@ class Devices:
         return self.global_infos.get(KEY)
 
     def mesh(self, text: str) -> DeviceMesh:
-        """Return the mesh called `text`: "mesh[0]" is the first in the module's list "mesh".
+        """The mesh called `text`: "mesh[0]" is the first in the module's list "mesh".
 
         Errors:
             MisuseError (also ValueError): the module lists no such mesh.
@@ -60,7 +60,7 @@ class Devices:
         )
 
     def find(self, text: str) -> VDevice:
-        """Return device `text`: "cuda:1" is the second of its kind, "vdevice:3" the fourth of all.
+        """Device `text`: "cuda:1" is the second of its kind, "vdevice:3" the fourth of all.
 
         A memory scope may follow, as in "cuda:1:global". Without a list, the number is the physical
         number of the device.
@@ -137,11 +137,11 @@ class Annotation(_Base):
         cls.__init__ = user_facing(cls.__init__)  # type: ignore[method-assign]
 
     def to_struct_info(self, dim: Dim) -> rx.StructInfo:
-        """Return the struct info; `dim` maps string dimensions to expressions."""
+        """The struct info; `dim` maps string dimensions to expressions."""
         raise AssertionError("every subclass overrides this")
 
     def as_struct_info(self) -> rx.StructInfo:
-        """Return the struct info of an annotation without string dimensions.
+        """The struct info of an annotation without string dimensions.
 
         Errors:
             MisuseError (also TypeError): it has one.
@@ -149,7 +149,7 @@ class Annotation(_Base):
         return self.to_struct_info(_no_string_dims)
 
     def strings(self, *, in_functions: bool) -> Iterator[str]:
-        """Yield the string dimensions, from left to right."""
+        """The string dimensions, from left to right."""
         yield from ()
 
     @property
@@ -163,7 +163,7 @@ class Annotation(_Base):
 
 
 def resolve(value: object, dim: Dim = _no_string_dims) -> rx.StructInfo:
-    """Return the struct info of `value`: a struct info, annotation, bare class, or None for unit.
+    """The struct info of `value`: a struct info, annotation, bare class, or None for unit.
 
     Errors:
         MisuseError (also TypeError): it is not an annotation, or has a string dimension where
@@ -178,14 +178,14 @@ def resolve(value: object, dim: Dim = _no_string_dims) -> rx.StructInfo:
 
 
 def string_dims(value: object, *, in_functions: bool) -> Iterator[str]:
-    """Yield the string dimensions in `value`; those of Callables only with `in_functions`."""
+    """The string dimensions in `value`; those of Callables only with `in_functions`."""
     value = _plain(value)
     if isinstance(value, Annotation) and (in_functions or not isinstance(value, Callable_)):
         yield from value.strings(in_functions=in_functions)
 
 
 def is_annotation(value: object) -> bool:
-    """Return whether `value` is a struct info or an annotation."""
+    """True if `value` is a struct info or an annotation."""
     return isinstance(_plain(value), (Annotation, rx.StructInfo))
 
 
@@ -500,11 +500,11 @@ class TypeName:
         )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the type, or the struct info of the same name in newer versions."""
+        """The type, or the struct info of the same name in newer versions."""
         return self.__wrapped__(*args, **kwargs)
 
     def __struct_info__(self) -> rx.StructInfo:
-        """Return the struct info of the bare name."""
+        """The struct info of the bare name."""
         return resolve(self)
 
 
@@ -558,7 +558,7 @@ def _mismatch(kind: str, shape: str, about: object) -> MisuseError:
 
 
 def _is_shape(value: object) -> bool:
-    """Return whether `value` is a shape in an older annotation: a list of dimensions."""
+    """True if `value` is a shape in an older annotation: a list of dimensions."""
     if isinstance(value, (rx.ShapeExpr, rx.Var, rx.Call, rx.TupleGetItem)):
         return True
     return isinstance(value, (tuple, list)) and not any(
@@ -567,7 +567,7 @@ def _is_shape(value: object) -> bool:
 
 
 def _from_shape(value: object) -> Annotation | None:
-    """Return the annotation for a shape or a tuple of shapes; None if `value` is neither."""
+    """The annotation for a shape or a tuple of shapes; None if `value` is neither."""
     if isinstance(value, UnknownShape):
         return Tensor()
     if isinstance(value, (Annotation, rx.StructInfo, ty.Type, type, TypeName)):

@@ -29,12 +29,12 @@ def handling(handler: Handler | None) -> Iterator[None]:
 
 
 def is_eager() -> bool:
-    """Return whether directives are eager in the current context."""
+    """True if directives are eager in the current context."""
     return _handler.get() is not None
 
 
 def is_helper(function: object) -> bool:
-    """Return whether `function` is the user's, neither relaxpy's nor built in."""
+    """True if `function` is the user's, neither relaxpy's nor built in."""
     module = getattr(function, "__module__", None)
     return not isinstance(module, str) or not module.startswith(("relaxpy.", "builtins"))
 

@@ -18,7 +18,7 @@ from relaxpy.script.language.records import as_dtype
 
 
 def intrinsic(name: str) -> Callable[..., PrimExpr]:
-    """Return the intrinsic `name` as a function of its operands."""
+    """The intrinsic `name` as a function of its operands."""
     function: Callable[..., PrimExpr] | None = getattr(intrin, name, None)
     if function is not None:
         return function
@@ -33,7 +33,7 @@ def intrinsic(name: str) -> Callable[..., PrimExpr]:
 
 
 def bitwise(name: str) -> Callable[..., PrimExpr]:
-    """Return the bit operation `name` as a function of its operands."""
+    """The bit operation `name` as a function of its operands."""
 
     def binary(x: ExprLike, y: ExprLike) -> PrimExpr:
         return ops.bitwise(f"tir.{name}", x, y)
@@ -203,14 +203,14 @@ def _with_leading_dtype(name: str, count: tuple[int, int]) -> Callable[..., Prim
 
 
 def struct_get(arr: Any, index: Any, kind: Any, dtype: object) -> PrimExpr:
-    """Return field `kind` of entry `index` of an array of structures, read as `dtype`."""
+    """Field `kind` of entry `index` of an array of structures, read as `dtype`."""
     return Call(
         as_dtype(dtype), "tir.tvm_struct_get", [pointer_or_value(v) for v in (arr, index, kind)]
     )
 
 
 def llvm_lookup_intrinsic_id(name: str) -> PrimExpr:
-    """Return the LLVM intrinsic `name` for `T.call_llvm_intrin`, identified by name, not number.
+    """The LLVM intrinsic `name` for `T.call_llvm_intrin`, identified by name, not number.
 
     Errors:
         MisuseError: `name` is not a name.

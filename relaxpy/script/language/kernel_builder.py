@@ -44,7 +44,7 @@ class Block:
     lets: dict[Var, PrimExpr] = field(default_factory=dict)
 
     def with_regions(self, block: stmt.Block, pointers: Container[Var]) -> stmt.Block:
-        """Return `block` with the regions that the program declares; the others are inferred."""
+        """`block` with the regions that the program declares; the others are inferred."""
         if len(self.regions) == 2:
             return block
         reads, writes = access_regions(block, pointers)
@@ -82,7 +82,7 @@ def _sequence(reverse: list[stmt.Stmt]) -> stmt.Stmt:
 
 
 def typed_var(name: str, argument: object) -> Var | None:
-    """Return the variable that an annotation such as `T.int32` or `T.handle` declares, or None."""
+    """The variable that an annotation such as `T.int32` or `T.handle` declares, or None."""
     if isinstance(argument, (records.DatatypeName, records.HandleName)):
         return Var(name, argument.dtype) if argument.dtype else None
     if isinstance(argument, Var):
@@ -91,7 +91,7 @@ def typed_var(name: str, argument: object) -> Var | None:
 
 
 def result_type(argument: object) -> DataType | None:
-    """Return the datatype of a kernel's result, from its annotation; None if there is no result.
+    """The datatype of a kernel's result, from its annotation; None if there is no result.
 
     Errors: MisuseError if it is not a datatype.
     """
@@ -204,13 +204,13 @@ class KernelBuilder:
             raise self.error(at, "with T.If contains with T.Then(): and optionally with T.Else():")
 
     def block_at(self, at: Any, directive: str) -> Block:
-        """Return the enclosing block; `directive` must be directly inside it."""
+        """The enclosing block; `directive` must be directly inside it."""
         if self.bodies[-1].kind != "block":
             raise self.error(at, f"{directive} belongs directly in a block, with T.block(...):")
         return self.blocks[-1]
 
     def enclosing_block(self, at: Any, directive: str) -> Block:
-        """Return the innermost block; `directive` may be inside of its loops and branches too.
+        """The innermost block; `directive` may be inside of its loops and branches too.
 
         It declares a property of the whole block wherever it is, as in TVM.
         """
@@ -378,7 +378,7 @@ class KernelBuilder:
     # --- records
 
     def define(self, name: str, form: records.Form, at: Any) -> Any:
-        """Return the value bound by `name = form`."""
+        """The value bound by `name = form`."""
         match form:
             case records.AxisForm():
                 return self.axis(name, form, at)
@@ -456,7 +456,7 @@ class KernelBuilder:
     # --- statements that wrap those that follow
 
     def open_scope(self, name: str, form: object, at: Any) -> tuple[object, Wrap]:
-        """Return the value that `form` defines, and a function that wraps the next statements."""
+        """The value that `form` defines, and a function that wraps the next statements."""
         span = self.span(at)
         match form:
             case records.DeclBufferForm(spec=spec):
@@ -514,7 +514,7 @@ class KernelBuilder:
     def launch_thread(
         self, name: str, form: records.LaunchThreadForm, at: Any
     ) -> tuple[object, Wrap]:
-        """Return the variable of a hardware index, and the function that wraps its scope."""
+        """The variable of a hardware index, and the function that wraps its scope."""
         thread = form.thread
         if isinstance(thread, str):
             var, tag = self.new_var(name or "v", form.extent.dtype), thread
@@ -535,7 +535,7 @@ class KernelBuilder:
         return buffer
 
     def match_buffer(self, name: str, form: records.MatchBufferForm, at: Any) -> Buffer:
-        """Return the buffer of a handle parameter, or a view of a region in a block."""
+        """The buffer of a handle parameter, or a view of a region in a block."""
         source, spec = form.source, form.spec
         if isinstance(source, Var):
             if self.bodies[-1].kind != "function":
@@ -592,7 +592,7 @@ class KernelBuilder:
         return var
 
     def expand_remap(self, form: records.RemapForm, at: Any) -> list[records.AxisForm]:
-        """Return the axes that a remap abbreviates."""
+        """The axes that a remap abbreviates."""
         axes = []
         kinds = {"S": IterVarKind.DataPar, "R": IterVarKind.CommReduce}
         for letter, binding in zip(form.kinds, form.bindings, strict=True):

@@ -159,7 +159,7 @@ def cast(v: object, *types: object, type_args: Sequence[object] = ()) -> records
 
 
 def matched_sinfo(form: records.MatchShapeForm, sinfo: rx.StructInfo) -> rx.StructInfo:
-    """Return the struct info against which a `match_shape` checks a value of struct info `sinfo`.
+    """The struct info against which a `match_shape` checks a value of struct info `sinfo`.
 
     Rule:
         LEG-1, LEG-2, LEG-3.

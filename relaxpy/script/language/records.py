@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def dimensions(shape: Any) -> tuple[ExprLike, ...]:
-    """Return the dimensions of a shape; a single dimension need not be in a list.
+    """The dimensions of a shape; a single dimension need not be in a list.
 
     Errors:
         MisuseError: a dimension is not an integer.
@@ -63,7 +63,7 @@ def integers(values: Any, field: str) -> tuple[ExprLike, ...]:
 
 
 def strides(arguments: Any, shape: tuple[ExprLike, ...]) -> tuple[ExprLike, ...]:
-    """Return the strides; a string becomes a new variable of the datatype of the dimensions."""
+    """The strides; a string becomes a new variable of the datatype of the dimensions."""
     first = shape[0] if shape else 0
     dtype = first.dtype if isinstance(first, PrimExpr) else INT32
     if isinstance(arguments, (tuple, list)):
@@ -159,7 +159,7 @@ class ModuleOptions:
     check_well_formed: bool = True
 
     def finish(self, module: IRModule) -> Any:
-        """Return the object that replaces the decorated class."""
+        """The object that replaces the decorated class."""
         return module
 
 
@@ -168,7 +168,7 @@ class PythonOptions:
     """`I.pyfunc`: a Python function that the module keeps unchanged."""
 
     def __call__(self, function: Callable[..., Any], /) -> Callable[..., Any]:
-        """Return `function` itself; the enclosing class adds it to its module."""
+        """`function` itself; the enclosing class adds it to its module."""
         if not callable(function):
             raise unexpected(function, "I.pyfunc decorates a function")
         return function
@@ -195,7 +195,7 @@ class DatatypeName:
     def __call__(
         self, value: ExprLike | None = None, dtype: str | None = None, is_size_var: bool = False
     ) -> PrimExpr:
-        """Return `value` cast to this datatype; by default a new variable, named when assigned."""
+        """`value` cast to this datatype; by default a new variable, named when assigned."""
         if value is None:
             return SizeVar("", self.dtype) if is_size_var else Var("", self.dtype)
         if isinstance(value, str):
@@ -217,7 +217,7 @@ class UnknownShape:
     display_name: ClassVar[str] = "unknown shape"
 
     def __call__(self) -> UnknownShape:
-        """Return this object, so that programs may write it with parentheses."""
+        """This object, so that programs may write it with parentheses."""
         return self
 
 
@@ -245,13 +245,13 @@ class HandleName:
         return f"T.{self.dtype or 'void'}"
 
     def __call__(self, dtype: str | None = None, storage_scope: str = "global") -> Var:
-        """Return a new pointer variable; with `dtype`, a pointer to elements of this datatype."""
+        """A new pointer variable; with `dtype`, a pointer to elements of this datatype."""
         if dtype is None:
             return Var("", "handle")
         return Var("", PointerType(PrimType(as_dtype(dtype)), storage_scope))
 
     def __getitem__(self, arguments: Any) -> Var:
-        """Return the variable of `T.Ptr[T.float32]` or `T.Ptr[T.float32, "shared"]`."""
+        """The variable of `T.Ptr[T.float32]` or `T.Ptr[T.float32, "shared"]`."""
         return self(*arguments) if isinstance(arguments, tuple) else self(arguments)
 
 
@@ -317,7 +317,7 @@ class BufferSpec(Form):
     axis_separators: tuple[int, ...] | None = None
 
     def __class_getitem__(cls, arguments: Any) -> BufferSpec:
-        """Return `T.Buffer[(4, 4), "float32"]`, the form of older programs, or `T.Buffer[4, 4]`."""
+        """`T.Buffer[(4, 4), "float32"]`, the form of older programs, or `T.Buffer[4, 4]`."""
         has_dtype = (
             isinstance(arguments, tuple)
             and len(arguments) > 1

@@ -265,7 +265,7 @@ _COMPOSED: Mapping[str, Callable[..., rx.Expr]] = {"relax.nn.relu6": relu6}
 
 
 def find(name: str) -> OpDef | OpSpace | Callable[..., rx.Expr] | None:
-    """Return the operator called `name`, or the namespace of operators with that prefix."""
+    """The operator called `name`, or the namespace of operators with that prefix."""
     found = _find_registered(name)
     if found is not None or ".__" in name:  # of Python, as in hasattr(R.nn, "__all__")
         return found
@@ -283,13 +283,13 @@ def _find_registered(name: str) -> OpDef | OpSpace | Callable[..., rx.Expr] | No
 
 @lru_cache(maxsize=1)
 def _prefixes(names: tuple[str, ...]) -> frozenset[str]:
-    """Return the prefixes, up to a dot, in the names of operators."""
+    """The prefixes, up to a dot, in the names of operators."""
     components = (name.split(".") for name in names)
     return frozenset(".".join(p[:k]) + "." for p in components for k in range(1, len(p)))
 
 
 def public(prefix: str) -> set[str]:
-    """Return the first components after `prefix` in the names of operators."""
+    """The first components after `prefix` in the names of operators."""
     start = len(prefix)
     names = (*registered_ops(), *_COMPOSED)
     return {n[start:].split(".")[0] for n in names if n.startswith(prefix)}

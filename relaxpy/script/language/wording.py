@@ -23,13 +23,13 @@ from relaxpy.support.nearest import article, described, nearest
 
 
 def offers(space: object, name: str) -> bool:
-    """Return whether a namespace has `name` in addition to its `__all__`."""
+    """True if a namespace has `name` in addition to its `__all__`."""
     has_name: Callable[[str], bool] | None = getattr(space, "_offers", None)
     return has_name is not None and has_name(name)
 
 
 def public_names(space: object) -> Collection[str]:
-    """Return the names of a namespace that are not in its `__all__`: operators registered later."""
+    """The names of a namespace that are not in its `__all__`: operators registered later."""
     list_names: Callable[[], Collection[str]] | None = getattr(space, "_public_names", None)
     return () if list_names is None else list_names()
 
@@ -46,7 +46,7 @@ def as_parse_error(error: RelaxpyError, span: Span) -> RelaxpyError:
 
 
 def describe(value: object) -> str:
-    """Return the description of a value for messages."""
+    """The description of a value for messages."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return repr(value)
     if isinstance(value, PrimExpr):
@@ -63,7 +63,7 @@ def describe(value: object) -> str:
 
 
 def operators_called(name: str) -> list[str]:
-    """Return the operators, as programs spell them, called `name` here or in other libraries."""
+    """The operators, as programs spell them, called `name` here or in other libraries."""
     dotted = f".{name}"
     known = (n for n in registered_ops() if n.startswith("relax.") and n.endswith(dotted))
     names = [f"R.{n.removeprefix('relax.')}" for n in known]
@@ -146,7 +146,7 @@ def unknown_member(space: object, display_name: str, name: str) -> AttributeErro
 
 
 def member_hint(name: str, display_name: str) -> str | None:
-    """Return a replacement for an attribute that values have in other libraries only."""
+    """A replacement for an attribute that values have in other libraries only."""
     if name == "shape":
         return (
             'name dimensions in the annotation, as in R.Tensor(("n", 4)), and declare n = T.int64()'
@@ -211,7 +211,7 @@ def shown(node: ast.expr) -> str:
 
 
 def _logical_calls(name: str, operands: Iterable[str]) -> str:
-    """Return the text of the conjunction (`and`) or disjunction (`or`) of tensors."""
+    """The text of the conjunction (`and`) or disjunction (`or`) of tensors."""
     return reduce(lambda a, b: f"R.logical_{name}({a}, {b})", operands)
 
 
@@ -234,7 +234,7 @@ def array_hint(node: ast.Call, name: str, value: Node) -> str | None:
 
 
 def number_hint(value: object) -> str | None:
-    """Return a replacement for a number that a program binds to a name, where Python needs it."""
+    """A replacement for a number that a program binds to a name, where Python needs it."""
     sinfo = value.struct_info if isinstance(value, Expr) else None
     if not isinstance(sinfo, TensorStructInfo) or sinfo.ndim != 0:
         return None
@@ -242,7 +242,7 @@ def number_hint(value: object) -> str | None:
 
 
 def binding_hint(tree: ast.AST, node: ast.Name) -> tuple[str | None, str | None]:
-    """Return a hint about the binding of an unknown name elsewhere in the same function.
+    """A hint about the binding of an unknown name elsewhere in the same function.
 
     The rule that the use of the name breaks follows; None if there is none, as in kernels.
     """
@@ -289,7 +289,7 @@ def _binds(node: ast.AST, name: str) -> TypeGuard[ast.Name | ast.FunctionDef]:
 
 
 def _dimension_hint(enclosing: ast.AST, nodes: Sequence[ast.AST], node: ast.Name) -> str | None:
-    """Return a hint about a shape variable that is declared nowhere."""
+    """A hint about a shape variable that is declared nowhere."""
     kinds = {kind for child in nodes if (kind := _kind_with_dimension(child, node))}
     if kinds and not _in_signature(enclosing, node):
         return f"declare a new shape variable before: {node.id} = T.int64()"
@@ -308,7 +308,7 @@ def _decorators(function: ast.AST) -> Sequence[ast.expr]:
 
 
 def _enclosing_function(tree: ast.AST, node: ast.Name) -> ast.AST:
-    """Return the innermost function that contains `node`, or `tree` if there is none."""
+    """The innermost function that contains `node`, or `tree` if there is none."""
     enclosing, worklist = tree, [tree]
     while worklist:
         child = worklist.pop()
@@ -320,14 +320,14 @@ def _enclosing_function(tree: ast.AST, node: ast.Name) -> ast.AST:
 
 
 def _statement_at(line: int, statements: Sequence[ast.stmt]) -> Sequence[ast.stmt]:
-    """Return the statement, among these consecutive ones, that contains this line."""
+    """The statement, among these consecutive ones, that contains this line."""
     index = bisect_right(statements, line, key=lambda s: s.lineno) - 1
     candidates = statements[max(index, 0) : index + 1]
     return [s for s in candidates if line <= (s.end_lineno or s.lineno)]
 
 
 def _kind_with_dimension(call: ast.AST, node: ast.Name) -> str | None:
-    """Return the kind of annotation that `call` creates, if `node` is among its dimensions."""
+    """The kind of annotation that `call` creates, if `node` is among its dimensions."""
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
         return None
     shapes = [a for a in call.args[:1] if isinstance(a, (ast.Tuple, ast.List))]
@@ -354,10 +354,10 @@ _NAMES: dict[type[ast.expr], tuple[str, str | None]] = {
 
 
 def construct(node: ast.expr) -> str:
-    """Return the name of this kind of Python expression."""
+    """The name of this kind of Python expression."""
     return _NAMES.get(type(node), (type(node).__name__, None))[0]
 
 
 def construct_hint(node: ast.expr) -> str | None:
-    """Return a replacement for this kind of Python expression."""
+    """A replacement for this kind of Python expression."""
     return _NAMES.get(type(node), ("", None))[1]

@@ -31,7 +31,7 @@ from relaxpy.support.gc_pause import gc_paused
 
 
 def _checked_options(options: Mapping[str, object], others: Mapping[str, object]) -> dict[str, Any]:
-    """Return the `options` that are set; `others` are unknown.
+    """The `options` that are set; `others` are unknown.
 
     Errors:
         MisuseError (also TypeError): an option is unknown, or its value has the wrong type.
@@ -128,7 +128,7 @@ class FunctionDecorator(records.FunctionOptions):
             raise
 
     def define(self, function: Any, frame: FrameType) -> BaseFunc | Deferred:
-        """Return the IR of `function`, which is decorated in `frame`.
+        """The IR of `function`, which is decorated in `frame`.
 
         Errors:
             ParseError, StructInfoError, WellFormedError: with all diagnostics.
@@ -231,7 +231,7 @@ class Deferred:
 
 
 def is_class_body(frame: FrameType) -> bool:
-    """Return whether `frame` executes the body of a class."""
+    """True if `frame` executes the body of a class."""
     if frame.f_code.co_flags & inspect.CO_OPTIMIZED:  # the body of a function
         return False
     return frame.f_locals is not frame.f_globals and "__qualname__" in frame.f_locals
@@ -248,7 +248,7 @@ def parse_function(
 
 
 def _class_definition(cls: type, frame: FrameType) -> tuple[ast.ClassDef, Program]:
-    """Return the definition of a class that is decorated in `frame`, or that Python finds."""
+    """The definition of a class that is decorated in `frame`, or that Python finds."""
     program = source_at(frame.f_code.co_filename, frame.f_lineno, cls.__name__, frame.f_code)
     match program.tree.body:
         case [ast.ClassDef(name=name) as node, *_] if name == cls.__name__:

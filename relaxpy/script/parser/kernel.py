@@ -101,7 +101,7 @@ class KernelEvaluator(Evaluator):
         return "a kernel computes numbers with operators and functions of T, such as T.max(x, y)"
 
     def loop_form(self, node: ast.expr) -> LoopForm:
-        """Return the record of the iterations of a loop."""
+        """The record of the iterations of a loop."""
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             function = self.value(node.func)
             if function is builtins.range:
@@ -155,7 +155,7 @@ class KernelEvaluator(Evaluator):
     def call_helper(
         self, function: Any, args: list[Any], kwargs: dict[str, Any], node: ast.Call
     ) -> object:
-        """Return the result of a user's function, in which the directives of T are eager.
+        """The result of a user's function, in which the directives of T are eager.
 
         Errors:
             ParseError: it creates a frame that it neither enters nor returns, or leaves one open.
@@ -185,7 +185,7 @@ class KernelEvaluator(Evaluator):
 
 
 def parameter_hint(annotation: object) -> str | None:
-    """Return a replacement for an annotation that declares no parameter."""
+    """A replacement for an annotation that declares no parameter."""
     if annotation is BufferSpec:
         return 'a buffer has a shape and a datatype, as in T.Buffer((4, 4), "float32")'
     if is_annotation(annotation):
@@ -198,7 +198,7 @@ def parameter_hint(annotation: object) -> str | None:
 
 
 def is_same(present: object, value: object) -> bool:
-    """Return whether a name for `present` may be bound again, to `value`."""
+    """True if a name for `present` may be bound again, to `value`."""
     if isinstance(value, MetaVar):
         value = value.value
         if isinstance(value, (bool, int, float, str)):
@@ -207,7 +207,7 @@ def is_same(present: object, value: object) -> bool:
 
 
 def may_read(value: PrimExpr) -> bool:
-    """Return whether `value` may depend on memory, which later stores change."""
+    """True if `value` may depend on memory, which later stores change."""
     return any(isinstance(child, (BufferLoad, tir.Call)) for child in walk(value))
 
 
@@ -250,7 +250,7 @@ class KernelReader(kernel_builder.KernelBuilder):
         return self.values.scope
 
     def shape_var(self, name: str) -> Var:
-        """Return the variable for a TypeVar of this name."""
+        """The variable for a TypeVar of this name."""
         if name not in self.shape_vars:
             self.shape_vars[name] = Var(name, INT64)
             self.named.add(self.shape_vars[name])
@@ -324,7 +324,7 @@ class KernelReader(kernel_builder.KernelBuilder):
                 self.report.add(error)
 
     def declared_parameter(self, arg: ast.arg) -> Var | Buffer:
-        """Return the parameter that `arg` declares."""
+        """The parameter that `arg` declares."""
         if arg.annotation is None:
             raise self.error(
                 arg,
@@ -349,7 +349,7 @@ class KernelReader(kernel_builder.KernelBuilder):
         return var
 
     def return_type(self, node: ast.expr) -> DataType | None:
-        """Return the datatype that a return annotation names."""
+        """The datatype that a return annotation names."""
         dtype: DataType | None = self.call_at(
             node, kernel_builder.result_type, self.values.value(node)
         )
@@ -464,7 +464,7 @@ class KernelReader(kernel_builder.KernelBuilder):
             warn(Diagnostic(message, None, self.program.span(target), hint))
 
     def bound_value(self, name: str, value: object, at: ast.expr) -> object:
-        """Return the value of a name after `name = value`."""
+        """The value of a name after `name = value`."""
         match value:
             case records.MetaVar(value=inner):
                 return inner
@@ -514,7 +514,7 @@ class KernelReader(kernel_builder.KernelBuilder):
         return tuple(results) if isinstance(value, tuple) else results
 
     def is_created_here(self, value: Var | Buffer) -> bool:
-        """Return whether a function of the user has created `value` without a name."""
+        """True if a function of the user has created `value` without a name."""
         return value in self.named if isinstance(value, Var) else value.data in self.pointers
 
     def let(self, name: str, value: PrimExpr, at: Positioned, var: Var | None = None) -> Var:
@@ -581,7 +581,7 @@ class KernelReader(kernel_builder.KernelBuilder):
         self.store(form, node, target=target, source=node.value)
 
     def buffer_at(self, target: ast.Subscript) -> Buffer:
-        """Return the buffer of which `target` is an element."""
+        """The buffer of which `target` is an element."""
         buffer = self.values.value(target.value)
         if not isinstance(buffer, Buffer):
             raise self.error(
@@ -591,7 +591,7 @@ class KernelReader(kernel_builder.KernelBuilder):
         return buffer
 
     def indices(self, buffer: Buffer, index: object, target: ast.Subscript) -> tuple[PrimExpr, ...]:
-        """Return the indices of a store; a slice becomes a vector of indices."""
+        """The indices of a store; a slice becomes a vector of indices."""
         indices = index if isinstance(index, tuple) else (index,)
         nodes = target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]
         if len(indices) != buffer.ndim:

@@ -50,7 +50,7 @@ from relaxpy.support.dataclass import dataclass, replace
 
 
 def mentioned(node: ast.FunctionDef, known: Container[str]) -> list[str]:
-    """Return the functions of the module that a function mentions, by name or as attributes.
+    """The functions of the module that a function mentions, by name or as attributes.
 
     Parameters, and variables that a preceding statement always binds, hide functions.
     """
@@ -71,7 +71,7 @@ def mentioned(node: ast.FunctionDef, known: Container[str]) -> list[str]:
 
 
 def _unconditional(nodes: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield the statements that are always parsed, including those of blocks."""
+    """The statements that are always parsed, including those of blocks."""
     for node in nodes:
         if isinstance(node, ast.With):
             yield from _unconditional(node.body)
@@ -151,7 +151,7 @@ class Definition:
 def directive_of(
     node: ast.FunctionDef, values: GraphEvaluator
 ) -> records.FunctionOptions | MacroOptions | None:
-    """Return the first decorator that is R.function, T.prim_func or a macro; None if none is."""
+    """The first decorator that is R.function, T.prim_func or a macro; None if none is."""
     for decorator in node.decorator_list:
         if isinstance(decorator, ast.Name) and decorator.id == "staticmethod":
             continue
@@ -162,7 +162,7 @@ def directive_of(
 
 
 def options_of(node: ast.FunctionDef, values: GraphEvaluator) -> records.FunctionOptions:
-    """Return the options of a function's decorators.
+    """The options of a function's decorators.
 
     Errors:
         ParseError: none of them is R.function or T.prim_func.
@@ -188,7 +188,7 @@ class PythonClass:
 
 
 def is_python(node: ast.FunctionDef, values: GraphEvaluator) -> bool:
-    """Return whether a function is decorated by `I.pyfunc`."""
+    """True if a function is decorated by `I.pyfunc`."""
     return any(
         isinstance(values.value(decorator), records.PythonOptions)
         for decorator in node.decorator_list
@@ -197,7 +197,7 @@ def is_python(node: ast.FunctionDef, values: GraphEvaluator) -> bool:
 
 
 def text_without_decorator(node: ast.FunctionDef, program: Program) -> str:
-    """Return the text of a function without its indentation and the line `@I.pyfunc`."""
+    """The text of a function without its indentation and the line `@I.pyfunc`."""
     start = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
     removed = {d.lineno for d in node.decorator_list if ends_in(d, "pyfunc")}
     numbers = range(start, (node.end_lineno or node.lineno) + 1)
@@ -208,7 +208,7 @@ def text_without_decorator(node: ast.FunctionDef, program: Program) -> str:
 
 
 def macro_of(node: ast.FunctionDef, program: Program, values: GraphEvaluator) -> Macro | None:
-    """Return the macro that a function of a text defines; None if it is not one."""
+    """The macro that a function of a text defines; None if it is not one."""
     options = directive_of(node, values)
     if not isinstance(options, MacroOptions):
         return None
@@ -315,7 +315,7 @@ class FunctionsReader:
         self.kernels.append(func)
 
     def returns(self, gvar: GlobalVar, count: int) -> DataType | None:
-        """Return the result datatype of a kernel that is called with `count` arguments.
+        """The result datatype of a kernel that is called with `count` arguments.
 
         Errors: MisuseError if the kernel takes another number of arguments.
         """
@@ -335,7 +335,7 @@ class FunctionsReader:
         return ret
 
     def _declared_result(self, definition: Definition) -> DataType | None:
-        """Return the declared result datatype of a kernel; None if the function is not a kernel."""
+        """The declared result datatype of a kernel; None if the function is not a kernel."""
         name, returns = definition.gvar.name_hint, definition.node.returns
         if name not in self._returns:
             self._returns[name] = None
@@ -409,7 +409,7 @@ class FunctionsReader:
             )
 
     def added(self) -> dict[GlobalVar, BaseFunc]:
-        """Return the functions that parsing has added to the module."""
+        """The functions that parsing has added to the module."""
         defined = set(self.gvars.values())
         return {v: f for v, f in self.builder.get().items() if v not in defined}
 
@@ -469,7 +469,7 @@ class ModuleReader:
         self.order: list[str] = []
 
     def module(self, node: ast.ClassDef) -> IRModule | None:
-        """Return the module that a class describes, or None if errors have been reported."""
+        """The module that a class describes, or None if errors have been reported."""
         previous = len(self.report.errors)
         self.read_bases(node)
         type_parameters(node, self.program.error, self.report)

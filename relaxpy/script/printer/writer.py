@@ -87,10 +87,10 @@ class Marking(Protocol):
     """Marks the texts to underline."""
 
     def doc(self, node: object, doc: document.Doc) -> document.Doc:
-        """Return `doc`, the text of `node`, marked if it is to be underlined."""
+        """`doc`, the text of `node`, marked if it is to be underlined."""
 
     def name(self, node: object, name: str) -> str:
-        """Return the name of `node`, marked if it is to be underlined."""
+        """The name of `node`, marked if it is to be underlined."""
 
 
 class Names:
@@ -311,7 +311,7 @@ class Marks:
                 self._comments.append((start, self._annotations[key]))
 
     def doc(self, node: object, doc: document.Doc) -> document.Doc:
-        """Return `doc`, the text of `node`, marked if it is to be underlined."""
+        """`doc`, the text of `node`, marked if it is to be underlined."""
         self.shown.add(id(node))
         if id(node) not in self._underlined:
             return doc
@@ -320,12 +320,12 @@ class Marks:
         return marked
 
     def name(self, node: object, name: str) -> str:
-        """Return the name of a variable, marked if it is to be underlined."""
+        """The name of a variable, marked if it is to be underlined."""
         self.shown.add(id(node))
         return f"{START}{name}{END}" if id(node) in self._underlined else name
 
     def finished(self, lines: list[str], options: Options) -> list[str]:
-        """Return the lines with underlines and comments, numbered and cut as in `options`."""
+        """The lines with underlines and comments, numbered and cut as in `options`."""
         plain, spans = _without_marks(lines)
         for marked in self._lines:
             for index in marked:
@@ -338,7 +338,7 @@ class Marks:
 
 
 def underlined_text(lines: Iterable[str], *, numbered: bool, context: int) -> list[str]:
-    """Return lines with what is between marks underlined; a `context` below 0 keeps all lines."""
+    """Lines with what is between marks underlined; a `context` below 0 keeps all lines."""
     plain, spans = _without_marks(lines)
     return _shown(plain, spans, numbered, context)
 
@@ -346,7 +346,7 @@ def underlined_text(lines: Iterable[str], *, numbered: bool, context: int) -> li
 def _shown(
     plain: list[str], spans: list[list[tuple[int, int]]], numbered: bool, context: int
 ) -> list[str]:
-    """Return the lines with the columns in `spans` underlined, and others left out."""
+    """The lines with the columns in `spans` underlined, and others left out."""
     kept = _excerpt([bool(found) for found in spans], context)
     width = len(str(len(plain))) + 1 if numbered else 0
     out: list[str] = []
@@ -366,7 +366,7 @@ def _shown(
 
 
 def _targets(root: Node, path: AccessPath, shown: frozenset[int] | None) -> list[int]:
-    """Return the component that `path` means; all that it may mean while `shown` is unknown."""
+    """The component that `path` means; all that it may mean while `shown` is unknown."""
     check_type(path, AccessPath, "expected an AccessPath")
     value: object = root
     found = [id(root)]
@@ -406,7 +406,7 @@ def _without_marks(lines: Iterable[str]) -> tuple[list[str], list[list[tuple[int
 
 
 def _excerpt(is_marked: list[bool], context: int) -> list[bool]:
-    """Return which lines to keep: those around a mark; a single line is not left out."""
+    """The lines to keep: those around a mark; a single line is not left out."""
     if context < 0 or not any(is_marked):
         return [True] * len(is_marked)
     kept = [any(is_marked[max(0, i - context) : i + context + 1]) for i in range(len(is_marked))]

@@ -260,7 +260,7 @@ def _definable(param: rx.Var) -> Sequence[tir.Var]:
 
 
 def _is_size(param: rx.Var) -> bool:
-    """Return whether a parameter is the value of one shape variable."""
+    """True if a parameter is the value of one shape variable."""
     sinfo = param.struct_info
     return isinstance(sinfo, rx.PrimStructInfo) and isinstance(sinfo.value, tir.Var)
 
@@ -274,7 +274,7 @@ def _pairs(func: rx.Function, call: rx.Call) -> list[tuple[rx.Var, rx.Expr]]:
 
 
 def _fits(func: rx.Function, param: rx.Var, call: rx.Call) -> bool:
-    """Return whether the argument of a parameter is known to fit it."""
+    """True if the argument of a parameter is known to fit it."""
     argument = call.args[func.params.index(param)]
     return fits(param, argument, shape_var_images(_pairs(func, call)))
 
@@ -307,7 +307,7 @@ class ExpandTupleArguments(Pass):
 
 
 def _fits_expanded(func: rx.Function, call: rx.Call) -> bool:
-    """Return whether each argument is known to have the tuples, and fields, of its parameter."""
+    """True if each argument is known to have the tuples, and fields, of its parameter."""
     params = [param.struct_info for param in func.params]
     args = [arg.struct_info for arg in call.args]
     return len(params) == len(args) and all(map(_same_tuples, params, args))
@@ -481,7 +481,7 @@ class _Shorter(BindingRewriter):
 
 
 def _has_shape_of(operand: rx.Expr, result: rx.Var) -> bool:
-    """Return whether a variable is known to have the shape of the result."""
+    """True if a variable is known to have the shape of the result."""
     actual, expected = operand.struct_info, result.struct_info
     if not isinstance(operand, rx.Var) or actual is None or expected is None:
         return False
@@ -535,7 +535,7 @@ class _Reshapes(BindingRewriter):
 
 
 def _is_reshape(source: object, result: object) -> bool:
-    """Return whether two tensors are known to have the same datatype and equally many elements."""
+    """True if two tensors are known to have the same datatype and equally many elements."""
     if not isinstance(source, rx.TensorStructInfo) or not isinstance(result, rx.TensorStructInfo):
         return False
     before, after = source.get_shape(), result.get_shape()

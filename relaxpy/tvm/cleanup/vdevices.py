@@ -114,7 +114,7 @@ class _Devices:
 
 
 def _declares_result(binding: rx.Binding) -> bool:
-    """Return whether the device of a value is declared, and not derived from those of operands."""
+    """True if the device of a value is declared, and not derived from those of operands."""
     value = binding.value
     if isinstance(value, rx.Call):
         return bool(value.sinfo_args)

@@ -206,7 +206,7 @@ SYMBOLIC_WORKSPACE: Final = 8
 
 
 def has_leaking_intermediate_variables(context: PatternCheckContext) -> bool:
-    """Return whether a variable of the match, other than its result, may be used outside of it."""
+    """True if a variable of the match, other than its result, may be used outside of it."""
     result = context.value_to_bound_var[context.matched_expr]
     return any(
         not isinstance(var, rx.DataflowVar)
@@ -223,7 +223,7 @@ def dtype_of(expr: rx.Expr) -> str:
 
 
 def is_multiple(dim: tir.PrimExpr, factor: int) -> bool:
-    """Return whether a dimension is a literal, and a multiple of a factor."""
+    """True if a dimension is a literal, and a multiple of a factor."""
     return isinstance(dim, tir.IntImm) and dim.value % factor == 0
 
 
@@ -305,7 +305,7 @@ _ALIGNMENT: Final = 16
 
 
 def is_supported(context: graph.PatternCheckContext) -> bool:
-    """Return whether cuBLAS supports a match of a pattern of `products`."""
+    """True if cuBLAS supports a match of a pattern of `products`."""
     named = context.annotated_expr
     lhs, rhs, root = named["lhs"], named["rhs"], named["root"]
     left, right = literal_shape(lhs), literal_shape(rhs)
@@ -329,7 +329,7 @@ def is_supported(context: graph.PatternCheckContext) -> bool:
 
 
 def _is_aligned(context: graph.PatternCheckContext, right: Dims, out_dtype: str) -> bool:
-    """Return whether the second operand is transposed in the match, and its rows are aligned."""
+    """True if the second operand is transposed in the match, and its rows are aligned."""
     root = context.annotated_expr["root"]
     is_transposed = isinstance(root, Call) and root.args[1] in context.matched_bindings
     if not is_transposed or len(right) < 2:
@@ -347,7 +347,7 @@ def _is_plain_scaling(context: graph.PatternCheckContext) -> bool:
 
 
 def _is_vector(context: graph.PatternCheckContext) -> bool:
-    """Return whether a bias, if there is one, is a vector."""
+    """True if a bias, if there is one, is a vector."""
     bias = context.annotated_expr.get("bias")
     if bias is None:
         return True
@@ -602,7 +602,7 @@ def partition_for_cutlass(mod: IRModule, annotate_codegen: bool = True) -> IRMod
 
 
 def _is_supported(context: graph.PatternCheckContext) -> bool:
-    """Return whether it is a float16 matmul that cuBLAS would compute, too."""
+    """True if it is a float16 matmul that cuBLAS would compute, too."""
     dtype = dtype_of(context.annotated_expr["lhs"])
     return dtype == "float16" and is_supported(context)
 

@@ -100,7 +100,7 @@ class _Matcher:
         )
 
     def nodes(self, node: object, pattern: object) -> bool:
-        """Return whether two fields match: nodes, sequences of them, or other values."""
+        """True if two fields match: nodes, sequences of them, or other values."""
         if isinstance(pattern, Var):
             return isinstance(node, PrimExpr) and self._variable(node, pattern)
         if isinstance(pattern, Buffer):
@@ -160,7 +160,7 @@ class _Matcher:
         return any(self._all((x, pattern.a), (y, pattern.b)) for x, y in ((a, b), (b, a)))
 
     def _all(self, *pairs: tuple[PrimExpr, PrimExpr]) -> bool:
-        """Return whether all of these match; a failed attempt is rolled back."""
+        """True if all of these match; a failed attempt is rolled back."""
         values, buffers = dict(self.values), dict(self.buffers)
         if all(self.nodes(value, pattern) for value, pattern in pairs):
             return True

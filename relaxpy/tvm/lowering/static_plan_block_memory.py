@@ -312,7 +312,7 @@ class Lifetimes:
         return {self._owner[number] for number in numbers if number in self._owner}
 
     def _shares(self, value: rx.Expr) -> bool:
-        """Return whether a value uses tensors only as arguments of kernels, views or fields."""
+        """True if a value uses tensors only as arguments of kernels, views or fields."""
         if not isinstance(value, rx.Call):
             return isinstance(value, (rx.Var, rx.Tuple, rx.TupleGetItem))
         if rx.is_call_of(value, "relax.vm.call_tir_dyn"):
@@ -345,7 +345,7 @@ class Lifetimes:
 
 
 def _is_view(call: rx.Call) -> bool:
-    """Return whether the result of a call may alias its first operand."""
+    """True if the result of a call may alias its first operand."""
     memory = memory_of(call)
     return memory is not None and memory.is_of_operand
 

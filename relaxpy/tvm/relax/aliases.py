@@ -225,7 +225,7 @@ def _last_uses(block: rx.DataflowBlock, aliases: Aliases) -> dict[int, int]:
 
 
 def _is_free(call: rx.Call, position: int, aliases: Aliases) -> bool:
-    """Return whether an operand is known memory that only this operand refers to in the call."""
+    """True if an operand is known memory that only this operand refers to in the call."""
     operand = call.args[position]
     memories = aliases.of.get(operand) if isinstance(operand, rx.Var) else None
     if not memories or EXTERNAL in memories or memories & aliases.exposed:

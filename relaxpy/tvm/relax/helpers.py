@@ -245,7 +245,7 @@ def _with_shapes(sinfo: I, variables: Mapping[rx.Var, rx.Expr]) -> I:
 
 @user_facing
 def is_subtype(sub: TypeKind, base: TypeKind) -> bool:
-    """Return whether `sub <: base`.
+    """True if `sub <: base`.
 
     Rule:
         TYP-7, TYP-8, TYP-9, TYP-10, TYP-11, TYP-12.

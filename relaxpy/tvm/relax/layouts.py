@@ -190,7 +190,7 @@ def _arranged(source: Indices, order: Sequence[PrimExpr]) -> IndexMap | None:
 
 
 def _keeps_all(index_map: IndexMap, buffer: Buffer) -> bool:
-    """Return whether a transform maps all elements of a buffer to different ones."""
+    """True if a transform maps all elements of a buffer to different ones."""
     iters = dict(zip(index_map.initial_indices, map(Range, buffer.shape), strict=True))
     return not detect_iter_map(index_map.final_indices, iters, check_level="bijective").errors
 

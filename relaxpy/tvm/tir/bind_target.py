@@ -31,7 +31,7 @@ from relaxpy.support.entry import user_constructed, user_facing
 @user_constructed
 @dataclass(frozen=True, slots=True)
 class BindTarget(Pass):
-    """Give every PrimFunc that has no attribute `target` this one."""
+    """Gives every PrimFunc that has no attribute `target` this one."""
 
     target: Target
 

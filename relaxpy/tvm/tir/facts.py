@@ -95,7 +95,7 @@ def _opaque(found: _Detected) -> Regions:
 
 
 def _joined(regions: Sequence[BufferRegion]) -> Iterator[BufferRegion]:
-    """Return one region for each buffer, which has all of the regions of that buffer."""
+    """One region for each buffer, which has all of the regions of that buffer."""
     joined = Accesses(())
     for region in regions:
         joined.access(joined.reads, region.buffer, map(joined.covered, region.region))
@@ -246,7 +246,7 @@ def undefined_vars(node: stmt.Stmt | PrimExpr, defs: Sequence[Var] | None = None
 
 @user_facing
 def verify_ssa(func: PrimFunc) -> bool:
-    """Return whether each variable of a kernel is defined once, before its uses."""
+    """True if each variable of a kernel is defined once, before its uses."""
     check_type(func, PrimFunc, "expected a PrimFunc")
     if kernel_faults(func):
         return False
@@ -259,7 +259,7 @@ def verify_ssa(func: PrimFunc) -> bool:
 
 
 def _effect(func: PrimFunc) -> Node | None:
-    """Return an effect of a kernel that is visible outside of it, or None."""
+    """An effect of a kernel that is visible outside of it, or None."""
     own = {
         node.data
         for block in walk(func.body)
@@ -386,7 +386,7 @@ def estimate_tir_flops(stmt_or_mod: stmt.Stmt | IRModule) -> float:
 def domain_touched(
     node: stmt.Stmt, buffer: Buffer, consider_loads: bool, consider_stores: bool
 ) -> list[Range]:
-    """Return for each axis the range of the elements of `buffer` that `node` reads or writes.
+    """For each axis, the range of the elements of `buffer` that `node` reads or writes.
 
     The list is empty if there is no access. Ranges may exceed the shape if a condition guards the
     accesses. An unknown range is the whole axis.

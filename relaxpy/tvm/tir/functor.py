@@ -165,7 +165,7 @@ class _WithAnalyzer(_Functor):
 
 
 def _is_stable_integer(value: PrimExpr) -> bool:
-    """Return whether a value is an integer that does not depend on memory or calls."""
+    """True if a value is an integer that does not depend on memory or calls."""
     stable = next(occurrences(value, BufferLoad, tir.Call), None) is None
     return stable and value.dtype.family in ("int", "uint")
 
@@ -283,7 +283,7 @@ def _node(value: object) -> Node:
 
 
 def _uses(node: Node, var: Var) -> bool:
-    """Return whether `substitute` replaces `var` anywhere in `node`, shapes of buffers included."""
+    """True if `substitute` replaces `var` anywhere in `node`, shapes of buffers included."""
     return substitution.substitute(node, {var: Var(var.name, var.dtype)}) is not node
 
 

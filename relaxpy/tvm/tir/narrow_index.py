@@ -467,7 +467,7 @@ def _cases(condition: PrimExpr, holds: bool) -> tuple[PrimExpr, ...]:
 
 
 def _succeeds(value: PrimExpr, analyzer: Analyzer) -> bool:
-    """Return whether `value` can be computed: no index, divisor or call in it can fail."""
+    """True if `value` can be computed: no index, divisor or call in it can fail."""
 
     def claims() -> Iterator[PrimExpr]:
         for node in walk(value):
@@ -484,7 +484,7 @@ def _succeeds(value: PrimExpr, analyzer: Analyzer) -> bool:
 
 
 def _agree(yes: PrimExpr, no: PrimExpr, analyzer: Analyzer, facts: _Facts) -> bool:
-    """Return whether two values are equal, by the facts about loads."""
+    """True if two values are equal, by the facts about loads."""
 
     def rule(node: Node) -> Node | None:
         if isinstance(node, BufferLoad) and node.predicate is None:

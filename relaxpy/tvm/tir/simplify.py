@@ -204,7 +204,7 @@ class Simplifier:
                 return map_children(self.operand, stmt)
 
     def stores_itself(self, store: BufferStore) -> bool:
-        """Return whether a store writes the element that it loads."""
+        """True if a store writes the element that it loads."""
         value = store.value
         if not isinstance(value, BufferLoad) or value.buffer is not store.buffer:
             return False
@@ -214,7 +214,7 @@ class Simplifier:
         )
 
     def are_equal(self, a: PrimExpr, b: PrimExpr) -> bool:
-        """Return whether two values are known to be equal."""
+        """True if two values are known to be equal."""
         names = {**self.bound, **self.inlined}
         return a.dtype == b.dtype and self.analyzer.can_prove_equal(
             substitute(a, names), substitute(b, names)
@@ -282,12 +282,12 @@ def nothing() -> Stmt:
 
 
 def does_nothing(stmt: Stmt) -> bool:
-    """Return whether a statement is a literal."""
+    """True if a statement is a literal."""
     return isinstance(stmt, Evaluate) and isinstance(stmt.value, tir.IntImm)
 
 
 def is_used(var: Var, body: Stmt) -> bool:
-    """Return whether `body` mentions `var`, declarations of buffers included."""
+    """True if `body` mentions `var`, declarations of buffers included."""
     for node in walk(body):
         if node is var:
             return True

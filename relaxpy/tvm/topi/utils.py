@@ -86,7 +86,7 @@ def get_const_tuple(in_tuple: Sequence[ExprLike]) -> tuple[int | PrimExpr, ...]:
 
 
 def equal_const_int(expr: ExprLike, value: int) -> bool:
-    """Return whether an expression is this integer."""
+    """True if an expression is this integer."""
     simplified = simplify(expr)
     if isinstance(simplified, tir.IntImm):
         return simplified.value == value
@@ -195,7 +195,7 @@ def _constant(numbers: npt.ArrayLike, ndim: int, name: str) -> Tensor:
 
 @user_facing
 def extern_primfunc(input_tensors: Sequence[Tensor], primfunc: PrimFunc, **kwargs: Any) -> Any:
-    """Return the tensors that `primfunc` writes, where it reads `input_tensors`.
+    """The tensors that `primfunc` writes, where it reads `input_tensors`.
 
     These are the values of the buffers that it reads, in the order of its parameters. A result is
     a buffer that it only writes, or, if it reads all that it writes, the last of these, which is

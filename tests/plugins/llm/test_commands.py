@@ -109,7 +109,7 @@ def test_chat_answers_lines_until_the_end(
             2,
             "expected a port, up to 65535, found '99999'",
         ),
-        (("chat", "{folder}/config.json"), 1, "neither a folder of a model nor a file of GGUF"),
+        (("chat", "{folder}/config.json"), 1, "neither a folder of a model nor a GGUF file"),
     ],
 )
 def test_what_is_wrong(

@@ -287,7 +287,7 @@ def test_models_that_are_not_there(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="`hf download OWNER/MODEL --local-dir FOLDER`"):
         relaxpy.llm.load(tmp_path / "none")
     (tmp_path / "x.bin").touch()
-    with pytest.raises(ModelError, match=r"neither a folder of a model nor a file of GGUF"):
+    with pytest.raises(ModelError, match=r"neither a folder of a model nor a GGUF file"):
         relaxpy.llm.load(tmp_path / "x.bin")
     with pytest.raises(TypeError, match="expected the path of a model"):
         relaxpy.llm.load(3)  # type: ignore[arg-type]

@@ -502,10 +502,10 @@ def _loop(nodes: Sequence[Any]) -> Any:
 
 
 _WRONG: dict[str, tuple[Any, str]] = {
-    "no model": (b"\xff\xff\xff", "not a model of ONNX"),
-    "truncated": (linear().SerializeToString()[:-20], "not a model of ONNX"),
-    "empty": (b"", "not a model of ONNX: it is empty"),
-    "no graph": (b"\x08\x08", "not a model of ONNX: it has no graph"),
+    "no model": (b"\xff\xff\xff", "not an ONNX model"),
+    "truncated": (linear().SerializeToString()[:-20], "not an ONNX model"),
+    "empty": (b"", "not an ONNX model: it is empty"),
+    "no graph": (b"\x08\x08", "not an ONNX model: it has no graph"),
     "pointer": (b"version https://git-lfs.github.com/spec/v1\n", "hint: .* `git lfs pull`"),
     "a list": ([1, 2], "takes a ModelProto of onnx, a path, or bytes"),
     "missing file": ("absent.onnx", "absent.onnx: No such file"),
@@ -1013,7 +1013,7 @@ def test_a_file_that_ends_early_is_damaged(tmp_path: Path, cut: int) -> None:
     )
     path = tmp_path / "model.onnx"
     path.write_bytes(helper.make_model(graph).SerializeToString()[:-cut])
-    with pytest.raises(FrontendError, match=r"model.onnx: not a model of ONNX, or a damaged one"):
+    with pytest.raises(FrontendError, match=r"model.onnx: not an ONNX model, or a damaged one"):
         from_onnx(path)
 
 

@@ -26,7 +26,7 @@ LENGTH = torch.export.Dim("length", min=2, max=48)
 WORDS = 100
 
 
-# ---- models of PyTorch alone
+# ---- PyTorch models alone
 
 
 class Tagger(nn.Module):  # type: ignore[misc]

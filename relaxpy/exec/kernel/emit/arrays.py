@@ -295,7 +295,7 @@ class ArrayEmitter:
                 raise CompileError(f"{self.name}: `{expr}` cannot be computed", span=self.span)
 
     def _may_fail(self, expr: PrimExpr) -> bool:
-        """Return whether a load in `expr` may fail, or an integer divisor may be zero."""
+        """True if a load in `expr` may fail, or an integer divisor may be zero."""
         # The views of memory fail if it is too small or not contiguous.
         views = self.scope.views
         if views and any(load.buffer in views for load in occurrences(expr, BufferLoad)):
@@ -303,7 +303,7 @@ class ArrayEmitter:
         return may_fail(expr, self._all_axes(), self.scope.shape_vars)
 
     def varies(self, expr: PrimExpr) -> bool:
-        """Return whether `expr` depends on the axes of the layout."""
+        """True if `expr` depends on the axes of the layout."""
         known = self._varying
         if expr not in known:
             for node in walk(expr):
@@ -369,7 +369,7 @@ class ArrayEmitter:
         return None if is_shared else limits
 
     def _is_small(self) -> bool:
-        """Return whether the layout is known to have few elements."""
+        """True if the layout is known to have few elements."""
         count = math.prod((a.extent for a in self.layout), start=as_poly(1)).constant
         return count is not None and count < FEW_LIMITED
 
@@ -527,7 +527,7 @@ class ArrayEmitter:
         return [self.proof.get(a.var, a) for a in (*self.outer, *self.layout)]
 
     def is_inside(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> bool:
-        """Return whether the access is provably in bounds everywhere, and its buffer has memory."""
+        """True if the access is provably in bounds everywhere, and its buffer has memory."""
         return buffer not in self.scope.views and not self.unproved(buffer, indices)
 
     def unproved(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> dict[int, PrimExpr]:
@@ -535,7 +535,7 @@ class ArrayEmitter:
         return unproved(buffer, indices, self._all_axes(), self.scope.shape_vars)
 
     def is_unproved(self, access: Access) -> bool:
-        """Return whether the access may be out of bounds although an axis of the layout is empty.
+        """True if the access may be out of bounds although an axis of the layout is empty.
 
         A gather along all axes then has no indices.
         """
@@ -545,7 +545,7 @@ class ArrayEmitter:
         return bool(unproved) and not (gathered and along_all)
 
     def _inside(self, buffer: Buffer, maps: Sequence[Affine], indices: Sequence[PrimExpr]) -> bool:
-        """Return whether a view is possible: it is in bounds by proof, or by a preceding check."""
+        """True if a view is possible: it is in bounds by proof, or by a preceding check."""
         rows = self.rows.get(buffer)
         for axis in self.unproved(buffer, indices):
             if rows is not None and rows.axis == axis:

@@ -201,7 +201,7 @@ class ContractionEmitter:
         return item(product, ..., 0) if left else item(product, ..., 0, ast.Slice())
 
     def _is_short(self, *axes: Sequence[Axis]) -> bool:
-        """Return whether a float matmul is so small that the overhead of its call matters.
+        """True if a float matmul is so small that the overhead of its call matters.
 
         The last axes are those of the sum. For sums of one element, `ndarray.dot` loses NaN.
         """

@@ -63,7 +63,7 @@ _INVARIANT = (ast.Name, ast.Constant, ast.BinOp, ast.UnaryOp, ast.operator, ast.
 
 
 def _is_invariant(expr: ast.expr, bound: Container[str]) -> bool:
-    """Return whether `expr` is invariant in loops over `bound`, and can be evaluated before them.
+    """True if `expr` is invariant in loops over `bound`, and can be evaluated before them.
 
     Loads may change between iterations, and hoisted divisions may fail for an empty loop.
     """
@@ -80,6 +80,6 @@ def _is_invariant(expr: ast.expr, bound: Container[str]) -> bool:
 
 
 def _breaks(body: Iterable[ast.stmt]) -> bool:
-    """Return whether a loop with this body may end by a `break`."""
+    """True if a loop with this body may end by a `break`."""
     inside = preorder(body, lambda s: () if isinstance(s, (ast.For, ast.While)) else _children(s))
     return any(isinstance(statement, ast.Break) for statement in inside)

@@ -245,7 +245,7 @@ class NumpyEmitter:
         return lines
 
     def _may_stop(self, run: Run, axes: Sequence[Axis]) -> bool:
-        """Return whether a run may stop the program before its first iteration."""
+        """True if a run may stop the program before its first iteration."""
         arrays = self._emitter(axes, run.statement)
         if any(a.buffer in self.plan.views or arrays.is_unproved(a) for a in accesses(run)):
             return True
@@ -322,7 +322,7 @@ class NumpyEmitter:
         return [when(both(arrays.scalars.value(g) for g in invariant), arrays.lines)]
 
     def _is_copy_in_place(self, statement: Assignment) -> bool:
-        """Return whether the statement copies a buffer to the same memory, element for element."""
+        """True if the statement copies a buffer to the same memory, element for element."""
         match statement.value:
             case BufferLoad(buffer=buffer, indices=indices) if not statement.guards:
                 shared, target = self.plan.shared, statement.target
@@ -395,7 +395,7 @@ class NumpyEmitter:
         return arrays.lines
 
     def _is_size(self, value: PrimExpr | None) -> bool:
-        """Return whether `value` is a shape variable of NumPy's default integer datatype."""
+        """True if `value` is a shape variable of NumPy's default integer datatype."""
         return isinstance(value, Var) and value in self.scope.shape_vars and value.dtype == INT64
 
     def _combined(

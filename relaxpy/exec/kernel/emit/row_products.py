@@ -102,7 +102,7 @@ def _contraction(product: Run, total: Run, load: BufferLoad) -> Run | None:
 
 
 def _is_row(factor: PrimExpr, along: Var, everywhere: Sequence[Var]) -> bool:
-    """Return whether a factor is a load that uses each axis, and the last index is `along`."""
+    """True if a factor is a load that uses each axis, and the last index is `along`."""
     return (
         isinstance(factor, BufferLoad)
         and bool(factor.indices)

@@ -215,7 +215,7 @@ class ScalarEmitter:
         return name if var in self.typed else call(dtype_name(var.dtype), name)
 
     def _is_index(self, expr: PrimExpr) -> bool:
-        """Return whether `expr` only depends on loop and shape variables: it cannot overflow."""
+        """True if `expr` only depends on loop and shape variables: it cannot overflow."""
         return not any(
             isinstance(node, (BufferLoad, Call))
             or node in self.typed

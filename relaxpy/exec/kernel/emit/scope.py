@@ -118,7 +118,7 @@ class KernelScope:
         self.names.free(self.variables.pop(var))
 
     def is_not_negative(self, size: IndexPoly) -> bool:
-        """Return whether `size` is provably at least 0."""
+        """True if `size` is provably at least 0."""
         return size.is_at_least(0, self.shape_vars) or any(map(size.same, self.dimensions))
 
     def buffer(self, buffer: Buffer) -> str:
@@ -192,7 +192,7 @@ class KernelScope:
         return binary(self.index(a), ast.Add, self.index(b))
 
     def _may_wrap(self, value: tir.PrimExpr) -> bool:
-        """Return whether `value` contains a load, or an operation that may wrap.
+        """True if `value` contains a load, or an operation that may wrap.
 
         Operations on less than 32 bits, on unsigned integers and on literals near the ends of their
         datatype may wrap.

@@ -64,7 +64,7 @@ def _looped(tree: Tree, plan: Plan, outer: tuple[Axis, ...]) -> Tree:
 
 
 def _is_simple(statement: Assignment, plan: Plan) -> bool:
-    """Return whether an unguarded store copies or does one operation, and reads other memory."""
+    """True if an unguarded store copies or does one operation, and reads other memory."""
     if statement.guards or statement.target in plan.reshaped:
         return False
     target = plan.root(statement.target)
@@ -113,7 +113,7 @@ def _short_axis(statement: Assignment, axes: Sequence[Axis]) -> Axis | None:
 
 
 def _is_short(axis: Axis) -> bool:
-    """Return whether a loop over the axis has few iterations, but more than one."""
+    """True if a loop over the axis has few iterations, but more than one."""
     count = axis.extent.constant
     return count is not None and 1 < count <= _SHORT
 
@@ -142,7 +142,7 @@ def _innermost_last(maps: _Maps) -> list[tir.Var] | None:
 
 
 def _is_joined(operands: Sequence[tuple[Buffer, _Maps]], inner: Axis) -> bool:
-    """Return whether the axis is contiguous with the same next one in all operands."""
+    """True if the axis is contiguous with the same next one in all operands."""
     nexts = {_next(buffer, maps, inner) for buffer, maps in operands}
     return len(nexts) == 1 and None not in nexts
 

@@ -89,7 +89,7 @@ def converted_by_store(expr: tir.PrimExpr) -> tir.PrimExpr | None:
 
 
 def _is_literal(expr: tir.PrimExpr, value: int) -> bool:
-    """Return whether `expr` is a literal number, a 0 being positive."""
+    """True if `expr` is a literal number, a 0 being positive."""
     match expr:
         case tir.IntImm(value=number) | tir.FloatImm(value=number):
             is_negative = math.copysign(1, number) < 0
@@ -134,10 +134,10 @@ def limits_of(expr: tir.PrimExpr) -> Limits | None:
 
 
 def is_weak(dtype: DataType) -> bool:
-    """Return whether a plain Python number takes this datatype from the other operand."""
+    """True if a plain Python number takes this datatype from the other operand."""
     return dtype.numpy().isbuiltin == 1
 
 
 def is_work(expr: tir.PrimExpr) -> bool:
-    """Return whether a value is computed, and not only read."""
+    """True if a value is computed, and not only read."""
     return not isinstance(expr, (BufferLoad, tir.Var, tir.IntImm, tir.FloatImm))

@@ -69,7 +69,7 @@ def view(
 def _is_sliceable(
     maps: Sequence[Affine], sizes: Sequence[IndexPoly], ranges: dict[Var, Axis]
 ) -> bool:
-    """Return whether slices suffice: each axis is in one dimension, with at most one in each."""
+    """True if slices suffice: each axis is in one dimension, with at most one in each."""
     sliced: list[Var] = []
     for m, size in zip(maps, sizes, strict=True):
         if len(m.coefficients) > 1:
@@ -118,7 +118,7 @@ def _digits(
 
 
 def _reverses(index: Affine, step: int, axis: Axis, size: IndexPoly) -> bool:
-    """Return whether `index` runs backwards through the whole dimension."""
+    """True if `index` runs backwards through the whole dimension."""
     first = index.offset - as_poly(axis.start)
     return step == -1 and axis.extent.same(size) and first.same(size - 1)
 

@@ -53,7 +53,7 @@ def bounds_of_axis(
 def is_inside(
     index: PrimExpr, size: PrimExpr | IndexPoly, axes: Sequence[Axis], shape_vars: Container[Var]
 ) -> bool:
-    """Return whether `index` is provably in a dimension of `size` in every iteration of `axes`."""
+    """True if `index` is provably in a dimension of `size` in every iteration of `axes`."""
     for axis in axes:
         if axis.var is index and isinstance(axis.start, IntImm) and axis.start.value >= 0:
             if as_poly(axis.stop).same(as_poly(size)):
@@ -95,7 +95,7 @@ def _is_clamped(
 def is_range_inside(
     domain: Range, size: PrimExpr, axes: Sequence[Axis], shape_vars: Container[Var]
 ) -> bool:
-    """Return whether `domain` is provably in a dimension of `size` in every iteration of `axes`."""
+    """True if `domain` is provably in a dimension of `size` in every iteration of `axes`."""
     loops = {a.var for a in axes}
     found = []
     for value in (domain.min, domain.extent, domain.stop):
@@ -142,12 +142,12 @@ def obliging(expr: PrimExpr) -> Iterator[PrimExpr]:
 
 
 def may_fail(expr: PrimExpr, axes: Sequence[Axis], shape_vars: Container[Var]) -> bool:
-    """Return whether a load in `expr` may be out of bounds, or an integer divisor may be zero."""
+    """True if a load in `expr` may be out of bounds, or an integer divisor may be zero."""
     return any(True for node in obliging(expr) for _ in obliged(node, axes, shape_vars))
 
 
 def keeps_divisions(expr: PrimExpr, result: PrimExpr, axes: Sequence[Axis] = ()) -> bool:
-    """Return whether `result`, equal to `expr`, still fails where `expr` divides by zero.
+    """True if `result`, equal to `expr`, still fails where `expr` divides by zero.
 
     While a loop in `axes` runs, neither its extent nor a factor of its extent is zero.
     """
@@ -201,7 +201,7 @@ def _eliminated(
 
 
 def is_injective(f: Affine, axes: Sequence[Axis], shape_vars: Container[Var]) -> bool:
-    """Return whether the map provably takes no value twice, as the digits of a number do not."""
+    """True if the map provably takes no value twice, as the digits of a number do not."""
     width = as_poly(0)
     ordered = sorted(f.coefficients.items(), key=lambda item: _weight(item[1]))
     for var, factor in ordered:
@@ -220,7 +220,7 @@ def _weight(factor: IndexPoly) -> tuple[int, int]:
 
 
 def is_one_to_one(maps: Sequence[Affine], axes: Sequence[Axis], shape_vars: Container[Var]) -> bool:
-    """Return whether different iterations of the axes in `maps` provably have different indices."""
+    """True if different iterations of the axes in `maps` provably have different indices."""
     unknown = {v for m in maps for v in m.coefficients}
     while unknown:
         determined: set[Var] = set()

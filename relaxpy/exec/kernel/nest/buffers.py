@@ -108,14 +108,14 @@ class BufferTable:
         }
 
     def _is_fixed(self, buffer: Buffer) -> bool:
-        """Return whether the layout of `buffer` is known when the kernel begins."""
+        """True if the layout of `buffer` is known when the kernel begins."""
         layout = (*buffer.shape, *buffer.strides, buffer.elem_offset)
         return variables_of(buffer) <= self._fixed and not any(
             True for e in layout for _ in loads(e)
         )
 
     def _is_disjoint(self, buffer: Buffer) -> bool:
-        """Return whether different indices of `buffer` provably have different addresses."""
+        """True if different indices of `buffer` provably have different addresses."""
         every = zip(buffer.shape, buffer.strides, strict=False)
         dims = {Var("i", "int64"): (n, s) for n, s in every if getattr(n, "value", 0) != 1}
         position = Affine({v: as_poly(stride) for v, (_, stride) in dims.items()}, as_poly(0))
@@ -193,7 +193,7 @@ class BufferTable:
             yield end, count
 
     def is_argument(self, root: Buffer) -> bool:
-        """Return whether `root` is the memory of an argument."""
+        """True if `root` is the memory of an argument."""
         return root in self._arguments or root in self.pointers.values()
 
     def root(self, buffer: Buffer) -> Buffer:

@@ -172,7 +172,7 @@ def max_bound(bound: tir.PrimExpr, cut: IndexPoly, shape_vars: Container[tir.Var
 
 
 def is_point(axis: Axis) -> bool:
-    """Return whether the axis has exactly one value."""
+    """True if the axis has exactly one value."""
     start, stop = axis.start, axis.stop
     if isinstance(start, tir.IntImm) and isinstance(stop, tir.IntImm):
         return stop.value - start.value == 1
@@ -180,7 +180,7 @@ def is_point(axis: Axis) -> bool:
 
 
 def is_empty(axis: Axis, shape_vars: Container[tir.Var]) -> bool:
-    """Return whether the axis is provably empty."""
+    """True if the axis is provably empty."""
     return (axis.extent * -1).is_at_least(0, shape_vars)
 
 

@@ -37,7 +37,7 @@ class Axis:
         return as_poly(self.stop) - as_poly(self.start)
 
     def has_bounds_of(self, other: Axis) -> bool:
-        """Return whether both axes provably have the same start and stop."""
+        """True if both axes provably have the same start and stop."""
         start, stop = as_poly(other.start), as_poly(other.stop)
         return as_poly(self.start).same(start) and as_poly(self.stop).same(stop)
 
@@ -87,7 +87,7 @@ class Store:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bind:
-    """Assign the current value of `value` to `var`, for all subsequent items."""
+    """Assigns the current value of `value` to `var`, for all subsequent items."""
 
     var: Var
     value: PrimExpr
@@ -96,7 +96,7 @@ class Bind:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Check:
-    """Stop the program with `message` unless `condition` holds."""
+    """Stops the program with `message` unless `condition` holds."""
 
     condition: PrimExpr
     message: str
@@ -105,14 +105,14 @@ class Check:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Return:
-    """Return `value` from the kernel."""
+    """Returns `value` from the kernel."""
 
     value: PrimExpr
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Jump:
-    """Leave the innermost loop, or its current iteration."""
+    """Leaves the innermost loop, or its current iteration."""
 
     kind: Literal["break", "continue"]
 
@@ -128,7 +128,7 @@ class Invoke:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Alloc:
-    """Allocate `buffer` here, since its shape is not known earlier; or reinterpret `root`, flat."""
+    """Allocates `buffer` here, as its shape is not known earlier; or reinterprets `root`, flat."""
 
     buffer: Buffer
     root: Buffer | None = None
@@ -290,7 +290,7 @@ def external_calls(expr: Node) -> Iterator[Call]:
 
 
 def is_external(call: Call) -> bool:
-    """Return whether `call` calls a registered function or a function of the module."""
+    """True if `call` calls a registered function or a function of the module."""
     return call.op in EXTERNAL_CALLS or not isinstance(call.op, Op)
 
 

@@ -227,7 +227,7 @@ class _Reader:
             yield nest.Branch(predicate, tuple(items))
 
     def _region(self, match: MatchBufferRegion) -> Iterator[nest.Item]:
-        """Checks that a matched region is in bounds and has the right shape, unless proved."""
+        """Check that a matched region is in bounds and has the right shape, unless proved."""
         buffer, source = match.buffer, match.source
         for dom, size in zip(source.region, source.buffer.shape, strict=True):
             if not is_range_inside(dom, size, self.axes, self.shape_vars):
@@ -361,7 +361,7 @@ class _Reader:
         yield nest.Loop(axis, stores)
 
     def _lanes_conflict(self, store: BufferStore) -> bool:
-        """Return whether a lane may read an element that another lane writes."""
+        """True if a lane may read an element that another lane writes."""
         operands = [store.value, *store.indices]
         if store.predicate is not None:
             operands.append(store.predicate)
@@ -382,7 +382,7 @@ class _Reader:
         return not (aliases and distinct and aligned)
 
     def _may_overlap(self, written: Set[Buffer], read: Set[Buffer]) -> bool:
-        """Return whether a buffer in `written` may share memory with another one in `read`."""
+        """True if a buffer in `written` may share memory with another one in `read`."""
         both = all(any(map(self.buffers.is_argument, side)) for side in (written, read))
         self.assumes_no_alias |= both and not self.may_alias
         return both and self.may_alias
@@ -413,7 +413,7 @@ class _Reader:
         return substitute(body, {var: vector_of(lanes)})
 
     def _is_bound_here(self, var: Var, value: PrimExpr, body: Stmt) -> bool:
-        """Return whether `value` must be evaluated here, and not where `body` uses `var`."""
+        """True if `value` must be evaluated here, and not where `body` uses `var`."""
         written = set(map(self.buffers.root, written_buffers(body)))
         called = any(True for _ in nest.external_calls(value))
         reads = {self.buffers.root(load.buffer) for load in nest.loads(value)}

@@ -15,7 +15,7 @@ _JUMPS = frozenset(Op(f"tir.{name}") for name in ("ret", "break_loop", "continue
 
 
 def is_always_evaluated(var: Var, node: Node) -> bool:
-    """Return whether `node` provably evaluates `var` whenever it runs."""
+    """True if `node` provably evaluates `var` whenever it runs."""
     return any(child is var for child in reached([node], _always_evaluated))
 
 

@@ -177,7 +177,7 @@ class _Rows:
         return False
 
     def _is_common(self, axis: Axis) -> bool:
-        """Return whether `axis` has the bounds of the others, or may be the first one."""
+        """True if `axis` has the bounds of the others, or may be the first one."""
         return axis.has_bounds_of(self.axes[0]) if self.axes else self.along in (None, axis)
 
     def _rows(self, accesses: Iterable[Access], axis: Axis) -> dict[Buffer, Row | None]:
@@ -192,7 +192,7 @@ class _Rows:
 
 
 def _is_divisible(run: Run, statement: Assignment) -> bool:
-    """Return whether parts of an accumulation into a whole buffer may be computed separately."""
+    """True if parts of an accumulation into a whole buffer may be computed separately."""
     if statement.guards or not _may_start_each_part(statement):
         return False
     elements = math.prod((axis.extent for axis in run.axes), start=as_poly(1))
@@ -208,7 +208,7 @@ def _is_divisible(run: Run, statement: Assignment) -> bool:
 
 
 def _may_start_each_part(statement: Assignment) -> bool:
-    """Return whether each part of an accumulation may start from its initial value."""
+    """True if each part of an accumulation may start from its initial value."""
     match statement.combine, statement.initial:
         case "add" | "bitwise_xor", IntImm(value=0) | FloatImm(value=0.0):
             return True
@@ -235,7 +235,7 @@ def _row(access: Access, axis: Axis) -> Row | None:
 
 
 def _is_inside(buffer: Buffer, row: Row, axis: Axis, shape_vars: Container[Var]) -> bool:
-    """Return whether the rows of all iterations are provably inside the buffer."""
+    """True if the rows of all iterations are provably inside the buffer."""
     first, end = as_poly(axis.start) + row.offset, as_poly(axis.stop) + row.offset
     margin = as_poly(buffer.shape[row.axis]) - end
     return first.is_at_least(0, shape_vars) and margin.is_at_least(0, shape_vars)
@@ -270,7 +270,7 @@ def _blocked(rows: _Rows, trees: Sequence[Tree], worth: _Worth) -> Sequence[Tree
 
 
 def _has_gaps_in_batch(rows: _Rows) -> bool:
-    """Return whether blocks of a batch of unknown size would have gaps between their elements.
+    """True if blocks of a batch of unknown size would have gaps between their elements.
 
     That is so if all axes that can be divided are those of adjacent elements.
     """
@@ -284,7 +284,7 @@ def _has_gaps_in_batch(rows: _Rows) -> bool:
 
 
 def _saves_memory(tile: Tile, plan: Plan) -> bool:
-    """Return whether an intermediate result is not much smaller than the operands of blocks."""
+    """True if an intermediate result is not much smaller than the operands of blocks."""
     written = {_memory(plan, w.buffer) for run in runs(tile.body) for w in run.statement.writes}
     read = sum(
         (_row_size(tile, b) for b in tile.rows if _memory(plan, b) not in written), as_poly(0)
@@ -345,7 +345,7 @@ def _along(run: Run, old: Axis, new: Axis) -> Run:
 
 
 def _needs_no_memory(run: Run) -> bool:
-    """Return whether `run` accumulates elements that are in memory."""
+    """True if `run` accumulates elements that are in memory."""
     update = None if run.accumulation is None else run.accumulation.update
     is_load = update is not None and isinstance(update.operand, BufferLoad)
     return is_load or isinstance(run.idiom, Contraction)
@@ -402,12 +402,12 @@ def _operations(value: PrimExpr, costly: int) -> int:
 
 
 def is_part(run: Run, tile: Tile) -> bool:
-    """Return whether each block of `tile` computes a part of an accumulation."""
+    """True if each block of `tile` computes a part of an accumulation."""
     return any(axis.start is tile.low for axis in run.over)
 
 
 def runs_once(tile: Tile, plan: Plan) -> bool:
-    """Return whether rows overwrite memory that they read, so that they cannot run again."""
+    """True if rows overwrite memory that they read, so that they cannot run again."""
     read, written = set[Buffer](), {plan.root(b) for b in tile.local}
     for run in runs(tile.body):
         statement = run.statement

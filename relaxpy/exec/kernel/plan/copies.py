@@ -95,7 +95,7 @@ class _Forwarding:
         return True
 
     def _computes_all(self, statement: Assignment) -> bool:
-        """Return whether a statement stores each element of its target once, and cannot fail."""
+        """True if a statement stores each element of its target once, and cannot fail."""
         if statement.guards or statement.ordered:
             return False
         if any(read.buffer is statement.target for read in statement.reads):
@@ -116,7 +116,7 @@ class _Forwarding:
     def _is_constant(
         self, source: Assignment, position: int, readers: Collection[Assignment]
     ) -> bool:
-        """Return whether no statement changes the operands of `source` while or after it runs."""
+        """True if no statement changes the operands of `source` while or after it runs."""
         operands = {self._root(read.buffer) for read in source.reads}
         if not operands.isdisjoint(self._root(reader.target) for reader in readers):
             return False
@@ -129,7 +129,7 @@ class _Forwarding:
 
 
 def _is_plain(statement: Assignment, buffer: Buffer) -> bool:
-    """Return whether an assignment does not read `buffer` for the bounds of its loops."""
+    """True if an assignment does not read `buffer` for the bounds of its loops."""
     return not any(
         load.buffer is buffer
         for axis in statement.axes
@@ -151,7 +151,7 @@ def _paired(source: Assignment, load: BufferLoad) -> Iterator[tuple[Var, PrimExp
 
 
 def _is_slice(source: Assignment, readers: Sequence[Assignment]) -> bool:
-    """Return whether `source` copies a slice that is as fast to read, with axes in the same order.
+    """True if `source` copies a slice that is as fast to read, with axes in the same order.
 
     It may also repeat the slice, unless its elements are accumulated.
     """
@@ -178,7 +178,7 @@ def _is_slice(source: Assignment, readers: Sequence[Assignment]) -> bool:
 
 
 def _is_only_copied(source: Assignment, readers: Sequence[Assignment]) -> bool:
-    """Return whether one statement reads each element at most once, and copies it."""
+    """True if one statement reads each element at most once, and copies it."""
     [reader, *others] = readers
     load = reader.value
     if others or reader.guards or not isinstance(load, BufferLoad):

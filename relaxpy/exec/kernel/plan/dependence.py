@@ -130,7 +130,7 @@ def meets_itself(
     shape_vars: Container[Var],
     roots: Mapping[Buffer, Buffer],
 ) -> bool:
-    """Return whether two iterations that conflict (one writes) are the same iteration of `axes`.
+    """True if two iterations that conflict (one writes) are the same iteration of `axes`.
 
     Both statements are in these loops, and in the same iteration of those that enclose them.
     """
@@ -153,7 +153,7 @@ def may_run_at_once(
     shape_vars: Container[Var],
     roots: Mapping[Buffer, Buffer],
 ) -> bool:
-    """Return whether `axis`, a loop around all `statements`, is parallel.
+    """True if `axis`, a loop around all `statements`, is parallel.
 
     No iteration then writes elements that another one accesses.
     """
@@ -324,7 +324,7 @@ def _by_range(ends: Ends, shape_vars: Container[Var]) -> set[Direction]:
 
 
 def _is_less(a: IndexPoly, b: IndexPoly, shape_vars: Container[Var]) -> bool:
-    """Return whether `a` is provably less than `b`."""
+    """True if `a` is provably less than `b`."""
     return b.exceeds(a, 1, shape_vars)
 
 
@@ -387,7 +387,7 @@ def _same_digits(
 
 
 def _is_nonzero_stride(factor: IndexPoly, size: PrimExpr, shape_vars: Container[Var]) -> bool:
-    """Return whether `factor` is never 0, unless the dimension has no element."""
+    """True if `factor` is never 0, unless the dimension has no element."""
     zero = as_poly(0)
     if _is_less(zero, factor, shape_vars) or _is_less(factor, zero, shape_vars):
         return True

@@ -90,7 +90,7 @@ def _element_count(shape: Iterable[PrimExpr]) -> int:
 
 
 def _is_fixed(entry: Local) -> bool:
-    """Return whether the loop bounds and the shape can be hoisted out of the loops safely.
+    """True if the loop bounds and the shape can be hoisted out of the loops safely.
 
     They depend neither on these loops nor on loads, and have no divisor that may be zero: the
     bounds of a loop inside an empty one are not evaluated.

@@ -49,7 +49,7 @@ def fold_initial(
 def _initialises_all(
     run: Run, update: Assignment, shape_vars: Container[Var], roots: Mapping[Buffer, Buffer]
 ) -> bool:
-    """Return whether an accumulation initialises all elements, also those for which no guard holds.
+    """True if an accumulation initialises all elements, also those for which no guard holds.
 
     Elements of a view, or at unproved indices, may be out of bounds.
     """
@@ -96,6 +96,6 @@ def _initial(
 
 
 def _same_iterations(store: Assignment, update: Assignment, serial: Container[Var]) -> bool:
-    """Return whether both run in the same iterations of the enclosing loops `serial`."""
+    """True if both run in the same iterations of the enclosing loops `serial`."""
     axes = {axis.var: axis for axis in update.axes}
     return all(axis.has_bounds_of(axes[axis.var]) for axis in store.axes if axis.var in serial)

@@ -194,7 +194,7 @@ class _Initialiser:
                 yield ops.any_of(ops.all_of(has_none, *others), at_start)
 
     def _is_movable(self, init: _Init, loop: Loop) -> bool:
-        """Return whether hoisting `init` out of `loop` is invisible to its items."""
+        """True if hoisting `init` out of `loop` is invisible to its items."""
         branch, loops = init.branch, init.loops(loop.axis)
         own, every = [*walk_items(branch.body)], [*walk_items((loop,))]
         if self.may_alias or len(loops) < len(branch.init_loops) or not all(map(_is_plain, every)):
@@ -234,7 +234,7 @@ class _Initialiser:
         around: Sequence[Axis],
         reduced: Container[Var],
     ) -> bool:
-        """Return whether no access is to elements stored by other iterations of loops `around`."""
+        """True if no access is to elements stored by other iterations of loops `around`."""
         if buffer is not store.buffer:
             return False
         variables = {axis.var for axis in around}
@@ -283,7 +283,7 @@ def _is_start(axis: Axis) -> PrimExpr:
 
 
 def _is_plain(item: Item) -> bool:
-    """Return whether an item has neither jumps nor effects other than stores."""
+    """True if an item has neither jumps nor effects other than stores."""
     called = any(True for e in expressions(item) for _ in (*external_calls(e), *passed_memory(e)))
     return not called and isinstance(item, Loop | Branch | WhileLoop | Store | Bind | Check)
 

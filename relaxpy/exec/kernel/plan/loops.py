@@ -248,7 +248,7 @@ def analyzer_of(axes: Sequence[Axis]) -> Analyzer:
 
 
 def _is_index(expr: PrimExpr) -> bool:
-    """Return whether `expr` is index arithmetic, which does not overflow."""
+    """True if `expr` is index arithmetic, which does not overflow."""
     kinds = (Var, IntImm, Add, Sub, Mul, FloorDiv, FloorMod, Min, Max, Cast)
     return consists_of(expr, *kinds) and all(
         isinstance(node, kinds) and node.dtype.family == "int" and node.dtype.bits >= 32
@@ -257,7 +257,7 @@ def _is_index(expr: PrimExpr) -> bool:
 
 
 def _divides(expr: PrimExpr, variables: Container[Var] | None = None) -> bool:
-    """Return whether a quotient or remainder (of one of `variables`) occurs in `expr`."""
+    """True if a quotient or remainder (of one of `variables`) occurs in `expr`."""
     return any(
         variables is None or mentions(node, variables)
         for node in occurrences(expr, FloorDiv, FloorMod)

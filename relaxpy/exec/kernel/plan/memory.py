@@ -63,7 +63,7 @@ def _same_layout(a: Buffer, b: Buffer) -> bool:
 
 
 def _overwrites_in_place(store: Assignment, axes: Sequence[Axis], buffer: Buffer) -> bool:
-    """Return whether each element of `buffer` is only read for the same element of the target."""
+    """True if each element of `buffer` is only read for the same element of the target."""
     reads = [r for r in store.reads if r.buffer is buffer]
     if any(r.buffer is store.target for r in store.reads):
         return False
@@ -72,7 +72,7 @@ def _overwrites_in_place(store: Assignment, axes: Sequence[Axis], buffer: Buffer
 
 
 def _covers(store: Assignment, axes: Sequence[Axis]) -> bool:
-    """Return whether `store`, which has no guards, stores to every element of its target.
+    """True if `store`, which has no guards, stores to every element of its target.
 
     Its iterations store to different elements, so their number decides.
     """

@@ -13,7 +13,7 @@ from relaxpy.ir.tir.substitution import mentions
 
 
 def is_product(run: Run) -> bool:
-    """Return whether a run is a matmul: several rows of one factor use the same matrix.
+    """True if a run is a matmul: several rows of one factor use the same matrix.
 
     If all factors mention all axes, it is a batch of dot products.
     """
@@ -25,7 +25,7 @@ def is_product(run: Run) -> bool:
 
 
 def keeps_negative_zero(run: Run) -> bool:
-    """Return whether -0.0 remains if no product is added; NumPy's sum of no products is 0.0."""
+    """True if -0.0 remains if no product is added; NumPy's sum of no products is 0.0."""
     if not isinstance(run.idiom, Contraction) or run.accumulation is None:
         return False
     match run.accumulation.initial:
@@ -64,7 +64,7 @@ def divided_axes(run: Run) -> Sequence[Axis]:
 
 
 def _slides(factor: PrimExpr, axis: Axis, over: Sequence[Axis]) -> bool:
-    """Return whether an index of `factor` is the sum of `axis` and an axis of the sum."""
+    """True if an index of `factor` is the sum of `axis` and an axis of the sum."""
     summed = {a.var for a in over}
     return any(
         mentions(index, {axis.var}) and mentions(index, summed)

@@ -54,7 +54,7 @@ def reshapes_first(trees: Sequence[Tree], reshaped: Container[Buffer]) -> list[T
 
 
 def is_reshape(axes: Sequence[Axis], store: Assignment, load: BufferLoad) -> bool:
-    """Return whether a store copies all elements in row-major order."""
+    """True if a store copies all elements in row-major order."""
     if store.guards or load.dtype != store.target.dtype:
         return False
     if not all(as_poly(axis.start).same(0) for axis in axes):

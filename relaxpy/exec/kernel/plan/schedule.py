@@ -73,7 +73,7 @@ class _Scheduler:
             yield from self._cycle(component, inside, serial)
 
     def _forced(self, statement: Statement, serial: tuple[Axis, ...]) -> bool:
-        """Return whether a loop of `statement` is needed although no dependence requires it."""
+        """True if a loop of `statement` is needed although no dependence requires it."""
         if isinstance(statement, Compound):
             return False
         return any(a.var in statement.ordered for a in _free(statement, serial)) or self._repeats(
@@ -81,7 +81,7 @@ class _Scheduler:
         )
 
     def _repeats(self, statement: Assignment, serial: tuple[Axis, ...]) -> bool:
-        """Return whether an element is overwritten repeatedly."""
+        """True if an element is overwritten repeatedly."""
         free = _free(statement, serial)
         if statement.update is not None or None in _maps(statement, {a.var for a in free}):
             return False
@@ -224,7 +224,7 @@ def _contraction(
 
 
 def _is_no_larger(product: PrimExpr, variables: Iterable[Var]) -> bool:
-    """Return whether a factor of `product` mentions all variables that the product mentions."""
+    """True if a factor of `product` mentions all variables that the product mentions."""
     inside = [v for v in variables if mentions(product, {v})]
     return any(all(mentions(f, {v}) for v in inside) for f in _factors(product))
 
@@ -257,7 +257,7 @@ def _free(statement: Statement, serial: tuple[Axis, ...]) -> tuple[Axis, ...]:
 
 
 def _satisfied(edge: Edge, level: int) -> bool:
-    """Return whether the loop at `level` preserves `edge` if it is serial."""
+    """True if the loop at `level` preserves `edge` if it is serial."""
     return edge.directions[level] == {EARLIER}
 
 

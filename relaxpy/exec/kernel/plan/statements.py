@@ -373,12 +373,12 @@ class _Collector:
             )
 
     def overwritten(self, expr: PrimExpr, items: tuple[Item, ...]) -> bool:
-        """Return whether `items` store to memory that `expr` reads."""
+        """True if `items` store to memory that `expr` reads."""
         written = set(map(self.nest.memory, stored_buffers(items)))
         return any(self.nest.memory(load.buffer) in written for load in loads(expr))
 
     def is_proved(self, condition: PrimExpr, box: Box) -> bool:
-        """Return whether an assertion provably holds, so that no back end tests it."""
+        """True if an assertion provably holds, so that no back end tests it."""
         if _is_triangular(box) or self.bounds_may_fail(box):
             return False
         if may_fail(condition, box, self.shape_vars) or any(
@@ -389,7 +389,7 @@ class _Collector:
         return sides is not None and not sides.fails
 
     def bounds_may_fail(self, box: Box) -> bool:
-        """Return whether evaluating the bounds of these loops may stop the program."""
+        """True if evaluating the bounds of these loops may stop the program."""
         return any(
             may_fail(bound, box[:k], self.shape_vars)
             for k, axis in enumerate(box)
@@ -423,7 +423,7 @@ class _Collector:
 
 
 def _has_effect(items: tuple[Item, ...], shape_vars: Container[Var]) -> bool:
-    """Return whether `items` provably execute a statement whenever they run."""
+    """True if `items` provably execute a statement whenever they run."""
     for item in items:
         match item:
             case Loop(axis=axis, body=body):
@@ -477,7 +477,7 @@ def _call_reason(item: Item) -> str | None:
 
 
 def _is_triangular(box: Box) -> bool:
-    """Return whether the bounds of one axis depend on another."""
+    """True if the bounds of one axis depend on another."""
     variables = {a.var for a in box}
     return any(mentions(b, variables) for a in box for b in (a.start, a.stop))
 
@@ -512,7 +512,7 @@ def _branch_conditions(value: PrimExpr) -> Iterator[PrimExpr]:
 
 
 def _accumulates(store: Store, box: Box) -> bool:
-    """Return whether the store accesses an element repeatedly: a split would reorder sums."""
+    """True if the store accesses an element repeatedly: a split would reorder sums."""
     return not all(any(mentions(i, {a.var}) for i in store.indices) for a in box if not is_point(a))
 
 

@@ -51,7 +51,7 @@ def fill_tables_first(nest: Nest) -> Nest:
 
 
 def _is_literal(store: Store) -> bool:
-    """Return whether a literal is stored in bounds."""
+    """True if a literal is stored in bounds."""
     pairs = zip(store.indices, store.buffer.shape, strict=True)
     return isinstance(store.value, (IntImm, FloatImm)) and all(
         isinstance(i, IntImm) and isinstance(size, IntImm) and 0 <= i.value < size.value

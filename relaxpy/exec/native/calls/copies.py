@@ -65,7 +65,7 @@ def _is_plain(array: np.ndarray[Any, Any]) -> bool:
 
 
 def _grows(array: np.ndarray[Any, Any]) -> bool:
-    """Return whether a contiguous copy would be large and take more memory than the array does."""
+    """True if a contiguous copy would be large and take more memory than the array does."""
     steps = zip(array.strides, array.shape, strict=True)
     memory: int = array.itemsize + sum(abs(stride) * (size - 1) for stride, size in steps)
     return array.nbytes > max(memory, _LARGEST)

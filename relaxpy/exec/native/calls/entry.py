@@ -364,7 +364,7 @@ def table_offset() -> int:
 
 
 def is_entry(function: object) -> bool:
-    """Return whether `function` is a builtin of `make_entry`."""
+    """True if `function` is a builtin of `make_entry`."""
     return isinstance(getattr(function, "__self__", None), _Fallback)
 
 
@@ -472,7 +472,7 @@ def _has_form(f: Function, item: Value, param: Array) -> Iterator[Value]:
 
 
 def _is_scalar(f: Function, item: Value, param: Integer | Number) -> Value:
-    """Return whether an argument is a scalar of NumPy."""
+    """True if an argument is a scalar of NumPy."""
     return _same(f, field_of(f, item, TYPE, POINTER), python(f, f"scalar {param.dtype}"))
 
 
@@ -540,7 +540,7 @@ def _same(f: Function, value: Value, other: Operand) -> Value:
 
 
 def _all(f: Function, conditions: Sequence[Value]) -> Value:
-    """Return whether all conditions hold."""
+    """True if all conditions hold."""
     result = f.const(BOOL, 1)
     for condition in conditions:
         result = f.arithmetic("and", result, condition)

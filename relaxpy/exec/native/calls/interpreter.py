@@ -72,7 +72,7 @@ CONTIGUOUS, ALIGNED, WRITABLE = 0x1, 0x100, 0x400
 
 @cache
 def fits_interpreter() -> bool:
-    """Return whether objects of this interpreter and of NumPy have the layout that entries read."""
+    """True if objects of this interpreter and of NumPy have the layout that entries read."""
     if sys.implementation.name != "cpython" or ctypes.sizeof(ctypes.c_void_p) != 8:
         return False
     if sys.version_info >= (3, 13):
@@ -177,7 +177,7 @@ def python(f: Function, name: str) -> Value:
 
 
 def _creates_arrays(columns: int) -> bool:
-    """Return whether the function that creates arrays is the expected one."""
+    """True if the function that creates arrays is the expected one."""
     kinds = ctypes.c_int, ctypes.c_void_p, ctypes.py_object, ctypes.c_int
     create = ctypes.PYFUNCTYPE(ctypes.py_object, *kinds)(memory().library["new_array"])
     dtype = DTYPES["float32"]

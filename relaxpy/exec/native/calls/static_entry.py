@@ -310,7 +310,7 @@ def make_kernel_entry(
 
 
 def is_static(params: Sequence[Tree], results: Sequence[tuple[str, Sequence[object]]] = ()) -> bool:
-    """Return whether the common entry takes these parameters and results."""
+    """True if the common entry takes these parameters and results."""
     arrays = [(p.dtype, p.shape) for p in params if isinstance(p, Array) and p.strides is None]
     return (
         bool(STATIC_ENTRY)

@@ -173,7 +173,7 @@ def imbalance(columns: int, full: Sequence[int], tail: Sequence[int], repeats: f
 
 
 def is_near(axes: Sequence[GemmAxis], size: int) -> bool:
-    """Return whether rows of the second operand along `axes` are near enough to read in place.
+    """True if rows of the second operand along `axes` are near enough to read in place.
 
     An element has `size` bytes.
     """

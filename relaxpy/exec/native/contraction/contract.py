@@ -112,7 +112,7 @@ def emit_product(
             f.branch(is_packed(f, contraction.b), lambda: run(packed), lambda: run(plain))
 
     def has_one_form() -> bool:
-        """Return whether an unpacked second operand is copied, and then read like a packed one."""
+        """True if an unpacked second operand is copied, and then read like a packed one."""
         emitter = emitter_of(f, plain)
         is_copied = isinstance(emitter, TileEmitter) and emitter.packs_b
         return is_copied and contraction.row_fold is None
@@ -215,7 +215,7 @@ def _converted_once(operand: Operand, contraction: Gemm) -> str:
 
 
 def _suits_folded_rows(emitter: TileEmitter, fold: Fold) -> bool:
-    """Return whether tiles read rows in place that fill them only if folded, or copy few."""
+    """True if tiles read rows in place that fill them only if folded, or copy few."""
     contraction = emitter.contraction
     if emitter.dots is not None or converts(contraction.a, contraction):
         return fold.width < ROWS and _is_one(contraction.over[-1].a)
@@ -223,7 +223,7 @@ def _suits_folded_rows(emitter: TileEmitter, fold: Fold) -> bool:
 
 
 def _is_faster_packed(emitter: Emitter) -> bool:
-    """Return whether tiles with a packed operand are faster than reading it in place."""
+    """True if tiles with a packed operand are faster than reading it in place."""
     contraction = emitter.contraction
     if isinstance(emitter, TileEmitter):
         axes = (*contraction.over, contraction.column)
@@ -238,7 +238,7 @@ def _is_faster_packed(emitter: Emitter) -> bool:
 
 
 def _can_be_packed(emitter: TileEmitter) -> bool:
-    """Return whether packed elements are unchanged, or joined in k-blocks of equal length."""
+    """True if packed elements are unchanged, or joined in k-blocks of equal length."""
     if emitter.dots is None:
         return not converts(emitter.contraction.b, emitter.contraction)
     # Joined rows are those of one k-block; all k-blocks have the same number.
@@ -409,7 +409,7 @@ def emitter_of(f: Function, contraction: Gemm, *, in_task: bool = False) -> Emit
 
 
 def _suits_more_rows(dots: DotEmitter) -> bool:
-    """Return whether more than a few rows are read along the sum, which is long."""
+    """True if more than a few rows are read along the sum, which is long."""
     contraction, inner = dots.contraction, dots.over[-1].extent
     if dots.dots is not None:
         return math.prod(extents(contraction.over)) >= _DEEP_BYTES
@@ -419,12 +419,12 @@ def _suits_more_rows(dots: DotEmitter) -> bool:
 
 
 def _has_dots(module: Module, contraction: Gemm) -> bool:
-    """Return whether there are dot-product instructions for the operands."""
+    """True if there are dot-product instructions for the operands."""
     return dots_of(module, contraction.accumulator, contraction.a, contraction.b) is not None
 
 
 def _is_window(column: GemmAxis, inner: GemmAxis) -> bool:
-    """Return whether the columns are adjacent too, as in a convolution, and longer than the sum."""
+    """True if the columns are adjacent too, as in a convolution, and longer than the sum."""
     if isinstance(column.extent, Value) or isinstance(inner.extent, Value):
         return False
     return _is_one(column.b) and column.extent > inner.extent

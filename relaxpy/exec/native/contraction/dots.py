@@ -166,7 +166,7 @@ def _joined(f: Function, vectors: list[Value]) -> Value:
 
 
 def rows_in_place(b: Matrix, axes: Sequence[GemmAxis], columns: Columns) -> Read:
-    """Reads the rows of bytes in the iterations of axes."""
+    """Read the rows of bytes in the iterations of axes."""
 
     def read(row: Value, number: int, exists: Value | None) -> Value:
         f, type = row.function, Type(b.type.element, columns.lanes[number])
@@ -183,7 +183,7 @@ def rows_in_place(b: Matrix, axes: Sequence[GemmAxis], columns: Columns) -> Read
 
 
 def rows_in_copy(copy: Matrix, width: int, columns: Columns) -> Read:
-    """Reads rows of a copy that are `width` elements apart; it has room for missing ones."""
+    """Read rows of a copy that are `width` elements apart; it has room for missing ones."""
 
     def read(row: Value, number: int, exists: Value | None) -> Value:
         f, type = row.function, Type(copy.type.element, columns.lanes[number])

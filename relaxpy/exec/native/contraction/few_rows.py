@@ -142,7 +142,7 @@ class DotEmitter(FewRows):
             self.group = 1
 
     def _is_large(self) -> bool:
-        """Return whether the second operand is too large to stay cached between calls."""
+        """True if the second operand is too large to stay cached between calls."""
         sizes = [self.columns, *(axis.extent for axis in self.over)]
         known = [size for size in sizes if isinstance(size, int)]
         return len(known) == len(sizes) and prod(known) > _STREAMED_ELEMENTS

@@ -354,7 +354,7 @@ def extents(axes: Sequence[GemmAxis]) -> list[float]:
 
 
 def converts(memory: Matrix, contraction: Gemm) -> bool:
-    """Return whether loaded elements must be converted to the type of the accumulator."""
+    """True if loaded elements must be converted to the type of the accumulator."""
     return memory.convert is not None or memory.type != contraction.accumulator
 
 

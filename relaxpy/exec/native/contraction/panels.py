@@ -180,7 +180,7 @@ def transpose(f: Function, vectors: Sequence[Value]) -> Sequence[Value]:
 
 
 def is_packed(f: Function, memory: Matrix) -> Value:
-    """Return whether the address of `memory` is that of a packed copy."""
+    """True if the address of `memory` is that of a packed copy."""
     return f.compare("uge", f.cast("ptrtoint", memory.pointer, "i64"), MARK)
 
 
@@ -200,7 +200,7 @@ def copied_unless_packed(
 
 
 def _is_low(source: Block, lanes: int) -> bool:
-    """Return whether strided loads of the rows take less time than squares of `lanes` rows.
+    """True if strided loads of the rows take less time than squares of `lanes` rows.
 
     The rows of a window are few, and their columns are near each other.
     """

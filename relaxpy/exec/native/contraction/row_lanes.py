@@ -43,7 +43,7 @@ class RowLanesEmitter(FewRows):
         self.vector = Type(contraction.accumulator.element, lanes)
 
     def suits(self, most: int) -> bool:
-        """Return whether `most` rows fill a register, and sums are short, of converted elements."""
+        """True if `most` rows fill a register, and sums are short, of converted elements."""
         contraction, lanes = self.contraction, self.vector.lanes
         if len(self.over) != 1 or not lanes // 2 < most <= lanes:
             return False

@@ -43,7 +43,7 @@ class Stack:
         self._elsewhere = self._lines if place is None else place
 
     def has(self, size: int) -> bool:
-        """Return whether the stack has so many bytes left."""
+        """True if the stack has so many bytes left."""
         return size <= max(self._left, _LINE)
 
     def add(self, name: str, type: Type, count: int) -> None:

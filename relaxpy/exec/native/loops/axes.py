@@ -166,7 +166,7 @@ class Loops:
             self.loop(obligation.axes[depth], partial(self.require, [obligation], depth + 1))
 
     def _outside(self, obligation: Obligation, axes: Sequence[Axis]) -> Value | None:
-        """Return whether an index is out of bounds in an iteration of `axes`, by its min and max.
+        """True if an index is out of bounds in an iteration of `axes`, by its min and max.
 
         It is None where these do not decide that, or where integers of 128 bits may not hold them.
         """
@@ -426,6 +426,6 @@ def _last_start(cuts: Sequence[Value | int], count: int) -> int | None:
 
 
 def _is_small(value: IndexPoly) -> bool:
-    """Return whether 128 bits hold a value whose atoms have 64 bits, and each part of it."""
+    """True if 128 bits hold a value whose atoms have 64 bits, and each part of it."""
     factors = value.terms.items()
     return len(factors) < 1 << 10 and all(len(m) < 2 and abs(n) < 1 << 50 for m, n in factors)

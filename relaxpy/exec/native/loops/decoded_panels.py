@@ -306,7 +306,7 @@ class DigitPanels(_Panels):
 
 
 def has_panels(run: Run, repeated: RepeatedLoads) -> bool:
-    """Return whether the sums of many rows can be computed in panels."""
+    """True if the sums of many rows can be computed in panels."""
     [member], axes = run.assignments, (*repeated.outer, *repeated.inner)
     columns = repeated.columns
     if repeated.rows is None or columns is None or repeated.own is None or not repeated.outer:

@@ -139,7 +139,7 @@ class Items:
             self.loops.loop(axis, lambda: self.items(body))
 
     def _has_lanes(self, axis: nest.Axis, body: Sequence[nest.Item]) -> bool:
-        """Return whether a vectorised loop stores to local buffers private to its iterations.
+        """True if a vectorised loop stores to local buffers private to its iterations.
 
         Its values must be valid in each iteration, so that no test is needed in between.
         """

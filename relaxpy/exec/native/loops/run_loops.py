@@ -120,7 +120,7 @@ class RunLoops(Loops):
         return self.frame.variable(self.masked.first), self.frame.variable(self.masked.last)
 
     def _has_whole_rows(self, buffer: Buffer) -> bool:
-        """Return whether the strides of a buffer are those declared, also in a block of rows."""
+        """True if the strides of a buffer are those declared, also in a block of rows."""
         strides, _ = self.frame.blocks.get(buffer, (None, None))
         declared = map(as_poly, strides_of(buffer))
         return strides is None or all(a.same(b) for a, b in zip(strides, declared, strict=True))
@@ -205,7 +205,7 @@ class RunLoops(Loops):
         return found[::-1]
 
     def _repeats(self, run: Run) -> bool:
-        """Return whether iterations are idempotent: running one again stores the same values."""
+        """True if iterations are idempotent: running one again stores the same values."""
         members = run.stores
         elided = self.program.elided
         read = {
@@ -615,5 +615,5 @@ class RunLoops(Loops):
 
 
 def _is_gathered(position: IndexPoly, var: Var) -> bool:
-    """Return whether consecutive values of a variable read at positions loaded from memory."""
+    """True if consecutive values of a variable read at positions loaded from memory."""
     return any(mentions(x, {var}) for atom in position.atoms() for x in loads(atom))

@@ -267,7 +267,7 @@ class TreeLoops(RunLoops):
                 return self._flag(run)
 
         def hidden(low: Value, high: Value) -> Value:
-            """Return whether the mask hides all elements of a panel; False if it is empty."""
+            """True if the mask hides all elements of a panel; False if it is empty."""
 
             def panel() -> list[Value]:
                 end = f.intrinsic("smin", high, stop)
@@ -290,7 +290,7 @@ class TreeLoops(RunLoops):
         return [f.select(needs_all, zero, first), f.select(needs_all, stop, last)]
 
     def _flag(self, run: Run) -> Value:
-        """Return whether a run that tests something stores a non-zero value."""
+        """True if a run that tests something stores a non-zero value."""
         f, target = self.function, run.assignments[0].target
         self.run(run)
         self.frame.forget()

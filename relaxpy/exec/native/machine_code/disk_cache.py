@@ -174,7 +174,7 @@ def directory() -> str | None:
 
 
 def keeps_programs() -> bool:
-    """Return whether whole programs are kept on disk, too.
+    """True if whole programs are kept on disk, too.
 
     Errors:
         MisuseError: RELAXPY_CACHE is not 0, 1 or code.

@@ -262,7 +262,7 @@ class LoadedObject:
         self._processor.patch(self._memory, at, relocation.type, value, self._base + at)
 
     def _is_far(self, relocation: _Relocation) -> bool:
-        """Return whether a symbol is reached through a slot, as its address may be too far away."""
+        """True if a symbol is reached through a slot, as its address may be too far away."""
         is_call = relocation.type in self._processor.calls
         return relocation.type in self._processor.table or (
             is_call and not relocation.symbol.section
@@ -270,7 +270,7 @@ class LoadedObject:
 
 
 def is_loadable(code: bytes, other: Architecture | None = None) -> bool:
-    """Return whether `code` is a sequence of relocatable ELF objects for this CPU.
+    """True if `code` is a sequence of relocatable ELF objects for this CPU.
 
     It may be for another one instead.
     """

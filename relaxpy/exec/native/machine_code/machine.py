@@ -54,7 +54,7 @@ class Machine:
         return self.vector_bits // bits
 
     def has(self, feature: str) -> bool:
-        """Return whether the CPU has an LLVM feature, such as `avx512vnni`."""
+        """True if the CPU has an LLVM feature, such as `avx512vnni`."""
         return f"+{feature}" in self.features.split(",")
 
     def module(self) -> Module:
@@ -262,7 +262,7 @@ def current() -> Machine:
 
 
 def is_current_here() -> bool:
-    """Return whether the code that is generated runs in this process."""
+    """True if the code that is generated runs in this process."""
     chosen = _CURRENT.get()
     return chosen is None or chosen[1]
 

@@ -112,12 +112,12 @@ def number(bits: Value, element: str) -> Value:
 
 
 def sign_bit(x: Value) -> Value:
-    """Return whether the sign of `x` is negative, also that of a zero."""
+    """True if the sign of `x` is negative, also that of a zero."""
     return compare("slt", bits(x), 0)
 
 
 def any_lane(mask: Value) -> Value:
-    """Return whether a condition holds in any lane, as a scalar."""
+    """True if a condition holds in any lane, as a scalar."""
     if mask.type.lanes == 1:
         return mask
     integer = Type(f"i{mask.type.lanes}")

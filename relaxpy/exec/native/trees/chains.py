@@ -129,7 +129,7 @@ class _Finder:
         return {self.root(b) for r in parts for m in r.stores for b, _ in m.elements()}
 
     def _may_precede(self, parts: Sequence[Run], others: Sequence[Run]) -> bool:
-        """Return whether `parts`, which do not read stores of `others`, may run before them."""
+        """True if `parts`, which do not read stores of `others`, may run before them."""
         written = {self.root(m.target) for r in parts for m in r.stores}
         return written.isdisjoint(self._memory(others))
 

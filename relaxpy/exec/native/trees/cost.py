@@ -65,7 +65,7 @@ def time_of(tree: Tree, plan: Plan, without: Sequence[Axis]) -> IndexPoly:
 
 
 def has_long_tasks(tree: Tree) -> bool:
-    """Return whether a task in `tree` may take so long that it polls signals."""
+    """True if a task in `tree` may take so long that it polls signals."""
     match tree:
         case For(body=body):
             return any(map(has_long_tasks, body))
@@ -81,7 +81,7 @@ def has_long_tasks(tree: Tree) -> bool:
 
 
 def _repeats(run: Run) -> bool:
-    """Return whether a run may have many more iterations than its largest array has elements."""
+    """True if a run may have many more iterations than its largest array has elements."""
     if product_of(run) is not None:
         return False  # its blocks are tasks that take the same short time
     axes = {a.var for a in run.loops if a.extent.constant is None}
@@ -168,5 +168,5 @@ def _of_value(value: PrimExpr) -> int:
 
 
 def has_long_code(run: Run, count: int) -> bool:
-    """Return whether the code of `count` iterations of a run is much longer than that of a loop."""
+    """True if the code of `count` iterations of a run is much longer than that of a loop."""
     return count * sum(_of_value(m.value) for m in run.assignments) >= _LONG_CODE

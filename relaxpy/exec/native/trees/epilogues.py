@@ -71,13 +71,13 @@ class _Joiner:
         return both
 
     def _overwrites(self, product: Product) -> bool:
-        """Return whether the last store is to memory that the product or its epilogue reads."""
+        """True if the last store is to memory that the product or its epilogue reads."""
         root = self.program.plan.root
         target, *others = (root(operand.buffer) for operand in product.operands)
         return target in others
 
     def _is_elementwise(self, run: Run) -> bool:
-        """Return whether an iteration of the epilogue only needs the sum of its element."""
+        """True if an iteration of the epilogue only needs the sum of its element."""
         [member], after = run.assignments, run.after
         axes = {a.var for a in run.axes}
         sources = [member, *after]
@@ -106,7 +106,7 @@ class _Joiner:
         return True
 
     def _inside(self, run: Run, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> bool:
-        """Return whether all accesses of the iterations are in bounds."""
+        """True if all accesses of the iterations are in bounds."""
         return not unproved(buffer, indices, run.axes, self.program.plan.shape_vars)
 
 

@@ -82,7 +82,7 @@ def _alone(tree: Tree, program: KernelProgram) -> Run | None:
 
 
 def _is_plain(run: Run) -> bool:
-    """Return whether a run only has parallel loops."""
+    """True if a run only has parallel loops."""
     return not (run.over or run.after or run.tests or run.is_serial)
 
 
@@ -91,7 +91,7 @@ def _start_at_0(*axes: Axis) -> bool:
 
 
 def _decodes(run: Run, program: KernelProgram) -> bool:
-    """Return whether a run is a matmul with packed weights whose row loops are parallel."""
+    """True if a run is a matmul with packed weights whose row loops are parallel."""
     if not run.over or not _is_plain(replace(run, over=())):
         return False
     if repeated_loads(run, program.plan) is None:
@@ -130,7 +130,7 @@ class _Joiner:
         self.axis = Axis(Var(outer.var.name, INT64), IntImm(INT64, 0), stop)
 
     def admits(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> bool:
-        """Return whether the axes are neighbouring dimensions of an access, or none of it."""
+        """True if the axes are neighbouring dimensions of an access, or none of it."""
         if not any(mentions(index, self.pair) for index in indices):
             return buffer not in self.buffers
         place = next((n for n, i in enumerate(indices) if i is self.outer.var), -1)
@@ -150,7 +150,7 @@ class _Joiner:
         return self._dimension[buffer] == place
 
     def fits(self) -> bool:
-        """Return whether the axes occur in these accesses only."""
+        """True if the axes occur in these accesses only."""
         return bool(self.buffers) and not any(
             mentions(expr, self.pair)
             for m in self.run.assignments

@@ -85,14 +85,14 @@ class _Users:
         return found
 
     def some_iterations_share(self, other: Assignment) -> bool:
-        """Return whether one of `other` and the run uses what the other only stores sometimes."""
+        """True if one of `other` and the run uses what the other only stores sometimes."""
         root = self.plan.root
         if other.guards and root(other.target) in self._used:
             return True
         return any(root(buffer) in self.guarded for buffer, _ in other.elements())
 
     def reads_a_sum(self, other: Assignment, loops: Set[Var]) -> bool:
-        """Return whether `other` reads a reduction of the run, which is stored after its loop.
+        """True if `other` reads a reduction of the run, which is stored after its loop.
 
         That is so also for a loop of one iteration, which shares nothing with others.
         """
@@ -209,12 +209,12 @@ def _in_order_of(second: Run, first: Run) -> Run:
 
 
 def _has_functions(run: Run) -> bool:
-    """Return whether an iteration computes functions of many instructions."""
+    """True if an iteration computes functions of many instructions."""
     calls = (n for m in run.assignments for n in occurrences(m.value, Call))
     return any(isinstance(n.op, Op) and n.op.name.removeprefix("tir.") in LONG for n in calls)
 
 
 def _shares(run: Run) -> bool:
-    """Return whether iterations are unrolled and jammed, as they read the same elements."""
+    """True if iterations are unrolled and jammed, as they read the same elements."""
     along = lane_axis(run)
     return along is not None and shared_axis(run, along) is not None

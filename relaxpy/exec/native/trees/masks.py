@@ -116,7 +116,7 @@ class _Reader:
         """The conditions that hold in a row where they are neutral."""
 
     def is_masked(self, rows: Axis) -> bool:
-        """Return whether there is a mask, and hidden columns have known values."""
+        """True if there is a mask, and hidden columns have known values."""
         if not all(_is_in_tiles(product_of(run), rows) for run in (self.one, self.two)):
             return False
         for run in (self.one, *cast("tuple[Run, ...]", self.inner.body)):
@@ -135,13 +135,13 @@ class _Reader:
         return next((a for a in axes if a is not None and a.has_bounds_of(self.columns)), None)
 
     def _is_wide(self, buffer: Buffer) -> bool:
-        """Return whether a buffer of the chain has elements for columns."""
+        """True if a buffer of the chain has elements for columns."""
         if buffer not in self.buffers or buffer.ndim != self.scores.ndim:
             return False
         return as_poly(buffer.shape[-1]).same(as_poly(self.columns.stop))
 
     def _follows(self, member: Assignment, axis: Axis | None) -> bool:
-        """Return whether a statement has a known effect in hidden columns, which is noted."""
+        """True if a statement has a known effect in hidden columns, which is noted."""
         variables = set[Var]() if axis is None else {axis.var}
         for buffer, indices in member.elements():
             if buffer not in self.buffers:
@@ -193,7 +193,7 @@ class _Reader:
         return None if mentions(result, {column}) else result
 
     def _is_mask(self, test: PrimExpr, column: Var, yes: PrimExpr, no: PrimExpr) -> bool:
-        """Return whether a condition is that of the mask, the first one that hides elements."""
+        """True if a condition is that of the mask, the first one that hides elements."""
         if self.mask is not None:
             mask = substitute(self.mask, {self.column: column})
             return structural_equal(mask, test)
@@ -207,7 +207,7 @@ class _Reader:
         return True
 
     def _adds_zeros(self) -> bool:
-        """Return whether the last contraction adds products with zeros for hidden columns."""
+        """True if the last contraction adds products with zeros for hidden columns."""
         [member], over = self.two.assignments, self.two.over
         if len(over) != 1 or not over[0].has_bounds_of(self.columns) or member.guards:
             return False
@@ -278,14 +278,14 @@ class _Reader:
 
 
 def _is_in_tiles(product: Product | None, rows: Axis) -> bool:
-    """Return whether a contraction computes all rows of a block from consecutive columns."""
+    """True if a contraction computes all rows of a block from consecutive columns."""
     if product is None or product.row is None or not product.row.extent.same(rows.extent):
         return False
     return product.column.strides[TARGET].constant == 1
 
 
 def _is_zero(value: PrimExpr | None) -> bool:
-    """Return whether a value is +0."""
+    """True if a value is +0."""
     match value:
         case IntImm(value=0):
             return True

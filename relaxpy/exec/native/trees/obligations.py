@@ -120,7 +120,7 @@ def _late(obligation: Obligation, shape_vars: Container[Var]) -> Obligation:
 
 
 def _may_jump(tree: Tree) -> bool:
-    """Return whether an iteration of a tree may skip others, for which nothing is tested."""
+    """True if an iteration of a tree may skip others, for which nothing is tested."""
     match tree:
         case Run(statement=Compound(items=items)):
             return any(isinstance(item, nest.Jump) for item in nest.walk_items(items))

@@ -53,7 +53,7 @@ class Dimension:
     strides: tuple[IndexPoly, ...]
 
     def has(self, operand: int) -> bool:
-        """Return whether the elements of that operand differ along the axis."""
+        """True if the elements of that operand differ along the axis."""
         return self.strides[operand].constant != 0
 
 
@@ -174,7 +174,7 @@ def _factors(member: Assignment) -> tuple[Operand, Operand] | None:
 
 
 def is_factor(expr: PrimExpr) -> bool:
-    """Return whether a factor of a product may be such an expression."""
+    """True if a factor of a product may be such an expression."""
     return _factor(expr) is not None
 
 
@@ -252,7 +252,7 @@ def with_column(product: Product, column: Dimension) -> Product:
 
 
 def _are_bytes(product: Product) -> bool:
-    """Return whether both factors are int8."""
+    """True if both factors are int8."""
     return all(product.operands[n].buffer.dtype.bits == _BYTE for n in (A, B))
 
 
@@ -311,7 +311,7 @@ def _merged(dimensions: Sequence[Dimension]) -> list[Dimension]:
 
 
 def joins(product: Product) -> bool:
-    """Return whether the stores after a sum are faster as an epilogue than as a separate loop.
+    """True if the stores after a sum are faster as an epilogue than as a separate loop.
 
     A long epilogue loads the sums again, which takes long if they are not adjacent.
     """
@@ -319,7 +319,7 @@ def joins(product: Product) -> bool:
 
 
 def is_costly(product: Product) -> bool:
-    """Return whether an epilogue is longer than a few instructions, with a result of its type."""
+    """True if an epilogue is longer than a few instructions, with a result of its type."""
     if product.after[-1].target.dtype != product.member.target.dtype:
         return False
     nodes = [n for m in product.after for n in walk(m.value) if isinstance(n, PrimExpr)]

@@ -193,7 +193,7 @@ class _Reader:
 
 
 def may_fail(tree: Tree) -> bool:
-    """Return whether a tree of a program tests obligations."""
+    """True if a tree of a program tests obligations."""
     match tree:
         case ObligationTests():
             return True
@@ -234,7 +234,7 @@ def whole_runs(tree: Tree) -> Iterator[Run]:
 
 
 def _has_lanes_of(run: Run, tile: Tile) -> bool:
-    """Return whether the consecutive elements of a run are those of the rows."""
+    """True if the consecutive elements of a run are those of the rows."""
     along = None if run.is_scalar else lane_axis(run)
     return along is not None and along.start is tile.low
 

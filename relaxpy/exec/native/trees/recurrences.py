@@ -72,7 +72,7 @@ def _prefix_of(run: Run, before: BufferLoad, root: Callable[[Buffer], Buffer]) -
 
 
 def _has_chains(run: Run) -> bool:
-    """Return whether the iterations of the loop around the innermost one are independent."""
+    """True if the iterations of the loop around the innermost one are independent."""
     *_, outer, inner = (None, *run.loops)
     return (
         outer is not None

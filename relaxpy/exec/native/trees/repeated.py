@@ -288,7 +288,7 @@ def _offsets(value: PrimExpr, inner: Sequence[Axis]) -> dict[BufferLoad, tuple[i
 
 
 def _is_converted(value: PrimExpr) -> bool:
-    """Return whether a value is an element of memory, or a cast of one."""
+    """True if a value is an element of memory, or a cast of one."""
     while isinstance(value, Cast):
         value = value.value
     return isinstance(value, BufferLoad)
@@ -422,7 +422,7 @@ def _digit(
 
 
 def _is_rounded(value: PrimExpr) -> bool:
-    """Return whether products are rounded to float16, which takes longer than to select an entry.
+    """True if products are rounded to float16, which takes longer than to select an entry.
 
     With several rows, LLVM moves other products after the instruction that selects entries.
     """
@@ -457,7 +457,7 @@ def _number(value: PrimExpr, bits: PrimExpr, number: int) -> int | None:
 
 
 def _is_packed(offsets: tuple[int, ...]) -> bool:
-    """Return whether iterations of a block share elements, and all of them do not."""
+    """True if iterations of a block share elements, and all of them do not."""
     return 1 < len(set(offsets)) < len(offsets)
 
 
@@ -500,7 +500,7 @@ def _with_numbers(
 
 
 def mentions_outside_loads(value: PrimExpr, variables: set[Var]) -> bool:
-    """Return whether an expression uses a variable outside of the indices of loads."""
+    """True if an expression uses a variable outside of the indices of loads."""
     return any(isinstance(node, Var) and node in variables for node in outside_indices(value))
 
 

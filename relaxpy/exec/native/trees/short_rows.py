@@ -97,7 +97,7 @@ def short_rows(tree: Run | Tile, program: KernelProgram) -> ShortRows | None:
 
 
 def _has_gaps(run: Run, axis: Axis) -> bool:
-    """Return whether elements of neighbouring rows may not be adjacent in memory."""
+    """True if elements of neighbouring rows may not be adjacent in memory."""
     row = next((a for a in run.loops if a.has_bounds_of(axis)), axis)
     elements = (BufferLoad(*element) for m in run.assignments for element in m.elements())
     return any(step_of(element, row) not in (0, 1) for element in elements)
@@ -118,7 +118,7 @@ def _places(axes: Sequence[Axis]) -> Iterator[tuple[tuple[Axis, ...], Axis]]:
 
 
 def _is_suited(run: Run) -> bool:
-    """Return whether a run only has parallel loops, accumulations, and unguarded statements."""
+    """True if a run only has parallel loops, accumulations, and unguarded statements."""
     own = {a.var for a in run.loops}
     return (
         not (run.after or run.tests or run.is_serial)

@@ -138,7 +138,7 @@ def _searched(run: Run) -> PrimExpr | None:
 
 
 def _is_wide(run: Run, along: Axis) -> bool:
-    """Return whether a run only adds up consecutive elements of several columns."""
+    """True if a run only adds up consecutive elements of several columns."""
     extent = along.extent.constant
     if not run.over or (extent is not None and extent < _LEAST_WIDE):
         return False
@@ -150,7 +150,7 @@ def _is_wide(run: Run, along: Axis) -> bool:
 
 
 def is_swept(run: Run) -> bool:
-    """Return whether accumulations over one axis may keep their sums in the targets."""
+    """True if accumulations over one axis may keep their sums in the targets."""
     if len(run.over) != 1 or (run.over[0].extent.constant or _LEAST_SWEPT) < _LEAST_SWEPT:
         return False
     members = run.accumulations

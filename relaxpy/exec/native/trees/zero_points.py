@@ -71,7 +71,7 @@ def _without_zero(expr: PrimExpr, over: Sequence[Axis]) -> tuple[PrimExpr, PrimE
 def _is_expandable(
     run: Run, member: Assignment, factors: Sequence[tuple[PrimExpr, PrimExpr | None]], plan: Plan
 ) -> bool:
-    """Return whether a run is an int8 contraction with at least one zero point."""
+    """True if a run is an int8 contraction with at least one zero point."""
     zeros = [zero for _, zero in factors if zero is not None]
     if not zeros or not member.target.dtype == member.value.dtype == factors[0][0].dtype:
         return False

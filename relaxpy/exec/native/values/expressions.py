@@ -351,7 +351,7 @@ class Values(Frame):
             self.failures.leave(obligation, bad, value, size)
 
     def negated(self, condition: Value) -> Value:
-        """Return whether a condition does not hold."""
+        """True if a condition does not hold."""
         return self.bits("xor", condition, self.function.const(BOOL, 1))
 
     # ---- conversions

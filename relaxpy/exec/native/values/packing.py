@@ -85,7 +85,7 @@ class Packing:
         return data
 
     def has_all(self, data: Array) -> bool:
-        """Return whether a packed copy of `data` has each of its elements exactly once."""
+        """True if a packed copy of `data` has each of its elements exactly once."""
         size = 1
         for extent, stride in sorted((*self.over, self.columns), key=itemgetter(1)):
             if extent != 1 and stride != size:

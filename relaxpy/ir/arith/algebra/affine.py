@@ -51,7 +51,7 @@ class IndexPoly:
         return IndexPoly(poly.multiply(self.terms, _terms(other)))
 
     def same(self, other: IndexPoly | int) -> bool:
-        """Return whether both are the same polynomial."""
+        """True if both are the same polynomial."""
         return self.terms == _terms(other)
 
     @property
@@ -68,7 +68,7 @@ class IndexPoly:
             yield from monomial
 
     def mentions(self, variables: Container[Var]) -> bool:
-        """Return whether any of `variables` occurs."""
+        """True if any of `variables` occurs."""
         return any(mentions(atom, variables) for atom in self.atoms())
 
     def is_at_least(self, bound: int, sizes: Container[Var]) -> bool:
@@ -85,7 +85,7 @@ class IndexPoly:
         return any(weaker.is_at_least(0, sizes) for weaker in least._weaker())
 
     def exceeds(self, other: IndexPoly, least: int, sizes: Container[Var]) -> bool:
-        """Return whether `self - other` is provably >= `least`, as by `is_at_least`."""
+        """True if `self - other` is provably >= `least`, as by `is_at_least`."""
         number, subtracted = self.constant, other.constant
         if number is not None and subtracted is not None:
             return number - subtracted >= least
@@ -193,7 +193,7 @@ def _read(value: PrimExpr) -> IndexPoly:
 
 
 def _keeps_integers(source: DataType, target: DataType) -> bool:
-    """Return whether a cast preserves the values that an index takes."""
+    """True if a cast preserves the values that an index takes."""
     if not (source.is_int and target.is_int):
         return False
     if target.family == "uint":

@@ -215,7 +215,7 @@ def is_safe(expr: PrimExpr) -> bool:
 
 
 def are_opposite(a: tir.PrimExpr, b: tir.PrimExpr) -> bool:
-    """Return whether one is the negation of the other."""
+    """True if one is the negation of the other."""
     return (isinstance(a, tir.Not) and a.a is b) or (isinstance(b, tir.Not) and b.a is a)
 
 

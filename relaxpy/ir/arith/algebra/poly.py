@@ -27,7 +27,7 @@ _KEY_PARTS = 256
 
 @lru_cache(maxsize=1 << 10)
 def _text_key(node: tir.PrimExpr) -> tuple[str, tuple[int, ...]]:
-    """Return a deterministic string to sort by and the numbers of its variables.
+    """A deterministic string to sort by and the numbers of its variables.
 
     Variables sort by name, before anything compound. Only the first few hundred nodes count, so
     that the cost does not grow with shared subexpressions.
@@ -148,7 +148,7 @@ def multiply(a: Poly, b: Poly) -> Poly:
 
 
 def can_expand(a: Poly, b: Poly) -> bool:
-    """Return whether a * b is to be expanded."""
+    """True if a * b is to be expanded."""
     factors = max(map(len, a), default=0) + max(map(len, b), default=0)
     return len(a) * len(b) <= _MOST_TERMS and factors <= _MOST_FACTORS
 

@@ -33,7 +33,7 @@ def join(a: Residue, b: Residue) -> Residue:
 
 
 def are_disjoint(a: Residue, b: Residue) -> bool:
-    """Return whether no integer is in both classes."""
+    """True if no integer is in both classes."""
     common = gcd(a[0], b[0])
     return (a[1] - b[1]) % common != 0 if common else a[1] != b[1]
 

@@ -140,7 +140,7 @@ Term = Remainder | Extremum | Product
 
 
 def has_only_leaves(p: Poly) -> bool:
-    """Return whether every factor is a leaf, so that no terms form a group."""
+    """True if every factor is a leaf, so that no terms form a group."""
     return not any(isinstance(f, (Quotient, Positive)) for monomial in p for f in monomial)
 
 

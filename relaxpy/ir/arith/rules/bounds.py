@@ -285,7 +285,7 @@ _SHORT, _LONG = 2, 5
 
 
 def is_negative(engine: Engine, p: Poly) -> bool | None:
-    """Return True if p is always below 0, False if it never is, None if unknown.
+    """True if p is always below 0, False if it never is, None if unknown.
 
     Rule:
         By its interval, also with remainders by a symbolic divisor at their maximum, or as some
@@ -339,7 +339,7 @@ def _at_greatest(engine: Engine, p: Poly) -> Poly:
 
 
 def _follows(engine: Engine, p: Poly, steps: int, slack: int = 0) -> bool:
-    """Return whether p - slack < 0 follows from at most `steps` polynomials assumed to be negative.
+    """True if p - slack < 0 follows from at most `steps` polynomials assumed to be negative.
 
     An inequality may mention expressions whose conditions it decides in turn, so the interval of
     the remaining terms does not use inequalities.

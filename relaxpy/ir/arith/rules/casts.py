@@ -53,19 +53,19 @@ def _keeps_value(engine: Engine, value: tir.PrimExpr, target: DataType) -> bool:
 
 
 def _is_exact(engine: Engine, value: tir.PrimExpr, target: DataType) -> bool:
-    """Return whether floats of `target` hold all values of the integer `value` exactly."""
+    """True if floats of `target` hold all values of the integer `value` exactly."""
     digits = _SIGNIFICANT.get(target)
     low, high = engine.bound(value)
     return digits is not None and -(1 << digits) <= low and high <= 1 << digits
 
 
 def may_wrap(engine: Engine, expr: tir.PrimExpr) -> bool:
-    """Return whether known bounds let a signed sum or product in an expression wrap around."""
+    """True if known bounds let a signed sum or product in an expression wrap around."""
     return _range(engine, expr)[1]
 
 
 def _range(engine: Engine, root: tir.PrimExpr) -> tuple[Interval, bool]:
-    """Return an interval of an expression by its operands, and whether some operand may wrap."""
+    """An interval of an expression by its operands, and whether some operand may wrap."""
     known = engine.ranges
     stack = [root]
     while stack:
@@ -131,7 +131,7 @@ def call(engine: Engine, expr: tir.Call) -> Poly:
 
 
 def _is_mask(mask: int, value: tir.PrimExpr) -> bool:
-    """Return whether `& mask` is the remainder by a power of two that the datatype has."""
+    """True if `& mask` is the remainder by a power of two that the datatype has."""
     return 0 < mask < ops.int_range(value.dtype)[1] and mask & (mask + 1) == 0
 
 
@@ -177,7 +177,7 @@ def _chosen(
 
 
 def _chooses(expr: tir.PrimExpr) -> bool:
-    """Return whether `expr` has a condition, which may be decided where another holds."""
+    """True if `expr` has a condition, which may be decided where another holds."""
     if isinstance(expr, (tir.Var, tir.ConstExpr)):
         return False
     return any(isinstance(n, (tir.Select, tir.CmpExpr, tir.Min, tir.Max)) for n in walk(expr))

@@ -211,7 +211,7 @@ def _symbolic(engine: Engine, p: Poly, q: Poly, *, floor: bool) -> Poly:
 
 
 def _is_small(engine: Engine, p: Poly, q: Poly) -> bool:
-    """Return whether 0 <= p < q, so that p / q is 0."""
+    """True if 0 <= p < q, so that p / q is 0."""
     if engine.bound_of_poly(p)[0] < 0:
         return False
     return engine.is_negative(poly.add(p, q, -1)) is True
@@ -339,7 +339,7 @@ def _of_quotients(
 
 
 def _at_least(engine: Engine, a: Poly, b: Poly, sign: int) -> bool:
-    """Return whether a (for a minimum, -a) is never below b (-b)."""
+    """True if a (for a minimum, -a) is never below b (-b)."""
     difference = poly.scaled(poly.add(a, b, -1), sign)
     if engine.facts.negative:
         return engine.is_negative(difference) is False

@@ -208,7 +208,7 @@ def _ordering(engine: Engine, p: Poly, expr: tir.CmpExpr) -> tir.PrimExpr:
 
 
 def _is_remainder_of_zero(p: Poly) -> bool:
-    """Return whether p < 0 implies that a remainder by a literal, which is at least 0, is 0."""
+    """True if p < 0 implies that a remainder by a literal, which is at least 0, is 0."""
     if p.get(ONE, 0) != -1 or terms.has_only_leaves(p):
         return False
     match terms.remainders({m: c for m, c in p.items() if m}):

@@ -123,7 +123,7 @@ def _times(p: Lanes, q: Lanes) -> Lanes | None:
 
 
 def _not_negative(engine: Engine, p: Lanes) -> bool:
-    """Return whether all lanes are >= 0."""
+    """True if all lanes are >= 0."""
     if engine.bound(p.base)[0] < 0 or p.step is None:
         return False
     if p.step >= 0:
@@ -157,7 +157,7 @@ def _divided(engine: Engine, kind: type[tir.BinaryOpExpr], p: Lanes, q: Lanes) -
 
 
 def _share_quotient(engine: Engine, base: PrimExpr, c: int, length: int) -> bool:
-    """Return whether base and base + length have one quotient by c, by residue or by interval."""
+    """True if base and base + length have one quotient by c, by residue or by interval."""
     coeff, residue = engine.residue(base)
     common = gcd(coeff, c)
     first = residue % common

@@ -229,7 +229,7 @@ class Analyzer:
         return low, high
 
     def const_int_bound_is_bound(self, var: tir.Var) -> bool:
-        """Return whether `var` has declared bounds or a value."""
+        """True if `var` has declared bounds or a value."""
         ops.check_variable(var, "a bound")
         return var in self._facts.bounds or var in self._facts.values
 
@@ -254,7 +254,7 @@ class Analyzer:
     def can_prove(
         self, expr: tir.ExprLike, strength: ProofStrength = ProofStrength.DEFAULT
     ) -> bool:
-        """Return whether the condition `expr` is always true; False where it is not known."""
+        """True if the condition `expr` is always true; False where it is not known."""
         result = self.simplify(expr)
         if isinstance(result, tir.IntImm):
             return result.value != 0
@@ -273,12 +273,12 @@ class Analyzer:
         return self.can_prove(type(condition)(ops.const(0, difference.dtype), covered.min_value))
 
     def can_prove_equal(self, a: tir.ExprLike, b: tir.ExprLike) -> bool:
-        """Return whether the two are always equal; False where it is not known."""
+        """True if the two are always equal; False where it is not known."""
         return self.prove_equal(a, b) is True
 
     @_query
     def prove_equal(self, a: tir.ExprLike, b: tir.ExprLike) -> bool | None:
-        """Return True if the two are always equal, False if they never are, None if unknown."""
+        """True if the two are always equal, False if they never are, None if unknown."""
         x, y = ops.match_dtypes(a, b)
         result = self._engine.prove_equal(x, y)
         if result is None and is_integer(x.dtype) and x.dtype.family == "int":
@@ -302,19 +302,19 @@ class Analyzer:
 
     @_query
     def can_prove_greater_equal(self, expr: tir.ExprLike, lower_bound: int) -> bool:
-        """Return whether `expr` is never below `lower_bound`."""
+        """True if `expr` is never below `lower_bound`."""
         return self._below(expr, lower_bound) is False
 
     @_query
     def can_prove_less(self, expr: tir.ExprLike, upper_bound: int) -> bool:
-        """Return whether `expr` is always below `upper_bound`."""
+        """True if `expr` is always below `upper_bound`."""
         return self._below(expr, upper_bound) is True
 
     @_query
     def can_prove_less_equal_than_symbolic_shape_value(
         self, lhs: tir.ExprLike, shape: tir.ExprLike
     ) -> bool:
-        """Return whether `lhs` is never above `shape`."""
+        """True if `lhs` is never above `shape`."""
         return self.can_prove(ops.compare(tir.LE, lhs, shape))
 
     def _below(self, expr: tir.ExprLike, limit: int) -> bool | None:

@@ -45,11 +45,11 @@ class IntSet(ABC):
 
     @abstractmethod
     def is_nothing(self) -> bool:
-        """Return whether the set is known to be empty."""
+        """True if the set is known to be empty."""
 
     @abstractmethod
     def is_everything(self) -> bool:
-        """Return whether the set is known to contain every integer."""
+        """True if the set is known to contain every integer."""
 
     @staticmethod
     def single_point(point: tir.ExprLike) -> IntervalSet:
@@ -108,15 +108,15 @@ class IntervalSet(IntSet):
         return self.min_value is _NEG_INF and self.max_value is _POS_INF
 
     def is_single_point(self) -> bool:
-        """Return whether there is one member."""
+        """True if there is one member."""
         return self.min_value is self.max_value and self.has_lower_bound()
 
     def has_lower_bound(self) -> bool:
-        """Return whether the interval ends below."""
+        """True if the interval ends below."""
         return self.min_value not in (_NEG_INF, _POS_INF)
 
     def has_upper_bound(self) -> bool:
-        """Return whether the interval ends above."""
+        """True if the interval ends above."""
         return self.max_value not in (_NEG_INF, _POS_INF)
 
     @staticmethod
@@ -215,12 +215,12 @@ def union_lower_bound(sets: Sequence[IntervalSet]) -> IntervalSet:
 
 
 def touches(a: IntervalSet, b: IntervalSet) -> bool:
-    """Return whether the union of two intervals is known to be an interval."""
+    """True if the union of two intervals is known to be an interval."""
     return a.is_nothing() or (_reaches(a, b) and _reaches(b, a))
 
 
 def _reaches(a: IntervalSet, b: IntervalSet) -> bool:
-    """Return whether `b` is known to end at or after the integer that precedes `a`."""
+    """True if `b` is known to end at or after the integer that precedes `a`."""
     if not a.has_lower_bound() or not b.has_upper_bound():
         return True
     gap = simplify(ops.compare(tir.LE, a.min_value, ops.add(b.max_value, 1)))
@@ -402,7 +402,7 @@ class _Image:
 
     @staticmethod
     def keeps(source: DataType, target: DataType) -> bool:
-        """Return whether a cast changes no value."""
+        """True if a cast changes no value."""
         return source.family == target.family == "int" and source.bits <= target.bits
 
     def choice(self, condition: tir.PrimExpr, a: tir.PrimExpr, b: tir.PrimExpr) -> tuple[End, End]:

@@ -200,15 +200,15 @@ class Extents:
         return self.simple(ops.floormod(a, b))
 
     def divides(self, divisor: PrimExpr, value: PrimExpr) -> bool:
-        """Return whether `value` is known to be a multiple of `divisor`."""
+        """True if `value` is known to be a multiple of `divisor`."""
         return not is_const(divisor, 0) and is_const(self.remainder(value, divisor), 0)
 
     def same(self, a: PrimExpr, b: PrimExpr) -> bool:
-        """Return whether the two are known to be equal."""
+        """True if the two are known to be equal."""
         return a is b or self.analyzer.can_prove_equal(a, b)
 
     def holds(self, condition: PrimExpr) -> bool:
-        """Return whether `condition` is known to hold."""
+        """True if `condition` is known to hold."""
         return self.analyzer.can_prove(condition)
 
 
@@ -218,7 +218,7 @@ def absolute(value: PrimExpr) -> PrimExpr:
 
 
 def is_negative(value: PrimExpr) -> bool:
-    """Return whether `value` is a negative literal."""
+    """True if `value` is a negative literal."""
     return isinstance(value, IntImm) and value.value < 0
 
 
@@ -240,7 +240,7 @@ class Padded:
     multiple: PrimExpr
 
     def is_padding(self, value: PrimExpr) -> PrimExpr:
-        """Return whether a value of the iterator is padding."""
+        """True if a value of the iterator is padding."""
         after = ops.compare(tir.GE, value, self.end)
         return after if is_const(self.begin, 0) else ops.any_of(value < self.begin, after)
 
@@ -378,7 +378,7 @@ class Reader(Extents):
                 raise RefusedError(f"`{expr}` is not a sum, quotient or remainder of iterators")
 
     def is_natural(self, value: PrimExpr) -> bool:
-        """Return whether `value` is known not to be negative."""
+        """True if `value` is known not to be negative."""
         return self.holds(ops.compare(tir.GE, value, 0))
 
     def tidy(self, terms: dict[IterSplitExpr, PrimExpr], base: PrimExpr) -> Sum:

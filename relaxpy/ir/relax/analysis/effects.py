@@ -39,7 +39,7 @@ _CONTEXT = Context()
 
 @user_facing
 def contains_impure_call(expr: Expr, own_name: Var | GlobalVar | None = None) -> bool:
-    """Return whether `expr`, or the body of a function, contains an impure call (PU-15, PU-16).
+    """True if `expr`, or the body of a function, contains an impure call (PU-15, PU-16).
 
     Calls of `own_name`, by which a recursive function refers to itself, are ignored. A call of an
     unknown callee is impure.
@@ -51,7 +51,7 @@ def contains_impure_call(expr: Expr, own_name: Var | GlobalVar | None = None) ->
 
 
 def makes_impure_call(expr: Expr, functions: Mapping[str, BaseFunc] | None = None) -> bool:
-    """Return whether evaluating `expr` makes an impure call; a function literal makes none (PU-15).
+    """True if evaluating `expr` makes an impure call; a function literal makes none (PU-15).
 
     A function of the module is as pure as it is declared in `functions`, or else impure.
     """
@@ -75,7 +75,7 @@ def is_pure_in(
     unknown: bool = False,
     context: Context = _CONTEXT,
 ) -> bool:
-    """Return whether a call has no effect but its result, in a module with these functions.
+    """True if a call has no effect but its result, in a module with these functions.
 
     One of the module is as pure as it is declared. An `unknown` callee may be pure.
     """
@@ -89,7 +89,7 @@ def is_pure_in(
 
 
 def _is_pure_inside(expr: rx.Expr) -> bool:
-    """Return whether a function calls only pure ones."""
+    """True if a function calls only pure ones."""
     return (
         isinstance(expr, rx.Function)
         and expr.is_pure
@@ -120,11 +120,11 @@ class Effects:
         self.in_pure_function = outer
 
     def is_pure(self, call: rx.Call) -> bool:
-        """Return whether a call has no effect but its result."""
+        """True if a call has no effect but its result."""
         return is_pure_in(call, self.functions, unknown=self.in_pure_function, context=self.context)
 
     def is_barrier(self, binding: rx.Binding) -> bool:
-        """Return whether a binding is a barrier: nothing may move past it (OPT-3, OPT-4).
+        """True if a binding is a barrier: nothing may move past it (OPT-3, OPT-4).
 
         It has effects, branches, or mutates operands.
         """
@@ -147,7 +147,7 @@ def mutates(binding: rx.Binding) -> bool:
 
 
 def cast_may_fail(cast: rx.MatchCast) -> bool:
-    """Return whether a cast is not known to succeed, or binds a shape variable (OPT-9)."""
+    """True if a cast is not known to succeed, or binds a shape variable (OPT-9)."""
     actual, sinfo = cast.value.struct_info, cast.struct_info
     if actual is None or any(isinstance(node, rx.FuncStructInfo) for node in walk(sinfo)):
         return True
@@ -205,7 +205,7 @@ def memory_of(value: rx.Expr) -> Memory | None:
 
 
 def is_of_operands(value: rx.Expr) -> bool:
-    """Return whether a value is a variable, an operand of a call, or a tuple of such ones."""
+    """True if a value is a variable, an operand of a call, or a tuple of such ones."""
     if isinstance(value, (rx.Var, rx.Tuple, rx.TupleGetItem)):
         return True
     memory = memory_of(value)
@@ -249,7 +249,7 @@ class Escapes:
             self._users.setdefault(var, []).append((run, binding))
 
     def escapes(self, var: Var) -> bool:
-        """Return whether a value escapes: whether code may mutate it, or observe a mutation.
+        """True if a value escapes: whether code may mutate it, or observe a mutation.
 
         That is any code except for operators that compute new values from it in the same run.
         Values that the sequence does not bind itself escape.

@@ -68,7 +68,7 @@ def op_pattern_kind(func: PrimFunc) -> OpPatternKind:
 
 
 def is_row_local(func: PrimFunc) -> bool:
-    """Return whether a kernel computes each row of its outputs from single rows of its inputs.
+    """True if a kernel computes each row of its outputs from single rows of its inputs.
 
     A row is the slice at one index of the first axis. Blocks are elementwise, broadcasts, or
     reductions over other axes; an input without the first axis is the same for all rows.
@@ -88,7 +88,7 @@ def is_row_local(func: PrimFunc) -> bool:
 
 
 def is_batched_matmul(func: PrimFunc) -> bool:
-    """Return whether a kernel is a batched matmul in which each matrix has its own factor."""
+    """True if a kernel is a batched matmul in which each matrix has its own factor."""
     for block in _computing_blocks(func):
         if block is None:
             return False
@@ -122,7 +122,7 @@ def _blocks_in(node: Stmt) -> Iterator[Block | None]:
 
 
 def _is_innermost(node: Stmt) -> TypeGuard[Block]:
-    """Return whether a node is an innermost block, other than the root of the kernel."""
+    """True if a node is an innermost block, other than the root of the kernel."""
     if not isinstance(node, Block) or not (node.iter_vars or node.name_hint != "root"):
         return False
     return not _has_block(node.body)
@@ -180,7 +180,7 @@ def _access(store: BufferStore, load: BufferLoad, variables: set[tir.Var]) -> Op
 
 
 def _is_broadcast(store: BufferStore, load: BufferLoad) -> bool:
-    """Return whether the indices of a load are among those of a store, in order."""
+    """True if the indices of a load are among those of a store, in order."""
     rest = iter(store.indices)
     for size, index in zip(load.buffer.shape, load.indices, strict=True):
         if is_const(size, 1) and is_const(index, 0):
@@ -191,7 +191,7 @@ def _is_broadcast(store: BufferStore, load: BufferLoad) -> bool:
 
 
 def _is_whole(index: tir.PrimExpr, reduced: Sequence[tir.Var]) -> bool:
-    """Return whether an index is a reduced variable, or mentions none."""
+    """True if an index is a reduced variable, or mentions none."""
     return index in reduced or not _mentioned(index, set(reduced))
 
 
@@ -202,7 +202,7 @@ def _without_casts(expr: tir.PrimExpr) -> tir.PrimExpr:
 
 
 def _is_contraction(block: Block, variables: set[tir.Var]) -> bool:
-    """Return whether a block is a contraction: a sum of products of reused elements."""
+    """True if a block is a contraction: a sum of products of reused elements."""
     store = block.body
     value = _without_casts(store.value) if isinstance(store, BufferStore) else None
     if not isinstance(store, BufferStore) or not isinstance(value, tir.Add):
@@ -219,7 +219,7 @@ def _is_contraction(block: Block, variables: set[tir.Var]) -> bool:
 
 
 def _is_reused(store: BufferStore, load: BufferLoad, variables: set[tir.Var]) -> bool:
-    """Return whether several stored elements use the same loaded one."""
+    """True if several stored elements use the same loaded one."""
     if not all(isinstance(index, tir.Var) for index in store.indices):
         return False
     mentioned = {var for index in load.indices for var in _mentioned(index, variables)}
@@ -231,7 +231,7 @@ _ONE = ops.const(1, "int64")
 
 @user_facing
 def has_reshape_pattern(func: PrimFunc) -> bool:
-    """Return whether a kernel only copies its first buffer to its last one in row-major order.
+    """True if a kernel only copies its first buffer to its last one in row-major order.
 
     Errors:
         MisuseError (also TypeError): `func` is not a PrimFunc.

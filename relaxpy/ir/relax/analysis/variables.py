@@ -107,7 +107,7 @@ def binding_vars(binding: rx.Binding) -> dict[rx.Var, None]:
 
 
 def mentions_any(binding: rx.Binding, variables: Collection[Node]) -> bool:
-    """Return whether a binding binds or uses some of these variables."""
+    """True if a binding binds or uses some of these variables."""
     return bool(variables) and (
         binding.var in variables
         or any(

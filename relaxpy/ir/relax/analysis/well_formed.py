@@ -240,7 +240,7 @@ def signature_sizes(survey: Survey) -> Iterator[Diagnostic]:
 
 
 def _is_self_call(site: CallSite) -> bool:
-    """Return whether a function calls itself."""
+    """True if a function calls itself."""
     callee, function = site.call.op, site.function
     if isinstance(callee, GlobalVar):
         return function.parent is None and callee.name_hint == function.name
@@ -747,7 +747,7 @@ def _derivation_faults(mod: IRModule) -> Iterator[Diagnostic]:
 def well_formed(
     obj: IRModule | BaseFunc, check_struct_info: bool = True, *, normal_form: bool = False
 ) -> bool:
-    """Return whether `check_well_formed` finds nothing wrong."""
+    """True if `check_well_formed` finds nothing wrong."""
     return not check_well_formed(obj, check_struct_info, normal_form=normal_form)
 
 

@@ -196,7 +196,7 @@ class BlockBuilder:
         return blocks
 
     def current_block_is_dataflow(self) -> bool:
-        """Return whether the next binding goes into a DataflowBlock."""
+        """True if the next binding goes into a DataflowBlock."""
         return self._out.scope.dataflow
 
     @user_facing
@@ -417,7 +417,7 @@ class BlockBuilder:
         return self._out.close_scope(self._normalizer.leaf(rx.convert_to_expr(result)))
 
     def scope_is_empty(self) -> bool:
-        """Return whether nothing was emitted in the innermost scope."""
+        """True if nothing was emitted in the innermost scope."""
         return not any(block.bindings for block in self._out.scope.blocks)
 
     def declare(self, var: rx.Var) -> None:
@@ -498,7 +498,7 @@ class BlockBuilder:
         return self._table.add(self._derived(func), func_name)
 
     def has_func(self, gvar: rx.GlobalVar, func: rx.BaseFunc) -> bool:
-        """Return whether `gvar` is `func`, or a structurally equal function, in the module."""
+        """True if `gvar` is `func`, or a structurally equal function, in the module."""
         return self._table.has(gvar, func)
 
     @user_facing

@@ -131,7 +131,7 @@ class FunctionTable:
         return min(equal, key=lambda gvar: gvar.name_hint, default=None)
 
     def has(self, gvar: GlobalVar, func: BaseFunc) -> bool:
-        """Return whether `gvar` is `func` or a structurally equal function."""
+        """True if `gvar` is `func` or a structurally equal function."""
         stored = self.mod.find_function(gvar.name_hint)
         if stored is None or stored is func:
             return stored is func

@@ -150,7 +150,7 @@ def check_argument(
 def _compatibility(
     actual: rx.StructInfo, expected: rx.StructInfo, ctx: Context
 ) -> relations.Compatibility:
-    """Return whether a value fits the expected struct info, given the signs of dimensions."""
+    """True if a value fits the expected struct info, given the signs of dimensions."""
     result = relations.check_compatibility(actual, expected, ctx.shape_vars)
     if result is relations.Compatibility.POSSIBLE and ctx.sizes:
         actual, expected = (over_sizes_info(sinfo, ctx.sizes) for sinfo in (actual, expected))
@@ -308,7 +308,7 @@ def function_sinfo(func: rx.Function, ret: rx.StructInfo) -> rx.FuncStructInfo:
 
 
 def is_pure_call(call: rx.Call, ctx: Context) -> bool:
-    """Return whether the callee declares that this call is pure (PU-12, PU-13, PU-14, LEG-15)."""
+    """True if the callee declares that this call is pure (PU-12, PU-13, PU-14, LEG-15)."""
     callee = call.op
     if isinstance(callee, Op):
         record = callee.record

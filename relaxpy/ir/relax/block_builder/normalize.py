@@ -170,7 +170,7 @@ class Normalizer:
         return value if _is_normal_leaf(value) else self.out.bind(value, span=expr.span)
 
     def _is_final(self, call: rx.Call) -> bool:
-        """Return whether a call needs nothing but its own struct info, as most do."""
+        """True if a call needs nothing but its own struct info, as most do."""
         if self._shape_vars or (self._vars and call.sinfo_args):
             return False
         op = call.op
@@ -178,7 +178,7 @@ class Normalizer:
         return called and self._are_final(call.args)
 
     def _are_final(self, args: tuple[rx.Expr, ...]) -> bool:
-        """Return whether these are leaves that have struct info and need no replacement."""
+        """True if these are leaves that have struct info and need no replacement."""
         ctx, replaced = self.out.ctx, self._vars
         for arg in args:
             kind = type(arg)
@@ -195,7 +195,7 @@ class Normalizer:
         return True
 
     def _is_derived(self, call: rx.Expr) -> bool:
-        """Return whether a value is a call that would be derived to be itself.
+        """True if a value is a call that would be derived to be itself.
 
         That of an operator follows from operands that are the same objects, and that of a kernel
         has been checked against its signature.
@@ -630,11 +630,11 @@ class Normalizer:
 
 
 def _mentions_variable(param: rx.Var) -> bool:
-    """Return whether the struct info of a parameter has a variable as a shape (RES-75)."""
+    """True if the struct info of a parameter has a variable as a shape (RES-75)."""
     sinfo = param.struct_info
     return sinfo is not None and any(isinstance(node, rx.Var) for node in walk(sinfo))
 
 
 def mentions(func: rx.Function, var: rx.Var) -> bool:
-    """Return whether `var` occurs in `func`."""
+    """True if `var` occurs in `func`."""
     return any(node is var for node in walk(func))

@@ -139,7 +139,7 @@ def _named(expected: str, name: str) -> bool:
 
 
 def is_same_program(a: Node, b: Node) -> bool:
-    """Return whether two expressions are structurally equal, free variables by identity."""
+    """True if two expressions are structurally equal, free variables by identity."""
     if type(a) is not type(b) or isinstance(a, Op):
         return False
     if (
@@ -189,7 +189,7 @@ def _has_attrs(expr: rx.Expr | Op, attrs: Mapping[str, object]) -> bool:
 
 
 def _same_attr(expected: object, actual: object) -> bool:
-    """Return whether an attribute has the expected value; numbers of Python equal literals."""
+    """True if an attribute has the expected value; numbers of Python equal literals."""
     match expected, actual:
         case PrimExpr(), PrimExpr():
             return prove_equal(expected, actual) is True
@@ -300,7 +300,7 @@ class Matcher:
                 return expr
 
     def solutions(self, goals: Sequence[Goal]) -> Generator[None]:
-        """Yield once for each way to satisfy all goals, with the matches in `bindings`."""
+        """Try each way to satisfy all goals; pause at each, with the matches in `bindings`."""
         start = len(self._trail)
         choices: list[_Choice | _Attempt] = []
         pending: Any = None
@@ -319,7 +319,7 @@ class Matcher:
             self._undo(start)
 
     def holds(self, pattern: DFPattern, expr: Value) -> bool:
-        """Return whether a pattern matches with the present bindings, which do not change."""
+        """True if a pattern matches with the present bindings, which do not change."""
         return self.first([Goal(pattern, expr)]) is not None
 
     def first(self, goals: Sequence[Goal]) -> Matches | None:
@@ -440,7 +440,7 @@ class Matcher:
         )
 
     def _is_base(self, goal: StructInfoGoal, images: Mapping[Any, Any], *, final: bool) -> bool:
-        """Return whether a goal is satisfied, or may still be unless this is `final`."""
+        """True if a goal is satisfied, or may still be unless this is `final`."""
         if not final and any(var not in images for var in free_shape_vars(goal.base)):
             return True
         return is_base_of(substitute_info(goal.base, images), goal.actual)

@@ -214,7 +214,7 @@ class DFPattern(_Chainable):
 
     @user_facing
     def match(self, expr: Expr | Op, var2val: Mapping[Var, Expr] | None = None) -> bool:
-        """Return whether this pattern matches `expr`; `var2val` has the values of variables."""
+        """True if this pattern matches `expr`; `var2val` has the values of variables."""
         return self.extract_matched_expr(expr, var2val) is not None
 
     @user_facing

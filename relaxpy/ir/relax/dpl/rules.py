@@ -503,7 +503,7 @@ class _Sweep:
         return NewBindings(new.operands, tuple(by_var[var] for var in in_order))
 
     def _depends_on(self, new: NewBindings, earlier: Sequence[Var]) -> bool:
-        """Return whether new values are computed from old ones by way of other bindings."""
+        """True if new values are computed from old ones by way of other bindings."""
         position = self.segment.position
         introduced = {b.var for b in new.operands}
         waiting = [v for b in (*new.operands, *new.results) for v in occurring_vars(b.value)]

@@ -188,7 +188,7 @@ class StructInfo(Node):
         return getattr(self, "_node_count", 1)
 
     def is_base_of(self, derived: StructInfo) -> bool:
-        """Return whether `derived` is at least as specific as this: `derived <<: self` (SUB)."""
+        """True if `derived` is at least as specific as this: `derived <<: self` (SUB)."""
         from relaxpy.ir.relax.relations import is_base_of
 
         return is_base_of(self, derived)
@@ -309,7 +309,7 @@ def as_members(value: object, what: str, rule: str) -> tuple[Any, ...]:
 
 
 def member(members: tuple[M, ...], index: int, kind: str) -> M:
-    """Return `members[index]`; an IndexError names the `kind` of the node."""
+    """`members[index]`; an IndexError names the `kind` of the node."""
     try:
         return members[index]
     except IndexError:

@@ -207,7 +207,7 @@ class DTensorStructInfo(StructInfo):
                 )
 
     def is_placed_like(self, other: DTensorStructInfo) -> bool:
-        """Return whether both have the same mesh and placement."""
+        """True if both have the same mesh and placement."""
         return self.device_mesh == other.device_mesh and self.placement == other.placement
 
     @property

@@ -53,7 +53,7 @@ def evaluating(evaluate: Evaluate | None) -> Iterator[None]:
 
 
 def is_evaluating() -> bool:
-    """Return whether user code is building expressions of a program that is being parsed."""
+    """True if user code is building expressions of a program that is being parsed."""
     return _evaluate.get() is not None
 
 
@@ -151,7 +151,7 @@ MASKED = (
 
 
 def is_masked(value: object) -> bool:
-    """Return whether `value` is a NumPy array with masked elements."""
+    """True if `value` is a NumPy array with masked elements."""
     if type(value) is np.ndarray or not isinstance(value, np.ndarray):
         return False
     return isinstance(value, np.ma.MaskedArray) and bool(np.ma.is_masked(value))
@@ -492,7 +492,7 @@ class Call(bases.Expr):
 
 
 def is_call_of(value: object, *names: str) -> TypeGuard[Call]:
-    """Return whether a value is a call of an operator with one of these names."""
+    """True if a value is a call of an operator with one of these names."""
     return isinstance(value, Call) and isinstance(value.op, Op) and value.op.name in names
 
 

@@ -47,7 +47,7 @@ def compiled_function(name: str, function: Callable[..., Any]) -> ExternFunc:
 
 
 def is_python_function(func: BaseFunc) -> bool:
-    """Return whether an entry of a module is a Python function."""
+    """True if an entry of a module is a Python function."""
     return isinstance(func, ExternFunc) and func.attrs.get(IS_PYTHON) is True
 
 

@@ -112,7 +112,7 @@ def check_sizes(values: Sequence[object]) -> None:
 def _same_members(
     declared: tuple[tir.PrimExpr, ...] | None, values: tuple[tir.PrimExpr, ...]
 ) -> bool:
-    """Return whether a declared struct info has the identical members of a shape."""
+    """True if a declared struct info has the identical members of a shape."""
     return declared is values or (
         declared is not None
         and len(declared) == len(values)
@@ -432,7 +432,7 @@ DERIVATIONS: dict[str, EnvFunc] = {func.name: func for func in (DEFAULT_DERIVE, 
 
 
 def known_derivation(name: object) -> EnvFunc:
-    """Return the derivation of that name.
+    """The derivation of that name.
 
     Errors:
         MisuseError (also TypeError): `name` is not a string.

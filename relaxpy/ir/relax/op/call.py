@@ -70,7 +70,7 @@ def flat_operands(
 
 
 def _is_shape(value: object) -> bool:
-    """Return whether a value is certainly a shape, or a tuple of shapes."""
+    """True if a value is certainly a shape, or a tuple of shapes."""
     if isinstance(value, (list, tuple, rx.Tuple)):
         members = value.fields if isinstance(value, rx.Tuple) else value
         return bool(members) and all(map(_is_shape, members))
@@ -363,7 +363,7 @@ def _known(sinfo: rx.StructInfo) -> tuple[object, ...] | None:
 def _fit_without_proof(
     arguments: Sequence[rx.StructInfo], signature: rx.StructInfo, bound: Container[Var]
 ) -> bool:
-    """Return whether operands agree with parameters without a proof, which is the common case.
+    """True if operands agree with parameters without a proof, which is the common case.
 
     Parameters are patterns: each variable of theirs matches one size of the operands. Expressions
     of variables need a proof.

@@ -315,7 +315,7 @@ def fit_numbers(arguments: dict[str, Any]) -> None:
 
 
 def _is_zero(operand: rx.Expr) -> bool:
-    """Return whether a scalar is the literal 0."""
+    """True if a scalar is the literal 0."""
     return isinstance(operand, rx.PrimValue) and getattr(operand.value, "value", None) == 0
 
 

@@ -318,7 +318,7 @@ def _sampled(
 
 
 def _fit(data: rx.TensorStructInfo, grid: rx.TensorStructInfo) -> bool:
-    """Return whether data and a grid of known shapes are known to fit."""
+    """True if data and a grid of known shapes are known to fit."""
     sizes, positions = literal_shape(data), literal_shape(grid)
     assert sizes is not None
     assert positions is not None
@@ -375,7 +375,7 @@ def grid_sample(
 
 
 def _is_gradient(gradient: rx.TensorStructInfo, result: rx.TensorStructInfo) -> bool:
-    """Return whether a gradient is known to have the shape of the result.
+    """True if a gradient is known to have the shape of the result.
 
     Errors:
         StructInfoError: it has another rank or shape.

@@ -243,5 +243,5 @@ def _check_inside(
 
 
 def _is_below(value: tir.PrimExpr, limit: tir.PrimExpr) -> bool:
-    """Return whether `value` is less for all values of the variables."""
+    """True if `value` is less for all values of the variables."""
     return always(ops.compare(tir.LT, value, limit))

@@ -36,7 +36,7 @@ def _require_numbers(sinfo: TensorStructInfo, name: str) -> None:
 
 
 def _is_scalar(sinfo: TensorStructInfo) -> bool:
-    """Return whether a parameter is known to hold one number for all elements."""
+    """True if a parameter is known to hold one number for all elements."""
     shape = literal_shape(sinfo)
     return sinfo.ndim == 0 or (shape is not None and len(shape) == 1 and rules.is_one(shape[0]))
 

@@ -309,7 +309,7 @@ def maxima(
 
 
 def maxima_gradient(gradient: Tensor, places: Tensor, x: Tensor, rois: Tensor) -> Tensor:
-    """The gradient of `maxima` by the image: it goes to the maximal elements."""
+    """The gradient of `maxima` with respect to the image: it goes to the maximal elements."""
 
     def write(k: Loops, gradient: Any, places: Any, x: Any, rois: Any, out: Any) -> None:
         with k.every(out.shape) as at:
@@ -681,7 +681,7 @@ def non_max_suppression(
     `max_output_size` remain at most if that is. Boxes overlap too much if the ratio of the areas of
     their intersection and their union is at least `iou_threshold`, and they are of the same class,
     `id_index` is -1, or `force_suppress`. If `soft_nms_sigma` is above 0, the scores of others that
-    overlap decay by exp(-ratio ** 2 / (2 * soft_nms_sigma)), the best one is chosen anew each time,
+    overlap decay by exp(-ratio ** 2 / (2 * soft_nms_sigma)), the best one is chosen each time,
     and boxes remain whose score is above `score_threshold`.
 
     Shapes:

@@ -559,7 +559,7 @@ def _topk(builder: BlockBuilder, call: Call) -> Expr:
 
 
 def _has_key(dtype: DataType) -> bool:
-    """Return whether native code compares elements by integers; it has no floats of a byte."""
+    """True if native code compares elements by integers; it has no floats of a byte."""
     return not dtype.is_float or dtype.bits >= 16
 
 

@@ -65,7 +65,7 @@ class _Check:
         self.path: list[str] = []
 
     def mismatch(self, result: Compatibility, template: str, *operands: object) -> Compatibility:
-        """Return `result`, and list `template` filled in with the texts of the operands."""
+        """List `template`, filled in with the texts of the operands; `result` is unchanged."""
         if self.mismatches is not None:
             text = template.format(*map(_text, operands))
             self.mismatches.append((result, ": ".join([*self.path, text])))
@@ -74,7 +74,7 @@ class _Check:
     def compare(
         self, s1: rx.StructInfo, s2: rx.StructInfo, scope: Container[tir.Var]
     ) -> Compatibility:
-        """Return whether `s1` is accepted where `s2` is expected."""
+        """True if `s1` is accepted where `s2` is expected."""
         if s1 is s2 or isinstance(s2, rx.ObjectStructInfo):
             return YES
         match s1, s2:
@@ -172,7 +172,7 @@ class _Check:
         return worst
 
     def size(self, a: tir.PrimExpr, b: tir.PrimExpr) -> Compatibility:
-        """Return whether two sizes are provably equal."""
+        """True if two sizes are provably equal."""
         equal = prove_equal(a, b)
         if equal:
             return YES
@@ -254,7 +254,7 @@ def shape_rank(sinfo: rx.TensorStructInfo) -> int:
 def check_compatibility(
     value: rx.StructInfo, expected: rx.StructInfo, shape_vars: Container[tir.Var] = ()
 ) -> Compatibility:
-    """Return whether a value with struct info `value` is accepted where `expected` is declared.
+    """True if a value with struct info `value` is accepted where `expected` is declared.
 
     Rule:
         CMP-4, CMP-5, CMP-6, CMP-7, CMP-16, CMP-23, CMP-24.
@@ -300,7 +300,7 @@ def is_base_of(
 def provably_disjoint(
     a: rx.StructInfo, b: rx.StructInfo, shape_vars: Container[tir.Var] = ()
 ) -> bool:
-    """Return whether provably no value is described by both.
+    """True if provably no value is described by both.
 
     Rule:
         RES-19: different kinds, forms, arities, lengths, known ranks, datatypes or devices, or a

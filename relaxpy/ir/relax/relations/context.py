@@ -158,7 +158,7 @@ class Context:
         return self.find_function(var.name_hint)
 
     def knows(self, var: rx.GlobalVar) -> bool:
-        """Return whether the module has a signature for `var`."""
+        """True if the module has a signature for `var`."""
         return var.name_hint in self.signatures
 
     def prove_equal(self, a: tir.PrimExpr, b: tir.PrimExpr) -> bool | None:

@@ -460,7 +460,7 @@ def _nodes(size: tir.PrimExpr) -> int:
 
 
 def is_large(size: tir.PrimExpr, most: int = MAX_NODES) -> bool:
-    """Return whether an expression has more nodes than `most`; shared ones count for each use."""
+    """True if an expression has more nodes than `most`; shared ones count for each use."""
     return size.height > _SMALL_HEIGHT and _nodes(size) > most
 
 

@@ -79,14 +79,14 @@ def shape_var_images(pairs: Sequence[tuple[rx.Var, rx.Expr]]) -> Mapping[tir.Var
 
 
 def fit_parameters(params: Sequence[rx.Var], args: Sequence[rx.Expr]) -> bool:
-    """Return whether a call with these arguments makes no check that may fail."""
+    """True if a call with these arguments makes no check that may fail."""
     pairs = list(zip(params, args, strict=True))
     sizes = shape_var_images(pairs)
     return all(fits(param, arg, sizes) for param, arg in pairs)
 
 
 def fits(param: rx.Var, arg: rx.Expr, sizes: Mapping[tir.Var, tir.PrimExpr]) -> bool:
-    """Return whether an argument certainly fits and determines all that the parameter defines."""
+    """True if an argument certainly fits and determines all that the parameter defines."""
     sinfo, actual = param.struct_info, arg.struct_info
     if sinfo is None or isinstance(sinfo, rx.ObjectStructInfo):
         return True

@@ -274,7 +274,7 @@ def _checked(new: Any) -> Iterable[rx.Binding | rx.BindingBlock]:
 
 
 def _outlives(var: rx.Var, leaf: rx.Expr) -> bool:
-    """Return whether a variable is visible where one that a leaf mentions no longer is (SC-7)."""
+    """True if a variable is visible where one that a leaf mentions no longer is (SC-7)."""
     return not isinstance(var, rx.DataflowVar) and any(
         isinstance(used, rx.DataflowVar) for used in occurring_vars(leaf)
     )

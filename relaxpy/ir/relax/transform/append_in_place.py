@@ -321,7 +321,7 @@ def _binding(var: rx.Var, call: rx.Expr, span: Span | None) -> rx.Binding:
 
 
 def _has_shape(expr: rx.Expr) -> bool:
-    """Return whether this is a tensor of known shape and datatype."""
+    """True if this is a tensor of known shape and datatype."""
     sinfo = expr.struct_info
     if not isinstance(sinfo, rx.TensorStructInfo) or sinfo.dtype.is_void:
         return False

@@ -100,7 +100,7 @@ class ConvertLayout(RewritePass):
 
 
 def _checked(desired: Desired) -> Desired:
-    """Return desired layouts of operators that have them. Errors: MisuseError."""
+    """Desired layouts of operators that have them. Errors: MisuseError."""
     check_type(desired, Mapping, "layout_cb returns a dict of the layouts of operators")
     for name, layouts in desired.items():
         operator = find(Op.get(name))
@@ -356,21 +356,21 @@ def _conversion(source: rx.Expr, layout: str, target: str) -> rx.Call:
 
 
 def _agree(layouts: Layouts, target: Layouts) -> bool:
-    """Return whether no conversion is needed; a value without a layout matches every layout."""
+    """True if no conversion is needed; a value without a layout matches every layout."""
     if isinstance(layouts, tuple) and isinstance(target, tuple):
         return all(map(_agree, layouts, target))
     return layouts is None or target is None or layouts == target
 
 
 def _of_one_kind(layouts: Layouts, initial: Layouts) -> bool:
-    """Return whether layouts are those of values with these initial layouts."""
+    """True if layouts are those of values with these initial layouts."""
     if isinstance(layouts, tuple) and isinstance(initial, tuple):
         return len(layouts) == len(initial) and all(map(_of_one_kind, layouts, initial))
     return type(layouts) is type(initial)
 
 
 def _has_unknown_rank(expr: rx.Expr) -> bool:
-    """Return whether an operand is a tensor of unknown rank, or a tuple with one."""
+    """True if an operand is a tensor of unknown rank, or a tuple with one."""
     infos = preorder([expr.struct_info], lambda s: getattr(s, "fields", ()))
     return any(isinstance(s, rx.TensorStructInfo) and initial_layouts(s) is None for s in infos)
 

@@ -1,7 +1,7 @@
 """Gradient: adds the adjoint of a function, in reverse mode.
 
-The gradients of the target by the variables are summed over their uses. Values between checkpoints
-are rematerialised in the backward pass instead of stored.
+The gradients of the target with respect to the variables are summed over their uses.
+Values between checkpoints are rematerialised in the backward pass instead of stored.
 """
 
 from __future__ import annotations
@@ -510,7 +510,7 @@ def _callee(call: rx.Call) -> str:
 
 
 def _is_float(sinfo: rx.StructInfo | None) -> bool:
-    """Return whether a value is a tensor of floats, or a tuple of such values."""
+    """True if a value is a tensor of floats, or a tuple of such values."""
     if isinstance(sinfo, rx.TupleStructInfo):
         return all(map(_is_float, sinfo.fields))
     return isinstance(sinfo, rx.TensorStructInfo) and (sinfo.dtype.is_float or sinfo.dtype.is_void)

@@ -297,14 +297,14 @@ def _derived_like(call: rx.Call, new: rx.Call) -> rx.Call:
 
 
 def _has_dimensions(sinfo: rx.StructInfo) -> bool:
-    """Return whether all dimensions of a tensor, or of the tensors in a tuple, are known."""
+    """True if all dimensions of a tensor, or of the tensors in a tuple, are known."""
     if isinstance(sinfo, rx.TupleStructInfo):
         return all(map(_has_dimensions, sinfo.fields))
     return isinstance(sinfo, rx.TensorStructInfo) and isinstance(sinfo.shape, rx.ShapeExpr)
 
 
 def _plainly_equal(first: rx.StructInfo, second: rx.StructInfo) -> bool:
-    """Return whether two tensors visibly have the same dimensions and datatype."""
+    """True if two tensors visibly have the same dimensions and datatype."""
     if not isinstance(first, rx.TensorStructInfo) or not isinstance(second, rx.TensorStructInfo):
         return False
     a, b = first.shape, second.shape

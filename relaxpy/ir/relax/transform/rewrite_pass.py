@@ -35,7 +35,7 @@ class RewritePass(Pass):
 
     @abstractmethod
     def rewriting(self, mod: IRModule) -> Callable[[Function], Function]:
-        """Rewrites a function of `mod`, which is in normal form, or returns it unchanged."""
+        """Rewrite a function of `mod`, which is in normal form, or return it unchanged."""
 
 
 class FusionPass(Pass):
@@ -57,7 +57,7 @@ class FusionPass(Pass):
 
     @abstractmethod
     def rewriter(self, builder: BlockBuilder) -> BindingRewriter:
-        """Rewrites the bindings of one function; kernels are added to the builder."""
+        """A rewriter of the bindings of one function; it adds kernels to the builder."""
 
 
 def name_of_function(func_name: object, option: str = "func_name") -> str:

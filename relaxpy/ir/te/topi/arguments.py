@@ -78,7 +78,7 @@ def _refuse_misfits(
 
 
 def _fits(value: object, annotation: str) -> bool:
-    """Return whether `value` matches `annotation`."""
+    """True if `value` matches `annotation`."""
     for term in _MEMBERS.get(annotation, annotation).split(" | "):
         member = term.removeprefix("Sequence[").removesuffix("]")
         if member == term:
@@ -90,7 +90,7 @@ def _fits(value: object, annotation: str) -> bool:
 
 
 def _shown(annotation: str) -> str:
-    """Return the description of an annotation in messages."""
+    """The description of an annotation in messages."""
     return " or ".join(map(_kind, _MEMBERS.get(annotation, annotation).split(" | ")))
 
 

@@ -222,7 +222,7 @@ def _times_zero(kernel: _Axes, ends: Mapping[str, tuple[int, int]]) -> Tensor:
 
 
 def _is_small(extents: Any) -> bool:
-    """Return whether a window has so few elements that the sum over them is unrolled."""
+    """True if a window has so few elements that the sum over them is unrolled."""
     sizes = [size.value if isinstance(size, tir.IntImm) else 0 for size in extents]
     return 0 < folded(lambda a, b: a * b, sizes, 1) <= WRITTEN_OUT
 

@@ -106,13 +106,13 @@ FLOAT16 = DataType("float16")
 def computed(
     shape: Sequence[PrimExpr], element: Callable[..., Any], name: str, tag: str = ""
 ) -> Tensor:
-    """Return the tensor whose elements `element` computes from indices."""
+    """The tensor whose elements `element` computes from indices."""
     result: Tensor = te.compute(shape, element, name=name, tag=tag)
     return result
 
 
 def injective(shape: Sequence[PrimExpr], element: Callable[..., Any], name: str) -> Tensor:
-    """Return the tensor whose elements `element` selects from other tensors."""
+    """The tensor whose elements `element` selects from other tensors."""
     return computed(shape, element, name, INJECTIVE)
 
 
@@ -138,7 +138,7 @@ def _through_float32(function: Unary) -> Unary:
 
 
 def is_true(v: PrimExpr) -> PrimExpr:
-    """Return whether a number is not 0."""
+    """True if a number is not 0."""
     return v if v.dtype.is_bool else ops.compare(tir.NE, v, ops.const(0, v.dtype))
 
 
@@ -165,7 +165,7 @@ def _negative(v: PrimExpr) -> PrimExpr:
 
 
 def _all_ones(dtype: DataType) -> PrimExpr:
-    """Return -1 modulo 2**bits."""
+    """-1 modulo 2**bits."""
     return ops.const(ops.int_range(dtype)[1], dtype)
 
 
@@ -255,7 +255,7 @@ def cast(x: Tensor, dtype: str) -> Tensor:
 
 
 def accumulator(dtype: DataType) -> DataType:
-    """Return the datatype in which elements are summed: float32 for narrower floats."""
+    """The datatype in which elements are summed: float32 for narrower floats."""
     return FLOAT32 if dtype.is_float and dtype.bits < FLOAT32.bits else dtype
 
 
@@ -473,7 +473,7 @@ def power(lhs: Value, rhs: Value) -> Any:
 
 
 def _squares(x: Tensor, count: int) -> list[Tensor]:
-    """Return x, x**2, x**4, … as separate stages."""
+    """x, x**2, x**4, … as separate stages."""
     squares = [x]
     while len(squares) < count:
         squares.append(square(squares[-1]))
@@ -524,7 +524,7 @@ def _logarithm_of_large_power(y: PrimExpr, last: PrimExpr) -> PrimExpr:
 def _product_of_squares(
     y: PrimExpr, last: PrimExpr, logarithm: PrimExpr, *squares: PrimExpr
 ) -> PrimExpr:
-    """Return x**y: the product of those of x, x**2, x**4, … whose bit is set in y, and more.
+    """x**y: the product of those of x, x**2, x**4, … whose bit is set in y, and more.
 
     `last` is x**64, which is 0 if x is even.
     """
@@ -567,7 +567,7 @@ def combine(name: str, lhs: Any, rhs: Any) -> Any:
 
 
 def where(condition: Value, x: Value, y: Value) -> Any:
-    """Return x where the condition is true, else y; all three broadcast."""
+    """x where the condition is true, else y; all three broadcast."""
 
     def choose(c: PrimExpr, a: PrimExpr, b: PrimExpr) -> PrimExpr:
         if not c.dtype.is_bool:
@@ -600,7 +600,7 @@ def broadcast_to(data: Tensor, shape: Sequence[ExprLike]) -> Tensor:
 
 
 def full(shape: Sequence[ExprLike], dtype: str, fill_value: Value) -> Tensor:
-    """Return a tensor whose elements are `fill_value`, a scalar or a tensor of rank 0."""
+    """A tensor whose elements are `fill_value`, a scalar or a tensor of rank 0."""
 
     def element(*index: PrimExpr) -> PrimExpr:
         value = fill_value() if isinstance(fill_value, Tensor) else ops.convert(fill_value)
@@ -610,7 +610,7 @@ def full(shape: Sequence[ExprLike], dtype: str, fill_value: Value) -> Tensor:
 
 
 def full_like(x: Tensor, fill_value: Value) -> Tensor:
-    """Return a tensor of the shape and datatype of x whose elements are `fill_value`."""
+    """A tensor of the shape and datatype of x whose elements are `fill_value`."""
     return full(x.shape, x.dtype, fill_value)
 
 

@@ -783,7 +783,7 @@ def _repeated(
 
 
 def _inside(axes: Sequence[Axis]) -> Callable[[Sequence[PrimExpr]], PrimExpr] | None:
-    """Return whether the element at an index lies in the data; None if all elements do."""
+    """True if the element at an index lies in the data; None if all elements do."""
     if axes[0].sampling.mode != CROP:
         return None
     tables = {axis.position: axis.inside() for axis in axes}

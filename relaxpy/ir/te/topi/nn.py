@@ -214,7 +214,7 @@ def relu(x: Tensor) -> Tensor:
 
 
 def leaky_relu(x: Tensor, alpha: float) -> Tensor:
-    """Return x where it is positive, else alpha * x."""
+    """x where it is positive, else alpha * x."""
     zero, slope = ops.const(0, x.dtype), ops.const(alpha, x.dtype)
     return elementwise.map_elements(
         lambda v: tir.Select(v > zero, v, ops.mul(v, slope)), x, "compute"
@@ -222,7 +222,7 @@ def leaky_relu(x: Tensor, alpha: float) -> Tensor:
 
 
 def prelu(x: Tensor, slope: Tensor, axis: int = 1) -> Tensor:
-    """Return x where it is positive, else x times the slope of its channel, or the only slope."""
+    """x where it is positive, else x times the slope of its channel, or the only slope."""
     axis, zero = normal_axis(axis, x.ndim), ops.const(0, x.dtype)
 
     def element(*index: PrimExpr) -> PrimExpr:

@@ -125,7 +125,7 @@ def _extended_along(
 
 
 def _is_negative(width: PrimExpr) -> bool:
-    """Return whether no element is added."""
+    """True if no element is added."""
     return isinstance(width, tir.IntImm) and width.value <= 0
 
 

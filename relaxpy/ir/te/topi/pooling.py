@@ -456,7 +456,7 @@ def _first_greatest(x: Tensor, windows: Sequence[Along], *, last_nan: bool = Fal
 
 
 def _is_inside(place: PrimExpr, along: Along, size: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
-    """Return whether a position along a padded axis is outside the padding."""
+    """True if a position along a padded axis is outside the padding."""
     before = number(along.before)
     return ops.compare(tir.LE, before, place), ops.compare(tir.LT, place, ops.add(before, size))
 

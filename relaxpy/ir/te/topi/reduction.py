@@ -49,14 +49,14 @@ REDUCE, REDUCE_INDEX = "comm_reduce", "comm_reduce_idx"
 
 
 def least(dtype: DataType) -> PrimExpr:
-    """Return the lower bound of the values of `dtype`."""
+    """The lower bound of the values of `dtype`."""
     if not intrin.has_infinity(dtype):
         return intrin.min_value(dtype)
     return tir.FloatImm(dtype, float("-inf"))
 
 
 def greatest(dtype: DataType) -> PrimExpr:
-    """Return the upper bound of the values of `dtype`."""
+    """The upper bound of the values of `dtype`."""
     if not intrin.has_infinity(dtype):
         return intrin.max_value(dtype)
     return tir.FloatImm(dtype, float("inf"))
@@ -79,7 +79,7 @@ def _source_index(
     *,
     kept: tuple[int, ...],
 ) -> list[PrimExpr]:
-    """Return the index into x for the result at `index`, which has the axes in `kept`, too."""
+    """The index into x for the result at `index`, which has the axes in `kept`, too."""
     result_axes = [a for a in range(x.ndim) if a not in axes or a in kept]
     outer = iter([i for a, i in zip(result_axes, index, strict=True) if a not in axes])
     reduced = iter(axis.var for axis in reduction_axes)
@@ -115,7 +115,7 @@ def reduce_elements(
 
 
 def _kept(axes: tuple[int, ...], keepdims: bool | tuple[int, ...]) -> tuple[int, ...]:
-    """Return the reduced axes that stay, with size 1."""
+    """The reduced axes that stay, with size 1."""
     if isinstance(keepdims, tuple):
         return keepdims
     return axes if keepdims else ()
@@ -169,12 +169,12 @@ def any(data: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
 
 
 def count(x: Tensor, axis: Axes) -> PrimExpr:
-    """Return the number of elements that are reduced to one along axes."""
+    """The number of elements that are reduced to one along axes."""
     return product([x.shape[a] for a in normal_axes(axis, x.ndim)])
 
 
 def _divided(x: Tensor, by: PrimExpr) -> Tensor:
-    """Return x / by; for floats, an empty sum divided by 0 is NaN."""
+    """x / by; for floats, an empty sum divided by 0 is NaN."""
     name = "T_divide"
     if x.dtype.is_int:
         divisor = ops.cast_to(by, x.dtype)
@@ -220,7 +220,7 @@ def _arg(
     last: bool,
     dtype: str | None,
 ) -> Tensor:
-    """Return the index of the first (or last) extreme element along axes, or of the first NaN.
+    """The index of the first (or last) extreme element along axes, or of the first NaN.
 
     The result is -1 without elements, and has the datatype of the dimensions by default. The
     extreme of elements with a NaN is NaN.

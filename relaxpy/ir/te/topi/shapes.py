@@ -29,7 +29,7 @@ def as_sizes(shape: Sequence[ExprLike]) -> tuple[PrimExpr, ...]:
 
 
 def shape_text(sizes: Sizes) -> str:
-    """Return the text of a shape for messages."""
+    """The text of a shape for messages."""
     texts = [str(s.value) if isinstance(s, IntImm) else str(s) for s in sizes]
     return f"({texts[0]},)" if len(texts) == 1 else f"({', '.join(texts)})"
 
@@ -40,7 +40,7 @@ def product(sizes: Sizes) -> PrimExpr:
 
 
 def total(sizes: Sizes) -> PrimExpr:
-    """Return the sum of dimensions; equal dimensions are multiplied by their number."""
+    """The sum of dimensions; equal dimensions are multiplied by their number."""
     if all(size is sizes[0] for size in sizes):
         return ops.mul(sizes[0], ops.const(len(sizes), INT64))
     return tidy(functools.reduce(ops.add, sizes))
@@ -92,7 +92,7 @@ def normal_axes(axis: Axes, ndim: int) -> tuple[int, ...]:
 def reduced_sizes(
     sizes: Sizes, axes: Container[int], *, kept: Container[int] = ()
 ) -> list[PrimExpr]:
-    """Return the shape without the axes; those in `kept` stay, with size 1."""
+    """The shape without the axes; those in `kept` stay, with size 1."""
     return [
         ops.const(1, s.dtype) if a in axes else s
         for a, s in enumerate(sizes)
@@ -101,7 +101,7 @@ def reduced_sizes(
 
 
 def expanded_sizes(sizes: Sizes, axes: Collection[int]) -> list[PrimExpr]:
-    """Return the shape with 1 inserted at these positions of the result."""
+    """The shape with 1 inserted at these positions of the result."""
     old = iter(sizes)
     one = ops.const(1, INT64)
     return [one if a in axes else next(old) for a in range(len(sizes) + len(axes))]
@@ -113,7 +113,7 @@ def broadcast_sizes(
     undecided: Callable[[PrimExpr, PrimExpr], T],
     clash: Callable[[int], RelaxpyError],
 ) -> tuple[PrimExpr | T, ...]:
-    """Return the shape that two shapes broadcast to, aligned at the right (BC).
+    """The shape that two shapes broadcast to, aligned at the right (BC).
 
     Where neither dimension is 1 and they are not provably equal, `undecided` returns the dimension.
 
@@ -139,7 +139,7 @@ def broadcast_sizes(
 
 
 def broadcast_shapes(first: Sizes, second: Sizes) -> tuple[PrimExpr, ...]:
-    """Return the broadcast shape; of a literal and an expression, the literal is used.
+    """The broadcast shape; of a literal and an expression, the literal is used.
 
     Of two expressions that are not provably equal, the maximum is used.
 
@@ -160,7 +160,7 @@ def _literal_or_larger(a: PrimExpr, b: PrimExpr) -> PrimExpr:
 
 
 def broadcast_index(sizes: Sizes, index: Sizes, shape: Sizes) -> list[PrimExpr]:
-    """Return the index into a tensor of shape `sizes` for `index` in the broadcast `shape`."""
+    """The index into a tensor of shape `sizes` for `index` in the broadcast `shape`."""
     offset = len(index) - len(sizes)
     return [
         ops.const(0, size.dtype) if is_const(size, 1) and not is_const(full, 1) else position
@@ -169,7 +169,7 @@ def broadcast_index(sizes: Sizes, index: Sizes, shape: Sizes) -> list[PrimExpr]:
 
 
 def ravel(index: Sizes, shape: Sizes) -> PrimExpr:
-    """Return the row-major linear index of the element at `index`."""
+    """The row-major linear index of the element at `index`."""
     position: PrimExpr = ops.const(0, INT64)
     for i, size in zip(index, shape, strict=True):
         position = ops.add(ops.mul(position, size), i)
@@ -177,7 +177,7 @@ def ravel(index: Sizes, shape: Sizes) -> PrimExpr:
 
 
 def unravel(position: PrimExpr, shape: Sizes) -> tuple[PrimExpr, ...]:
-    """Return the index of the element at a row-major linear index."""
+    """The index of the element at a row-major linear index."""
     index: list[PrimExpr] = []
     for axis, size in reversed(list(enumerate(shape))):
         # That of a literal leading dimension is redundant, and it is there as in TVM.

@@ -317,7 +317,7 @@ def _slice_along(x: Tensor, axis: int, begin: PrimExpr, size: PrimExpr, name: st
 def slice_bounds(
     size: PrimExpr, begin: PrimExpr, end: PrimExpr, stride: int, *, inbound: bool
 ) -> tuple[PrimExpr, PrimExpr]:
-    """Return the first index and the number of elements of the slice `begin:end:stride`.
+    """The first index and the number of elements of the slice `begin:end:stride`.
 
     Negative bounds count from the end, as in Python. With `inbound`, expressions are assumed to
     be in range and in this order.
@@ -366,7 +366,7 @@ def strided_slice(
     slice_mode: str = "end",
     assume_inbound: bool = False,
 ) -> Tensor:
-    """Return `a[begin:end:stride]` along each of the axes; by default, the first ones.
+    """`a[begin:end:stride]` along each of the axes; by default, the first ones.
 
     With `slice_mode` "size", `end` has the lengths of the slices, which then have stride 1; a
     negative length is up to the end of the axis.

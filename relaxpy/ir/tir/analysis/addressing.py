@@ -16,7 +16,7 @@ _MASKS = {"r": Buffer.READ, "w": Buffer.WRITE}
 
 
 def _axis_groups(buffer: Buffer) -> Iterator[range]:
-    """Yield the buffer axes that form each physical axis."""
+    """The buffer axes that form each physical axis."""
     ends = [0, *buffer.axis_separators, buffer.ndim]
     for begin, end in pairwise(ends):
         yield range(begin, end)
@@ -30,7 +30,7 @@ def _integer(value: ExprLike, noun: str) -> PrimExpr:
 
 
 def offsets(buffer: Buffer, indices: Sequence[ExprLike]) -> list[PrimExpr]:
-    """Return the simplified element offset of `indices` along each physical axis.
+    """The simplified element offset of `indices` along each physical axis.
 
     Errors:
         MisuseError: the number of indices differs from the rank, an index is not an integer, or a
@@ -58,7 +58,7 @@ def offsets(buffer: Buffer, indices: Sequence[ExprLike]) -> list[PrimExpr]:
 
 
 def flattened(buffer: Buffer) -> Buffer:
-    """Return the buffer with one dimension per physical axis; itself if it has that form."""
+    """The buffer with one dimension per physical axis; itself if it has that form."""
     groups = list(_axis_groups(buffer))
     if len(groups) == buffer.ndim and not buffer.strides:
         return buffer
@@ -81,7 +81,7 @@ def access_ptr(
     offset: ExprLike = 0,
     extent: ExprLike | None = None,
 ) -> Call:
-    """Return a `tvm_access_ptr` call: a pointer into the buffer with the number of its elements.
+    """A `tvm_access_ptr` call: a pointer into the buffer with the number of its elements.
 
     Errors:
         MisuseError: the mask is neither a number nor a string of "r" and "w"; an offset or extent

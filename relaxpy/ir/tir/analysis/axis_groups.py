@@ -244,7 +244,7 @@ class AxisGroups:
 
 
 def _starts_neutral(block: Block, combination: type[tir.BinaryOpExpr]) -> bool:
-    """Return whether all devices may start with the init value without changing the total."""
+    """True if all devices may start with the init value without changing the total."""
     if combination in (tir.Max, tir.Min):
         return True
     start = block.init.value if isinstance(block.init, BufferStore) else None

@@ -19,7 +19,7 @@ from relaxpy.ir.tir.substitution import substitute
 def shape_of(
     index_map: IndexMap, shape: Sequence[ExprLike | Range], analyzer: Analyzer | None = None
 ) -> list[PrimExpr]:
-    """Return the shape that contains all final indices of an array with this shape.
+    """The shape that contains all final indices of an array with this shape.
 
     Errors:
         MisuseError: the rank differs, or an index is not bounded.
@@ -55,7 +55,7 @@ def inverse_of(
     *,
     padded: bool,
 ) -> tuple[IndexMap, PrimExpr]:
-    """Return the inverse map, and the predicate over its indices that is true on padding.
+    """The inverse map, and the predicate over its indices that is true on padding.
 
     Errors:
         MisuseError: the map is not injective, or it is not surjective and `padded` is false.
@@ -89,7 +89,7 @@ def inverse_of(
 def are_equal(
     first: Sequence[PrimExpr], second: Sequence[PrimExpr], analyzer: Analyzer | None
 ) -> bool:
-    """Return whether all indices are provably equal."""
+    """True if all indices are provably equal."""
     return all(map((analyzer or Analyzer()).can_prove_equal, first, second))
 
 
@@ -98,7 +98,7 @@ def _is_empty(domain: Range) -> bool:
 
 
 def minimum_of(index: IterSumExpr) -> PrimExpr:
-    """Return the minimum of a detected index."""
+    """The minimum of a detected index."""
     least: PrimExpr = index.base
     for arg in index.args:
         if isinstance(arg.scale, IntImm) and arg.scale.value < 0:
@@ -107,7 +107,7 @@ def minimum_of(index: IterSumExpr) -> PrimExpr:
 
 
 def stop_of(index: IterSumExpr) -> PrimExpr:
-    """Return one more than the maximum of a detected index."""
+    """One more than the maximum of a detected index."""
     greatest: PrimExpr = index.base
     for arg in index.args:
         if not (isinstance(arg.scale, IntImm) and arg.scale.value < 0):

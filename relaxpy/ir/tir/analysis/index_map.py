@@ -129,7 +129,7 @@ class IndexMap(Node):
     def map_indices(
         self, indices: Sequence[ExprLike], analyzer: Analyzer | None = None
     ) -> list[PrimExpr]:
-        """Return the simplified final indices for these initial indices.
+        """The simplified final indices for these initial indices.
 
         The facts of `analyzer` about the variables are used, here and by the other methods.
 
@@ -160,7 +160,7 @@ class IndexMap(Node):
     def map_shape(
         self, shape: Sequence[ExprLike | Range], analyzer: Analyzer | None = None
     ) -> list[PrimExpr]:
-        """Return the shape that contains all final indices of an array with this shape.
+        """The shape that contains all final indices of an array with this shape.
 
         It is of int64 if a dimension is, also where the indices are of a narrower datatype.
 
@@ -177,7 +177,7 @@ class IndexMap(Node):
         return index_inverse.shape_of(IndexMap(indices, tuple(self._at(indices))), shape, analyzer)
 
     def iters(self, shape: Sequence[ExprLike | Range]) -> dict[Var, Range]:
-        """Return the range of each initial index in an array with this shape.
+        """The range of each initial index in an array with this shape.
 
         Errors:
             MisuseError: the rank differs.
@@ -193,7 +193,7 @@ class IndexMap(Node):
 
     @user_facing
     def map_ndarray(self, source: npt.ArrayLike) -> Array:
-        """Return the array with the elements of `source` at their final indices, and 0 elsewhere.
+        """The array with the elements of `source` at their final indices, and 0 elsewhere.
 
         Errors:
             MisuseError (also ValueError): the rank differs, or an index is negative or cannot be
@@ -217,14 +217,14 @@ class IndexMap(Node):
 
     @user_facing
     def map_tensor(self, source: npt.ArrayLike) -> Tensor:
-        """Return the result of `map_ndarray` as a tensor. Errors: as `map_ndarray`."""
+        """The result of `map_ndarray` as a tensor. Errors: as `map_ndarray`."""
         return self.map_ndarray(source).view(Tensor)
 
     @user_facing
     def inverse(
         self, shape: Sequence[ExprLike | Range], analyzer: Analyzer | None = None
     ) -> IndexMap:
-        """Return the inverse map for an array with this shape.
+        """The inverse map for an array with this shape.
 
         Errors:
             MisuseError (also ValueError): the map is not bijective.
@@ -240,7 +240,7 @@ class IndexMap(Node):
     def non_surjective_inverse(
         self, shape: Sequence[ExprLike | Range], analyzer: Analyzer | None = None
     ) -> tuple[IndexMap, PrimExpr]:
-        """Return the inverse map, and the predicate over its indices that is true on padding.
+        """The inverse map, and the predicate over its indices that is true on padding.
 
         Errors:
             MisuseError (also ValueError): the map is not injective.
@@ -251,7 +251,7 @@ class IndexMap(Node):
 
     @user_facing
     def is_equivalent_to(self, other: IndexMap, analyzer: Analyzer | None = None) -> bool:
-        """Return whether the two maps provably have the same final indices."""
+        """True if the two maps provably have the same final indices."""
         from relaxpy.ir.tir.analysis import index_inverse
 
         check_type(other, IndexMap, "expected an IndexMap")
@@ -266,7 +266,7 @@ class IndexMap(Node):
 
 
 def _parameters(function: MapFunction, ndim: int | None) -> tuple[list[str], list[str]]:
-    """Return a name for each index that a function takes, by position and by keyword."""
+    """A name for each index that a function takes, by position and by keyword."""
     if not callable(function):
         raise unexpected(function, "an index map is a function")
     names: list[str] = []

@@ -36,7 +36,7 @@ def loaded_buffers(*statements: stmt.Stmt) -> set[Buffer]:
 def access_regions(
     block: stmt.Block, pointers: Container[Var] = ()
 ) -> tuple[tuple[BufferRegion, ...], tuple[BufferRegion, ...]]:
-    """Return the regions that `block` reads and writes, over its iteration variables.
+    """The regions that `block` reads and writes, over its iteration variables.
 
     Loops inside the block are relaxed to their whole range, and the result is the union over all
     accesses of a buffer. In a block with an init statement, the buffers that it writes are not
@@ -60,7 +60,7 @@ def access_regions(
 
 
 def with_regions(block: stmt.Block) -> stmt.Block:
-    """Return `block` with the reads and writes that its body has."""
+    """`block` with the reads and writes that its body has."""
     reads, writes = access_regions(block)
     return replace(block, reads=reads, writes=writes)
 
@@ -208,7 +208,7 @@ class Accesses:
         table[buffer] = list(sets) if previous is None else list(map(union, previous, sets))
 
     def covered(self, rng: Range) -> Interval:
-        """Return the minimum and maximum of a range over the relaxed loops."""
+        """The minimum and maximum of a range over the relaxed loops."""
         low = self.interval(rng.min)
         if isinstance(rng.extent, tir.IntImm) and rng.extent.value == 1:
             return low
@@ -216,7 +216,7 @@ class Accesses:
         return None if low is None or high is None else (low[0], high[1])
 
     def interval(self, expr: PrimExpr) -> Interval:
-        """Return the minimum and maximum of `expr` over the relaxed loops."""
+        """The minimum and maximum of `expr` over the relaxed loops."""
         if isinstance(expr, tir.Ramp):
             if not isinstance(expr.stride, tir.IntImm):
                 return None
@@ -261,7 +261,7 @@ class Accesses:
                 return None
 
     def _is_relaxed(self, node: Node) -> bool:
-        """Return whether `node` depends on a loop or buffer inside the block."""
+        """True if `node` depends on a loop or buffer inside the block."""
         if isinstance(node, BufferLoad):
             return node.buffer in self.hidden or node.buffer in self.views
         return isinstance(node, Var) and node in self.bounds
@@ -310,7 +310,7 @@ class Accesses:
 
 
 def _fits(bound: PrimExpr, dtype: DataType) -> bool:
-    """Return whether a cast provably keeps a bound; wrapping would not preserve order."""
+    """True if a cast provably keeps a bound; wrapping would not preserve order."""
     low, high = ops.int_range(dtype)
     return not isinstance(bound, tir.IntImm) or low <= bound.value <= high
 
@@ -387,7 +387,7 @@ def _combine(
 
 
 def union(a: Interval, b: Interval) -> Interval:
-    """Return the smallest known interval that contains both."""
+    """The smallest known interval that contains both."""
     if a is None or b is None:
         return None
     return _outermost(a[0], b[0], least=True), _outermost(a[1], b[1], least=False)
@@ -403,7 +403,7 @@ def _outermost(a: PrimExpr, b: PrimExpr, *, least: bool) -> PrimExpr:
 
 
 def regions_of(table: Mapping[Buffer, list[Interval]]) -> tuple[BufferRegion, ...]:
-    """Return the regions of a table of accesses."""
+    """The regions of a table of accesses."""
     return tuple(
         BufferRegion(buffer, tuple(map(_range, sets, buffer.shape)))
         for buffer, sets in table.items()

@@ -65,7 +65,7 @@ def compute_inline(state: State, block: Block) -> None:
 
 
 def inline_shared(func: PrimFunc) -> PrimFunc:
-    """Return `func` without blocks that compute, per thread, values that all threads read.
+    """`func` without blocks that compute, per thread, values that all threads read.
 
     Where threads run one after the other, none gains by that, so each computes what it reads.
     """
@@ -176,7 +176,7 @@ def fuse_reduction_epilogue(state: State, block: Block, epilogue: Block) -> None
 def _moved_to(
     state: State, stage: Stage, producer: Stage, stages: list[Stage], source: BufferStore
 ) -> tuple[BufferLoad, dict[Var, PrimExpr]]:
-    """Return the load of the stored element, and the values of the variables of `stage` there.
+    """The load of the stored element, and the values of the variables of `stage` there.
 
     Errors:
         ScheduleError: `stage` cannot run there.
@@ -221,7 +221,7 @@ def _check_all_written(producer: Stage, stage: Stage, load: BufferLoad) -> None:
 
 
 def _guarded(producer: Stage, stage: Stage, at: dict[Var, PrimExpr], store: BufferStore) -> Stmt:
-    """Return `store`, below a condition where the producer runs through more values."""
+    """`store`, below a condition where the producer runs through more values."""
     analyzer = analyzer_of(iter_domains(producer.block))
     conditions = [
         analyzer.simplify(test)
@@ -256,7 +256,7 @@ def _check_order(state: State, producer: Stage, stage: Stage, stages: list[Stage
 
 
 def _only_store(stage: Stage) -> BufferStore:
-    """Return the store that is the whole body of a block. Errors: ScheduleError if it is not."""
+    """The store that is the whole body of a block. Errors: ScheduleError if it is not."""
     body = stage.block.body
     if not isinstance(body, BufferStore) or body.predicate is not None:
         raise refused(f"block {stage.name} is not one store", stage.block)
@@ -286,7 +286,7 @@ def check_loads_only(state: State, buffer: Buffer) -> None:
 
 
 def _inverse(stage: Stage, store: BufferStore) -> tuple[tuple[Var, ...], dict[Var, PrimExpr]]:
-    """Return one variable per index of the store, and the block's variables in terms of them."""
+    """One variable per index of the store, and the block's variables in terms of them."""
     axes = tuple(Var(f"axis{k}", index.dtype) for k, index in enumerate(store.indices))
     iters = iter_domains(stage.block)
     values: dict[Var, PrimExpr] = {var: dom.min for var, dom in iters.items() if is_unit(dom)}

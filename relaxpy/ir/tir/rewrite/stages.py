@@ -58,12 +58,12 @@ class Reduction:
         return self.store.buffer
 
     def combine(self, old: PrimExpr, new: PrimExpr) -> PrimExpr:
-        """Return the combination of two values."""
+        """The combination of two values."""
         return _COMBINERS[self.kind](old, new)
 
 
 def reduction_of(block: Block) -> Reduction | None:
-    """Return the reduction whose updates are the body of `block`, or None if it is not known."""
+    """The reduction whose updates are the body of `block`, or None if it is not known."""
     store = block.body
     if not isinstance(store, BufferStore) or store.predicate is not None:
         return None
@@ -88,12 +88,12 @@ def _is_old(value: PrimExpr, store: BufferStore) -> bool:
 
 
 def is_commutative(block: Block) -> bool:
-    """Return whether the updates of `block` are those of a known commutative reduction."""
+    """True if the updates of `block` are those of a known commutative reduction."""
     return reduction_of(block) is not None
 
 
 def identity_of(kind: type[PrimExpr], dtype: DataType) -> PrimExpr:
-    """Return the identity element."""
+    """The identity element."""
     return ops.const(1 if kind is tir.Mul else 0, dtype)
 
 
@@ -142,21 +142,21 @@ class Stage:
         return self.block.name_hint
 
     def iters(self, kind: IterVarKind) -> list[IterVar]:
-        """Return the block variables of a kind that have more than one value."""
+        """The block variables of a kind that have more than one value."""
         return [it for it in self.block.iter_vars if it.iter_type == kind and not is_unit(it.dom)]
 
     def values(self) -> dict[Var, PrimExpr]:
-        """Return the value of each block variable."""
+        """The value of each block variable."""
         pairs = zip(self.block.iter_vars, self.realize.iter_values, strict=True)
         return {it.var: value for it, value in pairs}
 
     def direct_loops(self) -> list[stmt.For]:
-        """Return the loops whose variables the block uses other than through its own."""
+        """The loops whose variables the block uses other than through its own."""
         used = set(occurrences(self.block, Var))
         return [loop for loop in self.loops if loop.loop_var in used]
 
     def reduction_loops(self) -> list[stmt.For]:
-        """Return the loops on which a reduction variable depends."""
+        """The loops on which a reduction variable depends."""
         values = self.values()
         bound = [
             values[it.var] for it in self.block.iter_vars if it.iter_type == IterVarKind.CommReduce
@@ -179,7 +179,7 @@ class Stage:
                 yield found
 
     def updates(self) -> bool:
-        """Return whether the block reads what it writes."""
+        """True if the block reads what it writes."""
         return not self.reads.keys().isdisjoint(self.writes)
 
     def is_guarded(self, inner: Sequence[stmt.For]) -> bool:
@@ -189,14 +189,14 @@ class Stage:
 
 
 def is_unit(domain: Range | None) -> bool:
-    """Return whether a domain is known to have one value."""
+    """True if a domain is known to have one value."""
     return domain is not None and isinstance(domain.extent, IntImm) and domain.extent.value == 1
 
 
 def is_one_to_one(
     indices: Sequence[PrimExpr], domains: Mapping[Var, Range], predicate: PrimExpr | bool = True
 ) -> bool:
-    """Return whether no two values of the variables have the same indices, as far as is known."""
+    """True if no two values of the variables have the same indices, as far as is known."""
     used = {var: dom for var, dom in domains.items() if not is_unit(dom)}
     if not all(any(mentions(index, (var,)) for index in indices) for var in used):
         return False
@@ -225,7 +225,7 @@ def _stores(
 
 
 def stage_of(state: State, block: stmt.Block) -> Stage:
-    """Return the stage of a block. Errors: ScheduleError if its accesses are not known."""
+    """The stage of a block. Errors: ScheduleError if its accesses are not known."""
     pointers = {buffer.data for buffer in _buffers(state)}
     accesses = Bodies(pointers)
     is_opaque = False
@@ -252,7 +252,7 @@ def stage_of(state: State, block: stmt.Block) -> Stage:
 def _control(
     state: State, realize: stmt.BlockRealize
 ) -> tuple[frozenset[Buffer], list[tuple[int, stmt.Stmt]]]:
-    """Return the buffers that decide how a block runs, and its guards."""
+    """The buffers that decide how a block runs, and its guards."""
     around: list[stmt.Stmt] = []
     for above in state.ancestors(realize):
         if isinstance(above, stmt.Block):
@@ -271,7 +271,7 @@ def _control(
 
 
 def _tables(state: State, block: stmt.Block) -> frozenset[Buffer]:
-    """Return the buffers that have the same numbers whenever a block runs, since its init has them.
+    """The buffers that have the same numbers whenever a block runs, since its init has them.
 
     No other block uses them.
     """
@@ -294,7 +294,7 @@ def _tables(state: State, block: stmt.Block) -> frozenset[Buffer]:
 
 
 def _is_number(node: stmt.Stmt) -> TypeGuard[stmt.BufferStore]:
-    """Return whether a statement writes a number to an element that is known."""
+    """True if a statement writes a number to an element that is known."""
     return (
         isinstance(node, stmt.BufferStore)
         and isinstance(node.value, (IntImm, FloatImm))
@@ -309,7 +309,7 @@ def _accessed(node: stmt.Stmt, buffers: Container[Buffer]) -> Iterator[Buffer]:
 
 
 def _buffers(state: State) -> set[Buffer]:
-    """Return all buffers. Errors: ScheduleError if two of them are views of the same memory."""
+    """All buffers. Errors: ScheduleError if two of them are views of the same memory."""
     views = {match.buffer for block in state.blocks() for match in block.match_buffers}
     found = {item for item in walk(state.func) if isinstance(item, Buffer)} - views
     owners: dict[Var, Buffer] = {}
@@ -321,7 +321,7 @@ def _buffers(state: State) -> set[Buffer]:
 
 
 def stages_in(state: State, scope: stmt.Stmt) -> list[Stage]:
-    """Return the stages directly inside of a block or loop, in program order.
+    """The stages directly inside of a block or loop, in program order.
 
     Errors: ScheduleError: there are other statements with effects.
     """
@@ -334,7 +334,7 @@ def stages_in(state: State, scope: stmt.Stmt) -> list[Stage]:
 
 
 def listed_stages(state: State, scope: stmt.Stmt) -> list[Stage]:
-    """Return the stages directly inside of a node, which may have other statements."""
+    """The stages directly inside of a node, which may have other statements."""
     return [stage_of(state, realize.block) for realize in child_blocks(scope)]
 
 
@@ -349,7 +349,7 @@ def bare_statements(scope: stmt.Stmt) -> Iterator[stmt.Stmt]:
 
 
 def stage_in_scope(state: State, block: stmt.Block) -> tuple[list[Stage], Stage]:
-    """Return the stages in the scope of a block, and its own."""
+    """The stages in the scope of a block, and its own."""
     stages = stages_in(state, state.scope(block))
     return stages, next(stage for stage in stages if stage.block is block)
 
@@ -453,7 +453,7 @@ def check_own_dependence(stage: Stage) -> None:
 def _may_meet(
     a: Indices, b: Indices, spatial: Mapping[Var, Range], inner: Mapping[Var, Range]
 ) -> bool:
-    """Return whether two stores may write one element for different values of spatial variables."""
+    """True if two stores may write one element for different values of spatial variables."""
     if is_one_to_one([x for x, y in zip(a, b, strict=True) if x is y or x.same_as(y)], spatial):
         return False
     domains = {**spatial, **inner}
@@ -482,7 +482,7 @@ def _same(a: Indices, b: Indices) -> bool:
 
 
 def own_loads(stage: Stage) -> list[tuple[stmt.BufferStore, list[BufferLoad]]]:
-    """Return each store with the loads, in its block, of the buffer that it writes."""
+    """Each store with the loads, in its block, of the buffer that it writes."""
     found = []
     leaves = [stage.block, *(n for n in walk(stage.block.body) if isinstance(n, stmt.Block))]
     for block in leaves:
@@ -507,7 +507,7 @@ def _loads(expr: Node) -> list[BufferLoad]:
 
 
 def _own_statements(block: stmt.Block) -> list[stmt.Stmt]:
-    """Return the statements of a block that are not in one inside of it."""
+    """The statements of a block that are not in one inside of it."""
     roots = [block.body, *([] if block.init is None else [block.init])]
     return [*preorder(roots, lambda s: () if isinstance(s, stmt.Block) else statements(s))]
 
@@ -597,7 +597,7 @@ def check_init_runs(stage: Stage) -> None:
 
 
 def _holds_first(stage: Stage, test: PrimExpr, loops: Sequence[stmt.For]) -> bool:
-    """Return whether a test of a block holds in the first iteration of loops, if they have any.
+    """True if a test of a block holds in the first iteration of loops, if they have any.
 
     One that mentions other loops, too, needs to hold there only if it does in another iteration.
     """
@@ -622,7 +622,7 @@ def _skipped(stage: Stage, what: str) -> ScheduleError:
 
 
 def reorders_reduction(stage: Stage, before: Sequence[stmt.For], after: Sequence[stmt.For]) -> bool:
-    """Return whether the relative order of a reduction's loops changes."""
+    """True if the relative order of a reduction's loops changes."""
     relevant = {loop.loop_var for loop in stage.reduction_loops()}
     old = [loop.loop_var for loop in before if loop.loop_var in relevant]
     return old != [loop.loop_var for loop in after if loop.loop_var in relevant]
@@ -642,7 +642,7 @@ def check_commutes(stage: Stage) -> None:
 
 
 def shared_loops(a: Stage, b: Stage) -> list[stmt.For]:
-    """Return the common loops of both stages."""
+    """The common loops of both stages."""
     return [loop for loop in a.loops if loop in b.loops]
 
 
@@ -687,7 +687,7 @@ def check_no_partial_reads(stage: Stage, readers: Sequence[Stage]) -> None:
 
 
 def covers_domain(stage: Stage) -> bool:
-    """Return whether the loops run through all values of the block variables, as far as is known.
+    """True if the loops run through all values of the block variables, as far as is known.
 
     That is where its `condition_outside` of the loops holds.
     """
@@ -712,14 +712,14 @@ def covers_domain(stage: Stage) -> bool:
 
 
 def _has_no_gaps(index: IterSumExpr) -> bool:
-    """Return whether a surjective index has every value from its minimum to its maximum."""
+    """True if a surjective index has every value from its minimum to its maximum."""
     count = prod((arg.extent for arg in index.args), start=ops.const(1, index.dtype))
     size = ops.sub(stop_of(index), minimum_of(index))
     return Analyzer().can_prove_equal(size, count)
 
 
 def _may_never_run(stage: Stage, loops: Sequence[stmt.For], indices: Sequence[PrimExpr]) -> bool:
-    """Return whether loops that are in none of the `indices` may have no iteration that runs.
+    """True if loops that are in none of the `indices` may have no iteration that runs.
 
     Those of a reduction with an init may, as that runs all the same.
     """
@@ -744,14 +744,14 @@ def check_unconditional(stage: Stage) -> None:
 
 
 def condition_outside(stage: Stage, loops: Sequence[stmt.For]) -> PrimExpr:
-    """Return the conjuncts of the predicate of `stage` that do not depend on `loops`."""
+    """The conjuncts of the predicate of `stage` that do not depend on `loops`."""
     inside = {loop.loop_var for loop in loops}
     tests = conjuncts(stage.realize.predicate)
     return ops.all_of(True, *(test for test in tests if not mentions(test, inside)))
 
 
 def written_box(stage: Stage, buffer: Buffer, loops: Sequence[stmt.For]) -> list[Range] | None:
-    """Return the elements of `buffer` that `stage` writes in `loops`, if all of a box is known.
+    """The elements of `buffer` that `stage` writes in `loops`, if all of a box is known.
 
     It writes them where its `condition_outside` of the loops holds, which reads no buffer.
     """

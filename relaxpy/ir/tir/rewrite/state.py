@@ -32,7 +32,7 @@ from relaxpy.support.dataclass import replace
 
 
 def refused(message: str, node: Stmt | None = None) -> ScheduleError:
-    """Return the error of a primitive whose condition does not hold at `node`."""
+    """The error of a primitive whose condition does not hold at `node`."""
     return ScheduleError(message, span=getattr(node, "span", None))
 
 
@@ -69,7 +69,7 @@ class State:
             stack += reversed(below)
 
     def copy(self) -> State:
-        """Return a copy; changes of it do not affect this one."""
+        """A copy; changes of it do not affect this one."""
         return copy(self)
 
     # --- positions
@@ -81,11 +81,11 @@ class State:
         return self.func.body.block
 
     def is_here(self, node: Stmt) -> bool:
-        """Return whether `node` is part of the kernel now."""
+        """True if `node` is part of the kernel now."""
         return id(node) in self._parents
 
     def current(self, block: Block) -> Block | None:
-        """Return the block that replaced `block`, or None if there is none."""
+        """The block that replaced `block`, or None if there is none."""
         while not self.is_here(block):
             newer = self.renewed.get(block)
             if newer is None:
@@ -94,11 +94,11 @@ class State:
         return block
 
     def loop(self, var: Var) -> For | None:
-        """Return the loop of a variable, or None."""
+        """The loop of a variable, or None."""
         return self._loops.get(var)
 
     def parent(self, node: Stmt) -> Stmt | None:
-        """Return the statement that has `node` as a child."""
+        """The statement that has `node` as a child."""
         return self._parents[id(node)]
 
     def ancestors(self, node: Stmt) -> Iterator[Stmt]:
@@ -109,24 +109,24 @@ class State:
             above = self.parent(above)
 
     def position(self, node: Stmt) -> int:
-        """Return the index of `node` in program order."""
+        """The index of `node` in program order."""
         return self._order[id(node)]
 
     def realize(self, block: Block) -> BlockRealize:
-        """Return the statement that executes `block`."""
+        """The statement that executes `block`."""
         realize = self.parent(block)
         assert isinstance(realize, BlockRealize)
         return realize
 
     def scope(self, node: Stmt) -> Block:
-        """Return the innermost block that encloses `node`. Errors: ScheduleError for the root."""
+        """The innermost block that encloses `node`. Errors: ScheduleError for the root."""
         for above in self.ancestors(node):
             if isinstance(above, Block):
                 return above
         raise refused("the root block is not inside a block", node)
 
     def loops(self, node: Stmt) -> list[For]:
-        """Return the loops that enclose `node` inside of its scope, outermost first."""
+        """The loops that enclose `node` inside of its scope, outermost first."""
         found: list[For] = []
         for above in self.ancestors(node.block if isinstance(node, BlockRealize) else node):
             if isinstance(above, Block):
@@ -212,7 +212,7 @@ class _RemovedError(Exception):
 
 
 def statements(node: Stmt) -> list[Stmt]:
-    """Return the statements directly inside of `node`."""
+    """The statements directly inside of `node`."""
     return [child for child in children(node) if isinstance(child, Stmt)]
 
 
@@ -222,14 +222,14 @@ def below(node: Stmt) -> Iterator[Stmt]:
 
 
 def outermost_blocks(node: Stmt) -> list[BlockRealize]:
-    """Return the executions of blocks in `node` that are not inside another one, in order."""
+    """The executions of blocks in `node` that are not inside another one, in order."""
     if isinstance(node, BlockRealize):
         return [node]
     return [realize for child in statements(node) for realize in outermost_blocks(child)]
 
 
 def child_blocks(node: Stmt) -> list[BlockRealize]:
-    """Return the blocks directly inside of a block, or a loop."""
+    """The blocks directly inside of a block, or a loop."""
     match node:
         case BlockRealize(block=block):
             return child_blocks(block)
@@ -240,7 +240,7 @@ def child_blocks(node: Stmt) -> list[BlockRealize]:
 
 
 def only_block(loop: For) -> Block:
-    """Return the block in a loop. Errors: ScheduleError if there is not one."""
+    """The block in a loop. Errors: ScheduleError if there is not one."""
     blocks = outermost_blocks(loop)
     if len(blocks) != 1:
         raise refused(f"there are {len(blocks)} blocks in loop {loop.loop_var.name}", loop)
@@ -248,7 +248,7 @@ def only_block(loop: For) -> Block:
 
 
 def loops_between(node: Stmt, target: Stmt) -> list[For]:
-    """Return the loops from `node`, included, down to `target`, outermost first."""
+    """The loops from `node`, included, down to `target`, outermost first."""
 
     def path(at: Stmt) -> list[For] | None:
         if at is target:
@@ -271,7 +271,7 @@ def mapped(
     *,
     refresh: bool = False,
 ) -> Stmt:
-    """Return `node` with `change` applied to its expressions; blocks are entered in `renewed`.
+    """`node` with `change` applied to its expressions; blocks are entered in `renewed`.
 
     With `refresh`, the regions of changed blocks are inferred again.
     """
@@ -293,22 +293,22 @@ def mapped(
 
 
 def refreshed(block: Block) -> Block:
-    """Return `block` with the reads and writes that its body has; a root keeps its own."""
+    """`block` with the reads and writes that its body has; a root keeps its own."""
     return with_regions(block) if block.reads or block.writes or block.iter_vars else block
 
 
 def substituted(node: Stmt, values: Mapping[Var, PrimExpr], renewed: dict[Block, Block]) -> Stmt:
-    """Return `node` with variables replaced by values; blocks are entered in `renewed`."""
+    """`node` with variables replaced by values; blocks are entered in `renewed`."""
     return mapped(node, lambda expr: substitution.substitute(expr, values), renewed)
 
 
 def domains_of(loops: Sequence[For]) -> dict[Var, Range]:
-    """Return the range of the variable of each loop."""
+    """The range of the variable of each loop."""
     return {loop.loop_var: Range.from_min_extent(loop.min, loop.extent) for loop in loops}
 
 
 def iter_domains(block: Block) -> dict[Var, Range]:
-    """Return the domain of each variable of a block."""
+    """The domain of each variable of a block."""
     return {it.var: it.dom for it in block.iter_vars if it.dom is not None}
 
 
@@ -348,14 +348,14 @@ def with_simple_bindings(
 
 
 def nested(loops: Sequence[For], body: Stmt) -> Stmt:
-    """Return loops like `loops` around `body`, each in the one before."""
+    """Loops like `loops` around `body`, each in the one before."""
     for loop in reversed(loops):
         body = replace(loop, body=body)
     return body
 
 
 def serial_nest(loops: Iterable[tuple[Var, Range]], body: Stmt) -> Stmt:
-    """Return serial loops, by their variables and ranges, around `body`."""
+    """Serial loops, by their variables and ranges, around `body`."""
     for var, domain in reversed(list(loops)):
         body = For(var, domain.min, domain.extent, ForKind.SERIAL, body)
     return body
@@ -364,7 +364,7 @@ def serial_nest(loops: Iterable[tuple[Var, Range]], body: Stmt) -> Stmt:
 def loops_like(
     loops: Sequence[For], names: dict[Var, Var], body: Stmt, *, same_kinds: bool = False
 ) -> Stmt:
-    """Return loops like `loops` with other variables, serial unless they are bound to threads.
+    """Loops like `loops` with other variables, serial unless they are bound to threads.
 
     With `same_kinds`, those that are parallel, vectors or unrolled are so, too.
     """
@@ -384,7 +384,7 @@ def loops_like(
 def spatial_block(
     name: str, sizes: Sequence[PrimExpr], store: Callable[[Sequence[Var]], BufferStore]
 ) -> Block:
-    """Return a block of the store that a function of its variables, v0 and so on, returns."""
+    """A block of the store that a function of its variables, v0 and so on, returns."""
     variables = [Var(f"v{k}", size.dtype) for k, size in enumerate(sizes)]
     iters = (
         IterVar(Range(size), var, IterVarKind.DataPar)
@@ -401,7 +401,7 @@ def copied_block(
     loops: Sequence[For],
     suffix: str,
 ) -> tuple[Block, Stmt]:
-    """Return a block that runs `body` for the same values of `iters`, and loops of its own for it.
+    """A block that runs `body` for the same values of `iters`, and loops of its own for it.
 
     `iters` are block variables with their values; the names of the loops end in `suffix`.
     """
@@ -415,20 +415,20 @@ def copied_block(
 
 
 def open_tests(analyzer: Analyzer, index: PrimExpr, domain: Range) -> list[PrimExpr]:
-    """Return the unproved bounds conditions of `index` in `domain`."""
+    """The unproved bounds conditions of `index` in `domain`."""
     stop = ops.add(domain.min, domain.extent)
     tests = ops.compare(tir.GE, index, domain.min), ops.compare(tir.LT, index, stop)
     return [test for test in tests if not analyzer.can_prove(test)]
 
 
 def is_inside(analyzer: Analyzer, indices: Sequence[PrimExpr], box: Sequence[Range]) -> bool:
-    """Return whether indices are known to be in a box."""
+    """True if indices are known to be in a box."""
     pairs = zip(indices, box, strict=True)
     return not any(open_tests(analyzer, index, domain) for index, domain in pairs)
 
 
 def is_shared(buffer: Buffer, loop: For) -> bool:
-    """Return whether the threads of a loop use the same buffer, though each runs one iteration."""
+    """True if the threads of a loop use the same buffer, though each runs one iteration."""
     if loop.kind != ForKind.THREAD_BINDING or loop.thread_binding is None:
         return False
     scope, tag = buffer.scope().partition(".")[0], loop.thread_binding.thread_tag

@@ -111,7 +111,7 @@ class Document:
         return "\n\n---\n\n".join(parts) or None
 
     def _about(self, names: Names, path: list[ast.AST]) -> Iterator[str]:
-        """Yield the facts about the name at the end of a path, and about its call."""
+        """The facts about the name at the end of a path, and about its call."""
         leaf = path[-1]
         if isinstance(leaf, ast.Name | ast.Attribute):
             dotted = _dotted(leaf)
@@ -231,7 +231,7 @@ def _code(text: str) -> str:
 
 
 def _facts_of(func: rx.BaseFunc) -> Iterator[tuple[tuple[int, int] | tuple[int, str], str]]:
-    """Yield the facts about values in a function, with their keys in `Document._facts`."""
+    """The facts about values in a function, with their keys in `Document._facts`."""
     start = func.span
     if start is not None:
         column = start.column + (len("def ") if isinstance(func, PrimFunc) else 0)

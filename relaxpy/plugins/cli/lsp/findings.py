@@ -114,7 +114,7 @@ def _may_be_program(text: str, is_python: bool) -> bool:
 
 
 def _programs_between_python(file: ProgramFile, result: Findings) -> Iterator[AnyProgram]:
-    """Yield the programs that use only each other, literals and the namespaces."""
+    """The programs that use only each other, literals and the namespaces."""
     parsed = parse_text(file.text, file.name)
     first = next(node for node in parsed.tree.body if not is_of_a_program(node))
     what = "statements outside of programs, from here on, are not executed"

@@ -131,7 +131,7 @@ def _end(node: ast.expr | ast.stmt) -> _Position:
 
 
 def _bound_in(function: ast.FunctionDef) -> Iterator[_Definition]:
-    """Yield the bindings of a function, in source order; not what functions in it bind."""
+    """The bindings of a function, in source order; not what functions in it bind."""
     start = function.lineno, function.col_offset
     spec = function.args
     for arg in (*spec.posonlyargs, *spec.args, *spec.kwonlyargs, spec.vararg, spec.kwarg):

@@ -34,7 +34,7 @@ _ATOMS = (rl.Var, rl.GlobalVar, rl.Constant, rl.Literal, rl.Constructor, Op)
 
 
 def is_atom(expr: Node) -> bool:
-    """Return whether an expression is a name or a constant, whose evaluation does nothing."""
+    """True if an expression is a name or a constant, whose evaluation does nothing."""
     return isinstance(expr, _ATOMS)
 
 
@@ -55,7 +55,7 @@ class Scope:
         self.nodes: list[rl.RelayExpr] = []
 
     def common(self, other: Scope) -> Scope:
-        """Return the innermost scope that contains this one and another."""
+        """The innermost scope that contains this one and another."""
         one: Scope = self
         while one is not other:
             if one.depth >= other.depth:
@@ -108,7 +108,7 @@ class Scopes:
 
 
 def same_scope(node: rl.RelayExpr) -> tuple[rl.RelayExpr, ...]:
-    """Return the operands of an expression that are evaluated in its own scope, in order."""
+    """The operands of an expression that are evaluated in its own scope, in order."""
     match node:
         case rl.Tuple(fields=fields):
             return fields
@@ -129,7 +129,7 @@ def same_scope(node: rl.RelayExpr) -> tuple[rl.RelayExpr, ...]:
 
 
 def scope_roots(node: rl.RelayExpr) -> tuple[rl.RelayExpr, ...]:
-    """Return the operands of an expression that open a scope of their own."""
+    """The operands of an expression that open a scope of their own."""
     match node:
         case rl.Function(body=body) | rl.Let(body=body):
             return (body,)
@@ -171,7 +171,7 @@ class Effects:
         return self
 
     def of(self, expr: rl.RelayExpr) -> bool:
-        """Return whether the evaluation of an expression may touch a cell."""
+        """True if the evaluation of an expression may touch a cell."""
         if id(expr) not in self.known:
             self._search(expr)
         return self.known[id(expr)][1]
@@ -203,7 +203,7 @@ class Effects:
                 effectful += users.get(id(node), ())
 
     def _evaluated(self, node: Node) -> list[Node] | None:
-        """Return the subexpressions that are evaluated with a node; None if it may touch a cell."""
+        """The subexpressions that are evaluated with a node; None if it may touch a cell."""
         if isinstance(node, (rl.RefCreate, rl.RefRead, rl.RefWrite)):
             return None
         if isinstance(node, rl.Function):
@@ -216,7 +216,7 @@ class Effects:
         ]
 
     def bodies_called(self, callee: rl.RelayExpr) -> list[Node] | None:
-        """Return the bodies that a call evaluates besides its operands; None if not known."""
+        """The bodies that a call evaluates besides its operands; None if not known."""
         match callee:
             case Op() | rl.Constructor():
                 return []
@@ -239,7 +239,7 @@ def _below(root: Node) -> Iterator[Node]:
 
 
 def is_dataflow(expr: rl.RelayExpr, mod: RelayModule | None = None) -> bool:
-    """Return whether an expression contains no control flow (RLY-2, RLY-3).
+    """True if an expression contains no control flow (RLY-2, RLY-3).
 
     Branches, matches and recursive calls are control flow, and so is a call of a function whose
     body has some, or that is not known.
@@ -282,7 +282,7 @@ def post_order_visit(expr: RelayExpr, fvisit: Callable[[Node], object]) -> None:
 
 @user_facing
 def well_formed(expr: RelayExpr | RelayModule) -> bool:
-    """Return whether no variable is bound twice or used outside its scope, and no node temporary.
+    """True if no variable is bound twice or used outside its scope, and no node temporary.
 
     Variables that nothing binds are free, which is allowed in an expression, but not in the
     functions of a module.
@@ -311,7 +311,7 @@ def well_formed(expr: RelayExpr | RelayModule) -> bool:
 
 
 def _uses_outside(root: RelayExpr, *, free: bool) -> bool:
-    """Return whether a variable is used outside the scope that binds it.
+    """True if a variable is used outside the scope that binds it.
 
     With `free`, variables that nothing binds may be used anywhere.
     """
@@ -336,7 +336,7 @@ def _uses_outside(root: RelayExpr, *, free: bool) -> bool:
 
 
 def _binders(scopes: Scopes) -> dict[Var, list[Scope]]:
-    """Return the scopes in which each bound variable is visible."""
+    """The scopes in which each bound variable is visible."""
     visible: dict[Var, list[Scope]] = {}
     for node in scopes.nodes:
         inner = scopes.inner.get(id(node), ())
@@ -358,7 +358,7 @@ def _binders(scopes: Scopes) -> dict[Var, list[Scope]]:
 
 
 def _intervals(scopes: Scopes) -> dict[Scope, tuple[int, int]]:
-    """Return the number of each scope, and the number after those of all scopes in it."""
+    """The number of each scope, and the number after those of all scopes in it."""
     children: dict[Scope, list[Scope]] = {}
     for opened in scopes.inner.values():
         for scope in opened:
@@ -400,7 +400,7 @@ class Case:
 
 
 def pattern_text(root: Pattern, name_of: Callable[[Var], str] = lambda var: "_") -> str:
-    """Return the text of a pattern; `name_of` names its variables."""
+    """The text of a pattern; `name_of` names its variables."""
 
     def pieces(part: Pattern | str) -> Iterable[Pattern | str]:
         match part:
@@ -421,7 +421,7 @@ def pattern_text(root: Pattern, name_of: Callable[[Var], str] = lambda var: "_")
 
 @user_facing
 def unmatched_cases(match: Match, mod: RelayModule | None = None) -> list[Case]:
-    """Return a case that no clause of a match fits, in a list; it is empty if there is none.
+    """A case that no clause of a match fits, in a list; it is empty if there is none.
 
     Errors:
         MisuseError: a data type of the patterns is not in the module, or there are too many
@@ -445,7 +445,7 @@ class TooManyCasesError(Exception):
 
 
 def missing_cases(match: Match, mod: RelayModule | None) -> list[Case]:
-    """Return what `unmatched_cases` returns.
+    """The result of `unmatched_cases`.
 
     Errors:
         TooManyCasesError: it cannot be decided in bounded time.
@@ -471,7 +471,7 @@ class _Completeness:
         self.places: dict[tuple[int, int], int] = {}
 
     def cases(self, match: Match) -> list[Pattern]:
-        """Return a pattern of values that fit no clause, if there are such values."""
+        """A pattern of values that fit no clause, if there are such values."""
         start = [_row([(0, clause.lhs)]) for clause in match.clauses]
         stack: list[tuple[list[_Row], _Choices]] = [(start, None)]
         while stack:
@@ -486,7 +486,7 @@ class _Completeness:
     def _decided(
         self, rows: list[_Row], place: int, choices: _Choices
     ) -> list[tuple[list[_Row], _Choices]]:
-        """Return the rows specialised to the values that may be at a place."""
+        """The rows specialised to the values that may be at a place."""
         heads = [row[place] for row in rows if place in row]
         if isinstance(heads[0], PatternTuple):
             return [self._chosen(rows, place, None, len(heads[0].patterns), choices)]
@@ -507,7 +507,7 @@ class _Completeness:
         count: int,
         choices: _Choices,
     ) -> tuple[list[_Row], _Choices]:
-        """Return the rows specialised to a constructor, or a tuple, at a place."""
+        """The rows specialised to a constructor, or a tuple, at a place."""
         fields = [self.places.setdefault((place, i), len(self.places) + 1) for i in range(count)]
         left: list[_Row] = []
         self.visited += len(rows)
@@ -524,7 +524,7 @@ class _Completeness:
         return left, (place, constructor, fields, choices)
 
     def _pattern(self, choices: _Choices) -> Pattern:
-        """Return the pattern of the values that were chosen."""
+        """The pattern of the values that were chosen."""
         patterns: dict[int, Pattern] = {}
         while choices is not None:  # fields were chosen after what contains them
             place, constructor, fields, choices = choices
@@ -537,7 +537,7 @@ class _Completeness:
         return patterns.get(0) or PatternWildcard()
 
     def _constructors(self, known: Constructor) -> Sequence[Constructor]:
-        """Return all constructors of the data type of one."""
+        """All constructors of the data type of one."""
         header = known.belong_to
         data = None
         if self.module is not None:
@@ -552,7 +552,7 @@ class _Completeness:
 
 
 def _row(patterns: Iterable[tuple[int, Pattern]]) -> _Row:
-    """Return what patterns at places demand."""
+    """The demands of patterns at places."""
     return {
         place: pattern
         for place, pattern in patterns
@@ -566,7 +566,7 @@ def _name(pattern: Pattern) -> str:
 
 @user_facing
 def check_kind(t: types.Type, mod: RelayModule | None = None) -> types.TypeKind:
-    """Return the kind of a type.
+    """The kind of a type.
 
     Errors:
         RelayTypeError: a component is of another kind than is needed there, or a data type is
@@ -579,7 +579,7 @@ def check_kind(t: types.Type, mod: RelayModule | None = None) -> types.TypeKind:
 
 
 def kind_of(ty: Node) -> types.TypeKind:
-    """Return the kind of a type whose components are right."""
+    """The kind of a type whose components are right."""
     match ty:
         case types.TypeVar(kind=kind) | types.IncompleteType(kind=kind):
             return kind
@@ -596,7 +596,7 @@ def kind_of(ty: Node) -> types.TypeKind:
 def kind_errors(
     root: types.Type, module: RelayModule | None, checked: dict[int, Node] | None = None
 ) -> list[tuple[str, str]]:
-    """Return the rule and the message of each wrong kind in a type.
+    """The rule and the message of each wrong kind in a type.
 
     `checked` are types without errors, by identity; it receives those in `root`.
     """
@@ -624,7 +624,7 @@ def kind_errors(
 
 
 def _types_in(ty: Node) -> tuple[Node, ...]:
-    """Return the components of a type that have to be of kind Type."""
+    """The components of a type that have to be of kind Type."""
     match ty:
         case types.TupleType(fields=fields):
             return fields

@@ -11,7 +11,7 @@ from relaxpy.plugins.relay.ty import FuncType, Type, TypeData, TypeVar
 
 
 def free_vars(expr: Node) -> list[Var]:
-    """Return the variables that an expression uses and does not bind."""
+    """The variables that an expression uses and does not bind."""
     bound = set(bound_vars(expr))
     return [var for var in _variables(expr) if var not in bound]
 
@@ -27,7 +27,7 @@ class _Owner:
 
 
 def free_vars_of_functions(root: Node) -> dict[int, dict[Var, None]]:
-    """Return the free variables of all functions in an expression, by identity, in linear time.
+    """The free variables of all functions in an expression, by identity, in linear time.
 
     Functions do not share expressions in which a variable of one of them is free.
     """
@@ -61,7 +61,7 @@ def free_vars_of_functions(root: Node) -> dict[int, dict[Var, None]]:
 
 
 def bound_vars(expr: Node) -> list[Var]:
-    """Return the variables that parameters, lets and patterns in an expression bind."""
+    """The variables that parameters, lets and patterns in an expression bind."""
     bound: dict[Var, None] = {}
     for node in _nodes(expr):
         match node:
@@ -75,18 +75,18 @@ def bound_vars(expr: Node) -> list[Var]:
 
 
 def all_vars(expr: Node) -> list[Var]:
-    """Return all variables in an expression."""
+    """All variables in an expression."""
     return _variables(expr)
 
 
 def free_type_vars(node: Node) -> list[TypeVar]:
-    """Return the type parameters that an expression or a type uses and does not bind."""
+    """The type parameters that an expression or a type uses and does not bind."""
     bound = set(bound_type_vars(node))
     return [var for var in all_type_vars(node) if var not in bound]
 
 
 def bound_type_vars(node: Node) -> list[TypeVar]:
-    """Return the type parameters that functions, function types and data types bind."""
+    """The type parameters that functions, function types and data types bind."""
     bound: dict[TypeVar, None] = {}
     for part in _nodes(node):
         match part:
@@ -100,7 +100,7 @@ def bound_type_vars(node: Node) -> list[TypeVar]:
 
 
 def all_type_vars(node: Node) -> list[TypeVar]:
-    """Return all type parameters in an expression or a type."""
+    """All type parameters in an expression or a type."""
     return list(dict.fromkeys(part for part in _nodes(node) if isinstance(part, TypeVar)))
 
 

@@ -80,7 +80,7 @@ def bind_pattern(inference: ExprInference, root: rl.Pattern, data: Type) -> None
 def _field_types(
     inference: ExprInference, pattern: rl.PatternConstructor, ty: Type
 ) -> tuple[Type, ...]:
-    """Return the field types of a constructor pattern for an input of type `ty`."""
+    """The field types of a constructor pattern for an input of type `ty`."""
     constructor = pattern.constructor
     function = inference.constructor_type(constructor)
     if not isinstance(function, FuncType):
@@ -92,13 +92,13 @@ def _field_types(
 
 
 def place(expr: rl.RelayExpr, user: rl.RelayExpr | rl.Clause) -> Span | None:
-    """Return the position of an operand; for a name, whose own is its definition's, of its user."""
+    """The position of an operand; for a name, whose own is its definition's, of its user."""
     is_name = isinstance(expr, (rl.Var, rl.GlobalVar, rl.Constructor, Op))
     return user.span if is_name else expr.span or user.span
 
 
 def callee_text(callee: rl.RelayExpr) -> str:
-    """Return the name of a callee in messages."""
+    """The name of a callee in messages."""
     match callee:
         case rl.GlobalVar(name_hint=name):
             return f"@{name}"
@@ -142,7 +142,7 @@ class ExprInference:
         self.diagnostics.append(Diagnostic(message, rule, span, hint or None, notes))
 
     def text(self, ty: object) -> str:
-        """Return the text of a partially inferred type; open literals have their defaults."""
+        """The text of a partially inferred type; open literals have their defaults."""
         completed = self.solver.complete(ty)
         open_ = {hole: default_dtype(n) for hole, n in self.solver.literals.items()}
         if not isinstance(completed, Type) or open_.keys().isdisjoint(self.solver.holes(completed)):
@@ -255,7 +255,7 @@ class ExprInference:
         return ty
 
     def annotation(self, annotation: Type | None, span: Span | None) -> Type:
-        """Return an annotated type whose kinds are right, or a hole."""
+        """An annotated type whose kinds are right, or a hole."""
         if annotation is None:
             return self.solver.hole(span=span)
         errors = kind_errors(annotation, self.module, self._checked_kinds)
@@ -336,7 +336,7 @@ class ExprInference:
     def instantiate(
         self, ty: FuncType, type_args: Sequence[Any], span: Span | None
     ) -> tuple[FuncType, tuple[Any, ...]]:
-        """Return a polymorphic type for new type arguments, and these (RLY-19, RLY-97)."""
+        """A polymorphic type for new type arguments, and these (RLY-19, RLY-97)."""
         if len(type_args) > len(ty.type_params):
             self.report(
                 f"found {counted(len(type_args), 'type argument')} for "
@@ -359,7 +359,7 @@ class ExprInference:
         return replace(mono, type_constraints=()), tuple(holes)
 
     def _demand(self, constraint: TypeRelation, span: Span | None) -> None:
-        """Demand a relation of a function anew at a call (RLY-22, RLY-99)."""
+        """Demand a relation of a function again at a call (RLY-22, RLY-99)."""
         relation = relation_named(constraint.func)
         if relation is None:
             self.report(f"the type relation {constraint.func} is not defined", "RLY-95", span)
@@ -625,7 +625,7 @@ AnyExpr: TypeAlias = (
 
 
 def _kept(expr: rl.RelayExpr, ty: Type) -> Type:
-    """Return the type that an expression has already, if its components are those of `ty`.
+    """The type that an expression has already, if its components are those of `ty`.
 
     Types are compared by structure, which takes no time for a type and itself.
     """
@@ -638,13 +638,13 @@ def _kept(expr: rl.RelayExpr, ty: Type) -> Type:
 
 
 def declared_type(function: rl.Function) -> FuncType | None:
-    """Return the type of a function whose annotations have no holes, or None."""
+    """The type of a function whose annotations have no holes, or None."""
     ty = rl.function_type(function)
     return None if ty is None or Solver().holes(ty) else ty
 
 
 def fresh_name(taken: set[str]) -> str:
-    """Return a name for a type parameter that is not taken, and add it."""
+    """Add a name for a type parameter that is not taken, and return it."""
     number = 0
     while (name := f"t{number}") in taken:
         number += 1
@@ -653,7 +653,7 @@ def fresh_name(taken: set[str]) -> str:
 
 
 def _as_kind(arg: object, kind: TypeKind) -> object:
-    """Return a type argument as a component of this kind: a scalar's type can be a datatype."""
+    """A type argument as a component of this kind: a scalar's type can be a datatype."""
     if kind is TypeKind.BaseType and isinstance(arg, TensorType) and arg.shape == ():
         return arg.dtype
     if kind is TypeKind.Shape and arg == UNIT:

@@ -31,7 +31,7 @@ from relaxpy.support.gc_pause import gc_paused
 
 @gc_paused
 def infer_module(module: RelayModule, budget: Budget | None = None) -> RelayModule:
-    """Return a module whose expressions have types; the module itself if all had them.
+    """A module whose expressions have types; the module itself if all had them.
 
     A `budget` limits the nodes of types that are visited.
 
@@ -133,7 +133,7 @@ def _default_literals(inference: ExprInference) -> None:
 def _open_types(
     inference: ExprInference, functions: dict[str, rl.Function]
 ) -> Iterator[Diagnostic]:
-    """Yield an error for each relation and hole that is left (RLY-101)."""
+    """An error for each relation and hole that is left (RLY-101)."""
     solver = inference.solver
     reported: set[Span | None] = set()
     holes: set[IncompleteType] = set()
@@ -199,7 +199,7 @@ def _open_hole(hole: IncompleteType, span: Span | None, what: str = "a type") ->
 
 
 def _unmatched(inference: ExprInference, module: RelayModule) -> Iterator[Diagnostic]:
-    """Yield an error for each `match` under which some value fits no clause (RLY-93)."""
+    """An error for each `match` under which some value fits no clause (RLY-93)."""
     for match in inference.matches:
         if match.complete:
             try:
@@ -217,7 +217,7 @@ def _unmatched(inference: ExprInference, module: RelayModule) -> Iterator[Diagno
 
 
 def _ordered(diagnostics: list[Diagnostic]) -> list[Diagnostic]:
-    """Return each diagnostic once, in the order of the text."""
+    """Each diagnostic once, in the order of the text."""
     unique = {str(d): d for d in diagnostics}
     return sorted(
         unique.values(), key=lambda d: (0, 0) if d.span is None else (d.span.line, d.span.column)
@@ -250,7 +250,7 @@ class Rebuild:
         self.done: dict[int, Any] = {}
 
     def __call__(self, root: rl.RelayExpr) -> Any:
-        """Return an expression with types."""
+        """An expression with types."""
         self.renaming = self.inference.renamings.get(id(root), {})
         done = self.done
         stack: list[tuple[Node, bool]] = [(root, False)]
@@ -269,7 +269,7 @@ class Rebuild:
         return done[id(root)]
 
     def _node(self, node: Node) -> Node:
-        """Return a node whose components are done."""
+        """A node whose components are done."""
         match node:
             case rl.Var():
                 return self._variable(node)
@@ -291,11 +291,11 @@ class Rebuild:
                 return self._changed(node, {})
 
     def complete(self, ty: Any) -> Any:
-        """Return a type without holes, with the type parameters of this function."""
+        """A type without holes, with the type parameters of this function."""
         return self.inference.solver.substitute(self._complete(ty), self.renaming)
 
     def type_of(self, node: rl.RelayExpr) -> Type:
-        """Return the completed type of an expression."""
+        """The completed type of an expression."""
         ty: Type = self.complete(self.inference.types[id(node)])
         return ty
 
@@ -343,7 +343,7 @@ class Rebuild:
         return self._changed(node, changes)
 
     def _changed(self, node: Node, changes: dict[str, object]) -> Node:
-        """Return a node with these changes, and with its finished components."""
+        """A node with these changes, and with its finished components."""
         for name in node._fields:
             if name not in changes:
                 old = getattr(node, name)

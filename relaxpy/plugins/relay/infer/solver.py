@@ -82,7 +82,7 @@ class Solver:
         self._closed: dict[int, Node] = {}
 
     def named_type(self, name: str) -> GlobalTypeVar | None:
-        """Return the data type of the module that has this name."""
+        """The data type of the module that has this name."""
         return self.type_names.get(name)
 
     def visit(self, count: int) -> None:
@@ -91,19 +91,19 @@ class Solver:
             self.budget.spend_type_nodes(count)
 
     def hole(self, kind: TypeKind = TypeKind.Type, span: Span | None = None) -> IncompleteType:
-        """Return a new hole of the current level."""
+        """A new hole of the current level."""
         hole = IncompleteType(kind, span=span)
         self.levels[hole] = self.level
         return hole
 
     def literal(self, value: float) -> IncompleteType:
-        """Return the hole for the datatype of an open literal (RLY-63)."""
+        """The hole for the datatype of an open literal (RLY-63)."""
         hole = self.hole(TypeKind.BaseType)
         self.literals[hole] = (value,)
         return hole
 
     def resolve(self, value: Component) -> Component:
-        """Return a type or component with its outermost hole filled if it is known."""
+        """A type or component with its outermost hole filled if it is known."""
         path = []
         while isinstance(value, IncompleteType):
             known = self.filled.get(value)
@@ -116,7 +116,7 @@ class Solver:
         return value
 
     def holes(self, value: Component) -> list[IncompleteType]:
-        """Return the holes that are left in a type or component.
+        """The holes that are left in a type or component.
 
         Types without any are not searched again, since types contain each other: a function that
         binds a pair of a pair in each let has as many types as lets.
@@ -140,11 +140,11 @@ class Solver:
         return list(found)
 
     def complete(self, root: Component) -> Component:
-        """Return a type or component with all its filled holes replaced."""
+        """A type or component with all its filled holes replaced."""
         return Completion(self)(root)
 
     def substitute(self, ty: Any, table: Mapping[Any, Component], *, bound: bool = False) -> Any:
-        """Return a type with type parameters replaced, as `substitute` does."""
+        """A type with type parameters replaced, as `substitute` does."""
         return substitute(ty, table, bound=bound, visit=self.visit)
 
     def unify_dtype(self, one: object, other: object) -> None:
@@ -174,7 +174,7 @@ class Solver:
         self.visit(len(visited))
 
     def _pairs(self, a: Component, b: Component) -> list[tuple[Component, Component]]:
-        """Return the pairs of components that must be equal for two types to be so."""
+        """The pairs of components that must be equal for two types to be so."""
         match a, b:
             case TensorType(), TensorType():
                 return [(a.shape, b.shape), (a.dtype, b.dtype)]
@@ -279,7 +279,7 @@ class Completion:
         self.alive: list[object] = []
 
     def __call__(self, root: Component) -> Component:
-        """Return the completed type or component."""
+        """The completed type or component."""
         done = self.done
         known = len(done)
         stack: list[tuple[Any, bool]] = [(root, False)]
@@ -340,7 +340,7 @@ def _text(value: Component) -> str:
 
 
 def default_dtype(numbers: Sequence[float]) -> DataType:
-    """Return the datatype that literals of one type have if nothing else decides it (RLY-63)."""
+    """The datatype that literals of one type have if nothing else decides it (RLY-63)."""
     kinds = [Literal(number).default_dtype for number in numbers]
     floats = [dtype for dtype in kinds if dtype.family == "float"]
     return floats[0] if floats else max(kinds, key=lambda dtype: dtype.bits)
@@ -376,7 +376,7 @@ def substitute(
     bound: bool = False,
     visit: Callable[[int], None] | None = None,
 ) -> Any:
-    """Return a type with type parameters replaced; with `bound`, where a function binds them too.
+    """A type with type parameters replaced; with `bound`, where a function binds them too.
 
     Shared types stay shared. `visit` receives the number of nodes that were visited.
     """

@@ -119,12 +119,12 @@ def _attributes(function: Callable[..., Any]) -> Mapping[str, object]:
 
 
 def results_of_topk(call: object, attrs: Mapping[str, Any]) -> int:
-    """Return the number of results of `topk`: both values and indices, or one of them."""
+    """The number of results of `topk`: both values and indices, or one of them."""
     return 2 if attrs["ret_type"] == "both" else 1
 
 
 def dims(expr: rx.Expr) -> tuple[Any, ...]:
-    """Return the dimensions of an operand.
+    """The dimensions of an operand.
 
     Errors:
         RelationError: its rank is not known.
@@ -136,12 +136,12 @@ def dims(expr: rx.Expr) -> tuple[Any, ...]:
 
 
 def number(value: float, dtype: str) -> rx.Expr:
-    """Return a scalar constant."""
+    """A scalar constant."""
     return rx.Constant(np.array(value, dtype))
 
 
 def dtype_of(expr: rx.Expr) -> str:
-    """Return the datatype of an operand.
+    """The datatype of an operand.
 
     Errors:
         RelationError: the operand is not a tensor.
@@ -153,7 +153,7 @@ def dtype_of(expr: rx.Expr) -> str:
 
 
 def axes_of(value: Any, rank: int, *, exclude: bool = False) -> list[int]:
-    """Return axes as numbers from 0; None means all, and with `exclude` the others are returned.
+    """Axes as numbers from 0; None means all, and with `exclude` the others are returned.
 
     Errors:
         RelationError: an axis is out of range.
@@ -171,12 +171,12 @@ def axes_of(value: Any, rank: int, *, exclude: bool = False) -> list[int]:
 
 
 def listed(value: Any) -> list[Any]:
-    """Return the value of an attribute that is a number or a list as a list."""
+    """The value of an attribute that is a number or a list as a list."""
     return list(value) if isinstance(value, tuple) else [value]
 
 
 def fields_of(expr: rx.Expr) -> list[rx.Expr]:
-    """Return the fields of a tuple operand.
+    """The fields of a tuple operand.
 
     Errors:
         RelationError: the operand is not a tuple.

@@ -19,7 +19,7 @@ Axes = int | Sequence[int] | None
 def arange(
     start: Expr, stop: Expr | None = None, step: Expr | None = None, dtype: str = "float32"
 ) -> Call:
-    """Return evenly spaced numbers below `stop`; with one operand, it is `stop`, from 0."""
+    """Evenly spaced numbers below `stop`; with one operand, it is `stop`, from 0."""
     if stop is None:
         start, stop = const(0, dtype), start
     return build("arange", start, stop, const(1, dtype) if step is None else step, dtype=dtype)
@@ -27,7 +27,7 @@ def arange(
 
 @public("strided_set")
 def strided_set(data: Expr, v: Expr, begin: Any, end: Any, strides: Any = None) -> Call:
-    """Return the data with other elements in a slice, whose bounds are lists or expressions."""
+    """The data with other elements in a slice, whose bounds are lists or expressions."""
     begin, end = number(begin, "int32"), number(end, "int32")
     strides = build("ones_like", begin) if strides is None else number(strides, "int32")
     return build("strided_set", data, v, begin, end, strides)
@@ -42,7 +42,7 @@ def strided_slice(
     axes: Sequence[int] | None = None,
     slice_mode: str = "end",
 ) -> Call:
-    """Return a slice, whose bounds are lists or expressions."""
+    """A slice, whose bounds are lists or expressions."""
     bounds = begin, end, strides
     if any(isinstance(b, RelayExpr) and not isinstance(b, Constant) for b in bounds):
         begin, end = number(begin, "int64"), number(end, "int64")
@@ -63,7 +63,7 @@ def variance(
     unbiased: bool = False,
     with_mean: Expr | None = None,
 ) -> Call:
-    """Return the variance over axes, around `with_mean` if it is given."""
+    """The variance over axes, around `with_mean` if it is given."""
     mean = with_mean
     if mean is None:
         mean = build("mean", data, axis=axis, keepdims=True, exclude=exclude)
@@ -79,7 +79,7 @@ def std(
     exclude: bool = False,
     unbiased: bool = False,
 ) -> Call:
-    """Return the standard deviation over axes."""
+    """The standard deviation over axes."""
     return build("sqrt", variance(data, axis, keepdims, exclude, unbiased))
 
 
@@ -91,7 +91,7 @@ def mean_variance(
     exclude: bool = False,
     unbiased: bool = False,
 ) -> Tuple:
-    """Return the mean and the variance over axes."""
+    """The mean and the variance over axes."""
     mean = build("mean", data, axis=axis, keepdims=True, exclude=exclude)
     spread = variance(data, axis, keepdims, exclude, unbiased, mean)
     if not keepdims:
@@ -107,14 +107,14 @@ def mean_std(
     exclude: bool = False,
     unbiased: bool = False,
 ) -> Tuple:
-    """Return the mean and the standard deviation over axes."""
+    """The mean and the standard deviation over axes."""
     mean, spread = mean_variance(data, axis, keepdims, exclude, unbiased)
     return Tuple((mean, build("sqrt", spread)))
 
 
 @public("logsumexp")
 def logsumexp(data: Expr, axis: Axes = None, keepdims: bool = False) -> Expr:
-    """Return the logarithm of the sum of exponentials over axes."""
+    """The logarithm of the sum of exponentials over axes."""
     top = build("max", data, axis=axis, keepdims=True)
     total = build("sum", build("exp", data - top), axis=axis, keepdims=True)
     result: Expr = build("log", total) + top
@@ -128,13 +128,13 @@ def logsumexp(data: Expr, axis: Axes = None, keepdims: bool = False) -> Expr:
 
 @public("nn.dropout")
 def dropout(data: Expr, rate: float = 0.5) -> TupleGetItem:
-    """Return the data unchanged, as dropout does at inference."""
+    """The data unchanged, as dropout does at inference."""
     return TupleGetItem(build("nn.dropout", data, rate=rate), 0)
 
 
 @public("nn.pad")
 def pad(data: Expr, pad_width: Any, pad_value: Any = 0, pad_mode: str = "constant") -> Call:
-    """Return the data padded at its borders; `pad_value` is a number or an expression."""
+    """The data padded at its borders; `pad_value` is a number or an expression."""
     value = pad_value if isinstance(pad_value, RelayExpr) else const(pad_value)
     return build("nn.pad", data, value, pad_width=pad_width, pad_mode=pad_mode)
 

@@ -90,7 +90,7 @@ def public_signature(text: str, operator: str = "") -> None:
 
 
 def _written(args: ast.arguments) -> inspect.Signature:
-    """Return the signature of parameters that are written as text."""
+    """The signature of parameters that are written as text."""
     names = [arg.arg for arg in args.args]
     defaults = [inspect.Parameter.empty] * (len(names) - len(args.defaults))
     values = [*defaults, *map(ast.literal_eval, args.defaults)]
@@ -100,7 +100,7 @@ def _written(args: ast.arguments) -> inspect.Signature:
 
 
 def _described(make: Maker, name: str, signature: inspect.Signature, record: OpRecord) -> Maker:
-    """Return a function with the name, the signature and the description of an operator's."""
+    """A function with the name, the signature and the description of an operator's."""
     make.__name__ = make.__qualname__ = name.rpartition(".")[2]
     operands = counted(len(record.operands), "operand")
     make.__doc__ = (
@@ -111,7 +111,7 @@ def _described(make: Maker, name: str, signature: inspect.Signature, record: OpR
 
 
 def public_name(module: str, name: str) -> Maker | Makers:
-    """Return the member of a module of Relay with a name that is not listed: `maker` of its path.
+    """The member of a module of Relay with a name that is not listed: `maker` of its path.
 
     Errors:
         UnknownAttributeError (also AttributeError): there is no such operator.
@@ -123,7 +123,7 @@ def public_name(module: str, name: str) -> Maker | Makers:
 
 
 def maker(name: str) -> Maker | Makers:
-    """Return the function that builds calls of the operator `name`, or those of a family.
+    """The function that builds calls of the operator `name`, or those of a family.
 
     Errors:
         UnknownAttributeError (also AttributeError): there is no such operator.
@@ -152,7 +152,7 @@ def maker(name: str) -> Maker | Makers:
 
 
 def build(operator: str, /, *operands: Any, **attrs: Any) -> Call:
-    """Return a call of an operator.
+    """A call of an operator.
 
     An attribute that is None has its default. Where an attribute is an expression, the value of a
     constant is taken, and of others the operator `dyn.` of the same name.
@@ -174,12 +174,12 @@ def build(operator: str, /, *operands: Any, **attrs: Any) -> Call:
 
 
 def number(value: Any, dtype: str) -> Any:
-    """Return a number, or a list of numbers, as a constant; expressions stay."""
+    """A number, or a list of numbers, as a constant; expressions stay."""
     return value if isinstance(value, RelayExpr) else const(np.asarray(value, dtype))
 
 
 def _dynamic(name: str, given: Mapping[str, Any], attrs: Mapping[str, Any]) -> Call:
-    """Return the call of `dyn.name`, whose operands are some of the attributes of `name`."""
+    """The call of `dyn.name`, whose operands are some of the attributes of `name`."""
     if not is_op_name(f"dyn.{name}"):
         found = next(key for key, value in attrs.items() if isinstance(value, RelayExpr))
         raise MisuseError(f"{name}: {found} is a number or a list, found an expression")

@@ -31,12 +31,12 @@ _INTEGERS: Final = ("int8", "uint8", "int16", "uint16", "int32")
 
 
 def _floats(out_dtype: str, rounding: str = "None") -> str:
-    """Return the datatype of numbers that become integers: float32 does not hold every int32."""
+    """The datatype of numbers that become integers: float32 does not hold every int32."""
     return "float64" if out_dtype == "int32" or rounding != "None" else _FLOAT
 
 
 def _along(parameter: rx.Expr, data: rx.Expr, axis: int, dtype: str = _FLOAT) -> rx.Expr:
-    """Return a parameter in a datatype that broadcasts along an axis of data."""
+    """A parameter in a datatype that broadcasts along an axis of data."""
     values, rank = R.astype(parameter, dtype), len(dims(data))
     if len(dims(parameter)) == 0:
         return values
@@ -47,7 +47,7 @@ def _along(parameter: rx.Expr, data: rx.Expr, axis: int, dtype: str = _FLOAT) ->
 def _real(
     data: rx.Expr, scale: rx.Expr, zero_point: rx.Expr, axis: int = -1, dtype: str = _FLOAT
 ) -> rx.Expr:
-    """Return the numbers that integers stand for: (data - zero_point) * scale."""
+    """The numbers that integers stand for: (data - zero_point) * scale."""
     offset = R.subtract(R.astype(data, dtype), _along(zero_point, data, axis, dtype))
     return R.multiply(offset, _along(scale, data, axis, dtype))
 
@@ -71,7 +71,7 @@ def _integers(
     out_dtype: str,
     rounding: str = "None",
 ) -> rx.Expr:
-    """Return the integers that stand for numbers, clipped to the range of the datatype."""
+    """The integers that stand for numbers, clipped to the range of the datatype."""
     dtype = _floats(out_dtype, rounding)
     if dtype == _FLOAT:
         return R.quantize(data, scale, zero_point, axis, out_dtype)
@@ -117,7 +117,7 @@ define("qnn.requantize", _requantize)
 
 
 def _plain(name: str, *args: rx.Expr, **attrs: Any) -> rx.Expr:
-    """Return the expression of the operator of this name for numbers."""
+    """The expression of the operator of this name for numbers."""
     translate = Op.get(name).record.translate
     assert translate is not None
     return translate(args, Attrs(attrs))

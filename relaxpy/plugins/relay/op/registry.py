@@ -75,7 +75,7 @@ class OpRecord:
         check_attribute(self.name, name, self.kinds[name], self.attributes[name], value)
 
     def text_attrs(self, attrs: Mapping[str, object]) -> dict[str, object]:
-        """Return the attributes of a call in text, completed with their defaults.
+        """The attributes of a call in text, completed with their defaults.
 
         Errors:
             MisuseError (also TypeError): an attribute is unknown or of another kind, or one
@@ -84,7 +84,7 @@ class OpRecord:
         return self._completed(attrs, self.attributes)
 
     def maker_attrs(self, attrs: Mapping[str, object]) -> dict[str, object]:
-        """Return the attributes of a call in Python, completed with their defaults.
+        """The attributes of a call in Python, completed with their defaults.
 
         Errors:
             MisuseError (also TypeError): an attribute is unknown, missing, or of another kind.
@@ -127,12 +127,12 @@ class Op(RelayExpr):
     span: ClassVar[None] = None  # type: ignore[misc]
 
     def __new__(cls, name: str) -> Self:
-        """Return the registered operator `name`."""
+        """The registered operator `name`."""
         return cls.get(name)  # type: ignore[return-value]
 
     @staticmethod
     def get(name: str) -> Op:
-        """Return the registered operator `name`.
+        """The registered operator `name`.
 
         Errors:
             UnknownNameError (also ValueError, KeyError): it is not registered.
@@ -171,7 +171,7 @@ class Op(RelayExpr):
         return FuncType(args, result, (*args, result), (relation,))
 
     def number_of_results(self, call: Any) -> int:
-        """Return how many results a call of this operator has, in a tuple if several."""
+        """The number of results of a call of this operator, in a tuple if several."""
         results, record = self.record.results, self.record
         return results if isinstance(results, int) else results(call, record.text_attrs(call.attrs))
 
@@ -180,11 +180,11 @@ class Op(RelayExpr):
         self.record = replace(self.record, **changes)  # type: ignore[arg-type]
 
     def get_attr(self, key: str) -> object | None:
-        """Return the value of the column `key` for this operator, or None (RLY-27)."""
+        """The value of the column `key` for this operator, or None (RLY-27)."""
         return self._columns.get(key)
 
     def has_attr(self, key: str) -> bool:
-        """Return whether the column `key` has a value for this operator."""
+        """True if the column `key` has a value for this operator."""
         return self._columns.get(key) is not None
 
     def set_attr(self, key: str, value: object) -> None:
@@ -252,12 +252,12 @@ class Op(RelayExpr):
 
 
 def list_op_names() -> list[str]:
-    """Return the names of all registered operators."""
+    """The names of all registered operators."""
     return list(Op._table)
 
 
 def is_op_name(name: str) -> bool:
-    """Return whether an operator is registered under a name."""
+    """True if an operator is registered under a name."""
     return name in Op._table
 
 
@@ -345,7 +345,7 @@ _OPTIONAL: Final = {"axis", "strides"}
 
 
 def kinds_of(attributes: Mapping[str, object]) -> dict[str, Kind]:
-    """Return the kinds of attributes, by their names and defaults."""
+    """The kinds of attributes, by their names and defaults."""
     return {name: _kind(name, default) for name, default in attributes.items()}
 
 

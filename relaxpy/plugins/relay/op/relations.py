@@ -23,19 +23,19 @@ class Solver(Protocol):
     """The operations of a relation on the types that it relates."""
 
     def resolve(self, ty: types.Type) -> types.Type:
-        """Return a type with its outermost holes filled if they are known."""
+        """A type with its outermost holes filled if they are known."""
 
     def unify(self, one: types.Type, other: types.Type) -> None:
         """Make two types equal; raise RelationError if they cannot be."""
 
     def complete(self, root: object) -> object:
-        """Return a type with all its filled holes replaced."""
+        """A type with all its filled holes replaced."""
 
     def holes(self, value: object) -> list[types.IncompleteType]:
-        """Return the holes that are left in a type."""
+        """The holes that are left in a type."""
 
     def named_type(self, name: str) -> types.GlobalTypeVar | None:
-        """Return the data type of the module that has this name."""
+        """The data type of the module that has this name."""
 
     def unify_dtype(self, one: object, other: object) -> None:
         """Make two datatypes equal; raise RelationError if they cannot be."""
@@ -59,7 +59,7 @@ def register_relation(name: str, relation: Relation) -> None:
 
 
 def relation_of(function: Callable[[Sequence[types.Type], Attrs], types.Type | None]) -> Relation:
-    """Return the relation of a function from the types of operands to that of the result.
+    """The relation of a function from the types of operands to that of the result.
 
     The function is asked once all operand types are known; it returns None if it cannot tell.
     """
@@ -83,7 +83,7 @@ def relation_of(function: Callable[[Sequence[types.Type], Attrs], types.Type | N
 
 
 def tensor(ty: types.Type) -> types.TensorType | None:
-    """Return a resolved type if it is a tensor, None if it is a hole.
+    """A resolved type if it is a tensor, None if it is a hole.
 
     Errors:
         RelationError: it is anything else.
@@ -96,7 +96,7 @@ def tensor(ty: types.Type) -> types.TensorType | None:
 
 
 def broadcast_dims(one: types.Dim, other: types.Dim) -> types.Dim | None:
-    """Return the dimension of a broadcast result (RLY-24, RLY-103), None if it is not known yet.
+    """The dimension of a broadcast result (RLY-24, RLY-103), None if it is not known yet.
 
     Errors:
         RelationError: the dimensions do not match.
@@ -113,7 +113,7 @@ def broadcast_dims(one: types.Dim, other: types.Dim) -> types.Dim | None:
 
 
 def broadcast_shapes(one: types.TensorType, other: types.TensorType) -> object:
-    """Return the broadcast shape of two tensors, or None if it is not known yet.
+    """The broadcast shape of two tensors, or None if it is not known yet.
 
     Errors:
         RelationError: the shapes do not match.

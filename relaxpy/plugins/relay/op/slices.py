@@ -185,7 +185,7 @@ def _number(value: int) -> rx.Expr:
 
 
 def _count(vector: rx.Expr) -> int:
-    """Return the number of elements of a vector that describes a shape.
+    """The number of elements of a vector that describes a shape.
 
     Errors:
         RelationError: the operand is not a vector of known size, so that no rank is known.
@@ -198,12 +198,12 @@ def _count(vector: rx.Expr) -> int:
 
 
 def _sizes(data: rx.Expr) -> rx.Expr:
-    """Return the shape of a tensor as a vector."""
+    """The shape of a tensor as a vector."""
     return R.shape_to_tensor(R.shape_of(data))
 
 
 def _shape(vector: rx.Expr) -> rx.Expr:
-    """Return a vector as a shape."""
+    """A vector as a shape."""
     _count(vector)
     return R.tensor_to_shape(R.astype(vector, _INDEX))
 
@@ -213,7 +213,7 @@ def _vector(scalar: rx.Expr) -> rx.Expr:
 
 
 def _positions(count: rx.Expr) -> rx.Expr:
-    """Return 0, 1, … up to a count, which is a vector of one element."""
+    """0, 1, … up to a count, which is a vector of one element."""
     return R.cumsum(R.ones(R.tensor_to_shape(count), _INDEX), 0, exclusive=True)
 
 

@@ -23,7 +23,7 @@ def translated(
     attrs: Attrs,
     ty: types.Type | None,
 ) -> rx.Expr:
-    """Return the Relax expression of a call of an operator, whose attributes are complete.
+    """The Relax expression of a call of an operator, whose attributes are complete.
 
     Errors:
         RuntimeCheckError: the operator has neither a translation nor a computation.
@@ -51,7 +51,7 @@ _UNFIT = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError)
 
 
 def struct_info_relation(record: OpRecord) -> Relation:
-    """Return the relation of an operator that is defined by its Relax expression."""
+    """The relation of an operator that is defined by its Relax expression."""
 
     def relation(solver: Solver, args: tuple[types.Type, ...], attrs: Attrs) -> bool:
         operands: list[types.Type] = []
@@ -87,7 +87,7 @@ def struct_info_relation(record: OpRecord) -> Relation:
 
 
 def _known(solver: Solver, ty: types.Type) -> types.Type | None:
-    """Return a type without holes, or None if it has some."""
+    """A type without holes, or None if it has some."""
     ty = solver.resolve(ty)
     match ty:
         case types.IncompleteType():
@@ -109,7 +109,7 @@ def _known(solver: Solver, ty: types.Type) -> types.Type | None:
 
 
 def _shape_vars(variables: list[rx.Var]) -> list[tir.Var]:
-    """Return the shape variables in the struct info of variables."""
+    """The shape variables in the struct info of variables."""
     found: dict[tir.Var, None] = {}
     stack: list[Any] = [v.struct_info for v in variables]
     while stack:
@@ -132,7 +132,7 @@ class Names:
         self.unknown = 0
 
     def struct_info(self, ty: types.Type) -> rx.StructInfo:
-        """Return the struct info of a type without holes.
+        """The struct info of a type without holes.
 
         Errors:
             RelationError: it is neither a tensor nor a tuple of tensors.
@@ -163,7 +163,7 @@ class Names:
         return tir.IntImm("int64", dim)
 
     def type(self, sinfo: rx.StructInfo) -> types.Type:
-        """Return the type of a result; a dimension that Relay cannot express is `?`.
+        """The type of a result; a dimension that Relay cannot express is `?`.
 
         Errors:
             RelationError: the rank or the datatype is not known.
@@ -189,7 +189,7 @@ class Names:
                 raise RelationError(f"the result is {sinfo}, which is not a tensor")
 
     def with_dims(self, ty: types.Type, known: Sequence[Sequence[object]]) -> types.Type:
-        """Return the type of a tensor, or of a tuple of them, with these dimensions for `?`."""
+        """The type of a tensor, or of a tuple of them, with these dimensions for `?`."""
         if isinstance(ty, types.TupleType):
             fields = zip(ty.fields, known, strict=True)
             return types.TupleType([self.with_dims(field, [dims]) for field, dims in fields])  # type: ignore[arg-type]
@@ -208,7 +208,7 @@ def _as_dim(dim: object, params: dict[tir.Var, types.TypeVar]) -> object:
 
 
 def relation_named(name: str) -> Relation | None:
-    """Return the relation that is registered under a name, or that of the operator; or None."""
+    """The relation that is registered under a name, or that of the operator; or None."""
     relation = RELATIONS.get(name)
     if relation is not None or not is_op_name(name):
         return relation

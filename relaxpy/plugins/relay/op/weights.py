@@ -15,7 +15,7 @@ Weights: TypeAlias = Callable[[Shape, Mapping[str, Any]], Sequence[Shape] | None
 def weight_types(
     operator: str, data: object, attrs: Mapping[str, Any]
 ) -> Sequence[TensorType] | None:
-    """Return the types that the operands after the data have if they are not declared.
+    """The types that the operands after the data have if they are not declared.
 
     They have the datatype of the data.
     """

@@ -49,7 +49,7 @@ class _Frame:
         self.values: dict[int, Any] = {}
 
     def find(self, expr: rl.RelayExpr) -> Any:
-        """Return the value of a variable or an expression that was evaluated before."""
+        """The value of a variable or an expression that was evaluated before."""
         frame: _Frame | None = self
         while frame is not None:
             if id(expr) in frame.values:
@@ -93,11 +93,11 @@ class Evaluator:
         self.alive: list[Type] = []
 
     def function(self, name: str) -> FunctionValue:
-        """Return a function of the module as a value."""
+        """A function of the module as a value."""
         return self.compiled.get(name) or _Closure(self, self.module[name], None)
 
     def call(self, callee: FunctionValue, args: Sequence[Any]) -> Any:
-        """Return the value of a call from Python, whose arguments are checked.
+        """The value of a call from Python, whose arguments are checked.
 
         Errors:
             RuntimeCheckError: an argument has another type than the parameter.
@@ -151,7 +151,7 @@ class Evaluator:
     # Sizes that are known only now (RLY-88)
 
     def _is_cast(self, annotation: Type | None, actual: Type | None) -> bool:
-        """Return whether `?` of one type meets a size of the other."""
+        """True if `?` of one type meets a size of the other."""
         if annotation is None or actual is None or annotation is actual:
             return False
         key = id(annotation), id(actual)
@@ -162,7 +162,7 @@ class Evaluator:
         return known
 
     def _variables_to_check(self, clause: rl.Clause, ty: Type | None) -> set[rl.Var]:
-        """Return the variables of a pattern for values of a type whose sizes are checked."""
+        """The variables of a pattern for values of a type whose sizes are checked."""
         known = self.checked_patterns.get(id(clause))
         if known is None:
             types = {} if ty is None else types_of_variables(clause.lhs, ty)
@@ -216,7 +216,7 @@ class Evaluator:
         frame.values[id(let.var)] = value
 
     def _value(self, expr: rl.RelayExpr, frame: _Frame) -> Any:
-        """Return the value of an operand."""
+        """The value of an operand."""
         match expr:
             case rl.Constant(data=data):
                 return data
@@ -321,7 +321,7 @@ class Evaluator:
 
 
 def types_of_variables(pattern: rl.Pattern, ty: Type) -> dict[rl.Var, Type]:
-    """Return the types of the variables of a pattern for a value of a type."""
+    """The types of the variables of a pattern for a value of a type."""
     found: dict[rl.Var, Type] = {}
     fields_of = FieldTypes()
     stack: list[tuple[rl.Pattern, Type]] = [(pattern, ty)]
@@ -339,7 +339,7 @@ def types_of_variables(pattern: rl.Pattern, ty: Type) -> dict[rl.Var, Type]:
 
 
 def fitting(pattern: rl.Pattern, value: Any) -> dict[rl.Var, Any] | None:
-    """Return the bindings of a pattern's variables, or None if it does not match."""
+    """The bindings of a pattern's variables, or None if it does not match."""
     bound: dict[rl.Var, Any] = {}
     stack: list[tuple[rl.Pattern, Any]] = [(pattern, value)]
     while stack:
@@ -362,7 +362,7 @@ _Key: TypeAlias = Any
 
 
 def run_operator(op: Op, args: Sequence[Any], attrs: Attrs, result: Type | None = None) -> Any:
-    """Return the result of an operator for tensors and tuples of tensors.
+    """The result of an operator for tensors and tuples of tensors.
 
     A user's computation receives the type of the `result`.
 
@@ -384,7 +384,7 @@ def run_operator(op: Op, args: Sequence[Any], attrs: Attrs, result: Type | None 
 
 
 def _key(value: Any) -> _Key:
-    """Return the datatype and the shape of a tensor, or those of the fields of a tuple."""
+    """The datatype and the shape of a tensor, or those of the fields of a tuple."""
     if isinstance(value, tuple):
         return tuple(map(_key, value))
     if not isinstance(value, np.ndarray):
@@ -396,7 +396,7 @@ def _key(value: Any) -> _Key:
 def _compiled(
     op: Op, record: OpRecord, attrs: Attrs, key: tuple[_Key, ...], ty: Type | None
 ) -> Callable[..., Any]:
-    """Return the compiled function of a call; `record` makes it outdated when it changes."""
+    """The compiled function of a call; `record` makes it outdated when it changes."""
     operands = record.operands or tuple(f"arg{i}" for i in range(len(key)))
     params = [rx.Var(n, _struct_info(k)) for n, k in zip(operands, key, strict=True)]
     builder = BlockBuilder()

@@ -38,7 +38,7 @@ class Executor:
     def evaluate(
         self, expr: RelayExpr | None = None, binds: Mapping[Var, Any] | None = None
     ) -> Any:
-        """Return the value of an expression; functions are values that Python can call.
+        """The value of an expression; functions are values that Python can call.
 
         Without an expression, it is the function `main` of the module. `binds` are values of free
         variables.
@@ -61,7 +61,7 @@ class Executor:
 
     @user_facing
     def report(self, expr: RelayExpr | None = None) -> FunctionReport:
-        """Return how each function runs that an expression refers to, and why not compiled.
+        """The way each function that an expression refers to runs, and why not compiled.
 
         Without an expression, it is the function `main` of the module.
 
@@ -81,7 +81,7 @@ class Executor:
         return expr
 
     def _entry(self, expr: RelayExpr) -> tuple[RelayModule, str]:
-        """Return the typed module with an expression as a function, and the function's name."""
+        """The typed module with an expression as a function, and the function's name."""
         if isinstance(expr, GlobalVar):
             return infer_module(self.mod), expr.name_hint
         module = self.mod.clone()
@@ -92,7 +92,7 @@ class Executor:
         return infer_module(module), name
 
     def _with_params(self, function: Callable[..., Any], declared: Function) -> Any:
-        """Return a function that Python calls with arguments by position or by name."""
+        """A function that Python calls with arguments by position or by name."""
         names = [param.name_hint for param in declared.params]
 
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -119,7 +119,7 @@ def create_executor(
     target: object = "llvm",
     params: Mapping[str, Any] | None = None,
 ) -> Executor:
-    """Return an executor of expressions in the scope of `mod`.
+    """An executor of expressions in the scope of `mod`.
 
     All kinds give the same values. "debug" evaluates everything, literally by the rules; the others
     compile the functions that `to_relax` translates and that take and return tensors and tuples,
@@ -171,7 +171,7 @@ class FunctionReport:
 
 
 def reachable(module: RelayModule, entry: str) -> list[str]:
-    """Return the names of the functions that a function refers to, itself first."""
+    """The names of the functions that a function refers to, itself first."""
     return [*reached([entry], lambda name: _called(module, name))]
 
 
@@ -180,7 +180,7 @@ def _called(module: RelayModule, name: str) -> list[str]:
 
 
 def report_of(module: RelayModule, entry: str) -> tuple[ModuleTranslation, FunctionReport]:
-    """Return the translation of the functions that an entry refers to, and how each will run."""
+    """The translation of the functions that an entry refers to, and how each will run."""
     translation = ModuleTranslation(module)
     names = reachable(module, entry)
     try:
@@ -207,7 +207,7 @@ def report_of(module: RelayModule, entry: str) -> tuple[ModuleTranslation, Funct
 
 
 def _takes_functions(function: rl.Function) -> bool:
-    """Return whether a parameter or the result of a function contains a function."""
+    """True if a parameter or the result of a function contains a function."""
     ty = function.checked_type
     assert isinstance(ty, FuncType)
     parts = (*ty.arg_types, ty.ret_type)
@@ -215,7 +215,7 @@ def _takes_functions(function: rl.Function) -> bool:
 
 
 def compiled_functions(module: RelayModule, entry: str) -> dict[str, FunctionValue]:
-    """Return the functions that an entry refers to and that run compiled, as values by name."""
+    """The functions that an entry refers to and that run compiled, as values by name."""
     translation, report = report_of(module, entry)
     names = [row.function for row in report if row.method == "compiled"]
     if not names:
@@ -234,7 +234,7 @@ MAX_CHAIN: Final = 100
 
 
 def nesting_functions(module: RelayModule) -> set[str]:
-    """Return the functions in which calls may nest more deeply than Python's stack allows.
+    """The functions in which calls may nest more deeply than Python's stack allows.
 
     They call themselves, directly or through others, other than in the last place of their body,
     contain a local function that does, are the first of a long chain of functions, contain a long
@@ -272,7 +272,7 @@ def _has_nesting_closure(function: rl.Function) -> bool:
 
 
 def _chain_of_closures(function: rl.Function) -> int:
-    """Return how many closures of a function may call each other in a chain.
+    """The number of closures of a function that may call each other in a chain.
 
     A `fn`, and what a call returns, may call all functions that are mentioned in it.
     """
@@ -299,7 +299,7 @@ def _has_functions(ty: Type | None) -> bool:
 
 
 def _nests(function: rl.Function, callees: Set[object]) -> bool:
-    """Return whether a function uses variables or globals other than for calls in the last place.
+    """True if a function uses variables or globals other than for calls in the last place.
 
     `callees` are variables, and names of global functions.
     """

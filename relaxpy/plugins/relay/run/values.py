@@ -81,7 +81,7 @@ class FunctionValue:
         self.call = call
 
     def __call__(self, *args: Any) -> Any:
-        """Return the value of a call; Python numbers take the datatypes of the parameters."""
+        """The value of a call; Python numbers take the datatypes of the parameters."""
         return self.call(args)
 
     @override
@@ -90,7 +90,7 @@ class FunctionValue:
 
 
 def value_text(value: Any) -> str:
-    """Return the text of a value, shortened where it is large."""
+    """The text of a value, shortened where it is large."""
     pieces: list[str] = []
     stack: list[Any] = [value]
     while stack and len(pieces) < _MAX_SHOWN:
@@ -119,7 +119,7 @@ class _Text(str):
 
 
 def _listed(values: Sequence[Any]) -> list[Any]:
-    """Return values with commas between them."""
+    """Values with commas between them."""
     listed: list[Any] = []
     for value in values:
         listed += (_Text(", "), value) if listed else (value,)
@@ -127,7 +127,7 @@ def _listed(values: Sequence[Any]) -> list[Any]:
 
 
 def mismatch(value: Any, ty: Type, type_args: TypeArgs | None = None) -> str | None:
-    """Return why a value is not of a type, or None; sizes of `?` are free (RLY-88).
+    """The reason why a value is not of a type, or None; sizes of `?` are free (RLY-88).
 
     The fields of instances and the contents of cells are checked too, shared ones once. Parameters
     of the type are those of `type_args`, which receives those that it does not have.
@@ -177,7 +177,7 @@ class FieldTypes:
         self._unique: dict[Type, Type] = {}
 
     def __call__(self, constructor: Constructor, ty: TypeCall) -> tuple[Type, ...]:
-        """Return the types of the fields of a constructor whose instances are of this type."""
+        """The types of the fields of a constructor whose instances are of this type."""
         key = id(constructor), id(ty)
         if key not in self._known:
             whole = self._unique.setdefault(ty, ty)
@@ -191,7 +191,7 @@ class FieldTypes:
 
 
 def _differ(one: Any, other: Any) -> bool:
-    """Return whether no type has both values, as far as values show their types."""
+    """True if no type has both values, as far as values show their types."""
     visited: set[tuple[int, int]] = set()
     stack = [(one, other)]
     while stack:
@@ -224,7 +224,7 @@ def _tensor_mismatch(value: Any, ty: TensorType, type_args: TypeArgs) -> str | N
         return f"expected {ty}, found {value_text(value)}"
 
     def is_free(expected: Any, actual: object) -> bool:
-        """Return whether a component of the type is free to be `actual`."""
+        """True if a component of the type is free to be `actual`."""
         if isinstance(expected, TypeVar):
             return bool(type_args.setdefault(expected, actual) == actual)
         return bool(expected == actual) or isinstance(expected, UnknownDim)
@@ -254,7 +254,7 @@ def check_value(
 
 
 def from_python(value: Any, ty: Type | None) -> Any:
-    """Return an argument as a value: a number, a list or an array becomes a tensor.
+    """An argument as a value: a number, a list or an array becomes a tensor.
 
     Numbers take the datatype of the type (a Python integer is int32 and a float float32 without
     one); lists and tuples become tuples where the type is one.

@@ -75,7 +75,7 @@ class Tokens:
         self.closing = self._matched()
 
     def span(self, start: int, end: int) -> Span:
-        """Return the span of the characters from one offset to another."""
+        """The span of the characters from one offset to another."""
         line = bisect.bisect_right(self._lines, start)
         last = bisect.bisect_right(self._lines, max(start, end - 1))
         return Span(
@@ -87,7 +87,7 @@ class Tokens:
         )
 
     def error(self, start: int, end: int, message: str, rule: str, hint: str = "") -> ParseError:
-        """Return the error for a range of characters."""
+        """The error for a range of characters."""
         return ParseError(message, rule=rule, span=self.span(start, end), hint=hint or None)
 
     def _tokens(self) -> Iterator[Token]:
@@ -161,7 +161,7 @@ class Tokens:
         )
 
     def _matched(self) -> dict[int, int]:
-        """Return the index of the closing bracket of each opening one."""
+        """The index of the closing bracket of each opening one."""
         closing: dict[int, int] = {}
         open_: list[int] = []
         for index, token in enumerate(self.items):
@@ -275,17 +275,17 @@ class Cursor:
         return self.items[self.index] if self.index < len(self.items) else self.end_token
 
     def peek(self, distance: int = 1) -> Token:
-        """Return the token after the next, or one further away."""
+        """The token after the next, or one further away."""
         index = self.index + distance
         return self.items[index] if index < len(self.items) else self.end_token
 
     def at(self, *texts: str) -> bool:
-        """Return whether the next token is one of these signs or names."""
+        """True if the next token is one of these signs or names."""
         token = self.token
         return token.text in texts and token.kind in ("sign", "name")
 
     def take(self) -> Token:
-        """Return the next token, and move past it."""
+        """Move past the next token, and return it."""
         token = self.token
         self.index += 1
         return token
@@ -308,7 +308,7 @@ class Cursor:
         return self.take()
 
     def expect_kind(self, kind: str, what: str, rule: str) -> Token:
-        """Return the next token and move past it, if it is of that kind.
+        """Move past the next token and return it, if it is of that kind.
 
         Errors:
             ParseError: it is not.
@@ -318,7 +318,7 @@ class Cursor:
         return self.take()
 
     def unexpected(self, expected: str, rule: str, hint: str = "") -> ParseError:
-        """Return the error for the next token."""
+        """The error for the next token."""
         token = self.token
         found = token.text if token.kind == "end" else f"{token.text!r:.60}"
         return self.error(token, f"expected {expected}, found {found}", rule, hint)
@@ -326,16 +326,16 @@ class Cursor:
     def error(
         self, token: Token, message: str, rule: str, hint: str = "", last: Token | None = None
     ) -> ParseError:
-        """Return the error for a token, or for the tokens up to `last`."""
+        """The error for a token, or for the tokens up to `last`."""
         return self.tokens.error(token.start, (last or token).end, message, rule, hint)
 
     def span(self, first: Token, last: Token | None = None) -> Span:
-        """Return the span from one token to another, or to the last one read."""
+        """The span from one token to another, or to the last one read."""
         final = last or self.items[max(self.index - 1, 0)]
         return self.tokens.span(first.start, max(final.end, first.end))
 
     def listed(self, closing: str, item: Callable[[], T], rule: str) -> list[T]:
-        """Return the items up to the closing bracket, which may follow a comma (RLY-72)."""
+        """The items up to the closing bracket, which may follow a comma (RLY-72)."""
         items: list[T] = []
         while not self.accept(closing):
             items.append(item())
@@ -355,7 +355,7 @@ class Cursor:
         return items
 
     def located(self, first: Token, build: Callable[[], T]) -> T:
-        """Return what `build` returns; its errors get the position from `first` to here."""
+        """The result of `build`, whose errors get the position from `first` to here."""
         try:
             return build()
         except RelaxpyError as error:
@@ -386,7 +386,7 @@ class Types:
         self.scope = scope
 
     def type(self) -> ty.Type:
-        """Return the type at the cursor."""
+        """The type at the cursor."""
         return run(self._type())
 
     def _type(self) -> Task[ty.Type]:
@@ -454,7 +454,7 @@ class Types:
         return tuple(cursor.listed(")", self.dim, "RLY-68"))
 
     def dim(self) -> ty.Dim:
-        """Return the dimension at the cursor (RLY-68)."""
+        """The dimension at the cursor (RLY-68)."""
         cursor = self.cursor
         token = cursor.token
         if cursor.accept("?"):
@@ -484,7 +484,7 @@ class Types:
         return dtype
 
     def _parameter(self, token: Token, kind: ty.TypeKind) -> Any:
-        """Return the type parameter that a token names.
+        """The type parameter that a token names.
 
         Errors:
             ParseError: there is no such parameter.
@@ -500,7 +500,7 @@ class Types:
         return parameter
 
     def wrong_kind(self, token: Token, found: ty.TypeVar, kind: ty.TypeKind) -> RelayTypeError:
-        """Return the error for a type parameter where another kind is needed."""
+        """The error for a type parameter where another kind is needed."""
         hints = {
             ty.TypeKind.BaseType: f"Tensor[(), {token.text}] is a scalar of this datatype",
             ty.TypeKind.Shape: f"Tensor[{token.text}, float32] is a tensor of this shape",
@@ -543,7 +543,7 @@ class Types:
         return ty.IncompleteType(span=cursor.span(first))
 
     def type_params(self) -> list[ty.TypeVar]:
-        """Return the type parameters at the cursor, if there are any (RLY-74)."""
+        """The type parameters at the cursor, if there are any (RLY-74)."""
         cursor = self.cursor
         if not cursor.at("<", "["):
             return []
@@ -571,7 +571,7 @@ class Types:
         return list(names.values())
 
     def where(self, args: list[ty.Type], result: ty.Type) -> list[ty.TypeRelation]:
-        """Return the relations of a `where` clause, over these types unless others are named."""
+        """The relations of a `where` clause, over these types unless others are named."""
         cursor = self.cursor
         cursor.expect("where", "RLY-76")
         relations = []
@@ -591,7 +591,7 @@ class Types:
                 return relations
 
     def type_arg(self) -> object:
-        """Return the type argument at the cursor: a type, a shape or a dimension (RLY-75)."""
+        """The type argument at the cursor: a type, a shape or a dimension (RLY-75)."""
         cursor = self.cursor
         token = cursor.token
         if token.kind == "number" or token.text == "?":
@@ -606,7 +606,7 @@ class Types:
         return self.type()
 
     def type_args(self) -> list[object] | None:
-        """Return the type arguments at the cursor; None if `<` is a comparison (RLY-75)."""
+        """The type arguments at the cursor; None if `<` is a comparison (RLY-75)."""
         cursor = self.cursor
         start, known = cursor.index, len(self.scope.diagnostics)
         cursor.expect("<", "RLY-75")
@@ -631,7 +631,7 @@ def _described(kind: ty.TypeKind) -> str:
 
 
 def datatype(name: str) -> DataType | None:
-    """Return the datatype of a name, or None; `int`, `uint` and `float` have 32 bits."""
+    """The datatype of a name, or None; `int`, `uint` and `float` have 32 bits."""
     try:
         dtype = DataType(_WIDTHS.get(name, name))
     except MisuseError:
@@ -659,7 +659,7 @@ class Literals:
         self.types = types
 
     def attribute_value(self, depth: int = 0) -> object:
-        """Return the value of an attribute: a number, Boolean, string, list or None."""
+        """The value of an attribute: a number, Boolean, string, list or None."""
         cursor = self.cursor
         token = cursor.token
         if depth > _MAX_DEPTH:
@@ -686,7 +686,7 @@ class Literals:
         raise cursor.unexpected("a number, Boolean, string, list or None", "RLY-71")
 
     def _attribute_entry(self) -> object:
-        """Return an entry of the metadata: a number that no literal can write, or an array."""
+        """An entry of the metadata: a number that no literal can write, or an array."""
         data = self.meta(self.cursor.take()).data
         return data.item() if data.ndim == 0 and data.dtype == "float64" else data
 
@@ -709,7 +709,7 @@ class Literals:
         return text
 
     def _number(self, token: Token, *, negative: bool) -> tuple[int | float, DataType | None]:
-        """Return the number of a token, and the datatype of its suffix (RLY-62)."""
+        """The number of a token, and the datatype of its suffix (RLY-62)."""
         text = token.text
         letters = text.lstrip("0123456789.eE+-")
         suffix = letters if letters in _SUFFIXES else ""
@@ -824,7 +824,7 @@ def _as_float(value: float) -> float:
 
 
 def _element(value: float, dtype: DataType) -> rl.Array | None:
-    """Return `value` as an array of rank 0; None if it does not fit the datatype."""
+    """`value` as an array of rank 0; None if it does not fit the datatype."""
     try:
         with np.errstate(all="ignore"):
             element = np.array(value, str(dtype))

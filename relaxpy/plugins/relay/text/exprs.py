@@ -101,7 +101,7 @@ class Exprs:
         return rl.Var(token.text[1:], annotation, span=cursor.span(token, token))
 
     def _at_whole_function(self) -> bool:
-        """Return whether the value at the cursor is a function expression and nothing else."""
+        """True if the value at the cursor is a function expression and nothing else."""
         cursor = self.cursor
         items, closing = cursor.items, cursor.tokens.closing
         index, depth = cursor.index, 0
@@ -162,7 +162,7 @@ class Exprs:
             operands.append((yield from self._operand()))
 
     def _begins_line(self, token: Token) -> bool:
-        """Return whether a token begins an expression on a line of its own (RLY-79)."""
+        """True if a token begins an expression on a line of its own (RLY-79)."""
         if not (self.in_line and token.newline):
             return False
         if token.text == "-":
@@ -460,7 +460,7 @@ class Exprs:
         return rl.Match(data, clauses, complete, span=span)  # type: ignore[arg-type]
 
     def pattern(self, variables: dict[str, rl.Var]) -> Task[rl.Pattern]:
-        """Return the pattern at the cursor, and add its variables (RLY-78, RLY-92)."""
+        """Read the pattern at the cursor, and add its variables (RLY-78, RLY-92)."""
         cursor, scope = self.cursor, self.scope
         first = cursor.token
         if first.kind == "local":

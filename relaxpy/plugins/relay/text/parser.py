@@ -197,7 +197,7 @@ class _Reader:
             yield _Declaration("extern" if external else keyword, name, first, index)
 
     def _after_params(self, index: int) -> int:
-        """Return the index of the token after the type parameters at `index`."""
+        """The index of the token after the type parameters at `index`."""
         items, closing = self.cursor.items, self.cursor.tokens.closing
         if index in closing:
             return closing[index] + 1
@@ -312,7 +312,7 @@ class _Reader:
         return expr
 
     def _metadata(self) -> list[rl.Constant]:
-        """Return the constants after `#[metadata]` (RLY-65)."""
+        """The constants after `#[metadata]` (RLY-65)."""
         tokens = self.cursor.tokens
         if tokens.metadata is None:
             return []
@@ -345,7 +345,7 @@ def _position(diagnostic: Diagnostic) -> tuple[int, int]:
 
 
 def _constants(table: Mapping[str, Sequence[object]] | None) -> list[rl.Constant]:
-    """Return the entries of `relay.Constant` in a metadata table.
+    """The entries of `relay.Constant` in a metadata table.
 
     Errors:
         MisuseError (also TypeError, ValueError): an entry is neither a constant nor describes one.
@@ -389,7 +389,7 @@ def _constant(entry: object) -> rl.Constant:
 
 
 def with_default_literals(expr: RelayExpr) -> RelayExpr:
-    """Return an expression in which literals have their default datatypes."""
+    """An expression in which literals have their default datatypes."""
 
     def constant(node: Node) -> Constant | None:
         return node.as_constant() if isinstance(node, Literal) else None

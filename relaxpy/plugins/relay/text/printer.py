@@ -44,7 +44,7 @@ Annotate = Callable[[rl.RelayExpr], str]
 def text(
     node: Node, show_meta_data: bool = True, annotate: Annotate | None = None, **_: object
 ) -> str:
-    """Return the text of a module, an expression or a pattern.
+    """The text of a module, an expression or a pattern.
 
     `annotate` returns the comment after an expression instead of its type.
 
@@ -63,7 +63,7 @@ class _Names:
         self.names: dict[object, str] = {}
 
     def name(self, variable: rl.Var | types.TypeVar) -> str:
-        """Return the name of a variable, which is chosen at the first request."""
+        """The name of a variable, which is chosen at the first request."""
         name = self.names.get(variable)
         if name is None:
             name = self.names[variable] = self._free(variable.name_hint)
@@ -98,7 +98,7 @@ class _Printer:
         self.let_values: set[int] = set()
 
     def text(self, node: Node, show_meta_data: bool) -> str:
-        """Return the text of a node."""
+        """The text of a node."""
         if isinstance(node, RelayModule):
             sections = [HEADER]
             self.data_types = [header.name_hint for header in node.type_definitions]
@@ -130,19 +130,19 @@ class _Printer:
         self.let_values = {id(let.value) for let in scopes.lets}
 
     def type(self, ty: Node) -> str:
-        """Return the text of a type with unique names of type parameters."""
+        """The text of a type with unique names of type parameters."""
         out = types.type_text(ty, self.type_params.name, limit=_MAX_TYPE)
         if out.endswith("…"):
             raise MisuseError("a type has too many components to be printed", rule="RLY-111")
         return out
 
     def parameters(self, params: tuple[types.TypeVar, ...]) -> str:
-        """Return a list of type parameters (RLY-74)."""
+        """A list of type parameters (RLY-74)."""
         listed = ", ".join(types.parameter_text(p, self.type_params.name) for p in params)
         return f"[{listed}]" if listed else ""
 
     def data_type(self, data: types.TypeData) -> str:
-        """Return the declaration of a data type (RLY-77)."""
+        """The declaration of a data type (RLY-77)."""
         self.type_params = _Names(self.data_types)
         head = f"{data.header.name_hint}{self.parameters(data.type_vars)}"
         if not data.constructors:
@@ -154,12 +154,12 @@ class _Printer:
         return "\n".join([*lines, "}"])
 
     def definition(self, name: str, function: rl.Function) -> str:
-        """Return a `def` (RLY-38)."""
+        """A `def` (RLY-38)."""
         self.enter(Scopes(function))
         return "\n".join(run(self.function(function, f"def @{name}")))
 
     def expression(self, expr: rl.RelayExpr) -> str:
-        """Return the text of an expression, after declarations of its free variables (RLY-80)."""
+        """The text of an expression, after declarations of its free variables (RLY-80)."""
         self.enter(Scopes(expr))
         lines = []
         for var in free_vars(expr):
@@ -171,7 +171,7 @@ class _Printer:
         return "\n".join(lines + run(self.block(self.scopes.outermost)))
 
     def block(self, scope: Scope) -> Task[list[str]]:
-        """Return the lines of a scope: its bindings, and its expression in the last place."""
+        """The lines of a scope: its bindings, and its expression in the last place."""
         lines: list[str] = []
         uses = self.scopes.uses
         while True:
@@ -191,13 +191,13 @@ class _Printer:
         return [*lines, *(yield self.in_place(root))]
 
     def binding(self, let: rl.Let) -> Task[list[str]]:
-        """Return the lines of the binding of a let."""
+        """The lines of the binding of a let."""
         value = yield self.in_place(let.value)
         head = f"let {self.variable(let.var)} = "
         return _around(head, _bracketed(let.value, value), ";")
 
     def in_place(self, expr: rl.RelayExpr) -> Task[list[str]]:
-        """Return the lines of an expression where it is used: its number if it has one."""
+        """The lines of an expression where it is used: its number if it has one."""
         if is_atom(expr) or id(expr) in self.numbers:
             return [self.atom(expr)]
         lines = yield self.value(expr)
@@ -205,7 +205,7 @@ class _Printer:
         return [*lines[:-1], lines[-1] + comment]
 
     def comment(self, expr: rl.RelayExpr) -> str:
-        """Return the comment after an expression."""
+        """The comment after an expression."""
         if self.annotate is not None:
             words = self.annotate(expr)
             return f" {words}" if words else ""
@@ -215,7 +215,7 @@ class _Printer:
         return f" /* ty={self.type(expr.checked_type_)} */"
 
     def atom(self, expr: rl.RelayExpr) -> str:
-        """Return the text of a name, a constant, or an expression that has a number."""
+        """The text of a name, a constant, or an expression that has a number."""
         match expr:
             case rl.Var():
                 return f"%{self.variables.name(expr)}"
@@ -239,7 +239,7 @@ class _Printer:
                 return f"%{self.numbers[id(expr)]}"
 
     def value(self, expr: rl.RelayExpr) -> Task[list[str]]:
-        """Return the lines of an expression whose operands are atoms or have numbers."""
+        """The lines of an expression whose operands are atoms or have numbers."""
         match expr:
             case rl.Tuple(fields=fields):
                 listed = ", ".join(map(self.atom, fields))
@@ -272,7 +272,7 @@ class _Printer:
                 )
 
     def call(self, call: rl.Call) -> str:
-        """Return a call, with the attributes that differ from their defaults (RLY-71)."""
+        """A call, with the attributes that differ from their defaults (RLY-71)."""
         args = list(map(self.atom, call.args))
         defaults: Mapping[str, object] = {}
         if isinstance(call.op, Op):
@@ -286,13 +286,13 @@ class _Printer:
         return f"{self.atom(call.op)}{f'<{type_args}>' if type_args else ''}({', '.join(args)})"
 
     def type_arg(self, arg: object) -> str:
-        """Return the text of a type argument: a type, a shape, a dimension or a datatype."""
+        """The text of a type argument: a type, a shape, a dimension or a datatype."""
         if isinstance(arg, tuple):
             return f"({', '.join(map(self.type_arg, arg))}{',' if len(arg) == 1 else ''})"
         return self.type(arg) if isinstance(arg, types.Type) else str(arg)
 
     def attribute(self, value: Any) -> str:
-        """Return the text of an attribute."""
+        """The text of an attribute."""
         if value is None or isinstance(value, bool):
             return str(value)
         if isinstance(value, (int, np.integer)) and abs(int(value)) < 10**MAX_DIGITS:
@@ -317,7 +317,7 @@ class _Printer:
         )
 
     def constant(self, constant: rl.Constant) -> str:
-        """Return a literal, or the entry of the metadata (RLY-65)."""
+        """A literal, or the entry of the metadata (RLY-65)."""
         data = constant.data
         dtype = data.dtype.name
         scalar: Any = data[()]
@@ -335,7 +335,7 @@ class _Printer:
         return f"meta[relay.Constant][{len(self.constants) - 1}]"
 
     def metadata(self) -> str:
-        """Return the table of constants that no literal can write."""
+        """The table of constants that no literal can write."""
         entries = []
         for constant in self.constants:
             data = np.ascontiguousarray(constant.data)
@@ -350,12 +350,12 @@ class _Printer:
         return json.dumps({"relay.Constant": entries})
 
     def variable(self, var: rl.Var) -> str:
-        """Return a variable where it is bound, with its annotation."""
+        """A variable where it is bound, with its annotation."""
         name = f"%{self.variables.name(var)}"
         return name if var.type_annotation is None else f"{name}: {self.type(var.type_annotation)}"
 
     def function(self, function: rl.Function, head: str) -> Task[list[str]]:
-        """Return the lines of a function (RLY-11, RLY-74, RLY-76)."""
+        """The lines of a function (RLY-11, RLY-74, RLY-76)."""
         params = [self.variable(p) for p in function.params]
         params += [f"{_key(name)}={self.attribute(v)}" for name, v in function.attrs.items()]
         result = "" if function.ret_type is None else f" -> {self.type(function.ret_type)}"
@@ -368,7 +368,7 @@ class _Printer:
         return [opening, *_indented(body), "}"]
 
     def branches(self, expr: rl.If) -> Task[list[str]]:
-        """Return the lines of an if, whose chains nest (RLY-50)."""
+        """The lines of an if, whose chains nest (RLY-50)."""
         lines = [f"if ({self.atom(expr.cond)}) {{"]
         while True:
             true, false = self.scopes.inner[id(expr)]
@@ -387,7 +387,7 @@ class _Printer:
         return [*lines, "}"]
 
     def match(self, expr: rl.Match) -> Task[list[str]]:
-        """Return the lines of a match (RLY-78)."""
+        """The lines of a match (RLY-78)."""
         lines = [f"match{'' if expr.complete else '?'} ({self.atom(expr.data)}) {{"]
         for clause, scope in zip(expr.clauses, self.scopes.inner.get(id(expr), ()), strict=True):
             body = yield self.block(scope)
@@ -400,7 +400,7 @@ class _Printer:
 
 
 def _follow(call: rl.Call) -> bool:
-    """Return whether the type arguments of a call follow from the types of its arguments."""
+    """True if the type arguments of a call follow from the types of its arguments."""
     ty = call.op.checked_type_
     if call.checked_type_ is None or not isinstance(ty, types.FuncType):
         return not call.type_args
@@ -408,14 +408,14 @@ def _follow(call: rl.Call) -> bool:
 
 
 def _bracketed(node: rl.RelayExpr, lines: list[str]) -> list[str]:
-    """Return the lines of a `let` or `match` inside of another expression in brackets."""
+    """The lines of a `let` or `match` inside of another expression in brackets."""
     if isinstance(node, (rl.Let, rl.Match)) and len(lines) > 1:
         return ["(", *_indented(lines), ")"]
     return lines
 
 
 def _key(name: str) -> str:
-    """Return the name of an attribute.
+    """The name of an attribute.
 
     Errors:
         MisuseError: Relay text has no such names.
@@ -430,7 +430,7 @@ def _key(name: str) -> str:
 
 
 def _around(head: str, lines: list[str], tail: str) -> list[str]:
-    """Return lines with text before the first and after the last."""
+    """Lines with text before the first and after the last."""
     if not lines:
         return [head + tail]
     lines = [head + lines[0], *lines[1:]]

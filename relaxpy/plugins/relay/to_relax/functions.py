@@ -56,13 +56,13 @@ class StructInfos(Names):
         self.instances = dict(instances)
 
     def substituted(self, ty: Type) -> Type:
-        """Return a type with the type parameters of the function replaced by their instances."""
+        """A type with the type parameters of the function replaced by their instances."""
         result: Type = substitute(ty, self.instances)
         return result
 
     @override
     def struct_info(self, ty: Type) -> rx.StructInfo:
-        """Return the struct info of a parameter.
+        """The struct info of a parameter.
 
         Errors:
             UntranslatableError: Relax has no values of this type.
@@ -82,7 +82,7 @@ class StructInfos(Names):
         return rx.FuncStructInfo(params, self.result(ty.ret_type, ty.arg_types))  # type: ignore[arg-type]
 
     def result(self, ty: Type, params: tuple[Type, ...]) -> rx.StructInfo:
-        """Return the struct info of the result of a function with parameters of these types.
+        """The struct info of the result of a function with parameters of these types.
 
         A shape with a dimension that is not known, or that no parameter defines, is open.
         """
@@ -104,7 +104,7 @@ class StructInfos(Names):
         return visit(ty)
 
     def needs_cast(self, sinfo: rx.StructInfo | None, ty: Type) -> bool:
-        """Return whether struct info says less than a type does.
+        """True if struct info says less than a type does.
 
         Errors:
             UntranslatableError: a function does not have the type, and no cast can change that.
@@ -141,7 +141,7 @@ class StructInfos(Names):
 
 
 def _defined(param: Type) -> list[TypeVar]:
-    """Return the dimensions that a parameter defines: those of tensors in it."""
+    """The dimensions that a parameter defines: those of tensors in it."""
     match param:
         case TupleType(fields=fields):
             return [dim for field in fields for dim in _defined(field)]
@@ -152,7 +152,7 @@ def _defined(param: Type) -> list[TypeVar]:
 
 
 def refusal(ty: Type) -> UntranslatableError:
-    """Return the reason why Relax has no values of a type."""
+    """The reason why Relax has no values of a type."""
     for part in reversed(list(walk(ty))):
         match part:
             case TypeCall():
@@ -180,7 +180,7 @@ class Obstacles(Exception):  # noqa: N818
 
 
 def signature(function: rl.Function, infos: StructInfos) -> tuple[list[rx.Var], rx.StructInfo]:
-    """Return the parameters of a function with types, and the struct info of its result.
+    """The parameters of a function with types, and the struct info of its result.
 
     Errors:
         Obstacles: a type is not one of Relax.
@@ -218,12 +218,12 @@ def located(node: rl.RelayExpr) -> Iterator[None]:
 
 
 def translated_sinfo(params: Sequence[rx.Var], result: rx.StructInfo) -> rx.FuncStructInfo:
-    """Return the struct info of a function of these parameters."""
+    """The struct info of a function of these parameters."""
     return rx.FuncStructInfo(tuple(p.struct_info for p in params if p.struct_info), result)
 
 
 def kept_attrs(function: rl.Function) -> dict[str, Any]:
-    """Return the attributes of a function, except for those that mean something else in Relax."""
+    """The attributes of a function, except for those that mean something else in Relax."""
     return {key: value for key, value in function.attrs.items() if key not in _OTHERS}
 
 
@@ -301,7 +301,7 @@ class FunctionTranslation:
             self.values[id(node)] = expr
 
     def _cast(self, value: rx.Expr, ty: Type, span: Span | None) -> rx.Expr:
-        """Return a value with the struct info of a type, which is checked at run time."""
+        """A value with the struct info of a type, which is checked at run time."""
         ty = self.infos.substituted(ty)
         if not self.infos.needs_cast(self.builder.struct_info_of(value), ty):
             return value
@@ -310,7 +310,7 @@ class FunctionTranslation:
         return result
 
     def _value(self, expr: rl.RelayExpr) -> rx.Expr:
-        """Return the value of an operand."""
+        """The value of an operand."""
         match expr:
             case rl.Constant(data=data):
                 return rx.Constant(data, span=expr.span)

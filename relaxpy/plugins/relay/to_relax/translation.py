@@ -34,7 +34,7 @@ _MAX_INSTANCES: Final = 4096
 
 
 def prepared(module: RelayModule) -> RelayModule:
-    """Return a typed module for translation.
+    """A typed module for translation.
 
     Operators and polymorphic functions that are values become functions that call them. Local
     polymorphic functions are replaced by their instances.
@@ -46,7 +46,7 @@ def prepared(module: RelayModule) -> RelayModule:
 
 
 def _inferred(module: RelayModule, transform: Callable[[rl.Function], rl.RelayExpr]) -> RelayModule:
-    """Return the typed module of transformed functions; the given one if none changed."""
+    """The typed module of transformed functions; the given one if none changed."""
     new = map_functions(module, transform)
     return module if new is module else infer_module(new)
 
@@ -55,7 +55,7 @@ def _inferred(module: RelayModule, transform: Callable[[rl.Function], rl.RelayEx
 
 
 def _specialised(function: rl.Function) -> rl.RelayExpr:
-    """Return a function in which calls of local polymorphic functions call instances of these.
+    """A function in which calls of local polymorphic functions call instances of these.
 
     It is the function itself if there are none, or none whose types are known.
     """
@@ -85,7 +85,7 @@ class _Specialisation:
         self.instances: dict[rl.Var, rl.RelayExpr] = {}
 
     def result(self) -> rl.RelayExpr:
-        """Return the function with the instances; itself if there are none, or too many."""
+        """The function with the instances; itself if there are none, or too many."""
         waiting: list[rl.RelayExpr] = [self.function]
         while waiting:
             for var, args in self._demanded(waiting.pop()):
@@ -105,7 +105,7 @@ class _Specialisation:
         return self._rewritten(self.function)
 
     def _demanded(self, root: rl.RelayExpr) -> list[tuple[rl.Var, tuple[Any, ...]]]:
-        """Return the callees and type arguments of calls in `root`, outside polymorphic functions.
+        """The callees and type arguments of calls in `root`, outside polymorphic functions.
 
         There are none if one of these functions is not translated: it is not bound by a let, calls
         itself with other types, or is used as a value.
@@ -145,7 +145,7 @@ class _Specialisation:
         return demanded
 
     def _rewritten(self, expr: rl.RelayExpr) -> rl.RelayExpr:
-        """Return an expression that binds and calls instances."""
+        """An expression that binds and calls instances."""
 
         def rule(node: Node) -> Node | None:
             match node:
@@ -164,7 +164,7 @@ class _Specialisation:
 
 
 def _is_polymorphic_recursion(var: rl.Var, function: rl.Function) -> bool:
-    """Return whether a function calls itself with other type arguments than its parameters."""
+    """True if a function calls itself with other type arguments than its parameters."""
     return any(
         isinstance(node, rl.Call)
         and node.op is var
@@ -174,7 +174,7 @@ def _is_polymorphic_recursion(var: rl.Var, function: rl.Function) -> bool:
 
 
 def _without_type_args(function: rl.Function, var: rl.Var) -> rl.RelayExpr:
-    """Return an instance whose calls of itself have no type arguments any more."""
+    """An instance whose calls of itself have no type arguments any more."""
 
     def rule(node: Node) -> Node | None:
         is_call = isinstance(node, rl.Call) and node.op is var
@@ -184,7 +184,7 @@ def _without_type_args(function: rl.Function, var: rl.Var) -> rl.RelayExpr:
 
 
 def instance_of(function: rl.Function, args: tuple[Any, ...]) -> rl.Function:
-    """Return a copy of a function, with variables of its own, for these type arguments."""
+    """A copy of a function, with variables of its own, for these type arguments."""
     types: dict[Node, Node] = {
         param: arg
         for param, arg in zip(function.type_params, args, strict=True)
@@ -196,7 +196,7 @@ def instance_of(function: rl.Function, args: tuple[Any, ...]) -> rl.Function:
 
 
 def other_type_args(function: rl.Function, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the arguments of the type parameters that an instance still has."""
+    """The arguments of the type parameters that an instance still has."""
     pairs = zip(function.type_params, args, strict=True)
     return tuple(arg for param, arg in pairs if param.kind is not TypeKind.Type)
 
@@ -211,7 +211,7 @@ _Key = tuple[str, tuple[Any, ...]]
 
 @user_facing
 def to_relax(mod: RelayModule, entry_functions: Sequence[str] | None = None) -> IRModule:
-    """Return the Relax module of the entry functions and of all functions that they refer to.
+    """The Relax module of the entry functions and of all functions that they refer to.
 
     Without entry functions, `main` is the entry; if there is no `main`, every function is one that
     is not polymorphic. Functions keep their names; a polymorphic one has a translation for each
@@ -236,7 +236,7 @@ def to_relax(mod: RelayModule, entry_functions: Sequence[str] | None = None) -> 
 
 
 def _monomorphic(mod: RelayModule) -> list[str]:
-    """Return the names of the functions without type parameters that stand for any type."""
+    """The names of the functions without type parameters that stand for any type."""
     return [
         var.name_hint
         for var, function in mod.functions.items()
@@ -250,7 +250,7 @@ def _no_translation(name: str) -> str:
 
 @user_facing
 def untranslatable(mod: RelayModule) -> dict[str, tuple[Diagnostic, ...]]:
-    """Return the functions that `to_relax` refuses, by name, each with the reasons.
+    """The functions that `to_relax` refuses, by name, each with the reasons.
 
     Errors:
         RelayTypeError: the module is not well-typed.
@@ -260,7 +260,7 @@ def untranslatable(mod: RelayModule) -> dict[str, tuple[Diagnostic, ...]]:
 
 
 def translate_all(module: RelayModule) -> ModuleTranslation:
-    """Return the translation of all functions of a typed module that have one."""
+    """The translation of all functions of a typed module that have one."""
     translation = ModuleTranslation(module)
     for var in module.functions:
         translation.require(var.name_hint)
@@ -307,7 +307,7 @@ class ModuleTranslation:
                     stack.append(caller)
 
     def _declare(self, key: _Key) -> rx.GlobalVar:
-        """Return the Relax name of an instance of a function; its translation will follow.
+        """The Relax name of an instance of a function; its translation will follow.
 
         Errors:
             UntranslatableError: its type arguments are not known, or there is no end of instances.
@@ -345,7 +345,7 @@ class ModuleTranslation:
         return gvar
 
     def _demanding(self, key: _Key) -> int:
-        """Return how many instances of a function an instance was demanded by, through others."""
+        """The number of instances of a function that demanded an instance, through others."""
         count, caller = 0, self.demanded_by.get(key)
         while caller is not None:
             count += caller[0] == key[0]
@@ -353,7 +353,7 @@ class ModuleTranslation:
         return count
 
     def _instance_name(self, name: str) -> str:
-        """Return the name of an instance, which no function of the module has."""
+        """The name of an instance, which no function of the module has."""
         while name in self.module:
             name += "_"
         return name
@@ -394,7 +394,7 @@ class ModuleTranslation:
             self.builder.update_func(gvar, defined)
 
     def obstacles_by_name(self) -> dict[str, tuple[Diagnostic, ...]]:
-        """Return the obstacles of the functions by name; those of all instances together."""
+        """The obstacles of the functions by name; those of all instances together."""
         named: defaultdict[str, dict[Diagnostic, None]] = defaultdict(dict)
         for (name, _), diagnostics in self.obstacles.items():
             own = [d for d in diagnostics if d.message != _no_translation(name)]
@@ -402,7 +402,7 @@ class ModuleTranslation:
         return {name: tuple(found) for name, found in named.items()}
 
     def result(self) -> IRModule:
-        """Return the module of all functions without obstacles."""
+        """The module of all functions without obstacles."""
         module = self.builder.get()
         for key in self.obstacles:
             if key in self.names and self.names[key].name_hint in module:
@@ -419,7 +419,7 @@ _INSTANCES: Final = f"call it where its type arguments are known; {_EVALUATED}"
 
 
 def obstacles(function: rl.Function) -> list[Diagnostic]:
-    """Return why a function of a typed module has no translation: one reason an expression."""
+    """The reasons why a function of a typed module has no translation, one an expression."""
     found: list[Diagnostic] = []
     depths: dict[int, int] = {}
     scopes = Scopes(function)
@@ -436,7 +436,7 @@ def obstacles(function: rl.Function) -> list[Diagnostic]:
 
 
 def _depth(ty: Type | None, known: dict[int, int]) -> int:
-    """Return how many types are inside each other in a type; `known` are depths by identity."""
+    """The number of types inside each other in a type; `known` are depths by identity."""
     if ty is None:
         return 0
     if id(ty) not in known:
@@ -446,7 +446,7 @@ def _depth(ty: Type | None, known: dict[int, int]) -> int:
 
 
 def _deepest(scopes: Scopes) -> rl.RelayExpr | None:
-    """Return an expression that is nested in too many branches and functions, if there is one."""
+    """An expression that is nested in too many branches and functions, if there is one."""
     depths = {id(scopes.outermost): 0}
     for node in reversed(scopes.nodes):
         depth = depths[id(scopes.of[id(node)])] + isinstance(node, (rl.If, rl.Function))
@@ -457,7 +457,7 @@ def _deepest(scopes: Scopes) -> rl.RelayExpr | None:
 
 
 def _of_node(node: rl.RelayExpr, *, is_local: bool) -> list[Diagnostic]:
-    """Return why an expression, apart from its operands, has no translation."""
+    """The reason why an expression, apart from its operands, has no translation."""
     operands = (*same_scope(node), *scope_roots(node))
     callee = node.op if isinstance(node, rl.Call) else None
     reasons: list[tuple[str, str, Span | None]] = []

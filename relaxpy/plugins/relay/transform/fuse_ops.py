@@ -36,7 +36,7 @@ PRIMITIVE: Final = "Primitive"
 
 @dataclass(frozen=True)
 class FuseOps(RelayPass):
-    """Make functions with the attribute `Primitive=1` of calls of operators computed together.
+    """Makes functions with the attribute `Primitive=1` of calls of operators computed together.
 
     A group is computed in the same scope; ToGraphNormalForm makes scopes larger. Which calls are
     fused follows, as in Relax, from the kernels that operators are translated to. With
@@ -58,7 +58,7 @@ class FuseOps(RelayPass):
 
 @dataclass(frozen=True)
 class DefuseOps(RelayPass):
-    """Replace the calls of functions with the attribute `Primitive` by the bodies of these."""
+    """Replaces the calls of functions with the attribute `Primitive` by the bodies of these."""
 
     @override
     def apply(self, mod: RelayModule) -> RelayModule:
@@ -66,7 +66,7 @@ class DefuseOps(RelayPass):
 
 
 def defused(function: rl.Function) -> rl.RelayExpr:
-    """Return a function without calls of primitive functions."""
+    """A function without calls of primitive functions."""
 
     def rule(node: Node) -> Node | None:
         match node:
@@ -94,7 +94,7 @@ class _Fusion:
                 self._group(scope, users, limit)
 
     def _inside_primitives(self) -> set[Scope]:
-        """Return the scopes of functions that are groups already."""
+        """The scopes of functions that are groups already."""
         found: set[Scope] = set()
         for node in reversed(self.scopes.nodes):  # those outside come first
             opened = self.scopes.inner.get(id(node), ())
@@ -104,7 +104,7 @@ class _Fusion:
         return found
 
     def _users(self) -> dict[int, list[rl.RelayExpr | None]]:
-        """Return the expressions that use each one; None is one of another scope."""
+        """The expressions that use each one; None is one of another scope."""
         users: dict[int, list[rl.RelayExpr | None]] = {}
         for node in self.scopes.nodes:
             scope = self.scopes.of[id(node)]
@@ -131,7 +131,7 @@ class _Fusion:
                 self.groups |= dict.fromkeys(map(id, nodes), nodes)
 
     def result(self) -> rl.RelayExpr:
-        """Return the function with a call of a function for each group."""
+        """The function with a call of a function for each group."""
         for node in self.scopes.nodes:
             group = self.groups.get(id(node))
             if group is None:
@@ -149,7 +149,7 @@ class _Fusion:
         return new
 
     def _call(self, group: Sequence[rl.RelayExpr]) -> rl.Call:
-        """Return the call of the function of a group; scalar constants stay inside."""
+        """The call of the function of a group; scalar constants stay inside."""
         own = set(map(id, group))
         table: dict[Node, Node] = {}
         args: list[rl.RelayExpr] = []
@@ -191,7 +191,7 @@ def _kind(node: rl.RelayExpr) -> OpPatternKind:
 
 @lru_cache(maxsize=1024)
 def _pattern(op: Op, operands: tuple[Type, ...], attrs: Attrs, ty: Type) -> OpPatternKind:
-    """Return the kind of the kernels that an operator is translated to.
+    """The kind of the kernels that an operator is translated to.
 
     It is that of the only kernel that is harder to fuse than an injective one. If there is none, it
     is the hardest of those whose result has the shape of the operator's: the others transform
@@ -223,7 +223,7 @@ def _kernels(op: Op, operands: tuple[Type, ...], attrs: Attrs, ty: Type) -> list
 
 
 def _result_shape(kernel: PrimFunc) -> tuple[object, ...] | None:
-    """Return the shape of the last buffer, if all dimensions are known."""
+    """The shape of the last buffer, if all dimensions are known."""
     dims = kernel.buffer_map[kernel.params[-1]].shape
     if all(isinstance(dim, IntImm) for dim in dims):
         return tuple(dim.value for dim in dims)  # type: ignore[attr-defined]

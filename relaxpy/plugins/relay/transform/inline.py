@@ -34,7 +34,7 @@ from relaxpy.support.dataclass import dataclass, replace
 
 @dataclass(frozen=True)
 class Inline(passes.RelayPass):
-    """Replace calls of the functions whose attribute `Inline` is set by their bodies.
+    """Replaces calls of the functions whose attribute `Inline` is set by their bodies.
 
     Lets bind the arguments, and a result whose sizes are checked or forgotten. Functions that call
     themselves, also through others, are left.
@@ -74,14 +74,14 @@ class _Calls:
 
 
 def _is_open(function: rl.Function) -> bool:
-    """Return whether the result has a `?` and a type parameter, for which calls have no let."""
+    """True if the result has a `?` and a type parameter, for which calls have no let."""
     return bool(function.type_params) and passes.is_cast(
         function.ret_type, function.body.checked_type_
     )
 
 
 def _called(function: rl.Function, args: tuple[rl.RelayExpr, ...]) -> rl.RelayExpr:
-    """Return the body of a function, with fresh variables, in which parameters are arguments."""
+    """The body of a function, with fresh variables, in which parameters are arguments."""
     returned, actual = function.ret_type, function.body.checked_type_
     function = fresh(function)
     atoms = {
@@ -100,7 +100,7 @@ def _called(function: rl.Function, args: tuple[rl.RelayExpr, ...]) -> rl.RelayEx
 
 
 def fresh(function: rl.Function) -> rl.Function:
-    """Return a copy with variables of its own.
+    """A copy with variables of its own.
 
     The types that mention type parameters of the function are left to inference, which finds them
     from the arguments of each call.
@@ -137,7 +137,7 @@ def fresh(function: rl.Function) -> rl.Function:
 
 @dataclass(frozen=True)
 class LambdaLift(passes.RelayPass):
-    """Make every local function a function of the module.
+    """Makes every local function a function of the module.
 
     A function that captures variables becomes one that takes them and returns the rest; it has the
     attribute `Closure=1`. Functions with the attribute `Primitive` stay where they are.
@@ -213,7 +213,7 @@ class _Lifter:
         return place
 
     def unique(self, name: str) -> str:
-        """Return a name that no function of the module has."""
+        """A name that no function of the module has."""
         number, result = 0, name
         while result in self.result:
             number += 1
@@ -230,7 +230,7 @@ N = typing.TypeVar("N", bound=Node)
 
 @dataclass(frozen=True)
 class EtaExpand(passes.RelayPass):
-    """Replace `C` and `@f`, where they are not called, by `fn(%x) { C(%x) }`.
+    """Replaces `C` and `@f`, where they are not called, by `fn(%x) { C(%x) }`.
 
     A constructor without fields is an instance, and stays.
     """
@@ -267,7 +267,7 @@ class EtaExpand(passes.RelayPass):
 
 
 def eta_expanded(callee: rl.RelayExpr, ty: Type | None) -> rl.Function:
-    """Return the function of a function type that calls an expression."""
+    """The function of a function type that calls an expression."""
     assert isinstance(ty, FuncType)
     fresh = {var: TypeVar(var.name_hint, var.kind) for var in ty.type_params}
     ty = traverse.rename(ty, fresh)
@@ -279,14 +279,14 @@ def eta_expanded(callee: rl.RelayExpr, ty: Type | None) -> rl.Function:
 
 
 def is_polymorphic(expr: Node) -> bool:
-    """Return whether an expression is a function with parameters that stand for any type."""
+    """True if an expression is a function with parameters that stand for any type."""
     return isinstance(expr, rl.Function) and any(
         param.kind is TypeKind.Type for param in expr.type_params
     )
 
 
 def values_expanded(function: rl.Function, module: RelayModule) -> rl.RelayExpr:
-    """Return a function in which values that are operators or polymorphic are `fn`s."""
+    """A function in which values that are operators or polymorphic are `fn`s."""
     polymorphic = {
         node.var
         for node in traverse.walk(function)
@@ -343,7 +343,7 @@ def _function_of(callee: rl.RelayExpr, count: int, attrs: Attrs) -> rl.Function:
 
 @dataclass(frozen=True)
 class DeadCodeElimination(passes.RelayPass):
-    """Remove lets whose variable is not used and whose value touches no cell (RLY-108).
+    """Removes lets whose variable is not used and whose value touches no cell (RLY-108).
 
     The value may be one whose evaluation would fail (RLY-55, RLY-88) or not end: only the use of
     cells is an effect (RLY-1), as in TVM, so that a program may succeed that failed before.
@@ -380,7 +380,7 @@ class DeadCodeElimination(passes.RelayPass):
 
 
 def _live(function: rl.Function, is_pure: Callable[[rl.Let], bool]) -> tuple[set[rl.Var], set[int]]:
-    """Return the variables of lets that are needed, and the identities of the needed nodes."""
+    """The variables of lets that are needed, and the identities of the needed nodes."""
     values: dict[rl.Var, rl.RelayExpr] = {}
     live: set[rl.Var] = set()
     visited: set[int] = set()
@@ -411,7 +411,7 @@ def _live(function: rl.Function, is_pure: Callable[[rl.Let], bool]) -> tuple[set
 
 
 def _used_once(root: rl.Function, needed: set[int]) -> set[rl.Var]:
-    """Return the variables of lets with one use, in the function in which they are bound."""
+    """The variables of lets with one use, in the function in which they are bound."""
     scopes = Scopes(root)
     bodies = {id(scopes.inner[id(f)][0]) for f in scopes.nodes if isinstance(f, rl.Function)}
     functions: dict[int, Scope] = {}
@@ -446,7 +446,7 @@ def _used_once(root: rl.Function, needed: set[int]) -> set[rl.Var]:
 
 @dataclass(frozen=True)
 class RemoveUnusedFunctions(passes.RelayPass):
-    """Remove the functions that the entry functions do not reach.
+    """Removes the functions that the entry functions do not reach.
 
     Errors:
         MisuseError (also ValueError): the module does not have an entry function.
@@ -475,7 +475,7 @@ class RemoveUnusedFunctions(passes.RelayPass):
 
 @dataclass(frozen=True)
 class EliminateCommonSubexpr(passes.RelayPass):
-    """Share the calls of operators that have the same operands and equal attributes.
+    """Shares the calls of operators that have the same operands and equal attributes.
 
     Projections and tuples of the same operands are shared too. Operators with state are not, and
     neither are expressions for which `fskip` returns True.
@@ -507,7 +507,7 @@ class EliminateCommonSubexpr(passes.RelayPass):
 
 
 def _key(node: Node) -> Hashable:
-    """Return what equal expressions have in common; None for those that are not shared.
+    """The key that equal expressions have in common; None for those that are not shared.
 
     The expressions of the table keep their operands alive, so that identities are unique.
     """
@@ -523,7 +523,7 @@ def _key(node: Node) -> Hashable:
 
 
 def _operand_key(operand: rl.RelayExpr) -> Hashable:
-    """Return the number of a scalar constant, or the identity of another operand."""
+    """The number of a scalar constant, or the identity of another operand."""
     if isinstance(operand, rl.Constant) and operand.is_scalar:
         return str(operand.data.dtype), np.asarray(operand.data).tobytes()
     return id(operand)

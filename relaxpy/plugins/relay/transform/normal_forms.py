@@ -25,7 +25,7 @@ from relaxpy.support.dataclass import dataclass, replace
 
 @dataclass(frozen=True)
 class ToANormalForm(passes.RelayPass):
-    """Bind every intermediate value by a let, in the order of evaluation.
+    """Binds every intermediate value by a let, in the order of evaluation.
 
     Arguments, conditions and matched values become names and constants; a shared expression is
     bound once in its scope (RLY-110).
@@ -37,7 +37,7 @@ class ToANormalForm(passes.RelayPass):
 
 
 def a_normal_form(expr: rl.RelayExpr) -> rl.RelayExpr:
-    """Return an expression in A-normal form; the expression itself if it has that form."""
+    """An expression in A-normal form; the expression itself if it has that form."""
     scopes = Scopes(expr)
     if all(_is_normal(scope) for scope in _all_scopes(scopes)):
         return expr
@@ -45,7 +45,7 @@ def a_normal_form(expr: rl.RelayExpr) -> rl.RelayExpr:
 
 
 def _with_lets(scopes: Scopes, bound: Container[int]) -> rl.RelayExpr:
-    """Return the expression of scopes, in which lets bind the expressions of these identities."""
+    """The expression of scopes, in which lets bind the expressions of these identities."""
     form = _Lets(scopes, bound)
     root = scopes.outermost.root
     if isinstance(root, rl.Function):
@@ -57,7 +57,7 @@ def _with_lets(scopes: Scopes, bound: Container[int]) -> rl.RelayExpr:
 
 @dataclass(frozen=True)
 class ToBasicBlockNormalForm(passes.RelayPass):
-    """Bind by a let what is used in branches, clauses, lets or functions inside its scope.
+    """Binds by a let what is used in branches, clauses, lets or functions inside its scope.
 
     The other expressions stay where they are, except those that touch cells before one that is
     bound, which are bound too, since their order stays (RLY-108).
@@ -72,7 +72,7 @@ class ToBasicBlockNormalForm(passes.RelayPass):
 
 
 def basic_block_normal_form(expr: rl.RelayExpr, effects: Effects) -> rl.RelayExpr:
-    """Return an expression whose scopes share values by lets; itself if it has that form."""
+    """An expression whose scopes share values by lets; itself if it has that form."""
     scopes = Scopes(expr)
     bound: set[int] = set()
     for node in scopes.nodes:
@@ -97,7 +97,7 @@ def _all_scopes(scopes: Scopes) -> list[Scope]:
 
 
 def _is_normal(scope: Scope) -> bool:
-    """Return whether a scope binds nothing but its let, whose value it evaluates."""
+    """True if a scope binds nothing but its let, whose value it evaluates."""
     root = scope.root
     if isinstance(root, rl.Let):
         value = [] if is_atom(root.value) else [root.value]
@@ -121,11 +121,11 @@ class _Lets:
         self.count = 0
 
     def atom(self, expr: rl.RelayExpr) -> rl.RelayExpr:
-        """Return an atom: the variable that an expression is bound to, or its replacement."""
+        """An atom: the variable that an expression is bound to, or its replacement."""
         return expr if is_atom(expr) else self.names[id(expr)]
 
     def scope(self, scope: Scope) -> Task[rl.RelayExpr]:
-        """Return the lets of a scope, around its value."""
+        """The lets of a scope, around its value."""
         bindings: list[tuple[rl.Var, rl.RelayExpr]] = []
         value = yield self.bind(scope, bindings)
         for variable, bound in reversed(bindings):
@@ -165,7 +165,7 @@ class _Lets:
             bindings.append((let.var, self.atom(let.value)))
 
     def rebuilt(self, node: rl.RelayExpr) -> Task[rl.RelayExpr]:
-        """Return an expression whose operands and inner scopes are rebuilt."""
+        """An expression whose operands and inner scopes are rebuilt."""
         new: list[rl.RelayExpr] = []
         for scope in self.scopes.inner.get(id(node), ()):
             body = yield self.scope(scope)
@@ -191,7 +191,7 @@ class _Lets:
 
 @dataclass(frozen=True)
 class ToGraphNormalForm(passes.RelayPass):
-    """Replace lets by sharing, except those of recursive functions and of effects (RLY-108).
+    """Replaces lets by sharing, except those of recursive functions and of effects (RLY-108).
 
     Lets stay, too, whose annotation has a size where the value has `?`, or the opposite (RLY-88).
     """
@@ -203,7 +203,7 @@ class ToGraphNormalForm(passes.RelayPass):
 
 
 def graph_normal_form(expr: rl.RelayExpr, effects: Effects) -> rl.RelayExpr:
-    """Return an expression in which variables of lets are replaced by their values."""
+    """An expression in which variables of lets are replaced by their values."""
     calls_itself = passes.recursive_functions(expr)
 
     def stays(let: rl.Let, _value: rl.RelayExpr) -> bool:

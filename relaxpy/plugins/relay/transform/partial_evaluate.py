@@ -37,7 +37,7 @@ MAX_GROWING: Final = 64
 
 @dataclass(frozen=True)
 class PartialEvaluate(RelayPass):
-    """Evaluate what is known before the program runs (RLY-1).
+    """Evaluates what is known before the program runs (RLY-1).
 
     Known callees are replaced by their bodies, and branches, matches, projections and the contents
     of cells by their known values. A recursive function is replaced while an argument is known, up
@@ -115,15 +115,15 @@ class _Frame:
     cells: dict[_Cell, _Value] = field(default_factory=dict)
 
     def branch(self, env: Mapping[rl.Var, _Value] | None = None) -> _Frame:
-        """Return a frame inside this one, with further variables."""
+        """A frame inside this one, with further variables."""
         return _Frame({**self.env, **(env or {})}, self.types, cells=dict(self.cells))
 
     def called(self, env: dict[rl.Var, _Value], types: dict[TypeVar, Any]) -> _Frame:
-        """Return the frame of a body that is evaluated in place."""
+        """The frame of a body that is evaluated in place."""
         return _Frame(env, types, self.lets, self.cells)
 
     def typed(self, ty: Any) -> Any:
-        """Return a type with type parameters replaced; None if one of them is not known."""
+        """A type with type parameters replaced; None if one of them is not known."""
         if ty is None or not self.types:
             return ty
         if any(self.types.get(var, var) is None for var in all_type_vars(ty)):
@@ -144,7 +144,7 @@ class _Frame:
         return _Value(var, known)
 
     def cast(self, value: _Value, annotation: Type | None, actual: Type | None) -> _Value:
-        """Return a value that an annotated let binds where its type has another `?` (RLY-88).
+        """A value that an annotated let binds where its type has another `?` (RLY-88).
 
         The types of the components of a tuple, an instance or a cell are those of the annotation.
         """
@@ -156,7 +156,7 @@ class _Frame:
         return _Value(var, known)
 
     def closed(self, value: rl.RelayExpr) -> rl.RelayExpr:
-        """Return the lets with a value as the innermost body."""
+        """The lets with a value as the innermost body."""
         last = self.lets[-1][0] if self.lets else None
         if last is not None and last is value and last.type_annotation is None:
             value = self.lets.pop()[1]
@@ -185,7 +185,7 @@ class _Evaluation:
         self.active: dict[int, list[tuple[tuple[int, ...], int]]] = {}
 
     def residual(self, closure: _Closure, itself: rl.Var | None = None) -> Task[rl.Function]:
-        """Return the function of a closure, whose parameters are not known.
+        """The function of a closure, whose parameters are not known.
 
         `itself` is the variable that its let binds it to.
         """
@@ -327,7 +327,7 @@ class _Evaluation:
         return frame.emit(new, hint)
 
     def _enters(self, closure: _Closure, args: Sequence[_Value]) -> bool:
-        """Return whether a call is replaced by the body of its callee, so that this ends.
+        """True if a call is replaced by the body of its callee, so that this ends.
 
         Recursion goes on while an argument becomes smaller, or for some time if all branches on the
         way from one call to the next are known.
@@ -419,7 +419,7 @@ def _atoms(values: Sequence[_Value]) -> tuple[rl.RelayExpr, ...]:
 
 
 def _with(node: E, **changes: object) -> E:
-    """Return a node with other fields, whose type is not known."""
+    """A node with other fields, whose type is not known."""
     return replace(node, checked_type_=None, **changes)  # type: ignore[arg-type]
 
 
@@ -446,7 +446,7 @@ def _match_types(
 
 
 def _constant(value: _Value) -> rl.RelayExpr:
-    """Return the constant, or the tuple of constants, that a value is, or the atom."""
+    """The constant, or the tuple of constants, that a value is, or the atom."""
     if isinstance(value.known, np.ndarray):
         return rl.Constant(value.known)
     if isinstance(value.known, tuple):
@@ -455,7 +455,7 @@ def _constant(value: _Value) -> rl.RelayExpr:
 
 
 def _folded(expr: rl.RelayExpr, frame: _Frame) -> _Value:
-    """Return a constant, or a tuple of constants, as a value."""
+    """A constant, or a tuple of constants, as a value."""
     if isinstance(expr, rl.Tuple):
         fields = tuple(_folded(part, frame) for part in expr.fields)
         return frame.emit(rl.Tuple(_atoms(fields)), "x", fields)
@@ -464,7 +464,7 @@ def _folded(expr: rl.RelayExpr, frame: _Frame) -> _Value:
 
 
 def _size(value: _Value) -> int:
-    """Return a measure of the size of the known part of a value; -1 if nothing is known."""
+    """A measure of the size of the known part of a value; -1 if nothing is known."""
     match value.known:
         case np.ndarray() as data:
             return abs(int(data.reshape(()))) if data.size == 1 and data.dtype.kind in "iu" else 0
@@ -488,7 +488,7 @@ def _join(frame: _Frame, branches: Sequence[dict[_Cell, _Value]]) -> None:
 
 
 def _fits(pattern: rl.Pattern, value: _Value, bound: dict[rl.Var, _Value]) -> bool | None:
-    """Return whether a pattern fits a value, and bind its variables; None if that is not known."""
+    """Bind the variables of a pattern if it fits a value; None if that is not known."""
     result: bool | None = True
     stack = [(pattern, value)]
     while stack:
@@ -510,7 +510,7 @@ def _fits(pattern: rl.Pattern, value: _Value, bound: dict[rl.Var, _Value]) -> bo
 
 
 def _renewed(pattern: rl.Pattern, frame: _Frame) -> tuple[rl.Pattern, dict[rl.Var, _Value]]:
-    """Return a pattern with new variables, and these as the values of the old ones."""
+    """A pattern with new variables, and these as the values of the old ones."""
     variables = {
         part.var: rl.Var(part.var.name_hint, frame.typed(part.var.type_annotation))
         for part in walk(pattern)

@@ -67,7 +67,7 @@ class RelayPass(Pass):
 
     @abstractmethod
     def apply(self, mod: RelayModule) -> RelayModule:
-        """Return the module after the pass, with or without types; `mod` if nothing changed."""
+        """The module after the pass, with or without types; `mod` if nothing changed."""
 
     @override
     def verify(self, mod: Any) -> None:
@@ -76,7 +76,7 @@ class RelayPass(Pass):
 
 
 def map_functions(mod: RelayModule, transform: Callable[[Function], RelayExpr]) -> RelayModule:
-    """Return a module whose functions are transformed; the module itself if none changed."""
+    """A module whose functions are transformed; the module itself if none changed."""
     result = mod
     for var, function in mod.functions.items():
         new = transform(function)
@@ -87,7 +87,7 @@ def map_functions(mod: RelayModule, transform: Callable[[Function], RelayExpr]) 
 
 
 def map_typed(mod: RelayModule, transform: Callable[[Function], RelayExpr]) -> RelayModule:
-    """Return a module whose functions, with types, are transformed; itself if none changed."""
+    """A module whose functions, with types, are transformed; itself if none changed."""
     typed = infer_module(mod)
     result = map_functions(typed, transform)
     return mod if result is typed else result
@@ -95,7 +95,7 @@ def map_typed(mod: RelayModule, transform: Callable[[Function], RelayExpr]) -> R
 
 @dataclass(frozen=True)
 class InferType(RelayPass):
-    """Give every expression its type, and fill in the annotations that are missing (RLY-101)."""
+    """Gives every expression its type, and fills in the annotations that are missing (RLY-101)."""
 
     @override
     def transform(self, mod: Any, ctx: PassContext) -> Any:
@@ -142,7 +142,7 @@ def function_pass(
     name: str | None = None,
     required: Sequence[Any] | None = None,
 ) -> Any:
-    """Return a pass of a function `(function, module, context) -> function`, or a decorator.
+    """A pass of a function `(function, module, context) -> function`, or a decorator.
 
     A class has the method `transform_function`; the result is then a function that takes the
     arguments of its constructor and returns the pass.
@@ -171,13 +171,13 @@ def function_pass(
 
 
 def recursive_functions(root: rl.RelayExpr) -> Callable[[rl.Let], bool]:
-    """Return whether a let in an expression binds a function that mentions its own variable."""
+    """True if a let in an expression binds a function that mentions its own variable."""
     free = free_vars_of_functions(root)
     return lambda let: let.var in free.get(id(let.value), ())
 
 
 def is_cast(annotation: Type | None, actual: Type | None) -> bool:
-    """Return whether a variable has another type than the value that it is bound to.
+    """True if a variable has another type than the value that it is bound to.
 
     One of them has `?` where the other has a size (RLY-88): the size is checked, or forgotten.
     """
@@ -188,7 +188,7 @@ def is_cast(annotation: Type | None, actual: Type | None) -> bool:
 
 
 def with_fresh_variables(function: rl.Function) -> rl.Function:
-    """Return a copy of a function that shares neither variables nor other expressions with it."""
+    """A copy of a function that shares neither variables nor other expressions with it."""
     variables = {
         var: rl.Var(var.name_hint, var.type_annotation, span=var.span)
         for var in bound_vars(function)
@@ -198,7 +198,7 @@ def with_fresh_variables(function: rl.Function) -> rl.Function:
 
 
 def closed_over_types(function: rl.Function) -> rl.Function:
-    """Return a function whose first type parameters are those that were free in it."""
+    """A function whose first type parameters are those that were free in it."""
     types = {var: TypeVar(var.name_hint, var.kind) for var in free_type_vars(function)}
     if not types:
         return function
@@ -211,7 +211,7 @@ def replace_lets(
     stays: Callable[[rl.Let, rl.RelayExpr], bool],
     rule: Callable[[Node], Node | None] = lambda node: None,
 ) -> rl.RelayExpr:
-    """Return an expression without the lets that do not stay; shared nodes stay shared.
+    """An expression without the lets that do not stay; shared nodes stay shared.
 
     `stays` receives a let and its new value. `rule` is applied once to each other expression,
     children first, after the variables in it were replaced; None leaves it unchanged.

@@ -28,7 +28,7 @@ from relaxpy.support.dataclass import dataclass
 
 @dataclass(frozen=True)
 class SimplifyExpr(RelayPass):
-    """Merge reshapes, transposes, casts and layouts, and remove those without effect.
+    """Merges reshapes, transposes, casts and layouts, and removes those without effect.
 
     `reshape(reshape(x, a), b)` becomes `reshape(x, b)`. `x * 1`, `x / 1` and `x - 0`
     become `x`, and so does `x + 0` of integers. Results are bitwise equal.
@@ -58,20 +58,20 @@ def _called(expr: rl.RelayExpr, *names: str) -> bool:
 
 
 def _attributes(call: rl.RelayExpr) -> Mapping[str, Any]:
-    """Return all attributes of the call of an operator."""
+    """All attributes of the call of an operator."""
     assert isinstance(call, rl.Call)
     assert isinstance(call.op, Op)
     return call.op.record.text_attrs(call.attrs)
 
 
 def _typed(ty: Type | None, operator: str, operand: rl.RelayExpr, **attrs: Any) -> rl.Call:
-    """Return the call of an operator whose type is known."""
+    """The call of an operator whose type is known."""
     call = build(operator, operand, **attrs)
     return call if ty is None else call.with_type(ty)
 
 
 def _shape(expr: rl.RelayExpr) -> tuple[int, ...] | None:
-    """Return the shape of an expression, if its dimensions are known."""
+    """The shape of an expression, if its dimensions are known."""
     ty = expr.checked_type_
     if not isinstance(ty, TensorType) or not isinstance(ty.shape, tuple):
         return None
@@ -80,7 +80,7 @@ def _shape(expr: rl.RelayExpr) -> tuple[int, ...] | None:
 
 
 def _keeps_elements(transform: rl.Call) -> bool:
-    """Return whether a `layout_transform` moves elements only; others pad blocks with zeros."""
+    """True if a `layout_transform` moves elements only; others pad blocks with zeros."""
     old, new = _shape(transform.args[0]), _shape(transform)
     if old is not None and new is not None:
         return prod(old) == prod(new)
@@ -167,7 +167,7 @@ def _cast(call: rl.Call) -> rl.RelayExpr | None:
 
 
 def _is_exact(one: np.dtype[Any], other: np.dtype[Any]) -> bool:
-    """Return whether a datatype has all values of another; NumPy casts int64 to float64, too."""
+    """True if a datatype has all values of another; NumPy casts int64 to float64, too."""
     rounded = other.kind == "f" and one.kind in "iu" and one.itemsize == 8
     return np.can_cast(one, other, "safe") and not rounded
 
@@ -181,7 +181,7 @@ _NUMPY: Final = {"bool", *(f"{kind}{bits}" for kind in ("int", "uint") for bits 
 
 
 def _is_filled(expr: rl.RelayExpr, value: int) -> bool:
-    """Return whether all elements of a tensor are a number; its evaluation does nothing else."""
+    """True if all elements of a tensor are a number; its evaluation does nothing else."""
     if isinstance(expr, rl.Constant):
         data = np.asarray(expr.data)
         return bool(np.all(data == value)) and not np.signbit(data).any()
@@ -223,7 +223,7 @@ _SIMPLER: Final[dict[str, Callable[[rl.Call], rl.RelayExpr | None]]] = {
 
 @dataclass(frozen=True)
 class SimplifyInference(RelayPass):
-    """Write the normalisations as arithmetic, and replace the value of dropout by its operand.
+    """Writes the normalisations as arithmetic, and replaces the value of dropout by its operand.
 
     These are batch_norm, layer_norm, instance_norm, group_norm and l2_normalize. The result of
     batch_norm and dropout is replaced where it is projected. Tensors of unknown rank stay.
@@ -261,27 +261,27 @@ class _Norm:
         self.attrs: Mapping[str, Any] = op.record.text_attrs(call.attrs)
 
     def const(self, value: float) -> rl.Constant:
-        """Return a scalar of the datatype of the data."""
+        """A scalar of the datatype of the data."""
         return rl.const(np.array(value, self.dtype))
 
     def axis(self) -> int:
-        """Return the axis of the channels, counted from 0."""
+        """The axis of the channels, counted from 0."""
         return int(self.attrs["axis"]) % len(self.shape)
 
     def along(self, vector: rl.RelayExpr) -> rl.RelayExpr:
-        """Return a vector of channels as it broadcasts against the data."""
+        """A vector of channels as it broadcasts against the data."""
         behind = len(self.shape) - self.axis() - 1
         return _op("expand_dims", vector, axis=1, num_newaxis=behind) if behind else vector
 
     def standardized(self, data: rl.RelayExpr, axes: Sequence[int]) -> rl.RelayExpr:
-        """Return data of mean 0 and variance 1 over some axes."""
+        """Data of mean 0 and variance 1 over some axes."""
         centered = data - _op("mean", data, axis=axes, keepdims=True)
         variance = _op("mean", centered * centered, axis=axes, keepdims=True)
         result: rl.RelayExpr = centered * _op("rsqrt", variance + self.const(self.attrs["epsilon"]))
         return result
 
     def scaled(self, data: rl.RelayExpr) -> rl.RelayExpr:
-        """Return data times gamma plus beta, as far as the call asks for them."""
+        """Data times gamma plus beta, as far as the call asks for them."""
         gamma, beta = self.others
         if self.attrs["scale"]:
             data = data * self.along(gamma)
@@ -353,7 +353,7 @@ MAX_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class FoldConstant(RelayPass):
-    """Replace calls of operators on constants by their values, and branches that are known.
+    """Replaces calls of operators on constants by their values, and branches that are known.
 
     A call stays if it has no operand, as that of `zeros`, if it has state, if its evaluation
     fails, if its value has a more precise type, or if it takes more than 1 MiB and more memory
@@ -371,7 +371,7 @@ def _stays(let: rl.Let, value: rl.RelayExpr) -> bool:
 
 
 def _is_constant(expr: rl.RelayExpr) -> bool:
-    """Return whether an expression is a constant, or a tuple of constants, however deep."""
+    """True if an expression is a constant, or a tuple of constants, however deep."""
     parts = preorder([expr], lambda part: part.fields if isinstance(part, rl.Tuple) else ())
     return all(isinstance(part, (rl.Tuple, rl.Constant)) for part in parts)
 
@@ -390,7 +390,7 @@ def _folded(node: Node) -> Node | None:
 
 
 def evaluated_call(call: rl.Call) -> rl.RelayExpr | None:
-    """Return the value of a call of an operator on constants; None if it stays a call."""
+    """The value of a call of an operator on constants; None if it stays a call."""
     op = call.op
     if not isinstance(op, Op) or not call.args:
         return None

@@ -258,7 +258,7 @@ match_cast = emit_match_cast
 
 @user_facing
 def emit_te(func: _Function[..., _Value], *args: object, **kwargs: _Value) -> rx.Call:
-    """Return a call of the kernel of `func`, for R.emit; the kernel is added to the module.
+    """A call of the kernel of `func`, for R.emit; the kernel is added to the module.
 
     Errors:
         BuilderStateError: there is no enclosing module.

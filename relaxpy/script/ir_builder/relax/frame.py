@@ -39,7 +39,7 @@ class RelaxFrame(IRBuilderFrame):
             enclosing.params += self.params
 
     def join(self, builder: IRBuilder) -> RelaxFrame:
-        """Return the enclosing frame, whose builder this one uses.
+        """The enclosing frame, whose builder this one uses.
 
         Errors:
             BuilderStateError: no binding can be added there.
@@ -243,7 +243,7 @@ class IfFrame(RelaxFrame):
         enclosing.bound[self.var] = None
 
     def result_name(self, builder: IRBuilder, then: BranchFrame, orelse: BranchFrame) -> str:
-        """Return the name of the result; if it is empty, the builder chooses one."""
+        """The name of the result; if it is empty, the builder chooses one."""
         names = {f.result.name_hint for f in (then, orelse) if f.result in builder.named}
         if len(names) > 1:
             raise BuilderStateError(
@@ -291,7 +291,7 @@ class BranchFrame(RelaxFrame):
         enclosing.branches[self.taken] = self
 
     def take_leaf(self, annotation: rx.StructInfo | None) -> None:
-        """Return a leaf that is bound last instead of its variable."""
+        """A leaf that is bound last instead of its variable."""
         *blocks, block = self.value.blocks
         *first, last = block.bindings
         if not isinstance(last, rx.VarBinding) or not is_leaf(last.value):

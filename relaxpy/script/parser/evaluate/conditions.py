@@ -38,7 +38,7 @@ _MAX_CHAIN = 16
 
 
 def is_runtime_value(value: object) -> bool:
-    """Return whether `value` is, or contains at any depth, a value known only at run time."""
+    """True if `value` is, or contains at any depth, a value known only at run time."""
     worklist: list[Any] = [value]
     while worklist:
         item = worklist.pop()
@@ -52,7 +52,7 @@ def is_runtime_value(value: object) -> bool:
 
 
 def equal(left: Any, right: Any) -> PrimExpr | bool:
-    """Return whether two values are equal; an expression if that is known only at run time.
+    """True if two values are equal; an expression if that is known only at run time.
 
     Errors:
         MisuseError about the value that cannot be compared.
@@ -91,7 +91,7 @@ def equal(left: Any, right: Any) -> PrimExpr | bool:
 
 
 def fold_condition(condition: object) -> object:
-    """Return `condition`, or a Boolean if its truth is known, such as that of `n == n`."""
+    """`condition`, or a Boolean if its truth is known, such as that of `n == n`."""
     match condition:
         case tir.IntImm() if condition.dtype.is_bool:
             return bool(condition)
@@ -102,14 +102,14 @@ def fold_condition(condition: object) -> object:
 
 
 def all_equal(left: Sequence[Any], right: Sequence[Any]) -> PrimExpr | bool:
-    """Return whether two sequences have the same length and equal members."""
+    """True if two sequences have the same length and equal members."""
     if len(left) != len(right):
         return False
     return combine_conditions(ops.all_of, [equal(a, b) for a, b in zip(left, right, strict=True)])
 
 
 def identical(left: Any, right: Any) -> bool:
-    """Return whether two values are one object.
+    """True if two values are one object.
 
     Errors: MisuseError if one is a scalar that may be equal to the other.
     """
@@ -154,7 +154,7 @@ def check_index(owner: object, index: Any) -> None:
 
 
 def contains(container: Any, value: Any) -> PrimExpr | bool:
-    """Return whether `value` is one of the members of `container`; of a dict, of its keys.
+    """True if `value` is one of the members of `container`; of a dict, of its keys.
 
     Errors:
         MisuseError: as of `equal`, or the members of `container` are not known.
@@ -168,7 +168,7 @@ def contains(container: Any, value: Any) -> PrimExpr | bool:
 
 
 def in_range(numbers: range, value: PrimExpr) -> PrimExpr | bool:
-    """Return whether `value` is one of `numbers`."""
+    """True if `value` is one of `numbers`."""
     if not numbers:
         return False
     first, last = min(numbers[0], numbers[-1]), max(numbers[0], numbers[-1])
@@ -181,7 +181,7 @@ def in_range(numbers: range, value: PrimExpr) -> PrimExpr | bool:
 
 
 def combine_conditions(combine: Any, conditions: Iterable[PrimExpr | bool]) -> PrimExpr | bool:
-    """Return the conjunction or disjunction of conditions; a Boolean if Python can decide it.
+    """The conjunction or disjunction of conditions; a Boolean if Python can decide it.
 
     A long one is a tree rather than a chain, since visitors of expressions recurse.
     """
@@ -225,7 +225,7 @@ def _unknown(values: str, about: object) -> MisuseError:
 
 
 def negated_if(negate: bool, condition: PrimExpr | bool) -> PrimExpr | bool:
-    """Return the condition, or its negation if `negate` is set."""
+    """The condition, or its negation if `negate` is set."""
     if not negate:
         return condition
     if isinstance(condition, tir.EQ):
@@ -354,13 +354,13 @@ READERS: Mapping[type[ast.expr], Callable[[Evaluator, Any], object]] = {
 
 
 def is_getattr(node: ast.Call) -> bool:
-    """Return whether this is `getattr(owner, name)`, which is evaluated like `owner.name`."""
+    """True if this is `getattr(owner, name)`, which is evaluated like `owner.name`."""
     is_called = isinstance(node.func, ast.Name) and node.func.id == "getattr"
     return is_called and len(node.args) == 2 and not node.keywords
 
 
 def attribute_node(node: ast.Call, name: object, evaluator: Evaluator) -> ast.Attribute:
-    """Return `owner.name` for `node`, which is `getattr(owner, name)`.
+    """`owner.name` for `node`, which is `getattr(owner, name)`.
 
     Errors:
         ParseError: `name` is not the name of an attribute that a program may use.
@@ -374,7 +374,7 @@ def attribute_node(node: ast.Call, name: object, evaluator: Evaluator) -> ast.At
 def with_key(
     evaluator: Evaluator, function: object, kwargs: dict[str, Any], node: ast.Call
 ) -> dict[str, Any]:
-    """Return the keywords of a call, with a guarded `key` for `sorted`, `min` and `max`."""
+    """The keywords of a call, with a guarded `key` for `sorted`, `min` and `max`."""
     if "key" not in kwargs or not any(function is f for f in (max, min, sorted)):
         return kwargs
     return kwargs | {"key": _guarded(evaluator, kwargs["key"], node)}
@@ -439,7 +439,7 @@ def _conditions(evaluator: Evaluator, values: object, node: ast.Call) -> Iterato
 def _condition(
     evaluator: Evaluator, value: object, argument: object, node: ast.Call
 ) -> PrimExpr | bool:
-    """Return the condition for `value`, an argument of a built-in function or a member of one."""
+    """The condition for `value`, an argument of a built-in function or a member of one."""
     if isinstance(value, PrimExpr):
         return ops.truth(value)
     where = argument_node(node, [argument], {}, value) if isinstance(value, Expr) else None

@@ -42,7 +42,7 @@ class Lambda(FromText):
         return inspect.Signature([inspect.Parameter(n, kind) for n in self.names])
 
     def __call__(self, *args: object, **named: object) -> object:
-        """Return the value of the body.
+        """The value of the body.
 
         Errors: ParseError if the lambda takes other arguments, or as for any expression.
         """
@@ -72,7 +72,7 @@ VALUE_ERRORS = (TypeError, ValueError, ArithmeticError, LookupError, AttributeEr
 
 
 def items(values: Evaluator, nodes: Iterable[ast.expr]) -> Iterator[object]:
-    """Yield the values of `nodes`, with starred ones unpacked."""
+    """The values of `nodes`, with starred ones unpacked."""
     for node in nodes:
         if isinstance(node, ast.Starred):
             yield from starred(values, node)
@@ -81,7 +81,7 @@ def items(values: Evaluator, nodes: Iterable[ast.expr]) -> Iterator[object]:
 
 
 def starred(values: Evaluator, node: ast.Starred) -> Iterable[object]:
-    """Return the members of a starred expression."""
+    """The members of a starred expression."""
     return values.iterable(values.value(node.value), node.value)
 
 
@@ -104,7 +104,7 @@ def _table(values: Evaluator, pairs: list[tuple[Any, Any]], node: ast.expr) -> d
 
 
 def _key(values: Evaluator, node: ast.expr) -> Any:
-    """Return the value of an expression that is the key of a dict."""
+    """The value of an expression that is the key of a dict."""
     key = values.value(node)
     try:
         hash(key)
@@ -137,7 +137,7 @@ def _dict_comprehension(values: Evaluator, node: ast.DictComp) -> dict[Any, Any]
 
 
 def _iterations(values: Evaluator, generators: list[ast.comprehension]) -> Iterator[None]:
-    """Yield once for each iteration of a comprehension, with its variables bound."""
+    """Run a comprehension; the generator pauses in each iteration, with its variables bound."""
     first, *rest = generators
     if first.is_async:
         raise values.error(first.iter, "a program cannot wait for anything: no async")
@@ -169,7 +169,7 @@ def unpack(
 def paired(
     values: Evaluator, target: ast.Tuple | ast.List, members: list[Any]
 ) -> Iterator[tuple[ast.expr, Any]]:
-    """Yield the targets of an unpacking, each with its value; a starred target receives a list."""
+    """The targets of an unpacking, each with its value; a starred target receives a list."""
     targets = target.elts
     stars = [k for k, element in enumerate(targets) if isinstance(element, ast.Starred)]
     if len(stars) > 1:

@@ -77,7 +77,7 @@ def signature_fault(
     args: Sequence[object],
     kwargs: Mapping[str, object],
 ) -> Fault | None:
-    """Return the error of arguments that do not match a signature; None if they match."""
+    """The error of arguments that do not match a signature; None if they match."""
     try:
         signature.bind(*args, **kwargs)
     except TypeError as error:
@@ -114,7 +114,7 @@ def _arity_fault(node: ast.Call, signature: inspect.Signature, message: str) -> 
 
 
 def raised_at(error: BaseException) -> str | None:
-    """Return the last line of the user's Python that ran before a function raised an error."""
+    """The last line of the user's Python that ran before a function raised an error."""
     location, trace = None, error.__traceback__
     while trace is not None:
         frame = trace.tb_frame
@@ -133,7 +133,7 @@ _MUTATORS = {
 
 
 def namespace_hint(scope: scopes.Scope, name: str) -> str | None:
-    """Return a replacement for a name that a namespace has, or that methods have."""
+    """A replacement for a name that a namespace has, or that methods have."""
     if name in ("self", "cls"):
         return "functions of a module are called by the name of the class, or by `cls = ...`"
     spaces = {known: scope.find(known) for known in ("R", "T", "I")}
@@ -228,7 +228,7 @@ class Evaluator:
         }
 
     def value(self, node: ast.expr) -> Any:
-        """Return the value of an expression.
+        """The value of an expression.
 
         Errors:
             ParseError and similar errors, located at the smallest subexpression that causes them.
@@ -253,7 +253,7 @@ class Evaluator:
         return self.program.error(node, message, kind, **details)
 
     def span(self, node: Positioned) -> Span:
-        """Return the span of `node`."""
+        """The span of `node`."""
         return self.program.span(node)
 
     @contextmanager
@@ -267,7 +267,7 @@ class Evaluator:
             self.program, self.scope = outer
 
     def quoted(self, literal: ast.Constant) -> Any:
-        """Return the value of the expression inside a string literal."""
+        """The value of the expression inside a string literal."""
         self.guard.step(literal, self, len(str(literal.value)))
         tree, inner = quoted_program(self.program, literal)
         outer = self.program
@@ -278,7 +278,7 @@ class Evaluator:
             self.program = outer
 
     def iterable(self, value: Any, node: ast.expr) -> Iterable[object]:
-        """Return the members of a Python value.
+        """The members of a Python value.
 
         Errors: ParseError if it has no members that are known while the program is parsed.
         """
@@ -297,21 +297,21 @@ class Evaluator:
         return value
 
     def on_binary(self, sign: str, left: object, right: object) -> object:
-        """Return `left sign right` if the language overrides Python, else MISSING."""
+        """`left sign right` if the language overrides Python, else MISSING."""
         return scopes.MISSING
 
     def on_unary(self, sign: str, operand: object) -> object:
-        """Return `sign operand` if the language overrides Python, else MISSING."""
+        """`sign operand` if the language overrides Python, else MISSING."""
         return scopes.MISSING
 
     def on_call(
         self, function: Any, args: list[Any], kwargs: dict[str, Any], node: ast.Call
     ) -> object:
-        """Return the result of a call."""
+        """The result of a call."""
         return user_calls.call(function, args, kwargs)
 
     def truth(self, value: object, node: ast.expr, used_by: ast.expr | None = None) -> bool:
-        """Return the truth value of a Python value.
+        """The truth value of a Python value.
 
         Errors: ParseError for a value of the program, which is not known at parse time.
         """
@@ -369,7 +369,7 @@ class Evaluator:
         return self.attribute_of(owner, node)
 
     def attribute_of(self, owner: object, node: ast.Attribute) -> object:
-        """Return attribute `node.attr` of `owner`."""
+        """Attribute `node.attr` of `owner`."""
         try:
             return self.guard.attribute(owner, node, self)
         except AttributeError:
@@ -391,7 +391,7 @@ class Evaluator:
     # --- calls and subscripts
 
     def arguments(self, node: ast.Call) -> tuple[list[Any], dict[str, Any]]:
-        """Return the values of the arguments of a call."""
+        """The values of the arguments of a call."""
         args: list[Any] = []
         for arg in node.args:
             if isinstance(arg, ast.Starred):
@@ -421,7 +421,7 @@ class Evaluator:
     def invoke(
         self, function: Any, args: list[Any], kwargs: dict[str, Any], node: ast.Call
     ) -> object:
-        """Return the result of a call; every call in a program is evaluated here."""
+        """The result of a call; every call in a program is evaluated here."""
         self.guard.call(function, args, kwargs, node, self)
         try:
             replacement = REPLACEMENTS.get(id(function))
@@ -495,7 +495,7 @@ class Evaluator:
     def _signature_error(
         self, node: ast.Call, function: Any, args: list[Any], kwargs: dict[str, Any]
     ) -> ParseError | None:
-        """Return the error for arguments that do not match the signature of `function`, or None."""
+        """The error for arguments that do not match the signature of `function`, or None."""
         try:
             signature = inspect.signature(function)
         except (TypeError, ValueError):
@@ -521,11 +521,11 @@ class Evaluator:
             raise self.error(node, f"{kind}{error}") from None
 
     def takes_ellipsis(self, owner: object) -> bool:
-        """Return whether `...` may be an index of `owner`."""
+        """True if `...` may be an index of `owner`."""
         return isinstance(owner, np.ndarray)
 
     def on_subscript(self, owner: Any, index: Any, node: ast.Subscript) -> object:
-        """Return `owner[index]`."""
+        """`owner[index]`."""
         if not hasattr(owner, "__getitem__") and not hasattr(owner, "__class_getitem__"):
             raise self.error(node.value, f"{describe(owner)} cannot be indexed")
         check_index(owner, index)
@@ -548,7 +548,7 @@ class Evaluator:
         return left
 
     def binary(self, kind: ast.operator, left: Any, right: Any, node: ast.expr) -> Any:
-        """Return `left kind right`; errors are located at `node`."""
+        """`left kind right`; errors are located at `node`."""
         function, sign = _BINARY[type(kind)]
         try:
             left, right = self.operand(left), self.operand(right)

@@ -96,7 +96,7 @@ class Guard:
         """Check that a name may be used."""
 
     def attribute(self, owner: object, node: ast.Attribute, at: Evaluator) -> object:
-        """Return attribute `node.attr` of `owner`, if it may be used."""
+        """Attribute `node.attr` of `owner`, if it may be used."""
         return user_calls.attribute(owner, node.attr)
 
     def call(
@@ -122,7 +122,7 @@ class Guard:
         """Check that these may be the members of a set, or the keys of a dict."""
 
     def members(self, members: Iterable[object], node: ast.expr, at: Evaluator) -> Iterable[object]:
-        """Return the members of a value, counted as they are consumed."""
+        """The members of a value, counted as they are consumed."""
         return members
 
     def step(self, node: ast.expr, at: Evaluator, size: int = 1) -> None:
@@ -261,7 +261,7 @@ class TextGuard(Guard):
         return value
 
     def _is_foreign(self, value: object) -> bool:
-        """Return whether `value` is a function that text cannot call, such as an IRModule."""
+        """True if `value` is a function that text cannot call, such as an IRModule."""
         kind = type(value)
         if not callable(value) or isinstance(value, FromText):
             return False
@@ -405,7 +405,7 @@ class TextGuard(Guard):
 
 
 def _work_on(operand: object) -> int:
-    """Return the steps that the derivation of a call takes for an operand or list of dimensions."""
+    """The steps that the derivation of a call takes for an operand or list of dimensions."""
     sinfo, size = getattr(operand, "struct_info", None), 0
     if type(sinfo) is rx.TensorStructInfo and sinfo.ndim < 10:
         return 1 + sinfo.ndim

@@ -44,7 +44,7 @@ class Macro(FromText):
         return self.options.hygienic
 
     def __get__(self, owner: object, kind: type | None = None) -> Macro:
-        """Return the macro as a method."""
+        """The macro as a method."""
         return self if owner is None else replace(self, bound=(owner,))
 
     def __call__(self, *args: object, **kwargs: object) -> None:
@@ -55,11 +55,11 @@ class Macro(FromText):
         raise MisuseError(f"macro {self.node.name!r} can be used only in a parsed function")
 
     def body(self) -> list[ast.stmt]:
-        """Return the statements without the docstring."""
+        """The statements without the docstring."""
         return docstring_removed(self.node.body)
 
     def signature(self, values: Evaluator) -> inspect.Signature:
-        """Return the parameters of the macro; `values` evaluates the defaults in its scope."""
+        """The parameters of the macro; `values` evaluates the defaults in its scope."""
         spec, kinds = self.node.args, inspect.Parameter
         for error in self.program.repeated(spec):
             raise error

@@ -21,7 +21,7 @@ _CONVERSIONS: Mapping[int, Callable[[object], object]] = {
 
 
 def call(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Return `function(*args, **kwargs)`.
+    """`function(*args, **kwargs)`.
 
     Errors: those of the function; MisuseError if it depends on whether two scalars are equal.
     """
@@ -45,22 +45,22 @@ def operate(function: Callable[..., Any], *operands: Any) -> Any:
 
 
 def attribute(owner: Any, name: str) -> Any:
-    """Return `owner.name`."""
+    """`owner.name`."""
     return getattr(owner, name)
 
 
 def item(owner: Any, index: Any) -> Any:
-    """Return `owner[index]`."""
+    """`owner[index]`."""
     return owner[index]
 
 
 def members(value: Any) -> Iterator[Any]:
-    """Return an iterator over the members of `value`."""
+    """An iterator over the members of `value`."""
     return iter(value)
 
 
 def next_member(iterator: Iterator[Any], end: Any) -> Any:
-    """Return the next member of a user's iterator, or `end`."""
+    """The next member of a user's iterator, or `end`."""
     token = CALLED_BY_TEXT.set(True)
     try:
         return next(iterator, end)
@@ -69,7 +69,7 @@ def next_member(iterator: Iterator[Any], end: Any) -> Any:
 
 
 def truth(value: Any) -> bool:
-    """Return the truth value of `value`."""
+    """The truth value of `value`."""
     return bool(value)
 
 

@@ -44,7 +44,7 @@ def assign(state: GraphState, target: ast.expr, value: object, at: ast.expr) -> 
 
 
 def tuple_members(state: GraphState, value: object, at: ast.expr) -> list[Any]:
-    """Return the members of an unpacked value."""
+    """The members of an unpacked value."""
     if isinstance(value, rx.Tuple):
         return list(value.fields)
     if not isinstance(value, rx.Expr):
@@ -123,14 +123,14 @@ def bind_compound(
 
 
 def annotated_sinfo(state: GraphState, node: ast.expr) -> rx.StructInfo:
-    """Return the struct info of an annotation in a body."""
+    """The struct info of an annotation in a body."""
     with state.values.in_annotation():
         value = state.values.value(node)
     return struct_info_at(state, value, node)
 
 
 def struct_info_at(state: GraphState, value: object, at: ast.expr) -> rx.StructInfo:
-    """Return the struct info of `value` in a body, where strings are not dimensions."""
+    """The struct info of `value` in a body, where strings are not dimensions."""
     try:
         return resolve(value)
     except RelaxpyError as error:
@@ -198,14 +198,14 @@ def bind_cast(
 
 
 def span_of_cast(state: GraphState, node: ast.expr) -> Span:
-    """Return the location of the value that a cast checks at run time."""
+    """The location of the value that a cast checks at run time."""
     return state.program.span(_cast_value(node))
 
 
 def cast_operands(
     state: GraphState, form: records.MatchCastForm | records.MatchShapeForm, at: ast.expr
 ) -> tuple[rx.Expr, rx.StructInfo]:
-    """Return the value and struct info of a cast; errors in the latter are at its argument."""
+    """The value and struct info of a cast; errors in the latter are at its argument."""
     expr = state.values.expression(form.value, _cast_value(at))
     if isinstance(form, records.MatchShapeForm):
         with state.at(at):
@@ -311,7 +311,7 @@ def output_statement(state: GraphState, node: ast.expr) -> None:
 
 
 def emit_output(state: GraphState, node: ast.Name) -> None:
-    """Bind an output anew if it was bound as a local variable, as in an unrolled loop."""
+    """Bind an output again if it was bound as a local variable, as in an unrolled loop."""
     value = state.scope.find(node.id)
     if isinstance(value, rx.DataflowVar):
         span = state.program.span(node)
@@ -357,5 +357,5 @@ def return_statement(state: GraphState, node: ast.Return) -> None:
 
 
 def _cast_value(node: ast.expr) -> ast.expr:
-    """Return the operand of the call of a cast."""
+    """The operand of the call of a cast."""
     return node.args[0] if isinstance(node, ast.Call) and node.args else node

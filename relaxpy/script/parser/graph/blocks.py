@@ -101,7 +101,7 @@ def leave_block(state: GraphState, names: Mapping[str, object], flow: Dataflow) 
 
 
 def outputs_of(state: GraphState, nodes: Sequence[ast.stmt]) -> dict[str, ast.stmt | None]:
-    """Return the outputs of a dataflow block, each with the statement that binds it last."""
+    """The outputs of a dataflow block, each with the statement that binds it last."""
     names: dict[str, ast.stmt | None] = {}
     for node in nodes:
         match node:
@@ -177,7 +177,7 @@ def known_branch(state: GraphState, node: ast.If, pending: Pending, *, known: bo
 
 
 def result_name(state: GraphState, node: ast.If) -> str:
-    """Return the name that both branches bind last."""
+    """The name that both branches bind last."""
     names = []
     for branch in (node.body, node.orelse):
         last = branch[-1]
@@ -257,7 +257,7 @@ def read_branch(
 def branch_value(
     state: GraphState, node: ast.stmt, name: str, annotations: list[rx.StructInfo]
 ) -> rx.Expr:
-    """Return the value of the last statement of a branch.
+    """The value of the last statement of a branch.
 
     A leaf is the value of the branch itself; its annotation then applies to the result.
     """
@@ -288,7 +288,7 @@ def branch_value(
 
 
 def bound_value(state: GraphState, name: str) -> rx.Expr:
-    """Return the value to which `name` was just bound."""
+    """The value to which `name` was just bound."""
     value = state.scope.find(name)
     if not isinstance(value, rx.Expr):
         raise Poisoned

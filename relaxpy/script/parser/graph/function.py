@@ -228,7 +228,7 @@ class GraphReader:
 
 
 def _reads_own_name(node: ast.FunctionDef) -> bool:
-    """Return whether a function refers to itself: not by a parameter or variable of its name."""
+    """True if a function refers to itself: not by a parameter or variable of its name."""
     if any(arg.arg == node.name for arg in (*node.args.posonlyargs, *node.args.args)):
         return False
     for statement in node.body:

@@ -39,7 +39,7 @@ class Signature:
     complete: bool = True
 
     def func_struct_info(self, *, pure: bool) -> rx.FuncStructInfo:
-        """Return the struct info that callers use (DER-1, DER-44)."""
+        """The struct info that callers use (DER-1, DER-44)."""
         ret = self.ret if self.ret is not None else rx.ObjectStructInfo()
         body = rx.SeqExpr((), rx.Tuple(()))
         return function_sinfo(rx.Function(self.params, body, self.ret, pure), ret)
@@ -137,7 +137,7 @@ class SignatureReader:
         self.report.add(error)
 
     def variable(self, name: str) -> tir.Var:
-        """Return the shape variable of this name: one in scope (SC-15), or a new one."""
+        """The shape variable of this name: one in scope (SC-15), or a new one."""
         known = self.result.shape_vars.get(name)
         if known is not None:
             return known
@@ -179,7 +179,7 @@ class SignatureReader:
     def struct_info(
         self, node: ast.expr, *, binds: bool = True, scalar: str = ""
     ) -> rx.StructInfo | None:
-        """Return the struct info of an annotation, or None if it has errors, which are reported.
+        """The struct info of an annotation, or None if it has errors, which are reported.
 
         Without `binds`, as for the result, its names must be bound already. If the annotation is
         `T.int64`, that is a value called `scalar`, which others use.
@@ -231,7 +231,7 @@ class SignatureReader:
             )
 
     def dim(self, text: str, annotation: ast.expr) -> PrimExpr:
-        """Return the expression of a string dimension."""
+        """The expression of a string dimension."""
         name, dtype = _split_dtype(text)
         if name.isidentifier() and not dtype:
             return self.variable(name)
@@ -267,7 +267,7 @@ class SignatureReader:
         return value if isinstance(value, PrimExpr) else tir.IntImm(INT64, value)
 
     def literal_of(self, text: str, annotation: ast.expr) -> ast.Constant:
-        """Return the literal of a dimension; for a computed string, one at the annotation."""
+        """The literal of a dimension; for a computed string, one at the annotation."""
         if annotation not in self.literals:
             strings = reversed(_strings(annotation))  # of equal ones, the first is kept
             self.literals[annotation] = {str(node.value): node for node in strings}
@@ -289,12 +289,12 @@ _REPLACEMENTS = {
 
 
 def _extras(spec: ast.arguments) -> list[ast.arg]:
-    """Return the parameters of the kinds that functions cannot have."""
+    """The parameters of the kinds that functions cannot have."""
     return [arg for arg in (spec.vararg, *spec.kwonlyargs, spec.kwarg) if arg is not None]
 
 
 def _declared_size_vars(body: Iterable[ast.stmt]) -> Iterator[str]:
-    """Yield the names that `n = T.int64(is_size_var=True)` in a body declares as SizeVars."""
+    """The names that `n = T.int64(is_size_var=True)` in a body declares as SizeVars."""
     for statement in body:
         match statement:
             case ast.Assign(
@@ -315,7 +315,7 @@ def _split_dtype(text: str) -> tuple[str, str]:
 
 
 def _declared_dtypes(annotations: Iterable[ast.expr]) -> Iterator[tuple[str, DataType]]:
-    """Yield shape variables with declared datatypes: "n: int32", R.Prim("int32", value="n")."""
+    """Shape variables with declared datatypes: "n: int32", R.Prim("int32", value="n")."""
     for node in (n for annotation in annotations for n in ast.walk(annotation)):
         name = dtype = ""
         match node:

@@ -117,7 +117,7 @@ class GraphState:
         return self.program.error(node, message, **details)
 
     def shape_var(self, name: str) -> object:
-        """Return the shape variable for a TypeVar of this name."""
+        """The shape variable for a TypeVar of this name."""
         return self.now.shape_vars.setdefault(name, tir.Var(name, INT64))
 
     @property
@@ -171,7 +171,7 @@ class GraphState:
                 return expr
 
     def _global_var(self, func: rx.Function | PrimFunc) -> rx.Expr:
-        """Return the GlobalVar of `func`, or `func` if it belongs to the function being parsed."""
+        """The GlobalVar of `func`, or `func` if it belongs to the function being parsed."""
         name = func.attrs.get("global_symbol")
         if self.capture is None or (
             name is None and isinstance(func, rx.Function) and free_vars(func)
@@ -195,19 +195,19 @@ class GraphState:
         return False
 
     def evaluated(self, expr: rx.Expr) -> rx.Expr:
-        """Return the variable to which `expr` was bound when it was evaluated, or `expr` itself."""
+        """The variable to which `expr` was bound when it was evaluated, or `expr` itself."""
         return self.builder.evaluated(self.with_global_vars(expr))
 
 
 def ends_in(node: ast.expr, name: str) -> bool:
-    """Return whether a path such as `R.output` ends in `name`."""
+    """True if a path such as `R.output` ends in `name`."""
     if isinstance(node, ast.Attribute):
         return node.attr == name
     return isinstance(node, ast.Name) and node.id == name
 
 
 def if_keyword(node: ast.If) -> ast.expr:
-    """Return a node with the position of the `if` of a statement."""
+    """A node with the position of the `if` of a statement."""
     keyword = ast.Name("if")
     keyword.lineno = keyword.end_lineno = node.lineno
     keyword.col_offset, keyword.end_col_offset = node.col_offset, node.col_offset + len("if")
@@ -215,12 +215,12 @@ def if_keyword(node: ast.If) -> ast.expr:
 
 
 def name_of(node: ast.FunctionDef) -> ast.expr:
-    """Return a node with the position of the name in `def name(...)`."""
+    """A node with the position of the name in `def name(...)`."""
     return _name_after("def ", node)
 
 
 def class_name_of(node: ast.ClassDef) -> ast.expr:
-    """Return a node with the position of the name in `class name: ...`."""
+    """A node with the position of the name in `class name: ...`."""
     return _name_after("class ", node)
 
 
@@ -233,7 +233,7 @@ def _name_after(keyword: str, node: ast.FunctionDef | ast.ClassDef) -> ast.expr:
 
 
 def declared_pure(node: ast.FunctionDef) -> bool | None:
-    """Return the purity that `R.func_attr({"pure": ...})` declares for callers (LEG-15)."""
+    """The purity that `R.func_attr({"pure": ...})` declares for callers (LEG-15)."""
     for statement in node.body:
         call = statement.value if isinstance(statement, ast.Expr) else None
         if not isinstance(call, ast.Call) or not ends_in(call.func, "func_attr") or not call.args:

@@ -38,7 +38,7 @@ def for_statement(state: GraphState, node: ast.For) -> None:
 
 
 def loop_members(state: GraphState, node: ast.expr) -> Iterator[tuple[Any, bool]]:
-    """Yield the members that a loop runs over, each with a flag for the last.
+    """The members that a loop runs over, each with a flag for the last.
 
     A generator yields a value after the preceding statements have been parsed; in a dataflow block,
     which has no effects, it yields all values first.
@@ -114,7 +114,7 @@ class FunctionHost:
     def call_helper(
         self, function: Any, args: list[Any], kwargs: dict[str, Any], node: ast.Call
     ) -> object:
-        """Return the result of a user's function, in which the directives of R are eager."""
+        """The result of a user's function, in which the directives of R are eager."""
         with self.eager(node):
             return user_calls.call(function, args, kwargs)
 
@@ -173,7 +173,7 @@ def _with_last_flag(members: Sequence[Any]) -> Iterator[tuple[Any, bool]]:
 
 
 def _returns(node: ast.stmt) -> Iterator[ast.Return]:
-    """Yield the returns of a statement, except those of nested functions."""
+    """The returns of a statement, except those of nested functions."""
     worklist: list[ast.AST] = [node]
     while worklist:
         child = worklist.pop()

@@ -81,17 +81,17 @@ class Host(Protocol):
         """Bind a cast inside an expression, and return its variable."""
 
     def kernel_call(self, form: records.TeForm, node: ast.expr) -> rx.Call:
-        """Return the call of a kernel that computes tensor expressions."""
+        """The call of a kernel that computes tensor expressions."""
 
     def expand(
         self, macro: Macro, args: list[Any], kwargs: dict[str, Any], node: ast.Call
     ) -> object:
-        """Return the result of a macro."""
+        """The result of a macro."""
 
     def call_helper(
         self, function: Any, args: list[Any], kwargs: dict[str, Any], node: ast.Call
     ) -> object:
-        """Return the result of a user's function, in which the directives of R are eager."""
+        """The result of a user's function, in which the directives of R are eager."""
 
     def eager(self, node: ast.expr) -> AbstractContextManager[None]:
         """Run Python code of the user, whose directives are eager until the context ends."""
@@ -100,7 +100,7 @@ class Host(Protocol):
         """Bind `expr` once, before values that are evaluated later, and return its variable."""
 
     def evaluated(self, expr: rx.Expr) -> rx.Expr:
-        """Return the variable to which `expr` was bound when it was evaluated, or `expr` itself."""
+        """The variable to which `expr` was bound when it was evaluated, or `expr` itself."""
 
 
 _CASTS = (records.MatchCastForm, records.MatchShapeForm)
@@ -133,12 +133,12 @@ class GraphEvaluator(Evaluator):
         self._annotations.clear()
 
     def position_of(self, expr: rx.Expr) -> Span | None:
-        """Return the position of `expr` in this statement."""
+        """The position of `expr` in this statement."""
         span = self._written(expr)
         return written_at(expr) if span is None else span
 
     def _written(self, value: object) -> Span | None:
-        """Return the position of `value` in this statement, or None."""
+        """The position of `value` in this statement, or None."""
         position = self.positions.get(id(value))
         return None if position is None else position[0].span(position[1])
 
@@ -186,7 +186,7 @@ class GraphEvaluator(Evaluator):
         return Evaluator._name(self, node)
 
     def _means_unknown_shape(self) -> bool:
-        """Return whether `_` means an unknown shape; it may also be an ordinary name."""
+        """True if `_` means an unknown shape; it may also be an ordinary name."""
         known = self.scope.find_bound("_")
         return known is MISSING or (self.annotating and not isinstance(known, PrimExpr))
 
@@ -209,7 +209,7 @@ class GraphEvaluator(Evaluator):
         return self.evaluate(value, node) if isinstance(value, rx.Call) else value
 
     def inspected(self, owner: rx.Expr, node: ast.Attribute) -> object:
-        """Return a property such as `owner.shape`: its known value, or a call that computes it."""
+        """A property such as `owner.shape`: its known value, or a call that computes it."""
         sinfo = owner.struct_info
         if not isinstance(sinfo, rx.TensorStructInfo):
             actual = "no struct info" if sinfo is None else str(sinfo)
@@ -222,7 +222,7 @@ class GraphEvaluator(Evaluator):
         return self.evaluate(value, node) if isinstance(value, rx.Expr) else value
 
     def evaluate(self, expr: rx.Expr, node: ast.expr, *, shared: bool = False) -> rx.Expr:
-        """Return `expr` as the value of `node`; a call is bound once, in the evaluation order."""
+        """`expr` as the value of `node`; a call is bound once, in the evaluation order."""
         expr = self._at(expr, node)
         if isinstance(expr, (rx.Call, rx.Tuple, rx.Constant)):
             self.guard.derivation(expr, node, self)
@@ -265,7 +265,7 @@ class GraphEvaluator(Evaluator):
         return self._yielded(iter(members), node)
 
     def _yielded(self, members: Iterator[object], node: ast.expr) -> Iterator[object]:
-        """Yield the members of a user's generator, one at a time as in Python."""
+        """The members of a user's generator, one at a time as in Python."""
         assert self.host is not None
         while True:
             outer, self._current = self._current, node
@@ -381,7 +381,7 @@ class GraphEvaluator(Evaluator):
     def called(
         self, function: rx.Expr, args: list[Any], kwargs: dict[str, Any], node: ast.Call
     ) -> rx.Call:
-        """Return a call of a function; for packed functions, with the struct info of the result."""
+        """A call of a function; for packed functions, with the struct info of the result."""
         kwargs = renamed(kwargs)
         for keyword in node.keywords:
             if keyword.arg not in ("sinfo_args", "type_args", "pure"):
@@ -419,7 +419,7 @@ class GraphEvaluator(Evaluator):
         return [self.bind_casts(arg, at) for arg, at in zip(args, nodes, strict=True)]
 
     def bind_casts(self, value: Any, node: ast.expr) -> Any:
-        """Return `value` with the casts in it bound to variables."""
+        """`value` with the casts in it bound to variables."""
         if isinstance(value, records.UnknownShape):
             raise self.error(
                 node,
@@ -459,7 +459,7 @@ class GraphEvaluator(Evaluator):
         return self.evaluate(result, node) if isinstance(result, rx.Expr) else result
 
     def _by_index(self, owner: Any, index: Any, node: ast.Subscript) -> object:
-        """Return `owner[index]` of a Python value; a call for dimensions at an unknown index."""
+        """`owner[index]` of a Python value; a call for dimensions at an unknown index."""
         dimensions = self._properties.get(node.value)
         if isinstance(dimensions, TensorSizes) and not isinstance(index, slice):
             if isinstance(index, IntImm):
@@ -469,7 +469,7 @@ class GraphEvaluator(Evaluator):
         return Evaluator.on_subscript(self, owner, index, node)
 
     def number(self, value: object, node: ast.expr) -> rx.Expr | None:
-        """Return the scalar of a known `x.ndim` or `x.dtype.bits`; None for other values."""
+        """The scalar of a known `x.ndim` or `x.dtype.bits`; None for other values."""
         dtype = NUMBERS.get(node.attr) if isinstance(node, ast.Attribute) else None
         if dtype is None or type(value) is not int or node not in self._properties:
             return None
@@ -502,7 +502,7 @@ class GraphEvaluator(Evaluator):
 
 
 def _defines(left: object, method: str) -> bool:
-    """Return whether `left` is an object of a user's class that defines the method."""
+    """True if `left` is an object of a user's class that defines the method."""
     kind = type(left)
     if not is_helper(kind) or hasattr(kind, "__array__"):
         return False
@@ -512,7 +512,7 @@ def _defines(left: object, method: str) -> bool:
 def _absent(
     function: OpDef, args: list[Any], kwargs: dict[str, Any], node: ast.Call
 ) -> ast.expr | None:
-    """Return the argument of a required operand that is None, if there is one."""
+    """The argument of a required operand that is None, if there is one."""
     nodes = dict(zip((p.name for p in function.parameters), node.args, strict=False))
     nodes |= {k.arg: k.value for k in node.keywords if k.arg is not None}
     values = dict(zip((p.name for p in function.parameters), args, strict=False)) | kwargs
@@ -521,7 +521,7 @@ def _absent(
 
 
 def is_plain(value: object) -> bool:
-    """Return whether a value that gets a name remains a Python value: only Relax values are bound.
+    """True if a value that gets a name remains a Python value: only Relax values are bound.
 
     A named tuple keeps the names of its fields.
     """

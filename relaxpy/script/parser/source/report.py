@@ -32,7 +32,7 @@ class Report:
             raise TooManyErrors
 
     def failure(self) -> RelaxpyError | None:
-        """Return one error with all diagnostics, of the class of the first; None without errors."""
+        """One error with all diagnostics, of the class of the first; None without errors."""
         if not self.errors:
             return None
         diagnostics: dict[Diagnostic, None] = {}
@@ -91,7 +91,7 @@ class Statements:
 
 
 def header(node: ast.stmt) -> ast.stmt | ast.expr:
-    """Return the node at which a message about a statement points: without nested statements."""
+    """The node at which a message about a statement points: without nested statements."""
     match node:
         case ast.If(test=test) | ast.While(test=test):
             return test
@@ -104,7 +104,7 @@ def header(node: ast.stmt) -> ast.stmt | ast.expr:
 
 
 def bound_names(node: ast.stmt) -> Iterator[str]:
-    """Yield the names that a statement binds in its enclosing scope."""
+    """The names that a statement binds in its enclosing scope."""
     worklist: list[ast.expr]
     match node:
         case ast.Assign(targets=targets):
@@ -182,7 +182,7 @@ def refusal(program: Program, node: ast.stmt, where: str) -> ParseError:
 
 
 def _keyword(node: ast.stmt, name: str) -> ast.stmt:
-    """Return a node with the position of the keyword of a compound statement."""
+    """A node with the position of the keyword of a compound statement."""
     keyword = ast.Pass()
     keyword.lineno = keyword.end_lineno = node.lineno
     keyword.col_offset = node.col_offset
@@ -191,7 +191,7 @@ def _keyword(node: ast.stmt, name: str) -> ast.stmt:
 
 
 def docstring_removed(body: list[ast.stmt]) -> list[ast.stmt]:
-    """Return the statements of a body without its docstring."""
+    """The statements of a body without its docstring."""
     match body:
         case [ast.Expr(value=ast.Constant(value=str())), *rest]:
             return rest
@@ -202,7 +202,7 @@ def docstring_removed(body: list[ast.stmt]) -> list[ast.stmt]:
 def type_parameters(
     node: ast.FunctionDef | ast.ClassDef, error: Callable[..., ParseError], report: Report
 ) -> list[str]:
-    """Return the type parameters of a definition; errors in them are reported."""
+    """The type parameters of a definition; errors in them are reported."""
     args = node.args if isinstance(node, ast.FunctionDef) else None
     taken = set() if args is None else {a.arg for a in (*args.posonlyargs, *args.args)}
     names: list[str] = []

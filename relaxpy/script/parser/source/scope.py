@@ -82,7 +82,7 @@ class Scope:
         self._enclosing = enclosing
 
     def find(self, name: str) -> object:
-        """Return the value of `name`, or MISSING."""
+        """The value of `name`, or MISSING."""
         for frame in reversed(self.frames):
             if name in frame:
                 return frame[name]
@@ -92,7 +92,7 @@ class Scope:
         return MISSING
 
     def find_bound(self, name: str) -> object:
-        """Return the value that the program itself has bound to `name`, or MISSING."""
+        """The value that the program itself has bound to `name`, or MISSING."""
         for frame in reversed(self.frames):
             if name in frame:
                 return frame[name]
@@ -103,7 +103,7 @@ class Scope:
         self.frames[-1][name] = value
 
     def names(self) -> Iterator[str]:
-        """Yield all visible names."""
+        """All visible names."""
         for frame in reversed(self.frames):
             yield from frame
         for mapping in self._enclosing:
@@ -121,18 +121,18 @@ class Scope:
             del self.frames[depth:]
 
     def closure(self) -> Scope:
-        """Return the scope of a lambda defined here; later bindings in these frames are visible."""
+        """The scope of a lambda defined here; later bindings in these frames are visible."""
         scope = Scope(*self._enclosing)
         scope.frames = list(self.frames)
         return scope
 
     def for_function(self, *first: Mapping[str, object]) -> Scope:
-        """Return a scope for a function defined here: the names of this scope, then `first`."""
+        """A scope for a function defined here: the names of this scope, then `first`."""
         return Scope(*reversed(self.frames), *first, *self._enclosing)
 
 
 def captured_names(function: FunctionType, frame: FrameType | None) -> list[Mapping[str, object]]:
-    """Return the scopes of names used in `function`: closure, defining frame, module."""
+    """The scopes of names used in `function`: closure, defining frame, module."""
     closure = {}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
@@ -147,7 +147,7 @@ def captured_names(function: FunctionType, frame: FrameType | None) -> list[Mapp
 
 
 def frame_names(frame: FrameType) -> Iterator[Mapping[str, Any]]:
-    """Yield the current local names of a running frame, and of its callers that enclose it.
+    """The current local names of a running frame, and of its callers that enclose it.
 
     The latter are those of annotations that Python does not evaluate, which no closure has.
     """

@@ -65,7 +65,7 @@ class Program:
     indent: int = 0
 
     def span(self, node: Positioned) -> Span:
-        """Return the span of `node`: lines of the file, columns in characters from 1."""
+        """The span of `node`: lines of the file, columns in characters from 1."""
         line = node.lineno
         end_line = node.end_lineno or line
         end = node.col_offset if node.end_col_offset is None else node.end_col_offset
@@ -89,7 +89,7 @@ class Program:
         return kind(message, span=self.span(node), **details)  # type: ignore[arg-type]
 
     def repeated(self, spec: ast.arguments) -> Iterator[ParseError]:
-        """Yield an error for each parameter with the name of a preceding one.
+        """An error for each parameter with the name of a preceding one.
 
         Python reports them when it compiles a definition, but a text is not compiled.
         """
@@ -102,7 +102,7 @@ class Program:
 
 
 def _characters(line: str, offset: int) -> int:
-    """Return the number of characters in the first `offset` bytes of a line."""
+    """The number of characters in the first `offset` bytes of a line."""
     data, counts = _counted_characters(line)
     chunk = min(offset, len(data)) // _CHUNK
     rest = data[chunk * _CHUNK : offset]
@@ -111,7 +111,7 @@ def _characters(line: str, offset: int) -> int:
 
 @lru_cache(maxsize=4)
 def _counted_characters(line: str) -> tuple[bytes, list[int]]:
-    """Return a line in UTF-8, and the number of characters that begin before each of its chunks."""
+    """A line in UTF-8, and the number of characters that begin before each of its chunks."""
     data = line.encode(errors="surrogatepass")
     chunks = (data[k : k + _CHUNK] for k in range(0, len(data), _CHUNK))
     counts = (len(chunk.translate(None, _CONTINUATIONS)) for chunk in chunks)
@@ -141,19 +141,19 @@ def check_size(text: str) -> None:
 
 
 def _max_tokens(text: str) -> int:
-    """Return an upper bound on the number of tokens: words and punctuation, also in strings."""
+    """An upper bound on the number of tokens: words and punctuation, also in strings."""
     kinds = text.encode(errors="surrogatepass").translate(_KINDS)
     words = sum(kinds.count(bytes((before, ord("w")))) for before in b"p \t\r\f")
     return kinds.count(b"p") + words + kinds.startswith(b"w")
 
 
 def _max_scanned(text: str) -> int:
-    """Return an upper bound on the characters that Python scans for the fields of f-strings."""
+    """An upper bound on the characters that Python scans for the fields of f-strings."""
     return text.count("{") * len(text) if _FORMATTED.search(text) else 0
 
 
 def _tokens(text: str) -> Iterator[tuple[int, int]]:
-    """Yield for each token the number of tokens in it, and of characters scanned for its fields.
+    """For each token, the number of tokens in it, and of characters scanned for its fields.
 
     The expressions in an f-string are part of its token.
     """
@@ -202,7 +202,7 @@ def _syntax_error(error: SyntaxError, source: Source, shift: int) -> ParseError:
 
 
 def _lines_of(filename: str, code: CodeType | None) -> list[str]:
-    """Return the lines of a file, a cell, `python -c` or a prompt; none if Python keeps none."""
+    """The lines of a file, a cell, `python -c` or a prompt; none if Python keeps none."""
     if filename == "<string>":
         return _compiled_lines(sys.orig_argv[1:], "exec", code)
     linecache.checkcache(filename)
@@ -221,7 +221,7 @@ def _lines_of(filename: str, code: CodeType | None) -> list[str]:
 
 
 def _typed() -> Iterator[str]:
-    """Yield the statements with blocks that were typed at Python's prompt, the last one first.
+    """The statements with blocks that were typed at Python's prompt, the last one first.
 
     The history of lines has no empty ones, and only one of several equal ones.
     """
@@ -236,7 +236,7 @@ def _typed() -> Iterator[str]:
 
 
 def _compiled_lines(texts: Iterable[str], mode: str, code: CodeType | None) -> list[str]:
-    """Return the lines of the first of the texts from which `code` was compiled, if any."""
+    """The lines of the first of the texts from which `code` was compiled, if any."""
     for text in texts if code else ():
         try:
             worklist = [compile(text, "<string>", mode, dont_inherit=True)]
@@ -273,7 +273,7 @@ def too_deep(program: Program, statement: ast.stmt | None = None) -> ParseError:
 
 
 def quoted_program(program: Program, literal: ast.Constant) -> tuple[ast.expr, Program]:
-    """Return the expression inside a string literal, with positions inside the literal.
+    """The expression inside a string literal, with positions inside the literal.
 
     Errors:
         ParseError: it is not an expression, or is nested too deeply.
@@ -294,7 +294,7 @@ def quoted_program(program: Program, literal: ast.Constant) -> tuple[ast.expr, P
 
 
 def quoted_tree(text: str) -> ast.Expression | str:
-    """Return the tree of the expression in a string, or a description of the error."""
+    """The tree of the expression in a string, or a description of the error."""
     if len(text) > MAX_QUOTED:
         return f"has {len(text)} characters, more than {MAX_QUOTED} are not read"
     if _max_scanned(text) > MAX_QUOTED_SCANNED:
@@ -308,7 +308,7 @@ def quoted_tree(text: str) -> ast.Expression | str:
 
 
 def source_of(code: CodeType) -> Program:
-    """Return the text from which the `code` of a function was compiled.
+    """The text from which the `code` of a function was compiled.
 
     Errors:
         ParseError: there is none, as under `python -c` and `exec`.
@@ -317,7 +317,7 @@ def source_of(code: CodeType) -> Program:
 
 
 def definition_of(code: CodeType) -> tuple[ast.FunctionDef, Program]:
-    """Return the definition from which the `code` of a function was compiled, and its program.
+    """The definition from which the `code` of a function was compiled, and its program.
 
     Errors:
         ParseError: there is no text, or it has changed.
@@ -338,7 +338,7 @@ def definition_of(code: CodeType) -> tuple[ast.FunctionDef, Program]:
 
 
 def source_at(filename: str, line: int, name: str, code: CodeType | None = None) -> Program:
-    """Return the definition of `name`, with decorators, that begins at `line` of a file or cell.
+    """The definition of `name`, with decorators, that begins at `line` of a file or cell.
 
     `code` is what Python compiled from it, if that is available.
 
@@ -360,7 +360,7 @@ def source_at(filename: str, line: int, name: str, code: CodeType | None = None)
 
 
 def _indented_block(lines: list[str]) -> list[str]:
-    """Return the definition at the beginning of `lines`, whose end is determined by indentation.
+    """The definition at the beginning of `lines`, whose end is determined by indentation.
 
     A definition cut inside a string or bracket is not valid Python, so a wrong end is detected. To
     split the lines into tokens, as `inspect` does, takes longer than to parse them.

@@ -35,7 +35,7 @@ _WIDE = DataType("float32")
 
 
 def is_narrow(sinfo: rx.StructInfo | None) -> bool:
-    """Return whether a tensor or a scalar holds floats narrower than float32."""
+    """True if a tensor or a scalar holds floats narrower than float32."""
     known = isinstance(sinfo, (rx.TensorStructInfo, rx.PrimStructInfo))
     return known and sinfo.dtype.is_float and sinfo.dtype.bits < _WIDE.bits  # type: ignore[union-attr]
 
@@ -131,7 +131,7 @@ Derivative: TypeAlias = Callable[..., Any] | None
 
 
 def is_differentiable(expr: rx.Expr) -> bool:
-    """Return whether `expr` is a tensor of floats or of unknown datatype."""
+    """True if `expr` is a tensor of floats or of unknown datatype."""
     sinfo = tensor_sinfo(expr)
     return sinfo is not None and (sinfo.dtype.is_float or sinfo.dtype.is_void)
 

@@ -76,12 +76,12 @@ def units(layout: str) -> list[str]:
 
 
 def has_blocks(layout: str) -> bool:
-    """Return whether a layout divides an axis in blocks."""
+    """True if a layout divides an axis in blocks."""
     return not layout.isupper() and layout != ""
 
 
 def fills_layout(sinfo: rx.StructInfo | None, layout: str) -> bool:
-    """Return whether blocks are known to divide the axes of a tensor, without padding."""
+    """True if blocks are known to divide the axes of a tensor, without padding."""
     if not has_blocks(layout):
         return True
     shape = literal_shape(sinfo)
@@ -126,7 +126,7 @@ def _axis_of(unit: str) -> int:
 
 
 def _is_divided(layout: str, axis: int) -> bool:
-    """Return whether an axis, which may count from the end, is divided in blocks."""
+    """True if an axis, which may count from the end, is divided in blocks."""
     return _letter(axis % _rank(layout)).lower() in layout
 
 
@@ -418,13 +418,13 @@ def elementwise_layout(
 
 
 def _is_single(sinfo: rx.StructInfo | None) -> bool:
-    """Return whether a tensor is known to have one element."""
+    """True if a tensor is known to have one element."""
     shape = literal_shape(sinfo)
     return shape is not None and all(is_const(n, 1) for n in shape)
 
 
 def _has_shape_of(sinfo: rx.StructInfo | None, result: rx.StructInfo | None) -> bool:
-    """Return whether an operand is known to have the shape of the result."""
+    """True if an operand is known to have the shape of the result."""
     if not isinstance(sinfo, rx.TensorStructInfo) or not isinstance(result, rx.TensorStructInfo):
         return False
     shape, target = literal_shape(sinfo), literal_shape(result)

@@ -415,7 +415,7 @@ def unregister(name: str) -> None:
 
 
 def _replaces(function: object, present: OpRecord) -> bool:
-    """Return whether `function` is a redefinition of the function in the record."""
+    """True if `function` is a redefinition of the function in the record."""
     if present.is_of_relaxpy:
         return False
     names = (_full_name(function), _full_name(present.function))
@@ -448,12 +448,12 @@ def _taken(present: OpDef) -> MisuseError:
 
 
 def _is_distributed(call: rx.Call, ctx: Context) -> bool:
-    """Return whether an operand is a distributed tensor."""
+    """True if an operand is a distributed tensor."""
     return any(isinstance(ctx.sinfo_of(arg), DTensorStructInfo) for arg in call.args)
 
 
 def _inferred(sinfo: object, rule: Callable[..., Any]) -> rx.StructInfo:
-    """Return the result of a rule. Errors: MisuseError if it is not struct info."""
+    """The result of a rule. Errors: MisuseError if it is not struct info."""
     if isinstance(sinfo, rx.StructInfo):
         return sinfo
     name = getattr(rule, "__name__", "")

@@ -86,7 +86,7 @@ def with_dtype(sinfo: rx.TensorStructInfo, dtype: DataType) -> rx.TensorStructIn
 
 
 def differ(a: PrimExpr, b: PrimExpr) -> bool:
-    """Return whether two sizes are provably different."""
+    """True if two sizes are provably different."""
     return prove_equal(a, b) is False
 
 

@@ -130,7 +130,7 @@ class _Operand:
             self.labels.append(label)
 
     def _stays_split(self, axis: int, label: int, result: StructInfo) -> bool:
-        """Return whether the shards of an axis are those of the axis of the result."""
+        """True if the shards of an axis are those of the axis of the result."""
         old, new = self.sinfo.tensor_sinfo.get_shape(), shape_of(result)
         if label < 0 or old is None or new is None or prove_equal(old[axis], new[label]) is True:
             return True

@@ -102,7 +102,7 @@ class Parameter:
         return rx.Tuple(())
 
     def is_absent(self, sinfo: rx.StructInfo | None) -> bool:
-        """Return whether a value of this struct info keeps the position of an omitted operand."""
+        """True if a value of this struct info keeps the position of an omitted operand."""
         if not isinstance(sinfo, rx.TupleStructInfo) or sinfo.fields:
             return False
         return not (self.required or self.variadic or self._takes_unit)
@@ -166,7 +166,7 @@ def number_literal(value: object) -> object:
 
 
 def _is_truth_value(number: object) -> bool:
-    """Return whether a number is a Boolean, or the integer 0 or 1, which stands for one."""
+    """True if a number is a Boolean, or the integer 0 or 1, which stands for one."""
     return isinstance(number, (bool, np.bool_, int, np.integer)) and number in (0, 1)
 
 

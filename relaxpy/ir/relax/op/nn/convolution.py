@@ -133,7 +133,7 @@ def in_blocks(sizes: Mapping[str, PrimExpr], layout: Layout) -> list[PrimExpr]:
 
 
 def fills_blocks(sizes: Mapping[str, PrimExpr], layout: Layout) -> bool:
-    """Return whether it is known that blocks divide the axes."""
+    """True if it is known that blocks divide the axes."""
     return all(
         rules.same(ops.floormod(sizes[letter.upper()], number(block)), number(0))
         for letter, block in layout.factors.items()
@@ -266,7 +266,7 @@ def shortest(call: Call) -> CallArguments:
 def is_gradient(
     gradient: TensorStructInfo, layout: Layout, result: Mapping[str, PrimExpr] | None
 ) -> bool:
-    """Return whether a gradient is known to have the shape of the result.
+    """True if a gradient is known to have the shape of the result.
 
     Errors:
         StructInfoError: it has another one.
@@ -392,7 +392,7 @@ class Convolution:
         return sizes
 
     def is_decided(self, x: Sizes, w: Sizes, result: Sizes, *, transposed: bool = False) -> bool:
-        """Return whether it is known that groups, channels and blocks fit."""
+        """True if it is known that groups, channels and blocks fit."""
         divided = w["I" if transposed else "O"]
         return (
             same(x["C"], self._channels(w, transposed=transposed))
@@ -710,7 +710,7 @@ def _check_gradient(
     data: TensorStructInfo,
     weight: TensorStructInfo,
 ) -> bool:
-    """Return whether a gradient is known to have the shape of the result of a convolution.
+    """True if a gradient is known to have the shape of the result of a convolution.
 
     Errors:
         StructInfoError: it has another one, or there is no such convolution.

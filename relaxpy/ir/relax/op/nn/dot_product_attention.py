@@ -78,7 +78,7 @@ def check_operands(
 
 
 def _divides(key_heads: PrimExpr, heads: PrimExpr) -> bool:
-    """Return whether the heads of keys are known to divide those of queries."""
+    """True if the heads of keys are known to divide those of queries."""
     if ops.is_const(key_heads, 0):
         return ops.is_const(heads, 0)
     return rules.same(heads, key_heads) or ops.is_const(tidy(ops.floormod(heads, key_heads)), 0)
@@ -126,7 +126,7 @@ def _allowed(call: Call, queries: Any, keys: Any) -> Any:
 
 
 def _attends_everywhere(call: Call, queries: Any, keys: Any) -> bool:
-    """Return whether each query provably attends to a key, if there are keys.
+    """True if each query provably attends to a key, if there are keys.
 
     With the causal mask at the top left it attends to the first one, otherwise to its own.
     """

@@ -326,7 +326,7 @@ def rms_norm(
 def _check_channels(
     data: rx.TensorStructInfo, params: Mapping[str, rx.TensorStructInfo], axis: int
 ) -> bool:
-    """Return whether all known numbers of channels are provably that of data.
+    """True if all known numbers of channels are provably that of data.
 
     Errors:
         StructInfoError: data holds no floats; a parameter has another datatype, is not a vector, or

@@ -66,7 +66,7 @@ def known_at_compile_time(mod: IRModule) -> set[Expr]:
 
 
 def have_one_dtype(*tensors: Expr) -> bool:
-    """Return whether operands and matmuls have one datatype, so that all round and wrap alike.
+    """True if operands and matmuls have one datatype, so that all round and wrap alike.
 
     If none of them is known, no matmul declares its own, and operands have to agree.
     """
@@ -87,7 +87,7 @@ def permutation_of(call: Call) -> tuple[int, ...] | None:
 
 
 def is_transposition(call: Call) -> bool:
-    """Return whether a `permute_dims` exchanges the last two axes."""
+    """True if a `permute_dims` exchanges the last two axes."""
     axes = permutation_of(call)
     if axes is None or len(axes) < 2:
         return False
@@ -216,7 +216,7 @@ def _adjusted(
 
 
 def _associative(a: Expr, b: Expr, c: Expr) -> bool:
-    """Return whether the order does not matter: a vector makes a matrix of the stack next to it."""
+    """True if the order does not matter: a vector makes a matrix of the stack next to it."""
     ndims = [len(shape_of(factor) or ()) for factor in (a, b, c)]
     return min(ndims) >= 2 or ndims[1] == 2
 
@@ -235,7 +235,7 @@ def _cost(call: Call, first: int | None = None) -> tir.PrimExpr:
 
 
 def _is_less(upper: Mapping[tir.Var, int], one: tir.PrimExpr, other: tir.PrimExpr) -> bool | None:
-    """Return whether one number is always less, or always greater than another, for positive sizes.
+    """True if one number is always less, or always greater than another, for positive sizes.
 
     `upper` has the upper bounds of sizes.
     """
@@ -332,7 +332,7 @@ class _Combining(BindingRewriter):
         return with_bindings(block, ordered)
 
     def _accepts(self, branches: Sequence[_Branch], values: Mapping[rx.Var, rx.Expr]) -> bool:
-        """Return whether the user's check lets these be combined."""
+        """True if the user's check lets these be combined."""
         if self._check is None:
             return True
         weights = [branch.weight for branch in branches]
@@ -377,7 +377,7 @@ def _parallel_branches(bindings: Sequence[rx.Binding]) -> Iterator[list[_Branch]
 
 
 def _is_product(binding: rx.Binding) -> bool:
-    """Return whether a binding is a matmul with a matrix of known shape and datatype."""
+    """True if a binding is a matmul with a matrix of known shape and datatype."""
     value = binding.value
     if not isinstance(binding, rx.VarBinding) or not rx.is_call_of(value, "relax.matmul"):
         return False
@@ -461,7 +461,7 @@ def _are_rows(biases: Sequence[rx.Expr], branches: Sequence[_Branch]) -> bool:
 
 
 def _differ_in_last_axis(tensors: Sequence[rx.Expr]) -> bool:
-    """Return whether tensors have known shapes of one rank that are equal up to the last axis."""
+    """True if tensors have known shapes of one rank that are equal up to the last axis."""
     first, *others = map(shape_of, tensors)
     if not first:
         return False
@@ -474,7 +474,7 @@ def _differ_in_last_axis(tensors: Sequence[rx.Expr]) -> bool:
 
 
 def _have_one_type(tensors: Iterable[rx.Expr]) -> bool:
-    """Return whether tensors have one known datatype and one device."""
+    """True if tensors have one known datatype and one device."""
     sinfos = [tensor_sinfo(tensor) for tensor in tensors]
     kinds = {(sinfo.dtype, sinfo.vdevice) for sinfo in sinfos if sinfo is not None}
     return len(kinds) == 1 and None not in sinfos and not next(iter(kinds))[0].is_void

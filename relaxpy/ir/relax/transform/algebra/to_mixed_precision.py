@@ -316,7 +316,7 @@ def _where_narrow(present: Precision, uses: Precision) -> Precision:
 
 
 def _differs(present: Precision, to: Precision) -> bool:
-    """Return whether a tensor is to have another datatype."""
+    """True if a tensor is to have another datatype."""
     if isinstance(present, tuple) and isinstance(to, tuple):
         return any(map(_differs, present, to))
     return present is not None and to is not None and present != to
@@ -332,7 +332,7 @@ def _is_contraction(call: rx.Call) -> bool:
 
 
 def _fits_narrow(arg: rx.Expr) -> bool:
-    """Return whether an argument has float16, is a constant in its range, or holds no tensors."""
+    """True if an argument has float16, is a constant in its range, or holds no tensors."""
     if isinstance(arg, rx.Constant):
         data = np.asarray(arg.data)
         if data.dtype == np.float16:

@@ -282,7 +282,7 @@ class _Canonicalizer(BindingRewriter):
         return None
 
     def _can_inline(self, old: rx.Var, new: rx.Var, value: rx.Expr) -> bool:
-        """Return whether uses of a constant may be the constant, a new tensor each time (EV-2)."""
+        """True if uses of a constant may be the constant, a new tensor each time (EV-2)."""
         if isinstance(old, rx.DataflowVar) and not isinstance(new, rx.DataflowVar):
             return False
         escapes = self.uses.escapes[old]

@@ -131,7 +131,7 @@ class _Converter(BindingRewriter):
         return rebuild(seq, blocks=tuple(blocks))
 
     def _fits(self, block: rx.BindingBlock, binding: rx.Binding) -> bool:
-        """Return whether a binding may be in a dataflow block, and would not be lost there."""
+        """True if a binding may be in a dataflow block, and would not be lost there."""
         if isinstance(block, rx.DataflowBlock):
             return True
         callee = binding.value.op if isinstance(binding.value, rx.Call) else None

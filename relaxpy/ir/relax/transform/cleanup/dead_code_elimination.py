@@ -107,7 +107,7 @@ class ReturningCalls:
                     self._returning[name] = func
 
     def may_fail(self, binding: rx.Binding) -> bool:
-        """Return whether a pure binding may raise an error or not terminate."""
+        """True if a pure binding may raise an error or not terminate."""
         value = binding.value
         if isinstance(binding, rx.MatchCast):
             return cast_may_fail(binding)
@@ -121,7 +121,7 @@ class ReturningCalls:
         return may_fail(binding)
 
     def _returns(self, func: rx.Function) -> bool:
-        """Return whether calls of a function return; enters the local functions in it that do."""
+        """True if calls of a function return; enters the local functions in it that do."""
         fails = self._blocks_may_fail(func.body.blocks)
         return func.is_pure and not fails and unproved_result(func) is None
 

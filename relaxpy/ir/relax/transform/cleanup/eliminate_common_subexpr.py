@@ -175,7 +175,7 @@ class _Eliminator(BindingRewriter):
 
 
 def _is_new(value: rx.Expr) -> bool:
-    """True if a value is, or has in it, a tensor that each evaluation creates anew (EV-2)."""
+    """True if a value is, or has in it, a tensor that each evaluation creates (EV-2)."""
     if isinstance(value, rx.Function):  # whose constants are created when it is called
         return False
     return isinstance(value, rx.Call) or any(isinstance(node, rx.Constant) for node in walk(value))

@@ -67,7 +67,7 @@ def calls_of(mod: IRModule) -> dict[str, list[rx.Call]]:
 def with_calls(mod: IRModule, replacements: Mapping[str, Callable[[rx.Call], rx.Expr]]) -> IRModule:
     """The module with other expressions instead of the calls of functions.
 
-    The struct info of the variables of such calls is derived anew.
+    The struct info of the variables of such calls is derived again.
     """
     return map_functions(mod, rx.Function, lambda func: _Calls(replacements).expr(func))
 
@@ -244,7 +244,7 @@ def _proved(func: rx.Function) -> Collection[rx.Var]:
 
 
 def _fits(actual: rx.StructInfo | None, declared: rx.StructInfo | None) -> bool:
-    """Return whether an argument has the struct info that a parameter declares, in both scopes."""
+    """True if an argument has the struct info that a parameter declares, in both scopes."""
     if actual is None or declared is None:
         return declared is None
     scope = set(definable_shape_vars(declared))

@@ -216,7 +216,7 @@ class _Lowering(BindingRewriter):
 
 
 def _is_gathered_unknown(call: rx.Call, result: rx.StructInfo | None) -> bool:
-    """Return whether shards are joined to an axis of unknown size, where n // 2 * 2 is n."""
+    """True if shards are joined to an axis of unknown size, where n // 2 * 2 is n."""
     if not rx.is_call_of(call, "relax.ccl.allgather") or not isinstance(result, DTensorStructInfo):
         return False
     dims = result.tensor_sinfo.get_shape()

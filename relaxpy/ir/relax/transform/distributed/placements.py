@@ -83,7 +83,7 @@ _MEANS = {"mean", "variance", "std"}
 
 
 def _is_combined(call: rx.Call, operand: rx.StructInfo, result: rx.TensorStructInfo) -> bool:
-    """Return whether partial results of an operator, or of simpler ones, can be combined."""
+    """True if partial results of an operator, or of simpler ones, can be combined."""
     assert isinstance(call.op, Op)
     name = call.op.name.removeprefix("relax.")
     if name in _MEANS and isinstance(operand, rx.TensorStructInfo):
@@ -225,7 +225,7 @@ def _count(mesh: DeviceMesh, along: Sequence[Label | None], label: Label) -> int
 
 
 def _divides(placed: Iterable[tuple[DTensorStructInfo, Labels]], label: Label, count: int) -> bool:
-    """Return whether the axes with a label can be split into this many shards.
+    """True if the axes with a label can be split into this many shards.
 
     An unknown size has to be that of all these axes and not of others, for which a kernel would get
     another number; it is checked at run time.
@@ -249,7 +249,7 @@ def _divides(placed: Iterable[tuple[DTensorStructInfo, Labels]], label: Label, c
 
 
 def is_multiple(size: PrimExpr, count: int) -> bool:
-    """Return whether a size is provably a multiple of a number."""
+    """True if a size is provably a multiple of a number."""
     if isinstance(size, IntImm):
         return size.value % count == 0
     rest = ops.floormod(size, ops.const(count, size.dtype))
@@ -503,7 +503,7 @@ def _contradiction(binding: rx.VarBinding) -> TransformError:
 
 
 def is_annotation(value: rx.Expr) -> bool:
-    """Return whether a value is a call of `R.dist.annotate_sharding`."""
+    """True if a value is a call of `R.dist.annotate_sharding`."""
     return rx.is_call_of(value, "relax.dist.annotate_sharding")
 
 

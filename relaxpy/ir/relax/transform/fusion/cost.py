@@ -36,7 +36,7 @@ def fusion_pays(producer: PrimFunc, consumer: PrimFunc) -> bool:
 
 @memoised
 def may_fail(kernel: PrimFunc) -> bool:
-    """Return whether a kernel can raise an error that depends on the elements of its operands.
+    """True if a kernel can raise an error that depends on the elements of its operands.
 
     These are indices that are elements of a tensor, divisions by integers that may be zero,
     assertions, and calls of other functions.

@@ -189,7 +189,7 @@ def _view_of(kernel: PrimFunc) -> View | None:
 
 
 def _stores_all(kernel: PrimFunc, target: Buffer) -> bool:
-    """Return whether a kernel is one nest of loops over a buffer with one store of each element."""
+    """True if a kernel is one nest of loops over a buffer with one store of each element."""
     stmt = kernel.body
     if isinstance(stmt, BlockRealize) and not stmt.block.iter_vars:
         if stmt.block.alloc_buffers or stmt.block.match_buffers or stmt.block.init:
@@ -306,7 +306,7 @@ def _reads(kernel: PrimFunc) -> Mapping[int, int]:
 
 
 def _reads_often(kernel: PrimFunc, param: int) -> bool:
-    """Return whether loops that read a buffer certainly read each of its elements many times."""
+    """True if loops that read a buffer certainly read each of its elements many times."""
     buffer = kernel.buffer_map_items[param]
     assert buffer is not None
 
@@ -326,7 +326,7 @@ def _reads_often(kernel: PrimFunc, param: int) -> bool:
 
 
 def _is_bound_without(kernel: PrimFunc, params: Container[int]) -> bool:
-    """Return whether other parameters determine the variables in the shapes of some."""
+    """True if other parameters determine the variables in the shapes of some."""
     buffers = [(k, b) for k, b in enumerate(kernel.buffer_map_items) if b is not None]
     bound = {size for k, b in buffers if k not in params for size in b.shape} | {*kernel.params}
     sizes = [size for k, b in buffers if k in params for size in b.shape]

@@ -90,7 +90,7 @@ class _Kernels:
         self._batched: dict[str, bool] = {}
 
     def is_row_local(self, name: str) -> bool:
-        """Return whether a kernel is row-local, where a rule decides."""
+        """True if a kernel is row-local, where a rule decides."""
         if self.rule is None or name not in self.by_name:
             return False
         if name not in self._row_wise:
@@ -98,7 +98,7 @@ class _Kernels:
         return self._row_wise[name]
 
     def is_batched_matmul(self, name: str) -> bool:
-        """Return whether a kernel is a batched matmul, where a rule decides."""
+        """True if a kernel is a batched matmul, where a rule decides."""
         if self.rule is None or self.kinds.get(name) is not OpPatternKind.OUT_EWISE_FUSABLE:
             return False
         if name not in self._batched:
@@ -106,7 +106,7 @@ class _Kernels:
         return self._batched[name]
 
     def reshapes(self, name: str) -> bool:
-        """Return whether a kernel only reshapes, where a rule decides."""
+        """True if a kernel only reshapes, where a rule decides."""
         if self.rule is None or self.kinds.get(name) is not OpPatternKind.INJECTIVE:
             return False
         if name not in self._reshapes:

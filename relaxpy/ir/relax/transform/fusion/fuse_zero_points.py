@@ -249,7 +249,7 @@ def _scaled(sums: rx.Expr, *scales: rx.Expr | None) -> rx.Expr:
 
 
 def _is_one(x: rx.Expr | None) -> bool:
-    """Return whether a tensor, if there is one, has one element."""
+    """True if a tensor, if there is one, has one element."""
     sizes = () if x is None else shape_of(x)
     return sizes is not None and all(is_const(n, 1) for n in sizes)
 

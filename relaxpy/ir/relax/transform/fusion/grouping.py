@@ -33,7 +33,7 @@ MAX_NAMES: Final = 16
 
 
 def is_kernel_call(expr: rx.Expr) -> TypeGuard[rx.Call]:
-    """Return whether this is a `call_tir` or `call_tir_inplace`."""
+    """True if this is a `call_tir` or `call_tir_inplace`."""
     calls = expr.op.record.calls if isinstance(expr, rx.Call) and isinstance(expr.op, Op) else None
     return calls is not None and calls.is_kernel
 

@@ -113,7 +113,7 @@ def _source(
 
 
 def _is_of_bytes(func: PrimFunc) -> bool:
-    """Return whether a kernel converts 8-bit integers to equally many floats."""
+    """True if a kernel converts 8-bit integers to equally many floats."""
     match list(_blocks(func)):
         case [Block(body=BufferStore(value=Cast(value=BufferLoad(buffer=buffer)), buffer=target))]:
             return buffer.dtype.is_int and buffer.dtype.bits == _BYTE and target.dtype.is_float
@@ -138,7 +138,7 @@ def _kernel_call(
 
 
 def _is_worth(decoding: PrimFunc, product: PrimFunc, number: int) -> bool:
-    """Return whether a kernel decodes the operand `number` of a matmul, for few rows at most."""
+    """True if a kernel decodes the operand `number` of a matmul, for few rows at most."""
     if op_pattern_kind(decoding) > OpPatternKind.INJECTIVE:
         return False
     if op_pattern_kind(product) is not OpPatternKind.OUT_EWISE_FUSABLE:
@@ -184,7 +184,7 @@ def _extent(axis: IterVar) -> int | None:
 
 
 def _has_groups(decoding: PrimFunc, size: int) -> bool:
-    """Return whether the kernel decodes groups of neighbours of rows of `size` weights."""
+    """True if the kernel decodes groups of neighbours of rows of `size` weights."""
     blocks = list(_blocks(decoding))
     if len(blocks) != 1:
         return False

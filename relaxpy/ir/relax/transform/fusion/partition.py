@@ -224,7 +224,7 @@ class _Fusion:
         return size
 
     def _permits(self, index: int, sink: int, condition: _Condition) -> bool:
-        """Return whether all nodes on the way to the sink, and the sink, satisfy the condition."""
+        """True if all nodes on the way to the sink, and the sink, satisfy the condition."""
         between = (node for node in self._between(index, sink) if node != index)
         return (
             condition(self.root(sink).kind, True)

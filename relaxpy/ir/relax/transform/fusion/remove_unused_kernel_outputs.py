@@ -169,7 +169,7 @@ def _without(kernel: PrimFunc, dropped: Collection[int]) -> PrimFunc | None:
 
 
 def _are_bound_without(kernel: PrimFunc, outputs: Collection[Buffer]) -> bool:
-    """Return whether other parameters determine the variables in the shapes of outputs."""
+    """True if other parameters determine the variables in the shapes of outputs."""
     others = [b for b in kernel.buffer_map_items if b is not None and b not in outputs]
     bound = {size for b in others for size in b.shape} | set(kernel.params)
     sizes = [size for b in outputs for size in b.shape]

@@ -16,7 +16,7 @@ FILES: Final = {"prelude.rly": (), "nat.rly": ("prelude.rly",), "gradient.rly": 
 
 @lru_cache(maxsize=8)
 def load(file: str) -> RelayModule:
-    """Return the module of a file, with the modules that it needs.
+    """The module of a file, with the modules that it needs.
 
     Errors:
         UnknownNameError (also ValueError): there is no such file.
