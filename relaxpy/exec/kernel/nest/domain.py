@@ -10,6 +10,7 @@ from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.traverse import occurrences, walk
 from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.ir.tir.substitution import mentions
 from relaxpy.support.dataclass import dataclass, replace
 
 Box = tuple[Axis, ...]
@@ -123,13 +124,15 @@ def _at_least(poly: IndexPoly, box: Box, shape_vars: Container[tir.Var]) -> Spli
 def may_wrap(expr: tir.PrimExpr, axes: Iterable[Axis], shape_vars: Container[tir.Var]) -> bool:
     """Return whether a sum, product or cast in `expr` is of a scalar argument that is as wide."""
     known = {axis.var for axis in axes}
-    return any(
-        isinstance(var, tir.Var)
-        and var not in known
-        and var not in shape_vars
-        and var.dtype.bits >= node.dtype.bits
+    scalars = [
+        node
+        for node in walk(expr)
+        if isinstance(node, tir.Var) and node not in known and node not in shape_vars
+    ]
+    return bool(scalars) and any(
+        scalar.dtype.bits >= node.dtype.bits and mentions(node, {scalar})
         for node in occurrences(expr, tir.Add, tir.Sub, tir.Mul, tir.Cast)
-        for var in walk(node)
+        for scalar in scalars
     )
 
 

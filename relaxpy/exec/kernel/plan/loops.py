@@ -349,11 +349,12 @@ def canonical(expr: PrimExpr, axes: Iterable[Axis], shape_vars: Container[Var]) 
 
     A cast of what may wrap around stays, since its operand is no longer what was written.
     """
+    keeps_casts = any(may_wrap(c.value, axes, shape_vars) for c in occurrences(expr, Cast))
 
     def rule(node: Node) -> Node | None:
         if isinstance(node, (Var, IntImm)) or not (isinstance(node, PrimExpr) and _is_index(node)):
             return None
-        if any(may_wrap(cast.value, axes, shape_vars) for cast in occurrences(node, Cast)):
+        if keeps_casts and any(True for _ in occurrences(node, Cast)):
             return None
         total = as_poly(node).expr()
         low, high = ops.int_range(node.dtype)
