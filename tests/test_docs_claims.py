@@ -339,7 +339,7 @@ GUARD = "relaxpy.script.parser.evaluate.guard"
 NUMBERS: Mapping[str, Sequence[tuple[str, str, int]]] = {
     "relaxpy/exec/native/README.md": [
         ("kernels with more than @ of them", "relaxpy.exec.native.backend._LONGEST_BLOCK", 1),
-        ("has @ KiB of the stack", "relaxpy.exec.native.llvm.stack.STACK_BYTES", 1 << 10),
+        ("has @ KiB of the stack", "relaxpy.exec.native.llvm.function.STACK_BYTES", 1 << 10),
         ("they have at most @ MiB", "relaxpy.exec.native.machine_code.disk_cache.LIMIT", 1 << 20),
     ],
     "relaxpy/exec/README.md": [

@@ -98,9 +98,9 @@ FLOORS = {
         transform.py
     """,
     "relaxpy/exec": """
-        platforms.py process.py runtime python_ast.py paths.py fast_paths.py
-        report.py blas.py as_module.py explain.py container.py mapped.py stateful.py
-        executable.py recent.py
+        platforms.py process.py runtime python_ast.py fast_paths.py
+        report.py blas.py as_module.py explain.py container.py stateful.py
+        executable.py
         kernel/nest kernel/plan kernel/emit kernel native/llvm native/machine_code
         native/threads native/maths native/calls native/trees native/values native/contraction
         native/loops native lower graph stored.py storing.py reference
@@ -124,14 +124,14 @@ FLOORS = {
         openai_api.py server.py
     """,
     "relaxpy/plugins/onnx": """
-        view.py sizes.py folding.py registry.py context.py ops
+        view.py folding.py registry.py context.py ops
         bodies.py importer.py backend.py
     """,
     "relaxpy/plugins/torch": """
         registry.py symbols.py arrays.py kernels.py context.py complexes.py mutation.py ops
         backward.py
-        factorised.py sampled.py quantized.py lines.py decompose.py program.py importer.py
-        aliases.py freezing.py api.py fx.py dynamo.py
+        sampled.py quantized.py decompose.py program.py importer.py
+        aliases.py api.py fx.py dynamo.py
     """,
     "relaxpy/plugins/relay": """
         ty.py expr.py analysis/variables.py module.py op/relations.py
@@ -140,7 +140,7 @@ FLOORS = {
     """,
     "relaxpy/plugins/testing": """
         golden.py targets.py strategies.py
-        pytest_helpers.py pytest_compare.py pytest_plugin.py
+        pytest_helpers.py pytest_plugin.py
     """,
     "relaxpy/plugins/pictures": """
         model.py build.py layout.py

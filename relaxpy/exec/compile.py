@@ -2,15 +2,19 @@
 
 What compiles a program now, `lowered.py`, is imported where it is needed: programs from the disk
 start without it, in half the time.
+
+The executables in use are kept by what they were compiled from, so that it is not compiled again.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from weakref import ref
 
 from relaxpy.errors import (
     CompileError,
@@ -22,21 +26,21 @@ from relaxpy.errors import (
 )
 from relaxpy.exec.as_module import as_module
 from relaxpy.exec.assembled import executable_of
-from relaxpy.exec.container import Container, damaged
+from relaxpy.exec.container import Container, as_path, damaged
 from relaxpy.exec.cross import Codes, Native, is_native, with_code_for
 from relaxpy.exec.executable import Executable, Program
 from relaxpy.exec.native.machine_code.disk_cache import keeps_programs
 from relaxpy.exec.native.machine_code.machine import generating_for, obstacle, with_current
 from relaxpy.exec.native.machine_code.saved import LoadedCode, damaged_code, load_code
 from relaxpy.exec.native.threads.pool import native_threads
-from relaxpy.exec.paths import as_path
-from relaxpy.exec.recent import shared_or_new
 from relaxpy.exec.report import ExecutionReport
 from relaxpy.exec.runtime.checks import PublicFunctions, public_signatures
 from relaxpy.exec.runtime.registry import with_instance
+from relaxpy.exec.runtime.threads import thread_count
 from relaxpy.exec.runtime.values import Value
 from relaxpy.exec.stored import NOT_A_PROGRAM, Source, is_default, linked_program, load_program
 from relaxpy.ir.core.fork_lock import ForkLock, Late
+from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.core.target import DEFAULT, Target, default_target, target_facts, target_kind
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import PassContext
@@ -457,3 +461,37 @@ class _Unlowered:
             lambda instrument: self._lowered().instrumented(instrument),
             *(self._new_backend, names),
         )
+
+
+_MOST: Final = 64
+"""The number of executables that are looked up; the least recently used ones are forgotten."""
+_recent: Final[OrderedDict[object, tuple[list[ref[Any]], ref[Executable], Attrs]]] = OrderedDict()
+"""An entry keeps the attributes of its module, whose address is a part of its key."""
+_lock: Final = ForkLock()
+
+
+def shared_or_new(
+    module: IRModule, target: str, compiled: Callable[[IRModule], Executable]
+) -> Executable:
+    """The executable of a module with default settings: one that shares code, or a new one.
+
+    It shares the code of an executable that is in use and was compiled from the same functions and
+    attributes by identity, for the same target. Each has its own stored arguments.
+    """
+    functions = module.functions_by_name
+    identities = tuple((name, id(func)) for name, func in functions.items())
+    attrs = module.attrs
+    key = identities, id(attrs), target, thread_count()
+    with _lock:
+        known, executable, _ = _recent.get(key, ((), lambda: None, attrs))
+        same = all(one() is func for one, func in zip(known, functions.values(), strict=False))
+        found = executable() if same else None
+        if found is not None:
+            _recent.move_to_end(key)
+            return found.sharing()
+    new = compiled(module.clone())
+    with _lock:
+        _recent[key] = [*map(ref, functions.values())], ref(new), attrs
+        if len(_recent) > _MOST:
+            _recent.popitem(last=False)
+    return new

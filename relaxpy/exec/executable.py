@@ -20,8 +20,7 @@ from relaxpy.errors import (
     close_names,
     unknown_attribute,
 )
-from relaxpy.exec.container import Container, Sections
-from relaxpy.exec.paths import as_path
+from relaxpy.exec.container import Container, Sections, as_path
 from relaxpy.exec.report import CompileReport, ExecutionReport, kernel_sources
 from relaxpy.exec.runtime.checks import Bindings, Signature
 from relaxpy.exec.runtime.instrument import Instrument

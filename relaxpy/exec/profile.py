@@ -25,10 +25,10 @@ import numpy as np
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError, check_type, unexpected, unknown_attribute
-from relaxpy.exec.kernel.operations import Shape, operation_count, shape_of
+from relaxpy.exec.container import as_path
+from relaxpy.exec.kernel.report import Shape, operation_count, shape_of
 from relaxpy.exec.native.machine_code.machine import obstacle
 from relaxpy.exec.native.peak import peak_bytes, peak_operations
-from relaxpy.exec.paths import as_path
 from relaxpy.exec.report import ExecutionReport, kernel_sources, source_column
 from relaxpy.exec.runtime.instrument import Instrument, Profiler, VMInstrumentReturnKind
 from relaxpy.exec.runtime.threads import WorkerTime, worker_times

@@ -1,12 +1,15 @@
-"""Constructors of Python syntax trees for generated code."""
+"""Constructors of Python syntax trees for generated code, and its source text."""
 
 from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import EllipsisType
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
+
+from relaxpy.errors import CompileError
+from relaxpy.support.pysource import load, render, spans_by_line
 
 Code: TypeAlias = "ast.expr | str | int | float | bool | EllipsisType | tuple[Code, ...] | None"
 _NOT_NODES: Final = frozenset(("id", "attr", "arg", "name", "ctx", "op", "ops", "type_comment"))
@@ -184,3 +187,27 @@ def function(
     if "type_params" in ast.FunctionDef._fields:
         node.type_params = []  # type: ignore[attr-defined, unused-ignore]
     return node
+
+
+def load_text(
+    definitions: Sequence[ast.stmt], stem: str, names: Mapping[str, Any]
+) -> tuple[str, dict[str, Any]]:
+    """The source of generated definitions, and `names` with those that it defines.
+
+    Errors:
+        CompileError: blocks nest deeper than in Python.
+    """
+    tree = ast.Module([*definitions], [])
+    text = render(tree)
+    try:
+        return text, load(text, stem, dict(names), spans_by_line(tree, text))
+    except IndentationError:
+        raise CompileError(
+            "branches and local functions nest deeper than Python's 100 levels of indentation",
+            hint="move inner functions or branches to functions of the module",
+        ) from None
+    except SyntaxError as error:  # Python limits the nesting of blocks
+        raise CompileError(
+            f"the loops of a kernel nest deeper than Python does: {error.msg}",
+            hint='fuse loops, or use target="reference"',
+        ) from None

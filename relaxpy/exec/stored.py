@@ -7,6 +7,8 @@ compilation: the options and the pipeline (only the default ones), the source of
 versions of its dependencies, and the CPU. Nothing is stored if Python objects without a name, such
 as functions in a module, take part. Positions are those of the program that is compiled now. What
 is not in the file is compiled when it is needed, such as the Python form of native functions.
+
+The identity of a large array is the part of a file that is mapped, or the hash of its elements.
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ import json
 import os
 import struct
 import sys
+import time
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -24,11 +28,10 @@ import numpy as np
 from typing_extensions import override
 
 from relaxpy.errors import RelaxpyError, RuntimeCheckError, Span
-from relaxpy.exec.container import Container
+from relaxpy.exec.container import Array, Container, digest
 from relaxpy.exec.fast_paths import FAST_PATHS
 from relaxpy.exec.graph.link import link_graph
 from relaxpy.exec.graph.program import Constant
-from relaxpy.exec.mapped import MappedFiles
 from relaxpy.exec.native.calls.called import CalledKernel, changed_runtime
 from relaxpy.exec.native.calls.interpreter import FAILURES, connect_failures, fits_interpreter
 from relaxpy.exec.native.calls.jit import Library, link
@@ -40,6 +43,7 @@ from relaxpy.exec.native.values.packing import Joined, Packing
 from relaxpy.exec.report import ReportRow
 from relaxpy.exec.runtime.threads import thread_count
 from relaxpy.ir.core.fork_lock import late_property
+from relaxpy.ir.core.tensor import is_writable
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
@@ -286,3 +290,78 @@ def _own_text() -> str:
     except OSError:
         return ""
     return state.hexdigest()
+
+
+LARGE: Final = 1 << 20
+"""Bytes of an array from which its file is looked for."""
+_SETTLED: Final = 2
+"""The seconds after which a file that is changed again certainly gets another time."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Mapping:
+    """A part of this process's memory that is a file from `offset` on, and is never written.
+
+    Units: bytes
+    """
+
+    begin: int
+    end: int
+    offset: int
+    device: str
+    inode: int
+    path: str
+
+
+class MappedFiles:
+    """The files that are mapped into this process now; Linux lists them."""
+
+    def __init__(self) -> None:
+        self._mappings: list[_Mapping] | None = None
+
+    def identity(self, array: Array) -> str:
+        """A text that is equal for arrays of equal elements alone, but may differ for these.
+
+        It is the path, size, time and offset of a file that is mapped read-only; otherwise it is a
+        hash of all elements.
+        """
+        if array.nbytes < LARGE or not array.flags.c_contiguous or is_writable(array):
+            return digest(array)
+        return self._file(array.ctypes.data, array.nbytes) or digest(array)
+
+    def _file(self, begin: int, size: int) -> str:
+        if self._mappings is None:
+            self._mappings = _mappings()
+        number = bisect_right(self._mappings, begin, key=lambda mapping: mapping.begin) - 1
+        if number < 0 or begin + size > self._mappings[number].end:
+            return ""
+        found = self._mappings[number]
+        try:
+            state = os.stat(found.path)
+        except OSError:  # it was removed
+            return ""
+        device = f"{os.major(state.st_dev):02x}:{os.minor(state.st_dev):02x}"
+        is_same = state.st_ino == found.inode and device == found.device
+        if not is_same or abs(time.time() - state.st_mtime) < _SETTLED:
+            return ""
+        offset = found.offset + begin - found.begin
+        return f"{found.path} {state.st_ino} {state.st_size} {state.st_mtime_ns} {offset}"
+
+
+def _mappings() -> list[_Mapping]:
+    """The mappings of files that this process only reads, by address."""
+    try:
+        with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as file:
+            lines = file.read().splitlines()
+    except OSError:
+        return []
+    mappings = []
+    for line in lines:
+        match line.split(maxsplit=5):
+            case [addresses, rights, offset, device, inode, path] if rights[:2] == "r-":
+                begin, end = (int(address, 16) for address in addresses.split("-"))
+                place = begin, end, int(offset, 16)
+                mappings.append(_Mapping(*place, device, int(inode), path))
+            case _:
+                pass
+    return mappings

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from relaxpy.exec.container import Array, digest
-from relaxpy.exec.mapped import LARGE, MappedFiles
+from relaxpy.exec.stored import LARGE, MappedFiles
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux lists mapped files")
 

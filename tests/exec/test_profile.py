@@ -26,7 +26,7 @@ from relaxpy.errors import (
     UnknownNameError,
 )
 from relaxpy.exec import profile as profiler
-from relaxpy.exec.kernel.operations import operation_count
+from relaxpy.exec.kernel.report import operation_count
 from relaxpy.exec.native import peak
 from relaxpy.exec.profile import Profile, ProfileRow, copied, may_write_arrays
 from relaxpy.relax.frontend import nn

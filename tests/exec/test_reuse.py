@@ -14,7 +14,7 @@ import relaxpy
 from relaxpy import IRModule
 from relaxpy.errors import MatchCastError
 from relaxpy.exec.kernel import Unchecked, compile_kernel, runtime
-from relaxpy.exec.kernel.text import load_text
+from relaxpy.exec.python_ast import load_text
 from relaxpy.script import from_source
 from tests.ir.relax.texts import module
 from tests.ir.relax.transform.before_after import leaves

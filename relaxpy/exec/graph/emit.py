@@ -28,7 +28,7 @@ from relaxpy.exec.native.calls.interpreter import call_python, data_of, new_arra
 from relaxpy.exec.native.calls.static_entry import StaticEntry, is_static
 from relaxpy.exec.native.llvm.function import I32, I64, POINTER, VOID, Function, Value
 from relaxpy.exec.native.llvm.module import Module
-from relaxpy.exec.native.llvm.types import Signature
+from relaxpy.exec.native.llvm.values import Signature
 from relaxpy.exec.native.values.expressions import Values
 from relaxpy.ir.tir.expr import IntImm
 

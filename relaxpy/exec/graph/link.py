@@ -11,7 +11,7 @@ import numpy as np
 
 from relaxpy.exec.container import release
 from relaxpy.exec.graph.program import Constant, constants_name
-from relaxpy.exec.native.calls.copies import WithCopies
+from relaxpy.exec.native.calls.called import WithCopies
 from relaxpy.exec.native.calls.entry import make_entry
 from relaxpy.exec.native.calls.static_entry import StaticEntry
 from relaxpy.exec.native.machine_code.objects import Library, return_memory

@@ -125,7 +125,7 @@ class Kernel:
     @late_property
     def overwritable(self) -> frozenset[tuple[int, int]]:
         """Positions of pairs of a read and a written argument that may be one array, on NumPy."""
-        from relaxpy.exec.kernel.emit.overwrite import overwritable
+        from relaxpy.exec.kernel.emit.form import overwritable
 
         position, pairs = self._positions, overwritable(self._numpy_form)
         return frozenset((position[source], position[target]) for source, target in pairs)
@@ -149,7 +149,7 @@ class Kernel:
             return self._emitter().in_text_order().whole()
 
     def _load_in_text_order(self, namespace: dict[str, Any]) -> Callable[..., Any]:
-        from relaxpy.exec.kernel.text import load_text
+        from relaxpy.exec.python_ast import load_text
 
         names = load_text([self.in_text_order], self.name, namespace)[1]
         function: Callable[..., Any] = names[self.name]

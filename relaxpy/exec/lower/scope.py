@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from relaxpy.exec import python_ast as py
 from relaxpy.exec.kernel import Kernel, NativeUnchecked, Unchecked
-from relaxpy.exec.kernel.text import load_text
+from relaxpy.exec.python_ast import load_text
 from relaxpy.exec.runtime.checks import Signature
 from relaxpy.exec.runtime.dynamic import DynamicPrograms
 from relaxpy.exec.runtime.registry import FunctionKey, Jumps

@@ -13,8 +13,8 @@ import numpy as np
 
 from relaxpy.exec import python_ast as py
 from relaxpy.exec.kernel import runtime
-from relaxpy.exec.kernel.text import load_text
 from relaxpy.exec.lower.scope import GlobalCallee
+from relaxpy.exec.python_ast import load_text
 from relaxpy.exec.runtime import support
 from relaxpy.exec.runtime.checks import closure_sinfo
 from relaxpy.exec.runtime.dynamic import DynamicOperator

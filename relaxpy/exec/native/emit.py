@@ -14,7 +14,7 @@ from relaxpy.exec.native.llvm.function import F64, I8, I32, I64, POINTER, Functi
 from relaxpy.exec.native.llvm.module import Module
 from relaxpy.exec.native.loops.tree_loops import TreeLoops
 from relaxpy.exec.native.signature import EntrySignature
-from relaxpy.exec.native.threads.parallel import slots
+from relaxpy.exec.native.threads.code import slots
 from relaxpy.exec.native.trees.cost import LONG, has_long_tasks, time_of
 from relaxpy.exec.native.trees.obligations import Obligation
 from relaxpy.exec.native.trees.program import KernelProgram, Tasks, may_fail

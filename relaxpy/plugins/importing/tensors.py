@@ -1,7 +1,11 @@
-"""Tensors as converters see them: datatypes, ranks and sizes that are numbers or expressions."""
+"""Tensors as converters see them: datatypes, ranks and sizes that are numbers or expressions.
+
+Kernels as loops over buffers, and calls of the packed functions of matrices, are at the end.
+"""
 
 from __future__ import annotations
 
+import json
 import keyword
 import math
 import re
@@ -11,6 +15,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from relaxpy.errors import MisuseError
+from relaxpy.exec.runtime.matrices import PREFIX
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.module import IRModule
@@ -20,11 +25,16 @@ from relaxpy.ir.relax.nodes import (
     Expr,
     ShapeExpr,
     ShapeStructInfo,
+    StringImm,
     TensorStructInfo,
+    TupleGetItem,
+    TupleStructInfo,
     Var,
     const,
 )
 from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.ir.te.loops import Loops as Loops, Number as Number, whole as whole, written
+from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.ops import const as number_literal
 from relaxpy.ir.tir.prim_expr import PrimExpr
@@ -299,3 +309,54 @@ def detach_params(mod: IRModule) -> tuple[IRModule, dict[str, list[Any]]]:
         params[name] = arrays
         result[name] = func.without_attr("params")
     return result, params
+
+
+def kernel(
+    cx: Place,
+    name: str,
+    outputs: Sequence[tuple[Sequence[Size], str]],
+    inputs: Sequence[Expr],
+    write: Callable[..., None],
+) -> list[Expr]:
+    """The results of a kernel of loops, of these shapes and datatypes.
+
+    `write` gets a `Loops`, the buffers of the inputs, and those of the outputs.
+    """
+    sized = [(tuple(map(as_size, shape)), dtype) for shape, dtype in outputs]
+
+    def compute(*tensors: Tensor) -> Any:
+        results = written(name, sized, tensors, write)
+        return results[0] if len(results) == 1 else results
+
+    result = cx.te(compute, *inputs, name=name)
+    if len(outputs) == 1:
+        return [result]
+    return [cx.emit(TupleGetItem(result, k)) for k in range(len(outputs))]
+
+
+#: The number of a result, its shape, its datatype (that of its parts), and whether it is complex.
+Result = tuple[int, Sequence[Size], str, bool]
+
+
+def call(
+    name: str,
+    tensors: Sequence[Expr],
+    results: Sequence[Result],
+    *,
+    pairs: Sequence[int] = (),
+    names: Sequence[str] = (),
+    **options: Any,
+) -> Expr:
+    """The results that are used, or the only one.
+
+    `pairs` are the operands that are complex, `names` the names of the last operands.
+    """
+    kinds = [(k, dtype, is_complex) for k, _, dtype, is_complex in results]
+    text = json.dumps({**options, "complex": pairs, "names": names, "results": kinds})
+    infos = [
+        tensor_of([*sizes, *([2] if is_complex else [])], dtype)
+        for _, sizes, dtype, is_complex in results
+    ]
+    info = infos[0] if len(infos) == 1 else TupleStructInfo(tuple(infos))
+    found: Expr = R.call_pure_packed(PREFIX + name, StringImm(text), *tensors, sinfo_args=[info])
+    return found

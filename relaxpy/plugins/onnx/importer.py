@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import operator
 import os
 import re
 import warnings
@@ -21,6 +23,7 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.nodes import Constant, Expr, StructInfo, TensorStructInfo, Tuple, Var, const
 from relaxpy.ir.tir import expr as tir
+from relaxpy.ir.tir.prim_expr import PrimExpr
 from relaxpy.plugins.importing.contents import LIMIT, Contents
 from relaxpy.plugins.importing.tensors import Names, identifier, literal, tensor_of as tensor_info
 from relaxpy.plugins.importing.unsupported import (
@@ -43,7 +46,6 @@ from relaxpy.plugins.onnx.folding import FOLDED, UndecidedError, cast
 from relaxpy.plugins.onnx.ops.branches import possible
 from relaxpy.plugins.onnx.ops.sequences import parts_of
 from relaxpy.plugins.onnx.registry import Value, find
-from relaxpy.plugins.onnx.sizes import expression
 from relaxpy.support import progress
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.entry import user_facing
@@ -633,3 +635,49 @@ def from_onnx(
     options = Options(shapes, dtypes, keep_params_in_input, sanitize_input_names)
     with long_work("importing"):
         return Importer(read, options).module()
+
+
+#: The characters of the longest text that may be an expression.
+_LONGEST = 200
+_OPERATORS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.floordiv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
+
+
+def expression(text: str, size: Callable[[str], PrimExpr | None]) -> PrimExpr | None:
+    """The sum, difference, product or quotient of sizes that a text is; `/` rounds down.
+
+    None where the text is not an expression, or `size` does not know one of its names.
+    """
+    if len(text) > _LONGEST:
+        return None
+    try:
+        found = _value(ast.parse(text.strip(), mode="eval").body, size)
+    except (SyntaxError, ValueError, MemoryError, RecursionError, _NotASizeError):
+        return None
+    return found if isinstance(found, PrimExpr) else None
+
+
+class _NotASizeError(Exception):
+    """The text has something else than sizes, numbers and arithmetic."""
+
+
+def _value(tree: ast.expr, size: Callable[[str], PrimExpr | None]) -> PrimExpr | int:
+    match tree:
+        case ast.Name(id=name):
+            known = size(name)
+            if known is not None:
+                return known
+        case ast.Constant(value=int() as number) if not isinstance(number, bool):
+            return number
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
+            a, b = _value(left, size), _value(right, size)
+            if not (isinstance(op, (ast.Div, ast.FloorDiv, ast.Mod)) and b == 0):
+                result: PrimExpr | int = _OPERATORS[type(op)](a, b)
+                return result
+    raise _NotASizeError

@@ -19,14 +19,10 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 from relaxpy.plugins.importing.unsupported import FrontendError
-from relaxpy.plugins.torch import (
-    factorised as factorised,
-    quantized as quantized,
-    sampled as sampled,
-)
-from relaxpy.plugins.torch.backward import DECOMPOSITIONS
+from relaxpy.plugins.torch import quantized as quantized, sampled as sampled
+from relaxpy.plugins.torch.backward import DECOMPOSITIONS, Tensor, decomposition
 from relaxpy.plugins.torch.mutation import changes_argument, changes_of, given_inputs, is_overload
-from relaxpy.plugins.torch.ops.assertions import checks_matrices
+from relaxpy.plugins.torch.ops.control import checks_matrices
 from relaxpy.plugins.torch.registry import found, is_converted
 
 #: The kernels of operators that call others, and have no gradient of their own or need none.
@@ -204,3 +200,17 @@ def _of_kernel(target: Any) -> Callable[..., Any]:
             return NotImplemented
 
     return simple
+
+
+@decomposition("linalg_polar")
+def linalg_polar(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """The unitary and the positive factor of a matrix."""
+    left, values, right = torch.linalg.svd(matrix, full_matrices=False)
+    return left @ right, right.mH @ (values[..., None] * right)
+
+
+@decomposition("linalg_matrix_sqrth")
+def linalg_matrix_sqrth(matrix: Tensor) -> Tensor:
+    """The square root of a Hermitian matrix."""
+    values, vectors = torch.linalg.eigh(matrix)
+    return (vectors * values.sqrt()[..., None, :]) @ vectors.mH

@@ -24,7 +24,7 @@ from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.prim_expr import PrimExpr
 from relaxpy.plugins.importing.unsupported import FrontendError
 from relaxpy.plugins.torch.decompose import graphs
-from relaxpy.plugins.torch.ops.assertions import asserts
+from relaxpy.plugins.torch.ops.control import asserts
 from relaxpy.plugins.torch.ops.random import draws
 from relaxpy.plugins.torch.symbols import Symbols, is_symbolic, sympy_of
 from relaxpy.support.dataclass import dataclass

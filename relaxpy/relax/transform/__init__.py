@@ -26,14 +26,12 @@ if TYPE_CHECKING:
     from relaxpy.ir.relax.transform.cleanup.fold_constant import FoldConstant as FoldConstant
     from relaxpy.ir.relax.transform.cleanup.private_functions import InlinePrivateFunctions as InlinePrivateFunctions, LambdaLift as LambdaLift
     from relaxpy.ir.relax.transform.convert_layout import ConvertLayout as ConvertLayout, SplitLayoutRewritePreproc as SplitLayoutRewritePreproc
-    from relaxpy.ir.relax.transform.fusion.cost import fusion_pays as fusion_pays
+    from relaxpy.ir.relax.transform.fusion.codegen import FuseOpsByPattern as FuseOpsByPattern, MergeCompositeFunctions as MergeCompositeFunctions, RunCodegen as RunCodegen
     from relaxpy.ir.relax.transform.fusion.fold_views import FoldViews as FoldViews
     from relaxpy.ir.relax.transform.fusion.fuse_ops import FuseOps as FuseOps
-    from relaxpy.ir.relax.transform.fusion.fuse_ops_by_pattern import FuseOpsByPattern as FuseOpsByPattern
     from relaxpy.ir.relax.transform.fusion.fuse_tir import FuseTIR as FuseTIR
-    from relaxpy.ir.relax.transform.fusion.merge_composite_functions import MergeCompositeFunctions as MergeCompositeFunctions
+    from relaxpy.ir.relax.transform.fusion.grouping import fusion_pays as fusion_pays
     from relaxpy.ir.relax.transform.fusion.remove_unused_kernel_outputs import RemoveUnusedKernelOutputs as RemoveUnusedKernelOutputs
-    from relaxpy.ir.relax.transform.fusion.run_codegen import RunCodegen as RunCodegen
     from relaxpy.ir.relax.transform.gradient import Gradient as Gradient
     from relaxpy.ir.relax.transform.legalize import LegalizeOps as LegalizeOps
     from relaxpy.ir.relax.transform.lift_transform_params import LiftTransformParams as LiftTransformParams
@@ -41,10 +39,9 @@ if TYPE_CHECKING:
     from relaxpy.ir.relax.transform.rewrite_pass import Normalize as Normalize
     from relaxpy.relax.transform import legalize_ops as legalize_ops, transform as transform
     from relaxpy.tvm.alter_layout import AlterOpImpl as AlterOpImpl, AttachAttrLayoutFreeBuffers as AttachAttrLayoutFreeBuffers, OptimizeLayoutTransform as OptimizeLayoutTransform
-    from relaxpy.tvm.cleanup.module_passes import AttachGlobalSymbol as AttachGlobalSymbol, ComputePrimValue as ComputePrimValue, DataflowBlockPass as DataflowBlockPass, FunctionPass as FunctionPass, NormalizeGlobalVar as NormalizeGlobalVar, RemovePurityChecking as RemovePurityChecking, dataflowblock_pass as dataflowblock_pass, function_pass as function_pass
+    from relaxpy.tvm.cleanup.module_passes import AttachGlobalSymbol as AttachGlobalSymbol, ComputePrimValue as ComputePrimValue, DataflowBlockPass as DataflowBlockPass, FunctionPass as FunctionPass, IPCAllReduceRewrite as IPCAllReduceRewrite, LowerGPUIPCAllocStorage as LowerGPUIPCAllocStorage, NormalizeGlobalVar as NormalizeGlobalVar, RemovePurityChecking as RemovePurityChecking, dataflowblock_pass as dataflowblock_pass, function_pass as function_pass
     from relaxpy.tvm.cleanup.parameters import ExpandTupleArguments as ExpandTupleArguments, RemoveRedundantReshape as RemoveRedundantReshape, RemoveUnusedOutputs as RemoveUnusedOutputs, RemoveUnusedParameters as RemoveUnusedParameters, RewriteDataflowReshape as RewriteDataflowReshape, UpdateParamStructInfo as UpdateParamStructInfo, UpdateParamStructInfo as UpdateParamStructInfo
     from relaxpy.tvm.cleanup.parameters import UpdateParamStructInfo as UpdateParamType
-    from relaxpy.tvm.cleanup.unaffected import IPCAllReduceRewrite as IPCAllReduceRewrite, LowerGPUIPCAllocStorage as LowerGPUIPCAllocStorage
     from relaxpy.tvm.cleanup.vdevices import RealizeVDevice as RealizeVDevice, UpdateVDevice as UpdateVDevice
     from relaxpy.tvm.lazy_params import LazyGetInput as LazyGetInput, LazySetOutput as LazySetOutput, LazyTransformParams as LazyTransformParams
     from relaxpy.tvm.libraries.split_call_tir_by_pattern import FuseTransposeMatmul as FuseTransposeMatmul, SplitCallTIRByPattern as SplitCallTIRByPattern
@@ -73,14 +70,12 @@ else:
         relaxpy.ir.relax.transform.cleanup.fold_constant: FoldConstant
         relaxpy.ir.relax.transform.cleanup.private_functions: InlinePrivateFunctions LambdaLift
         relaxpy.ir.relax.transform.convert_layout: ConvertLayout SplitLayoutRewritePreproc
-        relaxpy.ir.relax.transform.fusion.cost: fusion_pays
+        relaxpy.ir.relax.transform.fusion.codegen: FuseOpsByPattern MergeCompositeFunctions RunCodegen
         relaxpy.ir.relax.transform.fusion.fold_views: FoldViews
         relaxpy.ir.relax.transform.fusion.fuse_ops: FuseOps
-        relaxpy.ir.relax.transform.fusion.fuse_ops_by_pattern: FuseOpsByPattern
         relaxpy.ir.relax.transform.fusion.fuse_tir: FuseTIR
-        relaxpy.ir.relax.transform.fusion.merge_composite_functions: MergeCompositeFunctions
+        relaxpy.ir.relax.transform.fusion.grouping: fusion_pays
         relaxpy.ir.relax.transform.fusion.remove_unused_kernel_outputs: RemoveUnusedKernelOutputs
-        relaxpy.ir.relax.transform.fusion.run_codegen: RunCodegen
         relaxpy.ir.relax.transform.gradient: Gradient
         relaxpy.ir.relax.transform.legalize: LegalizeOps
         relaxpy.ir.relax.transform.lift_transform_params: LiftTransformParams
@@ -88,9 +83,8 @@ else:
         relaxpy.ir.relax.transform.rewrite_pass: Normalize
         relaxpy.relax.transform.: legalize_ops transform
         relaxpy.tvm.alter_layout: AlterOpImpl AttachAttrLayoutFreeBuffers OptimizeLayoutTransform
-        relaxpy.tvm.cleanup.module_passes: AttachGlobalSymbol ComputePrimValue DataflowBlockPass FunctionPass NormalizeGlobalVar RemovePurityChecking dataflowblock_pass function_pass
+        relaxpy.tvm.cleanup.module_passes: AttachGlobalSymbol ComputePrimValue DataflowBlockPass FunctionPass IPCAllReduceRewrite LowerGPUIPCAllocStorage NormalizeGlobalVar RemovePurityChecking dataflowblock_pass function_pass
         relaxpy.tvm.cleanup.parameters: ExpandTupleArguments RemoveRedundantReshape RemoveUnusedOutputs RemoveUnusedParameters RewriteDataflowReshape UpdateParamStructInfo UpdateParamStructInfo UpdateParamType=UpdateParamStructInfo
-        relaxpy.tvm.cleanup.unaffected: IPCAllReduceRewrite LowerGPUIPCAllocStorage
         relaxpy.tvm.cleanup.vdevices: RealizeVDevice UpdateVDevice
         relaxpy.tvm.lazy_params: LazyGetInput LazySetOutput LazyTransformParams
         relaxpy.tvm.libraries.split_call_tir_by_pattern: FuseTransposeMatmul SplitCallTIRByPattern

@@ -7,12 +7,15 @@ NormalizeGlobalVar: the names of public functions are their symbols.
 RemovePurityChecking: calls that are declared pure become plain ones.
 
 ComputePrimValue: scalar expressions become calls of kernels that compute them.
+
+At the end are the passes for memory that several GPUs share, which leave every module unchanged
+(no-ops): the pipelines of programs of TVM name them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from typing_extensions import override
 
@@ -26,7 +29,7 @@ from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.block_builder.global_names import normalize_global_names
+from relaxpy.ir.relax.block_builder.function_table import normalize_global_names
 from relaxpy.ir.relax.nodes import Binding, BindingBlock, Call, DataflowBlock, Function, GlobalVar
 from relaxpy.ir.relax.relations.shape_vars import variables_of
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten, map_with_builder
@@ -283,3 +286,27 @@ dataflowblock_pass = functional.pass_decorator(
     "block, mod, ctx",
     _each_block,
 )
+
+
+class _Unaffected(Pass):
+    """A pass that returns the module itself."""
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        return mod
+
+
+@dataclass(frozen=True)
+class IPCAllReduceRewrite(_Unaffected):
+    """A no-op: memory that several GPUs share does not exist.
+
+    Errors:
+        MisuseError (also TypeError, ValueError): the strategy is not 1 or 2.
+    """
+
+    allreduce_strategy: Literal[1, 2]
+
+
+@dataclass(frozen=True)
+class LowerGPUIPCAllocStorage(_Unaffected):
+    """A no-op: memory that several GPUs share does not exist."""

@@ -22,7 +22,7 @@ from relaxpy.ir.relax.known import equal_shapes, literal_shape, rank_of
 from relaxpy.ir.relax.nodes import Call, Constant, Expr, GlobalVar, Var, is_call_of
 from relaxpy.ir.relax.op.definition.registry import with_all_attributes
 from relaxpy.ir.relax.op.definition.rules import is_one
-from relaxpy.ir.relax.transform.fusion.fuse_ops_by_pattern import FuseOpsByPattern
+from relaxpy.ir.relax.transform.fusion.codegen import FuseOpsByPattern
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.support.dataclass import replace
 from relaxpy.support.entry import user_facing

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import relaxpy
-from relaxpy.exec.kernel.special import erf
+from relaxpy.exec.kernel.runtime import erf
 from relaxpy.exec.native.machine_code.machine import obstacle
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.tir.buffer import decl_buffer

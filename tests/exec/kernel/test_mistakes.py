@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from relaxpy.exec.kernel.plan import blocking, copies, fold_init, initialisation, memory, schedule
+from relaxpy.exec.kernel.plan import blocking, copies, initialisation, memory, schedule
 from relaxpy.exec.kernel.plan.blocking import in_tiles
 from relaxpy.exec.kernel.plan.planner import make_plan
 from relaxpy.exec.kernel.plan.tree import Plan, Row
@@ -72,8 +72,8 @@ MISTAKES: dict[str, Mistake] = {
     "forward a copy": always(copies._Forwarding, "_is_constant"),
     "share memory": always(memory, "_overwrites_in_place"),
     "move an init out of its loops": always(initialisation._Initialiser, "_is_own_element"),
-    "hoist an initialisation out of a loop": always(fold_init, "_same_iterations"),
-    "hoist an initialisation over a store": instead(fold_init, "loads", lambda _: iter(())),
+    "hoist an initialisation out of a loop": always(initialisation, "_same_iterations"),
+    "hoist an initialisation over a store": instead(initialisation, "loads", lambda _: iter(())),
     "tile": instead(blocking, "_row", row_without_offset),
     "fuse": always(fusion, "meets_itself"),
     "keep in registers": instead(

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from relaxpy.exec.native.calls.jit import Library, compile_module
+from relaxpy.exec.native.contraction.geometry import tile_of
 from relaxpy.exec.native.contraction.operands import Gemm, GemmAxis, Initial, Matrix
-from relaxpy.exec.native.contraction.tile_sizes import tile_of
 from relaxpy.exec.native.contraction.tiles import TileEmitter
 from relaxpy.exec.native.llvm.function import F32, I64, POINTER, Function, Type, Value
 from relaxpy.exec.native.machine_code.machine import Machine, host

@@ -8,10 +8,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from relaxpy.exec.native.contraction.few_rows import DotEmitter, SpanEmitter
+from relaxpy.exec.native.contraction.few_rows import DotEmitter, RowLanesEmitter, SpanEmitter
+from relaxpy.exec.native.contraction.geometry import RegisterTile
 from relaxpy.exec.native.contraction.operands import Gemm
-from relaxpy.exec.native.contraction.row_lanes import RowLanesEmitter
-from relaxpy.exec.native.contraction.tile_sizes import RegisterTile
 from relaxpy.exec.native.llvm.function import I32, Function
 from relaxpy.exec.native.machine_code.machine import Machine, host, narrow
 from tests.exec.native.contractions import Kernel, check, expected

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import relaxpy
-from relaxpy.exec.native.contraction.folding import with_folded_rows
+from relaxpy.exec.native.contraction.geometry import with_folded_rows
 from relaxpy.exec.native.machine_code.machine import host
 from relaxpy.exec.native.trees.product import Dimension, Product, with_column
 from relaxpy.ir.arith.algebra.affine import as_poly

@@ -14,7 +14,7 @@ import pytest
 from typing_extensions import override
 
 from relaxpy.exec.native.llvm.function import I32, I64, POINTER
-from relaxpy.exec.native.llvm.types import Type
+from relaxpy.exec.native.llvm.values import Type
 from relaxpy.exec.native.machine_code import loader
 from relaxpy.exec.native.machine_code.machine import Machine, generating_for, host, machine_of
 from relaxpy.exec.native.machine_code.objects import Library, compile_object, link_object

@@ -18,7 +18,7 @@ torch: Any = pytest.importorskip("torch")
 from torch.testing._internal.two_tensor import TwoTensor  # noqa: E402
 
 from relaxpy.plugins.importing.unsupported import FrontendError  # noqa: E402
-from relaxpy.plugins.torch.lines import Lines  # noqa: E402
+from relaxpy.plugins.torch.importer import Lines  # noqa: E402
 from relaxpy.relax.frontend import detach_params  # noqa: E402
 from relaxpy.relax.frontend.torch import dynamo_capture_subgraphs, from_exported_program, from_fx  # noqa: E402
 

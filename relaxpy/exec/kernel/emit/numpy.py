@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
+from typing import Final
 
 from relaxpy.errors import CompileError
-from relaxpy.exec.kernel.emit.allocation import allocations, extent, uncertain_views
+from relaxpy.exec.kernel.emit.allocation import (
+    UFUNCS,
+    Part,
+    allocations,
+    block_rows,
+    extent,
+    part_of,
+    ufunc_name,
+    uncertain_views,
+)
 from relaxpy.exec.kernel.emit.arrays import ArrayEmitter
-from relaxpy.exec.kernel.emit.blocks import UFUNCS, Part, block_rows, part_of, ufunc_name
 from relaxpy.exec.kernel.emit.contractions import ContractionEmitter
 from relaxpy.exec.kernel.emit.emitted import Emitted
 from relaxpy.exec.kernel.emit.entry import Entry
 from relaxpy.exec.kernel.emit.form import NumpyForm
 from relaxpy.exec.kernel.emit.gathers import trailing_axes
-from relaxpy.exec.kernel.emit.layout import layout_of
-from relaxpy.exec.kernel.emit.nesting import flatten_deep_loops
 from relaxpy.exec.kernel.emit.row_products import row_products
 from relaxpy.exec.kernel.emit.scalar import ScalarEmitter
 from relaxpy.exec.kernel.emit.scope import KernelScope, dtype_name, literal, title
@@ -26,10 +33,18 @@ from relaxpy.exec.kernel.nest.domain import nonempty_condition, tests_within
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.nest.read import read
 from relaxpy.exec.kernel.plan.arg_extremes import ArgExtreme
-from relaxpy.exec.kernel.plan.blocking import gap_bytes, is_part, row_bytes, row_work, runs_once
+from relaxpy.exec.kernel.plan.blocking import (
+    batch_axes,
+    gap_bytes,
+    is_part,
+    is_product,
+    keeps_negative_zero,
+    row_bytes,
+    row_work,
+    runs_once,
+)
+from relaxpy.exec.kernel.plan.idioms import searched_condition
 from relaxpy.exec.kernel.plan.initialisation import with_initialisation
-from relaxpy.exec.kernel.plan.products import batch_axes, is_product, keeps_negative_zero
-from relaxpy.exec.kernel.plan.searches import searched_condition
 from relaxpy.exec.kernel.plan.statements import Assignment, Compound, Statement, expressions_of
 from relaxpy.exec.kernel.plan.tree import (
     Contraction,
@@ -57,7 +72,7 @@ from relaxpy.exec.python_ast import (
 )
 from relaxpy.ir.arith.algebra.affine import affine, as_poly
 from relaxpy.ir.core.dtype import INT64
-from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.core.traverse import preorder, walk
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import FloatImm, IntImm, PrimExpr, Var
@@ -550,3 +565,107 @@ class NumpyEmitter:
         blocks = do(call("rt.blocks", name, *bounds, *sizes, **how))
         before, after = [p.before for p in parts], [p.after for p in parts]
         return [*before, function(name, params, body), blocks, *after]
+
+
+_BLOCKS = (ast.For, ast.While, ast.With, ast.Try)
+_MAX_DEPTH: Final = 12
+"""Python permits 20 nested blocks; the checks and contexts around loops need some."""
+
+
+def flatten_deep_loops(statements: Iterable[ast.stmt]) -> None:
+    """Flatten perfectly nested loops in statements that are nested too deeply."""
+    for statement in statements:
+        if _depth(statement) > _MAX_DEPTH:
+            for node in [*ast.walk(statement)]:
+                if isinstance(node, ast.For):
+                    _flatten(node)
+
+
+def _depth(root: ast.stmt) -> int:
+    maximum, stack = 0, [(root, 0)]
+    while stack:
+        statement, outer = stack.pop()
+        depth = outer + isinstance(statement, _BLOCKS)
+        maximum = max(maximum, depth)
+        stack += [(inner, depth) for inner in _children(statement)]
+    return maximum
+
+
+def _children(statement: ast.stmt) -> Iterator[ast.stmt]:
+    return (node for node in ast.iter_child_nodes(statement) if isinstance(node, ast.stmt))
+
+
+def _flatten(outer: ast.For) -> None:
+    """Merge into a loop the perfectly nested loops inside it whose ranges are invariant.
+
+    A loop with a `break` is not merged, as its outer loops continue.
+    """
+    targets, ranges = [outer.target], [outer.iter]
+    while True:
+        match outer.body:
+            case [ast.For(target=ast.Name() as target, iter=inner, body=body, orelse=[])]:
+                bound = {name.id for name in targets if isinstance(name, ast.Name)}
+                if not _is_invariant(inner, bound) or _breaks(body):
+                    break
+                targets.append(target)
+                ranges.append(inner)
+                outer.body = body
+            case _:
+                break
+    if len(targets) > 1:
+        outer.target = ast.Tuple([*targets], ast.Store())
+        outer.iter = call("rt.grid", *ranges)
+
+
+_INVARIANT = (ast.Name, ast.Constant, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast.Load)
+
+
+def _is_invariant(expr: ast.expr, bound: Container[str]) -> bool:
+    """True if `expr` is invariant in loops over `bound`, and can be evaluated before them.
+
+    Loads may change between iterations, and hoisted divisions may fail for an empty loop.
+    """
+    match expr:
+        case ast.Call(func=ast.Name(id="range" | "min" | "max"), args=args, keywords=[]):
+            return all(_is_invariant(arg, bound) for arg in args)
+        case _:
+            return all(
+                isinstance(node, _INVARIANT)
+                and not isinstance(node, (ast.FloorDiv, ast.Mod))
+                and not (isinstance(node, ast.Name) and node.id in bound)
+                for node in ast.walk(expr)
+            )
+
+
+def _breaks(body: Iterable[ast.stmt]) -> bool:
+    """True if a loop with this body may end by a `break`."""
+    inside = preorder(body, lambda s: () if isinstance(s, (ast.For, ast.While)) else _children(s))
+    return any(isinstance(statement, ast.Break) for statement in inside)
+
+
+def layout_of(
+    statement: Assignment, axes: Sequence[Axis], over: Sequence[Axis]
+) -> tuple[Axis, ...]:
+    """The order of axes in the arrays that a statement computes.
+
+    It is the order of the first load that uses all axes, if the target has the same; otherwise
+    that of the target, with the reduction axes last.
+    """
+    all_axes = {a.var: a for a in (*axes, *over)}
+    target = _order(statement.indices, all_axes)
+    for load in loads(statement.value):
+        order = _order(load.indices, all_axes)
+        if len(order) == len(all_axes) and [a for a in order if a in target] == target:
+            return tuple(all_axes[v] for v in order)
+    rest = [a for a in axes if a.var not in target]
+    return (*(all_axes[v] for v in target), *rest, *over)
+
+
+def _order(indices: Sequence[PrimExpr], axes: Mapping[Var, Axis]) -> list[Var]:
+    order: list[Var] = []
+    for index in indices:
+        linear = affine(index, axes)
+        inside = list(linear.coefficients) if linear is not None else []
+        inside.sort(key=lambda v: list(axes).index(v))
+        order += [v for v in inside if v not in order]
+    return order

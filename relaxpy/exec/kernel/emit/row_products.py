@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 
-from relaxpy.exec.kernel.plan.alignment import aligned_axes
+from relaxpy.exec.kernel.plan.dependence import aligned_axes
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Contraction, Plan, Run, Tile, Tree, written_memory
 from relaxpy.exec.kernel.plan.updates import Update

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Generator, Iterator, Sequence, Set
+from collections.abc import Callable, Container, Generator, Iterable, Iterator, Sequence, Set
 from itertools import pairwise
 from typing import TYPE_CHECKING, assert_never, cast
 
@@ -10,18 +10,26 @@ from relaxpy.errors import CompileError
 from relaxpy.exec.kernel.nest import nodes as nest
 from relaxpy.exec.kernel.nest.bounds import is_range_inside, keeps_divisions, may_fail
 from relaxpy.exec.kernel.nest.buffers import BufferTable, written_buffers
-from relaxpy.exec.kernel.nest.unconditional import is_always_evaluated
-from relaxpy.exec.kernel.nest.vectors import lane_of, vector_of
 from relaxpy.exec.runtime.scalar import display_name, is_evaluated, launched
 from relaxpy.ir.arith.algebra.affine import affine, as_poly
 from relaxpy.ir.core.dtype import BOOL, VOID
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import children, map_children, occurrences, rewrite, tree_size, walk
+from relaxpy.ir.core.traverse import (
+    children,
+    map_children,
+    occurrences,
+    reached,
+    rewrite,
+    tree_size,
+    walk,
+)
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import (
     LT,
+    And,
+    Broadcast,
     Call,
     Cast,
     IntImm,
@@ -30,6 +38,7 @@ from relaxpy.ir.tir.expr import (
     Or,
     PrimExpr,
     Ramp,
+    Select,
     Shuffle,
     StringImm,
     Var,
@@ -64,7 +73,6 @@ from relaxpy.support.dataclass import replace
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span
-
 
 MAX_TREE_SIZE = 512
 """A chain of lets may double a value at each step, so larger values are not substituted."""
@@ -573,3 +581,97 @@ def _scalar(store: BufferStore, lane: PrimExpr) -> BufferStore:
         value=lane_of(store.value, lane),
         predicate=None if store.predicate is None else lane_of(store.predicate, lane),
     )
+
+
+_JUMPS = frozenset(Op(f"tir.{name}") for name in ("ret", "break_loop", "continue_loop"))
+
+
+def is_always_evaluated(var: Var, node: Node) -> bool:
+    """True if `node` provably evaluates `var` whenever it runs."""
+    return any(child is var for child in reached([node], _always_evaluated))
+
+
+def _always_evaluated(node: Node) -> Iterable[Node]:
+    """The children of `node` that are evaluated whenever `node` is."""
+    match node:
+        case SeqStmt(seq=seq):
+            return _before_jumps(seq)
+        case IfThenElse(condition=test) | Select(condition=test) | While(condition=test):
+            return (test,)
+        case Call(op=Op(name="tir.if_then_else"), args=(test, *_)):
+            return (test,)
+        case Or(a=a) | And(a=a):
+            return (a,)
+        case For(min=first, extent=extent, body=body):
+            runs = isinstance(extent, IntImm) and extent.value > 0
+            return (first, extent, body) if runs else (first, extent)
+        case BlockRealize(iter_values=values, predicate=test, block=block):
+            runs = isinstance(test, IntImm) and test.value != 0
+            return (*values, test, block.body) if runs else (*values, test)
+        case BufferStore(predicate=test) | BufferLoad(predicate=test) if test is not None:
+            return (test,)
+        case _:
+            return [child for child in children(node) if isinstance(child, (Stmt, PrimExpr))]
+
+
+def _before_jumps(seq: Iterable[Stmt]) -> Iterator[Stmt]:
+    """The statements up to and including the first that may jump."""
+    for stmt in seq:
+        yield stmt
+        if any(isinstance(node, Call) and node.op in _JUMPS for node in walk(stmt)):
+            return
+
+
+def lane_of(value: PrimExpr, lane: PrimExpr) -> PrimExpr:
+    """Lane `lane` of a vector expression; every lane of a scalar is the scalar."""
+    if value.dtype.lanes == 1 and not isinstance(value, Shuffle):
+        return value
+    match value:
+        case Ramp(base=base, stride=stride):
+            return ops.add(base, ops.mul(ops.cast_to(lane, stride.dtype), stride))
+        case Broadcast(value=scalar):
+            return scalar
+        case Cast(dtype=dtype, value=inner):
+            return Cast(dtype.element, lane_of(inner, lane))
+        case Call(dtype=dtype, op=op, args=args):
+            return Call(dtype.element, op, [lane_of(a, lane) for a in args])
+        case BufferLoad(buffer=buffer, indices=indices, predicate=predicate):
+            guard = None if predicate is None else lane_of(predicate, lane)
+            return BufferLoad(buffer, tuple(lane_of(i, lane) for i in indices), guard)
+        case Shuffle(vectors=vectors, indices=indices):
+            return _shuffle_lane(vectors, indices, lane)
+        case _:
+            change: Callable[[Node], Node] = lambda child: lane_of(cast("PrimExpr", child), lane)  # noqa: E731
+            return map_children(change, value)
+
+
+def _shuffle_lane(
+    vectors: Sequence[PrimExpr], indices: Sequence[PrimExpr], lane: PrimExpr
+) -> PrimExpr:
+    """Lane `lane` of a shuffle: the lane at `indices[lane]` of the concatenated vectors."""
+    return _select_lane([_concatenated_lane(vectors, index) for index in indices], lane)
+
+
+def _concatenated_lane(vectors: Sequence[PrimExpr], index: PrimExpr) -> PrimExpr:
+    lanes = [
+        lane_of(vector, ops.const(number, "int32"))
+        for vector in vectors
+        for number in range(vector.dtype.lanes)
+    ]
+    return _select_lane(lanes, index)
+
+
+def _select_lane(values: Sequence[PrimExpr], index: PrimExpr) -> PrimExpr:
+    """The value at `index`, by comparisons with all positions but the last."""
+    if isinstance(index, IntImm):
+        return values[index.value]
+    *others, result = values
+    for number, value in reversed(list(enumerate(others))):
+        here = ops.convert(index.equal(ops.const(number, index.dtype)))
+        result = Select(here, value, result)
+    return result
+
+
+def vector_of(lanes: Sequence[Var]) -> PrimExpr:
+    """The vector of these scalars."""
+    return Shuffle(lanes, [ops.const(number, "int32") for number in range(len(lanes))])

@@ -1,18 +1,22 @@
-"""The dependences between statements of a kernel, and the loops that carry them."""
+"""The dependences between statements of a kernel, and the loops that carry them.
+
+Pairs of statements that may access common memory come first: most stores are disjoint. Iterations
+of two statements that access the same element are found by solving for them (`aligned_axes`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
 from enum import Enum, auto
-from itertools import groupby, product, takewhile
+from itertools import groupby, permutations, product, takewhile
 from typing import TypeAlias
 
 from relaxpy.exec.kernel.nest.bounds import bounds_of, bounds_of_axis, is_injective
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan.arg_extremes import arg_extreme_of
-from relaxpy.exec.kernel.plan.conflicts import possible_conflicts
 from relaxpy.exec.kernel.plan.statements import Access, Assignment, Compound, Statement, access
-from relaxpy.ir.arith.algebra.affine import Affine, IndexPoly, as_poly, quotient
+from relaxpy.ir.arith.algebra.affine import Affine, IndexPoly, affine, as_poly, quotient
+from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.support.dataclass import dataclass, replace
@@ -424,3 +428,221 @@ def _restrict_shared(
             return False
     possible[level] &= {direction}
     return True
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Use:
+    """An access by statement number `statement`."""
+
+    statement: int
+    access: Access
+    writes: bool
+
+
+def possible_conflicts(
+    statements: Sequence[Statement], shape_vars: Container[Var], roots: Mapping[Buffer, Buffer]
+) -> set[tuple[int, int]]:
+    """Pairs of statements, by number, that are not proved independent.
+
+    Two statements may conflict if one writes memory that the other accesses. Every statement is
+    paired with itself, as its iterations may conflict. Transitively implied pairs are omitted.
+    """
+    pairs = {(i, i) for i in range(len(statements))}
+    uses: dict[Buffer, list[_Use]] = {}
+    for i, statement in enumerate(statements):
+        for writes, accesses in ((True, statement.writes), (False, statement.reads)):
+            for use in accesses:
+                root = roots.get(use.buffer, use.buffer)
+                uses.setdefault(root, []).append(_Use(i, use, writes))
+    for group in uses.values():
+        for first, second in _overlapping_pairs(group, statements, shape_vars):
+            if first.writes or second.writes:
+                i, j = sorted((first.statement, second.statement))
+                pairs.add((i, j))
+    return pairs
+
+
+def _overlapping_pairs(
+    group: list[_Use], statements: Sequence[Statement], shape_vars: Container[Var]
+) -> Iterator[tuple[_Use, _Use]]:
+    """Pairs of uses of one buffer, without those that are disjoint in some dimension."""
+    if not any(use.writes for use in group) or len({use.statement for use in group}) == 1:
+        return
+    groups = [group]
+    buffer, rank = group[0].access.buffer, len(group[0].access.maps)
+    spans: dict[_Use, list[_Span]] = {use: [] for use in group}
+    if all(u.access.buffer is buffer and len(u.access.maps) == rank for u in group):
+        spans = {use: _spans(use, statements[use.statement], shape_vars) for use in group}
+        for dimension in range(rank):
+            along = {use: dims[dimension] for use, dims in spans.items()}
+            divided = [_disjoint_groups(g, along, shape_vars) for g in groups]
+            for members, (_, overlapping) in zip(groups, divided, strict=True):
+                yield from ((first, second) for first in overlapping for second in members)
+            groups = [g for disjoint, _ in divided for g in disjoint]
+    boxes = {use: list(map(_constant_span, dims)) for use, dims in spans.items()}
+    for members in groups:
+        same: dict[object, list[_Use]] = {}
+        for use in members:
+            key = use.access.buffer, use.access.indices, statements[use.statement].axes
+            same.setdefault(key, []).append(use)
+        for uses in same.values():
+            yield from _successive(uses)
+        for of_first, of_second in permutations(same.values(), 2):
+            if not _are_disjoint(boxes[of_first[0]], boxes[of_second[0]]):
+                yield from product((use for use in of_first if use.writes), of_second)
+
+
+def _successive(uses: list[_Use]) -> Iterator[tuple[_Use, _Use]]:
+    """Pairs of uses of the same elements in the same loops without a store between them.
+
+    Their dependences imply those of the other pairs, which have the same directions.
+    """
+    since_store: list[_Use] = []
+    for use in uses:
+        if use.writes:
+            yield from ((before, use) for before in since_store)
+            since_store.clear()
+        elif since_store and since_store[0].writes:
+            yield since_store[0], use
+        since_store.append(use)
+
+
+_Span: TypeAlias = tuple[IndexPoly, IndexPoly] | None
+"""The minimum and maximum index of a use in one dimension."""
+
+
+def _spans(use: _Use, statement: Statement, shape_vars: Container[Var]) -> list[_Span]:
+    return [
+        None if m is None else bounds_of(m, statement.axes, shape_vars) for m in use.access.maps
+    ]
+
+
+def _constant_span(span: _Span) -> tuple[int, int] | None:
+    if span is None or span[0].constant is None or span[1].constant is None:
+        return None
+    return span[0].constant, span[1].constant
+
+
+def _are_disjoint(a_box: list[tuple[int, int] | None], b_box: list[tuple[int, int] | None]) -> bool:
+    return any(
+        a is not None and b is not None and (a[1] < b[0] or b[1] < a[0])
+        for a, b in zip(a_box, b_box, strict=True)
+    )
+
+
+def _disjoint_groups(
+    group: list[_Use], along: Mapping[_Use, _Span], shape_vars: Container[Var]
+) -> tuple[list[list[_Use]], list[_Use]]:
+    """The uses in groups with increasing spans, and those that may overlap several groups.
+
+    Rule:
+        The first use of a group starts after all uses of the previous group have ended; the other
+        uses of the group start no earlier. So each use ends before all uses of later groups start.
+    """
+    spans: dict[_Use, tuple[IndexPoly, IndexPoly]] = {}
+    for use in group:
+        span = along[use]
+        if span is None:
+            return [group], []
+        spans[use] = span
+    ends = [end.constant for _, end in spans.values()]
+    if None not in ends:
+        group = sorted(group, key=lambda use: spans[use][1].constant or 0)
+    groups: list[list[_Use]] = []
+    overlapping: list[_Use] = []
+    for use in group:
+        start = spans[use][0]
+        if not groups:
+            groups.append([use])
+        elif not start.exceeds(spans[groups[-1][0]][0], 0, shape_vars):
+            overlapping.append(use)
+        elif all(start.exceeds(spans[o][1], 1, shape_vars) for o in reversed(groups[-1])):
+            groups.append([use])
+        else:
+            groups[-1].append(use)
+    return groups, overlapping
+
+
+def aligned_axes(
+    indices: Sequence[PrimExpr],
+    axes: Sequence[Axis],
+    other_indices: Sequence[PrimExpr],
+    other_axes: Sequence[Axis],
+) -> dict[Var, PrimExpr] | None:
+    """The values of `axes` in the iteration of `other_axes` that accesses the same element.
+
+    None unless each iteration has exactly one counterpart, which the axes decide one by one, or one
+    of `axes` for several others, whose iterations it numbers. An axis of one iteration needs no
+    counterpart. Variables that are the same in both are left out.
+    """
+    own, others = {a.var: a for a in axes}, {a.var: a for a in other_axes}
+    pairs: set[tuple[Var, Var]] = set()
+    points: dict[Var, PrimExpr] = {}
+    numbers: dict[Var, PrimExpr] = {}
+    digits: list[Var] = []
+    for index, other in zip(indices, other_indices, strict=True):
+        f, g = affine(index, own), affine(other, others)
+        if f is None or g is None or len(f.coefficients) > 1:
+            return None
+        if f.coefficients and len(g.coefficients) > 1:
+            [x] = f.coefficients
+            number = _number(f, own[x], g, others)
+            if number is None or x in numbers:
+                return None
+            # The same expression where possible, so that both accesses have equal indices.
+            value = other if isinstance(index, Var) else number.expr()
+            numbers[x] = ops.cast_to(value, x.dtype)
+            digits += g.coefficients
+            continue
+        if f.coefficients and g.coefficients:
+            [(x, factor)], [(y, other_factor)] = f.coefficients.items(), g.coefficients.items()
+            if not own[x].has_bounds_of(others[y]) or not factor.same(other_factor):
+                return None
+            pairs.add((x, y))
+        elif len(g.coefficients) > 1:
+            return None
+        else:
+            used = [own[x] for x in f.coefficients] + [others[y] for y in g.coefficients]
+            if not all(axis.extent.same(1) for axis in used):
+                return None
+            points |= {axis.var: axis.start for axis in used}
+            f, g = _at(f, points), _at(g, points)
+        if not f.offset.same(g.offset):
+            return None
+    mine, theirs = [*{x for x, _ in pairs}, *numbers], [*{y for _, y in pairs}, *digits]
+    if not len(set(mine)) == len(mine) == len(pairs) + len(numbers):
+        return None
+    if not len(set(theirs)) == len(theirs) == len(pairs) + len(digits):
+        return None
+    if not own.keys() <= {*mine, *points} or not others.keys() <= {*theirs, *points}:
+        return None
+    values = numbers | {x: ops.cast_to(start, x.dtype) for x, start in points.items() if x in own}
+    return values | {x: ops.cast_to(y, x.dtype) for x, y in pairs if x is not y}
+
+
+def _number(f: Affine, axis: Axis, g: Affine, others: Mapping[Var, Axis]) -> IndexPoly | None:
+    """The value of `axis`, alone in `f`, where `g` has the value of `f`.
+
+    None unless it numbers the iterations of all axes of `g`, one inside the other.
+    """
+    [factor] = f.coefficients.values()
+    if factor.constant != 1:
+        return None
+    rest, count = dict(g.coefficients), as_poly(1)
+    while rest:
+        var = next((v for v, stride in rest.items() if stride.same(count)), None)
+        if var is None:
+            return None
+        count = count * others[var].extent
+        del rest[var]
+    start = {var: others[var].start for var in g.coefficients}
+    first = (_at(g, start).offset - f.offset).same(as_poly(axis.start))
+    if not first or not count.same(axis.extent):
+        return None
+    return _at(g, {var: var for var in g.coefficients}).offset - f.offset
+
+
+def _at(map: Affine, values: Mapping[Var, PrimExpr]) -> Affine:
+    """`map` where its variables have these values."""
+    terms = (factor * as_poly(values[var]) for var, factor in map.coefficients.items())
+    return Affine({}, sum(terms, map.offset))

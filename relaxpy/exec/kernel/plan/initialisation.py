@@ -1,4 +1,4 @@
-"""Hoists the inits of blocks out of their reduction loops.
+"""Hoists the inits of blocks out of their reduction loops, or folds them into accumulations.
 
 An init runs in the first iteration of its loops, and also if one of them is empty. Where hoisting
 is visible to other items of the loops, it stays, and a copy runs after an empty loop.
@@ -10,7 +10,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import TypeAlias
 
-from relaxpy.exec.kernel.nest.bounds import is_one_to_one, may_fail
+from relaxpy.exec.kernel.nest.bounds import is_one_to_one, may_fail, unproved
 from relaxpy.exec.kernel.nest.domain import empty_condition, is_implied
 from relaxpy.exec.kernel.nest.nodes import (
     Alloc,
@@ -30,6 +30,9 @@ from relaxpy.exec.kernel.nest.nodes import (
     substituted,
     walk_items,
 )
+from relaxpy.exec.kernel.plan.dependence import aligned_axes
+from relaxpy.exec.kernel.plan.statements import Assignment
+from relaxpy.exec.kernel.plan.tree import For, Run, Tree, accesses, written_memory
 from relaxpy.ir.arith.algebra.affine import affine
 from relaxpy.ir.arith.algebra.folding import conjuncts
 from relaxpy.ir.tir import ops
@@ -295,3 +298,89 @@ def _accesses(items: Iterable[Item]) -> Iterator[tuple[Buffer, tuple[PrimExpr, .
             yield item.buffer, item.indices
         for expr in expressions(item):
             yield from ((load.buffer, load.indices) for load in loads(expr))
+
+
+def fold_initial(
+    trees: Sequence[Tree],
+    shape_vars: Container[Var],
+    roots: Mapping[Buffer, Buffer],
+    serial: tuple[Var, ...] = (),
+) -> tuple[Tree, ...]:
+    """`trees` with each store of an initial value folded into its accumulation.
+
+    `roots` maps buffers to the owners of their memory, and `serial` are the enclosing loops.
+    """
+    result: list[Tree] = []
+    for tree in trees:
+        match tree:
+            case For(axis=axis, body=body):
+                inner = fold_initial(body, shape_vars, roots, (*serial, axis.var))
+                tree = replace(tree, body=inner)
+            case Run(accumulation=Assignment() as update) if _initialises_all(
+                tree, update, shape_vars, roots
+            ):
+                init = _initial(result, tree, update, roots, serial)
+                if init is not None:
+                    position, value = init
+                    update = replace(update, initial=value)
+                    tree = replace(tree, statements=(update,))
+                    del result[position]
+            case _:
+                pass
+        result.append(tree)
+    return tuple(result)
+
+
+def _initialises_all(
+    run: Run, update: Assignment, shape_vars: Container[Var], roots: Mapping[Buffer, Buffer]
+) -> bool:
+    """True if an accumulation initialises all elements, also those for which no guard holds.
+
+    Elements of a view, or at unproved indices, may be out of bounds.
+    """
+    variables = {a.var for a in run.loops}
+    return not update.guards or (
+        all(mentions(guard, variables) for guard in update.guards)
+        and update.target not in roots
+        and not unproved(update.target, update.indices, run.loops, shape_vars)
+    )
+
+
+def _initial(
+    trees: Sequence[Tree],
+    run: Run,
+    update: Assignment,
+    roots: Mapping[Buffer, Buffer],
+    serial: tuple[Var, ...],
+) -> tuple[int, PrimExpr] | None:
+    """The position in `trees` of the store of the initial value of `update`, and this value."""
+    target = update.target
+    memory = roots.get(target, target)
+    operands = (update.value, *update.guards, *update.indices)
+    if any(roots.get(load.buffer, load.buffer) is memory for e in operands for load in loads(e)):
+        return None  # it may read an initial value, which may only be in a register
+    for position, before in reversed([*enumerate(trees)]):
+        if all(roots.get(a.buffer, a.buffer) is not memory for a in accesses(before)):
+            continue
+        match before:
+            case Run(statement=Assignment() as store, over=(), ordered=()):
+                pass
+            case _:
+                return None
+        if store.target is not target or store.guards:
+            return None
+        if not _same_iterations(store, update, serial):
+            return None
+        renamed = aligned_axes(store.indices, before.axes, update.indices, run.axes)
+        written = {memory, *written_memory(trees[position + 1 :], lambda b: roots.get(b, b))}
+        read = {roots.get(load.buffer, load.buffer) for load in loads(store.value)}
+        if renamed is None or not read.isdisjoint(written):
+            return None
+        return position, substitute(store.value, renamed)
+    return None
+
+
+def _same_iterations(store: Assignment, update: Assignment, serial: Container[Var]) -> bool:
+    """True if both run in the same iterations of the enclosing loops `serial`."""
+    axes = {axis.var: axis for axis in update.axes}
+    return all(axis.has_bounds_of(axes[axis.var]) for axis in store.axes if axis.var in serial)

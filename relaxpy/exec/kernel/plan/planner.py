@@ -8,16 +8,13 @@ from collections.abc import Iterable
 from relaxpy.exec.kernel.nest.intrinsics import check_datatypes, with_float_intrinsics
 from relaxpy.exec.kernel.nest.nodes import Nest
 from relaxpy.exec.kernel.nest.read import read
-from relaxpy.exec.kernel.plan.copies import forward_copies
-from relaxpy.exec.kernel.plan.expansion import expand_locals
-from relaxpy.exec.kernel.plan.fold_init import fold_initial
-from relaxpy.exec.kernel.plan.initialisation import with_initialisation
+from relaxpy.exec.kernel.plan.copies import forward_copies, reshaped_parameters, reshapes_first
+from relaxpy.exec.kernel.plan.expansion import expand_locals, fill_tables_first
+from relaxpy.exec.kernel.plan.initialisation import fold_initial, with_initialisation
 from relaxpy.exec.kernel.plan.loops import normalise_loops
 from relaxpy.exec.kernel.plan.memory import shared_memory
-from relaxpy.exec.kernel.plan.reshapes import reshaped_parameters, reshapes_first
 from relaxpy.exec.kernel.plan.schedule import schedule
 from relaxpy.exec.kernel.plan.statements import statements_of
-from relaxpy.exec.kernel.plan.tables import fill_tables_first
 from relaxpy.exec.kernel.plan.tree import Plan, accesses, runs
 from relaxpy.exec.runtime.scalar import with_checked_counts
 from relaxpy.ir.arith.algebra.affine import as_poly

@@ -17,8 +17,8 @@ from relaxpy.exec.native.machine_code.objects import (
     record,
     recorded,
 )
+from relaxpy.exec.native.threads.code import POOL
 from relaxpy.exec.native.threads.memory import connect_memory, memory
-from relaxpy.exec.native.threads.parallel import POOL
 from relaxpy.exec.native.threads.pool import connect
 from relaxpy.support.progress import stage
 

@@ -58,7 +58,7 @@ from relaxpy.exec.native.llvm.function import (
 from relaxpy.exec.native.llvm.module import Module
 from relaxpy.exec.native.machine_code.machine import current, running_here
 from relaxpy.exec.native.machine_code.objects import Library, compile_object, link_object
-from relaxpy.exec.native.threads.parallel import POOL
+from relaxpy.exec.native.threads.code import POOL
 from relaxpy.exec.native.threads.pool import connect
 from relaxpy.support.dataclass import dataclass
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from relaxpy.exec.native.contraction.geometry import RegisterTile
 from relaxpy.exec.native.contraction.operands import (
     Gemm,
     GemmAxis,
@@ -15,7 +16,6 @@ from relaxpy.exec.native.contraction.operands import (
     extents,
     load,
 )
-from relaxpy.exec.native.contraction.tile_sizes import RegisterTile
 from relaxpy.exec.native.llvm.function import Function, Type, Value
 from relaxpy.support.dataclass import dataclass
 

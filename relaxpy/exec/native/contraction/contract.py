@@ -13,9 +13,10 @@ from relaxpy.exec.native.contraction.few_rows import (
     MOST_DOT_ROWS,
     MOST_ROWS,
     DotEmitter,
+    RowLanesEmitter,
     SpanEmitter,
 )
-from relaxpy.exec.native.contraction.folding import folded, with_folded_rows
+from relaxpy.exec.native.contraction.geometry import folded, tile_of, with_folded_rows
 from relaxpy.exec.native.contraction.operands import (
     Epilogue,
     Fold,
@@ -31,13 +32,11 @@ from relaxpy.exec.native.contraction.operands import (
     total,
 )
 from relaxpy.exec.native.contraction.panels import is_packed
-from relaxpy.exec.native.contraction.row_lanes import RowLanesEmitter
-from relaxpy.exec.native.contraction.tile_sizes import tile_of
 from relaxpy.exec.native.contraction.tiles import ROWS, TileEmitter
 from relaxpy.exec.native.llvm.function import Function, Value
 from relaxpy.exec.native.llvm.module import Module
 from relaxpy.exec.native.maths.numbers import narrow, widen
-from relaxpy.exec.native.threads.parallel import parallel
+from relaxpy.exec.native.threads.code import parallel
 from relaxpy.exec.native.trees.product import (
     INITIAL,
     TARGET,

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from relaxpy.exec.native.contraction.blocking import Columns, each, merged_strides, packed, up
 from relaxpy.exec.native.contraction.dots import Dots, Read, rows_in_copy, rows_in_place
-from relaxpy.exec.native.contraction.folding import folded_rows
+from relaxpy.exec.native.contraction.geometry import RegisterTile, folded_rows
 from relaxpy.exec.native.contraction.operands import (
     Gemm,
     GemmAxis,
@@ -24,7 +24,6 @@ from relaxpy.exec.native.contraction.operands import (
     total,
 )
 from relaxpy.exec.native.contraction.panels import Block, copied_unless_packed, pack
-from relaxpy.exec.native.contraction.tile_sizes import RegisterTile
 from relaxpy.exec.native.llvm.function import I32, Function, Type, Value
 from relaxpy.support.dataclass import dataclass, replace
 

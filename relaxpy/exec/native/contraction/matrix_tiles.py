@@ -12,8 +12,8 @@ from itertools import accumulate
 from typing import Final
 
 from relaxpy.exec.native.contraction.dots import Dots
+from relaxpy.exec.native.contraction.geometry import RegisterTile
 from relaxpy.exec.native.contraction.operands import Size
-from relaxpy.exec.native.contraction.tile_sizes import RegisterTile
 from relaxpy.exec.native.llvm.function import I8, I64, POINTER, VOID, Function, Type, Value
 from relaxpy.exec.native.llvm.module import Module
 from relaxpy.exec.native.machine_code.loader import TILES

@@ -23,11 +23,13 @@ from relaxpy.exec.native.contraction.blocking import (
 )
 from relaxpy.exec.native.contraction.copies import BlockSizes, Copies
 from relaxpy.exec.native.contraction.dots import Dots, dots_of
-from relaxpy.exec.native.contraction.finish import finish_rows
-from relaxpy.exec.native.contraction.folding import folded_rows
+from relaxpy.exec.native.contraction.geometry import RegisterTile, folded_rows
 from relaxpy.exec.native.contraction.operands import (
+    Epilogue,
     Gemm,
     GemmAxis,
+    Indices,
+    Initial,
     Matrix,
     Size,
     advance,
@@ -36,6 +38,7 @@ from relaxpy.exec.native.contraction.operands import (
     convert,
     converts,
     digits,
+    elements,
     extents,
     initial_values,
     merged,
@@ -45,7 +48,6 @@ from relaxpy.exec.native.contraction.operands import (
     store,
     total,
 )
-from relaxpy.exec.native.contraction.tile_sizes import RegisterTile
 from relaxpy.exec.native.llvm.function import I32, Function, Type, Value
 from relaxpy.support.dataclass import dataclass, replace
 
@@ -632,3 +634,60 @@ class TileEmitter:
                 values = iteration(number, *values)
             return list(values)
         return f.loop(0, axis.extent, 1, values, iteration)
+
+
+def finish_rows(
+    f: Function,
+    contraction: Gemm,
+    epilogue: Epilogue,
+    first: Indices,
+    height: Size,
+    vectors: Sequence[tuple[int, int, Value | None]],
+    sums: Callable[[Value], list[Value]],
+) -> None:
+    """Store the results of an epilogue.
+
+    `first` are the indices of the first element; `height` is the number of rows; `vectors` are the
+    columns before each vector, its lanes and its mask; `sums` are those of the vectors of a row,
+    counted from the first one.
+    """
+    *outer, start, column = first
+    element = contraction.accumulator.element
+
+    def loaded(row: Size, operand: Initial) -> list[Value]:
+        """The elements of an operand for each vector; one scalar if all columns share it."""
+        if _is_zero(operand.strides[-1]):
+            shared = elements(f, operand, (*outer, row, column), Type(element), None)
+            return [shared] * len(vectors)
+        return [
+            elements(f, operand, (*outer, row, column), Type(element, lanes), mask, (0, before))
+            for before, lanes, mask in vectors
+        ]
+
+    # Values that all rows share are hoisted out of the loop.
+    fixed = {
+        n: loaded(start, operand)
+        for n, operand in enumerate(epilogue.operands)
+        if _is_zero(operand.strides[-2])
+    }
+    frame = epilogue.frame(f)
+
+    def finish(index: Value) -> None:
+        row = combine(f, "add", start, index)
+        totals = sums(index)
+        operands = [
+            fixed[n] if n in fixed else loaded(row, operand)
+            for n, operand in enumerate(epilogue.operands)
+        ]
+        fresh = [values for n, values in enumerate(operands) if n not in fixed]
+        with frame.level():
+            frame.settle(value for values in (totals, *fresh) for value in values)
+            for n, (before, _, mask) in enumerate(vectors):
+                value = epilogue.compute(frame, totals[n], [values[n] for values in operands])
+                store(f, contraction, (*outer, row, column), value, mask, (0, before))
+
+    f.loop(0, height, 1, [], finish)
+
+
+def _is_zero(stride: Size) -> bool:
+    return not isinstance(stride, Value) and stride == 0

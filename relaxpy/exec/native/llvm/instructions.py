@@ -6,9 +6,20 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from relaxpy.exec.native.llvm.literals import compared, folded, literal, power_of_two_in
-from relaxpy.exec.native.llvm.types import BOOL, I64, POINTER, VOID, Signature, Type
-from relaxpy.exec.native.llvm.value import Operand, Value
+from relaxpy.exec.native.llvm.values import (
+    BOOL,
+    I64,
+    POINTER,
+    VOID,
+    Operand,
+    Signature,
+    Type,
+    Value,
+    compared,
+    folded,
+    literal,
+    power_of_two_in,
+)
 
 if TYPE_CHECKING:
     from relaxpy.exec.native.llvm.module import Module

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 
 from relaxpy.exec.native.llvm.function import VOID, Function, Type
-from relaxpy.exec.native.llvm.types import Signature
+from relaxpy.exec.native.llvm.values import Signature
 from relaxpy.exec.platforms import Platform, platform_of_triple
 
 _DEFINED = re.compile(r"^(?:define .*?)?@([\w.]+)(?: =|\()", re.MULTILINE)

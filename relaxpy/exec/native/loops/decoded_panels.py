@@ -17,8 +17,7 @@ from relaxpy.exec.native.contraction.contract import emit_tiles
 from relaxpy.exec.native.llvm.function import I8, I32, Type, Value
 from relaxpy.exec.native.llvm.interleave import transposed
 from relaxpy.exec.native.loops.axes import Loops
-from relaxpy.exec.native.loops.decoding import AHEAD, Decoder, Place
-from relaxpy.exec.native.loops.digit_sums import dots, fours, pairs
+from relaxpy.exec.native.loops.decoding import AHEAD, Decoder, Place, dots, fours, pairs
 from relaxpy.exec.native.trees.product import is_factor, product_of
 from relaxpy.exec.native.trees.repeated import PANEL, Digits, RepeatedLoads
 from relaxpy.exec.native.values.frame import Lanes

@@ -12,8 +12,7 @@ from relaxpy.exec.kernel.plan.tree import Run
 from relaxpy.exec.native.llvm.function import Type, Value
 from relaxpy.exec.native.loops.axes import Loops
 from relaxpy.exec.native.loops.decoded_panels import DigitPanels, FloatPanels, has_panels
-from relaxpy.exec.native.loops.decoding import AHEAD, Decoder, Place
-from relaxpy.exec.native.loops.digit_sums import DigitSums
+from relaxpy.exec.native.loops.decoding import AHEAD, Decoder, DigitSums, Place
 from relaxpy.exec.native.trees.repeated import PANEL, Digits, RepeatedLoads
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.support.dataclass import replace

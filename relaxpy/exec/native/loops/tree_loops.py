@@ -14,7 +14,7 @@ from relaxpy.exec.native.contraction.operands import Size, ceil_div, combine, di
 from relaxpy.exec.native.llvm.function import BOOL, I8, I64, Function, Value
 from relaxpy.exec.native.loops.items import Items
 from relaxpy.exec.native.loops.run_loops import RunLoops
-from relaxpy.exec.native.threads.parallel import parallel
+from relaxpy.exec.native.threads.code import parallel
 from relaxpy.exec.native.trees import cost
 from relaxpy.exec.native.trees.masks import LEAST_ROWS, PANEL, Masked
 from relaxpy.exec.native.trees.obligations import Obligation

@@ -8,7 +8,6 @@ from typing import Final, TypeAlias
 
 from relaxpy.exec.native.llvm.function import Function, Value
 from relaxpy.exec.native.maths import (
-    exact,
     exponential,
     inverse_trigonometric as inverse,
     logarithmic,
@@ -47,8 +46,8 @@ _TABLE: Final[Mapping[str, _Emitters]] = {
     "sqrt": _Emitters(square_root),
     "copysign": _Emitters(with_sign),
     "rsqrt": _Emitters(others.rsqrt),
-    "nextafter": _Emitters(exact.nextafter),
-    "ldexp": _Emitters(exact.ldexp),
+    "nextafter": _Emitters(others.nextafter),
+    "ldexp": _Emitters(others.ldexp),
     "floor": _llvm("floor"),
     "ceil": _llvm("ceil"),
     "trunc": _llvm("trunc"),
@@ -78,7 +77,7 @@ _TABLE: Final[Mapping[str, _Emitters]] = {
     "atan2": _Emitters(double=inverse.atan2, for_single=inverse.atan2_short),
     "erf": _Emitters(double=others.erf, single=others.erf_float),
     "hypot": _Emitters(double=others.hypot),
-    "fmod": _Emitters(double=exact.fmod),
+    "fmod": _Emitters(double=others.fmod),
 }
 
 MATHS: Final = frozenset(_TABLE)

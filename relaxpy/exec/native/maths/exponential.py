@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 
 from relaxpy.exec.native.llvm.function import Value
 from relaxpy.exec.native.maths.numbers import (
+    Table,
     absolute,
     add_smaller,
     at_least,
@@ -28,11 +29,11 @@ from relaxpy.exec.native.maths.numbers import (
     scaled,
     scaled_by,
     select,
+    selected,
     shifted,
     sign_bit,
     with_sign,
 )
-from relaxpy.exec.native.maths.tables import Table, selected
 from relaxpy.support.dataclass import dataclass
 
 

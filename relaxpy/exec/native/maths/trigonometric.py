@@ -13,8 +13,8 @@ from collections.abc import Callable
 from typing import Final
 
 from relaxpy.exec.native.llvm.function import F64, I64, Value
-from relaxpy.exec.native.llvm.literals import literal
 from relaxpy.exec.native.llvm.module import Module
+from relaxpy.exec.native.llvm.values import literal
 from relaxpy.exec.native.maths.numbers import (
     Pair,
     absolute,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from relaxpy.exec.kernel.nest.bounds import unproved
-from relaxpy.exec.kernel.plan.alignment import aligned_axes
+from relaxpy.exec.kernel.plan.dependence import aligned_axes
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import For, Run, Tree
 from relaxpy.exec.native.trees.product import Product, joins, product_of

@@ -1,4 +1,7 @@
-"""The program of a kernel: the fused trees of its plan, with tests and tasks."""
+"""The program of a kernel: the fused trees of its plan, with tests and tasks.
+
+Copies that only reshape are elided: both buffers alias.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +13,14 @@ from dataclasses import field
 from relaxpy.exec.kernel.nest.domain import tests_within
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan.blocking import in_tiles
+from relaxpy.exec.kernel.plan.copies import is_reshape
 from relaxpy.exec.kernel.plan.statements import Assignment, Compound
-from relaxpy.exec.kernel.plan.tree import For, Plan, Run, Tile, Tree, runs
+from relaxpy.exec.kernel.plan.tree import For, Plan, Run, Tile, Tree, runs, written_memory
 from relaxpy.exec.native.trees.fusion import fused
 from relaxpy.exec.native.trees.lanes import in_lanes, lane_axis, with_best_order
 from relaxpy.exec.native.trees.obligations import Obligation, obligations
 from relaxpy.exec.native.trees.pieces import in_pieces
 from relaxpy.exec.native.trees.product import product_of
-from relaxpy.exec.native.trees.reshapes import without_reshapes
 from relaxpy.exec.native.trees.zero_points import without_zero_points
 from relaxpy.ir.arith.algebra.affine import IndexPoly
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
@@ -271,3 +274,59 @@ def _temporaries(run: Run, uses: Mapping[Buffer, int]) -> Iterator[Buffer]:
             and not any(b is buffer for b, _ in member.read_elements())
         ):
             yield buffer
+
+
+def without_reshapes(plan: Plan) -> Plan:
+    """`plan` with reshaping copies of parameters replaced by aliases of their memory.
+
+    A parameter that is copied into a local buffer is not written. One that is copied from a local
+    buffer has no other use, so that it may hold earlier values of the buffer; the buffer is not
+    written after the copy.
+    """
+    parameters = {*plan.func.buffer_map.values()}
+    shared, trees = dict(plan.shared), list[Tree]()
+    last_writes: dict[Buffer, int] | None = None
+    # The counts of uses stay, by which a parameter with a second shape has more than one.
+    for number, tree in enumerate(plan.trees):
+        found = _copied(tree)
+        if found is None:
+            trees.append(tree)
+            continue
+        target, source = found
+        last_writes = _last_writes(plan) if last_writes is None else last_writes
+        if plan.reshaped.get(target) is source:
+            shared[target] = source
+        elif (
+            target in parameters
+            and source in plan.local
+            and source not in shared
+            and target not in shared.values()
+            and plan.uses[target] == 1
+            and last_writes.get(source, -1) < number
+        ):
+            moved = [source, *(b for b, owner in shared.items() if owner is source)]
+            shared |= dict.fromkeys(moved, target)
+        else:
+            trees.append(tree)
+    if len(trees) == len(plan.trees):
+        return plan
+    return replace(plan, trees=tuple(trees), shared=shared)
+
+
+def _last_writes(plan: Plan) -> dict[Buffer, int]:
+    """The number of the last tree that writes each memory."""
+    return {b: n for n, tree in enumerate(plan.trees) for b in written_memory((tree,), plan.root)}
+
+
+def _copied(tree: Tree) -> tuple[Buffer, Buffer] | None:
+    """The target and the source of a copy of all elements in row-major order, also of memory."""
+    match tree:
+        case Run(
+            statements=[Assignment(combine=None, value=BufferLoad() as load) as store],
+            after=(),
+            tests=(),
+        ) if is_reshape(tree.axes, store, load):
+            pair = store.target, load.buffer
+            return None if any(b.strides for b in pair) else pair
+        case _:
+            return None

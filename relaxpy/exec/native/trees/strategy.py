@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from relaxpy.exec.kernel.nest.buffers import position_of
 from relaxpy.exec.kernel.nest.nodes import Axis
-from relaxpy.exec.kernel.plan.searches import searched_condition
+from relaxpy.exec.kernel.plan.idioms import searched_condition
 from relaxpy.exec.kernel.plan.tree import Run
 from relaxpy.exec.native.trees.lanes import lane_axis, shared_axis
 from relaxpy.exec.native.trees.product import Product, product_of

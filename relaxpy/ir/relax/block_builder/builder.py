@@ -13,8 +13,11 @@ from relaxpy.ir.core.node import Attrs, as_attrs
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.emitter import Emitter
-from relaxpy.ir.relax.block_builder.function_table import FunctionTable, as_gvar
-from relaxpy.ir.relax.block_builder.global_names import normalize_global_names
+from relaxpy.ir.relax.block_builder.function_table import (
+    FunctionTable,
+    as_gvar,
+    normalize_global_names,
+)
 from relaxpy.ir.relax.block_builder.normalize import Normalizer, is_leaf
 from relaxpy.ir.relax.block_builder.signatures import Signatures
 from relaxpy.ir.relax.nodes.base import check_name

@@ -19,11 +19,11 @@ from relaxpy.ir.relax.transform.cleanup.dead_code_elimination import DeadCodeEli
 from relaxpy.ir.relax.transform.cleanup.eliminate_common_subexpr import EliminateCommonSubexpr
 from relaxpy.ir.relax.transform.cleanup.fold_constant import FoldConstant
 from relaxpy.ir.relax.transform.convert_layout import ChannelsLast, SplitLayoutRewritePreproc
-from relaxpy.ir.relax.transform.fusion.cost import fusion_pays
 from relaxpy.ir.relax.transform.fusion.fold_views import FoldViews
 from relaxpy.ir.relax.transform.fusion.fuse_ops import FuseOps
 from relaxpy.ir.relax.transform.fusion.fuse_tir import FuseTIR
 from relaxpy.ir.relax.transform.fusion.fuse_zero_points import FuseZeroPoints
+from relaxpy.ir.relax.transform.fusion.grouping import fusion_pays
 from relaxpy.ir.relax.transform.fusion.inline_decoding import InlineDecoding
 from relaxpy.ir.relax.transform.fusion.remove_unused_kernel_outputs import RemoveUnusedKernelOutputs
 from relaxpy.ir.relax.transform.legalize import LegalizeOps

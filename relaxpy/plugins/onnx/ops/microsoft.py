@@ -16,9 +16,8 @@ from relaxpy.plugins.importing.unsupported import UnsupportedError
 from relaxpy.plugins.importing.windows import FilterAttributes, simple, whole
 from relaxpy.plugins.onnx.context import Context
 from relaxpy.plugins.onnx.ops.attention import rotary_embedding
-from relaxpy.plugins.onnx.ops.conv import conv, conv_transpose
+from relaxpy.plugins.onnx.ops.conv import conv, conv_transpose, gemm
 from relaxpy.plugins.onnx.ops.creation import trilu as triangle
-from relaxpy.plugins.onnx.ops.linear import gemm
 from relaxpy.plugins.onnx.ops.movement import unsqueeze
 from relaxpy.plugins.onnx.registry import Value, converter, find
 

@@ -23,9 +23,9 @@ from relaxpy.plugins.importing.tensors import (
 from relaxpy.plugins.importing.unsupported import UnsupportedError
 from relaxpy.plugins.importing.windows import simple
 from relaxpy.plugins.onnx.context import Context
-from relaxpy.plugins.onnx.ops.linear import gemm
+from relaxpy.plugins.onnx.ops.conv import gemm
+from relaxpy.plugins.onnx.ops.images import with_channels_first
 from relaxpy.plugins.onnx.ops.microsoft import DOMAIN, PLAIN, attention
-from relaxpy.plugins.onnx.ops.microsoft_images import with_channels_first
 from relaxpy.plugins.onnx.ops.quantized import (
     dequantize_linear,
     dequantized,

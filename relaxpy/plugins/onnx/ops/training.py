@@ -1,4 +1,7 @@
-"""Optimizers of the domain ai.onnx.preview.training: one step for each of several tensors."""
+"""Losses of classes, and the optimizers of the domain ai.onnx.preview.training.
+
+An optimizer does one step for each of several tensors.
+"""
 
 from __future__ import annotations
 
@@ -109,3 +112,41 @@ def momentum(
         moved = R.add(g, R.multiply(v, scalar(alpha, x))) if mode == "nesterov" else v
         results.append([R.subtract(x, R.multiply(rate, moved)), v])
     return _in_order(results)
+
+
+#: A class that no target is.
+_NO_CLASS = -(1 << 31)
+
+
+_REDUCTION = {"reduction": ("none", "mean", "sum")}
+
+
+@converter("NegativeLogLikelihoodLoss", admitted=_REDUCTION)
+def negative_log_likelihood_loss(
+    cx: Context,
+    x: Expr,
+    target: Expr,
+    weight: Expr | None = None,
+    *,
+    ignore_index: int | None = None,
+    reduction: str = "mean",
+) -> Expr:
+    ignored = _NO_CLASS if ignore_index is None else ignore_index
+    return R.nn.nll_loss(x, target, weight, reduction, ignored)
+
+
+@converter("SoftmaxCrossEntropyLoss", admitted=_REDUCTION)
+def softmax_cross_entropy_loss(
+    cx: Context,
+    scores: Expr,
+    labels: Expr,
+    weights: Expr | None = None,
+    *,
+    ignore_index: int | None = None,
+    reduction: str = "mean",
+) -> list[Expr]:
+    log_prob = cx.emit(R.nn.log_softmax(scores, 1), "log_prob")
+    loss = negative_log_likelihood_loss(
+        cx, log_prob, labels, weights, ignore_index=ignore_index, reduction=reduction
+    )
+    return [loss, log_prob]

@@ -1,7 +1,6 @@
 """Converters, one module for each family of operators; importing this fills the table."""
 
 from relaxpy.plugins.torch.ops import (
-    assertions as assertions,
     attention as attention,
     bessel as bessel,
     complex_functions as complex_functions,
@@ -13,11 +12,8 @@ from relaxpy.plugins.torch.ops import (
     fourier as fourier,
     indexing as indexing,
     linear as linear,
-    losses as losses,
-    matrices as matrices,
     movement as movement,
     normalize as normalize,
-    parts as parts,
     pool as pool,
     prims as prims,
     random as random,
@@ -26,8 +22,6 @@ from relaxpy.plugins.torch.ops import (
     regions as regions,
     resize as resize,
     rows as rows,
-    scalars as scalars,
-    segments as segments,
     special as special,
 )
 from relaxpy.plugins.torch.ops.control import HIGHER_ORDER as HIGHER_ORDER

@@ -11,9 +11,15 @@ import math
 
 from relaxpy.ir.tir.expr import Select
 from relaxpy.ir.tir.intrin import cos, exp, isinf, isnan, log, sin, sqrt
-from relaxpy.plugins.importing.loops import Loops, Number
-from relaxpy.plugins.torch.ops.scalars import elementwise
-from relaxpy.plugins.torch.ops.special import INFINITY, NAN, number, power_series, select
+from relaxpy.plugins.importing.tensors import Loops, Number
+from relaxpy.plugins.torch.ops.special import (
+    INFINITY,
+    NAN,
+    elementwise,
+    number,
+    power_series,
+    select,
+)
 
 _FAR = 25.0
 _COUNT = 64

@@ -9,10 +9,11 @@ from typing import Any
 from relaxpy.ir.relax.nodes import Expr, const
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.tir import ops
-from relaxpy.plugins.importing.loops import Loops, kernel
 from relaxpy.plugins.importing.tensors import (
+    Loops,
     Size,
     dtype_of,
+    kernel,
     product,
     rank_of,
     reshaped,

@@ -13,21 +13,22 @@ from relaxpy.ir.relax.nodes import Expr, TensorStructInfo, const
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import Select
-from relaxpy.plugins.importing.loops import Loops, kernel, whole
 from relaxpy.plugins.importing.tensors import (
+    Loops,
     Size,
     dtype_of,
+    kernel,
     product,
     rank_of,
     reshaped,
     shape_of,
+    whole,
     wide_dtype,
 )
 from relaxpy.plugins.importing.unsupported import UnsupportedError
 from relaxpy.plugins.torch.context import Context
 from relaxpy.plugins.torch.ops.elementwise import truth
-from relaxpy.plugins.torch.ops.movement import bounds
-from relaxpy.plugins.torch.ops.parts import norm
+from relaxpy.plugins.torch.ops.movement import bounds, norm
 from relaxpy.plugins.torch.registry import Value, converter
 from relaxpy.plugins.torch.symbols import sympy_of
 

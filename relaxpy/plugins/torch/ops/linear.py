@@ -1,19 +1,21 @@
-"""Matrix multiplication, linear layers, convolutions."""
+"""Matrix multiplication, linear layers, convolutions, functions of matrices, losses."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from relaxpy.ir.relax.nodes import Expr
+from relaxpy.ir.relax.nodes import Expr, TupleGetItem, const
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.te.tensor import Tensor, compute, reduce_axis
 from relaxpy.ir.tir import ops, reduce
 from relaxpy.ir.tir.expr import Select
-from relaxpy.plugins.importing.loops import Loops, kernel
 from relaxpy.plugins.importing.tensors import (
+    Loops,
     as_size,
+    call,
     dtype_of,
+    kernel,
     product,
     rank_of,
     reshaped,
@@ -22,7 +24,10 @@ from relaxpy.plugins.importing.tensors import (
     wide_dtype,
 )
 from relaxpy.plugins.importing.unsupported import UnsupportedError
+from relaxpy.plugins.torch.arrays import part_name
+from relaxpy.plugins.torch.complexes import complex_converter, from_pair, is_complex, to_pair
 from relaxpy.plugins.torch.context import NARROW, Context
+from relaxpy.plugins.torch.ops.control import checked_names
 from relaxpy.plugins.torch.registry import Value, converter
 
 
@@ -284,3 +289,105 @@ def grouped_matmul_backward(
     of_x = _grouped_rows(cx, grad, turned, ends)
     of_matrices = _summed_in_groups(cx, cx.emit(R.permute_dims(x)), grad, ends)
     return cx.tensor(of_x, dtype_of(x)), cx.tensor(of_matrices, dtype_of(matrices))
+
+
+_NAMES = (
+    *("linalg_eig", "linalg_eigvals", "_linalg_eigvals", "_linalg_eigh", "_linalg_svd"),
+    *("linalg_svd", "linalg_svdvals", "linalg_qr", "geqrf", "linalg_householder_product", "ormqr"),
+    *("linalg_solve_triangular", "triangular_solve", "linalg_cholesky_ex", "cholesky"),
+    *("cholesky_solve", "cholesky_inverse", "linalg_lu_factor_ex", "linalg_lu_factor", "lu_unpack"),
+    *("linalg_lu", "linalg_lu_solve", "_linalg_det", "_linalg_slogdet", "_linalg_solve_ex"),
+    *("linalg_inv_ex", "linalg_pinv.atol_rtol_tensor", "linalg_matrix_exp"),
+    *("linalg_ldl_factor_ex", "linalg_ldl_solve"),
+)
+#: The results that are factors, without which NumPy's LAPACK computes the others at once.
+_FACTORS = {"linalg_solve_ex": (1, 2), "linalg_det": (1, 2), "linalg_slogdet": (2, 3)}
+
+
+@complex_converter(*_NAMES)
+@converter(*_NAMES)
+def _packed(cx: Context, *unused: Value) -> Any:
+    """A call of the packed function that has the name of the operator."""
+    args, kwargs = cx.values(cx.node.args), cx.values(cx.node.kwargs)
+    tensors: list[Expr] = []
+    pairs: list[int] = []
+    names: list[str] = []
+    options: dict[str, Any] = {}
+    for k, declared in enumerate(cx.node.target._schema.arguments):
+        default = declared.default_value if declared.has_default_value() else None
+        value = args[k] if k < len(args) else kwargs.get(declared.name, default)
+        if is_complex(value) or isinstance(value, Expr):
+            pairs += [len(tensors)] if is_complex(value) else []
+            names += [declared.name] if declared.kwarg_only else []
+            tensors.append(cx.emit(to_pair(value)) if is_complex(value) else value)
+        elif value is not None and declared.name not in ("check_errors", "driver"):
+            options[declared.name] = value
+        elif value and declared.name == "check_errors":
+            options["checked"] = cx.node.target._opname
+    name = cx.node.target._schema.name.partition("::")[2].removeprefix("_").removesuffix("_")
+    for checked in checked_names(cx.node):
+        options["checked"] = checked
+    if name in _FACTORS:
+        options["factors"] = cx.uses(*_FACTORS[name])
+    meta = cx.meta()
+    is_single = not isinstance(meta, (tuple, list))
+    metas = [meta] if is_single else meta
+    wanted = [
+        (k, cx.sizes(m.shape), part_name(m.dtype), m.dtype.is_complex)
+        for k, m in enumerate(metas)
+        if is_single or cx.uses(k)
+    ]
+    found = cx.emit(call(name, tensors, wanted, pairs=pairs, names=names, **options))
+    parts = [found] if len(wanted) == 1 else [TupleGetItem(found, k) for k in range(len(wanted))]
+    results: list[Any] = [None] * len(metas)
+    for part, (k, *_, is_pair) in zip(map(cx.emit, parts), wanted, strict=True):
+        results[k] = from_pair(cx, part) if is_pair else part
+    return results[0] if is_single else results
+
+
+def _each(
+    cx: Context,
+    x: Expr,
+    weight: Expr,
+    classes: Expr,
+    bias: Expr | None,
+    importance: Expr | None,
+    ignored: int,
+) -> tuple[Expr, Expr]:
+    """The loss of each row, and its weight, which is 0 for the class that is ignored."""
+    logits = R.matmul(x, R.permute_dims(weight, [1, 0]))
+    if bias is not None:
+        logits = R.add(logits, bias)
+    target = cx.emit(R.astype(classes, "int64"))
+    kept = cx.emit(R.not_equal(target, const(ignored, "int64")))
+    place = cx.emit(R.where(kept, target, const(0, "int64")))
+    logs = R.nn.log_softmax(logits, -1)
+    chosen = R.squeeze(R.gather_elements(logs, R.expand_dims(place, 1), 1), [1])
+    weights = R.astype(kept, dtype_of(x))
+    if importance is not None:
+        weights = R.multiply(weights, R.take(importance, place, 0))
+    shared = cx.emit(weights)
+    return R.negative(R.multiply(shared, chosen)), shared
+
+
+@converter("_linear_cross_entropy_batch_chunked_no_reduction", namespace="torch_nn", wide=True)
+def linear_cross_entropy_of_each(
+    cx: Context, x: Expr, weight: Expr, classes: Expr, bias: Expr | None,
+    importance: Expr | None, ignored: int, *rest: Any,
+) -> Expr:  # fmt: skip
+    return _each(cx, x, weight, classes, bias, importance, ignored)[0]
+
+
+@converter("_linear_cross_entropy_batch_chunked", namespace="torch_nn", wide=True)
+def linear_cross_entropy(
+    cx: Context, x: Expr, weight: Expr, classes: Expr, bias: Expr | None,
+    importance: Expr | None, reduction: str, ignored: int, smoothing: float, *rest: Any,
+) -> tuple[Expr, ...]:  # fmt: skip
+    if cx.uses(1, 2, 3) or smoothing:
+        raise UnsupportedError("its results for gradients, and smoothed labels")
+    losses, weights = _each(cx, x, weight, classes, bias, importance, ignored)
+    total = R.sum(losses)
+    if reduction == "mean":
+        total = R.divide(total, R.sum(weights))
+    none = R.zeros((0,), dtype_of(x))
+    return total, none, none, none

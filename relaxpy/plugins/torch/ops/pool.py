@@ -11,7 +11,7 @@ from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.te.topi.pooling import adaptive_pool, adaptive_pool1d, adaptive_pool3d
 from relaxpy.ir.tir import intrin, ops
 from relaxpy.plugins.importing import tensors
-from relaxpy.plugins.importing.loops import Loops, kernel, whole
+from relaxpy.plugins.importing.tensors import Loops, kernel, whole
 from relaxpy.plugins.importing.windows import MAXIMA, Windows, max_indices, mean_pooled, pooled
 from relaxpy.plugins.torch.context import Context
 from relaxpy.plugins.torch.ops.linear import each

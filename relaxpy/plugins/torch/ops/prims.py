@@ -14,13 +14,13 @@ from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.tir import intrin, ops
 from relaxpy.ir.tir.expr import Select
 from relaxpy.plugins.importing import tensors
-from relaxpy.plugins.importing.loops import Loops, Number, kernel
+from relaxpy.plugins.importing.tensors import Loops, Number, kernel
 from relaxpy.plugins.importing.unsupported import UnsupportedError
 from relaxpy.plugins.torch.arrays import dtype_name
 from relaxpy.plugins.torch.context import Context
 from relaxpy.plugins.torch.ops.elementwise import cast, floated, operands
 from relaxpy.plugins.torch.ops.reduce import variance
-from relaxpy.plugins.torch.ops.scalars import each_element, elementwise, spread
+from relaxpy.plugins.torch.ops.special import each_element, elementwise, spread
 from relaxpy.plugins.torch.registry import CONVERTERS, Value, converter
 
 #: Prims that mean what operators of ATen of the same name do, on operands of one datatype.

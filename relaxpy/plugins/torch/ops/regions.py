@@ -8,8 +8,7 @@ from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.op.regions import bins, larger, smaller
 from relaxpy.ir.tir import ops
-from relaxpy.plugins.importing.loops import Loops, kernel
-from relaxpy.plugins.importing.tensors import Size, reshaped, shape_of, wide_dtype
+from relaxpy.plugins.importing.tensors import Loops, Size, kernel, reshaped, shape_of, wide_dtype
 from relaxpy.plugins.importing.windows import Windows, averaged, deformed, maxima
 from relaxpy.plugins.torch.context import Context
 from relaxpy.plugins.torch.registry import converter

@@ -12,7 +12,7 @@ from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import Select
 from relaxpy.ir.tir.intrin import atan2, cos, exp, isnan, log, sin
 from relaxpy.plugins.importing import tensors
-from relaxpy.plugins.importing.loops import Loops, Number, kernel
+from relaxpy.plugins.importing.tensors import Loops, Number, kernel
 from relaxpy.plugins.torch.complexes import Complex, complex_converter
 from relaxpy.plugins.torch.context import Context
 from relaxpy.plugins.torch.ops.indexing import along_axis, scattered

@@ -24,7 +24,7 @@ from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.block_builder.function_table import FunctionTable
 from relaxpy.ir.relax.op.definition.rules import is_one
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten, remove_all_unused
-from relaxpy.ir.relax.transform.fusion.cost import may_fail
+from relaxpy.ir.relax.transform.fusion.grouping import may_fail
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, decl_buffer
 from relaxpy.ir.tir.iteration import Range

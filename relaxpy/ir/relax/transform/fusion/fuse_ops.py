@@ -19,8 +19,13 @@ from relaxpy.ir.relax.analysis.op_pattern import (
     is_row_local,
 )
 from relaxpy.ir.relax.analysis.variables import occurring_vars
-from relaxpy.ir.relax.transform.fusion.cost import RULE_OPTION, FusionRule
-from relaxpy.ir.relax.transform.fusion.grouping import FunctionGroup, group_bindings, is_kernel_call
+from relaxpy.ir.relax.transform.fusion.grouping import (
+    RULE_OPTION,
+    FunctionGroup,
+    FusionRule,
+    group_bindings,
+    is_kernel_call,
+)
 from relaxpy.ir.relax.transform.fusion.partition import GraphNode, partition
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.support.dataclass import dataclass

@@ -14,7 +14,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.block_builder.function_table import FunctionTable
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
-from relaxpy.ir.relax.transform.fusion.cost import may_fail
+from relaxpy.ir.relax.transform.fusion.grouping import may_fail
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.analysis.regions import stored_buffers
 from relaxpy.ir.tir.buffer import Buffer

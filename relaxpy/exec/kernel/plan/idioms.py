@@ -1,4 +1,4 @@
-"""Recognises first-order recurrences, `C[i] = op(C[i - 1], e)`, as scans."""
+"""Recognises idioms: scans, `C[i] = op(C[i - 1], e)`, and searches for the first position."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from relaxpy.exec.kernel.plan.tree import Run, Scan
 from relaxpy.exec.kernel.plan.updates import update_from
 from relaxpy.ir.arith.algebra.affine import Affine, affine
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
-from relaxpy.ir.tir.expr import Var
+from relaxpy.ir.tir.expr import IntImm, PrimExpr, Select, Var
+from relaxpy.ir.tir.ops import int_range
 
 
 def scan_of(
@@ -71,3 +72,31 @@ def _recurrence_axis(
 def _is_previous(previous: Affine, current: Affine) -> bool:
     alone = len(current.coefficients) == 1 and all(c.same(1) for c in current.coefficients.values())
     return alone and (current.poly() - previous.poly()).same(1)
+
+
+def searched_condition(run: Run) -> PrimExpr | None:
+    """The condition if `run` only computes its first true position along one axis from 0, or None.
+
+    It is the minimum of `Select(condition, position, none)`, starting from `none`, which is not
+    less than any position.
+    """
+    match run.statements, run.over:
+        case (
+            [
+                Assignment(
+                    combine="min",
+                    initial=IntImm(value=start),
+                    value=Select(
+                        condition=condition, true_value=position, false_value=IntImm(value=none)
+                    ),
+                )
+            ],
+            [axis],
+        ) if position is axis.var and none == start:
+            last = int_range(position.dtype)[1]
+            if isinstance(axis.stop, IntImm):
+                last = min(last, axis.stop.value - 1)
+            starts = isinstance(axis.start, IntImm) and axis.start.value == 0
+            return condition if starts and last <= none else None
+        case _:
+            return None
