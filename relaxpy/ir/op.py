@@ -59,7 +59,7 @@ class Op(Node):
 
     @classmethod
     def unloaded(cls, name: str) -> Self:
-        """Return the operator `name`, whose module is perhaps not loaded yet."""
+        """The operator `name`, whose module is perhaps not loaded yet."""
         op = cls._table.get(name)
         if op is None:
             new = object.__new__(cls)
@@ -97,7 +97,7 @@ class Op(Node):
 
     @classmethod
     def list_op_names(cls) -> list[str]:
-        """Return the sorted names of all registered operators."""
+        """The sorted names of all registered operators."""
         registered = (name for name, op in cls._table.items() if op._is_registered)
         return sorted({*cls.modules, *registered})
 

@@ -98,7 +98,7 @@ def _joined(entries: Iterable[TracebackType]) -> TracebackType | None:
 
 
 def user_lines(trace: TracebackType | None) -> Iterator[tuple[str, int]]:
-    """Yield the file and line of each user frame, except for lines with decorators."""
+    """The file and line of each user frame, except for lines with decorators."""
     from traceback import walk_tb  # for errors alone
 
     for frame, line in walk_tb(user_frames(trace)):

@@ -133,12 +133,12 @@ class Outliner:
     # ---- what is known
 
     def _is_projection(self, binding: rx.Binding) -> bool:
-        """Return whether a binding selects a field of what is known to be a tuple."""
+        """True if a binding selects a field of what is known to be a tuple."""
         value = binding.value
         return isinstance(value, rx.TupleGetItem) and self._known(value) is not OBJECT
 
     def _is_tensor(self, expr: rx.Expr) -> bool:
-        """Return whether an operand is known to be a tensor that native code takes."""
+        """True if an operand is known to be a tensor that native code takes."""
         known = self._known(expr)
         return is_native(known) and (isinstance(expr, rx.Constant) or known == expr.struct_info)
 

@@ -384,7 +384,7 @@ class CallLowering(ABC):
         return _result(call, outputs)
 
     def _is_reshape(self, call: rx.Call, callee: GlobalCallee) -> bool:
-        """Return whether a call of a kernel only reshapes a tensor, and its arguments match."""
+        """True if a call of a kernel only reshapes a tensor, and its arguments match."""
         use = kernel_use(call, self._module.callee)
         if use is None or not use.is_unary or self._module.is_instrumented:
             return False

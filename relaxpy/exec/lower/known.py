@@ -79,7 +79,7 @@ class Known:
                 return OBJECT
 
     def _is_function(self, name: rx.GlobalVar) -> bool:
-        """Return whether a name is that of a Relax function, which checks its result."""
+        """True if a name is that of a Relax function, which checks its result."""
         callee = self._module.callee(name)
         return isinstance(callee, GlobalCallee) and callee.prim_func is None
 
@@ -108,7 +108,7 @@ class Known:
                 return
 
     def is_checked(self, binding: rx.Binding) -> bool:
-        """Return whether a result of a user's function is compared with its declared struct info.
+        """True if a result of a user's function is compared with its declared struct info.
 
         Others may be the null object, which then passes.
         """
@@ -126,7 +126,7 @@ class Known:
         return frozenset(used_vars(self._func))
 
     def are_bound(self, exprs: Iterable[tir.PrimExpr]) -> bool:
-        """Return whether the shape variables in these expressions have values here."""
+        """True if the shape variables in these expressions have values here."""
         sizes = self.sizes()
         return all(v in sizes for expr in exprs for v in variables_of(expr))
 
@@ -135,7 +135,7 @@ class Known:
         return all(v in sizes for v in free_shape_vars(sinfo))
 
     def is_own(self, value: rx.Expr | Op) -> bool:
-        """Return whether a call allocates a tensor in private memory."""
+        """True if a call allocates a tensor in private memory."""
         allocation = allocation_of(value)
         if allocation is None or allocation.storage:
             return False

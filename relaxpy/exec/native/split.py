@@ -159,7 +159,7 @@ def _of_axes(tree: Run, program: KernelProgram) -> Tree:
 
 
 def _may_be_long(axis: Axis, tree: Run, free: Sequence[Axis]) -> bool:
-    """Return whether an axis of elements can be divided and has an unknown extent.
+    """True if an axis of elements can be divided and has an unknown extent.
 
     It starts at 0: the end of a block next to the largest index would overflow.
     """

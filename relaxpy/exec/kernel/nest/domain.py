@@ -122,7 +122,7 @@ def _at_least(poly: IndexPoly, box: Box, shape_vars: Container[tir.Var]) -> Spli
 
 
 def may_wrap(expr: tir.PrimExpr, axes: Iterable[Axis], shape_vars: Container[tir.Var]) -> bool:
-    """Return whether a sum, product or cast in `expr` is of a scalar argument that is as wide."""
+    """True if a sum, product or cast in `expr` is of a scalar argument that is as wide."""
     known = {axis.var for axis in axes}
     scalars = [
         node
@@ -221,7 +221,7 @@ def empty_condition(axis: Axis, shape_vars: Container[tir.Var]) -> tir.PrimExpr 
 
 
 def is_implied(test: tir.PrimExpr, axes: Iterable[Axis], shape_vars: Container[tir.Var]) -> bool:
-    """Return whether `test` provably holds if none of `axes` is empty."""
+    """True if `test` provably holds if none of `axes` is empty."""
     from relaxpy.ir.arith.tvm.analyzer import Analyzer  # few domains need it
 
     conditions = (nonempty_condition(axis, shape_vars) for axis in axes)

@@ -431,11 +431,11 @@ class _Reader:
         return bool(called or passed_on or changed or stops)
 
     def _may_stop(self, value: PrimExpr) -> bool:
-        """Return whether an operation in `value` may fail, or memory that it reads."""
+        """True if an operation in `value` may fail, or memory that it reads."""
         return self._reads_view(value) or may_fail(value, self.axes, self.shape_vars)
 
     def _reads_view(self, value: PrimExpr) -> bool:
-        """Return whether `value` reads memory that may be too small, or have gaps."""
+        """True if `value` reads memory that may be too small, or have gaps."""
         views = self.buffers.views
         return bool(views) and any(load.buffer in views for load in nest.loads(value))
 

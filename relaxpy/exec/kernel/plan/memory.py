@@ -163,7 +163,7 @@ def _first_operands(value: PrimExpr, axes: Set[Var]) -> set[BufferLoad]:
 
 
 def reads_sizes_only(plan: Plan) -> bool:
-    """Return whether no strides or offsets are read, and no scalars but 64-bit integers.
+    """True if no strides or offsets are read, and no scalars but 64-bit integers.
 
     Sizes have 32 bits at least.
     """
@@ -185,5 +185,5 @@ def scalars_of(plan: Plan) -> list[Var]:
 
 
 def _has_layout(buffer: Buffer) -> bool:
-    """Return whether `buffer` declares strides or an offset."""
+    """True if `buffer` declares strides or an offset."""
     return bool(buffer.strides) or getattr(buffer.elem_offset, "value", None) != 0

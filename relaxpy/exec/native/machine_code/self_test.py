@@ -32,7 +32,7 @@ _KIND: Final = "RELAXPY_SELF_TEST"
 
 
 def is_testing(kind: str) -> bool:
-    """Return whether this process is a child that tests that kind of code."""
+    """True if this process is a child that tests that kind of code."""
     return os.environ.get(_KIND) == kind
 
 

@@ -316,7 +316,7 @@ class _Nest:
         return True
 
     def fills(self, buffer: Buffer, indices: tuple[tir.PrimExpr, ...]) -> bool:
-        """Return whether the loops provably reach each element of a buffer once."""
+        """True if the loops provably reach each element of a buffer once."""
         from relaxpy.ir.arith.tvm.iter_map import detect_iter_map
 
         iterations = reduce(operator.mul, (r.extent for r in self.loops.values()), _ONE)

@@ -239,7 +239,7 @@ def sum_dtype(*dtypes: DataType) -> DataType:
 def split_bounds(
     size: PrimExpr, indices_or_sections: int | Sequence[ExprLike]
 ) -> list[tuple[PrimExpr, PrimExpr]]:
-    """Return the first index and the size of each section of an axis of `size`."""
+    """The first index and the size of each section of an axis of `size`."""
     zero = ops.const(0, "int64")
     if isinstance(indices_or_sections, int):
         count = indices_or_sections
@@ -271,7 +271,7 @@ def _clamped(index: PrimExpr, size: PrimExpr) -> PrimExpr:
 
 
 def are_ordered_literals(first: PrimExpr, last: PrimExpr) -> bool:
-    """Return whether these are non-negative literals in this order."""
+    """True if these are non-negative literals in this order."""
     both = isinstance(first, tir.IntImm) and isinstance(last, tir.IntImm)
     return both and 0 <= first.value <= last.value  # type: ignore[attr-defined]
 

@@ -42,7 +42,7 @@ class Solver(Protocol):
 
 
 Relation: TypeAlias = Callable[[Solver, tuple[types.Type, ...], Attrs], bool]
-"""Return whether the relation holds; False if it cannot tell yet (RLY-100)."""
+"""True if the relation holds; False if it cannot tell yet (RLY-100)."""
 
 RELATIONS: Final[dict[str, Relation]] = {}
 
