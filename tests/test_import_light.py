@@ -116,3 +116,43 @@ def test_a_name_of_an_operator_that_is_not_loaded_is_taken() -> None:
         "    op.register('relax.sort')(lambda x: x)\n"
     )
     assert "relaxpy.ir.relax.op.sorting" in loaded
+
+
+def test_an_operator_may_be_the_first_name_of_a_program() -> None:
+    loaded_by("from relaxpy.ir.op import Op; assert Op.get('relax.add').record.pure")
+    loaded_by("from relaxpy.ir.op import Op; assert 'relax.sort' in Op.list_op_names()")
+    pickled = rb"crelaxpy.ir.op\nOp\n(Vrelax.sort\ntR."
+    loaded_by(f"import pickle; assert pickle.loads(b'{pickled.decode()}').record.pure")
+    loaded_by(
+        "import relaxpy; relaxpy.ir.Op('relax.add').extend(legalize=None)\n"
+        "assert relaxpy.relax.op.add.legalize is None"
+    )
+
+
+def test_a_family_can_be_loaded_after_an_interruption() -> None:
+    loaded_by("""
+import sys
+from relaxpy.ir.op import Op
+
+def interrupted(frame, event, arg):
+    if event == "call" and frame.f_globals["__name__"] == "relaxpy.ir.relax.op.elementwise":
+        return at_the_end
+    return None
+
+def at_the_end(frame, event, arg):
+    if "wrap_param" in frame.f_locals:
+        sys.settrace(None)
+        raise KeyboardInterrupt
+    return at_the_end
+
+sys.settrace(interrupted)
+try:
+    Op("relax.add")
+except KeyboardInterrupt:
+    pass
+else:
+    raise AssertionError("nothing was interrupted")
+assert Op("relax.add").record.pure and Op("relax.wrap_param").record.pure
+from relaxpy.ir.relax import op
+assert op.add.op is Op("relax.add")
+""")

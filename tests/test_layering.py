@@ -86,7 +86,7 @@ RESOLVES_NAMES = {
 #: only from those before it. Exempt are `if TYPE_CHECKING` and the faces of folders.
 FLOORS = {
     "relaxpy/ir": """
-        hooks.py op_record.py core global_info.py op.py tir equality relax/nodes
+        hooks.py op_families.py op_record.py core global_info.py op.py tir equality relax/nodes
         link.py diagnostics.py module.py analysis.py arith tir/prim_func.py
         tir/analysis serialize.py tir/rewrite
         base.py expr.py type.py attrs.py container.py function.py

@@ -16,11 +16,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from relaxpy.ir import op_families
 from relaxpy.ir.relax import op
-from relaxpy.ir.relax.op.definition import families, registry
+from relaxpy.ir.relax.op.definition import registry
 from relaxpy.script import relax
 
-FAMILIES = Path(families.__file__)
+FAMILIES = Path(op_families.__file__)
 STUB = Path(__file__).parents[1] / "relaxpy" / "script" / "operators.pyi"
 HEAD = '''"""The operators of `R` as type checkers see them; written by tools/stubs.py."""
 

@@ -10,11 +10,23 @@ from typing_extensions import override
 from relaxpy import plugin
 from relaxpy.errors import UnknownNameError, check_type, close_names
 from relaxpy.ir.core.node import Node
+from relaxpy.ir.op_families import FAMILIES
 from relaxpy.ir.op_record import COLUMNS, Columns, OpRecord, check_columns
 from relaxpy.support.dataclass import replace
 
 UNREGISTERED = OpRecord()
 """The record of a name under which nothing is registered."""
+
+
+def _modules() -> dict[str, str]:
+    """The modules that register operators, by their names."""
+    found, module = {}, ""
+    for word in FAMILIES.split():
+        if word.endswith(":"):
+            module = f"relaxpy.ir.relax.op.{word[:-1]}"
+        else:
+            found[f"relax.{word}"] = module
+    return found
 
 
 @final
@@ -30,7 +42,7 @@ class Op(Node):
     __match_args__ = ("name",)
     _fields = ("name",)
     _table: ClassVar[dict[str, Op]] = {}
-    modules: ClassVar[dict[str, str]] = {}
+    modules: ClassVar[dict[str, str]] = _modules()
     """The modules that register operators when one of theirs is first named, by its name."""
     changes: ClassVar[int] = 0
     """A version number of operator records; code compiled under an earlier one may be outdated."""
@@ -53,8 +65,9 @@ class Op(Node):
     @classmethod
     def load(cls, name: str) -> None:
         """Import the module that registers `name`, if it is not loaded yet."""
-        if name in cls.modules:
-            __import__(cls.modules[name])  # in another thread, this waits until it is loaded
+        module = cls.modules.get(name)
+        if module is not None:
+            __import__(module)  # while another thread does this, it waits
             cls.modules.pop(name, None)
 
     @classmethod

@@ -3,7 +3,7 @@
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING
 
-from relaxpy.ir.relax.op.definition.families import FAMILIES
+from relaxpy.ir.op_families import FAMILIES
 from relaxpy.ir.relax.op.definition.registry import (
     OpDef,
     R,

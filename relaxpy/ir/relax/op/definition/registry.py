@@ -40,7 +40,6 @@ from relaxpy.ir.op_record import (
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.relax.nodes.expr import evaluated
-from relaxpy.ir.relax.op.definition.families import FAMILIES
 from relaxpy.ir.relax.op.definition.sharding import infer_distributed
 from relaxpy.ir.relax.op.definition.signature import Named, Parameter, Signature
 from relaxpy.ir.relax.relations.context import Context
@@ -301,12 +300,6 @@ class _Operators(Mapping[str, OpDef]):
     """The operators of all families, each of which is loaded for the first of its operators."""
 
     def __init__(self) -> None:
-        module = ""
-        for word in FAMILIES.split():
-            if word.endswith(":"):
-                module = f"relaxpy.ir.relax.op.{word[:-1]}"
-            else:
-                Op.modules[f"relax.{word}"] = module
         self._names = dict.fromkeys(Op.modules)
 
     @override
@@ -415,9 +408,10 @@ def unregister(name: str) -> None:
 
 
 def _replaces(function: object, present: OpRecord) -> bool:
-    """True if `function` is a redefinition of the function in the record."""
-    if present.is_of_relaxpy:
-        return False
+    """True if `function` is a redefinition of the function in the record.
+
+    That of a family is one where its first import was interrupted.
+    """
     names = (_full_name(function), _full_name(present.function))
     return None not in names and names[0] == names[1]
 
