@@ -38,6 +38,27 @@ USES = {
         "from relaxpy.ir.core.fork_lock import ForkLock; lock = kept = ForkLock()",
         "kept.__enter__()",
     ),
+    "an import": (
+        """
+import sys
+from contextlib import contextmanager
+from relaxpy.ir.op import Op
+def paused(frame, event, argument):
+    if "wrap_param" in frame.f_locals:
+        sys.settrace(None)
+        locked.set()
+        forked.wait()
+    return paused
+def entered(frame, event, argument):
+    return paused if frame.f_globals["__name__"] == "relaxpy.ir.relax.op.elementwise" else None
+@contextmanager
+def importing():
+    sys.settrace(entered)
+    assert Op("relax.add").record.pure
+    yield
+lock = importing()""",
+        "assert Op('relax.add').record.pure",
+    ),
     "a late property": (
         """
 from contextlib import contextmanager

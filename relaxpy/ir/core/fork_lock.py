@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import _frozen_importlib
 import os
+import sys
 import threading
 from collections.abc import Callable
 from functools import cached_property
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from weakref import WeakSet
 
@@ -80,5 +83,16 @@ def _renew_all() -> None:
         lock.renew()
 
 
+def _forget_unfinished_imports() -> None:
+    """Let the child import again what other threads were importing of relaxpy."""
+    locks: dict[str, Any] = getattr(_frozen_importlib, "_module_locks", {})
+    for name, reference in list(locks.items()):
+        lock = reference()
+        if name.startswith("relaxpy.") and lock and lock.owner not in (None, get_ident()):
+            del locks[name]
+            sys.modules.pop(name, None)
+
+
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew_all)
+    os.register_at_fork(after_in_child=_forget_unfinished_imports)

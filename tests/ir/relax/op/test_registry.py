@@ -1,7 +1,9 @@
 """The registry: one record says how an operator is called, what it gives, and what is wrong."""
 
 import ast
+import copy
 import dataclasses
+import pickle
 import pkgutil
 from collections.abc import Iterator
 from functools import partial
@@ -446,3 +448,9 @@ def test_what_a_call_built_by_hand_leaves_out_has_its_default() -> None:
     total, joined = compile(LegalizeOps()(builder.get()))["main"](np.ones((2, 3), "float32"))
     np.testing.assert_array_equal(total, [3, 3])
     assert joined.shape == (4, 3)
+
+
+def test_an_operator_is_pickled_and_copied_by_its_name() -> None:
+    for operator in (op.add, op.nn.relu, op.call_tir):
+        assert pickle.loads(pickle.dumps(operator)) is operator
+        assert copy.deepcopy([operator]) == [operator]

@@ -85,6 +85,10 @@ class OpDef:
     def __repr__(self) -> str:
         return f"<operator {self.name}>"
 
+    @override
+    def __reduce__(self) -> tuple[Callable[[Op], OpDef | None], tuple[Op]]:
+        return find, (self.op,)
+
     @property
     def __signature__(self) -> inspect.Signature:
         """The operator's parameters, as `help` and editors show them."""
