@@ -11,7 +11,7 @@ import pytest
 
 import relaxpy
 from relaxpy import IRModule
-from relaxpy.errors import MatchCastError, MisuseError, RuntimeCheckError
+from relaxpy.errors import FunctionSignatureError, MatchCastError, MisuseError, RuntimeCheckError
 from relaxpy.ir import assert_structural_equal
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir.prim_func import PrimFunc
@@ -308,6 +308,25 @@ def test_calls_that_may_not_end_are_evaluated_outside_dataflow_blocks() -> None:
     """)
 
     assert "forever(x" in relaxpy.compile(Model).source.split("def main")[1]
+
+
+@pytest.mark.rule("OPT-8", "DER-29")
+@pytest.mark.parametrize("target", ["native", "numpy", "reference"])
+def test_unused_packed_calls_beside_folded_views_are_evaluated(target: str) -> None:
+    """FoldViews removes what it leaves unused, but no call outside dataflow blocks."""
+    relaxpy.register_func("test.of_rank_3", lambda x: np.zeros((1, 1, 1), F), override=True)
+    Model = module("""
+    def main(x: f32[2, 2]):
+        y = R.call_pure_packed("test.of_rank_3", x, sinfo_args=f32[2, 2])
+        with R.dataflow():
+            z = R.permute_dims(x)
+            w = R.exp(R.reshape(R.reshape(z, (4,)), (2, 2)))
+            R.output(w)
+        return w
+    """)
+
+    with pytest.raises(FunctionSignatureError, match=r"its rank \(ndim\) is 3, not 2"):
+        relaxpy.compile(Model, target)["main"](np.zeros((2, 2), F))
 
 
 # ---- what stays

@@ -131,3 +131,40 @@ def test_a_scalar_alone_bounds_the_loop() -> None:
     body = ":\n            A[i] = 7\n# args: c=(-1, 0, 4, 9)\n"
     run_row(f"{head}c{body}# source: A[:min(6, c)] = 7\n")
     run_row(f"{head}c - 1{body}# not source: A[:min(\n")
+
+
+LEAST = -(1 << 63)
+LARGE = {
+    f"i > {-(LEAST + 1)}": [],
+    f"i <= {-(LEAST + 1)}": range(6),
+    f"i == {-(LEAST + 1)}": [],
+    f"0 - i > {-(LEAST + 1)}": [],
+    f"i * 2 > {-(LEAST + 1)}": [],
+    f"i - 5 > {-(LEAST + 1)}": [],
+    f"0 - i < {LEAST + 1}": [],
+    f"i * 3 > T.int64({-(LEAST + 3)})": [],
+    f"i >= {LEAST + 1}": range(6),
+}
+"""Conditions next to the ends of int64, and where they hold; the bound solved for i is beyond."""
+
+
+@pytest.mark.parametrize("condition", LARGE)
+def test_conditions_next_to_the_ends_of_int64_bound_no_loop_beyond(condition: str) -> None:
+    for size in ("6", "n"):
+        row = f"def f(A: i32[{size}]):\n    for i in range({size}):\n        if {condition}:\n"
+        expected = np.zeros(6, "int32")
+        expected[list(LARGE[condition])] = 7
+        for target in ("reference", "numpy", "native"):
+            found = np.zeros(6, "int32")
+            relaxpy.compile(kernel(f"{row}            A[i] = 7\n"), target)["f"](found)
+            np.testing.assert_array_equal(found, expected, f"{target}, {size}")
+
+
+def test_a_product_of_sizes_that_wraps_around_bounds_no_loop_below_its_start() -> None:
+    row = "def f(A: i8[n]):\n    for i in range(n):\n        if i >= n * n * n:\n"
+    memory = np.zeros(3 << 21, "int8")
+    relaxpy.compile(kernel(f"{row}            A[i] = 7\n"), "native")["f"](
+        memory[1 << 21 : 2 << 21]
+    )
+    assert not memory[: 1 << 21].any()
+    assert not memory[2 << 21 :].any()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
+from typing import Final
 
 from relaxpy.exec.kernel.nest.bounds import keeps_divisions
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
@@ -15,6 +16,9 @@ from relaxpy.support.dataclass import dataclass, replace
 
 Box = tuple[Axis, ...]
 MAX_BOXES = 16
+
+_LARGE: Final = 1 << 62
+"""A number to which a size cannot be added: the sum may wrap around."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -112,11 +116,18 @@ def _at_least(poly: IndexPoly, box: Box, shape_vars: Container[tir.Var]) -> Spli
         return None
     position = next(i for i, axis in enumerate(box) if axis.var is var)
     axis = box[position]
-    cut = _cut(linear.offset, step)
+    cut, terms = _cut(linear.offset, step), linear.offset.terms
+    if any(abs(factor) >= _LARGE for factor in terms.values()):
+        return None
     if may_wrap(cut.expr(), box, shape_vars):
         return None
     below = replace(axis, stop=min_bound(axis.stop, cut, shape_vars))
-    above = replace(axis, start=max_bound(axis.start, cut, shape_vars))
+    if any(len(monomial) > 2 for monomial in terms):
+        # Such a product may wrap around, but no index may be below the axis.
+        start = ops.maximum(ops.cast_to(axis.start, INT64), cut.expr())
+    else:
+        start = max_bound(axis.start, cut, shape_vars)
+    above = replace(axis, start=start)
     holds, fails = (above, below) if step > 0 else (below, above)
     return Split(*(_nonempty(box, position, part, shape_vars) for part in (holds, fails)))
 

@@ -14,11 +14,8 @@ from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.nodes import Function, GlobalVar
-from relaxpy.ir.relax.rewrite.map_bindings import (
-    BindingRewriter,
-    map_with_builder,
-    remove_all_unused,
-)
+from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, map_with_builder
+from relaxpy.ir.relax.transform.cleanup.dead_code_elimination import without_dead_code
 from relaxpy.support.dataclass import dataclass
 
 
@@ -50,7 +47,7 @@ class FusionPass(Pass):
 
         def fused(func: Function, builder: BlockBuilder) -> Function:
             after = self.rewriter(builder).expr(func)
-            return func if after is func else remove_all_unused(after)
+            return func if after is func else without_dead_code(after)
 
         result = map_with_builder(mod, fused)
         return mod if result is mod else normalize_module(result)

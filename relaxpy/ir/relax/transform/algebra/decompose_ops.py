@@ -20,12 +20,8 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.op.definition.gradients import narrowed, widened
 from relaxpy.ir.relax.op.definition.registry import R, with_all_attributes
-from relaxpy.ir.relax.rewrite.map_bindings import (
-    BindingRewriter,
-    PrecedingBindings,
-    Rewritten,
-    remove_all_unused,
-)
+from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, PrecedingBindings, Rewritten
+from relaxpy.ir.relax.transform.cleanup.dead_code_elimination import without_dead_code
 from relaxpy.ir.relax.transform.rewrite_pass import RewritePass, find_function
 from relaxpy.ir.tir.layout import Layout
 from relaxpy.support.dataclass import dataclass
@@ -137,7 +133,7 @@ class FoldBatchnormToConv2D(RewritePass):
 
 def _folded(func: rx.Function, *, constants_only: bool) -> rx.Function:
     after = _Folding(func, constants_only=constants_only).expr(func)
-    return func if after is func else remove_all_unused(after)
+    return func if after is func else without_dead_code(after)
 
 
 class _Folding(BindingRewriter):

@@ -23,7 +23,8 @@ from relaxpy.ir.relax.analysis.op_pattern import has_reshape_pattern
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.block_builder.function_table import FunctionTable
 from relaxpy.ir.relax.op.definition.rules import is_one
-from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten, remove_all_unused
+from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
+from relaxpy.ir.relax.transform.cleanup.dead_code_elimination import without_dead_code
 from relaxpy.ir.relax.transform.fusion.grouping import may_fail
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, decl_buffer
@@ -66,7 +67,7 @@ class FoldViews(Pass):
             if isinstance(func, rx.Function):
                 after = _Folding(kernels).expr(func)
                 if after is not func:
-                    kernels.result[var] = remove_all_unused(after)
+                    kernels.result[var] = without_dead_code(after)
         return normalize_module(kernels.result) if kernels.folded else mod
 
 
