@@ -62,7 +62,7 @@ _OF_APPLE: Final = {
 _OF_WINDOWS: Final = {34: "lse", 43: "dotprod"}
 """LLVM's features by the numbers of Windows for features of AArch64."""
 _TILE_DATA: Final = 0x1023, 18
-"""What arch_prctl of Linux is asked: to permit the state of matrix tiles."""
+"""An argument of arch_prctl of Linux, which permits the state of matrix tiles."""
 _USE, _RUN = 0x3, 0x4
 """Memory that is read and written, and such with code."""
 _MAP_NEW, _MAP_FIXED, _MAP_JIT = 0x1002, 0x10, 0x800
