@@ -296,13 +296,13 @@ def labels(
     """The labels (of `names`) with the highest scores, and the scores.
 
     A single score s is that of a binary classifier: the second class above `bound`. LOGISTIC makes
-    probabilities of it; the scores are 1 - s and s, or -s and s if they are `margins` as they are.
+    probabilities of it; else the scores are 1 - s and s, or -s and s if they are `margins`.
     """
     count = tensors.shape_of(scores)[1]
     if count == 1 and tensors.shape_of(names) == [2]:
         is_second = R.squeeze(R.greater(scores, tensors.scalar(bound, scores)), [1])
         score = cx.emit(R.sigmoid(scores) if transform == "LOGISTIC" else scores)
-        whole = tensors.scalar(0 if margins and transform == "NONE" else 1, score)
+        whole = tensors.scalar(0 if margins and transform != "LOGISTIC" else 1, score)
         both = R.concat(Tuple((cx.emit(R.subtract(whole, score)), score)), 1)
         label = R.take(names, R.astype(is_second, "int64"), 0)
         return [cx.as_strings(label, names), both]
