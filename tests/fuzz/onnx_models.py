@@ -79,7 +79,10 @@ def is_wrong(node: onnx.NodeProto, feed: Mapping[str, draws.Content], opset: int
         splits = bool(attributes_of(node).get("delimiter"))
         return splits and bool(np.any(np.asarray(operands[0]) == ""))
     if node.op_type == "Pow":
-        return _overflows(*operands, attributes_of(node).get("axis"))  # type: ignore[arg-type]
+        base, exponent = operands
+        assert not isinstance(base, list)
+        assert not isinstance(exponent, list)
+        return _overflows(base, exponent, attributes_of(node).get("axis"))
     if node.op_type == "DynamicQuantizeLinear":
         return not np.any(operands[0])  # type: ignore[arg-type]
     if node.op_type == "ReduceLogSumExp":
