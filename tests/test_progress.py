@@ -105,6 +105,27 @@ def test_runs_of_random_programs_say_how_far_they_are() -> None:
     assert text.rstrip().endswith("8 kernels for the scheduler from seed a seed, 0 failures")
 
 
+CHECK = """
+from relaxpy import relax, testing
+from relaxpy.support import progress
+
+progress.DELAY = 0.05
+block = relax.BlockBuilder()
+x = relax.Var("x", relax.TensorStructInfo((2, 60), "float32"))
+w = relax.Var("w", relax.TensorStructInfo((60, 90), "float32"))
+with block.function("main", [x, w]):
+    block.emit_func_output(block.emit(relax.op.matmul(x, w)))
+testing.check_targets(block.get(), targets=["numpy"], runs=1)
+"""
+
+
+def test_a_check_of_targets_names_the_kernel_that_the_reference_evaluator_runs() -> None:
+    text, status = on_terminal(program=("-c", CHECK))
+    assert status == 0, text
+    assert "checking targets" in text
+    assert "matmul" in text
+
+
 def test_a_log_has_no_line() -> None:
     done = subprocess.run(
         [sys.executable, "-c", WORK, "0.1"], capture_output=True, text=True, env=environment()

@@ -94,6 +94,17 @@ def test_mistakes_in_options_say_what_to_write(options: dict[str, Any], message:
         testing.check_targets(Model, targets=["numpy"], **options)
 
 
+def test_an_oracle_runs_once_for_all_targets() -> None:
+    calls = []
+
+    def oracle(*values: Any) -> Any:
+        calls.append(values)
+        return exact(*values)
+
+    testing.check_targets(Model, targets=["numpy", "reference"], oracle=oracle, runs=2)
+    assert len(calls) == 2
+
+
 def test_an_error_of_an_oracle_is_its_own() -> None:
     with pytest.raises(ZeroDivisionError):
         testing.check_targets(Model, targets=["numpy"], oracle=lambda *_: 1 / 0)

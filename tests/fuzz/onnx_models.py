@@ -79,7 +79,10 @@ def is_wrong(node: onnx.NodeProto, feed: Mapping[str, draws.Content], opset: int
         splits = bool(attributes_of(node).get("delimiter"))
         return splits and bool(np.any(np.asarray(operands[0]) == ""))
     if node.op_type == "Pow":
-        return _overflows(*operands)  # type: ignore[arg-type]
+        base, exponent = operands
+        assert not isinstance(base, list)
+        assert not isinstance(exponent, list)
+        return _overflows(base, exponent, attributes_of(node).get("axis"))
     if node.op_type == "DynamicQuantizeLinear":
         return not np.any(operands[0])  # type: ignore[arg-type]
     if node.op_type == "ReduceLogSumExp":
@@ -92,10 +95,12 @@ def is_wrong(node: onnx.NodeProto, feed: Mapping[str, draws.Content], opset: int
     return masked or node.op_type == "MeanVarianceNormalization"
 
 
-def _overflows(base: draws.Array, exponent: draws.Array) -> bool:
-    """Whether a power of integers is outside their datatype."""
+def _overflows(base: draws.Array, exponent: draws.Array, axis: int | None) -> bool:
+    """Whether a power of integers is outside their datatype; `axis`: the exponent's first one."""
     if base.dtype.kind != "i":
         return False
+    if axis is not None:
+        exponent = exponent[(..., *[None] * (base.ndim - axis - exponent.ndim))]
     with np.errstate(all="ignore"):
         return bool(np.any(np.abs(np.float_power(base, exponent)) > np.iinfo(base.dtype).max))
 

@@ -61,7 +61,7 @@ def _encode(d: Draw, op: str) -> None:
         d.node(op, [x], domain=CLASSICAL, **given)
 
 
-@step("LinearClassifier", "TreeEnsembleClassifier")
+@step("LinearClassifier", "SVMClassifier", "TreeEnsembleClassifier")
 def _label(d: Draw, op: str) -> None:
     """The label of each row, which is text."""
     x = d.tensor(("float32",), 2, 2, exact=True, fits=lambda v: all(v.shape))
@@ -75,6 +75,20 @@ def _label(d: Draw, op: str) -> None:
 
     if op == "LinearClassifier":
         given |= {"coefficients": quarters(count * columns), "intercepts": quarters(count)}
+    elif op == "SVMClassifier":
+        given |= {"kernel_type": "LINEAR", "kernel_params": [0.0, 0.0, 0.0]}
+        # Of lines for two labels, ONNX Runtime takes the second one if any score is positive.
+        if count == 2 or d.chance():
+            sizes = [d.rng.randint(1, 3) for _ in labels]
+            given |= {
+                "coefficients": quarters((count - 1) * sum(sizes)),
+                "rho": quarters(count * (count - 1) // 2),
+                "support_vectors": quarters(sum(sizes) * columns),
+                "vectors_per_class": sizes,
+            }
+        else:
+            rho = quarters(d.rng.randint(1, count))
+            given |= {"coefficients": quarters(count * columns), "rho": rho}
     else:
         # With votes for both of two classes, ONNX Runtime looks at those for the second one alone.
         voted = [0] if count == 2 else [*range(count)]

@@ -38,6 +38,7 @@ from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion
 from relaxpy.ir.tir.ops import int_range
 from relaxpy.ir.tir.prim_func import PrimFunc, kernel_name
 from relaxpy.ir.tir.substitution import substitute
+from relaxpy.support import progress
 from relaxpy.support.dataclass import replace
 
 if TYPE_CHECKING:
@@ -258,6 +259,7 @@ class KernelRun(ScalarEvaluator):
     def _loop(self, var: tir.Var, numbers: range, perform: Callable[[], None]) -> None:
         outer = self.values
         self.starts[var] = numbers.start
+        progress.now(self.name)
         for number in numbers:
             self.values = {**outer, var: number}
             try:

@@ -34,11 +34,11 @@ def from_exported_program(
 
     The parameters of `main` are the inputs of the program in the order of its signature, and with
     `keep_params_as_input` its parameters, whose values are then the attribute `params`
-    (`detach_params` takes them out). Constants are over the memory of PyTorch's tensors. The result
-    is a tuple: the new values of buffers and inputs that the program changes, then what it returns;
-    with `unwrap_unit_return_tuple` a single one stands by itself. Sizes that the program names are
-    shape variables of these names; where the program is right for some sizes only, `main` begins
-    with assertions.
+    (`detach_params` takes them out). Constants are over the memory of PyTorch's tensors, but copies
+    of those that the program changes. The result is a tuple: the new values of buffers and inputs
+    that the program changes, then what it returns; with `unwrap_unit_return_tuple` a single one
+    stands by itself. Sizes that the program names are shape variables of these names; where the
+    program is right for some sizes only, `main` begins with assertions.
 
     `custom_convert_map` has converters of the caller's by the names of operators
     (`"relu.default"`); each takes a node and the importer. With `run_ep_decomposition` the program

@@ -24,10 +24,11 @@ from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.prim_expr import PrimExpr
 from relaxpy.plugins.importing.unsupported import FrontendError
 from relaxpy.plugins.torch.decompose import graphs
+from relaxpy.plugins.torch.mutation import changes_of
 from relaxpy.plugins.torch.ops.control import asserts
 from relaxpy.plugins.torch.ops.random import draws
 from relaxpy.plugins.torch.symbols import Symbols, is_symbolic, sympy_of
-from relaxpy.support.dataclass import dataclass
+from relaxpy.support.dataclass import dataclass, replace
 
 
 class Kind(Enum):
@@ -126,7 +127,23 @@ def of_exported(exported: Any, given: Mapping[int, Any]) -> Program:
                     "which Relax does not have",
                     hint=hint,
                 )
-    return Program(exported.graph, bound, Conditions.of_exported(exported))
+    inputs = _with_own_memory(exported, bound)
+    return Program(exported.graph, inputs, Conditions.of_exported(exported))
+
+
+def _with_own_memory(exported: Any, inputs: Iterable[Input]) -> list[Input]:
+    """The inputs, with copies of the tensors that a call of the program changes."""
+    signature = exported.graph_signature
+    targets = {s.target for s in signature.output_specs if "MUTATION" in s.kind.name}
+    names = {s.arg.name for s in signature.input_specs if s.target in targets} | targets
+    if (changes := changes_of(exported.graph)) is not None:
+        names.update(node.name for node in changes.inputs)
+    return [
+        replace(item, tensor=item.tensor.clone())
+        if item.name in names and item.tensor is not None
+        else item
+        for item in inputs
+    ]
 
 
 def output_of(graph: Any) -> Any:

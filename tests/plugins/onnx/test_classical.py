@@ -84,8 +84,21 @@ def test_support_vectors_decide_between_pairs_of_classes(
 
 
 @pytest.mark.parametrize("transform", TRANSFORMS)
+def test_a_decision_between_two_classes_is_transformed(transform: str) -> None:
+    attributes = {
+        "classlabels_ints": [4, 5],
+        "coefficients": RNG.standard_normal(3).tolist(),
+        "rho": [0.3],
+        "support_vectors": RNG.standard_normal(12).tolist(),
+        "vectors_per_class": [2, 1],
+        "post_transform": transform,
+    }
+    check(model("SVMClassifier", ["label", "scores"], **KERNELS[0], **attributes))
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS)
 def test_support_vectors_may_be_lines(transform: str) -> None:
-    classes = 3  # for two, ONNX Runtime takes the second one if any score is above 0
+    classes = 3
     attributes = {
         "classlabels_ints": list(range(4, 4 + classes)),
         "coefficients": RNG.standard_normal(classes * 4).tolist(),
@@ -95,6 +108,17 @@ def test_support_vectors_may_be_lines(transform: str) -> None:
         "post_transform": transform,
     }
     check(model("SVMClassifier", ["label", "scores"], **attributes))
+
+
+def test_the_higher_of_two_scores_of_lines_has_the_label() -> None:
+    # ONNX Runtime takes the second label if any score is above 0.
+    attributes = {"classlabels_ints": [4, 5], "coefficients": np.eye(2, 4).ravel().tolist()}
+    proto = model("SVMClassifier", ["label", "scores"], rho=[0.5, 7.0], **attributes)
+    x = np.pad([[3, 1], [1, 3], [-3, -1], [-1, -3]], ((0, 0), (0, 2))).astype("float32")
+    label, scores = relaxpy.compile(from_onnx(proto))["main"](x)
+    right = ReferenceEvaluator(proto).run(None, {"x": x})
+    assert label.tolist() == right[0].tolist() == [4, 5, 5, 4]
+    np.testing.assert_array_equal(scores, right[1])
 
 
 def grown(depth: int, trees: int, kinds: list[str], votes: int, prefix: str) -> dict[str, Any]:

@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 
 import relaxpy
+from relaxpy import relax
 from relaxpy.errors import AssertionFailedError, RuntimeCheckError
+from relaxpy.ir.core.traverse import walk
 
 torch: Any = pytest.importorskip("torch")
 from torch.testing._internal.two_tensor import TwoTensor  # noqa: E402
@@ -88,6 +90,41 @@ def test_parameters_are_inputs_when_asked_and_constants_over_their_memory_otherw
     bound = from_exported_program(program, unwrap_unit_return_tuple=True)
     np.testing.assert_allclose(relaxpy.compile(bound)["main"](x), kept, rtol=1e-6)
     assert any(np.shares_memory(value, model.weight.detach().numpy()) for value in params["main"])
+
+
+class Accumulator(torch.nn.Module):  # type: ignore[misc]
+    """A sum over calls, scaled by a buffer that stays."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("total", torch.zeros(3))
+        self.register_buffer("scale", torch.ones(3))
+
+    def forward(self, x: Any) -> Any:
+        return self.total.add_(x) * self.scale
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # of PyTorch about itself
+@pytest.mark.parametrize("decompositions", [None, {}], ids=["in place", "functional"])
+def test_buffers_that_the_program_changes_are_copied_and_others_are_not(
+    decompositions: Any,
+) -> None:
+    program = exported(Accumulator(), x := torch.ones(3))
+    if decompositions is not None:
+        program = program.run_decompositions(decompositions)
+    mod = from_exported_program(program)
+    run = relaxpy.compile(mod)["main"]
+    expected = [value.copy() for value in run(x.numpy())]
+    program.module()(x)
+    assert program.state_dict["total"].tolist() == [1, 1, 1]
+    for value, was in zip(run(x.numpy()), expected, strict=True):
+        np.testing.assert_array_equal(value, was)
+    constants = [node.data for node in walk(mod["main"]) if isinstance(node, relax.Constant)]
+    shared = [
+        [np.shares_memory(value, program.state_dict[name].numpy()) for value in constants]
+        for name in ("total", "scale")
+    ]
+    assert list(map(any, shared)) == [False, True]
 
 
 def test_compile_names_the_importer() -> None:

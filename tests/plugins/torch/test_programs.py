@@ -171,6 +171,10 @@ def turned_by_sizes(self: Any, x: Any) -> Any:
     return x.roll((n // 2, -1), (0, 1)), x.roll(n + 1), x.roll((1, -n), (0, 1))
 
 
+def first_row_between_axes(self: Any, x: Any) -> Any:
+    return x[:1].expand(x.shape[0], 3, -1), x[None, :1].expand(2, 3, -1) + x[:1]
+
+
 def summed_over_several_axes(self: Any, x: Any) -> Any:
     y = x[:, None, :, None].expand(-1, 3, -1, 2)
     one = x[:, :1, None]
@@ -221,6 +225,7 @@ PROGRAMS = {
     "drawn": lambda: Module(drawn),
     "members": lambda: Module(members),
     "turned by sizes": lambda: Module(turned_by_sizes),
+    "first row between axes": lambda: Module(first_row_between_axes),
     "summed over several axes": lambda: Module(summed_over_several_axes),
     "indexed under a mask": lambda: Module(indexed_under_a_mask),
     "shared by any number": lambda: Module(shared_by_any_number),

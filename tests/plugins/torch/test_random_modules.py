@@ -9,8 +9,9 @@ import pytest
 
 pytest.importorskip("torch")
 
+from tests.fuzz import torch_modules
 from tests.fuzz.seed import COUNT, SEED
-from tests.fuzz.torch_modules import WAYS, Redraw, run, write
+from tests.fuzz.torch_modules import WAYS, Redraw, check
 
 AT_ONCE = 6
 
@@ -18,15 +19,18 @@ AT_ONCE = 6
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("batch", range(-(-COUNT // AT_ONCE)))
 def test_modules_do_what_pytorch_does(batch: int) -> None:
-    refused = 0
     for k in range(AT_ONCE * batch, min(AT_ONCE * (batch + 1), COUNT)):
-        seed = f"{SEED}.{k}"
-        case = write(seed)
-        try:
-            run(case, WAYS[k % len(WAYS)])
-        except Redraw:  # PyTorch itself refuses it
-            refused += 1
-        except Exception as error:
-            error.add_note(f"seed {seed}\n{case.text}")
-            raise
-    assert refused < AT_ONCE
+        check(f"{SEED}.{k}", WAYS[k % len(WAYS)])
+
+
+def test_what_pytorch_refuses_is_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = []
+
+    def refuses_twice(case: torch_modules.Case, way: str) -> None:
+        texts.append(case.text)
+        if len(texts) < 3:
+            raise Redraw
+
+    monkeypatch.setattr(torch_modules, "run", refuses_twice)
+    assert list(torch_modules.failures(1, "again")) == []
+    assert len(set(texts)) == 3

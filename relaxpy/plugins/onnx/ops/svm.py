@@ -86,11 +86,12 @@ def svm_classifier(
 ) -> list[Expr]:
     data = classical.rows_of(cx, x)
     names = classical.class_labels(cx, classlabels_ints, classlabels_strings)
+    margins = post_transform == "NONE"
     if not vectors_per_class:
         weights = classical.by_features(coefficients, data)
         sums = _kernel(cx, data, weights, kernel_type, kernel_params)
         scores = cx.emit(R.add(sums, classical.vector(rho[:1])))
-        return classical.labels(cx, names, scores, post_transform, margins=True)
+        return classical.labels(cx, names, scores, post_transform, margins=margins)
     count = len(vectors_per_class)
     pairs = list(itertools.combinations(range(count), 2))
     vectors = classical.by_features(support_vectors, data, sum(vectors_per_class))
@@ -112,7 +113,7 @@ def svm_classifier(
         return [label, classical.posttransformed(cx, shares, post_transform)]
     if len(pairs) > 1:
         return [label, classical.posttransformed(cx, scores, post_transform)]
-    return [label, classical.labels(cx, names, scores, post_transform, margins=True)[1]]
+    return [label, classical.labels(cx, names, scores, post_transform, margins=margins)[1]]
 
 
 def _weights_of_pairs(

@@ -98,7 +98,9 @@ def squeeze(cx: Context, x: Expr, axes: int | Sequence[int] | None = None) -> Ex
 
 @converter("expand", "expand_copy", "expand_as", "broadcast_to")
 def expand(cx: Context, x: Expr, *rest: Value) -> Expr:
-    sizes = cx.result_shape()
+    sizes, known = cx.result_shape(), cx.sizes(cx.operand_meta(0).shape)
+    if any(k == 1 and not cx.is_size(s, 1) for k, s in zip(known, shape_of(x), strict=True)):
+        x = cx.emit(reshaped(x, known))  # min(n, 1), which PyTorch knows by guards
     return x if _is_shape(cx, x, sizes) else R.broadcast_to(x, tuple(sizes))
 
 
