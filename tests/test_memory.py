@@ -38,6 +38,8 @@ FEW = {
     "relaxpy.exec.native.machine_code.machine.host",
     "relaxpy.exec.native.machine_code.machine.llvm",
     "relaxpy.exec.native.machine_code.machine.obstacle",
+    "relaxpy.exec.native.machine_code.machine.tiles_are_confirmed",
+    "relaxpy.ir.arith.prove._general",
     "relaxpy.exec.native.machine_code.machine.target_machine",
     "relaxpy.exec.native.peak._copied",
     "relaxpy.exec.native.peak.peak_operations",

@@ -118,11 +118,11 @@ AREAS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ),
     ),
     "dependence": (
-        tuple(f"{KERNEL}/plan/{n}.py" for n in ("dependence", "conflicts", "memory")),
+        tuple(f"{KERNEL}/plan/{n}.py" for n in ("dependence", "memory")),
         ("tests/exec/kernel", "tests/fuzz"),
     ),
     "schedule": (
-        tuple(f"{KERNEL}/plan/{n}.py" for n in ("schedule", "loops", "fold_init", "coalesce")),
+        tuple(f"{KERNEL}/plan/{n}.py" for n in ("schedule", "loops", "initialisation")),
         ("tests/exec/kernel", "tests/fuzz"),
     ),
     "nodes": (

@@ -9,7 +9,7 @@ A dynamic batch is most likely one element, so tasks divide what is within its e
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Final
 
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
@@ -28,6 +28,7 @@ from relaxpy.exec.native.trees.transpose import Transpose
 from relaxpy.exec.native.values.accumulate import identity_of
 from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
 from relaxpy.ir.core.dtype import INT64
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
@@ -142,7 +143,11 @@ def _of_axes(tree: Run, program: KernelProgram) -> Tree:
         case _:
             lanes = None if tree.is_scalar else lane_axis(tree)
             choice = _choice(free, lanes, _LANES, batch)
-            if choice is None and lanes is not None and _may_be_long(lanes, tree, free):
+            if (
+                choice is None
+                and lanes is not None
+                and _may_be_long(lanes, tree, free, plan.shape_vars)
+            ):
                 choice = [], lanes, _LANES
     if choice is None:
         return tree
@@ -158,14 +163,16 @@ def _of_axes(tree: Run, program: KernelProgram) -> Tree:
     return Tasks(tuple(outer), axis, size, low, high, body, time * size)
 
 
-def _may_be_long(axis: Axis, tree: Run, free: Sequence[Axis]) -> bool:
-    """True if an axis of elements can be divided and has an unknown extent.
+def _may_be_long(axis: Axis, tree: Run, free: Sequence[Axis], shape_vars: Container[Var]) -> bool:
+    """True if an axis of elements can be divided and has an extent that only a call knows.
 
-    It starts at 0: the end of a block next to the largest index would overflow.
+    One that depends on an outer loop is tested too often. The axis starts at 0: the end of a block
+    next to the largest index would overflow.
     """
     if tree.over or all(a is not axis for a in free):
         return False
-    return axis.extent.constant is None and as_poly(axis.start).constant == 0
+    of_call = all(var in shape_vars for var in walk(axis.stop) if isinstance(var, Var))
+    return axis.extent.constant is None and of_call and as_poly(axis.start).constant == 0
 
 
 def _is_worth(time: IndexPoly) -> bool:

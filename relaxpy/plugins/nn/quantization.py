@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -151,7 +151,7 @@ class _Quantized(Module):
             )
 
 
-@cache
+@lru_cache(256)
 def _of_rows(function: Callable[..., Any], quantization: Quantization, size: int) -> Any:
     """The function of packed rows and their scales."""
     return lambda packed, scale: function(quantization, packed, scale, size)

@@ -39,9 +39,10 @@ if TYPE_CHECKING:
     from relaxpy.ir.relax.transform.rewrite_pass import Normalize as Normalize
     from relaxpy.relax.transform import legalize_ops as legalize_ops, transform as transform
     from relaxpy.tvm.alter_layout import AlterOpImpl as AlterOpImpl, AttachAttrLayoutFreeBuffers as AttachAttrLayoutFreeBuffers, OptimizeLayoutTransform as OptimizeLayoutTransform
-    from relaxpy.tvm.cleanup.module_passes import AttachGlobalSymbol as AttachGlobalSymbol, ComputePrimValue as ComputePrimValue, DataflowBlockPass as DataflowBlockPass, FunctionPass as FunctionPass, IPCAllReduceRewrite as IPCAllReduceRewrite, LowerGPUIPCAllocStorage as LowerGPUIPCAllocStorage, NormalizeGlobalVar as NormalizeGlobalVar, RemovePurityChecking as RemovePurityChecking, dataflowblock_pass as dataflowblock_pass, function_pass as function_pass
+    from relaxpy.tvm.cleanup.module_passes import AttachGlobalSymbol as AttachGlobalSymbol, ComputePrimValue as ComputePrimValue, DataflowBlockPass as DataflowBlockPass, FunctionPass as FunctionPass, NormalizeGlobalVar as NormalizeGlobalVar, RemovePurityChecking as RemovePurityChecking, dataflowblock_pass as dataflowblock_pass, function_pass as function_pass
     from relaxpy.tvm.cleanup.parameters import ExpandTupleArguments as ExpandTupleArguments, RemoveRedundantReshape as RemoveRedundantReshape, RemoveUnusedOutputs as RemoveUnusedOutputs, RemoveUnusedParameters as RemoveUnusedParameters, RewriteDataflowReshape as RewriteDataflowReshape, UpdateParamStructInfo as UpdateParamStructInfo, UpdateParamStructInfo as UpdateParamStructInfo
     from relaxpy.tvm.cleanup.parameters import UpdateParamStructInfo as UpdateParamType
+    from relaxpy.tvm.cleanup.unaffected import IPCAllReduceRewrite as IPCAllReduceRewrite, LowerGPUIPCAllocStorage as LowerGPUIPCAllocStorage
     from relaxpy.tvm.cleanup.vdevices import RealizeVDevice as RealizeVDevice, UpdateVDevice as UpdateVDevice
     from relaxpy.tvm.lazy_params import LazyGetInput as LazyGetInput, LazySetOutput as LazySetOutput, LazyTransformParams as LazyTransformParams
     from relaxpy.tvm.libraries.split_call_tir_by_pattern import FuseTransposeMatmul as FuseTransposeMatmul, SplitCallTIRByPattern as SplitCallTIRByPattern
@@ -83,8 +84,9 @@ else:
         relaxpy.ir.relax.transform.rewrite_pass: Normalize
         relaxpy.relax.transform.: legalize_ops transform
         relaxpy.tvm.alter_layout: AlterOpImpl AttachAttrLayoutFreeBuffers OptimizeLayoutTransform
-        relaxpy.tvm.cleanup.module_passes: AttachGlobalSymbol ComputePrimValue DataflowBlockPass FunctionPass IPCAllReduceRewrite LowerGPUIPCAllocStorage NormalizeGlobalVar RemovePurityChecking dataflowblock_pass function_pass
+        relaxpy.tvm.cleanup.module_passes: AttachGlobalSymbol ComputePrimValue DataflowBlockPass FunctionPass NormalizeGlobalVar RemovePurityChecking dataflowblock_pass function_pass
         relaxpy.tvm.cleanup.parameters: ExpandTupleArguments RemoveRedundantReshape RemoveUnusedOutputs RemoveUnusedParameters RewriteDataflowReshape UpdateParamStructInfo UpdateParamStructInfo UpdateParamType=UpdateParamStructInfo
+        relaxpy.tvm.cleanup.unaffected: IPCAllReduceRewrite LowerGPUIPCAllocStorage
         relaxpy.tvm.cleanup.vdevices: RealizeVDevice UpdateVDevice
         relaxpy.tvm.lazy_params: LazyGetInput LazySetOutput LazyTransformParams
         relaxpy.tvm.libraries.split_call_tir_by_pattern: FuseTransposeMatmul SplitCallTIRByPattern

@@ -11,8 +11,7 @@ import pytest
 import relaxpy
 from relaxpy.errors import RelaxpyError
 from relaxpy.exec.graph import link as graphs
-from relaxpy.exec.native.calls import called
-from relaxpy.exec.runtime.support import run_kernel
+from relaxpy.exec.runtime import support
 from relaxpy.script import from_source
 
 Array = np.ndarray[Any, Any]
@@ -50,7 +49,7 @@ def left(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return count
 
     monkeypatch.setattr(graphs._Fallback, "__call__", counted(graphs._Fallback.__call__))
-    monkeypatch.setattr(called, "run_kernel", counted(run_kernel))
+    monkeypatch.setattr(support, "run_kernel", counted(support.run_kernel))
     return calls
 
 

@@ -203,12 +203,19 @@ def test_packages_that_are_not_installed(
     assert re.search(r"pip install 'relaxpy\[\w+\]'", err)
 
 
+def hear_interrupts() -> None:
+    """Make SIGINT arrive in a child, also where these tests run in the background of a shell."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_serve_says_where_and_ends_by_a_signal(folder: Path, lm: Any) -> None:
     httpx = pytest.importorskip("httpx")
     pytest.importorskip("uvicorn")
     command = [sys.executable, "-m", "relaxpy", "serve", str(folder), "--port", "0"]
     env = {**os.environ, "PYTHONPATH": str(Path(relaxpy.__file__).parents[1])}
-    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as server:
+    with subprocess.Popen(
+        command, env=env, stdout=subprocess.PIPE, text=True, preexec_fn=hear_interrupts
+    ) as server:
         assert server.stdout is not None
         line = server.stdout.readline()
         found = re.match(r"tiny is served at (http://127\.0\.0\.1:\d+) \(OpenAI's API at", line)
@@ -221,15 +228,16 @@ def test_serve_says_where_and_ends_by_a_signal(folder: Path, lm: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("signals", "code"),
+    ("signals", "codes"),
     [
-        ([signal.SIGTERM], -signal.SIGTERM),
-        ([signal.SIGINT], 130),
-        ([signal.SIGINT, signal.SIGINT], 130),
+        ([signal.SIGTERM], [-signal.SIGTERM]),
+        ([signal.SIGINT], [130]),
+        # A shell shows 130 for both: the second one may end Python while it finishes.
+        ([signal.SIGINT, signal.SIGINT], [130, -signal.SIGINT]),
     ],
 )
 def test_a_signal_ends_the_server_during_answers(
-    folder: Path, signals: list[signal.Signals], code: int
+    folder: Path, signals: list[signal.Signals], codes: list[int]
 ) -> None:
     httpx = pytest.importorskip("httpx")
     pytest.importorskip("uvicorn")
@@ -237,7 +245,7 @@ def test_a_signal_ends_the_server_during_answers(
     env = {**os.environ, "PYTHONPATH": str(Path(relaxpy.__file__).parents[1])}
     body = {"prompt": "the cat", "max_tokens": 250, "stream": True, "logit_bias": {"1": -100}}
     out = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(command, env=env, text=True, **out) as server:  # type: ignore[call-overload]
+    with subprocess.Popen(command, env=env, text=True, preexec_fn=hear_interrupts, **out) as server:  # type: ignore[call-overload]
         url = re.search(r"http://127\.0\.0\.1:\d+", server.stdout.readline())[0]
         with (
             suppress(httpx.TransportError),
@@ -249,5 +257,5 @@ def test_a_signal_ends_the_server_during_answers(
                 server.send_signal(number)
                 time.sleep(0.2)
             list(lines)
-        assert server.wait(20) == code
+        assert server.wait(20) in codes
         assert "Traceback" not in server.stderr.read()
