@@ -81,7 +81,7 @@ def _reported(name: str) -> Iterator[None]:
     """Turn errors into warnings, so that a broken package does not affect others."""
     try:
         yield
-    except Exception as error:
+    except Exception as error:  # whatever an installed package raises at import
         message = f"the plug-in {name!r} cannot be loaded: {type(error).__name__}: {error}"
         warnings.warn(message, RelaxpyWarning, stacklevel=2)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from typing import Any, ClassVar, Self, Unpack, final
 
 from typing_extensions import override
@@ -67,7 +68,7 @@ class Op(Node):
         """Import the module that registers `name`, if it is not loaded yet."""
         module = cls.modules.get(name)
         if module is not None:
-            __import__(module)  # while another thread does this, it waits
+            import_module(module)  # while another thread does this, it waits
             cls.modules.pop(name, None)
 
     @classmethod

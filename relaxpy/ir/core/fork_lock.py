@@ -84,7 +84,10 @@ def _renew_all() -> None:
 
 
 def _forget_unfinished_imports() -> None:
-    """Let the child import again what other threads were importing of relaxpy."""
+    """Let the child import again what other threads were importing of relaxpy.
+
+    CPython keeps these locks in a private table; without it, the child waits as before.
+    """
     locks: dict[str, Any] = getattr(_frozen_importlib, "_module_locks", {})
     for name, reference in list(locks.items()):
         lock = reference()

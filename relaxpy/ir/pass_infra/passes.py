@@ -541,7 +541,7 @@ def _noting(note: str) -> Iterator[None]:
     """Add a note to errors of a pass, unless a nested pass has added one."""
     try:
         yield
-    except Exception as error:
+    except Exception as error:  # of any kind: it is raised again with a note
         if not getattr(error, "__notes__", None):
             error.add_note(note)
         raise
@@ -607,7 +607,7 @@ class Sequential(Pass):
                 for required in info.required:
                     mod = required_pass(required)(mod)
                 mod = step(mod)
-            except Exception as error:
+            except Exception as error:  # of any kind: it is raised again
                 add_remaining(error, self._after(index, ctx))
                 raise
         return mod

@@ -60,7 +60,7 @@ def reproducible(
     token = _current.set(failure)
     try:
         yield
-    except Exception as error:
+    except Exception as error:  # of any kind: it is raised again
         if failure.error is not error:
             failure.error, failure.mod, failure.passes = error, mod, [step]
         if outer is None and folder:
@@ -77,7 +77,7 @@ def _advising() -> Iterator[None]:
     """Add a note on how to get a reproducer to internal errors."""
     try:
         yield
-    except Exception as error:
+    except Exception as error:  # of any kind: it is raised again with a note
         notes = getattr(error, "__notes__", ())
         if not isinstance(error, RelaxpyError) and not any(VARIABLE in note for note in notes):
             error.add_note(f"{VARIABLE}=FOLDER saves the module and the passes that were left")
