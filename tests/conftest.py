@@ -27,6 +27,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    config.stash[layers.COLLECTED] = frozenset(item.nodeid for item in items)
     rows.keep_each_choice(config, items)
     layers.keep_layer(config, items)
     layers.shuffle(config, items)

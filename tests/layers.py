@@ -15,13 +15,15 @@ import pytest
 
 TABLE = Path(__file__).with_name("times.txt")
 RARE = re.compile(
-    r"tests/browser/|_of_ray\b|::test_a_notebook_shows_what_is_saved_in_it\b"
+    r"_of_ray\b|::test_a_notebook_shows_what_is_saved_in_it\b"
     r"|native/test_arm\.py::test_(programs|a_file)_"
 )
-"""Tests that need Chromium or Ray, notebooks, and all but a sample of those that are emulated.
+"""Tests that need Ray, notebooks, and all but a sample of those that are emulated.
 
 Unless they are quick, no layer has them.
 """
+BROWSER = "tests/browser/"
+"""No layer has these tests: where there is no Chromium they are skipped, and look quick."""
 COLLECTED = pytest.StashKey[frozenset[str]]()
 """The tests that were collected, before any was deselected."""
 
@@ -79,7 +81,6 @@ def is_slow(name: str, entries: frozenset[str]) -> bool:
 
 def keep_layer(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselect the tests of other layers."""
-    config.stash[COLLECTED] = frozenset(item.nodeid for item in items)
     layer = config.getoption("--layer")
     if layer == "all":
         return
@@ -87,7 +88,7 @@ def keep_layer(config: pytest.Config, items: list[pytest.Item]) -> None:
     kept, left = [], []
     for item in items:
         slow = is_slow(item.nodeid, entries)
-        rare = slow and RARE.search(item.nodeid) is not None
+        rare = item.nodeid.startswith(BROWSER) or (slow and RARE.search(item.nodeid) is not None)
         (kept if slow is (layer == "slow") and not rare else left).append(item)
     items[:] = kept
     config.hook.pytest_deselected(items=left)

@@ -86,16 +86,16 @@ def test_each_test_is_in_one_layer(
     names = ["x.py::a[1]", "x.py::a[2]", "x.py::b[1]", "x.py::b[2]", "y.py::a[1]"]
     slow = {"x.py::a[1]", "x.py::a[2]", "x.py::b[2]"}
     names += ["z.py::test_actors_of_ray", "y.py::test_workers_of_ray"]  # the first one is slow
+    names += ["tests/browser/a.py::b"]
     items = [SimpleNamespace(nodeid=name) for name in names]
     left: list[SimpleNamespace] = []
     hook = SimpleNamespace(pytest_deselected=lambda items: left.extend(items))
     config = SimpleNamespace(stash=pytest.Stash(), hook=hook, getoption=lambda _: layer)
     layers.keep_layer(config, items)  # type: ignore[arg-type]
     kept = {item.nodeid for item in items}
-    quick = {*names} - slow - {"z.py::test_actors_of_ray"}
+    quick = {*names} - slow - {"z.py::test_actors_of_ray", "tests/browser/a.py::b"}
     assert kept == {"quick": quick, "slow": slow, "all": {*names}}[layer]
     assert {item.nodeid for item in left} == {*names} - kept
-    assert config.stash[layers.COLLECTED] == {*names}
 
 
 def test_rows_are_drawn_with_the_seed_of_the_run() -> None:
