@@ -583,3 +583,24 @@ def test_the_last_vector_of_a_long_body_overlaps_the_one_before(
     monkeypatch.setattr(run_loops, "has_long_code", lambda run, count: False)
     expected = relaxpy.compile(module.clone(), target="native")["main"](*values)
     assert found.tobytes() == expected.tobytes()
+
+
+def test_the_last_vector_of_a_row_is_loaded_after_the_others() -> None:
+    """Loaded before, it stays in a register through the loop: a stencil took a sixth longer."""
+    text = """
+@T.prim_func
+def main(a: T.handle, b: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, (n, n), "float32")
+    B = T.match_buffer(b, (n, n), "float32")
+    for i, j in T.grid(n - 1, n - 1):
+        B[i, j] = A[i, j] + A[i + 1, j + 1]
+"""
+    source = relaxpy.compile(from_source(text), target="native").kernel_source("main", "llvm")
+    masked = [
+        code for code in source.split("\ndefine ") if "call <16 x float> @llvm.masked" in code
+    ]
+    if machine.host().module().has_avx512:
+        assert masked
+    for code in masked:
+        assert code.index("= load <16 x float>") < code.index("= call <16 x float> @llvm.masked")

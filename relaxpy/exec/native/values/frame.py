@@ -116,7 +116,12 @@ class Frame(ABC):
             self.lanes = lanes
             known += [lanes.start] if lanes.mask is None else [lanes.start, lanes.mask]
         new = {v.name for v in known if v.name[0] == "%" and v.name not in self._levels}
-        self._levels |= dict.fromkeys(new, number)
+        levels = dict.fromkeys(new, number)
+        if lanes is not None and lanes.start.name[0] == "%" and lanes.start.name not in new:
+            # Addresses and loads of the last vector would be kept in registers by the loop before.
+            levels[lanes.start.name] = max(number, self._levels[lanes.start.name])
+        known_outside = {name: self._levels[name] for name in levels if name not in new}
+        self._levels |= levels
         self._now = {}
         self._slots.append(self.function.slot())
         self._memos.append({})
@@ -125,6 +130,7 @@ class Frame(ABC):
         self._memos.pop()
         for name in new:  # some are known outside of the level, too
             self._levels.pop(name, None)
+        self._levels |= known_outside
         self._variables, self.lanes, self.bound = outer
         self.forget()
 
