@@ -337,12 +337,6 @@ class Marks:
         return _shown(plain, spans, options.print_line_numbers, options.num_context_lines)
 
 
-def underlined_text(lines: Iterable[str], *, numbered: bool, context: int) -> list[str]:
-    """Lines with what is between marks underlined; a `context` below 0 keeps all lines."""
-    plain, spans = _without_marks(lines)
-    return _shown(plain, spans, numbered, context)
-
-
 def _shown(
     plain: list[str], spans: list[list[tuple[int, int]]], numbered: bool, context: int
 ) -> list[str]:

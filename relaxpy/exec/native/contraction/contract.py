@@ -30,6 +30,7 @@ from relaxpy.exec.native.contraction.operands import (
     extents,
     merged,
     total,
+    with_values,
 )
 from relaxpy.exec.native.contraction.panels import is_packed
 from relaxpy.exec.native.contraction.tiles import ROWS, TileEmitter
@@ -256,7 +257,7 @@ def _run(f: Function, contraction: Gemm, *, in_task: bool) -> None:
 
     def body(inner: Function, task: Value, _: Value, *values: Value) -> None:
         known = {a.name: b for a, b in zip(outer, values, strict=True)}
-        emitter_of(inner, contraction.of_values(lambda v: known[v.name])).emit(task)
+        emitter_of(inner, with_values(contraction, lambda v: known[v.name])).emit(task)
 
     parallel(f, emitter.tasks, outer, body)
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from dataclasses import fields
+from typing import Any, TypeAlias, TypeVar, cast
 
 from relaxpy.exec.native.llvm.function import Function, Type, Value
 from relaxpy.exec.native.values.expressions import Values
@@ -136,50 +137,26 @@ class Gemm:
     def values(self) -> list[Value]:
         """The values of the contraction, each once."""
         found: dict[str, Value] = {}
-
-        def keep(value: Value) -> Value:
-            found[value.name] = value
-            return value
-
-        self.of_values(keep)
+        with_values(self, lambda value: found.setdefault(value.name, value))
         return list(found.values())
 
-    def of_values(self, change: Callable[[Value], Value]) -> Gemm:
-        """The contraction with other values, such as those of another function."""
 
-        def size(value: Size) -> Size:
-            return change(value) if isinstance(value, Value) else value
+P = TypeVar("P")
+_PARTS = (GemmAxis, Matrix, Initial, Epilogue, Gemm)
 
-        def memory(m: Matrix) -> Matrix:
-            return replace(m, pointer=change(m.pointer))
 
-        def axis(x: GemmAxis) -> GemmAxis:
-            within = None if x.within is None else (change(x.within[0]), change(x.within[1]))
-            return GemmAxis(size(x.extent), size(x.a), size(x.b), size(x.c), within, x.most)
-
-        def elements(x: Initial) -> Initial:
-            return (
-                x if x.memory is None else Initial(0, memory(x.memory), tuple(map(size, x.strides)))
-            )
-
-        epilogue = self.epilogue
-        if epilogue is not None:
-            epilogue = replace(epilogue, operands=tuple(map(elements, epilogue.operands)))
-        return Gemm(
-            memory(self.a),
-            memory(self.b),
-            memory(self.c),
-            tuple(map(axis, self.outer)),
-            axis(self.row),
-            axis(self.column),
-            tuple(map(axis, self.over)),
-            self.accumulator,
-            elements(self.initial),
-            self.finish,
-            epilogue,
-            self.fold,
-            self.row_fold,
-        )
+def with_values(part: P, change: Callable[[Value], Value]) -> P:
+    """A part of a contraction with other values, such as those of another function."""
+    new: Any = part
+    match part:
+        case Value():
+            new = change(part)
+        case tuple():
+            new = tuple(with_values(member, change) for member in part)
+        case _ if isinstance(part, _PARTS):
+            members = {f.name: with_values(getattr(part, f.name), change) for f in fields(part)}
+            new = replace(part, **members)
+    return cast("P", new)
 
 
 def combine(f: Function, name: str, a: Size, b: Size) -> Size:

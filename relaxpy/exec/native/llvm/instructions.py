@@ -297,12 +297,12 @@ class Instructions(ABC):
         address = f"getelementptr {type.element}, {pointer}, {offsets}"
         return Type(type.element, lanes), self.computed(Type("ptr", lanes), address)
 
-    def prefetch(self, pointer: Value, *, write: bool = False) -> None:
+    def prefetch(self, pointer: Value) -> None:
         """Prefetch the cache line at `pointer`, which need not be valid."""
         self.module.declare(
             "llvm.prefetch.p0", VOID, ["ptr", "i32 immarg", "i32 immarg", "i32 immarg"]
         )
-        self.put(f"call void @llvm.prefetch.p0({pointer}, i32 {int(write)}, i32 3, i32 1)")
+        self.put(f"call void @llvm.prefetch.p0({pointer}, i32 0, i32 3, i32 1)")
 
     # ---- vectors
 

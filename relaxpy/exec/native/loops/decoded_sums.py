@@ -181,9 +181,6 @@ class DecodedSums:
                     sums = block(sums, is_first=number == 0)
             return sums
 
-        if (digits := self._digits) is not None:
-            self._sums_of_digits(rows, columns, digits)
-            return
         none = f.const(Type("float", repeated.lanes), 0)
         sums = [none] * (len(rows) * len(columns) * chains)
         found = self._in_blocks(self._in_a_line if len(rows) == 1 else 1, blocks, sums)
