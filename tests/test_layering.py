@@ -46,7 +46,7 @@ PLUGINS = {
     | {"__version__", "exec", "llm", "plugins.llm", "plugins.onnx", "plugins.pictures"}
     | {"relax", "rules", "script", "tir"},
 }
-ROOMS["tvm"] = LANGUAGE | {"plugins.nn"}
+ROOMS["tvm"] = LANGUAGE | {"exec", "plugins.nn"}
 ROOMS |= {f"plugins.{name}": allowed for name, allowed in PLUGINS.items()}
 ROOMS |= {
     room: ROOMS[room] | {"plugin"}
@@ -105,8 +105,8 @@ FLOORS = {
         native/threads native/maths native/calls native/trees native/values native/contraction
         native/loops native lower graph stored.py storing.py reference
         kernel_source.py profile.py assembled.py lowered.py cross.py
-        vm.py compile.py self_test.py exec_builder.py doctor.py
-        bisect.py python_module.py eager.py
+        vm.py compile.py self_test.py doctor.py
+        bisect.py eager.py
     """,
     "relaxpy/script": """
         diagnostics.py language printer dist.py ir_builder

@@ -56,6 +56,17 @@ def test_the_command_line_knows_the_pass(folder: Path) -> None:
     assert '"demo.seen": True' in done.stdout
 
 
+def test_packed_functions_of_plug_ins_are_listed(folder: Path) -> None:
+    """Those of the package, of the importers and of TVM's names, before one of them is called."""
+    statement = """
+from relaxpy.runtime import list_global_func_names
+names = "demo.double", "relaxpy.matrices.lu_unpack", "vm.builtin.tensor_cache.load"
+assert {*names} <= {*list_global_func_names()}
+"""
+    done = run(folder, "-c", statement)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 @pytest.mark.parametrize(
     ("statement", "message"),
     [

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.exec.runtime.tensor_cache import dump_tensor_cache as dump_tensor_cache, load_tensor_cache as load_tensor_cache
+    from relaxpy.tvm.tensor_cache import dump_tensor_cache as dump_tensor_cache, load_tensor_cache as load_tensor_cache
 else:
     _face(globals(), """
-        relaxpy.exec.runtime.tensor_cache: dump_tensor_cache load_tensor_cache
+        relaxpy.tvm.tensor_cache: dump_tensor_cache load_tensor_cache
     """)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.exec.runtime.tensor_cache import TempDirectory as TempDirectory, tempdir as tempdir
+    from relaxpy.tvm.tensor_cache import TempDirectory as TempDirectory, tempdir as tempdir
 else:
     _face(globals(), """
-        relaxpy.exec.runtime.tensor_cache: TempDirectory tempdir
+        relaxpy.tvm.tensor_cache: TempDirectory tempdir
     """)

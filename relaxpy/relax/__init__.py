@@ -9,9 +9,7 @@ from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
     from relaxpy.exec.compile import build as build
-    from relaxpy.exec.exec_builder import ExecBuilder as ExecBuilder
     from relaxpy.exec.executable import Executable as Executable, VMExecutable as VMExecutable
-    from relaxpy.exec.python_module import BasePyModule as BasePyModule
     from relaxpy.exec.runtime.instrument import VMInstrumentReturnKind as VMInstrumentReturnKind
     from relaxpy.exec.vm import VirtualMachine as VirtualMachine
     from relaxpy.ir.global_info import DummyGlobalInfo as DummyGlobalInfo, VDevice as VDevice
@@ -26,16 +24,16 @@ if TYPE_CHECKING:
     from relaxpy.relax.expr import *
     from relaxpy.relax.expr_functor import ExprMutator as ExprMutator, ExprVisitor as ExprVisitor
     from relaxpy.relax.struct_info import *
+    from relaxpy.tvm.exec_builder import ExecBuilder as ExecBuilder
     from relaxpy.tvm.pipelines import get_default_pipeline as get_default_pipeline
+    from relaxpy.tvm.python_module import BasePyModule as BasePyModule
     from relaxpy.tvm.relax.binding_rewrite import DataflowBlockRewrite as DataflowBlockRewrite
     from relaxpy.tvm.relax.dump_ast import PyExprVisitor as PyExprVisitor
     __all__ = ['AnyType', 'BasePyModule', 'Binding', 'BindingBlock', 'BlockBuilder', 'Call', 'Constant', 'DTensorStructInfo', 'DataTypeImm', 'DataflowBlock', 'DataflowBlockRewrite', 'DataflowVar', 'DummyGlobalInfo', 'DynTensorType', 'EnvFunc', 'ExecBuilder', 'Executable', 'Expr', 'ExprFunctor', 'ExprMutator', 'ExprVisitor', 'ExternFunc', 'FuncStructInfo', 'FuncType', 'Function', 'GlobalVar', 'Id', 'If', 'MatchCast', 'ObjectStructInfo', 'ObjectType', 'PackedFuncType', 'PrimStructInfo', 'PrimValue', 'PyExprMutator', 'PyExprVisitor', 'SeqExpr', 'ShapeExpr', 'ShapeStructInfo', 'ShapeType', 'StringImm', 'StructInfo', 'TensorStructInfo', 'TensorType', 'Tuple', 'TupleGetItem', 'TupleStructInfo', 'TupleType', 'Type', 'VDevice', 'VMExecutable', 'VMInstrumentReturnKind', 'Var', 'VarBinding', 'VirtualMachine', '_update_struct_info', 'analysis', 'backend', 'base_py_module', 'binding_rewrite', 'block_builder', 'build', 'call_dps_packed', 'call_pure_packed', 'call_tir', 'call_tir_inplace', 'call_tir_packed', 'call_tir_with_grad', 'const', 'convert_to_expr', 'distributed', 'dpl', 'exec_builder', 'expr', 'expr_functor', 'extern', 'frontend', 'get_default_pipeline', 'get_pipeline', 'get_shape_of', 'ir', 'make_shape', 'op', 'pipeline', 'prim_value', 'register_pipeline', 'relax_to_pyfunc_converter', 'struct_info', 'testing', 'training', 'transform', 'ty', 'update_struct_info', 'utils', 'vm_build']
 else:
     _face(globals(), """
         relaxpy.exec.compile: build
-        relaxpy.exec.exec_builder: ExecBuilder
         relaxpy.exec.executable: Executable VMExecutable
-        relaxpy.exec.python_module: BasePyModule
         relaxpy.exec.runtime.instrument: VMInstrumentReturnKind
         relaxpy.exec.vm: VirtualMachine
         relaxpy.ir.global_info: DummyGlobalInfo VDevice
@@ -48,7 +46,9 @@ else:
         relaxpy.relax.expr: *
         relaxpy.relax.expr_functor: ExprMutator ExprVisitor
         relaxpy.relax.struct_info: *
+        relaxpy.tvm.exec_builder: ExecBuilder
         relaxpy.tvm.pipelines: get_default_pipeline
+        relaxpy.tvm.python_module: BasePyModule
         relaxpy.tvm.relax.binding_rewrite: DataflowBlockRewrite
         relaxpy.tvm.relax.dump_ast: PyExprVisitor
     """)

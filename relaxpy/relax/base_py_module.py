@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.exec.python_module import BasePyModule as BasePyModule
+    from relaxpy.tvm.python_module import BasePyModule as BasePyModule
 else:
     _face(globals(), """
-        relaxpy.exec.python_module: BasePyModule
+        relaxpy.tvm.python_module: BasePyModule
     """)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.exec.exec_builder import ExecBuilder as ExecBuilder, VMFuncKind as VMFuncKind
+    from relaxpy.tvm.exec_builder import ExecBuilder as ExecBuilder, VMFuncKind as VMFuncKind
 else:
     _face(globals(), """
-        relaxpy.exec.exec_builder: ExecBuilder VMFuncKind
+        relaxpy.tvm.exec_builder: ExecBuilder VMFuncKind
     """)

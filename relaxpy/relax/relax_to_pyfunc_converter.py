@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.exec.python_module import RelaxToPyFuncConverter as RelaxToPyFuncConverter
+    from relaxpy.tvm.python_module import RelaxToPyFuncConverter as RelaxToPyFuncConverter
 else:
     _face(globals(), """
-        relaxpy.exec.python_module: RelaxToPyFuncConverter
+        relaxpy.tvm.python_module: RelaxToPyFuncConverter
     """)

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from relaxpy.exec.runtime.instrument import VMInstrumentReturnKind as VMInstrumentReturnKind
     from relaxpy.exec.runtime.registry import get_global_func as get_global_func, list_global_func_names as list_global_func_names, register_func as register_func, remove_global_func as remove_global_func
     from relaxpy.exec.runtime.registry import register_func as register_global_func
-    from relaxpy.exec.runtime.tensor_cache import dump_tensor_cache as dump_tensor_cache, load_param_dict as load_param_dict, load_param_dict_from_file as load_param_dict_from_file, load_tensor_cache as load_tensor_cache, save_param_dict as save_param_dict, save_param_dict_to_file as save_param_dict_to_file
     from relaxpy.exec.runtime.tensors import convert as convert, empty as empty, from_dlpack as from_dlpack, tensor as tensor
     from relaxpy.exec.runtime.values import Category as Category, Closure as Closure, ShapeTuple as ShapeTuple, category_of as category_of
     from relaxpy.exec.vm import VirtualMachine as VirtualMachine
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from relaxpy.ir.core.tensor import Tensor as NDArray
     from relaxpy.ir.tir.ops import const as const
     from relaxpy.runtime import container as container, executable as executable, module as module, object as object, params as params, relax_vm as relax_vm, vm as vm
+    from relaxpy.tvm.tensor_cache import dump_tensor_cache as dump_tensor_cache, load_param_dict as load_param_dict, load_param_dict_from_file as load_param_dict_from_file, load_tensor_cache as load_tensor_cache, save_param_dict as save_param_dict, save_param_dict_to_file as save_param_dict_to_file
     __all__ = ['Category', 'Closure', 'DataType', 'DataTypeCode', 'Device', 'Executable', 'Module', 'NDArray', 'Object', 'ShapeTuple', 'Tensor', 'VMInstrumentReturnKind', 'VirtualMachine', 'category_of', 'const', 'container', 'convert', 'cpu', 'cuda', 'device', 'dump_tensor_cache', 'empty', 'executable', 'from_dlpack', 'get_global_func', 'list_global_func_names', 'load_executable', 'load_module', 'load_param_dict', 'load_param_dict_from_file', 'load_tensor_cache', 'module', 'object', 'params', 'register_func', 'register_global_func', 'relax_vm', 'remove_global_func', 'save_param_dict', 'save_param_dict_to_file', 'tensor', 'vm']
 else:
     _face(globals(), """
@@ -33,7 +33,6 @@ else:
         relaxpy.exec.executable: Executable Module=Executable
         relaxpy.exec.runtime.instrument: VMInstrumentReturnKind
         relaxpy.exec.runtime.registry: get_global_func list_global_func_names register_func register_global_func=register_func remove_global_func
-        relaxpy.exec.runtime.tensor_cache: dump_tensor_cache load_param_dict load_param_dict_from_file load_tensor_cache save_param_dict save_param_dict_to_file
         relaxpy.exec.runtime.tensors: convert empty from_dlpack tensor
         relaxpy.exec.runtime.values: Category Closure ShapeTuple category_of
         relaxpy.exec.vm: VirtualMachine
@@ -43,4 +42,5 @@ else:
         relaxpy.ir.core.tensor: NDArray=Tensor Tensor
         relaxpy.ir.tir.ops: const
         relaxpy.runtime.: container executable module object params relax_vm vm
+        relaxpy.tvm.tensor_cache: dump_tensor_cache load_param_dict load_param_dict_from_file load_tensor_cache save_param_dict save_param_dict_to_file
     """)

@@ -2,4 +2,10 @@
 
 from relaxpy.plugin import Plugin
 
-PLUGIN = Plugin(hooks={"tvm_pipelines": "relaxpy.tvm.pipelines:pipelines"})
+PLUGIN = Plugin(
+    functions=("relaxpy.tvm.tensor_cache",),
+    hooks={
+        "tvm_pipelines": "relaxpy.tvm.pipelines:pipelines",
+        "python_module": "relaxpy.tvm.python_module:BasePyModule",
+    },
+)

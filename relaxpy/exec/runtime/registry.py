@@ -363,16 +363,12 @@ python_functions: dict[str, Callable[..., Any]] = {}
 """Functions of `vm.builtin.register_py_func`; packed functions of the same name take precedence."""
 _PROVIDERS = (
     "relaxpy.exec.runtime.kv_cache",
-    "relaxpy.exec.runtime.matrices",
-    "relaxpy.exec.runtime.onnx_sequences",
-    "relaxpy.exec.runtime.onnx_strings",
     "relaxpy.exec.runtime.operators",
     "relaxpy.exec.runtime.paged_kv_cache",
     "relaxpy.exec.runtime.sequences",
-    "relaxpy.exec.runtime.tensor_cache",
     "relaxpy.exec.runtime.vm_builtins",
 )
-"""The modules that provide packed functions when they are imported."""
+"""The modules of the core that provide packed functions when they are imported."""
 
 
 @overload
@@ -487,6 +483,7 @@ def is_registered_pure(name: str) -> bool:
 def list_global_func_names() -> list[str]:
     """The names of all packed functions, sorted."""
     _import_providers()
+    plugin.load("functions")
     return sorted(_functions)
 
 

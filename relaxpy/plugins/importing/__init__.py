@@ -1,1 +1,11 @@
 """Shared by importers: names, integers known at import, the error listing unsupported nodes."""
+
+from relaxpy.plugin import Plugin
+
+PLUGIN = Plugin(
+    functions=(
+        "relaxpy.plugins.importing.matrices",
+        "relaxpy.plugins.importing.sequences",
+        "relaxpy.plugins.importing.strings",
+    )
+)

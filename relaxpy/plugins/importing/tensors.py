@@ -15,7 +15,6 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from relaxpy.errors import MisuseError
-from relaxpy.exec.runtime.matrices import PREFIX
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.module import IRModule
@@ -39,6 +38,7 @@ from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.ops import const as number_literal
 from relaxpy.ir.tir.prim_expr import PrimExpr
 from relaxpy.plugins.importing.contents import LIMIT, Element, number
+from relaxpy.plugins.importing.matrices import PREFIX
 from relaxpy.plugins.importing.unsupported import UnsupportedError
 from relaxpy.support.entry import user_facing
 

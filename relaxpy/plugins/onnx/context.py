@@ -14,7 +14,6 @@ import numpy as np
 from onnx import TensorProto
 
 from relaxpy.errors import StructInfoError
-from relaxpy.exec.runtime.onnx_strings import CHECK, PREFIX, outside
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.module import IRModule
@@ -51,6 +50,7 @@ from relaxpy.plugins.importing.contents import (
     ratio_of,
     to_integer,
 )
+from relaxpy.plugins.importing.strings import CHECK, PREFIX, outside
 from relaxpy.plugins.importing.tensors import (
     Array,
     Size,

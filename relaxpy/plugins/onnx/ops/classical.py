@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from relaxpy.exec.runtime.onnx_sequences import PREFIX
 from relaxpy.ir.relax.nodes import Expr, StringImm, Tuple, const
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.plugins.importing import tensors
+from relaxpy.plugins.importing.sequences import PREFIX
 from relaxpy.plugins.importing.unsupported import UnsupportedError
 from relaxpy.plugins.onnx.context import OBJECT, Context
 from relaxpy.plugins.onnx.registry import converter

@@ -14,7 +14,6 @@ import numpy as np
 from typing_extensions import Unpack
 
 from relaxpy.errors import MisuseError
-from relaxpy.exec.runtime.onnx_strings import PREFIX
 from relaxpy.exec.runtime.registry import register_func
 from relaxpy.exec.runtime.values import Array
 from relaxpy.ir.core.dtype import DataType
@@ -30,6 +29,7 @@ from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
 from relaxpy.ir.tir.intrin import if_then_else
 from relaxpy.ir.tir.prim_expr import PrimExpr
 from relaxpy.plugins.importing import tensors
+from relaxpy.plugins.importing.strings import PREFIX
 from relaxpy.plugins.importing.tensors import rank_of, shape_of
 from relaxpy.plugins.importing.unsupported import UnsupportedError
 from relaxpy.plugins.importing.windows import FilterAttributes, WindowAttributes, simple, whole

@@ -11,12 +11,12 @@ from typing import Any
 
 from onnx import TensorProto
 
-from relaxpy.exec.runtime.onnx_sequences import PREFIX
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes import Expr, TensorStructInfo
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.plugins.importing.contents import LIMIT, Contents
+from relaxpy.plugins.importing.sequences import PREFIX
 from relaxpy.plugins.importing.tensors import normal_axis, rank_of, shape_of, tensor_info, tensor_of
 from relaxpy.plugins.importing.unsupported import UnsupportedError
 from relaxpy.plugins.onnx.context import Context, storage

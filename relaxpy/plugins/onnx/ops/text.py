@@ -1,14 +1,14 @@
-"""Operators that read strings: packed functions compute on them (`onnx_strings.py`)."""
+"""Operators that read strings: packed functions compute on them (`importing/strings.py`)."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
 
-from relaxpy.exec.runtime.onnx_strings import pattern_of
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax.nodes import Expr, TensorStructInfo, TupleGetItem, TupleStructInfo
 from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.plugins.importing.strings import pattern_of
 from relaxpy.plugins.importing.tensors import rank_of, shape_of, tensor_info, tensor_of
 from relaxpy.plugins.importing.unsupported import UnsupportedError
 from relaxpy.plugins.onnx.context import Context, call, shaped_as
