@@ -53,7 +53,6 @@ FEW = {
     "relaxpy.exec.native.machine_code.processor.processor",
     "relaxpy.exec.native.calls.static_entry._connect_pool",
     "relaxpy.exec.native.calls.static_entry._library",
-    "relaxpy.exec.runtime.registry._import_providers",
     "relaxpy.exec.runtime.dynamic._scalar",
     "relaxpy.exec.runtime.dynamic._size",
     "relaxpy.exec.runtime.threads._current_processor",

@@ -11,7 +11,7 @@ import pickle
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from functools import cache, lru_cache
+from functools import lru_cache
 from itertools import chain
 from types import GetSetDescriptorType, MappingProxyType, MemberDescriptorType, MethodType
 from typing import Any, TypeAlias, TypeVar, overload
@@ -362,10 +362,8 @@ _pure_names: set[str] = set()
 python_functions: dict[str, Callable[..., Any]] = {}
 """Functions of `vm.builtin.register_py_func`; packed functions of the same name take precedence."""
 _PROVIDERS = (
-    "relaxpy.exec.runtime.kv_cache",
+    "relaxpy.exec.runtime.growing",
     "relaxpy.exec.runtime.operators",
-    "relaxpy.exec.runtime.paged_kv_cache",
-    "relaxpy.exec.runtime.sequences",
     "relaxpy.exec.runtime.vm_builtins",
 )
 """The modules of the core that provide packed functions when they are imported."""
@@ -447,9 +445,11 @@ def get_global_func(name: str, allow_missing: bool = False) -> Callable[..., Any
         UnknownPackedFuncError (also ValueError, KeyError): there is no such function (EV-13).
     """
     func = _found(name)
-    if func is None:
-        _import_providers()
+    for module in () if func is not None else _providers():
+        importlib.import_module(module)
         func = _found(name)
+        if func is not None:
+            break
     if func is None and plugin.load("functions"):
         func = _found(name)
     if func is None and not allow_missing:
@@ -463,10 +463,14 @@ def get_global_func(name: str, allow_missing: bool = False) -> Callable[..., Any
     return func
 
 
-@cache
-def _import_providers() -> None:
-    for module in _PROVIDERS:
-        importlib.import_module(module)
+def _providers() -> Iterator[str]:
+    """The modules that provide packed functions: those of the core, and of plug-ins beside it.
+
+    Those of packages that are installed take longer to find.
+    """
+    yield from _PROVIDERS
+    for beside in plugin.own():
+        yield from beside.functions
 
 
 def _found(name: object) -> Callable[..., Any] | None:
@@ -482,7 +486,8 @@ def is_registered_pure(name: str) -> bool:
 
 def list_global_func_names() -> list[str]:
     """The names of all packed functions, sorted."""
-    _import_providers()
+    for module in _PROVIDERS:
+        importlib.import_module(module)
     plugin.load("functions")
     return sorted(_functions)
 

@@ -2,4 +2,11 @@
 
 from relaxpy.plugin import Plugin
 
-PLUGIN = Plugin(hooks={"nn_jit": "relaxpy.plugins.nn.compiled:jit"})
+PLUGIN = Plugin(
+    functions=(
+        "relaxpy.plugins.nn.caches.paged",
+        "relaxpy.plugins.nn.caches.rows",
+        "relaxpy.plugins.nn.caches.sequences",
+    ),
+    hooks={"nn_jit": "relaxpy.plugins.nn.compiled:jit"},
+)

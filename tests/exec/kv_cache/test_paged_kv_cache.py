@@ -11,7 +11,7 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import RuntimeCheckError
-from relaxpy.exec.runtime.page_cache import Pages, Sequence
+from relaxpy.plugins.nn.caches.pages import Pages, Sequence
 from relaxpy.plugins.nn.llm.tree_attention import attention_of_rows
 from tests.fuzz.seed import COUNT, SEED
 

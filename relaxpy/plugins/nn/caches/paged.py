@@ -8,10 +8,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from relaxpy.errors import RuntimeCheckError
-from relaxpy.exec.runtime.attention import merge
-from relaxpy.exec.runtime.page_cache import MHA, MHA_SLIDING, MLA, PagedKVCache
 from relaxpy.exec.runtime.registry import provided
-from relaxpy.exec.runtime.sequences import check_tensor, whole_number, whole_numbers
+from relaxpy.plugins.nn.caches.attention import merge
+from relaxpy.plugins.nn.caches.pages import MHA, MHA_SLIDING, MLA, PagedKVCache
+from relaxpy.plugins.nn.caches.sequences import check_tensor, whole_number, whole_numbers
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 

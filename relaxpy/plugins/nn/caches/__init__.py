@@ -1,0 +1,1 @@
+"""The caches of language models, and the packed functions on them and on samples."""
