@@ -44,7 +44,7 @@ PLUGINS = {
     "testing": LANGUAGE | {"exec", "script"},
     "cli": LANGUAGE
     | {"__version__", "exec", "llm", "plugins.llm", "plugins.onnx", "plugins.pictures"}
-    | {"relax", "rules", "script", "tir"},
+    | {"plugins.testing", "relax", "rules", "script", "tir"},
 }
 ROOMS["tvm"] = LANGUAGE | {"exec", "plugins.nn"}
 ROOMS |= {f"plugins.{name}": allowed for name, allowed in PLUGINS.items()}
@@ -105,8 +105,7 @@ FLOORS = {
         native/threads native/maths native/calls native/trees native/values native/contraction
         native/loops native lower graph stored.py storing.py reference
         kernel_source.py profile.py assembled.py lowered.py cross.py
-        vm.py compile.py self_test.py doctor.py
-        bisect.py eager.py
+        vm.py compile.py self_test.py doctor.py eager.py
     """,
     "relaxpy/script": """
         diagnostics.py language printer dist.py ir_builder
@@ -139,7 +138,7 @@ FLOORS = {
         infer saved.py functors.py scope_builder.py testing.py transform to_relax text run
     """,
     "relaxpy/plugins/testing": """
-        golden.py targets.py strategies.py
+        random_inputs.py verify.py bisect.py golden.py targets.py strategies.py
         pytest_helpers.py pytest_plugin.py
     """,
     "relaxpy/plugins/pictures": """

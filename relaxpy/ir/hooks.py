@@ -24,7 +24,6 @@ _TARGETS: dict[str, str] = {
     "packed_function": "relaxpy.exec.runtime.registry:get_global_func",
     "packed_is_pure": "relaxpy.exec.runtime.registry:is_registered_pure",
     "register_packed": "relaxpy.exec.runtime.registry:register_func",
-    "value_check": "relaxpy.exec.bisect:ValueCheck",
 }
 
 

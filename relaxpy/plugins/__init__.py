@@ -2,7 +2,7 @@
 
 WITH_MANIFEST = (
     *(f"{__name__}.{name}" for name in ("nn", "importing", "cli", "distributed", "pictures")),
-    *(f"{__name__}.{name}" for name in ("relay", "training", "weights")),
+    *(f"{__name__}.{name}" for name in ("relay", "testing", "training", "weights")),
     "relaxpy.tvm",
 )
 """The packages with a `PLUGIN`; to look for it, the importers would import PyTorch and onnx.

@@ -20,9 +20,9 @@ import numpy as np
 import relaxpy
 from relaxpy import IRModule
 from relaxpy.errors import RelaxpyError, RelaxpyWarning
-from relaxpy.exec.bisect import rounding_of
-from relaxpy.exec.runtime.verify import difference
 from relaxpy.plugins.cli.passes import public_passes
+from relaxpy.plugins.testing.bisect import rounding_of
+from relaxpy.plugins.testing.verify import difference
 from relaxpy.relax import transform
 from relaxpy.script import from_source
 from relaxpy.transform import Pass, bisect, module_pass

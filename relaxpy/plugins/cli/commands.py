@@ -118,11 +118,11 @@ def opt(options: Namespace) -> int:
 
     A reproducer has passes of its own.
     """
-    from relaxpy.exec.bisect import bisect
     from relaxpy.exec.explain import explain
     from relaxpy.ir.pass_infra.reproducer import read_header
     from relaxpy.ir.transform import get_pipeline
     from relaxpy.plugins.cli.passes import sequence
+    from relaxpy.plugins.testing.bisect import bisect
 
     file = _source(options)
     header = (read_header(file.text) if isinstance(file, ProgramFile) else None) or {}

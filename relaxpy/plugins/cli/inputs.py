@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from relaxpy.errors import MisuseError, close_names
-from relaxpy.exec.runtime.random_inputs import dimension_names, random_values
 from relaxpy.exec.runtime.values import ShapeTuple
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir
 from relaxpy.plugins.cli.show import UsageError
+from relaxpy.plugins.testing.random_inputs import dimension_names, random_values
 
 if TYPE_CHECKING:
     from relaxpy.exec.executable import EntryPoint

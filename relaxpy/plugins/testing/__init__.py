@@ -1,1 +1,5 @@
-"""Assertions of tests about programs: golden files, targets, passes, and inputs of hypothesis."""
+"""Random inputs, comparisons of results, and assertions of tests about programs and passes."""
+
+from relaxpy.plugin import Plugin
+
+PLUGIN = Plugin(hooks={"value_check": "relaxpy.plugins.testing.bisect:ValueCheck"})

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from relaxpy.errors import MisuseError
-from relaxpy.exec.runtime.random_inputs import (
+from relaxpy.exec.runtime.values import Array, Value
+from relaxpy.plugins.testing.random_inputs import (
     dimension_names,
     domains_in,
     moved_inside,
     params_of,
     random_inputs,
 )
-from relaxpy.exec.runtime.values import Array, Value
 from relaxpy.support.entry import user_facing
 
 if TYPE_CHECKING:

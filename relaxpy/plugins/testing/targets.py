@@ -12,16 +12,16 @@ import numpy as np
 
 from relaxpy.errors import MisuseError, RelaxpyError, check_type, counted, unexpected
 from relaxpy.exec.as_module import as_module
-from relaxpy.exec.bisect import Tolerance, copied
 from relaxpy.exec.compile import compile
 from relaxpy.exec.executable import Executable
 from relaxpy.exec.explain import module_diff
-from relaxpy.exec.runtime.random_inputs import random_inputs
 from relaxpy.exec.runtime.values import Value
 from relaxpy.ir import hooks
 from relaxpy.ir.equality.structural import first_mismatch
 from relaxpy.ir.function import BaseFunc
 from relaxpy.ir.module import IRModule
+from relaxpy.plugins.testing.bisect import Tolerance, copied
+from relaxpy.plugins.testing.random_inputs import random_inputs
 from relaxpy.support.entry import user_facing
 from relaxpy.support.progress import long_work
 

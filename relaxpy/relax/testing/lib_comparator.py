@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.exec.bisect import LibCompareVMInstrument as LibCompareVMInstrument
+    from relaxpy.plugins.testing.bisect import LibCompareVMInstrument as LibCompareVMInstrument
 else:
     _face(globals(), """
-        relaxpy.exec.bisect: LibCompareVMInstrument
+        relaxpy.plugins.testing.bisect: LibCompareVMInstrument
     """)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.exec.runtime.verify import check_saved_func as check_saved_func
+    from relaxpy.plugins.testing.verify import check_saved_func as check_saved_func
 else:
     _face(globals(), """
-        relaxpy.exec.runtime.verify: check_saved_func
+        relaxpy.plugins.testing.verify: check_saved_func
     """)

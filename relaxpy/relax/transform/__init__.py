@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.exec.bisect import Bisection as Bisection, bisect as bisect
     from relaxpy.exec.explain import Explanation as Explanation, explain as explain
     from relaxpy.ir.relax.dpl.graph import FusionPattern as FusionPattern, PatternCheckContext as PatternCheckContext
     from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter as BindingRewriter, map_bindings as map_bindings
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from relaxpy.ir.relax.transform.lift_transform_params import LiftTransformParams as LiftTransformParams
     from relaxpy.ir.relax.transform.quantize_weights import QuantizeWeights as QuantizeWeights
     from relaxpy.ir.relax.transform.rewrite_pass import Normalize as Normalize
+    from relaxpy.plugins.testing.bisect import Bisection as Bisection, bisect as bisect
     from relaxpy.relax.transform import legalize_ops as legalize_ops, transform as transform
     from relaxpy.tvm.alter_layout import AlterOpImpl as AlterOpImpl, AttachAttrLayoutFreeBuffers as AttachAttrLayoutFreeBuffers, OptimizeLayoutTransform as OptimizeLayoutTransform
     from relaxpy.tvm.cleanup.module_passes import AttachGlobalSymbol as AttachGlobalSymbol, ComputePrimValue as ComputePrimValue, DataflowBlockPass as DataflowBlockPass, FunctionPass as FunctionPass, NormalizeGlobalVar as NormalizeGlobalVar, RemovePurityChecking as RemovePurityChecking, dataflowblock_pass as dataflowblock_pass, function_pass as function_pass
@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     __all__ = ['AdjustMatmulOrder', 'AllocateWorkspace', 'AlterOpImpl', 'AnnotateTIROpPattern', 'AppendInPlace', 'AttachAttrLayoutFreeBuffers', 'AttachExternModules', 'AttachGlobalSymbol', 'BindParams', 'BindSymbolicVars', 'BindingRewriter', 'Bisection', 'BundleModelParams', 'CallTIRRewrite', 'CanonicalizeBindings', 'CombineParallelMatmul', 'ComputePrimValue', 'ConvertLayout', 'ConvertToDataflow', 'DataflowBlockPass', 'DataflowUseInplaceCalls', 'DeadCodeElimination', 'DecomposeOpsForInference', 'DecomposeOpsForTraining', 'EliminateCommonSubexpr', 'ExpandMatmulOfSum', 'ExpandTupleArguments', 'Explanation', 'FoldBatchnormToConv2D', 'FoldConstant', 'FoldViews', 'FunctionPass', 'FuseOps', 'FuseOpsByPattern', 'FuseTIR', 'FuseTransposeMatmul', 'FusionPattern', 'Gradient', 'IPCAllReduceRewrite', 'InlinePrivateFunctions', 'KillAfterLastUse', 'LambdaLift', 'LazyGetInput', 'LazySetOutput', 'LazyTransformParams', 'LegalizeOps', 'LiftTransformParams', 'LowerAllocTensor', 'LowerGPUIPCAllocStorage', 'LowerRuntimeBuiltin', 'MergeCompositeFunctions', 'Normalize', 'NormalizeGlobalVar', 'OptimizeLayoutTransform', 'PatternCheckContext', 'QuantizeWeights', 'RealizeVDevice', 'RemovePurityChecking', 'RemoveRedundantReshape', 'RemoveUnusedKernelOutputs', 'RemoveUnusedOutputs', 'RemoveUnusedParameters', 'ReorderPermuteDimsAfterConcat', 'ReorderTakeAfterMatmul', 'RewriteCUDAGraph', 'RewriteDataflowReshape', 'RunCodegen', 'ShareSums', 'SpecializePrimFuncBasedOnCallSite', 'SplitCallTIRByPattern', 'SplitLayoutRewritePreproc', 'StaticPlanBlockMemory', 'ToMixedPrecision', 'ToNonDataflow', 'TopologicalSort', 'UpdateParamStructInfo', 'UpdateParamType', 'UpdateVDevice', 'VMBuiltinLower', 'VMShapeLower', 'bisect', 'dataflowblock_pass', 'explain', 'function_pass', 'fusion_pays', 'legalize_ops', 'map_bindings', 'transform']
 else:
     _face(globals(), """
-        relaxpy.exec.bisect: Bisection bisect
         relaxpy.exec.explain: Explanation explain
         relaxpy.ir.relax.dpl.graph: FusionPattern PatternCheckContext
         relaxpy.ir.relax.rewrite.map_bindings: BindingRewriter map_bindings
@@ -82,6 +81,7 @@ else:
         relaxpy.ir.relax.transform.lift_transform_params: LiftTransformParams
         relaxpy.ir.relax.transform.quantize_weights: QuantizeWeights
         relaxpy.ir.relax.transform.rewrite_pass: Normalize
+        relaxpy.plugins.testing.bisect: Bisection bisect
         relaxpy.relax.transform.: legalize_ops transform
         relaxpy.tvm.alter_layout: AlterOpImpl AttachAttrLayoutFreeBuffers OptimizeLayoutTransform
         relaxpy.tvm.cleanup.module_passes: AttachGlobalSymbol ComputePrimValue DataflowBlockPass FunctionPass NormalizeGlobalVar RemovePurityChecking dataflowblock_pass function_pass

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.exec.runtime.verify import assert_structural_equal_ignore_global_symbol as assert_structural_equal_ignore_global_symbol
     from relaxpy.plugins.schedule.schedule import verify_trace_roundtrip as verify_trace_roundtrip
+    from relaxpy.plugins.testing.verify import assert_structural_equal_ignore_global_symbol as assert_structural_equal_ignore_global_symbol
 else:
     _face(globals(), """
-        relaxpy.exec.runtime.verify: assert_structural_equal_ignore_global_symbol
         relaxpy.plugins.schedule.schedule: verify_trace_roundtrip
+        relaxpy.plugins.testing.verify: assert_structural_equal_ignore_global_symbol
     """)

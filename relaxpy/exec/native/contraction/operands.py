@@ -148,14 +148,13 @@ _PARTS = (GemmAxis, Matrix, Initial, Epilogue, Gemm)
 def with_values(part: P, change: Callable[[Value], Value]) -> P:
     """A part of a contraction with other values, such as those of another function."""
     new: Any = part
-    match part:
-        case Value():
-            new = change(part)
-        case tuple():
-            new = tuple(with_values(member, change) for member in part)
-        case _ if isinstance(part, _PARTS):
-            members = {f.name: with_values(getattr(part, f.name), change) for f in fields(part)}
-            new = replace(part, **members)
+    if isinstance(part, Value):
+        new = change(part)
+    elif isinstance(part, tuple):
+        new = tuple(with_values(member, change) for member in part)
+    elif isinstance(part, _PARTS):
+        members = {f.name: with_values(getattr(part, f.name), change) for f in fields(part)}
+        new = replace(part, **members)
     return cast("P", new)
 
 

@@ -19,9 +19,7 @@ from relaxpy.exec.compile import compile
 from relaxpy.exec.executable import Executable
 from relaxpy.exec.explain import as_pass, module_diff
 from relaxpy.exec.reference.kernel import randomly_rounded
-from relaxpy.exec.runtime.random_inputs import random_inputs
 from relaxpy.exec.runtime.values import Value
-from relaxpy.exec.runtime.verify import EPSILONS, assert_allclose, difference, rounding
 from relaxpy.ir.core.device import Device
 from relaxpy.ir.core.traverse import occurrences
 from relaxpy.ir.function import BaseFunc
@@ -29,6 +27,8 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext, PassInfo, PassInstrument, verify
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir.prim_func import PrimFunc
+from relaxpy.plugins.testing.random_inputs import random_inputs
+from relaxpy.plugins.testing.verify import EPSILONS, assert_allclose, difference, rounding
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.entry import user_facing
 from relaxpy.support.screen import program_html
