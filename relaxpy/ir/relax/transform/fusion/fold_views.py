@@ -12,7 +12,6 @@ from typing_extensions import override
 
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.arith.prove import prove_equal, simplify
-from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.core.node import Attrs, Node
 from relaxpy.ir.core.traverse import children, occurrences, rebuild, rewrite, walk
 from relaxpy.ir.module import IRModule
@@ -229,6 +228,8 @@ def _axes(store: BufferStore, load: BufferLoad) -> Axes | None:
     positions = {index: k for k, index in enumerate(store.indices)}
     dims = [*store.buffer.shape, *load.buffer.shape]
     counts = Counter(node for dim in dims for node in walk(dim) if isinstance(node, tir.Var))
+    from relaxpy.ir.arith.tvm.analyzer import Analyzer  # which few programs need
+
     analyzer = Analyzer()
     for index, k in positions.items():
         if isinstance(index, tir.Var):
