@@ -331,7 +331,7 @@ def _linked(saved: Container, code: LoadedCode, source: str) -> Executable:
     """
 
     def read() -> IRModule:
-        from relaxpy.exec.reference.graph import check_runnable
+        from relaxpy.exec.reference.runnable import check_runnable
 
         module = with_instance(saved_module(saved, source))
         check_runnable(module, kernels=False)

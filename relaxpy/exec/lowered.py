@@ -26,7 +26,7 @@ from relaxpy.exec.native.machine_code.objects import recorded
 from relaxpy.exec.native.machine_code.saved import saved_code
 from relaxpy.exec.native.threads.memory import CODE as MEMORY
 from relaxpy.exec.native.threads.pool import CODE as POOL
-from relaxpy.exec.reference.graph import ReferenceEvaluator, check_runnable
+from relaxpy.exec.reference.runnable import check_runnable
 from relaxpy.exec.report import PASSES, ExecutionReport, ReportRow
 from relaxpy.exec.runtime.checks import PublicFunctions, public_signatures
 from relaxpy.exec.runtime.dynamic import OperatorCall, dynamic_calls, operator_name
@@ -122,6 +122,8 @@ def compiled(program: Program, not_native: str = "", remark: str = "") -> Execut
 
 
 def _for_reference(program: Program) -> Executable:
+    from relaxpy.exec.reference.graph import ReferenceEvaluator
+
     module = program.module
     rows = tuple(
         ReportRow(name, "(all)", "reference evaluator", "target is reference")

@@ -12,7 +12,6 @@ from relaxpy.errors import MisuseError, RelaxpyError, Span
 from relaxpy.exec.container import Container, Sections
 from relaxpy.exec.graph.backend import GraphBackend
 from relaxpy.exec.lower.module import LoweredModule
-from relaxpy.exec.lower.saved import saved_functions
 from relaxpy.exec.native.machine_code import disk_cache
 from relaxpy.exec.report import ReportRow
 from relaxpy.exec.stored import Source
@@ -100,11 +99,24 @@ def program_table(
             (k.name, k.symbol, k.entry and astuple(k.entry), k.kept) for k in backend.called
         ],
         "reports": bool(backend.failures.entries and (backend.graphs or backend.called)),
-        "python": saved_functions(lowered, number, locate) if lowered.has_python_part else None,
+        "python": _python_functions(lowered, number, locate),
         "rows": [astuple(row) for row in rows],
         "private_names": sorted(private_names),
         "signatures": None if signatures is None else save_table(signatures, number, locate),
     }
+
+
+def _python_functions(
+    lowered: LoweredModule,
+    number: Callable[[np.ndarray[Any, Any]], int],
+    locate: Callable[[Span], int | None],
+) -> dict[str, object] | None:
+    """The JSON form of the functions that run in Python, and of function values, if any."""
+    if not lowered.has_python_part:
+        return None
+    from relaxpy.exec.lower.saved import saved_functions  # and all that writes source
+
+    return saved_functions(lowered, number, locate)
 
 
 def _place(data: np.ndarray[Any, Any]) -> tuple[object, ...]:

@@ -13,12 +13,12 @@ import base64
 import binascii
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields as dataclass_fields, is_dataclass
 from enum import IntEnum
 from operator import attrgetter
 from types import ModuleType
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from relaxpy.ir import global_info, hooks
 from relaxpy.ir.core import device
 from relaxpy.ir.core.budget import MAX_STEPS, Budget, written_out
 from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.core.node import Attrs, Node
+from relaxpy.ir.core.node import Attrs, Node, collect_nodes
 from relaxpy.ir.core.tensor import Tensor
 from relaxpy.ir.core.types import PointerType, PrimType
 from relaxpy.ir.global_info import DummyGlobalInfo, VDevice
@@ -257,15 +257,7 @@ def _kind_of(node: Node) -> _Kind:
     return kind
 
 
-def _nodes_in(values: object) -> Iterator[Node]:
-    if isinstance(values, Node):
-        yield values
-    elif isinstance(values, tuple):
-        for item in values:
-            yield from _nodes_in(item)
-    elif isinstance(values, Mapping):
-        for item in values.values():
-            yield from _nodes_in(item)
+_AS_WRITTEN: Final = frozenset((bool, str, type(None)))
 
 
 class _Writer:
@@ -294,33 +286,35 @@ class _Writer:
 
     def add(self, root: Node) -> int:
         """Add `root` and all nodes in it, children first; return the index of its row."""
-        index = self.index
-        stack: list[tuple[Node, tuple[object, ...] | None]] = [(root, None)]
+        index, rows, value = self.index, self.rows, self.value
+        stack: list[tuple[Node, _Kind | None, tuple[object, ...]]] = [(root, None, ())]
         while stack:
-            node, values = stack.pop()
-            if id(node) in index:
+            node, kind, values = stack.pop()
+            key = id(node)
+            if key in index:
                 continue
-            if self.external is not None and node._variable and node is not root:
-                self.rows.append([-1, len(self.external)])
-                self.counts.append(0)
-                self.external.append(node)
-                index[id(node)] = len(self.rows) - 1
-                continue
-            kind = _kind_of(node)
-            if values is None:
-                values = kind.values(node)
-                operands = [c for c in _nodes_in(values) if id(c) not in index]
-                if operands:
-                    stack.append((node, values))
-                    stack += [(c, None) for c in reversed(operands)]
+            if kind is None:
+                if self.external is not None and node._variable and node is not root:
+                    index[key] = len(rows)
+                    rows.append([-1, len(self.external)])
+                    self.counts.append(0)
+                    self.external.append(node)
                     continue
-            number = self.kinds.setdefault(kind.name, len(self.kinds))
-            row = [number, *map(self.value, values)]
-            self.counts.append(kind.written_out(row[1:], self.counts))
-            self.rows.append(row)
-            index[id(node)] = len(self.rows) - 1
+                kind = _kind_of(node)
+                values = kind.values(node)
+                operands: list[Node] = []
+                collect_nodes(values, operands)
+                missing = [(c, None, ()) for c in operands if id(c) not in index]
+                if missing:
+                    stack.append((node, kind, values))
+                    stack += reversed(missing)
+                    continue
+            row = [v if type(v) in _AS_WRITTEN else value(v) for v in values]
+            self.counts.append(kind.written_out(row, self.counts) if kind.max_count else 0)
+            index[key] = len(rows)
+            rows.append([self.kinds.setdefault(kind.name, len(self.kinds)), *row])
             if self.locate is not None and (span := getattr(node, "span", None)) is not None:
-                self.note(index[id(node)], self.locate(span))
+                self.note(index[key], self.locate(span))
         return index[id(root)]
 
     def note(self, row: int, position: int | None) -> None:
@@ -330,6 +324,8 @@ class _Writer:
     def value(self, value: object) -> object:
         if isinstance(value, Node):
             return self.index[id(value)]
+        if type(value) is tuple:
+            return [v if type(v) in _AS_WRITTEN else self.value(v) for v in value]
         match value:
             case DataType():
                 return {"dtype": str(value)}
@@ -422,7 +418,9 @@ def check_size(text: str) -> None:
 
 def _table(writer: _Writer, node: object) -> dict[str, object]:
     check_type(node, (Node, tuple, Attrs, np.ndarray, str), "expected a node or a module")
-    for child in _nodes_in(node):
+    roots: list[Node] = []
+    collect_nodes(node, roots)
+    for child in roots:
         writer.add(child)
     root = writer.value(node)
     kinds = [[name, *_BY_NAME[name].fields] for name in writer.kinds]

@@ -83,8 +83,8 @@ def finder(
         if name == "__all__":
             found = {*locations, *(known for other in others for known in public_names(other))}
             return sorted(known for known in found if not known.startswith("_"))
-        if name not in locations:  # not kept: operators may be defined again, or removed
-            return _found_elsewhere(namespace["__name__"], name, locations, others, lookup)
+        if name not in locations:
+            return _found_elsewhere(namespace, name, locations, others, lookup)
         module, _, attribute = locations[name].partition(":")
         value: Any = import_module(module)
         for part in attribute.split(".") if attribute else ():
@@ -96,8 +96,17 @@ def finder(
 
 
 def _found_elsewhere(
-    module: str, name: str, locations: Mapping[str, str], others: Sequence[str], lookup: str
+    namespace: dict[str, Any],
+    name: str,
+    locations: Mapping[str, str],
+    others: Sequence[str],
+    lookup: str,
 ) -> Any:
+    """What one of `others` has, kept where that module keeps it, or what `lookup` returns.
+
+    No operator is kept: it may be defined again, or removed.
+    """
+    module = namespace["__name__"]
     for other in others if not name.startswith("_") else ():
         place, _, table = other.partition(":")
         loaded = import_module(place)
@@ -108,6 +117,8 @@ def _found_elsewhere(
             with suppress(AttributeError, ImportError):
                 value = getattr(loaded, name)
                 if not isinstance(value, ModuleType) or name in public_names(other):
+                    if name in vars(loaded):
+                        namespace[name] = value
                     return value  # and no module that happens to be imported
     if lookup and not name.startswith("__"):
         place, _, function = lookup.partition(":")

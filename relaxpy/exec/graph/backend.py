@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import chain
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from typing_extensions import override
 
@@ -13,7 +13,6 @@ from relaxpy.errors import RelaxpyError
 from relaxpy.exec.fast_paths import OUTLINING, PACKED_WEIGHTS, WHOLE_GRAPH
 from relaxpy.exec.graph.emit import GraphEmitter
 from relaxpy.exec.graph.link import link_graph
-from relaxpy.exec.graph.outline import OutlinedFunctions, Outliner
 from relaxpy.exec.graph.program import Constant, Graph, KernelCall, Tensor, constants_name
 from relaxpy.exec.graph.read import GraphReader
 from relaxpy.exec.lower.scope import ModuleContext
@@ -37,6 +36,9 @@ from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.ops import const
 from relaxpy.support.dataclass import dataclass, replace
 
+if TYPE_CHECKING:
+    from relaxpy.exec.graph.outline import OutlinedFunctions
+
 
 class GraphBackend(NativeBackend):
     """Compiles the PrimFuncs and the Relax functions of one module."""
@@ -46,7 +48,7 @@ class GraphBackend(NativeBackend):
         self.graphs: dict[str, tuple[str, Graph, StaticEntry | None]] = {}
         """The functions of Relax functions that run natively, by the name in the module."""
 
-        self._outlined = OutlinedFunctions()
+        self._outlined: OutlinedFunctions | None = None
         self._called: set[str] = set()
         self._replaced: set[str] = set()
         """The functions of kernels whose tasks an entry runs directly."""
@@ -62,7 +64,8 @@ class GraphBackend(NativeBackend):
         """Compile a Relax function; return whether it has a native form."""
         if not WHOLE_GRAPH:
             return False
-        twin = self.graphs.get(self._outlined.twin_of(func) or "")
+        known = self._outlined
+        twin = None if known is None else self.graphs.get(known.twin_of(func) or "")
         if twin is not None and not twin[1].constants:
             self.graphs[name] = twin
             return True
@@ -108,6 +111,9 @@ class GraphBackend(NativeBackend):
         """A function that stays in Python, with calls of native functions that `compiled` adds."""
         if not OUTLINING:
             return func
+        from relaxpy.exec.graph.outline import OutlinedFunctions, Outliner
+
+        self._outlined = self._outlined or OutlinedFunctions()
         name_of = partial(self._outlined.name_of, compiled)
         return Outliner(func, context, name_of).outlined()
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Iterable, Sequence
 
-from relaxpy.exec.lower.proof import certainly_succeeds
-from relaxpy.exec.lower.reuse import allocation_of, is_reshape, is_runtime_function
+from relaxpy.exec.lower.proof import certainly_succeeds, is_runtime_function
+from relaxpy.exec.lower.reuse import allocation_of, is_reshape
 from relaxpy.exec.lower.scope import GlobalCallee, ModuleContext
 from relaxpy.exec.runtime.checks import declared_result, may_be_null
 from relaxpy.ir.arith.prove import prove_equal

@@ -1,11 +1,14 @@
-"""Lowering of a module to Python source with its kernels and Relax functions."""
+"""Lowering of a module to Python source with its kernels and Relax functions.
+
+What writes the source is imported where it is needed: a module may be native code as a whole.
+"""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
 import numpy as np
 
@@ -13,10 +16,7 @@ from relaxpy.errors import CompileError
 from relaxpy.exec import python_ast as py
 from relaxpy.exec.fast_paths import VIEWS
 from relaxpy.exec.kernel import Kernel, NativeUnchecked, Unchecked, compile_kernel
-from relaxpy.exec.lower.function import FunctionLowering
 from relaxpy.exec.lower.scope import GlobalCallee, ModuleContext
-from relaxpy.exec.lower.text import FunctionValues, Text, function_value, load_functions
-from relaxpy.exec.runtime import support
 from relaxpy.exec.runtime.checks import Signature, signature_of
 from relaxpy.exec.runtime.dynamic import DynamicPrograms
 from relaxpy.exec.runtime.instrument import Instrument
@@ -38,6 +38,9 @@ from relaxpy.ir.relax.nodes.python_function import python_function_of
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.support import progress
 from relaxpy.support.pysource import Names
+
+if TYPE_CHECKING:
+    from relaxpy.exec.lower.text import FunctionValues, Text
 
 Array: TypeAlias = np.ndarray[Any, Any]
 _LARGE: Final = 1 << 20
@@ -246,7 +249,9 @@ class ModuleLowering:
         """The function that a GlobalVar refers to, as a value."""
         callee = self.callee(var)
         if isinstance(callee, rx.ExternFunc):
-            packed_call = support.CompiledPackedCall(
+            from relaxpy.exec.runtime.support import CompiledPackedCall
+
+            packed_call = CompiledPackedCall(
                 symbol_of(callee), (), {}, self.module_functions, var.span
             )
             return py.call(py.attribute(self.share(callee.global_symbol, packed_call), "function"))
@@ -287,6 +292,8 @@ class ModuleLowering:
             func, callee = self.texts[name], self.callees[name]
             assert isinstance(func, rx.Function)
             assert isinstance(callee, GlobalCallee)
+            from relaxpy.exec.lower.function import FunctionLowering
+
             self._definitions[name] = FunctionLowering(self, func, name).lower(callee)
         return self._definitions[name]
 
@@ -428,6 +435,8 @@ class LoweredModule:
         progress.now("machine code")
         self.problem = self.backend.link(run)
         if not self.problem:
+            from relaxpy.exec.lower.text import function_value
+
             functions = self.lowering.program.functions_by_name
             self._values = {
                 name: function_value(functions[name], callee, run[callee.name])
@@ -524,6 +533,8 @@ class LoweredModule:
     def _load(
         self, names: Sequence[str], late: Callable[..., Value] | None, *, is_linked: bool = True
     ) -> Text:
+        from relaxpy.exec.lower.text import load_functions
+
         graphs = self._compiled if late is not None and is_linked else {}
         backend = self.backend if is_linked else None
         with progress.stage("Python functions"):

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Mapping, Sequence
 from itertools import chain
 
-from relaxpy.exec.lower.reuse import is_runtime_function
 from relaxpy.exec.lower.scope import GlobalCallee
 from relaxpy.exec.runtime.checks import output_sinfos
+from relaxpy.exec.runtime.registry import get_global_func
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.op import Op
+from relaxpy.ir.op_record import is_of_relaxpy
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.op.vm import MatchShapeCode
 from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.substitution import substitute
@@ -170,12 +170,25 @@ def certainly_succeeds(call: rx.Call, known: Callable[[rx.Expr], rx.StructInfo])
             return False
 
 
+def is_runtime_function(value: rx.Expr | Op, name: str = "") -> bool:
+    """True if a call is of `vm.builtin.name`, or any, which no user has replaced."""
+    callee = value.op if isinstance(value, rx.Call) else None
+    if not isinstance(callee, rx.ExternFunc):
+        return False
+    symbol = callee.global_symbol
+    if symbol != f"vm.builtin.{name}" if name else not symbol.startswith("vm.builtin."):
+        return False
+    return is_of_relaxpy(get_global_func(symbol, allow_missing=True))
+
+
 def _literals(dims: Sequence[tir.PrimExpr]) -> list[int | None]:
     return [dim.value if isinstance(dim, tir.IntImm) else None for dim in dims]
 
 
 def _asserted(codes: Sequence[rx.Expr]) -> list[int] | None:
     """The integers that dimensions are compared with; None if they are used otherwise."""
+    from relaxpy.ir.relax.op.vm import MatchShapeCode  # which few programs need
+
     numbers = [code.value.value for code in codes if _is_literal(code)]  # type: ignore[attr-defined]
     asserts = all(code == MatchShapeCode.ASSERT_EQUAL_TO_IMM for code in numbers[::2])
     return numbers[1::2] if asserts and len(numbers) == len(codes) else None

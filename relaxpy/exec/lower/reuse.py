@@ -11,9 +11,9 @@ from math import inf
 
 from relaxpy.exec import python_ast as py
 from relaxpy.exec.fast_paths import SHARED_MEMORY
+from relaxpy.exec.lower.proof import is_runtime_function
 from relaxpy.exec.lower.scope import GlobalCallee, is_allocation
 from relaxpy.exec.runtime.operators import released
-from relaxpy.exec.runtime.registry import get_global_func
 from relaxpy.ir.arith.prove import always, prove_equal
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.node import Node
@@ -346,17 +346,6 @@ def is_release(value: rx.Expr | Op) -> bool:
     if not isinstance(value, rx.Call) or not isinstance(value.op, Op):
         return False
     return value.op.record.runtime is released
-
-
-def is_runtime_function(value: rx.Expr | Op, name: str = "") -> bool:
-    """True if a call is of `vm.builtin.name`, or any, which no user has replaced."""
-    callee = value.op if isinstance(value, rx.Call) else None
-    if not isinstance(callee, rx.ExternFunc):
-        return False
-    symbol = callee.global_symbol
-    if symbol != f"vm.builtin.{name}" if name else not symbol.startswith("vm.builtin."):
-        return False
-    return is_of_relaxpy(get_global_func(symbol, allow_missing=True))
 
 
 def is_reshape(value: rx.Expr | Op) -> bool:

@@ -14,7 +14,6 @@ from relaxpy.errors import RelaxpyError
 from relaxpy.exec.fast_paths import KERNEL_CLASSES, ONLY_PACKED, PACKED_WEIGHTS, WHOLE_GRAPH
 from relaxpy.exec.kernel import BlockReport, Kernel, KernelReport
 from relaxpy.exec.kernel.nest.nodes import Axis
-from relaxpy.exec.kernel.plan.as_written import plan_as_written
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Contraction, Plan, Run, runs
 from relaxpy.exec.kernel.report import report_of
@@ -32,7 +31,6 @@ from relaxpy.exec.native.machine_code.objects import compile_assembly, recorded
 from relaxpy.exec.native.signature import EntrySignature, signature_of
 from relaxpy.exec.native.split import in_tasks
 from relaxpy.exec.native.threads.pool import native_threads
-from relaxpy.exec.native.trees.as_written import description, program_as_written, without_vectors
 from relaxpy.exec.native.trees.chains import with_chains
 from relaxpy.exec.native.trees.epilogues import with_epilogues
 from relaxpy.exec.native.trees.flat import decoded_again, with_flat_axes
@@ -182,6 +180,13 @@ class NativeBackend:
         Errors:
             RefusedError: it has no native form.
         """
+        from relaxpy.exec.kernel.plan.as_written import plan_as_written
+        from relaxpy.exec.native.trees.as_written import (
+            description,
+            program_as_written,
+            without_vectors,
+        )
+
         plan = plan_as_written(kernel.plan.func, kernel.name)
         check_native(plan)
         program, reason = program_as_written(plan)

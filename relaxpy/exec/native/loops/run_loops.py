@@ -13,7 +13,6 @@ from relaxpy.exec.native.contraction.contract import emit_product
 from relaxpy.exec.native.llvm.function import I64, Value
 from relaxpy.exec.native.llvm.interleave import transposed
 from relaxpy.exec.native.loops.axes import Loops
-from relaxpy.exec.native.loops.decoded_sums import DecodedSums
 from relaxpy.exec.native.trees.cost import has_long_code
 from relaxpy.exec.native.trees.masks import Masked
 from relaxpy.exec.native.trees.product import Product
@@ -82,6 +81,8 @@ class RunLoops(Loops):
                 emit_product(product, self.frame, in_task=self.in_task, columns=columns, over=over)
                 self.frame.forget()
             case RepeatedLoads() as repeated:
+                from relaxpy.exec.native.loops.decoded_sums import DecodedSums
+
                 DecodedSums(self, run, repeated, self._finish).emit()
             case Columns(along=along, form="swept"):
                 rest = tuple(a for a in run.axes if a is not along)

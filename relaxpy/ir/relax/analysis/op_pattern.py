@@ -9,13 +9,14 @@ from functools import reduce
 from operator import is_
 from typing import TypeGuard
 
+from relaxpy.ir.arith.algebra.affine import affine
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.memo import memoised
 from relaxpy.ir.core.traverse import children, occurrences
 from relaxpy.ir.relax.expect import expect
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
-from relaxpy.ir.tir.iteration import Range
+from relaxpy.ir.tir.iteration import IterVar, Range
 from relaxpy.ir.tir.ops import is_const
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, For, Stmt
@@ -243,6 +244,11 @@ def has_reshape_pattern(func: PrimFunc) -> bool:
         to be provable.
     """
     expect(func, PrimFunc)
+    return _has_reshape_pattern(func)
+
+
+@memoised
+def _has_reshape_pattern(func: PrimFunc) -> bool:
     buffers = [buffer for buffer in func.buffer_map_items if buffer is not None]
     if len(buffers) < 2:
         return False
@@ -273,6 +279,9 @@ def _copies(
     written: tuple[tir.PrimExpr, ...],
 ) -> bool:
     """True if a store inside these loops and blocks copies all elements in row-major order."""
+    axes = [a for s in outside if isinstance(s, BlockRealize) for a in s.block.iter_vars]
+    if _step_apart(axes, _flat_index(source, read), _flat_index(target, written)):
+        return False  # as for transpositions, without a proof
     nest = _Nest()
     for stmt in outside:
         if isinstance(stmt, For):
@@ -284,6 +293,22 @@ def _copies(
         same(_count(source), _count(target))
         and same(_flat_index(source, read), _flat_index(target, written))
         and nest.fills(target, written)
+    )
+
+
+def _step_apart(axes: Sequence[IterVar], first: tir.PrimExpr, second: tir.PrimExpr) -> bool:
+    """True if two affine indices have different steps along an axis of several iterations."""
+    variables = {axis.var for axis in axes}
+    one, other = affine(first, variables), affine(second, variables)
+    if one is None or other is None:
+        return False
+    return any(
+        axis.dom is not None
+        and isinstance(axis.dom.extent, tir.IntImm)
+        and axis.dom.extent.value > 1
+        and None not in (steps := (one.constant(axis.var), other.constant(axis.var)))
+        and steps[0] != steps[1]
+        for axis in axes
     )
 
 

@@ -46,7 +46,7 @@ def _defined(node: Node) -> Iterator[rx.Var]:
 def occurring_vars(expr: Node) -> dict[rx.Var, None]:
     """Every variable in `expr`, including those in the struct info of variables, in order."""
     if isinstance(expr, rx.Var):
-        return _occurring([expr])
+        return _occurring([expr]) if _shapes(expr) else {expr: None}
     return dict.fromkeys(_vars_in(expr))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -537,7 +537,7 @@ _SHORT: Final = 16
 _FIELDS: Final = {"values": 0, "indices": 1}
 
 
-def _topk(builder: BlockBuilder, call: Call) -> Expr:
+def topk(builder: BlockBuilder, call: Call) -> Expr:
     """The kernel that selects a few of many elements; others are a call of the runtime."""
     attrs: Any = call.attrs
     [data], k = call.args, attrs["k"]
@@ -563,7 +563,7 @@ def _has_key(dtype: DataType) -> bool:
     return not dtype.is_float or dtype.bits >= 16
 
 
-def _suppressed(builder: BlockBuilder, call: Call) -> Expr:
+def suppressed(builder: BlockBuilder, call: Call) -> Expr:
     """The kernel that looks at boxes until enough remain; others are a call of the runtime.
 
     A score is half of an integer of 64 bits, so those of float64 are compared by the runtime.
@@ -590,10 +590,3 @@ def _suppressed(builder: BlockBuilder, call: Call) -> Expr:
     }
     function, name = suppressed_by_class, "non_max_suppression"
     return rules.te_kernel(builder, function, name, *call.args, **options)
-
-
-IN_LOOPS: Final[Mapping[str, Callable[[BlockBuilder, Call], Expr]]] = {
-    "relax.topk": _topk,
-    "relax.vision.all_class_non_max_suppression": _suppressed,
-}
-"""The legalisations, by operator."""

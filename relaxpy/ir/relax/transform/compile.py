@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from pkgutil import resolve_name
 from typing import Final, Literal, NamedTuple
 
 from relaxpy.ir.core.target import TARGETS, target_kind
 from relaxpy.ir.pass_infra.passes import Pass, Sequential
 from relaxpy.ir.relax.op.definition.registry import registered_ops
 from relaxpy.ir.relax.op.definition.sharding import repeated_axes, reshaped_axes
-from relaxpy.ir.relax.op.selection import IN_LOOPS
 from relaxpy.ir.relax.transform.algebra.decompose_ops import FoldBatchnormToConv2D
 from relaxpy.ir.relax.transform.algebra.share_sums import ShareSums
 from relaxpy.ir.relax.transform.cleanup.annotate_tir_op_pattern import AnnotateTIROpPattern
@@ -26,8 +26,21 @@ from relaxpy.ir.relax.transform.fusion.fuse_zero_points import FuseZeroPoints
 from relaxpy.ir.relax.transform.fusion.grouping import fusion_pays
 from relaxpy.ir.relax.transform.fusion.inline_decoding import InlineDecoding
 from relaxpy.ir.relax.transform.fusion.remove_unused_kernel_outputs import RemoveUnusedKernelOutputs
-from relaxpy.ir.relax.transform.legalize import LegalizeOps
+from relaxpy.ir.relax.transform.legalize import Legalization, LegalizeOps
 from relaxpy.ir.relax.transform.rewrite_pass import Normalize
+
+
+def _in_loops(name: str) -> Legalization:
+    """A legalisation of the module of selections by loops, which few programs need."""
+    return lambda builder, call: resolve_name(f"relaxpy.ir.relax.op.selection:{name}")(
+        builder, call
+    )
+
+
+_IN_LOOPS: Final = {
+    "relax.topk": _in_loops("topk"),
+    "relax.vision.all_class_non_max_suppression": _in_loops("suppressed"),
+}
 
 
 class Step(NamedTuple):
@@ -50,7 +63,7 @@ STEPS: Final = (
     ),
     Step(FuseZeroPoints, "matches quantised matmuls as operators, which are loops later", "native"),
     Step(ChannelsLast, "operators have rules of layouts, kernels have none", "native"),
-    Step(partial(LegalizeOps, IN_LOOPS), "from here on, calls are of kernels", "native"),
+    Step(partial(LegalizeOps, _IN_LOOPS), "from here on, calls are of kernels", "native"),
     Step(LegalizeOps, "from here on, calls are of kernels", "others"),
     Step(RemoveUnusedKernelOutputs, "their computation would keep other kernels alive"),
     Step(FoldViews, "kernels index operands instead; no rearranged constants are folded then"),

@@ -6,13 +6,12 @@ from collections import Counter
 from collections.abc import Collection, Container, Mapping, Sequence
 from functools import partial, reduce
 from operator import mul
-from typing import TypeAlias, cast
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from typing_extensions import override
 
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.arith.prove import prove_equal, simplify
-from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.core.node import Attrs, Node
 from relaxpy.ir.core.traverse import children, occurrences, rebuild, rewrite, walk
 from relaxpy.ir.module import IRModule
@@ -33,6 +32,9 @@ from relaxpy.ir.tir.prim_expr import PrimExpr
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, For, MatchBufferRegion, Stmt
 from relaxpy.support.dataclass import dataclass, replace
+
+if TYPE_CHECKING:
+    from relaxpy.ir.arith.tvm.analyzer import Analyzer
 
 Axes: TypeAlias = tuple[tuple[int, int] | None, ...]
 """For each axis of a tensor the axis of its copy, and how often elements are repeated along it.
@@ -229,14 +231,13 @@ def _axes(store: BufferStore, load: BufferLoad) -> Axes | None:
     positions = {index: k for k, index in enumerate(store.indices)}
     dims = [*store.buffer.shape, *load.buffer.shape]
     counts = Counter(node for dim in dims for node in walk(dim) if isinstance(node, tir.Var))
-    analyzer = Analyzer()
-    for index, k in positions.items():
-        if isinstance(index, tir.Var):
-            analyzer.bind(index, Range(0, store.buffer.shape[k]))
+    analyzer: Analyzer | None = None
     axes: list[tuple[int, int] | None] = []
     for index, size in zip(load.indices, load.buffer.shape, strict=True):
-        found = index if index in positions else analyzer.simplify(index)
-        repeats = 1
+        found, repeats = index, 1
+        if index not in positions:
+            analyzer = analyzer or _analyzer_in(store)
+            found = analyzer.simplify(index)
         match found:
             case tir.IntImm(value=0) if is_one(size):
                 axes.append(None)
@@ -254,6 +255,17 @@ def _axes(store: BufferStore, load: BufferLoad) -> Axes | None:
             repeats = 0
         axes.append((axis, repeats))
     return tuple(axes)
+
+
+def _analyzer_in(store: BufferStore) -> Analyzer:
+    """An analyzer for the indices of a store to a whole buffer."""
+    from relaxpy.ir.arith.tvm.analyzer import Analyzer  # which few programs need
+
+    analyzer = Analyzer()
+    for index, size in zip(store.indices, store.buffer.shape, strict=True):
+        if isinstance(index, tir.Var):
+            analyzer.bind(index, Range(0, size))
+    return analyzer
 
 
 def _axes_without_units(source: Buffer, target: Buffer) -> Axes | None:
@@ -370,14 +382,14 @@ class _Reads:
 
     def changed(self, node: Node) -> Node | None:
         """The node that replaces one of the body of a kernel; None if none does."""
-        zero, one = ops.const(0, "int64"), ops.const(1, "int64")
         match node:
             case BufferLoad(buffer=buffer, indices=indices) if buffer is self.old:
+                zero = ops.const(0, "int64")
                 return BufferLoad(
                     self.new, [zero if s is None else _part(indices[s[0]], s[1]) for s in self.axes]
                 )
             case BufferRegion(buffer=buffer, region=region) if buffer is self.old:
-                first = Range.from_min_extent(zero, one)
+                first = Range.from_min_extent(ops.const(0, "int64"), ops.const(1, "int64"))
                 return BufferRegion(
                     self.new,
                     tuple(first if s is None else _region(region[s[0]], s[1]) for s in self.axes),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from typing_extensions import override
@@ -21,11 +21,13 @@ from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.elementwise import computed
 from relaxpy.ir.te.topi.shapes import broadcast_index
-from relaxpy.ir.te.topi.windows import Windows
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
 from relaxpy.ir.tir.ops import is_const
 from relaxpy.support.dataclass import dataclass, replace
+
+if TYPE_CHECKING:
+    from relaxpy.ir.te.topi.windows import Windows
 
 _BYTE = 8
 _SCALE = 2.0**40

@@ -124,6 +124,8 @@ class _Grouper(BindingRewriter):
 
     def _grouped(self, block: rx.DataflowBlock) -> rx.DataflowBlock:
         groups = dict(self.groups_of(block))
+        if not groups:
+            return block
         _leave_out_items_of_others(block, groups)
         order = _order(block, groups, refuses_cycles=self.refuses_cycles)
         if not groups:

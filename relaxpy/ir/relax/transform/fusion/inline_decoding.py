@@ -23,8 +23,6 @@ from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import Cast, FloorDiv, FloorMod, IntImm
 from relaxpy.ir.tir.iteration import IterVar
 from relaxpy.ir.tir.prim_func import PrimFunc
-from relaxpy.ir.tir.rewrite.inline import compute_inline
-from relaxpy.ir.tir.rewrite.state import State
 from relaxpy.ir.tir.stmt import Block, BufferStore, Stmt
 from relaxpy.support.dataclass import dataclass
 
@@ -231,6 +229,9 @@ def _blocks(func: PrimFunc) -> Iterator[Block]:
 
 def _inlined(func: PrimFunc) -> PrimFunc:
     """The kernel, with weights decoded where its matmul reads them."""
+    from relaxpy.ir.tir.rewrite.inline import compute_inline  # with all of scheduling
+    from relaxpy.ir.tir.rewrite.state import State
+
     state = State(func)
     local = {b for block in occurrences(state.func.body, Block) for b in block.alloc_buffers}
     sums = {_target(b) for b in _blocks(state.func) if any(map(_is_reduced, b.iter_vars))}
