@@ -424,7 +424,8 @@ class Stack:
         size = -(-max(type.bits, 8) * type.lanes * count // (8 * _LINE)) * _LINE
         if not self._base or self.has(size):
             self._left -= size
-            self._lines.append(f"  {name} = alloca {type}, i64 {count}, align {_LINE}")
+            # LLVM does not promote memory of several elements unless these are an array.
+            self._lines.append(f"  {name} = alloca [{count} x {type}], align {_LINE}")
         else:
             place = f"getelementptr i8, ptr {self._base}, i64 {self.more}"
             self._elsewhere.append(f"  {name} = {place}")
