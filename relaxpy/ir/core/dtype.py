@@ -283,7 +283,8 @@ def _numpy_type(name: str) -> np.dtype[np.generic]:
             return np.dtype(name)
     scalar_type: type[np.generic] | None = getattr(ml_dtypes, name, None)
     if scalar_type is None:
-        raise MisuseError(f"dtype {name!r} has no NumPy form", rule="DT-8")
+        _, _, widths = (DataType(name).relax_defect or "").rpartition("DT-8: ")
+        raise MisuseError(f"dtype {name!r} has no NumPy form", rule="DT-8", hint=widths or None)
     return np.dtype(scalar_type)
 
 

@@ -40,6 +40,15 @@ def count() -> relaxpy.Executable:
     return executable
 
 
+@pytest.fixture(autouse=True)
+def interruptible() -> Iterator[None]:
+    """SIGINT raises: in the background of a shell it is ignored, and libraries have handlers."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    if before is not None:  # a handler that Python has not installed cannot be put back
+        signal.signal(signal.SIGINT, before)
+
+
 @pytest.fixture
 def arrived() -> Iterator[list[int]]:
     """A signal arrives after a twentieth and after a third of a second; the numbers of both."""

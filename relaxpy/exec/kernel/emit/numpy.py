@@ -196,6 +196,7 @@ class NumpyEmitter:
         self.serial, self.scope.compute = outer, compute
         statement = loop(self.scope.variable(tree.axis.var), start, stop, body)
         self.scope.forget(tree.axis.var)
+        set_span([statement], tree.axis.span)
         return [statement]
 
     def _within(self, axes: Sequence[Axis]) -> list[ast.expr]:
@@ -254,9 +255,13 @@ class NumpyEmitter:
                 *self._arrays(replace(run, statements=(replace(statement, initial=None),))),
             ]
         lines = self._lines(run)
-        distinct = {ast.dump(test): test for test in tests}
-        lines = [when(both(distinct.values()), lines)] if tests and lines else lines
-        set_span(lines, statement.span if isinstance(statement, Assignment) else None)
+        span = statement.span if isinstance(statement, Assignment) else None
+        set_span(lines, span)
+        if tests and lines:
+            distinct = {ast.dump(test): test for test in tests}
+            lines = [when(both(distinct.values()), lines)]
+            failing = [a.span for a in statement.axes if a.may_fail()]
+            set_span(lines, failing[0] if len(failing) == 1 else span)
         return lines
 
     def _may_stop(self, run: Run, axes: Sequence[Axis]) -> bool:

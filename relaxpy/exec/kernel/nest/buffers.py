@@ -6,7 +6,7 @@ from collections.abc import Container, Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from relaxpy.errors import CompileError
+from relaxpy.errors import CompileError, MisuseError
 from relaxpy.exec.kernel.nest.bounds import is_injective, is_inside
 from relaxpy.exec.kernel.nest.nodes import Alloc, Axis, Local, PassedMemory, loads
 from relaxpy.ir.arith.algebra.affine import Affine, IndexPoly, as_poly
@@ -28,7 +28,11 @@ Indices = tuple[PrimExpr, ...]
 
 
 class BufferTable:
-    """The buffers of `func` that have been declared so far."""
+    """The buffers of `func` that have been declared so far.
+
+    Errors:
+        CompileError: NumPy lacks the datatype of one of them.
+    """
 
     def __init__(self, func: PrimFunc) -> None:
         self.local: list[Local] = []
@@ -40,11 +44,12 @@ class BufferTable:
         self._dynamic: set[Buffer] = set()
         self._memory: dict[Var, Buffer] = {}
         self._arguments = frozenset(func.buffer_map.values())
-        self._known: set[Buffer] = set(self._arguments)
+        self._known: set[Buffer] = set()
         self._fixed: set[Var] = set(func.params)
         self._stored = {buffer.data for buffer in written_buffers(func.body)}
         for param, buffer in func.buffer_map.items():
-            self._memory[param] = self._memory[buffer.data] = buffer
+            self._declare(buffer)
+            self._memory[param] = buffer
             self._fixed |= variables_of(buffer)
         for param in func.params:
             if param not in func.buffer_map and isinstance(param.type_annotation, PointerType):
@@ -53,10 +58,18 @@ class BufferTable:
 
     # ---- declarations
 
-    def add_local(self, buffer: Buffer, body: Stmt, axes: Sequence[Axis]) -> Iterator[Alloc]:
-        """Declare `buffer`, which is allocated in each iteration of `axes` and used in `body`."""
+    def _declare(self, buffer: Buffer) -> None:
+        """Errors: CompileError at the buffer if NumPy lacks its datatype (DT-8)."""
+        try:
+            buffer.dtype.numpy()
+        except MisuseError as error:
+            raise CompileError(error.diagnostic).located(buffer.span) from None
         self._known.add(buffer)
         self._memory[buffer.data] = buffer
+
+    def add_local(self, buffer: Buffer, body: Stmt, axes: Sequence[Axis]) -> Iterator[Alloc]:
+        """Declare `buffer`, which is allocated in each iteration of `axes` and used in `body`."""
+        self._declare(buffer)
         # In an empty loop or a branch that is not taken, the shape is not evaluated.
         divides = any(may_divide_by_zero(p) for size in buffer.shape for p in walk(size))
         if self._is_fixed(buffer) and not divides:
@@ -78,14 +91,12 @@ class BufferTable:
 
     def add_constant(self, buffer: Buffer, data: object) -> None:
         """Declare `buffer` as a constant with the elements `data`."""
-        self._known.add(buffer)
-        self._memory[buffer.data] = buffer
+        self._declare(buffer)
         self.constants[buffer] = data
 
     def add_match(self, match: MatchBufferRegion) -> None:
         """Declare a matched region."""
-        self._known.add(match.buffer)
-        self._memory[match.buffer.data] = match.buffer
+        self._declare(match.buffer)
         self._regions[match.buffer] = match.source
 
     def layout_of(self, match: MatchBufferRegion) -> dict[Var, PrimExpr]:

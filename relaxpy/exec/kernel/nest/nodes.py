@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import occurrences, preorder
+from relaxpy.ir.core.traverse import occurrences, preorder, walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.nodes import GlobalVar
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import Call, PrimExpr, StringImm, Var
 from relaxpy.ir.tir.iteration import Range
+from relaxpy.ir.tir.ops import may_divide_by_zero
 from relaxpy.ir.tir.stmt import ForKind
 from relaxpy.ir.tir.substitution import substitute
 from relaxpy.support.dataclass import dataclass, replace
@@ -25,16 +26,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Axis:
-    """The values of a loop: `var` from `start` up to, but not including, `stop`."""
+    """The values of a loop: `var` from `start` up to, but not including, `stop`.
+
+    The `span` is that of the bounds.
+    """
 
     var: Var
     start: PrimExpr
     stop: PrimExpr
+    span: Span | None = None
 
     @property
     def extent(self) -> IndexPoly:
         """The number of iterations, unless that is negative."""
         return as_poly(self.stop) - as_poly(self.start)
+
+    def may_fail(self) -> bool:
+        """True if a bound reads an element or divides by what may be 0."""
+        nodes = (node for bound in (self.start, self.stop) for node in walk(bound))
+        return any(isinstance(node, BufferLoad) or may_divide_by_zero(node) for node in nodes)
 
     def has_bounds_of(self, other: Axis) -> bool:
         """True if both axes provably have the same start and stop."""
@@ -48,6 +58,11 @@ class Loop:
 
     axis: Axis
     body: tuple[Item, ...]
+
+    @property
+    def span(self) -> Span | None:
+        """The position of the bounds."""
+        return self.axis.span
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -235,7 +250,7 @@ def map_expressions(item: Item, change: Callable[[PrimExpr], PrimExpr]) -> Item:
     def changed_axis(axis: Axis) -> Axis:
         start, stop = change(axis.start), change(axis.stop)
         same = start is axis.start and stop is axis.stop
-        return axis if same else Axis(axis.var, start, stop)
+        return axis if same else replace(axis, start=start, stop=stop)
 
     match item:
         case Loop(axis=axis, body=body):

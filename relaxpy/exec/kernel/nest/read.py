@@ -187,7 +187,7 @@ class _Reader:
         if loop.kind != ForKind.SERIAL:
             self.kinds[var] = loop.kind
         start = self.value(loop.min)
-        axis = nest.Axis(var, start, ops.add(start, self.value(loop.extent)))
+        axis = nest.Axis(var, start, ops.add(start, self.value(loop.extent)), loop.span)
         self.axes.append(axis)
         inner = tuple(self.items(body))
         self.axes.pop()

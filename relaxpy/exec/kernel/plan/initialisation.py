@@ -136,7 +136,7 @@ class _Initialiser:
             first, stop = (substitute(bound, starts) for bound in (axis.start, axis.stop))
             if axis is outermost or _is_start(axis) in own_tests:
                 starts[axis.var] = ops.cast_to(first, axis.var.dtype)
-            axes.append(Axis(axis.var, first, stop))
+            axes.append(replace(axis, start=first, stop=stop))
         others = (test for test in own_tests if test not in known)
         conditions = (step for step in init.steps if isinstance(step, PrimExpr))
         tests = [
@@ -271,7 +271,7 @@ def _with_own_variables(item: Item) -> Item:
         case Loop(axis=axis, body=body):
             var = axis.var.renamed(axis.var.name)
             inner = tuple(map(_with_own_variables, body))
-            return Loop(Axis(var, axis.start, axis.stop), substituted(inner, {axis.var: var}))
+            return Loop(replace(axis, var=var), substituted(inner, {axis.var: var}))
         case Branch(body=body, orelse=orelse):
             yes, no = (tuple(map(_with_own_variables, side)) for side in (body, orelse))
             return replace(item, body=yes, orelse=no)

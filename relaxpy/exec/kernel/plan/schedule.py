@@ -249,7 +249,7 @@ def loop_axis(statements: Sequence[Statement], level: int, shape_vars: Container
         start = domain.min_bound(axis.start, as_poly(other.start), shape_vars)
         stop = domain.max_bound(axis.stop, as_poly(other.stop), shape_vars)
         if start is not axis.start or stop is not axis.stop:
-            axis = Axis(axis.var, start, stop)
+            axis = replace(axis, start=start, stop=stop)
     return axis
 
 

@@ -162,7 +162,7 @@ class Assignment:
             return self
         values = {var: ops.cast_to(value, var.dtype) for var, value in values.items()}
         named = ((values.get(a.var, a.var), a) for a in self.axes)
-        axes = tuple(Axis(var, a.start, a.stop) for var, a in named if isinstance(var, Var))
+        axes = tuple(replace(a, var=var) for var, a in named if isinstance(var, Var))
         return replace(self, axes=axes).rewritten(lambda expr: substitute(expr, values))
 
     @property
@@ -288,7 +288,7 @@ class _Collector:
         match item:
             case Loop(axis=axis, body=body):
                 bounds = start, stop = _points_substituted((axis.start, axis.stop), box)
-                axis = Axis(axis.var, start, stop)
+                axis = replace(axis, start=start, stop=stop)
                 mentioned = {a.var for a in box if any(mentions(e, {a.var}) for e in bounds)}
                 overwritten = any(self.overwritten(e, body) for e in bounds)
                 calls = any(True for e in bounds for _ in external_calls(e))
@@ -497,7 +497,7 @@ def _points_eliminated(box: Box) -> Box:
     result: list[Axis] = []
     for axis in box:
         start, stop = _points_substituted((axis.start, axis.stop), tuple(result))
-        result.append(Axis(axis.var, start, stop))
+        result.append(replace(axis, start=start, stop=stop))
     return tuple(result)
 
 

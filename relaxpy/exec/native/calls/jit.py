@@ -95,8 +95,8 @@ def compile_module(
 ) -> Library:
     """The addresses of the functions of `module` that `exports` names.
 
-    Those of the parts that were compiled `ahead` are not compiled again. No optimiser pass runs. By
-    default the code is for this machine.
+    Those of the parts that were compiled `ahead` are not compiled again. By default the code is for
+    this machine.
     """
     machine = machine or current()
     ahead = ahead or PartsAhead()

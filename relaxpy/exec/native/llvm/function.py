@@ -1,7 +1,8 @@
 """Writes LLVM IR as text: functions, and instructions on scalars and explicit vectors.
 
 Text is faster to write than objects of llvmlite, and needs no import of it. No optimiser pass runs,
-so a kernel executes the instructions that are written here. Basic blocks are in SSA form.
+so a kernel executes the instructions that are written here, except in functions that are
+`promoted`. Basic blocks are in SSA form.
 
 A function has a stack up to a limit, and other memory beyond that: threads may have small stacks,
 and each function of a call needs some of it. LLVM also spills registers there.
@@ -47,6 +48,8 @@ Carried: TypeAlias = Sequence[Value]
 """The values that an iteration of a loop passes on to the next."""
 
 
+PROMOTED: Final = "relaxpy-promoted"
+"""The attribute of functions whose local variables LLVM promotes to registers."""
 MEMORY: Final = "relaxpy_memory"
 """The variable of a module with the addresses of the allocator's functions."""
 
@@ -55,6 +58,7 @@ class Function(Instructions):
     """A function under construction; its methods append instructions to the open block.
 
     A function that is not `optimised` takes less time to compile; functions with loops always are.
+    Memory of one that is `promoted` becomes registers where all addresses are constants.
     """
 
     def __init__(
@@ -70,6 +74,7 @@ class Function(Instructions):
         self.name, self.result = name, result
         self.params = [Value(self, type, f"%{param}") for type, param in params]
         self.optimised, self._has_loops = optimised, False
+        self.promoted = False
         self.stack = Stack(self)
         self._top = self._lines
         self._block = "entry"
@@ -88,6 +93,7 @@ class Function(Instructions):
         if self._closed is not None:
             return zlib.decompress(self._closed[1]).decode()
         attributes = "#0" if self.is_optimised else "#0 noinline optnone"
+        attributes += f' "{PROMOTED}"' if self.promoted else ""
         head = f"{self.head('define')} {attributes} {{"
         return "\n".join([head, "entry:", *_flat(self.stack.lines()), *_flat(self._top), "}"])
 
@@ -418,7 +424,8 @@ class Stack:
         size = -(-max(type.bits, 8) * type.lanes * count // (8 * _LINE)) * _LINE
         if not self._base or self.has(size):
             self._left -= size
-            self._lines.append(f"  {name} = alloca {type}, i64 {count}, align {_LINE}")
+            # LLVM does not promote memory of several elements unless these are an array.
+            self._lines.append(f"  {name} = alloca [{count} x {type}], align {_LINE}")
         else:
             place = f"getelementptr i8, ptr {self._base}, i64 {self.more}"
             self._elsewhere.append(f"  {name} = {place}")

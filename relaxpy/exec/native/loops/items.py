@@ -65,7 +65,7 @@ class Items:
             body()
             return
         axis, *inner = axes
-        self._check((axis.start, axis.stop), self.span)
+        self._check((axis.start, axis.stop), axis.span)
         self.loops.loop(axis, lambda: self.iterations(inner, body), listens=bool(inner))
 
     def guarded(self, guards: Sequence[PrimExpr], store: nest.Store) -> None:

@@ -48,7 +48,9 @@ class TreeLoops(RunLoops):
                 emit = self._scalar if tree.is_scalar else self.run
                 self.where(tree.tests, lambda: emit(tree))
             case For(axis=axis, body=body):
-                has_loops = any(not isinstance(t, Run) or t.loops for t in body)
+                steps = [t for t in body if isinstance(t, Run) and not t.loops]
+                self.function.promoted |= bool(steps)  # their variables are buffers
+                has_loops = len(steps) < len(body)
                 self.loop(axis, lambda: self._sequence(body), listens=has_loops)
             case Tile():
                 self._tile(tree)
@@ -183,6 +185,7 @@ class TreeLoops(RunLoops):
                 store = Store(statement.target, statement.indices, statement.value)
                 items.guarded(statement.guards, store)
             else:
+                self.function.promoted = True  # the variables of items are buffers
                 items.items(statement.items)
 
         items.iterations(run.loops, body)

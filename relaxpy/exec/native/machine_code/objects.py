@@ -13,6 +13,7 @@ from weakref import WeakValueDictionary
 
 from typing_extensions import override
 
+from relaxpy.exec.native.llvm.function import PROMOTED
 from relaxpy.exec.native.machine_code import disk_cache
 from relaxpy.exec.native.machine_code.loader import LoadedObject, is_loadable
 from relaxpy.exec.native.machine_code.machine import (
@@ -145,10 +146,29 @@ def _generate(method: str, text: str, machine: Machine, *, optimised: bool = Tru
         binding.create_context() as context,
         binding.parse_assembly(text, context) as parsed,
     ):
-        result = getattr(target_machine(machine, optimised=optimised), method)(parsed)
+        target = target_machine(machine, optimised=optimised)
+        if PROMOTED in text:
+            _promote(parsed, target)
+        result = getattr(target, method)(parsed)
     if len(text) >= _LONG:
         return_memory()
     return result
+
+
+def _promote(module: Any, target: Any) -> None:
+    """Keep local variables of the functions with the attribute in registers.
+
+    `instcombine` then removes what their values repeat: tests of a byte, extensions, selections.
+    Floats are rounded as before, as neither pass changes arithmetic without fast-math flags.
+    """
+    binding = llvm()
+    passes = binding.create_new_function_pass_manager()
+    passes.add_sroa_pass()
+    passes.add_instruction_combine_pass()
+    builder = binding.create_pass_builder(target, binding.PipelineTuningOptions())
+    for function in module.functions:
+        if any(PROMOTED.encode() in attributes for attributes in function.attributes):
+            passes.run(function, builder)
 
 
 def return_memory() -> None:

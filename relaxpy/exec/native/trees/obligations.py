@@ -156,8 +156,7 @@ def _of_trees(
     for tree in trees:
         match tree:
             case For(axis=axis, body=body):
-                bounds = (axis.start, axis.stop)
-                yield tree, [o for e in bounds for o in of_value(e, outer, (), shape_vars)]
+                yield tree, list(_of_bounds(axis, outer, shape_vars))
                 yield from _of_trees(body, (*outer, axis), shape_vars)
             case Tile(body=body):
                 yield from _of_trees(body, outer, shape_vars)
@@ -180,9 +179,17 @@ def _of_statement(
         case Assignment():
             summed = {a.var for a in over}
             found = _of_assignment(statement, axes, summed, shape_vars)
-            yield from (replace(o, span=statement.span) for o in found)
+            yield from (replace(o, span=o.span or statement.span) for o in found)
         case Compound(items=items):
             yield from _of_items(items, axes, (), {}, shape_vars)
+
+
+def _of_bounds(
+    axis: nest.Axis, outer: tuple[nest.Axis, ...], shape_vars: Container[Var]
+) -> Iterator[Obligation]:
+    for bound in (axis.start, axis.stop):
+        for obligation in of_value(bound, outer, (), shape_vars):
+            yield replace(obligation, span=axis.span)
 
 
 def _of_assignment(
@@ -192,8 +199,7 @@ def _of_assignment(
     shape_vars: Container[Var],
 ) -> Iterator[Obligation]:
     for number, axis in enumerate(axes):
-        for bound in (axis.start, axis.stop):
-            yield from of_value(bound, axes[:number], (), shape_vars)
+        yield from _of_bounds(axis, axes[:number], shape_vars)
     path: tuple[PrimExpr, ...] = ()
     for guard in statement.guards:
         yield from of_value(guard, axes, path, shape_vars)
@@ -284,12 +290,14 @@ def _of_items(
 ) -> Iterator[Obligation]:
     bound = dict(bound)
     for item in items:
+        span = getattr(item, "span", None)
         for expr in nest.expressions(item):
-            yield from of_value(substitute(expr, bound), axes, path, shape_vars)
+            for obligation in of_value(substitute(expr, bound), axes, path, shape_vars):
+                yield replace(obligation, span=span)
         match item:
             case nest.Loop(axis=axis, body=body):
                 start, stop = (substitute(e, bound) for e in (axis.start, axis.stop))
-                inner = (*axes, nest.Axis(axis.var, start, stop))
+                inner = (*axes, replace(axis, start=start, stop=stop))
                 yield from _of_items(body, inner, path, bound, shape_vars)
             case nest.Branch(condition=condition, body=body, orelse=orelse):
                 test = substitute(condition, bound)
