@@ -30,7 +30,10 @@ from relaxpy.ir.relax.op.definition.rules import Sizes, same
 from relaxpy.ir.relax.op.layouts import of_sizes
 from relaxpy.ir.relax.rewrite import map_bindings as rewriting
 from relaxpy.ir.relax.transform.cleanup.canonicalize_bindings import CanonicalizeBindings
-from relaxpy.ir.relax.transform.cleanup.dead_code_elimination import DeadCodeElimination
+from relaxpy.ir.relax.transform.cleanup.dead_code_elimination import (
+    DeadCodeElimination,
+    without_dead_code,
+)
 from relaxpy.ir.relax.transform.cleanup.eliminate_common_subexpr import EliminateCommonSubexpr
 from relaxpy.ir.relax.transform.convert_layout import LAYOUT_FREE
 from relaxpy.ir.te import tensor as te
@@ -360,7 +363,7 @@ class OptimizeLayoutTransform(Pass):
 
         def optimized(func: rx.Function) -> rx.Function:
             after = _Optimizing(mod).expr(func)
-            return func if after is func else rewriting.remove_all_unused(after)
+            return func if after is func else without_dead_code(after)
 
         after = normalize_module(map_functions(mod, rx.Function, optimized))
         if after is mod:

@@ -154,8 +154,9 @@ def test_a_block_may_use_the_data_of_what_it_allocates() -> None:
                 with T.block("use"):
                     T.evaluate(T.call_extern("int32", "fill", A.data))
     """
-    with pytest.raises(ParseError, match="the data of buffer A is used as a pointer"):
-        from_source(dedent(body))
+    for place in ("A.data", "A", "T.address_of(A[0])"):
+        with pytest.raises(ParseError, match="the data of buffer A is used as a pointer"):
+            from_source(dedent(body.replace("A.data", place)))
 
 
 def test_a_sum_of_calls_of_kernels_is_a_statement() -> None:

@@ -20,6 +20,7 @@ from relaxpy.exec.runtime.registry import call_packed
 from relaxpy.exec.runtime.scalar import (
     Scalar,
     ScalarEvaluator,
+    addressed,
     cast,
     is_evaluated,
     lanes_of,
@@ -490,9 +491,7 @@ class KernelRun(ScalarEvaluator):
             case "continue_loop":
                 raise _Continue
             case "address_of":
-                [access] = call.args
-                assert isinstance(access, BufferLoad)
-                return self.array(access.buffer)
+                return self.array(addressed(call, self.span))
             case "call_extern" | "call_pure_extern" | "tvm_call_packed" | "tvm_call_cpacked":
                 symbol, *args = (self._argument(a) for a in call.args)
                 result = call_packed(str(symbol), tuple(args))
@@ -552,6 +551,8 @@ def check_supported(func: PrimFunc, name: str) -> None:
         match node:
             case tir.Call(op=Op()) if not is_evaluated(node):
                 unknown_calls.append(node)
+            case tir.Call(op=Op(name="tir.address_of")):
+                addressed(node, func.span)
             case st.AttrStmt(attr_key="thread_extent"):
                 threads.append(node)
             case Buffer(dtype=dtype) if dtype.lanes != 1:

@@ -13,14 +13,14 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from relaxpy.errors import CompileError, RuntimeCheckError
+from relaxpy.errors import CompileError, RuntimeCheckError, Span
 from relaxpy.ir.core.dtype import FLOAT64, DataType
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.intrinsics import INTRINSICS, intrinsic_of
-from relaxpy.ir.tir.ops import may_divide_by_zero
+from relaxpy.ir.tir.ops import is_const, may_divide_by_zero
 from relaxpy.ir.tir.prim_func import PrimFunc, kernel_name
 from relaxpy.ir.tir.stmt import (
     Allocate,
@@ -154,6 +154,23 @@ def is_evaluated(call: tir.Call) -> bool:
     """True if programs run with this call of an intrinsic, which no pass has lowered."""
     record = intrinsic_of(call.op)
     return record is not None and record.is_evaluated
+
+
+def addressed(call: tir.Call, span: Span | None) -> Buffer:
+    """The buffer of a `T.address_of`.
+
+    Errors:
+        CompileError: it is the address of another element than the first one.
+    """
+    [access] = call.args
+    assert isinstance(access, BufferLoad)
+    if not all(is_const(index, 0) for index in access.indices):
+        raise CompileError(
+            f"{call} is not the address of the first element of a buffer",
+            span=span,
+            hint="declare a buffer that starts there, by T.decl_buffer(..., elem_offset=...)",
+        )
+    return access.buffer
 
 
 def display_name(call: tir.Call) -> str:

@@ -156,7 +156,8 @@ class KernelBuilder:
         self.loops: dict[Var, Range] = {}
         self.threads: dict[Var, str] = {}
         self.named: set[Var] = set()
-        self.pointers: set[Var] = set()
+        self.owners: dict[Var, Buffer] = {}
+        """The first buffers that were declared over each pointer; the others are views."""
         self.bodies: list[Body] = []
         self.root = Block()
         self.blocks: list[Block] = [self.root]
@@ -229,7 +230,7 @@ class KernelBuilder:
         handle = Var(name, "handle")
         self.params[handle] = None
         self.buffer_map[handle] = param
-        self.pointers.add(param.data)
+        self.owners[param.data] = param
 
     def finish(
         self, body: Body, symbol: str | None, *, private_as: str | None, at: Any
@@ -358,7 +359,7 @@ class KernelBuilder:
         # Alone at the top of a kernel, a block without variables is its root and declares nothing.
         may_be_root = is_top and not state.iter_vars and not form.no_realize
         if not may_be_root:
-            result = self.call_at(at, state.with_regions, result, self.pointers)
+            result = self.call_at(at, state.with_regions, result, self.owners)
         if form.no_realize:
             self.add(result)
             return
@@ -372,7 +373,7 @@ class KernelBuilder:
         """Infer the regions of `item` if it is a block that might have been the root."""
         if not isinstance(item, stmt.BlockRealize) or item not in self.undeclared:
             return item
-        block = self.undeclared[item].with_regions(item.block, self.pointers)
+        block = self.undeclared[item].with_regions(item.block, self.owners)
         return replace(item, block=block)
 
     # --- records
@@ -531,7 +532,7 @@ class KernelBuilder:
     def new_buffer(self, name: str, spec: records.BufferSpec, at: Any) -> Buffer:
         """Create a buffer that the kernel itself declares."""
         buffer: Buffer = self.call_at(at, spec.create, name, self.span(at))
-        self.pointers.add(buffer.data)
+        self.owners.setdefault(buffer.data, buffer)
         return buffer
 
     def match_buffer(self, name: str, form: records.MatchBufferForm, at: Any) -> Buffer:

@@ -47,6 +47,13 @@ from relaxpy.script.parser.source.text import Positioned, Program
 from relaxpy.support.dataclass import replace
 from relaxpy.support.entry import argument_node
 
+_TAKE_MEMORY = (
+    intrin.call_packed,
+    intrin.call_cpacked,
+    intrin.call_extern,
+    intrin.call_pure_extern,
+)
+
 
 class KernelEvaluator(Evaluator):
     """Evaluates the expressions of a kernel; functions called there may add statements to it."""
@@ -69,7 +76,7 @@ class KernelEvaluator(Evaluator):
         if isinstance(function, GlobalVar):
             if kwargs:
                 raise self.error(node.keywords[0], "a function of the module takes no keywords")
-            values = [a.data if isinstance(a, Buffer) else ops.convert(a) for a in args]
+            values = [intrin.pointer_or_value(self._without_views(a)) for a in args]
             return tir.Call(self.reader.returns(function, len(values)) or "", function, values)
         if isinstance(function, BaseFunc):
             raise self.error(
@@ -83,6 +90,8 @@ class KernelEvaluator(Evaluator):
             return None
         if is_helper(function):
             return self.call_helper(function, args, kwargs, node)
+        if getattr(function, "__wrapped__", None) in _TAKE_MEMORY:
+            args = [*map(self._without_views, args)]
         try:
             result = user_calls.call(function, args, kwargs)
         except StructInfoTypeError as error:
@@ -91,6 +100,11 @@ class KernelEvaluator(Evaluator):
             message = f"{ast.unparse(node.func)} is an operator of tensors"
             raise self.error(node.func, message, rule="TOP-7", hint=self._scalar_hint(node))
         return result
+
+    def _without_views(self, arg: Any) -> Any:
+        """An argument of a function, which gets a view by its address; its data are the owner's."""
+        is_view = isinstance(arg, Buffer) and self.reader.owners.get(arg.data, arg) is not arg
+        return intrin.address_of(arg) if is_view else arg
 
     def _scalar_hint(self, node: ast.Call) -> str:
         """The hint for a tensor operator in a kernel: the scalar function to use instead."""
@@ -515,7 +529,7 @@ class KernelReader(kernel_builder.KernelBuilder):
 
     def is_created_here(self, value: Var | Buffer) -> bool:
         """True if a function of the user has created `value` without a name."""
-        return value in self.named if isinstance(value, Var) else value.data in self.pointers
+        return value in self.named if isinstance(value, Var) else value.data in self.owners
 
     def let(self, name: str, value: PrimExpr, at: Positioned, var: Var | None = None) -> Var:
         """Create a variable for `value` in the statements that follow."""

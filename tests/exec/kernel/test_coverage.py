@@ -1,7 +1,7 @@
 """Compiled kernels run all that the reference evaluator runs: calls, vectors, constants, views."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from relaxpy.ir.tir import expr as tir, ops, stmt as st
 from relaxpy.ir.tir.buffer import BufferLoad, decl_buffer
 from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.prim_func import PrimFunc
-from relaxpy.script import ir as I, tir as T
+from relaxpy.script import from_source, ir as I, tir as T
 from relaxpy.support import pysource
 from tests.exec.kernel.support import check, load, methods, source_of
 from tests.exec.kernel.written import floats, run_row
@@ -92,6 +92,55 @@ def test_functions_are_called(name: str, calls: list[tuple[object, ...]]) -> Non
     assert len(calls) == 3 * int(count)
     assert calls[: int(count)] * 3 == calls
     assert all(kind is int for call in calls for kind in call[1:])
+
+
+VIEWS = {
+    "from an element on": ("(2,), 'int32', data=A.data, elem_offset=3", [3, 4]),
+    "every second one": ("(2,), 'int32', data=A.data, elem_offset=3, strides=(2,)", [3, 5]),
+    "fewer": ("(2,), 'int32', data=A.data", [0, 1]),
+    "another datatype": ("(6,), 'uint32', data=A.data", [0, 1, 2, 3, 4, 5]),
+}
+
+
+@pytest.mark.rule("EV-27")
+@pytest.mark.parametrize("target", ["native", "numpy", "reference"])
+@pytest.mark.parametrize(
+    "call", ["Module.double(V)", 'T.evaluate(T.call_packed("test.double", V, 0))']
+)
+@pytest.mark.parametrize(("view", "doubled"), VIEWS.values(), ids=VIEWS)
+def test_a_call_with_a_view_passes_no_other_elements(
+    target: str, call: str, view: str, doubled: Sequence[int], calls: list[object]
+) -> None:
+    dtype = view.split("'")[1]
+    module = from_source(f"""
+@I.ir_module
+class Module:
+    @T.prim_func(private=True)
+    def double(var: T.handle):
+        n = T.int64()
+        X = T.match_buffer(var, (n,), "{dtype}")
+        for i in range(n):
+            X[i] = X[i] * T.{dtype}(2)
+
+    @T.prim_func
+    def main(A: T.Buffer((6,), "int32")):
+        V = T.decl_buffer({view})
+        {call}
+""")
+    array = np.arange(1, 7, dtype="int32")
+    compile(module, target)["main"](array)
+    assert array.tolist() == [(k + 1) * (2 if k in doubled else 1) for k in range(6)]
+
+
+@T.prim_func
+def from_another_element(A: T.Buffer((4,), "float32")):
+    T.evaluate(T.call_packed("test.double", T.address_of(A[1]), 0))
+
+
+@pytest.mark.parametrize("target", ["native", "numpy", "reference"])
+def test_memory_is_passed_from_its_first_element_on(target: str, calls: list[object]) -> None:
+    with pytest.raises(CompileError, match=r"T\.address_of\(A\[1\]\).*first element"):
+        compile(from_another_element, target)
 
 
 @T.prim_func

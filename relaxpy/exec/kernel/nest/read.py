@@ -10,7 +10,7 @@ from relaxpy.errors import CompileError
 from relaxpy.exec.kernel.nest import nodes as nest
 from relaxpy.exec.kernel.nest.bounds import is_range_inside, keeps_divisions, may_fail
 from relaxpy.exec.kernel.nest.buffers import BufferTable, written_buffers
-from relaxpy.exec.runtime.scalar import display_name, is_evaluated, launched
+from relaxpy.exec.runtime.scalar import addressed, display_name, is_evaluated, launched
 from relaxpy.ir.arith.algebra.affine import affine, as_poly
 from relaxpy.ir.core.dtype import BOOL, VOID
 from relaxpy.ir.core.node import Node
@@ -485,8 +485,8 @@ class _Reader:
             match arg:
                 case Var():
                     args.append(self.buffers.passed_memory(arg) or arg)
-                case Call(op=Op(name="tir.address_of"), args=(BufferLoad(buffer=buffer),)):
-                    args.append(self.buffers.passed_buffer(buffer))
+                case Call(op=Op(name="tir.address_of")):
+                    args.append(self.buffers.passed_buffer(addressed(arg, self.span)))
                 case _:
                     args.append(self.value(arg))
         return Call(call.dtype, call.op, args)

@@ -29,8 +29,9 @@ from relaxpy.ir.relax.op.call import call_packed, call_tir_inplace
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.op.definition.rules import normal_axis
 from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars, variables_of
-from relaxpy.ir.relax.rewrite.map_bindings import copy_with_new_vars, remove_all_unused
+from relaxpy.ir.relax.rewrite.map_bindings import copy_with_new_vars
 from relaxpy.ir.relax.transform.cleanup.dataflow_blocks import ToNonDataflow
+from relaxpy.ir.relax.transform.cleanup.dead_code_elimination import without_dead_code
 from relaxpy.ir.relax.transform.rewrite_pass import find_function
 from relaxpy.ir.te.tensor import Tensor, compute
 from relaxpy.ir.tir import expr as tir, ops
@@ -184,7 +185,7 @@ class _Appending:
         body = rx.SeqExpr((rx.BindingBlock((*before, *self.bindings)),), rx.Tuple(results))
         attrs = {k: v for k, v in func.attrs.items() if k not in {"global_symbol", "num_input"}}
         new = rx.Function(params, body, None, func.is_pure, Attrs(attrs), span=func.span)
-        return copy_with_new_vars(remove_all_unused(new))
+        return copy_with_new_vars(without_dead_code(new))
 
     def _view(self, append: _Append, var: rx.Var, memory: rx.Var) -> rx.Binding:
         """The binding of a variable to the first elements of memory."""

@@ -32,6 +32,7 @@ from relaxpy.ir.relax.rewrite import map_bindings as rewriting
 from relaxpy.ir.relax.rewrite.bind import in_place_of_parameters
 from relaxpy.ir.relax.transform.bind_params import bundled, input_count
 from relaxpy.ir.relax.transform.cleanup.canonicalize_bindings import CanonicalizeBindings
+from relaxpy.ir.relax.transform.cleanup.dead_code_elimination import without_dead_code
 from relaxpy.ir.relax.transform.cleanup.private_functions import calls_of
 from relaxpy.ir.relax.transform.rewrite_pass import find_function
 from relaxpy.ir.tir import expr as tir
@@ -357,7 +358,7 @@ class LiftTransformParams(Pass):
         alone[name] = func
         after = CanonicalizeBindings()(normalize_module(alone)).functions_by_name[name]
         assert isinstance(after, rx.Function)
-        after = rewriting.remove_all_unused(after)
+        after = without_dead_code(after)
         return _consuming(after) if (ctx.config or {}).get(_OPTION) else after
 
 

@@ -25,6 +25,7 @@ from relaxpy.ir.relax.op.definition.rules import te_kernel
 from relaxpy.ir.relax.quantization import Quantization, as_quantization, rounded_rows, scaled_sums
 from relaxpy.ir.relax.rewrite import map_bindings as rewriting
 from relaxpy.ir.relax.transform.algebra.matmuls import is_transposition
+from relaxpy.ir.relax.transform.cleanup.dead_code_elimination import without_dead_code
 from relaxpy.ir.relax.transform.cleanup.private_functions import calls_of
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.tir import expr as tir
@@ -74,7 +75,7 @@ class QuantizeWeights(Pass):
             after = rewriter.expr(func)
             if after is func:
                 return func
-            return rewriting.remove_all_unused(rewriter.with_params(after))
+            return without_dead_code(rewriter.with_params(after))
 
         result = rewriting.map_with_builder(mod, quantized)
         return mod if result is mod else normalize_module(result)

@@ -175,6 +175,11 @@ class Accesses:
                 ) if data in self.pointers:
                     self.pointer(data, mask)
                     stack += [extent, offset]
+                case tir.Call(op=Op(name="tir.address_of"), args=(BufferLoad() as place,)) if (
+                    place.buffer.data in self.pointers
+                ):
+                    self.pointer(place.buffer.data, Buffer.READ | Buffer.WRITE)
+                    stack += reversed(place.indices)
                 case Var() if node in self.pointers:
                     self.pointer(node, Buffer.READ | Buffer.WRITE)
                 case _:

@@ -6,7 +6,14 @@ import pytest
 import relaxpy
 from relaxpy import relax as rx
 from relaxpy.errors import MatchCastError, UnknownNameError
-from relaxpy.relax.transform import DeadCodeElimination
+from relaxpy.ir.pass_infra.passes import Pass
+from relaxpy.relax.transform import (
+    AppendInPlace,
+    DeadCodeElimination,
+    LiftTransformParams,
+    OptimizeLayoutTransform,
+    QuantizeWeights,
+)
 from tests.ir.relax.texts import both, graph, module
 from tests.ir.relax.transform.before_after import check, verify
 
@@ -270,3 +277,52 @@ def test_an_unused_call_of_a_function_that_returns_is_removed(call: str) -> None
 )
 def test_an_unused_call_that_may_fail_stays(call: str, needed: str) -> None:
     assert functions_after(call) == set(needed.split())
+
+
+CHECKED = """
+    fails = R.call_pure_packed("tests.dce.fails", {0}, sinfo_args=f32[4, 4])
+    with R.dataflow():
+{1}
+        R.output(y)
+    return {2}
+"""
+UNUSED = {
+    AppendInPlace(): (
+        "def main(x: f32[m, 4], past: f32[k, 4]):",
+        ("x", "        y = R.concat((past, x), axis=0)", "y"),
+    ),
+    LiftTransformParams(): (
+        """
+def main_transform_params(params: R.Tuple(f32[m, 4])):
+    w = params[0]"""
+        + CHECKED.format("w", "        y = (w,)", "y")
+        + """
+def main(x: f32[m, m], w: f32[m, 4]):
+    R.func_attr({"num_input": 1})""",
+        ("x", "        v = R.negative(w)\n        y = R.matmul(x, v)", "y"),
+    ),
+    OptimizeLayoutTransform(): (
+        "def main(x: f32[4, 4]):",
+        (
+            "x",
+            """        a = R.layout_transform(x, lambda i, j: (i * 4 + j,))
+        b = R.layout_transform(a, lambda i: (i // 4, i % 4))
+        y = R.exp(b)""",
+            "y",
+        ),
+    ),
+    QuantizeWeights(params=["w"]): (
+        "def main(x: f32[m, 8], w: f32[8, 8]):",
+        ("x", "        y = R.matmul(x, w)", "y"),
+    ),
+}
+
+
+@pytest.mark.rule("OPT-8")
+@pytest.mark.parametrize("step", UNUSED, ids=lambda step: type(step).__name__)
+def test_passes_that_leave_bindings_unused_keep_those_that_may_fail(step: Pass) -> None:
+    head, parts = UNUSED[step]
+    before = module(f"{head}{CHECKED.format(*parts)}")
+    after = step(before)
+    assert after is not before
+    assert after.script().count("tests.dce.fails") == before.script().count("tests.dce.fails")
