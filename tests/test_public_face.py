@@ -226,6 +226,7 @@ def test_an_absent_name_of_tvm_says_what_to_use_instead(
 ) -> None:
     objects: dict[str, object] = {
         "Executable": EX,
+        "IRModule": relaxpy.IRModule({}),
         "Profile": Profile((), 0.0),
         "Schedule": relaxpy.tir.Schedule(relaxpy.IRModule({})),
     }

@@ -111,6 +111,11 @@ ABSENT: tuple[tuple[str, str, str], ...] = (
         "ex.source is the Python text, and ex.kernel_source(name, 'llvm') the code of a kernel",
     ),
     (
+        "IRModule",
+        "export_library save",
+        "compile it first: relaxpy.compile(mod).save(path); mod.script() is the text",
+    ),
+    (
         "Executable",
         "entry_func",
         "functions are called by name, as in ex['main'](...); 'main' in ex says if there is one",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from importlib.machinery import ModuleSpec
 from types import FrameType, ModuleType
@@ -17,6 +17,12 @@ _LOOKUPS: Final = (
     *("relaxpy.plugins.nn.methods", "relaxpy.plugins.relay.op.makers"),
 )
 
+#: How a program imports the namespaces by their usual names.
+NAMESPACES: Final[Mapping[str, str]] = {
+    name: f"write from relaxpy.script import {module} as {name}"
+    for name, module in (("I", "ir"), ("R", "relax"), ("T", "tir"))
+}
+
 
 def attribute_error(
     module: str, name: str, later: Iterable[str] = ()
@@ -26,6 +32,8 @@ def attribute_error(
     if _caller().f_globals.get("__name__") == "importlib._bootstrap":
         return AttributeError(message)  # which imports the module of this name next
     hint = instead_of(f"{module}.{name}")
+    if module == "relaxpy":
+        hint = hint or NAMESPACES.get(name)
     if hint is None and name.startswith("_"):
         return AttributeError(message)
     from relaxpy.errors import UnknownAttributeError, close_names  # `import relaxpy` is fast

@@ -46,6 +46,8 @@ def test_a_range_is_a_begin_and_an_extent():
 
 def test_types_of_pointers():
     assert PointerType("float32") == PointerType(PrimType("float32"), "")
+    assert PrimType("int8").script() == "T.int8"
+    assert PointerType("int32").script() == 'T.handle("int32", "global")'
     assert PointerType("int8", "shared").storage_scope == "shared"
     with pytest.raises(MisuseError, match="expected a dtype"):
         PointerType(PointerType("int8"))

@@ -89,6 +89,7 @@ def main(x: R.Tensor(("n",), "float32")):
 def main(x: R.Tensor(("n",), "float32")):
     n = T.int32()
     #   ^^^^^^^^^ 'n' is int64 already, it cannot be int32 [PX-9]
+    # hint: write n = T.int64()
     return x
 --- branches that bind two names last
 def main(x: R.Tensor, c: R.Tensor((), "bool")):
@@ -97,6 +98,7 @@ def main(x: R.Tensor, c: R.Tensor((), "bool")):
     else:
         z = x
 #       ^^^^^ the branches bind 'y' and 'z' last, they must agree [AST-13]
+# hint: bind the same name last in both branches
     return x
 --- an if without an else
 def main(x: R.Tensor, c: R.Tensor((), "bool")):

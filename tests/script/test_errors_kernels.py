@@ -331,6 +331,7 @@ def f(
 # hint: annotate it, as in A: T.Buffer((4, 4), "float32"), a: T.handle or n: T.int32
     b: 5,
     #  ^ a parameter is a buffer, a handle or a scalar, found 5
+    # hint: annotate it, as in A: T.Buffer((4, 4), "float32"), a: T.handle or n: T.int32
     c: T.Buffer(("n",), "float32"),
     #            ^^^ a dimension of a buffer is an integer, found 'n'
     # hint: declare a variable, as in n = T.int32(), and use T.match_buffer
@@ -376,6 +377,7 @@ def f(x: T.float32):
         T.evaluate(0)
     for i in T.serial(x):
     #                 ^ a loop runs over integers, found `x` of float32
+    # hint: convert it by T.Cast("int32", ...), or divide by //
         T.evaluate(0)
     for i, j in T.grid(2, 3, 4):
 #       ^^^^ expected 2 values, found 3
@@ -413,9 +415,11 @@ def f(A: T.Buffer((4,), "float32")):
             # ... found 'X'
             vj = T.axis.remap("SS", [i])
             #                 ^^^^ 2 kinds for 1 loop variable
+            # hint: write a letter for each, as in T.axis.remap("SR", [i, j])
             vk = T.axis.spatial(4, 1.5)
             #                      ^^^ a block variable is bound to an integer, found
             # ... `T.float32(1.5)` of float32
+            # hint: convert it by T.Cast("int32", ...), or divide by //
             T.reads(A[0])
             T.reads(A[0])
 #           ^^^^^^^^^^^^^ T.reads occurs twice in this block
@@ -457,6 +461,7 @@ def f(A: T.Buffer((4,), "float32")):
 def f(a: T.handle):
     A = T.match_buffer(a)
     #   ^^^^^^^^^^^^^^^^^ match_buffer of a needs a shape
+    # hint: write T.match_buffer(a, (4, 4), "float32")
     B = T.match_buffer(5, (4,))
     #                  ^ match_buffer takes a handle parameter or a region, found 5
     C = T.match_buffer(a, (4,), "flaot32")
@@ -648,6 +653,7 @@ def f(
     # hint: annotations are not strings: write n: T.int32
     m: T.void,
     #  ^^^^^^ a parameter is a buffer, a handle or a scalar, found a datatype
+    # hint: annotate it, as in A: T.Buffer((4, 4), "float32"), a: T.handle or n: T.int32
 ):
     T.evaluate(0)
 --- calls between kernels fit their parameters

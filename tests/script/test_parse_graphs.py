@@ -610,6 +610,7 @@ def test_a_shape_variable_may_bring_its_name() -> None:
         def main(x: R.Tensor(("n",), "float32")):
             n = T.var("int32", "n")
             #   ^^^^^^^^^^^^^^^^^^^ 'n' is int64 already, it cannot be int32 [PX-9]
+            # hint: write n = T.int64()
             return x
     """)
     assert k.name == "k"

@@ -231,6 +231,7 @@ def test_names_of_decorators_are_strings_and_no_two_the_same() -> None:
             @R.function
             def f(x: R.Tensor):
             #   ^ the module has two functions named 'f' [TOP-1]
+            # hint: rename one
                 return x
     """)
     check_marks("""

@@ -7,7 +7,7 @@ import pytest
 
 from relaxpy import relax
 from relaxpy.errors import MisuseError, ParseError, RelaxpyError
-from relaxpy.script import from_source, relax as R
+from relaxpy.script import from_source, relax as R, tir as T
 from relaxpy.script.language.wording import _INSTEAD, operators_called
 
 TEXT = """
@@ -64,6 +64,20 @@ HINTS = [
     ),
     ("R.transpose(x)", "did you mean `R.permute_dims`?", "R.permute_dims(x)"),
     ("R.concatenate((x, x))", "did you mean `R.concat`?", "R.concat((x, x))"),
+    ("T.exp(x)", "write R.exp(x)", "R.exp(x)"),
+    ("T.max(x, x)", "write R.maximum(x, x)", "R.maximum(x, x)"),
+    (
+        'R.cast(x, "float16")',
+        "for another datatype write R.astype(x, 'float16')",
+        "R.astype(x, 'float16')",
+    ),
+    ("R.exp", "call it: R.exp(...)", "R.exp(x)"),
+    ("{'x': x}", "several values are a tuple", "(x,)"),
+    (
+        "R.nn.Linear(4, 4)(x)",
+        "write R.linear(x, weight, bias), or R.matmul(x, R.permute_dims(weight))",
+        "R.linear(x, x)",
+    ),
     ("x.transpose()", "operators are functions: R.permute_dims(x, ...)", "R.permute_dims(x)"),
 ]
 
@@ -76,6 +90,91 @@ def test_what_other_libraries_have_is_refused_with_what_works(
         from_source(TEXT.format(written=written))
     assert caught.value.diagnostic.hint == hint
     from_source(TEXT.format(written=instead))
+
+
+KERNEL = """
+@T.prim_func
+def f(a: T.handle, A: T.Buffer((4, 4), "float32")):
+    {written}
+"""
+
+#: What is written in a kernel, its hint, and what then is read in its place.
+HINTS_OF_KERNELS = [
+    (
+        "T.evaluate(a[0])",
+        'write A = T.match_buffer(a, (4, 4), "float32") first, and index A',
+        'B = T.match_buffer(a, (4, 4), "float32"); T.evaluate(B[0, 0])',
+    ),
+    (
+        'B = T.match_buffer(a, (n, 4), "float32")',
+        "declare it before: n = T.int32()",
+        'n = T.int32(); B = T.match_buffer(a, (n, 4), "float32")',
+    ),
+    (
+        "B = T.match_buffer(a)",
+        'write T.match_buffer(a, (4, 4), "float32")',
+        'B = T.match_buffer(a, (4, 4), "float32")',
+    ),
+    (
+        'B = T.empty((4,), "float32")',
+        "did you mean `T.alloc_buffer`?",
+        'B = T.alloc_buffer((4,), "float32")',
+    ),
+    (
+        "for i in T.grid(A.shape): T.evaluate(0)",
+        "write its members one by one, or * before it",
+        "for i, j in T.grid(*A.shape): T.evaluate(0)",
+    ),
+    (
+        "for i in range(4 / 2): T.evaluate(0)",
+        'convert it by T.Cast("int32", ...), or divide by //',
+        "for i in range(4 // 2): T.evaluate(0)",
+    ),
+]
+
+
+@pytest.mark.parametrize(("written", "hint", "instead"), HINTS_OF_KERNELS)
+def test_first_kernels_are_refused_with_what_works(written: str, hint: str, instead: str) -> None:
+    with pytest.raises(RelaxpyError) as caught:
+        from_source(KERNEL.format(written=written))
+    assert caught.value.diagnostic.hint == hint
+    from_source(KERNEL.format(written=instead))
+
+
+@pytest.mark.parametrize(
+    ("signature", "hint"),
+    [
+        ('A: T.Buffer("float32")', "the shape comes first, the dtype second"),
+        ("A: T.Buffer(4, 4)", "dimensions are written in a tuple, as in (4, 4)"),
+        ("A: list", 'annotate it, as in A: T.Buffer((4, 4), "float32"), a: T.handle or n: T.int32'),
+    ],
+)
+def test_parameters_of_first_kernels(signature: str, hint: str) -> None:
+    with pytest.raises(RelaxpyError) as caught:
+        from_source(
+            f"@T.prim_func\ndef f({signature}):\n    T.evaluate(0)\n", {"T": T, "list": list}
+        )
+    assert caught.value.diagnostic.hint == hint
+
+
+@pytest.mark.parametrize(("name", "module"), [("I", "ir"), ("R", "relax"), ("T", "tir")])
+def test_a_namespace_is_imported_from_where_the_error_says(name: str, module: str) -> None:
+    with pytest.raises(ImportError) as caught:
+        exec(f"from relaxpy import {name}")
+    assert f"write from relaxpy.script import {module} as {name}" in str(caught.value)
+    exec(f"from relaxpy.script import {module} as {name}")
+
+
+def test_a_shape_variable_in_quotes_is_to_be_declared() -> None:
+    text = """
+@R.function
+def f(x: R.Tensor(("n", 4), "float32")):
+    {}return R.zeros(({}, 4), "float32")
+"""
+    with pytest.raises(RelaxpyError) as caught:
+        from_source(text.format("", '"n"'))
+    assert caught.value.diagnostic.hint == "write n, after n = T.int64()"
+    from_source(text.format("n = T.int64(); ", "n"))
 
 
 def test_no_replacement_is_given_for_an_operator() -> None:

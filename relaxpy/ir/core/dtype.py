@@ -297,7 +297,8 @@ def _name_of(value: Any) -> str:
         name: str = np.dtype(value).name
         return name
     except (TypeError, ValueError):
-        raise unexpected(value, "expected a dtype", rule="DT-1") from None
+        hint = "dimensions are written in a tuple, as in (4, 4)" if isinstance(value, int) else None
+        raise unexpected(value, "expected a dtype", rule="DT-1", hint=hint) from None
 
 
 BOOL = DataType("bool")

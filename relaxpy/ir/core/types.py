@@ -22,6 +22,10 @@ class PrimType:
     def __post_init__(self) -> None:
         object.__setattr__(self, "dtype", DataType(self.dtype))
 
+    def script(self) -> str:
+        """The text of the type, as programs write it."""
+        return f"T.{self.dtype}"
+
     def __struct_info__(self) -> StructInfo:
         """The struct info of the scalars of this type, which it means as an annotation."""
         from relaxpy.ir.relax.nodes.struct_info import PrimStructInfo
@@ -40,6 +44,10 @@ class PointerType:
         if not isinstance(self.element_type, PrimType):
             object.__setattr__(self, "element_type", PrimType(DataType(self.element_type)))
         check_type(self.storage_scope, str, "expected a storage scope as a string")
+
+    def script(self) -> str:
+        """The text of the type, as programs write it."""
+        return f'T.handle("{self.element_type.dtype}", "{self.storage_scope or "global"}")'
 
 
 @lru_cache(maxsize=1 << 8)

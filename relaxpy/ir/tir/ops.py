@@ -157,7 +157,11 @@ def convert(value: object) -> expr.PrimExpr:
     as_expr = getattr(value, "__prim_expr__", None)
     if as_expr is not None:
         return cast("expr.PrimExpr", as_expr())
-    raise MisuseError(f"expected a scalar expression, found {described(value)}", about=value)
+    raise MisuseError(
+        f"expected a scalar expression, found {described(value)}",
+        about=value,
+        hint="write its members one by one, or * before it" if isinstance(value, tuple) else None,
+    )
 
 
 def convert_all(values: object) -> tuple[expr.PrimExpr, ...]:

@@ -61,9 +61,14 @@ class NamedParts(ScheduledKernels):
 
     @primitive
     def get_output_blocks(self, scope_block: BlockRV | str) -> list[BlockRV]:
-        """The blocks in a scope that write a buffer which is not allocated in it."""
+        """The blocks in a scope, nested or not, that write a buffer not allocated in their own."""
         state, node = self._block(scope_block)
-        return [self._block_rv(state, b) for b in scheduled.outputs(state, node)]
+        return [
+            self._block_rv(state, block)
+            for block in state.blocks()
+            if node in state.ancestors(block)
+            and block in scheduled.outputs(state, state.scope(block))
+        ]
 
 
 @user_facing

@@ -13,7 +13,7 @@ from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.serialize import load_json, save_json
 from relaxpy.ir.tir.analysis.index_map import IndexMap
 from relaxpy.ir.tir.buffer import Buffer
-from relaxpy.ir.tir.expr import ConstExpr, StringImm, Var
+from relaxpy.ir.tir.expr import ConstExpr, IntImm, StringImm, Var
 from relaxpy.support.dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -391,7 +391,8 @@ def _written(value: object, names: Mapping[object, str]) -> str:
         case list() | tuple():
             return f"[{', '.join(_written(item, names) for item in value)}]"
         case StringImm() | ConstExpr():
-            return repr(value.value)
+            is_bool = isinstance(value, IntImm) and value.dtype.is_bool
+            return repr(bool(value.value) if is_bool else value.value)
         case IndexMap():
             indices = ", ".join(var.name for var in value.initial_indices)
             results = "".join(f"{index}, " for index in value.final_indices)

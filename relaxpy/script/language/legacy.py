@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from relaxpy.errors import MisuseError, check_type, unexpected
 from relaxpy.ir.core.dtype import VOID, DataType
 from relaxpy.ir.relax import nodes as rx
@@ -150,6 +152,13 @@ def match_shape(value: object, pattern: Sequence[object]) -> records.MatchShapeF
 def cast(v: object, *types: object, type_args: Sequence[object] = ()) -> records.MatchCastForm:
     """Check at run time that `v` has a type (LEG-11)."""
     targets = (*types, *type_args)
+    if targets and isinstance(targets[0], (str, np.dtype)):
+        raise unexpected(
+            targets[0],
+            "cast takes a type",
+            rule="LEG-11",
+            hint=f"for another datatype write R.astype(x, {str(targets[0])!r})",
+        )
     if len(targets) != 1:
         raise MisuseError(
             f"cast takes one type, as in R.cast(v, R.ObjectType()), found {len(targets)}",

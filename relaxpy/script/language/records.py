@@ -55,9 +55,11 @@ def integers(values: Any, field: str) -> tuple[ExprLike, ...]:
             raise unexpected(
                 value,
                 f"{field} of a buffer is an integer",
-                hint="declare a variable, as in n = T.int32(), and use T.match_buffer"
-                if isinstance(value, str) and field == "a dimension"
-                else None,
+                hint=None
+                if not isinstance(value, str) or field != "a dimension"
+                else "the shape comes first, the dtype second"
+                if value in np.sctypeDict
+                else "declare a variable, as in n = T.int32(), and use T.match_buffer",
             )
     return tuple(values)
 

@@ -60,7 +60,10 @@ def unlisted_datatype(name: str) -> DatatypeName | None:
 def _integer(argument: ExprLike, rule: str) -> PrimExpr:
     value = ops.convert(argument)
     if not value.dtype.is_int or value.dtype.is_bool or value.dtype.vector:
-        raise MisuseError(f"{rule}, found `{value}` of {value.dtype}", about=argument)
+        hint = (
+            'convert it by T.Cast("int32", ...), or divide by //' if value.dtype.is_float else None
+        )
+        raise MisuseError(f"{rule}, found `{value}` of {value.dtype}", about=argument, hint=hint)
     return value
 
 
@@ -210,6 +213,7 @@ class Axis:
             raise MisuseError(
                 f"{counted(len(kinds), 'kind')} for {counted(len(bindings), 'loop variable')}",
                 about=kinds,
+                hint='write a letter for each, as in T.axis.remap("SR", [i, j])',
             )
         return records.RemapForm(kinds, tuple(bindings))
 
@@ -300,7 +304,10 @@ def match_buffer(
             hint=f"declare it as {param.name}: T.handle",
         )
     elif shape is None:
-        raise MisuseError(f"match_buffer of {param.name} needs a shape")
+        raise MisuseError(
+            f"match_buffer of {param.name} needs a shape",
+            hint=f'write T.match_buffer({param.name}, (4, 4), "float32")',
+        )
     spec = BufferSpec(
         shape,  # type: ignore[arg-type]
         dtype,  # type: ignore[arg-type]

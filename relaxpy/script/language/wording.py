@@ -100,6 +100,8 @@ _INSTEAD: Mapping[str, str] = {
     "py_module": "decorate the class with @I.ir_module, and let it inherit from relax.BasePyModule",
     "linear": "write R.linear(x, weight, bias), or R.matmul(x, R.permute_dims(weight))",
 }
+#: Functions of NumPy that make arrays, and what makes one in a kernel.
+_MEMORY: Mapping[str, str] = dict.fromkeys(("empty", "ones", "zeros"), "T.alloc_buffer")
 
 
 def _operators_nearly_called(name: str) -> list[str]:
@@ -124,9 +126,13 @@ def attribute_hint(display_name: str, name: str, known: Iterable[str]) -> str | 
         full = f"{display_name}.{name}".removeprefix("R.")
         if full in registered_ops():
             return f"operators of R have names such as relax.{full}; this one is called {full}"
-        if name in _INSTEAD:
-            return _INSTEAD[name]
+        if name.lower() in _INSTEAD:
+            return _INSTEAD[name.lower()]
+    known = list(known)
     suggestions = [f"{display_name}.{near}" for near in nearest(name, known)]
+    if display_name == "T" and name in _MEMORY:
+        suggestions = [_MEMORY[name]]
+    suggestions = suggestions or [f"{display_name}.{n}" for n in known if n.endswith(f"_{name}")]
     if display_name.partition(".")[0] == "R":
         suggestions = operators_called(name) or suggestions or _operators_nearly_called(name)
     suggestions = suggestions or [n for n in _OF_OTHER_NAMESPACES if n.endswith(f".{name}")]
@@ -227,7 +233,7 @@ def chain_hint(node: ast.Compare) -> str:
 
 def array_hint(node: ast.Call, name: str, value: Node) -> str | None:
     """A replacement for a call of NumPy's function `name` on a value of the program."""
-    names = operators_called(name)
+    names = operators_called({"max": "maximum", "min": "minimum"}.get(name, name))
     if isinstance(value, PrimExpr):
         names = [f"T.{name}"] if hasattr(intrin, name) else []
     return f"write {names[0]}({', '.join(map(shown, node.args))})" if names else None
@@ -291,6 +297,8 @@ def _binds(node: ast.AST, name: str) -> TypeGuard[ast.Name | ast.FunctionDef]:
 def _dimension_hint(enclosing: ast.AST, nodes: Sequence[ast.AST], node: ast.Name) -> str | None:
     """A hint about a shape variable that is declared nowhere."""
     kinds = {kind for child in nodes if (kind := _kind_with_dimension(child, node))}
+    if "memory" in kinds:
+        return f"declare it before: {node.id} = T.int32()"
     if kinds and not _in_signature(enclosing, node):
         return f"declare a new shape variable before: {node.id} = T.int64()"
     if kinds:
@@ -332,7 +340,9 @@ def _kind_with_dimension(call: ast.AST, node: ast.Name) -> str | None:
         return None
     shapes = [a for a in call.args[:1] if isinstance(a, (ast.Tuple, ast.List))]
     kind = call.func.attr
-    if kind not in ("Tensor", "Shape", "Buffer"):
+    if kind in ("match_buffer", "alloc_buffer"):
+        shapes, kind = [a for a in call.args[:2] if isinstance(a, (ast.Tuple, ast.List))], "memory"
+    elif kind not in ("Tensor", "Shape", "Buffer"):
         return None
     return kind if any(n is node for shape in shapes for n in ast.walk(shape)) else None
 

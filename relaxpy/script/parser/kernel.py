@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from typing_extensions import override
@@ -198,7 +198,10 @@ class KernelEvaluator(Evaluator):
         return result.form if isinstance(result, PendingFrame) else result
 
 
-def parameter_hint(annotation: object) -> str | None:
+_ANNOTATE: Final = 'annotate it, as in A: T.Buffer((4, 4), "float32"), a: T.handle or n: T.int32'
+
+
+def parameter_hint(annotation: object) -> str:
     """A replacement for an annotation that declares no parameter."""
     if annotation is BufferSpec:
         return 'a buffer has a shape and a datatype, as in T.Buffer((4, 4), "float32")'
@@ -208,7 +211,7 @@ def parameter_hint(annotation: object) -> str | None:
         return "scalars are of a datatype, as in n: T.int32"
     if isinstance(annotation, str):
         return "annotations are not strings: write n: T.int32"
-    return None
+    return _ANNOTATE
 
 
 def is_same(present: object, value: object) -> bool:
@@ -340,11 +343,7 @@ class KernelReader(kernel_builder.KernelBuilder):
     def declared_parameter(self, arg: ast.arg) -> Var | Buffer:
         """The parameter that `arg` declares."""
         if arg.annotation is None:
-            raise self.error(
-                arg,
-                f"parameter {arg.arg!r} has no annotation",
-                hint='annotate it, as in A: T.Buffer((4, 4), "float32"), a: T.handle or n: T.int32',
-            )
+            raise self.error(arg, f"parameter {arg.arg!r} has no annotation", hint=_ANNOTATE)
         annotation = self.values.value(arg.annotation)
         if isinstance(annotation, records.BufferSpec):
             buffer: Buffer = self.call_at(

@@ -174,7 +174,9 @@ def options_of(node: ast.FunctionDef, values: GraphEvaluator) -> records.Functio
     raise values.error(
         where,
         f"function {node.name!r} is neither a graph function nor a kernel",
-        hint="decorate it with @R.function or @T.prim_func",
+        hint="leave it out: a module has functions only"
+        if node.name == "__init__"
+        else "decorate it with @R.function or @T.prim_func",
     )
 
 
@@ -256,7 +258,8 @@ class FunctionsReader:
         is_taken = symbol in self.by_symbol or symbol in self.read
         taken = name if name in self.gvars else symbol if is_taken else None
         if taken is not None:
-            raise program.error(at, f"the module has two functions named {taken!r}", rule="TOP-1")
+            message = f"the module has two functions named {taken!r}"
+            raise program.error(at, message, rule="TOP-1", hint="rename one")
 
     def define(self, name: str, func: BaseFunc) -> None:
         """Add a complete function."""

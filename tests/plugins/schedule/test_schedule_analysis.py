@@ -82,6 +82,31 @@ def chain(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
             C[vi] = B[vi] + T.float32(1)
 
 
+@T.prim_func
+def nested(A: T.Buffer((8, 4), "float32"), C: T.Buffer((8, 4), "float32")) -> None:
+    for i in range(8):
+        with T.block("outer"):
+            vi = T.axis.spatial(8, i)
+            B = T.alloc_buffer((4,), "float32")
+            for j in range(4):
+                with T.block("local"):
+                    vj = T.axis.spatial(4, j)
+                    B[vj] = A[vi, vj]
+            for j in range(4):
+                with T.block("inner"):
+                    vj = T.axis.spatial(4, j)
+                    C[vi, vj] = B[vj]
+
+
+def test_output_blocks_are_those_that_write_beyond_their_scope() -> None:
+    sch = tir.Schedule(nested)
+    names = {
+        scope: [sch.get(block).name_hint for block in sch.get_output_blocks(scope)]
+        for scope in ("root", "outer", "inner")
+    }
+    assert names == {"root": ["outer", "inner"], "outer": ["inner"], "inner": []}
+
+
 def test_blocks_that_write_parameters_are_outputs() -> None:
     sch = tir.Schedule(chain)
     assert not is_output_block(sch, "B")

@@ -10,6 +10,7 @@ import pytest
 from relaxpy import tir
 from relaxpy.errors import MisuseError, RelaxpyError, ScheduleError
 from relaxpy.script import tir as T
+from relaxpy.tir.schedule import BlockRV, Instruction, InstructionKind, LoopRV
 from relaxpy.tir.schedule.testing import verify_trace_roundtrip
 
 
@@ -102,6 +103,22 @@ def test_an_index_map_may_be_of_factors_that_were_drawn(as_map: bool) -> None:
     written = sch.get(sch.get_block("C")).writes[0].buffer
     assert [int(size) for size in written.shape][-1] == 3
     verify_trace_roundtrip(sch, sums)
+
+
+def test_truth_values_are_written_as_those_of_python() -> None:
+    block, loop = BlockRV(), LoopRV()
+    steps = [
+        Instruction(InstructionKind.get("GetBlock"), [], ["C", "main"], [block]),
+        Instruction(InstructionKind.get("GetLoops"), [block], [], [loop]),
+        Instruction(
+            InstructionKind.get("Split"),
+            [loop, None, 32],
+            [tir.const(True, "bool"), tir.const(False, "bool")],
+            [LoopRV(), LoopRV()],
+        ),
+    ]
+    last = str(tir.schedule.Trace(steps, {})).splitlines()[-1]
+    assert last.endswith("factors=[None, 32], preserve_unit_iters=True, disable_predication=False)")
 
 
 def test_a_decision_is_written_and_can_be_replaced() -> None:

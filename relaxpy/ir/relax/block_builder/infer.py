@@ -231,6 +231,8 @@ def check_condition(cond: rx.Expr, ctx: Context) -> None:
         span=written_at(cond),
         hint="R.logical_and(..., R.const(True)) makes a tensor of it"
         if isinstance(sinfo, rx.PrimStructInfo) and sinfo.dtype.is_bool
+        else "R.where(condition, x, y) chooses for each element"
+        if isinstance(sinfo, rx.TensorStructInfo) and sinfo.ndim > 0
         else cast_hint(sinfo, expected, ctx),
         about=cond,
     )

@@ -607,5 +607,11 @@ def convert_to_expr(value: object) -> bases.Expr:
         f"expected a Relax expression, found {described(value)}",
         rule="AST-15",
         about=value,
-        hint="the value for nothing is the empty tuple, ()" if value is None else None,
+        hint="the value for nothing is the empty tuple, ()"
+        if value is None
+        else "several values are a tuple"
+        if isinstance(value, dict)
+        else f"call it: {described(value)}(...)"
+        if isinstance(getattr(value, "op", None), Op)
+        else None,
     )

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 
 
 def integer_hint(value: object) -> str | None:
-    """The hint to write an integer for a float that is equal to one."""
+    """The hint to write an integer for a float that is equal to one, or a variable for its name."""
+    if isinstance(value, str) and value.isidentifier():
+        return f"write {value}, after {value} = T.int64()"
     return f"write {int(value)}" if isinstance(value, float) and value.is_integer() else None
 
 

@@ -61,6 +61,7 @@ from relaxpy.script.parser.evaluate.guard import OPEN, Guard
 from relaxpy.script.parser.source import scope as scopes
 from relaxpy.script.parser.source.text import Positioned, Program, quoted_program
 from relaxpy.support.entry import argument_node, last_name, node_about
+from relaxpy.support.missing import NAMESPACES
 
 
 class Fault(NamedTuple):
@@ -192,11 +193,6 @@ _UNARY: dict[type[ast.unaryop], tuple[Callable[[Any], object], str]] = {
     ast.USub: (operator.neg, "-"),
     ast.UAdd: (operator.pos, "+"),
     ast.Invert: (operator.invert, "~"),
-}
-#: How a program imports the namespaces by their usual names.
-NAMESPACES: Mapping[str, str] = {
-    name: f"write from relaxpy.script import {module} as {name}"
-    for name, module in (("I", "ir"), ("R", "relax"), ("T", "tir"))
 }
 
 
@@ -437,6 +433,10 @@ class Evaluator:
                     raise fault from None
                 if (function is max or function is min) and len(args) > 1:
                     error = error.hinted(f"write T.{ast.unparse(node)}")
+            if error.diagnostic.rule == "AST-21" and isinstance(about := error.about, Expr):
+                hint = array_hint(node, ast.unparse(node.func).rpartition(".")[2], about)
+                if hint is not None and error.diagnostic.hint is None:
+                    error = error.hinted(hint)
             missing = isinstance(error, MissingArgumentError)
             where = node.func if missing else argument_node(node, args, kwargs, error.about) or node
             location = raised_at(error) if isinstance(error, MisuseError) else None
@@ -527,7 +527,11 @@ class Evaluator:
     def on_subscript(self, owner: Any, index: Any, node: ast.Subscript) -> object:
         """`owner[index]`."""
         if not hasattr(owner, "__getitem__") and not hasattr(owner, "__class_getitem__"):
-            raise self.error(node.value, f"{describe(owner)} cannot be indexed")
+            name = shown(node.value)
+            hint = f'write A = T.match_buffer({name}, (4, 4), "float32") first, and index A'
+            is_handle = isinstance(owner, PrimExpr) and owner.dtype == "handle"
+            message = f"{describe(owner)} cannot be indexed"
+            raise self.error(node.value, message, hint=hint if is_handle else None)
         check_index(owner, index)
         return user_calls.item(owner, index)
 

@@ -241,7 +241,10 @@ def declare_shape_var(state: GraphState, name: str, value: SizeVar, at: ast.expr
     if isinstance(known, SizeVar):
         if known.dtype != value.dtype:
             raise state.error(
-                at, f"{name!r} is {known.dtype} already, it cannot be {value.dtype}", rule="PX-9"
+                at,
+                f"{name!r} is {known.dtype} already, it cannot be {value.dtype}",
+                rule="PX-9",
+                hint=f"write {name} = T.{known.dtype}()",
             )
     else:
         known = state.now.shape_vars[name] = value if value.name else value.renamed(name)
@@ -346,7 +349,9 @@ def return_statement(state: GraphState, node: ast.Return) -> None:
             hint="bind the same name in both branches and return that after the if",
         )
     if node.value is None:
-        raise state.error(node, "return has a value", hint="`return ()` returns unit")
+        raise state.error(
+            node, "return has a value", rule="AST-11", hint="`return ()` returns unit"
+        )
     now.returned = node
     expr = state.values.expression(state.values.value(node.value), node.value)
     with state.at(node.value):

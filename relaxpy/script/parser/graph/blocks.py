@@ -214,6 +214,7 @@ def result_name(state: GraphState, node: ast.If) -> str:
             node.orelse[-1],
             f"the branches bind {names[0]!r} and {names[1]!r} last, they must agree",
             rule="AST-13",
+            hint="bind the same name last in both branches",
         )
     return names[0]
 

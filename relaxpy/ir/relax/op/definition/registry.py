@@ -85,6 +85,11 @@ class OpDef:
     def __repr__(self) -> str:
         return f"<operator {self.name}>"
 
+    @property
+    def display_name(self) -> str:
+        """The name that programs write."""
+        return f"R.{self.name.removeprefix('relax.')}"
+
     @override
     def __reduce__(self) -> tuple[Callable[[Op], OpDef | None], tuple[Op]]:
         return find, (self.op,)
