@@ -108,8 +108,12 @@ def loops(assembly: str) -> Iterator[Loop]:
 
 
 def assembly(name: str, machine: Machine) -> str:
+    """The assembly of one of `KERNELS`."""
+    return assembly_of(KERNELS[name], machine)
+
+
+def assembly_of(kernel: Kernel, machine: Machine) -> str:
     """The assembly of the kernels of a program."""
-    kernel = KERNELS[name]
     names, _, kind = kernel.parameters.partition(": ")
     shape, dtype = kind.rsplit(" ", 1)
     parameters = ", ".join(f'{n}: R.Tensor({shape}, "{dtype}")' for n in names.split())
