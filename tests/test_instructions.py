@@ -8,7 +8,7 @@ import pytest
 
 from relaxpy.exec.native.machine_code.machine import Machine
 from tools import instructions
-from tools.instructions import MACHINES, Loop, loops
+from tools.instructions import MACHINES, Kernel, Loop, loops
 
 pytest.importorskip("llvmlite")
 
@@ -16,9 +16,8 @@ SPILLS = {
     ("exp", "neoverse-n1"): 1,
     ("exp", "neoverse-v2"): 1,
     ("exp", "apple-m1"): 1,
-    ("softmax", "x86-64-v3"): 6,
-    ("attention", "x86-64-v3"): 9,
-    ("matmul of int8", "x86-64-v3"): 4,
+    ("softmax", "x86-64-v3"): 1,
+    ("attention", "x86-64-v3"): 1,
 }
 """The accesses of the stack, where there are any."""
 
@@ -27,6 +26,10 @@ def machine(name: str) -> Machine:
     found = MACHINES[name].machine_or_host()
     assert found is not None
     return found
+
+
+def assembly_of(result: str, parameters: str, processor: str) -> str:
+    return instructions.assembly_of(Kernel(result, parameters, "", 0), machine(processor))
 
 
 def test_innermost_loops_are_counted() -> None:
@@ -40,16 +43,18 @@ main:
 \tfmax\tv0.4s, v0.4s, v1.4s
 \tstr\tq3, [sp, #16]
 \tstp\tq0, q1, [x2]
+\tldr\tq1, [sp, x9]
 \tb.lt\t.LBB0_2
 \tcbnz\tx9, .LBB0_1
 .LBB0_3:
 \tvmovups\t%ymm1, (%rdi)
 \tvmovaps\t32(%rsp), %ymm2
+\tvmovaps\t32(%rsp,%rsi), %ymm2
 \tjl\t.LBB0_3
 """
     inner, last = loops(text)
-    assert inner == Loop(["ldp", "fmax", "str", "stp", "b.lt"], 4, 1, 2)
-    assert last == Loop(["vmovups", "vmovaps", "jl"], 2, 1, 1)
+    assert inner == Loop(["ldp", "fmax", "str", "stp", "ldr", "b.lt"], 5, 1, 2)
+    assert last == Loop(["vmovups", "vmovaps", "vmovaps", "jl"], 3, 1, 1)
 
 
 @pytest.mark.parametrize("name", instructions.KERNELS)
@@ -77,6 +82,28 @@ def test_products_of_bytes_are_those_of_two_rows_by_two_columns_where_they_can_b
     lanes = instructions.assembly("matmul of int8", machine("neoverse-n1"))
     assert not re.search(r"\b[su]mmla\b", lanes)
     assert re.search(r"\bsdot\b", lanes)
+
+
+def test_rows_of_any_length_are_copied_in_vectors_without_masks() -> None:
+    text = assembly_of("R.matmul(x, y, out_dtype='int32')", 'x y: ("n", "n") int8', "x86-64-v3")
+    copies = [x for x in loops(text) if "vpmovsxbw" in x.names]
+    assert copies
+    assert min(x.names.count("vpinsrb") + x.names.count("je") for x in copies) == 0
+
+
+@pytest.mark.parametrize(
+    ("processor", "long"), [("x86-64-v3", r"\bvpcmpgtq\b"), ("neoverse-n1", r"\bcmgt\b.*\.2d")]
+)
+def test_masks_have_the_bits_of_elements(processor: str, long: str) -> None:
+    text = assembly_of("R.mean(x, axis=[2, 3])", "x: (1, 512, 7, 7) float32", processor)
+    assert not re.search(long, text)
+
+
+def test_elements_with_gaps_are_stored_one_by_one_without_avx512() -> None:
+    rows = "x: (1024, 3) float32"
+    text = assembly_of("R.concat((x, x), axis=1)", rows, "x86-64-v3")
+    assert not re.search(r"\bvmaskmovps\b", text)
+    assert re.search(r"\bvmovups\b.*%k", assembly_of("R.concat((x, x), axis=1)", rows, "zen4"))
 
 
 def test_the_maximum_of_rows_is_one_instruction_of_neon() -> None:

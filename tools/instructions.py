@@ -70,7 +70,8 @@ class Program:
 _LABEL = re.compile(r"^(\.?\w+):")
 _JUMP = re.compile(r"^\s+(?:j\w+|b\.?\w*|cbn?z|tbn?z)\b.*?(\.L\w+)$")
 _VECTOR = re.compile(r"%[xyz]mm\d|\bv\d+\.\d+[bhsd]|\bq\d+\b")
-_STACK = re.compile(r"\(%r[sb]p|\[(?:sp|x29)\b")
+# Those with an index are of arrays in the memory of a task.
+_STACK = re.compile(r"\(%r[sb]p\)|\[(?:sp|x29)(?:, #-?\d+)?\]")
 _STORE = re.compile(r"^\s+(?:vmov\w+\s+%[xyz]mm\d+, .*\(|str\s+q|stur\s+q|st1|(stp)\s+q)")
 
 
@@ -108,8 +109,12 @@ def loops(assembly: str) -> Iterator[Loop]:
 
 
 def assembly(name: str, machine: Machine) -> str:
+    """The assembly of one of `KERNELS`."""
+    return assembly_of(KERNELS[name], machine)
+
+
+def assembly_of(kernel: Kernel, machine: Machine) -> str:
     """The assembly of the kernels of a program."""
-    kernel = KERNELS[name]
     names, _, kind = kernel.parameters.partition(": ")
     shape, dtype = kind.rsplit(" ", 1)
     parameters = ", ".join(f'{n}: R.Tensor({shape}, "{dtype}")' for n in names.split())

@@ -80,7 +80,7 @@ class Copies:
 
     def _lanes_along(self, extent: Size) -> int:
         """The vector length for copying rows of this extent: AVX-512 has masks for all."""
-        is_whole = isinstance(extent, int) and extent % self._wide() == 0
+        is_whole = isinstance(extent, Value) or extent % self._wide() == 0
         return self._wide() if is_whole or self.f.module.has_avx512 else self.lanes
 
     def joined_rows(

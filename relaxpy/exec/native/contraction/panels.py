@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from relaxpy.exec.native.contraction.operands import Matrix, Size, combine, convert, load
 from relaxpy.exec.native.llvm.function import I8, I64, POINTER, VOID, Function, Type, Value
@@ -83,7 +84,12 @@ def _each_vector(
 
     def of_row(row: Value) -> None:
         if isinstance(columns, Value):
-            f.loop(0, columns, lanes, [], lambda c: copy(row, c, f.lanes_below(columns - c, lanes)))
+            whole: Size = 0
+            if not f.module.has_avx512:  # masks of bytes are branches there
+                whole = f.arithmetic("and", columns, -lanes)
+                f.loop(0, whole, lanes, [], lambda c: copy(row, c, None))
+            rest_of_row = partial(f.lanes_below, lanes=lanes)
+            f.loop(whole, columns, lanes, [], lambda c: copy(row, c, rest_of_row(columns - c)))
             return
         rest = columns % lanes
         if columns <= 4 * lanes:

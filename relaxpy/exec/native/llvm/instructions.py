@@ -214,10 +214,18 @@ class Instructions(ABC):
 
     def lanes_below(self, count: Value, lanes: int) -> Value:
         """The mask of the first `count` lanes; all if there are fewer."""
-        # For AVX2, LLVM 22 may load lanes that are not in the mask if it knows the mask.
-        if not count.name.startswith("%"):
+        bits, is_known = 64, not count.name.startswith("%")
+        if not self.module.has_avx512:  # there a mask has the bits of the elements
+            bits = min(32, 512 // lanes)
+            if is_known:
+                count = self.const(I64, min(max(int(count.name), 0), lanes))
+            else:
+                count = self.intrinsic("smax", self.intrinsic("smin", count, lanes), 0)
+        if is_known:  # LLVM 22 may load lanes that are not in the mask if it knows the mask
             count = self.computed(I64, f'call i64 asm "", "=r,0"({count})')
-        numbers = self.iota(Type("i64", lanes))
+        numbers = self.iota(Type(f"i{bits}", lanes))
+        if bits < 64:
+            count = self.cast("trunc", count, numbers.type.element)
         return self.compare("slt", numbers, self.splat(count, lanes))
 
     def masked_load(self, type: Type, pointer: Value, mask: Value, other: Operand = 0) -> Value:

@@ -46,7 +46,7 @@ _BESIDE = 4
 _FEW_REGISTERS = 16
 """Where there are more, long code computes a vector of values register by register: the values of
 all its registers and the sums would not fit. With fewer, each would load its constants again, which
-took 1.06 to 1.2 times as long with AVX2."""
+took 1.06 to 1.2 times as long with AVX2; only sums beside stores wait for the vector before."""
 _SUMS = 4
 """The vectors of sums of columns that are computed together, to hide the latency of addition."""
 
@@ -412,9 +412,13 @@ class RunLoops(Loops):
         starts = self._starts(run, count)
         width, pieces = len(starts), 1
         machine = self.function.module
-        if starts and has_long_code(run, 1) and machine.vector_registers > _FEW_REGISTERS:
+        # Long code is computed piece by piece; with few registers, a piece is a whole vector.
+        is_long = bool(starts) and has_long_code(run, 1)
+        if is_long and machine.vector_registers > _FEW_REGISTERS:
             pieces = max(1, starts[0].type.bits * count // machine.vector_bits)
             starts = self._starts(run, count // pieces) * pieces
+        kept = {m.target for m in run.assignments if m.combine is None} - self.program.elided
+        is_ordered = pieces > 1 or (is_long and bool(kept) and not machine.has_avx512)
 
         def row(*carried: Value) -> Sequence[Value]:
             def body(lanes: Lanes, number: int, *sums: Value) -> Sequence[Value]:
@@ -423,7 +427,7 @@ class RunLoops(Loops):
                     mine = slice(n * width, (n + 1) * width)
                     with self.frame.level(lanes=piece):
                         updated[mine] = self._body(run, sums[mine])
-                    if pieces > 1:
+                    if is_ordered:
                         updated[mine] = map(self.function.ordered, updated[mine])
                 return updated
 

@@ -576,9 +576,16 @@ class Frame(ABC):
 
 
 def _store_every(f: Function, value: Value, step: int, at: Value, mask: Value | None) -> None:
-    """Store the active lanes at multiples of `step`, with masks that skip the gaps."""
+    """Store the active lanes at multiples of `step`, with masks that skip the gaps.
+
+    Without AVX-512, masked stores take as long as several stores of elements.
+    """
     type = value.type
     lanes = type.lanes
+    if mask is None and not f.module.has_avx512:
+        for n in range(lanes):
+            f.store(f.lane(value, n), f.element(at, n * step, type))
+        return
     for first in range(0, lanes * step, lanes):
         sources = [-(-(first + n) // step) for n in range(lanes)]
         stored = [(first + n) % step == 0 for n in range(lanes)]
