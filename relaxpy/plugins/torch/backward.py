@@ -318,10 +318,19 @@ def cdist_backward(grad: Tensor, a: Tensor, b: Tensor, p: float, distance: Tenso
     return _distance_gradient(grad, apart, p, distance).sum(-2)
 
 
+def pairs_of_rows(x: Tensor) -> tuple[Tensor, Tensor]:
+    """The two rows of each pair in order; `torch.triu_indices` has one program for each size."""
+    count = x.shape[0]
+    row = torch.arange(count, device=x.device)
+    start = row * (2 * count - row - 1) // 2
+    pair = torch.arange(count * (count - 1) // 2, device=x.device)
+    one = torch.searchsorted(start, pair, right=True) - 1
+    return one, pair - start[one] + one + 1
+
+
 @decomposition("_pdist_backward")
 def pdist_backward(grad: Tensor, x: Tensor, p: float, distance: Tensor) -> Tensor:
-    pairs = torch.triu_indices(x.shape[0], x.shape[0], 1, device=x.device)
-    one, other = pairs[0], pairs[1]
+    one, other = pairs_of_rows(x)
     each = _distance_gradient(grad, x[one] - x[other], p, distance)
     return torch.zeros_like(x).index_add(0, one, each).index_add(0, other, -each)
 

@@ -14,7 +14,7 @@ from torch._decomp.decompositions import upsample_compute_output_size
 from torch._meta_registrations import meta_index_Tensor
 from torch.fx.experimental.symbolic_shapes import guard_or_false
 
-from relaxpy.plugins.torch.backward import Tensor, aten, decomposition
+from relaxpy.plugins.torch.backward import Tensor, aten, decomposition, pairs_of_rows
 
 # ---- pools whose windows begin at random places
 
@@ -158,6 +158,15 @@ def index_fill(x: Tensor, axis: int, indices: Tensor, value: Tensor | complex) -
     before = [None] * (axis % x.dim())
     filling = torch.as_tensor(value, dtype=x.dtype, device=x.device)
     return aten.index_put(x, [*before, indices], filling)
+
+
+# ---- pairs of rows
+
+
+@decomposition("_pdist_forward")
+def pdist(x: Tensor, p: float = 2.0) -> Tensor:
+    one, other = pairs_of_rows(x)
+    return torch.linalg.vector_norm(x[one] - x[other], p, -1)
 
 
 # ---- members

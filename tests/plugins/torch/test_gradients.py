@@ -148,6 +148,17 @@ def test_distances() -> None:
     compare_all(functions, torch.randn(5, 7, generator=torch.Generator().manual_seed(0)))
 
 
+def test_distances_of_any_number_of_rows() -> None:
+    torch._dynamo.reset()
+    compiled = torch.compile(F.pdist, backend=relax_dynamo(), dynamic=True)
+    for count, stance in [(5, "default"), (7, "fail_on_recompile")]:
+        x = torch.randn(count, 3, generator=torch.Generator().manual_seed(0))
+        with torch.compiler.set_stance(stance):
+            found, expected = (gradients(nn.Module(), run, (x,)) for run in (compiled, F.pdist))
+        for a, b in zip(found, expected, strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("mode", ["sum", "mean", "max"])
 def test_bags_of_rows(mode: str) -> None:
     torch.manual_seed(0)

@@ -195,6 +195,18 @@ def test_arguments_that_are_rare(name: str) -> None:
     torch.testing.assert_close(found, function(x), equal_nan=True)
 
 
+@pytest.mark.parametrize("p", [0.0, 1.0, 2.0, 3.0, float("inf")])
+def test_distances_of_any_number_of_rows(p: float) -> None:
+    rows = torch.arange(21.0).reshape(7, 3) ** 2 % 17
+    sizes = (({0: torch.export.Dim.AUTO},),)
+    applied = Applied(torch.pdist, ((rows, p), {}))
+    program = torch.export.export(applied, (rows[:5],), dynamic_shapes=sizes)
+    run = relaxpy.compile(from_exported_program(program), "native")["main"]
+    for count in (5, 3, 7):
+        (found,) = run(rows[:count].numpy())
+        np.testing.assert_allclose(found, torch.pdist(rows[:count], p).numpy(), rtol=1e-6)
+
+
 @pytest.mark.each_choice
 @pytest.mark.parametrize("corners", [False, True])
 @pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])

@@ -470,17 +470,6 @@ def norm(cx: Context, size: Expr, p: float) -> Expr:
     return R.power(R.sum(R.power(size, power), [last]), cx.tensor(1.0 / p, tensors.dtype_of(size)))
 
 
-@converter("_pdist_forward", wide=True)
-def pdist(cx: Context, x: Expr, p: float = 2) -> Expr:
-    count = tensors.shape_of(x)[0]
-    if not isinstance(count, int):
-        return cdist(cx, x, x, p, None)
-    pairs = [(i, j) for i in range(count) for j in range(i + 1, count)]
-    first, second = ([pair[k] for pair in pairs] for k in (0, 1))
-    a, b = (R.take(x, cx.shape_tensor(index), 0) for index in (first, second))
-    return norm(cx, R.abs(R.subtract(a, b)), p)
-
-
 @converter("_trilinear", wide=True)
 def trilinear(
     cx: Context, a: Expr, b: Expr, c: Expr, first: Any, second: Any, third: Any, summed: Any,
