@@ -130,6 +130,29 @@ def compile(
     return executable.timed(stages)
 
 
+@user_facing
+@gc_paused
+def compile_made(
+    make: Callable[[], IRModule], recipe: str, target: TargetLike | None = None
+) -> Executable:
+    """Compile the module that `make` returns, like `compile`; `recipe` decides what that is.
+
+    Native programs come from the disk cache by the recipe: the module is made only for what is not
+    there. Positions in it are not kept on disk.
+
+    Errors: as for `compile`.
+    """
+    requested = target_kind(Target.current() if target is None else target)
+    name, _ = (requested, "") if requested != DEFAULT else default_target()
+    made = Late(lambda: with_instance(as_module(make(), "compile")))
+    source = Source.made(recipe) if target_facts(name).is_native else None
+    if source is None or not source.key:
+        return compile(made(), target)
+    with long_work("compiling"), timed() as stages:
+        executable = _from_disk_or_compiled(source, made, name, requested)
+    return executable.timed(stages)
+
+
 def _check_as_written(target: str, reason: str) -> None:
     """Check that a target runs loops as scheduled.
 
@@ -374,29 +397,39 @@ def _stored_or_compiled(
 ) -> Executable:
     """The native executable of a module, from the disk cache if possible.
 
-    The passes are those of the default pipeline for a target, or none. Anything that is not on
-    disk, such as the program after the passes, is computed lazily.
+    The passes are those of the default pipeline for a target, or none.
     """
+    with stage("hash of the program"):
+        source = Source(module, has_passes=passes_for is not None)
+    return _from_disk_or_compiled(source, lambda: module, passes_for, requested, remark)
+
+
+def _from_disk_or_compiled(
+    source: Source,
+    module: Callable[[], IRModule],
+    passes_for: str | None,
+    requested: str,
+    remark: str = "",
+) -> Executable:
+    """The native executable of a source. What is not on disk is computed lazily."""
 
     def transform() -> IRModule:
         from relaxpy.exec import lowered
 
         pipeline = None if passes_for is None else lowered.pipeline("default", passes_for)
-        return lowered.transformed(module, pipeline)
+        return lowered.transformed(module(), pipeline)
 
     def transform_later() -> IRModule:
         with PassContext():
             return transform()
 
-    with stage("hash of the program"):
-        source = Source(module, has_passes=passes_for is not None)
     if source.key:
         later = Late(transform_later)
         program = Program(later, "native", requested, executable_of_saved)
         unlowered = _Unlowered(later, None)
         with stage("loading from the disk"):
             stored = load_program(source, unlowered)
-        public = public_signatures((stored and stored.signatures) or module)
+        public = public_signatures((stored and stored.signatures) or module())
         if stored is not None and stored.functions.keys() >= {name for name, _ in public.values()}:
             report = ExecutionReport(stored.rows, remark=remark)
             return unlowered.executable(
@@ -405,7 +438,7 @@ def _stored_or_compiled(
     from relaxpy.exec.lowered import compiled_and_stored
 
     program = Program(transform(), "native", requested, executable_of_saved)
-    return compiled_and_stored(program, module, source, remark)
+    return compiled_and_stored(program, module(), source, remark)
 
 
 class _Unlowered:

@@ -98,7 +98,7 @@ def compiled_and_stored(
         problem, result = source.problem, program.module
         if source.key:
             changed = _texts(public_signatures(module)) != _texts(public_signatures(result))
-            signatures = empty_functions(result) if changed else None
+            signatures = empty_functions(result) if changed or source.is_made else None
             with stage("storing"):
                 problem = store_program(source, lowered, rows, private_names(result), signatures)
         return f"not kept on disk: {problem}" if problem else ""

@@ -95,7 +95,10 @@ class Source:
     """A program to compile, with its key, its literals and its positions.
 
     `key` is empty if the program is not stored; `problem` is the reason if that is the program.
+    One that `is_made` from a recipe is stored with its signatures and literals, without positions.
     """
+
+    is_made = False
 
     def __init__(self, module: IRModule, *, has_passes: bool) -> None:
         self.key = self.problem = ""
@@ -123,6 +126,15 @@ class Source:
         text = json.dumps(table, separators=(",", ":"), allow_nan=False)
         kind = "program" if has_passes else "saved program"
         self.key = disk_cache.key_of(kind, surroundings, str(thread_count()), text, *arrays)
+
+    @classmethod
+    def made(cls, recipe: str) -> Source:
+        """The source of the program that a text decides, which is not there yet."""
+        source = cls(IRModule(), has_passes=True)
+        if source.key:
+            source.key = disk_cache.key_of("made program", source.key, recipe)
+        source.is_made = True
+        return source
 
     def span(self, number: int) -> Span | None:
         """The position of a node by its number."""
@@ -196,8 +208,7 @@ def linked_program(
         from relaxpy.exec.lower.saved import load_functions
 
         functions |= load_functions(
-            *(table["python"], arrays, located or _nowhere, native, changed),
-            *(remaining.programs, remaining),
+            *(table["python"], arrays, located or _nowhere, native, changed, remaining)
         )
     rows = tuple(ReportRow(*row) for row in table["rows"])
     saved = table["signatures"]

@@ -15,7 +15,7 @@ from hypothesis import given, settings, strategies as st
 import relaxpy
 from relaxpy.errors import CompileError, FunctionSignatureError, RuntimeCheckError, StructInfoError
 from relaxpy.exec.compile import compile
-from relaxpy.exec.kernel import compile_kernel
+from relaxpy.exec.kernel.compiler import compile_kernel
 from relaxpy.exec.runtime import dynamic
 from relaxpy.exec.runtime.values import ShapeTuple
 from relaxpy.ir.core.dtype import DataType

@@ -13,7 +13,9 @@ import pytest
 import relaxpy
 from relaxpy import IRModule
 from relaxpy.errors import MatchCastError
-from relaxpy.exec.kernel import Unchecked, compile_kernel, runtime
+from relaxpy.exec.kernel import runtime
+from relaxpy.exec.kernel.compiler import compile_kernel
+from relaxpy.exec.kernel.emit.emitted import Unchecked
 from relaxpy.exec.python_ast import load_text
 from relaxpy.script import from_source
 from tests.ir.relax.texts import module

@@ -14,7 +14,7 @@ from random import Random
 
 import numpy as np
 
-from relaxpy.exec.kernel import compile_kernel
+from relaxpy.exec.kernel.compiler import compile_kernel
 from relaxpy.exec.kernel.plan.blocking import in_tiles
 from relaxpy.script import from_source
 from tests.exec.kernel.program_checker import program_fault, small_blocks

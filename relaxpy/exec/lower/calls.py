@@ -9,7 +9,7 @@ from math import prod
 
 from relaxpy.errors import CompileError
 from relaxpy.exec import python_ast as py
-from relaxpy.exec.kernel import Unchecked
+from relaxpy.exec.kernel.emit.emitted import Unchecked
 from relaxpy.exec.lower.checks import SizeLowering
 from relaxpy.exec.lower.known import OBJECT, Known
 from relaxpy.exec.lower.proof import (

@@ -15,7 +15,8 @@ import numpy as np
 from relaxpy.errors import CompileError
 from relaxpy.exec import python_ast as py
 from relaxpy.exec.fast_paths import VIEWS
-from relaxpy.exec.kernel import Kernel, NativeUnchecked, Unchecked, compile_kernel
+from relaxpy.exec.kernel.compiler import Kernel, compile_kernel
+from relaxpy.exec.kernel.emit.emitted import NativeUnchecked, Unchecked
 from relaxpy.exec.lower.scope import GlobalCallee, ModuleContext
 from relaxpy.exec.runtime.checks import Signature, signature_of
 from relaxpy.exec.runtime.dynamic import DynamicPrograms

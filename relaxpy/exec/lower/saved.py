@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from functools import partial
 from types import BuiltinFunctionType, SimpleNamespace
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
@@ -15,7 +15,6 @@ from relaxpy.errors import SPAN_OF_LINE, MisuseError, Span
 from relaxpy.exec.kernel.entry import CheckedKernel, Exclusion
 from relaxpy.exec.kernel.signature import KernelSignature
 from relaxpy.exec.lower.checks import CompiledScalar
-from relaxpy.exec.lower.module import LoweredModule
 from relaxpy.exec.lower.scope import CheckedFunction
 from relaxpy.exec.lower.text import MODULES
 from relaxpy.exec.runtime.checks import (
@@ -35,6 +34,9 @@ from relaxpy.ir.relax.op.definition.registry import registered_ops
 from relaxpy.ir.serialize import Array, load_table, save_table
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.pysource import load, render, set_span, span_of
+
+if TYPE_CHECKING:
+    from relaxpy.exec.lower.module import LoweredModule
 
 _RECORDS: Final[Mapping[str, type[Any]]] = {
     kind.__name__: kind
@@ -85,8 +87,12 @@ def _symbol(lowered: LoweredModule, name: str, value: object) -> str | None:
     return None if symbol is None or isinstance(value, Closure) else str(symbol)
 
 
-class OrderedKernels(Protocol):
-    """Compiles kernels of a module for arguments that alias."""
+class Remaining(Protocol):
+    """The parts of a compiled module that are compiled when they are needed."""
+
+    @property
+    def programs(self) -> DynamicPrograms:
+        """The cache of operators that are lowered at run time."""
 
     def in_text_order(self, name: str, namespace: dict[str, Any]) -> Callable[..., Any]:
         """The kernel of that Python name for arguments that alias."""
@@ -98,8 +104,7 @@ def load_functions(
     located: Callable[[int], Span | None],
     native: Mapping[str, Callable[..., Value]],
     changed: Mapping[str, object],
-    programs: DynamicPrograms,
-    ordered: OrderedKernels,
+    remaining: Remaining,
 ) -> dict[str, Callable[..., Value]]:
     """The functions of `saved_functions` by name, which call the `native` ones by Python name.
 
@@ -110,7 +115,7 @@ def load_functions(
     """
     source, lines, shared, values = load_table(saved, arrays, located)
     symbols: dict[str, Value] = {}
-    loader = _Loader(arrays, located, symbols, programs, ordered)
+    loader = _Loader(arrays, located, symbols, remaining)
     names = {name: loader.loaded(value) for name, value in shared}
     namespace = load(
         source,
@@ -199,8 +204,7 @@ class _Loader:
     arrays: Sequence[Array]
     located: Callable[[int], Span | None]
     symbols: Mapping[str, Value]
-    programs: DynamicPrograms
-    ordered: OrderedKernels
+    remaining: Remaining
 
     def span(self, number: int | None) -> Span | None:
         """The position of a number."""
@@ -230,10 +234,10 @@ class _Loader:
                 return CheckedFunction(params, tuple(checks), names)
             case "kernel":
                 signature, exclusions = map(self.loaded, members[:2])
-                in_order = partial(self.ordered.in_text_order, signature.name)
+                in_order = partial(self.remaining.in_text_order, signature.name)
                 return CheckedKernel(signature, exclusions, in_order, members[2])
             case "operator":
-                return DynamicOperator(OperatorCall(members[0]), self.programs)
+                return DynamicOperator(OperatorCall(members[0]), self.remaining.programs)
             case "implementation":
                 return Op.get(members[0]).record.runtime
             case "table":

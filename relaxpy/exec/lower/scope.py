@@ -7,10 +7,10 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import field
 from functools import wraps
 from types import FunctionType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from relaxpy.exec import python_ast as py
-from relaxpy.exec.kernel import Kernel, NativeUnchecked, Unchecked
+from relaxpy.exec.kernel.emit.emitted import NativeUnchecked, Unchecked
 from relaxpy.exec.python_ast import load_text
 from relaxpy.exec.runtime.checks import Signature
 from relaxpy.exec.runtime.dynamic import DynamicPrograms
@@ -21,6 +21,9 @@ from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.support.dataclass import dataclass, replace
 from relaxpy.support.pysource import Names
+
+if TYPE_CHECKING:
+    from relaxpy.exec.kernel.compiler import Kernel
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,11 @@ from typing import Any, Literal
 
 from relaxpy.errors import RelaxpyError
 from relaxpy.exec.fast_paths import KERNEL_CLASSES, ONLY_PACKED, PACKED_WEIGHTS, WHOLE_GRAPH
-from relaxpy.exec.kernel import BlockReport, Kernel, KernelReport
+from relaxpy.exec.kernel.compiler import Kernel
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Contraction, Plan, Run, runs
-from relaxpy.exec.kernel.report import report_of
+from relaxpy.exec.kernel.report import BlockReport, KernelReport, report_of
 from relaxpy.exec.native.calls.called import CalledKernel, changed_runtime
 from relaxpy.exec.native.calls.entry import Array, emit_entry, entry_name
 from relaxpy.exec.native.calls.interpreter import FAILURES, fits_interpreter

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from relaxpy.exec.compile import compile as compile_module
+from relaxpy.exec.compile import compile_made
 from relaxpy.exec.runtime.registry import get_global_func
 from relaxpy.exec.runtime.values import ShapeTuple
+from relaxpy.ir.relax.quantization import as_quantization
 from relaxpy.plugins.llm.config import Config, ModelError, config_of, read_json
 from relaxpy.plugins.llm.decoders import Decoder
 from relaxpy.plugins.llm.packed import Packed, WithPacked, packed_as
@@ -103,9 +104,14 @@ class CompiledDecoder:
     def _compiled(self, *methods: str) -> tuple[Any, tuple[Any, ...]]:
         """The program of methods of the model, and the values that these take."""
         decoder = self._with_packed(Decoder(self.config))
-        mod, params = decoder.export_tvm(decoder.specification(*methods))
-        values = tuple(self.values[name] for name, _ in params)
-        return compile_module(mod, target=self._target), values
+        forms = [(name, w.quantization, w.has_offset) for name, w in self._packed.items()]
+        quantization = self.quantization and as_quantization(self.quantization)
+        program = compile_made(
+            lambda: decoder.export_tvm(decoder.specification(*methods))[0],
+            repr((self.config, quantization, forms, methods)),
+            target=self._target,
+        )
+        return program, tuple(self.values[name] for name in decoder.state_dict())
 
     def _with_packed(self, decoder: Any) -> Any:
         """The model with layers of packed weights."""

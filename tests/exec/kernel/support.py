@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from relaxpy.exec.kernel import compile_kernel, runtime
-from relaxpy.exec.kernel.compiler import Kernel
+from relaxpy.exec.kernel import runtime
+from relaxpy.exec.kernel.compiler import Kernel, compile_kernel
 from relaxpy.exec.reference.kernel import run_prim_func
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.support import pysource

@@ -8,7 +8,8 @@ import pytest
 
 from relaxpy.errors import CompileError, MisuseError, RuntimeCheckError, UnknownPackedFuncError
 from relaxpy.exec.compile import compile
-from relaxpy.exec.kernel import compile_kernel, runtime
+from relaxpy.exec.kernel import runtime
+from relaxpy.exec.kernel.compiler import compile_kernel
 from relaxpy.exec.runtime.registry import register_func, remove_global_func
 from relaxpy.ir.relax.nodes import GlobalVar
 from relaxpy.ir.tir import expr as tir, ops, stmt as st

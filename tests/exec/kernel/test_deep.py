@@ -7,7 +7,7 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import CompileError, RuntimeCheckError
-from relaxpy.exec.kernel import compile_kernel
+from relaxpy.exec.kernel.compiler import compile_kernel
 from relaxpy.exec.kernel.runtime import grid
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.tir.prim_func import PrimFunc

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from relaxpy import te, tir
-from relaxpy.exec.kernel import compile_kernel
+from relaxpy.exec.kernel.compiler import compile_kernel
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.script import from_source
 from tests.counting import calls

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from relaxpy.errors import RuntimeCheckError
-from relaxpy.exec.kernel import compile_kernel
+from relaxpy.exec.kernel.compiler import compile_kernel
 from relaxpy.exec.reference.kernel import run_prim_func
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.script import tir as T

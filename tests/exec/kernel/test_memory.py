@@ -8,7 +8,7 @@ import pytest
 from numpy.lib.stride_tricks import sliding_window_view
 
 from relaxpy.errors import CompileError
-from relaxpy.exec.kernel import compile_kernel
+from relaxpy.exec.kernel.compiler import compile_kernel
 from relaxpy.exec.reference.kernel import run_prim_func
 from relaxpy.script import tir as T
 from tests.exec.kernel.support import check, load, source_of

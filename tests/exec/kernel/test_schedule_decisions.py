@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from relaxpy.exec.kernel import compile_kernel
+from relaxpy.exec.kernel.compiler import compile_kernel
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.script import from_source
 from tests.exec.kernel.support import check

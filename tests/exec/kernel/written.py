@@ -39,7 +39,7 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import RuntimeCheckError
-from relaxpy.exec.kernel import compile_kernel
+from relaxpy.exec.kernel.compiler import compile_kernel
 from relaxpy.exec.reference.kernel import run_prim_func
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.tir.prim_func import PrimFunc
