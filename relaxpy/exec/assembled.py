@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from relaxpy.exec.executable import DirectEntryPoint, EntryPoint, Executable, Program, SourceKind
 from relaxpy.exec.native.calls.entry import is_entry, with_fallback
+from relaxpy.exec.native.machine_code.machine import with_current
 from relaxpy.exec.report import ExecutionReport
 from relaxpy.exec.runtime.checks import PublicFunctions, Signature
 from relaxpy.exec.runtime.instrument import Instrument
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from relaxpy.exec.lower.module import Backend
+    from relaxpy.exec.lowered import Lowered
     from relaxpy.exec.profile import Profile
 
 
@@ -67,6 +69,26 @@ def executable_of(
         instrumented=instrumented_entries,
         kernel_source=source_of_kernel,
         profile=profile,
+    )
+
+
+def executable_of_lowered(
+    program: Program,
+    public: PublicFunctions,
+    functions: Mapping[str, Callable[..., Value]],
+    lowered: Callable[[], Lowered],
+    report: ExecutionReport,
+    names: Iterable[str],
+) -> Executable:
+    """The executable of compiled functions, whose lowered form may be computed when it is needed.
+
+    `names` are those in the module.
+    """
+    program.machine_code = with_current(lambda sections: lowered().machine_code(sections))
+    return executable_of(
+        *(program, public, functions, lambda: lowered().source(), report),
+        lambda instrument: lowered().instrumented(instrument),
+        *(lambda: lowered().new_backend(), names),
     )
 
 

@@ -9,23 +9,16 @@ The executables in use are kept by what they were compiled from, so that it is n
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from weakref import ref
 
-from relaxpy.errors import (
-    CompileError,
-    MisuseError,
-    RelaxpyError,
-    RuntimeCheckError,
-    WellFormedError,
-    unexpected,
-)
+from relaxpy.errors import CompileError, MisuseError, RelaxpyError, WellFormedError, unexpected
 from relaxpy.exec.as_module import as_module
-from relaxpy.exec.assembled import executable_of
+from relaxpy.exec.assembled import executable_of_lowered
 from relaxpy.exec.container import Container, as_path, damaged
 from relaxpy.exec.cross import Codes, Native, is_native, with_code_for
 from relaxpy.exec.executable import Executable, Program
@@ -34,10 +27,9 @@ from relaxpy.exec.native.machine_code.machine import generating_for, obstacle, w
 from relaxpy.exec.native.machine_code.saved import LoadedCode, damaged_code, load_code
 from relaxpy.exec.native.threads.pool import native_threads
 from relaxpy.exec.report import ExecutionReport
-from relaxpy.exec.runtime.checks import PublicFunctions, public_signatures
+from relaxpy.exec.runtime.checks import public_signatures
 from relaxpy.exec.runtime.registry import with_instance
 from relaxpy.exec.runtime.threads import thread_count
-from relaxpy.exec.runtime.values import Value
 from relaxpy.exec.stored import NOT_A_PROGRAM, Source, is_default, linked_program, load_program
 from relaxpy.ir.core.fork_lock import ForkLock, Late
 from relaxpy.ir.core.node import Attrs
@@ -54,9 +46,7 @@ from relaxpy.support.gc_pause import gc_paused
 from relaxpy.support.progress import long_work, stage, timed
 
 if TYPE_CHECKING:
-    from relaxpy.exec.lower.module import Backend
     from relaxpy.exec.lowered import Lowered
-    from relaxpy.exec.runtime.dynamic import DynamicPrograms
 
 TargetLike: TypeAlias = str | Mapping[str, Any] | Target | Native | Sequence[Native]
 #: A decorated class is a module, but type checkers may ignore class decorators.
@@ -361,7 +351,7 @@ def _linked(saved: Container, code: LoadedCode, source: str) -> Executable:
         return module
 
     module, schedules = Late(read), _saved_schedules(saved)
-    lowered = _Unlowered(module, schedules)
+    lowered = _lowered_later(module, schedules)
     assert code.program is not None
     try:
         literals = [*map(rx.Constant, saved.arrays)]
@@ -378,7 +368,8 @@ def _linked(saved: Container, code: LoadedCode, source: str) -> Executable:
         *(module, "native", requested, executable_of_saved), keep=code, schedules=schedules
     )
     report = ExecutionReport(tuple(rows))
-    return lowered.executable(program, public, functions, report, stored.private_names)
+    names = stored.private_names
+    return executable_of_lowered(program, public, functions, lowered, report, names)
 
 
 def _kept_or_compiled(module: IRModule, target: str, requested: str) -> Executable:
@@ -426,74 +417,29 @@ def _from_disk_or_compiled(
     if source.key:
         later = Late(transform_later)
         program = Program(later, "native", requested, executable_of_saved)
-        unlowered = _Unlowered(later, None)
+        lowered = _lowered_later(later, None)
         with stage("loading from the disk"):
-            stored = load_program(source, unlowered)
+            stored = load_program(source, lowered)
         public = public_signatures((stored and stored.signatures) or module())
         if stored is not None and stored.functions.keys() >= {name for name, _ in public.values()}:
             report = ExecutionReport(stored.rows, remark=remark)
-            return unlowered.executable(
-                program, public, stored.functions, report, stored.private_names
-            )
+            names = stored.private_names
+            return executable_of_lowered(program, public, stored.functions, lowered, report, names)
     from relaxpy.exec.lowered import compiled_and_stored
 
     program = Program(transform(), "native", requested, executable_of_saved)
     return compiled_and_stored(program, module(), source, remark)
 
 
-class _Unlowered:
+def _lowered_later(source: Callable[[], IRModule], schedules: str | None) -> Late[Lowered]:
     """The lowered form of the native module that `source` returns, computed when it is needed."""
 
-    def __init__(self, source: Callable[[], IRModule], schedules: str | None) -> None:
-        self._source, self._schedules = source, schedules
-        self._lowered = Late(with_current(self._lower))
-
-    def _lower(self) -> Lowered:
+    def lower() -> Lowered:
         from relaxpy.exec.lowered import Lowered, new_backend
 
-        return Lowered(self._source, new_backend("native", self._schedules))
+        return Lowered(source, new_backend("native", schedules))
 
-    def _new_backend(self) -> Backend:
-        from relaxpy.exec.lowered import new_backend
-
-        return new_backend("native", self._schedules)()
-
-    @property
-    def programs(self) -> DynamicPrograms:
-        """The cache of operators that are lowered at run time."""
-        return self._lowered().programs
-
-    def run(self, name: str, *args: Value) -> Value:
-        """Call a function of the module."""
-        return self._lowered().run(name, *args)
-
-    def run_kernel(self, python_name: str, *args: Value) -> Value:
-        """Call the Python form of a kernel."""
-        return self._lowered().run_kernel(python_name, *args)
-
-    def in_text_order(self, name: str, namespace: dict[str, Any]) -> Callable[..., Any]:
-        """The kernel of that Python name for arguments that alias."""
-        return self._lowered().in_text_order(name, namespace)
-
-    def failure(self, number: int, index: int, size: int) -> RuntimeCheckError:
-        """The error of an obligation that native code reports."""
-        return self._lowered().failure(number, index, size)
-
-    def executable(
-        self,
-        program: Program,
-        public: PublicFunctions,
-        functions: Mapping[str, Callable[..., Value]],
-        report: ExecutionReport,
-        names: Iterable[str],
-    ) -> Executable:
-        """The executable of compiled functions; `names` are those in the module."""
-        program.machine_code = with_current(lambda sections: self._lowered().machine_code(sections))
-        return executable_of(
-            *(program, public, functions, lambda: self._lowered().source(), report),
-            lambda instrument: self._lowered().instrumented(instrument),
-            *(self._new_backend, names),
-        )
+    return Late(with_current(lower))
 
 
 _MOST: Final = 64

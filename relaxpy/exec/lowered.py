@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
 from relaxpy import plugin
 from relaxpy.errors import MisuseError, RuntimeCheckError, WellFormedError, unexpected
-from relaxpy.exec.assembled import executable_of
+from relaxpy.exec.assembled import executable_of, executable_of_lowered
 from relaxpy.exec.container import Sections
 from relaxpy.exec.executable import Executable, Program
 from relaxpy.exec.graph.backend import GraphBackend
@@ -159,7 +159,7 @@ class Lowered:
     """The lowered form of the module that `source` returns, computed lazily."""
 
     def __init__(self, source: Callable[[], IRModule], new_backend: Callable[[], Backend]) -> None:
-        self._source, self._new_backend = source, new_backend
+        self._source, self.new_backend = source, new_backend
         self._module = Late(with_current(lambda: lower_module(source(), new_backend)))
         self.programs = dynamic_programs(new_backend)
 
@@ -198,22 +198,8 @@ class Lowered:
         rows = *_kernel_rows(lowered), *_dynamic_rows(module, lowered.program)
         problem = store(lowered, rows)
         report = ExecutionReport(rows, not_native, remark or problem)
-        return self.executable(program, public, functions, report, module.functions_by_name)
-
-    def executable(
-        self,
-        program: Program,
-        public: PublicFunctions,
-        functions: Mapping[str, Callable[..., Value]],
-        report: ExecutionReport,
-        names: Iterable[str],
-    ) -> Executable:
-        """The executable of compiled functions; `names` are those in the module."""
-        program.machine_code = with_current(self.machine_code)
-        return executable_of(
-            *(program, public, functions, self.source, report),
-            *(self.instrumented, self._new_backend, names),
-        )
+        names = module.functions_by_name
+        return executable_of_lowered(program, public, functions, lambda: self, report, names)
 
     def source(self) -> str:
         """The Python source of the module."""
@@ -222,7 +208,7 @@ class Lowered:
     def instrumented(self, instrument: Instrument) -> Mapping[str, Callable[..., Value]]:
         """The public functions, compiled to report calls to an instrument."""
         module = self._source()
-        lowered = lower_module(module, self._new_backend, instrument)
+        lowered = lower_module(module, self.new_backend, instrument)
         return {name: lowered.function(name) for name, _ in public_signatures(module).values()}
 
     def machine_code(self, sections: Sections) -> Mapping[str, Any] | None:

@@ -22,7 +22,7 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from typing_extensions import override
@@ -55,7 +55,7 @@ from relaxpy.support.dataclass import dataclass
 from relaxpy.support.frames import is_user_frame
 
 if TYPE_CHECKING:
-    from relaxpy.exec.runtime.dynamic import DynamicPrograms
+    from relaxpy.exec.lowered import Lowered
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,26 +69,6 @@ class StoredProgram:
     rows: tuple[ReportRow, ...]
     private_names: tuple[str, ...]
     signatures: IRModule | None
-
-
-class Remaining(Protocol):
-    """The parts of a compiled module that are compiled when they are needed."""
-
-    @property
-    def programs(self) -> DynamicPrograms:
-        """The cache of operators that are lowered at run time."""
-
-    def in_text_order(self, name: str, namespace: dict[str, Any]) -> Callable[..., Any]:
-        """The kernel of that Python name for arguments that alias."""
-
-    def run(self, name: str, *args: Any) -> Any:
-        """Call a function of the module."""
-
-    def run_kernel(self, python_name: str, *args: Any) -> Any:
-        """Call the Python form of a kernel."""
-
-    def failure(self, number: int, index: int, size: int) -> RuntimeCheckError:
-        """The error of an obligation that native code reports."""
 
 
 class Source:
@@ -152,8 +132,8 @@ def is_default() -> bool:
     return is_usual and fits_interpreter()
 
 
-def load_program(source: Source, remaining: Remaining) -> StoredProgram | None:
-    """The stored program of `source`, if there is one; what it lacks is in `remaining`."""
+def load_program(source: Source, lowered: Callable[[], Lowered]) -> StoredProgram | None:
+    """The stored program of `source`, if there is one; what it lacks is in its lowered form."""
     stored = disk_cache.load(source.key)
     if stored is None:
         return None
@@ -161,7 +141,7 @@ def load_program(source: Source, remaining: Remaining) -> StoredProgram | None:
         saved = Container.of_memory(stored, "the cache")
         literals = [*source.literals, *map(rx.Constant, saved.arrays)]
         code = saved.arrays[0].tobytes()
-        return linked_program(saved.content, code, literals, remaining, source.span)
+        return linked_program(saved.content, code, literals, lowered, source.span)
     except NOT_A_PROGRAM:
         return None  # another program has written it
 
@@ -170,10 +150,10 @@ def linked_program(
     table: Mapping[str, Any],
     code: bytes,
     literals: Sequence[rx.Constant],
-    remaining: Remaining,
+    lowered: Callable[[], Lowered],
     located: Callable[[int], Span | None] | None = None,
 ) -> StoredProgram:
-    """The program of a `program_table` with its code; what it lacks is in `remaining`.
+    """The program of a `program_table` with its code; what it lacks is in its lowered form.
 
     Errors:
         One of NOT_A_PROGRAM: the table is not one.
@@ -185,14 +165,14 @@ def linked_program(
         exports.append(FAILURES)
     library = link(code, exports) if exports else Library(b"", {}, None)
     if table["reports"]:
-        connect_failures(library, _Failures(remaining.failure))
+        connect_failures(library, _Failures(lowered))
     functions = {
         entry["name"]: link_graph(
             library,
             entry["symbol"],
             [Constant(literals[n], _packing(how)) for n, how in entry["constants"]],
             None if entry["entry"] is None else StaticEntry(*entry["entry"]),
-            partial(remaining.run, entry["name"]),
+            partial(_run, lowered, entry["name"]),
             entry["written"],
         )
         for entry in table["functions"]
@@ -200,7 +180,7 @@ def linked_program(
     python_names = {entry["python_name"]: entry["name"] for entry in table["functions"]}
     native = {name: functions[graph] for name, graph in python_names.items()}
     for kernel in kernels:
-        native[kernel.name] = kernel.linked(library, partial(remaining.run_kernel, kernel.name))
+        native[kernel.name] = kernel.linked(library, partial(_run_kernel, lowered, kernel.name))
     arrays = _Arrays(literals)
     if table["python"] is not None:
         changed = changed_runtime() if kernels else {}
@@ -208,7 +188,7 @@ def linked_program(
         from relaxpy.exec.lower.saved import load_functions
 
         functions |= load_functions(
-            *(table["python"], arrays, located or _nowhere, native, changed, remaining)
+            *(table["python"], arrays, located or _nowhere, native, changed, lowered)
         )
     rows = tuple(ReportRow(*row) for row in table["rows"])
     saved = table["signatures"]
@@ -235,14 +215,22 @@ class _Arrays(Sequence[Any]):
         return self._literals[number].data
 
 
+def _run(lowered: Callable[[], Lowered], name: str, *args: Any) -> Any:
+    return lowered().run(name, *args)
+
+
+def _run_kernel(lowered: Callable[[], Lowered], python_name: str, *args: Any) -> Any:
+    return lowered().run_kernel(python_name, *args)
+
+
 class _Failures:
     """The obligations that stored code reports, which are compiled for the first error."""
 
-    def __init__(self, failure: Callable[[int, int, int], RuntimeCheckError]) -> None:
-        self._failure = failure
+    def __init__(self, lowered: Callable[[], Lowered]) -> None:
+        self._lowered = lowered
 
     def __call__(self, number: int, index: int, size: int) -> RuntimeCheckError:
-        error = self._failure(number, index, size)
+        error = self._lowered().failure(number, index, size)
         if is_user_frame(sys._getframe().f_back):
             error.hide_internal_frames()
         return error

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import random
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -18,9 +17,8 @@ from relaxpy.arith import Analyzer, ConstIntBound, Extension, IntervalSet, Modul
 from relaxpy.errors import RelaxpyError
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.iteration import Range
-from tests.fuzz.progress import counted
+from tests.fuzz.progress import command_line, report
 from tests.fuzz.scalars import Env, Expressions, NoValueError, evaluate, limits, same, text
-from tests.fuzz.seed import SEED
 
 E = tir.PrimExpr
 POINTS = 24
@@ -534,26 +532,11 @@ QUESTIONS: list[Callable[[Session, list[Env]], None]] = [
 ]
 
 
-def main() -> None:
-    """Ask, and go on after wrong answers; say how many there were."""
-    count = int(sys.argv[1])
-    seed = sys.argv[2] if len(sys.argv) > 2 else SEED
-    failures = 0
-    for k in counted(count, "sessions of queries"):
-        try:
-            Session(f"{seed}:{k}").ask(QUESTIONS_EACH)
-        except WrongAnswerError as error:
-            failures += 1
-            cause = error.__cause__
-            print(error, flush=True)
-            if cause is not None and cause.__traceback__ is not None:
-                last = cause.__traceback__
-                while last.tb_next is not None:
-                    last = last.tb_next
-                print(f"  at {last.tb_frame.f_code.co_filename}:{last.tb_lineno}", flush=True)
-    print(f"seed {seed}: wrong answers in {failures} of {count} sessions")
-    sys.exit(bool(failures))
+def main(count: int, seed: str) -> int:
+    """Report wrong answers in `count` sessions; 1 if there are any."""
+    ask = lambda name, number: Session(name).ask(QUESTIONS_EACH)  # noqa: E731
+    return report("sessions of queries", count, seed, ask)
 
 
 if __name__ == "__main__":
-    main()
+    command_line(main)

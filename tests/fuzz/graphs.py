@@ -25,10 +25,8 @@ from __future__ import annotations
 
 import hashlib
 import random
-import sys
 import tempfile
-import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -43,8 +41,7 @@ from tests.fuzz import twin
 from tests.fuzz.graph_body import LARGEST, Body, Source, Tensor, extent_of, sinfo_text
 from tests.fuzz.graph_kernels import KERNELS
 from tests.fuzz.graph_steps import fill
-from tests.fuzz.progress import counted
-from tests.fuzz.seed import SEED
+from tests.fuzz.progress import command_line, noted, report
 from tests.fuzz.twin import agree, kind
 
 
@@ -340,21 +337,18 @@ def _module(program: Program, seed: object, folder: Path) -> IRModule:
     return found
 
 
-def failures(count: int, seed: str, folder: Path) -> Iterator[tuple[str, Program, str]]:
-    """The programs among so many that do not do what their twins do, each with what happened.
+def check(name: str, number: int) -> None:
+    """Compare the program of a seed with its twin, compiled in one way, which is drawn.
 
-    Each is compiled in one way, which is drawn.
+    Errors:
+        AssertionError: it does not do what its twin does.
     """
-    for k in counted(count, "graphs"):
-        name = f"{seed}.{k}"
-        program = write(name, tuples=True, differs=k % 10 == 9)
-        try:
-            if k % 10 == 9:
-                check_differences(program, name, folder)
-            else:
-                run(program, name, folder, [random.Random(f"way {name}").choice([*WAYS])])
-        except Exception:  # whatever it is, it is reported with its program
-            yield name, program, traceback.format_exc()
+    program = write(name, tuples=True, differs=number % 10 == 9)
+    with tempfile.TemporaryDirectory() as folder, noted(program.relax, program.python):
+        if number % 10 == 9:
+            check_differences(program, name, Path(folder))
+        else:
+            run(program, name, Path(folder), [random.Random(f"way {name}").choice([*WAYS])])
 
 
 def is_decorated(program: Program) -> bool:
@@ -366,18 +360,9 @@ def main(count: int, seed: str) -> int:
     """Report failures of `count` programs, and half as many pass sequences; 1 if there are any."""
     from tests.fuzz import pass_sequences
 
-    bad = 0
-    with tempfile.TemporaryDirectory() as folder:
-        for name, program, what in failures(count, seed, Path(folder)):
-            bad += 1
-            print(f"--- {name}\n{program.relax}\n{program.python}\n{what}", flush=True)
-    for name, what in pass_sequences.failures(count // 2, seed):
-        bad += 1
-        print(f"--- passes {name}\n{what}", flush=True)
-    print(f"{count} programs and {count // 2} pass sequences from seed {seed}, {bad} failures")
-    return int(bad > 0)
+    bad = report("graphs", count, seed, check)
+    return report("sequences of passes", count // 2, seed, pass_sequences.check) or bad
 
 
 if __name__ == "__main__":
-    asked, begin, *_ = [*sys.argv[1:], "", ""]
-    sys.exit(main(int(asked or 1000), begin or SEED))
+    command_line(main)

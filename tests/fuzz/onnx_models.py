@@ -25,13 +25,9 @@ What is varied, each by itself:
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import random
-import sys
-import traceback
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,8 +46,7 @@ from tests.fuzz import (
     onnx_strings as onnx_strings,
 )
 from tests.fuzz.onnx_pools import POOLS, attributes_of, has_wide_steps, is_miscounted
-from tests.fuzz.progress import counted
-from tests.fuzz.seed import SEED
+from tests.fuzz.progress import command_line, noted, report
 
 TARGETS = ("native", "numpy")
 
@@ -260,30 +255,25 @@ def is_refused(case: Case, error: BaseException) -> bool:
     return late and not static
 
 
-def failures(count: int, seed: str) -> Iterator[tuple[str, Case, BaseException]]:
-    """The models among so many that do not return what the oracle does."""
-    for k in counted(count, "ONNX models"):
-        name = f"{seed}.{k}"
-        case = write(name)
+def check(name: str, number: int = 0) -> None:
+    """Compare the model of a seed with the oracle.
+
+    Errors:
+        AssertionError: it does not return the same.
+    """
+    case = write(name)
+    with noted(onnx.printer.to_text(case.proto)):
         try:
             run(case)
-        except Exception as error:  # whatever it is, it is reported with its model
+        except OpNotImplemented as error:
             if not is_refused(case, error):
-                yield name, case, error
+                raise
 
 
 def main(count: int, seed: str) -> int:
     """Report failures of `count` models; 1 if there are any."""
-    warnings.simplefilter("ignore")
-    kinds: collections.Counter[str] = collections.Counter()
-    for name, case, error in failures(count, seed):
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        kinds[f"{type(error).__name__} in {place.name}"] += 1
-        print(f"--- {name}\n{onnx.printer.to_text(case.proto)}\n{error}", flush=True)
-    print(f"{count} models from seed {seed}, {sum(kinds.values())} failures {dict(kinds)}")
-    return int(bool(kinds))
+    return report("ONNX models", count, seed, check)
 
 
 if __name__ == "__main__":
-    asked, begin, *_ = [*sys.argv[1:], "", ""]
-    sys.exit(main(int(asked or 1000), begin or SEED))
+    command_line(main)

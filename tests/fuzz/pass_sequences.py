@@ -9,9 +9,7 @@ the default pipeline.
 from __future__ import annotations
 
 import random
-import traceback
 import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +26,7 @@ from relaxpy.script import from_source
 from relaxpy.transform import Pass, bisect, module_pass
 from tests.exec.passes import REORDERING, REWRITING, ROWS
 from tests.fuzz import calls, differentiable, graphs
-from tests.fuzz.progress import counted
+from tests.fuzz.progress import noted
 
 #: The passes of the table that keep datatypes and parameters, and need no compiler of the user's.
 #: Those that work on dataflow blocks or kernels also run on modules without.
@@ -128,13 +126,12 @@ def run(seed: str) -> str | None:
     return None
 
 
-def failures(count: int, seed: str) -> Iterator[tuple[str, str]]:
-    """The seeds among so many where something is wrong, each with what it is."""
-    for k in counted(count, "sequences of passes"):
-        name = f"{seed}.{k}"
-        try:
-            problem = run(name)
-        except Exception:  # whatever it is, it is reported with its program
-            problem = f"{traceback.format_exc()}\n{sample(name).mod.script()}"
-        if problem is not None:
-            yield name, problem
+def check(name: str, number: int = 0) -> None:
+    """Run the passes and targets of a seed.
+
+    Errors:
+        AssertionError: something is wrong with them.
+    """
+    with noted(sample(name).mod.script()):
+        problem = run(name)
+        assert problem is None, problem

@@ -5,8 +5,6 @@ as they were, and compares all targets with the kernel without a schedule.
 """
 
 import random
-import sys
-import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,8 +14,7 @@ import relaxpy
 from relaxpy import tir
 from relaxpy.errors import ScheduleError
 from tests.fuzz.partial_kernels import partial_kernel
-from tests.fuzz.progress import counted
-from tests.fuzz.seed import SEED
+from tests.fuzz.progress import command_line, report
 
 Step = Callable[[tir.Schedule, random.Random], object]
 
@@ -254,17 +251,9 @@ def check_partial_kernel(seed: str, number: int) -> list[str]:
 
 def main(count: int, seed: str) -> int:
     """Report the failures of `count` schedules; 1 if there are any."""
-    bad = 0
-    for number in counted(count, "primitives"):
-        try:
-            check_partial_kernel(seed, number)
-        except Exception:  # whatever it is, it is reported with its schedule
-            bad += 1
-            print(f"--- {seed} {number}\n{traceback.format_exc()}", flush=True)
-    print(f"{count} schedules from seed {seed}, {bad} failures")
-    return int(bad > 0)
+    check = lambda _, number: check_partial_kernel(seed, number)  # noqa: E731
+    return report("random schedules", count, seed, check)
 
 
 if __name__ == "__main__":
-    asked, begin, *_ = [*sys.argv[1:], "", ""]
-    sys.exit(main(int(asked or 1000), begin or SEED))
+    command_line(main)

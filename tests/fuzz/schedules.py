@@ -7,8 +7,6 @@ the checker of schedules, half of them in small blocks. A third has chains of pr
 
 from __future__ import annotations
 
-import sys
-import traceback
 from contextlib import nullcontext
 from random import Random
 
@@ -23,8 +21,7 @@ from tests.exec.kernel.schedule_text import TextRun
 from tests.exec.kernel.support import function_of
 from tests.fuzz.adversary import SIZE, Adversary
 from tests.fuzz.chains import Chain
-from tests.fuzz.progress import counted
-from tests.fuzz.seed import SEED
+from tests.fuzz.progress import command_line, noted, report
 
 SHAPES = {"X": (SIZE,), "Y": (SIZE,), "Z": (SIZE, SIZE), "W": (SIZE, SIZE), "S": ()}
 LENGTHS = (12, 16, 22)
@@ -67,26 +64,26 @@ def perform(text: str, arguments: tuple[np.ndarray, ...], *, small: bool) -> Non
         assert fault is None, fault
 
 
+def check(name: str, number: int) -> None:
+    """Compile and run the kernel of a seed, or the chain of products.
+
+    Errors:
+        AssertionError: a result or the order of its plan is wrong.
+    """
+    if number % 3:
+        text = kernel(name, LENGTHS[number % len(LENGTHS)])
+        arguments = arguments_of(1 + number // 4 % 4, 1 + number % 4, name)
+    else:
+        chain = Chain(Random(name))
+        text, arguments = chain.text(), chain.arguments(number)
+    with noted(text):
+        perform(text, arguments, small=number % 2 == 1)
+
+
 def main(count: int, seed: str) -> int:
     """Report the failures of `count` kernels; 1 if there are any."""
-    bad = 0
-    for number in counted(count, "schedules"):
-        name = f"{seed}/{number}"
-        if number % 3:
-            text = kernel(name, LENGTHS[number % len(LENGTHS)])
-            arguments = arguments_of(1 + number // 4 % 4, 1 + number % 4, name)
-        else:
-            chain = Chain(Random(name))
-            text, arguments = chain.text(), chain.arguments(number)
-        try:
-            perform(text, arguments, small=number % 2 == 1)
-        except Exception:  # whatever it is, it is reported with its kernel
-            bad += 1
-            print(f"--- {name}\n{text}\n{traceback.format_exc()}", flush=True)
-    print(f"{count} kernels for the scheduler from seed {seed}, {bad} failures")
-    return int(bad > 0)
+    return report("schedules", count, seed, check)
 
 
 if __name__ == "__main__":
-    asked, begin, *_ = [*sys.argv[1:], "", ""]
-    sys.exit(main(int(asked or 1000), begin or SEED))
+    command_line(main)

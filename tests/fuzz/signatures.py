@@ -27,10 +27,9 @@ import multiprocessing
 import pickle
 import random
 import re
-import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
@@ -45,8 +44,7 @@ from relaxpy.errors import RelaxpyError, RelaxpyWarning, RuntimeCheckError
 from relaxpy.exec.fast_paths import FAST_PATHS
 from relaxpy.ir.module import IRModule
 from relaxpy.script import from_source
-from tests.fuzz.progress import counted
-from tests.fuzz.seed import SEED
+from tests.fuzz.progress import command_line, noted, report
 
 DTYPES = ("float32", "float32", "float64", "int32", "int64", "int8")
 PIPELINES = ("default", "default", "default", "default_build", "zero", "legalize", None)
@@ -737,32 +735,25 @@ def failure(name: str) -> str | None:
     return None
 
 
-def failures(count: int, seed: str) -> Iterator[tuple[str, str]]:
-    """The programs among so many that fail, each with what happened; crashes among them."""
+def main(count: int, seed: str) -> int:
+    """Report failures of `count` programs, crashes among them; 1 if there are any."""
     context = multiprocessing.get_context("fork")
     pool = ProcessPoolExecutor(1, context)
-    for k in counted(count, "signatures"):
-        name = f"{seed}.{k}"
-        try:
-            what = pool.submit(failure, name).result()
-        except BrokenProcessPool:
-            what = "the process ended"
-            pool = ProcessPoolExecutor(1, context)
-        if what is not None:
-            yield name, what
+
+    def check(name: str, number: int) -> None:
+        nonlocal pool
+        with noted(write(name).text):
+            try:
+                what = pool.submit(failure, name).result()
+            except BrokenProcessPool:
+                pool = ProcessPoolExecutor(1, context)
+                raise
+            assert what is None, what
+
+    bad = report("kernels of all signatures", count, seed, check)
     pool.shutdown()
-
-
-def main(count: int, seed: str) -> int:
-    """Report failures of `count` programs; 1 if there are any."""
-    bad = 0
-    for name, what in failures(count, seed):
-        bad += 1
-        print(f"--- {name}\n{write(name).text}\n{what}", flush=True)
-    print(f"{count} programs from seed {seed}, {bad} failures")
-    return int(bad > 0)
+    return bad
 
 
 if __name__ == "__main__":
-    asked, begin, *_ = [*sys.argv[1:], "", ""]
-    sys.exit(main(int(asked or 1000), begin or SEED))
+    command_line(main)

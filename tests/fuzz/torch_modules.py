@@ -23,13 +23,9 @@ runs it. What is varied, each by itself:
 
 from __future__ import annotations
 
-import collections
 import random
 import re
-import sys
-import traceback
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -37,8 +33,7 @@ import torch
 
 import relaxpy
 from relaxpy.relax.frontend.torch import from_exported_program, relax_dynamo
-from tests.fuzz.progress import counted
-from tests.fuzz.seed import SEED
+from tests.fuzz.progress import command_line, report
 from tests.fuzz.torch_lines import (
     BIT_CHANGES,
     BITS,
@@ -460,34 +455,10 @@ def check(seed: str, way: str) -> None:
     raise AssertionError(f"PyTorch refuses all modules of the seed {seed}")
 
 
-def failures(count: int, seed: str) -> Iterator[tuple[str, BaseException]]:
-    """The modules among so many that do not do what PyTorch does."""
-    for k in counted(count, "PyTorch modules"):
-        name = f"{seed}.{k}"
-        try:
-            check(name, WAYS[k % 3])
-        except Exception as error:  # whatever it is, it is reported with its module
-            yield name, error
-
-
 def main(count: int, seed: str) -> int:
     """Report failures of `count` modules; 1 if there are any."""
-    warnings.simplefilter("ignore")
-    kinds: collections.Counter[str] = collections.Counter()
-    for name, error in failures(count, seed):
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        kinds[f"{type(error).__name__} in {place.name}"] += 1
-        print(
-            f"--- {name}",
-            *getattr(error, "__notes__", ()),
-            f"{error!s:.1500}",
-            sep="\n",
-            flush=True,
-        )
-    print(f"{count} modules from seed {seed}, {dict(kinds)}")
-    return int(bool(kinds))
+    return report("PyTorch modules", count, seed, lambda name, k: check(name, WAYS[k % 3]))
 
 
 if __name__ == "__main__":
-    asked, begin, *_ = [*sys.argv[1:], "", ""]
-    sys.exit(main(int(asked or 1000), begin or SEED))
+    command_line(main)

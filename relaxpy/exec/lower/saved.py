@@ -98,13 +98,17 @@ class Remaining(Protocol):
         """The kernel of that Python name for arguments that alias."""
 
 
+def _in_text_order(lowered: Callable[[], Remaining], name: str, namespace: dict[str, Any]) -> Any:
+    return lowered().in_text_order(name, namespace)
+
+
 def load_functions(
     saved: object,
     arrays: Sequence[Array],
     located: Callable[[int], Span | None],
     native: Mapping[str, Callable[..., Value]],
     changed: Mapping[str, object],
-    remaining: Remaining,
+    lowered: Callable[[], Remaining],
 ) -> dict[str, Callable[..., Value]]:
     """The functions of `saved_functions` by name, which call the `native` ones by Python name.
 
@@ -115,7 +119,7 @@ def load_functions(
     """
     source, lines, shared, values = load_table(saved, arrays, located)
     symbols: dict[str, Value] = {}
-    loader = _Loader(arrays, located, symbols, remaining)
+    loader = _Loader(arrays, located, symbols, lowered)
     names = {name: loader.loaded(value) for name, value in shared}
     namespace = load(
         source,
@@ -204,7 +208,7 @@ class _Loader:
     arrays: Sequence[Array]
     located: Callable[[int], Span | None]
     symbols: Mapping[str, Value]
-    remaining: Remaining
+    lowered: Callable[[], Remaining]
 
     def span(self, number: int | None) -> Span | None:
         """The position of a number."""
@@ -234,10 +238,10 @@ class _Loader:
                 return CheckedFunction(params, tuple(checks), names)
             case "kernel":
                 signature, exclusions = map(self.loaded, members[:2])
-                in_order = partial(self.remaining.in_text_order, signature.name)
+                in_order = partial(_in_text_order, self.lowered, signature.name)
                 return CheckedKernel(signature, exclusions, in_order, members[2])
             case "operator":
-                return DynamicOperator(OperatorCall(members[0]), self.remaining.programs)
+                return DynamicOperator(OperatorCall(members[0]), self.lowered().programs)
             case "implementation":
                 return Op.get(members[0]).record.runtime
             case "table":
