@@ -7,20 +7,12 @@ from importlib import import_module as _import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from relaxpy.ir.te.topi import convolution, layers, padding, pooling, recurrent
     from relaxpy.ir.te.topi.convolution import *
     from relaxpy.ir.te.topi.layers import *
     from relaxpy.ir.te.topi.layers import SELU_ALPHA as SELU_ALPHA, SELU_SCALE as SELU_SCALE
     from relaxpy.ir.te.topi.padding import *
     from relaxpy.ir.te.topi.pooling import *
     from relaxpy.ir.te.topi.recurrent import *
-
-    __all__: list[str] = []
-    __all__ += layers.__all__
-    __all__ += convolution.__all__
-    __all__ += padding.__all__
-    __all__ += pooling.__all__
-    __all__ += recurrent.__all__
 else:
     _MODULES = "layers", "padding", "convolution", "pooling", "recurrent"
 
