@@ -30,7 +30,7 @@ Index: TypeAlias = tuple[PrimExpr, ...]
 #: The element of a row at a position.
 Element: TypeAlias = Callable[[Index, PrimExpr], PrimExpr]
 
-_GAIN = 3
+_GAIN = 2
 """The minimum factor by which groups reduce the elements to compare, where they are used."""
 
 
@@ -237,7 +237,9 @@ def suppressed_by_class(
         limit = k.local(ops.minimum(ops.cast_to(most[_first(most)], "int64"), size))
         iou = k.local(ops.cast_to(iou[_first(iou)], _at_least_float32(boxes)))
         least = k.local(ops.cast_to(least[_first(least)], _at_least_float32(least)))
-        ranked, kept = _Ranked.of(k, scores), _Kept.of(k, boxes)
+        ranks_all = _is_small(scores.shape[2], rows_per_class)
+        ranked = _Sorted.of(k, scores) if ranks_all else _Ranked.of(k, scores)
+        kept = _Kept.of(k, boxes)
         count, total = (k.local(ops.const(0, "int64")) for _ in range(2))
         with k.loop(batch) as b:
             if by_image:
@@ -266,6 +268,11 @@ def suppressed_by_class(
         outputs.append((rows, "float32"))
     outputs.append(((batch,) if by_image else (1,), "int64"))
     return written("non_max_suppression", outputs, [boxes, scores, most, iou, least], write)
+
+
+def _is_small(boxes: PrimExpr, most: int | None) -> bool:
+    """True if comparing all boxes takes less time than finding the best one `most` times."""
+    return isinstance(boxes, IntImm) and boxes.value <= min(_GROUP, 2 * (most or _GROUP))
 
 
 def _first(buffer: Any) -> tuple[int, ...]:
@@ -437,6 +444,74 @@ class _Ranked:
         k.store(self.place, 0, self.first.folded())
 
 
+@dataclass(frozen=True)
+class _Sorted:
+    """The boxes of one class in order, where they are so few that all are compared."""
+
+    loops: Loops
+    scores: Any
+    valid: Any
+    order: Any
+    all_ranks: Any
+    ranks: list[Any]
+    place: Any
+
+    @staticmethod
+    def of(k: Loops, scores: Any) -> _Sorted:
+        """Memory for the boxes of a class; no score follows the last one."""
+        parts = -(-scores.shape[2].value // _LANES)
+        shape = [parts, _LANES]
+        valid, order = k.array(shape, "float32"), k.array([parts * _LANES], "int64")
+        with k.every(shape) as index:
+            k.store(valid, index, -math.inf)
+        ranks = [k.array([_LANES], "int32") for _ in range(parts)]
+        all_ranks = k.array(shape, "int32")
+        return _Sorted(k, scores, valid, order, all_ranks, ranks, k.array([2], "int64"))
+
+    def fill(self, b: Number, c: Number, least: Number) -> None:
+        """Replace the contents by the boxes of a class whose scores are above `least`.
+
+        The rank of a box is the number of those before it.
+        """
+        k, size = self.loops, self.scores.shape[2]
+        with k.loop(size) as n:
+            score = self.scores[b, c, n]
+            is_valid = ops.cast_to(score, str(least.dtype)) > least
+            value = tir.Select(is_valid, ops.cast_to(score, "float32"), _lowest())
+            k.store(self.valid, (n // _LANES, n % _LANES), value)
+        for rank in self.ranks:
+            with _lanes(k) as lane:
+                k.store(rank, lane, 0)
+        with k.loop(size) as n:
+            own, index = self.valid[n // _LANES, n % _LANES], ops.cast_to(n, "int32")
+            for part, rank in enumerate(self.ranks):
+                with _lanes(k) as lane:
+                    other = self.valid[number(part), lane]
+                    is_later = index < ops.cast_to(lane, "int32") + part * _LANES
+                    is_before = (own > other) | (ops.compare(tir.EQ, own, other) & is_later)
+                    k.store(rank, lane, rank[lane] + ops.cast_to(is_before, "int32"))
+        for part, rank in enumerate(self.ranks):
+            with _lanes(k) as lane:
+                k.store(self.all_ranks, (part, lane), rank[lane])
+        with k.loop(size) as n:
+            place = _inside(self.all_ranks[n // _LANES, n % _LANES], self.order.shape[0])
+            k.store(self.order, place, n)
+        k.store(self.place, 0, 0)
+
+    def pop(self) -> Number:
+        """Remove the best box, or of equal ones the first, and return it; or leave the loop."""
+        k, place = self.loops, self.place
+        size = self.scores.shape[2]
+        with k.when(place[0] >= size):
+            k.leave()
+        box = _inside(self.order[_inside(place[0], size)], size)
+        with k.when(ops.compare(tir.EQ, self.valid[box // _LANES, box % _LANES], _lowest())):
+            k.leave()
+        k.store(place, 1, box)
+        k.store(place, 0, place[0] + 1)
+        return _inside(place[1], size)
+
+
 def _inside(index: Number, size: Number) -> Number:
     """An index that is known to be at least 0 and less than `size`, so that it needs no test."""
     last = ops.convert(size) - 1
@@ -532,7 +607,7 @@ def _greatest(a: Number, b: Number) -> Number:
 
 _MOST: Final = 128
 """The maximum k for which selection by loops is faster than sorting."""
-_SHORT: Final = 16
+_SHORT: Final = 256
 """The maximum size for which loops are faster for every k."""
 _FIELDS: Final = {"values": 0, "indices": 1}
 
@@ -549,7 +624,7 @@ def topk(builder: BlockBuilder, call: Call) -> Expr:
     size = shape[axis]
     if not isinstance(size, IntImm) or size.value < k:
         return call
-    if _SHORT < size.value < max(FEW * k, k * k // FEW):
+    if _SHORT < size.value < FEW * k:
         return call
     options = {"largest": attrs["largest"], "dtype": str(attrs["dtype"])}
     operands = data, k, axis

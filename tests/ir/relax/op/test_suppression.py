@@ -73,7 +73,9 @@ def every_kept(
 @pytest.mark.parametrize("target", ["numpy", "native"])
 @pytest.mark.each_choice
 @pytest.mark.parametrize("spread", [5.0, 60.0, 400.0])
-@pytest.mark.parametrize(("count", "iou", "digits"), [(20, 0.5, 6), (1000, 0.4, 1), (70, 0.0, 2)])
+@pytest.mark.parametrize(
+    ("count", "iou", "digits"), [(20, 0.5, 6), (64, 0.5, 1), (1000, 0.4, 1), (70, 0.0, 2)]
+)
 def test_boxes_remain_as_the_definition_says(
     spread: float, count: int, iou: float, digits: int, target: str
 ) -> None:
