@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from relaxpy import relax
+from relaxpy import relax, tir
 from relaxpy.errors import MisuseError, ParseError, RelaxpyError
 from relaxpy.script import from_source, relax as R, tir as T
 from relaxpy.script.language.wording import _INSTEAD, operators_called
@@ -175,6 +175,40 @@ def f(x: R.Tensor(("n", 4), "float32")):
         from_source(text.format("", '"n"'))
     assert caught.value.diagnostic.hint == "write n, after n = T.int64()"
     from_source(text.format("n = T.int64(); ", "n"))
+
+
+def test_an_elif_has_an_else_and_several_results_are_a_tuple() -> None:
+    text = """
+@R.function
+def f(c: R.Tensor((), "bool"), x: R.Tensor((4,), "float32")){}:
+    if c:
+        y = R.exp(x)
+    elif R.logical_not(c):
+        y = R.log(x)
+{}    return y
+"""
+    with pytest.raises(ParseError, match=r"an if in Relax has an else \[AST-13\]") as caught:
+        from_source(text.format("", ""))
+    assert caught.value.diagnostic.hint == "bind the same name in both branches"
+    from_source(text.format("", "    else:\n        y = x\n"))
+    with pytest.raises(ParseError, match="LEG-7") as caught:
+        from_source(text.format(" -> (R.Tensor, R.Tensor)", "    else:\n        y = x\n"))
+    assert caught.value.diagnostic.hint == "for several values write R.Tuple(..., ...)"
+
+
+def test_datatypes_of_torch_are_strings_here() -> None:
+    torch = pytest.importorskip("torch")
+    with pytest.raises(MisuseError, match="DT-1") as caught:
+        R.Tensor((4,), torch.bfloat16)
+    assert caught.value.diagnostic.hint == "write 'bfloat16'"
+
+
+def test_a_block_is_no_loop() -> None:
+    sch = tir.Schedule(
+        from_source(KERNEL.format(written="with T.block('b'): A[0, 0] = T.float32(1)"))
+    )
+    with pytest.raises(MisuseError, match="expected a loop, found a block of the schedule"):
+        sch.split(sch.get_block("b"), [2, 2])
 
 
 def test_no_replacement_is_given_for_an_operator() -> None:

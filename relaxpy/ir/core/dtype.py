@@ -298,6 +298,8 @@ def _name_of(value: Any) -> str:
         return name
     except (TypeError, ValueError):
         hint = "dimensions are written in a tuple, as in (4, 4)" if isinstance(value, int) else None
+        if type(value).__module__ == "torch":
+            hint = f"write {str(value).rpartition('.')[2]!r}"
         raise unexpected(value, "expected a dtype", rule="DT-1", hint=hint) from None
 
 

@@ -248,6 +248,10 @@ def create_prim_func(
         MisuseError: a placeholder is not in `args`, or `args` is not a list of tensors.
     """
     check_type(args, (Tensor, list, tuple), "expected a list of tensors")
+    if isinstance(index_dtype_override, Tensor):
+        message = "the arguments are one list"
+        hint = "write create_prim_func([A, B])"
+        raise MisuseError(message, about=index_dtype_override, hint=hint)
     arg_list: list[Argument] = [args] if isinstance(args, Tensor) else list(args)
     wide = index_dtype_override is not None and DataType(index_dtype_override) == INT64
     return _Lowering(wide).function(arg_list)

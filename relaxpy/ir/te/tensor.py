@@ -388,7 +388,16 @@ def compute(
         IterVar(Range.from_min_extent(0, size), Var(axis, size.dtype), IterVarKind.DataPar)
         for axis, size in zip(names, sizes, strict=False)
     )
-    result = fcompute(*(axis.var for axis in axes))
+    try:
+        result = fcompute(*(axis.var for axis in axes))
+    except TypeError as error:
+        if "ufunc" not in str(error):
+            raise
+        raise MisuseError(
+            "compute: functions of NumPy take arrays, not elements of a tensor",
+            about=fcompute,
+            hint="functions of te take elements, as in te.exp(A[i])",
+        ) from None
     many = isinstance(result, (tuple, list))
     body = tuple(ops.convert(r) for r in (result if many else (result,)))
     if not body:

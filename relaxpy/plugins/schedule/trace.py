@@ -29,6 +29,8 @@ class _Name:
 class BlockRV(_Name):
     """A name for a block of a Schedule, which stays valid as the kernel changes."""
 
+    display_name = "block of the schedule"
+
 
 SBlockRV = BlockRV
 """The name of TVM 0.27."""
@@ -36,6 +38,8 @@ SBlockRV = BlockRV
 
 class LoopRV(_Name):
     """A name for a loop of a Schedule, which stays valid as the kernel changes."""
+
+    display_name = "loop of the schedule"
 
 
 ExprRV = Var

@@ -224,6 +224,14 @@ REFUSED: list[tuple[Callable[[te.Tensor], object], str]] = [
     (lambda a: te.ProducerLoad(3, []), "a Tensor is read, found 3"),
     (lambda a: te.ProducerLoad(a, 0), "expected a list of indices, found 0"),
     (lambda a: create_prim_func(3), "expected a list of tensors, found 3"),
+    (
+        lambda a: create_prim_func(a, a),
+        r"(?s)one list.*\n  hint: write create_prim_func\(\[A, B\]\)",
+    ),
+    (
+        lambda a: te.compute((4,), lambda i: np.exp(a[i])),
+        r"functions of NumPy take arrays, not elements[^Δ]*hint: .* as in te\.exp\(A\[i\]\)",
+    ),
     (lambda a: te.reduce_axis(5), r"a Range or \(begin, end\), found 5"),
     (lambda a: te.reduce_axis((0,)), r"a Range or \(begin, end\), found \(0,\)"),
     (lambda a: a[0, 0], "tensor A has rank 1, found 2 indices"),

@@ -6,6 +6,7 @@ import ast
 import inspect
 from collections.abc import Mapping, Sequence
 from functools import reduce
+from typing import NoReturn
 
 from relaxpy.errors import StructInfoTypeError, WellFormedError
 from relaxpy.ir.relax import nodes as rx
@@ -146,12 +147,7 @@ def if_statement(state: GraphState, node: ast.If) -> None:
             hint="end the block before it and begin another one after it",
         )
     if not node.orelse:
-        raise state.error(
-            if_keyword(node),
-            "an if in Relax has an else",
-            rule="AST-13",
-            hint="bind the same name in both branches",
-        )
+        refuse_if_without_else(state, node)
     name = result_name(state, node)
     test = state.values.expression(condition, node.test)
     annotations: list[rx.StructInfo] = []
@@ -206,6 +202,8 @@ def result_name(state: GraphState, node: ast.If) -> str:
             case _:
                 if isinstance(last, ast.Return):
                     refuse_return(state, last)
+                if isinstance(last, ast.If):
+                    refuse_if_without_else(state, last)
                 raise state.error(
                     last, "a branch ends by binding its result to a name", rule="AST-13"
                 )
@@ -217,6 +215,16 @@ def result_name(state: GraphState, node: ast.If) -> str:
             hint="bind the same name last in both branches",
         )
     return names[0]
+
+
+def refuse_if_without_else(state: GraphState, node: ast.If) -> NoReturn:
+    """Report an if that has one branch."""
+    raise state.error(
+        if_keyword(node),
+        "an if in Relax has an else",
+        rule="AST-13",
+        hint="bind the same name in both branches",
+    )
 
 
 def refuse_return(state: GraphState, node: ast.Return) -> None:

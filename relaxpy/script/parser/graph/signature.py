@@ -199,6 +199,8 @@ class SignatureReader:
                     rule="LEG-7" if isinstance(value, tuple) else "AST-5",
                     hint="leave out the quotes"
                     if isinstance(value, str)
+                    else _REPLACEMENTS["tuple"]
+                    if isinstance(value, tuple)
                     else _REPLACEMENTS.get(
                         getattr(value, "__name__", getattr(value, "display_name", ""))
                     ),
