@@ -17,6 +17,8 @@ SPILLS = {
     ("exp", "neoverse-v2"): 1,
     ("exp", "apple-m1"): 1,
     ("softmax", "x86-64-v3"): 1,
+    ("convolution", "neoverse-n1"): 1,
+    ("convolution", "neoverse-v2"): 1,
     ("attention", "x86-64-v3"): 1,
 }
 """The accesses of the stack, where there are any."""

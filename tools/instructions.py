@@ -33,7 +33,7 @@ class Kernel(NamedTuple):
 
     Fields:
         result: the expression.
-        parameters: names, and the shape and the dtype of each.
+        parameters: names, and their shape and dtype; others follow a semicolon.
         unit: for each vector that is stored, or for each instruction of these names.
         ideal: its loads, stores and operations, as if each were one instruction.
     """
@@ -56,6 +56,12 @@ KERNELS = {
         'R.matmul(x, y, out_dtype="int32")',
         f"{_SQUARES} int8",
         "[su](dot|mmla)|vpdpbusd|vpmaddwd",
+        1.3,
+    ),
+    "convolution": Kernel(
+        "R.nn.conv2d(x, w, padding=[1, 1, 1, 1])",
+        "x: (1, 64, 28, 28) float32; w: (64, 64, 3, 3) float32",
+        r"fmla|vfmadd\d+ps",
         1.3,
     ),
     "attention": Kernel("R.nn.attention(x, y, y)", "x y: (1, 64, 4, 64) float32", "", 24),
@@ -115,9 +121,12 @@ def assembly(name: str, machine: Machine) -> str:
 
 def assembly_of(kernel: Kernel, machine: Machine) -> str:
     """The assembly of the kernels of a program."""
-    names, _, kind = kernel.parameters.partition(": ")
-    shape, dtype = kind.rsplit(" ", 1)
-    parameters = ", ".join(f'{n}: R.Tensor({shape}, "{dtype}")' for n in names.split())
+    found = []
+    for part in kernel.parameters.split("; "):
+        names, _, kind = part.partition(": ")
+        shape, dtype = kind.rsplit(" ", 1)
+        found += [f'{n}: R.Tensor({shape}, "{dtype}")' for n in names.split()]
+    parameters = ", ".join(found)
     module = from_source(_TEXT.format(parameters=parameters, result=kernel.result))
     module = get_pipeline("default", target="native")(module)
     kernels = [n for n, f in module.functions_by_name.items() if isinstance(f, PrimFunc)]

@@ -63,6 +63,8 @@ BLOCKS = 8
 """The most blocks of columns of a task that packs its rows; there are twice as many tasks."""
 UNROLL = 12
 """The most unrolled iterations of the innermost axes of the sum."""
+_MANY_REGISTERS = 32
+"""With fewer, LLVM spills a sum in unrolled iterations whose order is free."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -621,6 +623,10 @@ class TileEmitter:
                 factor = convert(memory, f.load(memory.type, memory.pointer), scalar)
                 for vector, value in zip(vectors, values[r * len(b) :], strict=False):
                     results.append(add(factor, vector, value))
+            if f.module.vector_registers < _MANY_REGISTERS:
+                # Those of the last row are computed before the next factors are loaded.
+                last = results[-len(b) :]
+                results[-len(b) :] = (f.ordered(v) if _fills_register(v) else v for v in last)
             return results
         axis = axes[0]
 
@@ -687,6 +693,14 @@ def finish_rows(
                 store(f, contraction, (*outer, row, column), value, mask, (0, before))
 
     f.loop(0, height, 1, [], finish)
+
+
+def _fills_register(value: Value) -> bool:
+    return value.type.lanes * value.type.bits >= _LEAST_BITS
+
+
+_LEAST_BITS = 128
+"""The bits of the shortest vector register."""
 
 
 def _is_zero(stride: Size) -> bool:
