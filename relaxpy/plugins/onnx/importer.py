@@ -196,7 +196,8 @@ class Importer:
         """A result of the graph, in which the places of strings are these."""
         if value not in self.strings.values:
             return value
-        parts = parts_of(place, value)
+        is_tensor = isinstance(value.struct_info, TensorStructInfo)
+        parts = None if is_tensor else parts_of(place, value)
         if parts is not None:
             return Tuple(tuple(self.strings.call("decode", OBJECT, part) for part in parts))
         return self.strings.call("decode", OBJECT, value)

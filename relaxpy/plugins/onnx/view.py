@@ -681,6 +681,8 @@ def node_view(
     """The view of a node; `given` are the attributes of the call whose function has the node."""
     attributes = {}
     for attribute in node.attribute:
+        if attribute.name in attributes:
+            raise FrontendError(f"node {index} has two attributes {text_of(attribute.name)!r}")
         if attribute.ref_attr_name:
             if given is None or attribute.ref_attr_name not in given:
                 continue

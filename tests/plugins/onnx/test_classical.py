@@ -469,3 +469,22 @@ def test_trees_walk_by_sets_and_bounds(changes: dict[str, Any]) -> None:
 def test_trees_that_name_what_there_is_not_are_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(OpNotImplemented):
         from_onnx(model("TreeEnsemble", ["y"], version=5, **tree(**changes)))
+
+
+def test_a_tree_without_a_first_node_is_refused() -> None:
+    attributes = {
+        "nodes_treeids": [0, 0, 1],
+        "nodes_nodeids": [0, 1, 0],
+        "nodes_featureids": [0, 0, 0],
+        "nodes_modes": ["BRANCH_LEQ", "BRANCH_LEQ", "LEAF"],
+        "nodes_values": [0.0, 1.0, 0.0],
+        "nodes_truenodeids": [1, 0, 0],
+        "nodes_falsenodeids": [1, 0, 0],
+        "target_treeids": [1],
+        "target_nodeids": [0],
+        "target_ids": [0],
+        "target_weights": [1.0],
+        "n_targets": 1,
+    }
+    with pytest.raises(OpNotImplemented, match="the branches of a tree are cyclic"):
+        from_onnx(model("TreeEnsembleRegressor", ["y"], **attributes))

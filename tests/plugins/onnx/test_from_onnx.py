@@ -559,6 +559,10 @@ _WRONG: dict[str, tuple[Any, str]] = {
         _with(lambda p: p.graph.initializer.append(p.graph.initializer[0])),
         "two initializers 'w.0'",
     ),
+    "two attributes": (
+        _with(lambda p: p.graph.node[0].attribute.extend([helper.make_attribute("to", 1)] * 2)),
+        "node 0 has two attributes 'to'",
+    ),
     "two inputs": (_with(lambda p: p.graph.input.append(p.graph.input[0])), "two inputs 'x'"),
 }
 
@@ -830,6 +834,9 @@ _ILL_SHAPED: list[tuple[str, dict[str, Any], Sequence[int], str]] = [
     ("ConstantOfShape", {"value": 1}, [2, 2], "attribute 'value' has the type INT"),
     ("Cast", {"to": [1]}, [], "attribute 'to' has the type INTS, expected INT"),
     ("Constant", {"value": 1}, [], "attribute 'value' has the type INT, expected TENSOR"),
+    ("Constant", {}, [], "it has 0 values, expected one attribute with a value"),
+    ("Constant", {"value_int": 1, "value_float": 2.0}, [], "it has 2 values, expected one"),
+    ("SequenceLength", {}, [], "expected a sequence, found the tensor R.Tensor..1, 2, 4., "),
 ]
 
 

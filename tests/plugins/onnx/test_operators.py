@@ -256,6 +256,10 @@ CASES: list[tuple[str, int, dict[str, Any], dict[str, Any], int]] = [
         1,
     ),
     ("Pow", 15, {"x": whole(5, dtype="int32"), "y": np.array([2, 1, 0, 3, 1], np.int64)}, {}, 1),
+    *(
+        ("DynamicQuantizeLinear", 11, {"x": x}, {}, 3)
+        for x in (np.zeros(4, np.float32), rand(5), -abs(rand(5)))
+    ),
 ]
 
 

@@ -141,6 +141,10 @@ def constant(
     value_string: str | None = None,
     value_strings: Sequence[str] | None = None,
 ) -> Expr:
+    given = (value, sparse_value, value_int, value_ints, value_float, value_floats)
+    count = sum(v is not None for v in (*given, value_string, value_strings))
+    if count != 1:
+        raise UnsupportedError(f"it has {count} values, expected one attribute with a value")
     if value is not None:
         return cx.importer.literal(value)
     if sparse_value is not None:

@@ -263,8 +263,9 @@ def dynamic_quantize_linear(cx: Context, x: Expr) -> list[Expr]:
     high = R.maximum(R.max(x), scalar(0, x))
     width = cx.emit(R.subtract(high, low))
     scale = cx.emit(R.divide(width, scalar(255, x)))
-    exact = R.divide(R.negative(low), R.where(R.equal(scale, scalar(0, x)), scalar(1, x), scale))
+    # Zeros only: the formula of ONNX divides 0 by 0; ONNX's reference and ONNX Runtime scale by 1.
+    scale = cx.emit(R.where(R.equal(scale, scalar(0, x)), scalar(1, x), scale))
+    exact = R.divide(R.negative(low), scale)
     zero = cx.emit(R.astype(R.clip(R.round(exact), 0, 255), "uint8"))
-    step = R.where(R.equal(scale, scalar(0, x)), scalar(1, x), scale)
-    y = quantized(cx, x, cx.emit(step), zero, code_of("uint8"), 1, "float32")
+    y = quantized(cx, x, scale, zero, code_of("uint8"), 1, "float32")
     return [y, scale, zero]

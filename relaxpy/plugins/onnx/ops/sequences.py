@@ -34,13 +34,19 @@ def call(cx: Context, name: str, result: rx.StructInfo, *args: Any) -> rx.Var:
 
 
 def parts_of(cx: Context, sequence: rx.Expr) -> list[rx.Expr] | None:
-    """The values of a sequence of known length, or None."""
+    """The values of a sequence of known length, or None.
+
+    Errors:
+        UnsupportedError: it is a tensor.
+    """
     if isinstance(sequence, rx.Tuple):
         return list(sequence.fields)
     info = sequence.struct_info
     if isinstance(info, rx.TupleStructInfo):
         items = [rx.TupleGetItem(sequence, k) for k in range(len(info.fields))]
         return [cx.as_strings(cx.emit(item), sequence) for item in items]
+    if isinstance(info, rx.TensorStructInfo):
+        raise UnsupportedError(f"expected a sequence, found the tensor {info}")
     return None
 
 

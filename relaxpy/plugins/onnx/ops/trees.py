@@ -128,6 +128,9 @@ def _forest(attributes: dict[str, Any], kind: str, outputs: int, dtype: str) -> 
 
     yes, no = next_of("nodes_truenodeids"), next_of("nodes_falsenodeids")
     entered = {m for k, pair in enumerate(zip(yes, no, strict=True)) for m in pair if m != k}
+    roots = [k for k in itself if k not in entered]
+    if {trees[k] for k in roots} != set(trees):
+        raise UnsupportedError("the branches of a tree are cyclic")
     weights = np.zeros((len(ids), outputs), dtype)
     for tree, node, vote, weight in zip(
         attributes[f"{kind}_treeids"],
@@ -147,7 +150,7 @@ def _forest(attributes: dict[str, Any], kind: str, outputs: int, dtype: str) -> 
         np.array(yes, np.int64),
         np.array(no, np.int64),
         np.array(nan, bool),
-        np.array([k for k in itself if k not in entered], np.int64),
+        np.array(roots, np.int64),
         weights,
     )
 

@@ -137,6 +137,14 @@ def test_constants_do_not_become_large() -> None:
         assert folded_bytes(FoldConstant()(LARGE)) == 0
 
 
+def test_a_constant_that_is_joined_with_itself_does_not_double_without_end() -> None:
+    lines = [f"    c{k + 1} = R.concat((c{k}, c{k}))" for k in range(24)]
+    mod = graph(
+        "\n".join(["def main():", '    c0 = R.zeros((1024,), "uint8")', *lines, "    return c24"])
+    )
+    assert folded_bytes(FoldConstant()(mod)) == 1 << 20
+
+
 TWICE = graph("""
 def main(c: R.Tensor((2,), "float32")):
     a = R.add(c, c)

@@ -228,7 +228,7 @@ class _Kernels:
         if sizes is None:
             return False
         size = math.prod(n or 1 for n in sizes) * sinfo.dtype.itemsize  # NumPy counts it so
-        return size <= max(self.limit, sum(operand.data.nbytes for operand in operands))
+        return size <= max(self.limit, sum(x.data.nbytes for x in dict.fromkeys(operands)))
 
     def _shared(self, kernel: PrimFunc) -> PrimFunc:
         """An equal kernel that may be compiled already."""
