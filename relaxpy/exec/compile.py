@@ -19,7 +19,7 @@ from weakref import ref
 from relaxpy.errors import CompileError, MisuseError, RelaxpyError, WellFormedError, unexpected
 from relaxpy.exec.as_module import as_module
 from relaxpy.exec.assembled import executable_of_lowered
-from relaxpy.exec.container import Container, as_path, damaged
+from relaxpy.exec.container import Container, damaged, path_text
 from relaxpy.exec.cross import Codes, Native, is_native, with_code_for
 from relaxpy.exec.executable import Executable, Program
 from relaxpy.exec.native.machine_code.disk_cache import keeps_programs
@@ -229,7 +229,7 @@ def load_executable(path: str | PathLike[str], *, native_code: bool = False) -> 
         OSError: the file cannot be read.
     """
     with timed() as reading, stage("reading of the file"):
-        saved = Container.read(as_path(path))
+        saved = Container.read(path_text(path))
     executable = load_saved(saved, str(path), native_code=native_code)
     return executable.timed({**reading, **executable.compile_report().stages})
 

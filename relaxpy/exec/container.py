@@ -104,7 +104,7 @@ class Container:
         return cls(table, content, sections)
 
     @classmethod
-    def read(cls, path: Path) -> Self:
+    def read(cls, path: str | PathLike[str]) -> Self:
         """The container in a file, which stays mapped as long as one of the arrays is used.
 
         Errors:
@@ -112,7 +112,7 @@ class Container:
             OSError: it cannot be read.
         """
         memory: bytes | mmap.mmap
-        with path.open("rb") as file:
+        with open(path, "rb") as file:
             status = os.fstat(file.fileno())
             if stat.S_ISREG(status.st_mode) and status.st_size:
                 memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -306,13 +306,18 @@ def _rounded(size: int) -> int:
 
 
 def as_path(path: object) -> Path:
-    """The path of a file. Errors: MisuseError (also TypeError, ValueError): it is not one."""
+    """The path of a file. Errors: as for `path_text`."""
     from pathlib import Path  # slow, and programs that are not saved need none
 
+    return Path(path_text(path))
+
+
+def path_text(path: object) -> str:
+    """The path of a file. Errors: MisuseError (also TypeError, ValueError): it is not one."""
     if isinstance(path, (str, PathLike)) and isinstance(text := fspath(path), str):
         with suppress(UnicodeEncodeError):
             if b"\0" not in fsencode(text):
-                return Path(text)
+                return text
     raise unexpected(path, "expected the path of a file")
 
 

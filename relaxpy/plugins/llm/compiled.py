@@ -72,10 +72,10 @@ class CompiledDecoder:
         self.pages = -(-tokens // page) + sequences
         self._packed = packed_as(quantization, packed or {})
         self.quantization, self._target = quantization, target
-        decoder: Any = Decoder(config)
+        self._decoder: Any = Decoder(config)
         weights = source if isinstance(source, Mapping) else open_weights(source)
         names = names_of(config, weights) if names is None else names
-        self.values = self._loaded(decoder, weights, names, progress)
+        self.values = self._loaded(weights, names, progress)
         self.program, self.params = self._compiled("decode", "forward", "create_cache")
         self.target: str = self.program.target
         self.limits = [ShapeTuple([n]) for n in (sequences, tokens, chunk, page, 0)]
@@ -87,23 +87,25 @@ class CompiledDecoder:
         return cls(config_of(read_json(path), str(path)), folder, **options)
 
     def _loaded(
-        self, decoder: Any, weights: Any, names: Mapping[str, Any], progress: bool | None
+        self, weights: Any, names: Mapping[str, Any], progress: bool | None
     ) -> Mapping[str, Any]:
-        """The values of all parameters of the model that is compiled."""
-        plain = decoder.state_dict()
+        """The values of all parameters of the model, whose layers become those of these values."""
+        plain = self._decoder.state_dict()
         own = {name: p for name, p in plain.items() if _layer(name) not in self._packed}
         skipped = [names.get(name, name) for name in plain.keys() - own.keys()]
         ignored = [name for given in skipped for name in _listed(given)]
         values = load_weights(weights, own, names, ignore=[*UNUSED, *ignored], progress=progress)
         for layer, weight in self._packed.items():
             values |= {f"{layer}.{name}": array for name, array in weight.read().items()}
+        self._decoder = WithPacked(self._packed).visit("", self._decoder)
         if self.quantization is None:
             return values
-        return quantize_state_dict(self._with_packed(decoder), values)
+        self._decoder = quantize_model(self._decoder, self.quantization)
+        return quantize_state_dict(self._decoder, values)
 
     def _compiled(self, *methods: str) -> tuple[Any, tuple[Any, ...]]:
         """The program of methods of the model, and the values that these take."""
-        decoder = self._with_packed(Decoder(self.config))
+        decoder = self._decoder
         forms = [(name, w.quantization, w.has_offset) for name, w in self._packed.items()]
         quantization = self.quantization and as_quantization(self.quantization)
         program = compile_made(
@@ -112,11 +114,6 @@ class CompiledDecoder:
             target=self._target,
         )
         return program, tuple(self.values[name] for name in decoder.state_dict())
-
-    def _with_packed(self, decoder: Any) -> Any:
-        """The model with layers of packed weights."""
-        decoder = WithPacked(self._packed).visit("", decoder)
-        return decoder if self.quantization is None else quantize_model(decoder, self.quantization)
 
     @property
     def packed_layers(self) -> int:

@@ -152,7 +152,8 @@ class Module(SubroutineMixin, Branch):
         for item in vars(self).values():
             if callable(convert := getattr(item, "to", None)):
                 convert(dtype=dtype)
-        if dtype is not None and isinstance(getattr(self, "dtype", None), str):
+        own = vars(self).get("dtype", getattr(type(self), "dtype", None))
+        if dtype is not None and isinstance(own, str):
             self.dtype = dtype
 
     @user_facing

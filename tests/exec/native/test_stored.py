@@ -11,6 +11,7 @@ import relaxpy
 from relaxpy import relax
 from relaxpy.errors import RelaxpyError
 from relaxpy.exec import lowered as module_of_lowering
+from relaxpy.exec.compile import compile_made
 from relaxpy.exec.graph.backend import GraphBackend
 from relaxpy.ir.op import Op
 from relaxpy.script import from_source, ir as I, relax as R
@@ -354,3 +355,44 @@ def test_the_cache_can_be_switched_off(lowered: list[str], monkeypatch: pytest.M
     monkeypatch.setenv("RELAXPY_CACHE", "0")
     compiled()
     assert len(lowered) == 2
+
+
+def test_a_recipe_starts_a_program_that_is_not_made(lowered: list[str]) -> None:
+    made: list[str] = []
+
+    def start(recipe: str, text: str = TEXT) -> relaxpy.Executable:
+        def make() -> relaxpy.IRModule:
+            made.append(recipe)
+            return from_source(text)
+
+        return compile_made(make, recipe, "native")
+
+    first, second = start("one"), start("one")
+    assert (made, len(lowered)) == (["one"], 1)
+    for one, same in zip(first["main"](X, W), second["main"](X, W), strict=True):
+        np.testing.assert_array_equal(one, same)
+    assert list(first) == list(second)
+    assert str(first["main"].signature) == str(second["main"].signature)
+    # The rest is made when it is needed.
+    assert made == ["one"]
+    assert message(first, X, W[:7]) == message(second, X, W[:7])
+    assert first.report() == second.report()
+    assert first.source == second.source
+    assert made == ["one", "one"]
+    # Another recipe is another program.
+    other = start("two", TEXT.replace("1.5", "2.5"))
+    assert made[-1] == "two"
+    np.testing.assert_array_equal(other["main"](X, W)[1], X * np.float32(4.5))
+    np.testing.assert_array_equal(second["main"](X, W)[1], X * np.float32(3.5))
+
+
+@pytest.mark.parametrize("target", ["numpy", "native"])
+def test_a_recipe_is_made_where_nothing_is_kept(
+    target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RELAXPY_CACHE", "0" if target == "native" else "1")
+    made: list[int] = []
+    for count in (1, 2):
+        executable = compile_made(lambda: made.append(1) or from_source(TEXT), "one", target)
+        assert (len(made), executable.target) == (count, target)
+        np.testing.assert_array_equal(executable["main"](X, W)[1], X * np.float32(3.5))

@@ -53,12 +53,14 @@ def interface() -> str:
 
     It covers the objects of Python and of NumPy, and the tables and the pool of this version.
     """
-    from pathlib import Path  # programs from the cache need none
-
-    native = Path(__file__).parents[1]
+    native = os.path.dirname(os.path.dirname(__file__))
+    graph = os.path.join(os.path.dirname(native), "graph")
     python = sys.implementation.name, *sys.version_info[:2]
     state = hashlib.sha256(f"{python} {np.__version__}".encode())
-    paths = sorted([*native.rglob("*.py"), *native.with_name("graph").glob("*.py")])
+    folders = [(folder, names) for root in (native, graph) for folder, _, names in os.walk(root)]
+    paths = [os.path.join(folder, name) for folder, names in folders for name in names]
+    paths = sorted(path for path in paths if path.endswith(".py"))
     for path in paths:
-        state.update(path.read_bytes())
+        with open(path, "rb") as file:
+            state.update(file.read())
     return state.hexdigest() if paths else ""
