@@ -10,7 +10,7 @@ from relaxpy.ir.relax.op.definition.registry import registered_ops
 ROOT = Path(relaxpy.__file__).parent
 #: Tables that say what a pass or an operator does, which is a fact about nothing else.
 ALLOWED = {
-    "ir/relax/op/selection.py: IN_LOOPS": "operators that native code runs in loops",
+    "ir/relax/transform/compile.py: _IN_LOOPS": "operators that native code runs in loops",
     "ir/relax/transform/distributed/lower_dist_ir.py: _NEEDED_BEFORE": "calls of earlier passes",
     "tvm/lowering/dispatch.py: _SCANS": "the calls of this pass",
     "tvm/lowering/dispatch.py: _SORTS": "the calls of this pass",
