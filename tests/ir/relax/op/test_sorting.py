@@ -102,7 +102,15 @@ def _called(
 @pytest.mark.parametrize("dtype", ["float32", "int8", "float16"])
 def test_few_elements_of_long_rows(dtype: str, largest: bool) -> None:
     random = np.random.default_rng(1)
-    for shape, k in (((3, 2001), 5), ((2, 5000), 1), ((40, 300), 7), ((700, 8), 2), ((1, 999), 30)):
+    for shape, k in (
+        ((3, 2001), 5),
+        ((2, 5000), 1),
+        ((40, 300), 7),
+        ((700, 8), 2),
+        ((1, 999), 30),
+        ((1, 1000), 100),
+        ((3, 200), 90),
+    ):
         x = (random.standard_normal(shape) * 30).astype(dtype)
         for target in ("native", "numpy"):
             make = partial(op.topk, k=k, ret_type="indices", largest=largest)
