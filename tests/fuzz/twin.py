@@ -108,7 +108,7 @@ def unary(name: str, x: Value) -> Value:
 def _trunc_divide(a: Array, b: Array) -> Array:
     if a.dtype.kind == "f":
         return a / b
-    return np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b))
+    return (a - np.fmod(a, b)) // b  # the absolute value of the least integer is negative
 
 
 BINARY: dict[str, Callable[[Array, Array], Any]] = {

@@ -23,9 +23,14 @@ from relaxpy.script import from_source
 from tests.fuzz.kernels.memory import Array
 from tests.fuzz.kernels.oracle import Oracle, UnreadableError
 from tests.fuzz.kernels.program import Call, Program
-from tests.fuzz.kernels.semantics import Precision, RefusedError, UndefinedError
+from tests.fuzz.kernels.semantics import Precision, RefusedError, UndefinedError, digest
 
 TARGETS = ("numpy", "native", "reference") if obstacle() is None else ("numpy", "reference")
+
+
+relaxpy.register_func(
+    "tests.fuzz.digest", lambda array: digest(np.asarray(array).ravel().tolist()), override=True
+)
 
 
 @dataclass(frozen=True)

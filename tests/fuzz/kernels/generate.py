@@ -22,7 +22,8 @@ What is varied, each by itself:
 - statements: elementwise, over one long axis and sums along it, recurrences, colliding stores at
   affine, divided, clamped and indirect places, updates in place, reductions with and without init,
   sums of products of narrower datatypes, chains of stages over the rows and columns of a matrix,
-  several statements to a loop, lets, assertions, evaluations of what nothing uses;
+  several statements to a loop, lets, assertions, evaluations of what nothing uses,
+  functions outside of the program that get a buffer or a view;
 - blocks: spatial and reduction axes, remapped or bound to sums of loops, nested and opaque blocks;
 - values: small numbers whose sums are exact in any order, special ones (NaN, infinities, -0.0,
   denormals, the extremes of integers and of floats from 8 bits on), any floats; literals, elements,
@@ -88,6 +89,7 @@ class Generator(Arguments):
     def __init__(self, random: Random) -> None:
         super().__init__(random)
         self.sizes: list[Size] = []
+        self.views: set[str] = set()
         self.local: dict[str, str] = {}
         """The lines that declare the scratch of the whole function."""
         self.palette = (
@@ -314,6 +316,7 @@ class Generator(Arguments):
         """The declaration of a buffer in the memory of `base`."""
         view = Tensor(self.fresh(), base.dtype, shape, filled=base.filled)
         self.buffers.append(view)
+        self.views.add(view.name)
         layout = f"{_tuple(shape)}, {base.dtype!r}, data={base.name}.data{more}"
         return f"{view.name} = T.decl_buffer({layout})"
 
@@ -327,6 +330,8 @@ class Generator(Arguments):
                 self.statement(2)
             if self.chance(0.95):
                 self.fill(buffer)
+        if self.views and self.chance(0.5):
+            self.passing(0)
         for _ in range(self.random.choice([1, 1, 1, 2, 3])):
             self.statement(self.pick([1, 1, 2, 3]))
 
@@ -355,6 +360,7 @@ class Generator(Arguments):
             self.extreme: 2 if not self.loops else 0,
             self.stages: 6 if not self.loops else 0,
             self.copy: 5 if not self.loops else 0,
+            self.passing: 4 if self.depth == 1 else 0,
             self.long_axis: 40 if self.long and not self.loops else 0,
         }
         kind = self.random.choices(list(kinds), list(kinds.values()))[0]
@@ -734,6 +740,21 @@ class Generator(Arguments):
         self.write(f"{name}: T.{dtype} = {value}" if self.chance(0.2) else f"{name} = {value}")
         self.lets.append((name, dtype))
         self.statement(depth - 1)
+
+    def passing(self, depth: int) -> None:
+        """A number that a function outside of the program returns for a buffer."""
+        found = [b for b in self.buffers if b.dtype in BITS]
+        if found:
+            name = self.fresh("t")
+            taken = self.pick([b for b in found if b.name in self.views] or found).name
+            self.write(f'{name} = T.call_extern("int32", "tests.fuzz.digest", {taken})')
+            self.lets.append((name, "int32"))
+            if targets := [b for b in self.targets() if b.dtype in BITS]:
+                target = self.pick(targets)
+                value = f"T.Cast({target.dtype!r}, {name})"
+                self.write(f"{target.name}[{self.places(target)}] = {value}")
+                return
+        self.store()
 
     def evaluation(self, depth: int) -> None:
         if self.chance(0.3):

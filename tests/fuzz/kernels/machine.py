@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tests.fuzz.kernels.memory import Buffer, View, scratch
-from tests.fuzz.kernels.semantics import FLOATS, RefusedError, Semantics, UndefinedError
+from tests.fuzz.kernels.semantics import FLOATS, RefusedError, Semantics, UndefinedError, digest
 
 STEPS = 10_000
 """Iterations after which a program is taken not to end."""
@@ -51,6 +51,10 @@ class Machine:
         if dtype in FLOATS:
             return FLOATS[dtype](float(value))
         return bool(value) if dtype == "bool" else int(value)
+
+    def digest(self, buffer: Buffer | View) -> int:
+        """What the function that is called with a buffer returns."""
+        return digest(buffer.load(*place) for place in np.ndindex(buffer.size))
 
     def dropped(self, compute: Callable[[], Any]) -> Any:
         """A value that is folded while the text is read: whether its operands fail is open."""

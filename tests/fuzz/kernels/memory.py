@@ -25,6 +25,11 @@ class Buffer:
         self.array = array
         self.written = written
 
+    @property
+    def size(self) -> tuple[int, ...]:
+        """The sizes of its dimensions."""
+        return self.array.shape
+
     def _place(self, indices: tuple[int, ...]) -> tuple[int, ...]:
         for axis, (index, size) in enumerate(zip(indices, self.array.shape, strict=True)):
             if not 0 <= index < size:
@@ -116,6 +121,11 @@ class View:
     def root(self) -> Buffer:
         """The buffer whose memory this is."""
         return self.base.root if isinstance(self.base, View) else self.base
+
+    @property
+    def size(self) -> tuple[int, ...]:
+        """The sizes of its dimensions, which are those of memory without gaps."""
+        return self._buffer().size
 
     def _buffer(self) -> Buffer:
         if self._laid is None:

@@ -13,6 +13,7 @@ whether that could show.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeAlias
@@ -92,6 +93,11 @@ def wrap(dtype: str, value: int) -> int:
     """`value` modulo 2**bits, in the range of `dtype` (PX-1)."""
     low, high = low_and_high(dtype)
     return (value - low) % (high - low + 1) + low
+
+
+def digest(values: Iterable[int]) -> int:
+    """A number of 32 bits for integers in their order."""
+    return wrap("int32", sum(place * value for place, value in enumerate(values, 1)))
 
 
 def is_float(dtype: str) -> bool:

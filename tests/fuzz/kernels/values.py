@@ -251,6 +251,8 @@ class Values:
                 return self._choice(test, yes, no)
             case "Let", [body]:
                 return self._let(body, node.keywords)
+            case "call_extern", [_, _, ast.Name(id=buffer)]:
+                return reading.Value(f"m.digest({self.find(buffer).code})", "int32")
             case "isnan", [value]:
                 found = self.value(value)
                 return reading.Value(f"m.isnan({found.dtype!r}, {found.code})", "bool")
