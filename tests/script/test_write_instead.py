@@ -78,13 +78,15 @@ HINTS = [
         "write R.linear(x, weight, bias), or R.matmul(x, R.permute_dims(weight))",
         "R.linear(x, x)",
     ),
+    ("R.concat(x, x)", "tensors is one list, as in [x, x]", "R.concat([x, x])"),
+    ("R.concat((x, x), x)", None, "R.concat((x, x), 0)"),
     ("x.transpose()", "operators are functions: R.permute_dims(x, ...)", "R.permute_dims(x)"),
 ]
 
 
 @pytest.mark.parametrize(("written", "hint", "instead"), HINTS)
 def test_what_other_libraries_have_is_refused_with_what_works(
-    written: str, hint: str, instead: str
+    written: str, hint: str | None, instead: str
 ) -> None:
     with pytest.raises(RelaxpyError) as caught:
         from_source(TEXT.format(written=written))

@@ -469,7 +469,11 @@ class Signature:
         for parameter in self.parameters:
             value = bound[parameter.name]
             if not parameter.kinds:
-                attributes[parameter.name] = self._attribute(parameter, value)
+                try:
+                    attributes[parameter.name] = self._attribute(parameter, value)
+                except MisuseError as error:
+                    self._hint_of_list(error, operands, value)
+                    raise
                 continue
             if value is None:
                 absent.append(parameter)
@@ -483,6 +487,15 @@ class Signature:
             if parameter.required:
                 parameter.placeholder()
         return tuple(operands), Attrs(attributes) if attributes else EMPTY_ATTRS
+
+    def _hint_of_list(self, error: MisuseError, operands: list[Expr], value: object) -> None:
+        """Adds the hint that tensors passed one by one are one list, if they are."""
+        if len(operands) != 1 or self.operands[0].kinds != (rx.TupleStructInfo,):
+            return
+        names = [v.name_hint for v in (operands[0], value) if isinstance(v, rx.Var)]
+        if len(names) == 2 and not isinstance(operands[0].struct_info, rx.TupleStructInfo):
+            hint = f"{self.operands[0].name} is one list, as in [{', '.join(names)}]"
+            error.diagnostics = tuple(replace(d, hint=hint) for d in error.diagnostics)
 
     def _attribute(self, parameter: Parameter, value: object) -> object:
         result = parameter.attribute(value)
