@@ -7,8 +7,8 @@ with one active lane, it makes a scalar store of it later, of all bits before th
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
 import itertools
+from collections.abc import Callable
 
 import numpy as np
 import pytest
