@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -80,9 +81,10 @@ def test_the_active_lanes_are_stored_and_no_other(source: int, stored: int, lane
 
 
 @pytest.mark.parametrize("bits", [8, 16])
-def test_a_mask_may_have_more_lanes_than_a_register(bits: int) -> None:
-    lanes = 128
-    library = compile_module(storing(bits, bits, lanes, host()), list(active(lanes)), host())
+@pytest.mark.parametrize("kind", [host, narrow])
+def test_a_mask_may_have_more_lanes_than_a_register(bits: int, kind: Callable[[], Machine]) -> None:
+    lanes, machine = 128, kind()
+    library = compile_module(storing(bits, bits, lanes, machine), list(active(lanes)), machine)
     store = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(
         library[SYMBOLIC]
     )

@@ -216,7 +216,7 @@ class Instructions(ABC):
         """The mask of the first `count` lanes; all if there are fewer."""
         bits, is_known = 64, not count.name.startswith("%")
         if not self.module.has_avx512:  # there a mask has the bits of the elements
-            bits = min(32, 512 // lanes)
+            bits = min(32, 512 // lanes) if lanes <= 64 else 16  # that hold the number of lanes
             if is_known:
                 count = self.const(I64, min(max(int(count.name), 0), lanes))
             else:
