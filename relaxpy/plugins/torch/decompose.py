@@ -21,7 +21,13 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 from relaxpy.plugins.importing.unsupported import FrontendError
 from relaxpy.plugins.torch import quantized as quantized, sampled as sampled
 from relaxpy.plugins.torch.backward import DECOMPOSITIONS, Tensor, decomposition
-from relaxpy.plugins.torch.mutation import changes_argument, changes_of, given_inputs, is_overload
+from relaxpy.plugins.torch.mutation import (
+    changes_argument,
+    changes_of,
+    given_inputs,
+    hidden_views,
+    is_overload,
+)
 from relaxpy.plugins.torch.ops.control import checks_matrices
 from relaxpy.plugins.torch.registry import found, is_converted
 
@@ -65,13 +71,13 @@ def functional(program: Any) -> Any:
     )
     if follows and not any(map(_is_replaced, inner)):
         return program
-    # PyTorch would keep mutations that the schema does not declare.
+    # PyTorch would keep mutations and views that the schema does not declare.
     hidden = {
         node.target
         for graph in inner
         for node in graph.nodes
         if changes_argument(node) and not node.target._schema.is_mutable
-    }
+    }.union(*map(hidden_views, inner))
     return decomposed(program, {target: simpler_form(target) for target in hidden})
 
 

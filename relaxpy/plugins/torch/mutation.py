@@ -118,6 +118,28 @@ def _memory(value: Any) -> int | None:
     return value.untyped_storage()._cdata if strided else None
 
 
+def _is_composite(node: Any) -> bool:
+    """True for an operator made of others, which may be views though its schema has none."""
+    if not is_overload(node.target) or any(r.alias_info for r in node.target._schema.returns):
+        return False
+    implicit = torch._C.DispatchKey.CompositeImplicitAutograd
+    return bool(node.target.has_kernel_for_dispatch_key(implicit))
+
+
+def hidden_views(graph: Any) -> set[Any]:
+    """The operators whose results are views of arguments, which their schemas do not say."""
+    changing = [node for node in graph.nodes if changes_argument(node)]
+    memories = (_memories(graph, changing) if changing else None) or {}
+    return {
+        node.target
+        for node in filter(_is_composite, memories)
+        if {memories[n] for n in node.all_input_nodes}.intersection(
+            memories.get(n) for n in (node, *node.users)
+        )
+        - {None}
+    }
+
+
 class _Propagation(torch.fx.Interpreter):  # type: ignore[misc]
     """Runs a graph on fake tensors, and keeps the results."""
 
@@ -131,10 +153,16 @@ class _Propagation(torch.fx.Interpreter):  # type: ignore[misc]
 
 
 def _memories(graph: Any, changes: Iterable[Any]) -> Mapping[Any, int | None] | None:
-    """The memory of each node; a program that was loaded has to be run to see them."""
+    """The memory of each node.
+
+    The graph is run to see them where it was loaded, and where `torch.export` has kept an operator
+    as one that returns new tensors.
+    """
     nodes = [node for node in graph.nodes if node.op != "output"]
     values = {node: node.meta.get("val") for node in nodes}
-    if any(_memory(values[node]) != _memory(values[node.args[0]]) for node in changes):
+    if any(map(_is_composite, nodes)) or any(
+        _memory(values[node]) != _memory(values[node.args[0]]) for node in changes
+    ):
         inputs = [values[node] for node in nodes if node.op == "placeholder"]
         mode = detect_fake_mode(inputs)
         try:

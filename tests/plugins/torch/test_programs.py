@@ -1097,6 +1097,14 @@ def chunks_and_copies(x: Any) -> Any:
     return a, b, c
 
 
+def of_operators_that_declare_no_views(x: Any) -> Any:
+    a = x.clone()
+    torch.einsum("ij->ji", a)[1].neg_()
+    torch.atleast_2d(a[1], a)[0].mul_(3)
+    torch.meshgrid(a[2], a[2, :1], indexing="ij")[0].sub_(5)
+    return a, torch.einsum("ij,kj->ik", a, a)
+
+
 def given(x: Any) -> Any:
     x[1].mul_(2)
     return x[0] + 1, x.t()
@@ -1110,6 +1118,7 @@ CHANGED = (
         scattered,
         parts_of_complex_numbers,
         chunks_and_copies,
+        of_operators_that_declare_no_views,
         given,
     ),
 )
