@@ -17,6 +17,7 @@ from relaxpy.plugins.llm.config import Config, ModelError, config_of, read_json
 from relaxpy.plugins.llm.decoders import Decoder
 from relaxpy.plugins.llm.packed import Packed, WithPacked, packed_as
 from relaxpy.plugins.llm.weight_names import UNUSED, names_of
+from relaxpy.plugins.nn.core import get_default_dtype
 from relaxpy.plugins.nn.quantization import quantize_model, quantize_state_dict
 from relaxpy.plugins.weights.files import open_weights
 from relaxpy.plugins.weights.load import load_weights
@@ -110,7 +111,7 @@ class CompiledDecoder:
         quantization = self.quantization and as_quantization(self.quantization)
         program = compile_made(
             lambda: decoder.export_tvm(decoder.specification(*methods))[0],
-            repr((self.config, quantization, forms, methods)),
+            repr((self.config, get_default_dtype(), quantization, forms, methods)),
             target=self._target,
         )
         return program, tuple(self.values[name] for name in decoder.state_dict())

@@ -19,6 +19,7 @@ from relaxpy.plugins.llm.engine import Engine, generate
 from relaxpy.plugins.llm.files import open_model
 from relaxpy.plugins.llm.sampling import Sampling
 from relaxpy.plugins.llm.weight_names import UNUSED
+from relaxpy.plugins.nn import core
 from relaxpy.relax.frontend.nn.quantization import QUANTIZATIONS
 from relaxpy.relax.frontend.weights import load_weights
 from tests.fuzz.seed import COUNT, SEED
@@ -839,3 +840,22 @@ def test_scores_with_weights_in_few_bits(family: str, tmp_path: Path) -> None:
     found = [model.run(cache, [0], [ids[:5]], range(5))]
     found += [model.run(cache, [0], [[token]], [0]) for token in ids[5:]]
     np.testing.assert_allclose(np.concatenate(found), wanted, rtol=2e-4, atol=2e-4)
+
+
+def test_a_model_from_the_disk_has_the_default_datatype(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RELAXPY_CACHE", "1")
+    monkeypatch.setenv("RELAXPY_CACHE_DIR", str(tmp_path))
+    raw = CONFIGS["mistral"]
+    values = weights_of(raw, 0)
+    found = []
+    for dtype in ("float32", "float16", "float32"):
+        token = core._default_dtype.set(dtype)
+        try:
+            found.append(str(CompiledDecoder(config_of(raw), values).program["decode"].signature))
+        finally:
+            core._default_dtype.reset(token)
+    assert "float16" in found[1]
+    assert "float16" not in found[0]
+    assert found[2] == found[0]
