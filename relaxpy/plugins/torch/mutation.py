@@ -55,6 +55,13 @@ _IN_ORDER = frozenset(
         "atleast_3d",
     ]
 )
+#: Composite operators that may return views of their arguments; their schemas do not say so.
+_MAY_BE_VIEWS = frozenset(
+    [
+        *("einsum", "meshgrid", "broadcast_tensors", "cartesian_prod", "atleast_1d", "atleast_2d"),
+        *("atleast_3d", "dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout"),
+    ]
+)
 #: Permutations that undo themselves.
 _SWAPS = frozenset(["transpose", "swapaxes", "swapdims", "t", "numpy_T", "mT"])
 #: Operators with several results, which are one after the other on an axis.
@@ -120,10 +127,7 @@ def _memory(value: Any) -> int | None:
 
 def _is_composite(node: Any) -> bool:
     """True for an operator made of others, which may be views though its schema has none."""
-    if not is_overload(node.target) or any(r.alias_info for r in node.target._schema.returns):
-        return False
-    implicit = torch._C.DispatchKey.CompositeImplicitAutograd
-    return bool(node.target.has_kernel_for_dispatch_key(implicit))
+    return _packet(node) in _MAY_BE_VIEWS
 
 
 def hidden_views(graph: Any) -> set[Any]:
