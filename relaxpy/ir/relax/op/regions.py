@@ -6,6 +6,7 @@ A region is a row of five numbers: the image, and the left, upper, right and low
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from functools import reduce as folded
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -75,23 +76,24 @@ def _corners(k: Loops, x: Any, y: Number, z: Number) -> list[tuple[Number, Numbe
     return sides
 
 
-def _clamped(
-    k: Loops, x: Any, at: tuple[Number, ...], y: Number, z: Number, *, greatest: bool
-) -> Number:
-    """The bilinear interpolation of `x[at]` at (y, z); borders are extended by one pixel.
-
-    It is a sum of four terms, or with `greatest` their maximum.
-    """
+def _clamped(k: Loops, x: Any, at: tuple[Number, ...], y: Number, z: Number) -> Number:
+    """The bilinear interpolation of `x[at]` at (y, z); borders are extended by one pixel."""
     found = k.local(ops.const(0.0, x.dtype))
     with k.when(_is_near(x, y, z)):
-        (top, bottom, p), (left, right, q) = _corners(k, x, y, z)
-        terms = [
-            x[(*at, i, j)] * weight * factor
-            for i, weight in ((top, 1.0 - p), (bottom, p))
-            for j, factor in ((left, 1.0 - q), (right, q))
-        ]
-        k.store(found, 0, folded(larger if greatest else operator.add, terms))
+        k.store(found, 0, folded(operator.add, _terms(x, at, _corners(k, x, y, z))))
     return found[0]
+
+
+def _terms(
+    x: Any, at: tuple[Number, ...], corners: Sequence[tuple[Number, Number, Number]]
+) -> list[Number]:
+    """The pixels of `x[at]` around a point times their weights."""
+    (top, bottom, p), (left, right, q) = corners
+    return [
+        x[(*at, i, j)] * weight * factor
+        for i, weight in ((top, 1.0 - p), (bottom, p))
+        for j, factor in ((left, 1.0 - q), (right, q))
+    ]
 
 
 def _borders(k: Loops, rois: Any, r: Number, scale: float, shift: float = 0.0) -> Borders:
@@ -169,18 +171,33 @@ def averaged(
             if channels is None:
                 count = larger(count, ops.const(1, "int64"))
             divisor = k.local(_like(count, dtype))[0]
-            with k.every(out.shape[1:]) as (c, i, j):
-                total = k.local(ops.const(0.0, dtype))
-                channel = c if channels is None else (c * rows + i) * columns + j
-                with k.every((down.points, across.points)) as (a, b):
-                    y, z = k.local(down.at(i, a))[0], k.local(across.at(j, b))[0]
-                    value = _clamped(k, x, (n, channel), y, z, greatest=greatest == "terms")
+            with k.every(out.shape[1:]) as at:
+                k.store(out, (r, *at), ops.const(0.0, dtype))
+            # A point has the same place and weights in each channel.
+            with k.every((rows, columns, down.points, across.points)) as (i, j, a, b):
+                y, z = k.local(down.at(i, a))[0], k.local(across.at(j, b))[0]
+
+                def add(c: Number, value: Number) -> None:
+                    total = out[r, c, i, j]
                     if greatest:
                         is_first = (a == 0) & (b == 0)
-                        k.store(total, 0, Select(is_first | (value > total[0]), value, total[0]))
-                    else:
-                        k.store(total, 0, total[0] + value)
-                k.store(out, (r, c, i, j), total[0] if greatest else total[0] / divisor)
+                        value = Select(is_first | (value > total), value, total)
+                    k.store(out, (r, c, i, j), value if greatest else total + value)
+
+                near = _is_near(x, y, z)
+                with k.when(near):
+                    corners = _corners(k, x, y, z)
+                    with k.loop(out.shape[1]) as c:
+                        channel = c if channels is None else (c * rows + i) * columns + j
+                        terms = _terms(x, (n, channel), corners)
+                        value = folded(larger if greatest == "terms" else operator.add, terms)
+                        add(c, k.local(value)[0])
+                if greatest:
+                    with k.when(~near), k.loop(out.shape[1]) as c:
+                        add(c, ops.const(0.0, dtype))
+            if not greatest:
+                with k.every(out.shape[1:]) as at:
+                    k.store(out, (r, *at), out[(r, *at)] / divisor)
 
     [found] = written("roi_align", [(shape, dtype)], [x, rois], write)
     return found
@@ -213,7 +230,7 @@ def averaged_gradients(
                     most = k.local(ops.const(0.0, x.dtype))
                     with k.every((down.points, across.points)) as (a, b):
                         y, z = k.local(down.at(i, a))[0], k.local(across.at(j, b))[0]
-                        value = _clamped(k, x, (n, c), y, z, greatest=False)
+                        value = _clamped(k, x, (n, c), y, z)
                         with k.when((chosen[0] < 0) | (value > most[0])):
                             k.store(chosen, 0, a * across.points + b)
                             k.store(most, 0, value)
