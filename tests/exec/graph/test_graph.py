@@ -19,7 +19,7 @@ import relaxpy
 from relaxpy.errors import MatchCastError, RelaxpyError
 from relaxpy.exec.graph.backend import GraphBackend
 from relaxpy.exec.kernel.emit.numpy import NumpyEmitter
-from relaxpy.exec.lower import module as lowering, text
+from relaxpy.exec.lower import text
 from relaxpy.script import from_source
 from tests.counting import calls_of
 from tests.ir.relax.texts import module
@@ -42,7 +42,7 @@ def no_text(monkeypatch: pytest.MonkeyPatch) -> None:
     def load(*_: Any) -> None:
         raise AssertionError("the text is needed")
 
-    monkeypatch.setattr(lowering, "load_functions", load)
+    monkeypatch.setattr(text, "load_functions", load)
 
 
 MATRIX = 'x: R.Tensor((3, 4), "float32"), y: R.Tensor((3, 4), "float32")'

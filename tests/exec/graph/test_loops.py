@@ -12,7 +12,7 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import RelaxpyError
-from relaxpy.exec.lower import module as lowering
+from relaxpy.exec.lower import text
 from tests.ir.relax.texts import module
 from tests.rows import sections
 
@@ -232,7 +232,7 @@ def test_loops_have_the_values_of_the_text(name: str, monkeypatch: pytest.Monkey
     mod = module(LOOPS[name] + KERNELS)
     native = relaxpy.compile(mod, "native")["main"]
     oracle = relaxpy.compile(mod, "reference")["main"]
-    monkeypatch.setattr(lowering, "load_functions", load)
+    monkeypatch.setattr(text, "load_functions", load)
     for args in ARGUMENTS.get(name, [(count, VALUES) for count in COUNTS]):
         given = [arg.copy() for arg in args]
         assert_equal(native(*args), oracle(*args))

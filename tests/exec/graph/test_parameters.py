@@ -12,7 +12,7 @@ import pytest
 import relaxpy
 from relaxpy.errors import RelaxpyError
 from relaxpy.exec.graph.backend import GraphBackend
-from relaxpy.exec.lower import module as lowering
+from relaxpy.exec.lower import text
 from relaxpy.ir.module import IRModule
 from relaxpy.runtime import ShapeTuple
 from tests.exec.graph.agreement import agree
@@ -74,7 +74,7 @@ def no_text(monkeypatch: pytest.MonkeyPatch) -> None:
     def load(*_: Any) -> None:
         raise AssertionError("the text is needed")
 
-    monkeypatch.setattr(lowering, "load_functions", load)
+    monkeypatch.setattr(text, "load_functions", load)
 
 
 def program(name: str) -> IRModule:

@@ -105,3 +105,22 @@ def main(A: T.Buffer((4,), "int64"), N: T.Buffer((2,), "int64"), C: T.Buffer((4,
     with pytest.raises(RuntimeCheckError) as caught:
         run(np.ones(4, "int64"), np.array([4, 0]), np.zeros(4, "int64"))
     assert "C[i] = A[i] // N[1]" in str(caught.value).splitlines()[1]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_an_error_of_a_condition_is_at_the_condition(target: str) -> None:
+    text = """
+@T.prim_func
+def main(N: T.Buffer((2,), "int64"), C: T.Buffer((4,), "int64")):
+    for i in range(4):
+        while C[i] < 4 // N[1]:
+            C[i] = C[i] + 1
+"""
+    run = relaxpy.compile(from_source(text), target)["main"]
+    found = np.zeros(4, "int64")
+    run(np.array([0, 2]), found)
+    assert found.tolist() == [2] * 4
+    with pytest.raises(RuntimeCheckError) as caught:
+        run(np.array([0, 0]), found)
+    _, source, carets, *_ = str(caught.value).splitlines()
+    assert source[carets.index("^") : len(carets)] == "C[i] < 4 // N[1]"

@@ -229,13 +229,13 @@ def language_model() -> tuple[IRModule, Calls]:
     weights["lm_head.weight"] = weights["model.embed_tokens.weight"]
     modules: list[IRModule] = []
 
-    def noted(module: IRModule, target: str | None) -> SimpleNamespace:
-        modules.append(module)
+    def noted(make: Callable[[], IRModule], recipe: str, target: str | None) -> SimpleNamespace:
+        modules.append(make())
         return SimpleNamespace(target=target)
 
-    compile_now, compiled.compile_module = compiled.compile_module, noted
+    compile_now, compiled.compile_made = compiled.compile_made, noted
     model = CompiledDecoder(config_of(sizes), weights, quantization="q4f32_1", tokens=64)
-    compiled.compile_module = compile_now
+    compiled.compile_made = compile_now
 
     def run(ex: relaxpy.Executable) -> object:
         model.program = ex

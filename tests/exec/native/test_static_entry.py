@@ -14,7 +14,7 @@ import pytest
 import relaxpy
 from relaxpy.errors import FunctionSignatureError, RelaxpyError, RuntimeCheckError
 from relaxpy.exec.container import Container
-from relaxpy.exec.lower import module as lowering
+from relaxpy.exec.lower import text
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
@@ -129,7 +129,7 @@ def no_text(monkeypatch: pytest.MonkeyPatch) -> None:
     def load(*_: Any) -> None:
         raise AssertionError("the text is needed")
 
-    monkeypatch.setattr(lowering, "load_functions", load)
+    monkeypatch.setattr(text, "load_functions", load)
 
 
 def floats(*shape: int) -> np.ndarray[Any, Any]:

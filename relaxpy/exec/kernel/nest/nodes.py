@@ -87,6 +87,7 @@ class WhileLoop:
 
     condition: PrimExpr
     body: tuple[Item, ...]
+    span: Span | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -259,7 +260,7 @@ def map_expressions(item: Item, change: Callable[[PrimExpr], PrimExpr]) -> Item:
             changed_loops = tuple(map(changed_axis, loops))
             return Branch(change(condition), inside(body), inside(orelse), changed_loops)
         case WhileLoop(condition=condition, body=body):
-            return WhileLoop(change(condition), inside(body))
+            return replace(item, condition=change(condition), body=inside(body))
         case Store(indices=indices, value=value):
             return replace(item, indices=tuple(map(change, indices)), value=change(value))
         case Bind(value=value) | Return(value=value):

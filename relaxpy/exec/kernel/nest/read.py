@@ -145,7 +145,7 @@ class _Reader:
                 no = () if orelse is None else tuple(self.items(orelse))
                 yield nest.Branch(self.value(condition), tuple(self.items(then)), no)
             case While(condition=condition, body=body):
-                yield nest.WhileLoop(self.value(condition), tuple(self.items(body)))
+                yield nest.WhileLoop(self.value(condition), tuple(self.items(body)), stmt.span)
             case LetStmt(var=var, value=value, body=body):
                 return (yield from self._let(var, self.value(value), body))
             case AttrStmt(attr_key="thread_extent"):

@@ -101,7 +101,7 @@ class Items:
                 )
                 self.frame.forget()
             case nest.WhileLoop(condition=condition, body=body):
-                self._while(condition, body)
+                self._while(condition, body, item.span)
             case nest.Store():
                 self.store(item)
             case nest.Bind(var=var, value=value):
@@ -251,13 +251,13 @@ class Items:
         with self.frame.conditionally():
             self.items(items)
 
-    def _while(self, condition: PrimExpr, body: Sequence[nest.Item]) -> None:
+    def _while(self, condition: PrimExpr, body: Sequence[nest.Item], span: Span | None) -> None:
         f, frame = self.function, self.frame
         with self._jumping() as (live, broken):
 
             def holds() -> Value:
                 with frame.level():
-                    self._check([condition])
+                    self._check([condition], span)
                     unbroken = f.compare("eq", f.load(I8, broken), 0)
                     return f.arithmetic("and", frame.value(condition), unbroken)
 
