@@ -92,6 +92,7 @@ a field that a tuple has not : WRONG DER-33 VALUE
     : rx.TupleGetItem(pure("g", sinfo=tuple_of(prim())), 1, span=at(value))
 a condition that is no Boolean : WRONG_KIND DER-9 OPERAND
     : rx.If(const(operand), UNIT, UNIT, span=at(value))
+    : hint="R.where(condition, x, y) chooses for each element"
 a condition of which too little is known : WRONG_KIND DER-9 VALUE
     : rx.If(ANY, UNIT, UNIT, span=at(value)) : hint=CAST.format(tensor(dtype="bool"))
 a variable of another length : WRONG DER-18 VALUE : call(F, X, line=value)
