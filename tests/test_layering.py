@@ -79,6 +79,8 @@ RESOLVES_NAMES = {
     "relaxpy/support/lazy.py",
     "relaxpy/ir/te/topi/__init__.py",
     "relaxpy/ir/te/topi/functions.py",
+    "relaxpy/ir/te/topi/nn.py",
+    "relaxpy/ir/op.py",
     "relaxpy/ir/hooks.py",
 }
 

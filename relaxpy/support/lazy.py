@@ -102,7 +102,7 @@ def _found_elsewhere(
     others: Sequence[str],
     lookup: str,
 ) -> Any:
-    """What one of `others` has, kept where that module keeps it, or what `lookup` returns.
+    """The value of a name in one of `others`, which keeps it, or else the one `lookup` returns.
 
     No operator is kept: it may be defined again, or removed.
     """

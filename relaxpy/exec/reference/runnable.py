@@ -53,9 +53,9 @@ def _unsupported(node: object, name: str, module: IRModule) -> CompileError | No
         )
     if not isinstance(node, rx.Call) or not isinstance(node.op, Op):
         return None
+    if node.op.record.calls in (None, CallKind.LOCAL_KERNEL):
+        import relaxpy.exec.runtime.operators  # noqa: F401 - which adds implementations to records
     operator, record = node.op.name, node.op.record
-    if record.calls in (None, CallKind.LOCAL_KERNEL):
-        import relaxpy.exec.runtime.operators  # noqa: F401 - which registers implementations
     if record.runtime is not None:
         try:
             inspect.signature(record.runtime).bind(*node.args, **node.attrs)

@@ -489,7 +489,7 @@ class Signature:
         return tuple(operands), Attrs(attributes) if attributes else EMPTY_ATTRS
 
     def _hint_of_list(self, error: MisuseError, operands: list[Expr], value: object) -> None:
-        """Adds the hint that tensors passed one by one are one list, if they are."""
+        """Add the hint that tensors passed one by one are one list, if they are."""
         if len(operands) != 1 or self.operands[0].kinds != (rx.TupleStructInfo,):
             return
         names = [v.name_hint for v in (operands[0], value) if isinstance(v, rx.Var)]
