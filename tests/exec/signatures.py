@@ -3,8 +3,6 @@
 A row returns the results of `main` of a module, computed by the module after the pass.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any

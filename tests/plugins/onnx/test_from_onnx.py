@@ -1,7 +1,5 @@
 """`from_onnx`: parameters, names, shapes, opsets, errors; models made by ONNX's own helpers."""
 
-from __future__ import annotations
-
 import contextlib
 import subprocess
 import sys

@@ -3,8 +3,6 @@
 ONNX Runtime is the oracle.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import onnxruntime as ort

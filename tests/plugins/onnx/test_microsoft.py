@@ -1,7 +1,5 @@
 """Operators of the domain com.microsoft, as ONNX Runtime computes them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

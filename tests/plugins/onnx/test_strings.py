@@ -3,8 +3,6 @@
 The random models of `tests/fuzz/onnx_models.py` move strings by every operator that moves elements.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence

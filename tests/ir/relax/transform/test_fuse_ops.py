@@ -298,36 +298,28 @@ def test_mutations_stay_in_order() -> None:
     @kernel
     def exp_inplace(a: f32[4]):
         T.func_attr({"op_pattern": 0})
-        for i in range(4):
-            with T.block("A"):
-                vi = T.axis.spatial(4, i)
-                a[vi] = T.exp(a[vi])
+        for i in S(4, "A"):
+            a[vi] = T.exp(a[vi])
 
     @kernel
     def twice(a: f32[4], b: f32[4]):
         T.func_attr({"op_pattern": 0})
-        for i in range(4):
-            with T.block("B"):
-                vi = T.axis.spatial(4, i)
-                b[vi] = a[vi] + a[vi]
+        for i in S(4, "B"):
+            b[vi] = a[vi] + a[vi]
 
     @kernel
     def total(a: f32[4], b: f32):
         T.func_attr({"op_pattern": 3})
-        for i in range(4):
-            with T.block("B"):
-                vi = T.axis.reduce(4, i)
-                with T.init():
-                    b[()] = T.float32(0)
-                b[()] = b[()] + a[vi]
+        for i in R(4, "B"):
+            with T.init():
+                b[()] = T.float32(0)
+            b[()] = b[()] + a[vi]
 
     @kernel
     def plus(a: f32[4], b: f32[4], c: f32[4]):
         T.func_attr({"op_pattern": 0})
-        for i in range(4):
-            with T.block("B"):
-                vi = T.axis.spatial(4, i)
-                c[vi] = a[vi] + b[vi]
+        for i in S(4, "B"):
+            c[vi] = a[vi] + b[vi]
 
     def main(y: f32[4]):
         x = R.multiply(y, y)
