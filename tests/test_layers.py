@@ -106,7 +106,7 @@ def test_rows_are_drawn_with_the_seed_of_the_run() -> None:
 def test_all_rows_that_fail_are_named() -> None:
     def check(row: str) -> None:
         if row == "mended":
-            with pytest.raises(ValueError):
+            with pytest.raises(ValueError, match="invalid literal"):
                 int("7")
         assert row != "wrong"
 

@@ -1,50 +1,40 @@
 """RealizeVDevice: devices spread to what is computed together, hints become copies."""
 
+import re
+
 import pytest
 
+from relaxpy import IRModule
 from relaxpy.errors import TransformError
 from relaxpy.relax.transform import RealizeVDevice
-from relaxpy.script import from_source, ir as I, relax as R
-from tests.ir.relax.texts import module
+from relaxpy.script import from_source
+from tests.ir.relax.texts import module, pair
 from tests.ir.relax.transform.before_after import check, stays
 
-DEVICES = {"vdevice": [I.vdevice("llvm"), I.vdevice("cuda", 0)]}
+DEVICES = 'I.module_global_infos({"vdevice": [I.vdevice("llvm"), I.vdevice("cuda", 0)]})'
 
 
-@I.ir_module
-class Operands:
-    I.module_global_infos(DEVICES)
-
-    @R.function
-    def main(
-        x: R.Tensor((2, 3), "float32"), y: R.Tensor((2, 3), "float32", "llvm"), z: R.Tensor((2, 3))
-    ) -> R.Tuple(R.Tensor((2, 3), "float32"), R.Tensor((2, 3))):
-        with R.dataflow():
-            a = x
-            b = R.add(a, y)
-            c = R.abs(b)
-            d = R.to_vdevice(z, "cuda")
-            R.output(c, d)
-        return (c, d)
+def listing(text: str) -> IRModule:
+    """The module of a text that lists two devices; `on_cuda` is a tensor on one of them."""
+    tensors = re.sub(r"\bon_(llvm|cuda)\b", r'R.Tensor((2, 3), "float32", "\1")', text)
+    return module(f"{DEVICES}\n{tensors}")
 
 
-@I.ir_module
-class OperandsAfter:
-    I.module_global_infos(DEVICES)
-
-    @R.function
-    def main(
-        x: R.Tensor((2, 3), "float32", "llvm"),
-        y: R.Tensor((2, 3), "float32", "llvm"),
-        z: R.Tensor((2, 3)),
-    ) -> R.Tuple(R.Tensor((2, 3), "float32", "llvm"), R.Tensor((2, 3), None, "cuda")):
-        with R.dataflow():
-            a = x
-            b = R.add(a, y)
-            c = R.abs(b)
-            d = R.to_vdevice(z, "cuda")
-            R.output(c, d)
-        return (c, d)
+Operands, OperandsAfter = pair(
+    """
+-def main(x: f32[2, 3], y: on_llvm, z: R.Tensor((2, 3))) -> R.Tuple(f32[2, 3], R.Tensor((2, 3))):
++def main(x: on_llvm, y: on_llvm, z: R.Tensor((2, 3))) -> R.Tuple(
++    on_llvm, R.Tensor((2, 3), None, "cuda")
++):
+    with R.dataflow():
+        a = x
+        b = R.add(a, y)
+        c = R.abs(b)
+        d = R.to_vdevice(z, "cuda")
+    return (c, d)
+""",
+    listing,
+)
 
 
 def test_devices_spread_to_operands_and_results_but_not_through_copies() -> None:
@@ -52,46 +42,24 @@ def test_devices_spread_to_operands_and_results_but_not_through_copies() -> None
     stays(RealizeVDevice(), OperandsAfter)
 
 
-@I.ir_module
-class Hints:
-    I.module_global_infos(DEVICES)
-
-    @R.function
-    def main(
-        x: R.Tensor((2, 3), "float32"),
-        y: R.Tensor((2, 3), "float32"),
-        z: R.Tensor((2, 3), "float32"),
-    ) -> R.Tensor((2, 3), "float32"):
-        with R.dataflow():
-            a = R.hint_on_device(y, R.cpu())
-            b = R.add(x, a)
-            c = R.hint_on_device(b, R.cuda())
-            d = R.add(c, c)
-            e = R.hint_on_device(z, R.cuda())
-            f = R.multiply(d, e)
-            R.output(f)
-        return f
-
-
-@I.ir_module
-class HintsAfter:
-    I.module_global_infos(DEVICES)
-
-    @R.function
-    def main(
-        x: R.Tensor((2, 3), "float32", "llvm"),
-        y: R.Tensor((2, 3), "float32", "llvm"),
-        z: R.Tensor((2, 3), "float32", "cuda"),
-    ) -> R.Tensor((2, 3), "float32", "cuda"):
-        with R.dataflow():
-            a = y
-            b = R.add(x, a)
-            c = R.to_vdevice(b, "cuda")
-            d = R.add(c, c)
-            e = z
-            f = R.multiply(d, e)
-            R.output(f)
-        return f
+Hints, HintsAfter = pair(
+    """
+-def main(x: f32[2, 3], y: f32[2, 3], z: f32[2, 3]) -> f32[2, 3]:
++def main(x: on_llvm, y: on_llvm, z: on_cuda) -> on_cuda:
+    with R.dataflow():
+-       a = R.hint_on_device(y, R.cpu())
++       a = y
+        b = R.add(x, a)
+-       c = R.hint_on_device(b, R.cuda())
++       c = R.to_vdevice(b, "cuda")
+        d = R.add(c, c)
+-       e = R.hint_on_device(z, R.cuda())
++       e = z
+        f = R.multiply(d, e)
+    return f
+""",
+    listing,
+)
 
 
 @pytest.mark.parametrize("virtual", [False, True])
@@ -106,14 +74,11 @@ def test_hints_become_copies_or_aliases(virtual: bool) -> None:
     stays(RealizeVDevice(), HintsAfter)
 
 
-@I.ir_module
-class Unlisted:
-    I.module_global_infos(DEVICES)
-
-    @R.function
-    def main(x: R.Tensor((2, 3), "float32")):
-        y = R.hint_on_device(x, R.cuda(1))
-        return y
+Unlisted = listing("""
+def main(x: f32[2, 3]):
+    y = R.hint_on_device(x, R.cuda(1))
+    return y
+""")
 
 
 def test_a_hint_names_a_device_of_the_module() -> None:
