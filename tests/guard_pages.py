@@ -1,7 +1,5 @@
 """Arrays beside pages that must not be accessed, so that what reads or writes outside crashes."""
 
-from __future__ import annotations
-
 import ctypes
 import mmap
 

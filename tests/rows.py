@@ -57,11 +57,8 @@ def draw(config: pytest.Config, rows: Sequence[T], group: Callable[[T], str]) ->
     """
     if config.getoption("--whole-table"):
         return list(rows)
-    groups: dict[str, list[int]] = {}
-    for number, row in enumerate(rows):
-        groups.setdefault(group(row), []).append(number)
     chosen: set[int] = set()
-    for name, numbers in groups.items():
+    for name, numbers in grouped(range(len(rows)), lambda number: group(rows[number])).items():
         count = -(-len(numbers) // 10)
         chosen.update(random.Random(f"{SEED} {name}").sample(numbers, count))
     return [row for number, row in enumerate(rows) if number in chosen]
@@ -71,6 +68,31 @@ def third(rows: Iterable[T]) -> list[T]:
     """A third of the rows, drawn with the seed; all of them in `make test-all`."""
     rows = list(rows)
     return rows if whole_tables() else random.Random(SEED).sample(rows, -(-len(rows) // 3))
+
+
+def grouped(rows: Iterable[T], group: Callable[[T], str]) -> dict[str, list[T]]:
+    """The rows of each group, in their order."""
+    found: dict[str, list[T]] = {}
+    for row in rows:
+        found.setdefault(group(row), []).append(row)
+    return found
+
+
+def check_all(rows: Iterable[T], check: Callable[[T], object]) -> None:
+    """Check all rows of a test.
+
+    Errors:
+        BaseExceptionGroup: those of the rows that fail, each with a note of its row.
+    """
+    errors = []
+    for row in rows:
+        try:
+            check(row)
+        except (Exception, pytest.fail.Exception) as error:
+            error.add_note(f"of the row: {row}")
+            errors.append(error)
+    if errors:
+        raise BaseExceptionGroup(f"{len(errors)} rows fail", errors)
 
 
 def keep_each_choice(config: pytest.Config, items: list[pytest.Item]) -> None:

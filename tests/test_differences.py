@@ -17,8 +17,7 @@ import pytest
 import relaxpy
 from relaxpy import relax, tir
 from relaxpy.arith import Analyzer, detect_iter_map
-from relaxpy.ir import Range
-from relaxpy.ir.op import Op
+from relaxpy.ir import Op, Range
 from relaxpy.rules import all_rules
 from relaxpy.script import from_source, ir as I, relax as R
 from tests.test_layering import ROOT

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 import relaxpy
-from relaxpy import relax, tir, topi
+from relaxpy import IRModule, relax, tir, topi
 from relaxpy.errors import RelaxpyError
 from relaxpy.ir import load_json, save_json, structural_equal, structural_hash
-from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder

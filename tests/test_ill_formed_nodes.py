@@ -1,7 +1,5 @@
 """Whatever the constructors admit, every tool works on it or says what is wrong with it."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
@@ -11,11 +9,9 @@ import numpy as np
 import pytest
 
 import relaxpy
-from relaxpy import relax
+from relaxpy import IRModule, relax
 from relaxpy.errors import RelaxpyError
-from relaxpy.ir import load_json, save_json, structural_hash
-from relaxpy.ir.module import IRModule
-from relaxpy.ir.op import Op
+from relaxpy.ir import Op, load_json, save_json, structural_hash
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.block_builder.derive import normalize_module

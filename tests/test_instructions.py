@@ -1,7 +1,5 @@
 """The instructions of innermost loops for other processors: the counts only fall."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests import layers
+from tests import layers, rows
 from tests.fuzz import seed
 from tools import slow_tests
 
@@ -101,3 +101,17 @@ def test_each_test_is_in_one_layer(
 def test_rows_are_drawn_with_the_seed_of_the_run() -> None:
     """Modules read it when they are imported, some of them before pytest is configured."""
     assert os.environ["RELAXPY_FUZZ_SEED"] == seed.SEED
+
+
+def test_all_rows_that_fail_are_named() -> None:
+    def check(row: str) -> None:
+        if row == "mended":
+            with pytest.raises(ValueError, match="invalid literal"):
+                int("7")
+        assert row != "wrong"
+
+    rows.check_all(["right"], check)
+    with pytest.raises(BaseExceptionGroup, match="2 rows fail") as caught:
+        rows.check_all(["wrong", "right", "mended"], check)
+    notes = [error.__notes__[-1] for error in caught.value.exceptions]
+    assert notes == ["of the row: wrong", "of the row: mended"]

@@ -1,7 +1,5 @@
 """The mutation tool: each change of a snippet, and what is not mutated."""
 
-from __future__ import annotations
-
 import ast
 import importlib.util
 import sys

@@ -3,8 +3,6 @@
 `--update-golden` writes the screens, which have few pixels; `--whole-table` opens all notebooks.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json

@@ -15,6 +15,7 @@ import pytest
 import relaxpy
 from relaxpy.errors import RelaxpyError
 from relaxpy.script import ir as I, relax as R, tir as T
+from tests.rows import check_all
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "errors" / "messages.txt"
 _PARTS = re.split(r"^# --- (.+)\n", GOLDEN.read_text(encoding="utf-8"), flags=re.M)[1:]
@@ -62,14 +63,17 @@ def test_messages_are_as_written(name: str, request: pytest.FixtureRequest) -> N
         assert found == wanted.strip("\n")
 
 
-@pytest.mark.parametrize("name", ENTRIES)
-def test_messages_are_short_and_say_where(name: str) -> None:
+def check_form(name: str) -> None:
     text = ENTRIES[name].partition("# ...\n")[2].partition(INSTEAD)[0]
     first, *rest = text.strip("\n").splitlines()
     assert re.match(r"\w+: model\.py:\d+:\d+: ", first), first
     assert len(rest) <= 5
     assert set(rest[1].strip()) == {"^"}
     assert not first.endswith(".")
+
+
+def test_messages_are_short_and_say_where() -> None:
+    check_all(ENTRIES, check_form)
 
 
 @pytest.mark.parametrize("name", [n for n, entry in ENTRIES.items() if INSTEAD in entry])

@@ -1,7 +1,5 @@
 """Arguments of the Python API that have no meaning: errors of relaxpy, never of its insides."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -10,8 +10,6 @@ iterations:
 An error is that of a rule, or of none, `-`, and of the class that belongs to the rule.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any

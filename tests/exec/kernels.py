@@ -2,9 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
+from relaxpy.ir import IRModule, Op
 from relaxpy.ir.core.dtype import INT64
-from relaxpy.ir.module import IRModule
-from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir, stmt as st
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer

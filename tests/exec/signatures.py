@@ -3,8 +3,6 @@
 A row returns the results of `main` of a module, computed by the module after the pass.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
@@ -19,7 +17,7 @@ from relaxpy.ir.relax.rewrite.map_bindings import copy_with_new_vars
 from relaxpy.relax import transform
 from relaxpy.relax.training import AppendLoss
 from tests.exec.passes import in_dataflow
-from tests.ir.relax.transform.test_lazy_params import getter, setter, stored
+from tests.tvm.test_lazy_params import getter, setter, stored
 
 Values = Sequence[Any]
 Row = Callable[[IRModule, Values], Values]

@@ -47,10 +47,8 @@ def plus_size(a: T.handle, b: T.handle):
     n, m = (T.int64(), T.int64())
     A = T.match_buffer(a, (n,), "float32")
     B = T.match_buffer(b, (n, m), "float32")
-    for i, j in T.grid(n, m):
-        with T.block("B"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            B[vi, vj] = A[vi] + T.cast(n * 10 + m, "float32")
+    for i, j in SS(n, m):
+        B[vi, vj] = A[vi] + T.cast(n * 10 + m, "float32")
 
 def main(x: f32[n], s: R.Shape(["m"])):
     y = R.call_tir(cls.plus_size, (x,), out_sinfo=f32[n, m])

@@ -1,7 +1,5 @@
 """Code for other processors: emitted here, inspected, and run where the convention is known."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterator

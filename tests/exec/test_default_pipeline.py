@@ -342,10 +342,8 @@ def double(a: f32[4], b: f32[4]):
 
 @kernel
 def halve(a: f32[4], b: f32[4]):
-    for i in range(4):
-        with T.block("halve"):
-            vi = T.axis.spatial(4, i)
-            b[vi] = a[vi] / T.float32(2)
+    for i in S(4, "halve"):
+        b[vi] = a[vi] / T.float32(2)
 
 @private
 def helper(x: f32[4]) -> f32[4]:

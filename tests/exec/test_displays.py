@@ -1,7 +1,5 @@
 """What a notebook shows of executables, reports and profiles: tables, in HTML of the same words."""
 
-from __future__ import annotations
-
 from html.parser import HTMLParser
 
 import numpy as np

@@ -18,9 +18,7 @@ from relaxpy.exec.compile import compile
 from relaxpy.exec.kernel.compiler import compile_kernel
 from relaxpy.exec.runtime import dynamic
 from relaxpy.exec.runtime.values import ShapeTuple
-from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.module import IRModule
-from relaxpy.ir.op import Op
+from relaxpy.ir import DataType, IRModule, Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.op.definition.registry import register

@@ -14,8 +14,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from relaxpy.exec.compile import compile
 from relaxpy.exec.runtime.registry import register_func, remove_global_func
 from relaxpy.exec.runtime.values import Value
-from relaxpy.ir.module import IRModule
-from relaxpy.ir.op import Op
+from relaxpy.ir import IRModule, Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir, stmt
 from relaxpy.ir.tir.prim_func import PrimFunc

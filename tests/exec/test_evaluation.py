@@ -17,9 +17,7 @@ from relaxpy.exec.compile import compile
 from relaxpy.exec.executable import Executable
 from relaxpy.exec.runtime.registry import list_global_func_names, register_func, remove_global_func
 from relaxpy.exec.runtime.values import Closure, PrimFuncValue, ShapeTuple
-from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.module import IRModule
-from relaxpy.ir.op import Op
+from relaxpy.ir import DataType, IRModule, Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir, intrin, stmt as st
 from relaxpy.ir.tir.prim_func import PrimFunc

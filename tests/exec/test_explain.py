@@ -1,7 +1,5 @@
 """relaxpy.transform.explain: what each pass of a pipeline did."""
 
-from __future__ import annotations
-
 import pytest
 
 import relaxpy

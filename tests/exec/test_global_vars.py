@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import relaxpy
-from relaxpy.ir.equality.structural import structural_equal
-from relaxpy.ir.module import IRModule
+from relaxpy.ir import IRModule, structural_equal
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.script import from_source

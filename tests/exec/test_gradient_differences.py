@@ -3,8 +3,6 @@
 Each day other programs are drawn; `RELAXPY_FUZZ_SEED` and `RELAXPY_FUZZ_COUNT` choose them.
 """
 
-from __future__ import annotations
-
 import itertools
 import random
 import warnings

@@ -13,8 +13,7 @@ from hypothesis import example, given, settings, strategies as st
 from relaxpy.errors import CompileError, RuntimeCheckError
 from relaxpy.exec.compile import compile
 from relaxpy.exec.runtime.registry import register_func, remove_global_func
-from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.module import IRModule
+from relaxpy.ir import DataType, IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir, intrin, stmt
 from tests.exec.kernels import (

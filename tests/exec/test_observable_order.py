@@ -140,10 +140,8 @@ def main(x: R.Tensor((2,), "float32")):
 InPlace = texts.module("""
 @kernel
 def double(x: f32[4]):
-    for i in range(4):
-        with T.block("double"):
-            vi = T.axis.spatial(4, i)
-            x[vi] = x[vi] * T.float32(2)
+    for i in S(4, "double"):
+        x[vi] = x[vi] * T.float32(2)
 
 def main(x: f32[4]) -> f32[4]:
     return R.call_tir_inplace(cls.double, (x,), inplace_indices=[0], out_sinfo=f32[4])

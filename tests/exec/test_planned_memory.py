@@ -18,10 +18,8 @@ Planned = module("""
 def double(a: T.handle, b: T.handle, n: T.int64):
     A = T.match_buffer(a, (n, 3), "float32")
     B = T.match_buffer(b, (n, 3), "float32")
-    for i, j in T.grid(n, 3):
-        with T.block("double"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            B[vi, vj] = A[vi, vj] * T.float32(2)
+    for i, j in SS(n, 3, "double"):
+        B[vi, vj] = A[vi, vj] * T.float32(2)
 
 @impure
 def in_storage(x: f32[2, 3]):

@@ -4,8 +4,6 @@ Each argument is a part of a larger array, whose other elements are compared aft
 lies at one end of that array, beside a page that must not be accessed.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import Any

@@ -31,10 +31,8 @@ def scale(x: T.handle, y: T.handle):
     n = T.int64()
     X = T.match_buffer(x, (n,))
     Y = T.match_buffer(y, (n,))
-    for i in range(n):
-        with T.block("scale"):
-            vi = T.axis.spatial(n, i)
-            Y[vi] = X[vi] * T.float32(2)
+    for i in S(n, "scale"):
+        Y[vi] = X[vi] * T.float32(2)
 
 def main(x: f32[n]):
     y = R.call_tir(cls.scale, (x,), out_sinfo=f32[n])

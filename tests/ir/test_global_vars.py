@@ -2,10 +2,9 @@
 
 import pytest
 
-from relaxpy import relax
+from relaxpy import IRModule, relax
 from relaxpy.errors import MisuseError, TransformError, UnknownNameError
 from relaxpy.ir.analysis import collect_call_map
-from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 import relaxpy
-from relaxpy import ir, register_func
+from relaxpy import IRModule, ir, register_func
 from relaxpy.errors import Diagnostic, MisuseError, UnknownNameError, UnknownPackedFuncError
 from relaxpy.ir.core.node import Attrs
-from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes import (

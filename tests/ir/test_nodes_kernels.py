@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from relaxpy.errors import MisuseError
+from relaxpy.ir import IRModule, assert_structural_equal
 from relaxpy.ir.core.types import PointerType, PrimType
-from relaxpy.ir.equality.structural import assert_structural_equal
-from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes import (
     FuncStructInfo,

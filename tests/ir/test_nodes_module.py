@@ -5,8 +5,7 @@ import copy
 import pytest
 
 from relaxpy.errors import MisuseError, UnknownNameError
-from relaxpy.ir.equality.structural import structural_equal
-from relaxpy.ir.module import IRModule
+from relaxpy.ir import IRModule, structural_equal
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import Evaluate

@@ -4,9 +4,8 @@ from itertools import product
 
 import pytest
 
+from relaxpy.ir import IRModule, Op
 from relaxpy.ir.core.traverse import children, map_children, occurrences, rename, rewrite, walk
-from relaxpy.ir.module import IRModule
-from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes import TensorStructInfo as Tensor
 from relaxpy.ir.te import tensor as te

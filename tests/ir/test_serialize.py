@@ -8,15 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from relaxpy import te
+from relaxpy import DataType, IRModule, te
 from relaxpy.errors import MisuseError
-from relaxpy.ir import serialize
-from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir import Op, assert_structural_equal, serialize
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.equality.structural import assert_structural_equal
 from relaxpy.ir.global_info import VDevice
-from relaxpy.ir.module import IRModule
-from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.serialize import load_json, save_json
 from relaxpy.ir.tir import buffer, expr as tir, iteration, stmt

@@ -10,12 +10,10 @@ import numpy as np
 import pytest
 
 import relaxpy
-from relaxpy import relax, tir
+from relaxpy import IRModule, relax, tir
 from relaxpy.errors import MisuseError, RelaxpyError, StructInfoError
-from relaxpy.ir import load_json, save_json, structural_equal, structural_hash
+from relaxpy.ir import Op, load_json, save_json, structural_equal, structural_hash
 from relaxpy.ir.global_info import VDevice
-from relaxpy.ir.module import IRModule
-from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder import normalize
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
@@ -29,12 +27,10 @@ I.module_global_infos({"vdevice": [I.vdevice("llvm", 0)]})
 def k(x: T.handle, B: f32[4]):
     n = T.int64()
     A = T.match_buffer(x, (n, 4), "float32")
-    for i, j in T.grid(n, 4):
-        with T.block("total"):
-            vi, vj = T.axis.remap("RS", [i, j])
-            with T.init():
-                B[vj] = T.float32(0)
-            B[vj] = B[vj] + T.max(A[vi, vj], T.float32(0))
+    for i, j in RS(n, 4, "total"):
+        with T.init():
+            B[vj] = T.float32(0)
+        B[vj] = B[vj] + T.max(A[vi, vj], T.float32(0))
 
 @T.prim_func
 def low(A: f32[4], B: f32[4], m: T.int32):

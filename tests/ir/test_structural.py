@@ -9,17 +9,17 @@ from hypothesis import given, strategies as st
 from relaxpy.errors import MisuseError, RelaxpyError
 from relaxpy.ir import (
     AccessPath,
+    DataType,
+    IRModule,
+    Op,
     assert_structural_equal,
     get_first_structural_mismatch,
     structural_equal,
     structural_hash,
 )
-from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.types import PointerType, PrimType
 from relaxpy.ir.equality.mismatch import StructuralMismatch
 from relaxpy.ir.equality.structural import first_mismatch
-from relaxpy.ir.module import IRModule
-from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.nodes import TensorStructInfo as Tensor

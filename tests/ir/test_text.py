@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from relaxpy.errors import MisuseError
-from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.op import Op
+from relaxpy.ir import DataType, Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes import FuncStructInfo, TensorStructInfo
 from relaxpy.ir.short_text import document

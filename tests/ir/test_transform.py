@@ -6,10 +6,8 @@ from dataclasses import dataclass
 import pytest
 from typing_extensions import override
 
-from relaxpy import errors
-from relaxpy.ir import transform
-from relaxpy.ir.equality.structural import structural_equal
-from relaxpy.ir.module import IRModule
+from relaxpy import IRModule, errors
+from relaxpy.ir import structural_equal, transform
 from relaxpy.ir.pass_infra import passes
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import well_formed

@@ -9,9 +9,7 @@ import pytest
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError, TransformError, WellFormedError
-from relaxpy.ir import instrument, transform as passes
-from relaxpy.ir.equality.structural import assert_structural_equal
-from relaxpy.ir.module import IRModule
+from relaxpy.ir import IRModule, assert_structural_equal, instrument, transform as passes
 from relaxpy.ir.relax.transform.rewrite_pass import Normalize
 from relaxpy.script import from_source
 from tests.ir.relax.graphs import function, module, shape_of, var

@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 
 import relaxpy
-from relaxpy import relax
+from relaxpy import IRModule, relax
 from relaxpy.errors import MisuseError, ParseError
 from relaxpy.ir import load_json, save_json, structural_equal
 from relaxpy.ir.core.device import Device
 from relaxpy.ir.global_info import VDevice
-from relaxpy.ir.module import IRModule
 from relaxpy.script import from_source, ir as I, relax as R, tir as T
 from tests.script.marked import check_line, rejected
 

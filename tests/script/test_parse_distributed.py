@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 import relaxpy
-from relaxpy import relax, tir
+from relaxpy import IRModule, relax, tir
 from relaxpy.errors import CompileError, MisuseError, ParseError, StructInfoError
 from relaxpy.ir import load_json, save_json, structural_equal
-from relaxpy.ir.module import IRModule
 from relaxpy.relax.distributed import (
     DeviceMesh,
     DTensorStructInfo,

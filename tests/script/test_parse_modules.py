@@ -4,8 +4,7 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import MisuseError, ParseError, RelaxpyError, StructInfoError
-from relaxpy.ir.equality.structural import assert_structural_equal
-from relaxpy.ir.module import IRModule
+from relaxpy.ir import IRModule, assert_structural_equal
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.tir.prim_func import PrimFunc

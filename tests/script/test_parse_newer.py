@@ -8,14 +8,12 @@ from typing import Annotated, TypeVar
 import numpy as np
 import pytest
 
-from relaxpy import VirtualMachine, compile, relax, te
+from relaxpy import DataType, IRModule, VirtualMachine, compile, relax, te
 from relaxpy.errors import CompileError, MisuseError, ParseError, RelaxpyError
 from relaxpy.exec.kernel.compiler import compile_kernel
-from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.types import PointerType, PrimType
 from relaxpy.ir.equality.structural import assert_structural_equal
 from relaxpy.ir.global_info import DummyGlobalInfo, VDevice
-from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.nodes import TensorStructInfo

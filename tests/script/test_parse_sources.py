@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 
 from relaxpy.errors import MisuseError, ParseError
-from relaxpy.ir.equality.structural import assert_structural_equal
-from relaxpy.ir.module import IRModule
+from relaxpy.ir import IRModule, assert_structural_equal
 from relaxpy.ir.relax.nodes import Function
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.script import from_source, ir as I, parse, relax as R, tir as T

@@ -7,8 +7,7 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import MisuseError, ParseError, RelaxpyError
-from relaxpy.ir.equality.structural import assert_structural_equal
-from relaxpy.ir.module import IRModule
+from relaxpy.ir import IRModule, assert_structural_equal
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.script import from_source, ir as I, relax as R, tir as T

@@ -5,9 +5,8 @@ from textwrap import dedent
 
 import pytest
 
+from relaxpy.ir import IRModule, assert_structural_equal
 from relaxpy.ir.core.types import PointerType, PrimType
-from relaxpy.ir.equality.structural import assert_structural_equal
-from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir, intrin, ops, stmt
 from relaxpy.ir.tir.buffer import BufferLoad, BufferRegion, decl_buffer

@@ -3,9 +3,8 @@
 import pytest
 
 from relaxpy.errors import MisuseError
-from relaxpy.ir.equality.structural import assert_structural_equal
+from relaxpy.ir import IRModule, assert_structural_equal
 from relaxpy.ir.global_info import DummyGlobalInfo, VDevice
-from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes import TensorStructInfo as Tensor
 from relaxpy.ir.tir import expr as tir, intrin, ops, stmt

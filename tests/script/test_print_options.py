@@ -7,9 +7,7 @@ import numpy as np
 import pytest
 
 from relaxpy.errors import MisuseError
-from relaxpy.ir.equality.structural import assert_structural_equal
-from relaxpy.ir.module import IRModule
-from relaxpy.ir.op import Op
+from relaxpy.ir import IRModule, Op, assert_structural_equal
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes import TensorStructInfo as Tensor
 from relaxpy.ir.tir import expr as tir, ops, stmt

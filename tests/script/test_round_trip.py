@@ -5,9 +5,8 @@ from hypothesis import given, settings
 
 from relaxpy import compile
 from relaxpy.ir import PointerType, PrimType
-from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.script import from_source
-from relaxpy.tir import Allocate, Buffer, BufferStore, DeclBuffer, FloatImm, Var
+from relaxpy.tir import Allocate, Buffer, BufferStore, DeclBuffer, FloatImm, PrimFunc, Var
 from tests.fuzz.kernel_nodes import kernels
 from tests.script.round_trips import round_trip
 

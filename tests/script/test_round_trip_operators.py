@@ -2,11 +2,8 @@
 
 import pytest
 
-from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir import DataType, IRModule, Op, assert_structural_equal
 from relaxpy.ir.core.traverse import walk
-from relaxpy.ir.equality.structural import assert_structural_equal
-from relaxpy.ir.module import IRModule
-from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.nodes import TensorStructInfo as Tensor

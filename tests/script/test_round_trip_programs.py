@@ -7,11 +7,9 @@ from textwrap import dedent
 import numpy as np
 import pytest
 
-from relaxpy import tir as tir_nodes
+from relaxpy import DataType, tir as tir_nodes
 from relaxpy.errors import RelaxpyError
-from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.equality.structural import assert_structural_equal
-from relaxpy.ir.op import Op
+from relaxpy.ir import Op, assert_structural_equal
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes import TensorStructInfo as Tensor
 from relaxpy.ir.tir import expr as tir

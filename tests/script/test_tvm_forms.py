@@ -9,8 +9,7 @@ import pytest
 import relaxpy
 from relaxpy import te, topi
 from relaxpy.errors import MisuseError, ParseError
-from relaxpy.ir import diagnostics
-from relaxpy.ir.equality.structural import assert_structural_equal
+from relaxpy.ir import assert_structural_equal, diagnostics
 from relaxpy.ir.tir import expr as tir
 from relaxpy.script import from_source, parser, relax as R, tir as T
 from relaxpy.script.parser import ir_module, parse, prim_func

@@ -5,8 +5,6 @@ twice; keep it, change it, write their last argument, call the program again, or
 arguments and results may be tuples and objects, in branches, loops of calls, and in place.
 """
 
-from __future__ import annotations
-
 from random import Random
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Local functions that call themselves last, as native loops: results, memory, errors, signals."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

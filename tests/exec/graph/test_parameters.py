@@ -1,7 +1,5 @@
 """Native functions whose parameters are tuples, shapes and objects."""
 
-from __future__ import annotations
-
 import gc
 import sys
 from typing import Any

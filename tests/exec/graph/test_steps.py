@@ -1,7 +1,5 @@
 """Random functions whose kernels stand between calls of packed functions do what their twins do."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from itertools import combinations
 from random import Random

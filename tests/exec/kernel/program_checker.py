@@ -7,8 +7,6 @@ have where the program tests them, and have to hold. What a stretch of a loop ac
 memory of the program is accumulated into the element where the program combines the stretches.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace

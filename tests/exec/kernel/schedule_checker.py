@@ -8,8 +8,6 @@ what reads it reads what its elements were computed from.
 It shares no code with the analysis of dependences, nor with the scheduler.
 """
 
-from __future__ import annotations
-
 import math
 import operator
 from collections import defaultdict

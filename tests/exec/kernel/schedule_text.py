@@ -3,8 +3,6 @@
 A small interpreter of TIR over Python's numbers. It shares no code with the kernel compiler.
 """
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
@@ -14,9 +12,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir import DataType, Op
 from relaxpy.ir.core.traverse import walk
-from relaxpy.ir.op import Op
 from relaxpy.ir.tir import expr as e, stmt as s
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.prim_func import PrimFunc

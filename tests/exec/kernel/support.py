@@ -1,7 +1,5 @@
 """Runs compiled kernels and compares them with the reference evaluator."""
 
-from __future__ import annotations
-
 import ast
 import math
 from collections.abc import Callable, Sequence

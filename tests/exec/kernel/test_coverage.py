@@ -78,11 +78,9 @@ def f(A: f32[2], B: i32[2]):
         B[i] = T.call_packed("test.nothing", i) + 1
 --- 2: a matched region is passed to a call
 def f(A: f32[4, 6]):
-    for i in range(2):
-        with T.block("tile"):
-            vi = T.axis.spatial(2, i)
-            R = T.match_buffer(A[vi * 2, 1:5], (4,), "float32", offset_factor=1)
-            T.evaluate(T.call_packed("test.double", R.data, vi))
+    for i in S(2, "tile"):
+        R = T.match_buffer(A[vi * 2, 1:5], (4,), "float32", offset_factor=1)
+        T.evaluate(T.call_packed("test.double", R.data, vi))
 """)
 
 

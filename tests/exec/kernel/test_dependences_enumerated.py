@@ -5,8 +5,6 @@ performs all iterations at once reads everything before it stores anything. Stat
 nothing from each other's later iterations are split, each before those that depend on it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations, product

@@ -4,8 +4,6 @@ It begins from a value instead where the same elements are stored to before it, 
 values that are the same then, and where nothing looks at them in between.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from tests.exec.kernel.test_schedule_decisions import decided

@@ -49,23 +49,19 @@ def f(X: i32[4], S: i32[4]):
 # with FIRST SECOND THIRD: P Q L | P L Q | Q P L | Q L P | L P Q | L Q P
 --- a scratch buffer of a block is not the result while it is read
 def f(Y: i32[3, 4]):
-    for i in range(3):
-        with T.block("scratch"):
-            vi = T.axis.spatial(3, i)
-            Z = T.alloc_buffer((4,), "int32")
-            for j in range(4):
-                Z[j] = 1
-                Y[vi, j] = T.abs(Z[j])
+    for i in S(3, "scratch"):
+        Z = T.alloc_buffer((4,), "int32")
+        for j in range(4):
+            Z[j] = 1
+            Y[vi, j] = T.abs(Z[j])
 --- a scratch buffer of a block is not an intermediate result while it is read
 def f(Y: i32[3, 4]):
     Q = T.alloc_buffer((3, 4), "int32")
-    for i in range(3):
-        with T.block("scratch"):
-            vi = T.axis.spatial(3, i)
-            Z = T.alloc_buffer((4,), "int32")
-            for j in range(4):
-                Z[j] = 1
-                Q[vi, j] = T.abs(Z[j])
+    for i in S(3, "scratch"):
+        Z = T.alloc_buffer((4,), "int32")
+        for j in range(4):
+            Z[j] = 1
+            Q[vi, j] = T.abs(Z[j])
     for i, j in T.grid(3, 4):
         Y[i, j] = Q[i, j]
 --- loops are not interchanged across stores that collide

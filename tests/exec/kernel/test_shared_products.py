@@ -11,11 +11,10 @@ import numpy as np
 import pytest
 
 import relaxpy
-from relaxpy import relax
+from relaxpy import IRModule, relax
 from relaxpy.exec.executable import Executable
 from relaxpy.exec.kernel import row_blocks
 from relaxpy.exec.kernel.plan import blocking
-from relaxpy.ir.module import IRModule
 from tests.ir.relax.texts import flow
 
 Array = np.ndarray[Any, Any]

@@ -1,7 +1,5 @@
 """Stores whose innermost axis has few elements, which run in a loop over it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from random import Random
 

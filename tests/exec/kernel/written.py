@@ -26,8 +26,6 @@ after a kernel say what it is called with, and what is known of the program that
 access.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Callable, Iterator

@@ -5,8 +5,6 @@ operands are checked as the manual of the processor demands (Intel, volume 2: LD
 TDPBSSD).
 """
 
-from __future__ import annotations
-
 import operator
 import re
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Runs contractions of arrays."""
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any

@@ -9,8 +9,6 @@ two words belong together), the sizes of dimensions (one after the other), argum
 rounded), and `tree` or `no_tree`, a text that the loops have or have not.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Functions of maths on arrays, and their errors against extended precision."""
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Scalars of every datatype, and arrays with declared strides and offsets, as NumPy takes them."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -3,8 +3,6 @@
 What x86-64 and AArch64 compute is the same, bit for bit: no result depends on the width of vectors.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The default target: native code where it can be generated, and NumPy elsewhere."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

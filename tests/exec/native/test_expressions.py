@@ -1,7 +1,5 @@
 """Expressions of graphs whose loops run in lanes, and where their loads and stores end."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Contractions with few rows, which read the second operand once in the order of memory."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import product
 

@@ -1,7 +1,5 @@
 """A loop that is too long to end ends where an index, a divisor or an assertion fails."""
 
-from __future__ import annotations
-
 import faulthandler
 from collections.abc import Iterator
 

@@ -4,8 +4,6 @@ LLVM 22 makes single loads of vectors that the processor cannot mask, and fails 
 in such functions.
 """
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Callable
 

@@ -4,8 +4,6 @@ LLVM 22 narrows in the store instruction where AVX-512 has one for that. If the 
 with one active lane, it makes a scalar store of it later, of all bits before the narrowing.
 """
 
-from __future__ import annotations
-
 import ctypes
 import itertools
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 LLVM calls functions of Windows' convention from code for Linux, too.
 """
 
-from __future__ import annotations
-
 import ctypes
 import time
 from collections.abc import Iterator, Mapping

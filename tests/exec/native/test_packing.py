@@ -21,9 +21,8 @@ from relaxpy.exec.graph import link
 from relaxpy.exec.graph.backend import GraphBackend
 from relaxpy.exec.native.values import packing
 from relaxpy.exec.native.values.packing import Joined, Packing
+from relaxpy.ir import Op, structural_hash
 from relaxpy.ir.core.traverse import walk
-from relaxpy.ir.equality.structural import structural_hash
-from relaxpy.ir.op import Op
 from relaxpy.ir.serialize import save_json
 from relaxpy.script import from_source
 from tests.exec.native.test_contract import graph, numbers

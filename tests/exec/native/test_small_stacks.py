@@ -1,7 +1,5 @@
 """Native functions in threads with small stacks, as servers and embedded interpreters have them."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

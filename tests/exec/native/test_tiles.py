@@ -1,7 +1,5 @@
 """Register-tiled contractions: right, within their arrays, and the same on every processor."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import product
 

@@ -7,9 +7,8 @@ from contextlib import nullcontext
 from typing import Any
 
 from relaxpy.errors import Source, Span
+from relaxpy.ir import IRModule, Op
 from relaxpy.ir.core.node import Attrs
-from relaxpy.ir.module import IRModule
-from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.tir import expr as tir

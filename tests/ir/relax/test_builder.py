@@ -7,12 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from relaxpy import compile, te
+from relaxpy import IRModule, compile, te
 from relaxpy.errors import BuilderStateError, MisuseError, Source, Span, StructInfoError
+from relaxpy.ir import Op, assert_structural_equal
 from relaxpy.ir.equality import structural
-from relaxpy.ir.equality.structural import assert_structural_equal
-from relaxpy.ir.module import IRModule
-from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_function, normalize_module

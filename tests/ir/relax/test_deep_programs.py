@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 
 import relaxpy
-from relaxpy import relax
+from relaxpy import IRModule, relax
 from relaxpy.errors import MisuseError
 from relaxpy.ir import load_json, save_json, structural_equal
-from relaxpy.ir.module import IRModule
 from relaxpy.relax.testing import dump_ast
 
 DEPTH = 1000

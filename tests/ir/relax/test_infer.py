@@ -13,10 +13,9 @@ from typing import Any
 
 import pytest
 
-from relaxpy import errors
+from relaxpy import IRModule, errors
 from relaxpy.errors import RelaxpyWarning, StructInfoError
 from relaxpy.exec.runtime.registry import register_func, remove_global_func
-from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.derive import normalize_function, normalize_module

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from relaxpy.errors import RelaxpyWarning, StructInfoError, StructInfoTypeError, WellFormedError
-from relaxpy.ir.module import IRModule
-from relaxpy.ir.op import Op
+from relaxpy.ir import IRModule, Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.block_builder.derive import normalize_function

@@ -7,8 +7,7 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import MatchCastError, MisuseError, RelaxpyWarning, TransformError
-from relaxpy.ir.equality.structural import assert_structural_equal
-from relaxpy.ir.module import IRModule
+from relaxpy.ir import IRModule, assert_structural_equal
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.block_builder.derive import normalize_module

@@ -17,10 +17,8 @@ from relaxpy.errors import (
     UnknownNameError,
 )
 from relaxpy.exec.compile import compile
+from relaxpy.ir import IRModule, Op, assert_structural_equal
 from relaxpy.ir.core.traverse import walk
-from relaxpy.ir.equality.structural import assert_structural_equal
-from relaxpy.ir.module import IRModule
-from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder

@@ -7,8 +7,7 @@ import pytest
 
 from relaxpy import errors
 from relaxpy.errors import MisuseError, StructInfoError
-from relaxpy.ir.equality.structural import assert_structural_equal
-from relaxpy.ir.op import Op
+from relaxpy.ir import Op, assert_structural_equal
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder

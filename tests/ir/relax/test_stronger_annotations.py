@@ -9,11 +9,9 @@ from hypothesis import assume, given, strategies as st
 
 import relaxpy
 from relaxpy.errors import MisuseError, StructInfoError, WellFormedError
+from relaxpy.ir import IRModule, Op, structural_equal
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import rebuild, walk
-from relaxpy.ir.equality.structural import structural_equal
-from relaxpy.ir.module import IRModule
-from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed, well_formed
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder

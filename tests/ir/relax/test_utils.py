@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from relaxpy import relax, te
+from relaxpy import IRModule, relax, te
 from relaxpy.errors import MisuseError, StructInfoError
 from relaxpy.ir.equality.structural import assert_structural_equal
-from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.relax.analysis.variables import bound_vars, defined_symbolic_vars, free_vars
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed

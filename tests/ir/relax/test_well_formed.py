@@ -6,8 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from relaxpy.errors import Diagnostic, MisuseError
-from relaxpy.ir.module import IRModule
-from relaxpy.ir.op import Op
+from relaxpy.ir import IRModule, Op
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed, well_formed
 from relaxpy.ir.relax.nodes.distributed import DeviceMesh, DTensorStructInfo, Placement

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 import relaxpy
-from relaxpy import te, tir
+from relaxpy import IRModule, te, tir
 from relaxpy.errors import MisuseError
-from relaxpy.ir.module import IRModule
 
 TARGETS = pytest.mark.parametrize("target", ["numpy", "reference"])
 CALLS: list[int] = []

@@ -7,25 +7,25 @@ from relaxpy.errors import MisuseError, ScheduleError
 from relaxpy.ir import IRModule, PointerType, PrimType, assert_structural_equal
 from relaxpy.script import tir as T
 from relaxpy.tir import analysis
+from tests.exec.kernel.written import kernel
 
 FLOATS = PointerType(PrimType("float32"))
 
 
-@T.prim_func
-def pointers(X: T.Buffer((64,), "float32"), Y: T.Buffer((64,), "float32")):
+pointers = kernel("""
+def pointers(X: f32[64], Y: f32[64]):
     Z = T.alloc_buffer((32,), "float32")
-    for i in range(4):
-        with T.block("outer"):
-            vi = T.axis.spatial(4, i)
-            T.reads(X[vi * 16 + 2 : vi * 16 + 11])
-            T.writes(Y[vi * 16 : vi * 16 + 16])
-            P = T.match_buffer(X[vi * 16 + 2 : vi * 16 + 6], (4,))
-            Q = T.match_buffer(X[vi * 16 + 8 : vi * 16 + 11], (3,))
-            for j in range(16):
-                Y[vi * 16 + j] = T.float32(1)
-            T.evaluate(P.data)
-            T.evaluate(Q.data)
-            T.evaluate(Z.data)
+    for i in S(4, "outer"):
+        T.reads(X[vi * 16 + 2 : vi * 16 + 11])
+        T.writes(Y[vi * 16 : vi * 16 + 16])
+        P = T.match_buffer(X[vi * 16 + 2 : vi * 16 + 6], (4,))
+        Q = T.match_buffer(X[vi * 16 + 8 : vi * 16 + 11], (3,))
+        for j in range(16):
+            Y[vi * 16 + j] = T.float32(1)
+        T.evaluate(P.data)
+        T.evaluate(Q.data)
+        T.evaluate(Z.data)
+""")
 
 
 def blocks(body: tir.Stmt) -> list[tir.BlockRealize]:
@@ -78,19 +78,16 @@ def test_access_pointers_say_what_they_are_for():
     assert opaque == []
 
 
-@T.prim_func
-def sums(A: T.Buffer((8, 8), "float32"), B: T.Buffer((8,), "float32")):
+sums = kernel("""
+def sums(A: f32[8, 8], B: f32[8]):
     C = T.alloc_buffer((8, 8), "float32")
-    for i, j in T.grid(8, 8):
-        with T.block("C"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            C[vi, vj] = A[vi, vj] + A[vj, vi]
-    for i, k in T.grid(8, 8):
-        with T.block("B"):
-            vi, vk = T.axis.remap("SR", [i, k])
-            with T.init():
-                B[vi] = T.float32(0)
-            B[vi] = B[vi] + C[vi, vk]
+    for i, j in SS(8, 8):
+        C[vi, vj] = A[vi, vj] + A[vj, vi]
+    for i, k in SR(8, 8):
+        with T.init():
+            B[vi] = T.float32(0)
+        B[vi] = B[vi] + C[vi, vk]
+""")
 
 
 def test_the_place_of_a_buffer_is_around_all_of_its_uses():
@@ -210,24 +207,19 @@ def test_a_long_expression_has_no_limit_of_depth():
     assert analysis.detect_buffer_access_lca(func)[A] is None
 
 
-@T.prim_func
-def opaque_reader(X: T.Buffer((16,), "float32"), Y: T.Buffer((16,), "float32")):
+opaque_reader = kernel("""
+def opaque_reader(X: f32[16], Y: f32[16]):
     B = T.alloc_buffer((16,), "float32")
     D = T.alloc_buffer((16,), "float32")
-    for i in range(16):
-        with T.block("B"):
-            vi = T.axis.spatial(16, i)
-            B[vi] = X[vi] * T.float32(2)
-    for i in range(16):
-        with T.block("D"):
-            vi = T.axis.spatial(16, i)
-            D[vi] = B[vi] + T.float32(1)
-    for i in range(16):
-        with T.block("opaque"):
-            vi = T.axis.spatial(16, i)
-            T.reads(D[vi])
-            T.writes(Y[vi])
-            T.evaluate(T.call_extern("int32", "copy", Y.access_ptr("w"), D.access_ptr("r")))
+    for i in S(16):
+        B[vi] = X[vi] * T.float32(2)
+    for i in S(16):
+        D[vi] = B[vi] + T.float32(1)
+    for i in S(16, "opaque"):
+        T.reads(D[vi])
+        T.writes(Y[vi])
+        T.evaluate(T.call_extern("int32", "copy", Y.access_ptr("w"), D.access_ptr("r")))
+""")
 
 
 def test_other_blocks_are_scheduled_beside_one_with_pointers():

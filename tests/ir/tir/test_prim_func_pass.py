@@ -2,9 +2,8 @@
 
 import pytest
 
-from relaxpy import tir
+from relaxpy import IRModule, tir
 from relaxpy.errors import MisuseError, TransformError
-from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.transform import PassContext
 from relaxpy.tir.transform import Apply, Filter, prim_func_pass

@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from relaxpy import relax, tir
+from relaxpy import IRModule, relax, tir
 from relaxpy.errors import MisuseError
 from relaxpy.ir import assert_structural_equal
-from relaxpy.ir.module import IRModule
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.script import tir as T
 

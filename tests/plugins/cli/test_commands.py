@@ -15,8 +15,7 @@ import pytest
 
 import relaxpy
 from relaxpy.exec.container import Container
-from relaxpy.ir import assert_structural_equal, load_json
-from relaxpy.ir.op import Op
+from relaxpy.ir import Op, assert_structural_equal, load_json
 from relaxpy.plugins.cli.main import main
 from relaxpy.plugins.cli.passes import public_passes
 from relaxpy.script import from_source

@@ -8,8 +8,6 @@ intermediate values with every placement, also two axes of the mesh along one ax
 several annotations after each other.
 """
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

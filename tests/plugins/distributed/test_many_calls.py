@@ -1,7 +1,5 @@
 """Many calls on the workers of Dask and Ray: programs travel once, and nothing is lost."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """Sizes at the ends of int64, and products of sizes beyond them, in each place that has sizes."""
 
-from __future__ import annotations
-
 import math
 import resource
 import subprocess

@@ -1,7 +1,5 @@
 """`from_onnx`: parameters, names, shapes, opsets, errors; models made by ONNX's own helpers."""
 
-from __future__ import annotations
-
 import contextlib
 import subprocess
 import sys
@@ -23,6 +21,7 @@ from relaxpy.plugins.onnx import importer
 from relaxpy.plugins.onnx.view import model_bytes
 from relaxpy.relax.frontend import detach_params
 from relaxpy.relax.frontend.onnx import from_onnx
+from tests.plugins.onnx.texts import node_of, nodes_of
 
 Array = np.ndarray[Any, np.dtype[Any]]
 RNG = np.random.default_rng(7)
@@ -77,10 +76,7 @@ X = RNG.standard_normal((2, 4)).astype("float32")
 
 
 def linear(**options: Any) -> Any:
-    nodes = [
-        helper.make_node("MatMul", ["x", "w.0"], ["y"]),
-        helper.make_node("Relu", ["y"], ["z"]),
-    ]
+    nodes = nodes_of("y = MatMul(x, w.0); z = Relu(y)")
     return model(nodes, [value("x", ["n", 4])], ["z"], {"w.0": W}, **options)
 
 
@@ -119,7 +115,7 @@ def test_shapes_and_datatypes_of_inputs_can_be_replaced() -> None:
     assert mod["main"].params[0].struct_info.shape.values[0] is m
     mod = from_onnx(linear(), shape_dict={"x": [2, 4]})
     assert str(mod["main"].struct_info.ret) == 'R.Tensor((2, 3), dtype="float32")'
-    proto = model([helper.make_node("Relu", ["x"], ["y"])], [value("x", [2])], ["y"])
+    proto = model(nodes_of("y = Relu(x)"), [value("x", [2])], ["y"])
     mod = from_onnx(proto, dtype_dict={"x": "float16"})
     assert str(mod["main"].struct_info.ret.dtype) == "float16"
     with pytest.raises(
@@ -178,9 +174,9 @@ def test_sparse_tensors_are_dense_in_relax(flat: bool, place: str) -> None:
         numpy_helper.from_array(indices, "places"),
         [2, 3],
     )
-    nodes = [helper.make_node("Add", ["x", "s"], ["y"])]
+    nodes = nodes_of("y = Add(x, s)")
     if place == "constant":
-        nodes.insert(0, helper.make_node("Constant", [], ["s"], sparse_value=sparse))
+        nodes.insert(0, node_of("s = Constant(sparse_value=sparse)", sparse=sparse))
     proto = model(nodes, [value("x", [2, 3])], ["y"])
     if place == "initializer":
         proto.graph.sparse_initializer.append(sparse)
@@ -207,14 +203,14 @@ def test_sparse_tensors_that_do_not_fit_are_refused(
         indices=numpy_helper.from_array(np.array(indices, "int64"), "places"),
         dims=dims,
     )
-    proto = model([helper.make_node("Add", ["x", "s"], ["y"])], [value("x", [2, 3])], ["y"])
+    proto = model(nodes_of("y = Add(x, s)"), [value("x", [2, 3])], ["y"])
     proto.graph.sparse_initializer.append(sparse)
     with pytest.raises(FrontendError, match=message):
         from_onnx(proto)
 
 
 def test_several_outputs_are_a_tuple() -> None:
-    nodes = [helper.make_node("Split", ["x"], ["a", "b"], axis=1, num_outputs=2)]
+    nodes = nodes_of("a, b = Split(x, axis=1, num_outputs=2)")
     first, second = run(
         model(nodes, [value("x", ["n", 5])], ["a", "b"]), np.ones((2, 5), "float32")
     )
@@ -223,13 +219,10 @@ def test_several_outputs_are_a_tuple() -> None:
 
 def test_a_chain_of_shapes_becomes_a_symbolic_shape() -> None:
     """Shape, Gather, Unsqueeze, Concat, Reshape: one expression, no tensor is computed."""
-    nodes = [
-        helper.make_node("Shape", ["x"], ["s"]),
-        helper.make_node("Gather", ["s", "zero"], ["n"]),
-        helper.make_node("Unsqueeze", ["n", "axes"], ["n1"]),
-        helper.make_node("Concat", ["n1", "rest"], ["shape"], axis=0),
-        helper.make_node("Reshape", ["x", "shape"], ["y"]),
-    ]
+    nodes = nodes_of("""
+        s = Shape(x); n = Gather(s, zero); n1 = Unsqueeze(n, axes);
+        shape = Concat(n1, rest, axis=0); y = Reshape(x, shape)
+    """)
     initializers = {"zero": np.array(0), "axes": np.array([0]), "rest": np.array([-1, 2])}
     proto = model(nodes, [value("x", ["n", "m", 4])], ["y"], initializers)
     mod = from_onnx(proto)
@@ -242,14 +235,10 @@ def test_a_chain_of_shapes_becomes_a_symbolic_shape() -> None:
 
 
 def test_sizes_that_a_scale_multiplies_stay_expressions() -> None:
-    nodes = [
-        helper.make_node("Shape", ["x"], ["s"]),
-        helper.make_node("Cast", ["s"], ["f"], to=TensorProto.FLOAT),
-        helper.make_node("Mul", ["f", "half"], ["g"]),
-        helper.make_node("Floor", ["g"], ["h"]),
-        helper.make_node("Cast", ["h"], ["i"], to=TensorProto.INT64),
-        helper.make_node("ConstantOfShape", ["i"], ["y"]),
-    ]
+    nodes = nodes_of("""
+        s = Shape(x); f = Cast(s, to=FLOAT); g = Mul(f, half); h = Floor(g); i = Cast(h, to=INT64);
+        y = ConstantOfShape(i)
+    """)
     proto = model(nodes, [value("x", ["n"])], ["y"], {"half": np.array(0.5, "float32")})
     assert str(from_onnx(proto)["main"].struct_info.ret) == 'R.Tensor((n // 2,), dtype="float32")'
     assert run(proto, np.ones(7, "float32")).shape == (3,)
@@ -342,15 +331,12 @@ def test_functions_of_the_model_are_inlined_with_their_attributes() -> None:
         ["y"],
         [
             onnx.parser.parse_node("c = Constant <value_float: float = @factor> ()"),
-            helper.make_node("Mul", ["x", "c"], ["y"]),
+            node_of("y = Mul(x, c)"),
         ],
         [helper.make_opsetid("", 21)],
         ["factor"],
     )
-    nodes = [
-        helper.make_node("Scaled", ["x"], ["a"], domain="own", factor=2.0),
-        helper.make_node("Scaled", ["a"], ["b"], domain="own", factor=3.0),
-    ]
+    nodes = nodes_of("a = own::Scaled(x, factor=2.0); b = own::Scaled(a, factor=3.0)")
     proto = model(nodes, [value("x", [4])], ["b"], functions=[scaled], domains=[("own", 1)])
     np.testing.assert_allclose(run(proto, X[0]), X[0] * 6, rtol=1e-6)
 
@@ -375,11 +361,7 @@ def test_an_operator_means_what_it_does_in_its_opset(
 
 
 def test_sizes_are_tensors_where_a_model_returns_them() -> None:
-    nodes = [
-        helper.make_node("Shape", ["x"], ["s"]),
-        helper.make_node("Cast", ["s"], ["f"], to=TensorProto.FLOAT),
-        helper.make_node("Div", ["f", "four"], ["y"]),
-    ]
+    nodes = nodes_of("s = Shape(x); f = Cast(s, to=FLOAT); y = Div(f, four)")
     proto = model(nodes, [value("x", ["n", 3])], ["s", "y"], {"four": np.array(4, "float32")})
     sizes, quarters = run(proto, np.zeros((2, 3), "float32"))
     np.testing.assert_array_equal(sizes, [2, 3])
@@ -420,9 +402,7 @@ def test_branches_that_decide_too_many_ranks_are_refused() -> None:
 def test_all_nodes_that_cannot_be_imported_are_in_one_error() -> None:
     nodes = [
         helper.make_node("Nope", ["x"], ["a"], name="first"),
-        helper.make_node("Relu", ["a"], ["b"]),
-        helper.make_node("Also", ["x"], ["c"], domain="com.example"),
-        helper.make_node("Clip", ["x"], ["d"], wrong=1),
+        *nodes_of("b = Relu(a); c = com.example::Also(x); d = Clip(x, wrong=1)"),
     ]
     proto = model(nodes, [value("x", ["n", 4])], ["b", "c", "d"], domains=[("com.example", 3)])
     with pytest.raises(OpNotImplemented) as caught:
@@ -439,13 +419,12 @@ def test_all_nodes_that_cannot_be_imported_are_in_one_error() -> None:
 
 def test_nodes_that_no_output_needs_are_not_imported() -> None:
     body = helper.make_graph(
-        [helper.make_node("Neg", ["kept"], ["negative"])], "body", [], [value("negative", None)]
+        nodes_of("negative = Neg(kept)"), "body", [], [value("negative", None)]
     )
     nodes = [
-        helper.make_node("Nope", ["x"], ["a"]),
-        helper.make_node("Relu", ["a"], ["b"]),
-        helper.make_node("Abs", ["x"], ["kept"]),  # only a branch reads it
-        helper.make_node("If", ["c"], ["y"], then_branch=body, else_branch=body),
+        *nodes_of("a = Nope(x); b = Relu(a)"),
+        node_of("kept = Abs(x)"),  # only a branch reads it
+        node_of("y = If(c, then_branch=body, else_branch=body)", body=body),
     ]
     inputs = [value("x", [2]), value("c", [], TensorProto.BOOL)]
     found = run(model(nodes, inputs, ["y"]), np.array([-1, 2], "float32"), np.array(True))
@@ -457,15 +436,14 @@ def test_nodes_that_no_output_needs_are_not_imported() -> None:
 
 def test_nodes_may_stand_before_those_that_define_what_they_read() -> None:
     body = helper.make_graph(
-        [helper.make_node("Neg", ["late"], ["n"]), helper.make_node("Exp", ["x"], ["e"])],
-        *("body", [], [value("n", None)]),
+        nodes_of("n = Neg(late); e = Exp(x)"), *("body", [], [value("n", None)])
     )
-    nodes = [
-        helper.make_node("If", ["c"], ["a"], then_branch=body, else_branch=body),
-        helper.make_node("Add", ["b", "a"], ["y"]),
-        helper.make_node("Abs", ["x"], ["late"]),
-        helper.make_node("Relu", ["late"], ["b"]),
-    ]
+    nodes = nodes_of(
+        """
+        a = If(c, then_branch=body, else_branch=body); y = Add(b, a); late = Abs(x); b = Relu(late)
+    """,
+        body=body,
+    )
     inputs = [value("x", [2]), value("c", [], TensorProto.BOOL)]
     found = run(model(nodes, inputs, ["y"]), np.array([-1, 2], "float32"), np.array(True))
     np.testing.assert_array_equal(found, [0, 0])
@@ -491,12 +469,12 @@ def _loop(nodes: Sequence[Any]) -> Any:
     """A loop of a body that is the nodes, with its condition `a` before and `b` after."""
     states = [value("a", [], TensorProto.BOOL), value("s", [2, 4])]
     body = helper.make_graph(
-        [*nodes, helper.make_node("Identity", ["s"], ["t"])],
+        [*nodes, node_of("t = Identity(s)")],
         "body",
         [value("k", [], TensorProto.INT64), *states],
         [value("b", [], TensorProto.BOOL), value("t", [2, 4])],
     )
-    node = helper.make_node("Loop", ["n", "go", "x"], ["y"], body=body)
+    node = node_of("y = Loop(n, go, x, body=body)", body=body)
     given = {"n": np.array(3), "go": np.array(True)}
     return model([node], [value("x", [2, 4])], ["y"], given)
 
@@ -516,7 +494,7 @@ _WRONG: dict[str, tuple[Any, str]] = {
         "node 1 uses 'b', which no node before it",
     ),
     "no condition": (
-        _loop([helper.make_node("Identity", [], ["b"])]),
+        _loop(nodes_of("b = Identity()")),
         "Identity of ai.onnx 21: operand x is missing",
     ),
     "defined twice": (_bad_node(output=["z"]), "uses 'y', which no node before it|second time"),
@@ -576,14 +554,9 @@ def test_files_that_are_not_well_formed_have_clear_errors(case: str) -> None:
 
 def test_functions_that_call_each_other_without_end_are_refused() -> None:
     again = helper.make_function(
-        "own",
-        "F",
-        ["x"],
-        ["y"],
-        [helper.make_node("F", ["x"], ["y"], domain="own")],
-        [helper.make_opsetid("own", 1)],
+        "own", "F", ["x"], ["y"], nodes_of("y = own::F(x)"), [helper.make_opsetid("own", 1)]
     )
-    nodes = [helper.make_node("F", ["x"], ["y"], domain="own")]
+    nodes = nodes_of("y = own::F(x)")
     proto = model(nodes, [value("x", [4])], ["y"], functions=[again], domains=[("own", 1)])
     with pytest.raises(FrontendError, match="without end"):
         from_onnx(proto)
@@ -683,7 +656,7 @@ def nested_calls(depth: int) -> Any:
         )
         for k in range(depth + 1)
     ]
-    node = helper.make_node("F0", ["x"], ["y"], domain="own")
+    node = node_of("y = own::F0(x)")
     return model([node], [value("x", [2])], ["y"], functions=functions, domains=[("own", 1)])
 
 
@@ -729,19 +702,15 @@ def test_a_vector_of_a_million_sizes_is_no_shape(op: str, operands: list[str]) -
 
 @pytest.mark.parametrize(
     "node",
-    [
-        helper.make_node("Range", ["a", "b", "one"], ["y"]),
-        helper.make_node("ConstantOfShape", ["square"], ["y"]),
-        helper.make_node("Tile", ["one1", "square"], ["y"]),
-        helper.make_node("Expand", ["one1", "square"], ["y"]),
-        helper.make_node("HannWindow", ["b"], ["y"]),
-        helper.make_node("DFT", ["x", "b"], ["y"]),
-        helper.make_node("LRN", ["x"], ["y"], size=HUGE),
-        helper.make_node("Split", ["x"], ["y"], num_outputs=HUGE),
-        helper.make_node("OneHot", ["one1", "b", "one1"], ["y"]),
-        helper.make_node("SplitToSequence", ["wide", "one"], ["y"]),
-        helper.make_node("Det", ["wide"], ["y"]),
-    ],
+    nodes_of(
+        """
+        y = Range(a, b, one); y = ConstantOfShape(square); y = Tile(one1, square);
+        y = Expand(one1, square); y = HannWindow(b); y = DFT(x, b); y = LRN(x, size=HUGE);
+        y = Split(x, num_outputs=HUGE); y = OneHot(one1, b, one1); y = SplitToSequence(wide, one);
+        y = Det(wide)
+    """,
+        HUGE=HUGE,
+    ),
     ids=lambda node: node.op_type,
 )
 def test_sizes_that_no_memory_holds_need_none_to_be_imported(node: Any) -> None:
@@ -769,21 +738,18 @@ def test_functions_that_multiply_are_refused(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_chains_that_double_a_shape_stay_small() -> None:
-    nodes = [helper.make_node("Shape", ["x"], ["s0"])]
+    nodes = nodes_of("s0 = Shape(x)")
     nodes += [helper.make_node("Concat", [f"s{k}"] * 2, [f"s{k + 1}"], axis=0) for k in range(30)]
     mod = from_onnx(model(nodes, [value("x", ["n"])], ["s30"]))
     assert mod["main"].struct_info.ret.shape.values[0] == 1 << 30
 
 
 BODY = helper.make_graph(
-    [helper.make_node("Relu", ["item"], ["out"])],
-    "body",
-    [value("item", None)],
-    [value("out", None)],
+    nodes_of("out = Relu(item)"), "body", [value("item", None)], [value("out", None)]
 )
 #: ONNX writes this as text, in which names have no such points, and reads it again.
 DOTTED = helper.make_graph(
-    [helper.make_node("Mul", ["s", "a.b"], ["t"])],
+    nodes_of("t = Mul(s, a.b)"),
     *("score", [value("s", [1, 1, 2, 2])], [value("t", [1, 1, 2, 2])]),
     [numpy_helper.from_array(np.float32(2), "a.b")],
 )
@@ -817,7 +783,7 @@ def test_native_code_of_onnx_sees_no_operands_that_schemas_refuse(
 ) -> None:
     """It builds bodies that depend on types, and trusts its arguments."""
     nodes = [
-        helper.make_node("SequenceConstruct", ["x", "x"], ["s"]),
+        node_of("s = SequenceConstruct(x, x)"),
         helper.make_node(op, operands, ["y"], **attributes),
     ]
     inputs = [value("x", [1, 2, 4]), value("i", [1], TensorProto.INT64)]
@@ -852,12 +818,12 @@ def test_attributes_and_shapes_that_do_not_fit_are_named(
 
 
 def test_an_integer_may_stand_for_a_float() -> None:
-    nodes = [helper.make_node("Gemm", ["x", "x"], ["y"], alpha=2, transB=1)]
+    nodes = nodes_of("y = Gemm(x, x, alpha=2, transB=1)")
     np.testing.assert_allclose(run(model(nodes, [value("x", [2, 4])], ["y"]), X), 2 * X @ X.T, 1e-5)
 
 
 def test_axes_of_a_reduction_are_a_vector() -> None:
-    nodes = [helper.make_node("ReduceSum", ["x", "axes"], ["y"])]
+    nodes = nodes_of("y = ReduceSum(x, axes)")
     inputs = [value("x", [1, 2, 4]), value("axes", [], TensorProto.INT64)]
     with pytest.raises(OpNotImplemented, match="expected a vector, found a tensor of rank 0"):
         from_onnx(model(nodes, inputs, ["y"]))
@@ -866,7 +832,7 @@ def test_axes_of_a_reduction_are_a_vector() -> None:
 @pytest.mark.parametrize("op", ["Expand", "Reshape"])
 def test_numbers_in_a_shape_that_is_partly_computed_stay_numbers(op: str) -> None:
     nodes = [
-        helper.make_node("Concat", ["n", "rest"], ["shape"], axis=0),
+        node_of("shape = Concat(n, rest, axis=0)"),
         helper.make_node(op, ["x", "shape"], ["y"]),
     ]
     inputs = [value("x", [2, 3]), value("n", [1], TensorProto.INT64)]
@@ -878,11 +844,7 @@ def test_numbers_in_a_shape_that_is_partly_computed_stay_numbers(op: str) -> Non
 
 
 def test_sequences_know_the_ranks_of_their_values() -> None:
-    nodes = [
-        helper.make_node("SequenceAt", ["s", "one"], ["t"]),
-        helper.make_node("Transpose", ["t"], ["u"], perm=[1, 0]),
-        helper.make_node("Shape", ["u"], ["y"]),
-    ]
+    nodes = nodes_of("t = SequenceAt(s, one); u = Transpose(t, perm=[1, 0]); y = Shape(u)")
     kind = helper.make_sequence_type_proto(helper.make_tensor_type_proto(1, [None, 3]))
     proto = model(nodes, [helper.make_value_info("s", kind)], ["y"], {"one": np.array(1)})
     found = run(proto, (np.zeros((1, 3), "float32"), np.zeros((5, 3), "float32")))
@@ -906,11 +868,11 @@ def test_places_and_parts_that_do_not_exist_are_named_at_run_time(
     whole, at = np.array(split, "int64"), np.array(place, "int64")
     operands = ["list", *(["x"] if op == "SequenceInsert" else []), "place"]
     nodes = [
-        helper.make_node("SplitToSequence", ["x", "split"], ["list"], axis=1),
+        node_of("list = SplitToSequence(x, split, axis=1)"),
         helper.make_node(op, operands, ["y"]),
     ]
     if op == "Split":
-        nodes = [helper.make_node("Split", ["x", "split"], ["y", "rest"], axis=1)]
+        nodes = nodes_of("y, rest = Split(x, split, axis=1)")
     inputs = [value("x", [2, 4])]
     inputs += [value(n, a.shape, TensorProto.INT64) for n, a in (("split", whole), ("place", at))]
     main = relaxpy.compile(from_onnx(model(nodes, inputs, ["y"])), "numpy")["main"]
@@ -922,11 +884,15 @@ def test_places_and_parts_that_do_not_exist_are_named_at_run_time(
 @pytest.mark.parametrize("new_axis", [0, 1])
 def test_an_axis_of_symbolic_size_is_split(keepdims: int, new_axis: int) -> None:
     axis = 1 if keepdims or new_axis else 0
-    nodes = [
-        helper.make_node("SplitToSequence", ["x"], ["s"], axis=1, keepdims=keepdims),
-        helper.make_node("ConcatFromSequence", ["s"], ["y"], axis=axis, new_axis=new_axis),
-        helper.make_node("SequenceLength", ["s"], ["length"]),
-    ]
+    nodes = nodes_of(
+        """
+        s = SplitToSequence(x, axis=1, keepdims=keepdims);
+        y = ConcatFromSequence(s, axis=axis, new_axis=new_axis); length = SequenceLength(s)
+    """,
+        keepdims=keepdims,
+        axis=axis,
+        new_axis=new_axis,
+    )
     proto = model(nodes, [value("x", [2, "n", 3])], ["y", "length"], opset=13)
     for n in (1, 4):
         x = RNG.standard_normal((2, n, 3)).astype("float32")
@@ -941,11 +907,7 @@ def test_an_axis_of_symbolic_size_is_split(keepdims: int, new_axis: int) -> None
 @pytest.mark.parametrize("opset", [9, 21])
 @pytest.mark.parametrize("declared", [None, 1, 2])
 def test_squeeze_drops_sizes_that_turn_out_to_be_1(opset: int, declared: int | None) -> None:
-    nodes = [
-        helper.make_node("Squeeze", ["x"], ["s"]),
-        helper.make_node("Transpose", ["s"], ["y"]),
-        helper.make_node("Size", ["s"], ["count"]),
-    ]
+    nodes = nodes_of("s = Squeeze(x); y = Transpose(s); count = Size(s)")
     proto = model(nodes, [value("x", ["n", 1, 3])], ["y", "count"], opset=opset)
     if declared is not None:
         proto.graph.value_info.append(value("s", [None] * declared))
@@ -957,7 +919,7 @@ def test_squeeze_drops_sizes_that_turn_out_to_be_1(opset: int, declared: int | N
 
 
 def test_squeeze_finds_as_many_sizes_of_1_as_its_declared_rank_needs() -> None:
-    node = helper.make_node("Squeeze", ["x"], ["y"])
+    node = node_of("y = Squeeze(x)")
     proto = model([node], [value("x", ["n", 1, "m", 3])], ["y"])
     proto.graph.output[0].CopyFrom(value("y", [None, None]))
     main = relaxpy.compile(from_onnx(proto), "numpy")["main"]
@@ -972,10 +934,7 @@ def test_squeeze_finds_as_many_sizes_of_1_as_its_declared_rank_needs() -> None:
 @pytest.mark.parametrize("node", [("BitShift", {"direction": "LEFT"}), ("Mod", {})], ids=str)
 def test_a_size_of_1_is_known_after_operands_broadcast(node: tuple[str, dict[str, Any]]) -> None:
     op, attributes = node
-    nodes = [
-        helper.make_node(op, ["a", "b"], ["c"], **attributes),
-        helper.make_node("Squeeze", ["c"], ["y"]),
-    ]
+    nodes = [helper.make_node(op, ["a", "b"], ["c"], **attributes), node_of("y = Squeeze(c)")]
     kind = TensorProto.UINT8
     inputs = [value("a", ["n", "m", 1], kind), value("b", [3, "k", 1], kind)]
     a, b = np.full((3, 2, 1), 7, "uint8"), np.full((3, 2, 1), 2, "uint8")
@@ -985,9 +944,9 @@ def test_a_size_of_1_is_known_after_operands_broadcast(node: tuple[str, dict[str
 def test_products_of_integers_have_factors_that_are_no_integers() -> None:
     a, b = np.array([[3, -2]], "int32"), np.array([[1], [4]], "int32")
     inputs = [value("a", [1, 2], TensorProto.INT32), value("b", [2, 1], TensorProto.INT32)]
-    nodes = [helper.make_node("Gemm", ["a", "b"], ["y"], alpha=0.5)]
+    nodes = nodes_of("y = Gemm(a, b, alpha=0.5)")
     assert run(model(nodes, inputs, ["y"]), a, b).tolist() == [[-2]]  # -2.5 towards zero
-    nodes = [helper.make_node("Gemm", ["a", "b", "b"], ["y"], alpha=0.5, beta=0.5)]
+    nodes = nodes_of("y = Gemm(a, b, b, alpha=0.5, beta=0.5)")
     assert run(model(nodes, inputs, ["y"]), a, b).tolist() == [[-2], [0]]  # the sum is rounded
 
 
@@ -1012,11 +971,7 @@ def test_large_weights_are_read_from_where_they_stand_in_a_file(tmp_path: Path) 
 def test_a_file_that_ends_early_is_damaged(tmp_path: Path, cut: int) -> None:
     weight = numpy_helper.from_array(np.ones((40, 40), "float32"), "w")
     graph = helper.make_graph(
-        [helper.make_node("Identity", ["w"], ["y"])],
-        "g",
-        [],
-        [helper.make_empty_tensor_value_info("y")],
-        [weight],
+        nodes_of("y = Identity(w)"), "g", [], [helper.make_empty_tensor_value_info("y")], [weight]
     )
     path = tmp_path / "model.onnx"
     path.write_bytes(helper.make_model(graph).SerializeToString()[:-cut])
@@ -1047,11 +1002,11 @@ def test_scales_of_an_axis_without_elements(op: str) -> None:
 
 def with_a_body(kind: str, size: int | None, *, outside: bool) -> Any:
     """A scan or loop of `size` rows whose body has or needs a node that cannot be imported."""
-    strange = helper.make_node("Nope", ["a"], ["b"])
-    nodes = [helper.make_node("Add", ["s", "a"], ["t"]), helper.make_node("Neg", ["b"], ["y"])]
+    strange = node_of("b = Nope(a)")
+    nodes = nodes_of("t = Add(s, a); y = Neg(b)")
     inputs, outputs = [value("s", [2]), value("x", [2])], [value("t", [2]), value("y", [2])]
     if kind == "Loop":
-        nodes = [helper.make_node("Identity", ["c"], ["d"]), *nodes]
+        nodes = [node_of("d = Identity(c)"), *nodes]
         inputs = [value("i", [], TensorProto.INT64), value("c", [], TensorProto.BOOL), inputs[0]]
         outputs = [value("d", [], TensorProto.BOOL), *outputs]
     body = helper.make_graph(nodes if outside else [strange, *nodes], "body", inputs, outputs)
@@ -1085,7 +1040,7 @@ def test_a_constant_condition_gives_sizes_that_are_known(axis: int | None) -> No
     attributes = {} if axis is None else {"axis": axis}
     nodes = [
         helper.make_node("Compress", ["x", "chosen"], ["some"], **attributes),
-        helper.make_node("Squeeze", ["some"], ["y"]),
+        node_of("y = Squeeze(some)"),
     ]
     chosen = np.array([False, False, True])
     x = np.arange(9, dtype="float32").reshape(3, 3)
@@ -1094,7 +1049,7 @@ def test_a_constant_condition_gives_sizes_that_are_known(axis: int | None) -> No
 
 
 def test_values_and_positions_of_topk_are_computed_together() -> None:
-    node = helper.make_node("TopK", ["x", "k"], ["values", "positions"])
+    node = node_of("values, positions = TopK(x, k)")
     proto = model([node], [value("x", [3, 9])], ["values", "positions"], {"k": np.array([2])})
     assert from_onnx(proto).script().count("R.topk(") == 1
 

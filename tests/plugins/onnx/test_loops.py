@@ -3,8 +3,6 @@
 ONNX Runtime is the oracle.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import onnxruntime as ort
@@ -13,6 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import relaxpy
 from relaxpy.relax.frontend.onnx import from_onnx
+from tests.plugins.onnx.texts import node_of, nodes_of
 
 INT64, FLOAT, BOOL = TensorProto.INT64, TensorProto.FLOAT, TensorProto.BOOL
 TARGETS = ("numpy", "native")
@@ -48,14 +47,9 @@ def check(made: onnx.ModelProto, *calls: tuple[np.ndarray, ...]) -> str:
 def counting(*, fixed: int | None = None, condition: bool = False) -> onnx.ModelProto:
     """A loop with a state of 2 x 3, and outputs of that shape, of a number and of a Boolean."""
     nodes = [
-        helper.make_node("Cast", ["i"], ["f"], to=FLOAT),
-        helper.make_node("Add", ["h", "f"], ["h2"]),
-        helper.make_node("Mul", ["h2", "x"], ["row"]),
-        helper.make_node("ReduceSum", ["h2"], ["total"], keepdims=0),
-        helper.make_node("Greater", ["total", "f"], ["sign"]),
-        helper.make_node("Less", ["i", "four"], ["c2"])
-        if condition
-        else helper.make_node("Identity", ["c"], ["c2"]),
+        *nodes_of("f = Cast(i, to=FLOAT); h2 = Add(h, f); row = Mul(h2, x)"),
+        *nodes_of("total = ReduceSum(h2, keepdims=0); sign = Greater(total, f)"),
+        node_of("c2 = Less(i, four)") if condition else node_of("c2 = Identity(c)"),
     ]
     body = helper.make_graph(
         nodes,
@@ -79,7 +73,7 @@ def counting(*, fixed: int | None = None, condition: bool = False) -> onnx.Model
         weights.append(numpy_helper.from_array(np.array(fixed), "n"))
     return model(
         helper.make_graph(
-            [helper.make_node("Loop", ["n", "yes", "x"], ["h", "rows", "all", "signs"], body=body)],
+            nodes_of("h, rows, all, signs = Loop(n, yes, x, body=body)", body=body),
             "graph",
             inputs,
             [
@@ -120,25 +114,21 @@ def test_rows_are_written_where_they_stand() -> None:
 @pytest.mark.parametrize("lagging", [False, True])
 def test_a_state_that_grows(lagging: bool) -> None:
     """As the tokens of a language model; the sizes of a lagging state change an iteration later."""
-    node = helper.make_node
-    nodes = [
-        node("ReduceSum", ["tokens"], ["total"], keepdims=1),
-        node("Mod", ["total", "words"], ["token"]),
-        node("Concat", ["tokens", "token"], ["tokens2"], axis=0),
-        node("Squeeze", ["token"], ["last"]),
-        node("Less", ["zero", "last"], ["c2"]),
-    ]
+    nodes = nodes_of("""
+        total = ReduceSum(tokens, keepdims=1); token = Mod(total, words);
+        tokens2 = Concat(tokens, token, axis=0); last = Squeeze(token); c2 = Less(zero, last)
+    """)
     inputs = [value("i", INT64, []), value("c", BOOL, []), value("tokens", INT64, [None])]
     outputs = [value("c2", BOOL, []), value("tokens2", INT64, [None])]
     if lagging:
-        nodes.append(node("Identity", ["tokens"], ["late2"]))
+        nodes.append(node_of("late2 = Identity(tokens)"))
         inputs.append(value("late", INT64, [None]))
         outputs.append(value("late2", INT64, [None]))
     body = helper.make_graph(nodes, "body", inputs, outputs)
     names = ["x", "x"] if lagging else ["x"]
     made = model(
         helper.make_graph(
-            [node("Loop", ["n", "yes", *names], ["y", "z"][: len(names)], body=body)],
+            [helper.make_node("Loop", ["n", "yes", *names], ["y", "z"][: len(names)], body=body)],
             "graph",
             [value("x", INT64, ["length"]), value("n", INT64, [])],
             [value(name, INT64, [None]) for name in ["y", "z"][: len(names)]],
@@ -156,18 +146,14 @@ def test_a_state_that_grows(lagging: bool) -> None:
 def test_rows_whose_sizes_the_first_iteration_decides() -> None:
     """One output has sizes that depend on data; beside it, the other's are known."""
     body = helper.make_graph(
-        [
-            helper.make_node("NonZero", ["x"], ["where"]),
-            helper.make_node("Identity", ["i"], ["number"]),
-            helper.make_node("Identity", ["c"], ["c2"]),
-        ],
+        nodes_of("where = NonZero(x); number = Identity(i); c2 = Identity(c)"),
         "body",
         [value("i", INT64, []), value("c", BOOL, [])],
         [value("c2", BOOL, []), value("where", INT64, [1, None]), value("number", INT64, [])],
     )
     made = model(
         helper.make_graph(
-            [helper.make_node("Loop", ["n", "yes"], ["rows", "numbers"], body=body)],
+            nodes_of("rows, numbers = Loop(n, yes, body=body)", body=body),
             "graph",
             [value("x", FLOAT, [4]), value("n", INT64, [])],
             [value("rows", INT64, ["k", 1, "m"]), value("numbers", INT64, ["k"])],
@@ -180,7 +166,7 @@ def test_rows_whose_sizes_the_first_iteration_decides() -> None:
 
 def scanning(*, out_direction: int, out_axis: int) -> onnx.ModelProto:
     body = helper.make_graph(
-        [helper.make_node("Add", ["h", "part"], ["h2"]), helper.make_node("Tanh", ["h2"], ["row"])],
+        nodes_of("h2 = Add(h, part); row = Tanh(h2)"),
         "body",
         [value("h", FLOAT, [3]), value("part", FLOAT, [3])],
         [value("h2", FLOAT, [3]), value("row", FLOAT, [3])],
@@ -216,27 +202,20 @@ def test_a_scan_over_a_symbolic_length(out_direction: int, out_axis: int) -> Non
 
 def test_a_loop_within_a_loop() -> None:
     inner = helper.make_graph(
-        [
-            helper.make_node("Add", ["s", "j"], ["s2"]),
-            helper.make_node("Identity", ["d"], ["d2"]),
-            helper.make_node("Mul", ["s2", "i"], ["cell"]),
-        ],
+        nodes_of("s2 = Add(s, j); d2 = Identity(d); cell = Mul(s2, i)"),
         "inner",
         [value("j", INT64, []), value("d", BOOL, []), value("s", INT64, [])],
         [value("d2", BOOL, []), value("s2", INT64, []), value("cell", INT64, [])],
     )
     outer = helper.make_graph(
-        [
-            helper.make_node("Loop", ["m", "yes", "s"], ["s2", "line"], body=inner),
-            helper.make_node("Identity", ["c"], ["c2"]),
-        ],
+        nodes_of("s2, line = Loop(m, yes, s, body=inner); c2 = Identity(c)", inner=inner),
         "outer",
         [value("i", INT64, []), value("c", BOOL, []), value("s", INT64, [])],
         [value("c2", BOOL, []), value("s2", INT64, []), value("line", INT64, ["m"])],
     )
     made = model(
         helper.make_graph(
-            [helper.make_node("Loop", ["n", "yes", "zero"], ["last", "lines"], body=outer)],
+            nodes_of("last, lines = Loop(n, yes, zero, body=outer)", outer=outer),
             "graph",
             [value("n", INT64, []), value("m", INT64, [])],
             [value("last", INT64, []), value("lines", INT64, ["n", "m"])],
@@ -252,7 +231,7 @@ def test_a_loop_within_a_loop() -> None:
 @pytest.mark.parametrize("directions", [[0], [1]])
 def test_sequences_of_a_batch_have_their_own_lengths(directions: list[int]) -> None:
     body = helper.make_graph(
-        [helper.make_node("Add", ["s", "x"], ["t"]), helper.make_node("Neg", ["t"], ["y"])],
+        nodes_of("t = Add(s, x); y = Neg(t)"),
         "body",
         [value(name, FLOAT, [3]) for name in ("s", "x")],
         [value(name, FLOAT, [3]) for name in ("t", "y")],

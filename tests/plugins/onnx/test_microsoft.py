@@ -1,7 +1,5 @@
 """Operators of the domain com.microsoft, as ONNX Runtime computes them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -12,6 +10,7 @@ from onnx import helper, numpy_helper
 import relaxpy
 from relaxpy.plugins.importing.unsupported import FrontendError
 from relaxpy.relax.frontend.onnx import from_onnx
+from tests.plugins.onnx.texts import node_of
 from tests.rows import targets
 
 ort = pytest.importorskip("onnxruntime")
@@ -658,7 +657,7 @@ def test_an_optional_result_that_is_not_computed_is_named() -> None:
 
 
 def test_dimensions_of_length_one_are_known_where_their_position_is() -> None:
-    node = helper.make_node("ExpandDims", ["x", "axis"], ["y"], domain="com.microsoft")
+    node = node_of("y = com.microsoft::ExpandDims(x, axis)")
     graph = helper.make_graph(
         [node],
         "graph",

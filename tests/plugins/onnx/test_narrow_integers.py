@@ -3,8 +3,6 @@
 The oracle is ONNX's formula of quantisation in NumPy.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

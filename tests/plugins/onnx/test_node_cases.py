@@ -4,8 +4,6 @@ Those in node_cases.txt reach every branch of the converters that all reach; of 
 seven are left out, whose converters the others reach.
 """
 
-from __future__ import annotations
-
 import functools
 import unittest
 import warnings

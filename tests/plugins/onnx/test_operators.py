@@ -3,8 +3,6 @@
 ONNX Runtime is the oracle, or the reference of the package onnx where that has no such operator.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

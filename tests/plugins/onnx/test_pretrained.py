@@ -1,7 +1,5 @@
 """Pretrained models of packages: equal to ONNX Runtime at several sizes, by one executable."""
 
-from __future__ import annotations
-
 import sys
 import zipfile
 from functools import cache

@@ -3,8 +3,6 @@
 `RELAXPY_FUZZ_SEED` runs the models of another day again, `RELAXPY_FUZZ_COUNT` more of them.
 """
 
-from __future__ import annotations
-
 import warnings
 
 import onnx

@@ -1,7 +1,5 @@
 """Reductions along axes known at run time, their range in 16 bits, and their digits in 64."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -3,8 +3,6 @@
 The oracle is ONNX Runtime.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

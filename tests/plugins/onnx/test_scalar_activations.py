@@ -1,7 +1,5 @@
 """Activations of scalars, and linear models of symbolic numbers of features, as ONNX Runtime."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

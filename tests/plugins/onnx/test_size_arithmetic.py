@@ -1,7 +1,5 @@
 """Arithmetic on the sizes of inputs returns what ONNX Runtime does, known at import or not."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

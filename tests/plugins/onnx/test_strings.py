@@ -3,8 +3,6 @@
 The random models of `tests/fuzz/onnx_models.py` move strings by every operator that moves elements.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -20,6 +18,7 @@ import relaxpy
 from relaxpy.errors import MatchCastError, RuntimeCheckError
 from relaxpy.plugins.importing.unsupported import OpNotImplemented
 from relaxpy.relax.frontend.onnx import from_onnx
+from tests.plugins.onnx.texts import node_of, nodes_of
 from tests.rows import targets
 
 ort = pytest.importorskip("onnxruntime")
@@ -155,7 +154,7 @@ def test_labels_may_be_strings(op: str, classes: int) -> None:
                 classlabels_strings=names,
                 **attributes,
             ),
-            helper.make_node("Equal", ["label", "wanted"], ["hit"]),
+            node_of("hit = Equal(label, wanted)"),
         ],
         {"x": tensor_type(X, ["n", 4])},
         ["label", "scores", "hit"],
@@ -266,8 +265,8 @@ def test_columns_of_strings_and_numbers_share_a_size() -> None:
                 domain=CLASSICAL,
                 cats_strings=["red", "blue"],
             ),
-            helper.make_node("Reshape", ["codes", "wide"], ["flat"]),
-            helper.make_node("Concat", ["size", "flat"], ["features"], axis=1),
+            node_of("flat = Reshape(codes, wide)"),
+            node_of("features = Concat(size, flat, axis=1)"),
             helper.make_node(
                 *("LinearClassifier", ["features"], ["label", "scores"]),
                 domain=CLASSICAL,
@@ -292,7 +291,7 @@ def test_columns_of_strings_and_numbers_share_a_size() -> None:
 def test_a_size_of_strings_may_be_an_expression_of_another() -> None:
     kinds = {"x": ["2*n"], "y": ["n"]}
     proto = model(
-        [helper.make_node("Concat", ["x", "y"], ["z"], axis=0)],
+        nodes_of("z = Concat(x, y, axis=0)"),
         {name: helper.make_tensor_type_proto(STRING, sizes) for name, sizes in kinds.items()},
         ["z"],
     )
@@ -302,13 +301,11 @@ def test_a_size_of_strings_may_be_an_expression_of_another() -> None:
 def test_sequences_of_strings_are_read_and_returned() -> None:
     kind = helper.make_sequence_type_proto(helper.make_tensor_type_proto(STRING, [None]))
     proto = model(
-        [
-            helper.make_node("SequenceInsert", ["s", "x"], ["longer"]),
-            helper.make_node("SequenceAt", ["longer", "i"], ["y"]),
-            helper.make_node("SequenceConstruct", ["y", "x"], ["pair"]),
-            helper.make_node("SequenceLength", ["longer"], ["length"]),
-            helper.make_node("ConcatFromSequence", ["longer"], ["joined"], axis=0),
-        ],
+        nodes_of("""
+            longer = SequenceInsert(s, x); y = SequenceAt(longer, i);
+            pair = SequenceConstruct(y, x); length = SequenceLength(longer);
+            joined = ConcatFromSequence(longer, axis=0)
+        """),
         {"s": kind, "x": tensor_type(texts("a")), "i": tensor_type(np.array(0))},
         ["longer", "y", "pair", "length", "joined"],
     )
@@ -326,11 +323,9 @@ def branch(name: str, value: Array) -> onnx.GraphProto:
 
 def test_branches_and_loops_carry_strings() -> None:
     body = helper.make_graph(
-        [
-            helper.make_node("Identity", ["going"], ["again"]),
-            helper.make_node("StringConcat", ["state", "chosen"], ["next"]),
-            helper.make_node("Gather", ["next", "zero"], ["row"]),
-        ],
+        nodes_of("""
+            again = Identity(going); next = StringConcat(state, chosen); row = Gather(next, zero)
+        """),
         "body",
         [
             helper.make_tensor_value_info("i", INT64, []),
@@ -351,7 +346,7 @@ def test_branches_and_loops_carry_strings() -> None:
     proto = model(
         [
             helper.make_node("If", ["c"], ["chosen"], **ways),
-            helper.make_node("Loop", ["count", "", "x"], ["last", "rows"], body=body),
+            node_of("last, rows = Loop(count, , x, body=body)", body=body),
         ],
         {
             "c": helper.make_tensor_type_proto(TensorProto.BOOL, []),

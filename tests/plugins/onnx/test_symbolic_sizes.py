@@ -1,7 +1,5 @@
 """Operators on images and sequences of symbolic sizes, at several sizes by one executable."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -8,8 +8,8 @@ import pytest
 
 from relaxpy import tir
 from relaxpy.errors import MisuseError
-from relaxpy.script import tir as T
 from relaxpy.tir.schedule.analysis import has_block, is_output_block, suggest_index_map
+from tests.exec.kernel.written import kernel
 
 
 def loops(*extents: int) -> list[tir.For]:
@@ -69,33 +69,25 @@ def test_each_axis_has_an_index() -> None:
         suggest_index_map(tir.decl_buffer((2, 3)), [0], [])
 
 
-@T.prim_func
-def chain(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
+chain = kernel("""
+def chain(A: f32[8], C: f32[8]):
     B = T.alloc_buffer((8,), "float32")
-    for i in range(8):
-        with T.block("B"):
-            vi = T.axis.spatial(8, i)
-            B[vi] = A[vi] * T.float32(2)
-    for i in range(8):
-        with T.block("C"):
-            vi = T.axis.spatial(8, i)
-            C[vi] = B[vi] + T.float32(1)
+    for i in S(8):
+        B[vi] = A[vi] * T.float32(2)
+    for i in S(8):
+        C[vi] = B[vi] + T.float32(1)
+""")
 
 
-@T.prim_func
-def nested(A: T.Buffer((8, 4), "float32"), C: T.Buffer((8, 4), "float32")) -> None:
-    for i in range(8):
-        with T.block("outer"):
-            vi = T.axis.spatial(8, i)
-            B = T.alloc_buffer((4,), "float32")
-            for j in range(4):
-                with T.block("local"):
-                    vj = T.axis.spatial(4, j)
-                    B[vj] = A[vi, vj]
-            for j in range(4):
-                with T.block("inner"):
-                    vj = T.axis.spatial(4, j)
-                    C[vi, vj] = B[vj]
+nested = kernel("""
+def nested(A: f32[8, 4], C: f32[8, 4]):
+    for i in S(8, "outer"):
+        B = T.alloc_buffer((4,), "float32")
+        for j in S(4, "local"):
+            B[vj] = A[vi, vj]
+        for j in S(4, "inner"):
+            C[vi, vj] = B[vj]
+""")
 
 
 def test_output_blocks_are_those_that_write_beyond_their_scope() -> None:

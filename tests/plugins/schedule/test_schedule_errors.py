@@ -1,5 +1,6 @@
 """Primitives whose conditions do not hold: each names itself, the block or loop, and the reason."""
 
+import textwrap
 from collections.abc import Callable
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 import relaxpy
 from relaxpy import tir
 from relaxpy.errors import MisuseError, ScheduleError
-from relaxpy.script import from_source
+from tests.exec.kernel import written
 from tests.fuzz.scheduled_kernels import KERNELS
 from tests.rows import table
 
@@ -16,11 +17,8 @@ Sch = tir.Schedule
 
 def kernel(body: str, *, buffers: str = "A, B", size: int = 8) -> tir.PrimFunc:
     """A kernel over vectors of `size` integers."""
-    names = ", ".join(f'{name}: T.Buffer(({size},), "int32")' for name in buffers.split(", "))
-    lines = "\n".join(f"    {line}" for line in body.strip("\n").split("\n"))
-    func = from_source(f"@T.prim_func\ndef f({names}):\n{lines}\n")
-    assert isinstance(func, tir.PrimFunc)
-    return func
+    names = ", ".join(f"{name}: i32[{size}]" for name in buffers.split(", "))
+    return written.kernel(f"def f({names}):\n{textwrap.indent(body.strip(), '    ')}")
 
 
 CARRIED = """
@@ -30,10 +28,8 @@ for i in range(1, 8):
         B[vi] = B[vi - 1] + A[vi]
 """
 OVERWRITES = """
-for i, j in T.grid(8, 4):
-    with T.block("B"):
-        vi, vj = T.axis.remap("SS", [i, j])
-        B[vi] = A[vi] + vj
+for i, j in SS(8, 4):
+    B[vi] = A[vi] + vj
 """
 LAST_WINS = """
 for i, j in T.grid(4, 2):
@@ -47,18 +43,14 @@ for i, j in T.grid(4, 2):
 """
 SUMS = """
 B = T.alloc_buffer((8,), "int32")
-for i, k in T.grid(8, 8):
-    with T.block("B"):
-        vi, vk = T.axis.remap("SR", [i, k])
-        with T.init():
-            B[vi] = 0
-        B[vi] = B[vi] + A[vk]
+for i, k in SR(8, 8):
+    with T.init():
+        B[vi] = 0
+    B[vi] = B[vi] + A[vk]
 """
 READS_SUMS = """
-for i in range(SIZE):
-    with T.block("C"):
-        vi = T.axis.spatial(SIZE, i)
-        C[vi] = B[vi] + A[vi]
+for i in S(SIZE):
+    C[vi] = B[vi] + A[vi]
 """
 TWO_SUMS = SUMS + (READS_SUMS + READS_SUMS.replace("C", "D")).replace("SIZE", "8")
 FEWER_SUMS = SUMS + READS_SUMS.replace("SIZE", "7")
@@ -74,29 +66,19 @@ for i in range(7):
 """
 SHIFTED_LATER = """
 B = T.alloc_buffer((9,), "int32")
-for i in range(9):
-    with T.block("B"):
-        vi = T.axis.spatial(9, i)
-        B[vi] = A[vi % 8]
-for i in range(8):
-    with T.block("C"):
-        vi = T.axis.spatial(8, i)
-        C[vi] = B[vi + 1]
+for i in S(9):
+    B[vi] = A[vi % 8]
+for i in S(8):
+    C[vi] = B[vi + 1]
 """
 TWICE = """
 L = T.alloc_buffer((8,), "int32")
-for i in range(8):
-    with T.block("L"):
-        vi = T.axis.spatial(8, i)
-        L[vi] = A[vi]
-for i in range(8):
-    with T.block("A"):
-        vi = T.axis.spatial(8, i)
-        A[vi] = 3
-for i in range(8):
-    with T.block("B"):
-        vi = T.axis.spatial(8, i)
-        B[vi] = L[vi]
+for i in S(8):
+    L[vi] = A[vi]
+for i in S(8):
+    A[vi] = 3
+for i in S(8):
+    B[vi] = L[vi]
 """
 AXIS = """
 for i in range(8):
@@ -106,42 +88,30 @@ for i in range(8):
 """
 PADDED = """
 L = T.alloc_buffer((8,), "int32")
-for i in range(4):
-    with T.block("L"):
-        vi = T.axis.spatial(4, i)
-        L[vi] = A[vi]
-for i in range(8):
-    with T.block("B"):
-        vi = T.axis.spatial(8, i)
-        B[vi] = T.if_then_else(vi < 4, L[vi], 0)
+for i in S(4):
+    L[vi] = A[vi]
+for i in S(8):
+    B[vi] = T.if_then_else(vi < 4, L[vi], 0)
 """
 BOTH_WRITE = """
-for i in range(4):
-    with T.block("first"):
-        vi = T.axis.spatial(4, i)
-        B[vi] = A[vi]
-for i in range(4):
-    with T.block("second"):
-        vi = T.axis.spatial(4, i)
-        B[vi + 4] = A[vi]
+for i in S(4, "first"):
+    B[vi] = A[vi]
+for i in S(4, "second"):
+    B[vi + 4] = A[vi]
 """
 
 
 SCALED = """
-for i, k in T.grid(8, 8):
-    with T.block("B"):
-        vi, vk = T.axis.remap("SR", [i, k])
-        with T.init():
-            B[vi] = 0
-        B[vi] = B[vi] + A[vk] * (vk + 1) + 1
+for i, k in SR(8, 8):
+    with T.init():
+        B[vi] = 0
+    B[vi] = B[vi] + A[vk] * (vk + 1) + 1
 """
 WINDOWED = """
-for i, k in T.grid(6, 3):
-    with T.block("B"):
-        vi, vk = T.axis.remap("SR", [i, k])
-        with T.init():
-            B[vi] = 0
-        B[vi] = B[vi] + A[vi + vk]
+for i, k in SR(6, 3):
+    with T.init():
+        B[vi] = 0
+    B[vi] = B[vi] + A[vi + vk]
 """
 
 

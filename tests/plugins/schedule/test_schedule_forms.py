@@ -11,19 +11,16 @@ from relaxpy import tir
 from relaxpy.errors import MisuseError, ScheduleError
 from relaxpy.script import tir as T
 from relaxpy.tir.schedule import BlockRV, Instruction, InstructionKind, LoopRV, Trace, testing
+from tests.exec.kernel.written import kernel
 
-
-@T.prim_func
-def chain(A: T.Buffer((12, 8), "float32"), C: T.Buffer((12, 8), "float32")):
+chain = kernel("""
+def chain(A: f32[12, 8], C: f32[12, 8]):
     B = T.alloc_buffer((12, 8))
-    for i, j in T.grid(12, 8):
-        with T.block("B"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            B[vi, vj] = A[vi, vj] * T.float32(2)
-    for i, j in T.grid(12, 8):
-        with T.block("C"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            C[vi, vj] = B[vi, vj] + T.float32(1)
+    for i, j in SS(12, 8):
+        B[vi, vj] = A[vi, vj] * T.float32(2)
+    for i, j in SS(12, 8):
+        C[vi, vj] = B[vi, vj] + T.float32(1)
+""")
 
 
 @T.prim_func
@@ -58,33 +55,25 @@ def checked(
 
 
 def test_a_reduction_begins_with_what_is_added_to_it() -> None:
-    @T.prim_func
-    def before(
-        A: T.Buffer((8, 8), "float32"), C: T.Buffer((8,), "float32"), D: T.Buffer((8, 8), "float32")
-    ):
-        B = T.alloc_buffer((8, 8))
-        for i, j, k in T.grid(8, 8, 8):
-            with T.block("B"):
-                vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-                with T.init():
-                    B[vi, vj] = T.float32(0)
-                B[vi, vj] = B[vi, vj] + A[vi, vk] * A[vj, vk]
-        for i, j in T.grid(8, 8):
-            with T.block("D"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                D[vj, vi] = C[vj] + B[vi, vj]
+    before = kernel("""
+def before(A: f32[8, 8], C: f32[8], D: f32[8, 8]):
+    B = T.alloc_buffer((8, 8))
+    for i, j, k in SSR(8, 8, 8):
+        with T.init():
+            B[vi, vj] = T.float32(0)
+        B[vi, vj] = B[vi, vj] + A[vi, vk] * A[vj, vk]
+    for i, j in SS(8, 8):
+        D[vj, vi] = C[vj] + B[vi, vj]
+""")
 
-    @T.prim_func
-    def expected(
-        A: T.Buffer((8, 8), "float32"), C: T.Buffer((8,), "float32"), D: T.Buffer((8, 8), "float32")
-    ):
-        B = T.alloc_buffer((8, 8))
-        for i, j, k in T.grid(8, 8, 8):
-            with T.block("B"):
-                vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-                with T.init():
-                    D[vj, vi] = C[vj]
-                D[vj, vi] = D[vj, vi] + A[vi, vk] * A[vj, vk]
+    expected = kernel("""
+def expected(A: f32[8, 8], C: f32[8], D: f32[8, 8]):
+    B = T.alloc_buffer((8, 8))
+    for i, j, k in SSR(8, 8, 8, "B"):
+        with T.init():
+            D[vj, vi] = C[vj]
+        D[vj, vi] = D[vj, vi] + A[vi, vk] * A[vj, vk]
+""")
 
     checked(before, lambda s: s.fuse_reduction_epilogue("B", "D"), expected)
     sch = tir.Schedule(before)
@@ -126,27 +115,20 @@ def test_a_reduction_goes_on_in_the_later_parts_of_its_loop() -> None:
 
 
 def test_copies_at_indices_of_a_map_are_those_of_tvm() -> None:
-    @T.prim_func
-    def expected(A: T.Buffer((12, 8), "float32"), C: T.Buffer((12, 8), "float32")):
-        B = T.alloc_buffer((12, 8))
-        B_local = T.alloc_buffer((8, 12), scope="local")
-        B_shared = T.alloc_buffer((8, 6, 2), scope="shared")
-        for i, j in T.grid(12, 8):
-            with T.block("B"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                B_local[vj, vi] = A[vi, vj] * T.float32(2)
-        for i, j in T.grid(12, 8):
-            with T.block("B_local"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                B[vi, vj] = B_local[vj, vi]
-        for i, j in T.grid(12, 8):
-            with T.block("B_shared"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                B_shared[vj, vi // 2, vi % 2] = B[vi, vj]
-        for i, j in T.grid(12, 8):
-            with T.block("C"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                C[vi, vj] = B_shared[vj, vi // 2, vi % 2] + T.float32(1)
+    expected = kernel("""
+def expected(A: f32[12, 8], C: f32[12, 8]):
+    B = T.alloc_buffer((12, 8))
+    B_local = T.alloc_buffer((8, 12), scope="local")
+    B_shared = T.alloc_buffer((8, 6, 2), scope="shared")
+    for i, j in SS(12, 8, "B"):
+        B_local[vj, vi] = A[vi, vj] * T.float32(2)
+    for i, j in SS(12, 8, "B_local"):
+        B[vi, vj] = B_local[vj, vi]
+    for i, j in SS(12, 8):
+        B_shared[vj, vi // 2, vi % 2] = B[vi, vj]
+    for i, j in SS(12, 8):
+        C[vi, vj] = B_shared[vj, vi // 2, vi % 2] + T.float32(1)
+""")
 
     def schedule(sch: tir.Schedule) -> None:
         sch.reindex_cache_write("B", 0, "local", lambda i, j: (j, i))
@@ -263,36 +245,28 @@ def test_factors_of_a_partition_have_to_fit(factors: list[Any], message: str) ->
     assert sch.mod["main"].body is row_sum.body
 
 
-@T.prim_func
-def apart(
-    A: T.Buffer((4, 6), "float32"), C: T.Buffer((4, 6), "float32"), D: T.Buffer((4, 3), "float32")
-):
-    for i, j in T.grid(4, 6):
-        with T.block("C"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            C[vi, vj] = A[vi, vj] + T.float32(1)
-    for i, j in T.grid(4, 3):
-        with T.block("D"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            D[vi, vj] = A[vi, vj] + T.float32(2)
+apart = kernel("""
+def apart(A: f32[4, 6], C: f32[4, 6], D: f32[4, 3]):
+    for i, j in SS(4, 6):
+        C[vi, vj] = A[vi, vj] + T.float32(1)
+    for i, j in SS(4, 3):
+        D[vi, vj] = A[vi, vj] + T.float32(2)
+""")
 
 
 def test_merge_makes_one_loop_of_two() -> None:
-    @T.prim_func
-    def expected(
-        A: T.Buffer((4, 6), "float32"),
-        C: T.Buffer((4, 6), "float32"),
-        D: T.Buffer((4, 3), "float32"),
-    ):
-        for i_m in range(4):
-            for j in range(6):
-                with T.block("C"):
-                    vi, vj = T.axis.remap("SS", [i_m, j])
-                    C[vi, vj] = A[vi, vj] + T.float32(1)
-            for j in range(3):
-                with T.block("D"):
-                    vi, vj = T.axis.remap("SS", [i_m, j])
-                    D[vi, vj] = A[vi, vj] + T.float32(2)
+    expected = kernel("""
+def expected(A: f32[4, 6], C: f32[4, 6], D: f32[4, 3]):
+    for i_m in range(4):
+        for j in range(6):
+            with T.block("C"):
+                vi, vj = T.axis.remap("SS", [i_m, j])
+                C[vi, vj] = A[vi, vj] + T.float32(1)
+        for j in range(3):
+            with T.block("D"):
+                vi, vj = T.axis.remap("SS", [i_m, j])
+                D[vi, vj] = A[vi, vj] + T.float32(2)
+""")
 
     checked(apart, lambda s: s.merge(s.get_loops("C")[0], s.get_loops("D")[0]), expected)
 
@@ -304,17 +278,14 @@ def test_loops_that_differ_or_depend_on_each_other_are_not_merged() -> None:
     with pytest.raises(ScheduleError, match="not at the same level"):
         sch.merge(sch.get_loops("C")[0], sch.get_loops("D")[1])
 
-    @T.prim_func
-    def shifted(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
-        B = T.alloc_buffer((8,))
-        for i in range(8):
-            with T.block("B"):
-                vi = T.axis.spatial(8, i)
-                B[vi] = A[vi]
-        for i in range(8):
-            with T.block("C"):
-                vi = T.axis.spatial(8, i)
-                C[vi] = B[7 - vi]
+    shifted = kernel("""
+def shifted(A: f32[8], C: f32[8]):
+    B = T.alloc_buffer((8,))
+    for i in S(8):
+        B[vi] = A[vi]
+    for i in S(8):
+        C[vi] = B[7 - vi]
+""")
 
     sch = tir.Schedule(shifted)
     with pytest.raises(ScheduleError, match="different iterations"):
@@ -323,24 +294,20 @@ def test_loops_that_differ_or_depend_on_each_other_are_not_merged() -> None:
 
 
 def test_a_block_that_nothing_reads_is_removed() -> None:
-    @T.prim_func
-    def unused(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
-        B = T.alloc_buffer((8,))
-        for i in range(8):
-            with T.block("B"):
-                vi = T.axis.spatial(8, i)
-                B[vi] = A[vi]
-        for i in range(8):
-            with T.block("C"):
-                vi = T.axis.spatial(8, i)
-                C[vi] = A[vi]
+    unused = kernel("""
+def unused(A: f32[8], C: f32[8]):
+    B = T.alloc_buffer((8,))
+    for i in S(8):
+        B[vi] = A[vi]
+    for i in S(8):
+        C[vi] = A[vi]
+""")
 
-    @T.prim_func
-    def expected(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
-        for i in range(8):
-            with T.block("C"):
-                vi = T.axis.spatial(8, i)
-                C[vi] = A[vi]
+    expected = kernel("""
+def expected(A: f32[8], C: f32[8]):
+    for i in S(8):
+        C[vi] = A[vi]
+""")
 
     checked(unused, lambda s: s.compute_inline("B"), expected)
 
@@ -431,17 +398,14 @@ def test_variables_of_blocks_change_their_order() -> None:
 
 
 def test_a_local_buffer_gets_another_datatype() -> None:
-    @T.prim_func
-    def expected(A: T.Buffer((12, 8), "float32"), C: T.Buffer((12, 8), "float32")):
-        B = T.alloc_buffer((12, 8), "float16")
-        for i, j in T.grid(12, 8):
-            with T.block("B"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                B[vi, vj] = T.Cast("float16", A[vi, vj] * T.float32(2))
-        for i, j in T.grid(12, 8):
-            with T.block("C"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                C[vi, vj] = T.Cast("float32", B[vi, vj]) + T.float32(1)
+    expected = kernel("""
+def expected(A: f32[12, 8], C: f32[12, 8]):
+    B = T.alloc_buffer((12, 8), "float16")
+    for i, j in SS(12, 8):
+        B[vi, vj] = T.Cast("float16", A[vi, vj] * T.float32(2))
+    for i, j in SS(12, 8):
+        C[vi, vj] = T.Cast("float32", B[vi, vj]) + T.float32(1)
+""")
 
     checked(chain, lambda s: s.unsafe_set_dtype("B", 0, "float16"), expected)
     sch = tir.Schedule(chain)
@@ -452,17 +416,14 @@ def test_a_local_buffer_gets_another_datatype() -> None:
 
 
 def test_axes_of_buffers_are_divided() -> None:
-    @T.prim_func
-    def expected(A: T.Buffer((12, 8), "float32"), C: T.Buffer((12, 8), "float32")):
-        B = T.alloc_buffer((12, 8), axis_separators=[1])
-        for i, j in T.grid(12, 8):
-            with T.block("B"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                B[vi, vj] = A[vi, vj] * T.float32(2)
-        for i, j in T.grid(12, 8):
-            with T.block("C"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                C[vi, vj] = B[vi, vj] + T.float32(1)
+    expected = kernel("""
+def expected(A: f32[12, 8], C: f32[12, 8]):
+    B = T.alloc_buffer((12, 8), axis_separators=[1])
+    for i, j in SS(12, 8):
+        B[vi, vj] = A[vi, vj] * T.float32(2)
+    for i, j in SS(12, 8):
+        C[vi, vj] = B[vi, vj] + T.float32(1)
+""")
 
     checked(chain, lambda s: s.set_axis_separator("B", ("write", 0), [1]), expected)
     separator = tir.IndexMap.AXIS_SEPARATOR

@@ -9,6 +9,7 @@ import pytest
 import relaxpy
 from relaxpy import tir
 from relaxpy.script import from_source, tir as T
+from tests.exec.kernel.written import kernel
 from tests.fuzz.primitives import STEPS, WEIGHTS, check_partial_kernel, schedule_at_random
 from tests.fuzz.scheduled_kernels import KERNELS, arguments
 from tests.fuzz.seed import COUNT, SEED
@@ -110,23 +111,16 @@ def test_a_block_of_a_tile_has_the_init_of_its_reduction() -> None:
     relaxpy.ir.assert_structural_equal(from_source(sch.mod.script()), sch.mod)
 
 
-@T.prim_func
-def product(
-    A: T.Buffer((32, 48), "float32"),
-    B: T.Buffer((48, 64), "float32"),
-    D: T.Buffer((32, 64), "float32"),
-):
+product = kernel("""
+def product(A: f32[32, 48], B: f32[48, 64], D: f32[32, 64]):
     C = T.alloc_buffer((32, 64), "float32")
-    for i, j, k in T.grid(32, 64, 48):
-        with T.block("C"):
-            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-            with T.init():
-                C[vi, vj] = T.float32(0)
-            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
-    for i, j in T.grid(32, 64):
-        with T.block("D"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            D[vi, vj] = T.max(C[vi, vj], T.float32(0))
+    for i, j, k in SSR(32, 64, 48):
+        with T.init():
+            C[vi, vj] = T.float32(0)
+        C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+    for i, j in SS(32, 64):
+        D[vi, vj] = T.max(C[vi, vj], T.float32(0))
+""")
 
 
 @pytest.mark.parametrize("target", ["numpy", "native"])

@@ -1,7 +1,5 @@
 """Gradients by `torch.compile`, forward and backward graphs compiled, beside those of PyTorch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any

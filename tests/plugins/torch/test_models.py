@@ -4,8 +4,6 @@ Three of PyTorch alone run always; all of them, and those of torchvision, timm a
 --whole-table, where these are installed (`make models`).
 """
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable
 from typing import Any

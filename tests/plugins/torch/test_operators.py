@@ -3,8 +3,6 @@
 Of the operators below, one run draws a third, `make test-all` compares all.
 """
 
-from __future__ import annotations
-
 import importlib
 import warnings
 from collections.abc import Iterator

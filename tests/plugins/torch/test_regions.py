@@ -1,7 +1,5 @@
 """torchvision's operators of regions beside their definitions, without torchvision."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Any

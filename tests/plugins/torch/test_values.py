@@ -1,7 +1,5 @@
 """Values at the edges of datatypes and of tensors: those of PyTorch, eager and in float64."""
 
-from __future__ import annotations
-
 import math
 import subprocess
 import sys

@@ -5,10 +5,9 @@ import inspect
 import pytest
 
 from relaxpy.errors import MisuseError
+from relaxpy.ir import IRModule, Op
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import strongly_connected
-from relaxpy.ir.module import IRModule
-from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.relax.analysis import variables
 from relaxpy.ir.relax.analysis.effects import calls_made, contains_impure_call

@@ -11,6 +11,7 @@ from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.relax.analysis import OpPatternKind, op_pattern_kind
 from relaxpy.relax.transform import AnnotateTIROpPattern, LegalizeOps
 from relaxpy.script import tir as T
+from tests.exec.kernel.written import kernel
 from tests.ir.relax.graphs import returning
 from tests.ir.relax.sinfos import tensor
 from tests.ir.relax.test_legalize import N
@@ -62,21 +63,19 @@ def test_operators_become_kernels_of_a_kind(
     stays(AnnotateTIROpPattern(), mod)
 
 
-@T.prim_func
-def two_stores(a: T.Buffer((4,), "float32"), b: T.Buffer((8,), "float32")):
-    for i in range(4):
-        with T.block("B"):
-            vi = T.axis.spatial(4, i)
-            b[vi] = a[vi]
-            b[vi + 4] = a[vi]
+two_stores = kernel("""
+def two_stores(a: f32[4], b: f32[8]):
+    for i in S(4, "B"):
+        b[vi] = a[vi]
+        b[vi + 4] = a[vi]
+""")
 
 
-@T.prim_func
-def diagonal(a: T.Buffer((4,), "float32"), b: T.Buffer((4, 4), "float32")):
-    for i in range(4):
-        with T.block("B"):
-            vi = T.axis.spatial(4, i)
-            b[vi, vi * 0] = a[3 - vi]
+diagonal = kernel("""
+def diagonal(a: f32[4], b: f32[4, 4]):
+    for i in S(4, "B"):
+        b[vi, vi * 0] = a[3 - vi]
+""")
 
 
 @T.prim_func
@@ -91,13 +90,12 @@ def without_store(a: T.Buffer((4,), "float32"), b: T.Buffer((4,), "float32")):
         T.evaluate(T.call_extern("int32", "f", a.data, b.data))
 
 
-@T.prim_func
-def declared(a: T.Buffer((4,), "float32"), b: T.Buffer((4,), "float32")):
+declared = kernel("""
+def declared(a: f32[4], b: f32[4]):
     T.func_attr({"op_pattern": 8})
-    for i in range(4):
-        with T.block("B"):
-            vi = T.axis.spatial(4, i)
-            b[vi] = a[vi]
+    for i in S(4, "B"):
+        b[vi] = a[vi]
+""")
 
 
 @pytest.mark.parametrize("kernel", [two_stores, diagonal, without_block, without_store])

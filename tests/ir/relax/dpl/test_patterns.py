@@ -40,17 +40,13 @@ X, Y, Z = tensor("x"), tensor("y"), tensor("z")
 Module = graph("""
 @kernel
 def twice(a: f32[4, 4], b: f32[4, 4]):
-    for i, j in T.grid(4, 4):
-        with T.block("b"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            b[vi, vj] = a[vi, vj] * T.float32(2)
+    for i, j in SS(4, 4):
+        b[vi, vj] = a[vi, vj] * T.float32(2)
 
 @kernel
 def thrice(a: f32[4, 4], b: f32[4, 4]):
-    for i, j in T.grid(4, 4):
-        with T.block("b"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            b[vi, vj] = a[vi, vj] * T.float32(3)
+    for i, j in SS(4, 4):
+        b[vi, vj] = a[vi, vj] * T.float32(3)
 
 def main(x: f32[4, 4]) -> f32[4, 4]:
     lv = R.call_tir(cls.twice, (x,), f32[4, 4])

@@ -4,11 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from relaxpy import relax
+from relaxpy import IRModule, relax
 from relaxpy.errors import MisuseError, RelaxpyError, StructInfoError, StructInfoTypeError
-from relaxpy.ir.equality.structural import structural_equal
-from relaxpy.ir.module import IRModule
-from relaxpy.ir.op import Op
+from relaxpy.ir import Op, structural_equal
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_function, normalize_module

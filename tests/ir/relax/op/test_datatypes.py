@@ -8,10 +8,8 @@ import itertools
 import pytest
 
 from relaxpy.errors import RelaxpyError, StructInfoTypeError
-from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir import DataType, IRModule, Op
 from relaxpy.ir.core.traverse import walk
-from relaxpy.ir.module import IRModule
-from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.op.definition.registry import registered_ops

@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 
 from relaxpy.exec.compile import compile
-from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.module import IRModule
-from relaxpy.ir.op import Op
+from relaxpy.ir import DataType, IRModule, Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.op.definition.gradients import no_gradient

@@ -15,8 +15,7 @@ import numpy as np
 import pytest
 
 from relaxpy.exec.compile import compile
-from relaxpy.ir.module import IRModule
-from relaxpy.ir.op import Op
+from relaxpy.ir import IRModule, Op
 from relaxpy.ir.op_record import COLUMNS, OpRecord
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.relax.op.definition.registry import registered_ops

@@ -6,12 +6,10 @@ import textwrap
 import numpy as np
 import pytest
 
-from relaxpy import relax, tir
+from relaxpy import IRModule, relax, tir
 from relaxpy.errors import MisuseError, ParseError, RelaxpyError, RuntimeCheckError, StructInfoError
 from relaxpy.exec.compile import compile
-from relaxpy.ir.equality.structural import assert_structural_equal
-from relaxpy.ir.module import IRModule
-from relaxpy.ir.op import Op
+from relaxpy.ir import Op, assert_structural_equal
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.script import from_source, relax as R

@@ -10,9 +10,7 @@ import pytest
 
 from relaxpy.errors import MisuseError
 from relaxpy.exec.compile import compile
-from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.module import IRModule
-from relaxpy.ir.op import Op
+from relaxpy.ir import DataType, IRModule, Op
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 import relaxpy
-from relaxpy import relax
+from relaxpy import IRModule, relax
 from relaxpy.errors import MisuseError, StructInfoError
-from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.tir import expr as tir

@@ -8,8 +8,7 @@ import pytest
 
 from relaxpy.errors import MisuseError
 from relaxpy.exec.compile import compile
-from relaxpy.ir.equality.structural import assert_structural_equal
-from relaxpy.ir.module import IRModule
+from relaxpy.ir import IRModule, assert_structural_equal
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.relax.op.definition.registry import OpDef, register
 from relaxpy.ir.relax.op.definition.rules import by_te

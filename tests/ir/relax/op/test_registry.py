@@ -22,9 +22,8 @@ from relaxpy.errors import (
     UnknownNameError,
 )
 from relaxpy.exec.compile import Target, compile
-from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir import DataType, IRModule
 from relaxpy.ir.core.traverse import walk
-from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op, register_op_attr
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder

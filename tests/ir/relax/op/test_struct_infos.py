@@ -5,15 +5,23 @@ import pytest
 from tests.ir.relax.op.inferred import INFERRED
 from tests.ir.relax.op.notation import Row, check_known, check_refused, rows
 from tests.ir.relax.op.refused import REFUSED
+from tests.rows import check_all, grouped
+
+
+def by_operator(table: str) -> dict[str, list[Row]]:
+    return grouped(rows(table), lambda row: row.call.partition("(")[0])
+
+
+KNOWN, WRONG = by_operator(INFERRED), by_operator(REFUSED)
 
 
 @pytest.mark.rule("DER-35")
-@pytest.mark.parametrize("row", rows(INFERRED), ids=str)
-def test_what_is_known_of_the_result(row: Row) -> None:
-    check_known(row)
+@pytest.mark.parametrize("operator", KNOWN)
+def test_what_is_known_of_the_result(operator: str) -> None:
+    check_all(KNOWN[operator], check_known)
 
 
 @pytest.mark.rule("DER-36")
-@pytest.mark.parametrize("row", rows(REFUSED), ids=str)
-def test_what_does_not_fit_is_refused(row: Row) -> None:
-    check_refused(row)
+@pytest.mark.parametrize("operator", WRONG)
+def test_what_does_not_fit_is_refused(operator: str) -> None:
+    check_all(WRONG[operator], check_refused)

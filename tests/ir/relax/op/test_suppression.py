@@ -1,7 +1,5 @@
 """Suppression of many boxes, beside the definition one pair after the other."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -19,8 +19,7 @@ from relaxpy.errors import (
     UnknownNameError,
 )
 from relaxpy.exec.compile import Target
-from relaxpy.ir.module import IRModule
-from relaxpy.ir.op import Op
+from relaxpy.ir import IRModule, Op
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.op.definition.registry import OpDef, registered_ops

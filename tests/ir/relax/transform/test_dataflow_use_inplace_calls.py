@@ -8,8 +8,7 @@ import pytest
 import relaxpy
 from relaxpy import IRModule
 from relaxpy.errors import MisuseError
-from relaxpy.ir import assert_structural_equal
-from relaxpy.ir.op import Op
+from relaxpy.ir import Op, assert_structural_equal
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.relax.testing.transform import (
     dataflow_alias_analysis,
@@ -296,26 +295,20 @@ After = graph("""
 @kernel64
 def add_inplace(a: f32[2, 3], b: f32[1, 3]):
     T.func_attr({"tir.noalias": True})
-    for i, j in T.grid(2, 3):
-        with T.block("T_add"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            a[vi, vj] = a[vi, vj] + b[0, vj]
+    for i, j in SS(2, 3, "T_add"):
+        a[vi, vj] = a[vi, vj] + b[0, vj]
 
 @kernel64
 def multiply_inplace(a: f32[2, 3], b: f32[1, 3]):
     T.func_attr({"tir.noalias": True})
-    for i, j in T.grid(2, 3):
-        with T.block("T_multiply"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            a[vi, vj] = a[vi, vj] * b[0, vj]
+    for i, j in SS(2, 3, "T_multiply"):
+        a[vi, vj] = a[vi, vj] * b[0, vj]
 
 @kernel64
 def subtract_inplace(a: f32[1, 3], b: f32[1, 3]):
     T.func_attr({"tir.noalias": True})
-    for i, j in T.grid(1, 3):
-        with T.block("T_subtract"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            b[vi, vj] = a[vi, vj] - b[vi, vj]
+    for i, j in SS(1, 3, "T_subtract"):
+        b[vi, vj] = a[vi, vj] - b[vi, vj]
 
 def main(x: f32[2, 3], y: f32[1, 3]):
     z = R.add(x, y)
@@ -391,23 +384,17 @@ KERNELS = module("""
 @kernel64
 def add(a: f32[4], b: f32[4]):
     T.func_attr({"tir.noalias": True})
-    for i in range(4):
-        with T.block("T_add"):
-            vi = T.axis.spatial(4, i)
-            a[vi] = a[vi] + b[vi]
+    for i in S(4, "T_add"):
+        a[vi] = a[vi] + b[vi]
 
 @kernel64
 def silu(a: f32[4]):
     T.func_attr({"tir.noalias": True})
     c = T.alloc_buffer((4,), "float32")
-    for i in range(4):
-        with T.block("compute"):
-            vi = T.axis.spatial(4, i)
-            c[vi] = T.sigmoid(a[vi])
-    for i in range(4):
-        with T.block("T_multiply"):
-            vi = T.axis.spatial(4, i)
-            a[vi] = a[vi] * c[vi]
+    for i in S(4, "compute"):
+        c[vi] = T.sigmoid(a[vi])
+    for i in S(4, "T_multiply"):
+        a[vi] = a[vi] * c[vi]
 
 def main(x: f32[4]):
     return x

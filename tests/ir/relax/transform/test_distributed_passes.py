@@ -80,14 +80,10 @@ I.module_global_infos({"mesh": [R.device_mesh((2,), I.Range(0, 2))]})
 
 @kernel
 def halves(A: f32[8, 6], B: f32[4, 6], C: f32[4, 6]):
-    for i, j in T.grid(4, 6):
-        with T.block("first"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            B[vi, vj] = A[vi, vj]
-    for i, j in T.grid(4, 6):
-        with T.block("second"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            C[vi, vj] = A[vi + 4, vj]
+    for i, j in SS(4, 6, "first"):
+        B[vi, vj] = A[vi, vj]
+    for i, j in SS(4, 6, "second"):
+        C[vi, vj] = A[vi + 4, vj]
 
 def main(x: f32[8, 6], w: f32[6, 2]):
     parts = R.call_tir(cls.halves, (x,), out_sinfo=[f32[4, 6], f32[4, 6]])
@@ -113,10 +109,8 @@ def test_a_kernel_is_not_split_along_other_axes() -> None:
 
     @kernel
     def shifted(A: f32[8], B: f32[4]):
-        for i in range(4):
-            with T.block("shifted"):
-                vi = T.axis.spatial(4, i)
-                B[vi] = A[vi + 4]
+        for i in S(4, "shifted"):
+            B[vi] = A[vi + 4]
 
     def main(x: R.DTensor((8,), "float32", "mesh[0]", "S[0]")):
         y = R.dist.call_tir(
@@ -134,10 +128,8 @@ def test_an_index_that_is_a_value_is_not_split() -> None:
 
     @kernel
     def count(A: i32[4], B: i32[4]):
-        for i in range(4):
-            with T.block("count"):
-                vi = T.axis.spatial(4, i)
-                B[vi] = A[vi] + vi
+        for i in S(4, "count"):
+            B[vi] = A[vi] + vi
 
     def main(x: R.DTensor((4,), "int32", "mesh[0]", "S[0]")):
         y = R.dist.call_tir(

@@ -27,10 +27,8 @@ def double(a: T.handle, b: T.handle):
     n = T.int64()
     A = T.match_buffer(a, (n,), "float32")
     B = T.match_buffer(b, (n,), "float32")
-    for i in range(n):
-        with T.block("B"):
-            vi = T.axis.spatial(n, i)
-            B[vi] = A[vi] * T.float32(2)
+    for i in S(n):
+        B[vi] = A[vi] * T.float32(2)
 
 -def main(c: f32[2], x: f32[n]):
 -   a = R.call_tir(cls.double, (c,), f32[2])

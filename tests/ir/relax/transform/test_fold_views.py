@@ -127,10 +127,8 @@ def test_a_tensor_that_is_overwritten_is_copied_first() -> None:
     Model = graph("""
     @kernel
     def clear(a: f32[2, 3]):
-        for i, j in T.grid(2, 3):
-            with T.block("clear"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                a[vi, vj] = T.float32(0)
+        for i, j in SS(2, 3, "clear"):
+            a[vi, vj] = T.float32(0)
 
     def main(x: f32[2, 3]):
         own = R.exp(x)
@@ -153,10 +151,8 @@ def test_kernels_that_copy_only_a_part_are_no_views() -> None:
     Model = graph("""
     @kernel
     def part(a: f32[3, 3], b: f32[3, 3]):
-        for i, j in T.grid(2, 3):
-            with T.block("part"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                b[vi, vj] = a[vj, vi]
+        for i, j in SS(2, 3, "part"):
+            b[vi, vj] = a[vj, vi]
 
     def main(x: f32[3, 3]):
         y = R.call_tir(cls.part, (x,), f32[3, 3])
@@ -259,10 +255,8 @@ def test_a_part_of_the_repetitions_is_no_view() -> None:
     Model = graph("""
     @kernel
     def part(x: f32[3, 2], y: f32[5, 2]):
-        for i, j in T.grid(5, 2):
-            with T.block("y"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                y[vi, vj] = x[vi // 2, vj]
+        for i, j in SS(5, 2):
+            y[vi, vj] = x[vi // 2, vj]
 
     def main(x: f32[3, 2], w: f32[2, 4]):
         lv = R.call_tir(cls.part, (x,), f32[5, 2])
@@ -318,10 +312,8 @@ def test_the_first_elements_are_a_view() -> None:
         n = T.int64()
         memory = T.match_buffer(a, (room, 4))
         first = T.match_buffer(b, (n, 4))
-        for i, j in T.grid(n, 4):
-            with T.block("first"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                first[vi, vj] = memory[vi, vj]
+        for i, j in SS(n, 4):
+            first[vi, vj] = memory[vi, vj]
     """)
     views = folded(transform.ConvertToDataflow(min_size=1)(mod))
     # One of the two operands of the second product says how many rows there are.

@@ -85,10 +85,8 @@ def test_shapes_that_are_expressions_and_scalars_of_kernels() -> None:
         n = T.int64()
         x = T.match_buffer(p, (n, 4), "float32")
         out = T.match_buffer(q, (n, 4), "float32")
-        for i, j in T.grid(n, 4):
-            with T.block("out"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                out[vi, vj] = y[m - 1, vj] * x[vi, vj]
+        for i, j in SS(n, 4):
+            out[vi, vj] = y[m - 1, vj] * x[vi, vj]
 
     @private
     def steps(x: f32[k - 1, 4], y: f32[8, 4], s: R.Shape(["k"])):
@@ -114,10 +112,8 @@ def test_a_dynamic_kernel_is_called_with_several_static_shapes() -> None:
         m, n = (T.int64(), T.int64())
         x = T.match_buffer(p, (m * n,), "float32")
         y = T.match_buffer(q, (m, n), "float32")
-        for i, j in T.grid(m, n):
-            with T.block("y"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                y[vi, vj] = x[vi * n + vj] * T.float32(2)
+        for i, j in SS(m, n):
+            y[vi, vj] = x[vi * n + vj] * T.float32(2)
 
     @private
     def steps(x: f32[6], y: f32[4]):
@@ -178,17 +174,13 @@ def test_several_results_are_outputs_also_if_later_kernels_read_them() -> None:
 InPlace = graph("""
 @kernel
 def increment(a: f32[4]):
-    for i in range(4):
-        with T.block("A"):
-            vi = T.axis.spatial(4, i)
-            a[vi] = a[vi] + T.float32(1)
+    for i in S(4, "A"):
+        a[vi] = a[vi] + T.float32(1)
 
 @kernel
 def double(a: f32[4], b: f32[4]):
-    for i in range(4):
-        with T.block("B"):
-            vi = T.axis.spatial(4, i)
-            b[vi] = a[vi] * T.float32(2)
+    for i in S(4, "B"):
+        b[vi] = a[vi] * T.float32(2)
 
 @private
 def inside(x: f32[4]):
@@ -334,10 +326,8 @@ def value(x: f32[4]) -> f32[4]:
 
 @kernel
 def add(a: f32[4], b: f32[4], c: f32[4]):
-    for i in range(4):
-        with T.block("C"):
-            vi = T.axis.spatial(4, i)
-            c[vi] = a[vi] + b[vi]
+    for i in S(4, "C"):
+        c[vi] = a[vi] + b[vi]
 
 def main(x: f32[4]):
     f = cls.value
@@ -363,10 +353,8 @@ def test_a_kernel_that_contradicts_its_argument_is_not_inlined() -> None:
         n = T.int64()
         x = T.match_buffer(p, (n * 2,), "float32")
         y = T.match_buffer(q, (n,), "float32")
-        for i in range(n):
-            with T.block("y"):
-                vi = T.axis.spatial(n, i)
-                y[vi] = x[vi]
+        for i in S(n):
+            y[vi] = x[vi]
 
     @private
     def steps(x: f32[k], s: R.Shape(["m"])):
@@ -390,10 +378,8 @@ def two_sums(separators: list[int]) -> IRModule:
         A = T.match_buffer(a, (2, 3), "float32", axis_separators=[1])
         B = T.match_buffer(b, (2, 3), "float32", axis_separators={separators})
         C = T.match_buffer(c, (2, 3), "float32", axis_separators=[1])
-        for i, j in T.grid(2, 3):
-            with T.block("C"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                C[vi, vj] = A[vi, vj] + B[vi, vj]
+        for i, j in SS(2, 3):
+            C[vi, vj] = A[vi, vj] + B[vi, vj]
 
     @private
     def steps(x: f32[2, 3], y: f32[2, 3]):
@@ -454,10 +440,8 @@ def test_contractions_and_normalisations_give_the_same_values(dtype: str) -> Non
 Renamed = graph("""
 @kernel
 def exp(x: f32[4], y: f32[4]):
-    for i in range(4):
-        with T.block("exp"):
-            vi = T.axis.spatial(4, i)
-            y[vi] = T.exp(x[vi])
+    for i in S(4, "exp"):
+        y[vi] = T.exp(x[vi])
 
 @private
 def group(x: f32[4]):

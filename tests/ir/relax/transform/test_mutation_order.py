@@ -14,10 +14,8 @@ from tests.ir.relax.transform.before_after import leaves
 Doubling = graph("""
 @kernel
 def double(A: f32[2, 2]):
-    for i, j in T.grid(2, 2):
-        with T.block("A"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            A[vi, vj] = A[vi, vj] * T.float32(2)
+    for i, j in SS(2, 2):
+        A[vi, vj] = A[vi, vj] * T.float32(2)
 
 def main(x: f32[2, 2], y: f32[2, 2]):
     a = R.multiply(x, y)

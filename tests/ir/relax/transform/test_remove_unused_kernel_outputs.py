@@ -78,14 +78,10 @@ def test_an_output_that_another_statement_reads_stays() -> None:
     Model = graph("""
     @kernel
     def both(a: f32[4], b: f32[4], c: f32[4]):
-        for i in range(4):
-            with T.block("b"):
-                vi = T.axis.spatial(4, i)
-                b[vi] = a[vi] * T.float32(2)
-        for i in range(4):
-            with T.block("c"):
-                vi = T.axis.spatial(4, i)
-                c[vi] = b[vi] * T.float32(3)
+        for i in S(4):
+            b[vi] = a[vi] * T.float32(2)
+        for i in S(4):
+            c[vi] = b[vi] * T.float32(3)
 
     def main(x: f32[4]):
         pair = R.call_tir(cls.both, (x,), [f32[4], f32[4]])
@@ -100,14 +96,10 @@ def test_a_kernel_that_may_fail_stays() -> None:
     Model = graph("""
     @kernel
     def both(a: i32[4], b: i32[4], c: i32[4]):
-        for i in range(4):
-            with T.block("b"):
-                vi = T.axis.spatial(4, i)
-                b[vi] = T.floordiv(1, a[vi])
-        for i in range(4):
-            with T.block("c"):
-                vi = T.axis.spatial(4, i)
-                c[vi] = a[vi] * 3
+        for i in S(4):
+            b[vi] = T.floordiv(1, a[vi])
+        for i in S(4):
+            c[vi] = a[vi] * 3
 
     def main(x: i32[4]):
         pair = R.call_tir(cls.both, (x,), [i32[4], i32[4]])

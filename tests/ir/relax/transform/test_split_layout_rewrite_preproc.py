@@ -10,16 +10,12 @@ from tests.ir.relax.texts import module
 from tests.ir.relax.transform.before_after import agree
 
 REWRITE = """
-        for i, j in T.grid(4, 6):
-            with T.block("{rows}"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                T.block_attr({{"meta_schedule.layout_rewrite_preproc": True}})
-                {rows}[vi // 2, vj, vi % 2] = {w}[vi, vj]"""
+        for i, j in SS(4, 6, "{rows}"):
+            T.block_attr({{"meta_schedule.layout_rewrite_preproc": True}})
+            {rows}[vi // 2, vj, vi % 2] = {w}[vi, vj]"""
 SUM = """
-        for i, j in T.grid(4, 6):
-            with T.block("y"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                y[vi, vj] = {value}"""
+        for i, j in SS(4, 6):
+            y[vi, vj] = {value}"""
 ALLOC = """
         p = T.alloc_buffer((2, 6, 2), "float32")
         q = T.alloc_buffer((2, 6, 2), "float32")"""

@@ -1,7 +1,5 @@
 """Executors: which functions are compiled, and that all kinds give the same values."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -3,8 +3,6 @@
 `RELAXPY_FUZZ_SEED` runs the programs of another day again, `RELAXPY_FUZZ_COUNT` more of them.
 """
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

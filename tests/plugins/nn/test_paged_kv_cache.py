@@ -1,7 +1,5 @@
 """Caches of pages: after any operations attention is that to keys and values kept whole."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass, field
 from typing import Any

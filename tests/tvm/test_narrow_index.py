@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 import relaxpy
-from relaxpy import relax
+from relaxpy import IRModule, relax
 from relaxpy.errors import TransformError
 from relaxpy.ir.equality.structural import assert_structural_equal
-from relaxpy.ir.module import IRModule
 from relaxpy.script import from_source, ir as I, relax as R, tir as T
 from relaxpy.tir.transform import ForceNarrowIndexToInt32
 

@@ -2,10 +2,9 @@
 
 import pytest
 
-from relaxpy import dlight, tir
+from relaxpy import IRModule, dlight, tir
 from relaxpy.errors import MisuseError
 from relaxpy.ir.equality.structural import assert_structural_equal
-from relaxpy.ir.module import IRModule
 from relaxpy.script import from_source
 from relaxpy.target import Target
 from relaxpy.tir.transform import BindTarget

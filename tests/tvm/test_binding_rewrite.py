@@ -3,8 +3,7 @@
 import pytest
 
 from relaxpy.errors import MisuseError, TransformError
-from relaxpy.ir.equality.structural import assert_structural_equal
-from relaxpy.ir.module import IRModule
+from relaxpy.ir import IRModule, assert_structural_equal
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.variables import name_to_binding
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
