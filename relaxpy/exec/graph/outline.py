@@ -7,9 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from relaxpy.exec.graph.parameters import is_native
-from relaxpy.exec.lower.known import OBJECT, Known
-from relaxpy.exec.lower.proof import kernel_use
-from relaxpy.exec.lower.scope import ModuleContext
+from relaxpy.exec.lower.known import OBJECT, Known, kernel_use
 from relaxpy.exec.runtime.checks import span_of_binding
 from relaxpy.ir.equality.structural import structural_equal, structural_hash
 from relaxpy.ir.relax import nodes as rx
@@ -24,6 +22,7 @@ from relaxpy.support.dataclass import dataclass, replace
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span
+    from relaxpy.exec.lower.module import ModuleLowering
 
 _FEWEST: Final = 2
 """The kernel calls of a run that is worth a function; Python calls a single kernel as fast."""
@@ -80,7 +79,7 @@ class Outliner:
     scope.
     """
 
-    def __init__(self, func: rx.Function, context: ModuleContext, name_of: Compile) -> None:
+    def __init__(self, func: rx.Function, context: ModuleLowering, name_of: Compile) -> None:
         self._func, self._context, self._name_of = func, context, name_of
         sizes = frozenset(defined_symbolic_vars(func))
         self._known = Known(context, func, (), lambda: sizes)

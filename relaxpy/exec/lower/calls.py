@@ -6,21 +6,24 @@ import ast
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from math import prod
+from typing import TYPE_CHECKING
 
 from relaxpy.errors import CompileError
 from relaxpy.exec import python_ast as py
 from relaxpy.exec.kernel.emit.emitted import Unchecked
 from relaxpy.exec.lower.checks import SizeLowering
-from relaxpy.exec.lower.known import OBJECT, Known
-from relaxpy.exec.lower.proof import (
+from relaxpy.exec.lower.known import (
+    OBJECT,
+    Known,
     Sizes,
     certainly_succeeds,
+    is_reshape,
     kernel_use,
-    matching_sizes,
     signature_sizes,
+    sizes_if_equal,
 )
-from relaxpy.exec.lower.reuse import KernelCalls, is_release, is_reshape
-from relaxpy.exec.lower.scope import GlobalCallee, ModuleContext, Scope, is_allocation
+from relaxpy.exec.lower.reuse import KernelCalls, is_release
+from relaxpy.exec.lower.scope import GlobalCallee, Scope, is_allocation
 from relaxpy.exec.runtime.checks import Signature, output_sinfos, packed_keywords
 from relaxpy.exec.runtime.dynamic import DynamicOperator, OperatorCall, is_dynamic
 from relaxpy.exec.runtime.registry import UsersImplementation, implementation
@@ -33,6 +36,9 @@ from relaxpy.ir.relax.op.packed import python_callee
 from relaxpy.ir.tir import expr as tir
 from relaxpy.support.dataclass import replace
 
+if TYPE_CHECKING:
+    from relaxpy.exec.lower.module import ModuleLowering
+
 _SMALL = 2**30
 """The number of bits below which an allocation is assumed to succeed."""
 
@@ -44,7 +50,7 @@ class CallLowering(ABC):
     than kernels, NumPy's settings must be those of the caller.
     """
 
-    def __init__(self, module: ModuleContext) -> None:
+    def __init__(self, module: ModuleLowering) -> None:
         self._module = module
         self._names = module.names.local()
         self._scope = Scope()
@@ -301,7 +307,10 @@ class CallLowering(ABC):
         return outputs, new
 
     def _allocate(self, sinfo: rx.TensorStructInfo, hint: str) -> ast.expr:
-        return self._new(self._allocation(sinfo), hint)
+        """The name of a new tensor."""
+        name = self._named(self._allocation(sinfo), hint)
+        self._kernel_calls.add_new(self._out[-1], sinfo)
+        return name
 
     def _allocation(self, sinfo: rx.TensorStructInfo) -> ast.expr:
         """A new tensor."""
@@ -330,18 +339,7 @@ class CallLowering(ABC):
         source = self._named(self._operand(value), "v")
         sizes = py.tuple_of(self._sizes.write(dim) for dim in dims)
         name = self._named(py.call("rx.reshaped", source, sizes), hint)
-        stmt = self._out[-1]
-        assert isinstance(stmt, ast.Assign)
-        self._kernel_calls.add_reshape(stmt, source, self._allocation(result))
-        return name
-
-    def _new(self, allocation: ast.expr, hint: str) -> ast.expr:
-        """The name of a new tensor."""
-        name = self._named(allocation, hint)
-        assert isinstance(name, ast.Name)
-        stmt = self._out[-1]
-        assert isinstance(stmt, ast.Assign)
-        self._kernel_calls.add_allocation(name.id, stmt)
+        self._kernel_calls.add_new(self._out[-1], result, source)
         return name
 
     def _shape(self, expr: rx.Expr) -> ast.expr:
@@ -361,8 +359,17 @@ class CallLowering(ABC):
                 rule="OP-1",
                 span=call.span,
             )
-        if self._is_reshape(call, callee):
-            reshaped = self._reshape(call.args[1].fields[0], output_sinfos(call)[0], hint)  # type: ignore[attr-defined]
+        use, sizes = kernel_use(call, self._module.callee), None
+        if use is not None and "inplace_indices" not in call.attrs:
+            known = [*map(self._known, use.inputs)]
+            sizes = self._known_sizes(callee, known, use.outputs, use.scalars)
+        if (
+            use is not None
+            and use.is_unary
+            and sizes is not None
+            and self._module.is_reshape(callee)
+        ):
+            reshaped = self._reshape(use.inputs[0], use.outputs[0], hint)
             if reshaped is not None:
                 return reshaped
         inputs = self._spread(call.args[1])
@@ -374,7 +381,6 @@ class CallLowering(ABC):
         scalars = [member for shape in call.args[2:] for member in self._members(shape)]
         outputs, new = self._outputs(call, hint, inputs, indices)
         args = [*inputs, *new, *scalars]
-        sizes = self._matching_sizes(call, callee)
         if sizes is not None:
             written = {var: self._sizes.write(sizes[var]) for var in sizes}
             run = self._run_unchecked(callee, args, written)
@@ -382,21 +388,6 @@ class CallLowering(ABC):
         else:
             self._run_checked(call, callee, args)
         return _result(call, outputs)
-
-    def _is_reshape(self, call: rx.Call, callee: GlobalCallee) -> bool:
-        """True if a call of a kernel only reshapes a tensor, and its arguments match."""
-        use = kernel_use(call, self._module.callee)
-        if use is None or not use.is_unary or self._module.is_instrumented:
-            return False
-        is_reshape = self._module.is_reshape(callee)
-        return is_reshape and self._matching_sizes(call, callee) is not None
-
-    def _matching_sizes(self, call: rx.Call, callee: GlobalCallee) -> Sizes | None:
-        """The kernel's sizes, if the arguments certainly match its parameters, or else None."""
-        use = kernel_use(call, self._module.callee)
-        if use is None or self._writes_inputs(call, callee):
-            return None
-        return self._known_sizes(callee, [*map(self._known, use.inputs)], use.outputs, use.scalars)
 
     def _known_sizes(
         self,
@@ -407,10 +398,10 @@ class CallLowering(ABC):
     ) -> Sizes | None:
         """The sizes that a kernel without checks takes, if it exists and these arguments match."""
         unchecked = callee.kernel.unchecked if callee.kernel is not None else None
-        sizes = matching_sizes(callee, inputs, outputs, scalars) if unchecked is not None else None
-        if sizes is None or unchecked is None:
+        found = sizes_if_equal(callee, inputs, outputs, scalars) if unchecked is not None else None
+        if unchecked is None or found is None or found[1]:
             return None
-        passed = {size: sizes[size] for size in unchecked.sizes}
+        passed = {size: found[0][size] for size in unchecked.sizes}
         return passed if self._known.are_bound(passed.values()) else None
 
     def _writes_inputs(self, call: rx.Call, callee: GlobalCallee) -> bool:
