@@ -47,6 +47,8 @@ def main_of(mod: IRModule) -> tuple[Callable[..., Any], str]:
         ("a = R.exp(x)\nb = R.nn.softmax(a)\nreturn b", "b = a"),
         ("a = R.exp(x)\nb = R.clip(a, 2, 9)\nc = R.negative(b)\nreturn c", "c = b"),
         ("a = R.exp(x)\nb = R.where(R.greater(x, a), a, x)\nreturn b", "b = a"),
+        ("a = R.split(x, 2)\nb = R.add(a[0], a[1])\nreturn b", "b = a_0"),
+        ("a = R.split(x, 2)\nb = R.add(a[0], a[1])\nreturn (a[1], b)", "b = a_0"),
         ("a = R.exp(x)\nb = R.astype(a, 'float64')\nreturn b", None),
         ("a = R.exp(x)\nb = R.flip(a, axis=0)\nreturn b", None),
         ("a = R.exp(x)\nb = R.cumsum(a)\nreturn b", None),
@@ -72,6 +74,8 @@ def test_a_result_has_the_memory_of_a_dying_operand(body: str, reused: str | Non
         "a = R.exp(x)\nb = R.add(a, x)\nreturn (a, b)",
         "a = R.exp(x)\nt = (a, x)\nb = R.add(a, x)\nreturn (t, b)",
         "a = R.exp(x)\nc = a\nb = R.add(a, x)\nreturn (c, b)",
+        "a = R.split(x, 2)\nb = R.add(a[0], a[1])\nreturn (a, b)",
+        "a = R.split(x, 2)\nc = a\nb = R.add(a[0], a[1])\nreturn (b, c[0])",
         "b = R.add(x, x)\nreturn (x, b)",
         "a = R.const([1.0, 2.0, 3.0, 4.0], 'float32')\nb = R.add(a, x)\nreturn b",
         """

@@ -288,6 +288,8 @@ class CallLowering(ABC):
         if isinstance(expr, rx.Tuple):
             return self._operands(expr.fields)
         value = self._operand(expr)
+        if py.is_tuple_of_names(value):
+            return value.elts
         if not isinstance(self._known(expr), rx.TupleStructInfo):
             value = self._named(py.call("rx.fields", value), "fields")
         return [ast.Starred(value, ast.Load())]

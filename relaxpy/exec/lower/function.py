@@ -341,6 +341,8 @@ class FunctionLowering(CallLowering):
             case rx.TupleGetItem(tuple_value=tuple_value, index=index):
                 known = self._known(tuple_value)
                 value = self._operand(tuple_value)
+                if py.is_tuple_of_names(value) and index < len(value.elts):
+                    return value.elts[index]
                 if isinstance(known, rx.TupleStructInfo) and index < len(known.fields):
                     return py.item(value, index)
                 return py.call("rx.field", value, py.code(index))
@@ -417,6 +419,8 @@ class FunctionLowering(CallLowering):
         if isinstance(binding, rx.VarBinding) and self._known.is_own(binding.value):
             self._own.add(var)
         alias = isinstance(binding.value, (rx.Var, rx.Function)) or _is_literal(value)
+        # Its fields are used, rather than the tuple itself.
+        alias = alias or (isinstance(binding.value, rx.Call) and py.is_tuple_of_names(value))
         if not alias and not (isinstance(value, ast.Name) and value.id in self._owned):
             value = self._rebound(value, var)
         self._scope.values[var] = value

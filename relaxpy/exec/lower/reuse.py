@@ -225,8 +225,8 @@ def _only_returns(stmt: ast.stmt) -> bool:
     match stmt:
         case ast.Return(value=ast.Name() | ast.Constant() | None):
             return True
-        case ast.Return(value=ast.Tuple(elts=fields)):
-            return all(isinstance(f, ast.Name) for f in fields)
+        case ast.Return(value=ast.expr() as value):
+            return py.is_tuple_of_names(value)
         case _:
             return False
 
