@@ -13,7 +13,7 @@ from relaxpy.exec.fast_paths import SHARED_MEMORY
 from relaxpy.exec.lower.known import allocation_of, is_reshape
 from relaxpy.exec.lower.scope import GlobalCallee, is_allocation
 from relaxpy.exec.runtime.operators import released
-from relaxpy.ir.arith.prove import always, prove_equal
+from relaxpy.ir.arith.prove import always
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children
@@ -23,9 +23,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.variables import occurring_vars
 from relaxpy.ir.te.topi.shapes import product
 from relaxpy.ir.tir import expr as tir, ops
-from relaxpy.ir.tir.buffer import Buffer
-from relaxpy.ir.tir.prim_func import PrimFunc
-from relaxpy.ir.tir.stmt import BlockRealize, BufferStore, For, SeqStmt
+from relaxpy.ir.tir.analysis.regions import filled_buffers
 from relaxpy.support.dataclass import dataclass
 
 
@@ -292,39 +290,6 @@ def _spread(operand: Node) -> Iterator[Node]:
             yield from _spread(leaf)
 
 
-def filled_params(kernel: PrimFunc) -> frozenset[int]:
-    """The positions of the parameters that `kernel` provably overwrites completely.
-
-    A block in plain loops stores at the indices of the loops, which run over the dimensions.
-    """
-    filled = set(_filled_buffers(kernel.body, {}))
-    buffers = enumerate(kernel.buffer_map_items)
-    return frozenset(i for i, buffer in buffers if buffer in filled)
-
-
-def _filled_buffers(node: Node, ranges: Mapping[tir.PrimExpr, tir.PrimExpr]) -> Iterator[Buffer]:
-    """The buffers that a statement fills; `ranges` has the extents of variables from 0 on."""
-    match node:
-        case For(loop_var=var, min=tir.IntImm(value=0), extent=extent, body=body):
-            yield from _filled_buffers(body, {**ranges, var: extent})
-        case SeqStmt(seq=statements):
-            for statement in statements:
-                yield from _filled_buffers(statement, ranges)
-        case BlockRealize(predicate=tir.IntImm(value=1), iter_values=values, block=block):
-            axes: list[tir.PrimExpr] = [axis.var for axis in block.iter_vars]
-            known = {a: ranges[v] for a, v in zip(axes, values, strict=True) if v in ranges}
-            yield from _filled_buffers(block.body, known)
-        case BufferStore(buffer=buffer, indices=indices):
-            distinct = len(set(indices)) == len(indices)
-            pairs = zip(indices, buffer.shape, strict=True)
-            if distinct and all(
-                i in ranges and prove_equal(ranges[i], n) is True for i, n in pairs
-            ):
-                yield buffer
-        case _:
-            return
-
-
 _KERNEL_CALLS = (CallKind.KERNEL, CallKind.DYNAMIC_KERNEL)
 
 
@@ -387,8 +352,10 @@ class _Storages:
                 return False
         callee = self._callee_of(name)
         kernel = callee.prim_func if isinstance(callee, GlobalCallee) else None
-        positions = {index for index, arg in enumerate(args) if arg is tensor}
-        return kernel is not None and len(positions) == 1 and positions <= filled_params(kernel)
+        written = [index for index, arg in enumerate(args) if arg is tensor]
+        if kernel is None or len(written) != 1:
+            return False
+        return kernel.buffer_map_items[written[0]] in set(filled_buffers(kernel.body))
 
     def _enter(self, index: int, binding: rx.Binding) -> None:
         value, var = binding.value, binding.var
