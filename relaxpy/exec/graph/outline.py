@@ -147,7 +147,7 @@ class Outliner:
             case rx.TupleGetItem(tuple_value=rx.Var() as var):
                 return var in bound and self._is_projection(binding)
             case value:
-                use = kernel_use(value, self._context.callee)
+                use = kernel_use(value, self._context.kernel_of)
                 return (
                     use is not None
                     and use.callee.kernel is not None
@@ -181,7 +181,7 @@ class Outliner:
         return [rx.VarBinding(whole, call), *fields]
 
     def _is_work(self, binding: rx.VarBinding) -> bool:
-        use = kernel_use(binding.value, self._context.callee)
+        use = kernel_use(binding.value, self._context.kernel_of)
         return use is not None and not self._context.is_reshape(use.callee)
 
     def _function(self, run: Sequence[rx.VarBinding]) -> tuple[rx.Function, Sequence[rx.Var]]:

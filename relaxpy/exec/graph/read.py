@@ -427,7 +427,7 @@ class GraphReader:
     # ---- kernels
 
     def _kernel(self, call: rx.Call) -> Value:
-        use = kernel_use(call, self._context.callee)
+        use = kernel_use(call, self._context.kernel_of)
         if use is None or use.callee.name not in self._signatures:
             raise RefusedError("it calls a kernel that is not native, or unknown arguments")
         callee, inplace = use.callee, use.inplace

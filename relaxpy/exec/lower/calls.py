@@ -151,15 +151,14 @@ class CallLowering(ABC):
     def _call_dynamic(self, call: rx.Call) -> ast.expr:
         """A call of a kernel or packed function on tensors and the members of a shape."""
         function, packed = call.args
-        callee = self._module.callee(function) if isinstance(function, rx.GlobalVar) else None
-        is_kernel = isinstance(callee, GlobalCallee) and callee.prim_func is not None
-        shape = self._known(packed.fields[-1]) if isinstance(packed, rx.Tuple) else OBJECT
-        if is_kernel and isinstance(shape, rx.ShapeStructInfo) and shape.values is not None:
-            tensors = packed.fields[:-1]  # type: ignore[attr-defined]
-            sizes = self._direct_sizes(callee, tensors, shape.values)  # type: ignore[arg-type]
-            if sizes is not None and self._known.are_bound(shape.values):
-                scalars = [self._sizes.write(value) for value in shape.values]
-                return self._run_directly(callee, [*self._operands(tensors), *scalars], sizes)  # type: ignore[arg-type]
+        callee, fields = self._module.kernel_of(function), getattr(packed, "fields", ())
+        shape = self._known(fields[-1]) if fields else OBJECT
+        values = shape.values if isinstance(shape, rx.ShapeStructInfo) else None
+        if callee is not None and values is not None and self._known.are_bound(values):
+            sizes = self._direct_sizes(callee, fields[:-1], values)
+            if sizes is not None:
+                args = [*self._operands(fields[:-1]), *map(self._sizes.write, values)]
+                return self._run_directly(callee, args, sizes)
         return self._call_out("rx.call_tir_dyn", *[self._operand(arg) for arg in call.args])
 
     def _run_directly(
@@ -352,16 +351,14 @@ class CallLowering(ABC):
 
     def _call_tir(self, call: rx.Call, hint: str) -> ast.expr:
         """OP-5, OP-6, OP-7, OP-8; the scalars of `tir_vars` are the last arguments."""
-        callee = (
-            self._module.callee(call.args[0]) if isinstance(call.args[0], rx.GlobalVar) else None
-        )
-        if not isinstance(callee, GlobalCallee) or callee.prim_func is None:
+        callee = self._module.kernel_of(call.args[0])
+        if callee is None:
             raise CompileError(
                 f"call_tir calls a PrimFunc of the module, found {call.args[0]}",
                 rule="OP-1",
                 span=call.span,
             )
-        use, sizes = kernel_use(call, self._module.callee), None
+        use, sizes = kernel_use(call, self._module.kernel_of), None
         if use is not None and "inplace_indices" not in call.attrs:
             known = [*map(self._known, use.inputs)]
             sizes = self._known_sizes(callee, known, use.outputs, use.scalars)

@@ -76,8 +76,8 @@ class FunctionLowering(CallLowering):
         self._name = name
         nodes = list(walk(func))
         self._used_as_values = functions_used(nodes)
-        self._shared = shared_constants(nodes, module.callee)
-        separate = separate_storages(nodes, module.callee)
+        self._shared = shared_constants(nodes, module.kernel_of)
+        separate = separate_storages(nodes, module.kernel_of)
         self._known = Known(module, func, separate, lambda: self._scope.sizes)
         self._loop: Loop | None = None
         self._local_steps: dict[rx.Var, tuple[str, Signature]] = {}

@@ -209,16 +209,15 @@ class KernelUse:
 
 
 def kernel_use(
-    call: rx.Expr, callee_of: Callable[[rx.GlobalVar], GlobalCallee | rx.ExternFunc]
+    call: rx.Expr, kernel_of: Callable[[rx.Expr], GlobalCallee | None]
 ) -> KernelUse | None:
     """The operands of a kernel of the module, or None if they are not written out."""
     match call:
         case rx.Call(op=Op() as op, args=[rx.GlobalVar() as name, rx.Tuple() as inputs, *shapes]):
-            kind, callee = op.record.calls, callee_of(name)
+            kind, callee = op.record.calls, kernel_of(name)
             members = [shape.values for shape in shapes if isinstance(shape, rx.ShapeExpr)]
-            if kind is None or not kind.is_kernel or len(members) < len(shapes):
-                return None
-            if not isinstance(callee, GlobalCallee) or callee.prim_func is None:
+            is_kernel = kind is not None and kind.is_kernel
+            if not is_kernel or callee is None or len(members) < len(shapes):
                 return None
             outputs = output_sinfos(call)
             inplace = call.attrs.get("inplace_indices", (-1,) * len(outputs))

@@ -131,7 +131,6 @@ class ModuleLowering:
         """The functions of the source: those of the module, and outlined ones, which they call."""
         self._literals: dict[rx.Constant, Late[Array]] = {}
         self._without_checks: set[str] = set()
-        self._reshapes: dict[str, bool] = {}
         functions = {**program.functions_by_name, **module.functions_by_name}
         graphs = {name: func for name, func in functions.items() if isinstance(func, rx.Function)}
         # An instrument observes every call, so that none of them can be a jump.
@@ -183,6 +182,11 @@ class ModuleLowering:
             raise CompileError(f"the module has no function {var.name_hint}", rule="SC-1")
         return self.callees[var.name_hint]
 
+    def kernel_of(self, callee: rx.Expr) -> GlobalCallee | None:
+        """The kernel of the module that an expression refers to, if it is one."""
+        found = self.callee(callee) if isinstance(callee, rx.GlobalVar) else None
+        return found if isinstance(found, GlobalCallee) and found.prim_func is not None else None
+
     def python_callee(self, name: str) -> rx.ExternFunc:
         """The callee of `call_py_func`."""
         return resolve_python_callee(self.module, name)
@@ -213,12 +217,8 @@ class ModuleLowering:
 
     def is_reshape(self, callee: GlobalCallee) -> bool:
         """True if a kernel only copies its input to its output in row-major order."""
-        if not VIEWS or self.is_instrumented:
-            return False
-        if callee.name not in self._reshapes:
-            func = callee.prim_func
-            self._reshapes[callee.name] = func is not None and has_reshape_pattern(func)
-        return self._reshapes[callee.name]
+        kernel = callee.prim_func if VIEWS and not self.is_instrumented else None
+        return kernel is not None and has_reshape_pattern(kernel)
 
     def kernel_definitions(self, callee: GlobalCallee) -> list[ast.FunctionDef]:
         """The functions of the kernel of `callee`."""

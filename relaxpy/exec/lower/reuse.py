@@ -229,7 +229,7 @@ def _only_returns(stmt: ast.stmt) -> bool:
             return False
 
 
-CalleeOf = Callable[[rx.GlobalVar], GlobalCallee | rx.ExternFunc]
+KernelOf = Callable[[rx.Expr], GlobalCallee | None]
 
 
 def functions_used(nodes: Sequence[Node]) -> frozenset[rx.Var]:
@@ -253,7 +253,7 @@ def _operands(node: Node) -> Iterator[Node]:
             yield from children(node)
 
 
-def shared_constants(nodes: Sequence[Node], callee_of: CalleeOf) -> frozenset[rx.Expr]:
+def shared_constants(nodes: Sequence[Node], kernel_of: KernelOf) -> frozenset[rx.Expr]:
     """The constants among the nodes of a function that are only read by kernels.
 
     A literal is a new tensor at each evaluation (EV-2). If it is not written and does not escape,
@@ -268,10 +268,8 @@ def shared_constants(nodes: Sequence[Node], callee_of: CalleeOf) -> frozenset[rx
             case rx.Call(op=op, args=(rx.GlobalVar() as name, rx.Tuple(fields=inputs), *rest)) if (
                 isinstance(op, Op) and op.record.calls is CallKind.KERNEL
             ):
-                callee = callee_of(name)
-                written = frozenset(range(len(inputs)))
-                if isinstance(callee, GlobalCallee) and callee.kernel is not None:
-                    written = callee.written
+                kernel = kernel_of(name)
+                written = frozenset(range(len(inputs))) if kernel is None else kernel.written
                 for i, arg in enumerate(inputs):
                     (escaping if i in written else read).add(arg)
                 escaping.update(rest)
@@ -300,7 +298,7 @@ def is_release(value: rx.Expr | Op) -> bool:
     return value.op.record.runtime is released
 
 
-def separate_storages(nodes: Iterable[Node], callee_of: CalleeOf) -> frozenset[rx.Var]:
+def separate_storages(nodes: Iterable[Node], kernel_of: KernelOf) -> frozenset[rx.Var]:
     """The variables of storage, in the sequences among `nodes`, that need not exist (OPT-10).
 
     Such storage is only used for tensors that are provably inside it, in the same sequence. When
@@ -310,15 +308,15 @@ def separate_storages(nodes: Iterable[Node], callee_of: CalleeOf) -> frozenset[r
     found: set[rx.Var] = set()
     for node in nodes:
         if isinstance(node, rx.SeqExpr):
-            found |= _Storages(node, callee_of).separate()
+            found |= _Storages(node, kernel_of).separate()
     return frozenset(found)
 
 
 class _Storages:
     """The storage that a sequence allocates, the tensors in it, and their last uses."""
 
-    def __init__(self, seq: rx.SeqExpr, callee_of: CalleeOf) -> None:
-        self._callee_of = callee_of
+    def __init__(self, seq: rx.SeqExpr, kernel_of: KernelOf) -> None:
+        self._kernel_of = kernel_of
         self._first: dict[rx.Var, rx.Expr] = {}
         self._sizes: dict[rx.Var, tir.PrimExpr] = {}
         self._tensors: dict[rx.Var, list[tuple[int, rx.Var]]] = {}
@@ -350,8 +348,8 @@ class _Storages:
                 pass
             case _:
                 return False
-        callee = self._callee_of(name)
-        kernel = callee.prim_func if isinstance(callee, GlobalCallee) else None
+        callee = self._kernel_of(name)
+        kernel = None if callee is None else callee.prim_func
         written = [index for index, arg in enumerate(args) if arg is tensor]
         if kernel is None or len(written) != 1:
             return False
