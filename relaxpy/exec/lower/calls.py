@@ -385,7 +385,7 @@ class CallLowering(ABC):
             run = self._run_unchecked(callee, args, written)
             self._kernel_calls.add_call(run, callee, new)
         else:
-            self._run_checked(call, callee, args)
+            self._run_checked(call, callee, args, len(inputs))
         return _result(call, outputs)
 
     def _known_sizes(
@@ -403,14 +403,13 @@ class CallLowering(ABC):
         passed = {size: found[0][size] for size in unchecked.sizes}
         return passed if self._known.are_bound(passed.values()) else None
 
-    def _writes_inputs(self, call: rx.Call, callee: GlobalCallee) -> bool:
-        """True if the kernel may write tensors that are not new."""
-        outputs = len(output_sinfos(call))
-        first = len(callee.signature.params) - sum(map(_length, call.args[2:])) - outputs
-        return "inplace_indices" in call.attrs or any(i < first for i in callee.written)
+    def _run_checked(
+        self, call: rx.Call, callee: GlobalCallee, args: Sequence[ast.expr], inputs: int
+    ) -> None:
+        """Call the kernel after a check of its arguments, whose errors have the call's position.
 
-    def _run_checked(self, call: rx.Call, callee: GlobalCallee, args: Sequence[ast.expr]) -> None:
-        """Call the kernel after a check of its arguments, whose errors have the call's position."""
+        The first `inputs` are not new tensors.
+        """
         unchecked = callee.kernel.unchecked if callee.kernel is not None else None
         fixed = not any(isinstance(arg, ast.Starred) for arg in args)
         if not fixed or len(args) != len(callee.signature.params):
@@ -419,7 +418,10 @@ class CallLowering(ABC):
             return
         args = [self._named(arg, "v") for arg in args]
         names = self._check_call(replace(callee.signature, span=call.span), args)
-        if unchecked is None or self._writes_inputs(call, callee):
+        writes_inputs = (
+            "inplace_indices" in call.attrs or min(callee.written, default=inputs) < inputs
+        )
+        if unchecked is None or writes_inputs:
             self._out.append(py.do(self._call_out(callee.name, *args)))
             return
         wide = signature_sizes(callee)
@@ -485,9 +487,3 @@ def _input(inputs: Sequence[ast.expr], index: int) -> ast.expr:
             return py.item(fields, index)
         case _:
             return inputs[index]
-
-
-def _length(shape: rx.Expr) -> int:
-    """The number of scalars in a shape after the operands."""
-    sinfo = shape.struct_info
-    return sinfo.ndim if isinstance(sinfo, rx.ShapeStructInfo) else 0
