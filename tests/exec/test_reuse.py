@@ -12,7 +12,7 @@ import pytest
 
 import relaxpy
 from relaxpy import IRModule
-from relaxpy.errors import MatchCastError
+from relaxpy.errors import MatchCastError, RuntimeCheckError
 from relaxpy.exec.kernel import runtime
 from relaxpy.exec.kernel.compiler import compile_kernel
 from relaxpy.exec.kernel.emit.emitted import Unchecked
@@ -376,3 +376,41 @@ return x
                 executable["main"](np.zeros(5, "float32"))
     with pytest.raises(MatchCastError, match="here expected a tensor of dtype float32"):
         executable["main"](np.zeros(4, "float64"))
+
+
+INCREASE = """
+@kernel
+def increase(p: T.handle, q: T.handle):
+    n = T.int64()
+    A = T.match_buffer(p, (n,), "float32")
+    B = T.match_buffer(q, (n,), "float32")
+    for i in range(n):
+        with T.block("increase"):
+            vi = T.axis.spatial(n, i)
+            A[vi] = A[vi] + B[vi]
+"""
+
+
+@pytest.mark.rule("OPT-13")
+@pytest.mark.parametrize(
+    ("params", "operands", "is_known"),
+    [
+        ("x: f32[n], y: f32[n]", "x, y", True),
+        ("x: f32[n], y: f32[n]", "x, R.exp(x)", True),
+        ("x: f32[n], y: f32[n]", "x, x", True),
+        ("x: f32[n], y: f32[m]", "x, y", False),
+        ('x: f32[n], y: R.Tensor("float32", ndim=1)', "x, y", False),
+    ],
+)
+def test_operands_in_place_are_checked_by_the_kernel_alone_if_they_certainly_match(
+    params: str, operands: str, is_known: bool
+) -> None:
+    call = f"R.call_tir_inplace(cls.increase, ({operands}), [0], f32[n])"
+    mod = module(f"@impure\ndef main({params}):\n    z = {call}\n    return z\n{INCREASE}")
+    assert ("call_of_increase" not in text_of(mod)) is is_known
+    x, y = X.copy(), X[::-1].copy()
+    results = [relaxpy.compile(mod, t)["main"](x.copy(), y) for t in ("reference", "numpy")]
+    np.testing.assert_allclose(*results, rtol=1e-6)
+    if not is_known:
+        with pytest.raises(RuntimeCheckError, match=r"increase.*dimension 0 is 3, but n = 4"):
+            relaxpy.compile(mod, "numpy")["main"](x, y[:3].copy())

@@ -288,7 +288,7 @@ class CallLowering(ABC):
             return self._operands(expr.fields)
         value = self._operand(expr)
         if py.is_tuple_of_names(value):
-            return value.elts
+            return [*value.elts]
         if not isinstance(self._known(expr), rx.TupleStructInfo):
             value = self._named(py.call("rx.fields", value), "fields")
         return [ast.Starred(value, ast.Load())]
@@ -359,15 +359,12 @@ class CallLowering(ABC):
                 span=call.span,
             )
         use, sizes = kernel_use(call, self._module.kernel_of), None
-        if use is not None and "inplace_indices" not in call.attrs:
+        if use is not None:
+            outputs = [o for o, i in zip(use.outputs, use.inplace, strict=True) if i < 0]
             known = [*map(self._known, use.inputs)]
-            sizes = self._known_sizes(callee, known, use.outputs, use.scalars)
-        if (
-            use is not None
-            and use.is_unary
-            and sizes is not None
-            and self._module.is_reshape(callee)
-        ):
+            sizes = self._known_sizes(callee, known, outputs, use.scalars, use.inplace)
+        is_reshape = sizes is not None and self._module.is_reshape(callee)
+        if use is not None and use.is_unary and is_reshape:
             reshaped = self._reshape(use.inputs[0], use.outputs[0], hint)
             if reshaped is not None:
                 return reshaped
@@ -378,15 +375,15 @@ class CallLowering(ABC):
             if index >= 0 and not isinstance(inputs[0], ast.Starred):
                 inputs[index] = self._named(inputs[index], hint)
         scalars = [member for shape in call.args[2:] for member in self._members(shape)]
-        outputs, new = self._outputs(call, hint, inputs, indices)
+        results, new = self._outputs(call, hint, inputs, indices)
         args = [*inputs, *new, *scalars]
-        if sizes is not None:
-            written = {var: self._sizes.write(sizes[var]) for var in sizes}
-            run = self._run_unchecked(callee, args, written)
-            self._kernel_calls.add_call(run, callee, new)
-        else:
+        if sizes is None:
             self._run_checked(call, callee, args, len(inputs))
-        return _result(call, outputs)
+        elif indices:  # the kernel checks that what it writes is no other operand
+            self._out.append(py.do(self._call_out(callee.name, *args)))
+        else:
+            self._run_directly(callee, args, sizes)
+        return _result(call, results)
 
     def _known_sizes(
         self,
@@ -394,10 +391,11 @@ class CallLowering(ABC):
         inputs: Sequence[rx.StructInfo],
         outputs: Sequence[rx.StructInfo],
         scalars: Sequence[tir.PrimExpr],
+        inplace: Sequence[int] = (),
     ) -> Sizes | None:
         """The sizes that a kernel without checks takes, if it exists and these arguments match."""
         unchecked = callee.kernel.unchecked if callee.kernel is not None else None
-        found = sizes_if_equal(callee, inputs, outputs, scalars) if unchecked is not None else None
+        found = sizes_if_equal(callee, inputs, outputs, scalars, inplace)
         if unchecked is None or found is None or found[1]:
             return None
         passed = {size: found[0][size] for size in unchecked.sizes}
