@@ -6,7 +6,7 @@ import ast
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from types import EllipsisType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeGuard
 
 from relaxpy.errors import CompileError
 from relaxpy.support.pysource import load, render, spans_by_line
@@ -165,6 +165,11 @@ def child_nodes(node: ast.AST) -> list[ast.AST]:
         elif value is not None:
             children.append(value)
     return children
+
+
+def is_tuple_of_names(node: ast.expr) -> TypeGuard[ast.Tuple]:
+    """True if an expression is a tuple of names."""
+    return isinstance(node, ast.Tuple) and all(isinstance(field, ast.Name) for field in node.elts)
 
 
 def leaves(statements: Sequence[ast.stmt]) -> bool:

@@ -30,7 +30,7 @@ from typing_extensions import override
 from relaxpy.errors import RelaxpyError, RuntimeCheckError, Span
 from relaxpy.exec.container import Array, Container, digest
 from relaxpy.exec.fast_paths import FAST_PATHS
-from relaxpy.exec.graph.link import link_graph
+from relaxpy.exec.graph.link import NativeFunction
 from relaxpy.exec.graph.program import Constant
 from relaxpy.exec.native.calls.called import CalledKernel, changed_runtime
 from relaxpy.exec.native.calls.interpreter import FAILURES, connect_failures, fits_interpreter
@@ -167,14 +167,12 @@ def linked_program(
     if table["reports"]:
         connect_failures(library, _Failures(lowered))
     functions = {
-        entry["name"]: link_graph(
-            library,
+        entry["name"]: NativeFunction(
             entry["symbol"],
             [Constant(literals[n], _packing(how)) for n, how in entry["constants"]],
             None if entry["entry"] is None else StaticEntry(*entry["entry"]),
-            partial(_run, lowered, entry["name"]),
             entry["written"],
-        )
+        ).linked(library, partial(_run, lowered, entry["name"]))
         for entry in table["functions"]
     }
     python_names = {entry["python_name"]: entry["name"] for entry in table["functions"]}

@@ -82,8 +82,8 @@ def program_table(
     return {
         "functions": [
             {
-                "name": graph.name,
-                "python_name": lowered.lowering.python_name(graph.name),
+                "name": name,
+                "python_name": lowered.lowering.python_name(name),
                 "symbol": graph.symbol,
                 "exports": graph.exports,
                 "entry": graph.entry and astuple(graph.entry),
@@ -93,7 +93,7 @@ def program_table(
                     for c in graph.constants
                 ],
             }
-            for graph in backend.native_graphs()
+            for name, graph in backend.graphs.items()
         ],
         "kernels": [
             (k.name, k.symbol, k.entry and astuple(k.entry), k.kept) for k in backend.called

@@ -123,7 +123,7 @@ def test_the_operators_are_read_back() -> None:
 
 
 def planned(body: str) -> IRModule:
-    """A module of a kernel `exp` over vectors, one that writes part of a vector, and `main`."""
+    """A module of a kernel `exp` over vectors, two that write parts of tensors, and `main`."""
     lines = "\n".join("        " + line for line in body.strip().splitlines())
     return from_source(f"""
 @I.ir_module
@@ -144,6 +144,13 @@ class Module:
             with T.block("half"):
                 vi = T.axis.spatial(2, i)
                 B[vi] = A[vi]
+
+    @T.prim_func(private=True)
+    def diagonal(A: T.Buffer((4,), "float32"), B: T.Buffer((2, 2), "float32")):
+        for i in range(2):
+            with T.block("diagonal"):
+                vi, vj = T.axis.remap("SS", [i, i])
+                B[vi, vj] = A[vi]
 
     @R.function(pure=False)
     def main(x: R.Tensor((4,), "float32")):
@@ -169,6 +176,7 @@ C = 'c = R.vm.alloc_tensor(s, 0, R.shape([4]), "float32")\n'
         (A + T_ + B + C + "_3 = cls.exp(b, c)\nreturn (a, c)", True),
         (A + T_ + B + C + "_3 = cls.exp(b, c)\n_4 = cls.exp(b, a)\nreturn c", True),
         (A + T_ + B + C + "_3 = cls.half(b, c)\nreturn c", True),
+        (A + T_ + B + C.replace("[4]", "[2, 2]") + "_3 = cls.diagonal(b, c)\nreturn c", True),
         (A + T_ + B + C + "return (b, c)", True),
         (A + C + "_3 = cls.exp(x, c)\nd = a\nreturn d", True),
         (A + "u = (s, a)\nv = u[0]\n" + C.replace("(s", "(v") + "return c", True),

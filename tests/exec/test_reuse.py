@@ -12,7 +12,7 @@ import pytest
 
 import relaxpy
 from relaxpy import IRModule
-from relaxpy.errors import MatchCastError
+from relaxpy.errors import MatchCastError, RuntimeCheckError
 from relaxpy.exec.kernel import runtime
 from relaxpy.exec.kernel.compiler import compile_kernel
 from relaxpy.exec.kernel.emit.emitted import Unchecked
@@ -47,6 +47,8 @@ def main_of(mod: IRModule) -> tuple[Callable[..., Any], str]:
         ("a = R.exp(x)\nb = R.nn.softmax(a)\nreturn b", "b = a"),
         ("a = R.exp(x)\nb = R.clip(a, 2, 9)\nc = R.negative(b)\nreturn c", "c = b"),
         ("a = R.exp(x)\nb = R.where(R.greater(x, a), a, x)\nreturn b", "b = a"),
+        ("a = R.split(x, 2)\nb = R.add(a[0], a[1])\nreturn b", "b = a_0"),
+        ("a = R.split(x, 2)\nb = R.add(a[0], a[1])\nreturn (a[1], b)", "b = a_0"),
         ("a = R.exp(x)\nb = R.astype(a, 'float64')\nreturn b", None),
         ("a = R.exp(x)\nb = R.flip(a, axis=0)\nreturn b", None),
         ("a = R.exp(x)\nb = R.cumsum(a)\nreturn b", None),
@@ -72,6 +74,8 @@ def test_a_result_has_the_memory_of_a_dying_operand(body: str, reused: str | Non
         "a = R.exp(x)\nb = R.add(a, x)\nreturn (a, b)",
         "a = R.exp(x)\nt = (a, x)\nb = R.add(a, x)\nreturn (t, b)",
         "a = R.exp(x)\nc = a\nb = R.add(a, x)\nreturn (c, b)",
+        "a = R.split(x, 2)\nb = R.add(a[0], a[1])\nreturn (a, b)",
+        "a = R.split(x, 2)\nc = a\nb = R.add(a[0], a[1])\nreturn (b, c[0])",
         "b = R.add(x, x)\nreturn (x, b)",
         "a = R.const([1.0, 2.0, 3.0, 4.0], 'float32')\nb = R.add(a, x)\nreturn b",
         """
@@ -372,3 +376,41 @@ return x
                 executable["main"](np.zeros(5, "float32"))
     with pytest.raises(MatchCastError, match="here expected a tensor of dtype float32"):
         executable["main"](np.zeros(4, "float64"))
+
+
+INCREASE = """
+@kernel
+def increase(p: T.handle, q: T.handle):
+    n = T.int64()
+    A = T.match_buffer(p, (n,), "float32")
+    B = T.match_buffer(q, (n,), "float32")
+    for i in range(n):
+        with T.block("increase"):
+            vi = T.axis.spatial(n, i)
+            A[vi] = A[vi] + B[vi]
+"""
+
+
+@pytest.mark.rule("OPT-13")
+@pytest.mark.parametrize(
+    ("params", "operands", "is_known"),
+    [
+        ("x: f32[n], y: f32[n]", "x, y", True),
+        ("x: f32[n], y: f32[n]", "x, R.exp(x)", True),
+        ("x: f32[n], y: f32[n]", "x, x", True),
+        ("x: f32[n], y: f32[m]", "x, y", False),
+        ('x: f32[n], y: R.Tensor("float32", ndim=1)', "x, y", False),
+    ],
+)
+def test_operands_in_place_are_checked_by_the_kernel_alone_if_they_certainly_match(
+    params: str, operands: str, is_known: bool
+) -> None:
+    call = f"R.call_tir_inplace(cls.increase, ({operands}), [0], f32[n])"
+    mod = module(f"@impure\ndef main({params}):\n    z = {call}\n    return z\n{INCREASE}")
+    assert ("call_of_increase" not in text_of(mod)) is is_known
+    x, y = X.copy(), X[::-1].copy()
+    results = [relaxpy.compile(mod, t)["main"](x.copy(), y) for t in ("reference", "numpy")]
+    np.testing.assert_allclose(*results, rtol=1e-6)
+    if not is_known:
+        with pytest.raises(RuntimeCheckError, match=r"increase.*dimension 0 is 3, but n = 4"):
+            relaxpy.compile(mod, "numpy")["main"](x, y[:3].copy())

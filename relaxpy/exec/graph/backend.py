@@ -12,13 +12,10 @@ from typing_extensions import override
 from relaxpy.errors import RelaxpyError
 from relaxpy.exec.fast_paths import OUTLINING, PACKED_WEIGHTS, WHOLE_GRAPH
 from relaxpy.exec.graph.emit import GraphEmitter
-from relaxpy.exec.graph.link import link_graph
-from relaxpy.exec.graph.program import Constant, Graph, KernelCall, Tensor, constants_name
+from relaxpy.exec.graph.link import NativeFunction
+from relaxpy.exec.graph.program import Graph, KernelCall, Tensor
 from relaxpy.exec.graph.read import GraphReader
-from relaxpy.exec.lower.scope import ModuleContext
 from relaxpy.exec.native.backend import NativeBackend
-from relaxpy.exec.native.calls.entry import entry_name
-from relaxpy.exec.native.calls.static_entry import StaticEntry
 from relaxpy.exec.native.llvm.module import Module
 from relaxpy.exec.native.values.datatypes import RefusedError
 from relaxpy.exec.runtime.dynamic import dynamic_calls, is_dynamic
@@ -34,10 +31,11 @@ from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.transform.legalize import LegalizeOps
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.ops import const
-from relaxpy.support.dataclass import dataclass, replace
+from relaxpy.support.dataclass import replace
 
 if TYPE_CHECKING:
     from relaxpy.exec.graph.outline import OutlinedFunctions
+    from relaxpy.exec.lower.module import ModuleLowering
 
 
 class GraphBackend(NativeBackend):
@@ -45,7 +43,7 @@ class GraphBackend(NativeBackend):
 
     def __init__(self, *, as_written: bool = False) -> None:
         super().__init__(as_written=as_written)
-        self.graphs: dict[str, tuple[str, Graph, StaticEntry | None]] = {}
+        self.graphs: dict[str, NativeFunction] = {}
         """The functions of Relax functions that run natively, by the name in the module."""
 
         self._outlined: OutlinedFunctions | None = None
@@ -60,13 +58,13 @@ class GraphBackend(NativeBackend):
         self.find_weights(program)
         return program
 
-    def compile_graph(self, context: ModuleContext, func: rx.Function, name: str) -> bool:
+    def compile_graph(self, context: ModuleLowering, func: rx.Function, name: str) -> bool:
         """Compile a Relax function; return whether it has a native form."""
         if not WHOLE_GRAPH:
             return False
         known = self._outlined
         twin = None if known is None else self.graphs.get(known.twin_of(func) or "")
-        if twin is not None and not twin[1].constants:
+        if twin is not None and not twin.constants:
             self.graphs[name] = twin
             return True
         signatures = {name: signature for name, (_, signature) in self.claimed.items()}
@@ -86,7 +84,7 @@ class GraphBackend(NativeBackend):
         except (RefusedError, RecursionError):
             self.module = before
             return False
-        self.graphs[name] = symbol, graph, entry
+        self.graphs[name] = NativeFunction(symbol, graph.constants, entry, graph.written)
         return True
 
     def _check_packed(self, graph: Graph) -> None:
@@ -104,7 +102,7 @@ class GraphBackend(NativeBackend):
 
     def outlined(
         self,
-        context: ModuleContext,
+        context: ModuleLowering,
         func: rx.Function,
         compiled: Callable[[rx.Function], rx.GlobalVar | None],
     ) -> rx.Function:
@@ -127,23 +125,11 @@ class GraphBackend(NativeBackend):
         linked: dict[str, Callable[..., Any]] = {}
 
         def link() -> None:
-            for name, (symbol, graph, entry) in self.graphs.items():
-                operands = symbol, graph.constants, entry, fallbacks[name], graph.written
-                linked[name] = link_graph(self.library(), *operands)
+            for name, function in self.graphs.items():
+                linked[name] = function.linked(self.library(), fallbacks[name])
 
         problem = self.attempt(link)
         return ({} if problem else linked), problem
-
-    def native_graphs(self) -> list[NativeGraph]:
-        """The compiled Relax functions, after they were linked."""
-        code = self.library().code
-        return [
-            NativeGraph(
-                *(name, symbol, _exports(symbol, graph.constants, entry), graph.constants),
-                *(entry, graph.written, code),
-            )
-            for name, (symbol, graph, entry) in self.graphs.items()
-        ]
 
     @override
     def without_entries(self) -> Module:
@@ -154,26 +140,8 @@ class GraphBackend(NativeBackend):
 
     @override
     def exports(self) -> list[str]:
-        found = (_exports(s, graph.constants, entry) for s, graph, entry in self.graphs.values())
+        found = (function.exports for function in self.graphs.values())
         return [*super().exports(), *dict.fromkeys(chain.from_iterable(found))]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class NativeGraph:
-    """A Relax function in the code of a library, which exports `symbol` and the other `exports`."""
-
-    name: str
-    symbol: str
-    exports: Sequence[str]
-    constants: Sequence[Constant]
-    entry: StaticEntry | None
-    written: Sequence[int]
-    code: bytes
-
-
-def _exports(symbol: str, constants: Sequence[object], entry: StaticEntry | None) -> list[str]:
-    function = entry_name(symbol) if entry is None else entry.function
-    return [function, *([constants_name(symbol)] if constants else [])]
 
 
 def with_equal_sizes(module: IRModule) -> IRModule:

@@ -12,7 +12,7 @@ import numpy as np
 from relaxpy.exec.container import release
 from relaxpy.exec.graph.program import Constant, constants_name
 from relaxpy.exec.native.calls.called import WithCopies
-from relaxpy.exec.native.calls.entry import make_entry
+from relaxpy.exec.native.calls.entry import entry_name, make_entry
 from relaxpy.exec.native.calls.static_entry import StaticEntry
 from relaxpy.exec.native.machine_code.objects import Library, return_memory
 from relaxpy.exec.native.threads.pool import native_threads
@@ -21,33 +21,47 @@ from relaxpy.ir.core.fork_lock import Late
 from relaxpy.support.dataclass import dataclass
 
 
-def link_graph(
-    library: Library,
-    symbol: str,
-    constants: Sequence[Constant],
-    entry: StaticEntry | None,
-    fallback: Callable[..., Any],
-    written: Sequence[int],
-) -> Callable[..., Any]:
-    """The function of a library that runs a Relax function, and calls `fallback` if it cannot.
+@dataclass(frozen=True, slots=True, eq=False)
+class NativeFunction:
+    """A Relax function in the code of a library, which refers to it as `symbol`.
 
     It writes the parameters at the positions `written`, which are therefore not copied.
-    Large constants are packed when it is first called: a program that is compiled to be saved needs
-    no copy of them.
     """
-    packed = sum(c.literal.nbytes for c in constants if c.packing is not None)
 
-    def linked() -> Callable[..., Any]:
-        kept = [*map(_in_memory, constants)] if packed < _LARGE else _large_in_memory(constants)
-        table = library[constants_name(symbol)] if constants else 0
-        for index, (constant, data) in enumerate(zip(constants, kept, strict=True)):
+    symbol: str
+    constants: Sequence[Constant]
+    entry: StaticEntry | None
+    written: Sequence[int]
+
+    @property
+    def exports(self) -> list[str]:
+        """The symbols that the library exports for it."""
+        function = entry_name(self.symbol) if self.entry is None else self.entry.function
+        return [function, *([constants_name(self.symbol)] if self.constants else [])]
+
+    def linked(self, library: Library, fallback: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, which calls `fallback` if it cannot run.
+
+        Large constants are packed when it is first called: a program that is compiled to be saved
+        needs no copy of them.
+        """
+        packed = sum(c.literal.nbytes for c in self.constants if c.packing is not None)
+        if packed < _LARGE:
+            return self._linked(library, fallback, [*map(_in_memory, self.constants)])
+        late = lambda: self._linked(library, fallback, _large_in_memory(self.constants))  # noqa: E731
+        return _Unlinked(Late(late))
+
+    def _linked(
+        self, library: Library, fallback: Callable[..., Any], kept: Sequence[np.ndarray[Any, Any]]
+    ) -> Callable[..., Any]:
+        table = library[constants_name(self.symbol)] if self.constants else 0
+        for index, (constant, data) in enumerate(zip(self.constants, kept, strict=True)):
             mark = 0 if constant.packing is None else MARK
             ctypes.c_uint64.from_address(table + 8 * index).value = data.ctypes.data + mark
         last = _Fallback(fallback, kept)
-        make = partial(make_entry if entry is None else entry.builtin, library, symbol)
-        return make(WithCopies(partial(make, last), last, written))
-
-    return linked() if packed < _LARGE else _Unlinked(Late(linked))
+        entry = self.entry
+        make = partial(make_entry if entry is None else entry.builtin, library, self.symbol)
+        return make(WithCopies(partial(make, last), last, self.written))
 
 
 def _in_memory(constant: Constant, *, releases: bool = False) -> np.ndarray[Any, Any]:

@@ -7,9 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from relaxpy.exec.graph.parameters import is_native
-from relaxpy.exec.lower.known import OBJECT, Known
-from relaxpy.exec.lower.proof import kernel_use
-from relaxpy.exec.lower.scope import ModuleContext
+from relaxpy.exec.lower.known import OBJECT, Known, kernel_use
 from relaxpy.exec.runtime.checks import span_of_binding
 from relaxpy.ir.equality.structural import structural_equal, structural_hash
 from relaxpy.ir.relax import nodes as rx
@@ -24,6 +22,7 @@ from relaxpy.support.dataclass import dataclass, replace
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span
+    from relaxpy.exec.lower.module import ModuleLowering
 
 _FEWEST: Final = 2
 """The kernel calls of a run that is worth a function; Python calls a single kernel as fast."""
@@ -80,7 +79,7 @@ class Outliner:
     scope.
     """
 
-    def __init__(self, func: rx.Function, context: ModuleContext, name_of: Compile) -> None:
+    def __init__(self, func: rx.Function, context: ModuleLowering, name_of: Compile) -> None:
         self._func, self._context, self._name_of = func, context, name_of
         sizes = frozenset(defined_symbolic_vars(func))
         self._known = Known(context, func, (), lambda: sizes)
@@ -148,7 +147,7 @@ class Outliner:
             case rx.TupleGetItem(tuple_value=rx.Var() as var):
                 return var in bound and self._is_projection(binding)
             case value:
-                use = kernel_use(value, self._context.callee)
+                use = kernel_use(value, self._context.kernel_of)
                 return (
                     use is not None
                     and use.callee.kernel is not None
@@ -182,7 +181,7 @@ class Outliner:
         return [rx.VarBinding(whole, call), *fields]
 
     def _is_work(self, binding: rx.VarBinding) -> bool:
-        use = kernel_use(binding.value, self._context.callee)
+        use = kernel_use(binding.value, self._context.kernel_of)
         return use is not None and not self._context.is_reshape(use.callee)
 
     def _function(self, run: Sequence[rx.VarBinding]) -> tuple[rx.Function, Sequence[rx.Var]]:

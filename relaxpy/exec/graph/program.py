@@ -132,32 +132,17 @@ class Check:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Branch:
-    """Runs one of two regions, by a bool; each of its results becomes an output."""
+    """Runs one of two regions, by a bool; the results of each become its `targets`.
 
-    condition: Tensor
-    regions: tuple[Region, Region]
-    outputs: Sequence[Tensor]
-
-    def reads(self) -> Iterator[Tensor]:
-        """The tensors that are used."""
-        yield from (self.condition, *self.outputs)
-        for region in self.regions:
-            yield from region.taken()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Turn:
-    """The end of a loop iteration: one of two regions runs, by a bool.
-
-    The results of each become its `targets`, tensors of the loop. After region number `again`, the
-    loop continues.
+    These are the `outputs`, or else tensors of a loop, whose iteration the branch ends. After
+    region number `again`, the loop continues.
     """
 
     condition: Tensor
     regions: tuple[Region, Region]
     targets: tuple[Sequence[Tensor], Sequence[Tensor]]
-    again: int
     outputs: Sequence[Tensor] = ()
+    again: int | None = None
 
     def reads(self) -> Iterator[Tensor]:
         """The tensors that are used."""
@@ -169,13 +154,13 @@ class Turn:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Loop:
-    """A loop, whose iterations run until a turn ends it.
+    """A loop, whose iterations run until a branch ends it.
 
     Fields:
         states: the loop-carried tensors: in the first iteration, copies of `initial`.
         following: the location of each state in the next iteration; None if it is unchanged.
         results: new tensors, some of which may have the memory of states.
-        iteration: its last step is a turn.
+        iteration: its last step is a branch that continues or ends the loop.
     """
 
     states: Sequence[Tensor]
@@ -202,7 +187,7 @@ class Loop:
         yield from self.iteration.taken()
 
 
-Step: TypeAlias = "KernelCall | Filling | Check | Branch | Turn | Loop"
+Step: TypeAlias = "KernelCall | Filling | Check | Branch | Loop"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -226,7 +211,7 @@ class Region:
         """The steps, with those in their regions."""
         for step in self.steps:
             yield step
-            if isinstance(step, Branch | Turn | Loop):
+            if isinstance(step, Branch | Loop):
                 for region in step.regions:
                     yield from region.all_steps()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from relaxpy.exec.graph.parameters import Parameters, tensor_of
 from relaxpy.exec.graph.program import (
@@ -20,15 +21,14 @@ from relaxpy.exec.graph.program import (
     Shape,
     Step,
     Tensor,
-    Turn,
     Value,
     elements,
     have_shape,
     leaves,
     may_run_again,
 )
-from relaxpy.exec.lower.proof import Sizes, kernel_use, sizes_if_equal
-from relaxpy.exec.lower.scope import GlobalCallee, ModuleContext
+from relaxpy.exec.lower.known import Sizes, kernel_use, sizes_if_equal
+from relaxpy.exec.lower.scope import GlobalCallee
 from relaxpy.exec.native.calls.entry import Array, Integer, size_names
 from relaxpy.exec.native.signature import EntrySignature
 from relaxpy.exec.native.values.datatypes import RefusedError
@@ -44,6 +44,9 @@ from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.ops import cast_to
 from relaxpy.ir.tir.substitution import substitute
 
+if TYPE_CHECKING:
+    from relaxpy.exec.lower.module import ModuleLowering
+
 _ANY = rx.ObjectStructInfo()
 
 
@@ -56,7 +59,7 @@ class GraphReader:
     def __init__(
         self,
         func: rx.Function,
-        context: ModuleContext,
+        context: ModuleLowering,
         signatures: Mapping[str, EntrySignature],
         packings: Mapping[str, Mapping[int, Packing]],
     ) -> None:
@@ -265,7 +268,7 @@ class GraphReader:
         (first, then), (second, otherwise) = ways
         outputs: list[Tensor] = []
         value = self._joined(first, second, outputs)
-        self._steps.append(Branch(condition, (then, otherwise), outputs))
+        self._steps.append(Branch(condition, (then, otherwise), (outputs, outputs), outputs))
         return value
 
     def _condition(self, expr: rx.If) -> Tensor:
@@ -336,7 +339,7 @@ class GraphReader:
         regions, wanted = (ended, repeated), (given, targets)
         if not again:
             regions, wanted = (repeated, ended), (targets, given)
-        self._steps.append(Turn(condition, regions, wanted, again))
+        self._steps.append(Branch(condition, regions, wanted, again=again))
         iteration, self._steps = Region(self._steps, ()), around
         self._steps.append(Loop(states, initial, following, results, iteration))
         self._functions[name] = func
@@ -424,7 +427,7 @@ class GraphReader:
     # ---- kernels
 
     def _kernel(self, call: rx.Call) -> Value:
-        use = kernel_use(call, self._context.callee)
+        use = kernel_use(call, self._context.kernel_of)
         if use is None or use.callee.name not in self._signatures:
             raise RefusedError("it calls a kernel that is not native, or unknown arguments")
         callee, inplace = use.callee, use.inplace

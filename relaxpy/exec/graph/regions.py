@@ -22,7 +22,6 @@ from relaxpy.exec.graph.program import (
     Region,
     Step,
     Tensor,
-    Turn,
     constants_name,
 )
 from relaxpy.exec.native.calls.interrupt import Interrupt
@@ -167,13 +166,9 @@ class RegionEmitter:
             case Check(found=found, expected=expected):
                 differ = f.compare("ne", self._number(found), self.frame.index(expected))
                 return f.cast("zext", differ, "i32")
-            case Branch(condition=condition, regions=regions, outputs=outputs):
-                truth = f.load(I8, self._pointer(condition.memory))
-                ways = [partial(self._called, region, outputs) for region in regions]
-                return f.branch(f.compare("ne", truth, 0), *ways)[0]
-            case Turn():
+            case Branch():
                 truth = f.load(I8, self._pointer(step.condition.memory))
-                ways = [partial(self._turned, step, number) for number in (0, 1)]
+                ways = [partial(self._way, step, number) for number in (0, 1)]
                 return f.branch(f.compare("ne", truth, 0), *ways)[0]
             case Loop():
                 return self._loop(step)
@@ -192,11 +187,11 @@ class RegionEmitter:
         arguments += [self.frame.index(size) for size in call.sizes]
         return self.function.call(self.kernels[call.kernel], I32, *arguments)
 
-    def _turned(self, turn: Turn, number: int) -> list[Value]:
-        """The status after a region of a turn; `_AGAIN` if the loop continues."""
+    def _way(self, branch: Branch, number: int) -> list[Value]:
+        """The status after a region of a branch; `_AGAIN` if its loop continues."""
         f = self.function
-        [status] = self._called(turn.regions[number], turn.targets[number])
-        if number == turn.again:
+        [status] = self._called(branch.regions[number], branch.targets[number])
+        if number == branch.again:
             status = f.select(f.compare("eq", status, 0), f.const(I32, _AGAIN), status)
         return [status]
 

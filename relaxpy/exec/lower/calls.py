@@ -6,21 +6,24 @@ import ast
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from math import prod
+from typing import TYPE_CHECKING
 
 from relaxpy.errors import CompileError
 from relaxpy.exec import python_ast as py
 from relaxpy.exec.kernel.emit.emitted import Unchecked
 from relaxpy.exec.lower.checks import SizeLowering
-from relaxpy.exec.lower.known import OBJECT, Known
-from relaxpy.exec.lower.proof import (
+from relaxpy.exec.lower.known import (
+    OBJECT,
+    Known,
     Sizes,
     certainly_succeeds,
+    is_reshape,
     kernel_use,
-    matching_sizes,
     signature_sizes,
+    sizes_if_equal,
 )
-from relaxpy.exec.lower.reuse import KernelCalls, is_release, is_reshape
-from relaxpy.exec.lower.scope import GlobalCallee, ModuleContext, Scope, is_allocation
+from relaxpy.exec.lower.reuse import KernelCalls, is_release
+from relaxpy.exec.lower.scope import GlobalCallee, Scope, is_allocation
 from relaxpy.exec.runtime.checks import Signature, output_sinfos, packed_keywords
 from relaxpy.exec.runtime.dynamic import DynamicOperator, OperatorCall, is_dynamic
 from relaxpy.exec.runtime.registry import UsersImplementation, implementation
@@ -33,6 +36,9 @@ from relaxpy.ir.relax.op.packed import python_callee
 from relaxpy.ir.tir import expr as tir
 from relaxpy.support.dataclass import replace
 
+if TYPE_CHECKING:
+    from relaxpy.exec.lower.module import ModuleLowering
+
 _SMALL = 2**30
 """The number of bits below which an allocation is assumed to succeed."""
 
@@ -44,7 +50,7 @@ class CallLowering(ABC):
     than kernels, NumPy's settings must be those of the caller.
     """
 
-    def __init__(self, module: ModuleContext) -> None:
+    def __init__(self, module: ModuleLowering) -> None:
         self._module = module
         self._names = module.names.local()
         self._scope = Scope()
@@ -145,15 +151,14 @@ class CallLowering(ABC):
     def _call_dynamic(self, call: rx.Call) -> ast.expr:
         """A call of a kernel or packed function on tensors and the members of a shape."""
         function, packed = call.args
-        callee = self._module.callee(function) if isinstance(function, rx.GlobalVar) else None
-        is_kernel = isinstance(callee, GlobalCallee) and callee.prim_func is not None
-        shape = self._known(packed.fields[-1]) if isinstance(packed, rx.Tuple) else OBJECT
-        if is_kernel and isinstance(shape, rx.ShapeStructInfo) and shape.values is not None:
-            tensors = packed.fields[:-1]  # type: ignore[attr-defined]
-            sizes = self._direct_sizes(callee, tensors, shape.values)  # type: ignore[arg-type]
-            if sizes is not None and self._known.are_bound(shape.values):
-                scalars = [self._sizes.write(value) for value in shape.values]
-                return self._run_directly(callee, [*self._operands(tensors), *scalars], sizes)  # type: ignore[arg-type]
+        callee, fields = self._module.kernel_of(function), getattr(packed, "fields", ())
+        shape = self._known(fields[-1]) if fields else OBJECT
+        values = shape.values if isinstance(shape, rx.ShapeStructInfo) else None
+        if callee is not None and values is not None and self._known.are_bound(values):
+            sizes = self._direct_sizes(callee, fields[:-1], values)
+            if sizes is not None:
+                args = [*self._operands(fields[:-1]), *map(self._sizes.write, values)]
+                return self._run_directly(callee, args, sizes)
         return self._call_out("rx.call_tir_dyn", *[self._operand(arg) for arg in call.args])
 
     def _run_directly(
@@ -282,6 +287,8 @@ class CallLowering(ABC):
         if isinstance(expr, rx.Tuple):
             return self._operands(expr.fields)
         value = self._operand(expr)
+        if py.is_tuple_of_names(value):
+            return [*value.elts]
         if not isinstance(self._known(expr), rx.TupleStructInfo):
             value = self._named(py.call("rx.fields", value), "fields")
         return [ast.Starred(value, ast.Load())]
@@ -301,7 +308,10 @@ class CallLowering(ABC):
         return outputs, new
 
     def _allocate(self, sinfo: rx.TensorStructInfo, hint: str) -> ast.expr:
-        return self._new(self._allocation(sinfo), hint)
+        """The name of a new tensor."""
+        name = self._named(self._allocation(sinfo), hint)
+        self._kernel_calls.add_new(self._out[-1], sinfo)
+        return name
 
     def _allocation(self, sinfo: rx.TensorStructInfo) -> ast.expr:
         """A new tensor."""
@@ -330,18 +340,7 @@ class CallLowering(ABC):
         source = self._named(self._operand(value), "v")
         sizes = py.tuple_of(self._sizes.write(dim) for dim in dims)
         name = self._named(py.call("rx.reshaped", source, sizes), hint)
-        stmt = self._out[-1]
-        assert isinstance(stmt, ast.Assign)
-        self._kernel_calls.add_reshape(stmt, source, self._allocation(result))
-        return name
-
-    def _new(self, allocation: ast.expr, hint: str) -> ast.expr:
-        """The name of a new tensor."""
-        name = self._named(allocation, hint)
-        assert isinstance(name, ast.Name)
-        stmt = self._out[-1]
-        assert isinstance(stmt, ast.Assign)
-        self._kernel_calls.add_allocation(name.id, stmt)
+        self._kernel_calls.add_new(self._out[-1], result, source)
         return name
 
     def _shape(self, expr: rx.Expr) -> ast.expr:
@@ -352,17 +351,21 @@ class CallLowering(ABC):
 
     def _call_tir(self, call: rx.Call, hint: str) -> ast.expr:
         """OP-5, OP-6, OP-7, OP-8; the scalars of `tir_vars` are the last arguments."""
-        callee = (
-            self._module.callee(call.args[0]) if isinstance(call.args[0], rx.GlobalVar) else None
-        )
-        if not isinstance(callee, GlobalCallee) or callee.prim_func is None:
+        callee = self._module.kernel_of(call.args[0])
+        if callee is None:
             raise CompileError(
                 f"call_tir calls a PrimFunc of the module, found {call.args[0]}",
                 rule="OP-1",
                 span=call.span,
             )
-        if self._is_reshape(call, callee):
-            reshaped = self._reshape(call.args[1].fields[0], output_sinfos(call)[0], hint)  # type: ignore[attr-defined]
+        use, sizes = kernel_use(call, self._module.kernel_of), None
+        if use is not None:
+            outputs = [o for o, i in zip(use.outputs, use.inplace, strict=True) if i < 0]
+            known = [*map(self._known, use.inputs)]
+            sizes = self._known_sizes(callee, known, outputs, use.scalars, use.inplace)
+        is_reshape = sizes is not None and self._module.is_reshape(callee)
+        if use is not None and use.is_unary and is_reshape:
+            reshaped = self._reshape(use.inputs[0], use.outputs[0], hint)
             if reshaped is not None:
                 return reshaped
         inputs = self._spread(call.args[1])
@@ -372,31 +375,15 @@ class CallLowering(ABC):
             if index >= 0 and not isinstance(inputs[0], ast.Starred):
                 inputs[index] = self._named(inputs[index], hint)
         scalars = [member for shape in call.args[2:] for member in self._members(shape)]
-        outputs, new = self._outputs(call, hint, inputs, indices)
+        results, new = self._outputs(call, hint, inputs, indices)
         args = [*inputs, *new, *scalars]
-        sizes = self._matching_sizes(call, callee)
-        if sizes is not None:
-            written = {var: self._sizes.write(sizes[var]) for var in sizes}
-            run = self._run_unchecked(callee, args, written)
-            self._kernel_calls.add_call(run, callee, new)
+        if sizes is None:
+            self._run_checked(call, callee, args, len(inputs))
+        elif indices:  # the kernel checks that what it writes is no other operand
+            self._out.append(py.do(self._call_out(callee.name, *args)))
         else:
-            self._run_checked(call, callee, args)
-        return _result(call, outputs)
-
-    def _is_reshape(self, call: rx.Call, callee: GlobalCallee) -> bool:
-        """True if a call of a kernel only reshapes a tensor, and its arguments match."""
-        use = kernel_use(call, self._module.callee)
-        if use is None or not use.is_unary or self._module.is_instrumented:
-            return False
-        is_reshape = self._module.is_reshape(callee)
-        return is_reshape and self._matching_sizes(call, callee) is not None
-
-    def _matching_sizes(self, call: rx.Call, callee: GlobalCallee) -> Sizes | None:
-        """The kernel's sizes, if the arguments certainly match its parameters, or else None."""
-        use = kernel_use(call, self._module.callee)
-        if use is None or self._writes_inputs(call, callee):
-            return None
-        return self._known_sizes(callee, [*map(self._known, use.inputs)], use.outputs, use.scalars)
+            self._run_directly(callee, args, sizes)
+        return _result(call, results)
 
     def _known_sizes(
         self,
@@ -404,23 +391,23 @@ class CallLowering(ABC):
         inputs: Sequence[rx.StructInfo],
         outputs: Sequence[rx.StructInfo],
         scalars: Sequence[tir.PrimExpr],
+        inplace: Sequence[int] = (),
     ) -> Sizes | None:
         """The sizes that a kernel without checks takes, if it exists and these arguments match."""
         unchecked = callee.kernel.unchecked if callee.kernel is not None else None
-        sizes = matching_sizes(callee, inputs, outputs, scalars) if unchecked is not None else None
-        if sizes is None or unchecked is None:
+        found = sizes_if_equal(callee, inputs, outputs, scalars, inplace)
+        if unchecked is None or found is None or found[1]:
             return None
-        passed = {size: sizes[size] for size in unchecked.sizes}
+        passed = {size: found[0][size] for size in unchecked.sizes}
         return passed if self._known.are_bound(passed.values()) else None
 
-    def _writes_inputs(self, call: rx.Call, callee: GlobalCallee) -> bool:
-        """True if the kernel may write tensors that are not new."""
-        outputs = len(output_sinfos(call))
-        first = len(callee.signature.params) - sum(map(_length, call.args[2:])) - outputs
-        return "inplace_indices" in call.attrs or any(i < first for i in callee.written)
+    def _run_checked(
+        self, call: rx.Call, callee: GlobalCallee, args: Sequence[ast.expr], inputs: int
+    ) -> None:
+        """Call the kernel after a check of its arguments, whose errors have the call's position.
 
-    def _run_checked(self, call: rx.Call, callee: GlobalCallee, args: Sequence[ast.expr]) -> None:
-        """Call the kernel after a check of its arguments, whose errors have the call's position."""
+        The first `inputs` are not new tensors.
+        """
         unchecked = callee.kernel.unchecked if callee.kernel is not None else None
         fixed = not any(isinstance(arg, ast.Starred) for arg in args)
         if not fixed or len(args) != len(callee.signature.params):
@@ -429,7 +416,10 @@ class CallLowering(ABC):
             return
         args = [self._named(arg, "v") for arg in args]
         names = self._check_call(replace(callee.signature, span=call.span), args)
-        if unchecked is None or self._writes_inputs(call, callee):
+        writes_inputs = (
+            "inplace_indices" in call.attrs or min(callee.written, default=inputs) < inputs
+        )
+        if unchecked is None or writes_inputs:
             self._out.append(py.do(self._call_out(callee.name, *args)))
             return
         wide = signature_sizes(callee)
@@ -495,9 +485,3 @@ def _input(inputs: Sequence[ast.expr], index: int) -> ast.expr:
             return py.item(fields, index)
         case _:
             return inputs[index]
-
-
-def _length(shape: rx.Expr) -> int:
-    """The number of scalars in a shape after the operands."""
-    sinfo = shape.struct_info
-    return sinfo.ndim if isinstance(sinfo, rx.ShapeStructInfo) else 0

@@ -21,13 +21,7 @@ from relaxpy.exec.lower.reuse import (
     separate_storages,
     shared_constants,
 )
-from relaxpy.exec.lower.scope import (
-    CheckedFunction,
-    GlobalCallee,
-    ModuleContext,
-    Scope,
-    suppress_warnings,
-)
+from relaxpy.exec.lower.scope import CheckedFunction, GlobalCallee, Scope, suppress_warnings
 from relaxpy.exec.runtime.checks import (
     CapturedVars,
     CompiledCast,
@@ -54,6 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from relaxpy.errors import Span
+    from relaxpy.exec.lower.module import ModuleLowering
 
 
 @dataclass(slots=True)
@@ -75,14 +70,14 @@ class Loop:
 class FunctionLowering(CallLowering):
     """Writes the Python function for one Relax function of the module, local functions included."""
 
-    def __init__(self, module: ModuleContext, func: rx.Function, name: str) -> None:
+    def __init__(self, module: ModuleLowering, func: rx.Function, name: str) -> None:
         CallLowering.__init__(self, module)
         self._func = func
         self._name = name
         nodes = list(walk(func))
         self._used_as_values = functions_used(nodes)
-        self._shared = shared_constants(nodes, module.callee)
-        separate = separate_storages(nodes, module.callee)
+        self._shared = shared_constants(nodes, module.kernel_of)
+        separate = separate_storages(nodes, module.kernel_of)
         self._known = Known(module, func, separate, lambda: self._scope.sizes)
         self._loop: Loop | None = None
         self._local_steps: dict[rx.Var, tuple[str, Signature]] = {}
@@ -346,6 +341,8 @@ class FunctionLowering(CallLowering):
             case rx.TupleGetItem(tuple_value=tuple_value, index=index):
                 known = self._known(tuple_value)
                 value = self._operand(tuple_value)
+                if py.is_tuple_of_names(value) and index < len(value.elts):
+                    return value.elts[index]
                 if isinstance(known, rx.TupleStructInfo) and index < len(known.fields):
                     return py.item(value, index)
                 return py.call("rx.field", value, py.code(index))
@@ -407,7 +404,8 @@ class FunctionLowering(CallLowering):
         declared = declared_result(binding.value)
         if isinstance(binding, rx.MatchCast):
             value = self._named(value, var.name_hint if var else "v")
-            self._match_cast(binding, value)
+            title = cast_title(binding, self._name)
+            self._check_value(CompiledCast, "cast", binding.struct_info, title, value, binding.span)
         elif declared is not None and self._known(binding.value) is OBJECT:
             value = self._named(value, var.name_hint if var else "v")
             always = self._known.is_checked(binding)
@@ -421,6 +419,8 @@ class FunctionLowering(CallLowering):
         if isinstance(binding, rx.VarBinding) and self._known.is_own(binding.value):
             self._own.add(var)
         alias = isinstance(binding.value, (rx.Var, rx.Function)) or _is_literal(value)
+        # Its fields are used, rather than the tuple itself.
+        alias = alias or (isinstance(binding.value, rx.Call) and py.is_tuple_of_names(value))
         if not alias and not (isinstance(value, ast.Name) and value.id in self._owned):
             value = self._rebound(value, var)
         self._scope.values[var] = value
@@ -435,13 +435,8 @@ class FunctionLowering(CallLowering):
         self, sinfo: rx.StructInfo, title: str, value: ast.expr, span: Span | None, *, always: bool
     ) -> None:
         """DER-29; the null object passes, unless the value is `always` checked."""
-        captured = self._captured_vars([sinfo], self._scope)
-        full = self._module.share("returned", CompiledResult(sinfo, title, captured, span))
-        quick = self._quick(new_names=False)
-        quick.add(value, sinfo)
-        call = py.call(py.attribute(full, "check"), value, *self._captured_values(captured))
         checks, self._out = self._out, []
-        self._emit_check(quick.finish(), call)
+        self._check_value(CompiledResult, "returned", sinfo, title, value, span)
         checks, self._out = self._out, checks
         if always:
             self._out += checks
@@ -449,16 +444,21 @@ class FunctionLowering(CallLowering):
             is_given = py.compare(value, ast.IsNot, py.code(None))
             self._out.append(ast.If(is_given, checks, []))
 
-    def _match_cast(self, cast: rx.MatchCast, value: ast.expr) -> None:
-        """Check the value of a match_cast, then bind that value itself (MC-18, MC-19, MC-20)."""
-        title = cast_title(cast, self._name)
-        captured = self._captured_vars([cast.struct_info], self._scope)
-        full = self._module.share(
-            "cast", CompiledCast(cast.struct_info, title, captured, cast.span)
-        )
+    def _check_value(
+        self,
+        kind: type[CompiledCast],
+        hint: str,
+        sinfo: rx.StructInfo,
+        title: str,
+        value: ast.expr,
+        span: Span | None,
+    ) -> None:
+        """Write a check of a value; that of a cast binds new sizes (MC-18, MC-19, MC-20)."""
+        captured = self._captured_vars([sinfo], self._scope)
+        full = self._module.share(hint, kind(sinfo, title, captured, span))
         values = self._captured_values(captured)
-        quick = self._quick()
-        quick.add(value, cast.struct_info)
+        quick = self._quick(new_names=kind is CompiledCast)
+        quick.add(value, sinfo)
         check = quick.finish()
         for bound, _ in check.binds:
             self._scope.origins[bound] = title

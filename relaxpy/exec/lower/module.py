@@ -17,7 +17,7 @@ from relaxpy.exec import python_ast as py
 from relaxpy.exec.fast_paths import VIEWS
 from relaxpy.exec.kernel.compiler import Kernel, compile_kernel
 from relaxpy.exec.kernel.emit.emitted import NativeUnchecked, Unchecked
-from relaxpy.exec.lower.scope import GlobalCallee, ModuleContext
+from relaxpy.exec.lower.scope import GlobalCallee
 from relaxpy.exec.runtime.checks import Signature, signature_of
 from relaxpy.exec.runtime.dynamic import DynamicPrograms
 from relaxpy.exec.runtime.instrument import Instrument
@@ -61,13 +61,13 @@ class Backend(Protocol):
         """The kernel of `func`."""
         return compile_kernel(func, name, unchecked_name, functions)
 
-    def compile_graph(self, context: ModuleContext, func: rx.Function, name: str) -> bool:
+    def compile_graph(self, context: ModuleLowering, func: rx.Function, name: str) -> bool:
         """Compile a Relax function, after all kernels; False if it stays in Python."""
         return False
 
     def outlined(
         self,
-        context: ModuleContext,
+        context: ModuleLowering,
         func: rx.Function,
         compiled: Callable[[rx.Function], rx.GlobalVar | None],
     ) -> rx.Function:
@@ -131,7 +131,6 @@ class ModuleLowering:
         """The functions of the source: those of the module, and outlined ones, which they call."""
         self._literals: dict[rx.Constant, Late[Array]] = {}
         self._without_checks: set[str] = set()
-        self._reshapes: dict[str, bool] = {}
         functions = {**program.functions_by_name, **module.functions_by_name}
         graphs = {name: func for name, func in functions.items() if isinstance(func, rx.Function)}
         # An instrument observes every call, so that none of them can be a jump.
@@ -167,18 +166,11 @@ class ModuleLowering:
         functions = self.program.functions.items()
         return [(var, func) for var, func in functions if isinstance(func, rx.Function)]
 
-    def add_outlined(self, func: rx.Function, caller: str) -> str:
-        """The name of a function that was outlined from `caller`."""
-        name = Names(self.callees).fresh(f"{caller}_kernels")
+    def add_outlined(self, name: str, func: rx.Function) -> None:
+        """Add an outlined function, which has a native form."""
         self.texts[name] = func
         self._python_names[name] = python_name = self.names.fresh(name)
         self.callees[name] = GlobalCallee(python_name, Signature.of(func, name))
-        return name
-
-    def drop_outlined(self, name: str) -> None:
-        """Drop the latest outlined function."""
-        for table in (self.texts, self._python_names, self.callees):
-            del table[name]
 
     def is_outlined(self, name: str) -> bool:
         """True if a function was outlined."""
@@ -189,6 +181,11 @@ class ModuleLowering:
         if var.name_hint not in self.callees:
             raise CompileError(f"the module has no function {var.name_hint}", rule="SC-1")
         return self.callees[var.name_hint]
+
+    def kernel_of(self, callee: rx.Expr) -> GlobalCallee | None:
+        """The kernel of the module that an expression refers to, if it is one."""
+        found = self.callee(callee) if isinstance(callee, rx.GlobalVar) else None
+        return found if isinstance(found, GlobalCallee) and found.prim_func is not None else None
 
     def python_callee(self, name: str) -> rx.ExternFunc:
         """The callee of `call_py_func`."""
@@ -220,12 +217,8 @@ class ModuleLowering:
 
     def is_reshape(self, callee: GlobalCallee) -> bool:
         """True if a kernel only copies its input to its output in row-major order."""
-        if not VIEWS:
-            return False
-        if callee.name not in self._reshapes:
-            func = callee.prim_func
-            self._reshapes[callee.name] = func is not None and has_reshape_pattern(func)
-        return self._reshapes[callee.name]
+        kernel = callee.prim_func if VIEWS and not self.is_instrumented else None
+        return kernel is not None and has_reshape_pattern(kernel)
 
     def kernel_definitions(self, callee: GlobalCallee) -> list[ast.FunctionDef]:
         """The functions of the kernel of `callee`."""
@@ -419,11 +412,11 @@ class LoweredModule:
         lowering = self.lowering
 
         def compiled(func: rx.Function) -> rx.GlobalVar | None:
-            name = lowering.add_outlined(func, caller)
-            if self._compile_graph(func, name):
-                return rx.GlobalVar(name)
-            lowering.drop_outlined(name)
-            return None
+            name = Names(lowering.callees).fresh(f"{caller}_kernels")
+            if not self._compile_graph(func, name):
+                return None
+            lowering.add_outlined(name, func)
+            return rx.GlobalVar(name)
 
         if isinstance(func := lowering.texts.get(caller), rx.Function):
             lowering.texts[caller] = self.backend.outlined(lowering, func, compiled)

@@ -5,32 +5,37 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
 from itertools import chain, pairwise
 from math import inf
 
 from relaxpy.exec import python_ast as py
 from relaxpy.exec.fast_paths import SHARED_MEMORY
-from relaxpy.exec.lower.proof import is_runtime_function
+from relaxpy.exec.lower.known import allocation_of, is_reshape
 from relaxpy.exec.lower.scope import GlobalCallee, is_allocation
 from relaxpy.exec.runtime.operators import released
-from relaxpy.ir.arith.prove import always, prove_equal
+from relaxpy.ir.arith.prove import always
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children
 from relaxpy.ir.op import Op
-from relaxpy.ir.op_record import Allocation, CallKind, is_of_relaxpy
+from relaxpy.ir.op_record import Allocation, CallKind
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.variables import occurring_vars
 from relaxpy.ir.te.topi.shapes import product
 from relaxpy.ir.tir import expr as tir, ops
-from relaxpy.ir.tir.buffer import Buffer
-from relaxpy.ir.tir.prim_func import PrimFunc
-from relaxpy.ir.tir.stmt import BlockRealize, BufferStore, For, SeqStmt
+from relaxpy.ir.tir.analysis.regions import filled_buffers
 from relaxpy.support.dataclass import dataclass
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
+class _New:
+    """A statement that creates a tensor; a reshape copies the elements of the tensor `source`."""
+
+    stmt: ast.Assign
+    sinfo: rx.TensorStructInfo
+    source: str
+
+
 class KernelCalls:
     """The unchecked kernel calls in a function, and the new tensors for them.
 
@@ -38,35 +43,28 @@ class KernelCalls:
     of such calls is free after the last one.
     """
 
-    overwritable: Callable[[GlobalCallee], Collection[tuple[int, int]]]
-    _calls: dict[int, tuple[ast.Call, GlobalCallee, Collection[str]]] = field(default_factory=dict)
-    _allocations: dict[str, ast.Assign] = field(default_factory=dict)
-    _uses: Counter[str] = field(default_factory=Counter)
-    _kinds: dict[str, str] = field(default_factory=dict)
-    _reshapes: dict[int, tuple[str, str]] = field(default_factory=dict)
+    def __init__(self, overwritable: Callable[[GlobalCallee], frozenset[tuple[int, int]]]) -> None:
+        self._overwritable = overwritable
+        self._calls: dict[int, tuple[Sequence[str], GlobalCallee, Sequence[str]]] = {}
+        self._new: dict[str, _New] = {}
+        self._uses: Counter[str] = Counter()
 
-    def add_allocation(self, name: str, stmt: ast.Assign) -> None:
-        """Note that `stmt` assigns a new tensor to `name`."""
-        self._allocations[name] = stmt
-        self._uses[name] += 1
+    def add_new(
+        self, stmt: ast.stmt, sinfo: rx.TensorStructInfo, source: ast.expr | None = None
+    ) -> None:
+        """Note a statement that creates a tensor, maybe by reshaping the tensor `source`."""
+        assert isinstance(stmt, ast.Assign)
+        name = _target(stmt)
+        names = (name, *_names([source] if source is not None else []))
+        self._new[name] = _New(stmt, sinfo, names[-1] if source is not None else "")
+        self._uses.update(names)
 
     def add_call(self, stmt: ast.Expr, callee: GlobalCallee, outputs: Iterable[ast.expr]) -> None:
         """Note a call of a kernel, with the new tensors among its arguments."""
-        call = stmt.value
-        assert isinstance(call, ast.Call)
-        names = [output.id for output in outputs if isinstance(output, ast.Name)]
-        self._calls[id(stmt)] = call, callee, names
-        self._uses.update(arg.id for arg in call.args if isinstance(arg, ast.Name))
-
-    def add_reshape(self, stmt: ast.Assign, source: ast.expr, new: ast.expr) -> None:
-        """Note a reshaping copy of a tensor; `new` allocates a tensor like the copy."""
-        [target] = stmt.targets
-        assert isinstance(target, ast.Name)
-        if isinstance(source, ast.Name):
-            self.add_allocation(target.id, stmt)
-            self._kinds[target.id] = ast.dump(new)
-            self._reshapes[id(stmt)] = source.id, target.id
-            self._uses[source.id] += 1
+        assert isinstance(stmt.value, ast.Call)
+        args = _names(stmt.value.args)
+        self._calls[id(stmt)] = args, callee, _names(outputs)
+        self._uses.update(filter(None, args))
 
     def reuse(
         self,
@@ -88,27 +86,30 @@ class KernelCalls:
         for index, stmt in enumerate(body):
             _, _, outputs = self._calls.get(id(stmt), (None, None, ()))
             last_write.update(dict.fromkeys(outputs, index))
-            known = id(stmt) in self._calls or id(stmt) in self._reshapes or is_allocation(stmt)
+            known = id(stmt) in self._calls or self._reshape(stmt) or is_allocation(stmt)
             others.append((others[-1] if others else 0) + (not known))
         for index, stmt in enumerate(body):
+            reshape = self._reshape(stmt)
             if id(stmt) in self._calls and index in dying:
                 self._reuse_in_call(stmt, body[max(0, index - 8) : index], dying[index], totals)
-            elif id(stmt) in self._reshapes:
-                source, target = self._reshapes[id(stmt)]
-                assert isinstance(stmt, ast.Assign)
-                if self._is_free(source, totals) and source in dying.get(index, ()):
-                    stmt.value = _view(stmt.value)
-                    continue
+            elif reshape is not None:
+                target, source = _target(reshape.stmt), reshape.source
                 last = last_use.get(target, -1)
+                dies = self._is_free(source, totals) and source in dying.get(index, ())
                 unchanged = last_write.get(source, -1) < index and others[last] == others[index]
-                if last >= 0 and unchanged and self._is_free(target, totals):
-                    stmt.value = _view(stmt.value)
-                    for name in (source, target):
-                        self._allocations.pop(name, None)
+                if dies or (last >= 0 and unchanged and self._is_free(target, totals)):
+                    reshape.stmt.value = _view(reshape.stmt.value)
+                    for name in () if dies else (source, target):
+                        self._new.pop(name, None)
+
+    def _reshape(self, stmt: ast.stmt) -> _New | None:
+        """The new tensor of a statement, if that is a reshape."""
+        new = self._new.get(_target(stmt)) if isinstance(stmt, ast.Assign) else None
+        return new if new is not None and new.stmt is stmt and new.source else None
 
     def _is_free(self, name: str, totals: Mapping[str, int]) -> bool:
         """True if a name has private memory, and only kernels and reshapes use it."""
-        return name in self._allocations and self._uses[name] == totals[name]
+        return name in self._new and self._uses[name] == totals[name]
 
     def _reuse_in_call(
         self,
@@ -117,38 +118,31 @@ class KernelCalls:
         dying: Collection[str],
         totals: Mapping[str, int],
     ) -> None:
-        """Let outputs of a call reuse the memory of inputs."""
-        call, callee, outputs = self._calls[id(stmt)]
+        """Let outputs of a call reuse the memory of inputs of the same shape and datatype."""
+        args, callee, outputs = self._calls[id(stmt)]
         free = [n for n in dying if n not in outputs and self._is_free(n, totals)]
         for output in outputs if free else ():
-            if self._allocations.get(output) not in before[-len(outputs) :]:
+            new, target = self._new.get(output), args.index(output)
+            if new is None or new.stmt not in before[-len(outputs) :]:
                 continue
-            source = self._source_for(output, free, call, callee)
-            if source is not None:
-                free.remove(source)
-                self._allocations[output].value = py.path(source)
+            for name in free:
+                uses = [(index, target) for index, arg in enumerate(args) if arg == name]
+                if self._new[name].sinfo == new.sinfo and self._overwritable(callee).issuperset(
+                    uses
+                ):
+                    free.remove(name)
+                    new.stmt.value = py.path(name)
+                    break
 
-    def _source_for(
-        self, output: str, free: Iterable[str], call: ast.Call, callee: GlobalCallee
-    ) -> str | None:
-        """The input whose memory an output can reuse."""
-        names = [arg.id if isinstance(arg, ast.Name) else None for arg in call.args]
-        target = names.index(output)
-        for name in free:
-            if self._kind(name) == self._kind(output) and all(
-                (position, target) in self.overwritable(callee)
-                for position, arg in enumerate(names)
-                if arg == name
-            ):
-                self._kinds[output] = self._kind(name)
-                return name
-        return None
 
-    def _kind(self, name: str) -> str:
-        """The shape and the datatype of a new tensor, as text."""
-        if name not in self._kinds:
-            self._kinds[name] = ast.dump(self._allocations[name].value)
-        return self._kinds[name]
+def _target(stmt: ast.Assign) -> str:
+    [target] = stmt.targets
+    return target.id if isinstance(target, ast.Name) else ""
+
+
+def _names(args: Iterable[ast.expr]) -> list[str]:
+    """The arguments that are names; others are empty."""
+    return [arg.id if isinstance(arg, ast.Name) else "" for arg in args]
 
 
 def _view(copy: ast.expr) -> ast.expr:
@@ -229,13 +223,13 @@ def _only_returns(stmt: ast.stmt) -> bool:
     match stmt:
         case ast.Return(value=ast.Name() | ast.Constant() | None):
             return True
-        case ast.Return(value=ast.Tuple(elts=fields)):
-            return all(isinstance(f, ast.Name) for f in fields)
+        case ast.Return(value=ast.expr() as value):
+            return py.is_tuple_of_names(value)
         case _:
             return False
 
 
-CalleeOf = Callable[[rx.GlobalVar], GlobalCallee | rx.ExternFunc]
+KernelOf = Callable[[rx.Expr], GlobalCallee | None]
 
 
 def functions_used(nodes: Sequence[Node]) -> frozenset[rx.Var]:
@@ -259,7 +253,7 @@ def _operands(node: Node) -> Iterator[Node]:
             yield from children(node)
 
 
-def shared_constants(nodes: Sequence[Node], callee_of: CalleeOf) -> frozenset[rx.Expr]:
+def shared_constants(nodes: Sequence[Node], kernel_of: KernelOf) -> frozenset[rx.Expr]:
     """The constants among the nodes of a function that are only read by kernels.
 
     A literal is a new tensor at each evaluation (EV-2). If it is not written and does not escape,
@@ -274,10 +268,8 @@ def shared_constants(nodes: Sequence[Node], callee_of: CalleeOf) -> frozenset[rx
             case rx.Call(op=op, args=(rx.GlobalVar() as name, rx.Tuple(fields=inputs), *rest)) if (
                 isinstance(op, Op) and op.record.calls is CallKind.KERNEL
             ):
-                callee = callee_of(name)
-                written = frozenset(range(len(inputs)))
-                if isinstance(callee, GlobalCallee) and callee.kernel is not None:
-                    written = callee.written
+                kernel = kernel_of(name)
+                written = frozenset(range(len(inputs))) if kernel is None else kernel.written
                 for i, arg in enumerate(inputs):
                     (escaping if i in written else read).add(arg)
                 escaping.update(rest)
@@ -296,49 +288,7 @@ def _spread(operand: Node) -> Iterator[Node]:
             yield from _spread(leaf)
 
 
-def filled_params(kernel: PrimFunc) -> frozenset[int]:
-    """The positions of the parameters that `kernel` provably overwrites completely.
-
-    A block in plain loops stores at the indices of the loops, which run over the dimensions.
-    """
-    filled = set(_filled_buffers(kernel.body, {}))
-    buffers = enumerate(kernel.buffer_map_items)
-    return frozenset(i for i, buffer in buffers if buffer in filled)
-
-
-def _filled_buffers(node: Node, ranges: Mapping[tir.PrimExpr, tir.PrimExpr]) -> Iterator[Buffer]:
-    """The buffers that a statement fills; `ranges` has the extents of variables from 0 on."""
-    match node:
-        case For(loop_var=var, min=tir.IntImm(value=0), extent=extent, body=body):
-            yield from _filled_buffers(body, {**ranges, var: extent})
-        case SeqStmt(seq=statements):
-            for statement in statements:
-                yield from _filled_buffers(statement, ranges)
-        case BlockRealize(predicate=tir.IntImm(value=1), iter_values=values, block=block):
-            axes: list[tir.PrimExpr] = [axis.var for axis in block.iter_vars]
-            known = {a: ranges[v] for a, v in zip(axes, values, strict=True) if v in ranges}
-            yield from _filled_buffers(block.body, known)
-        case BufferStore(buffer=buffer, indices=indices):
-            distinct = len(set(indices)) == len(indices)
-            pairs = zip(indices, buffer.shape, strict=True)
-            if distinct and all(
-                i in ranges and prove_equal(ranges[i], n) is True for i, n in pairs
-            ):
-                yield buffer
-        case _:
-            return
-
-
 _KERNEL_CALLS = (CallKind.KERNEL, CallKind.DYNAMIC_KERNEL)
-
-
-def allocation_of(value: rx.Expr | Op) -> Allocation | None:
-    """The kind of allocation of a call, if relaxpy's implementation of the operator is used."""
-    if not isinstance(value, rx.Call) or not isinstance(value.op, Op):
-        return None
-    record = value.op.record
-    is_own = record.runtime is not None and is_of_relaxpy(record.runtime)
-    return record.allocates if is_own else None
 
 
 def is_release(value: rx.Expr | Op) -> bool:
@@ -348,12 +298,7 @@ def is_release(value: rx.Expr | Op) -> bool:
     return value.op.record.runtime is released
 
 
-def is_reshape(value: rx.Expr | Op) -> bool:
-    """True if a call is a reshape, whose result is a copy."""
-    return rx.is_call_of(value, "relax.reshape") or is_runtime_function(value, "reshape")
-
-
-def separate_storages(nodes: Iterable[Node], callee_of: CalleeOf) -> frozenset[rx.Var]:
+def separate_storages(nodes: Iterable[Node], kernel_of: KernelOf) -> frozenset[rx.Var]:
     """The variables of storage, in the sequences among `nodes`, that need not exist (OPT-10).
 
     Such storage is only used for tensors that are provably inside it, in the same sequence. When
@@ -363,15 +308,15 @@ def separate_storages(nodes: Iterable[Node], callee_of: CalleeOf) -> frozenset[r
     found: set[rx.Var] = set()
     for node in nodes:
         if isinstance(node, rx.SeqExpr):
-            found |= _Storages(node, callee_of).separate()
+            found |= _Storages(node, kernel_of).separate()
     return frozenset(found)
 
 
 class _Storages:
     """The storage that a sequence allocates, the tensors in it, and their last uses."""
 
-    def __init__(self, seq: rx.SeqExpr, callee_of: CalleeOf) -> None:
-        self._callee_of = callee_of
+    def __init__(self, seq: rx.SeqExpr, kernel_of: KernelOf) -> None:
+        self._kernel_of = kernel_of
         self._first: dict[rx.Var, rx.Expr] = {}
         self._sizes: dict[rx.Var, tir.PrimExpr] = {}
         self._tensors: dict[rx.Var, list[tuple[int, rx.Var]]] = {}
@@ -403,10 +348,12 @@ class _Storages:
                 pass
             case _:
                 return False
-        callee = self._callee_of(name)
-        kernel = callee.prim_func if isinstance(callee, GlobalCallee) else None
-        positions = {index for index, arg in enumerate(args) if arg is tensor}
-        return kernel is not None and len(positions) == 1 and positions <= filled_params(kernel)
+        callee = self._kernel_of(name)
+        kernel = None if callee is None else callee.prim_func
+        written = [index for index, arg in enumerate(args) if arg is tensor]
+        if kernel is None or len(written) != 1:
+            return False
+        return kernel.buffer_map_items[written[0]] in set(filled_buffers(kernel.body))
 
     def _enter(self, index: int, binding: rx.Binding) -> None:
         value, var = binding.value, binding.var

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import field
 from functools import wraps
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from relaxpy.exec import python_ast as py
-from relaxpy.exec.kernel.emit.emitted import NativeUnchecked, Unchecked
 from relaxpy.exec.python_ast import load_text
 from relaxpy.exec.runtime.checks import Signature
-from relaxpy.exec.runtime.dynamic import DynamicPrograms
-from relaxpy.exec.runtime.registry import FunctionKey, Jumps
 from relaxpy.exec.runtime.threads import silent_context
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.support.dataclass import dataclass, replace
-from relaxpy.support.pysource import Names
 
 if TYPE_CHECKING:
     from relaxpy.exec.kernel.compiler import Kernel
@@ -44,49 +40,6 @@ class GlobalCallee:
     def written(self) -> frozenset[int]:
         """The positions of the parameters that a kernel may write."""
         return frozenset() if self.kernel is None else self.kernel.written
-
-
-class ModuleContext(Protocol):
-    """The state of a module that the lowering of its functions shares."""
-
-    names: Names
-    is_instrumented: bool
-    module_functions: dict[str, object]
-    programs: DynamicPrograms
-    jumps: Mapping[FunctionKey, Jumps]
-
-    def callee(self, var: rx.GlobalVar) -> GlobalCallee | rx.ExternFunc:
-        """The function that a GlobalVar refers to."""
-
-    def python_callee(self, name: str) -> rx.ExternFunc:
-        """The callee of `call_py_func`."""
-
-    def literal(self, expr: rx.Constant) -> ast.expr:
-        """The array of a literal; a large one is loaded at run time."""
-
-    def packed_symbol(self, func: rx.ExternFunc) -> str:
-        """The symbol of a packed function."""
-
-    def unchecked(self, callee: GlobalCallee) -> Unchecked | NativeUnchecked:
-        """The kernel of `callee` without its checks, which is added to the source."""
-
-    def overwritable(self, callee: GlobalCallee) -> frozenset[tuple[int, int]]:
-        """The pairs of an input and an output of a kernel that may be the same tensor."""
-
-    def is_outlined(self, name: str) -> bool:
-        """True if a function was outlined: it calls kernels, with matching arguments."""
-
-    def is_reshape(self, callee: GlobalCallee) -> bool:
-        """True if a kernel only copies its input to its output in row-major order."""
-
-    def function_value(self, var: rx.GlobalVar) -> ast.expr:
-        """The function that a GlobalVar refers to, as a value."""
-
-    def share(self, hint: str, value: object) -> ast.expr:
-        """A global name for `value`."""
-
-    def dtype_name(self, dtype: str) -> str:
-        """The global name of a datatype."""
 
 
 @dataclass(slots=True)

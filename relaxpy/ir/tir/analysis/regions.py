@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import TypeAlias
 
 from relaxpy.errors import MisuseError
-from relaxpy.ir.arith.prove import simplify
+from relaxpy.ir.arith.prove import prove_equal, simplify
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, walk
@@ -31,6 +32,33 @@ def stored_buffers(*statements: stmt.Stmt) -> set[Buffer]:
 def loaded_buffers(*statements: stmt.Stmt) -> set[Buffer]:
     """The buffers that statements load from."""
     return {n.buffer for s in statements for n in walk(s) if isinstance(n, BufferLoad)}
+
+
+def filled_buffers(
+    node: stmt.Stmt, ranges: Mapping[PrimExpr, PrimExpr] = MappingProxyType({})
+) -> Iterator[Buffer]:
+    """The buffers that a statement provably overwrites completely.
+
+    A block in plain loops stores at the indices of the loops, which run over the dimensions;
+    `ranges` has the extents of variables from 0 on.
+    """
+    match node:
+        case stmt.For(loop_var=var, min=tir.IntImm(value=0), extent=extent, body=body):
+            yield from filled_buffers(body, {**ranges, var: extent})
+        case stmt.SeqStmt(seq=statements):
+            for statement in statements:
+                yield from filled_buffers(statement, ranges)
+        case stmt.BlockRealize(predicate=tir.IntImm(value=1), iter_values=values, block=block):
+            variables = [axis.var for axis in block.iter_vars]
+            if len(set(values)) == len(values):
+                known = zip(variables, map(ranges.get, values), strict=True)
+                yield from filled_buffers(block.body, {v: n for v, n in known if n is not None})
+        case stmt.BufferStore(buffer=buffer, indices=indices) if len(set(indices)) == buffer.ndim:
+            pairs = zip(map(ranges.get, indices), buffer.shape, strict=True)
+            if all(extent is not None and prove_equal(extent, n) is True for extent, n in pairs):
+                yield buffer
+        case _:
+            return
 
 
 def access_regions(

@@ -26,11 +26,12 @@ from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.transform.cleanup.dead_code_elimination import without_dead_code
 from relaxpy.ir.relax.transform.fusion.grouping import may_fail
 from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.ir.tir.analysis.regions import filled_buffers
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, decl_buffer
 from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.prim_expr import PrimExpr
 from relaxpy.ir.tir.prim_func import PrimFunc
-from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, For, MatchBufferRegion, Stmt
+from relaxpy.ir.tir.stmt import Block, BufferStore, For, MatchBufferRegion, Stmt
 from relaxpy.support.dataclass import dataclass, replace
 
 if TYPE_CHECKING:
@@ -172,16 +173,16 @@ def _called(value: rx.Expr) -> tuple[str, tuple[rx.Expr, ...]] | None:
 def _view_of(kernel: PrimFunc) -> View | None:
     """The view that a kernel computes, if that is all that it does."""
     buffers = [b for b in kernel.buffer_map_items if b is not None]
-    store = next(occurrences(kernel.body, BufferStore), None)
-    if store is None or not buffers or len(buffers) > 2:
+    stores = [*occurrences(kernel.body, BufferStore)]
+    if len(stores) != 1 or not buffers or len(buffers) > 2:
         return None
-    *sources, target = buffers
+    [store], (*sources, target) = stores, buffers
     value = store.value
     if sources:
         is_view = isinstance(value, BufferLoad) and value.buffer is sources[0]
     else:
         is_view = isinstance(value, (tir.IntImm, tir.FloatImm))
-    if not is_view or not _stores_all(kernel, target):
+    if not is_view or target not in filled_buffers(kernel.body):
         return None
     if not isinstance(value, BufferLoad):
         return value
@@ -189,37 +190,6 @@ def _view_of(kernel: PrimFunc) -> View | None:
     if axes is None and has_reshape_pattern(kernel):
         axes = _axes_without_units(sources[0], target)
     return None if axes == tuple((k, 1) for k in range(target.ndim)) else axes
-
-
-def _stores_all(kernel: PrimFunc, target: Buffer) -> bool:
-    """True if a kernel is one nest of loops over a buffer with one store of each element."""
-    stmt = kernel.body
-    if isinstance(stmt, BlockRealize) and not stmt.block.iter_vars:
-        if stmt.block.alloc_buffers or stmt.block.match_buffers or stmt.block.init:
-            return False
-        stmt = stmt.block.body
-    extents: dict[tir.Var, PrimExpr] = {}
-    while isinstance(stmt, For):
-        if prove_equal(stmt.min, ops.const(0, stmt.min.dtype)) is not True:
-            return False
-        extents[stmt.loop_var] = stmt.extent
-        stmt = stmt.body
-    if not isinstance(stmt, BlockRealize) or not isinstance(stmt.block.body, BufferStore):
-        return False
-    block, store = stmt.block, stmt.block.body
-    always = isinstance(stmt.predicate, tir.IntImm) and bool(stmt.predicate.value)
-    variables = [axis.var for axis in block.iter_vars]
-    return (
-        always
-        and block.init is None
-        and store.buffer is target
-        and all(a is b for a, b in zip(store.indices, variables, strict=False))
-        and len(store.indices) == len(variables) == len(set(stmt.iter_values)) == len(extents)
-        and all(
-            isinstance(loop, tir.Var) and prove_equal(extents[loop], size) is True
-            for loop, size in zip(stmt.iter_values, target.shape, strict=True)
-        )
-    )
 
 
 def _axes(store: BufferStore, load: BufferLoad) -> Axes | None:
