@@ -17,6 +17,7 @@ from relaxpy.exec.native.machine_code.machine import Machine, generating_for
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.transform import get_pipeline
 from relaxpy.script import from_source
+from relaxpy.support.dataclass import replace
 from relaxpy.target import Native
 
 MACHINES = {
@@ -26,6 +27,14 @@ MACHINES = {
     "x86-64-v3": Native("linux-x86_64", "x86-64-v3"),
     "zen4": Native("linux-x86_64", "znver4"),
 }
+
+
+def machine_of(name: str) -> Machine:
+    """One of `MACHINES`, scheduled by LLVM as for the processor itself."""
+    target = MACHINES[name]
+    machine = target.machine_or_host()
+    assert machine is not None
+    return replace(machine, cpu=target.cpu)
 
 
 class Kernel(NamedTuple):
@@ -73,11 +82,14 @@ class Program:
     def main({parameters}):
         return {result}
 """
+_FUNCTION = re.compile(r"^[A-Za-z_][\w.]*:")
 _LABEL = re.compile(r"^(\.?\w+):")
 _JUMP = re.compile(r"^\s+(?:j\w+|b\.?\w*|cbn?z|tbn?z)\b.*?(\.L\w+)$")
 _VECTOR = re.compile(r"%[xyz]mm\d|\bv\d+\.\d+[bhsd]|\bq\d+\b")
 # Those with an index are of arrays in the memory of a task.
-_STACK = re.compile(r"\(%r[sb]p\)|\[(?:sp|x29)(?:, #-?\d+)?\]")
+_STACK = r"\(%{0}\)|\[{0}(?:, #-?\d+)?\]"
+# Elsewhere these registers hold something else.
+_FRAME = re.compile(r"^\s+(?:movq\s+%rsp, %rbp|(?:mov|add)\s+x29, sp)\b")
 _STORE = re.compile(r"^\s+(?:vmov\w+\s+%[xyz]mm\d+, .*\(|str\s+q|stur\s+q|st1|(stp)\s+q)")
 
 
@@ -108,10 +120,18 @@ def loops(assembly: str) -> Iterator[Loop]:
         text = lines[first : last + 1]
         body = [x for x in text if x[0].isspace() and x.strip()[0] not in ".#/"]
         wide = [x for x in body if _VECTOR.search(x)]
-        stack = sum(_STACK.search(x) is not None for x in wide)
-        stored = [m for x in body if not _STACK.search(x) and (m := _STORE.search(x))]
+        spill = _stack_of(lines[:first])
+        stack = sum(spill.search(x) is not None for x in wide)
+        stored = [m for x in body if not spill.search(x) and (m := _STORE.search(x))]
         stores = sum(2 if m[1] else 1 for m in stored)
-        yield Loop([x.split()[0] for x in body], len(wide), stack, stores)
+        yield Loop([x.replace("{vex}", "").split()[0] for x in body], len(wide), stack, stores)
+
+
+def _stack_of(before: list[str]) -> re.Pattern[str]:
+    """The accesses of the stack in a function, of which `before` are the first lines."""
+    start = max((n for n, line in enumerate(before) if _FUNCTION.match(line)), default=0)
+    has_frame = any(map(_FRAME.match, before[start:]))
+    return re.compile(_STACK.format("(?:rsp|rbp|sp|x29)" if has_frame else "(?:rsp|sp)"))
 
 
 def assembly(name: str, machine: Machine) -> str:
@@ -150,10 +170,8 @@ def main() -> None:
     print("| --- |" + " --- |" * (len(MACHINES) + 1))
     for name, kernel in KERNELS.items():
         cells = [f"{kernel.ideal}"]
-        for target in MACHINES.values():
-            machine = target.machine_or_host()
-            assert machine is not None
-            each, spills = row(name, machine)
+        for processor in MACHINES:
+            each, spills = row(name, machine_of(processor))
             cells.append(f"{each:.1f}, {spills} spills" if spills else f"{each:.1f}")
         print(f"| {name} |", " | ".join(cells), "|", flush=True)
 

@@ -106,7 +106,7 @@ def _processor() -> Finding:
     name, count, usable = process().processor(), os.cpu_count() or 1, process().cpus()
     number = f"{usable} of {count}" if usable != count else f"{count}"
     excluded = hasattr(os, "sched_getaffinity") and usable != count
-    advice = "the affinity of this process excludes the others" if excluded else ""
+    advice = "the affinity or the container of this process excludes the others" if excluded else ""
     return Finding("processor", f"{name}, {number} logical", advice)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import math
 import mmap
 import os
 import platform
@@ -63,6 +64,9 @@ _OF_WINDOWS: Final = {34: "lse", 43: "dotprod"}
 """LLVM's features by the numbers of Windows for features of AArch64."""
 _TILE_DATA: Final = 0x1023, 18
 """An argument of arch_prctl of Linux, which permits the state of matrix tiles."""
+_GROUPS: Final = "/sys/fs/cgroup"
+_OWN_GROUPS: Final = "/proc/self/cgroup"
+"""The control groups of Linux, by which containers are limited, and those of this process."""
 _USE, _RUN = 0x3, 0x4
 """Memory that is read and written, and such with code."""
 _MAP_NEW, _MAP_FIXED, _MAP_JIT = 0x1002, 0x10, 0x800
@@ -173,8 +177,8 @@ class Linux(Process):
 
     @override
     def cpus(self) -> int:
-        """The number of CPUs of the affinity of this process."""
-        return len(os.sched_getaffinity(0))
+        """The number of CPUs of the affinity of this process, or whose time its container has."""
+        return max(1, math.ceil(min(len(os.sched_getaffinity(0)), _granted())))
 
     @override
     def description(self) -> str:
@@ -398,6 +402,38 @@ class Windows(Process):
         if not architecture.wide:
             return frozenset(f for n, f in _OF_WINDOWS.items() if self._has_feature(n)) | {"neon"}
         return frozenset(architecture.levels["x86-64-v3"] if self._has_feature(_AVX2) else ())
+
+
+@cache
+def _granted() -> float:
+    """The CPUs whose time the control groups of this process have; infinity if not limited."""
+    try:
+        with open(_OWN_GROUPS, encoding="utf-8", errors="replace") as file:
+            groups = [line.rstrip("\n").split(":", 2) for line in file]
+    except OSError:
+        return math.inf
+    least = math.inf
+    for _, controllers, path in (group for group in groups if len(group) == 3):
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        # Groups above have limits too, and a container sees its own one as the root.
+        parts = path.strip("/").split("/")
+        for count in range(len(parts) + 1):
+            folder = os.path.join(_GROUPS, controllers and "cpu", *parts[:count])
+            least = min(least, _quota(folder))
+    return least
+
+
+def _quota(folder: str) -> float:
+    """The CPUs whose time a control group has: those of version 2 have one file, of 1 two."""
+    for names in (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")):
+        words = list[str]()
+        for name in names:
+            with suppress(OSError), open(os.path.join(folder, name), encoding="utf-8") as file:
+                words += file.read().split()
+        if len(words) == 2 and all(map(str.isdecimal, words)) and int(words[1]):
+            return int(words[0]) / int(words[1])
+    return math.inf
 
 
 def _named(words: str) -> frozenset[str]:

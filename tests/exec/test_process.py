@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from relaxpy.exec import process
 from relaxpy.exec.native.threads import pool
 from relaxpy.exec.platforms import (
     AARCH64,
@@ -317,6 +318,53 @@ def test_linux_reports_what_its_level_needs() -> None:
         pytest.skip("this is not Linux")
     least = platform.architecture.needed
     assert Linux(LINUX).features(platform.architecture) >= (least or {"neon"})
+
+
+@pytest.mark.parametrize(
+    ("groups", "files", "cpus"),
+    [
+        ("0::/\n", {"cpu.max": "max 100000"}, 8),
+        ("0::/\n", {"cpu.max": "150000 100000"}, 2),
+        ("0::/\n", {"cpu.max": "5000 100000"}, 1),
+        ("0::/\n", {"cpu.max": "1600000 100000"}, 8),
+        ("0::/\n", {}, 8),
+        ("0::/\n", {"cpu.max": "damaged"}, 8),
+        ("", {"cpu.max": "100000 100000"}, 8),
+        (
+            "0::/kubepods/pod:1/web\n",
+            {"kubepods/pod:1/cpu.max": "300000 100000", "kubepods/pod:1/web/cpu.max": "max 100000"},
+            3,
+        ),
+        ("0::/../outside\n", {"cpu.max": "200000 100000"}, 2),
+        (
+            "12:memory:/docker/1\n4:cpu,cpuacct:/docker/1\n0::/\n",
+            {"cpu/cpu.cfs_quota_us": "250000", "cpu/cpu.cfs_period_us": "100000"},
+            3,
+        ),
+        (
+            "4:cpu,cpuacct:/docker/1\n",
+            {
+                "cpu/cpu.cfs_quota_us": "-1",
+                "cpu/cpu.cfs_period_us": "100000",
+                "cpu/docker/1/cpu.cfs_quota_us": "50000",
+                "cpu/docker/1/cpu.cfs_period_us": "50000",
+            },
+            1,
+        ),
+    ],
+)
+def test_containers_have_as_many_threads_as_cpus(
+    groups: str, files: dict[str, str], cpus: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(f"{text}\n")
+    (tmp_path / "own").write_text(groups)
+    monkeypatch.setattr(process, "_GROUPS", str(tmp_path))
+    monkeypatch.setattr(process, "_OWN_GROUPS", str(tmp_path / "own"))
+    monkeypatch.setattr(process, "_granted", process._granted.__wrapped__)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
+    assert Linux(LINUX).cpus() == cpus
 
 
 @pytest.mark.parametrize("has_functions", [False, True])

@@ -63,8 +63,6 @@ BLOCKS = 8
 """The most blocks of columns of a task that packs its rows; there are twice as many tasks."""
 UNROLL = 12
 """The most unrolled iterations of the innermost axes of the sum."""
-_MANY_REGISTERS = 32
-"""With fewer, LLVM spills a sum in unrolled iterations whose order is free."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -622,11 +620,10 @@ class TileEmitter:
                 memory = a[r] if r < len(a) else moved(f, a[0], combine(f, "mul", r, a_row))
                 factor = convert(memory, f.load(memory.type, memory.pointer), scalar)
                 for vector, value in zip(vectors, values[r * len(b) :], strict=False):
-                    results.append(add(factor, vector, value))
-            if f.module.vector_registers < _MANY_REGISTERS:
-                # Those of the last row are computed before the next factors are loaded.
-                last = results[-len(b) :]
-                results[-len(b) :] = (f.ordered(v) if _fills_register(v) else v for v in last)
+                    total = add(factor, vector, value)
+                    # For some CPUs, LLVM would load the next factors earlier, and spill a sum.
+                    is_ordered = not f.module.has_avx512 and _fills_register(total)
+                    results.append(f.ordered(total) if is_ordered else total)
             return results
         axis = axes[0]
 
