@@ -12,7 +12,9 @@ again. What is varied, each by itself:
 - dimensions: numbers, 0 and 1 among them, variables and sums of these from repeated slices and
   concatenations of symbolic axes; ranks 0 to 4; one of 70,000 elements in a few programs;
 - what is known: shapes, ranks only, or nothing, of parameters and of casts;
-- datatypes: floats of 64 to 8 bits, integers and Booleans of all kinds, in one program or several;
+- effects of functions outside of the program that overwrite their operand, and of kernels;
+- shapes that elements decide, with variables that the function binds or without;
+- datatypes: floats of 64 to 4 bits, integers and Booleans of all kinds, in one program or several;
 - values: small ones of both signs, and the ends of the ranges of datatypes with infinities and NaN;
 - results: any values, parameters among them, twice the same, and tuples in tuples; in dataflow
   blocks and outside of them.
@@ -27,13 +29,13 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from relaxpy import IRModule, relax, tir
+from relaxpy import IRModule, register_func, relax, tir
 from relaxpy.errors import RelaxpyError
 from relaxpy.script import from_source, relax as R
 from relaxpy.testing import random_inputs
 
 FLOATS = ("float64", "float32", "float16", "bfloat16")
-SMALL = ("float8_e4m3fn", "float8_e5m2")
+SMALL = ("float8_e4m3fn", "float8_e5m2", "float4_e2m1fn")
 INTS = ("int8", "uint8", "int16", "int32", "int64", "uint32")
 UNARY = (
     *("abs", "negative", "exp", "tanh", "sigmoid", "sqrt", "square", "sign", "floor", "round"),
@@ -57,6 +59,15 @@ def overwrite(a: T.handle):
 """
 
 
+def _increment(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The array itself, of which each element is one more than before."""
+    array += array.dtype.type(1)
+    return array
+
+
+register_func("tests.fuzz.increment", _increment, override=True)
+
+
 class ImpossibleError(Exception):
     """No call of this kind can be made of the values so far."""
 
@@ -74,9 +85,15 @@ class Writer:
         self.dtypes = rng.choices((*FLOATS, *FLOATS, *INTS, *SMALL, "bool"), k=rng.randint(1, 3))
         self.known: list[relax.Var] = []
         self.large = rng.random() < 0.003
+        self.found = 0
 
     def size(self) -> Any:
         return self.rng.choice((*self.sizes, *self.sizes, *self.sizes, 1, 2, 3, 4, 0))
+
+    def new_size(self) -> tir.Var:
+        """A variable that the function binds itself."""
+        self.found += 1
+        return tir.Var(f"k{self.found}", "int64")
 
     def parameter(self, k: int) -> relax.Var:
         rank = self.rng.choice((0, 1, 2, 2, 2, 3, 3, 4))
@@ -411,6 +428,37 @@ def overwrite(w: Writer) -> relax.Expr | None:
     return R.call_tir_inplace(var, (owned,), [0], x.struct_info)
 
 
+def packed(w: Writer) -> relax.Expr:
+    """A function outside of the program that overwrites a new tensor, perhaps several times."""
+    x = w.pick(lambda v: v.struct_info.dtype in ("float32", "float64", "int32", "int64"))
+    owned = w.builder.emit(_operator(w.rng.choice(("negative", "abs", "square")))(x))
+    info = owned.struct_info
+    for _ in range(w.rng.randint(0, 2)):
+        owned = w.builder.emit(
+            R.call_inplace_packed(
+                "tests.fuzz.increment", owned, inplace_indices=[0], sinfo_args=[info]
+            )
+        )
+    return R.call_inplace_packed(
+        "tests.fuzz.increment", owned, inplace_indices=[0], sinfo_args=[info]
+    )
+
+
+def selected(w: Writer) -> relax.Expr | None:
+    """A tensor whose elements decide its shape, perhaps with a variable for its dimension."""
+    x = w.pick()
+    if w.rng.random() < 0.4:
+        rank = w.rank(x)
+        found = w.builder.emit(R.nonzero(x))
+        if w.rng.random() < 0.5:
+            return found
+        return w.builder.match_cast(found, R.Tensor([rank, w.new_size()], "int64"))
+    found = w.builder.emit(R.unique(x, sorted=True))
+    if w.rng.random() < 0.5:
+        return found
+    return w.builder.match_cast(found, R.Tensor([w.new_size()], x.struct_info.dtype))
+
+
 CALLS: list[Call] = [
     *(
         unary,
@@ -430,6 +478,7 @@ CALLS: list[Call] = [
     ),
     *(unchanged, reduce, reduce, along, along, normalise, normalise, product, product, convolve),
     *(move, move, move, join, join, join, cut, cut, cut, cast, overwrite, shaped, shaped),
+    *(packed, selected),
 ]
 
 CHEAP: list[Call] = [unary, unary, constant, convert, unchanged, reduce, reduce, cut]

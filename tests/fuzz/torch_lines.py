@@ -29,6 +29,8 @@ x.chunk(2, a)[0]  x.chunk(2, a)[-1]  x.unbind(a)[0]  x.split(1, a)[-1]  x.detach
 x.permute(*reversed(range(x.ndim)))  x.contiguous()  x.view_as(x)
 x.contiguous().as_strided((2, 2), (2, 1))
 x.tensor_split(2, a)[1]  x.swapaxes(a, b)  x[:, 0]  x[..., 1:-1]  x.reshape(x.shape[0], -1)
+nn.dropout(F, 0.5, False)  nn.feature_alpha_dropout(F)  torch.einsum('...ij->...ji', x)
+torch.atleast_2d(x)  torch.ravel(x)  x.expand_as(x)
 torch.broadcast_to(x, (k, *x.shape))  x.to(x.dtype)  x.view(*x.shape, 1)  x.view(torch.int32)
 """)
 CHANGES = _lines("""

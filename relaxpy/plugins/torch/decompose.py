@@ -87,12 +87,33 @@ def decomposed(program: Any, table: Mapping[Any, Any] | None) -> Any:
     Errors:
         FrontendError: PyTorch cannot do it.
     """
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), _dropout_that_returns_its_operand():
         warnings.simplefilter("ignore", FutureWarning)
         try:
             return program.run_decompositions(table)
         except Exception as error:  # of PyTorch, which meets what it cannot do with many kinds
             raise FrontendError(f"PyTorch cannot decompose the program: {error!s:.300}") from error
+
+
+@contextlib.contextmanager
+def _dropout_that_returns_its_operand() -> Iterator[None]:
+    """A scope in which dropout that leaves nothing out is no copy, as in PyTorch's kernel.
+
+    The decomposition that it has for tracing copies, and takes precedence over tables.
+    """
+    target = torch.ops.aten.dropout.default
+    usual = dict(target.py_kernels)
+
+    def dropout(x: Tensor, p: float, train: bool) -> Tensor:
+        return torch.ops.aten.native_dropout(x, p, True)[0] if train and p else x
+
+    target.py_kernels.update({key: dropout for key in usual if key != torch._C.DispatchKey.Meta})
+    target._dispatch_cache.clear()
+    try:
+        yield
+    finally:
+        target.py_kernels.update(usual)
+        target._dispatch_cache.clear()
 
 
 def simpler_form(target: Any) -> Callable[..., Any] | None:

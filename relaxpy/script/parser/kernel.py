@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import builtins
 from collections.abc import Callable, Sequence
+from inspect import unwrap
+from types import FunctionType
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -23,7 +25,7 @@ from relaxpy.ir.tir.expr import PrimExpr, StringImm, Var
 from relaxpy.ir.tir.iteration import IterVar
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.substitution import mentions, substitute
-from relaxpy.script.language import kernel_builder, records, tir_directives
+from relaxpy.script.language import hardware, kernel_builder, records, tir_directives
 from relaxpy.script.language.annotations import is_annotation
 from relaxpy.script.language.eager import PendingFrame, handling, is_helper
 from relaxpy.script.language.records import BufferSpec, Form, LoopForm, MetaVar
@@ -47,11 +49,11 @@ from relaxpy.script.parser.source.text import Positioned, Program
 from relaxpy.support.dataclass import replace
 from relaxpy.support.entry import argument_node
 
-_TAKE_MEMORY = (
-    intrin.call_packed,
-    intrin.call_cpacked,
-    intrin.call_extern,
-    intrin.call_pure_extern,
+_TAKE_MEMORY = frozenset(
+    [
+        *(intrin.call_packed, intrin.call_cpacked, intrin.call_extern, intrin.call_pure_extern),
+        *(intrin.call_intrin, *(unwrap(f) for f in hardware.INTRINSICS.values())),
+    ]
 )
 
 
@@ -90,7 +92,7 @@ class KernelEvaluator(Evaluator):
             return None
         if is_helper(function):
             return self.call_helper(function, args, kwargs, node)
-        if getattr(function, "__wrapped__", None) in _TAKE_MEMORY:
+        if isinstance(function, FunctionType) and unwrap(function) in _TAKE_MEMORY:
             args = [*map(self._without_views, args)]
         try:
             result = user_calls.call(function, args, kwargs)

@@ -104,7 +104,13 @@ VIEWS = {
 @pytest.mark.rule("EV-27")
 @pytest.mark.parametrize("target", ["native", "numpy", "reference"])
 @pytest.mark.parametrize(
-    "call", ["Module.double(V)", 'T.evaluate(T.call_packed("test.double", V, 0))']
+    "call",
+    [
+        "Module.double(V)",
+        'T.evaluate(T.call_packed("test.double", V, 0))',
+        'T.evaluate(T.call_intrin("int32", "tir.tvm_call_packed", "test.double", V, 0))',
+        'T.evaluate(T.tvm_call_packed("test.double", V, 0))',
+    ],
 )
 @pytest.mark.parametrize(("view", "doubled"), VIEWS.values(), ids=VIEWS)
 def test_a_call_with_a_view_passes_no_other_elements(

@@ -23,7 +23,7 @@ What is varied, each by itself:
   affine, divided, clamped and indirect places, updates in place, reductions with and without init,
   sums of products of narrower datatypes, chains of stages over the rows and columns of a matrix,
   several statements to a loop, lets, assertions, evaluations of what nothing uses,
-  functions outside of the program that get a buffer or a view;
+  functions outside of the program that get a buffer, a view or an address, by two intrinsics;
 - blocks: spatial and reduction axes, remapped or bound to sums of loops, nested and opaque blocks;
 - values: small numbers whose sums are exact in any order, special ones (NaN, infinities, -0.0,
   denormals, the extremes of integers and of floats from 8 bits on), any floats; literals, elements,
@@ -746,8 +746,12 @@ class Generator(Arguments):
         found = [b for b in self.buffers if b.dtype in BITS]
         if found:
             name = self.fresh("t")
-            taken = self.pick([b for b in found if b.name in self.views] or found).name
-            self.write(f'{name} = T.call_extern("int32", "tests.fuzz.digest", {taken})')
+            buffer = self.pick([b for b in found if b.name in self.views] or found)
+            taken = buffer.name
+            if buffer.shape and self.chance(0.3):
+                taken = f"T.address_of({taken}[{', '.join('0' * len(buffer.shape))}])"
+            begin = self.pick(('extern("int32"', 'intrin("int32", "tir.call_extern"'))
+            self.write(f'{name} = T.call_{begin}, "tests.fuzz.digest", {taken})')
             self.lets.append((name, "int32"))
             if targets := [b for b in self.targets() if b.dtype in BITS]:
                 target = self.pick(targets)

@@ -114,7 +114,8 @@ class View:
         offset: int,
     ) -> None:
         self.name, self.base, self.dtype = name, base, dtype
-        self.shape, self.strides, self.offset = shape, strides, offset
+        self.shape = tuple(max(size, 0) for size in shape)
+        self.strides, self.offset = strides, offset
         self._laid: Buffer | None = None
 
     @property
@@ -143,8 +144,8 @@ class View:
         kind = kind_of(self.dtype)
         flat = base.reshape(-1).view(np.uint8)
         strides = self.strides or compact(self.shape)
-        if any(size < 0 for size in self.shape) or self.offset < 0:
-            raise RefusedError(f"view: {self.name} has shape {self.shape} from {self.offset} on")
+        if self.offset < 0:
+            raise RefusedError(f"view: {self.name} begins at {self.offset}")
         reach = [(size - 1) * step for size, step in zip(self.shape, strides, strict=True)]
         low, high = sum(r for r in reach if r < 0), sum(r for r in reach if r > 0)
         if 0 not in self.shape and (

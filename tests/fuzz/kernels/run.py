@@ -18,6 +18,7 @@ from relaxpy.support.progress import long_work
 from tests.fuzz.kernels.compare import Failure, Hangs, Outcome, examine
 from tests.fuzz.kernels.generate import generate
 from tests.fuzz.kernels.shrink import shrink
+from tests.fuzz.seed import LEVEL
 
 CHUNK = 500
 """Programs that one process runs, if it does not crash."""
@@ -85,7 +86,8 @@ def main(count: int, seed: str, jobs: int) -> int:
     The first failure of a kind is printed at once, too. Ctrl-C ends the run early; what has been
     found until then is reported.
     """
-    print(f"{count} programs of seed {seed} on {jobs} processes", flush=True)
+    level = f" for {LEVEL}" if LEVEL else ""
+    print(f"{count} programs of seed {seed} on {jobs} processes{level}", flush=True)
     begin = time.perf_counter()
     calls: Counter[str] = Counter()
     kinds: dict[str, list[tuple[str, Failure]]] = {}

@@ -251,7 +251,13 @@ class Values:
                 return self._choice(test, yes, no)
             case "Let", [body]:
                 return self._let(body, node.keywords)
-            case "call_extern", [_, _, ast.Name(id=buffer)]:
+            case "call_intrin", [dtype, ast.Constant(value="tir.call_extern"), *rest]:
+                return self._call(ast.Call(ast.Name("call_extern"), [dtype, *rest], []))
+            case "call_extern", [
+                _,
+                _,
+                ast.Name(id=buffer) | ast.Call(args=[ast.Subscript(value=ast.Name(id=buffer))]),
+            ]:
                 return reading.Value(f"m.digest({self.find(buffer).code})", "int32")
             case "isnan", [value]:
                 found = self.value(value)

@@ -1134,3 +1134,33 @@ def test_changes_of_views_are_those_of_their_memory(function: Callable[..., Any]
     if function is given:
         expected = [changed, *expected]
     assert_same(results, expected)
+
+
+@pytest.mark.parametrize("name", ["dropout", "feature_dropout", "alpha_dropout"])
+@pytest.mark.parametrize(
+    "change",  # those that PyTorch makes functional, and one that the importer does
+    [
+        lambda a: a.t_(),
+        lambda a: a.unsqueeze_(0),
+        lambda a: a.as_strided((3,), (5,)).add_(1),
+        lambda a: torch.einsum("ij->ji", a)[1].neg_(),
+        lambda a: a.mul_(2),
+    ],
+)
+def test_dropout_that_leaves_nothing_out_returns_its_operand(
+    name: str, change: Callable[[Any], Any]
+) -> None:
+    dropout = getattr(torch, name)
+
+    def function(x: Any) -> Any:
+        a = x.clone()
+        change(a)
+        b = dropout(dropout(a, 0.5, False), 0.0, True)
+        b[0].add_(3)
+        a.mul_(5)
+        return a, b
+
+    x = torch.randn(3, 4, generator=torch.Generator().manual_seed(1))
+    program = torch.export.export(Module(lambda self, x: function(x)), (x,))
+    compiled = relaxpy.compile(from_exported_program(program))
+    assert_same(list(leaves(compiled["main"](x))), leaves(function(x)))
