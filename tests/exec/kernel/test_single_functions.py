@@ -60,6 +60,36 @@ def test_limits_by_numbers(value: str, function: str, dtype: str, repeats: int) 
         assert function in source_of(func)
 
 
+# ---- powers
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("exponent", [2, 3])
+def test_squares_and_cubes_are_products(exponent: int, dtype: str) -> None:
+    func = elementwise(f"T.pow(A[vi], T.{dtype}({exponent}))", dtype)
+    limits = np.finfo(dtype)
+    edges = [limits.max, -limits.max, limits.tiny, limits.smallest_subnormal, np.sqrt(limits.max)]
+    with np.errstate(over="ignore", under="ignore"):
+        x = np.array([*SPECIAL, *edges, *rng.standard_normal(50)]).astype(dtype)
+        found, expected = np.zeros_like(x), np.power(x, np.dtype(dtype).type(exponent))
+    load(func)(x, found)
+    if exponent == 2:
+        np.testing.assert_array_equal(found, expected)
+    else:
+        np.testing.assert_allclose(found, expected, rtol=2 * limits.eps, atol=0)
+    assert "power" not in source_of(func)
+
+
+def test_squares_of_squares_do_not_grow() -> None:
+    value = "A[vi]"
+    for _ in range(60):
+        value = f"T.pow({value}, T.float32(2))"
+    func, x = elementwise(value), np.array([1, -1, 0.5, 2], np.float32)
+    found = np.zeros_like(x)
+    load(func)(x, found)
+    np.testing.assert_array_equal(found, [1, 1, 0, np.inf])
+
+
 SINGLE = sections("""
 --- a triangle
 def f(A: f32[n, m], B: f32[n, m]):

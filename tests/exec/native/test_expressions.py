@@ -184,3 +184,27 @@ def test_functions_of_many_instructions_have_loops_of_their_own() -> None:
     x = numbers((20, 50))
     wide = np.tanh(np.exp(x.astype("float64"))) + x
     np.testing.assert_allclose(ex["main"](x), 1 / (1 + np.exp(-wide)), rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32"])
+@pytest.mark.parametrize("operator", ["divide", "mod", "floor_divide", "floor_mod"])
+def test_quotients_of_integers_are_exact(operator: str, dtype: str) -> None:
+    rng, limits = np.random.default_rng(3), np.iinfo(dtype)
+    divisors = rng.integers(limits.min, limits.max, 3000, endpoint=True).astype(dtype)
+    divisors = np.concatenate([divisors, divisors % 9, [limits.min, limits.max, 1]]).astype(dtype)
+    divisors[divisors == 0] = 1
+    multiples = (limits.max // divisors * divisors.astype("int64")).clip(limits.min, limits.max)
+    y = np.tile(divisors, 4)
+    x = [multiples, (multiples - 1).clip(limits.min), [limits.min] * len(divisors), divisors]
+    x = np.concatenate(x).astype(dtype)
+    args = f'x: R.Tensor(({len(x)},), "{dtype}"), y: R.Tensor(({len(x)},), "{dtype}")'
+    found = run(graph(args, f"R.{operator}(x, y)"), x, y)
+    a, b = x.astype("int64"), y.astype("int64")
+    truncated = np.sign(a) * np.sign(b) * (abs(a) // abs(b))
+    table = {
+        "divide": truncated,
+        "mod": a - truncated * b,
+        "floor_divide": a // b,
+        "floor_mod": a % b,
+    }
+    np.testing.assert_array_equal(found, table[operator].astype(dtype))

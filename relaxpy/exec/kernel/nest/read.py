@@ -32,9 +32,11 @@ from relaxpy.ir.tir.expr import (
     Broadcast,
     Call,
     Cast,
+    FloatImm,
     IntImm,
     IterVarKind,
     Let,
+    Mul,
     Or,
     PrimExpr,
     Ramp,
@@ -535,6 +537,11 @@ class _Reader:
                 return IntImm(dtype, (number_of(high) << 32) + number_of(low))
             case Call(op=Op(name="tir.isnullptr"), args=(Var() as pointer,)):
                 return None if self.buffers.passed_memory(pointer) is None else ops.const(False)
+            case Call(op=Op(name="tir.pow"), args=(x, FloatImm(value=2.0 | 3.0 as exponent))) if (
+                3 * tree_size(x) <= MAX_TREE_SIZE
+            ):
+                square = Mul(x, x)
+                return square if exponent == 2 else Mul(square, x)
             case Call(op=Op()) if not is_evaluated(node):
                 raise self.unsupported(node)
             case LT(a=IntImm(value=0), b=Cast(value=truth)) if truth.dtype.is_bool:

@@ -284,12 +284,13 @@ class Values(Frame):
             safe = f.select(zero, f.like(y, f.const(Type(y.type.element), 1)), y)
             is_remainder = kind in (tir.Mod, tir.FloorMod)
             if not signed:
-                return f.new(x.type, f"{'urem' if is_remainder else 'udiv'} {x}, {safe.name}")
+                quotient = _quotient(x, safe, signed=False)
+                return x - quotient * safe if is_remainder else quotient
             # The minimum divided by -1 would trap; it wraps.
             minus = f.compare("eq", y, -1)
             one = f.like(y, f.const(Type(y.type.element), 1))
             safe = f.select(minus, one, safe)
-            quotient = f.new(x.type, f"sdiv {x}, {safe.name}")
+            quotient = _quotient(x, safe, signed=True)
             remainder = x - quotient * safe
             if kind in (tir.FloorDiv, tir.FloorMod):
                 differs = f.compare("ne", remainder, 0)
@@ -506,6 +507,20 @@ def _exact(name: str, x: Value, y: Value) -> Value:
     result = function.arithmetic(name, x, y)
     function.flags = outer
     return result
+
+
+def _quotient(x: Value, y: Value, *, signed: bool) -> Value:
+    """The quotient of integers, rounded towards zero.
+
+    CPUs have no instruction for it in vectors. Floats with a mantissa longer than the integers are
+    exact: a quotient that is no integer differs from the next one by more than their error.
+    """
+    f, sign = x.function, "s" if signed else "u"
+    if x.type.lanes == 1 or x.type.bits > 32:
+        return f.new(x.type, f"{sign}div {x}, {y.name}")
+    wide = "double" if x.type.bits == 32 else "float"
+    a, b = (f.cast(f"{sign}itofp", v, wide) for v in (x, y))
+    return f.cast(f"fpto{sign}i", _exact("div", a, b), x.type.element)
 
 
 def _to_float(value: Value) -> Value:
