@@ -1,6 +1,7 @@
 """A typed view of ONNX files: graphs, nodes and attributes as Python values, tensors as arrays.
 
-A file is read without its weights, which are read one by one from where they stand in it.
+A model is read without its weights, which are read one by one from where they stand in its file or
+its bytes.
 """
 
 from __future__ import annotations
@@ -46,8 +47,14 @@ _BYTES = 2
 #: The bytes of a tensor from which on it is left in the file.
 _LEAST = 1 << 12
 _SIZES = {1: 8, 5: 4}
-#: The key that says that external data are read, not mapped: the file of a model may be replaced.
+#: The key that says that external data are read, not mapped: the file of a model may be replaced,
+#: and its bytes may be gone.
 COPIED = "copied"
+
+
+Data: TypeAlias = bytes | mmap.mmap
+Source: TypeAlias = Path | bytes | None
+"""Where external data is: in files of a folder, or in the bytes of the model itself."""
 
 
 class _DamagedError(Exception):
@@ -65,13 +72,18 @@ def model_bytes(path: Path) -> bytes:
     if path.is_symlink() or path.stat().st_size <= _LEAST:
         return path.read_bytes()
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        try:
-            return _model(data, path.name)
-        except _DamagedError:
-            return bytes(data)
+        return _without_weights(data, path.name)
 
 
-def _model(data: mmap.mmap, name: str) -> bytes:
+def _without_weights(data: Data, name: str) -> bytes:
+    """The bytes of a model, in which large weights are references to their positions."""
+    try:
+        return _model(data, name)
+    except _DamagedError:
+        return bytes(data)
+
+
+def _model(data: Data, name: str) -> bytes:
     result = bytearray()
     for number, start, begin, end in _fields(data, 0, len(data)):
         if number == _GRAPH and begin:
@@ -87,7 +99,7 @@ def _model(data: mmap.mmap, name: str) -> bytes:
     return bytes(result)
 
 
-def _tensor(data: mmap.mmap, begin: int, end: int, name: str) -> bytes:
+def _tensor(data: Data, begin: int, end: int, name: str) -> bytes:
     """The bytes of a tensor; large data is replaced by a reference to its position in the file."""
     fields = list(_fields(data, begin, end))
     raw = [item for item in fields if item[0] == _RAW_DATA and item[2]]
@@ -102,7 +114,7 @@ def _tensor(data: mmap.mmap, begin: int, end: int, name: str) -> bytes:
     return result + added
 
 
-def _fields(data: mmap.mmap, begin: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+def _fields(data: Data, begin: int, end: int) -> Iterator[tuple[int, int, int, int]]:
     """Each field: its number, where it starts, where its bytes begin (else 0), where it ends."""
     at = begin
     while at < end:
@@ -124,7 +136,7 @@ def _fields(data: mmap.mmap, begin: int, end: int) -> Iterator[tuple[int, int, i
         yield number, start, inside, at
 
 
-def _varint(data: mmap.mmap, at: int, end: int) -> tuple[int, int]:
+def _varint(data: Data, at: int, end: int) -> tuple[int, int]:
     value = 0
     for shift in range(0, 70, 7):
         if at >= end:
@@ -378,27 +390,27 @@ class Model:
 class Initializer:
     """A tensor of a file, read on access; external data is mapped."""
 
-    def __init__(self, proto: TensorProto | SparseTensorProto, folder: Path | None) -> None:
+    def __init__(self, proto: TensorProto | SparseTensorProto, source: Source) -> None:
         self._proto = proto
-        self._folder = folder
+        self._source = source
 
     @cached_property
     def array(self) -> Array:
         """The elements."""
-        return read_array(self._proto, self._folder)
+        return read_array(self._proto, self._source)
 
 
-def read_array(proto: TensorProto | SparseTensorProto, folder: Path | None) -> Array:
+def read_array(proto: TensorProto | SparseTensorProto, source: Source) -> Array:
     """The elements of a tensor; those that a sparse one leaves out are 0.
 
     Errors:
-        FrontendError: the tensor is damaged, or its data is not below `folder`.
+        FrontendError: the tensor is damaged, or its data is not in `source`.
         UnsupportedError: its elements are none of Relax.
     """
     if isinstance(proto, TensorProto):
-        return tensor_array(proto, folder)
-    values = tensor_array(proto.values, folder)
-    places = tensor_array(proto.indices, folder)
+        return tensor_array(proto, source)
+    values = tensor_array(proto.values, source)
+    places = tensor_array(proto.indices, source)
     sizes = tuple(proto.dims)
     name = f"the sparse tensor {proto.values.name!r}"
     if min(sizes, default=0) < 0 or math.prod(sizes) > _MOST_ELEMENTS:
@@ -418,11 +430,11 @@ def read_array(proto: TensorProto | SparseTensorProto, folder: Path | None) -> A
     return dense
 
 
-def tensor_array(proto: TensorProto, folder: Path | None) -> Array:
+def tensor_array(proto: TensorProto, source: Source) -> Array:
     """The elements of a tensor.
 
     Errors:
-        FrontendError: the tensor is damaged, or its data is not below `folder`.
+        FrontendError: the tensor is damaged, or its data is not in `source`.
         UnsupportedError: its elements are none of Relax.
     """
     name = f"tensor {proto.name!r}" if proto.name else "a tensor"
@@ -436,24 +448,26 @@ def tensor_array(proto: TensorProto, folder: Path | None) -> Array:
         return np.array(texts, object).reshape(tuple(proto.dims))
     dtype = dtype_of(proto.data_type)
     if proto.data_location == TensorProto.EXTERNAL:
-        return _external_array(proto, name, dtype, count, folder)
-    size = _byte_count(proto.data_type, dtype, count)
+        return _external_array(proto, name, dtype, count, source)
     if proto.HasField("raw_data"):
-        if len(proto.raw_data) != size:
-            raise FrontendError(
-                f"{name} of {count} x {dtype} has {len(proto.raw_data)} bytes, expected {size}"
-            )
-        if _is_plain(proto.data_type, dtype):
-            return _read_only(np.frombuffer(proto.raw_data, _numpy(dtype)), proto)
-    elif (
+        return _raw_array(proto, name, dtype, count, proto.raw_data)
+    if (
         count
         > sum(len(getattr(proto, f.name)) for f, _ in proto.ListFields() if "_data" in f.name) * 8
     ):
         raise FrontendError(f"{name} of shape {tuple(proto.dims)} has fewer elements than that")
-    try:
-        return _unpacked(proto)
-    except (ValueError, TypeError) as error:
-        raise FrontendError(f"{name} is damaged: {error}") from None
+    return _unpacked(proto, name)
+
+
+def _raw_array(proto: TensorProto, name: str, dtype: str, count: int, raw: bytes) -> Array:
+    """The elements of a tensor with these bytes, which a message copies for each read."""
+    size = _byte_count(proto.data_type, dtype, count)
+    if len(raw) != size:
+        raise FrontendError(f"{name} of {count} x {dtype} has {len(raw)} bytes, expected {size}")
+    if _is_plain(proto.data_type, dtype):
+        return _read_only(np.frombuffer(raw, _numpy(dtype)), proto)
+    inner = TensorProto(dims=proto.dims, data_type=proto.data_type, raw_data=raw)
+    return _unpacked(inner, name)
 
 
 def _is_plain(code: int, dtype: str) -> bool:
@@ -476,32 +490,26 @@ def _read_only(flat: Array, proto: TensorProto) -> Array:
     return result
 
 
-def _external_array(
-    proto: TensorProto, name: str, dtype: str, count: int, folder: Path | None
-) -> Array:
-    """The elements of a tensor in a file of its own, mapped, or in that of the model, read."""
+def _external_array(proto: TensorProto, name: str, dtype: str, count: int, source: Source) -> Array:
+    """The elements of a tensor in a file of its own, mapped, or in the model itself, read."""
     places = {entry.key: entry.value for entry in proto.external_data}
-    if folder is None:
+    size = _byte_count(proto.data_type, dtype, count)
+    if isinstance(source, bytes) and COPIED in places:
+        offset = _offset(places, name, size, "the model", len(source))
+        return _raw_array(proto, name, dtype, count, source[offset : offset + size])
+    location = places.get("location", "")
+    if not isinstance(source, Path):
         raise FrontendError(
-            f"the data of {name} is in the file {places.get('location', '')!r}",
+            f"the data of {name} is in the file {location!r}",
             hint="pass the path of the model, or load it by onnx.load(path)",
         )
-    path = folder / places.get("location", "")
-    inside = path.resolve().is_relative_to(folder.resolve()) and path.is_file()
+    path = source / location
+    inside = path.resolve().is_relative_to(source.resolve()) and path.is_file()
     if not inside or path.is_symlink():
         raise FrontendError(
             f"the data of {name} is not a file in the model's folder: {str(path)!r}"
         )
-    size = _byte_count(proto.data_type, dtype, count)
-    try:
-        offset, length = int(places.get("offset", 0)), int(places.get("length", size))
-    except ValueError:
-        raise FrontendError(f"{name} has no numbers for its place in {str(path)!r}") from None
-    if offset < 0 or length != size or offset + size > path.stat().st_size:
-        raise FrontendError(
-            f"{name} needs {size} bytes from {offset} of {str(path)!r}, which has "
-            f"{path.stat().st_size}; the model says {length}"
-        )
+    offset = _offset(places, name, size, repr(str(path)), path.stat().st_size)
     if count and _is_plain(proto.data_type, dtype):
         if COPIED in places:
             elements = np.fromfile(path, np.uint8, size, offset=offset)
@@ -513,15 +521,31 @@ def _external_array(
         return _read_only(elements.view(_numpy(dtype)), proto)
     with path.open("rb") as file:
         file.seek(offset)
-        inner = TensorProto(dims=proto.dims, data_type=proto.data_type, raw_data=file.read(size))
-    return _unpacked(inner)
+        return _raw_array(proto, name, dtype, count, file.read(size))
 
 
-def _unpacked(proto: TensorProto) -> Array:
+def _offset(places: Mapping[str, str], name: str, size: int, where: str, available: int) -> int:
+    """Where the bytes of a tensor begin in a file, or in a model, that has `available` bytes."""
+    try:
+        offset, length = int(places.get("offset", 0)), int(places.get("length", size))
+    except ValueError:
+        raise FrontendError(f"{name} has no numbers for its place in {where}") from None
+    if offset < 0 or length != size or offset + size > available:
+        raise FrontendError(
+            f"{name} needs {size} bytes from {offset} of {where}, which has {available}; "
+            f"the model says {length}"
+        )
+    return offset
+
+
+def _unpacked(proto: TensorProto, name: str) -> Array:
     """The elements of a tensor; those of less than a byte keep their type."""
     code = proto.data_type
     dtype = helper.tensor_dtype_to_np_dtype(code) if code in NARROW else _numpy(dtype_of(code))
-    return np.asarray(onnx.numpy_helper.to_array(proto)).astype(dtype, copy=False)
+    try:
+        return np.asarray(onnx.numpy_helper.to_array(proto)).astype(dtype, copy=False)
+    except (ValueError, TypeError) as error:
+        raise FrontendError(f"{name} is damaged: {error}") from None
 
 
 def read_model(model: ModelProto | str | bytes | os.PathLike[str], opset: int | None) -> Model:
@@ -530,15 +554,17 @@ def read_model(model: ModelProto | str | bytes | os.PathLike[str], opset: int | 
     Errors:
         FrontendError: it is not an ONNX model, or a damaged one.
     """
-    folder = None
+    source: Source = None
     match model:
         case ModelProto():
             proto = model
         case bytes():
-            proto = _parsed(model, "the bytes")
+            source = model
+            small = model if len(model) <= _LEAST else _without_weights(model, "")
+            proto = _parsed(small, "the bytes")
         case str() | os.PathLike():
             path = Path(model)
-            folder = path.parent
+            source = path.parent
             try:
                 data = model_bytes(path)
             except OSError as error:
@@ -557,7 +583,7 @@ def read_model(model: ModelProto | str | bytes | os.PathLike[str], opset: int | 
         opsets[""] = opset
     opsets.setdefault("", 1)
     try:
-        graph = graph_view(proto.graph, folder, 0)
+        graph = graph_view(proto.graph, source, 0)
     except UnsupportedError as error:
         raise FrontendError(f"the graph cannot be imported: {error}") from None
     return Model(
@@ -606,7 +632,7 @@ def opset_versions(imports: Iterable[onnx.OperatorSetIdProto]) -> dict[str, int]
     return result
 
 
-def graph_view(graph: GraphProto, folder: Path | None, depth: int) -> Graph:
+def graph_view(graph: GraphProto, source: Source, depth: int) -> Graph:
     """The view of a graph."""
     if depth > _MAX_DEPTH:
         raise FrontendError(f"more than {_MAX_DEPTH} graphs stand within each other")
@@ -616,7 +642,7 @@ def graph_view(graph: GraphProto, folder: Path | None, depth: int) -> Graph:
         name = text_of(given)
         if name in initializers:
             raise FrontendError(f"the graph has two initializers {name!r}")
-        initializers[name] = Initializer(tensor, folder)
+        initializers[name] = Initializer(tensor, source)
     inputs: dict[str, ValueType] = {}
     for value in graph.input:
         name = text_of(value.name)
@@ -624,7 +650,7 @@ def graph_view(graph: GraphProto, folder: Path | None, depth: int) -> Graph:
             raise FrontendError(f"the graph has two inputs {name!r}")
         if name not in initializers:
             inputs[name] = type_view(value.type)
-    nodes = [node_view(k, node, folder, depth) for k, node in enumerate(graph.node)]
+    nodes = [node_view(k, node, source, depth) for k, node in enumerate(graph.node)]
     outputs = [text_of(value.name) for value in graph.output]
     return Graph(text_of(graph.name), inputs, initializers, nodes, outputs)
 
@@ -676,7 +702,7 @@ def _size(dim: onnx.TensorShapeProto.Dimension) -> int | str | None:
 
 
 def node_view(
-    index: int, node: NodeProto, folder: Path | None, depth: int, given: Attributes | None = None
+    index: int, node: NodeProto, source: Source, depth: int, given: Attributes | None = None
 ) -> Node:
     """The view of a node; `given` are the attributes of the call whose function has the node."""
     attributes = {}
@@ -688,7 +714,7 @@ def node_view(
                 continue
             attributes[attribute.name] = given[attribute.ref_attr_name]
         else:
-            attributes[attribute.name] = attribute_value(attribute, folder, depth, given)
+            attributes[attribute.name] = attribute_value(attribute, source, depth, given)
     return Node(
         text_of(node.name),
         index,
@@ -702,19 +728,19 @@ def node_view(
 
 
 def attribute_value(
-    attribute: AttributeProto, folder: Path | None, depth: int, given: Attributes | None = None
+    attribute: AttributeProto, source: Source, depth: int, given: Attributes | None = None
 ) -> Any:
     """The value of an attribute: a number, a text, an array, a graph, or a list of these."""
     kinds = AttributeProto
     match attribute.type:
         case kinds.TENSOR:
-            return tensor_array(attribute.t, folder)
+            return tensor_array(attribute.t, source)
         case kinds.TENSORS:
-            return [tensor_array(tensor, folder) for tensor in attribute.tensors]
+            return [tensor_array(tensor, source) for tensor in attribute.tensors]
         case kinds.SPARSE_TENSOR:
-            return read_array(attribute.sparse_tensor, folder)
+            return read_array(attribute.sparse_tensor, source)
         case kinds.GRAPH:
-            return _graph_with(attribute.g, folder, depth + 1, given)
+            return _graph_with(attribute.g, source, depth + 1, given)
         case kinds.STRING:
             return attribute.s.decode("utf-8", "replace")
         case kinds.STRINGS:
@@ -728,11 +754,9 @@ def attribute_value(
             raise FrontendError(f"the attribute {attribute.name!r} has a type that Relax lacks")
 
 
-def _graph_with(
-    graph: GraphProto, folder: Path | None, depth: int, given: Attributes | None
-) -> Graph:
-    view = graph_view(graph, folder, depth)
+def _graph_with(graph: GraphProto, source: Source, depth: int, given: Attributes | None) -> Graph:
+    view = graph_view(graph, source, depth)
     if given is None:
         return view
-    nodes = [node_view(k, node, folder, depth, given) for k, node in enumerate(graph.node)]
+    nodes = [node_view(k, node, source, depth, given) for k, node in enumerate(graph.node)]
     return Graph(view.name, view.inputs, view.initializers, nodes, view.outputs)

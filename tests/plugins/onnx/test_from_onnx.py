@@ -18,7 +18,7 @@ from relaxpy import relax, tir
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.plugins.importing.unsupported import FrontendError, OpNotImplemented
 from relaxpy.plugins.onnx import importer
-from relaxpy.plugins.onnx.view import model_bytes
+from relaxpy.plugins.onnx.view import COPIED, model_bytes, read_model
 from relaxpy.relax.frontend import detach_params
 from relaxpy.relax.frontend.onnx import from_onnx
 from tests.plugins.onnx.texts import node_of, nodes_of
@@ -965,6 +965,35 @@ def test_large_weights_are_read_from_where_they_stand_in_a_file(tmp_path: Path) 
     path.write_bytes(b"")  # what is read does not depend on the file any more
     for result, expected in zip(found, [*weights, small], strict=True):
         np.testing.assert_array_equal(result, expected)
+
+
+@pytest.mark.parametrize("raw", [bytes(range(256)) * 64, b"\x21" * 4096], ids=["int32", "int4"])
+def test_large_weights_are_read_once_from_the_bytes_of_a_model(raw: bytes) -> None:
+    kind = TensorProto.INT32 if len(raw) > 4096 else TensorProto.INT4
+    count = len(raw) // 4 if kind == TensorProto.INT32 else 2 * len(raw)
+    tensor = TensorProto(name="w", dims=[count], data_type=kind, raw_data=raw)
+    output = helper.make_empty_tensor_value_info("y")
+    nodes = [helper.make_node("Identity", ["w"], ["y"])]
+    data = helper.make_model(helper.make_graph(nodes, "g", [], [output], [tensor]))
+    given = data.SerializeToString()
+    assert len(read_model(given, None).proto.SerializeToString()) < len(given) / 10
+    found = relaxpy.compile(from_onnx(given), target="numpy")["main"]()
+    np.testing.assert_array_equal(found, numpy_helper.to_array(tensor).astype(found.dtype))
+
+
+@pytest.mark.parametrize(
+    ("offset", "message"), [("-8", "the model says"), ("100000", "which has"), ("x", "no numbers")]
+)
+def test_positions_in_the_bytes_of_a_model_are_checked(offset: str, message: str) -> None:
+    tensor = TensorProto(name="w", dims=[1024], data_type=TensorProto.FLOAT)
+    tensor.data_location = TensorProto.EXTERNAL
+    for key, text in (("offset", offset), ("length", "4096"), (COPIED, "1")):
+        tensor.external_data.add(key=key, value=text)
+    output = helper.make_empty_tensor_value_info("y")
+    nodes = [helper.make_node("Identity", ["w"], ["y"], doc_string="long " * 1000)]
+    data = helper.make_model(helper.make_graph(nodes, "g", [], [output], [tensor]))
+    with pytest.raises(FrontendError, match=message):
+        from_onnx(data.SerializeToString())
 
 
 @pytest.mark.parametrize("cut", [1, 3000, 5000, 6400])
