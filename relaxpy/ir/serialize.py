@@ -339,8 +339,9 @@ class _Writer:
                 return {"int": value if abs(value) < 1 << 53 else str(value)}
             case float():
                 return {"float": value.hex()}
-            case Attrs():
-                return {"table": [[k, self.value(v)] for k, v in value.items()]}
+            case Attrs() | dict():
+                tag = "dict" if isinstance(value, dict) else "table"
+                return {tag: [[k, self.value(v)] for k, v in value.items()]}
             case PointerType(element_type=element, storage_scope=scope):
                 return {"pointer": [str(element.dtype), scope]}
             case PrimType(dtype=dtype):
@@ -395,14 +396,14 @@ def save_table(
 
 
 def _frozen(value: object) -> object:
-    """Convert lists to tuples and dicts to Attrs."""
+    """Convert lists to tuples, and mappings to dicts, in which literals of TIR stay nodes."""
     if isinstance(value, (list, tuple)):
         return tuple(map(_frozen, value))
     if not isinstance(value, Mapping):
         return value
     for key in value:
         check_type(key, str, "the keys of a dict to save are strings", hint="save a list of pairs")
-    return Attrs(value)
+    return {key: _frozen(item) for key, item in value.items()}
 
 
 def _json_text(writer: _Writer, node: object) -> str:
@@ -417,7 +418,7 @@ def check_size(text: str) -> None:
 
 
 def _table(writer: _Writer, node: object) -> dict[str, object]:
-    check_type(node, (Node, tuple, Attrs, np.ndarray, str), "expected a node or a module")
+    check_type(node, (Node, tuple, Attrs, dict, np.ndarray, str), "expected a node or a module")
     roots: list[Node] = []
     collect_nodes(node, roots)
     for child in roots:
@@ -480,8 +481,9 @@ class _Reader:
                 return float.fromhex(content)
             case "enum", [str() as name, int() as number] if name in _ENUMS:
                 return _ENUMS[name](number)
-            case "table", list():
-                return Attrs(unique_members([(key, self.value(v)) for key, v in content]))
+            case "table" | "dict", list():
+                table = unique_members([(key, self.value(v)) for key, v in content])
+                return table if tag == "dict" else Attrs(table)
             case "pointer", [str() as dtype, str() as scope]:
                 return PointerType(PrimType(DataType(dtype)), scope)
             case "prim", str():
@@ -550,7 +552,7 @@ def _array(dtype: DataType, shape: list[object], text: str) -> Array:
 @user_facing
 @gc_paused
 def load_json(text: str) -> Any:
-    """Read what `save_json` has written; lists become tuples, dicts Attrs, and arrays tensors.
+    """Read what `save_json` has written; lists become tuples, and arrays tensors.
 
     Errors:
         MisuseError (also ValueError): the text is malformed or of another version, or a node
@@ -600,7 +602,7 @@ def _read(
                 return reader.nodes[root]
             case {"array": _}:
                 return np.asarray(reader.value(root)).view(Tensor)
-            case str() | list() | {"table": _}:
+            case str() | list() | {"dict": _} | {"table": _}:
                 return reader.value(root)
             case _:
                 raise MisuseError("the root is not a node of the table")

@@ -323,6 +323,13 @@ def test_calls_hold_operator_operands_attributes_and_struct_infos():
     assert call.args == (X, Y)
     assert call.attrs == Attrs({"axis": (1, 2)})
     assert call.sinfo_args == (TensorStructInfo((2,)),)
+    assert call.attrs.get_int_tuple("axis") == (1, 2)
+    assert Attrs({"n": 3}).get_int("n") == 3
+    assert Attrs({"s": "NCHW"}).get_str("s") == "NCHW"
+    with pytest.raises(MisuseError, match="expected an integer under 'axis', found"):
+        call.attrs.get_int("axis")
+    with pytest.raises(AttributeError, match="no attribute 'axes' among axis"):
+        call.attrs.get_int_tuple("axes")
     assert rx.Call(rx.Var("f"), [X]).op.name_hint == "f"
     assert rx.Call(Op("relax.add"), (X,)).sinfo_args == ()
     assert rx.Var("f")(X, 1).args[1].value is ops.const(1, "int64")

@@ -81,6 +81,7 @@ def test_lists_and_tables_of_nodes_share_what_they_have_in_common() -> None:
     table = load_json(save_json({"sum": twice, "count": 3}))
     assert_structural_equal(table["sum"], twice)
     assert table["count"] == 3
+    assert_structural_equal(load_json(save_json([{"a": one}])), [{"a": one}])
     assert load_json(save_json([])) == ()
     for other in (3, None, {1, 2}):
         with pytest.raises(MisuseError, match="expected a node or a module, found"):

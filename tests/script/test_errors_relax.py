@@ -74,6 +74,12 @@ def test_wrong_arguments_of_an_annotation_are_marked() -> None:
             #                      ^ give the shape or ndim, not both
             e: R.Tensor((4, 1.5)),
             #               ^^^ a dimension is an integer expression or a name, found 1.5 [PX-9]
+            i: R.Tensor((None, 4)),
+            #  ^^^^^^^^^^^^^^^^^^^ a dimension is an integer expression or a name, found None [PX-9]
+            # hint: give a size that is not known a name, as in "n", or tir.Var("n", "int64")
+            j: R.Tensor(("?", 4)),
+            #            ^^^ '?' is not an expression
+            # hint: give a size that is not known a name, as in "n", or tir.Var("n", "int64")
             h: R.Tensor((4, range)),
             #               ^^^^^ a dimension is an integer expression or a name, found class range
             # ... [PX-9]

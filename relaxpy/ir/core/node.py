@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final, Self, TypeAlias
 import numpy as np
 from typing_extensions import override
 
-from relaxpy.errors import MisuseError, unexpected
+from relaxpy.errors import MisuseError, check_type, unexpected
 from relaxpy.ir import hooks
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.support.entry import user_facing
@@ -228,6 +228,24 @@ class Attrs(Mapping[str, "Attr"]):
             raise AttributeError(
                 f"no attribute {key!r} among {', '.join(self) or 'none'}"
             ) from None
+
+    def get_int(self, key: str) -> int:
+        """The integer under `key`."""
+        value = self.__getattr__(key)
+        check_type(value, int, f"expected an integer under {key!r}")
+        return int(value)  # type: ignore[call-overload,no-any-return]
+
+    def get_int_tuple(self, key: str) -> tuple[int, ...]:
+        """The integers under `key`."""
+        values = self.__getattr__(key)
+        check_type(values, tuple, f"expected integers under {key!r}")
+        return tuple(map(int, values))  # type: ignore[arg-type]
+
+    def get_str(self, key: str) -> str:
+        """The string under `key`."""
+        value = self.__getattr__(key)
+        check_type(value, str, f"expected a string under {key!r}")
+        return value  # type: ignore[return-value]
 
     @override
     def __setattr__(self, key: str, value: object) -> None:

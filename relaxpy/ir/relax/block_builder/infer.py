@@ -183,6 +183,7 @@ def cast_hint(actual: rx.StructInfo, expected: rx.StructInfo, ctx: Context) -> s
 _HINTS_FOR_INDICES = {
     rx.TensorStructInfo: "to index a tensor use R.take or R.strided_slice",
     rx.ShapeStructInfo: "name the dimensions of a shape, as in R.match_cast(s, R.Shape([n, m]))",
+    rx.ObjectStructInfo: "declare what it is first: R.match_cast(..., R.Tuple(...))",
 }
 
 

@@ -28,8 +28,14 @@ if TYPE_CHECKING:
     from relaxpy.ir.relax.nodes.expr import Call
 
 
+#: The hint for None, ... or "?" as a dimension.
+UNKNOWN_SIZE: Final = 'give a size that is not known a name, as in "n", or tir.Var("n", "int64")'
+
+
 def integer_hint(value: object) -> str | None:
-    """The hint to write an integer for a float that is equal to one, or a variable for its name."""
+    """What to write for a float that is equal to an integer, a name or a placeholder."""
+    if value is None or value is ...:
+        return UNKNOWN_SIZE
     if isinstance(value, str) and value.isidentifier():
         return f"write {value}, after {value} = T.int64()"
     return f"write {int(value)}" if isinstance(value, float) and value.is_integer() else None

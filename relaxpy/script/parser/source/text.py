@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 from relaxpy.errors import ParseError, Source, Span
 from relaxpy.ir.core.budget import MAX_TOKENS
+from relaxpy.ir.relax.nodes.struct_info import UNKNOWN_SIZE
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.screen import ipython
 
@@ -282,7 +283,8 @@ def quoted_program(program: Program, literal: ast.Constant) -> tuple[ast.expr, P
     span = program.span(literal)
     tree = quoted_tree(text)
     if isinstance(tree, str):
-        raise ParseError(f"{literal.value!r:.60} {tree}", span=span)
+        hint = UNKNOWN_SIZE if text in ("?", "*") else None
+        raise ParseError(f"{literal.value!r:.60} {tree}", span=span, hint=hint)
     plain = span.line == span.end_line and span.end_column - span.column == len(text) + 2
     inner = Program(ast.Module([], []), program.source, [text], span.line - 1, span.column)
     for node in ast.walk(tree):
