@@ -1,5 +1,7 @@
 """Dataclasses of relaxpy behave as those of the standard library, which is the oracle."""
 
+from __future__ import annotations
+
 import copy
 import dataclasses
 import inspect

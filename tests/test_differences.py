@@ -128,9 +128,7 @@ RESULTS: Sequence[tuple[str, Sequence[Any], Any]] = [
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(("expression", "arrays", "expected"), RESULTS, ids=lambda v: str(v)[:40])
-def test_results_of_operators(
-    expression: str, arrays: Sequence[Any], expected: Any, target: str
-) -> None:
+def test_results_of_operators(expression, arrays, expected, target) -> None:
     names = "xyz"[: len(arrays)]
     signature = ", ".join(
         f"{name}: R.Tensor({array.shape}, '{array.dtype}')"

@@ -28,9 +28,7 @@ def python_of(text: str, language: str = "python") -> str:
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_python_in_document_runs(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_python_in_document_runs(name, tmp_path, monkeypatch) -> None:
     program = tmp_path / f"{Path(name).stem}.py"
     python = python_of((ROOT / name).read_text(encoding="utf-8"))
     if "\nimport torch\n" in python:
@@ -41,9 +39,7 @@ def test_python_in_document_runs(
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_python_that_needs_pytorch_runs(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_python_that_needs_pytorch_runs(name, tmp_path, monkeypatch) -> None:
     """The fences called py are programs of their own, on pages that others run without PyTorch."""
     python = python_of((ROOT / name).read_text(encoding="utf-8"), "py")
     if python.strip():
@@ -54,9 +50,7 @@ def test_python_that_needs_pytorch_runs(
         runpy.run_path(str(program))
 
 
-def test_the_errors_of_getting_started_are_those_shown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_errors_of_getting_started_are_those_shown(tmp_path, monkeypatch, capsys) -> None:
     text = (ROOT / "docs" / "getting-started.md").read_text(encoding="utf-8")
     (tmp_path / "page.py").write_text(python_of(text), encoding="utf-8")
     monkeypatch.chdir(tmp_path)

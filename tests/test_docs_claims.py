@@ -395,9 +395,7 @@ NUMBERS: Mapping[str, Sequence[tuple[str, str, int]]] = {
     ("document", "phrase", "name", "unit"),
     [(document, *row) for document, rows in NUMBERS.items() for row in rows],
 )
-def test_the_number_of_a_document_is_that_of_the_code(
-    document: str, phrase: str, name: str, unit: int
-) -> None:
+def test_the_number_of_a_document_is_that_of_the_code(document, phrase, name, unit) -> None:
     module, _, constant = name.rpartition(".")
     value = getattr(importlib.import_module(module), constant)
     assert value % unit == 0

@@ -76,9 +76,7 @@ def test_a_rule_has_a_quick_test_whatever_it_takes() -> None:
 
 
 @pytest.mark.parametrize("layer", ["quick", "slow", "all"])
-def test_each_test_is_in_one_layer(
-    layer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_test_is_in_one_layer(layer, tmp_path, monkeypatch) -> None:
     (tmp_path / "times.txt").write_text(
         "# table\n1.0 x.py\n  2.00 a\n  1.00 b[2]\n1.0 y.py\n0.0 z.py\n  9.00 test_actors_of_ray\n"
     )

@@ -83,9 +83,7 @@ def mutants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str) -> dic
         ("def f():\n    yield a", {"without `(yield a)`": "def f():\n    yield from ()"}),
     ],
 )
-def test_changes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, expected: dict[str, str]
-) -> None:
+def test_changes(tmp_path, monkeypatch, source, expected) -> None:
     assert mutants(tmp_path, monkeypatch, source) == expected
 
 
@@ -104,15 +102,11 @@ def test_changes(
         "x = zip(a, b, strict=True)",
     ],
 )
-def test_annotations_messages_and_claims_stay(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
-) -> None:
+def test_annotations_messages_and_claims_stay(tmp_path, monkeypatch, source) -> None:
     assert mutants(tmp_path, monkeypatch, source) == {}
 
 
-def test_the_line_and_the_statement_of_a_mutant(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_line_and_the_statement_of_a_mutant(tmp_path, monkeypatch) -> None:
     source = "def f():\n    return g(\n        a,\n        b < c,\n    )\n"
     (tmp_path / "module.py").write_text(source)
     monkeypatch.setattr(tool, "ROOT", tmp_path)
@@ -144,9 +138,7 @@ def verdict(finder: object, tests: list[str]) -> str:
         ("import os; os._exit(3)", "a crash"),
     ],
 )
-def test_verdicts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, expected: str
-) -> None:
+def test_verdicts(tmp_path, monkeypatch, text, expected) -> None:
     (tmp_path / "tests").mkdir()
     (tmp_path / "mutated_here.py").write_text("VALUE = 0")
     (tmp_path / "tests" / "test_it.py").write_text(
@@ -162,9 +154,7 @@ def test_verdicts(
     assert verdict(finder, ["tests/test_it.py::test_value[1::a b]"]) == expected
 
 
-def test_a_run_that_says_nothing_of_the_mutant_is_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_says_nothing_of_the_mutant_is_an_error(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(RuntimeError, match="no test failed"):
         verdict(None, ["tests/test_nowhere.py::test_nothing"])

@@ -91,9 +91,7 @@ def test_names_of_the_package_are_suggested(folder: Path, statement: str, messag
         ),
     ],
 )
-def test_a_package_that_cannot_be_loaded_is_a_warning(
-    folder: Path, plugin: str, message: str
-) -> None:
+def test_a_package_that_cannot_be_loaded_is_a_warning(folder, plugin, message) -> None:
     file = folder / "site" / "relaxpy_demo" / "__init__.py"
     text = file.read_text(encoding="utf-8")
     file.write_text(plugin, encoding="utf-8")

@@ -221,9 +221,7 @@ REFUSALS: dict[str, Callable[[str], object]] = {
 
 
 @pytest.mark.parametrize(("parent", "names", "instead"), ABSENT)
-def test_an_absent_name_of_tvm_says_what_to_use_instead(
-    parent: str, names: str, instead: str
-) -> None:
+def test_an_absent_name_of_tvm_says_what_to_use_instead(parent, names, instead) -> None:
     objects: dict[str, object] = {
         "Executable": EX,
         "IRModule": relaxpy.IRModule({}),
@@ -254,9 +252,7 @@ def test_an_absent_name_of_tvm_says_what_to_use_instead(
 
 
 @pytest.mark.parametrize(("parent", "names", "instead"), ABSENT)
-def test_importing_an_absent_module_says_what_to_use_instead(
-    parent: str, names: str, instead: str
-) -> None:
+def test_importing_an_absent_module_says_what_to_use_instead(parent, names, instead) -> None:
     """Whatever is listed, also below a package: TVM's modules and classes share one table."""
     owner = f"relaxpy.{parent}".rstrip(".")
     if hasattr(sys.modules.get(owner), "__path__"):

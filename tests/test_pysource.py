@@ -7,7 +7,6 @@ import shlex
 import sys
 import textwrap
 import traceback
-from types import ModuleType
 
 import pytest
 from hypothesis import given, strategies as st
@@ -104,9 +103,7 @@ def test_an_identifier_is_kept() -> None:
 
 @pytest.mark.parametrize("width", [88, 60, 30])
 @pytest.mark.parametrize("module", [csv, shlex, textwrap], ids=lambda module: module.__name__)
-def test_folded_lines_are_the_same_program(
-    module: ModuleType, width: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_folded_lines_are_the_same_program(module, width, monkeypatch) -> None:
     tree = ast.parse(inspect.getsource(module))
     texts = []
     for limit in (sys.maxsize, width):

@@ -153,9 +153,7 @@ def test_the_oldest_versions_are_the_lower_bounds() -> None:
 
 
 @pytest.mark.parametrize("origin", ["file", "command line"])
-def test_versions_that_cannot_be_had_are_replaced_unless_the_user_named_them(
-    tmp_path: Path, origin: str
-) -> None:
+def test_versions_that_cannot_be_had_are_replaced_unless_the_user_named_them(tmp_path, origin):
     pip = tmp_path / "pip.sh"
     pip.write_text('echo "pip $*"; case "$*" in *constraint*) exit 1;; esac\n')
     arguments = [f"sh {pip}", "pins.txt", origin, "--editable", ".[dev]"]

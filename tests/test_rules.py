@@ -30,9 +30,7 @@ def run(program: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", RULES)
-def test_a_program_that_follows_a_rule_is_accepted_and_so_is_a_close_one(
-    name: str, tmp_path: Path
-) -> None:
+def test_a_program_that_follows_a_rule_is_accepted_and_so_is_a_close_one(name, tmp_path) -> None:
     good, contrast = RULES[name].good, RULES[name].contrast
     assert good is not None
     run(good, tmp_path)

@@ -167,9 +167,7 @@ PAGES = {
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("name", PAGES)
-def test_what_a_browser_shows(
-    name: str, scheme: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
+def test_what_a_browser_shows(name, scheme, tmp_path, request) -> None:
     measured, screen = shown(PAGES[name](), scheme, tmp_path)
     assert measured["dark"] == (scheme == "dark")
     assert measured["words"] > 5

@@ -3,14 +3,10 @@
 import importlib
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 
 
-def test_versions_are_listed_from_the_newest_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_versions_are_listed_from_the_newest_on(tmp_path, monkeypatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "tools"))
     for name in ("0.9.0", "0.10.0", "0.10.0rc1", "not a site"):
         (tmp_path / name).mkdir()

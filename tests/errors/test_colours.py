@@ -159,9 +159,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, str]]
 
 
 @pytest.mark.parametrize("kind", PROGRAMS)
-def test_what_nobody_caught_is_coloured_and_says_the_same(
-    both: dict[str, tuple[str, str]], kind: str
-) -> None:
+def test_what_nobody_caught_is_coloured_and_says_the_same(both, kind) -> None:
     shown, plain = both[kind]
     assert "\x1b" not in plain
     assert "relaxpy.errors." in plain
@@ -189,9 +187,7 @@ def test_who_wants_no_colours_gets_none(tmp_path: Path, name: str) -> None:
         ("R.Tensor((3, 4), float32)", ""),
     ],
 )
-def test_names_in_annotations_that_are_not_defined_have_a_hint(
-    tmp_path: Path, body: str, hint: str
-) -> None:
+def test_names_in_annotations_that_are_not_defined_have_a_hint(tmp_path, body, hint) -> None:
     path = tmp_path / "program.py"
     path.write_text(f"from relaxpy.script import relax as R\n{body}\n")
     done = subprocess.run([sys.executable, path], capture_output=True, text=True, check=False)

@@ -119,9 +119,7 @@ def test_a_cast_that_always_fails_is_warned_of_at_its_value() -> None:
         ("u", 'R.Tuple(R.Tensor((2,), "int8"), R.Shape)', "field 1: a tensor is not a shape", "u"),
     ],
 )
-def test_a_cast_that_always_fails_says_what_is_at_odds(
-    value: str, sinfo: str, reason: str, marked: str
-) -> None:
+def test_a_cast_that_always_fails_says_what_is_at_odds(value, sinfo, reason, marked) -> None:
     """What is only open, here the datatype of x, is not the reason."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -188,9 +188,7 @@ def every_second_of_a_larger_array(x: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize(
     "laid_out", [np.asfortranarray, every_second_of_a_larger_array], ids=["columns", "strided"]
 )
-def test_layout_of_the_input_changes_no_prediction(
-    laid_out: Callable[[np.ndarray], np.ndarray], digits, weights, executable
-) -> None:
+def test_layout_of_the_input_changes_no_prediction(laid_out, digits, weights, executable) -> None:
     arguments = train.arguments(weights)
     _, labels = executable["main"](laid_out(digits.x_test), *map(np.asfortranarray, arguments))
     assert np.array_equal(labels, EXAMPLE.numpy_model.main(digits.x_test, *arguments)[1])
@@ -269,36 +267,28 @@ def test_demo_runs_and_keeps_its_promises(tmp_path: Path) -> None:
     assert (tmp_path / "weights.npz").exists()
 
 
-def test_demo_takes_up_the_weights_of_an_earlier_run(
-    weights, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_demo_takes_up_the_weights_of_an_earlier_run(weights, tmp_path, capsys) -> None:
     path = tmp_path / "weights.npz"
     train.save_weights(path, weights)
     assert EXAMPLE.demo.main(["--quick", "--weights", str(path)]) == 0
     assert "Weights of an earlier run" in capsys.readouterr().out
 
 
-def test_demo_refuses_a_bad_file_of_weights(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_demo_refuses_a_bad_file_of_weights(tmp_path, capsys) -> None:
     path = tmp_path / "weights.npz"
     path.write_text("nothing of the kind", encoding="utf-8")
     assert EXAMPLE.demo.main(["--quick", "--weights", str(path)]) == 1
     assert f"{path} cannot be read as weights" in capsys.readouterr().err
 
 
-def test_demo_fails_on_weights_that_know_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_demo_fails_on_weights_that_know_nothing(tmp_path, capsys) -> None:
     path = tmp_path / "weights.npz"
     train.save_weights(path, train.initial_weights(seed=0))
     assert EXAMPLE.demo.main(["--quick", "--weights", str(path)]) == 1
     assert "is below 95%" in capsys.readouterr().err
 
 
-def test_demo_without_scikit_learn_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_demo_without_scikit_learn_says_what_to_install(monkeypatch, capsys) -> None:
     monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
     assert EXAMPLE.demo.main(["--quick"]) == 1
     assert "pip install 'scikit-learn" in capsys.readouterr().err

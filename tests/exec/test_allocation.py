@@ -58,9 +58,7 @@ def main(x: f32[n], s: R.Shape(["m"])):
 
 @pytest.mark.rule("OPT-13")
 @pytest.mark.parametrize("sizes", [(4, 2), (3, 1), (1, 5)])
-def test_a_kernel_that_is_called_without_checks_knows_the_shape_variables(
-    sizes: tuple[int, int],
-) -> None:
+def test_a_kernel_that_is_called_without_checks_knows_the_shape_variables(sizes) -> None:
     executable = relaxpy.compile(Sizes, "numpy")
     assert "plus_size_unchecked(" in executable.source
     n, m = sizes

@@ -65,9 +65,7 @@ def _levels(platform: str) -> tuple[str, ...]:
     return ("x86-64-v3",) if "x86" in platform else ("apple-m1",)
 
 
-def test_objects_of_each_system_have_known_relocations_and_functions(
-    saved: tuple[Path, dict[str, bytes]],
-) -> None:
+def test_objects_of_each_system_have_known_relocations_and_functions(saved) -> None:
     container = Container.read(saved[0])
     found = set()
     for code in container.content["native"]:
@@ -93,9 +91,7 @@ def test_a_target_that_is_named_twice_is_saved_once(tmp_path: Path) -> None:
 
 @needs_linux
 @pytest.mark.parametrize("level", ["x86-64-v3", "x86-64-v4"])
-def test_the_best_code_that_the_processor_has_runs_without_llvmlite(
-    level: str, saved: tuple[Path, dict[str, bytes]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_best_code_that_the_processor_has_runs_without_llvmlite(level, saved, monkeypatch):
     present = process().features(X86_64)
     if not present >= set(X86_64.levels[level]):
         pytest.skip(f"this processor is not of level {level}")
@@ -110,9 +106,7 @@ def test_the_best_code_that_the_processor_has_runs_without_llvmlite(
 
 
 @needs_linux
-def test_a_loaded_file_is_saved_for_the_same_level(
-    saved: tuple[Path, dict[str, bytes]], tmp_path: Path
-) -> None:
+def test_a_loaded_file_is_saved_for_the_same_level(saved, tmp_path) -> None:
     first = relaxpy.load_executable(saved[0], native_code=True)
     first.save(tmp_path / "again.rxp")
     again = relaxpy.load_executable(tmp_path / "again.rxp", native_code=True)
@@ -121,9 +115,7 @@ def test_a_loaded_file_is_saved_for_the_same_level(
 
 
 @needs_linux
-def test_code_for_another_processor_is_not_used(
-    saved: tuple[Path, dict[str, bytes]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_code_for_another_processor_is_not_used(saved, monkeypatch) -> None:
     monkeypatch.setattr(type(process()), "features", lambda self, architecture: frozenset(["avx"]))
     executable = relaxpy.load_executable(saved[0], native_code=True)
     assert "the machine code of the file is for another CPU" in str(executable.report())

@@ -54,9 +54,7 @@ def main(x: R.Tensor(("n",), "float32")):
         ('R.Prim("int64")', "text", "expected R.Prim"),
     ],
 )
-def test_a_result_that_does_not_fit_is_refused(
-    run: Callable[..., object], call: str, sinfo: str, returned: object, why: str
-) -> None:
+def test_a_result_that_does_not_fit_is_refused(run, call, sinfo, returned, why) -> None:
     with pytest.raises(FunctionSignatureError, match=why) as caught:
         run(call, sinfo, returned)
     assert caught.value.diagnostic.rule == "DER-29"
@@ -75,9 +73,7 @@ def test_a_result_that_does_not_fit_is_refused(
         ("R.Tensor", np.ones(7)),
     ],
 )
-def test_a_result_that_fits_is_the_value(
-    run: Callable[..., object], call: str, sinfo: str, returned: object
-) -> None:
+def test_a_result_that_fits_is_the_value(run, call, sinfo, returned) -> None:
     assert run(call, sinfo, returned) is returned or run(call, sinfo, returned) == returned
 
 

@@ -84,9 +84,7 @@ def test_a_machine_without_native_code_is_diagnosed(monkeypatch: pytest.MonkeyPa
     assert found["llvmlite"].advice == "llvmlite cannot be loaded"
 
 
-def test_the_target_that_the_environment_selects_is_the_default(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_target_that_the_environment_selects_is_the_default(monkeypatch) -> None:
     monkeypatch.setenv("RELAXPY_TARGET", "numpy")
     found = relaxpy.doctor()["targets"]
     assert found.value == "native, numpy (default), reference"

@@ -71,9 +71,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("any_case", rows, ids=lambda case: case.name)
 
 
-def test_operators_compute_the_definition_on_values_of_which_little_is_known(
-    drawn: tuple[Case, tuple[bool, str]],
-) -> None:
+def test_operators_compute_the_definition_on_values_of_which_little_is_known(drawn) -> None:
     case, (ndim, target) = drawn
     agree(most_open(case, ndim=ndim), case, target)
 
@@ -180,9 +178,7 @@ SHAPES = [((2, 3), (2, 3)), ((2, 3), (3,)), ((), (4,)), ((2, 1), (1, 5)), ((0, 3
 
 
 @pytest.mark.rule("OP-16")
-def test_one_artefact_serves_ranks_datatypes_and_broadcasts_in_turn(
-    opened: relaxpy.Executable,
-) -> None:
+def test_one_artefact_serves_ranks_datatypes_and_broadcasts_in_turn(opened) -> None:
     for dtype in ("float32", "int64", "float64", "uint8"):
         for left, right in SHAPES * 2:
             x, y = numbers(*left, dtype=dtype), numbers(*right, dtype=dtype)
@@ -230,9 +226,7 @@ def test_scalars_mean_what_their_values_mean_as_literals(opened: relaxpy.Executa
         np.testing.assert_array_equal(opened["cut"](x, begin, end, by), x[begin:end:by])
 
 
-def test_branches_and_local_functions_see_other_shapes_each_time(
-    opened: relaxpy.Executable,
-) -> None:
+def test_branches_and_local_functions_see_other_shapes_each_time(opened) -> None:
     for n in (2, 3):
         x, y = numbers(n, n) / 10, numbers(n)
         found = opened["branches"](np.array(True), x, y)
@@ -291,13 +285,7 @@ WRONG: list[tuple[str, Callable[[], tuple[Any, ...]], str, tuple[str, ...]]] = [
 
 @pytest.mark.rule("DER-36")
 @pytest.mark.parametrize(("name", "args", "at", "parts"), WRONG)
-def test_what_the_operator_does_not_take_is_refused_where_it_stands(
-    opened: relaxpy.Executable,
-    name: str,
-    args: Callable[[], tuple[Any, ...]],
-    at: str,
-    parts: tuple[str, ...],
-) -> None:
+def test_what_the_operator_does_not_take_is_refused_where_it_stands(opened, name, args, at, parts):
     for _ in range(2):
         with pytest.raises(RuntimeCheckError) as caught:
             opened[name](*args())
@@ -309,9 +297,7 @@ def test_what_the_operator_does_not_take_is_refused_where_it_stands(
             assert part in str(caught.value)
 
 
-def test_an_array_that_is_not_a_tensor_is_refused_at_the_signature(
-    opened: relaxpy.Executable,
-) -> None:
+def test_an_array_that_is_not_a_tensor_is_refused_at_the_signature(opened) -> None:
     with pytest.raises(FunctionSignatureError, match="not a tensor"):
         opened["add"](np.array([None]), numbers(1))
 
@@ -357,9 +343,7 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return made
 
 
-def test_a_kernel_is_made_for_a_pattern_and_not_for_a_shape(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_kernel_is_made_for_a_pattern_and_not_for_a_shape(monkeypatch) -> None:
     made = counting(monkeypatch)
     add = compile(Open, "numpy")["add"]
     assert made == ["doubled"]

@@ -499,9 +499,7 @@ def test_evaluation(title: str) -> None:
         (rx.DataTypeImm("float16"), "float16", DataType),
     ],
 )
-def test_literals_give_what_they_hold(
-    build: Compile, expr: rx.Expr, expected: object, kind: type
-) -> None:
+def test_literals_give_what_they_hold(build, expr, expected, kind) -> None:
     value = build(main=function([], [], expr))["main"]()
     assert value == expected
     assert type(value) is kind
@@ -531,9 +529,7 @@ def test_a_condition_is_a_boolean_of_rank_0(build: Compile, value: object) -> No
 
 
 @pytest.mark.rule("EV-19", "DER-29")
-def test_a_packed_function_that_is_a_value_gets_attributes_and_has_the_declared_result(
-    build: Compile,
-) -> None:
+def test_a_packed_function_that_is_a_value_gets_attributes_and_has_the_declared_result(build):
     register_func("test.three", lambda **attrs: 3 + attrs["more"])
     f, y, scalar = rx.Var("f"), rx.Var("y"), tensor((), "int64")
     call = rx.Call(f, (), {"more": 1}, (scalar,))
@@ -652,9 +648,7 @@ def test_an_output_without_datatype_or_shape_is_refused(build: Compile) -> None:
 @pytest.mark.parametrize(
     "shape", [(2**50,), (2**20, 2**40), (2**31, 2**31), (0, 2**62, 2**62), (1,) * 80]
 )
-def test_memory_that_there_is_not_cannot_be_allocated(
-    build: Compile, shape: tuple[int, ...]
-) -> None:
+def test_memory_that_there_is_not_cannot_be_allocated(build, shape) -> None:
     gv = rx.GlobalVar("fill")
     func = prim_func([buffer(shape, "O")], st.Evaluate(tir.IntImm("int32", 0)), "fill")
     ex = build(IRModule({gv: func, "main": function([], [], call_tir(gv, [], tensor(shape)))}))
@@ -796,9 +790,7 @@ def test_names_that_python_keeps_for_itself_are_no_trouble(build: Compile) -> No
     ("value", "dtype"),
     [(0.5, "float64"), (np.float32(-0.5), "float32"), (True, "bool"), (np.uint64(2**63), "uint64")],
 )
-def test_a_scalar_variable_holds_the_scalar_of_its_datatype(
-    build: Compile, value: object, dtype: str
-) -> None:
+def test_a_scalar_variable_holds_the_scalar_of_its_datatype(build, value, dtype) -> None:
     p, x, y = tir.Var("p", dtype), rx.Var("x", rx.PrimStructInfo(value=tir.Var("q", dtype))), None
     as_param = rx.Var("x", rx.PrimStructInfo(value=p))
     cast = rx.MatchCast(y, x, rx.PrimStructInfo(value=p))
@@ -956,9 +948,7 @@ def test_a_format_that_does_not_fit_is_an_error_of_the_program(build: Compile, f
         op("invoke_closure", rx.PrimValue(1)),
     ],
 )
-def test_operands_and_attributes_that_an_operator_does_not_have_are_refused(
-    build: Compile, call: rx.Call
-) -> None:
+def test_operands_and_attributes_that_an_operator_does_not_have_are_refused(build, call) -> None:
     with pytest.raises(CompileError, match=rf"{call.op.name}.* \(in main\)"):
         build(main=function([], [], call, pure=False))
 
@@ -994,9 +984,7 @@ def test_values_are_printed_with_the_settings_of_the_caller(build: Compile) -> N
         rx.FuncStructInfo((rx.ObjectStructInfo(),) * 2, rx.ObjectStructInfo()),
     ],
 )
-def test_a_function_with_the_struct_info_of_another_is_called_by_its_signature(
-    build: Compile, sinfo: rx.FuncStructInfo
-) -> None:
+def test_a_function_with_the_struct_info_of_another_is_called_by_its_signature(build, sinfo):
     x, y, gv = rx.Var("x"), rx.Var("y", F2), rx.GlobalVar("inner")
     inner = rx.Function((y,), seq(y), F2, struct_info=sinfo)
     ex = build(IRModule({gv: inner, "main": function([x], [], rx.Tuple((gv, rx.Call(gv, (x,)))))}))

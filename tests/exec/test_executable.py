@@ -252,9 +252,7 @@ def test_every_refusal_is_a_relaxpy_error() -> None:
 
 @pytest.mark.parametrize("target", ["native", "numpy", "reference"])
 @pytest.mark.parametrize("pipeline", [None, "default"])
-def test_a_module_that_changes_later_leaves_its_executable_alone(
-    target: str, pipeline: str | None, tmp_path: Path
-) -> None:
+def test_a_module_that_changes_later_leaves_its_executable_alone(target, pipeline, tmp_path):
     inner, x, y, z = rx.GlobalVar("inner"), rx.Var("x"), rx.Var("y"), rx.Var("z")
     a = rx.Var("a", rx.ObjectStructInfo())
     main = function([a], [(z, rx.Call(inner, (a,)))], z)

@@ -41,9 +41,7 @@ USES: dict[str, Callable[[rx.Var], rx.Expr]] = {
 @pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize("target", ["native", "numpy", "reference"])
 @pytest.mark.parametrize("pipeline", ["default", None])
-def test_a_new_global_var_means_the_function_of_its_name(
-    use: str, target: str, pipeline: str | None
-) -> None:
+def test_a_new_global_var_means_the_function_of_its_name(use, target, pipeline) -> None:
     x, result = var("x", tensor(4)), var("result")
     main = function([x], seq(block(bind(result, USES[use](x))), result), global_symbol="main")
     assert isinstance(MODULE, IRModule)

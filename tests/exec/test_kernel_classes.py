@@ -118,9 +118,7 @@ def test_rows_of_few_vectors_have_one_function(sizes: list[tuple[int, int]]) -> 
 
 
 @pytest.mark.parametrize("sizes", [[(300, 80), (301, 96)], [(300, 53), (301, 54)]])
-def test_rows_of_whole_vectors_and_short_ones_keep_their_sizes(
-    sizes: list[tuple[int, int]],
-) -> None:
+def test_rows_of_whole_vectors_and_short_ones_keep_their_sizes(sizes) -> None:
     with pytest.raises(AssertionError):
         check_one_function("softmax", sizes)
 

@@ -1,7 +1,6 @@
 """The source of one kernel: its loop tree, Python, LLVM IR and assembly."""
 
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -90,9 +89,7 @@ def test_kernels_of_numpy_have_a_tree_and_no_machine_code() -> None:
         numpy.kernel_source("rows", "asm")
 
 
-def test_the_reason_why_there_is_no_native_code_is_in_the_message(
-    native: relaxpy.Executable,
-) -> None:
+def test_the_reason_why_there_is_no_native_code_is_in_the_message(native) -> None:
     with pytest.raises(MisuseError, match=r"'external' has no llvm source: .*NumPy: \w+") as error:
         native.kernel_source("external", "llvm")
     assert 'kind="python"' in str(error.value)
@@ -113,9 +110,7 @@ def test_wrong_names_and_kinds_are_errors(native: relaxpy.Executable) -> None:
         reference.kernel_source("rows", "python")
 
 
-def test_a_loaded_executable_has_the_same_sources(
-    native: relaxpy.Executable, tmp_path: Path
-) -> None:
+def test_a_loaded_executable_has_the_same_sources(native, tmp_path) -> None:
     native.save(tmp_path / "model.json")
     loaded = relaxpy.load_executable(tmp_path / "model.json")
     assert loaded.kernel_source("rows", "llvm") == native.kernel_source("rows", "llvm")

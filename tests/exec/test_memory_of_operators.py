@@ -68,9 +68,7 @@ def scratch_bytes(row: Row) -> int:
         "R.min(R.abs(R.astype(x, 'float32')), axis=[-1], keepdims=True)",
     ],
 )
-def test_reductions_run_in_blocks(
-    value: str, declared: str, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reductions_run_in_blocks(value, declared, shape, monkeypatch) -> None:
     """What is reduced is never as a whole in memory, however much wider than the argument it is."""
     monkeypatch.setattr(row_blocks, "TARGET", 1 << 18)
     if declared == "symbolic" and shape[0] == 2:

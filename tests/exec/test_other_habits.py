@@ -159,9 +159,7 @@ def test_an_error_of_a_user_function_stays() -> None:
         (lambda: relaxpy.testing.assert_allclose(ONES, 2 * ONES), AssertionError),
     ],
 )
-def test_errors_of_files_and_assertions_have_no_frames_of_relaxpy(
-    call: Callable[[], object], kind: type[Exception]
-) -> None:
+def test_errors_of_files_and_assertions_have_no_frames_of_relaxpy(call, kind) -> None:
     with pytest.raises(kind) as caught:
         call()
     assert {entry.path.name for entry in caught.traceback} == {"test_other_habits.py"}

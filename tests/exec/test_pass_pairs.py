@@ -140,9 +140,7 @@ USES: list[tuple[IRModule, list[tuple[str, tuple[Any, ...]]]]] = [
 @pytest.mark.each_choice
 @pytest.mark.parametrize("first", PASSES)
 @pytest.mark.parametrize("use", USES, ids=["calls", "blocks"])
-def test_two_passes_keep_the_values(
-    use: tuple[IRModule, list[tuple[str, tuple[Any, ...]]]], first: str
-) -> None:
+def test_two_passes_keep_the_values(use, first) -> None:
     mod, calls = use
     before = relaxpy.compile(mod, target="reference")
     expected = [leaves(before[name](*args)) for name, args in calls]

@@ -30,9 +30,7 @@ write_whole(Path(sys.argv[1]), chunks())
 @pytest.mark.skipif(not hasattr(os, "O_TMPFILE"), reason="other systems name each file")
 @pytest.mark.parametrize("exists", [False, True])
 @pytest.mark.parametrize("count", [0, 3])
-def test_a_process_that_is_killed_leaves_no_part_of_a_file(
-    tmp_path: Path, exists: bool, count: int
-) -> None:
+def test_a_process_that_is_killed_leaves_no_part_of_a_file(tmp_path, exists, count) -> None:
     path = tmp_path / "model.rxp"
     if exists:
         path.write_bytes(b"old")

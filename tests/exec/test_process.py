@@ -280,9 +280,7 @@ def test_windows_knows_features_and_other_names_of_functions() -> None:
     assert Windows(WINDOWS, {"_time64": 5}).address("time") == 5
 
 
-def test_an_emulated_process_of_windows_has_its_own_architecture(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_emulated_process_of_windows_has_its_own_architecture(monkeypatch) -> None:
     monkeypatch.setattr("platform.machine", lambda: "ARM64")
     monkeypatch.setattr("sysconfig.get_platform", lambda: "win-amd64")
     platform = platform_of_words(Windows(WINDOWS).machine(), "win32")
@@ -368,9 +366,7 @@ def test_containers_have_as_many_threads_as_cpus(
 
 
 @pytest.mark.parametrize("has_functions", [False, True])
-def test_threads_share_loops_where_they_can_wait(
-    has_functions: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_threads_share_loops_where_they_can_wait(has_functions, monkeypatch) -> None:
     functions = Functions()
     names = ["pthread_self", "pthread_threadid_np", "pthread_create", "sched_yield"]
     if has_functions:

@@ -430,9 +430,7 @@ def test_weights_are_not_copied_for_a_profile() -> None:
     assert copies[0][0] is weight
 
 
-def test_wrong_arguments_are_errors_before_anything_is_measured(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_wrong_arguments_are_errors_before_anything_is_measured(monkeypatch) -> None:
     """The program is not compiled once more, nor the machine measured."""
     executable = relaxpy.compile(from_source(TWO_FUNCTIONS))
     monkeypatch.setattr(executable, "_profile", None)

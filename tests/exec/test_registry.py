@@ -170,9 +170,7 @@ ERRORS = [
 @pytest.mark.rule("EV-19")
 @pytest.mark.parametrize("target", ["native", "numpy", "reference"])
 @pytest.mark.parametrize("raised", ERRORS, ids=lambda e: type(e).__name__)
-def test_what_a_packed_function_raises_is_a_packed_func_error_of_its_class(
-    raised: Exception, target: str
-) -> None:
+def test_what_a_packed_function_raises_is_a_packed_func_error_of_its_class(raised, target) -> None:
     register_func("test.failing", failing(raised), override=True)
     with pytest.raises(PackedFuncError) as caught:
         relaxpy.compile(IRModule({"run_failing": run_failing}), target)(X)

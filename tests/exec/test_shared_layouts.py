@@ -161,9 +161,7 @@ def kernel(body: str, first: str, second: str) -> str:
 @pytest.mark.parametrize("declared", DECLARED)
 @pytest.mark.parametrize("name", BODIES)
 @pytest.mark.parametrize("target", TARGETS)
-def test_only_the_elements_of_an_argument_are_written(
-    target: str, name: str, declared: str
-) -> None:
+def test_only_the_elements_of_an_argument_are_written(target, name, declared) -> None:
     body, meaning = BODIES[name], MEANINGS[name]
     first, second = DECLARED[declared]
     f = relaxpy.compile(from_source(kernel(body, first, second)), target=target)["f"]

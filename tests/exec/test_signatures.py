@@ -69,9 +69,7 @@ def refused(ex: Executable, args: tuple[object, ...], message: str, rule: str) -
         (tensor((2, 3)), zeros(2, 3, dtype="longdouble"), "which is not a tensor", "FN-1"),
     ],
 )
-def test_an_argument_that_does_not_fit_is_refused(
-    build: Build, sinfo: rx.StructInfo, value: object, message: str, rule: str
-) -> None:
+def test_an_argument_that_does_not_fit_is_refused(build, sinfo, value, message, rule) -> None:
     text = refused(build(taking(OBJECT, sinfo)), (1, value), message, rule)
     assert text.startswith(f"parameter b of main: expected {sinfo}, found ")
 
@@ -168,9 +166,7 @@ def test_the_result_is_compared_with_the_return_annotation(build: Build) -> None
 
 @pytest.mark.rule("FN-11")
 @pytest.mark.parametrize("args", [(), (1,), (1, 2, 3)])
-def test_a_wrong_number_of_arguments_shows_the_signature(
-    build: Build, args: tuple[object, ...]
-) -> None:
+def test_a_wrong_number_of_arguments_shows_the_signature(build, args) -> None:
     ex = build(taking(OBJECT, tensor((N,))))
     with pytest.raises(RuntimeCheckError, match=f"main takes 2 arguments, found {len(args)}") as e:
         ex["main"](*args)

@@ -167,9 +167,7 @@ def test_a_file_is_replaced_while_it_is_mapped(tmp_path: Path) -> None:
     assert sorted(file.name for file in tmp_path.iterdir()) == ["link.rxp", "model.rxp"]
 
 
-def test_a_file_stays_as_it_is_if_the_new_one_cannot_be_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_stays_as_it_is_if_the_new_one_cannot_be_written(tmp_path, monkeypatch) -> None:
     path = tmp_path / "model.rxp"
     constants(WEIGHTS[:1]).save(path)
 
@@ -275,9 +273,7 @@ def rows(*rows: object) -> dict[str, object]:
         (forged({"content": {"module": {"format": "relaxpy-ir"}}, "sections": []}), "version 1"),
     ],
 )
-def test_a_file_that_holds_no_executable_is_refused(
-    tmp_path: Path, content: bytes, says: str
-) -> None:
+def test_a_file_that_holds_no_executable_is_refused(tmp_path, content, says) -> None:
     assert says in refused(tmp_path / "forged.rxp", content)
 
 

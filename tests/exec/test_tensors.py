@@ -25,9 +25,7 @@ from tests.ir.relax.texts import module
     ],
 )
 @pytest.mark.parametrize("where", [None, cpu(), "cpu:0"])
-def test_a_tensor_has_the_elements_and_memory_of_its_own(
-    value: Any, dtype: str, where: Any
-) -> None:
+def test_a_tensor_has_the_elements_and_memory_of_its_own(value, dtype, where) -> None:
     result = tensor(value, where)
     np.testing.assert_array_equal(result, np.array(value))
     assert (type(result), result.dtype.name) == (Tensor, dtype)

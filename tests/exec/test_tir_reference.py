@@ -10,7 +10,6 @@ from relaxpy.exec.runtime.registry import register_func, remove_global_func
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir, intrin, ops, stmt as st
 from relaxpy.ir.tir.buffer import decl_buffer
-from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.script import tir as T
 from tests.exec.kernel.support import check, load
 from tests.exec.kernel.written import kernel
@@ -281,9 +280,7 @@ def first_then_sum(a: T.handle, b: T.handle):
 
 @pytest.mark.parametrize("target", ["native", "numpy", "reference"])
 @pytest.mark.parametrize(("func", "left"), [(row_sums, 0.0), (first_then_sum, 7.0)])
-def test_a_block_without_rounds_begins_and_a_plain_loop_does_nothing(
-    func: PrimFunc, left: float, target: str
-) -> None:
+def test_a_block_without_rounds_begins_and_a_plain_loop_does_nothing(func, left, target) -> None:
     out = np.full(3, 7, "float32")
     relaxpy.compile(func, target)[func.attrs["global_symbol"]](np.ones((3, 0), "float32"), out)
     np.testing.assert_array_equal(out, np.full(3, left))
@@ -309,9 +306,7 @@ def scaled(A: T.Buffer((2,), "float32"), times: T.int8, on: T.bool, by: T.float1
         ((2, True, np.complex64(1)), "by is a float16, found complex64"),
     ],
 )
-def test_a_scalar_of_another_datatype_is_named(
-    args: tuple[object, ...], message: str, target: str
-) -> None:
+def test_a_scalar_of_another_datatype_is_named(args, message, target) -> None:
     run = load(scaled) if target == "numpy" else lambda *given: run_prim_func(scaled, given)
     with pytest.raises(RuntimeCheckError, match=message):
         run(np.ones(2, "float32"), *args)

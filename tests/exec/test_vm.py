@@ -119,9 +119,7 @@ def test_calls_are_timed(vm: VirtualMachine) -> None:
     assert vm.module["pair"](X, X) == (X, X)
 
 
-def test_rounds_are_prepared_and_cooled_down(
-    vm: VirtualMachine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rounds_are_prepared_and_cooled_down(vm, monkeypatch) -> None:
     steps: list[object] = []
     monkeypatch.setattr("relaxpy.exec.stateful.sleep", steps.append)
     relaxpy.register_func("test.prepare", lambda *args: steps.append(len(args)))

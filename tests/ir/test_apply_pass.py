@@ -47,9 +47,7 @@ def mod() -> IRModule:
         ("kernel", set(), set()),
     ],
 )
-def test_a_pass_changes_the_functions_whose_names_match(
-    mod: IRModule, regex: str, changed: set[str], kernels: set[str]
-) -> None:
+def test_a_pass_changes_the_functions_whose_names_match(mod, regex, changed, kernels) -> None:
     after = ApplyPassToFunction(LegalizeOps(), regex)(mod)
     names = [v.name_hint for v in after]
     assert names[:3] == ["helper", "main", "kernel"]

@@ -229,9 +229,7 @@ def test_what_a_call_claims_to_be_does_not_hide_what_its_operator_refuses() -> N
         legalized(call(), X)
 
 
-def test_only_calls_that_declare_their_struct_info_are_derived_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_only_calls_that_declare_their_struct_info_are_derived_again(monkeypatch) -> None:
     asked = []
     infer = normalize.infer.infer_call
     monkeypatch.setattr(

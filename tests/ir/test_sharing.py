@@ -39,9 +39,7 @@ def tuples(depth: int, innermost: int = 0) -> rx.Function:
 
 @pytest.mark.rule("EV-17")
 @pytest.mark.parametrize("in_branches", [False, True])
-def test_an_impure_call_that_occurs_too_often_is_refused(
-    in_branches: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_impure_call_that_occurs_too_often_is_refused(in_branches, monkeypatch) -> None:
     monkeypatch.setattr(memo, "MANY", 1 << 13)
     x = x_var()
     expr: rx.Expr = rx.Call(rx.ExternFunc("f"), (x,))

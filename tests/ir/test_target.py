@@ -111,9 +111,7 @@ def test_a_misspelt_target_has_a_hint() -> None:
         (Target(Target("llvm", host="cpu")), {"kind": "llvm", "host": "cpu"}),
     ],
 )
-def test_a_target_is_an_attribute_that_is_printed_and_saved(
-    target: Target, attribute: object
-) -> None:
+def test_a_target_is_an_attribute_that_is_printed_and_saved(target, attribute) -> None:
     captured = from_source(
         """
 @T.prim_func

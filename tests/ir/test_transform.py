@@ -1,6 +1,5 @@
 """Passes: what runs when, in which context, watched by whom, and what a failing one says."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
@@ -593,9 +592,7 @@ def test_pipelines_are_known_by_name(mod: IRModule, monkeypatch: pytest.MonkeyPa
         (lambda mod: FuseOps(fuse_opt_level=mod), "fuse_opt_level is an integer, found"),
     ],
 )
-def test_a_module_in_place_of_an_option_is_named_by_its_type(
-    mod: IRModule, misuse: Callable[[IRModule], object], says: str
-) -> None:
+def test_a_module_in_place_of_an_option_is_named_by_its_type(mod, misuse, says) -> None:
     with pytest.raises(errors.MisuseError) as raised:
         misuse(mod)
     assert str(raised.value.diagnostic.message) == f"{says} a value of type IRModule"

@@ -73,9 +73,7 @@ def test_a_pass_can_print(mod: IRModule, capsys: pytest.CaptureFixture[str]) -> 
     assert second == f"{mod.script(show_meta=True)}\n"
 
 
-def test_modules_are_printed_around_named_passes(
-    mod: IRModule, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_modules_are_printed_around_named_passes(mod, capsys) -> None:
     printing = passes.PassPrintingInstrument(["Normalize"], print_after_pass_names=["sequential"])
     with passes.PassContext(instruments=[printing]):
         passes.Sequential([Normalize()])(mod)
@@ -88,9 +86,7 @@ def test_modules_are_printed_around_named_passes(
     assert "def main(x: R.Tensor" in text
 
 
-def test_modules_are_printed_around_all_passes(
-    mod: IRModule, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_modules_are_printed_around_all_passes(mod, capsys) -> None:
     with passes.PassContext(instruments=[passes.PrintBeforeAll(), passes.PrintAfterAll()]):
         Normalize()(mod)
     text = capsys.readouterr().out

@@ -43,9 +43,7 @@ def from_text(text: str) -> object:
         ("async def f(): pass", "async def", "programs do not wait for anything"),
     ],
 )
-def test_a_python_statement_that_is_not_relax_is_named(
-    statement: str, word: str, hint: str
-) -> None:
+def test_a_python_statement_that_is_not_relax_is_named(statement, word, hint) -> None:
     text = f"@R.function\ndef main(x: R.Tensor((4,))):\n    {statement}\n    return x\n"
     with pytest.raises(ParseError) as caught:
         from_source(text)
@@ -266,9 +264,7 @@ def test_too_many_errors_are_cut_short() -> None:
         ("R.nothing(x)", ParseError, "R has no attribute 'nothing'"),
     ],
 )
-def test_every_refusal_is_also_an_error_of_python(
-    value: str, kind: type[Exception], message: str
-) -> None:
+def test_every_refusal_is_also_an_error_of_python(value, kind, message) -> None:
     text = f"""
         @R.macro
         def twice(x):

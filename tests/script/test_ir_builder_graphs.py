@@ -363,9 +363,7 @@ INSIDE: list[tuple[str, Callable[[relax.Var], object]]] = [
 
 
 @pytest.mark.parametrize(("message", "say"), INSIDE)
-def test_what_cannot_stand_in_a_graph_function(
-    message: str, say: Callable[[relax.Var], object]
-) -> None:
+def test_what_cannot_stand_in_a_graph_function(message, say) -> None:
     def build() -> None:
         x = R.arg("x", F32)
         with rejected(MisuseError, message):

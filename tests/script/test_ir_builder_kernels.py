@@ -405,9 +405,7 @@ def one_branch_twice() -> None:
         (one_branch_twice, r"with T\.If contains with T\.Then\(\) twice(\n|$)"),
     ],
 )
-def test_branches_and_nothing_else_stand_in_an_if(
-    build: Callable[[], object], message: str
-) -> None:
+def test_branches_and_nothing_else_stand_in_an_if(build, message) -> None:
     with IRBuilder() as builder:
         with rejected(BuilderStateError, message):
             build()

@@ -435,9 +435,7 @@ def test_a_local_function_sees_the_shape_variables_around_it() -> None:
 @pytest.mark.parametrize(
     ("param", "body"), [("f", "return R.add(f, f)"), ("x", "f = R.add(x, x)\n            return f")]
 )
-def test_a_local_function_whose_variable_has_its_name_is_not_recursive(
-    param: str, body: str
-) -> None:
+def test_a_local_function_whose_variable_has_its_name_is_not_recursive(param, body) -> None:
     func = from_source(f"""
     @R.function
     def main(x: R.Tensor((2,), "float32")):
@@ -721,9 +719,7 @@ def test_shape_variables_have_the_dtype_that_the_signature_says() -> None:
 
 @pytest.mark.rule("SC-10", "SC-11", "RES-77")
 @pytest.mark.parametrize("target", ["numpy", "reference"])
-def test_a_condition_that_is_written_out_has_two_branches(
-    target: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_condition_that_is_written_out_has_two_branches(target, capsys) -> None:
     """The specification's own example of shadowing."""
     module = from_source("""
 @R.function(pure=False)

@@ -347,9 +347,7 @@ class Module:
         ("DER-45", "(4,), 'float32'", "(5,), 'float32'"),
     ],
 )
-def test_a_wrong_annotation_of_an_unchecked_function_is_found_later(
-    rule: str, annotation: str, result: str
-) -> None:
+def test_a_wrong_annotation_of_an_unchecked_function_is_found_later(rule, annotation, result):
     text = f"""
 @R.function
 def main(x: R.Tensor((4,), "float32")) -> R.Tensor({result}):

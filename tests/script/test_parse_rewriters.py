@@ -130,9 +130,7 @@ def test_a_missing_function_is_told_at_the_name_of_the_class() -> None:
         (("A + A", "A + B"), ParseError, "B", "return A + B"),
     ],
 )
-def test_what_is_wrong_is_told_where_it_is(
-    change: tuple[str, str], kind: type[Exception], message: str, marked: str
-) -> None:
+def test_what_is_wrong_is_told_where_it_is(change, kind, message, marked) -> None:
     with pytest.raises(kind) as caught:
         from_source(TEXT.replace(*change))
     lines = str(caught.value).splitlines()

@@ -66,9 +66,7 @@ def maps() -> list[IndexMap]:
 
 @pytest.mark.parametrize("index_map", maps(), ids=str)
 @pytest.mark.parametrize("prefix", ["T", "v0", "tir"])
-def test_the_variables_of_index_maps_get_names_that_python_can_read(
-    index_map: IndexMap, prefix: str
-):
+def test_the_variables_of_index_maps_get_names_that_python_can_read(index_map, prefix) -> None:
     func = rx.Function([X], X, attrs={"map": index_map})
     round_trip(func, tir_prefix=prefix)
     call = rx.Call(rx.ExternFunc("f"), [X], attrs={"map": index_map}, sinfo_args=[F])

@@ -243,9 +243,7 @@ def free_values() -> dict[str, object]:
 
 @pytest.mark.parametrize("func", [with_weights(), EMPTY_KERNEL], ids=["graph", "kernel"])
 @pytest.mark.parametrize("kind", list(free_values()))
-def test_attributes_with_free_variables_stand_beside_the_text(
-    kind: str, func: rx.Function | PrimFunc
-):
+def test_attributes_with_free_variables_stand_beside_the_text(kind, func) -> None:
     func = func.with_attr("k", free_values()[kind])
     names = {"R": R, "T": T, "metadata": metadata(func)}
     again = from_source(func.script(), names)

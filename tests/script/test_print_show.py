@@ -164,9 +164,7 @@ def test_an_unknown_style_is_refused():
         FUNC.show("zork")
 
 
-def test_a_terminal_gets_colours(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
+def test_a_terminal_gets_colours(monkeypatch, capsys) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "20")
@@ -188,9 +186,7 @@ def test_show_in_a_notebook_displays_what_the_repr_does(monkeypatch: pytest.Monk
     assert shown == [(FUNC._repr_mimebundle_(), True)]
 
 
-def test_output_that_goes_to_a_file_is_plain_wherever_it_comes_from(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
+def test_output_that_goes_to_a_file_is_plain_wherever_it_comes_from(monkeypatch, capsys) -> None:
     monkeypatch.setitem(sys.modules, "ipykernel", ModuleType("ipykernel"))
     long = rx.Function([X], rx.Tuple([X] * 60))
     long.show()

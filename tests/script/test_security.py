@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 import tracemalloc
-from collections.abc import Callable
 from contextlib import suppress
 from tempfile import TemporaryDirectory
 
@@ -36,9 +35,7 @@ TOGETHER = 110
 
 @pytest.mark.timeout(900)  # many texts, each in bounded time
 @pytest.mark.parametrize("first", range(0, len(ATTACKS), TOGETHER))
-def test_attacks_are_refused_for_their_own_reasons_and_call_nothing(
-    first: int, request: pytest.FixtureRequest
-) -> None:
+def test_attacks_are_refused_for_their_own_reasons_and_call_nothing(first, request) -> None:
     """Steps, and the memory and time for them, are limited to a twentieth, but for all rows."""
     divisor = 1 if request.config.getoption("--whole-table") else 20
     names = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -290,9 +287,7 @@ def matched(count: int) -> str:
 
 
 @pytest.mark.parametrize(("write", "first"), [(functions, 50), (matched, 50)])
-def test_reading_takes_work_and_memory_in_proportion_to_the_text(
-    write: Callable[[int], str], first: int
-) -> None:
+def test_reading_takes_work_and_memory_in_proportion_to_the_text(write, first) -> None:
     def peak(text: str) -> int:
         tracemalloc.start()
         read(text)
@@ -335,9 +330,7 @@ def test_every_public_name_takes_hostile_arguments() -> None:
 
 
 @pytest.mark.parametrize("error", [KeyError("a"), MemoryError(), TimeoutError()])
-def test_the_fuzzer_of_namespaces_would_notice(
-    error: BaseException, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_fuzzer_of_namespaces_would_notice(error, monkeypatch) -> None:
     def fail(text: str) -> None:
         raise error
 

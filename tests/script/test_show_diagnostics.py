@@ -55,9 +55,7 @@ def test_a_terminal_gets_colours_and_the_same_text(monkeypatch: pytest.MonkeyPat
         Diagnostic("a [bold]message[/bold]", "WF-1a", hint="a [hint]", notes=("one", "two")),
     ],
 )
-def test_markup_in_messages_is_text(
-    diagnostic: Diagnostic, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_markup_in_messages_is_text(diagnostic, monkeypatch) -> None:
     monkeypatch.setenv("TERM", "xterm-256color")
     shown = coloured(str(diagnostic), [list(diagnostic.styled_texts(""))], Terminal())
     assert "\x1b[" in shown
@@ -65,9 +63,7 @@ def test_markup_in_messages_is_text(
 
 
 @pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
-def test_who_wants_no_colours_gets_none(
-    name: str, value: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_wants_no_colours_gets_none(name, value, monkeypatch) -> None:
     error = failure()
     screen = Terminal()
     monkeypatch.setattr("sys.stderr", screen)

@@ -85,9 +85,7 @@ HINTS = [
 
 
 @pytest.mark.parametrize(("written", "hint", "instead"), HINTS)
-def test_what_other_libraries_have_is_refused_with_what_works(
-    written: str, hint: str | None, instead: str
-) -> None:
+def test_what_other_libraries_have_is_refused_with_what_works(written, hint, instead) -> None:
     with pytest.raises(RelaxpyError) as caught:
         from_source(TEXT.format(written=written))
     assert caught.value.diagnostic.hint == hint

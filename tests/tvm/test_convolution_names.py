@@ -73,9 +73,7 @@ depthwise nhwc by HWIO : nn.depthwise_conv2d_nhwc(v0, v1, 2, 1, 1, "HWIO")
 
 
 @pytest.mark.parametrize(("label", "call", "operands", "value"), ROWS)
-def test_a_named_convolution_is_that_of_the_definition(
-    label: str, call: str, operands: str, value: str
-) -> None:
+def test_a_named_convolution_is_that_of_the_definition(label, call, operands, value) -> None:
     function = lambda x, w: eval(call, globals() | {"v0": x, "v1": w})  # noqa: E731
     np.testing.assert_array_equal(
         evaluate(function, *eval(f"[{operands}]")), eval(value, globals() | NAMES)

@@ -1,6 +1,5 @@
 """SplitCallTIRByPattern: which loop nests match a pattern, and what is left of a kernel."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -119,9 +118,7 @@ def test_a_product_of_any_size_is_computed_elsewhere_and_the_rest_is_a_kernel() 
         ("x[vi]", (1, 0)),
     ],
 )
-def test_symbols_stand_for_literals_and_terms_and_factors_may_be_missing(
-    value: str, symbols: tuple[int, int]
-) -> None:
+def test_symbols_stand_for_literals_and_terms_and_factors_may_be_missing(value, symbols) -> None:
     found = []
 
     def codegen(matches: list[Any]) -> list[Any]:
@@ -177,9 +174,7 @@ def test_the_code_generator_decides_how_many_nests_it_computes() -> None:
         (("t[vi] = x[vi] * T.float32(2)", "t[vi] = t[vi] - w[vi]", "y[vi] = -t[vi]"), {}),
     ],
 )
-def test_kernels_that_do_not_match_or_cannot_be_divided_stay(
-    lines: tuple[str, ...], options: dict[str, str]
-) -> None:
+def test_kernels_that_do_not_match_or_cannot_be_divided_stay(lines, options) -> None:
     stays(SplitCallTIRByPattern([LINE], lines_of), kernel(*lines, **options))
 
 
@@ -195,9 +190,7 @@ def test_kernels_that_do_not_match_or_cannot_be_divided_stay(
         (lambda: SplitCallTIRByPattern([LINE], None), "fcodegen is a function, found None"),
     ],
 )
-def test_patterns_and_the_code_generator_are_checked(
-    create: Callable[[], Any], message: str
-) -> None:
+def test_patterns_and_the_code_generator_are_checked(create, message) -> None:
     with pytest.raises(MisuseError, match=message):
         create()
 

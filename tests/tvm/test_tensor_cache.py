@@ -113,9 +113,7 @@ def test_older_folders_are_read(tmp_path: Path) -> None:
     assert_same(load_tensor_cache(str(tmp_path))[0], VALUES)
 
 
-def test_progress_goes_to_standard_error(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_progress_goes_to_standard_error(tmp_path, capsys) -> None:
     dump_tensor_cache(VALUES, tmp_path, show_progress=True)
     assert capsys.readouterr() == (
         "",
@@ -144,9 +142,7 @@ def test_progress_goes_to_standard_error(
         ({}, {"encode_format": "zip"}, "encode_format is 'raw' or 'f32-to-bf16', found 'zip'"),
     ],
 )
-def test_what_cannot_be_written_is_an_error(
-    params: Any, options: dict[str, Any], message: str, tmp_path: Path
-) -> None:
+def test_what_cannot_be_written_is_an_error(params, options, message, tmp_path) -> None:
     with pytest.raises(MisuseError, match=message):
         dump_tensor_cache(params, tmp_path, **options)
 
@@ -196,9 +192,7 @@ def test_a_record_by_hand_is_read(tmp_path: Path) -> None:
         ({}, {"records": [3]}),
     ],
 )
-def test_a_wrong_record_is_an_error(
-    changes: dict[str, object], shard: dict[str, object], tmp_path: Path
-) -> None:
+def test_a_wrong_record_is_an_error(changes, shard, tmp_path) -> None:
     write(tmp_path, RECORD | changes, **shard)
     with pytest.raises(MisuseError):
         load_tensor_cache(tmp_path)

@@ -274,9 +274,7 @@ def test_a_kernel_that_refuses_its_data_ends_the_call() -> None:
     assert messages[0] == messages[1]
 
 
-def test_native_kernels_are_written_for_numpy_when_that_is_needed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_native_kernels_are_written_for_numpy_when_that_is_needed(monkeypatch) -> None:
     """Also in a program of which a function runs in Python, as one does whose argument is a tuple.
 
     Those that only its other functions call are not in the text that runs, but in the source.

@@ -410,9 +410,7 @@ IN_PLACE = {
 
 @pytest.mark.parametrize("sizes", ["f32[3, 4]", "f32[n, 4]"])
 @pytest.mark.parametrize("name", IN_PLACE)
-def test_a_read_only_array_is_not_written(
-    name: str, sizes: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_read_only_array_is_not_written(name, sizes, monkeypatch) -> None:
     text = IN_PLACE[name].format(sizes=sizes) + FILL
     x = X.copy()
     x.flags.writeable = False

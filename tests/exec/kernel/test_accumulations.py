@@ -1,7 +1,6 @@
 """Accumulations of every kind and datatype have the results of the scalar program."""
 
 import warnings
-from collections.abc import Callable
 
 import ml_dtypes
 import numpy as np
@@ -124,9 +123,7 @@ def agrees(func: PrimFunc) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("make", [reduced, started, masked, scanned, scattered])
-def test_an_accumulation_is_that_of_its_datatype(
-    kind: str, make: Callable[[type[BinaryOpExpr], Buffers], PrimFunc]
-) -> None:
+def test_an_accumulation_is_that_of_its_datatype(kind, make) -> None:
     for combine in COMBINES:
         agrees(make(combine, Buffers(kind)))
 
@@ -142,9 +139,7 @@ def test_a_sum_of_products_is_that_of_its_datatype(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("better", [GT, LT, GE])
-def test_an_extreme_and_its_place_are_those_of_its_datatype(
-    kind: str, better: type[CmpExpr]
-) -> None:
+def test_an_extreme_and_its_place_are_those_of_its_datatype(kind, better) -> None:
     agrees(extreme(better, Buffers(kind)))
 
 
@@ -164,9 +159,7 @@ def test_a_conversion_is_that_of_scalars(source: str) -> None:
 @pytest.mark.parametrize("none", [-1, 0, 1, 2, 100])
 @pytest.mark.parametrize("begin", [-1, 0, 1, 100])
 @pytest.mark.parametrize("start", [0, 1])
-def test_the_least_of_selected_places_is_that_of_the_text(
-    none: int, begin: int, start: int
-) -> None:
+def test_the_least_of_selected_places_is_that_of_the_text(none, begin, start) -> None:
     x, y = decl_buffer([size(5), size(3)], "bool", "X"), decl_buffer([size(5)], "int64", "Y")
     chosen = Min(y[i], Select(x[i, k], k, size(none)))
     least = For(k, size(start), size(3 - start), ForKind.SERIAL, BufferStore(y, chosen, [i]))

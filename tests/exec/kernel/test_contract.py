@@ -23,9 +23,7 @@ COUNTS = [
 @pytest.mark.parametrize("limit", [1, 100, 1 << 20])
 @pytest.mark.parametrize("counts", COUNTS)
 @pytest.mark.parametrize("turned", [False, True])
-def test_pieces_are_the_product(
-    counts: tuple[int, int, int, int], limit: int, turned: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pieces_are_the_product(counts, limit, turned, monkeypatch) -> None:
     monkeypatch.setattr(products, "MOST_COPIED", limit)
     batch, rows, columns, summed = counts
     random = np.random.default_rng(0)

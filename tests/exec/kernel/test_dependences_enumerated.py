@@ -141,9 +141,7 @@ RANGES = [*combinations(range(0, 7, 2), 2)]
 
 @pytest.mark.parametrize("first", RANGES)
 @pytest.mark.parametrize("second", RANGES)
-def test_statements_in_different_iterations_of_one_loop(
-    first: tuple[int, int], second: tuple[int, int]
-) -> None:
+def test_statements_in_different_iterations_of_one_loop(first, second) -> None:
     """Each takes part in some iterations only, which decides which of them comes first."""
     for p, q in ((1, 0), (0, 1), (-1, 1), (1, -1), (2, 2)):
         stores = [
@@ -155,9 +153,7 @@ def test_statements_in_different_iterations_of_one_loop(
 
 @pytest.mark.parametrize(("read", "reached"), [("2 * i + 20", range(20, 27)), ("22", [22])])
 @pytest.mark.parametrize("gap", range(-7, 8))
-def test_places_that_move_unlike_are_compared_by_how_far_they_reach(
-    read: str, reached: Sequence[int], gap: int
-) -> None:
+def test_places_that_move_unlike_are_compared_by_how_far_they_reach(read, reached, gap) -> None:
     """Beyond each other's reach nothing meets; within it an order that is there is kept."""
     stores = [Store("A", f"i + {22 + gap}", "A", read)]
     found = plan_of(one_loop(stores, 0, 4))

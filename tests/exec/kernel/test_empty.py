@@ -123,9 +123,7 @@ ACCUMULATIONS = {
     ("initial", "condition", "operand"), ACCUMULATIONS.values(), ids=ACCUMULATIONS
 )
 @pytest.mark.parametrize("target", ["numpy", "native"])
-def test_negative_zero_remains_if_nothing_is_added(
-    target: str, initial: str, condition: str, operand: str
-) -> None:
+def test_negative_zero_remains_if_nothing_is_added(target, initial, condition, operand) -> None:
     func = from_source(f"""
 @T.prim_func
 def kernel(a: T.handle, b: T.handle, c: T.handle, d: T.handle):

@@ -71,9 +71,7 @@ def test_a_store_is_what_an_accumulation_begins_with(loops: str, expected: str) 
     ("extent", "condition", "expected"),
     [("3", "", [ADDED]), ("m", "", [STORED, ADDED]), ("m", "if D[i] > 0", [STORED, ADDED])],
 )
-def test_a_store_in_the_first_iteration_is_taken_where_there_is_one(
-    extent: str, condition: str, expected: list[str]
-) -> None:
+def test_a_store_in_the_first_iteration_is_taken_where_there_is_one(extent, condition, expected):
     """With nothing to add A stays as it is, and so it does where a condition on data fails."""
     term = "Z[i, j]" if extent == "m" else "B[j]"
     inner = "if j == 0: A[i] = B[i] + 3", f"A[i] = A[i] + {term}"

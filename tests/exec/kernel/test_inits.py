@@ -274,9 +274,7 @@ def test_an_empty_sum_is_its_initial_value(name: str, last: int) -> None:
 
 @pytest.mark.parametrize(("start", "expected"), [(0, 100), (3, 1)])
 @pytest.mark.parametrize("where", ["T.where({})", "if {}:"])
-def test_a_condition_is_asked_only_of_the_iteration_that_would_be_the_first(
-    where: str, start: int, expected: int
-) -> None:
+def test_a_condition_is_asked_only_of_the_iteration_that_would_be_the_first(where, start, expected):
     test = f"X[0, j] <= T.float32({start} % 3 + 1)"
     lines = block("vj = T.axis.reduce((s, s + 9), j)\nvk = T.axis.reduce(m, k)", term="X[vk, vj]")
     lines = lines.replace("Y[vi]", "Y[0]")

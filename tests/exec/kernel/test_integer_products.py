@@ -18,9 +18,7 @@ SHAPES = [((40, 50), (50, 30)), ((3, 40, 50), (50, 30)), ((50,), (50, 400)), ((4
 @pytest.mark.parametrize("dtype", LARGEST)
 @pytest.mark.parametrize("reach", [3, 100, 10**6, 10**18])
 @pytest.mark.parametrize("shapes", SHAPES)
-def test_sums_are_exact_modulo_the_range(
-    dtype: str, reach: int, shapes: tuple[tuple[int, ...], ...]
-) -> None:
+def test_sums_are_exact_modulo_the_range(dtype, reach, shapes) -> None:
     rng = np.random.default_rng(6)
     high = min(reach, LARGEST[dtype])
     low = 0 if dtype[0] == "u" else -high
@@ -60,9 +58,7 @@ def test_large_products_of_small_integers_are_products_of_floats() -> None:
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("kind", ["int8", "uint8", "int64", "uint64"])
-def test_scatters_reach_the_elements_of_all_their_indices(
-    order: str, masked: bool, kind: str
-) -> None:
+def test_scatters_reach_the_elements_of_all_their_indices(order, masked, kind) -> None:
     rng = np.random.default_rng(7)
     i, j = rng.integers(0, 4, 50).astype("uint8"), rng.integers(0, 90, (50, 2)).astype(kind)
     found = np.zeros((4, 90), "int32", order=order)  # type: ignore[call-overload]
@@ -93,9 +89,7 @@ def test_a_scatter_of_whole_slices_stores_them_at_once(order: str, ufunc: np.ufu
 
 
 @pytest.mark.parametrize("target", ["numpy", "reference"])
-def test_comparisons_of_products_that_wrap_are_of_their_values_or_of_their_signs(
-    target: str,
-) -> None:
+def test_comparisons_of_products_that_wrap_are_of_their_values_or_of_their_signs(target) -> None:
     func = from_source(
         "@T.prim_func\ndef f(c: T.int64, Y: T.Buffer((T.int64(6),), 'bool')):\n"
         "    for i, j in T.grid(6, 1):\n        Y[i] = 0 <= i * c\n"

@@ -230,9 +230,7 @@ def test_loops_that_no_index_mentions_stay_apart() -> None:
 
 
 @pytest.mark.parametrize("beside", ["", "        C[i] = 1\n"])
-def test_a_condition_that_stops_the_program_is_evaluated_although_a_later_one_fails(
-    beside: str,
-) -> None:
+def test_a_condition_that_stops_the_program_is_evaluated_although_a_later_one_fails(beside) -> None:
     """All conditions up to the one that fails are evaluated, whatever follows the branch."""
     head = "    for i in range(8):\n        if X[0, P[i]] > -99 and B[i] > -99 and i < 5:\n"
     func = kernel(f"{head}            A[i] = 2\n{beside}")

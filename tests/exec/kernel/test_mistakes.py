@@ -227,9 +227,7 @@ def test_the_checkers_find_a_mistake(name: str, monkeypatch: pytest.MonkeyPatch)
     ],
     ids=["_private", "_may_precede"],
 )
-def test_the_checkers_find_chains_that_are_none(
-    mistake: Mistake, seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_checkers_find_chains_that_are_none(mistake, seed, monkeypatch) -> None:
     chain = Chain(Random(seed))
     text, args = chain.text(), chain.arguments(seed)
     assert fault(text, *args) is None

@@ -163,9 +163,7 @@ def test_datatypes_are_compared_by_value(target: str) -> None:
         kernel(TWICE, target)(np.zeros(6, ">f4"), np.zeros(4, np.float32))
 
 
-def test_a_kernel_looks_once_at_arguments_of_any_equal_datatype(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_kernel_looks_once_at_arguments_of_any_equal_datatype(monkeypatch) -> None:
     function = kernel(TWICE, "numpy")
     b = np.zeros(4, np.float32)
     function(np.zeros(6, np.float32), b)
@@ -216,9 +214,7 @@ TWO_TARGETS = """
 
 
 @TARGETS
-def test_memory_that_cannot_be_written_stops_a_store_before_anything_is_written(
-    target: str,
-) -> None:
+def test_memory_that_cannot_be_written_stops_a_store_before_anything_is_written(target) -> None:
     function = kernel(TWO_TARGETS, target)
     y = np.zeros(4, np.int32)
     function(np.arange(3, -1, -1, np.int32) * 0, y, frozen(np.zeros(4, np.int32)))

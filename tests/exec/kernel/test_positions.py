@@ -23,9 +23,7 @@ DECLARED = {
 @pytest.mark.rule("DT-8")
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("shown", DECLARED)
-def test_a_buffer_whose_datatype_cannot_run_is_an_error_at_its_declaration(
-    shown: str, target: str
-) -> None:
+def test_a_buffer_whose_datatype_cannot_run_is_an_error_at_its_declaration(shown, target) -> None:
     params, line = DECLARED[shown]
     text = f"""
 @T.prim_func

@@ -24,9 +24,7 @@ from relaxpy.script import from_source, tir as T
 
 @pytest.mark.parametrize("products", [False, True])
 @pytest.mark.parametrize("threads", [1, 2, 3])
-def test_blocks_cover_all_rows_once_and_pass_errors_on(
-    monkeypatch: pytest.MonkeyPatch, threads: int, products: bool
-) -> None:
+def test_blocks_cover_all_rows_once_and_pass_errors_on(monkeypatch, threads, products) -> None:
     monkeypatch.setattr(row_blocks, "TARGET", 40)
     monkeypatch.setattr(row_blocks, "threads", lambda: threads)
     for work in (0, 1 << 30):
@@ -51,9 +49,7 @@ def test_blocks_cover_all_rows_once_and_pass_errors_on(
 
 
 @pytest.mark.parametrize("kind", [RuntimeCheckError, KeyboardInterrupt])
-def test_no_block_begins_after_an_error_and_the_first_row_decides(
-    monkeypatch: pytest.MonkeyPatch, kind: type[BaseException]
-) -> None:
+def test_no_block_begins_after_an_error_and_the_first_row_decides(monkeypatch, kind) -> None:
     monkeypatch.setattr(row_blocks, "threads", lambda: 2)
     both, ended = threading.Barrier(2), threading.Event()
     here = threading.get_ident()
@@ -154,9 +150,7 @@ def stores_to_its_indices(
 
 
 @pytest.mark.parametrize("target", ["numpy", "reference"])
-def test_rows_that_store_to_what_they_read_are_computed_once(
-    target: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_that_store_to_what_they_read_are_computed_once(target, monkeypatch) -> None:
     """Computed again, they would find the indices that they have stored."""
     monkeypatch.setattr(row_blocks, "TARGET", 1 << 12)
     monkeypatch.setattr(row_blocks, "WORTH_SCRATCH", 0)
@@ -242,9 +236,7 @@ def test_a_job_runs_once_or_is_taken_back() -> None:
     assert found == [1]
 
 
-def test_a_job_that_waits_after_it_was_taken_back_keeps_no_memory_alive(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_job_that_waits_after_it_was_taken_back_keeps_no_memory_alive(monkeypatch) -> None:
     """Workers may be busy for long with the jobs of another thread."""
     pool = row_blocks._Pool(1)
     monkeypatch.setattr(row_blocks, "threads", lambda: 2)
@@ -384,9 +376,7 @@ def picked(
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_of_several_bad_indices_that_of_the_first_row_is_reported(
-    seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_several_bad_indices_that_of_the_first_row_is_reported(seed, monkeypatch) -> None:
     executable = relaxpy.compile(picked, target="numpy")
     assert "rt.blocks(" in executable.source
     rng = np.random.default_rng(seed)
@@ -413,9 +403,7 @@ def test_of_several_bad_indices_that_of_the_first_row_is_reported(
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_an_error_is_not_sought_in_blocks_that_have_replaced_their_indices(
-    monkeypatch: pytest.MonkeyPatch, threads: int
-) -> None:
+def test_an_error_is_not_sought_in_blocks_that_have_replaced_their_indices(monkeypatch, threads):
     """The index that the error tells is one of the arguments, not of those that are stored."""
 
     @T.prim_func
@@ -462,9 +450,7 @@ _PARTS = [
     ("value", "dtype", "shape"),
     [(*row, ("(5, 24, 6)", "('n', 'm', 6)")[k % 2]) for k, row in enumerate(_PARTS)],
 )
-def test_parts_of_accumulations_are_combined_in_the_order_of_rows(
-    value: str, dtype: str, shape: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_parts_of_accumulations_are_combined_in_the_order_of_rows(value, dtype, shape, monkeypatch):
     """The results are those of the reference evaluator, and the same on one thread and on three."""
     for size in ("_LEAST_BYTES", "_LEAST_DIVIDED", "_ANY_BLOCK", "_LEAST_RUN"):
         monkeypatch.setattr(blocking, size, 1)

@@ -231,9 +231,7 @@ def test_an_inner_loop_has_no_say_where_the_outer_iterations_differ(swapped: boo
         ("bool", "add reduction over k"),
     ],
 )
-def test_sums_of_products_are_contractions_where_they_wrap_like_bytes(
-    dtype: str, method: str
-) -> None:
+def test_sums_of_products_are_contractions_where_they_wrap_like_bytes(dtype, method) -> None:
     """Numbers of fewer bits than a byte are kept in one, which does not wrap as they do."""
     func = from_source(f"""
 @T.prim_func

@@ -54,9 +54,7 @@ def f(X: T.Buffer((4,), "int32"), Y: T.Buffer((4,), "int32"), S: T.Buffer((), "i
 NUMBERS = np.arange(4, dtype=np.int32)
 
 
-def test_the_checker_finds_loops_interchanged_across_stores_that_collide(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_checker_finds_loops_interchanged_across_stores_that_collide(monkeypatch) -> None:
     args = tuple(NUMBERS[:3].copy() for _ in range(3))
     assert first_fault(COLLIDING, args) is None
     whole = dependence._pairs
@@ -134,9 +132,7 @@ def test_chains_are_in_a_legal_order(seed: int) -> None:
     perform(chain.text(), chain.arguments(seed), small=bool(seed % 2))
 
 
-def test_the_checker_finds_registers_that_are_read_too_late(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_checker_finds_registers_that_are_read_too_late(monkeypatch) -> None:
     args = NUMBERS, np.zeros(4, np.int32)
     text = TextRun(CHAIN, args)
     assert program_fault(CHAIN, args, make_plan(CHAIN, "f"), text) is None
@@ -147,9 +143,7 @@ def test_the_checker_finds_registers_that_are_read_too_late(
 
 
 @pytest.mark.parametrize("small", [False, True])
-def test_an_accumulation_may_be_the_only_operand_of_a_choice_that_is_ever_selected(
-    small: bool,
-) -> None:
+def test_an_accumulation_may_be_the_only_operand_of_a_choice_that_is_ever_selected(small) -> None:
     text = """
 @T.prim_func
 def f(S: T.Buffer((), "int32")):

@@ -86,9 +86,7 @@ def test_threads_share_a_batch(shared: list[tuple[int, int]]) -> None:
 @pytest.mark.each_choice
 @pytest.mark.parametrize("target", [1, 1 << 10, 1 << 21])
 @pytest.mark.parametrize("mod", CONVOLUTIONS.values(), ids=CONVOLUTIONS)
-def test_windows_are_multiplied_in_blocks_on_threads_of_blas(
-    mod: IRModule, target: int, shared: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_windows_are_multiplied_in_blocks_on_threads_of_blas(mod, target, shared, monkeypatch):
     monkeypatch.setattr(row_blocks, "TARGET", target)
     monkeypatch.setattr(row_blocks, "WORTH_SCRATCH", 0)
     check(mod)
@@ -115,9 +113,7 @@ def check(mod: IRModule) -> None:
 @pytest.mark.parametrize(
     ("batch", "is_shared"), [(0, False), (1, False), (3, False), (6, True), (9, True)]
 )
-def test_a_batch_is_shared_if_the_threads_get_equal_parts(
-    batch: int, is_shared: bool, shared: list[tuple[int, int]]
-) -> None:
+def test_a_batch_is_shared_if_the_threads_get_equal_parts(batch, is_shared, shared) -> None:
     args = arguments(BATCH, b=batch)
     found = relaxpy.compile(BATCH, "numpy")["main"](*args)
     assert bool(shared) == is_shared
@@ -174,9 +170,7 @@ def test_a_child_process_shares_products_with_threads_of_its_own() -> None:
     assert np.array_equal(main(*args), expected)
 
 
-def test_sums_that_are_much_work_are_shared(
-    shared: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sums_that_are_much_work_are_shared(shared, monkeypatch) -> None:
     monkeypatch.setattr(blocking, "MUCH_WORK", 1 << 20)
     mod = module({"x": "(1024, 1024)"}, "y = R.sum(x, axis=1)")
     x = arguments(mod)[0]

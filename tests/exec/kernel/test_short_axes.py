@@ -79,9 +79,7 @@ def f(A: f32{[*source]}, B: f32{[*target]}):
         ("it is not innermost", "B[vj, vi] = A[vi, vj]", 2000, 3, (2000, 3), (3, 2000)),
     ],
 )
-def test_other_stores_run_at_once(
-    reason: str, store: str, n: int, k: int, source: tuple[int, ...], target: tuple[int, ...]
-) -> None:
+def test_other_stores_run_at_once(reason, store, n, k, source, target) -> None:
     assert methods(simple(store, n, k, source, target)) == ["elementwise"], reason
 
 

@@ -188,9 +188,7 @@ def f(A: i32[n], B: f32[n, m], k: T.int64):
     ],
 )
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_where_is_numpys(
-    dtype: str, condition: tuple[int, ...], yes: tuple[int, ...], no: tuple[int, ...], order: Any
-) -> None:
+def test_where_is_numpys(dtype, condition, yes, no, order) -> None:
     def numbers(shape: tuple[int, ...]) -> Any:
         data = np.resize(np.array(SPECIAL), shape) if dtype.startswith("f") else floats(*shape) * 9
         return np.asarray(data, dtype=dtype, order=order)[()]

@@ -90,9 +90,7 @@ def test_strides_that_are_declared(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel.runs(WHOLE[:1, :5], np.zeros((3, 9), "float32")[:1, :5].T, 1, 5)
 
 
-def test_strides_of_a_written_array_that_overlaps_itself_or_another(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_strides_of_a_written_array_that_overlaps_itself_or_another(monkeypatch) -> None:
     kernel = strided(monkeypatch, "3, 1")
     a = np.arange(12, dtype="float32").reshape(3, 4)
     overlapping = np.ndarray((4, 3), "float32", np.zeros(30, "float32"), 0, (12, 4))

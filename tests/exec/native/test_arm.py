@@ -40,9 +40,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("there")
 
 
-def test_programs_compute_the_same_on_both_processors(
-    expected: dict[str, str], cache: Path
-) -> None:
+def test_programs_compute_the_same_on_both_processors(expected, cache) -> None:
     """Compiled, and then started from disk on several threads."""
     for threads, is_compiled in (("1", True), ("2", False), ("4", False)):
         text = run(PYTHON, cache, "-m", PROGRAMS, RELAXPY_NUM_THREADS=threads)

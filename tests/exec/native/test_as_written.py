@@ -45,9 +45,7 @@ def test_random_schedules_keep_the_values(name: str) -> None:
 
 
 @pytest.mark.parametrize("number", range(max(6, COUNT // 3)))
-def test_random_kernels_have_the_values_of_the_oracle(
-    number: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_random_kernels_have_the_values_of_the_oracle(number, monkeypatch) -> None:
     monkeypatch.setattr(relaxpy, "compile", partial(relaxpy.compile, schedules="as written"))
     assert not examine(generate(f"{SEED} as written {number}"), ["native"], trip=False).failures
 

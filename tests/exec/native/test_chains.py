@@ -137,9 +137,7 @@ def test_heads_split_by_hand(length: str | int) -> None:
 
 
 @pytest.mark.usefixtures("small_blocks")
-def test_bits_are_those_of_any_threads_and_of_whole_products(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_bits_are_those_of_any_threads_and_of_whole_products(monkeypatch) -> None:
     q, k, v = operands(queries=200)
     q[0, 3], k[1, 5, 0, 0], v[1, 76] = np.inf, np.nan, -np.inf
     body = 'R.nn.attention(q, k, v, causal_mask="BottomRight")'

@@ -66,9 +66,7 @@ def test_a_variable_of_the_environment_decides(name: str, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("name", ["", "reference", "cuda", "nativ"])
-def test_another_value_of_the_variable_is_an_error(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_value_of_the_variable_is_an_error(name, monkeypatch) -> None:
     monkeypatch.setenv("RELAXPY_TARGET", name)
     with pytest.raises(MisuseError, match='expected "numpy" or "native"') as caught:
         relaxpy.compile(Double)
@@ -153,9 +151,7 @@ def test_machines_where_native_code_is_not_the_default(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("error", [RuntimeError("LLVM is wrong"), OSError("no memory")])
 @pytest.mark.parametrize("is_ahead", [False, True])
-def test_what_cannot_be_linked_runs_on_numpy_with_a_warning(
-    is_ahead: bool, error: Exception, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_be_linked_runs_on_numpy_with_a_warning(is_ahead, error, monkeypatch) -> None:
     def fail(*args: Any, **kwargs: Any) -> None:
         raise error
 

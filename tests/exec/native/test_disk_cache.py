@@ -109,9 +109,7 @@ def test_the_owner_is_this_user_or_the_superuser() -> None:
     ]
 
 
-def test_a_directory_that_cannot_be_written_is_no_error(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_directory_that_cannot_be_written_is_no_error(place, monkeypatch) -> None:
     place.write_text("a file")
     store(KEY, [b"code"])
     assert load(KEY) is None
@@ -152,9 +150,7 @@ def test_the_directory_is_that_of_the_user(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize("home", ["", "~unknown", "relative"])
-def test_a_user_without_a_home_directory_has_no_cache(
-    home: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_user_without_a_home_directory_has_no_cache(home, monkeypatch, tmp_path) -> None:
     """A user that only has a number, as in containers; the working directory gets no folder '~'."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RELAXPY_CACHE", "1")
@@ -169,9 +165,7 @@ def test_a_user_without_a_home_directory_has_no_cache(
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows removes no directory in use")
-def test_the_working_directory_of_a_relative_cache_may_be_removed(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_working_directory_of_a_relative_cache_may_be_removed(monkeypatch, tmp_path) -> None:
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
@@ -182,9 +176,7 @@ def test_the_working_directory_of_a_relative_cache_may_be_removed(
     assert not disk_cache.keeps_programs()
 
 
-def test_the_files_that_were_used_least_recently_are_removed(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_files_that_were_used_least_recently_are_removed(place, monkeypatch) -> None:
     monkeypatch.setattr(disk_cache, "LIMIT", 10_000)
     monkeypatch.setattr(disk_cache, "_sweep", disk_cache._Sweep())
     keys = [key_of(str(n)) for n in range(4)]
@@ -246,9 +238,7 @@ def test_the_machine_on_disk_is_that_of_llvm(place: Path, fresh_machine: None) -
         assert ("avx512f" in processor.processor()) == first.has("avx512f")
 
 
-def test_another_processor_or_llvmlite_finds_nothing(
-    place: Path, fresh_machine: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_processor_or_llvmlite_finds_nothing(place, fresh_machine, monkeypatch) -> None:
     text = f'target triple = "{machine.host().triple}"\ndefine void @f() {{\n  ret void\n}}\n'
     code = compile_object(text)
     assert usage().files == 2
@@ -308,9 +298,7 @@ def record_of(calls: list[object]) -> Callable[..., Any]:
 
 
 @pytest.mark.parametrize("limit", [None, 1000])
-def test_constants_that_passes_compute_are_stored_up_to_a_limit(
-    place: Path, monkeypatch: pytest.MonkeyPatch, limit: int | None
-) -> None:
+def test_constants_that_passes_compute_are_stored_up_to_a_limit(place, monkeypatch, limit) -> None:
     if limit is not None:
         monkeypatch.setattr("relaxpy.exec.storing._FOLDED", limit)
     weight = np.arange(90_000, dtype=np.float32).reshape(300, 300)
@@ -427,9 +415,7 @@ def test_a_damaged_description_of_the_processor_is_made_again(place: Path, conte
     assert machine.obstacle() is None
 
 
-def test_files_are_found_by_path_where_systems_have_nothing_else(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_files_are_found_by_path_where_systems_have_nothing_else(monkeypatch, tmp_path) -> None:
     """As on Windows, which has no owners and no flags for links either."""
     monkeypatch.setenv("RELAXPY_CACHE", "1")
     monkeypatch.setenv("RELAXPY_CACHE_DIR", str(tmp_path / "cache"))

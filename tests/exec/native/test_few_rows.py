@@ -54,9 +54,7 @@ def test_one_kernel_serves_all_columns_and_sums(subscripts: str) -> None:
 
 @pytest.mark.parametrize("machine", [host, narrow])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int8"])
-def test_one_kernel_reads_any_number_of_rows_along_the_sum(
-    dtype: str, machine: Callable[[], Machine]
-) -> None:
+def test_one_kernel_reads_any_number_of_rows_along_the_sum(dtype, machine) -> None:
     result_type = "int32" if dtype == "int8" else dtype
     arrays = [np.zeros((4, 4), dtype), np.zeros((4, 4), dtype), np.zeros((4, 4), result_type)]
     accumulator = I32 if dtype == "int8" else None
@@ -92,9 +90,7 @@ def test_any_number_of_rows_of_bytes(m: int, n: int) -> None:
 @pytest.mark.each_choice
 @pytest.mark.parametrize("machine", [host, narrow])
 @pytest.mark.parametrize(("left", "right"), [*product(("int8", "uint8"), repeat=2)])
-def test_products_of_all_bytes_are_exact(
-    left: str, right: str, machine: Callable[[], Machine]
-) -> None:
+def test_products_of_all_bytes_are_exact(left, right, machine) -> None:
     rng = np.random.default_rng(5)
     options = {"accumulator": I32, "machine": machine(), "emitter": dot}
     names = "bmjk,bnjk->bmn"

@@ -74,9 +74,7 @@ def test_rows_are_joined_where_masks_have_registers() -> None:
         (2, 9, 1, 1, 1, 1),
     ],
 )
-def test_rows_of_images_with_channels_last(
-    batch: int, height: int, width: int, stride: int, padding: int, dilation: int
-) -> None:
+def test_rows_of_images_with_channels_last(batch, height, width, stride, padding, dilation) -> None:
     x, weight = integers(batch, height, width, 70), integers(3, 3, 70, 100)
     options = f"{stride}, {padding}, {dilation}, data_layout='NHWC', kernel_layout='HWIO'"
     body = f"R.nn.relu(R.nn.conv2d(x, w, {options}))"

@@ -63,9 +63,7 @@ def arrived() -> Iterator[list[int]]:
     signal.signal(signal.SIGUSR1, old)
 
 
-def test_the_exception_of_a_handler_ends_all_loops(
-    count: relaxpy.Executable, arrived: list[int]
-) -> None:
+def test_the_exception_of_a_handler_ends_all_loops(count, arrived) -> None:
     def refuse(number: int, frame: object) -> None:
         arrived.append(number)
         raise TimeoutError("that is enough")
@@ -81,9 +79,7 @@ def test_the_exception_of_a_handler_ends_all_loops(
     assert out.tolist() == [1000, 1000]
 
 
-def test_loops_go_on_after_a_handler_that_returns(
-    count: relaxpy.Executable, arrived: list[int]
-) -> None:
+def test_loops_go_on_after_a_handler_that_returns(count, arrived) -> None:
     out = np.zeros(2, "int64")
     steps = 1 << 22
     while len(arrived) < 2:
@@ -279,9 +275,7 @@ class Failing:
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("target", ["native", "numpy"])
-def test_a_signal_while_an_error_is_raised_is_that_error_or_the_one_of_the_handler(
-    target: str, raising: random.Random
-) -> None:
+def test_a_signal_while_an_error_is_raised_is_that_error_or_the_one_of_the_handler(target, raising):
     """None hides the other one, nothing else is raised, and the next call is right."""
     ex = relaxpy.compile(from_source(FAILING), target)
     x, wrong, right = np.arange(4, dtype="float32"), np.array([1, 50, 2]), np.array([1, 2, 3])

@@ -64,9 +64,7 @@ def test_an_intrinsic_is_machine_code_or_has_a_reason(name: str, dtype: str) -> 
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-def test_an_intrinsic_without_machine_code_runs_on_numpy(
-    dtype: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_intrinsic_without_machine_code_runs_on_numpy(dtype, monkeypatch) -> None:
     monkeypatch.setattr(expressions, "MATHS", frozenset())
     monkeypatch.setenv("RELAXPY_CACHE", "0")
     found, executable = run(kernel("tanh", dtype), dtype, "native")

@@ -65,9 +65,7 @@ def test_a_block_computes_a_value_once() -> None:
     assert run(library["sums"])(5, 4) == 2 * 8 * 4 + 5 + sum(8 * 4 + i for i in range(4))
 
 
-def test_functions_that_need_not_be_fast_are_a_part_of_their_own(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_functions_that_need_not_be_fast_are_a_part_of_their_own(monkeypatch) -> None:
     module = Module(host().triple, host().vector_bits)
     module.words("state", 2)
     place = Value(None, POINTER, "@state")  # type: ignore[arg-type]
@@ -163,9 +161,7 @@ def test_features_of_avx512_are_complete_or_not_used() -> None:
     assert not replace(part, features="+avx2,-fma").has("fma")
 
 
-def test_a_missing_llvmlite_is_reported_with_the_command_that_installs_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_missing_llvmlite_is_reported_with_the_command_that_installs_it(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "llvmlite", None)
     with pytest.raises(CompileError, match="with llvmlite: it is not installed") as caught:
         machine.llvm.__wrapped__()

@@ -557,9 +557,7 @@ LONG = {
         *(("integers", dtype) for dtype in ("int8", "uint8", "int32")),
     ],
 )
-def test_the_last_vector_of_a_long_body_overlaps_the_one_before(
-    name: str, dtype: str, n: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_last_vector_of_a_long_body_overlaps_the_one_before(name, dtype, n, monkeypatch):
     args = f'x: R.Tensor((1, 5, 6, {n}), "{dtype}")'
     args += f', w: R.Tensor((3, 3, 1, {n}), "{dtype}")' if name == "window" else ""
     module = from_source(graph(args, LONG[name].format(n=n)))

@@ -5,7 +5,6 @@ in such functions.
 """
 
 import ctypes
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ import pytest
 from relaxpy.exec.native.calls.jit import compile_module
 from relaxpy.exec.native.llvm.function import I64, POINTER, Type
 from relaxpy.exec.native.llvm.module import Module
-from relaxpy.exec.native.machine_code.machine import Machine, host, narrow
+from relaxpy.exec.native.machine_code.machine import host, narrow
 from tests.guard_pages import guarded
 
 NAMES = ("loaded", "chosen", "gathered")
@@ -22,9 +21,7 @@ NAMES = ("loaded", "chosen", "gathered")
 @pytest.mark.parametrize("machine", [host, narrow])
 @pytest.mark.parametrize("is_optimised", [True, False])
 @pytest.mark.parametrize("lanes", [2, 8, 16, 32, 64])
-def test_only_the_active_lanes_are_read(
-    lanes: int, is_optimised: bool, machine: Callable[[], Machine]
-) -> None:
+def test_only_the_active_lanes_are_read(lanes, is_optimised, machine) -> None:
     module = Module(machine().triple, machine().vector_bits)
     for name in NAMES:
         function = module.function(name, [(POINTER, "x"), (POINTER, "y"), (I64, "count")])

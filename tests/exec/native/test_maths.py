@@ -87,9 +87,7 @@ def test_functions_of_two_numbers(dtype: type[np.float32] | type[np.float64]) ->
         assert error[worst] <= bound, (name, a[worst], b[worst], found[worst], exact[worst])
 
 
-def test_bits_depend_neither_on_the_machine_nor_on_the_number_of_lanes(
-    unary: tuple[Array, dict[str, Array]],
-) -> None:
+def test_bits_depend_neither_on_the_machine_nor_on_the_number_of_lanes(unary) -> None:
     x, wide = unary
     names = sorted(ORACLES.keys() - EXACT)
     for other in (evaluate(names, [x], 8, narrow()), evaluate(names, [x], 1)):
@@ -142,9 +140,7 @@ def test_contraction_is_off_in_the_functions_only() -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_multiples_of_half_of_pi_leave_an_accurate_rest(
-    dtype: type[np.float32] | type[np.float64],
-) -> None:
+def test_multiples_of_half_of_pi_leave_an_accurate_rest(dtype) -> None:
     hardest = 6381956970095103 * 2.0**797  # of all numbers, the nearest to a multiple of pi/2
     n = np.arange(1, 4001)
     parts = [
@@ -174,9 +170,7 @@ def test_the_next_number_is_that_of_numpy(dtype: type[np.generic]) -> None:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("integer", ["i8", "i32", "i64"])
-def test_products_with_powers_of_two_are_rounded_once(
-    dtype: type[np.float32] | type[np.float64], integer: str
-) -> None:
+def test_products_with_powers_of_two_are_rounded_once(dtype, integer) -> None:
     x = samples(dtype, 4)
     rng = np.random.default_rng(5)
     edges = [0, 1, -1, 127, -126, 1023, -1022, -1074, 2100, -2098, 2**31 - 1, -(2**31)]

@@ -49,9 +49,7 @@ def text_of(kind: str, rows: int, lanes: Sequence[int]) -> str:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("rows", "lanes"), [(16, (16, 16)), (1, (4,)), (5, (16, 8)), (16, (16,))])
 @pytest.mark.parametrize("groups", [0, 1, 15, 16, 17, 32, 45])
-def test_the_instructions_add_products(
-    kind: str, rows: int, lanes: tuple[int, ...], groups: int
-) -> None:
+def test_the_instructions_add_products(kind, rows, lanes, groups) -> None:
     draw = np.random.default_rng(groups * 100 + rows)
     pitch, width = 4 * groups + 64, 4 * sum(lanes) + 64
     first = draw.integers(0, 256, (rows, pitch), "uint8")
@@ -132,9 +130,7 @@ def main(x: R.Tensor(({rows}, {depth}), "{a}"), y: R.Tensor(({depth}, {columns})
 
 @pytest.mark.parametrize("rows", [17, 64, 37, "n"])
 @pytest.mark.parametrize(("depth", "columns"), [(64, 64), (100, 70), (3, 33), (1500, 20), (7, "m")])
-def test_products_are_those_of_numpy(
-    rows: int | str, depth: int, columns: int | str, here: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_products_are_those_of_numpy(rows, depth, columns, here, monkeypatch) -> None:
     used: list[str] = []
     define = matrix_tiles._define
 
@@ -173,9 +169,7 @@ def test_tiles_are_used_only_where_they_are_confirmed(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(("permits", "problem"), [(False, ""), (True, ""), (True, "wrong")])
-def test_the_self_test_confirms_them(
-    permits: bool, problem: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_self_test_confirms_them(permits, problem, monkeypatch) -> None:
     kinds: list[str] = []
     monkeypatch.setattr(type(process()), "allow_tiles", lambda self: permits)
     monkeypatch.setattr(machine, "self_test", lambda kind: kinds.append(kind) or problem)
@@ -192,9 +186,7 @@ def test_the_child_multiplies_bytes_of_all_tiles() -> None:
     assert any(rows > 16 and depth > 64 for rows, depth in shapes)
 
 
-def test_code_with_tiles_is_linked_where_the_system_permits_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_code_with_tiles_is_linked_where_the_system_permits_them(monkeypatch) -> None:
     module = host().module()
     portable(module, f"{loader.TILES}any", "tdpbssd", 16, (16,))
     code = compile_object(module.text())

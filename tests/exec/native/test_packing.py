@@ -70,9 +70,7 @@ def parameters(**shapes: tuple[int, ...]) -> str:
         (f"R.nn.conv2d(x, w, 1, 1, {LAST})", (1, 4, 4, 40), (3, 3, 40, 70)),
     ],
 )
-def test_same_bits(
-    packed: list[Packing], body: str, x: tuple[int, ...], w: tuple[int, ...]
-) -> None:
+def test_same_bits(packed, body, x, w) -> None:
     text = graph(parameters(x=x, w=w), body)
     values, weight = numbers(x), numbers(w)
     expected = relaxpy.compile(from_source(text), target="native")["main"](values, weight)
@@ -98,14 +96,7 @@ def test_same_bits(
         ("R.linear(x, w)", ("n", 70), (97, 70), None),
     ],
 )
-def test_floats_of_16_bits_are_converted_once(
-    packed: list[Packing],
-    dtype: str,
-    body: str,
-    x: tuple[int | str, ...],
-    w: tuple[int, ...],
-    kept: str | None,
-) -> None:
+def test_floats_of_16_bits_are_converted_once(packed, dtype, body, x, w, kept) -> None:
     text = graph(f'x: R.Tensor({x}, "{dtype}"), w: R.Tensor({w}, "{dtype}")', body)
     known = tuple(n if isinstance(n, int) else 7 for n in x)
     values, weight = numbers(known).astype(dtype), numbers(w).astype(dtype)
@@ -145,13 +136,7 @@ def extremes(shape: tuple[int, ...], dtype: str, seed: int) -> np.ndarray:
 @pytest.mark.each_choice
 @pytest.mark.parametrize("dtypes", [("uint8", "int8"), ("int8", "int8"), ("uint8", "uint8")])
 @pytest.mark.parametrize(("body", "x", "w"), [(b, *s) for b in BYTES for s in BYTES[b]])
-def test_sums_of_products_of_bytes(
-    packed: list[Packing],
-    body: str,
-    x: tuple[int, ...],
-    w: tuple[int, ...],
-    dtypes: tuple[str, str],
-) -> None:
+def test_sums_of_products_of_bytes(packed, body, x, w, dtypes) -> None:
     names = zip("xw", (x, w), dtypes, strict=True)
     text = graph(", ".join(f'{n}: R.Tensor({s}, "{t}")' for n, s, t in names), body)
     values, weight = extremes(x, dtypes[0], 9), extremes(w, dtypes[1], 0)
@@ -210,9 +195,7 @@ ROWS = (0, 1, 2, 3, 7, 8, 9, 31, 130)
         ("R.nn.gelu(R.linear(x, w))", (97, 1030)),
     ],
 )
-def test_any_number_of_rows(
-    packed: list[Packing], body: str, w: tuple[int, ...], form: str
-) -> None:
+def test_any_number_of_rows(packed, body, w, form) -> None:
     depth = w["linear" in body]
     shape, weight = form.format(depth), numbers(w, seed=3)
     text = graph(f'x: R.Tensor({shape}, "float32"), w: R.Tensor({w}, "float32")', body)
@@ -263,9 +246,7 @@ def test_equal_constants_are_packed_once(packed: list[Packing], tmp_path: Path) 
     assert not packing._SHARED
 
 
-def test_large_constants_are_packed_by_the_first_call(
-    packed: list[Packing], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_large_constants_are_packed_by_the_first_call(packed, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(link, "_LARGE", 300 * 70 * 4)
     text = graph(parameters(x=(60, 300), w=(70, 300)), "R.linear(x, w)")
     x, w = numbers((60, 300)), numbers((70, 300), seed=1)
@@ -296,15 +277,7 @@ def test_large_constants_are_packed_by_the_first_call(
         ('(9, 70), "uint8"', '(70, 200), "uint8"', "R.matmul(x, w, 'int32')", "u1"),
     ],
 )
-def test_literals_let_go_of_what_is_packed(
-    packed: list[Packing],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    x: str,
-    w: str,
-    body: str,
-    dtype: str,
-) -> None:
+def test_literals_let_go_of_what_is_packed(packed, monkeypatch, tmp_path, x, w, body, dtype):
     """Of which nothing can be seen: any bits are read again, by any number of threads at once."""
     monkeypatch.setattr(link, "_LARGE", 1)
     function = from_source(graph(f"x: R.Tensor({x}), w: R.Tensor({w})", body))["main"]
@@ -344,9 +317,7 @@ def test_literals_let_go_of_what_is_packed(
     np.testing.assert_allclose(first, expected, rtol=1e-3)
 
 
-def test_literals_keep_what_is_read_in_place_too(
-    packed: list[Packing], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_literals_keep_what_is_read_in_place_too(packed, monkeypatch) -> None:
     monkeypatch.setattr(link, "_LARGE", 1)
     shapes = parameters(x=(60, 600), w=(600, 600))
     module = bound(graph(shapes, "(R.matmul(x, w), w)"), w=numbers((600, 600)))
@@ -438,9 +409,7 @@ def test_order_of_joined_elements(count: int, dtype: str, moved: int) -> None:
             assert starts[block, stretch, n] == (moved * [*sums, 0, 0, 0][4 * block + n])
 
 
-def test_programs_from_the_disk(
-    packed: list[Packing], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_programs_from_the_disk(packed, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("RELAXPY_CACHE", "1")
     monkeypatch.setenv("RELAXPY_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(Op, "user_changes", 0)

@@ -110,9 +110,7 @@ def test_values_of_all_types_are_captured() -> None:
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "two", "", "4097", "9" * 30, "9" * 5000])
-def test_a_number_of_threads_that_is_not_one_is_refused(
-    text: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_number_of_threads_that_is_not_one_is_refused(text, monkeypatch) -> None:
     monkeypatch.setenv(THREADS, text)
     with pytest.raises(MisuseError, match="expected an integer from 1 to 4096"):
         thread_count()

@@ -74,9 +74,7 @@ def kernel(
     ],
 )
 @pytest.mark.parametrize(("rows", "groups"), [(1, 1), (5, 3), (70, 64), (3, None), (6, 9.25)])
-def test_packed_weights_give_the_sums_of_their_integers(
-    rows: int, groups: float | None, bits: int, group: int, stored: str, scales: str
-) -> None:
+def test_packed_weights_give_the_sums_of_their_integers(rows, groups, bits, group, stored, scales):
     size = group + 5 if groups is None else int(groups * group)
     func = kernel((rows, size), bits, group, stored, scales).with_attr("global_symbol", "main")
     rng = np.random.default_rng(rows)
@@ -163,9 +161,7 @@ def main(
         (8, 1050, "int8", 1050, 9),
     ],
 )
-def test_rows_have_decoded_weights_in_common(
-    bits: int, group: int, stored: str, size: int, columns: int, init: str
-) -> None:
+def test_rows_have_decoded_weights_in_common(bits, group, stored, size, columns, init) -> None:
     run = product((size, columns, group), bits, stored, init=init)
     rng = np.random.default_rng(columns)
     integers = rng.integers(0, 1 << bits, (columns, size))
@@ -198,9 +194,7 @@ def test_rows_have_decoded_weights_in_common(
         (8, 32, "uint32", 96, 5),
     ],
 )
-def test_bytes_times_packed_weights_are_exact_sums(
-    bits: int, group: int, stored: str, size: int, columns: int, zero: float
-) -> None:
+def test_bytes_times_packed_weights_are_exact_sums(bits, group, stored, size, columns, zero):
     run = product((size, columns, group), bits, stored, x="i8", zero=zero)
     rng = np.random.default_rng(columns)
     integers = rng.choice([0, 2**bits - 1], (columns, size))
@@ -264,9 +258,7 @@ def test_weights_are_rounded_to_their_datatype_before_the_products(
         np.testing.assert_allclose(found, exact, rtol=0, atol=4e-7 * np.abs(exact).max())
 
 
-def test_each_of_several_matrices_of_packed_weights_is_decoded_for_all_its_rows(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_each_of_several_matrices_of_packed_weights_is_decoded_for_all_its_rows(monkeypatch):
     """The proof that loads are inside needs the bounds of the loops around a task, too."""
     chosen: list[object] = []
 

@@ -108,9 +108,7 @@ def main(
 """Kernels whose parts share functions, constants, the pool of threads, and reports."""
 
 
-def test_parts_that_were_compiled_ahead_are_saved(
-    tmp_path: Path, generated: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_parts_that_were_compiled_ahead_are_saved(tmp_path, generated, monkeypatch) -> None:
     monkeypatch.setattr(jit, "_PART", 1)
     rng = np.random.default_rng(3)
     x = rng.standard_normal((600, 8), "float32") * 1e5
@@ -169,9 +167,7 @@ def entry(native: dict[str, Any], number: object) -> None:
         (lambda n: n.update(machine=["x86_64"]), "not of the form"),
     ],
 )
-def test_damaged_code_is_an_error_where_it_is_requested(
-    path: Path, edit: Callable[[dict[str, Any]], object], says: str
-) -> None:
+def test_damaged_code_is_an_error_where_it_is_requested(path, edit, says) -> None:
     change(path, edit)
     with pytest.raises(MisuseError, match=f"machine code in .*rxp is damaged: .*{says}") as error:
         relaxpy.load_executable(path, native_code=True)
@@ -179,9 +175,7 @@ def test_damaged_code_is_an_error_where_it_is_requested(
     relaxpy.load_executable(path)["main"](*ARGS)
 
 
-def test_code_for_another_interface_is_linked_piece_by_piece(
-    path: Path, generated: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_code_for_another_interface_is_linked_piece_by_piece(path, generated, monkeypatch) -> None:
     """Programs of another version are lowered, and use those objects that they would compile to."""
     lowered: list[object] = []
     lower = module_of_lowering.lower_module

@@ -59,9 +59,7 @@ def test_a_wrong_result_is_a_problem() -> None:
     assert child.problem_of(power).endswith("has no native code")
 
 
-def test_what_passed_makes_native_code_the_default_and_is_kept(
-    unconfirmed: Callable[[], str | None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_passed_makes_native_code_the_default_and_is_kept(unconfirmed, monkeypatch) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert unconfirmed() is None
@@ -98,9 +96,7 @@ def test_what_fails_is_a_warning_once_and_leaves_numpy(
         assert unconfirmed() == first
 
 
-def test_the_child_has_the_path_and_the_target(
-    unconfirmed: Callable[[], str | None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_child_has_the_path_and_the_target(unconfirmed, monkeypatch, tmp_path) -> None:
     program = "import os, relaxpy; print(os.environ['RELAXPY_TARGET'], relaxpy.__file__)"
     failing(monkeypatch, tmp_path, program)
     with pytest.warns(RelaxpyWarning):
@@ -108,9 +104,7 @@ def test_the_child_has_the_path_and_the_target(
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows removes no directory in use")
-def test_the_working_directory_may_be_removed(
-    unconfirmed: Callable[[], str | None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_working_directory_may_be_removed(unconfirmed, monkeypatch, tmp_path) -> None:
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
@@ -156,9 +150,7 @@ def main(x: R.Tensor(("n", 8), "float32")):
 
 
 @pytest.mark.usefixtures("file", "unconfirmed")
-def test_code_of_a_file_is_used_where_the_self_test_passes(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_code_of_a_file_is_used_where_the_self_test_passes(file, monkeypatch) -> None:
     found: list[str] = []
     monkeypatch.setattr(parent, "_run", lambda kind: found.append("ran") or "")
     loaded = relaxpy.load_executable(file, native_code=True)
@@ -167,9 +159,7 @@ def test_code_of_a_file_is_used_where_the_self_test_passes(
 
 
 @pytest.mark.usefixtures("file", "unconfirmed")
-def test_code_of_a_file_is_not_used_where_the_self_test_fails(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_code_of_a_file_is_not_used_where_the_self_test_fails(file, monkeypatch) -> None:
     monkeypatch.setattr(parent, "_run", lambda kind: "native code computes exp wrongly")
     with pytest.warns(RelaxpyWarning, match="programs run on NumPy"):
         loaded = relaxpy.load_executable(file, native_code=True)
@@ -180,9 +170,7 @@ def test_code_of_a_file_is_not_used_where_the_self_test_fails(
 
 
 @pytest.mark.usefixtures("file", "unconfirmed")
-def test_code_of_a_file_is_not_used_where_no_kernel_can_be_compiled(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_code_of_a_file_is_not_used_where_no_kernel_can_be_compiled(file, monkeypatch) -> None:
     monkeypatch.setattr(parent, "find_spec", lambda name: None)
     loaded = relaxpy.load_executable(file, native_code=True)
     assert loaded.report().remark.endswith("needs llvmlite, which is not installed")

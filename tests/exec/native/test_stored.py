@@ -77,9 +77,7 @@ def lowered_and_not(way: str, folder: Path) -> tuple[relaxpy.Executable, relaxpy
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_program_from_the_disk_is_what_it_was(
-    way: str, lowered: list[str], tmp_path: Path
-) -> None:
+def test_a_program_from_the_disk_is_what_it_was(way, lowered, tmp_path) -> None:
     first, second = lowered_and_not(way, tmp_path)
     count = 1 if way == "compiled" else 2
     assert len(lowered) == count
@@ -104,9 +102,7 @@ def test_a_program_from_the_disk_is_what_it_was(
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_what_native_code_refuses_runs_as_the_text_says(
-    way: str, lowered: list[str], tmp_path: Path
-) -> None:
+def test_what_native_code_refuses_runs_as_the_text_says(way, lowered, tmp_path) -> None:
     first, second = lowered_and_not(way, tmp_path)
     assert len(lowered) == (1 if way == "compiled" else 2)
     for wrong in ((X, W[:4]), (X.astype("float64"), W), (X,), (X[:, :4], W)):
@@ -287,9 +283,7 @@ def test_constants_are_those_of_the_program(lowered: list[str]) -> None:
     assert len(lowered) == 2
 
 
-def test_what_users_register_or_configure_is_not_stored(
-    lowered: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_users_register_or_configure_is_not_stored(lowered, monkeypatch) -> None:
     compiled()
     with PassContext(disabled_pass=["FuseOps"]):
         unfused = compiled(), compiled()
@@ -387,9 +381,7 @@ def test_a_recipe_starts_a_program_that_is_not_made(lowered: list[str]) -> None:
 
 
 @pytest.mark.parametrize("target", ["numpy", "native"])
-def test_a_recipe_is_made_where_nothing_is_kept(
-    target: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_recipe_is_made_where_nothing_is_kept(target, monkeypatch) -> None:
     monkeypatch.setenv("RELAXPY_CACHE", "0" if target == "native" else "1")
     made: list[int] = []
     for count in (1, 2):

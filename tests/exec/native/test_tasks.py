@@ -72,9 +72,7 @@ def arguments(params: tuple[str, ...]) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("body", ALL)
-def test_results_have_the_same_bits_for_each_number_of_threads(
-    body: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_results_have_the_same_bits_for_each_number_of_threads(body, monkeypatch) -> None:
     params = ALL[body]
     func = function(body, *params)
     args = arguments(params)
@@ -90,9 +88,7 @@ def test_results_have_the_same_bits_for_each_number_of_threads(
     np.testing.assert_allclose(found[0], expected, rtol=tolerance, atol=tolerance)
 
 
-def test_random_kernels_have_the_same_bits_and_do_what_their_text_says(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_random_kernels_have_the_same_bits_and_do_what_their_text_says(monkeypatch) -> None:
     monkeypatch.setattr(cost, "GRAIN", 3_000)
     for number in range(4):
         seed = f"{SEED}/tasks/{number}"
@@ -133,9 +129,7 @@ def f(
     ("row", "at_once"),
     [("k", True), ("39 - k", True), ("k // 2", False), ("k % 20", False), ("start[k]", False)],
 )
-def test_loops_whose_iterations_do_not_meet_run_at_once(
-    row: str, at_once: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_loops_whose_iterations_do_not_meet_run_at_once(row, at_once, monkeypatch) -> None:
     func = from_source(SEGMENTS.format(row=row))
     assert ("tasks of k" in tree_of(func)) is at_once
     start = np.sort(RNG.integers(0, 40, 40))
@@ -274,9 +268,7 @@ def test_short_rows_are_not_divided(shape: tuple[int, ...]) -> None:
     ("channels", "divided"),
     [(64, True), (4, False)],  # an image of 4 channels takes less time than threads to begin
 )
-def test_an_image_is_divided_if_the_batch_is_of_unknown_size(
-    channels: int, divided: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_image_is_divided_if_the_batch_is_of_unknown_size(channels, divided, monkeypatch):
     """It is most likely one; tasks of whole images would leave all but one thread without work."""
     monkeypatch.setattr(cost, "GRAIN", 10_000_000)
     text = graph(

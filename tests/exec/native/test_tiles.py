@@ -87,9 +87,7 @@ def test_datatypes(subscripts: str, dtype: str, out: str) -> None:
 
 @pytest.mark.parametrize("symbolic", ["", "mk"])
 @pytest.mark.parametrize(("dtype", "out"), [("float16", "float16"), ("int8", "int32")])
-def test_a_copy_of_rows_serves_several_blocks_of_columns(
-    dtype: str, out: str, symbolic: str
-) -> None:
+def test_a_copy_of_rows_serves_several_blocks_of_columns(dtype, out, symbolic) -> None:
     wide = I32 if out == "int32" else None
     extents = {"m": 131, "n": 1000, "k": 1030}
     run("mk,nk->mn", extents, dtype, out, accumulator=wide, symbolic=symbolic)

@@ -125,9 +125,7 @@ def test_residues_of_nested_scopes_meet() -> None:
         ((x * 3).equal(y * 4), (1, 0)),
     ],
 )
-def test_an_equation_gives_the_residue_of_a_variable(
-    condition: E, expected: tuple[int, int]
-) -> None:
+def test_an_equation_gives_the_residue_of_a_variable(condition, expected) -> None:
     made = Analyzer()
     with made.constraint_scope(condition):
         assert made.modular_set(x) == ModularSet(*expected)

@@ -48,9 +48,7 @@ def blocked(a: S.handle, b: S.handle) -> None:
         ("b", False, True, []),
     ],
 )
-def test_stretches_of_a_buffer(
-    name: str, loads: bool, stores: bool, expected: list[tuple[int, int]]
-) -> None:
+def test_stretches_of_a_buffer(name, loads, stores, expected) -> None:
     handle = next(p for p in moved.params if p.name == name)
     part = moved.buffer_map[handle]
     size = part.shape[1]

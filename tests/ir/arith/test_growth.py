@@ -70,9 +70,7 @@ GROWN: dict[str, tuple[Callable[[int], E], int]] = {
 @pytest.mark.each_choice
 @pytest.mark.parametrize("ask", QUESTIONS.values(), ids=QUESTIONS.keys())
 @pytest.mark.parametrize(("make", "size"), GROWN.values(), ids=GROWN.keys())
-def test_work_grows_with_the_size(
-    make: Callable[[int], E], size: int, ask: Callable[[Analyzer, E], Any]
-) -> None:
+def test_work_grows_with_the_size(make, size, ask) -> None:
     once, twice = make(size), make(2 * size)
     first = calls(lambda: ask(Analyzer(), once))
     assert calls(lambda: ask(Analyzer(), twice)) < 6 * first
@@ -201,18 +199,14 @@ def grown(make: Callable[[E], E], size: int) -> E:
 @pytest.mark.each_choice
 @pytest.mark.parametrize("ask", QUESTIONS.values(), ids=QUESTIONS.keys())
 @pytest.mark.parametrize("make", NESTED.values(), ids=NESTED.keys())
-def test_work_does_not_explode_in_any_argument(
-    make: Callable[[E], E], ask: Callable[[Analyzer, E], Any]
-) -> None:
+def test_work_does_not_explode_in_any_argument(make, ask) -> None:
     once, twice = grown(make, 7), grown(make, 14)
     first = calls(lambda: ask(Analyzer(), once))
     assert calls(lambda: ask(Analyzer(), twice)) < 12 * first + 3000
 
 
 @pytest.mark.parametrize("ask", QUESTIONS.values(), ids=QUESTIONS.keys())
-def test_inequalities_that_tell_nothing_are_not_looked_at(
-    ask: Callable[[Analyzer, E], Any],
-) -> None:
+def test_inequalities_that_tell_nothing_are_not_looked_at(ask) -> None:
     def work(count: int) -> int:
         made, parts = Analyzer(), variables(count)
         chain = reduce(T.And, [T.LT(a, b) for a, b in pairwise(parts)])

@@ -79,9 +79,7 @@ IN_ORDER: list[tuple[E, dict[T.Var, tuple[int, int]], tuple[E | int, E | int]]] 
 
 
 @pytest.mark.parametrize(("expr", "domains", "ends"), IN_ORDER)
-def test_what_expressions_cover(
-    expr: E, domains: dict[T.Var, tuple[int, int]], ends: tuple[E | int, E | int]
-) -> None:
+def test_what_expressions_cover(expr, domains, ends) -> None:
     made = arith.Analyzer()
     made.update(z, arith.ConstIntBound(1, 100))
     found = made.int_set(expr, {var: arith.IntervalSet(*d) for var, d in domains.items()})

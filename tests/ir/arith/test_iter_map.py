@@ -402,9 +402,7 @@ def test_many_drawn_maps_are_detected() -> None:
         (X * 8 + Y * 2 + Z, [Y * 2 + Z >= 2, X * 4 + Y >= 0], (11, 5, 2)),
     ],
 )
-def test_bounds_of_parts_come_before_bounds_of_wholes(
-    index: tir.PrimExpr, conditions: list[tir.PrimExpr], sizes: tuple[int, ...]
-) -> None:
+def test_bounds_of_parts_come_before_bounds_of_wholes(index, conditions, sizes) -> None:
     iters, condition = over(*sizes), ops.all_of(*conditions)
     found = detect_iter_map([index], iters, condition)
     assert not found.errors

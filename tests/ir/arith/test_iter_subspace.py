@@ -48,9 +48,7 @@ def source(mark: IterMark) -> E:
 
 
 @pytest.mark.parametrize(("bindings", "extents", "inner", "predicate"), DIVIDED)
-def test_bindings_are_outer_times_extent_plus_inner(
-    bindings: list[E], extents: dict[T.Var, int], inner: list[T.Var], predicate: E
-) -> None:
+def test_bindings_are_outer_times_extent_plus_inner(bindings, extents, inner, predicate) -> None:
     domains = {var: Range(0, extent) for var, extent in extents.items()}
     *pairs, limits = subspace_divide(bindings, domains, inner, predicate)
     assert len(pairs) == len(bindings)
@@ -78,9 +76,7 @@ def test_bindings_are_outer_times_extent_plus_inner(
         ([x + y], CUBE, [x], yes),
     ],
 )
-def test_what_cannot_be_divided(
-    bindings: list[E], extents: dict[T.Var, int], inner: list[T.Var], predicate: E
-) -> None:
+def test_what_cannot_be_divided(bindings, extents, inner, predicate) -> None:
     domains = {var: Range(0, extent) for var, extent in extents.items()}
     assert subspace_divide(bindings, domains, inner, predicate) == []
 

@@ -154,9 +154,7 @@ NESTED = {
 
 
 @pytest.mark.parametrize("make", NESTED.values(), ids=NESTED)
-def test_nested_expressions_have_answers_from_below(
-    make: Callable[[T.PrimExpr, int], T.PrimExpr],
-) -> None:
+def test_nested_expressions_have_answers_from_below(make) -> None:
     expr = nested(make, 30)
     once, parts = arith.Analyzer(), arith.Analyzer()
     found = once.simplify(expr), once.const_int_bound(expr), once.modular_set(expr)

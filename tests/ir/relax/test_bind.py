@@ -178,9 +178,7 @@ def test_numbers_become_scalars_or_tensors_as_the_parameter_says() -> None:
     ("dtype", "wrong", "right"),
     [("int32", 2.5, 3.0), ("int32", 2**40, True), ("int32", float("nan"), -1), ("bool", 2, 1)],
 )
-def test_a_number_that_the_parameter_cannot_hold_is_refused(
-    dtype: str, wrong: float, right: float
-) -> None:
+def test_a_number_that_the_parameter_cannot_hold_is_refused(dtype, wrong, right) -> None:
     x = var("x", tensor(dtype=dtype))
     func = normalize_function(function([x], x))
     with pytest.raises(MisuseError):
@@ -285,9 +283,7 @@ def test_a_declaration_has_a_signature_and_no_body_yet() -> None:
     ],
 )
 @pytest.mark.parametrize("form", ["R.Prim({!r})", "R.Tuple(R.Prim({!r}))"])
-def test_numbers_take_the_datatype_of_scalar_parameters(
-    form: str, dtype: str, value: float
-) -> None:
+def test_numbers_take_the_datatype_of_scalar_parameters(form, dtype, value) -> None:
     func = from_source(f"@R.function\ndef f(k: {form.format(dtype)}):\n    return k\n")
     nested = form.startswith("R.Tuple")
     result = func.bind_params({"k": (value,) if nested else value}).body.body
@@ -302,9 +298,7 @@ def test_numbers_take_the_datatype_of_scalar_parameters(
     [("int8", 128), ("uint8", -1), ("int64", 0.5), ("int32", float("inf")), ("bool", 2)],
 )
 @pytest.mark.parametrize("sinfo", ["R.Prim({!r})", "R.Tensor((), {!r})"])
-def test_numbers_that_a_datatype_does_not_have_are_refused(
-    sinfo: str, dtype: str, value: float
-) -> None:
+def test_numbers_that_a_datatype_does_not_have_are_refused(sinfo, dtype, value) -> None:
     func = from_source(f"@R.function\ndef f(k: {sinfo.format(dtype)}):\n    return k\n")
     with pytest.raises(MisuseError, match=rf"{value} is not a value of type {dtype}") as caught:
         func.bind_params({"k": value})

@@ -1,6 +1,5 @@
 """BlockBuilder: TVM's interface, what it refuses, and what it costs."""
 
-from collections.abc import Callable
 from threading import Thread
 from typing import Any
 
@@ -178,9 +177,7 @@ def output_in_dataflow(bb: BlockBuilder, x: rx.Var) -> None:
         (output_in_dataflow, "inside a dataflow block"),
     ],
 )
-def test_calls_out_of_turn_inside_a_function_are_refused(
-    x: rx.Var, step: Callable[[BlockBuilder, rx.Var], object], message: str
-) -> None:
+def test_calls_out_of_turn_inside_a_function_are_refused(x, step, message) -> None:
     bb = BlockBuilder()
 
     def build() -> None:
@@ -236,9 +233,7 @@ def test_a_function_with_wrong_parameters_leaves_nothing_open(x: rx.Var) -> None
         (lambda bb: bb.call_te(lambda a: (), rx.const(1)), "does not return a tensor"),
     ],
 )
-def test_arguments_of_another_kind_are_refused(
-    step: Callable[[BlockBuilder], object], message: str
-) -> None:
+def test_arguments_of_another_kind_are_refused(step, message) -> None:
     with pytest.raises(MisuseError, match=message):
         step(BlockBuilder())
 
@@ -284,9 +279,7 @@ def test_public_functions_of_one_name_get_different_symbols() -> None:
 
 
 @pytest.mark.rule("DER-2")
-def test_a_public_function_that_is_an_operand_is_entered_and_a_local_one_is_bound(
-    x: rx.Var,
-) -> None:
+def test_a_public_function_that_is_an_operand_is_entered_and_a_local_one_is_bound(x) -> None:
     p = graphs.var("p", tensor(2))
     local_function = graphs.function([p], p)
     public = local_function.with_attr("global_symbol", "f")
@@ -515,9 +508,7 @@ def test_sizes_that_no_buffer_tells_are_passed_with_a_gradient_too() -> None:
         ({"te_grad_name": "g", "te_grad_kwargs": np.zeros(2)}, "te_grad_kwargs is a table"),
     ],
 )
-def test_a_gradient_has_a_name_and_arguments_by_name(
-    x: rx.Var, gradient: dict[str, Any], message: str
-) -> None:
+def test_a_gradient_has_a_name_and_arguments_by_name(x, gradient, message) -> None:
     with pytest.raises(TypeError, match=message):
         BlockBuilder().call_te_with_grad(scaled, x, 2.0, **gradient)
 
@@ -544,9 +535,7 @@ def test_a_builder_over_a_module_does_little_for_each_function() -> None:
 
 
 @pytest.mark.parametrize("stored", [2, 1 << 12])
-def test_a_function_with_a_value_without_a_hash_is_refused(
-    stored: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_function_with_a_value_without_a_hash_is_refused(stored, monkeypatch) -> None:
     monkeypatch.setattr(structural, "_MAX_KEY_TOKENS", stored)  # as for a large function
     func = graphs.function([graphs.var("x", tensor(2))], graphs.pure("f")).with_attr(
         "a", bytearray()

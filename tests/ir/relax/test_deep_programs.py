@@ -97,18 +97,14 @@ FINE: dict[str, Callable[[relax.Function], Any]] = {
 
 @pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.parametrize("use", TOO_DEEP)
-def test_what_the_stack_cannot_hold_is_an_error_of_the_program(
-    use: str, program: Callable[[], relax.Function]
-) -> None:
+def test_what_the_stack_cannot_hold_is_an_error_of_the_program(use, program) -> None:
     with pytest.raises(MisuseError, match=MESSAGE):
         TOO_DEEP[use](program())
 
 
 @pytest.mark.parametrize("program", [*PROGRAMS, deep_calls])
 @pytest.mark.parametrize("use", FINE)
-def test_what_keeps_its_own_stack_works_at_any_depth(
-    use: str, program: Callable[[], relax.Function]
-) -> None:
+def test_what_keeps_its_own_stack_works_at_any_depth(use, program) -> None:
     assert FINE[use](program()) is not False
 
 

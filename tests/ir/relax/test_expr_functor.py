@@ -267,9 +267,7 @@ class Same(PyExprMutator):
     """Changes nothing."""
 
 
-def test_a_mutator_that_changes_nothing_gives_back_what_it_was_given(
-    program: IRModule, main: rx.Function
-) -> None:
+def test_a_mutator_that_changes_nothing_gives_back_what_it_was_given(program, main) -> None:
     for func in program.functions.values():
         assert Same(program).visit_expr(func) is func
     part = main.body.blocks[0]  # type: ignore[attr-defined]
@@ -319,9 +317,7 @@ def test_a_dataflow_variable_is_visited_once_by_either_method() -> None:
     assert seen == ["dataflow var"]
 
 
-def test_what_a_mutator_emits_stands_before_the_binding_in_the_same_block(
-    program: IRModule, main: rx.Function
-) -> None:
+def test_what_a_mutator_emits_stands_before_the_binding_in_the_same_block(program, main) -> None:
     after = Subtract(program).visit_expr(main)
     assert check_well_formed(IRModule({**program.functions_by_name, "main": after})) == []
     expected = from_source(

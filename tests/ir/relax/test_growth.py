@@ -173,9 +173,7 @@ def steps(make: Callable[[rx.Expr], rx.Call]) -> Callable[[int], rx.Function]:
     ],
     ids=["operator", "packed function", "tuple and literal"],
 )
-def test_a_derived_call_whose_operands_stay_is_only_looked_at(
-    make: Callable[[rx.Expr], rx.Call], share: float
-) -> None:
+def test_a_derived_call_whose_operands_stay_is_only_looked_at(make, share) -> None:
     """The share of the work that deriving once more takes: half of it where this is not so."""
     program = steps(make)
     first = calls(lambda: normalize_function(program(200)))

@@ -47,9 +47,7 @@ def names(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         ("CancelNegatives", "Before", "After", [X]),
     ],
 )
-def test_the_passes_of_the_page_keep_values(
-    names: dict[str, Any], target: Any, step: str, before: str, after: str, args: list[Any]
-) -> None:
+def test_the_passes_of_the_page_keep_values(names, target, step, before, after, args) -> None:
     run = names[step]() if isinstance(names[step], type) else names[step]
     with PassContext(check=True):
         found = run(names[before])

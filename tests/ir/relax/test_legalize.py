@@ -156,9 +156,7 @@ def test_sizes_that_may_be_equal_are_compared_when_they_arrive(
         (lambda n: op.arange(0, rx.PrimValue(n), 0.5), lambda n: np.arange(0, n, 0.5)),
     ],
 )
-def test_ranges_may_have_sizes_for_bounds_and_steps(
-    make: Callable[[tir.Var], rx.Expr], expected: Callable[[int], Any], target: str
-) -> None:
+def test_ranges_may_have_sizes_for_bounds_and_steps(make, expected, target) -> None:
     main = compile(returning(lambda x: make(N), tensor(N)), target)["main"]
     for n in (1, 3, 4):
         np.testing.assert_array_equal(main(np.zeros(n, "float32")), expected(n))
@@ -402,9 +400,7 @@ def test_tensors_like_others_are_filled_by_the_kernels_of_any() -> None:
         (lambda: op.astype(rx.const(0.0, "float32"), "bool"), rx.const(False, "bool")),
     ],
 )
-def test_what_is_known_ahead_becomes_a_constant(
-    made: Callable[[], rx.Call], constant: rx.Constant
-) -> None:
+def test_what_is_known_ahead_becomes_a_constant(made, constant) -> None:
     mod = LegalizeOps()(returning(made))
     assert not kernels(mod)
     (found,) = [node for node in walk(mod["main"]) if isinstance(node, rx.Constant)]

@@ -1,7 +1,5 @@
 """The driver of passes over bindings: what it visits, what it keeps, what it puts together."""
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 from typing_extensions import override
@@ -67,9 +65,7 @@ def parsed(lines: str) -> rx.Function:
     return func
 
 
-def test_bindings_come_in_the_order_of_evaluation_with_the_block_they_stand_in(
-    main: rx.Function,
-) -> None:
+def test_bindings_come_in_the_order_of_evaluation_with_the_block_they_stand_in(main) -> None:
     seen: list[tuple[str, bool]] = []
 
     def note(binding: rx.Binding, block: rx.BindingBlock) -> None:
@@ -267,9 +263,7 @@ def cancel(func: rx.Function) -> rx.Function:
 
 
 @pytest.mark.parametrize("rewrite", [drop_all, keep_all, cancel])
-def test_work_grows_with_the_number_of_bindings(
-    rewrite: Callable[[rx.Function], rx.Function],
-) -> None:
+def test_work_grows_with_the_number_of_bindings(rewrite) -> None:
     work = [calls(lambda func=func: rewrite(func)) for func in (chain(100), chain(1000))]  # type: ignore[misc]
     assert work[1] < 11 * work[0]
 

@@ -84,9 +84,7 @@ def test_after_a_pass_only_what_it_changed_is_normalised(normalized: list[str]) 
 
 
 @pytest.mark.rule("DER-2")
-def test_a_caller_is_normalised_when_the_signature_it_sees_has_changed(
-    normalized: list[str],
-) -> None:
+def test_a_caller_is_normalised_when_the_signature_it_sees_has_changed(normalized) -> None:
     mod = module()
     same, other = with_callee(mod, op="exp"), with_callee(mod, shape='("n",)')
     normalized.clear()

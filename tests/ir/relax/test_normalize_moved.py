@@ -98,9 +98,7 @@ def test_each_mention_of_a_size_follows_the_cast_that_binds_it(where: str) -> No
 
 
 @pytest.mark.rule("DER-3")
-def test_an_argument_that_is_not_in_scope_is_an_error_even_if_the_callee_asks_nothing_of_it() -> (
-    None
-):
+def test_an_argument_that_is_not_in_scope_is_an_error_even_if_the_callee_asks_nothing_of_it():
     y = var("y", tensor(2))
     values = (
         pure("f", y),

@@ -217,9 +217,7 @@ def test_a_tensor_on_many_devices_is_related_as_the_whole_tensor_is() -> None:
         (func(ret=Object), spread(tensor(N)), "a function is not a distributed tensor"),
     ],
 )
-def test_the_reason_for_disjointness_is_named(
-    a: rx.StructInfo, b: rx.StructInfo, reason: str
-) -> None:
+def test_the_reason_for_disjointness_is_named(a, b, reason) -> None:
     assert provably_disjoint(a, b)
     assert provably_disjoint(b, a)
     found = explain_disjointness(a, b)

@@ -91,9 +91,7 @@ def spread(placement: str, *dims: object) -> DTensorStructInfo:
         (func(ret=Object, pure=False), func(ret=Object), "an impure function is not a pure one"),
     ],
 )
-def test_the_innermost_difference_is_named(
-    value: rx.StructInfo, expected: rx.StructInfo, text: str
-) -> None:
+def test_the_innermost_difference_is_named(value, expected, text) -> None:
     assert explain_incompatibility(value, expected) == text
 
 
@@ -180,9 +178,7 @@ def test_provably_disjoint(a: rx.StructInfo, b: rx.StructInfo, disjoint: bool) -
         (rank(-1, ""), tensor(2), "shape"),
     ],
 )
-def test_the_difference_omits_what_is_unknown(
-    a: rx.StructInfo, b: rx.StructInfo, difference: str
-) -> None:
+def test_the_difference_omits_what_is_unknown(a, b, difference) -> None:
     assert difference in (explain_disjointness(a, b) or "")
 
 

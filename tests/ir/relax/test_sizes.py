@@ -64,9 +64,7 @@ def elements(size: tir.PrimExpr, **sizes: int) -> int:
     ("begin", "end", "known"),
     [("0", "n", "n"), ("n", "n + m", "m"), ("n", "n + m + 1", "m"), ("n", "m + n * 2", "m")],
 )
-def test_only_a_dimension_of_a_tensor_is_known_to_be_at_least_0(
-    begin: str, end: str, known: str
-) -> None:
+def test_only_a_dimension_of_a_tensor_is_known_to_be_at_least_0(begin, end, known) -> None:
     body = f"""y = R.concat((x, R.zeros((2, n), "float32")), axis=1)
         z = R.strided_slice(y, [1], [{begin}], [{end}])
         return z"""

@@ -270,9 +270,7 @@ def operands_changed() -> Iterator[tuple[rx.Expr, dict[str, object]]]:
 
 
 @pytest.mark.parametrize(("expr", "changes"), [*operands_changed()])
-def test_rebuilding_drops_struct_info_where_replacing_leaves_a_false_one(
-    expr: rx.Expr, changes: dict[str, object]
-) -> None:
+def test_rebuilding_drops_struct_info_where_replacing_leaves_a_false_one(expr, changes) -> None:
     def program(value: rx.Expr) -> rx.Function:
         if isinstance(value, rx.Function):
             return value

@@ -177,9 +177,7 @@ def spread(*dims: object) -> DTensorStructInfo:
     ],
     ids=str,
 )
-def test_free_variables_are_those_that_no_function_struct_info_owns(
-    sinfo: rx.StructInfo, free: tuple[tir.Var, ...]
-) -> None:
+def test_free_variables_are_those_that_no_function_struct_info_owns(sinfo, free) -> None:
     assert free_shape_vars(sinfo) == free
 
 

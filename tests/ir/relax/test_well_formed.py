@@ -1,7 +1,6 @@
 """Well-formedness: for each criterion a program that breaks it, and one beside it that does not."""
 
 import re
-from collections.abc import Callable
 
 import pytest
 
@@ -305,9 +304,7 @@ def test_an_operator_stands_only_where_it_is_called(x: rx.Var) -> None:
 
 @pytest.mark.rule("WF-14c", "WF-15a", "WF-16")
 @pytest.mark.parametrize(("rule", "make"), [("WF-14c", tensor), ("WF-15a", shape), ("WF-16", prim)])
-def test_sizes_in_annotations_are_in_scope(
-    rule: str, make: Callable[[tir.PrimExpr], rx.StructInfo]
-) -> None:
+def test_sizes_in_annotations_are_in_scope(rule, make) -> None:
     n = size("n")
     y = var("y", make(n))
     value = pure("f", sinfo=make(n))

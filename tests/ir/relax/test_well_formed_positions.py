@@ -135,9 +135,7 @@ what a branch uses : WF-2a : branch, value, func
 @pytest.mark.parametrize(
     ("rules", "nodes", "program"), [pytest.param(*r, id=k) for k, *r in FAULTS]
 )
-def test_a_fault_is_reported_at_the_innermost_known_position(
-    rules: str, nodes: str, program: str
-) -> None:
+def test_a_fault_is_reported_at_the_innermost_known_position(rules, nodes, program) -> None:
     make = eval(f"lambda {nodes}: {program}", vars(graphs) | vars(sinfos) | globals())
     count = make.__code__.co_argcount
     for known in range(count):

@@ -24,12 +24,7 @@ M, N, S = (tir.SizeVar(name, "int32") for name in "mns")
         ((), None, 3, ()),
     ],
 )
-def test_offsets_are_sums_of_indices_times_strides(
-    shape: tuple[int, ...],
-    strides: tuple[int, ...] | None,
-    offset: int,
-    separators: tuple[int, ...],
-) -> None:
+def test_offsets_are_sums_of_indices_times_strides(shape, strides, offset, separators) -> None:
     buffer = decl_buffer(
         shape, strides=strides, elem_offset=offset, axis_separators=separators, name="A"
     )

@@ -86,9 +86,7 @@ def test_shapes_and_indices_of_blocks() -> None:
         ("OIHW2i3o", "HWIO", (2, 2, 2, 1, 2, 3)),
     ],
 )
-def test_every_element_moves_to_a_place_of_its_own(
-    src: str, dst: str, shape: tuple[int, ...]
-) -> None:
+def test_every_element_moves_to_a_place_of_its_own(src, dst, shape) -> None:
     change = T.BijectiveLayout(src, dst)
     there = numbers(change.forward_shape(shape))
     assert np.prod(there) == np.prod(shape)

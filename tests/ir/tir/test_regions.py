@@ -142,9 +142,7 @@ def test_an_index_of_unknown_range_covers_the_dimension() -> None:
         ),
     ],
 )
-def test_regions_name_nothing_of_the_inside_of_their_block(
-    body: str, reads: str, writes: str
-) -> None:
+def test_regions_name_nothing_of_the_inside_of_their_block(body, reads, writes) -> None:
     assert inferred(body) == (reads, writes)
 
 

@@ -76,9 +76,7 @@ def test_check_reports_all_errors_with_carets(capsys: pytest.CaptureFixture[str]
     assert out.endswith("\n2 errors in 2 files\n")
 
 
-def test_a_program_is_read_from_standard_input_and_never_run(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_program_is_read_from_standard_input_and_never_run(capsys, monkeypatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO("print('run')\n" + MODEL))
     code, out, err = command("check -", capsys)
     assert (code, out) == (0, "no errors in 1 file\n")
@@ -138,9 +136,7 @@ def test_print_writes_normal_form(capsys: pytest.CaptureFixture[str]) -> None:
     assert_structural_equal(from_source(out), from_source(MODEL))
 
 
-def test_graph_draws_programs_also_ill_formed_ones(
-    capsys: pytest.CaptureFixture[str], folder: Path
-) -> None:
+def test_graph_draws_programs_also_ill_formed_ones(capsys, folder) -> None:
     code, out, err = command("graph model.py", capsys)
     assert (code, err) == (0, "")
     assert out.startswith("flowchart TD")
@@ -187,13 +183,7 @@ def main(x: R.Tensor((3, 4), "float32"), flag: R.Tensor((), "bool")):
         ("R.sqrt(a)", "R.matmul(a, a)\n        b = R.expp(hidden)", [("R.matmul", "DER-36")]),
     ],
 )
-def test_graph_draws_what_is_there_of_a_text_with_errors(
-    capsys: pytest.CaptureFixture[str],
-    folder: Path,
-    old: str,
-    new: str,
-    marked: list[tuple[str, str]],
-) -> None:
+def test_graph_draws_what_is_there_of_a_text_with_errors(capsys, folder, old, new, marked) -> None:
     (folder / "wrong.py").write_text(WRONG.replace(old, new))
     code, out, err = command("graph wrong.py", capsys)
     assert code == 1
@@ -205,17 +195,13 @@ def test_graph_draws_what_is_there_of_a_text_with_errors(
     assert "exp<br>" in out
 
 
-def test_graph_of_what_is_not_python_is_an_error(
-    capsys: pytest.CaptureFixture[str], folder: Path
-) -> None:
+def test_graph_of_what_is_not_python_is_an_error(capsys, folder) -> None:
     (folder / "wrong.py").write_text("@R.function\ndef main(x:")
     assert command("graph wrong.py -o a.svg", capsys)[0] == 1
     assert not (folder / "a.svg").exists()
 
 
-def test_print_writes_json_which_the_other_commands_read(
-    capsys: pytest.CaptureFixture[str], folder: Path
-) -> None:
+def test_print_writes_json_which_the_other_commands_read(capsys, folder) -> None:
     assert command("print model.py -o model.json", capsys) == (0, "", "")
     module = load_json((folder / "model.json").read_text())
     assert_structural_equal(module, from_source(MODEL))
@@ -233,9 +219,7 @@ def test_opt_applies_passes_in_order(capsys: pytest.CaptureFixture[str]) -> None
     assert_structural_equal(from_source(out), passes(from_source(MODEL)))
 
 
-def test_opt_applies_a_pipeline_and_explains_it(
-    capsys: pytest.CaptureFixture[str], folder: Path
-) -> None:
+def test_opt_applies_a_pipeline_and_explains_it(capsys, folder) -> None:
     _, out, _ = command("opt model.py --pipeline legalize", capsys)
     assert_structural_equal(from_source(out), relaxpy.get_pipeline("legalize")(from_source(MODEL)))
     code, out, _ = command("opt model.py --pipeline legalize --explain -o out.py", capsys)
@@ -303,9 +287,7 @@ def main(
         assert np.array_equal(saved["0"].view(ml_dtypes.bfloat16), first.view(ml_dtypes.bfloat16))
 
 
-def test_compile_saves_an_executable_that_the_other_commands_read(
-    capsys: pytest.CaptureFixture[str], folder: Path
-) -> None:
+def test_compile_saves_an_executable_that_the_other_commands_read(capsys, folder) -> None:
     code, out, _ = command("compile model.py --target numpy -o model.rxp", capsys)
     assert code == 0
     assert out.startswith("model.rxp: <Executable for numpy>\n  main(x: ")
@@ -319,9 +301,7 @@ def test_compile_saves_an_executable_that_the_other_commands_read(
     assert "is a saved executable" in err
 
 
-def test_compile_saves_code_for_other_systems(
-    capsys: pytest.CaptureFixture[str], folder: Path
-) -> None:
+def test_compile_saves_code_for_other_systems(capsys, folder) -> None:
     pytest.importorskip("llvmlite")
     systems = "--for linux-aarch64:neoverse-n1 --for windows-x86_64"
     code, out, _ = command(f"compile model.py {systems} -o model.exe", capsys)
@@ -341,9 +321,7 @@ def test_compile_saves_code_for_other_systems(
     assert not Path("other.exe").exists()
 
 
-def test_warm_fills_the_cache(
-    capsys: pytest.CaptureFixture[str], folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_warm_fills_the_cache(capsys, folder, monkeypatch) -> None:
     pytest.importorskip("llvmlite")
     monkeypatch.setattr(Op, "user_changes", 0)  # other tests may have registered operators
     monkeypatch.setenv("RELAXPY_CACHE", "1")
@@ -408,9 +386,7 @@ def test_listings(capsys: pytest.CaptureFixture[str]) -> None:
     assert "exit codes:" in out
 
 
-def test_files_after_one_that_cannot_be_read_are_checked(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_files_after_one_that_cannot_be_read_are_checked(folder, capsys) -> None:
     code, out, err = command("check missing.py flaws.py x.npy model.py", capsys)
     assert code == 2
     assert "flaws.py:9:" in out
@@ -464,9 +440,7 @@ def test_files_after_one_that_cannot_be_read_are_checked(
         ("", 2, "required: COMMAND"),
     ],
 )
-def test_errors_have_a_message_and_an_exit_code(
-    line: str, code: int, message: str, capsys: pytest.CaptureFixture[str], folder: Path
-) -> None:
+def test_errors_have_a_message_and_an_exit_code(line, code, message, capsys, folder) -> None:
     (folder / "flaws.npy").write_text("no array")
     found, _, err = command(line, capsys)
     assert message in err
@@ -474,16 +448,12 @@ def test_errors_have_a_message_and_an_exit_code(
     assert "Traceback" not in err
 
 
-def test_a_folder_without_programs_is_not_said_to_be_without_errors(
-    capsys: pytest.CaptureFixture[str], folder: Path
-) -> None:
+def test_a_folder_without_programs_is_not_said_to_be_without_errors(capsys, folder) -> None:
     (folder / "none").mkdir()
     assert command("check none", capsys) == (0, "no errors as no file has a program\n", "")
 
 
-def test_a_text_without_its_large_constants_is_not_written_silently(
-    capsys: pytest.CaptureFixture[str], folder: Path
-) -> None:
+def test_a_text_without_its_large_constants_is_not_written_silently(capsys, folder) -> None:
     constant = "R.const(" + str([float(i) for i in range(100)]) + ', "float32")'
     (folder / "constant.py").write_text(f"@R.function\ndef main():\n    return {constant}\n")
     code, _, err = command("print constant.py -o again.py", capsys)
@@ -534,9 +504,7 @@ def test_a_reader_that_ends_early_is_no_error() -> None:
     assert (done.stdout[:6], done.stdout.count("\n"), done.stderr) == ("DER-36", 1, "")
 
 
-def test_the_examples_of_the_page_run(
-    capsys: pytest.CaptureFixture[str], folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_examples_of_the_page_run(capsys, folder, monkeypatch) -> None:
     monkeypatch.setenv("RELAXPY_CACHE", "1")
     monkeypatch.setenv("RELAXPY_CACHE_DIR", str(folder / "cache"))
     text = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
@@ -553,18 +521,14 @@ def test_the_examples_of_the_page_run(
 
 
 @pytest.mark.parametrize("command_name", ["run", "profile"])
-def test_without_inputs_the_message_says_how_to_get_some(
-    command_name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_inputs_the_message_says_how_to_get_some(command_name, capsys) -> None:
     code, out, err = command(f"{command_name} model.py", capsys)
     assert (code, out) == (2, "")
     assert "there are no inputs, expected x, w" in err
     assert "--random 0" in err
 
 
-def test_damaged_files_of_arrays_are_refused(
-    capsys: pytest.CaptureFixture[str], folder: Path
-) -> None:
+def test_damaged_files_of_arrays_are_refused(capsys, folder) -> None:
     whole = {name: (folder / name).read_bytes() for name in ("x.npy", "both.npz")}
     (folder / "renamed.npz").write_bytes(whole["x.npy"])
     code, _, err = command("run model.py renamed.npz", capsys)
@@ -599,9 +563,7 @@ def main(
 """
 
 
-def test_dimensions_are_those_of_inputs_of_all_kinds(
-    capsys: pytest.CaptureFixture[str], folder: Path
-) -> None:
+def test_dimensions_are_those_of_inputs_of_all_kinds(capsys, folder) -> None:
     (folder / "values.py").write_text(VALUES)
     line = "run values.py --random 0 's=(3,)' p=2 't=([4, 5, 6, 7], 8)' o=x.npy"
     code, out, err = command(line, capsys)
@@ -624,9 +586,7 @@ def test_several_functions_need_a_name(capsys: pytest.CaptureFixture[str], folde
     assert command("run two.py both.npz --function two", capsys)[0] == 0
 
 
-def test_what_a_program_lacks_is_no_wrong_command(
-    capsys: pytest.CaptureFixture[str], folder: Path
-) -> None:
+def test_what_a_program_lacks_is_no_wrong_command(capsys, folder) -> None:
     call = 'R.call_packed("missing", sinfo_args=R.Object)'
     text = f"@R.function(pure=False)\ndef main():\n    return {call}"
     (folder / "packed.py").write_text(text)
@@ -643,9 +603,7 @@ def test_a_seed_is_a_natural_number(seed: str, capsys: pytest.CaptureFixture[str
 
 
 @pytest.mark.parametrize("size", [8, 60, 200, -1])
-def test_a_damaged_executable_is_a_file_that_cannot_be_read(
-    size: int, capsys: pytest.CaptureFixture[str], folder: Path
-) -> None:
+def test_a_damaged_executable_is_a_file_that_cannot_be_read(size, capsys, folder) -> None:
     relaxpy.compile(from_source(MODEL)).save("model.rxp")
     (folder / "half.rxp").write_bytes((folder / "model.rxp").read_bytes()[:size])
     for name in ("run", "report", "check", "print"):
@@ -654,9 +612,7 @@ def test_a_damaged_executable_is_a_file_that_cannot_be_read(
         assert err.startswith("relaxpy: error: the executable in half.rxp is damaged: ")
 
 
-def test_an_executable_of_the_older_format_is_compiled_again(
-    capsys: pytest.CaptureFixture[str], folder: Path
-) -> None:
+def test_an_executable_of_the_older_format_is_compiled_again(capsys, folder) -> None:
     (folder / "old.rxp").write_text('{"format": "relaxpy-executable", "version": 1}')
     code, _, err = command("run old.rxp", capsys)
     assert code == 2
@@ -672,9 +628,7 @@ def test_an_executable_on_standard_input(folder: Path) -> None:
     assert b"def main(" in done.stdout
 
 
-def test_an_executable_does_not_replace_its_program(
-    capsys: pytest.CaptureFixture[str], folder: Path
-) -> None:
+def test_an_executable_does_not_replace_its_program(capsys, folder) -> None:
     code, _, err = command("compile model.py -o ./model.py", capsys)
     assert code == 2
     assert "is the program" in err
@@ -691,9 +645,7 @@ def test_an_executable_does_not_replace_its_program(
         ("PYTHONIOENCODING=ascii check wide.py", 1, "wide.py:8:142: "),
     ],
 )
-def test_streams_may_be_closed_and_have_any_encoding(
-    line: str, code: int, message: str, folder: Path
-) -> None:
+def test_streams_may_be_closed_and_have_any_encoding(line, code, message, folder) -> None:
     wide = MODEL.replace("R.nn.relu", f"{'R.exp(' * 20}R.nn.relü").replace("w))", "w))" + ")" * 20)
     (folder / "wide.py").write_text(wide.partition("\n")[2], "utf-8")
     setting, _, words = line.rpartition("ascii ")
@@ -782,9 +734,7 @@ def test_a_file_that_imports_is_read_or_imported(capsys: pytest.CaptureFixture[s
         (MODEL.replace("(4, 2)", "(5, 2)"), "run --import first.py", 1, "[DER-36]"),
     ],
 )
-def test_files_that_cannot_be_imported(
-    text: str, line: str, code: int, message: str, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_files_that_cannot_be_imported(text, line, code, message, folder, capsys) -> None:
     (folder / "first.py").write_text(f"{IMPORTS}\n{text.lstrip()}")
     found, out, err = command(line, capsys)
     assert found == code
@@ -792,9 +742,7 @@ def test_files_that_cannot_be_imported(
     assert "Traceback" not in err
 
 
-def test_a_script_is_read_without_what_only_python_executes(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_script_is_read_without_what_only_python_executes(folder, capsys) -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     programs = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
     script = f"""
@@ -839,9 +787,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("name", ["np", "table", "helper", "Config"])
-def test_what_a_program_uses_of_python_needs_an_import(
-    name: str, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_a_program_uses_of_python_needs_an_import(name, folder, capsys) -> None:
     script = (
         f"import numpy as np\ntable = np.ones(4)\ndef helper(): pass\nclass Config: pass\n{IMPORTS}"
     )
@@ -855,9 +801,7 @@ def test_what_a_program_uses_of_python_needs_an_import(
 @pytest.mark.parametrize(
     "program", ["net1/inner/model.py", "net2/inner/model.py:Model", "net3.inner.model:Model"]
 )
-def test_a_file_of_a_package_is_its_module(
-    program: str, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_of_a_package_is_its_module(program, folder, capsys) -> None:
     name = program[:4]
     (folder / name / "inner").mkdir(parents=True)
     (folder / name / "__init__.py").write_text("print('imported')")
@@ -895,9 +839,7 @@ def test_errors_for_machines(capsys: pytest.CaptureFixture[str]) -> None:
     assert "fused_matmul_relu" in [row["name"] for row in rows]
 
 
-def test_check_goes_into_folders(
-    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_check_goes_into_folders(folder, capsys, monkeypatch) -> None:
     (folder / "package" / ".hidden").mkdir(parents=True)
     (folder / "package" / "good.py").write_text(MODEL)
     (folder / "package" / "plain.py").write_text("import os\n")

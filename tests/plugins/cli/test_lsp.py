@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from queue import Queue
 from typing import Any
 
@@ -152,9 +151,7 @@ FAULTY = [
 
 
 @pytest.mark.parametrize(("right", "wrong"), FAULTY)
-def test_diagnostics_are_those_of_check(
-    editor: Editor, right: str, wrong: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_diagnostics_are_those_of_check(editor, right, wrong, tmp_path, capsys) -> None:
     text = MODEL.replace(right, wrong, 1)
     (tmp_path / "model.py").write_text(text)
     main(["check", "--json", str(tmp_path / "model.py")])
@@ -319,9 +316,7 @@ def test_completions_have_signatures(editor: Editor, line: str, name: str, signa
         ("nothing(", None, 0),
     ],
 )
-def test_signatures_show_while_arguments_are_typed(
-    editor: Editor, typed: str, label: str | None, active: int
-) -> None:
+def test_signatures_show_while_arguments_are_typed(editor, typed, label, active) -> None:
     text = MODEL.replace("return z", typed)
     editor.type(text)
     help_ = editor.at("signatureHelp", text, typed)

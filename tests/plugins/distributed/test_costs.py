@@ -93,9 +93,7 @@ def test_a_step_of_training_sends_its_gradients(workers: int) -> None:
     assert sent == pytest.approx(2 * 64 * 32 * 4 * (workers - 1) / workers, rel=0.01)
 
 
-def test_the_table_of_the_page_is_what_its_program_prints(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_table_of_the_page_is_what_its_program_prints(tmp_path, capsys) -> None:
     page = (ROOT / "docs" / "scaling.md").read_text(encoding="utf-8")
     program = page[page.index("## A model of 7 billion") :].split("```")[1].removeprefix("python")
     (tmp_path / "costs.py").write_text(program, encoding="utf-8")

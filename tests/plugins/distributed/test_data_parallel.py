@@ -105,9 +105,7 @@ def test_workers_train_like_one(optimizer: str, workers: int) -> None:
 @pytest.mark.parametrize(
     ("optimizer", "before", "after"), [("SGD", 1, 2), ("Adam", 2, 4), ("Adam", 4, 1)]
 )
-def test_training_goes_on_with_other_workers(
-    optimizer: str, before: int, after: int, tmp_path: Path
-) -> None:
+def test_training_goes_on_with_other_workers(optimizer, before, after, tmp_path) -> None:
     rng = np.random.default_rng(1)
     x = rng.standard_normal((8, 8, 6)).astype("float32")
     y = rng.integers(0, 4, (8, 8))

@@ -131,9 +131,7 @@ def test_a_machine_travels_with_its_inputs(client: Any) -> None:
 
 
 @pytest.mark.parametrize(("example", "lines"), [("score", 10), ("search", 3)])
-def test_the_examples_run(
-    example: str, lines: int, client: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_examples_run(example, lines, client, capsys) -> None:
     import_module(example).main(client)
     assert len(capsys.readouterr().out.splitlines()) == lines
 

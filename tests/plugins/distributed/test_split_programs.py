@@ -114,9 +114,7 @@ def test_an_operator_along_and_across_a_split_axis(expression: str) -> None:
         (((3, 8), (8, 10)), "x1", "R.argmax(R.matmul(x0, a), axis=-1)"),
     ],
 )
-def test_a_layer_with_split_tensors(
-    placement: str, shapes: tuple[tuple[int, ...], ...], annotated: str, expression: str
-) -> None:
+def test_a_layer_with_split_tensors(placement, shapes, annotated, expression) -> None:
     params = ", ".join(f'x{k}: R.Tensor({shape}, "float32")' for k, shape in enumerate(shapes))
     text = f'a = R.dist.annotate_sharding({annotated}, "mesh[0]", "{placement}")\ny = {expression}'
     is_equal_on_workers(program(params, text), *(numbers(*shape) for shape in shapes))
@@ -306,9 +304,7 @@ KERNELS = """
         ("times_rows", (4, 8)),
     ],
 )
-def test_kernels_whose_parts_are_not_parts_of_the_result(
-    kernel: str, shape: tuple[int, ...], placement: str
-) -> None:
+def test_kernels_whose_parts_are_not_parts_of_the_result(kernel, shape, placement) -> None:
     body = f"""
 a = R.dist.annotate_sharding(x, "mesh[0]", "{placement}")
 b = R.call_tir(cls.{kernel}, (a,), out_sinfo=R.Tensor({shape}, "float32"))

@@ -32,9 +32,7 @@ STARTED = ", mpi4py.MPI"
 @pytest.mark.each_choice
 @pytest.mark.parametrize("imported", ["", STARTED])
 @pytest.mark.parametrize("end", ["sys.exit()", "sys.exit(3)", "sys.exit('no data')"])
-def test_an_exit_before_the_first_operator_ends_the_others(
-    imported: str, end: str, tmp_path: Path
-) -> None:
+def test_an_exit_before_the_first_operator_ends_the_others(imported, end, tmp_path) -> None:
     check(tmp_path, "worker 1 has ended", imported=imported, end=end)
 
 

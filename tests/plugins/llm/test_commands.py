@@ -37,13 +37,7 @@ def as_loaded(lm: Any, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     return calls
 
 
-def test_generate_prints_what_the_interface_returns(
-    capsys: pytest.CaptureFixture[str],
-    lm: Any,
-    folder: Path,
-    as_loaded: list[dict[str, Any]],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_generate_prints_what_the_interface_returns(capsys, lm, folder, as_loaded, monkeypatch):
     options = {"max_tokens": 9, "temperature": 0.8, "top_p": 0.9, "top_k": 20, "seed": 4}
     words = [w for name, v in options.items() for w in (f"--{name.replace('_', '-')}", v)]
     wanted = lm.generate("the cat", **options)
@@ -64,13 +58,7 @@ def test_generate_prints_what_the_interface_returns(
     }
 
 
-def test_chat_answers_lines_until_the_end(
-    capsys: pytest.CaptureFixture[str],
-    lm: Any,
-    folder: Path,
-    as_loaded: list[dict[str, Any]],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_chat_answers_lines_until_the_end(capsys, lm, folder, as_loaded, monkeypatch) -> None:
     def answer(*contents: str) -> str:
         roles = ("system", "user", "assistant", "user")
         messages = [{"role": r, "content": c} for r, c in zip(roles, contents, strict=False)]
@@ -112,33 +100,19 @@ def test_chat_answers_lines_until_the_end(
         (("chat", "{folder}/config.json"), 1, "neither a folder of a model nor a GGUF file"),
     ],
 )
-def test_what_is_wrong(
-    capsys: pytest.CaptureFixture[str],
-    folder: Path,
-    words: tuple[str, ...],
-    code: int,
-    message: str,
-) -> None:
+def test_what_is_wrong(capsys, folder, words, code, message) -> None:
     found, out, err = run(capsys, *(word.format(folder=folder) for word in words))
     assert (found, out) == (code, "")
     assert message in err
 
 
-def test_generate_fills_the_room_of_a_small_context(
-    capsys: pytest.CaptureFixture[str], lm: Any, folder: Path, as_loaded: list[dict[str, Any]]
-) -> None:
+def test_generate_fills_the_room_of_a_small_context(capsys, lm, folder, as_loaded) -> None:
     wanted = lm.generate("the cat", max_tokens=253)  # of 256, the prompt has 3
     assert run(capsys, "generate", folder, "the cat") == (0, f"{wanted}\n", "")
 
 
 @pytest.mark.parametrize("words", [("generate", "{folder}", "-"), ("chat", "{folder}")])
-def test_input_that_is_no_text(
-    capsys: pytest.CaptureFixture[str],
-    folder: Path,
-    as_loaded: list[dict[str, Any]],
-    monkeypatch: pytest.MonkeyPatch,
-    words: tuple[str, ...],
-) -> None:
+def test_input_that_is_no_text(capsys, folder, as_loaded, monkeypatch, words) -> None:
     stream = io.TextIOWrapper(io.BytesIO(b"\xff\xfehello\n"), encoding="utf-8")
     monkeypatch.setattr("sys.stdin", stream)
     code, out, err = run(capsys, *(word.format(folder=folder) for word in words))
@@ -146,9 +120,7 @@ def test_input_that_is_no_text(
     assert "standard input is not UTF-8: 'utf-8' codec can't decode byte 0xff" in err
 
 
-def test_chat_of_a_model_of_its_own(
-    capsys: pytest.CaptureFixture[str], folder: Path, lm: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_chat_of_a_model_of_its_own(capsys, folder, lm, monkeypatch) -> None:
     turns = [{"role": "user", "content": "hello"}]
     for text in ("so?", "and?"):
         answer = lm.generate(turns, max_tokens=60)
@@ -159,9 +131,7 @@ def test_chat_of_a_model_of_its_own(
     assert (code, out, err) == (0, "".join(f"{text}\n" for text in wanted), "")
 
 
-def test_serve_refuses_a_port_that_is_taken(
-    capsys: pytest.CaptureFixture[str], folder: Path, as_loaded: list[dict[str, Any]]
-) -> None:
+def test_serve_refuses_a_port_that_is_taken(capsys, folder, as_loaded) -> None:
     pytest.importorskip("uvicorn")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         code, out, err = run(capsys, "serve", folder, "--port", taken.getsockname()[1])
@@ -186,13 +156,7 @@ def test_packages_of_the_server_are_needed_before_the_model(
 
 
 @pytest.mark.parametrize("package", ["safetensors", "tokenizers", "uvicorn"])
-def test_packages_that_are_not_installed(
-    capsys: pytest.CaptureFixture[str],
-    folder: Path,
-    package: str,
-    monkeypatch: pytest.MonkeyPatch,
-    request: pytest.FixtureRequest,
-) -> None:
+def test_packages_that_are_not_installed(capsys, folder, package, monkeypatch, request) -> None:
     if package != "safetensors":
         request.getfixturevalue("as_loaded")
     lm = request.getfixturevalue("lm")
@@ -236,9 +200,7 @@ def test_serve_says_where_and_ends_by_a_signal(folder: Path, lm: Any) -> None:
         ([signal.SIGINT, signal.SIGINT], [130, -signal.SIGINT]),
     ],
 )
-def test_a_signal_ends_the_server_during_answers(
-    folder: Path, signals: list[signal.Signals], codes: list[int]
-) -> None:
+def test_a_signal_ends_the_server_during_answers(folder, signals, codes) -> None:
     httpx = pytest.importorskip("httpx")
     pytest.importorskip("uvicorn")
     command = [sys.executable, "-m", "relaxpy", "serve", str(folder), "--port", "0"]

@@ -49,9 +49,7 @@ TIED = {"tie_word_embeddings": True}
         ("Q4_K", {**WIDE, **TIED}, {"k_proj": "Q5_0", "up_proj": "Q5_K"}, 5),
     ],
 )
-def test_scores_of_packed_weights(
-    kind: str, entries: dict[str, Any], others: dict[str, str], packed: int, tmp_path: Path
-) -> None:
+def test_scores_of_packed_weights(kind, entries, others, packed, tmp_path) -> None:
     raw, ids = tiny.config(**entries), [0, *range(5, 40, 3)]
     stored = tiny.write_gguf(tmp_path / "m.gguf", raw, tiny.weights(raw), kind, others)
     files = open_model(tmp_path / "m.gguf")
@@ -240,9 +238,7 @@ COMMON = {
         ("phi3", {"rope.dimension_count": 4}, {"rotated": 4}),
     ],
 )
-def test_configurations_of_metadata(
-    arch: str, entries: dict[str, Any], wanted: dict[str, Any], tmp_path: Path
-) -> None:
+def test_configurations_of_metadata(arch, entries, wanted, tmp_path) -> None:
     header = header_of(tmp_path / "m.gguf", arch, COMMON | entries)
     config = config_of_gguf(header, "m.gguf")
     common = {"width": 16, "layers": 6, "heads": 4, "kv_heads": 2, "vocabulary": 40}
@@ -259,9 +255,7 @@ def test_configurations_of_metadata(
         ("qwen2", {"attention.key_length": 2**31}, "'head_dim': 2147483648, expected"),
     ],
 )
-def test_metadata_that_are_no_configuration(
-    arch: str, entries: dict[str, Any], message: str, tmp_path: Path
-) -> None:
+def test_metadata_that_are_no_configuration(arch, entries, message, tmp_path) -> None:
     header = header_of(tmp_path / "m.gguf", arch, COMMON | entries)
     with pytest.raises(ModelError, match=message):
         config_of_gguf(header, "m.gguf")

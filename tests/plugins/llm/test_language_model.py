@@ -191,9 +191,7 @@ def test_a_content_may_come_in_parts(lm: Any) -> None:
     )
 
 
-def test_a_text_without_tokens_cannot_be_continued(
-    lm: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_text_without_tokens_cannot_be_continued(lm, monkeypatch) -> None:
     assert lm.tokens("") == [0]  # the token that begins texts
     monkeypatch.setattr(lm.tokenizer, "encode", lambda text: [], raising=False)
     with pytest.raises(ModelError, match="the text '' has no tokens"):
@@ -220,9 +218,7 @@ def test_penalties_and_biases_of_tokens(lm: Any) -> None:
         ({"tokenizer_config.json": '{"chat_template": "{% if"}'}, "template cannot be read"),
     ],
 )
-def test_folders_whose_files_are_damaged(
-    lm: Any, folder: Path, files: dict[str, str | None], message: str, tmp_path: Path
-) -> None:
+def test_folders_whose_files_are_damaged(lm, folder, files, message, tmp_path) -> None:
     own = tmp_path / "tiny"
     own.mkdir()
     for path in folder.iterdir():
@@ -238,9 +234,7 @@ def test_folders_whose_files_are_damaged(
             ChatTemplate(found.template, tokenizer.special)
 
 
-def test_a_tokenizer_neither_truncates_nor_pads_as_in_training(
-    folder: Path, lm: Any, tmp_path: Path
-) -> None:
+def test_a_tokenizer_neither_truncates_nor_pads_as_in_training(folder, lm, tmp_path) -> None:
     copy = json.loads((folder / "tokenizer.json").read_text())
     copy["truncation"] = {"direction": "Right", "max_length": 2, "strategy": "LongestFirst"}
     copy["truncation"]["stride"] = 0
@@ -265,9 +259,7 @@ NO_TOKEN = {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "x"
         {"model": {"type": "Unigram", "unk_id": None, "vocab": [["z", 0.0]]}},
     ],
 )
-def test_a_tokenizer_that_panics_is_an_error_of_the_model(
-    folder: Path, tmp_path: Path, entry: dict[str, Any]
-) -> None:
+def test_a_tokenizer_that_panics_is_an_error_of_the_model(folder, tmp_path, entry) -> None:
     path = tmp_path / "tokenizer.json"
     path.write_text(json.dumps({**json.loads((folder / "tokenizer.json").read_text()), **entry}))
     own = tokenizer_of_file(path, {})

@@ -499,9 +499,7 @@ def test_requests_together_get_the_tokens_that_they_get_alone(llama: Any, number
         assert tokens == (alone[: len(tokens)] if is_part else alone)
 
 
-def test_a_prompt_of_several_requests_is_read_once(
-    llama: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_prompt_of_several_requests_is_read_once(llama, monkeypatch) -> None:
     """Also if reading takes several calls, and one of them ends in between."""
     rng, read, run = random.Random(5), [], llama.run
 
@@ -545,9 +543,7 @@ def test_a_long_prompt_is_read_beside_short_ones_that_keep_coming(llama: Any) ->
 
 @pytest.mark.parametrize("temperature", [0.0, 0.7])
 @pytest.mark.parametrize("odd", [[math.nan, 0.0], [math.inf, 0.0], [-math.inf, -math.inf]])
-def test_a_request_without_a_token_to_choose_ends_alone(
-    llama: Any, temperature: float, odd: list[float], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_request_without_a_token_to_choose_ends_alone(llama, temperature, odd, monkeypatch):
     engine, run = Engine(llama), llama.run
     options = {"max_tokens": 4, "sampling": Sampling(temperature, seed=1)}
     bad, good = (engine.add(prompt, **options) for prompt in ([1, 2], [3, 4]))
@@ -647,9 +643,7 @@ def test_variants_of_gpt2_that_the_example_does_not_compute(entry: str, value: o
         ([3] * 90, {"max_tokens": 7}, "90 tokens and 7 more are too many: .* at most 96"),
     ],
 )
-def test_requests_that_cannot_be_run(
-    llama: Any, prompt: list[Any], options: dict[str, Any], message: str
-) -> None:
+def test_requests_that_cannot_be_run(llama, prompt, options, message) -> None:
     engine = Engine(llama)
     with pytest.raises(ModelError, match=message):
         engine.add(prompt, **options)
@@ -842,9 +836,7 @@ def test_scores_with_weights_in_few_bits(family: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(np.concatenate(found), wanted, rtol=2e-4, atol=2e-4)
 
 
-def test_a_model_from_the_disk_has_the_default_datatype(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_from_the_disk_has_the_default_datatype(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("RELAXPY_CACHE", "1")
     monkeypatch.setenv("RELAXPY_CACHE_DIR", str(tmp_path))
     raw = CONFIGS["mistral"]

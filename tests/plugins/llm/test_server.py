@@ -224,9 +224,7 @@ NUMBERS = ("temperature", "top_p", "repetition_penalty", "presence_penalty")
         ({"model": "gpt"}, 404, "there is no model 'gpt', this server has 'tiny'"),
     ],
 )
-def test_parameters_that_make_no_sense(
-    running: Running, fields: dict[str, Any], status: int, message: str
-) -> None:
+def test_parameters_that_make_no_sense(running, fields, status, message) -> None:
     client = running.client()
     body = {"model": "tiny", "messages": HELLO, "max_tokens": 4, **fields}
     with pytest.raises(openai.APIStatusError, match=message) as caught:
@@ -375,9 +373,7 @@ def test_a_client_that_leaves_in_its_request_is_no_failure_of_the_server(running
         time.sleep(0.01)
 
 
-def test_a_tokenizer_that_fails_ends_one_answer_and_not_the_server(
-    lm: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_tokenizer_that_fails_ends_one_answer_and_not_the_server(lm, monkeypatch) -> None:
     def fails(_: Any) -> str:
         raise ModelError("the tokenizer cannot write tokens")
 
@@ -412,9 +408,7 @@ def test_requests_end_with_their_server(lm: Any, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_client_that_has_left_before_its_answer_begins(
-    lm: Any, stream: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_client_that_has_left_before_its_answer_begins(lm, stream, monkeypatch) -> None:
     run = lm.decoder.run
 
     def slow(*args: Any) -> Any:
@@ -474,9 +468,7 @@ def test_a_full_queue_refuses(lm: Any) -> None:
         server.stop()
 
 
-def test_requests_that_come_and_go_get_the_answers_that_they_get_alone(
-    running: Running, lm: Any
-) -> None:
+def test_requests_that_come_and_go_get_the_answers_that_they_get_alone(running, lm) -> None:
     rng = random.Random(0)
     words = ["the", "cat", "sat", "on", "log", "hello", "world", "ünï", "🎉"]
 
@@ -536,9 +528,7 @@ def test_requests_that_come_and_go_get_the_answers_that_they_get_alone(
     assert is_idle(lm)
 
 
-def test_a_request_whose_scores_are_not_numbers_ends_alone(
-    running: Running, lm: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_request_whose_scores_are_not_numbers_ends_alone(running, lm, monkeypatch) -> None:
     run, failing = lm.decoder.run, [0]
 
     def odd(cache: Any, sequences: Any, ids: Any, rows: Any) -> Any:

@@ -301,9 +301,7 @@ def test_a_weight_that_a_layer_has_is_true() -> None:
         (lambda x: np.float32(2) >= x, lambda x: x <= 2),
     ],
 )
-def test_numbers_of_numpy_are_left_operands(
-    of_numpy: Callable[..., Any], of_python: Callable[..., Any]
-) -> None:
+def test_numbers_of_numpy_are_left_operands(of_numpy, of_python) -> None:
     found, expected = (exported(lambda self, x, f=f: f(x)) for f in (of_numpy, of_python))
     assert_structural_equal(found, expected)
 

@@ -92,9 +92,7 @@ def test_drafts_see_their_ancestors(target: str, heads: int, kv_heads: int, mode
 @pytest.mark.each_choice
 @pytest.mark.parametrize("target", ["numpy", "native"])
 @pytest.mark.parametrize(("heads", "kv_heads", "mode"), [(4, 2, 0), (2, 2, 1)])
-def test_drafts_see_all_tokens_before_their_tree(
-    target: str, heads: int, kv_heads: int, mode: int
-) -> None:
+def test_drafts_see_all_tokens_before_their_tree(target, heads, kv_heads, mode) -> None:
     run = compiled(
         tree_attn_with_paged_kv_cache(kv_heads, heads, D, "float32", {}, Target("cuda")), target
     )

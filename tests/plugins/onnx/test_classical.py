@@ -64,9 +64,7 @@ KERNELS = [
         (KERNELS[0], [2, 3, 1, 2], True),
     ],
 )
-def test_support_vectors_decide_between_pairs_of_classes(
-    kernel: dict[str, Any], sizes: list[int], sure: bool
-) -> None:
+def test_support_vectors_decide_between_pairs_of_classes(kernel, sizes, sure) -> None:
     classes, count = len(sizes), sum(sizes)
     pairs = classes * (classes - 1) // 2
     attributes: dict[str, Any] = {
@@ -178,9 +176,7 @@ def near(bounds: list[float], dtype: str) -> Array:
         *(("class", dtype) for dtype in ("float32", "float64", "int64", "int32")),
     ],
 )
-def test_trees_compare_in_the_datatype_of_observations(
-    kind: str, dtype: str, tensors: bool
-) -> None:
+def test_trees_compare_in_the_datatype_of_observations(kind, dtype, tensors) -> None:
     attributes = grown(3, 4, MODES, 3, kind) | {"base_values": [0.5, 1.0, -1.0]}
     if "int" in dtype:
         attributes["nodes_values"] = np.rint(attributes["nodes_values"]).tolist()
@@ -222,9 +218,7 @@ def test_trees_predict_numbers(fold: str, kinds: list[str], votes: int, base: li
     ("votes", "classes", "positive", "base"),
     [(1, 2, False, []), (1, 2, True, [0.3]), (1, 2, True, []), (3, 3, False, [1.0, 0.0, 0.5])],
 )
-def test_trees_choose_classes(
-    transform: str, positive: bool, votes: int, classes: int, base: list[float]
-) -> None:
+def test_trees_choose_classes(transform, positive, votes, classes, base) -> None:
     attributes = grown(2, 3, MODES, votes, "class")
     if positive:
         attributes["class_weights"] = [abs(weight) / 4 for weight in attributes["class_weights"]]
@@ -271,9 +265,7 @@ def test_trees_choose_of_two_classes(ids: str, base: list[float], transform: str
     ("kernel", "supports", "one_class"),
     [*((kernel, 5, 0) for kernel in KERNELS), (KERNELS[0], 0, 0), (KERNELS[1], 5, 1)],
 )
-def test_support_vectors_predict_numbers(
-    kernel: dict[str, Any], supports: int, one_class: int
-) -> None:
+def test_support_vectors_predict_numbers(kernel, supports, one_class) -> None:
     attributes: dict[str, Any] = {
         "coefficients": RNG.standard_normal(supports or 4).tolist(),
         "rho": [0.2],
@@ -388,9 +380,7 @@ CASES: list[tuple[str, dict[str, Any], list[tuple[Array, ...]]]] = [
 @pytest.mark.parametrize(
     ("op", "attributes", "calls"), CASES, ids=[f"{op}-{k}" for k, (op, *_) in enumerate(CASES)]
 )
-def test_operators_are_those_of_onnx_runtime(
-    op: str, attributes: dict[str, Any], calls: list[tuple[Array, ...]]
-) -> None:
+def test_operators_are_those_of_onnx_runtime(op, attributes, calls) -> None:
     outputs = ["y", "scores"] if op == "LinearClassifier" else ["y"]
     names = [f"x{k}" for k in range(len(calls[0]))]
     inputs = [

@@ -150,9 +150,7 @@ def test_names_of_inputs_are_sanitized(name: str, made: str) -> None:
         ([["n" + "+n" * 200], ["n"]], "x_0", (7, 2), None),
     ],
 )
-def test_sizes_are_expressions_of_others(
-    sizes: list[list[str]], stated: str, good: tuple[int, ...], bad: tuple[int, ...] | None
-) -> None:
+def test_sizes_are_expressions_of_others(sizes, stated, good, bad) -> None:
     names = ["x", "y", "z"][: len(sizes)]
     nodes = [helper.make_node("Relu", [name], [f"{name}_out"]) for name in names]
     inputs = [value(name, shape) for name, shape in zip(names, sizes, strict=True)]
@@ -195,9 +193,7 @@ def test_sparse_tensors_are_dense_in_relax(flat: bool, place: str) -> None:
         ([2, 3], [0, 1, 2], r"has 2 elements and \(3,\) indices"),
     ],
 )
-def test_sparse_tensors_that_do_not_fit_are_refused(
-    dims: list[int], indices: list[Any], message: str
-) -> None:
+def test_sparse_tensors_that_do_not_fit_are_refused(dims, indices, message) -> None:
     sparse = onnx.SparseTensorProto(
         values=numpy_helper.from_array(np.array([2, -3], "float32"), "s"),
         indices=numpy_helper.from_array(np.array(indices, "int64"), "places"),
@@ -308,9 +304,7 @@ def test_shapes_and_axes_are_constants_or_known_at_run_time(
         ("ReduceLogSumExp", np.array([3, 3], "int32"), {"axes": np.array([0])}, np.array([3])),
     ],
 )
-def test_sizes_of_zero_and_indices_beyond_the_ends(
-    op: str, x: Array, operands: dict[str, Array], expected: Array, symbolic: bool, constant: bool
-) -> None:
+def test_sizes_of_zero_and_indices_beyond_the_ends(op, x, operands, expected, symbolic, constant):
     kind = helper.np_dtype_to_tensor_dtype(x.dtype)
     names = [f"n{k}" for k in range(x.ndim)] if symbolic else list(x.shape)
     inputs = [value("x", names, kind)]
@@ -351,9 +345,7 @@ def test_functions_of_the_model_are_inlined_with_their_attributes() -> None:
         (13, {}, lambda e: e / e.sum(-1, keepdims=True)),
     ],
 )
-def test_an_operator_means_what_it_does_in_its_opset(
-    opset: int, attributes: dict[str, int], expected: Any
-) -> None:
+def test_an_operator_means_what_it_does_in_its_opset(opset, attributes, expected) -> None:
     nodes = [helper.make_node("Softmax", ["x"], ["y"], **attributes)]
     x = RNG.standard_normal((2, 3, 4)).astype("float32")
     found = run(model(nodes, [value("x", [2, 3, 4])], ["y"], opset=opset), x)
@@ -387,9 +379,7 @@ def deciding_ranks(count: int) -> Any:
 
 
 @pytest.mark.parametrize("choices", [(True, False), (False, False), (True, True)])
-def test_branches_that_decide_ranks_lead_to_the_rest_of_the_graph(
-    choices: tuple[bool, ...],
-) -> None:
+def test_branches_that_decide_ranks_lead_to_the_rest_of_the_graph(choices) -> None:
     found = run(deciding_ranks(2), np.ones(3, "float32"), *map(np.array, choices))
     np.testing.assert_array_equal(found, [3])
 
@@ -584,9 +574,7 @@ def test_external_data_are_mapped_from_the_folder_of_the_model(tmp_path: Path) -
         ({"location": "weights.bin", "offset": "many"}, "no numbers for its place"),
     ],
 )
-def test_external_data_stay_in_the_folder(
-    place: dict[str, str], message: str, tmp_path: Path
-) -> None:
+def test_external_data_stay_in_the_folder(place, message, tmp_path) -> None:
     folder = tmp_path / "model"
     folder.mkdir()
     for file in (folder / "weights.bin", tmp_path / "outside.bin"):
@@ -660,9 +648,7 @@ def nested_calls(depth: int) -> Any:
     return model([node], [value("x", [2])], ["y"], functions=functions, domains=[("own", 1)])
 
 
-def test_all_tensors_that_are_computed_at_import_have_a_bound(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_all_tensors_that_are_computed_at_import_have_a_bound(monkeypatch) -> None:
     monkeypatch.setattr("relaxpy.plugins.onnx.importer._MAX_FOLDED", 1400)
     names = [f"y{k}" for k in range(6)]
     shape = {"shape": np.array([10, 10])}
@@ -807,9 +793,7 @@ _ILL_SHAPED: list[tuple[str, dict[str, Any], Sequence[int], str]] = [
 
 
 @pytest.mark.parametrize(("op", "attributes", "shape", "message"), _ILL_SHAPED)
-def test_attributes_and_shapes_that_do_not_fit_are_named(
-    op: str, attributes: dict[str, Any], shape: Sequence[int], message: str
-) -> None:
+def test_attributes_and_shapes_that_do_not_fit_are_named(op, attributes, shape, message) -> None:
     operands = [*(["x"] if "Constant" not in op else []), *(["shape"] if shape else [])]
     nodes = [helper.make_node(op, operands, ["y"], **attributes)]
     given = {"shape": np.array(shape, "int64")} if shape else {}
@@ -862,9 +846,7 @@ def test_sequences_know_the_ranks_of_their_values() -> None:
         ("Split", [1, 2], 0, "dimension 1 is 4, but part_0 . part_1 = 3"),
     ],
 )
-def test_places_and_parts_that_do_not_exist_are_named_at_run_time(
-    op: str, split: Any, place: int, message: str
-) -> None:
+def test_places_and_parts_that_do_not_exist_are_named_at_run_time(op, split, place, message):
     whole, at = np.array(split, "int64"), np.array(place, "int64")
     operands = ["list", *(["x"] if op == "SequenceInsert" else []), "place"]
     nodes = [
@@ -1055,9 +1037,7 @@ def with_a_body(kind: str, size: int | None, *, outside: bool) -> Any:
 @pytest.mark.parametrize("outside", [False, True])
 @pytest.mark.parametrize("size", [3, None])
 @pytest.mark.parametrize("kind", ["Scan", "Loop"])
-def test_nodes_that_bodies_need_and_that_cannot_be_imported_are_told(
-    kind: str, size: int | None, outside: bool
-) -> None:
+def test_nodes_that_bodies_need_and_that_cannot_be_imported_are_told(kind, size, outside) -> None:
     with pytest.raises(OpNotImplemented, match="cannot be imported") as caught:
         from_onnx(with_a_body(kind, size, outside=outside))
     assert "Nope of ai.onnx 21" in str(caught.value)
@@ -1092,9 +1072,7 @@ def test_values_and_positions_of_topk_are_computed_together() -> None:
         ("TopK", [[-1]], "TopK .node 0.: k is -1, expected at least 0"),
     ],
 )
-def test_indices_and_counts_beyond_an_operand_are_named_at_run_time(
-    op: str, operands: list[Any], message: str
-) -> None:
+def test_indices_and_counts_beyond_an_operand_are_named_at_run_time(op, operands, message) -> None:
     arrays = [np.arange(3, dtype="float32"), np.array(operands[0])]
     arrays += [np.array(item, "float32") for item in operands[1:]]
     names = ["x", "index", "updates"][: len(arrays)]
@@ -1137,9 +1115,7 @@ _OUTSIDE: list[tuple[str, list[Any], dict[str, Any], str]] = [
 @pytest.mark.each_choice
 @pytest.mark.parametrize(("op", "operands", "attributes", "message"), _OUTSIDE)
 @pytest.mark.parametrize("are_known", [True, False])
-def test_operands_outside_of_their_range_are_named(
-    op: str, operands: list[Any], attributes: dict[str, Any], message: str, are_known: bool
-) -> None:
+def test_operands_outside_of_their_range_are_named(op, operands, attributes, message, are_known):
     arrays = [np.array(item, None if np.size(item) else "float32") for item in operands]
     arrays = [a.astype("float32") if a.dtype == "float64" else a for a in arrays]
     names = [f"x{k}" for k in range(len(arrays))]

@@ -549,9 +549,7 @@ def _model(
     CASES,
     ids=[f"{c[0]}{k}" for k, c in enumerate(CASES)],
 )
-def test_fused_operators(
-    op: str, operands: dict[str, Any], attributes: dict[str, Any], outputs: int | tuple[int, ...]
-) -> None:
+def test_fused_operators(op, operands, attributes, outputs) -> None:
     """`outputs`: how many, or which of them."""
     which = range(outputs) if isinstance(outputs, int) else outputs
     names = [f"y{k}" if k in which else "" for k in range(max(which) + 1)]
@@ -641,9 +639,7 @@ def test_constant_weights_in_8_bits_are_not_dequantised(zero: int) -> None:
         ),
     ],
 )
-def test_what_is_not_imported_is_named(
-    op: str, operands: dict[str, Any], attributes: dict[str, Any], message: str
-) -> None:
+def test_what_is_not_imported_is_named(op, operands, attributes, message) -> None:
     arrays = {name: np.asarray(array) for name, array in operands.items() if array is not None}
     with pytest.raises(NotImplementedError, match=message):
         from_onnx(_model(op, operands, arrays, attributes, ["y"]))

@@ -266,9 +266,7 @@ CASES: list[tuple[str, int, dict[str, Any], dict[str, Any], int]] = [
     CASES,
     ids=[f"{case[0]}{k}" for k, case in enumerate(CASES)],
 )
-def test_operators_return_what_the_oracle_does(
-    op: str, opset: int, operands: dict[str, Any], attributes: dict[str, Any], outputs: int
-) -> None:
+def test_operators_return_what_the_oracle_does(op, opset, operands, attributes, outputs) -> None:
     arrays = {name: np.asarray(x) for name, x in operands.items() if x is not None}
     given = {name: x for name, x in arrays.items() if not name.startswith("c")}
     proto = model(op, opset, {n: arrays.get(n) for n in operands}, attributes, outputs)
@@ -296,9 +294,7 @@ def test_operators_return_what_the_oracle_does(
         ({}, {"shape": [5], "value": 3.0, "dtype": 10}, (5,)),
     ],
 )
-def test_a_constant_fills_a_shape(
-    operands: dict[str, Array], attributes: dict[str, Any], shape: tuple[int, ...]
-) -> None:
+def test_a_constant_fills_a_shape(operands, attributes, shape) -> None:
     """No oracle has this operator any longer, which PyTorch wrote."""
     given = [x for name, x in operands.items() if name != "c"]
     mod = from_onnx(model("ConstantFill", 6, operands, attributes))
@@ -447,9 +443,7 @@ def test_texts_of_floats_tell_them_apart() -> None:
     REFUSED,
     ids=[f"{case[0]}{k}" for k, case in enumerate(REFUSED)],
 )
-def test_what_is_not_imported_is_told(
-    op: str, opset: int, operands: dict[str, Any], attributes: dict[str, Any], reason: str
-) -> None:
+def test_what_is_not_imported_is_told(op, opset, operands, attributes, reason) -> None:
     arrays = {name: None if x is None else np.asarray(x) for name, x in operands.items()}
     with pytest.raises(NotImplementedError, match=reason):
         from_onnx(model(op, opset, arrays, attributes))
@@ -494,14 +488,7 @@ def test_what_is_not_imported_is_told(
         ),
     ],
 )
-def test_sizes_that_have_to_be_known_are_told(
-    op: str,
-    opset: int,
-    operands: dict[str, Any],
-    open_sizes: dict[str, Any],
-    attributes: dict[str, Any],
-    reason: str,
-) -> None:
+def test_sizes_that_have_to_be_known_are_told(op, opset, operands, open_sizes, attributes, reason):
     outputs = 2 if op == "MaxPool" else 1
     with pytest.raises(NotImplementedError, match=reason):
         from_onnx(model(op, opset, operands, attributes, outputs, open_sizes))
@@ -552,9 +539,7 @@ def test_zero_points_of_the_rows_of_a_product(points: Array | None) -> None:
         ),
     ],
 )
-def test_draws_have_the_mean_that_is_asked_for(
-    op: str, operands: dict[str, Any], attributes: dict[str, Any], mean: float
-) -> None:
+def test_draws_have_the_mean_that_is_asked_for(op, operands, attributes, mean) -> None:
     mod = from_onnx(model(op, 13, operands, {**attributes, "seed": 1.0}))
     found = np.asarray(relaxpy.compile(mod)["main"](*operands.values()))
     assert found.size == 400

@@ -81,9 +81,7 @@ def test_a_result_of_unknown_rank_is_refused() -> None:
         ("MeanVarianceNormalization", np.zeros((2, 2500)), {"axes": [0, 1]}),
     ],
 )
-def test_inner_values_are_wider_than_float16(
-    op: str, expected: Any, attributes: Mapping[str, Any]
-) -> None:
+def test_inner_values_are_wider_than_float16(op, expected, attributes) -> None:
     x = np.full((2, 2500), 400 if op != "ReduceLogSum" else 200, "float16")
     if op.startswith("Reduce"):
         x = x.reshape(2, 2500)[:1] if op == "ReduceL2" else x

@@ -241,9 +241,7 @@ CASES: list[tuple[str, dict[str, Any], int, dict[str, Array]]] = [
     CASES,
     ids=[f"{op}-{k}" for k, (op, *_) in enumerate(CASES)],
 )
-def test_operators_on_strings_are_those_of_onnx_runtime(
-    op: str, attributes: dict[str, Any], outputs: int, operands: dict[str, Array]
-) -> None:
+def test_operators_on_strings_are_those_of_onnx_runtime(op, attributes, outputs, operands) -> None:
     feed = {name: x for name, x in operands.items() if not name.startswith("c")}
     check(one(op, operands, outputs, **attributes), feed)
 
@@ -403,9 +401,7 @@ MAPS: list[tuple[str, dict[str, Any], tuple[int, int], dict[Any, Any], list[Any]
 
 
 @pytest.mark.parametrize(("op", "attributes", "kinds", "x", "row"), MAPS)
-def test_dictionaries_become_rows(
-    op: str, attributes: dict[str, Any], kinds: tuple[int, int], x: dict[Any, Any], row: list[Any]
-) -> None:
+def test_dictionaries_become_rows(op, attributes, kinds, x, row) -> None:
     node = helper.make_node(op, ["x"], ["y"], domain=CLASSICAL, **attributes)
     value = helper.make_tensor_type_proto(kinds[1], [])
     kind = helper.make_map_type_proto(kinds[0], value)
@@ -477,9 +473,7 @@ def test_texts_of_no_number_are_told(text: str) -> None:
         ("RegexFullMatch", {"x": COLORS}, {"pattern": r"\pL"}, "is not one of Python"),
     ],
 )
-def test_what_takes_no_strings_is_told(
-    op: str, operands: dict[str, Array], attributes: dict[str, Any], reason: str
-) -> None:
+def test_what_takes_no_strings_is_told(op, operands, attributes, reason) -> None:
     domain = {"domain": CLASSICAL} if "Encoder" in op else {}
     with pytest.raises(OpNotImplemented, match=reason):
         from_onnx(one(op, operands, **attributes, **domain))

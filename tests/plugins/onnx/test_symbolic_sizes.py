@@ -407,9 +407,7 @@ PYRAMID = """
         ("Mul (lateral, row)", "R.shape([n, 2, a, 7])", 4),
     ],
 )
-def test_what_is_known_of_a_dimension_stays_known_beside_one_that_is_not(
-    op: str, shape: str, channels: int
-) -> None:
+def test_what_is_known_of_a_dimension_stays_known_beside_one_that_is_not(op, shape, channels):
     """Of sizes that no proof relates; one that is even is not the 1 that is broadcast."""
     constants = {
         "none": EMPTY,
@@ -439,9 +437,7 @@ def test_sizes_that_have_to_be_equal_are_checked() -> None:
 @pytest.mark.parametrize(
     ("opset", "attributes", "most"), [(13, {}, 6), (18, {"num_outputs": 2}, 7)]
 )
-def test_an_axis_of_unknown_size_has_equal_parts(
-    opset: int, attributes: dict[str, int], most: int
-) -> None:
+def test_an_axis_of_unknown_size_has_equal_parts(opset, attributes, most) -> None:
     feeds = [{"x": rand(size, 3)} for size in (4, most)]
     check("Split", {"x": ["n", 3]}, feeds, {}, attributes, opset=opset, outputs=("y", "z"))
 
@@ -475,9 +471,7 @@ def test_an_end_that_no_array_reaches_is_that_of_the_array(last: int, shape: str
         (2.0, 3.0, [0, 2, 7], None),
     ],
 )
-def test_ranges_of_sizes_that_are_floats_have_known_lengths(
-    first: float, step: float, sizes: list[int], shape: str | None
-) -> None:
+def test_ranges_of_sizes_that_are_floats_have_known_lengths(first, step, sizes, shape) -> None:
     text = """
         sizes = Shape (x)
         size = Gather (sizes, three)
@@ -506,9 +500,7 @@ def test_the_bias_of_recurrent_layers_decides_sizes() -> None:
     ("shape", "pads"), [((0, 3), [1, 0, -1, 1]), ((2, 3), [-4, 0, 3, 0]), ((2, 3), [3, 0, -4, 0])]
 )
 @pytest.mark.parametrize("symbolic", [True, False])
-def test_pads_crop_more_elements_than_there_are(
-    shape: tuple[int, ...], pads: list[int], symbolic: bool
-) -> None:
+def test_pads_crop_more_elements_than_there_are(shape, pads, symbolic) -> None:
     sizes = ["n", "m"] if symbolic else shape
     check("Pad", {"x": sizes}, [{"x": rand(*shape)}], {"pads": np.array(pads)}, {}, opset=13)
 

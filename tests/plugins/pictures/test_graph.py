@@ -301,9 +301,7 @@ def test_a_file_of_another_kind_is_refused(path: object) -> None:
 @pytest.mark.parametrize(
     ("document", "picture"), [("docs/pictures.md", "model.svg"), ("README.md", "readme.svg")]
 )
-def test_the_picture_of_a_page_is_that_of_its_program(
-    document: str, picture: str, request: pytest.FixtureRequest
-) -> None:
+def test_the_picture_of_a_page_is_that_of_its_program(document, picture, request) -> None:
     page = (ROOT / document).read_text("utf-8")
     program = page.partition("@I.ir_module\n")[2].partition("\n\n\n")[0]
     drawn = from_source(f"@I.ir_module\n{program}", filename="model.py").graph()

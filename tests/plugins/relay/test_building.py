@@ -57,9 +57,7 @@ ONE = relay.const(1)
         (relay.Match(X, [relay.Clause(relay.PatternVar(X), X)]), False),
     ],
 )
-def test_variables_are_bound_once_and_used_in_their_scope(
-    expr: relay.Expr, well_formed: bool
-) -> None:
+def test_variables_are_bound_once_and_used_in_their_scope(expr, well_formed) -> None:
     assert relay.analysis.well_formed(expr) is well_formed
 
 

@@ -241,9 +241,7 @@ def test_an_operator_without_types_is_the_only_thing_reported() -> None:
         ("dyn.nn.upsampling(%images, %f, %f)", "Tensor[(1, 3, ?, ?), float32]"),
     ],
 )
-def test_values_decide_no_dimension_that_follows_from_the_operands(
-    call: str, expected: str
-) -> None:
+def test_values_decide_no_dimension_that_follows_from_the_operands(call, expected) -> None:
     params = (
         "%x: Tensor[(n, 5), float32], %images: Tensor[(1, 3, 8, 8), float32], %n: int64, "
         "%size: Tensor[(2,), int64], %f: float32, %places: Tensor[(3, 2), int64], "

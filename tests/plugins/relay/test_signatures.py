@@ -281,9 +281,7 @@ WRONG_KINDS = [
 
 @pytest.mark.rule("RLY-71")
 @pytest.mark.parametrize(("build", "message"), WRONG_KINDS)
-def test_an_attribute_of_a_wrong_type_is_refused_when_the_call_is_built(
-    build: Any, message: str
-) -> None:
+def test_an_attribute_of_a_wrong_type_is_refused_when_the_call_is_built(build, message) -> None:
     with pytest.raises(MisuseError) as refusal:
         build()
     assert message in str(refusal.value)
@@ -310,9 +308,7 @@ def test_attributes_of_numpy_and_missing_ones_are_accepted() -> None:
          "weight of 3 on axis O of IOHW, found 2"),
     ],
 )  # fmt: skip
-def test_attributes_that_do_not_fit_the_operands_are_type_errors(
-    call: relay.Call, message: str
-) -> None:
+def test_attributes_that_do_not_fit_the_operands_are_type_errors(call, message) -> None:
     with pytest.raises(relay.RelayTypeError, match=message):
         relay.testing.run_infer_type(call)
 

@@ -35,9 +35,7 @@ CASES: list[tuple[Any, tuple[int, ...], list[tuple[int, ...]]]] = [
 
 @pytest.mark.rule("RLY-100")
 @pytest.mark.parametrize(("build", "data", "weights"), CASES)
-def test_weights_have_the_types_that_the_data_demands(
-    build: Any, data: tuple[int, ...], weights: list[tuple[int, ...]]
-) -> None:
+def test_weights_have_the_types_that_the_data_demands(build, data, weights) -> None:
     x = relay.var("x", shape=data)
     params = [relay.var(f"w{number}") for number in range(len(weights))]
     function = testing.run_infer_type(relay.Function([x, *params], build(x, *params)))

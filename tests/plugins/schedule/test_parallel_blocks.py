@@ -48,9 +48,7 @@ def test_a_tiled_product_with_a_written_cache_is_parallel() -> None:
         ("o * 8 + i", "o * 8 + i * 2", False),
     ],
 )
-def test_blocks_of_a_tile_use_elements_of_no_other(
-    write: str, read: str, is_parallel: bool
-) -> None:
+def test_blocks_of_a_tile_use_elements_of_no_other(write, read, is_parallel) -> None:
     func = from_source(f"""
 @T.prim_func
 def main(A: T.Buffer((4, 8), "float32"), B: T.Buffer((4, 8), "float32")):

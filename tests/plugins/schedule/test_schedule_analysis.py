@@ -29,9 +29,7 @@ ROWS: list[tuple[Indices, tuple[int, ...], tuple[int, ...], tuple[int, ...]]] = 
 
 
 @pytest.mark.parametrize(("indices", "extents", "shape", "expected"), ROWS)
-def test_loops_visit_the_elements_of_the_new_layout_in_order(
-    indices: Indices, extents: tuple[int, ...], shape: tuple[int, ...], expected: tuple[int, ...]
-) -> None:
+def test_loops_visit_the_elements_of_the_new_layout_in_order(indices, extents, shape, expected):
     nest = loops(*extents)
     old = indices(*(loop.loop_var for loop in nest))
     suggested = suggest_index_map(tir.decl_buffer(shape), old, nest)
@@ -56,9 +54,7 @@ def test_loops_visit_the_elements_of_the_new_layout_in_order(
         (lambda i, j: [i * 8 + j], (2, 4)),
     ],
 )
-def test_no_layout_is_suggested_for_other_indices(
-    indices: Indices, extents: tuple[int, ...]
-) -> None:
+def test_no_layout_is_suggested_for_other_indices(indices, extents) -> None:
     nest = loops(*extents)
     old = indices(*(loop.loop_var for loop in nest))
     assert suggest_index_map(tir.decl_buffer((16,)), old, nest) is None

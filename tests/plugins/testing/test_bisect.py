@@ -249,9 +249,7 @@ def test_opt_runs_a_reproducer(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 
 @pytest.mark.parametrize("line", ["# context: {1: 2}", "# context: [", "# passes: eval('1')"])
-def test_opt_reads_reproducers_as_data(
-    line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_opt_reads_reproducers_as_data(line, tmp_path, capsys) -> None:
     path = tmp_path / "hostile.py"
     head = [*("# relaxpy reproducer of E", "# passes: FuseOps", "# context: {}", "# target: "), ""]
     head[1 if "passes" in line else 2] = line
@@ -260,9 +258,7 @@ def test_opt_reads_reproducers_as_data(
     capsys.readouterr()
 
 
-def test_a_file_that_cannot_be_written_hides_no_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_cannot_be_written_hides_no_error(tmp_path, monkeypatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("RELAXPY_REPRODUCER_DIR", str(tmp_path / "file"))
     with pytest.raises(KeyError, match="missing") as caught:

@@ -355,9 +355,7 @@ def test_arrays_are_golden_with_a_tolerance(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("workers", [(), ("-p", "xdist", "-n", "1")])
-def test_golden_files_that_no_test_compares_are_reported(
-    tmp_path: Path, workers: tuple[str, ...]
-) -> None:
+def test_golden_files_that_no_test_compares_are_reported(tmp_path, workers) -> None:
     test = tmp_path / "test_it.py"
     test.write_text(
         "def test_a(golden):\n    golden('a')\n\ndef test_b(golden):\n    golden('b')\n"

@@ -106,9 +106,7 @@ class Accumulator(torch.nn.Module):  # type: ignore[misc]
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")  # of PyTorch about itself
 @pytest.mark.parametrize("decompositions", [None, {}], ids=["in place", "functional"])
-def test_buffers_that_the_program_changes_are_copied_and_others_are_not(
-    decompositions: Any,
-) -> None:
+def test_buffers_that_the_program_changes_are_copied_and_others_are_not(decompositions) -> None:
     program = exported(Accumulator(), x := torch.ones(3))
     if decompositions is not None:
         program = program.run_decompositions(decompositions)
@@ -184,9 +182,7 @@ CONDITIONS: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("is_loaded", [False, True])
 @pytest.mark.parametrize("name", CONDITIONS)
-def test_sizes_that_take_another_branch_are_refused(
-    name: str, is_loaded: bool, target: str
-) -> None:
+def test_sizes_that_take_another_branch_are_refused(name, is_loaded, target) -> None:
     test, message = CONDITIONS[name]
     model = Function(lambda x, y: x * 2 if test(x.shape[0], y.shape[0]) else x * 3)
     sizes = {"args": ({0: torch.export.Dim.AUTO}, {0: torch.export.Dim.AUTO})}

@@ -594,9 +594,7 @@ def test_weights_that_change_after_compilation_are_seen(freezing: bool) -> None:
     torch.testing.assert_close(found, expected)
 
 
-def test_frozen_weights_are_constants_of_an_executable_for_each_module(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_frozen_weights_are_constants_of_an_executable_for_each_module(monkeypatch) -> None:
     made: list[Any] = []
 
     def compile_module(mod: Any, *args: Any, **options: Any) -> Any:
@@ -829,9 +827,7 @@ class OtherOverloads(torch.nn.Module):  # type: ignore[misc]
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_operators_are_decomposed_where_they_are(
-    layer: Any, shapes: list[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_operators_are_decomposed_where_they_are(layer, shapes, monkeypatch) -> None:
     args = [torch.randn(shape) for shape in shapes]
     program = torch.export.export(
         layer.eval(), tuple(args), dynamic_shapes=({0: BATCH},) * len(args)
@@ -855,9 +851,7 @@ def test_operators_are_decomposed_where_they_are(
         (torch.nn.RNN, {"num_layers": 2, "nonlinearity": "relu"}, 2),
     ],
 )
-def test_recurrent_layers_are_one_kernel_in_each_direction(
-    layer: Any, options: dict[str, Any], kernels: int
-) -> None:
+def test_recurrent_layers_are_one_kernel_in_each_direction(layer, options, kernels) -> None:
     model = layer(4, 3, **options).train("dropout" in options)
     x = torch.randn(5, 7, 4)
     batch = 0 if "batch_first" in options else 1

@@ -114,9 +114,7 @@ def test_inner_values_of_16_bit_floats_are_wide(name: str, dtype: Any, road: Any
 @pytest.mark.each_choice
 @ROADS
 @pytest.mark.parametrize("scale", [1e-30, 1e-25, 1.0, 1e25])
-def test_standard_deviations_are_roots_of_variances_that_are_not_rounded(
-    scale: float, road: Any
-) -> None:
+def test_standard_deviations_are_roots_of_variances_that_are_not_rounded(scale, road) -> None:
     x = torch.tensor([1.0, 2, 4, 9]) * scale
     run = road(lambda x: torch.std_mean(x), x)
     for found, right in zip(run(x), torch.std_mean(x), strict=True):
@@ -251,9 +249,7 @@ INDEXED: dict[str, Callable[[Any, Any], Any]] = {
 @pytest.mark.each_choice
 @pytest.mark.parametrize("target", ["numpy", "native", "torch.compile"])
 @pytest.mark.parametrize("name", INDEXED)
-def test_indices_out_of_range_are_refused_where_pytorch_refuses_them(
-    name: str, target: str
-) -> None:
+def test_indices_out_of_range_are_refused_where_pytorch_refuses_them(name, target) -> None:
     function, args = INDEXED[name], (torch.zeros(2, 2), torch.tensor([0]))
     if (name, target) == ("bincount", "torch.compile"):
         return  # PyTorch leaves it to eager mode
@@ -340,9 +336,7 @@ RAISING: dict[str, tuple[Callable[[Any], Any], Any, Any, str]] = {
 @pytest.mark.each_choice
 @pytest.mark.parametrize("target", ["numpy", "native", "torch.compile"])
 @pytest.mark.parametrize("name", RAISING)
-def test_matrices_and_assertions_are_checked_where_pytorch_checks_them(
-    name: str, target: str
-) -> None:
+def test_matrices_and_assertions_are_checked_where_pytorch_checks_them(name, target) -> None:
     function, right, wrong, message = RAISING[name]
     if target == "torch.compile":
         run = captured(function)
@@ -365,9 +359,7 @@ def test_matrices_and_assertions_are_checked_where_pytorch_checks_them(
     "function", [torch.rand_like, torch.randn_like, torch.bernoulli, F.dropout]
 )
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (1, 0, 2)])
-def test_draws_for_tensors_are_in_the_order_of_their_memory(
-    function: Any, order: Any, road: Any
-) -> None:
+def test_draws_for_tensors_are_in_the_order_of_their_memory(function, order, road) -> None:
     x = torch.full((2, 3, 4), 0.5)
     torch.manual_seed(5)
     right = function(x.permute(order))

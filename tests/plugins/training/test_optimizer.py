@@ -69,9 +69,7 @@ def adam(p: Array, g: Array, state: dict[str, Array], **options: float) -> Array
     ],
 )
 @pytest.mark.parametrize("target", ["numpy", "reference"])
-def test_steps_are_those_of_the_definition(
-    optimizer: Any, definition: Any, options: dict[str, Any], target: str
-) -> None:
+def test_steps_are_those_of_the_definition(optimizer, definition, options, target) -> None:
     built = optimizer(**options).init(variables("float64"))
     step = relaxpy.compile(built.get_function(), target=target)[built.name]
     random = np.random.default_rng(0)
@@ -125,9 +123,7 @@ def test_the_form_of_a_step() -> None:
 @pytest.mark.each_choice
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("optimizer", [SGD(0.01), MomentumSGD(0.01, 0.9), Adam(0.01)])
-def test_steps_of_narrow_parameters_are_those_of_float32_rounded(
-    optimizer: Optimizer, dtype: str
-) -> None:
+def test_steps_of_narrow_parameters_are_those_of_float32_rounded(optimizer, dtype) -> None:
     steps, states = [], []
     for floats in (dtype, "float32"):
         step = relaxpy.compile(optimizer.init(variables(floats)).get_function())

@@ -118,9 +118,7 @@ def of_doubles(a: R.Tensor((3,), "float64")):
         (3, sum_of_both, 1, MisuseError, "func_name is a string or a GlobalVar"),
     ],
 )
-def test_losses_that_do_not_fit(
-    name: Any, loss: Any, count: int, error: type[Exception], message: str
-) -> None:
+def test_losses_that_do_not_fit(name, loss, count, error, message) -> None:
     with pytest.raises(error, match=message):
         AppendLoss(name, loss, count)(Two)
 

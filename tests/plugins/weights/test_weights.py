@@ -112,9 +112,7 @@ def test_every_datatype_and_shape_is_written_as_safetensors(tmp_path: Path) -> N
         ("w.safetensors", {"__metadata__": np.ones(2)}, "'__metadata__' is not a name"),
     ],
 )
-def test_what_is_not_written_leaves_the_file(
-    name: str, values: dict[Any, Any], message: str, tmp_path: Path
-) -> None:
+def test_what_is_not_written_leaves_the_file(name, values, message, tmp_path) -> None:
     path = tmp_path / "w.safetensors"
     save_weights(path, {"kept": np.ones(3)})
     with pytest.raises(MisuseError, match=message):
@@ -302,9 +300,7 @@ NAMES = {
 @pytest.mark.parametrize("kind", ["file", "table"])
 @pytest.mark.parametrize("params", ["model", "state", "exported"])
 @pytest.mark.parametrize("as_function", [False, True])
-def test_tensors_are_renamed_joined_and_converted(
-    kind: str, params: str, as_function: bool, tmp_path: Path
-) -> None:
+def test_tensors_are_renamed_joined_and_converted(kind, params, as_function, tmp_path) -> None:
     source = STORED if kind == "table" else written(tmp_path / "w.safetensors", STORED)
     model = Model()
     spec = {"forward": {"x": nn.spec.Tensor([1, 4], "float32")}}

@@ -152,9 +152,7 @@ def test_a_layout_that_was_given_is_not_suggested_otherwise() -> None:
         ((8,), lambda a, i: a[i], lambda i: (i % 4 // 2, i % 2), False),
     ],
 )
-def test_what_no_block_reads_is_kept(
-    shape: tuple[int, ...], read: Callable[..., object], layout: Map, kept: bool
-) -> None:
+def test_what_no_block_reads_is_kept(shape, read, layout, kept) -> None:
     a = te.placeholder(shape, name="A")
     found = suggested(create_prim_func([a, te.compute((4,), lambda i: read(a, i))]), layout)
     assert ("A" in found["compute"]) == kept
@@ -190,9 +188,7 @@ def f(A: T.Buffer((4,)), B: T.Buffer((8,))):
         (None, [IndexMap.from_func(lambda i, j: (j, i))], "has 1 index, the map takes 2"),
     ],
 )
-def test_what_is_not_a_map_of_a_buffer_is_refused(
-    func: object, transforms: list[Map], message: str
-) -> None:
+def test_what_is_not_a_map_of_a_buffer_is_refused(func, transforms, message) -> None:
     a = te.placeholder((4,), name="A")
     made = create_prim_func([a, topi.exp(a)]) if func is None else func
     with pytest.raises(MisuseError, match=message):

@@ -52,9 +52,7 @@ CASES: list[tuple[Kind, Callable[..., rx.Expr], tuple[rx.StructInfo, ...]]] = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0].name}")
-def test_operators_become_kernels_of_a_kind(
-    case: tuple[Kind, Callable[..., rx.Expr], tuple[rx.StructInfo, ...]],
-) -> None:
+def test_operators_become_kernels_of_a_kind(case) -> None:
     kind, body, infos = case
     mod = AnnotateTIROpPattern()(LegalizeOps()(returning(body, *infos)))
     [kernel] = [func for func in mod.functions.values() if isinstance(func, PrimFunc)]

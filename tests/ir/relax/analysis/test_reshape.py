@@ -1,11 +1,9 @@
 """Which kernels only read their input in row-major order."""
 
-from collections.abc import Callable
-
 import pytest
 
 from relaxpy.errors import MisuseError
-from relaxpy.ir.relax import nodes as rx, op
+from relaxpy.ir.relax import op
 from relaxpy.ir.relax.analysis.op_pattern import has_reshape_pattern
 from relaxpy.ir.relax.transform.legalize import LegalizeOps
 from relaxpy.ir.tir import expr as tir
@@ -118,9 +116,7 @@ N = tir.Var("n", "int64")
         (op.nn.relu, tensor(4), False),
     ],
 )
-def test_what_operators_become(
-    make: Callable[[rx.Var], rx.Expr], sinfo: rx.StructInfo, answer: bool
-) -> None:
+def test_what_operators_become(make, sinfo, answer) -> None:
     functions = LegalizeOps()(returning(make, sinfo)).functions.values()
     [made] = [f for f in functions if isinstance(f, PrimFunc)]
     assert has_reshape_pattern(made) is answer

@@ -172,9 +172,7 @@ COMPUTABLE = [
 
 
 @pytest.mark.parametrize(("inputs", "body", "names"), COMPUTABLE)
-def test_what_depends_on_parameters_behind_the_inputs_alone(
-    inputs: str, body: str, names: str
-) -> None:
+def test_what_depends_on_parameters_behind_the_inputs_alone(inputs, body, names) -> None:
     attr = f"R.func_attr({{'num_input': {inputs}}})" if inputs else "pass"
     lines = [attr, "n = T.int64()", "m = T.int64()", *filter(None, body.split("; ")), "return A"]
     params = "A: R.Tensor(('n',)), B: R.Tensor(ndim=1, dtype='float32')"

@@ -91,9 +91,7 @@ FIRST, SECOND = MAIN.body.blocks[0].bindings
         ),
     ],
 )
-def test_a_pattern_matches_these_and_not_those(
-    pattern: dpl.DFPattern, yes: list[rx.Expr], no: list[rx.Expr]
-) -> None:
+def test_a_pattern_matches_these_and_not_those(pattern, yes, no) -> None:
     assert [pattern.match(expr) for expr in yes] == [True] * len(yes)
     assert [pattern.match(expr) for expr in no] == [False] * len(no)
 

@@ -1,7 +1,5 @@
 """rewrite_bindings: several variables at once, where a context matches."""
 
-from collections.abc import Callable
-
 import pytest
 
 from relaxpy import relax as rx
@@ -178,9 +176,7 @@ def test_what_may_fail_is_not_moved_past_what_may_outside_dataflow_blocks() -> N
 @pytest.mark.parametrize(
     "give", [lambda m, b: {}, lambda m, b: None, lambda m, b: {v: b[v] for v in b}]
 )
-def test_a_rewriter_that_replaces_nothing_gives_the_very_function(
-    give: Callable[[Matches, Bindings], Bindings | None],
-) -> None:
+def test_a_rewriter_that_replaces_nothing_gives_the_very_function(give) -> None:
     before = function(
         "a = R.matmul(x, w0)\nb = R.matmul(x, w1)\nc = R.matmul(x, w2)\nout = (a, b, c)"
     )
@@ -210,9 +206,7 @@ with PatternContext() as EXP:
         (lambda m: {m[CALL]: R.exp(R.abs(m[INPUT]))}, TransformError, "the rewriting does not end"),
     ],
 )
-def test_new_values_that_do_not_fit_are_refused(
-    give: Callable[[Matches], object], kind: type[Exception], message: str
-) -> None:
+def test_new_values_that_do_not_fit_are_refused(give, kind, message) -> None:
     before = function("a = R.exp(x)\nout = R.abs(a)")
     with pytest.raises(kind) as caught:
         rewrite_bindings(EXP, lambda m, _: give(m), before)  # type: ignore[arg-type,return-value]

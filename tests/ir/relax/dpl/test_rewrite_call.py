@@ -1,7 +1,5 @@
 """rewrite_call: what a function becomes, and what rewriting leaves alone."""
 
-from collections.abc import Callable
-
 import pytest
 
 from relaxpy import relax as rx, tir
@@ -61,9 +59,7 @@ def test_what_is_part_of_a_match_and_used_elsewhere_stays_and_is_not_computed_ag
 
 
 @pytest.mark.parametrize("give", [lambda expr, _: expr, lambda expr, _: None])
-def test_a_rewriter_that_replaces_nothing_gives_the_very_function(
-    give: Callable[[rx.Expr, Matches], rx.Expr | None],
-) -> None:
+def test_a_rewriter_that_replaces_nothing_gives_the_very_function(give) -> None:
     before = function("y = R.add(x, x)\nreturn y")
     assert rewrite_call(SUM, give, before) is before
     assert rewrite_call(is_op("relax.exp")(A), double, before) is before
@@ -226,9 +222,7 @@ def test_equal_calls_that_a_rewriter_makes_are_made_once() -> None:
         ('u = R.exp(b)\n_ = R.call_packed("change", a)\nz = R.add(u, u)\nreturn z', False, True),
     ],
 )
-def test_two_values_that_a_mutation_could_tell_apart_stay_two(
-    end: str, pure: bool, once: bool
-) -> None:
+def test_two_values_that_a_mutation_could_tell_apart_stay_two(end, pure, once) -> None:
     before = function(f"a = R.sqrt(x)\nb = R.sqrt(x)\n{end}", pure=pure)
     after = rewrite_call(is_op("relax.sqrt")(A), lambda _, m: R.rsqrt(m[A]), before)
     lines = "a = R.rsqrt(x)\nb = R.rsqrt(x)\n"
@@ -433,9 +427,7 @@ FOREIGN = rx.Var("foreign", R.Tensor((4,), "float32"))
     ],
 )
 @pytest.mark.parametrize("kind", ["ordinary", "dataflow"])
-def test_a_replacement_that_does_not_fit_is_refused_where_it_would_stand(
-    give: Callable[[Matches], rx.Expr], rule: str | None, message: str, kind: str
-) -> None:
+def test_a_replacement_that_does_not_fit_is_refused_where_it_would_stand(give, rule, message, kind):
     text = "y = R.exp(x)\nreturn y"
     if kind == "dataflow":
         text = dataflow("y = R.exp(x)", "y")

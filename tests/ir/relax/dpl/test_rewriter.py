@@ -490,9 +490,7 @@ KERNEL = (
         ),
     ],
 )
-def test_a_module_that_describes_no_rewriter_is_refused(
-    changes: dict[str, str | None], kinds: tuple[type[Exception], ...], message: str
-) -> None:
+def test_a_module_that_describes_no_rewriter_is_refused(changes, kinds, message) -> None:
     members = {name: body for name, body in {**GOOD, **changes}.items() if body is not None}
     for kind in kinds:
         with pytest.raises(kind) as caught:

@@ -105,9 +105,7 @@ def test_call_tir_calls_a_kernel_of_the_module(bb: BlockBuilder) -> None:
         ([tensor(2), rank(1)], "OP-2"),
     ],
 )
-def test_outputs_say_datatype_and_shape(
-    bb: BlockBuilder, outputs: rx.StructInfo, rule: str
-) -> None:
+def test_outputs_say_datatype_and_shape(bb, outputs, rule) -> None:
     with pytest.raises(StructInfoTypeError, match=rf"relax\.call_tir: .*{rule}"):
         sinfo_of(bb, op.call_tir(ONE, X, outputs))
 
@@ -139,9 +137,7 @@ def test_there_is_one_struct_info_of_the_outputs(bb: BlockBuilder) -> None:
     ("call", "one", "two"),
     [(op.call_tir, ONE, TWO), (op.call_dps_packed, rx.ExternFunc("f"), rx.ExternFunc("f"))],
 )
-def test_sizes_come_from_the_shape_and_the_datatype_from_the_struct_info(
-    call: Callable[..., rx.Call], one: rx.Expr, two: rx.Expr
-) -> None:
+def test_sizes_come_from_the_shape_and_the_datatype_from_the_struct_info(call, one, two) -> None:
     s = var("s", shape(N, 4))
     for sizes, sinfo, expected in [
         ((N, 4), rank(2), tensor(N, 4)),
@@ -180,9 +176,7 @@ def test_sizes_come_from_the_shape_and_the_datatype_from_the_struct_info(
         )
     ],
 )
-def test_a_shape_that_does_not_fit_the_outputs(
-    bb: BlockBuilder, sizes: object, sinfo: object, rule: str, message: str
-) -> None:
+def test_a_shape_that_does_not_fit_the_outputs(bb, sizes, sinfo, rule, message) -> None:
     with pytest.raises(RelaxpyError, match=rf"(?s){message}") as caught:
         sinfo_of(bb, op.call_tir(ONE, X, shape=sizes, sinfo_args=sinfo))
     assert [d.rule for d in caught.value.diagnostics] == [rule]
@@ -247,9 +241,7 @@ def test_an_output_may_have_a_shape_that_a_variable_holds(bb: BlockBuilder) -> N
         ([var("s", shape(2))], tensor(N, 4), "a shape is not a tensor"),
     ],
 )
-def test_what_provably_disagrees_with_the_kernel_is_an_error(
-    bb: BlockBuilder, args: list[rx.Expr], outputs: rx.StructInfo, message: str
-) -> None:
+def test_what_provably_disagrees_with_the_kernel_is_an_error(bb, args, outputs, message) -> None:
     with pytest.raises(StructInfoTypeError, match=message):
         sinfo_of(bb, op.call_tir(ONE, args, outputs))
 
@@ -302,9 +294,7 @@ def test_call_tir_inplace_reuses_operands(bb: BlockBuilder) -> None:
         ([0], [tensor(size("m"), 4)], "cannot hold the output"),
     ],
 )
-def test_call_tir_inplace_checks_what_it_reuses(
-    bb: BlockBuilder, indices: list[int], outputs: list[rx.StructInfo], message: str
-) -> None:
+def test_call_tir_inplace_checks_what_it_reuses(bb, indices, outputs, message) -> None:
     with pytest.raises(StructInfoTypeError, match=message):
         sinfo_of(bb, op.call_tir_inplace(ONE, X, indices, outputs))
 
@@ -327,9 +317,7 @@ def test_call_dps_packed_is_an_impure_call_tir_of_a_packed_function(bb: BlockBui
     bb.end_scope()
 
 
-def test_call_pure_packed_is_pure_and_gives_what_the_packed_function_gives(
-    bb: BlockBuilder,
-) -> None:
+def test_call_pure_packed_is_pure_and_gives_what_the_packed_function_gives(bb) -> None:
     assert sinfo_of(bb, op.call_pure_packed("f", X, 1)) == Object
     assert sinfo_of(bb, op.call_pure_packed("f", X, sinfo_args=prim())) == prim()
     both = op.call_pure_packed("f", sinfo_args=[prim(), tensor(2)], scale=2)
@@ -439,9 +427,7 @@ PACKED_CALLS: list[Callable[[rx.Expr], rx.Call]] = [
 
 @pytest.mark.rule("OP-9")
 @pytest.mark.parametrize("call", PACKED_CALLS)
-def test_only_a_packed_function_of_the_module_is_called_as_one(
-    call: Callable[[rx.Expr], rx.Call],
-) -> None:
+def test_only_a_packed_function_of_the_module_is_called_as_one(call) -> None:
     p = var("p", tensor(2))
     mod = IRModule({"k": kernel((2,), (2,)), "g": function([p], p), "e": rx.ExternFunc("my.f")})
     bb = BlockBuilder(mod)

@@ -50,9 +50,7 @@ def result(mod: IRModule, name: str) -> rx.StructInfo:
 
 @pytest.mark.rule("DER-35")
 @pytest.mark.parametrize("case", FIRST, ids=lambda case: case.operator)
-def test_inference_and_legalisation_agree_on_datatypes(
-    case: Case, pytestconfig: pytest.Config
-) -> None:
+def test_inference_and_legalisation_agree_on_datatypes(case, pytestconfig) -> None:
     dtypes = DTYPES if len(case.inputs) < 3 else FEW
     every = [*itertools.product(dtypes, repeat=len(case.inputs))]
     builder, floats = BlockBuilder(), 0

@@ -155,9 +155,7 @@ def as_scores(x: Any) -> Any:
         ),
     ],
 )
-def test_counts_that_are_no_narrow_floats(
-    function: Any, count: int, slope: float | None, dtype: str
-) -> None:
+def test_counts_that_are_no_narrow_floats(function, count, slope, dtype) -> None:
     weight = 0.5 if slope is not None and slope > 1 else 1000.0
     x = np.ones(count, dtype)
     [found] = weighted_gradients(function, weight, x)
@@ -194,9 +192,7 @@ def test_counts_that_are_no_narrow_floats(
         (R.prod, [2, 0, 3], [0, 6, 0]),
     ],
 )
-def test_gradients_at_kinks_are_those_of_pytorch(
-    function: Any, x: list[float], slopes: list[float], dtype: str
-) -> None:
+def test_gradients_at_kinks_are_those_of_pytorch(function, x, slopes, dtype) -> None:
     assert gradients(function, np.array(x, dtype)) == [slopes]
 
 

@@ -61,9 +61,7 @@ def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str,
 
 
 @pytest.mark.parametrize("target", ["numpy", "native", "reference"])
-def test_the_operator_of_a_program_runs_prints_and_parses(
-    names: dict[str, Any], target: Any
-) -> None:
+def test_the_operator_of_a_program_runs_prints_and_parses(names, target) -> None:
     main = IRModule({"main": names["main"]})
     again = from_source(main.script())
     for module in (main, again):
@@ -72,18 +70,14 @@ def test_the_operator_of_a_program_runs_prints_and_parses(
 
 
 @pytest.mark.parametrize("target", ["numpy", "native", "reference"])
-def test_the_operator_of_a_program_runs_without_a_known_shape(
-    names: dict[str, Any], target: Any
-) -> None:
+def test_the_operator_of_a_program_runs_without_a_known_shape(names, target) -> None:
     func = from_source("@R.function\ndef main(x: R.Tensor):\n    return R.softsign(x)\n")
     found = compile(IRModule({"main": func}), target)["main"](X)
     np.testing.assert_allclose(found, X / (1 + np.abs(X)))
 
 
 @pytest.mark.parametrize("target", ["numpy", "native", "reference"])
-def test_the_gradient_of_the_page_is_that_of_the_operator(
-    names: dict[str, Any], target: Any
-) -> None:
+def test_the_gradient_of_the_page_is_that_of_the_operator(names, target) -> None:
     found = compile(names["backward"], target)["backward"](X, np.array([1, 2, 3], "float32"))
     np.testing.assert_allclose(found, np.array([1, 2, 3]) / (1 + np.abs(X)) ** 2, rtol=1e-6)
 
@@ -101,9 +95,7 @@ def test_what_the_page_registers_is_what_it_says(names: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("symbolic", [False, True])
-def test_one_row_is_enough_for_the_tests_of_the_catalogue(
-    names: dict[str, Any], symbolic: bool
-) -> None:
+def test_one_row_is_enough_for_the_tests_of_the_catalogue(names, symbolic) -> None:
     rows: Callable[[], Iterator[Case]] = names["cases"]
     for case in rows():
         test_kernels.test_the_kernel_computes_the_definition(case, symbolic)

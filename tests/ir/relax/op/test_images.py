@@ -100,9 +100,7 @@ def exactly(image: np.ndarray, rows: int, columns: int, coordinates: str) -> lis
 @pytest.mark.parametrize("coordinates", ["half_pixel", "align_corners", "asymmetric"])
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "int32", "int64"])
 @pytest.mark.parametrize(("rows", "columns"), [(5, 5), (6, 8), (7, 3)])
-def test_a_mean_of_integers_that_is_one_is_not_rounded_down(
-    dtype: str, coordinates: str, rows: int, columns: int
-) -> None:
+def test_a_mean_of_integers_that_is_one_is_not_rounded_down(dtype, coordinates, rows, columns):
     # Many means of multiples of 35 by fifths and sevenths are integers.
     image = (np.arange(12).reshape(3, 4) * 11 % 7 * 35 - 105 * (dtype != "uint8")).astype(dtype)
 

@@ -57,9 +57,7 @@ INFOS = ["uint8", "uint8", "uint16", "int32", *["int64"] * 4, "uint64", "uint64"
     ("dtype", "code", "bits"),
     [("bool", 1, 1), ("int8", 0, 8), ("float64", 2, 64), ("bfloat16", 4, 16), ("int4", 0, 4)],
 )
-def test_what_is_not_known_is_read_off_the_value(
-    target: str, dtype: str, code: int, bits: int
-) -> None:
+def test_what_is_not_known_is_read_off_the_value(target, dtype, code, bits) -> None:
     array = np.zeros((3, 4, 5), relax.TensorStructInfo((), dtype).dtype.numpy())
     main = compile(read(OPEN), target)["main"]
     expected = (code, bits, 1, 3, 3, 4, 20, 5, 0, 0)
@@ -265,9 +263,7 @@ def test_expressions_have_the_same_properties_in_python() -> None:
 
 
 @pytest.mark.rule("DER-35")
-def test_a_property_of_which_a_rule_of_the_user_knows_nothing_is_read_when_the_program_runs() -> (
-    None
-):
+def test_a_property_of_which_a_rule_of_the_user_knows_nothing_is_read_when_the_program_runs():
     ndim = Op.get("relax.inspect.tensor_ndim")
     rule = ndim.get_attr("FInferStructInfo")
     call = rx.Call(ndim, (rx.Constant(np.ones((2, 3))),))

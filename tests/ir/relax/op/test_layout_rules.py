@@ -126,9 +126,7 @@ X = rx.Var("x", rx.TensorStructInfo((2, 8, 4, 6), "float32"))  # type: ignore[ar
         (op.take(X, rx.PrimValue(1), axis=1), "ACDB", ("ACDB",), "ABC", {"axis": 3}),
     ],
 )  # fmt: skip
-def test_a_rule_infers_the_layout_of_the_result(
-    call: rx.Call, known: str, operands: Any, result: str, attrs: Mapping[str, Any]
-) -> None:
+def test_a_rule_infers_the_layout_of_the_result(call, known, operands, result, attrs) -> None:
     rule = call.op.record.layout  # type: ignore[union-attr]
     assert rule is not None
     inferred = rule(call, {}, {X: known})
@@ -169,9 +167,7 @@ CHANNELS = rx.Var("c", rx.TensorStructInfo((1, 8, 1, 1), "float32"))  # type: ig
         (op.ewise_fma(X, Y, Y), {Y: "ACDB"}, ("ACDB", "ACDB", "ACDB"), "ACDB"),
     ],
 )
-def test_operands_that_broadcast_have_one_layout(
-    call: rx.Call, known: Mapping[rx.Var, str], operands: Any, result: str
-) -> None:
+def test_operands_that_broadcast_have_one_layout(call, known, operands, result) -> None:
     rule = call.op.record.layout  # type: ignore[union-attr]
     assert rule is not None
     inferred = rule(call, {}, known)

@@ -68,9 +68,7 @@ def source(present: list[str], annotation: str) -> str:
 @pytest.mark.rule("OP-16")
 @pytest.mark.parametrize("present", PRESENT)
 @pytest.mark.parametrize("annotation", ['R.Tensor((2,), "float32")', "R.Tensor"])
-def test_every_subset_of_optional_operands_runs_prints_and_saves(
-    weighted: OpDef, present: list[str], annotation: str
-) -> None:
+def test_every_subset_of_optional_operands_runs_prints_and_saves(weighted, present, annotation):
     module = IRModule({"main": from_source(source(present, annotation))})
     expected = 1 + sum(WEIGHTS[name] for name in present)
     for same in (module, from_source(module.script()), load_json(save_json(module))):

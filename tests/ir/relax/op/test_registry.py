@@ -21,7 +21,7 @@ from relaxpy.errors import (
     StructInfoTypeError,
     UnknownNameError,
 )
-from relaxpy.exec.compile import Target, compile
+from relaxpy.exec.compile import compile
 from relaxpy.ir import DataType, IRModule
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.op import Op, register_op_attr
@@ -173,9 +173,7 @@ def test_a_call_says_how_it_was_written(window: OpDef) -> None:
         ((object(), (1, 2)), {}, "expected a Relax expression, found object"),
     ],
 )
-def test_a_wrong_argument_is_named(
-    window: OpDef, args: tuple[object, ...], named: dict[str, object], message: str
-) -> None:
+def test_a_wrong_argument_is_named(window, args, named, message) -> None:
     with pytest.raises(MisuseError, match=rf"test\.window: .*{message}") as caught:
         window(*args, **named)
     assert isinstance(caught.value, TypeError)
@@ -314,9 +312,7 @@ TVM_ATTRIBUTES = {
 
 
 @pytest.mark.parametrize(("attribute", "column"), TVM_ATTRIBUTES.items())
-def test_attributes_of_tvm_are_columns_of_the_record(
-    window: OpDef, attribute: str, column: str
-) -> None:
+def test_attributes_of_tvm_are_columns_of_the_record(window, attribute, column) -> None:
     value = lambda *args: None  # noqa: E731
     window.op.set_attr(attribute, value)
     assert getattr(window.record, column) is value
@@ -352,9 +348,7 @@ def test_a_column_of_an_unknown_name_is_refused(window: OpDef) -> None:
 
 
 @pytest.mark.parametrize("target", ["numpy", "reference"])
-def test_an_operator_runs_by_the_implementation_attached_to_it(
-    scratch: list[str], target: Target
-) -> None:
+def test_an_operator_runs_by_the_implementation_attached_to_it(scratch, target) -> None:
     @register("test.scaled", pure=True)
     def scaled(
         x: rx.TensorStructInfo, shift: rx.TensorStructInfo | None = None, by: int = 2
@@ -372,9 +366,7 @@ def test_an_operator_runs_by_the_implementation_attached_to_it(
 
 @pytest.mark.parametrize("target", ["numpy", "reference"])
 @pytest.mark.parametrize("function", [np.square, partial(np.power, 2), max])
-def test_any_callable_may_be_an_implementation(
-    scratch: list[str], function: Any, target: Target
-) -> None:
+def test_any_callable_may_be_an_implementation(scratch, function, target) -> None:
     @register("test.computed", pure=True, runtime=function)
     def computed(x: rx.TensorStructInfo) -> rx.ObjectStructInfo:
         return rx.ObjectStructInfo()
@@ -385,9 +377,7 @@ def test_any_callable_may_be_an_implementation(
 
 
 @pytest.mark.parametrize("data_dependent", [False, True])
-def test_calls_with_data_dependent_shapes_are_legalised(
-    scratch: list[str], data_dependent: bool
-) -> None:
+def test_calls_with_data_dependent_shapes_are_legalised(scratch, data_dependent) -> None:
     def legalize(builder: BlockBuilder, call: rx.Call) -> rx.Expr:
         return op.call_dps_packed("f", call.args[0], tensor(3))
 
@@ -402,9 +392,7 @@ def test_calls_with_data_dependent_shapes_are_legalised(
     assert calls == [op.call_dps_packed.op if data_dependent else dynamic.op]
 
 
-def test_patterns_match_operands_of_a_commutative_operator_in_either_order(
-    scratch: list[str],
-) -> None:
+def test_patterns_match_operands_of_a_commutative_operator_in_either_order(scratch) -> None:
     @register("test.joined", pure=True)
     def joined(x: rx.TensorStructInfo, y: rx.TensorStructInfo) -> rx.TensorStructInfo:
         return x

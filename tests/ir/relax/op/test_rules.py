@@ -159,9 +159,7 @@ def test_a_number_takes_the_datatype_of_the_other_operand() -> None:
         (None, 1, "nothing is known yet about the other operand"),
     ],
 )
-def test_a_number_that_the_datatype_does_not_have_is_refused(
-    sinfo: rx.StructInfo | None, number: float, message: str
-) -> None:
+def test_a_number_that_the_datatype_does_not_have_is_refused(sinfo, number, message) -> None:
     with pytest.raises(MisuseError) as caught:
         BINARY["add"](rx.Var("x", sinfo), number)
     assert message in str(caught.value)

@@ -189,9 +189,7 @@ REFUSED: list[tuple[Call, tuple[rx.StructInfo, ...], str, str | None]] = [
 
 @pytest.mark.rule("DER-36")
 @pytest.mark.parametrize(("call", "sinfos", "message", "hint"), REFUSED)
-def test_tensors_that_do_not_fit_are_refused(
-    call: Call, sinfos: tuple[rx.StructInfo, ...], message: str, hint: str | None
-) -> None:
+def test_tensors_that_do_not_fit_are_refused(call, sinfos, message, hint) -> None:
     with pytest.raises(StructInfoError) as caught:
         made(call, *sinfos)
     assert message in str(caught.value)
@@ -233,9 +231,7 @@ LOCAL: list[tuple[Call, Callable[..., Any], tuple[DTensorStructInfo, ...]]] = [
 
 
 @pytest.mark.parametrize(("call", "oracle", "sinfos"), LOCAL)
-def test_each_device_computes_its_part_of_the_result(
-    call: Call, oracle: Callable[..., Any], sinfos: tuple[DTensorStructInfo, ...]
-) -> None:
+def test_each_device_computes_its_part_of_the_result(call, oracle, sinfos) -> None:
     rng = np.random.default_rng(0)
     arrays = [rng.standard_normal([int(size) for size in s.shape]) for s in sinfos]  # type: ignore[union-attr, call-overload]
     result = made(call, *sinfos)

@@ -8,7 +8,7 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import MisuseError, RelaxpyError, RuntimeCheckError
-from relaxpy.ir.relax import nodes as rx, op
+from relaxpy.ir.relax import op
 from tests.ir.relax.graphs import returning
 from tests.ir.relax.op.test_rules import M, N, derive
 from tests.ir.relax.sinfos import tensor
@@ -168,9 +168,7 @@ X, IMAGE, GRID = tensor(2, 3), tensor(N, 3, 5, 6), tensor(N, 2, M, 7)
         ),
     ],
 )
-def test_an_attribute_has_one_of_its_values(
-    make: Any, sinfos: list[rx.StructInfo], message: str
-) -> None:
+def test_an_attribute_has_one_of_its_values(make, sinfos, message) -> None:
     with pytest.raises(MisuseError, match=message):
         derive(make, tuple(sinfos))
 

@@ -221,9 +221,7 @@ def test_sorts_of_short_integers(dtype: str) -> None:
         ("uint64", 0, 1 << 31),
     ],
 )
-def test_positions_of_many_integers_are_stable(
-    dtype: str, low: int, high: int, descending: bool
-) -> None:
+def test_positions_of_many_integers_are_stable(dtype, low, high, descending) -> None:
     rng = np.random.default_rng(3)
     x = rng.choice(rng.integers(low, high, 400, dtype, endpoint=True), (3, 1800))
     x[0, 5:9] = x[2, 0:4] = [low, high, low, high]
@@ -240,9 +238,7 @@ FLOATS = ["float16", "bfloat16", "float32", "float64"]
 @pytest.mark.parametrize("descending", [False, True])
 @pytest.mark.parametrize(("lines", "length"), [(300, 20), (9, 700), (1, 5000)])
 @pytest.mark.parametrize("dtype", [*FLOATS, "int32", "uint32", "int64", "uint64"])
-def test_positions_of_many_numbers_are_stable(
-    dtype: str, lines: int, length: int, descending: bool
-) -> None:
+def test_positions_of_many_numbers_are_stable(dtype, lines, length, descending) -> None:
     rng, kind = np.random.default_rng(4), DataType(dtype).numpy()
     if dtype in FLOATS:
         special = [0.0, -0.0, np.inf, -np.inf, np.nan, -np.nan, 1.5, -1.5, 1e-45, -1e-45, 6e4]

@@ -74,9 +74,7 @@ def every_kept(
 @pytest.mark.parametrize(
     ("count", "iou", "digits"), [(20, 0.5, 6), (64, 0.5, 1), (1000, 0.4, 1), (70, 0.0, 2)]
 )
-def test_boxes_remain_as_the_definition_says(
-    spread: float, count: int, iou: float, digits: int, target: str
-) -> None:
+def test_boxes_remain_as_the_definition_says(spread, count, iou, digits, target) -> None:
     rng = np.random.default_rng(int(spread) + count)
     low = rng.uniform(0, spread, (2, 300, 2))
     boxes = np.concatenate((low, low + rng.uniform(0, 20, (2, 300, 2))), -1).astype("float32")
@@ -170,9 +168,7 @@ def test_boxes_without_an_area_or_end_suppress_no_other(target: str) -> None:
 @pytest.mark.parametrize("target", ["numpy", "native"])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
 @pytest.mark.parametrize("rows_per_class", [0, 3, 40, 2000])
-def test_results_have_rows_for_as_many_boxes_as_remain(
-    rows_per_class: int, dtype: str, target: str
-) -> None:
+def test_results_have_rows_for_as_many_boxes_as_remain(rows_per_class, dtype, target) -> None:
     rng = np.random.default_rng(rows_per_class)
     low = rng.integers(0, 40, (2, 1100, 2))
     boxes = np.concatenate((low, low + 3), -1).astype("float32")

@@ -176,9 +176,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.mark.timeout(3000)  # the longest row of the whole table, on a busy machine
-def test_rows_are_right_in_other_datatypes_shapes_and_memory(
-    row: Case, request: pytest.FixtureRequest
-) -> None:
+def test_rows_are_right_in_other_datatypes_shapes_and_memory(row, request) -> None:
     everything = request.config.getoption("--whole-table")
     found = [
         problem

@@ -58,9 +58,7 @@ REFUSED: list[tuple[Any, tuple[Array, ...], str]] = [
 @pytest.mark.rule("DER-36")
 @pytest.mark.parametrize("target", ["numpy", "reference"])
 @pytest.mark.parametrize(("call", "arrays", "message"), REFUSED)
-def test_what_does_not_fit_is_refused_when_it_arrives(
-    call: Callable[..., rx.Expr], arrays: tuple[Array, ...], message: str, target: str
-) -> None:
+def test_what_does_not_fit_is_refused_when_it_arrives(call, arrays, message, target) -> None:
     with pytest.raises(RuntimeCheckError, match=message):
         run(call, target, *arrays)
 

@@ -104,9 +104,7 @@ WRONG_RULES: list[tuple[Callable[..., Any], str, str]] = [
 
 @pytest.mark.rule("DER-35")
 @pytest.mark.parametrize(("rule", "message", "hint"), WRONG_RULES)
-def test_a_wrong_rule_is_told_what_a_rule_is(
-    rule: Callable[..., Any], message: str, hint: str
-) -> None:
+def test_a_wrong_rule_is_told_what_a_rule_is(rule, message, hint) -> None:
     op.register("relax.wrong", pure=True)(rule)
     with pytest.raises(MisuseError, match=f"{message}(?s:.*){hint}"):
         R.wrong(X)
@@ -256,9 +254,7 @@ def test_gradients_are_those_of_the_rule() -> None:
         (lambda x: None, r"implementation of relax\.wrong returned None, expected R\.Tensor"),
     ],
 )
-def test_what_an_implementation_returns_is_checked(
-    runtime: Any, message: str, target: Target
-) -> None:
+def test_what_an_implementation_returns_is_checked(runtime, message, target) -> None:
     same("wrong", runtime=runtime)
     executable = relaxpy.compile(main_with("wrong"), target)
     with pytest.raises(RuntimeCheckError, match=f"<string>:3:9: .*{message}"):

@@ -1,7 +1,5 @@
 """BindParams and BindSymbolicVars; tests/ir/relax/test_bind.py has the functions behind them."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -53,9 +51,7 @@ def test_a_bound_parameter_is_a_constant() -> None:
         ("main", {"w": np.ones((3, 3), "float32")}, relaxpy.errors.StructInfoError, "w"),
     ],
 )
-def test_parameters_that_are_not_there(
-    name: Any, params: Any, error: type[Exception], message: str
-) -> None:
+def test_parameters_that_are_not_there(name, params, error, message) -> None:
     with pytest.raises(error, match=message):
         BindParams(name, params)(Two)
 
@@ -94,8 +90,6 @@ def test_shape_variables_are_bound_wherever_they_are_defined() -> None:
         ({"n": "3"}, "main", MisuseError, "shape variable n is an integer, found '3'"),
     ],
 )
-def test_shape_variables_that_are_not_there(
-    values: Any, name: Any, error: type[Exception], message: str
-) -> None:
+def test_shape_variables_that_are_not_there(values, name, error, message) -> None:
     with pytest.raises(error, match=message):
         BindSymbolicVars(values, name)(Two)

@@ -271,9 +271,7 @@ def flat_sum(call: rx.Call) -> rx.Call:
         ("a = R.exp(x)\nb = R.exp(a)\nz = R.power(b, a)", []),  # not an operator that is done so
     ],
 )
-def test_memory_that_something_else_refers_to_is_not_overwritten(
-    body: str, expected: list[str]
-) -> None:
+def test_memory_that_something_else_refers_to_is_not_overwritten(body, expected) -> None:
     mod = parse(body.replace("R.relu", "R.nn.relu"))
     relaxpy.register_func("test.same", lambda x: x, override=True, pure=True)
     assert in_place(mod) == expected

@@ -100,9 +100,7 @@ def same_values(step: Any, mod: Any, *args: Any) -> None:
         ((3, 1), [-2], True),
     ],
 )
-def test_layer_normalisation_in_training(
-    shape: tuple[int, ...], axes: list[int], center: bool, dtype: str
-) -> None:
+def test_layer_normalisation_in_training(shape, axes, center, dtype) -> None:
     mod = from_source(f"""
 @I.ir_module
 class Mod:
@@ -131,9 +129,7 @@ class Mod:
         (DecomposeOpsForTraining, True),
     ],
 )
-def test_batch_normalisation_of_narrow_floats_computes_in_float32(
-    step: Any, training: bool, dtype: str
-) -> None:
+def test_batch_normalisation_of_narrow_floats_computes_in_float32(step, training, dtype) -> None:
     vector = f'R.Tensor((3,), "{dtype}")'
     mod = from_source(f"""
 @I.ir_module

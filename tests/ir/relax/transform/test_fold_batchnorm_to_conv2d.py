@@ -55,9 +55,7 @@ def data(*shapes: tuple[int, ...]) -> list[np.ndarray]:
         ),
     ],
 )
-def test_the_value_is_that_of_the_normalisation(
-    conv: str, norm: str, shapes: tuple[tuple[int, ...], tuple[int, ...]]
-) -> None:
+def test_the_value_is_that_of_the_normalisation(conv, norm, shapes) -> None:
     before = program(conv, norm, ", ".join(map(str, shapes)))
     after = FoldBatchnormToConv2D()(before)
     assert "batch_norm" not in after.script()

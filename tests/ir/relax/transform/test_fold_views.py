@@ -234,9 +234,7 @@ def attention(queries: int | str, length: int | str, form: str) -> IRModule:
 @pytest.mark.each_choice
 @pytest.mark.parametrize("form", [REPEATS, BROADCASTS])
 @pytest.mark.parametrize(("queries", "length"), [(1, "n"), (5, 3), ("m", "n")])
-def test_heads_that_share_keys_are_not_copied(
-    queries: int | str, length: int | str, form: str
-) -> None:
+def test_heads_that_share_keys_are_not_copied(queries, length, form) -> None:
     mod = attention(queries, length, form)
     assert len(kernels(folded(mod))) == 3  # two products and softmax
     sizes = (5 if queries == "m" else queries, 3)

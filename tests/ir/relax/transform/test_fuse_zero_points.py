@@ -76,9 +76,7 @@ def names_of(mod: relaxpy.IRModule) -> set[str]:
         ((2, 3, 18), (), (18, 9), (9,)),
     ],
 )
-def test_products_are_exact(
-    left: Sizes, p: Sizes | None, right: Sizes, q: Sizes | None, *, constant: bool, symbolic: bool
-) -> None:
+def test_products_are_exact(left, p, right, q, *, constant, symbolic) -> None:
     for kinds in (("uint8", "int8"), ("int8", "uint8")):
         a, b = drawn(left, kinds[0]), drawn(right, kinds[1])
         zeros = [None if s is None else drawn(s, k) for s, k in zip((p, q), kinds, strict=True)]
@@ -236,9 +234,7 @@ def check_convolution(
 @pytest.mark.each_choice
 @pytest.mark.parametrize("kinds", KINDS)
 @pytest.mark.parametrize(("shape", "filters", "attrs"), SHAPES)
-def test_convolutions_are_exact(
-    shape: Sizes, filters: Sizes, attrs: dict[str, Any], kinds: tuple[str, str]
-) -> None:
+def test_convolutions_are_exact(shape, filters, attrs, kinds) -> None:
     k = KINDS.index(kinds) + SHAPES.index((shape, filters, attrs))
     zeros = [((), None), ((), (filters[0], *[1] * (len(filters) - 1))), (None, ()), ((1,), (1,))]
     constant = "wpq" if k % 3 else "wq"
@@ -249,9 +245,7 @@ def test_convolutions_are_exact(
     ("constant", "layout", "symbolic"),
     [("", None, True), ("wq", "last", True), ("wpq", "last", False), ("wq", None, False)],
 )
-def test_convolutions_in_other_layouts(
-    constant: str, layout: str | None, *, symbolic: bool
-) -> None:
+def test_convolutions_in_other_layouts(constant, layout, *, symbolic) -> None:
     shape, filters, attrs = SHAPES[3]
     zeros = ((), (filters[0], 1, 1, 1))
     check_convolution(shape, filters, attrs, KINDS[0], zeros, constant, layout, n=symbolic)
@@ -268,9 +262,7 @@ def test_convolutions_in_other_layouts(
         (("uint8", "uint8", "int8", "int8"), (), None, ("NCHW2c", "OIHW")),  # channels in blocks
     ],
 )
-def test_other_convolutions_stay(
-    kinds: Sequence[str], p: Sizes, q: Sizes | None, layouts: Sequence[str]
-) -> None:
+def test_other_convolutions_stay(kinds, p, q, layouts) -> None:
     x, w = drawn((1, 4, 5, 5), kinds[0]), drawn((4, 4, 3, 3), kinds[2])
     zero, other = drawn(p, kinds[1]), None if q is None else drawn(q, kinds[3])
     wide = x.astype("int64") - zero, w.astype("int64") - (0 if other is None else other)
@@ -330,9 +322,7 @@ def scale_of(*shape: int, size: float = 0.02) -> Array:
         ("conv", ((2, 3, 6, 7), (4, 3, 3, 3)), (None, (4, 1, 1, 1)), (scale_of(1), scale_of())),
     ],
 )
-def test_products_of_dequantised_bytes_are_rounded_at_their_end(
-    kind: str, shapes: Sequence[Sizes], zeros: Sequence[Sizes | None], scales: Sequence[Array]
-) -> None:
+def test_products_of_dequantised_bytes_are_rounded_at_their_end(kind, shapes, zeros, scales):
     mod, x, expected = dequantised(kind, shapes, zeros, scales)
     assert FuseZeroPoints()(mod) is not mod
     found = relaxpy.compile(mod, target="native")["main"](x)
@@ -350,8 +340,6 @@ def test_products_of_dequantised_bytes_are_rounded_at_their_end(
         ("conv", ((1, 3, 6, 7), (4, 3, 3, 3)), (scale_of(), scale_of(4, 3, 1, 1))),
     ],
 )
-def test_other_products_of_dequantised_bytes_stay(
-    kind: str, shapes: Sequence[Sizes], scales: Sequence[Array]
-) -> None:
+def test_other_products_of_dequantised_bytes_stay(kind, shapes, scales) -> None:
     mod, _, _ = dequantised(kind, shapes, ((), None), scales)
     assert FuseZeroPoints()(mod) is mod

@@ -40,9 +40,7 @@ class Module:
 
 
 @pytest.mark.parametrize("passes", [relax.transform.Normalize(), relax.transform.LegalizeOps()])
-def test_a_pass_that_changes_three_bindings_infers_three_operators(
-    passes: relaxpy.transform.Pass,
-) -> None:
+def test_a_pass_that_changes_three_bindings_infers_three_operators(passes) -> None:
     before = passes(chain(COUNT, lambda k: "R.exp({})"))
     main = before["main"]
     assert isinstance(main, rx.Function)

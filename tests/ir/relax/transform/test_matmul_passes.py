@@ -85,9 +85,7 @@ def test_the_cheaper_order_is_chosen(params: str, before: str, after: str, dtype
         ("x:1,2 a:2,4,2 b:2,2,2", "w = a @ b; t = R.permute_dims(w, (1, 2, 0)); y = x @ t", None),
     ],
 )
-def test_another_order_is_not_better_or_not_the_same(
-    params: str, lines: str, inputs: int | None
-) -> None:
+def test_another_order_is_not_better_or_not_the_same(params, lines, inputs) -> None:
     stays(AdjustMatmulOrder(), program(params, lines, inputs=inputs))
 
 
@@ -134,9 +132,7 @@ def test_a_product_with_a_sum_is_expanded() -> None:
         ("x:2,3 a:3,4 b:3,4", "w = a * b; y = x @ w", None),
     ],
 )
-def test_a_sum_that_is_known_early_or_broadcast_stays(
-    params: str, lines: str, inputs: int | None
-) -> None:
+def test_a_sum_that_is_known_early_or_broadcast_stays(params, lines, inputs) -> None:
     stays(ExpandMatmulOfSum(), program(params, lines, inputs=inputs))
 
 

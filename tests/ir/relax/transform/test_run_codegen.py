@@ -66,9 +66,7 @@ def partitioned(*, merge: bool) -> relaxpy.IRModule:
 
 
 @pytest.mark.parametrize("merge", [False, True])
-def test_functions_for_a_back_end_are_replaced_by_what_it_returns(
-    back_end: BackEnd, merge: bool
-) -> None:
+def test_functions_for_a_back_end_are_replaced_by_what_it_returns(back_end, merge) -> None:
     before = partitioned(merge=merge)
     after = RunCodegen(target_options={"testing": {"level": 3}, "other": {}})(before)
     assert check_well_formed(after, normal_form=True) == []

@@ -102,9 +102,7 @@ def test_what_follows_stays_narrow_unless_an_operand_is_wide() -> None:
         ("R.exp(lv)", False),
     ],
 )
-def test_constants_out_of_range_and_functions_that_leave_it_stay_wide(
-    line: str, follows: bool
-) -> None:
+def test_constants_out_of_range_and_functions_that_leave_it_stay_wide(line, follows) -> None:
     mod = from_source(f"""
 @I.ir_module
 class Before:

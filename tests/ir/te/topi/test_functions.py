@@ -315,9 +315,7 @@ ROWS = [*_products(), *_blocks(), *_elements(), *_sequences(), *_orders(), *_sig
 @pytest.mark.parametrize(
     ("function", "arrays", "expected"), [pytest.param(*row[1:], id=row[0]) for row in ROWS]
 )
-def test_a_function_is_that_of_numpy(
-    function: Callable[..., Any], arrays: Sequence[Array], expected: Callable[..., Any]
-) -> None:
+def test_a_function_is_that_of_numpy(function, arrays, expected) -> None:
     wanted = expected(*arrays)
     found = evaluate(function, *arrays)
     for a, b in zip(found, wanted if isinstance(wanted, list) else [wanted], strict=True):

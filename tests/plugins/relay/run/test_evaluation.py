@@ -330,9 +330,7 @@ def test_an_operator_of_the_user_runs() -> None:
         ),
     ],
 )
-def test_a_closure_shares_expressions_with_the_function_around_it(
-    text: str, expected: object
-) -> None:
+def test_a_closure_shares_expressions_with_the_function_around_it(text, expected) -> None:
     assert numbers(text) == expected
 
 

@@ -160,9 +160,7 @@ def test_types_may_nest_more_deeply_than_the_stack() -> None:
         ("fn<t: Type>(%x: t, %y: t) { %x }", ["2f 1i", "2f 1i"], ["2f 1i", "1i 2f"]),
     ],
 )
-def test_all_arguments_agree_on_the_type_parameters(
-    kind: str, signature: str, shapes: list[str], wrong: list[str]
-) -> None:
+def test_all_arguments_agree_on_the_type_parameters(kind, signature, shapes, wrong) -> None:
     def argument(text: str) -> object:
         if " " in text:
             return tuple(map(argument, text.split()))

@@ -454,9 +454,7 @@ HOSTILE = {
 @pytest.mark.parametrize(
     ("reason", "text"), [(reason, text) for reason, texts in HOSTILE.items() for text in texts]
 )
-def test_hostile_text_is_refused_before_it_takes_time_or_memory(
-    reason: str, text: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_hostile_text_is_refused_before_it_takes_time_or_memory(reason, text, monkeypatch) -> None:
     """With a lower limit of tokens than that of programs, which takes less time."""
     assert lexer.MAX_TOKENS == 1_000_000
     monkeypatch.setattr(lexer, "MAX_TOKENS", 200_000)

@@ -73,9 +73,7 @@ def test_an_unknown_size_stays_unknown(transform: relay.transform.RelayPass, bod
     ],
 )
 @EACH_PASS
-def test_polymorphic_closures_keep_their_types(
-    transform: relay.transform.RelayPass, text: str
-) -> None:
+def test_polymorphic_closures_keep_their_types(transform, text) -> None:
     module = relay.parse(text)
     result = transform(module)
     assert str(result["main"].checked_type) == str(module["main"].checked_type)
