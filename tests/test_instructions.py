@@ -115,6 +115,17 @@ def test_masks_have_the_bits_of_elements(processor: str, long: str) -> None:
     assert not re.search(long, text)
 
 
+@pytest.mark.parametrize(
+    ("processor", "dtype"),
+    [("x86-64-v3", "int8"), ("x86-64-v3", "int16"), ("neoverse-n1", "int8"), ("apple-m1", "int32")],
+)
+def test_a_known_rest_of_elements_without_masked_accesses_takes_few_jumps(
+    processor: str, dtype: str
+) -> None:
+    text = assembly_of("R.sum(x, axis=0)", f"x: (300, 83) {dtype}", processor)
+    assert len(re.findall(r"\b(?:je|tbz|tbnz|b\.eq)\b", text)) < 12
+
+
 def test_elements_with_gaps_are_stored_one_by_one_without_avx512() -> None:
     rows = "x: (1024, 3) float32"
     text = assembly_of("R.concat((x, x), axis=1)", rows, "x86-64-v3")
