@@ -113,6 +113,24 @@ def test_masks_have_the_bits_of_elements(processor: str, long: str) -> None:
     assert not re.search(long, text)
 
 
+@pytest.mark.parametrize(
+    ("processor", "dtype"),
+    [("x86-64-v3", "int8"), ("x86-64-v3", "int16"), ("neoverse-n1", "int8"), ("apple-m1", "int32")],
+)
+def test_a_known_rest_of_elements_without_masked_accesses_takes_few_jumps(
+    processor: str, dtype: str
+) -> None:
+    text = assembly_of("R.sum(x, axis=0)", f"x: (300, 83) {dtype}", processor)
+    assert len(re.findall(r"\b(?:je|tbz|tbnz|b\.eq)\b", text)) < 12
+
+
+def test_stores_on_a_condition_that_all_lanes_share_have_no_masks_without_avx512() -> None:
+    operands = "x: (100, 64) float32; i: (20, 1) int64; u: (20, 64) float32"
+    expression = "R.scatter_nd(x, i, u)"
+    assert not re.search(r"\bvmaskmov", assembly_of(expression, operands, "x86-64-v3"))
+    assert re.search(r"\bvmovups\b.*%k", assembly_of(expression, operands, "zen4"))
+
+
 def test_elements_with_gaps_are_stored_one_by_one_without_avx512() -> None:
     rows = "x: (1024, 3) float32"
     text = assembly_of("R.concat((x, x), axis=1)", rows, "x86-64-v3")

@@ -26,6 +26,7 @@ class Architecture:
         vector_registers: the number of vector registers.
         vector_operand: the letter of a vector register for LLVM's inline assembly.
         wide: the features with which there are 32 registers of 512 bits; none if it has no such.
+        masked: the bits of elements that instructions load and store in the lanes of a mask.
         has_extremes: whether an instruction has the maximum of floats, and a NaN if one of them is.
         lookup: the instruction that selects among the numbers of a table in registers.
         products: the features that have instructions for products of int8, and their names.
@@ -40,6 +41,7 @@ class Architecture:
     vector_registers: int
     vector_operand: str
     wide: frozenset[str]
+    masked: frozenset[int]
     has_extremes: bool
     lookup: Literal["permute", "tbl"]
     products: Mapping[tuple[str, ...], tuple[str, ...]]
@@ -61,6 +63,7 @@ X86_64: Final = Architecture(
     vector_registers=16,
     vector_operand="x",
     wide=frozenset(_AVX512),
+    masked=frozenset((32, 64)),
     has_extremes=False,
     lookup="permute",
     products={
@@ -80,6 +83,7 @@ AARCH64: Final = Architecture(
     vector_registers=32,
     vector_operand="w",
     wide=frozenset(),
+    masked=frozenset(),
     has_extremes=True,
     lookup="tbl",
     products={("dotprod",): ("sdot", "udot"), ("i8mm",): ("usdot", "smmla", "ummla", "usmmla")},

@@ -176,6 +176,20 @@ def f(A: f64[17, N], B: f64[17, N], C: f64[18, N], D: f64[18, N], E: f64[33, N],
 """)
 
 
+@pytest.mark.usefixtures("avx2")
+def test_a_condition_that_all_lanes_share() -> None:
+    run_row("""
+def f(A: f32[N, M], B: f32[N, M], C: f32[N], D: f32[N, M]):
+    for i, j in T.grid(N, M):
+        if C[i] > f32(0):
+            B[i, j] = A[i, j] * f32(2)
+    for i, j in T.grid(N, M):
+        if C[i] > f32(1):
+            D[i, j] = D[i, j] + A[i, j]
+# with N M: 3 64 | 5 7 | 2 33
+""")
+
+
 LANES = sections("""
 --- rows in reverse
 def f(A: f32[3, N], B: f32[3, N], C: f32[3, N]):

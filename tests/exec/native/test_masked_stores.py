@@ -78,6 +78,32 @@ def test_the_active_lanes_are_stored_and_no_other(source: int, stored: int, lane
                 np.testing.assert_array_equal(found, expected, err_msg=f"{name} {count}")
 
 
+@pytest.mark.parametrize("lanes", [2, 8, 32, 64])
+@pytest.mark.parametrize("bits", [8, 16, 32])
+@pytest.mark.parametrize("kind", [host, narrow])
+def test_a_known_number_of_first_lanes_is_loaded_and_no_other(
+    bits: int, lanes: int, kind: Callable[[], Machine]
+) -> None:
+    machine = kind()
+    module = Module(machine.triple, machine.vector_bits)
+    type = Type(f"i{bits}", lanes)
+    for count in range(lanes + 1):
+        function = module.function(f"first_{count}", [(POINTER, "x"), (POINTER, "y")])
+        x, y = function.params
+        mask = function.lanes_below(function.index(count), lanes)
+        function.store(function.masked_load(type, x, mask, 7), y)
+        function.ret()
+    names = [f"first_{count}" for count in range(lanes + 1)]
+    library = compile_module(module, names, machine)
+    numbers = np.arange(100, 100 + lanes).astype(f"uint{bits}")
+    for count, name in enumerate(names):
+        held = guarded(numbers[:count], at_end=True)
+        found = np.zeros(lanes, numbers.dtype)
+        load = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(library[name])
+        load(held.ctypes.data, found.ctypes.data)
+        np.testing.assert_array_equal(found, np.where(np.arange(lanes) < count, numbers, 7))
+
+
 @pytest.mark.parametrize("bits", [8, 16])
 @pytest.mark.parametrize("kind", [host, narrow])
 def test_a_mask_may_have_more_lanes_than_a_register(bits: int, kind: Callable[[], Machine]) -> None:

@@ -42,6 +42,8 @@ class Instructions(ABC):
         self._lines: Slot = []
         self._known: dict[str, Value] = {}
         self._count = 0
+        self._first: dict[str, int] = {}
+        """The masks of a known number of first lanes, if masked accesses may be unavailable."""
 
     @abstractmethod
     def _value(self, type: Type, name: str) -> Value:
@@ -214,11 +216,12 @@ class Instructions(ABC):
 
     def lanes_below(self, count: Value, lanes: int) -> Value:
         """The mask of the first `count` lanes; all if there are fewer."""
-        bits, is_known = 64, not count.name.startswith("%")
+        bits, is_known, known = 64, not count.name.startswith("%"), None
         if not self.module.has_avx512:  # there a mask has the bits of the elements
             bits = min(32, 512 // lanes) if lanes <= 64 else 16  # that hold the number of lanes
             if is_known:
-                count = self.const(I64, min(max(int(count.name), 0), lanes))
+                known = min(max(int(count.name), 0), lanes)
+                count = self.const(I64, known)
             else:
                 count = self.intrinsic("smax", self.intrinsic("smin", count, lanes), 0)
         if is_known:  # LLVM 22 may load lanes that are not in the mask if it knows the mask
@@ -226,7 +229,10 @@ class Instructions(ABC):
         numbers = self.iota(Type(f"i{bits}", lanes))
         if bits < 64:
             count = self.cast("trunc", count, numbers.type.element)
-        return self.compare("slt", numbers, self.splat(count, lanes))
+        mask = self.compare("slt", numbers, self.splat(count, lanes))
+        if known is not None:
+            self._first[mask.name] = known
+        return mask
 
     def masked_load(self, type: Type, pointer: Value, mask: Value, other: Operand = 0) -> Value:
         """The lanes of the mask from memory, and `other` in the rest, which are not read."""
@@ -235,6 +241,14 @@ class Instructions(ABC):
             # LLVM 22 crashes on halves of masked vectors in functions that it does not optimise.
             bits = self.cast("bitcast", other, "i16")
             return self.cast("bitcast", self.masked_load(bits.type, pointer, mask, bits), "half")
+        if (pieces := self._pieces(type, mask)) is not None:
+            for at, count in pieces:
+                part = self.load(Type(type.element, count), self.element(pointer, at, type))
+                wide = self.splat(part, type.lanes) if count == 1 else self._widened(part, type)
+                places = range(at, at + count)
+                sources = [type.lanes + n - at if n in places else n for n in range(type.lanes)]
+                other = self.shuffle(other, wide, sources)
+            return other
         name = f"llvm.masked.load.{type.suffix}.p0"
         self.module.declare(name, type, ["ptr", "i32 immarg", mask.type, type])
         arguments = f"{pointer}, i32 {type.alignment}, {mask}, {other}"
@@ -242,6 +256,12 @@ class Instructions(ABC):
 
     def masked_store(self, value: Value, pointer: Value, mask: Value) -> None:
         """Store the lanes of the mask; the memory of the others is not touched."""
+        type = value.type
+        if (pieces := self._pieces(type, mask)) is not None:
+            for at, count in pieces:
+                part = self.shuffle(value, None, range(at, at + count))
+                self.store(part, self.element(pointer, at, type))
+            return
         # LLVM 22 narrows integers in masked stores of AVX-512, and stores all bits if it knows that
         # a mask has one lane. Floats are not narrowed there; nothing is known of a hidden mask.
         if value.type.element == "i32":
@@ -251,6 +271,26 @@ class Instructions(ABC):
         name = f"llvm.masked.store.{value.type.suffix}.p0"
         self.module.declare(name, VOID, [value.type, "ptr", "i32 immarg", mask.type])
         self.put(f"call void @{name}({value}, {pointer}, i32 {value.type.alignment}, {mask})")
+
+    def _pieces(self, type: Type, mask: Value) -> list[tuple[int, int]] | None:
+        """The starts and lanes of the vectors that the first lanes of a mask consist of.
+
+        It is None if the number of lanes is unknown, or an instruction accesses masked elements.
+        """
+        known = self._first.get(mask.name)
+        if known is None or type.bits in self.module.platform.architecture.masked:
+            return None
+        pieces, at = list[tuple[int, int]](), 0
+        while at < known:
+            count = 1 << (known - at).bit_length() - 1
+            pieces.append((at, count))
+            at += count
+        return pieces
+
+    def _widened(self, part: Value, type: Type) -> Value:
+        """A vector of `type` whose first lanes are those of a part."""
+        last = part.type.lanes - 1
+        return self.shuffle(part, None, [min(n, last) for n in range(type.lanes)])
 
     def _hidden(self, mask: Value) -> Value:
         """`mask` as the result of an empty piece of assembly, in a mask register.
@@ -332,7 +372,11 @@ class Instructions(ABC):
         numbers = ", ".join(f"i32 {n}" for n in lanes)
         other = f"{a.type} {'poison' if b is None else b.name}"
         type = Type(a.type.element, len(lanes))
-        return self.computed(type, f"shufflevector {a}, {other}, <{len(lanes)} x i32> <{numbers}>")
+        text = f"shufflevector {a}, {other}, <{len(lanes)} x i32> <{numbers}>"
+        result = self.computed(type, text)
+        if b is None and a.name in self._first and [*lanes] == [*range(a.type.lanes)]:
+            self._first[result.name] = self._first[a.name]
+        return result
 
     def lane(self, value: Value, lane: int) -> Value:
         """One lane of a vector."""

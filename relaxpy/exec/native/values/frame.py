@@ -491,6 +491,12 @@ class Frame(ABC):
         assert self.lanes is not None
         value = self._turned(self.wide(value, address.lanes), address)
         mask = self.both(self.lanes.mask, condition)
+        is_shared = mask is not None and mask.type.lanes == 1 and address.offsets is None
+        if mask is not None and is_shared and not f.module.has_avx512:
+            # A masked store takes longer than a branch, which all lanes share.
+            f.branch(mask, lambda: f.store(value, address.pointer))
+            self.forget()
+            return
         if mask is not None:
             mask = self._turned(self.wide(mask, address.lanes), address)
         found = self._every(buffer, indices) if address.offsets is not None else None
