@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.fuzz import graphs, signatures
+from tests.fuzz import calls, graphs, signatures
 from tests.fuzz.adversary import Adversary
 from tests.fuzz.kernels.generate import generate
 from tests.fuzz.partial_kernels import Partial
@@ -36,6 +36,7 @@ GENERATORS: dict[str, tuple[Callable[[str], str], int]] = {
     "schedules": (lambda seed: Adversary(Random(seed)).text(), DRAWS),
     "signatures": (lambda seed: signatures.write(seed).text, DRAWS),
     "graphs": (lambda seed: graphs.write(seed).relax, DRAWS),
+    "calls": (lambda seed: calls.write(seed).script(), 60),
     "ONNX models": (onnx_text, 60),
 }
 
@@ -162,6 +163,10 @@ DIMENSIONS: dict[str, dict[str, tuple[Callable[[Any], bool], float]]] = {
         "few bits and three dimensions": (activations_of_three_dimensions, 0.05),
         "packed weights as parameters": (has(r"w\d+: R\.Tensor\(\(\d+, \d+\), 'uint32'\)"), 0.03),
         "kernels in place that write a part": (has(r"def (later_rows|even_columns)"), 0.1),
+    },
+    "calls": {
+        "packed functions that overwrite": (has("call_inplace_packed"), 0.1),
+        "shapes that elements decide": (has(r"R\.(nonzero|unique)"), 0.1),
     },
     "ONNX models": {
         "text": (lambda text: "string[" in text, 0.2),

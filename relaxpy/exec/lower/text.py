@@ -13,7 +13,7 @@ import numpy as np
 
 from relaxpy.exec import python_ast as py
 from relaxpy.exec.kernel import runtime
-from relaxpy.exec.lower.scope import GlobalCallee
+from relaxpy.exec.lower.scope import CheckedFunction, GlobalCallee
 from relaxpy.exec.python_ast import load_text
 from relaxpy.exec.runtime import support
 from relaxpy.exec.runtime.checks import closure_sinfo
@@ -130,7 +130,14 @@ def _header(
     """The imports and datatypes that the definitions use, and the values of all of them."""
     dtypes_by_name = {name: support.dtype(dtype) for dtype, name in lowering.dtypes.items()}
     values = {**MODULES, **dtypes_by_name}
-    used = {node.id for node in py.nodes_in(definitions) if isinstance(node, ast.Name)}
+    checks = [
+        check
+        for value in lowering.namespace.values()
+        if isinstance(value, CheckedFunction)
+        for check in value.checks
+    ]
+    nodes = py.nodes_in([*definitions, *checks])
+    used = {node.id for node in nodes if isinstance(node, ast.Name)}
     imports = [text for name, text in _IMPORTS.items() if name in used or name == "np"]
     dtypes = [
         py.assign(name, py.call("rx.dtype", py.text(str(dtype))))

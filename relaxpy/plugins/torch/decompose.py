@@ -97,7 +97,7 @@ def decomposed(program: Any, table: Mapping[Any, Any] | None) -> Any:
 
 @contextlib.contextmanager
 def _dropout_that_returns_its_operand() -> Iterator[None]:
-    """A scope in which dropout that leaves nothing out is no copy, as in PyTorch's kernel.
+    """A scope in which dropout that leaves nothing out copies nothing, as PyTorch's kernel.
 
     The decomposition that it has for tracing copies, and takes precedence over tables.
     """

@@ -13,6 +13,7 @@ from relaxpy.errors import RelaxpyError
 from relaxpy.exec import lowered as module_of_lowering
 from relaxpy.exec.compile import compile_made
 from relaxpy.exec.graph.backend import GraphBackend
+from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.op import Op
 from relaxpy.script import from_source, ir as I, relax as R
 from relaxpy.transform import PassContext
@@ -74,6 +75,22 @@ def lowered_and_not(way: str, folder: Path) -> tuple[relaxpy.Executable, relaxpy
     loaded = relaxpy.load_executable(folder / "model.rxp")
     has_code = way == "with its code"
     return loaded, relaxpy.load_executable(folder / "model.rxp", native_code=has_code)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "float16", "bfloat16", "float8_e4m3fn", "float4_e2m1fn"])
+@pytest.mark.parametrize("read", ["bool", "bfloat16", "float8_e4m3fn", "float4_e2m1fn"])
+def test_a_program_from_the_disk_knows_the_datatypes_of_unused_parameters(
+    dtype: str, read: str, lowered: list[str]
+) -> None:
+    text = f"""
+@R.function
+def main(x: R.Tensor((3, "n"), "{dtype}"), y: R.Tensor((3, "n"), "{read}")):
+    return R.astype(y, "float32")
+"""
+    x, y = (np.ones((3, 4), DataType(name).numpy()) for name in (dtype, read))
+    for _ in range(2):
+        np.testing.assert_array_equal(compiled(text)["main"](x, y), np.ones((3, 4)))
+    assert len(lowered) == 1
 
 
 @pytest.mark.parametrize("way", WAYS)
