@@ -206,17 +206,23 @@ class Canonical:
                 return casts.call(self, expr)
             case (
                 tir.FloorMod(a=a, b=tir.IntImm(value=by)) | tir.Mod(a=a, b=tir.IntImm(value=by))
-            ) if expr.dtype.family == "uint" and by > 0:
+            ) if by > 0 and (expr.dtype.family == "uint" or self.facts.residues):
                 modulus, base = self.residue(a)
-                return self.opaque(expr) if modulus % by else poly.constant(base % by)
+                signed = expr.dtype.family == "int"
+                if modulus % by == 0 and not (signed and isinstance(expr, tir.Mod) and base % by):
+                    return poly.constant(base % by)
+                return self._signed(expr) if signed else self.opaque(expr)
             case tir.BinaryOpExpr() if expr.dtype.family == "int":
-                polynomial = self._binary(expr)
-                if polynomial is None:
-                    return self.opaque(expr)
-                # Remainders of remainders double at each step: beyond a limit they stay opaque.
-                return polynomial if weight(polynomial) <= _WEIGHT_LIMIT else poly.atom(expr)
+                return self._signed(expr)
             case _:
                 return self.opaque(expr)
+
+    def _signed(self, expr: tir.BinaryOpExpr) -> Poly:
+        polynomial = self._binary(expr)
+        if polynomial is None:
+            return self.opaque(expr)
+        # Remainders of remainders double at each step: beyond a limit they stay opaque.
+        return polynomial if weight(polynomial) <= _WEIGHT_LIMIT else poly.atom(expr)
 
     def _binary(self, expr: tir.BinaryOpExpr) -> Poly | None:
         """Divisions and extrema of signed integers; None for any other operator."""

@@ -231,21 +231,20 @@ class Attrs(Mapping[str, "Attr"]):
 
     def get_int(self, key: str) -> int:
         """The integer under `key`."""
-        value = self.__getattr__(key)
-        check_type(value, int, f"expected an integer under {key!r}")
-        return int(value)  # type: ignore[call-overload,no-any-return]
+        return int(self._of_kind(key, int, "an integer"))
 
     def get_int_tuple(self, key: str) -> tuple[int, ...]:
         """The integers under `key`."""
-        values = self.__getattr__(key)
-        check_type(values, tuple, f"expected integers under {key!r}")
-        return tuple(map(int, values))  # type: ignore[arg-type]
+        return tuple(map(int, self._of_kind(key, tuple, "integers")))
 
     def get_str(self, key: str) -> str:
         """The string under `key`."""
+        return str(self._of_kind(key, str, "a string"))
+
+    def _of_kind(self, key: str, kind: type, noun: str) -> Any:
         value = self.__getattr__(key)
-        check_type(value, str, f"expected a string under {key!r}")
-        return value  # type: ignore[return-value]
+        check_type(value, kind, f"expected {noun} under {key!r}")
+        return value
 
     @override
     def __setattr__(self, key: str, value: object) -> None:

@@ -132,6 +132,9 @@ class ScalarText:
                 return self.text.access_doc(buffer, indices, predicate), ATOM
             case tir.Call(op=op, args=args):
                 return self._intrinsic(expr, op, args)
+            case tir.PrimExpr(_fields=("producer", "indices")):  # an element of a tensor
+                producer, indices = (getattr(expr, field) for field in expr._fields)
+                return Group(f"{producer.name}[", self.text.index_docs(indices), "]"), ATOM
             case _:
                 names = Reduce.__match_args__ if isinstance(expr, Reduce) else expr._fields
                 fields = (self._field(getattr(expr, name)) for name in names)

@@ -10,7 +10,7 @@ from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import map_children
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, decl_buffer
-from relaxpy.ir.tir.expr import PrimExpr, Var
+from relaxpy.ir.tir.expr import LE, PrimExpr, Var
 from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.rewrite.stages import (
     Bodies,
@@ -107,23 +107,46 @@ def site_before(
 def site_after(
     state: State, scope: Block, stages: Sequence[Stage], writer: Stage, buffer: Buffer
 ) -> Site:
-    """The position after the only writer of a buffer and before its readers.
+    """The position after the only writer of a buffer and before all of its readers.
 
     Errors:
         ScheduleError: there is none, or the buffer has other writers.
     """
+    return _after(state, scope, writer, _readers_after(state, scope, stages, writer, buffer))
+
+
+def _after(state: State, scope: Block, writer: Stage, readers: Sequence[Stage]) -> Site:
+    """The innermost position after a writer and before `readers`. Errors: there is none."""
+    blocks = [writer.block, *(reader.block for reader in readers)]
+    site = Site(common_site(state, scope, blocks)[-1] if readers else scope, 0)
+    place = member_index(state, site, writer.block)
+    for reader in readers:
+        if member_index(state, site, reader.block) <= place:
+            raise refused(
+                f"no position is after block {writer.name} and before all blocks that read what it "
+                f"writes: block {reader.name} shares a loop with it",
+                reader.block,
+            )
+    return Site(site.parent, place + 1)
+
+
+def _readers_after(
+    state: State, scope: Block, stages: Sequence[Stage], writer: Stage, buffer: Buffer
+) -> list[Stage]:
+    """The other readers of a buffer. Errors: one comes first, or the buffer has other writers."""
     block = writer.block
     writers = [s for s in stages if buffer in s.writes]
     if len(writers) > 1:
         raise refused(f"{len(writers)} blocks write {buffer.name}, expected one", block)
     if buffer in writer.reads and block.init is None:
         raise refused(f"block {writer.name} reads what {buffer.name} has before", block)
-    readers = [s.block for s in stages if buffer in s.reads and s is not writer]
-    site = Site(common_site(state, scope, [block, *readers])[-1] if readers else scope, 0)
-    place = member_index(state, site, block)
-    if any(member_index(state, site, reader) <= place for reader in readers):
-        raise refused(f"a block reads {buffer.name} before block {writer.name} writes it", block)
-    return Site(site.parent, place + 1)
+    readers = [s for s in stages if buffer in s.reads and s is not writer]
+    for reader in readers:
+        if state.position(reader.block) < state.position(block):
+            raise refused(
+                f"a block reads {buffer.name} before block {writer.name} writes it", block
+            )
+    return readers
 
 
 def loops_below(state: State, site: Site, block: Block) -> list[For]:
@@ -159,13 +182,25 @@ def cache_read(
     return copy[1].block
 
 
-def cache_write(state: State, block: Block, which: int | str | Buffer, storage_scope: str) -> Block:
-    """Let `block` write to a new buffer, from which a copy follows."""
+def cache_write(
+    state: State,
+    block: Block,
+    which: int | str | Buffer,
+    storage_scope: str,
+    consumers: Sequence[Block],
+) -> Block:
+    """Let `block` write to a new buffer, which is copied then; `consumers` read the new buffer."""
     scope = state.scope(block)
     stages, stage = stage_in_scope(state, block)
     check_init_runs(stage)
     buffer = buffer_of(stage, which, block.writes, "writes")
-    site = site_after(state, scope, stages, stage, buffer)
+    readers = _readers_after(state, scope, stages, stage, buffer)
+    chosen = [reader for reader in readers if reader.block in consumers]
+    if len(chosen) < len(consumers):
+        raise refused(f"not all of the consumer blocks read {buffer.name}", block)
+    sites = [_after(state, scope, stage, [r]) for r in readers if r not in chosen]
+    innermost = max(sites, key=lambda at: state.position(at.parent), default=None)
+    site = innermost or _after(state, scope, stage, [])
     check_own_elements(stage)
     inner = loops_below(state, site, block)
     region = written_box(stage, buffer, inner)
@@ -177,9 +212,36 @@ def cache_write(state: State, block: Block, which: int | str | Buffer, storage_s
     cached = like(buffer, storage_scope)
     copy = _copy(cached, buffer, region, cached.name, condition_outside(stage, inner))
     renewed: dict[Block, Block] = {}
-    changes: dict[Stmt, Stmt | None] = {block: with_buffer(block, buffer, cached, renewed)}
+    if chosen and not _writes_what_is_read(state, scope, stage, chosen, buffer):
+        raise refused(
+            f"block {stage.name} is not known to write all elements of {buffer.name} that the "
+            "consumer blocks read",
+            block,
+        )
+    changes: dict[Stmt, Stmt | None] = {
+        b: with_buffer(b, buffer, cached, renewed) for b in (block, *(s.block for s in chosen))
+    }
     _insert_copy(state, site, copy, cached, changes, renewed)
     return copy[1].block
+
+
+def _writes_what_is_read(
+    state: State, scope: Block, stage: Stage, readers: Sequence[Stage], buffer: Buffer
+) -> bool:
+    """True if all that `readers` read of a buffer is known to be written by a block before them."""
+    blocks = [stage.block, *(reader.block for reader in readers)]
+    parent = common_site(state, scope, blocks)[-1]
+    place = member_index(state, Site(parent, 0), stage.block)
+    inner = loops_below(state, Site(parent, 0), stage.block)
+    written = written_box(stage, buffer, inner)
+    prove = Analyzer().can_prove
+    if written is None or not prove(condition_outside(stage, inner)):
+        return False
+    return all(
+        prove(ops.compare(LE, w.min, r.min))
+        and prove(ops.compare(LE, ops.add(r.min, r.extent), ops.add(w.min, w.extent)))
+        for w, r in zip(written, _read_region(Site(parent, place + 1), buffer), strict=True)
+    )
 
 
 def set_scope(state: State, block: Block, which: int | str | Buffer, storage_scope: str) -> None:

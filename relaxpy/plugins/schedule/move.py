@@ -90,15 +90,13 @@ def reverse_compute_at(
             )
     writers = [other for other in others if not other.writes.keys().isdisjoint(stage.reads)]
     producers = [writer for writer in writers if loop in writer.loops]
-    if len(producers) != 1:
+    if not producers:
         raise refused(
-            f"{len(producers)} blocks inside of loop {loop.loop_var.name} write what block "
-            f"{stage.name} reads, expected one",
+            f"no block inside of loop {loop.loop_var.name} writes what block {stage.name} reads",
             block,
         )
-    (producer,) = producers
     for writer in writers:
-        if writer is not producer and (
+        if writer not in producers and (
             state.position(writer.block) > state.position(loop)
             or any(new in writer.loops for new in new_loops)
         ):
@@ -107,22 +105,28 @@ def reverse_compute_at(
                 f"loop {loop.loop_var.name}",
                 writer.block,
             )
-    check_pure_stage(producer, [stage, *others])
-    outside = producer.loops[: producer.loops.index(loop) + 1]
-    for around in outside:
+    for producer in producers:
+        check_pure_stage(producer, [stage, *others])
+        _check_complete(producer, loop)
+    ranges = _written(stage, producers, shared, new_loops)
+    at = _site(state, loop, producers, [], index, stage)
+    insides = [p.loops[p.loops.index(loop) + 1 :] for p in producers]
+    own = [one for one in stage.loops if one not in shared]
+    conditions = map(condition_outside, producers, insides)
+    written = ops.all_of(*conditions, condition_outside(stage, own))
+    nest = _nest(state, stage, loop, ranges, written, preserve_unit_loops=preserve_unit_loops)
+    _move(state, stage, loop, at, nest)
+
+
+def _check_complete(producer: Stage, loop: For) -> None:
+    """Errors: ScheduleError if a block reduces over `loop` or a loop around it."""
+    for around in producer.loops[: producer.loops.index(loop) + 1]:
         if around in producer.reduction_loops():
             raise refused(
                 f"block {producer.name} reduces over loop {around.loop_var.name}, so it is not "
                 "complete there",
                 producer.block,
             )
-    ranges = _written(stage, producer, shared, new_loops)
-    at = _site(state, loop, [producer], [], index, stage)
-    inside = producer.loops[producer.loops.index(loop) + 1 :]
-    own = [one for one in stage.loops if one not in shared]
-    written = ops.all_of(condition_outside(producer, inside), condition_outside(stage, own))
-    nest = _nest(state, stage, loop, ranges, written, preserve_unit_loops=preserve_unit_loops)
-    _move(state, stage, loop, at, nest)
 
 
 def _prepared(
@@ -231,9 +235,9 @@ def _step(index: PrimExpr, var: Var, inner: Mapping[Var, Range]) -> int | None:
 
 
 def _written(
-    stage: Stage, producer: Stage, shared: Sequence[For], new_loops: Sequence[For]
+    stage: Stage, producers: Sequence[Stage], shared: Sequence[For], new_loops: Sequence[For]
 ) -> dict[Var, tuple[PrimExpr, PrimExpr]]:
-    """The values of the block variables for the elements written in an iteration.
+    """The values of the block variables for the elements that all producers write in an iteration.
 
     Errors:
         ScheduleError: iterations of the block may need what is written in several ones, or nowhere.
@@ -242,25 +246,19 @@ def _written(
     inner = {one.loop_var for one in stage.loops} - outer
     decided = {var: value for var, value in stage.values().items() if mentions(value, outer)}
     found = {var: (v, v) for var, v in decided.items() if not mentions(v, inner)}
-    simplify = Analyzer().simplify
+    analyzer = Analyzer()
     spatial = {it.var for it in stage.block.iter_vars if it.iter_type == IterVarKind.DataPar}
-    for buffer in stage.reads.keys() & producer.writes.keys():
-        loads = {load for load in occurrences(stage.block, BufferLoad) if load.buffer is buffer}
-        places = {tuple(load.indices) for load in loads}
-        inside = producer.loops[producer.loops.index(new_loops[-1]) + 1 :]
-        box = written_box(producer, buffer, inside)
-        if box is None or len(places) != 1:
-            raise refused(
-                f"block {stage.name} is not known to read {buffer.name} where an iteration writes "
-                "it",
-                stage.block,
-            )
-        (place,) = places
+    for producer, buffer in [(p, b) for p in producers for b in stage.reads if b in p.writes]:
+        place, box = _read_where_written(stage, producer, buffer, new_loops[-1])
         _check_written_somewhere(stage, producer, buffer, place, shared, new_loops)
         for index, rng in zip(place, box, strict=True):
+            last = ops.sub(ops.add(rng.min, rng.extent), 1)
+            ends = analyzer.simplify(rng.min), analyzer.simplify(last)
             if isinstance(index, Var) and index in spatial and index not in found:
-                last = ops.sub(ops.add(rng.min, rng.extent), 1)
-                found[index] = simplify(rng.min), simplify(last)
+                found[index] = ends
+                continue
+            known = found.get(index) if isinstance(index, Var) else None
+            if known is not None and all(map(analyzer.can_prove_equal, known, ends)):
                 continue
             if _is_inside(stage, shared, new_loops, (index,), [rng]):
                 continue
@@ -277,6 +275,26 @@ def _written(
                 stage.block,
             )
     return found
+
+
+def _read_where_written(
+    stage: Stage, producer: Stage, buffer: Buffer, loop: For
+) -> tuple[tuple[PrimExpr, ...], list[Range]]:
+    """The only indices at which a block reads a buffer, and the box written in an iteration.
+
+    Errors:
+        ScheduleError: it reads the buffer at others, or the box is not known.
+    """
+    loads = {load for load in occurrences(stage.block, BufferLoad) if load.buffer is buffer}
+    places = {tuple(load.indices) for load in loads}
+    inside = producer.loops[producer.loops.index(loop) + 1 :]
+    box = written_box(producer, buffer, inside)
+    if box is None or len(places) != 1:
+        raise refused(
+            f"block {stage.name} is not known to read {buffer.name} where an iteration writes it",
+            stage.block,
+        )
+    return places.pop(), box
 
 
 def _check_written_somewhere(

@@ -192,16 +192,23 @@ class Schedule(NamedParts, SamplingKernels):
 
     @primitive
     def cache_write(
-        self, block: BlockRV | str, write_buffer_index: int | str | Buffer, storage_scope: str
+        self,
+        block: BlockRV | str,
+        write_buffer_index: int | str | Buffer,
+        storage_scope: str,
+        consumer_blocks: list[BlockRV | str] | None = None,
     ) -> BlockRV:
         """Let a block write to a new buffer, and copy it after that; return the block of the copy.
+
+        The `consumer_blocks` read the new buffer, other readers the copy.
 
         Errors:
             ScheduleError: another block writes the buffer, or the block does not write all elements
                 of a region.
         """
         state, node = self._block(block)
-        copied = cache.cache_write(state, node, write_buffer_index, storage_scope)
+        consumers = [self._block(consumer)[1] for consumer in consumer_blocks or ()]
+        copied = cache.cache_write(state, node, write_buffer_index, storage_scope, consumers)
         return self._block_rv(state, copied)
 
     @primitive

@@ -14,6 +14,7 @@ from relaxpy.ir.arith.tvm.analyzer import (
     ProofStrength,
 )
 from relaxpy.ir.arith.tvm.intset import IntervalSet
+from relaxpy.ir.equality.structural import assert_structural_equal
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.iteration import Range
 
@@ -153,6 +154,17 @@ def test_what_is_declared_in_a_scope_holds_after_it() -> None:
     assert not made.can_prove(y < 50)
     assert made.modular_set(z) == ModularSet(4, 1)
     assert made.enabled_extensions == Extension.TransitivelyProveInequalities
+
+
+def test_declared_residues_decide_remainders() -> None:
+    made = Analyzer()
+    made.update(z, ModularSet(4, 1))
+    with made.constraint_scope(ops.floormod(x, 4) == 0):
+        for expr, expected in ((z % 4, 1), ((z + 3) % 4, 0), (z * 2 % 8, 2), ((x + z) % 2, 1)):
+            assert_structural_equal(made.simplify(expr), ops.const(expected, "int32"))
+        assert_structural_equal(made.simplify(ops.truncmod(x, 4)), ops.const(0, "int32"))
+    for undecided in (x % 4, z % 8, ops.truncmod(z, 4)):  # truncmod is -3 for a negative z
+        assert not isinstance(made.simplify(undecided), tir.IntImm)
 
 
 def test_constraints_decide_comparisons() -> None:

@@ -102,7 +102,8 @@ DER-8: x=tensor(n) | rx.Tuple((x, rx.Tuple(()))) => tuple_of(tensor(n), UNIT)
 DER-32: t=tuple_of(tensor(2), prim()) | rx.TupleGetItem(t, 1) => prim()
 DER-32: o=Object | rx.TupleGetItem(o, 0)
     => StructInfoTypeError: needs a tuple, found R.Object .DER-32
-DER-32: o=Object | rx.TupleGetItem(o, 0) => StructInfoTypeError: hint: declare what it is first: R.match_cast
+DER-32: o=Object | rx.TupleGetItem(o, 0)
+    => StructInfoTypeError: hint: declare what it is first: R.match_cast
 DER-33: | rx.TupleGetItem(pure("f", sinfo=tuple_of(prim())), 1) => StructInfoError: DER-33
 DER-32: x=tensor(2) | rx.TupleGetItem(x, 0) => StructInfoTypeError: use R.take or R.strided_slice
 DER-10: c=BOOL, x=tensor(n, 4), y=tensor(n, 5) | rx.If(c, x, y) => rank(2)

@@ -302,3 +302,9 @@ def test_arithmetic_of_reduction_axes(rng: np.random.Generator) -> None:
         "k >= n",
     ]
     assert k.dtype == "int32"
+
+
+def test_elements_of_tensors_print_as_they_are_written() -> None:
+    a, s = te.placeholder((4,), name="A"), te.placeholder((), name="S")
+    assert str(a[0] + 1.0) == "A[0] + T.float32(1.0)"
+    assert str(te.compute((4,), lambda i: s() * a[i]).op.body[0]) == "S[()] * A[i]"

@@ -175,3 +175,98 @@ def test_an_init_of_its_own_keeps_the_condition_of_an_outer_loop(target: str) ->
     a, d = np.arange(6, dtype="float32").reshape(2, 3), np.full(3, -7, "float32")
     relaxpy.compile(sch.mod, target)["main"](a, d)
     assert d.tolist() == [2, 5, -7]
+
+
+@T.prim_func
+def centred(A: T.Buffer((6, 8), "float32"), D: T.Buffer((6, 8), "float32")):
+    B, C = T.alloc_buffer((6, 8)), T.alloc_buffer((6,))
+    for i, j in T.grid(6, 8):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * T.float32(2)
+    for i, j in T.grid(6, 8):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SR", [i, j])
+            with T.init():
+                C[vi] = T.float32(0)
+            C[vi] = C[vi] + B[vi, vj]
+    for i, j in T.grid(6, 8):
+        with T.block("D"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            D[vi, vj] = B[vi, vj] - C[vi]
+
+
+@pytest.mark.parametrize("factors", [None, [2, 3], [3, 2]])
+def test_a_block_moves_to_all_of_its_producers(factors: list[int] | None) -> None:
+    sch = tir.Schedule(centred)
+    loop = sch.get_loops("B")[0]
+    if factors is not None:
+        loop = sch.split(loop, factors)[0]
+    sch.reverse_compute_at("C", loop)
+    sch.reverse_compute_at("D", loop)
+    assert [len(sch.get_loops(name)) for name in "BCD"] == [2 if factors is None else 3] * 3
+    a = np.random.default_rng(0).integers(-9, 9, (6, 8)).astype("float32")
+    result = np.zeros_like(a)
+    relaxpy.compile(sch.mod)["main"](a, result)
+    np.testing.assert_array_equal(result, 2 * a - (2 * a).sum(1, keepdims=True))
+
+
+def test_a_block_stays_where_one_of_its_producers_comes_later() -> None:
+    sch = tir.Schedule(centred)
+    outer, inner = sch.get_loops("B")
+    sch.reverse_compute_at("C", outer)
+    with pytest.raises(tir.ScheduleError, match="block C writes what block D reads, and may do so"):
+        sch.reverse_compute_at("D", inner)
+
+
+@T.prim_func
+def two_readers(B: T.Buffer((12,), "float32"), C: T.Buffer((12,), "float32")):
+    A = T.alloc_buffer((12,))
+    for i in range(3):
+        for j in range(4):
+            with T.block("A"):
+                vi = T.axis.spatial(12, i * 4 + j)
+                A[vi] = T.Cast("float32", vi * vi)
+        for j in range(4):
+            with T.block("B"):
+                vi = T.axis.spatial(12, i * 4 + j)
+                B[vi] = A[vi] + T.float32(1)
+    for i in range(12):
+        with T.block("C"):
+            vi = T.axis.spatial(12, i)
+            C[vi] = A[11 - vi]
+
+
+@pytest.mark.parametrize("consumers", ["", "B", "C", "BC"])
+def test_some_readers_read_the_buffer_that_is_copied(consumers: str) -> None:
+    sch = tir.Schedule(two_readers)
+    copy = sch.cache_write("A", 0, "global", consumer_blocks=list(consumers))
+    assert len(sch.get_loops(copy)) == (1 if "B" in consumers else 2)
+    for name in "BC":
+        (read,) = sch.get(sch.get_block(name)).reads
+        assert read.buffer.name == ("A_global" if name in consumers else "A")
+    results = [np.zeros(12, "float32") for _ in range(2)]
+    relaxpy.compile(sch.mod)["main"](*results)
+    squares = np.arange(12.0) ** 2
+    np.testing.assert_array_equal(results, [squares + 1, squares[::-1]])
+    again = tir.Schedule(two_readers)
+    sch.trace.apply_to_schedule(again)
+    relaxpy.ir.assert_structural_equal(again.mod, sch.mod)
+
+
+def test_readers_of_the_copied_buffer_read_only_what_is_written() -> None:
+    @T.prim_func
+    def part(A: T.Buffer((12,), "float32"), B: T.Buffer((12,), "float32")):
+        for i in range(6):
+            with T.block("A"):
+                vi = T.axis.spatial(6, i)
+                A[vi] = T.float32(2)
+        for i in range(12):
+            with T.block("B"):
+                vi = T.axis.spatial(12, i)
+                B[vi] = A[vi]
+
+    with pytest.raises(tir.ScheduleError, match="block A is not known to write all elements of A"):
+        tir.Schedule(part).cache_write("A", 0, "global", consumer_blocks=["B"])
+    with pytest.raises(tir.ScheduleError, match="not all of the consumer blocks read A"):
+        tir.Schedule(two_readers).cache_write("A", 0, "global", consumer_blocks=["A"])

@@ -33,7 +33,7 @@ UNKNOWN_SIZE: Final = 'give a size that is not known a name, as in "n", or tir.V
 
 
 def integer_hint(value: object) -> str | None:
-    """What to write for a float that is equal to an integer, a name or a placeholder."""
+    """A hint for a float that is equal to an integer, for a name, or for a placeholder."""
     if value is None or value is ...:
         return UNKNOWN_SIZE
     if isinstance(value, str) and value.isidentifier():

@@ -644,7 +644,12 @@ def where(
             do not broadcast.
     """
     if not condition.dtype.is_bool:
-        raise rules.refuse_type(f"condition holds Booleans, found {condition}", condition)
+        hint = "compare it, as in R.not_equal(condition, R.const(0, ...))"
+        raise rules.refuse_type(
+            f"condition holds Booleans, found {condition}",
+            condition,
+            hint=None if condition.dtype.is_void else hint,
+        )
     sinfos = (condition, x1, x2)
     shape, ndim = rules.broadcast(sinfos, ("condition", "x1", "x2"))
     dtype = rules.joint_dtype(x1, x2, ("x1", "x2"))

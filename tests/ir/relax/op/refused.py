@@ -96,6 +96,7 @@ nn.group_norm(f32(2, n, 3), f32(n), f32(n), num_groups=1, channel_axis=1, axes=(
 nn.cross_entropy_with_logits(f32(2, 3), f32(2, 4)) !! ...predictions (2, 3) is 3, of labels (2, 4) 4
 nn.cross_entropy_with_logits(f32(2, 3), f32(2)) !! ...have one rank
 nn.nll_loss(f32(2, 3), f32(2)) !! targets holds integers
+    !! convert it with R.astype first
 nn.nll_loss(f32(2, 3), i64(2, 3)) !! targets has rank 1 for predictions
 nn.nll_loss(f32(2, 3), i64(3)) !! ...shape (2,) for predictions (2, 3), found (3,)
 nn.nll_loss(f32(), i64()) !! predictions has rank at least 1
@@ -122,12 +123,14 @@ nn.attention(f32(2, n, 4, 8), f32(2, m, 2, 8), f32(2, m, 2, 5), window_size=0)
     !! window_size is positive, found 0
 nn.attention_var_len(f32(2, n, 4, 8), f32(2, m, 2, 8), f32(2, m, 2, 5), f32(3), 7)
     !! seqstart_q holds integers
+    !! convert it with R.astype first
 nn.attention_var_len(f32(2, n, 4, 8), f32(2, m, 2, 8), f32(2, m, 2, 5), i64(3, 1), 7)
     !! seqstart_q is a vector
 grad.attention_var_len_backward(f32(2, n, 3), f32(2, n, 4, 8), f32(2, m, 2, 8), f32(2, m, 2, 5),
     i64(3)) !! output_grad has rank 4
 grad.attention_var_len_backward(f32(2, n, 4, 8), f32(2, n, 4, 8), f32(2, m, 2, 8), f32(2, m, 2, 5),
     f32(3)) !! seqstart_q holds integers
+    !! convert it with R.astype first
 
 # padding
 nn.pad(f32(2, 3), (1, 1))
@@ -189,6 +192,7 @@ meshgrid(tup(f32(2, 3))) !! tensors holds vectors, found R.Tensor((2, 3)
 meshgrid(tup(shape(2))) !! tensors holds tensors, found R.Shape([2]) as number 1
 meshgrid(tup(f32(2), i8(2))) !! tensors have one datatype
 one_hot(f32(2), 1, 0, 4) !! indices holds integers
+    !! convert it with R.astype first
 one_hot(i8(2), 1, 0, 0) !! depth is positive, found 0
 one_hot(i8(2), 1, 0.5, 3) !! on_value and off_value have one datatype, found int64 and float64
 one_hot(i8(2), 1, 0, 4, 2) !! axis 2 is out of range for rank 2
@@ -215,15 +219,18 @@ einsum((shape(2),), "i") !! operands holds tensors, found R.Shape([2])
 scatter_elements(b(2, 2), i64(2, 2), b(2, 2), reduction="mean") !! Booleans have no mean
 scatter_nd(b(2, 2), i64(2, 2), b(2), "mean") !! Booleans have no mean
 gather_elements(f32(2, n), f32(2, 2)) !! indices holds integers, found R.Tensor((2, 2)
+    !! convert it with R.astype first
 gather_elements(f32(2, n), i64(2)) !! data and indices have one rank
 gather_elements(f32(2, n), i64(2, 2), 2) !! axis 2 is out of range for rank 2
 gather_nd(f32(2, n), f32(2, 1)) !! indices holds integers
+    !! convert it with R.astype first
 gather_nd(f32(2, n), i64()) !! indices has rank at least 1, found R.Tensor(()
 gather_nd(f32(2, n), i64(4, 3)) !! ...hold 3 positions, but data R.Tensor((2, n)
 gather_nd(f32(2, n), i64(4, 1), 3) !! batch_dims is from 0 to 2 for data
 gather_nd(f32(2, n), i64(4, 1), -1) !! batch_dims is from 0
 index_tensor(f32(2, n), tup()) !! indices holds at least one tensor, found none
 index_tensor(f32(2, n), tup(f32(2))) !! number 1 of indices holds integers
+    !! convert it with R.astype first
 index_tensor(f32(2, n), tup(shape(2))) !! indices holds tensors, found R.Shape([2])
 index_tensor(f32(2, n), tup(i64(2), i64(2), i64(2))) !! ...has 2 axes, found 3 indices
 index_tensor(f32(2, n), tup(i64(2), i64(3))) !! indices[0] and indices[1] do not broadcast
@@ -387,6 +394,7 @@ take(f32[...], 0) !! without an axis x has rank 1
 take(f32(2, 3), 0, 2) !! axis 2 is out of range for rank 2
 take(f32(2, 3), void[...], 2) !! axis 2 is out of range
 take(f32(2, 3), f32(2), 0) !! indices holds integers
+    !! convert it with R.astype first
 nn.softmax(f32(2, 3), 2) !! axis 2 is out of range for rank 2
 nn.log_softmax(i8(2)) !! data holds floats !! convert it with R.astype first
 nn.gelu(i8(2)) !! data holds floats !! convert it with R.astype first
@@ -409,6 +417,7 @@ ewise_fma(f32(2), f32(n), f32(2))
 ewise_fma(f32(2), f32(2, 2), f32(2)) !! ...one rank, found 1 and 2
 ewise_fma(f32(2), i8(2), f32(2)) !! ...one datatype
 where(f32(2), f32(2), f32(2)) !! condition holds Booleans, found
+    !! compare it, as in R.not_equal(condition, R.const(0, ...))
 where(void[...], f32(2), f32(2)) !! condition holds Booleans, found
 where(b(4), f32(2), f32(2)) !! ...dimension 0 of condition (4,) is 4, dimension 0 of x1 (2,) is 2
 where(b(4), f32(), f32(3)) !! condition and x2 do not broadcast
@@ -541,6 +550,7 @@ layout_transform(f32(2, 9), blocks, input_axis_separators=[2, 1])
 add(f32.by(by(n, 3)), f32.by(by(n, 4))) !! x1 and x2 do not broadcast
 nn.batch_norm(f32(2, n, 4, 5), f32(n + 1), f32(n), f32(n), f32(n), axis=1) !! ...has n channels
 nn.nll_loss(f32(3, 5), f32(3), reduction="none") !! targets holds integers
+    !! convert it with R.astype first
 nn.max_pool2d(f32(n, 2, 8, 8, 4), layout="NCHW16c", out_layout="NHWC")
     !! ...blocks in NCHW16c have 16
 """

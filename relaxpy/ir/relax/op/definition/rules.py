@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import combinations
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from relaxpy.errors import StructInfoError, StructInfoTypeError
 from relaxpy.ir.arith.prove import prove_equal
@@ -100,6 +100,10 @@ def one() -> PrimExpr:
     return ops.const(1, "int64")
 
 
+#: The hint where a tensor has another datatype than an operator takes.
+CONVERT: Final = "convert it with R.astype first"
+
+
 def require_float(sinfo: rx.TensorStructInfo, name: str) -> None:
     """Refuse a tensor whose elements are known not to be floats.
 
@@ -107,9 +111,7 @@ def require_float(sinfo: rx.TensorStructInfo, name: str) -> None:
         StructInfoTypeError: they are not.
     """
     if not sinfo.dtype.is_void and not sinfo.dtype.is_float:
-        raise refuse_type(
-            f"{name} holds floats, found {sinfo}", sinfo, hint="convert it with R.astype first"
-        )
+        raise refuse_type(f"{name} holds floats, found {sinfo}", sinfo, hint=CONVERT)
 
 
 def require_integer(dtype: DataType, name: str, about: object) -> None:
@@ -119,7 +121,8 @@ def require_integer(dtype: DataType, name: str, about: object) -> None:
         StructInfoTypeError: it is not.
     """
     if not dtype.is_void and (not dtype.is_int or dtype.is_bool):
-        raise refuse_type(f"{name} holds integers, found {about}", about)
+        hint = CONVERT if isinstance(about, rx.TensorStructInfo) else None
+        raise refuse_type(f"{name} holds integers, found {about}", about, hint=hint)
 
 
 def require_dtype_of(

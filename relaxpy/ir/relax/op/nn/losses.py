@@ -152,7 +152,8 @@ def _check_nll(
     """
     rules.require_float(predictions, "predictions")
     if not targets.dtype.is_void and not targets.dtype.is_int:
-        raise rules.refuse_type(f"targets holds integers, found {targets}", targets)
+        text = f"targets holds integers, found {targets}"
+        raise rules.refuse_type(text, targets, hint=rules.CONVERT)
     rank = predictions.ndim
     if rank == 0:
         raise rules.refuse(f"predictions has rank at least 1, found {predictions}", predictions)
