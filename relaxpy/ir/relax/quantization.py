@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
@@ -20,6 +21,8 @@ from relaxpy.support.entry import user_facing
 Array: TypeAlias = NDArray[Any]
 _WORD: Final = 32
 """The bits of an element of packed weights, `uint32`."""
+_BLOCK: Final = 1 << 15
+"""The elements that are rounded at a time, which stay in the cache of a core."""
 _MOST: Final = ops.const(127.0, "float32")
 _LONGEST: Final = (2**31 - 1) // 127**2
 """The number of products of integers in [-127, 127] whose sum fits int32."""
@@ -109,27 +112,42 @@ class Quantization:
                 or more, or has a scale beyond `dtype`, or the weights are not packed.
         """
         self._check(weight)
-        size, (_, count) = weight.shape[-1], self.row_sizes(weight.shape[-1])
-        width = self.group or size
-        groups = np.zeros((*weight.shape[:-1], count * width), "float32")
-        groups[..., :size] = weight
-        groups = groups.reshape(*weight.shape[:-1], count, width)
-        with np.errstate(over="ignore"):
-            most = np.abs(groups).max(axis=-1, initial=0)
-            scale = (most / np.float32(self.greatest)).astype(self.dtype)
+        length, (words, groups) = weight.shape[-1], self.row_sizes(weight.shape[-1])
+        rows = weight.reshape(math.prod(weight.shape[:-1]), length)
+        packed = np.empty((len(rows), words), "uint32" if self.group else "int8")
+        scale = np.empty((len(rows), groups), self.dtype)
+        step = max(_BLOCK // max(length, 1), 1)
+        for first in range(0, len(rows), step):
+            block = slice(first, first + step)
+            packed[block], scale[block] = self._quantized(rows[block])
         if not np.isfinite(scale).all():
             raise MisuseError(f"weights are finite, and their scales in {self.dtype}", about=weight)
-        divisor = scale.astype("float32")[..., None]
+        outer = weight.shape[:-1]
+        return packed.reshape(*outer, words), scale.reshape(*outer, groups)
+
+    def _quantized(self, rows: Array) -> tuple[Array, Array]:
+        """The integers and the scales of some rows, which may not be finite."""
+        (number, size), (_, count) = rows.shape, self.row_sizes(rows.shape[-1])
+        width = self.group or size
+        padded = np.zeros((number, count * width), "float32")
+        padded[:, :size] = rows
+        groups = padded.reshape(number, count, width)
+        integers = np.abs(groups)
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            integers = np.where(divisor == 0, np.float32(0), np.rint(groups / divisor))
-        integers = np.clip(integers, -self.greatest, self.greatest)
-        if not self.group:
-            return integers.reshape(weight.shape).astype("int8"), scale
-        words = (integers + np.float32(self.greatest)).astype("uint32")
-        words = words.reshape(*weight.shape[:-1], -1, self.per_word)
-        packed = np.zeros(words.shape[:-1], "uint32")
-        for place in range(self.per_word):
-            packed |= words[..., place] << np.uint32(place * self.bits)
+            scale = (integers.max(axis=-1, initial=0) / np.float32(self.greatest)).astype(
+                self.dtype
+            )
+            divisor = scale.astype("float32")[..., None]
+            np.rint(np.divide(groups, divisor, out=integers), out=integers)
+            np.copyto(integers, 0, where=divisor == 0)
+            np.clip(integers, -self.greatest, self.greatest, out=integers)
+            if not self.group:
+                return integers.reshape(rows.shape).astype("int8"), scale
+            integers += np.float32(self.greatest)
+            parts = integers.astype("uint32").reshape(number, -1, self.per_word)
+        packed = parts[..., 0].copy()
+        for place in range(1, self.per_word):
+            packed |= parts[..., place] << np.uint32(place * self.bits)
         return packed, scale
 
     @user_facing

@@ -2,6 +2,7 @@
 
 import math
 import re
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -76,6 +77,27 @@ def test_packed_weights_follow_the_definition(quantization: Quantization, size: 
         for row, *found in zip(weight, packed, scale, decoded, strict=True):
             for expected, array in zip(by_definition(quantization, row), found, strict=True):
                 assert array.tolist() == [x if isinstance(x, int) else float(x) for x in expected]
+
+
+@pytest.mark.parametrize("quantization", PACKED, ids=lambda q: q.name)
+@pytest.mark.parametrize("shape", [(3, 50, 720), (0, 64), (2, 0)], ids=str)
+def test_rows_are_rounded_alone(quantization: Quantization, shape: tuple[int, ...]) -> None:
+    weight = np.random.default_rng(0).standard_normal(shape).astype("float32")
+    count, groups = quantization.row_sizes(shape[-1])
+    packed, scale = quantization.quantize(weight)
+    assert (packed.shape, scale.shape) == ((*shape[:-1], count), (*shape[:-1], groups))
+    for place in np.ndindex(shape[:-1]):
+        for found, alone in zip((packed, scale), quantization.quantize(weight[place]), strict=True):
+            np.testing.assert_array_equal(found[place], alone)
+
+
+def test_rounding_a_large_array_needs_little_more_than_the_result() -> None:
+    weight = np.ones((2000, 1000), "float32")
+    tracemalloc.start()
+    quantized = QUANTIZATIONS["q4f32_1"].quantize(weight)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < sum(array.nbytes for array in quantized) + (1 << 21)
 
 
 @pytest.mark.parametrize(
