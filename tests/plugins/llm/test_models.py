@@ -3,7 +3,9 @@
 import json
 import math
 import random
+import sys
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -582,6 +584,44 @@ def test_limits_are_positive(option: str) -> None:
     config = config_of(CONFIGS["gpt2"])
     with pytest.raises(ModelError, match=f"{option} is a positive integer, found 0"):
         CompiledDecoder(config, {}, **{option: 0})
+
+
+def python_calls(function: Any) -> int:
+    """How many functions of Python a call enters."""
+    events = []
+    sys.setprofile(lambda frame, event, arg: events.append(event))
+    try:
+        function()
+    finally:
+        sys.setprofile(None)
+    return events.count("call")
+
+
+@pytest.mark.parametrize("family", ["llama", "mistral, sliding"])
+def test_a_layer_enters_python_equally_often_for_many_sequences(
+    family: str, tmp_path: Path
+) -> None:
+    pytest.importorskip("safetensors")
+    pytest.importorskip("llvmlite")
+    found = {}
+    for layers in (2, 3):
+        raw = {**CONFIGS[family], "num_hidden_layers": layers}
+        config = config_of(raw)
+        shapes = Decoder(config).state_dict()
+        weights = {name: np.full(p.shape, 0.01, p.dtype) for name, p in shapes.items()}
+        model = CompiledDecoder(config, weights, names={}, page=4, sequences=6, tokens=400)
+        cache = model.new_cache()
+        for number in range(6):
+            model.state("add_sequence", cache, number)
+            model.run(cache, [number], [[1, 2, 3]], [2])
+        for count in (1, 2, 6):
+            numbers = list(range(count))
+            step = partial(model.run, cache, numbers, [[5]] * count, numbers)
+            step()
+            found[layers, count] = python_calls(step)
+    of_a_layer = {count: found[3, count] - found[2, count] for count in (1, 2, 6)}
+    assert of_a_layer[2] == of_a_layer[6]
+    assert max(of_a_layer.values()) <= 15
 
 
 def test_a_call_that_fails_leaves_sequences_as_they_were(llama: Any) -> None:
