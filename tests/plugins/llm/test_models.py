@@ -718,6 +718,22 @@ def test_sampling() -> None:
         np.testing.assert_allclose(found, wanted, atol=1e-8)
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_the_best_score_is_chosen_as_it_is_after_conversion(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    scores = rng.integers(-3, 4, 50).astype(["float32", "float64"][seed % 2])
+    special = rng.choice([-np.inf, np.inf, np.nan, 2.0], 50)
+    scores = np.where(rng.random(50) < [0, 0.02, 0.1][seed % 3], special, scores)
+    wanted: Any = None
+    with suppress(ModelError):
+        wanted = int(Sampling().adjusted(scores, (), ()).argmax())
+    if wanted is None:
+        with pytest.raises(ModelError, match=r"the best score is (nan|inf)"):
+            Sampling().choose(scores, (), rng)
+    else:
+        assert Sampling().choose(scores, (), rng) == wanted
+
+
 @pytest.mark.parametrize("size", [3, 5000])  # few of many are sorted apart
 def test_the_fewest_tokens_whose_probabilities_sum_to_p(size: int) -> None:
     rng = np.random.default_rng(size)
