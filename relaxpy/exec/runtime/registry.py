@@ -358,6 +358,8 @@ def _results(seq: rx.Expr) -> Iterator[rx.Expr]:
 F = TypeVar("F", bound=Callable[..., Any])
 
 _functions: dict[str, Callable[..., Any]] = {}
+registered = _functions.get
+"""The function that is registered under a name, or None."""
 _pure_names: set[str] = set()
 python_functions: dict[str, Callable[..., Any]] = {}
 """Functions of `vm.builtin.register_py_func`; packed functions of the same name take precedence."""

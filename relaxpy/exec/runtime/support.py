@@ -11,7 +11,7 @@ import numpy as np
 from relaxpy.errors import RuntimeCheckError, Span
 from relaxpy.exec.runtime.instrument import Instrument, Instrumented
 from relaxpy.exec.runtime.operators import truth as truth
-from relaxpy.exec.runtime.registry import call_users, packed_function
+from relaxpy.exec.runtime.registry import call_users, packed_function, registered
 from relaxpy.exec.runtime.scalar import divisor
 from relaxpy.exec.runtime.threads import without_warnings as without_warnings
 from relaxpy.exec.runtime.values import (
@@ -203,18 +203,18 @@ class CompiledPackedCall:
 
     def __call__(self, *args: Value) -> Value:
         """The result, as a value."""
-        return self._result(self.function(), args)
+        function = registered(self.symbol)
+        return self._result(self.function() if function is None else function, *args)
 
-    def _result(self, function: Value, args: tuple[Value, ...]) -> Value:
+    def _result(self, function: Value, *args: Value) -> Value:
         if isinstance(function, FunctionValue):  # a PrimFunc of the module
             return from_packed(function(*args, **self.attrs), self.sinfos)
         result = call_users(function, self.symbol, args, self.attrs, self.span)
-        return from_packed(result, self.sinfos)
+        return from_packed(result, self.sinfos) if self.sinfos or result is not None else None
 
     def resolved(self) -> Callable[..., Value]:
         """The callee, for calls that look it up before they evaluate arguments (EV-17, LEG-32)."""
-        function = self.function()
-        return lambda *args: self._result(function, args)
+        return partial(self._result, self.function())
 
 
 @dataclass(frozen=True, slots=True)

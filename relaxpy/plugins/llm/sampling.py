@@ -72,6 +72,11 @@ class Sampling:
             if not is_right(value):
                 raise ParameterError.of(name, value, expected)
 
+    @property
+    def _changes_nothing(self) -> bool:
+        penalties = self.presence_penalty or self.frequency_penalty
+        return self.repetition_penalty == 1 and not penalties and not self.logit_bias
+
     def adjusted(self, scores: Any, before: Sequence[int], chosen: Sequence[int]) -> Any:
         """The scores, float64, after penalties for tokens of the text, the last ones `chosen`.
 
@@ -81,7 +86,7 @@ class Sampling:
         scores = np.array(scores, np.float64)
         best = scores.max(initial=-np.inf)
         if not np.isfinite(best):
-            raise ModelError(f"no token can be chosen: the best score is {best}")
+            raise _no_choice(best)
         for token, bias in self.logit_bias.items():
             if token < len(scores):
                 scores[token] += bias
@@ -132,9 +137,17 @@ class Sampling:
     ) -> int:
         """A token. Errors: ModelError, as of `adjusted`."""
         if self.temperature == 0:
-            return int(self.adjusted(scores, before, chosen).argmax())
+            changed = scores if self._changes_nothing else self.adjusted(scores, before, chosen)
+            best = int(changed.argmax())  # the first NaN, if there is one
+            if not math.isfinite(changed[best]):
+                raise _no_choice(changed[best])
+            return best
         shares = self.probabilities(scores, before, chosen)
         return int(random.choice(len(shares), p=shares))
+
+
+def _no_choice(best: Any) -> ModelError:
+    return ModelError(f"no token can be chosen: the best score is {best}")
 
 
 def _most_probable(shares: Any, p: float) -> tuple[Any, Any]:

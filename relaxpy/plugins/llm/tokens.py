@@ -39,7 +39,8 @@ class Tokenizer:
             with _failures_as_errors("the tokenizer cannot read a text"):
                 # Other than `encode`, it lets other threads run.
                 [found] = self.own.encode_batch_fast([text], add_special_tokens=not is_rendered)
-                return list(found.ids)
+                tokens: list[int] = found.ids
+                return tokens
         except (UnicodeEncodeError, TypeError):  # the package takes no surrogates
             raise ModelError(f"a text has half of a character: {text!r:.60}") from None
 

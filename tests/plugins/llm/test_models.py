@@ -3,7 +3,9 @@
 import json
 import math
 import random
+import sys
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -580,6 +582,44 @@ def test_limits_are_positive(option: str) -> None:
         CompiledDecoder(config, {}, **{option: 0})
 
 
+def python_calls(function: Any) -> int:
+    """How many functions of Python a call enters."""
+    events = []
+    sys.setprofile(lambda frame, event, arg: events.append(event))
+    try:
+        function()
+    finally:
+        sys.setprofile(None)
+    return events.count("call")
+
+
+@pytest.mark.parametrize("family", ["llama", "mistral, sliding"])
+def test_a_layer_enters_python_equally_often_for_many_sequences(
+    family: str, tmp_path: Path
+) -> None:
+    pytest.importorskip("safetensors")
+    pytest.importorskip("llvmlite")
+    found = {}
+    for layers in (2, 3):
+        raw = {**CONFIGS[family], "num_hidden_layers": layers}
+        config = config_of(raw)
+        shapes = Decoder(config).state_dict()
+        weights = {name: np.full(p.shape, 0.01, p.dtype) for name, p in shapes.items()}
+        model = CompiledDecoder(config, weights, names={}, page=4, sequences=6, tokens=400)
+        cache = model.new_cache()
+        for number in range(6):
+            model.state("add_sequence", cache, number)
+            model.run(cache, [number], [[1, 2, 3]], [2])
+        for count in (1, 2, 6):
+            numbers = list(range(count))
+            step = partial(model.run, cache, numbers, [[5]] * count, numbers)
+            step()
+            found[layers, count] = python_calls(step)
+    of_a_layer = {count: found[3, count] - found[2, count] for count in (1, 2, 6)}
+    assert of_a_layer[2] == of_a_layer[6]
+    assert max(of_a_layer.values()) <= 15
+
+
 def test_a_call_that_fails_leaves_sequences_as_they_were(llama: Any) -> None:
     cache, found = llama.new_cache(), []
     for seq_id in range(2):
@@ -670,6 +710,22 @@ def test_sampling() -> None:
         extreme = Sampling(1.0, repetition_penalty=penalty)
         found = extreme.probabilities([20.0, 19.0, -19.0], [0, 2])
         np.testing.assert_allclose(found, wanted, atol=1e-8)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_best_score_is_chosen_as_it_is_after_conversion(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    scores = rng.integers(-3, 4, 50).astype(["float32", "float64"][seed % 2])
+    special = rng.choice([-np.inf, np.inf, np.nan, 2.0], 50)
+    scores = np.where(rng.random(50) < [0, 0.02, 0.1][seed % 3], special, scores)
+    wanted: Any = None
+    with suppress(ModelError):
+        wanted = int(Sampling().adjusted(scores, (), ()).argmax())
+    if wanted is None:
+        with pytest.raises(ModelError, match=r"the best score is (nan|inf)"):
+            Sampling().choose(scores, (), rng)
+    else:
+        assert Sampling().choose(scores, (), rng) == wanted
 
 
 @pytest.mark.parametrize("size", [3, 5000])  # few of many are sorted apart

@@ -23,7 +23,7 @@ def _cache(value: object) -> PagedKVCache:
 
 
 def _number(value: object) -> float:
-    if isinstance(value, float | np.floating | Real):
+    if isinstance(value, (float, np.floating, Real)):
         return float(value)
     raise RuntimeCheckError(f"expected a number, found {value!r:.60}")
 
@@ -103,8 +103,14 @@ def attention_with_fused_qkv(
 
     The result is the last argument; the one before it may be the sinks of the heads.
     """
-    result, *sinks = (sinks_or_out,) if out is None else (out, sinks_or_out)
-    _cache(cache).fused(whole_number(layer), _number(scale), qkv, result, *sinks)
+    if type(cache) is not PagedKVCache:
+        _cache(cache)
+    layer = layer if type(layer) is int else whole_number(layer)
+    scale = scale if type(scale) is float else _number(scale)
+    if out is None:
+        cache.fused(layer, scale, qkv, sinks_or_out)
+    else:
+        cache.fused(layer, scale, qkv, out, sinks_or_out)
 
 
 @provided("vm.builtin.attention_kv_cache_attention_with_shared_kv", pure=True)

@@ -20,6 +20,8 @@ Places: TypeAlias = "list[slice | Array]"
 
 _SLOTS_OF_A_RUN = 64
 """Runs of so many slots are read in place; a sequence of shorter ones is copied."""
+Prepared: TypeAlias = "tuple[slice, Array, tuple[slice, slice], Array, Array]"
+"""The rows of a sequence, their queries, the index of its tokens, what they see, and sums."""
 
 
 @dataclass
@@ -235,6 +237,19 @@ class _Work:
             found = self._seen[sliding, size, group] = found.reshape(rows * group, size)
         return found
 
+    def prepared(self, queries: Array, sliding: bool) -> Prepared | None:
+        """The arguments of a kernel that are the same in all layers.
+
+        They are None for a sequence that is not in one run of slots, which each layer copies.
+        """
+        places = self.places(sliding)
+        if len(places) != 1 or not isinstance(places[0], slice):
+            return None
+        own, place = queries[self.rows], places[0]
+        seen = self.all_seen(sliding, place.stop - place.start, own.shape[2])
+        sums: Array = np.empty(own.shape[:3], np.float32)
+        return self.rows, own, (slice(None), place), seen, sums
+
 
 class PagedKVCache(SequenceState):
     """Keys and values of the tokens of many sequences, for each layer."""
@@ -259,6 +274,7 @@ class PagedKVCache(SequenceState):
         self.window = window if MHA_SLIDING in kinds else 0
         self.kinds, (self.heads, self.kv_heads), self.dtype = kinds, heads, dtype
         self.d_qk, self.d_v = sizes
+        self._with_heads = {layer for layer, kind in enumerate(kinds) if kind != MLA}
         rotate, extra = rotary
         self.rotary = _direct(rotate), extra
         self.attention, self.latent_attention = map(_direct, (attention, latent_attention))
@@ -287,7 +303,10 @@ class PagedKVCache(SequenceState):
         self.slots: Array | slice = slice(0)
         self._appended: set[int] = set()
         self._attended: set[int] = set()
-        self._rotated: tuple[Array, Array, Array, tuple[Array, Array, Array]] | None = None
+        self._shapes: tuple[tuple[int, ...], ...] = ()
+        self._rotated: tuple[Array, ...] = ()
+        self._new: tuple[Array, ...] = ()
+        self._prepared: dict[bool, list[Prepared | None]] = {}
 
     # --- sequences
 
@@ -418,6 +437,12 @@ class PagedKVCache(SequenceState):
         places = Sequence(slots=slots).places()
         self.slots = places[0] if len(places) == 1 else np.array(slots, np.int64)
         self.positions = np.array(positions, np.int32)
+        self._prepared = {}
+        heads, kv_heads, d = self.heads, self.kv_heads, self.d_qk
+        self._shapes = (start, heads + 2 * kv_heads, d), (start, heads, self.d_v)
+        q, k, v = (np.empty((start, n, d), self.dtype) for n in (heads, kv_heads, kv_heads))
+        self._rotated = q, k, v
+        self._new = k.transpose(1, 0, 2), v.transpose(1, 0, 2)
 
     @override
     def end(self) -> None:
@@ -485,14 +510,22 @@ class PagedKVCache(SequenceState):
 
         Each head may have a sink, a score without a value.
         """
-        keys, values = self._layer(layer, MHA, MHA_SLIDING)
-        self._check("qkv", qkv, self.heads + 2 * self.kv_heads, self.d_qk, dtype=self.dtype)
-        self._check("the result", out, self.heads, self.d_v, dtype=None)
+        is_as_planned = (
+            type(qkv) is type(out) is np.ndarray
+            and (qkv.shape, out.shape) == self._shapes
+            and qkv.dtype == out.dtype == self.dtype
+            and layer in self._with_heads
+        )
+        if not is_as_planned:
+            self._layer(layer, MHA, MHA_SLIDING)
+            self._check("qkv", qkv, self.heads + 2 * self.kv_heads, self.d_qk, dtype=self.dtype)
+            self._check("the result", out, self.heads, self.d_v, dtype=None)
         if sinks is not None:
             check_tensor("the tensor of sinks", sinks, (self.heads,), None)
-        q, keys[:, self.slots], values[:, self.slots] = self._parts_of(qkv)
+        keys, values = self.layers[layer]
+        keys[:, self.slots], values[:, self.slots] = self._split(qkv)
         self._appended.add(layer)
-        self._attend(layer, scale, q, out, sinks)
+        self._attend(layer, scale, self._rotated[0], out, sinks)
 
     def shared(self, layer: int, scale: float, q: Array, k: Array, v: Array, out: Array) -> None:
         """Attend to the cache of another layer, which appended the tokens of the call."""
@@ -506,34 +539,47 @@ class PagedKVCache(SequenceState):
         self._attend(layer, scale, q, out, None)
 
     def _attend(self, layer: int, scale: float, q: Array, out: Array, sinks: Array | None) -> None:
-        sliding = self.kinds[layer] == MHA_SLIDING
-        for work in self.work:
-            seen = self._seen(layer, work)
-            mixed = out[work.rows]
-            lse = _attend(self.attention, work, sliding, q, seen, scale, mixed)
-            if sinks is not None:
-                mixed[...] = with_sinks(mixed, lse, sinks)
+        """Attend with queries; those that `_split` writes are the same array in all layers."""
+        kernel, sliding = self.attention, self.kinds[layer] == MHA_SLIDING
+        if sinks is not None or kernel is None or q is not self._rotated[0]:
+            for work in self.work:
+                mixed = out[work.rows]
+                lse = _attend(
+                    self.attention, work, sliding, q, self._seen(layer, work), scale, mixed
+                )
+                if sinks is not None:
+                    mixed[...] = with_sinks(mixed, lse, sinks)
+            return
+        keys, values = self.layers[layer]
+        prepared = self._prepared.get(sliding)
+        if prepared is None:
+            queries = grouped(q, keys)
+            prepared = [work.prepared(queries, sliding) for work in self.work]
+            self._prepared[sliding] = prepared
+        is_direct = out.dtype == self.dtype and out.flags.c_contiguous
+        found: Array = out if is_direct else np.empty(out.shape, self.dtype)
+        mixed = found.reshape(len(q), self.kv_heads, -1, self.d_v)
+        for number, own in enumerate(prepared):
+            if own is None:
+                work = self.work[number]
+                seen = self._seen(layer, work)
+                _attend(kernel, work, sliding, q, seen, scale, found[work.rows])
+            else:
+                rows, queries, place, visible, sums = own
+                kernel(queries, keys[place], values[place], visible, scale, mixed[rows], sums)
+        if found is not out:
+            out[...] = found
 
-    def _parts_of(self, qkv: Array) -> tuple[Array, Array, Array]:
-        """Queries, and keys and values by head.
-
-        Those that are rotated have the same memory in all layers.
-        """
+    def _split(self, qkv: Array) -> tuple[Array, ...]:
+        """Keys and values by head; the queries are written to the first of `_rotated`."""
         rotate, extra = self.rotary
-        heads, kv_heads = self.heads, self.kv_heads
-        if rotate is None:
-            q, k, v = np.split(qkv, [heads, heads + kv_heads], axis=1)
-            return q, k.transpose(1, 0, 2), v.transpose(1, 0, 2)
-        found = self._rotated
-        if found is None or found[0].dtype != qkv.dtype:
-            q, k, v = (
-                np.empty((len(qkv), count, self.d_qk), qkv.dtype)
-                for count in (heads, kv_heads, kv_heads)
-            )
-            found = self._rotated = q, k, v, (q, k.transpose(1, 0, 2), v.transpose(1, 0, 2))
-        *rotated, result = found
-        rotate(np.ascontiguousarray(qkv), self.positions, *rotated, extra)
-        return result
+        q, k, v = self._rotated
+        if rotate is not None:
+            rotate(np.ascontiguousarray(qkv), self.positions, q, k, v, extra)
+            return self._new
+        first, end = self.heads, self.heads + self.kv_heads
+        q[...] = qkv[:, :first]
+        return qkv[:, first:end].transpose(1, 0, 2), qkv[:, end:].transpose(1, 0, 2)
 
     def own(
         self, layer: int, scale: float, q: Array, k: Array, v: Array, out: Array, lse: Array
