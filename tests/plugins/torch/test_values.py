@@ -154,6 +154,10 @@ EDGES = {
         lambda x: (2**x, 3**x, x**65, x**64, torch.pow(x - 2, x)),
         torch.tensor([0, 1, 63, 64, 65, 100, 1000, 2**40 + 1]),
     ),
+    "powers of numbers": (
+        lambda x: (x**3, x**0.5, x**-0.5, x**-1, x.double() ** -0.5, x.half() ** -1),
+        row(4, 0.25, 0, -0.0, -4, INF, -INF, NAN, 65504),
+    ),
     "shifts": (lambda x: (x << 64, x >> 64, x << -1, x << 63), torch.tensor([1, -5, 3])),
     "filled from the end": (lambda x: x.index_fill(0, torch.tensor([-1, 0]), 7), row(1, 2, 3)),
 }

@@ -513,7 +513,7 @@ def _quotient(x: Value, y: Value, *, signed: bool) -> Value:
     """The quotient of integers, rounded towards zero.
 
     CPUs have no instruction for it in vectors. Floats with a mantissa longer than the integers are
-    exact: a quotient that is no integer differs from the next one by more than their error.
+    exact: a fraction differs from the next integer by more than their error.
     """
     f, sign = x.function, "s" if signed else "u"
     if x.type.lanes == 1 or x.type.bits > 32:

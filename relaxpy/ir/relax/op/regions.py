@@ -5,8 +5,9 @@ A region is a row of five numbers: the image, and the left, upper, right and low
 
 from __future__ import annotations
 
+import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce as folded
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,6 +21,7 @@ from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.loops import Loops, Number, whole, written
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.reduction import argsort
+from relaxpy.ir.te.topi.transform import transpose
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import Select
 from relaxpy.ir.tir.intrin import ceil, exp, floor
@@ -55,17 +57,19 @@ def _like(x: Number, dtype: Any) -> Number:
     return ops.cast_to(whole(x), DataType(str(dtype)))
 
 
-def _is_near(x: Any, y: Number, z: Number) -> Number:
-    """The condition that (y, z) is at most a pixel outside."""
-    height, width = (_like(size, x.dtype) for size in x.shape[-2:])
+def _is_near(sizes: Sequence[Number], y: Number, z: Number) -> Number:
+    """The condition that (y, z) is at most a pixel outside of an image of `sizes`."""
+    height, width = (_like(size, y.dtype) for size in sizes)
     return (y >= -1.0) & (y <= height) & (z >= -1.0) & (z <= width)
 
 
-def _corners(k: Loops, x: Any, y: Number, z: Number) -> list[tuple[Number, Number, Number]]:
+def _corners(
+    k: Loops, sizes: Sequence[Number], y: Number, z: Number
+) -> list[tuple[Number, Number, Number]]:
     """For both axes the pixels before and after a point, and its distance from the former."""
-    dtype = x.dtype
+    dtype = y.dtype
     sides: list[tuple[Number, Number, Number]] = []
-    for place, extent in zip((y, z), x.shape[-2:], strict=True):
+    for place, extent in zip((y, z), sizes, strict=True):
         inside = k.local(larger(place, ops.const(0.0, dtype)))
         low = k.local(_int(inside[0]))
         with k.when(low[0] >= extent - 1):
@@ -79,18 +83,20 @@ def _corners(k: Loops, x: Any, y: Number, z: Number) -> list[tuple[Number, Numbe
 def _clamped(k: Loops, x: Any, at: tuple[Number, ...], y: Number, z: Number) -> Number:
     """The bilinear interpolation of `x[at]` at (y, z); borders are extended by one pixel."""
     found = k.local(ops.const(0.0, x.dtype))
-    with k.when(_is_near(x, y, z)):
-        k.store(found, 0, folded(operator.add, _terms(x, at, _corners(k, x, y, z))))
+    sizes = x.shape[-2:]
+    with k.when(_is_near(sizes, y, z)):
+        terms = _terms(lambda i, j: x[(*at, i, j)], _corners(k, sizes, y, z))
+        k.store(found, 0, folded(operator.add, terms))
     return found[0]
 
 
 def _terms(
-    x: Any, at: tuple[Number, ...], corners: Sequence[tuple[Number, Number, Number]]
+    pixel: Callable[[Number, Number], Number], corners: Sequence[tuple[Number, Number, Number]]
 ) -> list[Number]:
-    """The pixels of `x[at]` around a point times their weights."""
+    """The pixels of an image around a point times their weights."""
     (top, bottom, p), (left, right, q) = corners
     return [
-        x[(*at, i, j)] * weight * factor
+        pixel(i, j) * weight * factor
         for i, weight in ((top, 1.0 - p), (bottom, p))
         for j, factor in ((left, 1.0 - q), (right, q))
     ]
@@ -160,17 +166,22 @@ def averaged(
     """
     dtype = str(x.dtype)
     rows, columns = pooled
-    shape = [rois.shape[0], x.shape[1] if channels is None else channels, rows, columns]
+    points = [rois.shape[0], rows, columns, max(ratio, 1), max(ratio, 1)]
+    last = channels is None and _are_many(points, [x.shape[0], *x.shape[2:]])
+
+    def place(c: Number, i: Number, j: Number) -> tuple[Number, ...]:
+        return (i, j, c) if last else (c, i, j)
 
     def write(k: Loops, x: Any, rois: Any, out: Any) -> None:
+        sizes, count = (x.shape[1:3], out.shape[3]) if last else (x.shape[2:], out.shape[1])
         with k.loop(out.shape[0]) as r:
             borders = _borders(k, rois, r, scale, shift)
             n = k.local(_int(rois[r, 0]))[0]
             down, across = _axes(k, borders, pooled, ratio, least)
-            count = down.points * across.points
+            number = down.points * across.points
             if channels is None:
-                count = larger(count, ops.const(1, "int64"))
-            divisor = k.local(_like(count, dtype))[0]
+                number = larger(number, ops.const(1, "int64"))
+            divisor = k.local(_like(number, dtype))[0]
             with k.every(out.shape[1:]) as at:
                 k.store(out, (r, *at), ops.const(0.0, dtype))
             # A point has the same place and weights in each channel.
@@ -178,29 +189,47 @@ def averaged(
                 y, z = k.local(down.at(i, a))[0], k.local(across.at(j, b))[0]
 
                 def add(c: Number, value: Number) -> None:
-                    total = out[r, c, i, j]
+                    total = out[(r, *place(c, i, j))]
                     if greatest:
                         is_first = (a == 0) & (b == 0)
                         value = Select(is_first | (value > total), value, total)
-                    k.store(out, (r, c, i, j), value if greatest else total + value)
+                    k.store(out, (r, *place(c, i, j)), value if greatest else total + value)
 
-                near = _is_near(x, y, z)
+                near = _is_near(sizes, y, z)
                 with k.when(near):
-                    corners = _corners(k, x, y, z)
-                    with k.loop(out.shape[1]) as c:
+                    corners = _corners(k, sizes, y, z)
+                    with k.loop(count) as c:
                         channel = c if channels is None else (c * rows + i) * columns + j
-                        terms = _terms(x, (n, channel), corners)
+                        terms = _terms(lambda u, v: x[(n, *place(channel, u, v))], corners)
                         value = folded(larger if greatest == "terms" else operator.add, terms)
-                        add(c, k.local(value)[0])
+                        if last:
+                            kept = k.array([count], dtype)
+                            k.store(kept, c, value)
+                            add(c, kept[c])
+                        else:
+                            add(c, k.local(value)[0])
                 if greatest:
-                    with k.when(~near), k.loop(out.shape[1]) as c:
+                    with k.when(~near), k.loop(count) as c:
                         add(c, ops.const(0.0, dtype))
             if not greatest:
                 with k.every(out.shape[1:]) as at:
                     k.store(out, (r, *at), out[(r, *at)] / divisor)
 
-    [found] = written("roi_align", [(shape, dtype)], [x, rois], write)
-    return found
+    shape = place(x.shape[1] if channels is None else channels, rows, columns)
+    data = transpose(x, [0, 2, 3, 1]) if last else x
+    [found] = written("roi_align", [((rois.shape[0], *shape), dtype)], [data, rois], write)
+    return transpose(found, [0, 3, 1, 2]) if last else found
+
+
+def _are_many(points: Sequence[Number], pixels: Sequence[Number]) -> bool:
+    """True if it pays to bring the channels of each pixel together.
+
+    A vector of them is read at a point then. That of a pixel takes less than a quarter of the time.
+    """
+    counts = [integer_literal(size) for size in (*points, *pixels)]
+    known = [count for count in counts if count is not None]
+    split = len(points)
+    return known == counts and 4 * math.prod(known[:split]) >= math.prod(known[split:])
 
 
 def averaged_gradients(
@@ -236,13 +265,13 @@ def averaged_gradients(
                             k.store(most, 0, value)
                 with k.every((down.points, across.points)) as (a, b):
                     y, z = k.local(down.at(i, a))[0], k.local(across.at(j, b))[0]
-                    near = _is_near(x, y, z)
+                    near = _is_near(x.shape[-2:], y, z)
                     if greatest:
                         near = near & (chosen[0] == a * across.points + b)
                     with k.when(near):
                         g = gradient[r, c, i, j]
                         g = k.local(g if greatest else g / count)[0]
-                        (top, bottom, p), (left, right, q) = _corners(k, x, y, z)
+                        (top, bottom, p), (left, right, q) = _corners(k, x.shape[-2:], y, z)
                         for row, weight in ((top, 1.0 - p), (bottom, p)):
                             for column, factor in ((left, 1.0 - q), (right, q)):
                                 at = (n, c, row, column)

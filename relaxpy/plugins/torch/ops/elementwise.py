@@ -229,6 +229,10 @@ def power(cx: Context, x: Value, y: Value) -> Expr:
         return R.multiply(a, a)
     if y == 0.5:
         return R.sqrt(a)
+    if y == -0.5:
+        return R.rsqrt(a)
+    if y == -1:
+        return R.divide(scalar(1.0, a), a)
     return R.power(a, cx.tensor(y, dtype))
 
 

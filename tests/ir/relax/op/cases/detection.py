@@ -181,6 +181,19 @@ def _regions() -> Iterator[Case]:
             *attrs,
             **options,
         )
+    images, few = np.tile(data, (1, 1, 5, 4)), ((2, 2), 1.0, 2)
+    for mode in ("avg", "max"):
+        yield case(
+            "vision.roi_align",
+            f"few points of large images, {mode}",
+            (images, rois),
+            lambda d, r, m=mode: testing.roi_align_nchw_python(d, r, *few, m, False),
+            *few,
+            False,
+            "NCHW",
+            mode,
+            **options,
+        )
     for bins, scale in (((2, 2), 1.0), ((3, 1), 0.5)):
         yield case(
             "vision.roi_pool",
