@@ -58,6 +58,7 @@ FEW = {
     "relaxpy.exec.runtime.threads._current_processor",
     "relaxpy.exec.runtime.threads.thread_count",
     "relaxpy.exec.runtime.values.holds_numbers",
+    "relaxpy.exec.process._granted",
     "relaxpy.exec.stored._surroundings",
     "relaxpy.ir.core.dtype._numpy_type",
     "relaxpy.plugins.torch.decompose._core",

@@ -379,7 +379,7 @@ class CallLowering(ABC):
         args = [*inputs, *new, *scalars]
         if sizes is None:
             self._run_checked(call, callee, args, len(inputs))
-        elif indices:  # the kernel checks that what it writes is no other operand
+        elif indices:  # the kernel checks that it writes to none of the other operands
             self._out.append(py.do(self._call_out(callee.name, *args)))
         else:
             self._run_directly(callee, args, sizes)
