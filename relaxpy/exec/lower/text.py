@@ -136,17 +136,21 @@ def _header(
         if isinstance(value, CheckedFunction)
         for check in value.checks
     ]
-    nodes = py.nodes_in([*definitions, *checks])
-    used = {node.id for node in nodes if isinstance(node, ast.Name)}
+    used = _names_in(definitions)
+    needed = used | _names_in(checks)
     imports = [text for name, text in _IMPORTS.items() if name in used or name == "np"]
     dtypes = [
         py.assign(name, py.call("rx.dtype", py.text(str(dtype))))
         for dtype, name in lowering.dtypes.items()
-        if name in used
+        if name in needed
     ]
     if dtypes and "rx" not in used:
         imports.append(_IMPORTS["rx"])
     return [*ast.parse("\n".join(imports)).body, *dtypes], values
+
+
+def _names_in(statements: Sequence[ast.stmt]) -> set[str]:
+    return {node.id for node in py.nodes_in(statements) if isinstance(node, ast.Name)}
 
 
 MODULES: Mapping[str, Any] = {
