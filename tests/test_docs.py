@@ -40,14 +40,16 @@ def test_python_in_document_runs(name, tmp_path, monkeypatch) -> None:
 
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_python_that_needs_pytorch_runs(name, tmp_path, monkeypatch) -> None:
-    """The fences called py are programs of their own, on pages that others run without PyTorch."""
-    python = python_of((ROOT / name).read_text(encoding="utf-8"), "py")
+    """The fences called py run by themselves, and among the others, as readers run the page."""
+    text = (ROOT / name).read_text(encoding="utf-8")
+    python = python_of(text, "py")
     if python.strip():
         pytest.importorskip("torch")
         program = tmp_path / f"{Path(name).stem}_torch.py"
-        program.write_text(python, encoding="utf-8")
         monkeypatch.chdir(tmp_path)
-        runpy.run_path(str(program))
+        for source in (python, python_of(text.replace("```py\n", "```python\n"))):
+            program.write_text(source, encoding="utf-8")
+            runpy.run_path(str(program))
 
 
 def test_the_errors_of_getting_started_are_those_shown(tmp_path, monkeypatch, capsys) -> None:

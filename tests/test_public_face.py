@@ -220,6 +220,24 @@ REFUSALS: dict[str, Callable[[str], object]] = {
 }
 
 
+@pytest.mark.parametrize(
+    ("module", "path"),
+    [
+        ("relaxpy", "relaxpy.relax.frontend.onnx.from_onnx"),
+        ("relaxpy", "relaxpy.relax.frontend.torch.from_fx"),
+        ("relaxpy.transform", "relaxpy.relax.transform.LegalizeOps"),
+        ("relaxpy.relax.transform", "relaxpy.tir.transform.Simplify"),
+        ("relaxpy.tir.transform", "relaxpy.transform.PassContext"),
+    ],
+)
+def test_a_name_of_another_module_is_found_there(module, path) -> None:
+    name = path.rpartition(".")[2]
+    with pytest.raises(AttributeError, match=f"hint: it is {path}$"):
+        getattr(import_module(module), name)
+    with pytest.raises(ImportError, match=f"hint: it is {path}$"):
+        exec(f"from {module} import {name}")
+
+
 @pytest.mark.parametrize(("parent", "names", "instead"), ABSENT)
 def test_an_absent_name_of_tvm_says_what_to_use_instead(parent, names, instead) -> None:
     objects: dict[str, object] = {

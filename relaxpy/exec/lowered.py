@@ -59,7 +59,12 @@ def transformed(module: IRModule, pipeline: object) -> IRModule:
     if diagnostics:
         raise WellFormedError(diagnostics)
     if not callable(pipeline):
-        raise unexpected(pipeline, "relax_pipeline is a name or a pass")
+        hint = "join passes: relaxpy.transform.Sequential([...])"
+        raise unexpected(
+            pipeline,
+            "relax_pipeline is a name or a pass",
+            hint=hint if isinstance(pipeline, list | tuple) else None,
+        )
     with stage(PASSES):
         result = pipeline(module)
     if not isinstance(result, IRModule):

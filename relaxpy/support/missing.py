@@ -23,6 +23,22 @@ NAMESPACES: Final[Mapping[str, str]] = {
     for name, module in (("I", "ir"), ("R", "relax"), ("T", "tir"))
 }
 
+_TRANSFORMS: Final = ("relaxpy.transform", "relaxpy.relax.transform", "relaxpy.tir.transform")
+
+#: The modules in which the names are looked up that a program expects in another one.
+_NEIGHBOURS: Final[Mapping[str, tuple[str, ...]]] = {
+    "relaxpy": ("relaxpy.relax.frontend.onnx", "relaxpy.relax.frontend.torch", *_TRANSFORMS),
+    **dict.fromkeys(_TRANSFORMS, _TRANSFORMS),
+}
+
+
+def _neighbour(module: str, name: str) -> str | None:
+    """The hint that a name is public in another module than the one in which it is looked up."""
+    for other in _NEIGHBOURS.get(module, ()):
+        if other != module and name in import_module(other).__all__:
+            return f"it is {other}.{name}"
+    return None
+
 
 def attribute_error(
     module: str, name: str, later: Iterable[str] = ()
@@ -40,7 +56,7 @@ def attribute_error(
 
     known = {*dir(sys.modules[module]), *later}
     public = sorted(other for other in known if not other.startswith("_"))
-    hint = hint or close_names(name, public)
+    hint = hint or _neighbour(module, name) or close_names(name, public)
     error = from_import_error(module, name, hint)
     return error or UnknownAttributeError(message, hint=hint, about=name)
 

@@ -221,3 +221,16 @@ def test_a_signal_ends_the_server_during_answers(folder, signals, codes) -> None
             list(lines)
         assert server.wait(20) in codes
         assert "Traceback" not in server.stderr.read()
+
+
+def test_the_model_with_random_weights_of_the_page_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("tokenizers")
+    page = Path(__file__).parents[3] / "docs" / "how-to" / "talk-to-a-language-model.md"
+    [program] = re.findall(r"^```py\n(.*?)^```$", page.read_text("utf-8"), re.M | re.S)
+    monkeypatch.chdir(tmp_path)
+    page_names: dict[str, Any] = {}
+    exec(program, page_names)
+    answer = page_names["lm"].generate("hello", max_tokens=3)
+    assert run(capsys, "generate", "tiny", "hello", "--max-tokens", 3)[:2] == (0, f"{answer}\n")
