@@ -149,6 +149,15 @@ def _readers_after(
     return readers
 
 
+def _among(readers: Sequence[Stage], consumers: Sequence[Block], buffer: Buffer) -> list[Stage]:
+    """The readers of a buffer that are consumers. Errors: a consumer does not read it."""
+    blocks = [reader.block for reader in readers]
+    for consumer in consumers:
+        if consumer not in blocks:
+            raise refused(f"not all of the consumer blocks read {buffer.name}", consumer)
+    return [reader for reader in readers if reader.block in consumers]
+
+
 def loops_below(state: State, site: Site, block: Block) -> list[For]:
     """The loops around `block` inside of the parent of `site`."""
     inner = state.loops(block)
@@ -166,9 +175,8 @@ def cache_read(
     scope = state.scope(block)
     stages, stage = stage_in_scope(state, block)
     buffer = buffer_of(stage, which, block.reads, "reads")
-    chosen = [s for s in stages if buffer in s.reads and (not consumers or s.block in consumers)]
-    if len(chosen) < len(consumers) or not chosen:
-        raise refused(f"not all of the consumer blocks read {buffer.name}", block)
+    readers = [s for s in stages if buffer in s.reads]
+    chosen = _among(readers, consumers, buffer) if consumers else readers
     site = site_before(state, scope, stages, chosen, buffer)
     is_input = not any(buffer in s.writes for s in stages)
     region = [Range(size) for size in buffer.shape] if is_input else _read_region(site, buffer)
@@ -195,9 +203,7 @@ def cache_write(
     check_init_runs(stage)
     buffer = buffer_of(stage, which, block.writes, "writes")
     readers = _readers_after(state, scope, stages, stage, buffer)
-    chosen = [reader for reader in readers if reader.block in consumers]
-    if len(chosen) < len(consumers):
-        raise refused(f"not all of the consumer blocks read {buffer.name}", block)
+    chosen = _among(readers, consumers, buffer)
     sites = [_after(state, scope, stage, [r]) for r in readers if r not in chosen]
     innermost = max(sites, key=lambda at: state.position(at.parent), default=None)
     site = innermost or _after(state, scope, stage, [])

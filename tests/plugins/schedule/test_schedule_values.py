@@ -237,7 +237,7 @@ def two_readers(B: T.Buffer((12,), "float32"), C: T.Buffer((12,), "float32")):
             C[vi] = A[11 - vi]
 
 
-@pytest.mark.parametrize("consumers", ["", "B", "C", "BC"])
+@pytest.mark.parametrize("consumers", ["", "B", "C", "BC", "CC"])
 def test_some_readers_read_the_buffer_that_is_copied(consumers: str) -> None:
     sch = tir.Schedule(two_readers)
     copy = sch.cache_write("A", 0, "global", consumer_blocks=list(consumers))
