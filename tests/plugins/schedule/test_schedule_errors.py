@@ -236,7 +236,8 @@ FUSED : s.reorder(*loops(s, "C")[:0:-1])
     => is one of reduction and of spatial variables of block C, whose init would not come first
 matmul : s.cache_read("C", "D", "local") => cache_read: block C reads A, B, not buffer 'D'
 chain : s.cache_read("B", 0, "local", ["C"]) => cache_read: not all of the consumer blocks read A
-chain : s.cache_read("B", 0, "local", ["B", "C"]) => cache_read: not all of the consumer blocks read A
+chain : s.cache_read("B", 0, "local", ["B", "C"])
+    => cache_read: not all of the consumer blocks read A
 BOTH_WRITE : s.cache_write("first", 0, "local") => cache_write: 2 blocks write B, expected one
 CARRIED : s.cache_write("B", 0, "local") => cache_write: block B reads what B has before
 matmul : s.set_scope("C", 0, "local") => set_scope: C is a parameter, which keeps its scope
