@@ -129,15 +129,15 @@ FLOORS = {
         bodies.py importer.py backend.py
     """,
     "relaxpy/plugins/torch": """
-        registry.py symbols.py arrays.py kernels.py context.py complexes.py mutation.py ops
+        registry.py symbols.py arrays.py context.py complexes.py mutation.py ops
         backward.py
-        sampled.py quantized.py decompose.py program.py importer.py
-        aliases.py api.py fx.py dynamo.py
+        decompose.py program.py importer.py
+        api.py dynamo.py
     """,
     "relaxpy/plugins/relay": """
         ty.py expr.py analysis/variables.py module.py op/relations.py
         op/registry.py op/struct_info.py op/define.py op analysis
-        infer saved.py functors.py scope_builder.py testing.py transform to_relax text run
+        infer saved.py functors.py scope_builder.py transform to_relax text run
     """,
     "relaxpy/plugins/testing": """
         random_inputs.py verify.py bisect.py golden.py targets.py strategies.py
