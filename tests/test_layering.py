@@ -116,7 +116,7 @@ FLOORS = {
         highlight.py
     """,
     "relaxpy/support": """
-        frames.py dataclass.py scopes.py gc_pause.py launched.py absent.py missing.py nearest.py
+        frames.py dataclass.py scopes.py gc_pause.py launched.py absent.py missing.py
         lazy.py screen.py diagnostics.py progress.py entry.py pysource.py
     """,
     "relaxpy/plugins/llm": """
