@@ -3,6 +3,10 @@
 DLMF is the Digital Library of Mathematical Functions of NIST.
 
 Those of single elements are computed in float64, by kernels of loops.
+
+Functions of Bessel and Airy are, for arguments below 25, sums of the trapezoidal rule for integrals
+over a period or a line, which converge exponentially (Trefethen and Weideman, SIAM Review 56,
+2014); above, Hankel's expansions, whose least terms are below exp(-50) there (DLMF 10.17, 10.40).
 """
 
 from __future__ import annotations
