@@ -24,7 +24,7 @@ from relaxpy.support.frames import (
     user_lines,
     was_handled_inside,
 )
-from relaxpy.support.nearest import described, nearest
+from relaxpy.support.missing import described, nearest
 from relaxpy.support.screen import coloured, ipython, takes_colour
 
 #: The line of an annotation of a parameter or of a result.

@@ -105,7 +105,7 @@ FLOORS = {
         executable.py
         kernel/nest kernel/plan kernel/emit kernel native/llvm native/machine_code
         native/threads native/maths native/calls native/trees native/values native/contraction
-        native/loops native lower graph stored.py storing.py reference
+        native/loops native lower graph stored.py reference
         kernel_source.py profile.py assembled.py lowered.py cross.py
         vm.py compile.py self_test.py doctor.py eager.py
     """,
@@ -116,7 +116,7 @@ FLOORS = {
         highlight.py
     """,
     "relaxpy/support": """
-        frames.py dataclass.py scopes.py gc_pause.py launched.py absent.py missing.py nearest.py
+        frames.py dataclass.py scopes.py gc_pause.py launched.py absent.py missing.py
         lazy.py screen.py diagnostics.py progress.py entry.py pysource.py
     """,
     "relaxpy/plugins/llm": """
@@ -129,15 +129,15 @@ FLOORS = {
         bodies.py importer.py backend.py
     """,
     "relaxpy/plugins/torch": """
-        registry.py symbols.py arrays.py kernels.py context.py complexes.py mutation.py ops
+        registry.py symbols.py arrays.py context.py complexes.py mutation.py ops
         backward.py
-        sampled.py quantized.py decompose.py program.py importer.py
-        aliases.py api.py fx.py dynamo.py
+        decompose.py program.py importer.py
+        api.py dynamo.py
     """,
     "relaxpy/plugins/relay": """
         ty.py expr.py analysis/variables.py module.py op/relations.py
         op/registry.py op/struct_info.py op/define.py op analysis
-        infer saved.py functors.py scope_builder.py testing.py transform to_relax text run
+        infer saved.py functors.py scope_builder.py transform to_relax text run
     """,
     "relaxpy/plugins/testing": """
         random_inputs.py verify.py bisect.py golden.py targets.py strategies.py

@@ -24,7 +24,7 @@ from relaxpy.exec.cross import Codes, Native, is_native, with_code_for
 from relaxpy.exec.executable import Executable, Program
 from relaxpy.exec.native.machine_code.disk_cache import keeps_programs
 from relaxpy.exec.native.machine_code.machine import generating_for, obstacle, with_current
-from relaxpy.exec.native.machine_code.saved import LoadedCode, damaged_code, load_code
+from relaxpy.exec.native.machine_code.objects import LoadedCode, damaged_code, load_code
 from relaxpy.exec.native.threads.pool import native_threads
 from relaxpy.exec.report import ExecutionReport
 from relaxpy.exec.runtime.checks import public_signatures

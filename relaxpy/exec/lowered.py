@@ -22,8 +22,7 @@ from relaxpy.exec.lower.module import (
 )
 from relaxpy.exec.native.calls.static_entry import enter_object
 from relaxpy.exec.native.machine_code.machine import with_current
-from relaxpy.exec.native.machine_code.objects import recorded
-from relaxpy.exec.native.machine_code.saved import saved_code
+from relaxpy.exec.native.machine_code.objects import recorded, saved_code
 from relaxpy.exec.native.threads.memory import CODE as MEMORY
 from relaxpy.exec.native.threads.pool import CODE as POOL
 from relaxpy.exec.reference.runnable import check_runnable
@@ -32,8 +31,7 @@ from relaxpy.exec.runtime.checks import PublicFunctions, public_signatures
 from relaxpy.exec.runtime.dynamic import OperatorCall, dynamic_calls, operator_name
 from relaxpy.exec.runtime.instrument import Instrument
 from relaxpy.exec.runtime.values import Value
-from relaxpy.exec.stored import Source
-from relaxpy.exec.storing import code_of, program_table, store_program
+from relaxpy.exec.stored import Source, code_of, program_table, store_program
 from relaxpy.ir.core.fork_lock import Late
 from relaxpy.ir.core.target import target_facts
 from relaxpy.ir.module import IRModule

@@ -13,7 +13,7 @@ import relaxpy
 from relaxpy.errors import MisuseError, RelaxpyError, UnknownAttributeError, close_names
 from relaxpy.script import from_source, relax as R, tir as T
 from relaxpy.support.entry import attribute_span, user_facing
-from relaxpy.support.nearest import edit_distance, nearest
+from relaxpy.support.missing import edit_distance, nearest
 from tests.counting import calls
 
 MAIN = """

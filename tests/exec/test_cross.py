@@ -14,7 +14,7 @@ from relaxpy.errors import CompileError, MisuseError
 from relaxpy.exec.container import Container
 from relaxpy.exec.native.machine_code import machine, objects
 from relaxpy.exec.native.machine_code.loader import LoadedObject
-from relaxpy.exec.native.machine_code.saved import LoadedCode
+from relaxpy.exec.native.machine_code.objects import LoadedCode
 from relaxpy.exec.platforms import LINUX, PLATFORMS, WINDOWS, X86_64, platform_of_triple
 from relaxpy.exec.process import own_platform, process
 from relaxpy.script import from_source

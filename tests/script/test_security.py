@@ -19,7 +19,7 @@ from relaxpy.errors import Diagnostic, ParseError, RelaxpyError, StructInfoError
 from relaxpy.script import from_source, relax as R
 from relaxpy.script.language import wording
 from relaxpy.support.diagnostics import MAX_LINE
-from relaxpy.support.nearest import nearest
+from relaxpy.support.missing import nearest
 from tests.counting import calls
 from tests.fuzz import namespaces
 from tests.script.attacks import HEADER, attacks

@@ -33,7 +33,7 @@ from relaxpy.ir.tir.stmt import (
     SeqStmt,
     Stmt,
 )
-from relaxpy.support.nearest import digits
+from relaxpy.support.missing import digits
 
 Scalar: TypeAlias = Any
 Integers: TypeAlias = Callable[[int, DataType], int]

@@ -25,7 +25,7 @@ from relaxpy.ir.tir.expr import Var as SizeVar
 from relaxpy.ir.tir.substitution import substitute
 from relaxpy.support.entry import user_facing
 from relaxpy.support.frames import is_user_frame
-from relaxpy.support.nearest import digits
+from relaxpy.support.missing import digits
 
 Array: TypeAlias = npt.NDArray[Any]
 Value: TypeAlias = Any

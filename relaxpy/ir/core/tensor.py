@@ -19,7 +19,7 @@ from relaxpy.errors import MisuseError, RuntimeCheckError
 from relaxpy.ir.core.device import Device, device as device_of
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.support.entry import user_facing
-from relaxpy.support.nearest import digits
+from relaxpy.support.missing import digits
 
 
 def check_device(device: Device | str | None) -> None:

@@ -24,7 +24,7 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.tir import ops, vectors
 from relaxpy.ir.tir.prim_expr import ExprLike as ExprLike, PrimExpr as PrimExpr
 from relaxpy.support.frames import is_user_frame
-from relaxpy.support.nearest import digits
+from relaxpy.support.missing import digits
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span

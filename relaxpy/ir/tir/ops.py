@@ -18,7 +18,7 @@ from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.core.dtype import BOOL, FLOAT32, FLOAT64, INT32, INT64, DataType
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.tir import expr, vectors
-from relaxpy.support.nearest import described, digits
+from relaxpy.support.missing import described, digits
 
 
 @cache

@@ -31,7 +31,7 @@ from relaxpy.errors import (
 )
 from relaxpy.plugins.cli.show import UsageError
 from relaxpy.support.dataclass import dataclass
-from relaxpy.support.nearest import nearest
+from relaxpy.support.missing import nearest
 
 if TYPE_CHECKING:
     from relaxpy.exec.container import Container

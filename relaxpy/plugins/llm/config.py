@@ -11,7 +11,7 @@ from typing import Any
 
 from relaxpy.errors import RelaxpyError
 from relaxpy.support.dataclass import dataclass
-from relaxpy.support.nearest import nearest
+from relaxpy.support.missing import nearest
 
 _MOST = 4096
 """The most layers, and the most experts of one."""

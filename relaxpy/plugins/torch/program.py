@@ -26,7 +26,7 @@ from relaxpy.plugins.importing.unsupported import FrontendError
 from relaxpy.plugins.torch.decompose import graphs
 from relaxpy.plugins.torch.mutation import changes_of
 from relaxpy.plugins.torch.ops.control import asserts
-from relaxpy.plugins.torch.ops.random import draws
+from relaxpy.plugins.torch.ops.creation import draws
 from relaxpy.plugins.torch.symbols import Symbols, is_symbolic, sympy_of
 from relaxpy.support.dataclass import dataclass, replace
 

@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING
 from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.plugins.torch.api import from_exported_program as from_exported_program
+    from relaxpy.plugins.torch.api import from_exported_program as from_exported_program, from_fx as from_fx
     from relaxpy.plugins.torch.dynamo import dynamo_capture_subgraphs as dynamo_capture_subgraphs, relax_dynamo as relax_dynamo
-    from relaxpy.plugins.torch.fx import from_fx as from_fx
 else:
     _face(globals(), """
-        relaxpy.plugins.torch.api: from_exported_program
+        relaxpy.plugins.torch.api: from_exported_program from_fx
         relaxpy.plugins.torch.dynamo: dynamo_capture_subgraphs relax_dynamo
-        relaxpy.plugins.torch.fx: from_fx
     """)

@@ -19,7 +19,7 @@ from relaxpy.ir.relax.op.definition.registry import registered_ops
 from relaxpy.ir.tir import intrin
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import PrimExpr
-from relaxpy.support.nearest import article, described, nearest
+from relaxpy.support.missing import article, described, nearest
 
 
 def offers(space: object, name: str) -> bool:

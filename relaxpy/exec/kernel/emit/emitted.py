@@ -3,15 +3,82 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Container, Iterator
 
-from relaxpy.exec.python_ast import call, docstring, function, nodes_in
+from relaxpy.errors import CompileError
+from relaxpy.exec.kernel.emit.scope import KernelScope
+from relaxpy.exec.kernel.nest.buffers import variables_of
+from relaxpy.exec.kernel.plan.memory import reads_sizes_only, scalars_of
+from relaxpy.exec.kernel.plan.tree import Plan
+from relaxpy.exec.python_ast import (
+    assign,
+    attribute,
+    binary,
+    call,
+    docstring,
+    function,
+    item,
+    nodes_in,
+)
+from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import Var
 from relaxpy.support.dataclass import dataclass
 
-if TYPE_CHECKING:
-    from relaxpy.exec.kernel.emit.entry import Entry
+
+class Entry:
+    """The parameters of one kernel in its scope, and the values of variables of their shapes."""
+
+    def __init__(self, plan: Plan, scope: KernelScope) -> None:
+        self.scope, self._plan = scope, plan
+        self.params: list[str] = []
+        self._buffers: list[Buffer] = []
+        self._scalars = scalars_of(plan)
+        for param in plan.func.params:
+            buffer = plan.func.buffer_of(param)
+            if buffer is not None:
+                self._buffers.append(buffer)
+                self.params.append(scope.buffer(buffer))
+            else:
+                self.params.append(scope.variable(param))
+        self._values = dict(self._variables())
+        for size in self._values:
+            scope.variable(size)  # a view may need it first
+        for size in (v for buffer in self._buffers for v in variables_of(buffer)):
+            if size not in self._values and size not in self._scalars:
+                raise CompileError(
+                    f"{plan.name}: the variable {size.name} cannot be read from the arguments",
+                    span=plan.func.span,
+                    hint=f"declare a buffer with the dimension {size.name}",
+                )
+
+    def _variables(self) -> Iterator[tuple[Var, ast.expr]]:
+        """The variables that are dimensions, strides and offsets, the first use of each last."""
+        for buffer in reversed(self._buffers):
+            name = self.scope.buffer(buffer)
+            if isinstance(buffer.elem_offset, Var) and buffer.elem_offset not in self._scalars:
+                yield buffer.elem_offset, ast.Constant(0)
+            for axis, stride in enumerate(buffer.strides):
+                if isinstance(stride, Var) and stride not in self._scalars:
+                    in_bytes = item(attribute(name, "strides"), axis)
+                    yield stride, binary(in_bytes, ast.FloorDiv, attribute(name, "itemsize"))
+            for axis, size in enumerate(buffer.shape):
+                if isinstance(size, Var) and size not in self._scalars:
+                    yield size, item(attribute(name, "shape"), axis)
+
+    def reads(self, used: Container[str]) -> list[ast.stmt]:
+        """Lines that read the variables with names in `used` from the arguments."""
+        named = ((self.scope.variable(var), value) for var, value in self._values.items())
+        return [assign(name, value) for name, value in named if name in used]
+
+    def size_names(self) -> dict[Var, str] | None:
+        """The names of variables read from shapes, if the work reads nothing else."""
+        if not reads_sizes_only(self._plan):
+            return None
+        return {var: self.scope.variable(var) for var in self._values}
+
+    def value_of(self, var: Var) -> ast.expr:
+        """The expression that reads a variable from the arguments."""
+        return self._values[var]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

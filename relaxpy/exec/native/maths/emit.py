@@ -7,13 +7,7 @@ from contextlib import contextmanager
 from typing import Final, TypeAlias
 
 from relaxpy.exec.native.llvm.function import Function, Value
-from relaxpy.exec.native.maths import (
-    exponential,
-    inverse_trigonometric as inverse,
-    logarithmic,
-    others,
-    trigonometric,
-)
+from relaxpy.exec.native.maths import exponential, others, trigonometric
 from relaxpy.exec.native.maths.numbers import absolute, narrow, square_root, widen, with_sign
 from relaxpy.support.dataclass import dataclass
 
@@ -60,21 +54,21 @@ _TABLE: Final[Mapping[str, _Emitters]] = {
     "sinh": _Emitters(double=exponential.sinh, single=exponential.sinh),
     "cosh": _Emitters(double=exponential.cosh, single=exponential.cosh),
     "tanh": _Emitters(double=exponential.tanh, single=exponential.tanh_float),
-    "log": _Emitters(double=logarithmic.log, single=logarithmic.log_float),
-    "log2": _Emitters(double=logarithmic.log2),
-    "log10": _Emitters(double=logarithmic.log10),
-    "log1p": _Emitters(double=logarithmic.log1p, single_called=logarithmic.log1p_float),
-    "asinh": _Emitters(double=logarithmic.asinh, for_single=logarithmic.asinh_short),
-    "acosh": _Emitters(double=logarithmic.acosh, for_single=logarithmic.acosh_short),
-    "atanh": _Emitters(double=logarithmic.atanh, for_single=logarithmic.atanh_short),
-    "pow": _Emitters(double=logarithmic.power, single=logarithmic.power_float),
+    "log": _Emitters(double=exponential.log, single=exponential.log_float),
+    "log2": _Emitters(double=exponential.log2),
+    "log10": _Emitters(double=exponential.log10),
+    "log1p": _Emitters(double=exponential.log1p, single_called=exponential.log1p_float),
+    "asinh": _Emitters(double=exponential.asinh, for_single=exponential.asinh_short),
+    "acosh": _Emitters(double=exponential.acosh, for_single=exponential.acosh_short),
+    "atanh": _Emitters(double=exponential.atanh, for_single=exponential.atanh_short),
+    "pow": _Emitters(double=exponential.power, single=exponential.power_float),
     "sin": _Emitters(double=trigonometric.sin, single_called=trigonometric.sin_float),
     "cos": _Emitters(double=trigonometric.cos, single_called=trigonometric.cos_float),
     "tan": _Emitters(double=trigonometric.tan),
-    "asin": _Emitters(double=inverse.asin, single_called=inverse.asin_float),
-    "acos": _Emitters(double=inverse.acos, single_called=inverse.acos_float),
-    "atan": _Emitters(double=inverse.atan, single_called=inverse.atan_float),
-    "atan2": _Emitters(double=inverse.atan2, for_single=inverse.atan2_short),
+    "asin": _Emitters(double=trigonometric.asin, single_called=trigonometric.asin_float),
+    "acos": _Emitters(double=trigonometric.acos, single_called=trigonometric.acos_float),
+    "atan": _Emitters(double=trigonometric.atan, single_called=trigonometric.atan_float),
+    "atan2": _Emitters(double=trigonometric.atan2, for_single=trigonometric.atan2_short),
     "erf": _Emitters(double=others.erf, single=others.erf_float),
     "hypot": _Emitters(double=others.hypot),
     "fmod": _Emitters(double=others.fmod),

@@ -1,7 +1,11 @@
-"""Exponential and hyperbolic functions, of `float` and of `double`.
+"""Exponential and hyperbolic functions, of `float` and of `double`; their inverses, and powers.
 
 e**x = 2**n e**r with an integer n and |r| <= log(2)/2; the polynomials are minimax (Remez).
 The errors are the largest that were measured over all exponents, as in the other files.
+
+log(2**e m) = e log(2) + log(m) with m near 1, and log(m) = 2 atanh(s) with s = (m - 1) / (m + 1).
+In `double` all are made of one logarithm, which is a sum of two numbers; for results that are
+rounded to `float`, short series are enough.
 """
 
 from __future__ import annotations
@@ -11,13 +15,16 @@ from typing import Final, TypeAlias
 
 from relaxpy.exec.native.llvm.function import Value
 from relaxpy.exec.native.maths.numbers import (
+    Pair,
     Table,
     absolute,
+    add_exactly,
     add_smaller,
     at_least,
     at_most,
     bits,
     bits_of_constant,
+    both,
     compare,
     const,
     fma,
@@ -32,6 +39,7 @@ from relaxpy.exec.native.maths.numbers import (
     selected,
     shifted,
     sign_bit,
+    square_root,
     with_sign,
 )
 from relaxpy.support.dataclass import dataclass
@@ -274,3 +282,255 @@ def _half_exp(x: Value) -> Value:
 def _clamped(x: Value, least: float, greatest: float) -> Value:
     """`x` within limits; a NaN stays one."""
     return at_most(at_least(x, least), greatest)
+
+
+#: log(2) in two parts; multiples of the first are exact.
+_LN2: Final = (6.93147180369123816490e-01, 1.90821492927058770002e-10)
+_TWO_THIRDS: Final = (0.6666666666666666, 3.700743415417188e-17)
+_ATANH: Final = (
+    *(0.10764632078274153, 0.10456076050118988, 0.11766824719792635, 0.13333296255972177),
+    *(0.15384615764868062, 0.18181818179630302, 0.22222222222228524, 0.28571428571428564, 0.4),
+)
+#: 2 / 15, 2 / 13 ... 2 / 3
+_SHORT_ATANH: Final = tuple(2 / n for n in range(15, 1, -2))
+_LOG_FLOAT: Final = (
+    *(0.12358712319631035, -0.1284737672777465, 0.10661162063994868, -0.12195231083597173),
+    *(0.14312858654451194, -0.16679619059744355, 0.19999305176175136, -0.24999819334687562),
+    *(0.3333333874988543, -0.5),
+)
+
+
+def log_float(x: Value) -> Value:
+    """The natural logarithm of `float`. Error: 0.88 ulp."""
+    element = x.type.element
+    small = compare("olt", x, 2.0**-126)
+    normal = select(small, x * 2.0**23, x)
+    # Exponents are counted from 2/3, so that the mantissa is in [2/3, 4/3).
+    exponent = shifted("ashr", bits(normal) - 0x3F2AAAAB, 23)
+    f = number(bits(normal) - shifted("shl", exponent, 23), element) - 1.0
+    whole = x.function.cast("sitofp", exponent, element) - select(small, 23.0, const(x, 0))
+    result = fma(f * f, polynomial(f, _LOG_FLOAT), f)
+    return _finished(x, fma(whole, math.log(2), result))
+
+
+def log1p_float(x: Value) -> Value:
+    """log(1 + x) of `float`. Error: 1.52 ulp."""
+    sum = x + 1.0
+    exponent = shifted("ashr", bits(sum) - 0x3F2AAAAB, 23)
+    power = shifted("shl", exponent, 23)
+    # The inverse of the power of two counts as 0 where it is less than the least normal number.
+    inverse = number(x.function.intrinsic("smax", 0x3F800000 - power, 0), "float")
+    f = number(bits(x) - power, "float") + (inverse - 1.0)
+    whole = x.function.cast("sitofp", exponent, "float")
+    result = fma(whole, math.log(2), fma(f * f, polynomial(f, _LOG_FLOAT), f))
+    return select(compare("oeq", x, 0), x, _finished(sum, result))
+
+
+def log(x: Value) -> Value:
+    """The natural logarithm of `double`. Error: 0.501 ulp."""
+    high, low = _logarithm(x)
+    return _finished(x, high + low)
+
+
+def log2(x: Value) -> Value:
+    """The logarithm of `double` to base 2. Error: 0.501 ulp."""
+    return _finished(x, _times(_logarithm(x), 1.4426950408889634, 2.0355273740931033e-17))
+
+
+def log10(x: Value) -> Value:
+    """The logarithm of `double` to base 10. Error: 0.501 ulp."""
+    return _finished(x, _times(_logarithm(x), 0.4342944819032518, 1.098319650216765e-17))
+
+
+def log1p(x: Value) -> Value:
+    """log(1 + x) of `double`. Error: 0.501 ulp."""
+    sum, low = add_exactly(const(x, 1), x)
+    result = _finished(sum, _sum(_logarithm(sum, low)))
+    return select(compare("olt", absolute(x), 2.0**-54), x, result)
+
+
+def asinh(x: Value) -> Value:
+    """The inverse hyperbolic sine of `double`. Error: 1.43 ulp."""
+    a = absolute(x)
+    square = a * a
+    grown = a + square / (square_root(square + 1.0) + 1.0)
+    result = _with_one(a, grown, None)
+    return select(compare("olt", a, 2.0**-28), x, with_sign(result, x))
+
+
+def acosh(x: Value) -> Value:
+    """The inverse hyperbolic cosine of `double`. Error: 0.94 ulp."""
+    t = x - 1.0
+    square = fma(t, t, t + t)
+    root = square_root(square)
+    low = fma(-root, root, square) / (root + root)
+    low = select(compare("ogt", root, 0), low, const(x, 0))
+    grown, more = add_exactly(t, root)
+    result = _with_one(x, grown, low + more)
+    return select(compare("olt", x, 1.0), math.nan, result)
+
+
+def asinh_short(x: Value) -> Value:
+    """`asinh` for results that are rounded to `float`, which make all of the error."""
+    a = absolute(x)
+    root = square_root(fma(a, a, const(a, 1)))
+    grown = a + a * a / (root + 1.0)
+    return with_sign(_log1p_short(select(compare("oeq", a, math.inf), math.inf, grown)), x)
+
+
+def acosh_short(x: Value) -> Value:
+    """`acosh` for results that are rounded to `float`, which make all of the error."""
+    t = x - 1.0
+    result = _log1p_short(t + square_root(t * (x + 1.0)))
+    return select(compare("olt", x, 1.0), math.nan, result)
+
+
+def atanh_short(x: Value) -> Value:
+    """`atanh` for results that are rounded to `float`, which make all of the error."""
+    a = absolute(x)
+    rest = select(compare("ogt", a, 1.0), math.nan, 1.0 - a)
+    return with_sign(_log1p_short((a + a) / rest) * 0.5, x)
+
+
+def _log1p_short(x: Value) -> Value:
+    """log(1 + x) of `double` for x >= 0, with a relative error of 1e-11."""
+    sum = x + 1.0
+    exponent = shifted("lshr", bits(sum) - 0x3FE6A09E667F3BCD, 52)
+    inverse = number((1023 << 52) - shifted("shl", exponent, 52), "double")
+    m = fma(x, inverse, inverse - 1.0)
+    s = m / (m + 2.0)
+    z = s * s
+    result = fma(s * z, polynomial(z, _SHORT_ATANH), s + s)
+    result = fma(_small_integer(exponent, "double"), math.log(2), result)
+    return x.function.select(compare("olt", x, math.inf), result, x)
+
+
+def atanh(x: Value) -> Value:
+    """The inverse hyperbolic tangent of `double`. Error: 0.501 ulp."""
+    a = absolute(x)
+    rest = 1.0 - a
+    twice = a + a
+    quotient = twice / rest
+    low = (fma(-quotient, rest, twice) - quotient * ((1.0 - rest) - a)) / rest
+    sum, more = add_exactly(const(x, 1), quotient)
+    result = _sum(_logarithm(sum, low + more)) * 0.5
+    outside = select(compare("oeq", a, 1.0), math.inf, const(x, math.nan))
+    result = select(compare("olt", a, 1.0), result, outside)
+    return select(compare("olt", a, 2.0**-28), x, with_sign(result, x))
+
+
+def power(x: Value, y: Value) -> Value:
+    """x**y of `double`, with the special cases of C. Error: 0.98 ulp."""
+    a = absolute(x)
+    high, low = _logarithm(a)
+    high = _finished(a, high)
+    product, error = multiply_exactly(y, high)
+    moderate = compare("olt", absolute(product), 1000.0)
+    error = select(moderate, fma(y, low, error), const(x, 0))
+    result = exp(product, error)
+    return _with_special_cases(x, y, result)
+
+
+def power_float(x: Value, y: Value) -> Value:
+    """x**y of `float`, in `double` with short series. Error: 0.501 ulp."""
+    f, a = x.function, absolute(x)
+    wide, factor = (f.cast("fpext", v, "double") for v in (a, y))
+    start = 0x3FE6A09E667F3BCD
+    biased = shifted("lshr", bits(wide) + ((1023 << 52) - start), 52)
+    exponent = biased - 1023
+    m = number(bits(wide) - shifted("shl", exponent, 52), "double") - 1.0
+    s = m / (m + 2.0)
+    z = s * s
+    mantissa = fma(s * z, polynomial(z, _SHORT_ATANH), s + s)
+    logarithm = fma(_small_integer(exponent, "double"), math.log(2), mantissa)
+    result = exp_short(factor * _finished(wide, logarithm))
+    return _with_special_cases(x, y, f.cast("fptrunc", result, "float"))
+
+
+def _with_special_cases(x: Value, y: Value, result: Value) -> Value:
+    """x**y, where `result` is |x|**y."""
+    result = select(compare("oeq", absolute(x), 1.0), 1.0, result)
+    floor, half = x.function.intrinsic("floor", y), y * 0.5
+    is_integer = compare("oeq", floor, y)
+    is_odd = both(is_integer, compare("one", x.function.intrinsic("floor", half), half))
+    signed = x.function.select(both(is_odd, sign_bit(x)), -result, result)
+    finite = compare("olt", absolute(x), math.inf)
+    broken = both(both(compare("olt", x, 0), finite), compare("one", floor, y))
+    result = select(broken, math.nan, signed)
+    result = x.function.select(compare("uno", x, y), x + y, result)
+    result = select(compare("oeq", x, 1.0), 1.0, result)
+    return select(compare("oeq", y, 0), 1.0, result)
+
+
+def _logarithm(x: Value, low: Value | None = None, doublings: Value | None = None) -> Pair:
+    """log((x + low) 2**doublings) of positive finite numbers, to about 2**-64 of it."""
+    format, element = format_of(x), x.type.element
+    small = compare("olt", x, 2.0**-1022)
+    x = select(small, x * 2.0**54, x)
+    # Exponents are counted from sqrt(1/2), so that the mantissa is near 1.
+    start = 0x3FE6A09E667F3BCD
+    biased = shifted("lshr", bits(x) + ((format.bias << format.mantissa) - start), format.mantissa)
+    exponent = biased - format.bias
+    f = number(bits(x) - shifted("shl", exponent, format.mantissa), element) - 1.0
+    if low is None:
+        low = const(x, 0)
+    else:
+        # For large numbers it does not matter, and the power of two may not exist.
+        inverse = number(shifted("shl", format.bias - exponent, format.mantissa), element)
+        low = select(compare("olt", x, 2.0**500), low * inverse, const(x, 0))
+        f, low = add_exactly(f, low)
+    whole = _small_integer(exponent, element) - select(small, 54.0, const(x, 0))
+    if doublings is not None:
+        whole = whole + doublings
+    below, more = add_smaller(const(x, 2), f)
+    reciprocal = 1.0 / below
+    s = f * reciprocal
+    s_low = (fma(-s, below, f) + (low - s * (more + low))) * reciprocal
+    z, z_low = multiply_exactly(s, s)
+    z_low = fma(s + s, s_low, z_low)
+    t, t_low = add_smaller(const(x, _TWO_THIRDS[0]), z * polynomial(z, _ATANH))
+    t_low = t_low + _TWO_THIRDS[1]
+    cube, cube_low = multiply_exactly(s, z)
+    cube_low = cube_low + fma(s, z_low, s_low * z)
+    v, v_low = multiply_exactly(cube, t)
+    v_low = v_low + fma(cube, t_low, cube_low * t)
+    sum, error = add_smaller(s + s, v)
+    rest = error + ((s_low + s_low) + v_low)
+    high, error = add_smaller(whole * _LN2[0], sum)
+    return add_smaller(high, error + fma(whole, _LN2[1], rest))
+
+
+def _with_one(x: Value, grown: Value, low: Value | None) -> Value:
+    """log(1 + grown + low), or log(2 x) where x is large."""
+    large = compare("ogt", x, 2.0**28)
+    sum, more = add_exactly(const(x, 1), grown)
+    low = more if low is None else low + more
+    sum = x.function.select(large, x, sum)
+    low = select(large, 0.0, low)
+    doublings = select(large, 1.0, const(x, 0))
+    return _finished(sum, _sum(_logarithm(sum, low, doublings)))
+
+
+def _small_integer(n: Value, element: str) -> Value:
+    """A small integer as a float; AVX2 has no conversion of 64-bit integers."""
+    format = format_of(n.function.const(n.type.of(element), 0))
+    start = format.round_to_integer
+    as_bits = n + bits(n.function.const(n.type.of(element), start))
+    return number(as_bits, element) - start
+
+
+def _times(pair: Pair, high: float, low: float) -> Value:
+    product, error = multiply_exactly(pair[0], high)
+    return product + (fma(pair[1], high, error) + pair[0] * low)
+
+
+def _sum(pair: Pair) -> Value:
+    return pair[0] + pair[1]
+
+
+def _finished(x: Value, result: Value) -> Value:
+    """`result` as the logarithm of x, with the special cases."""
+    result = select(compare("oeq", x, 0), -math.inf, result)
+    result = select(compare("olt", x, 0), math.nan, result)
+    # An infinity stays one, and so does a NaN.
+    return x.function.select(compare("olt", x, math.inf), result, x)

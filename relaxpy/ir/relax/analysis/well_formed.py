@@ -21,8 +21,7 @@ from relaxpy.ir.relax.analysis.survey import (
     survey,
 )
 from relaxpy.ir.relax.block_builder.derive import normalize_functions
-from relaxpy.ir.relax.block_builder.normalize import is_leaf, is_normal_value
-from relaxpy.ir.relax.block_builder.stronger_annotations import StrongerAnnotations
+from relaxpy.ir.relax.block_builder.normalize import StrongerAnnotations, is_leaf, is_normal_value
 from relaxpy.ir.relax.call_graph import mentioned_globals
 from relaxpy.ir.relax.nodes import (
     BaseFunc,

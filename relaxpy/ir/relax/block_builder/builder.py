@@ -15,11 +15,11 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.emitter import Emitter
 from relaxpy.ir.relax.block_builder.function_table import (
     FunctionTable,
+    Signatures,
     as_gvar,
     normalize_global_names,
 )
 from relaxpy.ir.relax.block_builder.normalize import Normalizer, is_leaf
-from relaxpy.ir.relax.block_builder.signatures import Signatures
 from relaxpy.ir.relax.nodes.base import check_name
 from relaxpy.ir.relax.nodes.expr import evaluating
 from relaxpy.ir.relax.nodes.naming import set_name

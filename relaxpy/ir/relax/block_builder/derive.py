@@ -13,13 +13,12 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.emitter import Emitter
-from relaxpy.ir.relax.block_builder.normalize import Normalizer
-from relaxpy.ir.relax.block_builder.signatures import (
+from relaxpy.ir.relax.block_builder.function_table import (
     Signatures,
     declared_signature,
     known_signature,
 )
-from relaxpy.ir.relax.block_builder.stronger_annotations import StrongerAnnotations
+from relaxpy.ir.relax.block_builder.normalize import Normalizer, StrongerAnnotations
 from relaxpy.ir.relax.call_graph import call_graph, mentioned_globals
 from relaxpy.ir.relax.nodes import BaseFunc, Function, StructInfo
 from relaxpy.support.gc_pause import gc_paused

@@ -10,7 +10,7 @@ from dataclasses import field
 from operator import is_
 from typing import TYPE_CHECKING, Final, TypeVar, assert_never, cast
 
-from relaxpy.errors import MisuseError, RelaxpyError, WellFormedError, unexpected
+from relaxpy.errors import Diagnostic, MisuseError, RelaxpyError, WellFormedError, unexpected
 from relaxpy.ir.core.memo import NodeTable, VisitBudget
 from relaxpy.ir.core.node import Node, set_fields
 from relaxpy.ir.core.traverse import rewrite, walk
@@ -19,7 +19,6 @@ from relaxpy.ir.op_record import apply_column
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder import infer
 from relaxpy.ir.relax.block_builder.emitter import Emitter
-from relaxpy.ir.relax.block_builder.stronger_annotations import StrongerAnnotations
 from relaxpy.ir.relax.op.definition.registry import find
 from relaxpy.ir.relax.relations import definable_shape_vars, is_base_of
 from relaxpy.ir.relax.relations.compatibility import shape_rank
@@ -34,6 +33,62 @@ if TYPE_CHECKING:
 
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder
     from relaxpy.ir.relax.block_builder.emitter import Emitter
+
+
+class StrongerAnnotations:
+    """Collects one diagnostic for each node with such an annotation, however often it is used."""
+
+    def __init__(self) -> None:
+        self.diagnostics: list[Diagnostic] = []
+        self._nodes: set[rx.Expr] = set()
+
+    def add(
+        self, node: rx.Expr, declared: rx.StructInfo, derived: rx.StructInfo, rule: str
+    ) -> None:
+        """Report that `node` declares more than can be derived, unless an operand does so."""
+        if node in self._nodes:
+            return
+        self._nodes.add(node)
+        if not self._repeats_operand(node):
+            self.diagnostics.append(
+                Diagnostic(
+                    f"this {type(node).__name__} declares the struct info {declared}, "
+                    f"derivation gives {derived}",
+                    rule,
+                    node.span,
+                    "leave struct_info out when you build or replace a node, it is derived",
+                )
+            )
+
+    def add_form(self, call: rx.Call) -> None:
+        """Report that the normalisation of its operator would change `call`."""
+        if call not in self._nodes:
+            self._nodes.add(call)
+            self.diagnostics.append(
+                Diagnostic(
+                    f"the normalisation of {call.op} changes this call",
+                    span=call.span,
+                    hint="relax.transform.Normalize applies it",
+                )
+            )
+
+    def _repeats_operand(self, node: rx.Expr) -> bool:
+        """True if the annotation of `node` follows from that of an operand that was reported."""
+        reported = self._nodes
+        match node:
+            case rx.Tuple(fields=fields):
+                return node.has_field_sinfos and not reported.isdisjoint(fields)
+            case rx.TupleGetItem(tuple_value=value, index=index) if value in reported:
+                return node.struct_info == rx.TupleGetItem(value, index).struct_info
+            case rx.SeqExpr(body=body):
+                return body in reported and node.struct_info == body.struct_info
+            case rx.If(true_branch=yes, false_branch=no):
+                return any(s in reported and node.struct_info == s.struct_info for s in (yes, no))
+            case rx.Function(body=body, struct_info=rx.FuncStructInfo(ret=ret)):
+                return body in reported and ret == body.struct_info
+            case _:
+                return False
+
 
 S = TypeVar("S", bound=rx.StructInfo)
 N = TypeVar("N", rx.Call, rx.If, rx.TupleGetItem)

@@ -30,7 +30,7 @@ from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import For, LetStmt
 from relaxpy.ir.tir.substitution import substitute
 from relaxpy.support.dataclass import dataclass
-from relaxpy.support.nearest import described
+from relaxpy.support.missing import described
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder

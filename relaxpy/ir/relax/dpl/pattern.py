@@ -24,7 +24,7 @@ from relaxpy.ir.relax.nodes.base import check_name
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.support.dataclass import dataclass, replace
 from relaxpy.support.entry import user_facing
-from relaxpy.support.nearest import described
+from relaxpy.support.missing import described
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.dpl.graph import VarMatches

@@ -22,7 +22,7 @@ from relaxpy.ir.relax.rewrite.expr_functor import PyExprMutator
 from relaxpy.ir.relax.rewrite.map_bindings import copy_with_new_vars, replace_variables
 from relaxpy.ir.tir import expr as tir
 from relaxpy.support.dataclass import dataclass, replace
-from relaxpy.support.nearest import described
+from relaxpy.support.missing import described
 
 Kind: TypeAlias = type[rx.BindingBlock]
 

@@ -42,7 +42,7 @@ from relaxpy.ir.relax.dpl.pattern import PatternContext, subpatterns
 from relaxpy.ir.relax.dpl.replacing import Kind, NewBindings, Replacer, Rewriter, as_replacement
 from relaxpy.ir.relax.nodes import BaseFunc, Binding, Expr, Tuple, Var, VarBinding
 from relaxpy.support.dataclass import dataclass
-from relaxpy.support.nearest import described
+from relaxpy.support.missing import described
 
 COMPUTING = (
     dp.CallPattern,

@@ -12,7 +12,7 @@ from relaxpy.ir.core.node import Node, set_fields
 from relaxpy.ir.equality.structural import structural_key
 from relaxpy.ir.op import Op
 from relaxpy.support.dataclass import replace
-from relaxpy.support.nearest import described
+from relaxpy.support.missing import described
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span

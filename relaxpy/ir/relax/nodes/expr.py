@@ -33,7 +33,7 @@ from relaxpy.ir.relax.nodes.struct_info import (
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.entry import user_facing
-from relaxpy.support.nearest import described, digits
+from relaxpy.support.missing import described, digits
 from relaxpy.support.scopes import ScopedValue
 
 if TYPE_CHECKING:

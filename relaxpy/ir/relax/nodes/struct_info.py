@@ -21,7 +21,7 @@ from relaxpy.ir.global_info import VDevice
 from relaxpy.ir.relax.nodes import base
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.support.dataclass import dataclass
-from relaxpy.support.nearest import described, digits
+from relaxpy.support.missing import described, digits
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span

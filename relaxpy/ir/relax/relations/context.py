@@ -23,7 +23,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.relations.shape_vars import alpha_rename, over_sizes
 from relaxpy.ir.tir import expr as tir
 from relaxpy.support.dataclass import dataclass
-from relaxpy.support.nearest import described
+from relaxpy.support.missing import described
 
 
 def written_at(expr: rx.Expr) -> Span | None:

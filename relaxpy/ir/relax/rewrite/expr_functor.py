@@ -24,7 +24,7 @@ from relaxpy.ir.relax.block_builder.normalize import mentions
 from relaxpy.ir.relax.relations import Compatibility, check_compatibility
 from relaxpy.support.dataclass import replace
 from relaxpy.support.entry import nested_too_deeply
-from relaxpy.support.nearest import described
+from relaxpy.support.missing import described
 
 C = TypeVar("C", bound="type[ExprFunctor]")
 _VISIT_COST = 8  # the cost of a method, in visits of `VisitBudget`

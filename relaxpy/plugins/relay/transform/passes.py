@@ -256,3 +256,22 @@ def _rebuilt(let: rl.Let, done: dict[int, Any], *, replaced: bool) -> rl.RelayEx
         return body  # type: ignore[no-any-return]
     same = value is let.value and body is let.body
     return let if same else rl.Let(let.var, value, body, span=let.span)
+
+
+@user_facing
+def run_infer_type(expr: rl.RelayExpr) -> rl.RelayExpr:
+    """An expression with types."""
+    typed: rl.Function = infer_module(RelayModule.from_expr(expr))["main"]
+    return typed if isinstance(expr, rl.Function) else typed.body
+
+
+@user_facing
+def run_opt_pass(
+    expr: rl.RelayExpr, opt_pass: Callable[[RelayModule], RelayModule], import_prelude: bool = False
+) -> rl.RelayExpr:
+    """The result of a pass, or a sequence of passes, on an expression, with types."""
+    module = RelayModule.from_expr(expr)
+    if import_prelude:
+        module.import_from_std("prelude.rly")
+    result: rl.Function = infer_module(opt_pass(module))["main"]
+    return result if isinstance(expr, rl.Function) else result.body

@@ -10,7 +10,7 @@ from typing_extensions import override
 from relaxpy.errors import BuilderStateError, check_type
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
-from relaxpy.ir.relax.block_builder.signatures import known_signature
+from relaxpy.ir.relax.block_builder.function_table import known_signature
 from relaxpy.ir.relax.call_graph import mentioned_globals
 from relaxpy.ir.relax.nodes import BaseFunc, GlobalVar
 from relaxpy.ir.relax.nodes.base import check_name

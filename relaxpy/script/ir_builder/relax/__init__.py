@@ -12,8 +12,7 @@ from relaxpy.errors import BuilderStateError, MisuseError, UnknownAttributeError
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes.base import check_name
 from relaxpy.script import relax as _namespace
-from relaxpy.script.ir_builder.base import IRBuilder
-from relaxpy.script.ir_builder.frame import check_option, handler
+from relaxpy.script.ir_builder.base import IRBuilder, check_option, handler
 from relaxpy.script.ir_builder.ir.frame import IRModuleFrame
 from relaxpy.script.ir_builder.relax.frame import (
     BlockFrame,

@@ -16,8 +16,7 @@ from relaxpy.ir.relax.nodes.naming import set_name
 from relaxpy.ir.tir.buffer import Buffer as _Buffer
 from relaxpy.ir.tir.expr import Var
 from relaxpy.script import tir as _namespace
-from relaxpy.script.ir_builder.base import IRBuilder
-from relaxpy.script.ir_builder.frame import check_option, handler
+from relaxpy.script.ir_builder.base import IRBuilder, check_option, handler
 from relaxpy.script.ir_builder.tir.frame import PrimFuncFrame
 from relaxpy.script.language import records
 from relaxpy.script.language.eager import directive

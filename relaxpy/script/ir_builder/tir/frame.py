@@ -8,8 +8,7 @@ from contextlib import contextmanager
 from typing_extensions import override
 
 from relaxpy.errors import BuilderStateError
-from relaxpy.script.ir_builder.base import IRBuilder
-from relaxpy.script.ir_builder.frame import IRBuilderFrame, TIRFrame
+from relaxpy.script.ir_builder.base import IRBuilder, IRBuilderFrame, TIRFrame
 from relaxpy.script.ir_builder.ir.frame import IRModuleFrame, add_function
 from relaxpy.script.language.kernel_builder import KernelBuilder
 
