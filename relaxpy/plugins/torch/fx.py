@@ -14,6 +14,7 @@ from relaxpy.plugins.importing.unsupported import FrontendError
 from relaxpy.plugins.torch.api import converters, import_exported
 from relaxpy.plugins.torch.importer import Importer, Options
 from relaxpy.plugins.torch.program import output_of
+from relaxpy.support.dataclass import replace
 from relaxpy.support.entry import user_facing
 
 
@@ -32,7 +33,7 @@ def from_fx(
     `input_info` has the shape and the datatype of each input; a name or a `tir.Var` in a shape is
     a symbolic size. The parameters are `inp_0`, `inp_1`, …, and with `keep_params_as_input` those
     of the model, whose values are then the attribute `params`. The result is a tuple where the
-    module returns several values.
+    module returns several values, nested as they are.
 
     Errors:
         OpNotImplemented (also ValueError, NotImplementedError): nodes cannot be imported; the
@@ -68,6 +69,7 @@ def from_fx(
         raise FrontendError(
             f"PyTorch cannot export the module for these inputs: {error!s:.300}"
         ) from error
+    options = replace(options, form=exported.call_spec.out_spec)
     return import_exported(exported, options, "main")
 
 
