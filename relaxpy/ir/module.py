@@ -207,26 +207,26 @@ class IRModule(FunctionTable[GlobalVar, BaseFunc]):
         """The bytes that a function holds over its bindings: `plugins/pictures/memory.py`."""
         return hooks.call("memory_chart", self, function, sizes)
 
-    def get_attr(self, key: str) -> object | None:
-        """The attribute `key` of the module, or None."""
-        value: object | None = self.attrs.get(key)
+    def get_attr(self, attr_key: str) -> object | None:
+        """The attribute `attr_key` of the module, or None."""
+        value: object | None = self.attrs.get(attr_key)
         return value
 
-    def with_attr(self, key: str, value: object) -> IRModule:
-        """A copy with the attribute `key` set."""
-        return self.with_attrs({key: value})
+    def with_attr(self, attr_key: str, attr_value: object) -> IRModule:
+        """A copy with the attribute `attr_key` set."""
+        return self.with_attrs({attr_key: attr_value})
 
-    def with_attrs(self, attrs: Mapping[str, object]) -> IRModule:
+    def with_attrs(self, attr_map: Mapping[str, object]) -> IRModule:
         """A copy with a mapping of attributes set."""
-        return self.with_fields(attrs=self.attrs.updated(attrs))
+        return self.with_fields(attrs=self.attrs.updated(attr_map))
 
-    def without_attr(self, key: str) -> IRModule:
-        """A copy without the attribute `key`."""
-        return self.with_fields(attrs=self.attrs.without(key))
+    def without_attr(self, attr_key: str) -> IRModule:
+        """A copy without the attribute `attr_key`."""
+        return self.with_fields(attrs=self.attrs.without(attr_key))
 
-    def update_global_info(self, name: str, infos: Sequence[object]) -> None:
+    def update_global_info(self, name: str, global_info: Sequence[object]) -> None:
         """Set the global infos listed under `name`."""
-        self.global_infos[name] = _listed(infos)
+        self.global_infos[name] = _listed(global_info)
 
     def replace_global_vars(
         self, replacements: Mapping[GlobalVar | str, GlobalVar | str]

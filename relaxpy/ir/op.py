@@ -88,24 +88,26 @@ class Op(Node):
         raise AttributeError("an operator cannot be changed; set_attr extends its record")
 
     @classmethod
-    def get(cls, name: str) -> Op:
-        """The registered operator `name`; "tirx." of TVM 0.27 is "tir.".
+    def get(cls, op_name: str) -> Op:
+        """The registered operator `op_name`; "tirx." of TVM 0.27 is "tir.".
 
         Errors:
             UnknownNameError (also ValueError, KeyError): it is not registered.
         """
-        if isinstance(name, str):
-            name = f"tir.{name.removeprefix('tirx.')}" if name.startswith("tirx.") else name
-            cls.load(name)
-        op = cls._table.get(name) if isinstance(name, str) else None
+        if isinstance(op_name, str):
+            op_name = (
+                f"tir.{op_name.removeprefix('tirx.')}" if op_name.startswith("tirx.") else op_name
+            )
+            cls.load(op_name)
+        op = cls._table.get(op_name) if isinstance(op_name, str) else None
         if (op is None or not op._is_registered) and plugin.load("operators"):
-            op = cls._table.get(name)
+            op = cls._table.get(op_name)
         if op is None or not op._is_registered:
             known = cls.list_op_names()
             raise UnknownNameError(
-                f"no operator is registered as {name!r:.60}",
+                f"no operator is registered as {op_name!r:.60}",
                 rule="OP-16",
-                hint=close_names(str(name), known),
+                hint=close_names(str(op_name), known),
             )
         return op
 
@@ -144,29 +146,33 @@ class Op(Node):
         self._others.clear()
         self.enter(UNREGISTERED)
 
-    def get_attr(self, key: str) -> object | None:
-        """The attribute `key`, which may be TVM's name of a column, or None."""
-        column = COLUMNS.get(key)
-        return self._others.get(key) if column is None else getattr(self.record, column)
+    def get_attr(self, attr_name: str) -> object | None:
+        """The attribute `attr_name`, which may be TVM's name of a column, or None."""
+        column = COLUMNS.get(attr_name)
+        return self._others.get(attr_name) if column is None else getattr(self.record, column)
 
-    def has_attr(self, key: str) -> bool:
-        """True if there is an attribute `key`."""
-        return self.get_attr(key) is not None
+    def has_attr(self, attr_name: str) -> bool:
+        """True if there is an attribute `attr_name`."""
+        return self.get_attr(attr_name) is not None
 
-    def set_attr(self, key: str, value: object) -> None:
-        """Replace the attribute `key`, as `extend` does."""
-        column = COLUMNS.get(key)
+    def set_attr(self, attr_name: str, value: object, plevel: int = 10) -> None:
+        """Replace the attribute `attr_name`, as `extend` does, unless its level is higher."""
+        if _levels.get((self.name, attr_name), plevel) > plevel:
+            return
+        _levels[self.name, attr_name] = plevel
+        column = COLUMNS.get(attr_name)
         if column is None:
-            self._others[key] = value
+            self._others[attr_name] = value
             Op.user_changes += not _is_importing()
         else:
             columns: dict[str, Any] = {column: value}
             self.extend(**columns)
 
-    def reset_attr(self, key: str) -> None:
-        """Remove the attribute `key`."""
-        if self._others.pop(key, None) is None and key in COLUMNS:
-            self.set_attr(key, None)
+    def reset_attr(self, attr_name: str) -> None:
+        """Remove the attribute `attr_name`."""
+        _levels.pop((self.name, attr_name), None)
+        if self._others.pop(attr_name, None) is None and attr_name in COLUMNS:
+            self.set_attr(attr_name, None, plevel=0)
             if self.record == OpRecord(self.name):
                 self.enter(UNREGISTERED)
 
@@ -201,10 +207,7 @@ def register_op_attr(
     """
 
     def set_attr(attr: Any) -> Any:
-        present = _levels.get((op_name, attr_key))
-        if present is None or present <= level:
-            Op(op_name).set_attr(attr_key, attr)
-            _levels[op_name, attr_key] = level
+        Op(op_name).set_attr(attr_key, attr, level)
         return attr
 
     return set_attr if value is None else set_attr(value)

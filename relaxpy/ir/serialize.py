@@ -339,9 +339,13 @@ class _Writer:
                 return {"int": value if abs(value) < 1 << 53 else str(value)}
             case float():
                 return {"float": value.hex()}
+            case dict() if not all(isinstance(key, str) for key in value):
+                return {"map": [[self.value(k), self.value(v)] for k, v in value.items()]}
             case Attrs() | dict():
                 tag = "dict" if isinstance(value, dict) else "table"
                 return {tag: [[k, self.value(v)] for k, v in value.items()]}
+            case rx.EnvFunc(name=name):
+                return {"function": name}
             case PointerType(element_type=element, storage_scope=scope):
                 return {"pointer": [str(element.dtype), scope]}
             case PrimType(dtype=dtype):
@@ -373,8 +377,8 @@ def save_json(node: object) -> str:
     The text depends only on the program. It contains names and sharing, but no source positions.
 
     Errors:
-        MisuseError: the value of an attribute cannot be saved, or the key of a dict is not a
-            string.
+        MisuseError: the value of an attribute cannot be saved, or the key of a dict is neither a
+            string nor a node.
     """
     return _json_text(_Writer(), _frozen(node))
 
@@ -402,7 +406,7 @@ def _frozen(value: object) -> object:
     if not isinstance(value, Mapping):
         return value
     for key in value:
-        check_type(key, str, "the keys of a dict to save are strings", hint="save a list of pairs")
+        check_type(key, (str, Node), "the keys of a dict to save are strings or nodes")
     return {key: _frozen(item) for key, item in value.items()}
 
 
@@ -418,7 +422,8 @@ def check_size(text: str) -> None:
 
 
 def _table(writer: _Writer, node: object) -> dict[str, object]:
-    check_type(node, (Node, tuple, Attrs, dict, np.ndarray, str), "expected a node or a module")
+    kinds_of_root = (Node, tuple, Attrs, dict, np.ndarray, str, rx.EnvFunc)
+    check_type(node, kinds_of_root, "expected a node or a module")
     roots: list[Node] = []
     collect_nodes(node, roots)
     for child in roots:
@@ -484,6 +489,10 @@ class _Reader:
             case "table" | "dict", list():
                 table = unique_members([(key, self.value(v)) for key, v in content])
                 return table if tag == "dict" else Attrs(table)
+            case "map", list():
+                return {self.value(key): self.value(item) for key, item in content}
+            case "function", str():
+                return rx.EnvFunc.get(content)
             case "pointer", [str() as dtype, str() as scope]:
                 return PointerType(PrimType(DataType(dtype)), scope)
             case "prim", str():
@@ -551,15 +560,15 @@ def _array(dtype: DataType, shape: list[object], text: str) -> Array:
 
 @user_facing
 @gc_paused
-def load_json(text: str) -> Any:
+def load_json(json_str: str) -> Any:
     """Read what `save_json` has written; lists become tuples, and arrays tensors.
 
     Errors:
         MisuseError (also ValueError): the text is malformed or of another version, or a node
             rejects its fields.
     """
-    check_type(text, str, "expected the text of a saved program")
-    return _read(text, ())
+    check_type(json_str, str, "expected the text of a saved program")
+    return _read(json_str, ())
 
 
 @gc_paused
@@ -602,7 +611,7 @@ def _read(
                 return reader.nodes[root]
             case {"array": _}:
                 return np.asarray(reader.value(root)).view(Tensor)
-            case str() | list() | {"dict": _} | {"table": _}:
+            case str() | list() | {"dict": _} | {"table": _} | {"map": _} | {"function": _}:
                 return reader.value(root)
             case _:
                 raise MisuseError("the root is not a node of the table")

@@ -45,12 +45,12 @@ if not TYPE_CHECKING:  # it would make a type checker accept every name
 
 
 @_user_facing
-def lookup_vdevice(target: str | None = None, device_index: int = -1) -> _records.DeviceForm:
+def lookup_vdevice(target_kind: str | None = None, device_index: int = -1) -> _records.DeviceForm:
     """The device of this kind and number in the module's list; without a kind, of all devices."""
-    check_type(target, str | None, "a device's kind is a string")
+    check_type(target_kind, str | None, "a device's kind is a string")
     if isinstance(device_index, bool) or not isinstance(device_index, int):
         raise unexpected(device_index, "a device has a number")
-    return _records.DeviceForm(target or "vdevice", max(device_index, 0))
+    return _records.DeviceForm(target_kind or "vdevice", max(device_index, 0))
 
 
 @_user_facing
@@ -61,10 +61,12 @@ def module_attrs(attrs: Mapping[str, object], allow_overwrite: bool = False) -> 
 
 
 @_user_facing
-def module_global_infos(infos: Mapping[str, Sequence[object]]) -> _records.GlobalInfosForm:
+def module_global_infos(global_infos: Mapping[str, Sequence[object]]) -> _records.GlobalInfosForm:
     """Add global infos to the module: lists by name."""
-    if not isinstance(infos, Mapping) or not all(isinstance(key, str) for key in infos):
-        raise unexpected(infos, "global infos are a dict of lists keyed by strings")
-    for listed in infos.values():
+    if not isinstance(global_infos, Mapping) or not all(
+        isinstance(key, str) for key in global_infos
+    ):
+        raise unexpected(global_infos, "global infos are a dict of lists keyed by strings")
+    for listed in global_infos.values():
         check_type(listed, (tuple, list), "global infos are in a list")
-    return _records.GlobalInfosForm({name: tuple(listed) for name, listed in infos.items()})
+    return _records.GlobalInfosForm({name: tuple(listed) for name, listed in global_infos.items()})

@@ -254,6 +254,10 @@ def test_columns_of_operators_are_registered_by_level():
         assert ir.Op.get(name).get_attr("column") == 1
         ir.register_op_attr(name, "column", 3, level=11)
         assert ir.Op.get(name).get_attr("column") == 3
+        ir.Op.get(name).set_attr("column", 4)
+        assert ir.Op.get(name).get_attr("column") == 3
+        ir.Op.get(name).set_attr("column", 4, plevel=12)
+        assert ir.Op.get(name).get_attr("column") == 4
     finally:
         for key in ("column", "function"):
             ir.Op(name).reset_attr(key)

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from relaxpy import DataType, IRModule, te
-from relaxpy.errors import MisuseError
-from relaxpy.ir import Op, assert_structural_equal, serialize
+from relaxpy import DataType, IRModule, register_func, te
+from relaxpy.errors import MisuseError, UnknownPackedFuncError
+from relaxpy.ir import DictAttrs, EnvFunc, Op, assert_structural_equal, serialize
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.global_info import VDevice
 from relaxpy.ir.relax import nodes as rx
@@ -98,10 +98,29 @@ def test_arrays_and_strings_read_back(value: object) -> None:
     assert_structural_equal(load_json(save_json({"a": [value]}))["a"][0], value)
 
 
-@pytest.mark.parametrize("key", [tir.Var("n"), 1])
-def test_keys_that_are_not_strings_are_not_turned_into_them(key: object) -> None:
-    with pytest.raises(MisuseError, match=f"the keys of a dict to save are strings, found {key}"):
-        save_json([{"a": 1}, {key: 2}])
+def test_keys_that_are_numbers_are_not_turned_into_strings() -> None:
+    with pytest.raises(MisuseError, match="the keys of a dict to save are strings or nodes, found"):
+        save_json([{"a": 1}, {1: 2}])
+
+
+def test_dicts_whose_keys_are_nodes_read_back() -> None:
+    n, m = tir.Var("n"), tir.Var("m")
+    ((table, again),) = (load_json(save_json([{n: m + 1, m: 2}, n])),)
+    assert [key.name for key in table] == ["n", "m"]
+    assert again in table
+    assert again is next(iter(table))
+    assert next(iter(table.values())).a is list(table)[1]
+    assert load_json(save_json({n: 1})).popitem()[1] == 1
+
+
+def test_a_function_of_the_environment_is_saved_by_its_name() -> None:
+    register_func("test.saved_by_name", lambda x: x + 1)
+    func = EnvFunc.get("test.saved_by_name")
+    assert load_json(save_json(func))(1) == 2
+    assert load_json(save_json(DictAttrs({"func": func, "count": 3})))["func"].name == func.name
+    text = save_json([func]).replace("saved_by_name", "unknown_name")
+    with pytest.raises(UnknownPackedFuncError, match="unknown_name"):
+        load_json(text)
 
 
 def test_depth_is_not_a_limit() -> None:

@@ -128,10 +128,10 @@ def test_a_pass_takes_a_module(mod: IRModule) -> None:
 
 
 def test_a_pass_has_a_name_and_a_level() -> None:
-    assert Note().info == PassInfo("Note", 1)
-    assert Needy("x").info == PassInfo("Needy", 1, ("Note",))
+    assert Note().info == PassInfo(1, "Note")
+    assert Needy("x").info == PassInfo(1, "Needy", ("Note",))
     named = Sequential([Note()], opt_level=3, name="mine", required=["Note"])
-    assert named.info == PassInfo("mine", 3, ("Note",))
+    assert named.info == PassInfo(3, "mine", ("Note",))
 
 
 def test_a_sequence_runs_its_passes_in_order(mod: IRModule) -> None:
@@ -325,6 +325,14 @@ def test_options_are_known_and_of_their_type(monkeypatch: pytest.MonkeyPatch) ->
         PassContext(config={"relax.test.depth": "3"})
 
 
+def test_fields_of_an_option_have_defaults() -> None:
+    config = PassContext(config={"tir.UnrollLoop": {"auto_max_step": 10}}).config or {}
+    assert config["tir.UnrollLoop"].auto_max_step == 10
+    assert config["tir.UnrollLoop"].explicit_unroll is True
+    with pytest.raises(TypeError, match="has no option 'auto_step'"):
+        PassContext(config={"tir.UnrollLoop": {"auto_step": 1}})
+
+
 def test_instruments_see_every_pass(mod: IRModule) -> None:
     seen: list[str] = []
     with PassContext(instruments=[Recorder(seen)]):
@@ -430,7 +438,7 @@ def test_a_module_pass_is_a_decorated_function(mod: IRModule) -> None:
         return mod.with_attr("by", ctx.opt_level)
 
     assert isinstance(rename, Pass)
-    assert rename.info == PassInfo("mine", 3)
+    assert rename.info == PassInfo(3, "mine")
     assert rename(mod).get_attr("by") == 2
 
 
@@ -460,7 +468,7 @@ def test_a_module_pass_is_a_decorated_class(mod: IRModule) -> None:
 
     stamp = Stamp("ok")
     assert isinstance(stamp, Pass)
-    assert stamp.info == PassInfo("Stamp", 1)
+    assert stamp.info == PassInfo(1, "Stamp")
     assert stamp.text == "ok"
     assert stamp(mod).get_attr("stamp") == "ok"
 

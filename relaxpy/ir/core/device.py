@@ -63,6 +63,11 @@ class Device(Node):
         """True if programs can run on the device: only on the first CPU."""
         return self.kind == "cpu" and self.index == 0
 
+    @property
+    def type(self) -> str:
+        """The kind, by the name that TVM has for it."""
+        return self.kind
+
     def dlpack_device_type(self) -> int:
         """The number of the kind in DLPack."""
         return _NUMBER_BY_KIND[self.kind]

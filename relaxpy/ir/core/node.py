@@ -159,7 +159,8 @@ def collect_nodes(value: object, nodes: list[Node]) -> None:
             else:
                 collect_nodes(item, nodes)
     elif type(value) not in PLAIN_TYPES and isinstance(value, Mapping):
-        for item in value.values():
+        for key, item in value.items():
+            collect_nodes(key, nodes)
             collect_nodes(item, nodes)
 
 

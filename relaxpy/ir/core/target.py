@@ -291,7 +291,7 @@ class Target:
         names = given.split(",") if isinstance(given, str) else given
         return tuple(map(str, names)) if isinstance(names, Sequence) and names != [""] else ()
 
-    def with_host(self, host: str | Mapping[str, Any] | Target) -> Target:
+    def with_host(self, host: str | Mapping[str, Any] | Target | None = None) -> Target:
         """This target with another host."""
         return Target(self.target, host)
 

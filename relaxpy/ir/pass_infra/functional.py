@@ -76,7 +76,7 @@ def pass_decorator(
 
         def info(decorated: object) -> PassInfo:
             pass_name = str(name or getattr(decorated, "__name__", "pass"))
-            return PassInfo(pass_name, level, listed(required, "passes or their names"), traceable)
+            return PassInfo(level, pass_name, listed(required, "passes or their names"), traceable)
 
         def decorate(decorated: Any) -> Any:
             if not is_function(decorated):

@@ -38,7 +38,7 @@ from relaxpy.errors import (
     close_names,
     unexpected,
 )
-from relaxpy.ir.core.node import Node, is_function
+from relaxpy.ir.core.node import Attrs, Node, is_function
 from relaxpy.ir.hooks import call
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.reproducer import add_remaining, reproducible
@@ -151,8 +151,8 @@ class PassInfo:
     `full_name` includes the module of its class, and so does `name` if several classes share it.
     """
 
+    opt_level: int
     name: str
-    opt_level: int = 0
     required: tuple[Requirement, ...] = ()
     traceable: bool = False
     full_name: str = field(default="", kw_only=True, compare=False)
@@ -208,7 +208,7 @@ class Pass(ABC):
         candidates = _candidates(name)
         if full_name not in candidates or len(candidates) > 1:
             name = full_name
-        return PassInfo(name, self.opt_level, self.required, full_name=full_name)
+        return PassInfo(self.opt_level, name, self.required, full_name=full_name)
 
     @abstractmethod
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
@@ -269,30 +269,55 @@ class PassInstrument:
         """The pass has returned `mod`."""
 
 
-def pass_instrument(cls: type) -> type[PassInstrument]:
+def pass_instrument(pi_cls: type) -> type[PassInstrument]:
     """The decorated class as an instrument, whose other methods do nothing.
 
     Errors:
-        MisuseError (also TypeError): `cls` is not a class.
+        MisuseError (also TypeError): `pi_cls` is not a class.
     """
-    check_type(cls, type, "an instrument is a class")
-    if issubclass(cls, PassInstrument):
-        return cls
-    return type(cls.__name__, (cls, PassInstrument), {"__doc__": cls.__doc__})
+    check_type(pi_cls, type, "an instrument is a class")
+    if issubclass(pi_cls, PassInstrument):
+        return pi_cls
+    return type(pi_cls.__name__, (pi_cls, PassInstrument), {"__doc__": pi_cls.__doc__})
 
 
 _configs: dict[str, type] = {}
 _positive: set[str] = set()
+_fields_by_option: dict[str, Mapping[str, int]] = {}
 
 
-def register_config(name: str, kind: type, *, positive: bool = False) -> None:
+def register_config(
+    name: str, kind: type, *, positive: bool = False, fields: Mapping[str, int] | None = None
+) -> None:
     """Register an option: contexts accept a value of type `kind` as `config[name]`.
 
-    If it has to be `positive`, other numbers are refused.
+    If it has to be `positive`, other numbers are refused. `fields` are the names that a table may
+    have, with their defaults: `config[name].field` is a value of the table, or else the default.
     """
     _configs[name] = kind
     if positive:
         _positive.add(name)
+    if fields is not None:
+        _fields_by_option[name] = fields
+
+
+def _with_defaults(key: str, value: Any) -> Any:
+    """The value of an option, with the defaults of fields that its table leaves out.
+
+    Errors:
+        MisuseError (also TypeError): the option has no such field.
+    """
+    defaults = _fields_by_option.get(key)
+    if defaults is None:
+        return value
+    for name in value:
+        if name not in defaults:
+            raise MisuseError(
+                f"{key} has no option {name!r:.60}",
+                hint=close_names(str(name), defaults),
+                about=value,
+            )
+    return Attrs({**defaults, **value})
 
 
 def _option(key: str) -> str:
@@ -359,6 +384,7 @@ class PassContext:
             check_type(value, kind, f"option {key} is of type {kind.__name__}")
             if key in _positive and value < 1:
                 raise unexpected(value, f"option {key} is at least 1")
+            self.config[key] = _with_defaults(key, value)
 
     def _value_checks(self) -> tuple[PassInstrument, ...]:
         """The instrument that compares values, if `check` requests it."""
@@ -595,7 +621,7 @@ class Sequential(Pass):
     @property
     @override
     def info(self) -> PassInfo:
-        return PassInfo(self.name, self.opt_level, tuple(self.required or ()), self.traceable)
+        return PassInfo(self.opt_level, self.name, tuple(self.required or ()), self.traceable)
 
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:

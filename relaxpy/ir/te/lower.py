@@ -237,22 +237,22 @@ Argument: TypeAlias = Tensor | tir.Var
 
 @user_facing
 def create_prim_func(
-    args: Sequence[Argument] | Tensor, index_dtype_override: str | None = None
+    ops: Sequence[Argument] | Tensor, index_dtype_override: str | None = None
 ) -> PrimFunc:
-    """Create the PrimFunc that computes the output tensors in `args` from the placeholders in it.
+    """Create the PrimFunc that computes the output tensors in `ops` from the placeholders in it.
 
-    The parameters are in the order of `args`. Intermediate tensors are allocated inside.
+    The parameters are in the order of `ops`. Intermediate tensors are allocated inside.
     With `index_dtype_override="int64"`, shapes, loops and indices are int64 throughout.
 
     Errors:
-        MisuseError: a placeholder is not in `args`, or `args` is not a list of tensors.
+        MisuseError: a placeholder is not in `ops`, or `ops` is not a list of tensors.
     """
-    check_type(args, (Tensor, list, tuple), "expected a list of tensors")
+    check_type(ops, (Tensor, list, tuple), "expected a list of tensors")
     if isinstance(index_dtype_override, Tensor):
         message = "the arguments are one list"
         hint = "write create_prim_func([A, B])"
         raise MisuseError(message, about=index_dtype_override, hint=hint)
-    arg_list: list[Argument] = [args] if isinstance(args, Tensor) else list(args)
+    arg_list: list[Argument] = [ops] if isinstance(ops, Tensor) else list(ops)
     wide = index_dtype_override is not None and DataType(index_dtype_override) == INT64
     return _Lowering(wide).function(arg_list)
 

@@ -282,11 +282,11 @@ def pointer_or_value(value: Any) -> PrimExpr:
     return value.data if isinstance(value, Buffer) else ops.convert(value)
 
 
-def ret(value: ExprLike) -> PrimExpr:
+def ret(val: ExprLike) -> PrimExpr:
     """Return from the function with this value."""
-    result = ops.convert(value)
+    result = ops.convert(val)
     if isinstance(result, StringImm):
-        raise MisuseError(f"a kernel returns a scalar, found {result.value!r:.60}", about=value)
+        raise MisuseError(f"a kernel returns a scalar, found {result.value!r:.60}", about=val)
     return Call(result.dtype, "tir.ret", (result,))
 
 
@@ -310,20 +310,18 @@ def undef() -> PrimExpr:
     return Call(INT32, "tir.undef", ())
 
 
-def address_of(target: Buffer | BufferLoad) -> PrimExpr:
+def address_of(obj: Buffer | BufferLoad) -> PrimExpr:
     """The address of an element, or of the first element of a buffer."""
-    if isinstance(target, Buffer):
-        target = BufferLoad(target, [ops.const(0, s.dtype) for s in target.shape])
-    elif not isinstance(target, BufferLoad):
-        raise MisuseError(
-            f"only elements of buffers have addresses, not {target!r:.60}", about=target
-        )
-    return Call(HANDLE, "tir.address_of", (target,))
+    if isinstance(obj, Buffer):
+        obj = BufferLoad(obj, [ops.const(0, s.dtype) for s in obj.shape])
+    elif not isinstance(obj, BufferLoad):
+        raise MisuseError(f"only elements of buffers have addresses, not {obj!r:.60}", about=obj)
+    return Call(HANDLE, "tir.address_of", (obj,))
 
 
-def cast(value: ExprLike, dtype: str) -> PrimExpr:
-    """Cast `value` to `dtype`, as `ops.cast_to` does."""
-    return ops.cast_to(value, dtype)
+def cast(src: ExprLike, dtype: str) -> PrimExpr:
+    """Cast `src` to `dtype`, as `ops.cast_to` does."""
+    return ops.cast_to(src, dtype)
 
 
 def vscale() -> PrimExpr:

@@ -41,10 +41,10 @@ class Range(Node):
         object.__setattr__(self, "extent", size)
 
     @classmethod
-    def from_min_extent(cls, min: ExprLike, extent: ExprLike) -> Range:
+    def from_min_extent(cls, min_value: ExprLike, extent: ExprLike) -> Range:
         """The range [min, min + extent)."""
         rng = object.__new__(cls)
-        start, size = ops.match_dtypes(min, extent)
+        start, size = ops.match_dtypes(min_value, extent)
         check_integer(size, "an extent")
         object.__setattr__(rng, "min", start)
         object.__setattr__(rng, "extent", size)

@@ -380,9 +380,9 @@ def is_neutral_term(value: expr.PrimExpr, *, negative: bool) -> bool:
     return (math.copysign(1, literal.value) < 0) == negative
 
 
-def add(a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
+def add(lhs: expr.ExprLike, rhs: expr.ExprLike) -> expr.PrimExpr:
     """a + b; literals are folded, and so is the operand 0 (for floats, -0.0)."""
-    x, y = match_dtypes(a, b)
+    x, y = match_dtypes(lhs, rhs)
     if (pair := _literals(x, y)) is not None and not _overflows(pair[0] + pair[1], x.dtype):
         return _literal(pair[0] + pair[1], x.dtype)
     if is_neutral_term(y, negative=True):
@@ -390,17 +390,17 @@ def add(a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
     return y if is_neutral_term(x, negative=True) else expr.Add(x, y)
 
 
-def sub(a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
+def sub(lhs: expr.ExprLike, rhs: expr.ExprLike) -> expr.PrimExpr:
     """a - b; literals are folded, and so is the subtrahend 0."""
-    x, y = match_dtypes(a, b)
+    x, y = match_dtypes(lhs, rhs)
     if (pair := _literals(x, y)) is not None and not _overflows(pair[0] - pair[1], x.dtype):
         return _literal(pair[0] - pair[1], x.dtype)
     return x if is_neutral_term(y, negative=False) else expr.Sub(x, y)
 
 
-def mul(a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
+def mul(lhs: expr.ExprLike, rhs: expr.ExprLike) -> expr.PrimExpr:
     """a * b; literals are folded, and so are the factors 1 and (on integers) 0."""
-    x, y = match_dtypes(a, b)
+    x, y = match_dtypes(lhs, rhs)
     if (pair := _literals(x, y)) is not None and not _overflows(pair[0] * pair[1], x.dtype):
         return _literal(pair[0] * pair[1], x.dtype)
     for literal, other in ((x, y), (y, x)):
@@ -485,9 +485,9 @@ def true_div(a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
     return _divide(expr.Div, a, b, integers=False)
 
 
-def ceildiv(a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
+def ceildiv(lhs: expr.ExprLike, rhs: expr.ExprLike) -> expr.PrimExpr:
     """a / b of integers rounded up."""
-    return floordiv(sub(add(a, b), 1), b)
+    return floordiv(sub(add(lhs, rhs), 1), rhs)
 
 
 def _extreme(choose: Callable[[Any, Any], Any], p: Any, q: Any) -> Any:

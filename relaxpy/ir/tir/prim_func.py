@@ -275,9 +275,9 @@ class PrimFunc(rx.BaseFunc):
             span=self.span,
         )
 
-    def with_body(self, body: stmt.Stmt) -> PrimFunc:
+    def with_body(self, new_body: stmt.Stmt) -> PrimFunc:
         """Replace the body."""
-        return self.with_fields(body=body)
+        return self.with_fields(body=new_body)
 
     @user_facing
     def specialize(self, param_map: Mapping[Var, Any]) -> PrimFunc:

@@ -289,9 +289,15 @@ class Function(RelayExpr):
     attrs: node.Attrs = node.EMPTY_ATTRS
     constraints: tuple[TypeRelation, ...] = field(default=(), kw_only=True)
 
-    def with_attr(self, key: str | Mapping[str, object], value: object = None) -> Function:
+    def with_attr(
+        self, attr_key_or_dict: str | Mapping[str, object], attr_value: object = None
+    ) -> Function:
         """This function with one attribute, or several, added or replaced."""
-        changes = key if isinstance(key, Mapping) else {key: value}
+        changes = (
+            attr_key_or_dict
+            if isinstance(attr_key_or_dict, Mapping)
+            else {attr_key_or_dict: attr_value}
+        )
         return replace(self, attrs=self.attrs.updated(changes))
 
 

@@ -17,6 +17,7 @@ from relaxpy.plugins.torch.arrays import refuse_form
 from relaxpy.plugins.torch.decompose import decomposed, functional
 from relaxpy.plugins.torch.importer import Importer, Options, imported
 from relaxpy.plugins.torch.program import of_exported, output_of
+from relaxpy.support.dataclass import replace
 from relaxpy.support.entry import user_facing
 from relaxpy.support.progress import long_work
 
@@ -135,7 +136,7 @@ def from_fx(
     `input_info` has the shape and the datatype of each input; a name or a `tir.Var` in a shape is
     a symbolic size. The parameters are `inp_0`, `inp_1`, …, and with `keep_params_as_input` those
     of the model, whose values are then the attribute `params`. The result is a tuple where the
-    module returns several values.
+    module returns several values, nested as they are.
 
     Errors:
         OpNotImplemented (also ValueError, NotImplementedError): nodes cannot be imported; the
@@ -171,6 +172,7 @@ def from_fx(
         raise FrontendError(
             f"PyTorch cannot export the module for these inputs: {error!s:.300}"
         ) from error
+    options = replace(options, form=exported.call_spec.out_spec)
     return import_exported(exported, options, "main")
 
 

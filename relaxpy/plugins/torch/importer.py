@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 import torch
+from torch.utils._pytree import tree_unflatten
 
 from relaxpy.errors import RelaxpyError, Source, Span
 from relaxpy.ir.module import IRModule
@@ -116,6 +117,8 @@ class Options:
     simple: Set[Any] = frozenset()
     #: Tensors that stand for inputs, by the position of the input.
     bound: Mapping[int, Any] = field(default_factory=dict)
+    #: The form of the result, a TreeSpec; without it, changed inputs and outputs are one tuple.
+    form: Any = None
     #: Names of sizes, by the position of the input and the axis.
     sizes: Mapping[tuple[int, int], str] = field(default_factory=dict)
 
@@ -263,14 +266,25 @@ class Importer:
                 self.env[item.node] = from_pair(Context(self, item.node), given)
         values = self.run(self.program.graph)
         refuse_nodes(self.unsupported, "PyTorch")
-        context = Context(self, self.program.output)
+        flat, form = list(_flat(values)), self.options.form
+        if form is not None:
+            flat = tree_unflatten(flat[len(flat) - form.num_leaves :], form)
         try:
-            exprs = [as_tensor(context, value) for value in _flat(values) if value is not None]
+            result = self._nested(Context(self, self.program.output), flat)
         except UnsupportedError as error:
             raise FrontendError(f"a result of the program cannot be imported: {error}") from None
-        if len(exprs) == 1 and not self.options.unit_tuple:
-            return exprs[0]
-        return rx.Tuple(tuple(exprs))
+        match result:
+            case rx.Tuple(fields=(single,)) if not self.options.unit_tuple:
+                return single
+            case _:
+                return result
+
+    def _nested(self, context: Context, result: Any) -> rx.Expr:
+        """A result, with tuples for lists and dicts in it; what is None is left out."""
+        if not isinstance(result, (tuple, list, dict)):
+            return as_tensor(context, result)
+        members = result.values() if isinstance(result, dict) else result
+        return rx.Tuple(tuple(self._nested(context, m) for m in members if m is not None))
 
     def run(self, graph: Any) -> Any:
         """The values of the outputs of a graph whose inputs are in `env`, emitted here.

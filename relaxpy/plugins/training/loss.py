@@ -59,7 +59,7 @@ class Loss(ABC):
         self,
         predictions: rx.Var | rx.StructInfo,
         targets: rx.Var | rx.StructInfo,
-        *weights: rx.Var | rx.StructInfo,
+        weights: rx.Var | rx.StructInfo | None = None,
     ) -> rx.Function:
         """The loss as a function, whose `global_symbol` is the name of the loss.
 
@@ -70,14 +70,14 @@ class Loss(ABC):
                 there are too many.
             StructInfoError: predictions, targets and weights do not fit together.
         """
-        given = (predictions, targets, *weights)
+        given = (predictions, targets) if weights is None else (predictions, targets, weights)
         if len(given) > self.num_params:
             raise MisuseError(
                 f"{self.name} has {self.num_params} parameters at most, found {len(given)}",
                 about=given,
             )
-        names = ("predictions", "targets", *["weights"] * len(weights))
-        params = [_parameter(param, name) for param, name in zip(given, names, strict=True)]
+        names = ("predictions", "targets", "weights")
+        params = [_parameter(param, name) for param, name in zip(given, names, strict=False)]
         builder = BlockBuilder()
         with builder.function(self.name, params):
             with builder.dataflow():

@@ -202,10 +202,10 @@ def _with_leading_dtype(name: str, count: tuple[int, int]) -> Callable[..., Prim
     return _named(name, "whose datatype is the first argument", call)
 
 
-def struct_get(arr: Any, index: Any, kind: Any, dtype: object) -> PrimExpr:
-    """Field `kind` of entry `index` of an array of structures, read as `dtype`."""
+def struct_get(arr: Any, index: Any, field: Any, dtype: object) -> PrimExpr:
+    """Field `field` of entry `index` of an array of structures, read as `dtype`."""
     return Call(
-        as_dtype(dtype), "tir.tvm_struct_get", [pointer_or_value(v) for v in (arr, index, kind)]
+        as_dtype(dtype), "tir.tvm_struct_get", [pointer_or_value(v) for v in (arr, index, field)]
     )
 
 

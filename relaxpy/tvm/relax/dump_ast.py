@@ -53,14 +53,14 @@ _OMITTED_IF_EMPTY = ("attrs", "sinfo_args")
 
 @user_facing
 def dump_ast(
-    expr: rx.Expr | rx.BindingBlock | rx.VarBinding | rx.MatchCast,
+    exp: rx.Expr | rx.BindingBlock | rx.VarBinding | rx.MatchCast,
     indent_str: str = "    ",
     include_struct_info_annotations: bool = True,
     include_call_attrs: bool = True,
 ) -> str:
     """The nodes of an expression, block or binding as nested constructor calls, field by field."""
     printer = ASTPrinter(indent_str, include_struct_info_annotations, include_call_attrs)
-    return printer.node(expr)
+    return printer.node(exp)
 
 
 def _quoted(text: object) -> str:

@@ -120,7 +120,7 @@ def Apply(ftransform: Callable[[PrimFunc], PrimFunc]) -> Pass:  # noqa: N802
         MisuseError (also TypeError): `ftransform` is not a Python function.
     """
     _check_function(ftransform)
-    return PrimFuncPass(_each_kernel(lambda func, mod, ctx: ftransform(func)), PassInfo("Apply"))
+    return PrimFuncPass(_each_kernel(lambda func, mod, ctx: ftransform(func)), PassInfo(0, "Apply"))
 
 
 @user_facing
@@ -132,4 +132,4 @@ def Filter(fcond: Callable[[PrimFunc], bool]) -> Pass:  # noqa: N802
     """
     _check_function(fcond)
     keep = _each_kernel(lambda func, mod, ctx: func if fcond(func) else None)
-    return PrimFuncPass(keep, PassInfo("Filter"))
+    return PrimFuncPass(keep, PassInfo(0, "Filter"))

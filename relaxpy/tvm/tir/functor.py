@@ -212,23 +212,23 @@ Change: TypeAlias = Callable[[Any], Any]
 
 
 @user_facing
-def post_order_visit(node: Node, fvisit: Callable[[Any], object]) -> None:
+def post_order_visit(stmt: Node, fvisit: Callable[[Any], object]) -> None:
     """Call `fvisit` with every statement and expression once, children before parents.
 
     The shapes of buffers are not visited.
     """
-    _check(node, fvisit)
-    for child in traverse.walk(node):
+    _check(stmt, fvisit)
+    for child in traverse.walk(stmt):
         if isinstance(child, (PrimExpr, Stmt)):
             fvisit(child)
 
 
 @user_facing
-def pre_order_visit(node: Node, fvisit: Callable[[Any], bool]) -> None:
+def pre_order_visit(stmt: Node, fvisit: Callable[[Any], bool]) -> None:
     """Call `fvisit` with every statement and expression once; visit its children if it is true."""
-    _check(node, fvisit)
+    _check(stmt, fvisit)
     visited: set[int] = set()
-    stack: list[Node] = [node]
+    stack: list[Node] = [stmt]
     while stack:
         child = stack.pop()
         if id(child) in visited:

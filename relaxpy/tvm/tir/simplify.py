@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from typing_extensions import override
 
-from relaxpy.errors import MisuseError, TransformError
+from relaxpy.errors import TransformError
 from relaxpy.ir.arith.algebra.folding import is_safe
 from relaxpy.ir.arith.tvm.analyzer import Analyzer, Extension
 from relaxpy.ir.core.dtype import INT32
@@ -61,7 +61,6 @@ from relaxpy.ir.tir.substitution import mentions, substitute
 from relaxpy.support.dataclass import dataclass
 
 _OPTION = "tir.Simplify"
-register_config(_OPTION, Mapping)
 #: The options of TVM that enable rules; those that follow the elements of buffers have no effect.
 _EXTENSIONS = {
     "transitively_prove_inequalities": Extension.TransitivelyProveInequalities,
@@ -70,6 +69,7 @@ _EXTENSIONS = {
     "propagate_knowns_to_prove_conditional": Extension.NoExtensions,
     "propagate_knowns_to_simplify_expressions": Extension.NoExtensions,
 }
+register_config(_OPTION, Mapping, fields=dict.fromkeys(_EXTENSIONS, False))
 _INEQUALITIES = (tir.LT, tir.LE, tir.GT, tir.GE)
 THREADS = ("thread_extent", "virtual_thread")
 
@@ -93,11 +93,8 @@ class Simplify(Pass):
 
 
 def _extensions(options: Mapping[str, object]) -> Extension:
-    """Errors: MisuseError if there is no option of one of the names."""
     enabled = Extension.NoExtensions
     for name, value in options.items():
-        if name not in _EXTENSIONS:
-            raise MisuseError(f"{_OPTION} has no option {name!r}", about=name)
         enabled |= _EXTENSIONS[name] if value else Extension.NoExtensions
     return enabled
 
@@ -298,7 +295,11 @@ def is_used(var: Var, body: Stmt) -> bool:
     return False
 
 
-register_config("tir.RemoveNoOp", Mapping)
+register_config(
+    "tir.RemoveNoOp",
+    Mapping,
+    fields={"use_dataflow_analysis": False, "max_simplification_steps": 0},
+)
 
 
 @dataclass(frozen=True)
@@ -383,8 +384,19 @@ def _has_effect(value: PrimExpr) -> bool:
 
 
 _HOIST = "tir.HoistIfThenElse"
-register_config(_HOIST, Mapping)
-register_config("tir.UnrollLoop", Mapping)
+_OVER_THREADS = ("support_block_scope_hoisting", "support_block_scope_hosting")
+register_config(_HOIST, Mapping, fields=dict.fromkeys(_OVER_THREADS, False))
+register_config(
+    "tir.UnrollLoop",
+    Mapping,
+    fields={
+        "auto_max_step": 0,
+        "auto_max_depth": 8,
+        "auto_max_extent": 0,
+        "explicit_unroll": True,
+        "unroll_local_access": False,
+    },
+)
 
 
 class _StatementPass(Pass):
@@ -498,11 +510,7 @@ class HoistIfThenElse(Pass):
 
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        options = (ctx.config or {}).get(_HOIST, {})
-        unknown = options.keys() - {"support_block_scope_hoisting"}
-        if unknown:
-            raise MisuseError(f"{_HOIST} has no option {min(unknown)!r}", about=options)
-        over_threads = any(options.values())
+        over_threads = any((ctx.config or {}).get(_HOIST, {}).values())
 
         def changed(func: PrimFunc) -> PrimFunc:
             threads = () if over_threads else tuple(_threads(func.body))

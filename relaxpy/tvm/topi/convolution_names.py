@@ -38,11 +38,12 @@ __all__ = [
 ]
 
 _DEFAULTS: dict[str, Any] = {"out_dtype": None}
-_LINE = ("data", "kernel", "strides", "padding", "dilation", "groups", "out_dtype")
-_OF_LINE = {"strides": 1, "padding": "VALID", "dilation": 1, "groups": 1, "out_dtype": None}
+_LINE = ("data", "kernel", "strides", "padding", "dilation", "out_dtype")
+_GROUPED_LINE = (*_LINE[:5], "groups", "out_dtype")
+_OF_LINE = {"strides": 1, "padding": "VALID", "dilation": 1, "out_dtype": None}
+_OF_GROUPED_LINE = _OF_LINE | {"groups": 1}
 _IMAGE = ("Input", "Filter", "stride", "padding", "dilation", "out_dtype")
 _GROUPED_IMAGE = ("Input", "Filter", "stride", "padding", "dilation", "groups", "out_dtype")
-_GROUPED = ("data", "kernel", "stride", "padding", "dilation", "groups", "out_dtype")
 _TURNED = ("data", "kernel", "stride", "padding", "out_dtype", "output_padding")
 _TURNED_IMAGE = ("Input", "Filter", "strides", "padding", "out_dtype", "output_padding")
 _TURNED_BLOCK = ("data", "kernel", *_TURNED_IMAGE[2:], "groups")
@@ -50,12 +51,14 @@ _TURNED_BLOCK = ("data", "kernel", *_TURNED_IMAGE[2:], "groups")
 _NAMED: dict[str, tuple[str, str, tuple[str, ...], dict[str, Any]]] = {
     "conv1d_ncw": ("NCW", "OIW", _LINE, _OF_LINE),
     "conv1d_nwc": ("NWC", "WIO", _LINE, _OF_LINE),
+    "group_conv1d_ncw": ("NCW", "OIW", _GROUPED_LINE, _OF_GROUPED_LINE),
+    "group_conv1d_nwc": ("NWC", "WIO", _GROUPED_LINE, _OF_GROUPED_LINE),
     "conv2d_nchw": ("NCHW", "OIHW", _IMAGE, _DEFAULTS),
     "conv2d_hwcn": ("HWCN", "HWIO", _IMAGE, _DEFAULTS),
     "conv2d_nhwc": ("NHWC", "HWIO", _IMAGE, {"out_dtype": "float32"}),
-    "group_conv2d_nchw": ("NCHW", "OIHW", _GROUPED, _DEFAULTS),
+    "group_conv2d_nchw": ("NCHW", "OIHW", _GROUPED_IMAGE, _DEFAULTS),
     "group_conv2d_nhwc": ("NHWC", "HWIO", _GROUPED_IMAGE, _DEFAULTS),
-    "conv3d_ncdhw": ("NCDHW", "OIDHW", _GROUPED, _DEFAULTS),
+    "conv3d_ncdhw": ("NCDHW", "OIDHW", _GROUPED_IMAGE, _DEFAULTS),
     "conv3d_ndhwc": ("NDHWC", "DHWIO", _GROUPED_IMAGE, {"out_dtype": "float32"}),
     "conv1d_transpose_ncw": ("NCW", "IOW", _TURNED, {}),
     "conv2d_transpose_nchw": ("NCHW", "IOHW", _TURNED_IMAGE, {}),
@@ -94,7 +97,7 @@ def _named(name: str) -> Callable[..., Tensor]:
 
 
 conv1d_ncw, conv1d_nwc = map(_named, ("conv1d_ncw", "conv1d_nwc"))
-group_conv1d_ncw, group_conv1d_nwc = conv1d_ncw, conv1d_nwc
+group_conv1d_ncw, group_conv1d_nwc = map(_named, ("group_conv1d_ncw", "group_conv1d_nwc"))
 conv2d_nchw, conv2d_hwcn, conv2d_nhwc = map(_named, ("conv2d_nchw", "conv2d_hwcn", "conv2d_nhwc"))
 group_conv2d_nchw, group_conv2d_nhwc = map(_named, ("group_conv2d_nchw", "group_conv2d_nhwc"))
 conv3d_ncdhw, conv3d_ndhwc = map(_named, ("conv3d_ncdhw", "conv3d_ndhwc"))

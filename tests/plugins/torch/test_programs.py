@@ -399,6 +399,20 @@ def test_a_traced_module_is_imported_for_shapes_with_names() -> None:
         torch.testing.assert_close(run(x), model(x).detach())
 
 
+class Nested(torch.nn.Module):  # type: ignore[misc]
+    def forward(self, x: Any) -> Any:
+        y = x.add_(1)
+        return y * 2, [y, {"rows": y.unbind(0)}]
+
+
+def test_results_of_a_traced_module_are_nested_as_it_returns_them() -> None:
+    mod = from_fx(torch.fx.symbolic_trace(Nested()), [((2, 3), "float32")])
+    x = torch.randn(2, 3)
+    result = relaxpy.compile(mod)["main"](x)
+    twice, (y, rows) = Nested()(x.clone())
+    torch.testing.assert_close(result, (twice, (y, (tuple(rows["rows"]),))))
+
+
 TRACED = torch.fx.symbolic_trace(torch.nn.ReLU())
 
 

@@ -272,9 +272,9 @@ class Analyzer:
             return False
         return self.can_prove(type(condition)(ops.const(0, difference.dtype), covered.min_value))
 
-    def can_prove_equal(self, a: tir.ExprLike, b: tir.ExprLike) -> bool:
+    def can_prove_equal(self, lhs: tir.ExprLike, rhs: tir.ExprLike) -> bool:
         """True if the two are always equal; False where it is not known."""
-        return self.prove_equal(a, b) is True
+        return self.prove_equal(lhs, rhs) is True
 
     @_query
     def prove_equal(self, a: tir.ExprLike, b: tir.ExprLike) -> bool | None:
@@ -418,11 +418,11 @@ class Analyzer:
         return replace(self._facts, bounds=bounds, residues=residues)
 
     @contextmanager
-    def constraint_scope(self, cond: tir.ExprLike) -> Iterator[None]:
-        """Assume `cond` inside of the `with` statement; what is declared there holds after it."""
+    def constraint_scope(self, constraint: tir.ExprLike) -> Iterator[None]:
+        """Assume `constraint` in a `with` statement; what is declared there holds after it."""
         outer, declared = self._engine, self._declared
         self._entered += 1
-        self._facts = outer.run(lambda: outer.assume(outer.facts, ops.truth(cond)))
+        self._facts = outer.run(lambda: outer.assume(outer.facts, ops.truth(constraint)))
         inside: list[Callable[[], None]] = []
         self._declared = inside
         try:

@@ -468,7 +468,7 @@ class PatternMatchingRewriter(Pass):
     @property
     @override
     def info(self) -> PassInfo:
-        return PassInfo("PatternMatchingRewriter")
+        return PassInfo(0, "PatternMatchingRewriter")
 
     @staticmethod
     @user_facing

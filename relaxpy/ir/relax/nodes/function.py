@@ -203,23 +203,31 @@ class BaseFunc(base.Expr):
         """The dataflow as a picture: see `relaxpy.plugins.pictures.graph.graph`."""
         return hooks.call("graph", self, fold)
 
-    def with_attr(self, key: str | Mapping[str, object], value: object = None) -> Self:
-        """A copy of this function with attribute `key`, or a table of attributes, set.
+    def with_attr(
+        self, attr_key_or_dict: str | Mapping[str, object], attr_value: object = None
+    ) -> Self:
+        """A copy of this function with attribute `attr_key_or_dict`, or a table of attributes, set.
 
         Errors:
-            MisuseError (also TypeError): `key` is neither a name nor a table.
+            MisuseError (also TypeError): `attr_key_or_dict` is neither a name nor a table.
         """
-        check_type(key, (str, Mapping), "expected the name of an attribute, or a table")
-        changes = {key: value} if isinstance(key, str) else dict(key)
+        check_type(
+            attr_key_or_dict, (str, Mapping), "expected the name of an attribute, or a table"
+        )
+        changes = (
+            {attr_key_or_dict: attr_value}
+            if isinstance(attr_key_or_dict, str)
+            else dict(attr_key_or_dict)
+        )
         return self._with_attrs(self.attrs.updated(changes))
 
-    def with_attrs(self, attrs: Mapping[str, object]) -> Self:
+    def with_attrs(self, attr_map: Mapping[str, object]) -> Self:
         """A copy of this function with a table of attributes set."""
-        return self._with_attrs(self.attrs.updated(attrs))
+        return self._with_attrs(self.attrs.updated(attr_map))
 
-    def without_attr(self, key: str) -> Self:
-        """A copy of this function without attribute `key`."""
-        return self._with_attrs(self.attrs.without(key))
+    def without_attr(self, attr_key: str) -> Self:
+        """A copy of this function without attribute `attr_key`."""
+        return self._with_attrs(self.attrs.without(attr_key))
 
     def _with_attrs(self, attrs: Attrs) -> Self:
         return replace(self, attrs=attrs)  # type: ignore[type-var]

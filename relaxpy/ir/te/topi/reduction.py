@@ -473,7 +473,7 @@ def topk(
 
 
 def searchsorted(
-    sorted_sequence: Tensor, values: Tensor, right: bool = False, dtype: str = "int64"
+    sorted_sequence: Tensor, values: Tensor, right: bool = False, out_dtype: str = "int64"
 ) -> Tensor:
     """For each value, the number of elements of a sequence below it; with `right`, not above it.
 
@@ -489,4 +489,4 @@ def searchsorted(
             f"{sorted_sequence.ndim} and {values.ndim}"
         )
     inputs = [sorted_sequence, values]
-    return _filled([values.shape], [dtype], inputs, "searchsorted", int(right))[0]
+    return _filled([values.shape], [out_dtype], inputs, "searchsorted", int(right))[0]

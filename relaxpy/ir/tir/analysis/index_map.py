@@ -295,14 +295,14 @@ class IndexMap(Node):
         return iters
 
     @user_facing
-    def map_ndarray(self, source: npt.ArrayLike) -> Array:
-        """The array with the elements of `source` at their final indices, and 0 elsewhere.
+    def map_ndarray(self, arr_src: npt.ArrayLike) -> Array:
+        """The array with the elements of `arr_src` at their final indices, and 0 elsewhere.
 
         Errors:
             MisuseError (also ValueError): the rank differs, or an index is negative or cannot be
                 computed.
         """
-        data = np.asarray(source)
+        data = np.asarray(arr_src)
         self._check_count(data.shape, "sizes")
         grids: list[Array] = list(np.indices(data.shape, dtype=np.int64))
         table = dict(zip(self.initial_indices, grids, strict=True))
@@ -319,9 +319,9 @@ class IndexMap(Node):
         return mapped
 
     @user_facing
-    def map_tensor(self, source: npt.ArrayLike) -> Tensor:
+    def map_tensor(self, arr_src: npt.ArrayLike) -> Tensor:
         """The result of `map_ndarray` as a tensor. Errors: as `map_ndarray`."""
-        return self.map_ndarray(source).view(Tensor)
+        return self.map_ndarray(arr_src).view(Tensor)
 
     @user_facing
     def inverse(
@@ -353,18 +353,18 @@ class IndexMap(Node):
         return index_inverse.inverse_of(self, shape, analyzer, padded=True)
 
     @user_facing
-    def is_equivalent_to(self, other: IndexMap, analyzer: Analyzer | None = None) -> bool:
+    def is_equivalent_to(self, other_map: IndexMap, analyzer: Analyzer | None = None) -> bool:
         """True if the two maps provably have the same final indices."""
         from relaxpy.ir.tir.analysis import index_inverse
 
-        check_type(other, IndexMap, "expected an IndexMap")
-        if len(self.initial_indices) != len(other.initial_indices):
+        check_type(other_map, IndexMap, "expected an IndexMap")
+        if len(self.initial_indices) != len(other_map.initial_indices):
             return False
-        if len(self.final_indices) != len(other.final_indices):
+        if len(self.final_indices) != len(other_map.final_indices):
             return False
 
         return index_inverse.are_equal(
-            self.final_indices, other._at(self.initial_indices), analyzer
+            self.final_indices, other_map._at(self.initial_indices), analyzer
         )
 
 

@@ -44,7 +44,7 @@ class RelayPass(Pass):
     def info(self) -> PassInfo:
         cls = type(self)
         full_name = f"{cls.__module__}.{cls.__qualname__}"
-        return PassInfo(cls.__name__, self.opt_level, self.required, full_name=full_name)
+        return PassInfo(self.opt_level, cls.__name__, self.required, full_name=full_name)
 
     @override
     def transform(self, mod: Any, ctx: PassContext) -> Any:
@@ -118,7 +118,7 @@ class _FunctionPass(RelayPass):
     @property
     @override
     def info(self) -> PassInfo:
-        return PassInfo(self.name, self.opt_level, tuple(self.required))
+        return PassInfo(self.opt_level, self.name, tuple(self.required))
 
     @override
     def apply(self, mod: RelayModule) -> RelayModule:

@@ -106,26 +106,26 @@ def module_set_attr(attr_key: str, attr_value: object, allow_overwrite: bool = F
 
 
 @user_facing
-def module_global_infos(infos: Mapping[str, Sequence[object]]) -> None:
+def module_global_infos(global_infos: Mapping[str, Sequence[object]]) -> None:
     """Add global infos to the module: lists by name.
 
     Errors:
         BuilderStateError: the module has global infos.
     """
-    form, module = _namespace.module_global_infos(infos), _module("I.module_global_infos")
+    form, module = _namespace.module_global_infos(global_infos), _module("I.module_global_infos")
     if module.global_infos:
         raise BuilderStateError("I.module_global_infos occurs twice")
     module.global_infos.update(form.infos)
 
 
 @user_facing
-def lookup_vdevice(target: str | None = None, device_index: int = -1) -> VDevice:
+def lookup_vdevice(target_kind: str | None = None, device_index: int = -1) -> VDevice:
     """The device of this kind and number in the module's list; without a kind, of all devices.
 
     Errors:
         MisuseError: there is no such device.
     """
-    form = _namespace.lookup_vdevice(target, device_index)
+    form = _namespace.lookup_vdevice(target_kind, device_index)
     for frame in IRBuilder.current().frames[:1]:
         if isinstance(frame, IRModuleFrame):
             return frame.devices.find(f"{form.kind}:{form.number}")
