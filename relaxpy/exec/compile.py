@@ -407,8 +407,9 @@ def _from_disk_or_compiled(
     def transform() -> IRModule:
         from relaxpy.exec import lowered
 
-        pipeline = None if passes_for is None else lowered.pipeline("default", passes_for)
-        return lowered.transformed(module(), pipeline)
+        if passes_for is None:
+            return module()
+        return lowered.transformed(module(), lowered.pipeline("default", passes_for))
 
     def transform_later() -> IRModule:
         with PassContext():

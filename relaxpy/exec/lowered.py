@@ -27,7 +27,7 @@ from relaxpy.exec.native.threads.memory import CODE as MEMORY
 from relaxpy.exec.native.threads.pool import CODE as POOL
 from relaxpy.exec.reference.runnable import check_runnable
 from relaxpy.exec.report import PASSES, ExecutionReport, ReportRow
-from relaxpy.exec.runtime.checks import PublicFunctions, public_signatures
+from relaxpy.exec.runtime.checks import PublicFunctions, public_signatures, with_unused_results
 from relaxpy.exec.runtime.dynamic import OperatorCall, dynamic_calls, operator_name
 from relaxpy.exec.runtime.instrument import Instrument
 from relaxpy.exec.runtime.values import Value
@@ -44,14 +44,14 @@ from relaxpy.support.progress import stage
 
 
 def transformed(module: IRModule, pipeline: object) -> IRModule:
-    """The module after the passes, well-formed before and after; unchanged without passes.
+    """The module after the passes, well-formed before and after, with its unused results marked.
 
     Errors:
         MisuseError: `pipeline` is not a pass, or does not return a module.
         WellFormedError: it is not well-formed.
     """
     if pipeline is None:
-        return module
+        return with_unused_results(module)
     with stage(_CHECKS):
         diagnostics = check_well_formed(module, check_struct_info=False)
     if diagnostics:
@@ -64,7 +64,7 @@ def transformed(module: IRModule, pipeline: object) -> IRModule:
             hint=hint if isinstance(pipeline, list | tuple) else None,
         )
     with stage(PASSES):
-        result = pipeline(module)
+        result = pipeline(with_unused_results(module))
     if not isinstance(result, IRModule):
         raise MisuseError(
             f"relax_pipeline returns an IRModule, found {type(result).__name__}", about=pipeline

@@ -98,6 +98,53 @@ def main(x: R.Tensor(("n",), "float32")):
         used(ones)
 
 
+REMOVED_USES = [
+    "z = y",
+    "z = (y, x)",
+    "z = R.add(x, y)",
+    'z = R.match_cast(y, R.Tensor((n,), "float32"))',
+    "with R.dataflow():\n        z = R.add(x, y)\n        w = R.exp(x)\n        R.output(w)",
+    "if b:\n        z = y\n    else:\n        z = x",
+]
+
+
+@pytest.mark.rule("VAL-16", "DER-29")
+@pytest.mark.parametrize("target", ["native", "numpy", "reference"])
+@pytest.mark.parametrize("use", REMOVED_USES)
+def test_a_use_that_passes_remove_is_a_use(use: str, target: str) -> None:
+    relaxpy.register_func("test.declared", lambda x: None, override=True)
+    program = from_source(f"""
+@R.function(pure=False)
+def main(x: R.Tensor(("n",), "float32"), b: R.Tensor((), "bool")):
+    n = T.int64()
+    y = {CALLS["pure"].format(TENSOR)}
+    {use}
+    return x
+""")
+    ones = np.ones(4, "float32")
+    with pytest.raises(FunctionSignatureError, match=r"the result of .*declared.*null object"):
+        relaxpy.compile(program, target)["main"](ones, np.array(True))
+
+
+@pytest.mark.rule("VAL-16")
+@pytest.mark.parametrize("target", ["native", "numpy", "reference"])
+@pytest.mark.parametrize("pipeline", ["default", None])
+def test_an_unused_result_is_null_in_programs_that_were_saved(pipeline, target, tmp_path) -> None:
+    """A packed function gets no keyword that says so."""
+    relaxpy.register_func("test.declared", lambda x: None, override=True)
+    program = from_source(f"""
+@R.function(pure=False)
+def main(x: R.Tensor(("n",), "float32")):
+    n = T.int64()
+    y = {CALLS["packed"].format(TENSOR)}
+    return x
+""")
+    executable = relaxpy.compile(program, target, relax_pipeline=pipeline)
+    executable.save(tmp_path / "program")
+    for main in (executable["main"], relaxpy.load_executable(tmp_path / "program")["main"]):
+        np.testing.assert_array_equal(main(np.ones(4, "float32")), np.ones(4))
+
+
 @pytest.mark.rule("DER-42")
 @pytest.mark.parametrize("target", ["native", "numpy", "reference"])
 def test_a_signature_declared_for_a_packed_function_holds_for_its_result(target: str) -> None:

@@ -149,13 +149,14 @@ def _is_wrong_in_reference(node: NodeProto, opset: int) -> bool:
     # axis; LRN counts the channels by the batch size; clip has no effect; the greatest elements of
     # images are those along two axes, whatever their number; groups of transposed convolutions take
     # each other's places. In old opsets slopes are along the last axis, `beta` is 1, sums of
-    # exponentials are along one axis, and `axis` has no effect on how operands broadcast. The scale
-    # of zeros is not 0. Images end at a size that is not whole, and round in float64.
+    # exponentials are along one axis, means count padding, and `axis` has no effect on how operands
+    # broadcast. The scale of zeros is not 0. Images end at a size that is not whole, and round in
+    # float64.
     if node.op_type == "LpNormalization":
         return any(a.name == "p" and a.i == 1 for a in node.attribute)
     if node.op_type in ("LSTM", "GRU", "RNN"):
         return any(a.name == "clip" for a in node.attribute)
-    if node.op_type in ("PRelu", "Gemm"):
+    if node.op_type in ("PRelu", "Gemm", "AveragePool"):
         return opset < 7
     if node.op_type in ("Softmax", "LogSoftmax", "Hardmax"):
         return opset < 13

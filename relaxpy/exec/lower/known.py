@@ -10,11 +10,9 @@ from relaxpy.exec.lower.scope import GlobalCallee
 from relaxpy.exec.runtime.checks import declared_result, may_be_null, output_sinfos
 from relaxpy.exec.runtime.registry import get_global_func
 from relaxpy.ir.arith.prove import prove_equal
-from relaxpy.ir.core.fork_lock import late_property
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import Allocation, CallKind, is_of_relaxpy
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.analysis.variables import used_vars
 from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.relax.relations.shape_vars import free_shape_vars, variables_of
 from relaxpy.ir.te.topi.shapes import product
@@ -124,12 +122,7 @@ class Known:
         is_shape = isinstance(declared[0], rx.ShapeStructInfo)
         if is_shape and is_runtime_function(binding.value):
             return True
-        return not may_be_null(declared[0], binding.var in self._used)
-
-    @late_property
-    def _used(self) -> frozenset[rx.Var]:
-        """The variables that the function uses."""
-        return frozenset(used_vars(self._func))
+        return not may_be_null(binding.value)
 
     def are_bound(self, exprs: Iterable[tir.PrimExpr]) -> bool:
         """True if the shape variables in these expressions have values here."""

@@ -60,14 +60,12 @@ from relaxpy.exec.runtime.values import (
     from_packed,
     prim_value,
 )
-from relaxpy.ir.core.fork_lock import late_property
 from relaxpy.ir.core.node import EMPTY_ATTRS
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import CallKind
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.analysis.variables import used_vars
 from relaxpy.ir.relax.nodes.python_function import python_function_of
 from relaxpy.ir.relax.op.packed import python_callee
 from relaxpy.ir.tir import expr as tir
@@ -192,12 +190,6 @@ class ReferenceEvaluator:
         self._programs = DynamicPrograms(_program_function)
         self._dynamic: dict[rx.Call, DynamicOperator] = {}
 
-    @late_property
-    def _used(self) -> frozenset[rx.Var]:
-        """The variables that functions of the module use."""
-        functions = [f for f in self._module.functions.values() if isinstance(f, rx.Function)]
-        return frozenset(var for function in functions for var in used_vars(function))
-
     def global_value(self, var: rx.GlobalVar) -> Value:
         """The function that a GlobalVar refers to, as a value (TOP-5, TOP-6)."""
         func = self._module[var]
@@ -306,7 +298,7 @@ class ReferenceEvaluator:
             title = cast_title(binding, scope.name)
             match_cast(value, binding.struct_info, scope.bindings, title, binding.span)
         elif (declared := declared_result(binding.value)) is not None and (
-            value is not None or not may_be_null(declared[0], binding.var in self._used)
+            value is not None or not may_be_null(binding.value)
         ):
             check_declared_result(
                 value, declared[0], scope.bindings, declared[1], span_of_binding(binding)

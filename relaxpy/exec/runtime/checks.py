@@ -27,19 +27,20 @@ from relaxpy.exec.runtime.values import (
     prim_dtype,
 )
 from relaxpy.ir.core.dtype import INT64, DataType
-from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.node import Attrs, Node
 from relaxpy.ir.core.tensor import is_torch
-from relaxpy.ir.core.traverse import rewrite, walk
+from relaxpy.ir.core.traverse import occurrences, rewrite, walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import is_of_relaxpy
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.analysis.variables import used_vars
 from relaxpy.ir.relax.block_builder.infer import callee_name
 from relaxpy.ir.relax.relations import free_shape_vars, is_base_of, substitute_info
 from relaxpy.ir.short_text.nodes import ShortText
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.prim_func import PrimFunc
-from relaxpy.support.dataclass import dataclass
+from relaxpy.support.dataclass import dataclass, replace
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span
@@ -614,11 +615,51 @@ def declared_result(call: rx.Expr) -> tuple[rx.StructInfo, str] | None:
     return call.struct_info, f"the result of {name}"
 
 
-def may_be_null(sinfo: rx.StructInfo, is_used: bool) -> bool:
+UNUSED: Final = "relax.unused"
+"""The attribute of a call of a user's function whose result the program does not use."""
+
+
+def with_unused_results(module: IRModule) -> IRModule:
+    """`module` with `UNUSED` at each declared call whose result is not used (DER-29).
+
+    It is decided before passes, which remove uses.
+    """
+    result = module
+    for name, func in module.functions.items():
+        if not isinstance(func, rx.Function):
+            continue
+        if not any(_may_mark(call) for call in occurrences(func, rx.Call)):
+            continue
+        used = frozenset(used_vars(func))
+
+        def mark(node: Node, used: frozenset[rx.Var] = used) -> Node | None:
+            if not isinstance(node, rx.VarBinding) or node.var in used:
+                return None
+            call = node.value
+            if not isinstance(call, rx.Call) or not _may_mark(call):
+                return None
+            return replace(node, value=replace(call, attrs=Attrs({**call.attrs, UNUSED: True})))
+
+        marked = rewrite(func, mark)
+        if marked is not func:
+            assert isinstance(marked, rx.Function)
+            result = module.clone() if result is module else result
+            result[name] = marked
+    return result
+
+
+def _may_mark(call: rx.Call) -> bool:
+    """True if a function that the call names may return the null object for its result."""
+    is_users_operator = isinstance(call.op, Op) and call.op.record.calls is None
+    return declared_result(call) is not None and not is_users_operator
+
+
+def may_be_null(call: rx.Expr) -> bool:
     """True if a function may return None for a declared result: unit, or an unused one."""
-    return not is_used or (isinstance(sinfo, rx.TupleStructInfo) and not sinfo.fields)
+    is_unused = isinstance(call, rx.Call) and UNUSED in call.attrs
+    return is_unused or call.struct_info == rx.TupleStructInfo(())
 
 
 def packed_keywords(call: rx.Call) -> dict[str, object]:
     """The keyword arguments of a packed function, which do not include `pure` (LEG-15)."""
-    return {name: value for name, value in call.attrs.items() if name != "pure"}
+    return {name: value for name, value in call.attrs.items() if name not in ("pure", UNUSED)}

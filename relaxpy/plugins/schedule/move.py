@@ -287,14 +287,18 @@ def _read_where_written(
     """
     loads = {load for load in occurrences(stage.block, BufferLoad) if load.buffer is buffer}
     places = {tuple(load.indices) for load in loads}
+    place = next(iter(places), ())
     inside = producer.loops[producer.loops.index(loop) + 1 :]
-    box = written_box(producer, buffer, inside)
+    # Of the block variables, no values after their domains are read.
+    stops = {it.var: it.dom.stop for it in stage.block.iter_vars if it.dom is not None}
+    read = [stops.get(index) if isinstance(index, Var) else None for index in place]
+    box = written_box(producer, buffer, inside, read)
     if box is None or len(places) != 1:
         raise refused(
             f"block {stage.name} is not known to read {buffer.name} where an iteration writes it",
             stage.block,
         )
-    return places.pop(), box
+    return place, box
 
 
 def _check_written_somewhere(

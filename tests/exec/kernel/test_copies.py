@@ -52,6 +52,24 @@ def f(x: f32[3, 8], y: f32[8]):
                 p, q = T.axis.remap("SS", [k, i])
                 y[q] = part[7 - q]
 # body: np.add(x[k], y, out=part)
+--- an index outside of a row stops the program, though the row after it has the element
+def f(x: bool[n, n], y: bool[n]):
+    copied = T.alloc_buffer((n * n,), "bool")
+    for i in S(n * n):
+        copied[vi] = x[0, vi]
+    for i in S(n):
+        y[vi] = copied[vi]
+# args: n=1
+# args: n=3 -> dimension 1
+--- it also does where nothing reads the copy
+def f(x: bool[n, n], y: bool[n]):
+    copied = T.alloc_buffer((n, n), "bool")
+    for i in S(n * n):
+        copied[0, vi] = x[vi // n, vi % n]
+    for i in S(n):
+        y[vi] = T.bool(True)
+# args: n=1
+# args: n=3 -> dimension 1
 --- an index outside the original still stops the program
 def f(x: f32[8], y: f32[3], n: T.int64):
     part = T.alloc_buffer((3,), "float32")

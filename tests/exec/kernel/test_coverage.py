@@ -135,6 +135,85 @@ class Module:
     assert array.tolist() == [(k + 1) * (2 if k in doubled else 1) for k in range(6)]
 
 
+MOVED = {
+    "rows": ("T.decl_buffer((3,), 'int32', data=A.data, elem_offset=i * 3)", range(6)),
+    "columns": ("T.decl_buffer((2,), 'int32', data=A.data, elem_offset=i, strides=(3,))", "0314"),
+    "backwards": ("T.decl_buffer((2,), 'int32', data=A.data, elem_offset=4 - i)", "4534"),
+    "where elements say": (
+        "T.decl_buffer((1,), 'int32', data=A.data, elem_offset=A[5 - i] - 4)",
+        "21",
+    ),
+    "another datatype": ("T.decl_buffer((2,), 'uint32', data=A.data, elem_offset=i * 2)", range(4)),
+    "other sizes": ("T.decl_buffer((i + 1,), 'int32', data=A.data, elem_offset=i)", "012"),
+}
+
+
+@pytest.mark.rule("EV-27")
+@pytest.mark.parametrize("target", ["native", "numpy", "reference"])
+@pytest.mark.parametrize("call", ["Module.double(V)", 'T.call_packed("test.double", V, 0)'])
+@pytest.mark.parametrize(("view", "doubled"), MOVED.values(), ids=MOVED)
+def test_a_view_that_moves_in_a_loop_is_passed(target, call, view, doubled, calls) -> None:
+    dtype = view.split("'")[1]
+    module = from_source(f"""
+@I.ir_module
+class Module:
+    @T.prim_func(private=True)
+    def double(var: T.handle):
+        n = T.int64()
+        X = T.match_buffer(var, (n,), "{dtype}")
+        for i in range(n):
+            X[i] = X[i] * T.{dtype}(2)
+
+    @T.prim_func
+    def main(A: T.Buffer((6,), "int32")):
+        for i in range(2):
+            V = {view}
+            T.evaluate({call})
+""")
+    array = np.arange(1, 7, dtype="int32")
+    expected = array.copy()
+    for position in map(int, doubled):
+        expected[position] *= 2
+    compile(module, target)["main"](array)
+    assert array.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("target", ["native", "numpy", "reference"])
+def test_a_region_of_a_view_that_moves_is_passed(target: str, calls: list[object]) -> None:
+    program = from_source("""
+@T.prim_func
+def main(A: T.Buffer((4, 6), "float32")):
+    for i in range(2):
+        V = T.decl_buffer((2, 6), "float32", data=A.data, elem_offset=i * 12)
+        with T.block("part"):
+            vi = T.axis.spatial(2, i)
+            T.reads(V[vi, 1:4])
+            T.writes(V[vi, 1:4])
+            R = T.match_buffer(V[vi, 1:4], (3,), "float32", offset_factor=1)
+            T.evaluate(T.call_packed("test.double", R, 0))
+""")
+    array = np.ones((4, 6), "float32")
+    compile(program, target)["main"](array)
+    expected = np.ones((4, 6), "float32")
+    expected[[0, 3], 1:4] = 2
+    np.testing.assert_array_equal(array, expected)
+
+
+@pytest.mark.rule("EV-27")
+@pytest.mark.parametrize("target", ["native", "numpy", "reference"])
+def test_a_view_that_leaves_its_memory_is_not_passed(target: str, calls: list[object]) -> None:
+    program = from_source("""
+@T.prim_func
+def main(A: T.Buffer((6,), "int32")):
+    for i in range(3):
+        V = T.decl_buffer((3,), "int32", data=A.data, elem_offset=i * 3)
+        T.evaluate(T.call_packed("test.double", V, 0))
+""")
+    with pytest.raises(RuntimeCheckError, match=r"buffer V of shape \(3,\) is larger than its"):
+        compile(program, target)["main"](np.arange(6, dtype="int32"))
+    assert len(calls) == 2
+
+
 @T.prim_func
 def from_another_element(A: T.Buffer((4,), "float32")):
     T.evaluate(T.call_packed("test.double", T.address_of(A[1]), 0))

@@ -5,11 +5,15 @@
 
 import warnings
 
+import numpy as np
 import onnx
 import pytest
 
 pytest.importorskip("onnxruntime")
 
+import relaxpy
+from relaxpy.relax.frontend.onnx import from_onnx
+from tests.fuzz.onnx_draw import Redraw, run_reference
 from tests.fuzz.onnx_models import TARGETS, is_refused, run, write
 from tests.fuzz.seed import COUNT, SEED
 
@@ -38,3 +42,18 @@ def test_models_are_the_same_for_one_seed() -> None:
         warnings.simplefilter("ignore")
         first, again, other = write("a").proto, write("a").proto, write("b").proto
     assert first == again != other
+
+
+def test_means_before_opset_7_exclude_padding_whatever_the_reference_counts() -> None:
+    """The text says that the sum is "divided by the number of elements exclude pad"."""
+    text = """
+        <ir_version: 8, opset_import: ["" : 6]>
+        g (float[1, 1, 3] x) => (float[1, 1, 4] y) {
+            y = AveragePool <kernel_shape = [2], pads = [1, 1]> (x)
+        }
+    """
+    model, x = onnx.parser.parse_model(text), np.ones((1, 1, 3), "float32")
+    found = relaxpy.compile(from_onnx(model))["main"](x)
+    np.testing.assert_array_equal(found, np.ones((1, 1, 4), "float32"))
+    with pytest.raises(Redraw, match="there is no oracle"):
+        run_reference(model, {"x": x})

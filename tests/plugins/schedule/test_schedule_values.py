@@ -219,6 +219,53 @@ def test_a_block_stays_where_one_of_its_producers_comes_later() -> None:
         sch.reverse_compute_at("D", inner)
 
 
+def doubled_and_copied(written: int, read: int) -> tir.PrimFunc:
+    return kernel(f"""
+def f(A: f32[{written}, 9], C: f32[{written}, 9]):
+    B = T.alloc_buffer(({written}, 9), "float32")
+    for i, j in SS({written}, 9, "B"):
+        B[vi, vj] = A[vi, vj] * T.float32(2)
+    for i, j in SS({read}, 9, "C"):
+        C[vi, vj] = B[vi, vj] + T.float32(1)
+""")
+
+
+@pytest.mark.parametrize(("written", "read"), [(10, 10), (7, 7), (3, 3), (10, 6), (9, 1)])
+@pytest.mark.parametrize("level", range(4))
+def test_a_block_moves_under_loops_whose_split_does_not_divide(
+    written: int, read: int, level: int
+) -> None:
+    """As in TVM, the last iterations run by a predicate."""
+    func = doubled_and_copied(written, read)
+    sch = tir.Schedule(func)
+    i, j = sch.get_loops("B")
+    (i_0, i_1), (j_0, j_1) = sch.split(i, [None, 4]), sch.split(j, [None, 2])
+    sch.reorder(i_0, j_0, i_1, j_1)
+    sch.reverse_compute_at("C", sch.get_loops("B")[level])
+    a = np.random.default_rng(0).random((written, 9)).astype("float32")
+    for target in ("reference", "numpy", "native"):
+        result = np.zeros_like(a)
+        relaxpy.compile(sch.mod, target)["main"](a, result)
+        expected = np.where(np.arange(written)[:, None] < read, 2 * a + 1, 0)
+        np.testing.assert_array_equal(result, expected)
+
+
+def test_a_block_that_reads_beyond_what_a_split_writes_stays() -> None:
+    sch = tir.Schedule(
+        kernel("""
+def f(A: f32[10], C: f32[12]):
+    B = T.alloc_buffer((12,), "float32")
+    for i in S(10, "B"):
+        B[vi] = A[vi] * T.float32(2)
+    for i in S(12, "C"):
+        C[vi] = B[vi] + T.float32(1)
+""")
+    )
+    outer = sch.split(sch.get_loops("B")[0], [None, 4])[0]
+    with pytest.raises(tir.ScheduleError, match="is not known to read B where an iteration"):
+        sch.reverse_compute_at("C", outer)
+
+
 @T.prim_func
 def two_readers(B: T.Buffer((12,), "float32"), C: T.Buffer((12,), "float32")):
     A = T.alloc_buffer((12,))

@@ -933,6 +933,30 @@ def image(x: Any) -> Any:
     return torch.stack([x, x])[None].to(memory_format=torch.channels_last)
 
 
+#: Views by strides that are read or written, of tensors of 3 and 4 columns.
+STRIDED: dict[str, Callable[[Any, Any], Any]] = {
+    "in order": lambda x, y: torch.as_strided_scatter(x, y, (2, 2), (3, 1), 1),
+    "transposed": lambda x, y: torch.as_strided_scatter(x.t(), y, (2, 2), (1, 2), 1) + 1,
+    "rows, from the first": lambda x, y: torch.as_strided_scatter(x[1:], y, (2, 2), (1, 2)),
+    "rows": lambda x, y: torch.as_strided_scatter(x[1:] + 1, y, (2, 2), (1, 2), 1),
+    "gaps": lambda x, y: torch.as_strided_scatter((x + 1)[:, ::2], y[0], (2,), (3,), 0),
+    "in a gap": lambda x, y: torch.as_strided_scatter((x + 1)[:, ::2], y[0], (2,), (1,), 0),
+    "repeated": lambda x, y: torch.as_strided_scatter(x[:1].expand(3, -1), y, (2, 2), (1, 1), 0),
+    "one element": lambda x, y: torch.as_strided_scatter(x, y[0, 0], (), (), 2),
+    "read from the first": lambda x, y: x[1:].as_strided((2, 2), (1, 3)) + y,
+}
+
+
+@pytest.mark.parametrize("is_dynamic", [False, True])
+@pytest.mark.parametrize("name", STRIDED)
+def test_views_by_strides_are_those_of_the_memory(name: str, is_dynamic: bool) -> None:
+    f, y = STRIDED[name], torch.arange(4.0).reshape(2, 2)
+    compiled = torch.compile(f, backend=relax_dynamo(), dynamic=is_dynamic)
+    for columns in (3, 4):
+        x = torch.rand(3, columns)
+        assert_same([compiled(x, y)], [f(x, y)])
+
+
 #: Tensors that are computed, and views of them, of which the last one changes later.
 COMPUTED: dict[str, Callable[[Any], tuple[Any, ...]]] = {
     "rows": lambda x: (y := x + 1, y[1:]),

@@ -32,6 +32,7 @@ from relaxpy.exec.python_ast import (
     binary,
     both,
     call,
+    code,
     compare,
     do,
     either,
@@ -260,17 +261,27 @@ class ScalarEmitter:
         match arg:
             case StringImm(value=value):
                 return text(value)
-            case nest.PassedMemory(buffer=buffer, region=()):
-                return path(self.scope.buffer(buffer))
-            case nest.PassedMemory(buffer=buffer, region=region, drop=drop):
+            case nest.PassedMemory(buffer=buffer, region=region, drop=drop, layout=layout):
+                array = path(self.scope.buffer(buffer))
+                if layout is not None:
+                    array = self._laid_out(array, buffer, layout)
                 indices: list[ast.expr] = []
                 for axis, dom in enumerate(region):
                     start, stop = self.index(dom.min), self.index(dom.stop)
                     indices.append(start if axis < drop else ast.Slice(start, stop))
-                return subscript(self.scope.buffer(buffer), *indices)
+                return subscript(array, *indices) if indices else array
             case _:
                 assert isinstance(arg, PrimExpr)
                 return self.value(arg, typed=True)
+
+    def _laid_out(self, memory: ast.expr, buffer: Buffer, layout: nest.Layout) -> ast.expr:
+        """The view of the memory of `buffer` that has this layout now."""
+        sizes, strides = (tuple(map(self.index, exprs)) for exprs in (layout.shape, layout.strides))
+        kind, offset = dtype_name(buffer.dtype), self.index(layout.offset)
+        view = call("rt.reinterpreted", memory, kind, sizes, text(layout.name), offset)
+        if strides:
+            view.args.append(code(strides))
+        return view
 
     def _call(self, expr: Call) -> ast.expr:
         if nest.is_external(expr):

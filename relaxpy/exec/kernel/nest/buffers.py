@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from relaxpy.errors import CompileError, MisuseError
 from relaxpy.exec.kernel.nest.bounds import is_injective, is_inside
-from relaxpy.exec.kernel.nest.nodes import Alloc, Axis, Local, PassedMemory, loads
+from relaxpy.exec.kernel.nest.nodes import Alloc, Axis, Layout, Local, PassedMemory, loads
 from relaxpy.ir.arith.algebra.affine import Affine, IndexPoly, as_poly
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.traverse import occurrences, walk
@@ -240,7 +240,7 @@ class BufferTable:
         """`buffer` as an argument of a call.
 
         Errors:
-            CompileError: its position changes while the kernel runs, or it has no memory.
+            CompileError: it has no memory.
         """
         region: tuple[Range, ...] = ()
         ndim = buffer.ndim
@@ -254,13 +254,11 @@ class BufferTable:
             region = (*source.region[:dropped], *shifted)
             buffer = source.buffer
         zeros: Indices = tuple(ops.const(0, s.dtype) for s in buffer.shape)
-        resolved, _ = self.resolve(buffer, zeros)
-        if resolved is not buffer:
-            raise CompileError(
-                f"the view {buffer.name} cannot be passed to a function, "
-                "since its layout changes while the kernel runs"
-            )
-        return PassedMemory(buffer, region, buffer.ndim - ndim)
+        memory, _ = self.resolve(buffer, zeros)
+        layout = None
+        if memory is not buffer:
+            layout = Layout(buffer.name, buffer.shape, buffer.strides, buffer.elem_offset)
+        return PassedMemory(memory, region, buffer.ndim - ndim, layout)
 
 
 def _over(memory: Var, stmt: Stmt) -> Iterator[Buffer]:

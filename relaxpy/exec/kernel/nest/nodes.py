@@ -154,13 +154,28 @@ Item: TypeAlias = Loop | Branch | WhileLoop | Store | Bind | Check | Return | Ju
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class PassedMemory(Node):
-    """A buffer as an argument of a call: all of it, or `region` without `drop` leading axes."""
+class Layout(Node):
+    """The layout, in the memory of another buffer, of the view `name` in one iteration."""
 
-    _fields = ("buffer", "region")
+    _fields = ("shape", "strides", "offset")
+    name: str
+    shape: tuple[PrimExpr, ...]
+    strides: tuple[PrimExpr, ...]
+    offset: PrimExpr
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class PassedMemory(Node):
+    """A buffer as an argument of a call: all of it, or `region` without `drop` leading axes.
+
+    With a `layout`, the region is one of the view that has it.
+    """
+
+    _fields = ("buffer", "region", "layout")
     buffer: Buffer
     region: tuple[Range, ...] = ()
     drop: int = 0
+    layout: Layout | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

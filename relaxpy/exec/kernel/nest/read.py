@@ -486,9 +486,11 @@ class _Reader:
         for arg in call.args:
             match arg:
                 case Var():
-                    args.append(self.buffers.passed_memory(arg) or arg)
+                    memory = self.buffers.passed_memory(arg)
+                    args.append(arg if memory is None else rewrite(memory, self._rule))
                 case Call(op=Op(name="tir.address_of")):
-                    args.append(self.buffers.passed_buffer(addressed(arg, self.span)))
+                    memory = self.buffers.passed_buffer(addressed(arg, self.span))
+                    args.append(rewrite(memory, self._rule))
                 case _:
                     args.append(self.value(arg))
         return Call(call.dtype, call.op, args)

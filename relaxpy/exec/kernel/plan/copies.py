@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias, cast
 
-from relaxpy.exec.kernel.nest.bounds import may_fail
+from relaxpy.exec.kernel.nest.bounds import is_inside, may_fail
 from relaxpy.exec.kernel.nest.domain import is_point
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.plan.dependence import common_axes
@@ -14,6 +14,7 @@ from relaxpy.exec.kernel.plan.tree import Run, Tree, runs, written_memory
 from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly, number_of
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import rewrite
+from relaxpy.ir.relax.analysis.op_pattern import inner_indices
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.substitution import substitute
@@ -225,6 +226,7 @@ def reshaped_parameters(
     parameters: Iterable[Buffer],
     local: Container[Buffer],
     roots: Mapping[Buffer, Buffer],
+    shape_vars: Container[Var],
 ) -> dict[Buffer, Buffer]:
     """The buffers of `local` that are copies of a parameter in row-major order, and the parameters.
 
@@ -238,7 +240,8 @@ def reshaped_parameters(
         match tree:
             case Run(store=Assignment(target=target, value=BufferLoad() as load) as store):
                 is_safe = load.buffer in unwritten and target in local
-                if is_safe and writes.count(target) == 1 and is_reshape(tree.axes, store, load):
+                is_safe = is_safe and writes.count(target) == 1
+                if is_safe and is_reshape(tree.axes, store, load, shape_vars):
                     result[target] = load.buffer
             case _:
                 pass
@@ -258,18 +261,21 @@ def reshapes_first(trees: Sequence[Tree], reshaped: Container[Buffer]) -> list[T
     return sorted(trees, key=is_later)
 
 
-def is_reshape(axes: Sequence[Axis], store: Assignment, load: BufferLoad) -> bool:
-    """True if a store copies all elements in row-major order."""
+def is_reshape(
+    axes: Sequence[Axis], store: Assignment, load: BufferLoad, shape_vars: Container[Var]
+) -> bool:
+    """True if a store provably copies all elements in row-major order, each from its indices."""
     if store.guards or load.dtype != store.target.dtype:
         return False
     if not all(as_poly(axis.start).same(0) for axis in axes):
         return False
     extents, variables = [a.extent for a in axes], [a.var for a in axes]
-    shapes = store.target.shape, load.buffer.shape
     position, count = _position(variables, extents), number_of(extents)
     return all(
-        _position(indices, shape).same(position) and number_of(shape).same(count)
-        for indices, shape in zip((store.indices, load.indices), shapes, strict=True)
+        _position(indices, buffer.shape).same(position)
+        and number_of(buffer.shape).same(count)
+        and all(is_inside(*inner, axes, shape_vars) for inner in inner_indices(indices, buffer))
+        for indices, buffer in ((store.indices, store.target), (load.indices, load.buffer))
     )
 
 

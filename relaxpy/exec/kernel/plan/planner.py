@@ -56,7 +56,7 @@ def make_plan(func: PrimFunc, name: str) -> Plan:
     trees = schedule(statements, shape_vars, nest.views)
     trees = fold_initial(trees, shape_vars, nest.views)
     own_memory = {*local} - aliased
-    reshaped = reshaped_parameters(trees, buffers, own_memory, nest.views)
+    reshaped = reshaped_parameters(trees, buffers, own_memory, nest.views, shape_vars)
     first = reshapes_first(trees, reshaped)
     shared = shared_memory(first, local, {*aliased, *reshaped})
     return Plan(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import field
 
 from relaxpy.exec.kernel.nest.domain import tests_within
@@ -288,7 +288,7 @@ def without_reshapes(plan: Plan) -> Plan:
     last_writes: dict[Buffer, int] | None = None
     # The counts of uses stay, by which a parameter with a second shape has more than one.
     for number, tree in enumerate(plan.trees):
-        found = _copied(tree)
+        found = _copied(tree, plan.shape_vars)
         if found is None:
             trees.append(tree)
             continue
@@ -318,14 +318,14 @@ def _last_writes(plan: Plan) -> dict[Buffer, int]:
     return {b: n for n, tree in enumerate(plan.trees) for b in written_memory((tree,), plan.root)}
 
 
-def _copied(tree: Tree) -> tuple[Buffer, Buffer] | None:
+def _copied(tree: Tree, shape_vars: Container[Var]) -> tuple[Buffer, Buffer] | None:
     """The target and the source of a copy of all elements in row-major order, also of memory."""
     match tree:
         case Run(
             statements=[Assignment(combine=None, value=BufferLoad() as load) as store],
             after=(),
             tests=(),
-        ) if is_reshape(tree.axes, store, load):
+        ) if is_reshape(tree.axes, store, load, shape_vars):
             pair = store.target, load.buffer
             return None if any(b.strides for b in pair) else pair
         case _:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
 from functools import reduce
 from operator import is_
 from typing import TypeGuard
 
-from relaxpy.ir.arith.algebra.affine import affine
+from relaxpy.ir.arith.algebra.affine import affine, as_poly
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.memo import memoised
 from relaxpy.ir.core.traverse import children, occurrences
@@ -240,8 +240,8 @@ def has_reshape_pattern(func: PrimFunc) -> bool:
     Rule:
         The kernel is one nest of loops and spatial blocks with one store of one load, which writes
         every element once. Load and store have the same index in the flattened buffers, for all
-        values of the block variables, and the buffers have equally many elements. All of this has
-        to be provable.
+        values of the block variables, no index is outside its dimension, and the buffers have
+        equally many elements. All of this has to be provable.
     """
     expect(func, PrimFunc)
     return _has_reshape_pattern(func)
@@ -293,6 +293,7 @@ def _copies(
         same(_count(source), _count(target))
         and same(_flat_index(source, read), _flat_index(target, written))
         and nest.fills(target, written)
+        and nest.are_inside((*inner_indices(read, source), *inner_indices(written, target)))
     )
 
 
@@ -340,6 +341,14 @@ class _Nest:
             self.values[axis.var] = substitute(value, self.values)
         return True
 
+    def are_inside(self, indices: Iterable[tuple[tir.PrimExpr, tir.PrimExpr]]) -> bool:
+        """True if indices, each with the size of its dimension, are provably in them."""
+        return all(
+            self.analyzer.can_prove(ops.convert(index >= 0))
+            and self.analyzer.can_prove(ops.convert(index < size))
+            for index, size in indices
+        )
+
     def fills(self, buffer: Buffer, indices: tuple[tir.PrimExpr, ...]) -> bool:
         """True if the loops provably reach each element of a buffer once."""
         from relaxpy.ir.arith.tvm.iter_map import detect_iter_map
@@ -349,6 +358,24 @@ class _Nest:
             return False
         index = self.analyzer.simplify(substitute(_flat_index(buffer, indices), self.values))
         return not detect_iter_map([index], self.loops, check_level="bijective").errors
+
+
+def inner_indices(
+    indices: Sequence[tir.PrimExpr], buffer: Buffer
+) -> Iterator[tuple[tir.PrimExpr, tir.PrimExpr]]:
+    """The indices that may be outside, with the sizes, of an access in the flattened buffer.
+
+    The first one of a dimension of several elements is inside if the others are, and remainders
+    by the size of their dimension are.
+    """
+    pairs = [*zip(indices, buffer.shape, strict=True)]
+    while pairs and getattr(pairs[0][0], "value", None) == 0:
+        if getattr(pairs[0][1], "value", None) != 1:
+            break
+        del pairs[0]
+    for index, size in pairs[1:]:
+        if not (isinstance(index, tir.FloorMod) and as_poly(index.b).same(as_poly(size))):
+            yield index, size
 
 
 def _flat_index(buffer: Buffer, indices: tuple[tir.PrimExpr, ...]) -> tir.PrimExpr:

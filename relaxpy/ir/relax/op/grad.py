@@ -43,8 +43,10 @@ def no_grad(input: rx.StructInfo) -> rx.StructInfo:
 
 
 def _checkpoint(input: rx.StructInfo, call: rx.Call) -> rx.StructInfo:
-    # Normalisation binds an expression that is not a leaf to a variable.
-    if not isinstance(call.args[0], (rx.Var, rx.Call, rx.TupleGetItem, rx.If, rx.SeqExpr)):
+    # Normalisation binds an expression that is not a leaf to a variable; passes put constants in
+    # place of variables.
+    kinds = (rx.Var, rx.Constant, rx.Call, rx.TupleGetItem, rx.If, rx.SeqExpr)
+    if not isinstance(call.args[0], kinds):
         kind = type(call.args[0]).__name__
         raise rules.refuse(f"a checkpoint is a variable, found a {kind}", call.args[0])
     return input
@@ -56,13 +58,13 @@ def _through_checkpoint(
     return [gradient]
 
 
-_DOC = """The input, a variable; {}. Normalisation binds an expression to one.
+_DOC = """The input, a variable or a constant; {}. Normalisation binds an expression to one.
 
 Shapes:
     input   any
     result  as input
 Errors:
-    StructInfoError: the input is a literal or a tuple.
+    StructInfoError: the input is a tuple, a shape or a scalar literal.
 Rule:
     Values between the checkpoints are computed again in the backward pass instead of stored
     (Chen, Xu, Zhang & Guestrin, arXiv:1604.06174, 2016).

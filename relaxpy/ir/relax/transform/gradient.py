@@ -175,9 +175,11 @@ class Checkpoints:
             var, value = binding.var, binding.value
             if isinstance(value, Call) and value.op in (_START, _END):
                 [source] = value.args
-                assert isinstance(source, Var)
                 assert old.var is not None
                 (opened if value.op == _START else closed).add(old.var)
+                if not isinstance(source, Var):  # a constant, which is stored anyway
+                    self.bindings.append(VarBinding(old.var, source, span=binding.span))
+                    continue
                 if value.op == _START and closed.intersection(occurring_vars(old.value)):
                     self._again.pop(source, None)
                 # Other uses of the source count for its gradient, but not for that of the result.

@@ -750,10 +750,24 @@ def condition_outside(stage: Stage, loops: Sequence[stmt.For]) -> PrimExpr:
     return ops.all_of(True, *(test for test in tests if not mentions(test, inside)))
 
 
-def written_box(stage: Stage, buffer: Buffer, loops: Sequence[stmt.For]) -> list[Range] | None:
+def _holds_before(test: PrimExpr, ends: Sequence[tuple[PrimExpr, PrimExpr]]) -> bool:
+    """True if a test is that an index is below a bound, which is no lower than its stop."""
+    return isinstance(test, tir.LT) and any(
+        bool(test.a == index) and Analyzer().can_prove_greater_equal(test.b - stop, 0)
+        for index, stop in ends
+    )
+
+
+def written_box(
+    stage: Stage,
+    buffer: Buffer,
+    loops: Sequence[stmt.For],
+    stops: Sequence[PrimExpr | None] | None = None,
+) -> list[Range] | None:
     """The elements of `buffer` that `stage` writes in `loops`, if all of a box is known.
 
-    It writes them where its `condition_outside` of the loops holds, which reads no buffer.
+    It writes them where its `condition_outside` of the loops holds, which reads no buffer. Those at
+    or after one of `stops`, each of a dimension, may be in the box without being written.
     """
     if stage.deciding or stage.is_guarded(loops):
         return None
@@ -764,13 +778,19 @@ def written_box(stage: Stage, buffer: Buffer, loops: Sequence[stmt.For]) -> list
     whole = all(isinstance(b.predicate, IntImm) and b.predicate.value for b in inner_blocks)
     inside = {loop.loop_var for loop in loops}
     outside = {loop.loop_var for loop in stage.loops} - inside
-    tests = [test for test in conjuncts(stage.realize.predicate) if mentions(test, inside)]
-    mixed = any(mentions(test, outside) for test in tests)
-    if len(places) != 1 or next(guards, None) is not None or not whole or mixed:
+    if len(places) != 1 or next(guards, None) is not None or not whole:
         return None
     ((_, indices, inner), *_) = found
     values = stage.values()
     at = [substitute(index, values) for index in indices]
+    ends = [(i, stop) for i, stop in zip(at, stops or (), strict=False) if stop is not None]
+    tests = [
+        test
+        for test in conjuncts(stage.realize.predicate)
+        if mentions(test, inside) and not _holds_before(test, ends)
+    ]
+    if any(mentions(test, outside) for test in tests):
+        return None
     nested = [node for node in walk(stage.block.body) if isinstance(node, stmt.For)]
     if _may_never_run(stage, [*loops, *nested], at):
         return None
@@ -780,8 +800,8 @@ def written_box(stage: Stage, buffer: Buffer, loops: Sequence[stmt.For]) -> list
     if detected.errors or not all(map(_has_no_gaps, detected.indices)):
         return None
     simplify = Analyzer().simplify
-    ends = [(simplify(minimum_of(i)), simplify(stop_of(i))) for i in detected.indices]
-    box = [Range.from_min_extent(low, simplify(ops.sub(stop, low))) for low, stop in ends]
+    bounds = [(simplify(minimum_of(i)), simplify(stop_of(i))) for i in detected.indices]
+    box = [Range.from_min_extent(low, simplify(ops.sub(stop, low))) for low, stop in bounds]
     return [
         Range.from_min_extent(ops.cast_to(r.min, s.dtype), ops.cast_to(r.extent, s.dtype))
         for r, s in zip(box, buffer.shape, strict=True)

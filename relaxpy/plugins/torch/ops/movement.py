@@ -290,6 +290,15 @@ def diagonal(cx: Context, x: Expr, offset: int = 0, first: int = 0, second: int 
     return cx.te(diagonal, x)
 
 
+def first_of_strided(cx: Context, offset: Any) -> Any:
+    """The first element of a view by strides, counted from that of the operand."""
+    return (
+        0
+        if offset is None
+        else offset - cx.importer.symbols.expr(cx.operand_meta(0).storage_offset())
+    )
+
+
 @converter("as_strided", "as_strided_copy")
 def as_strided(
     cx: Context, x: Expr, size: Sequence[Any], stride: Sequence[Any], offset: Any = None
@@ -300,7 +309,7 @@ def as_strided(
     if not meta.permute(order).is_contiguous():
         raise UnsupportedError("a view by strides of a tensor with gaps in memory")
     flat = reshaped(dense, [product(shape_of(x))])
-    begin = (offset or 0) - cx.importer.symbols.expr(meta.storage_offset())
+    begin = first_of_strided(cx, offset)
 
     def as_strided(t: Tensor) -> Tensor:
         def element(*index: PrimExpr) -> Any:

@@ -15,10 +15,10 @@ from relaxpy.ir.tir import intrin, ops
 from relaxpy.ir.tir.expr import Select
 from relaxpy.plugins.importing import tensors
 from relaxpy.plugins.importing.tensors import Loops, Number, kernel
-from relaxpy.plugins.importing.unsupported import UnsupportedError
 from relaxpy.plugins.torch.arrays import dtype_name
 from relaxpy.plugins.torch.context import Context
 from relaxpy.plugins.torch.ops.elementwise import cast, floated, operands
+from relaxpy.plugins.torch.ops.movement import first_of_strided
 from relaxpy.plugins.torch.ops.reduce import variance
 from relaxpy.plugins.torch.ops.special import each_element, elementwise, spread
 from relaxpy.plugins.torch.registry import CONVERTERS, Value, converter
@@ -273,28 +273,37 @@ def fma(cx: Context, a: Value, b: Value, c: Value) -> Expr:
 def as_strided_scatter(
     cx: Context, x: Expr, source: Expr, size: Any, stride: Any, offset: Any = None
 ) -> Expr:
-    total = tensors.product(tensors.shape_of(x))
-    flat = cx.emit(tensors.reshaped(x, [total]))
-    begin = (offset or 0) - cx.importer.symbols.expr(cx.operand_meta(0).storage_offset())
-    if not cx.operand_meta(0).is_contiguous():
-        raise UnsupportedError("a view by strides of a tensor with gaps in memory")
+    """In memory with the strides of `x`; positions that are no element of it do not matter.
 
-    def write(k: Loops, old: Any, new: Any, out: Any) -> None:
-        with k.loop(out.shape[0]) as i:
-            k.store(out, i, old[i])
-        with k.every(new.shape) as index:
-            place: Any = begin
-            for position, step in zip(index, stride, strict=True):
-                place = place + position * step
-            k.store(out, place, new[index] if index else new[()])
-
-    part = source if tensors.rank_of(source) else cx.emit(tensors.reshaped(source, [1]))
+    PyTorch copies a tensor whose elements share memory to a contiguous one first.
+    """
+    meta, sizes = cx.operand_meta(0), tensors.shape_of(x)
+    begin = first_of_strided(cx, offset)
+    is_strided = not meta.is_contiguous() and all(meta.stride())
+    kept = meta if is_strided else meta.contiguous()
+    strides = [cx.importer.symbols.expr(step) for step in kept.stride()]
+    span = tensors.product(sizes)
+    if is_strided:
+        span = 1 + sum((n - 1) * step for n, step in zip(sizes, strides, strict=True))
     if not tensors.rank_of(source):
-        stride = [0]
-    (result,) = kernel(
-        cx, "as_strided_scatter", [([total], tensors.dtype_of(x))], [flat, part], write
-    )
-    return tensors.reshaped(result, tensors.shape_of(x))
+        source, stride = cx.emit(tensors.reshaped(source, [1])), [0]
+
+    def write(k: Loops, old: Any, new: Any, memory: Any, out: Any) -> None:
+        with k.every(old.shape) as index:
+            k.store(memory, position(index, strides, 0), old[index])
+        with k.every(new.shape) as index:
+            place = position(index, stride, begin)
+            with k.when(ops.all_of(ops.convert(place >= 0), ops.convert(place < span))):
+                k.store(memory, place, new[index])
+        with k.every(out.shape) as index:
+            k.store(out, index, memory[position(index, strides, 0)])
+
+    def position(index: Sequence[Any], steps: Sequence[Any], first: Any) -> Any:
+        return sum((i * step for i, step in zip(index, steps, strict=True)), ops.convert(first))
+
+    dtype = tensors.dtype_of(x)
+    outputs = [([span], dtype), (sizes, dtype)]
+    return kernel(cx, "as_strided_scatter", outputs, [x, source], write)[1]
 
 
 _register()

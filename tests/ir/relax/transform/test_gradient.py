@@ -481,6 +481,26 @@ def test_other_uses_of_the_source_do_not_count_for_a_checkpoint() -> None:
         np.testing.assert_allclose(gradients, [np.exp(2.0), np.exp(2.0), of_last, 1], rtol=1e-9)
 
 
+def test_a_checkpoint_may_be_of_a_constant() -> None:
+    """As passes and `bind_params` put constants in place of variables."""
+    mod = graph("""
+    def main(x: f64[2], weight: f64[2], end: f64[2]):
+        first = R.grad.start_checkpoint(weight)
+        gv = R.sin(R.multiply(x, first))
+        second = R.grad.end_checkpoint(gv)
+        third = R.grad.end_checkpoint(end)
+        result = R.sum(R.multiply(second, third))
+        return result
+    """)
+    x, weight, end = RANDOM.random((3, 2))
+    mod["main"] = mod["main"].bind_params({"weight": weight, "end": end})
+    assert_gradient(mod, x)
+    wanted = [mod["main"].params[0], mod["main"].body.blocks[0].bindings[0].var]
+    _, gradients = relaxpy.compile(Gradient("main", wanted)(mod))["main_adjoint"](x)
+    slope = np.cos(x * weight) * end
+    np.testing.assert_allclose(gradients, [slope * weight, slope * x], rtol=1e-9)
+
+
 def test_checkpoints_of_long_chains_are_computed_again_without_recursion() -> None:
     def chain(builder: relax.BlockBuilder, x: relax.Var) -> relax.Expr:
         value = builder.emit(relax.op.grad.start_checkpoint(x))
