@@ -42,7 +42,8 @@ class Tasks(Tree):
     """`body` in parallel: in each iteration of `outer` for each block of iterations of `axis`.
 
     A block has `size` iterations, from `low` to below `high`, and takes `cost` picoseconds. One
-    task executes several of them, unless each block has a `number`.
+    task executes several of them, unless each block has a `number`. If they are parts of rows
+    that `body` computes one from another, there are as few tasks as threads, for long parts.
     """
 
     outer: tuple[Axis, ...]
@@ -53,6 +54,7 @@ class Tasks(Tree):
     body: Run | Tile | For
     cost: IndexPoly
     number: Axis | None = None
+    parts_of_rows: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
