@@ -295,6 +295,23 @@ def test_rows_are_scattered_by_one_index_each(reduction: str, columns: Any, targ
     torch.testing.assert_close(tuple(found), scattered(x, index, source))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64])
+def test_medians_of_long_rows(dtype: Any) -> None:
+    x = torch.arange(9000.0).mul(37).remainder(1009).sub(500).view(3, 3000).to(dtype)
+    if dtype.is_floating_point:
+        x[1, [7, 2000]] = NAN
+
+    def medians(x: Any) -> Any:
+        return x.median(), *x.median(1), *x.median(0, keepdim=True), x.nanmedian(), *x.nanmedian(1)
+
+    whole, rows, places, columns, lines, known, *known_rows = exported(medians, x)(x)
+    torch.testing.assert_close(whole, x.median(), equal_nan=True)
+    torch.testing.assert_close((known, known_rows[0]), (x.nanmedian(), x.nanmedian(1)[0]))
+    for values, index, axis in ((rows[:, None], places[:, None], 1), (columns, lines, 0)):
+        torch.testing.assert_close(values, x.median(axis, True)[0], equal_nan=True)
+        torch.testing.assert_close(x.gather(axis, index), values, equal_nan=True)
+
+
 SINGULAR = torch.ones(2, 3, 3) + torch.tensor([0.0, 1.0]).view(2, 1, 1) * torch.eye(3)
 
 

@@ -461,7 +461,8 @@ def _unique(
     return_counts: bool = False,
     axis: int | None = None,
 ) -> Any:
-    if axis is None and x.dtype.kind in "iu" and x.dtype.itemsize > 2 and x.size >= _LONG:
+    is_vector = axis is None or x.ndim == 1
+    if is_vector and x.dtype.kind in "iu" and x.dtype.itemsize > 2 and x.size >= _LONG:
         least = x.min()
         if int(x.max()) - int(least) <= np.iinfo(np.uint16).max:  # they are sorted by counting
             flags = sorted, True, return_inverse, return_counts
