@@ -1,12 +1,11 @@
-"""Operators beside NumPy as an expert writes it, and beside ONNX Runtime where it is installed.
+"""Operators beside NumPy as an expert writes it.
 
 `PYTHONPATH=. python benchmarks/operators.py` prints, for each call, the least time of NumPy, and
 the ratio of relaxpy's least time to it, with the quartiles of the ratios of all pairs; then the ten
-worst ratios and the geometric mean of each family. All are called in turn, so that they meet the
+worst ratios and the geometric mean of each family. Both are called in turn, so that they meet the
 same noise. The family "small" has calls of each other family with at most 8 elements along an axis,
 where the overhead of a call counts. The time to compile is that of a module with this one call. An
-argument selects the rows whose name contains it. The sessions of ONNX Runtime use one thread, as
-NumPy does for all but products of matrices.
+argument selects the rows whose name contains it.
 """
 
 from __future__ import annotations
@@ -28,11 +27,6 @@ from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.tir import expr as tir
-
-try:
-    from tests.ir.relax.op.onnx_models import TRANSLATIONS, session
-except ImportError:
-    TRANSLATIONS = {}
 
 Array = np.ndarray[Any, Any]
 SECONDS = 0.4
@@ -410,24 +404,22 @@ def positions() -> Iterator[Row]:
     yield Row("positions", "nonzero", op.nonzero, (m > 1,), lambda v: np.stack(np.nonzero(v)))
 
 
-def compiled(row: Row) -> tuple[rx.Call, Callable[..., Any], float]:
-    """The call, a function that computes it with shapes known, and the milliseconds to compile."""
+def compiled(row: Row) -> tuple[Callable[..., Any], float]:
+    """A function that computes the call with shapes known, and the milliseconds to compile."""
     params = [
         rx.Var(f"x{k}", rx.TensorStructInfo(x.shape, DataType(x.dtype)))
         for k, x in enumerate(row.inputs)
     ]
-    call = row.call(*params)
-    assert isinstance(call, rx.Call)
     builder = BlockBuilder()
     with builder.function("main", params):
-        builder.emit_func_output(builder.emit(call))
+        builder.emit_func_output(builder.emit(row.call(*params)))
     module = builder.finalize()
     times = []
     for _ in range(3):
         start = time.thread_time()
         executable = compile(module)
         times.append(time.thread_time() - start)
-    return call, executable["main"], min(times) * 1e3
+    return executable["main"], min(times) * 1e3
 
 
 def check(row: Row, found: Any, expected: Any) -> None:
@@ -451,30 +443,26 @@ def timed(work: Callable[..., Any], inputs: tuple[Array, ...], count: int) -> fl
 
 
 class Result(NamedTuple):
-    """The least time of NumPy, ratios to it and to ONNX Runtime, and the time to compile."""
+    """The least time of NumPy, ratios to it, and the time to compile."""
 
     numpy: float
     ratio: float
     quartiles: list[float]
-    onnx: float | None
     compile_ms: float
 
 
 def measure(row: Row) -> Result:
     """The times of one row."""
-    call, ours, compile_ms = compiled(row)
+    ours, compile_ms = compiled(row)
     check(row, ours(*row.inputs), row.numpy(*row.inputs))
-    other = session(call, row.inputs) if call.op.name in TRANSLATIONS else None  # type: ignore[attr-defined]
     count = max(1, min(1000, int(5e3 / max(timed(row.numpy, row.inputs, 1), 1.0))))
-    times: list[tuple[float, float, float]] = []
+    times: list[tuple[float, float]] = []
     deadline = time.perf_counter() + SECONDS
     while time.perf_counter() < deadline or len(times) < 7:
-        a, b = (timed(work, row.inputs, count) for work in (ours, row.numpy))
-        times.append((a, b, timed(other, row.inputs, count) if other else math.nan))
-    quartiles = statistics.quantiles([a / b for a, b, _ in times], n=4)
-    ours_least, numpy, onnx = (min(column) for column in zip(*times, strict=True))
-    beside = ours_least / onnx if other else None
-    return Result(numpy, ours_least / numpy, quartiles, beside, compile_ms)
+        times.append((timed(ours, row.inputs, count), timed(row.numpy, row.inputs, count)))
+    quartiles = statistics.quantiles([a / b for a, b in times], n=4)
+    ours_least, numpy = (min(column) for column in zip(*times, strict=True))
+    return Result(numpy, ours_least / numpy, quartiles, compile_ms)
 
 
 def main(pattern: str = "") -> None:
@@ -482,10 +470,7 @@ def main(pattern: str = "") -> None:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     print(f"{platform.machine()}, {cores} cores, NumPy {np.__version__}")
     print("ratios of times: below 1, relaxpy is faster")
-    print(
-        f"{'':34}{'NumPy us':>10}{'/ NumPy':>9}   {'quartiles':14}{'compile ms':>11}"
-        f"{'/ ONNX Runtime':>16}"
-    )
+    print(f"{'':34}{'NumPy us':>10}{'/ NumPy':>9}   {'quartiles':14}{'compile ms':>11}")
     ratios: dict[str, list[tuple[float, str]]] = {}
     times = []
     for row in rows():
@@ -493,11 +478,10 @@ def main(pattern: str = "") -> None:
             result = measure(row)
             ratios.setdefault(row.family, []).append((result.ratio, row.name))
             times.append(result.compile_ms)
-            beside = f"{result.onnx:16.2f}" if result.onnx is not None else ""
             spread = "{0:.2f} to {2:.2f}".format(*result.quartiles)
             print(
                 f"{row.family:13}{row.name:21}{result.numpy:10.1f}{result.ratio:9.2f}"
-                f"   {spread:14}{result.compile_ms:11.1f}{beside}"
+                f"   {spread:14}{result.compile_ms:11.1f}"
             )
     print("\nworst")
     large = (r for family, found in ratios.items() if family != "small" for r in found)

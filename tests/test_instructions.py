@@ -131,6 +131,13 @@ def test_stores_on_a_condition_that_all_lanes_share_have_no_masks_without_avx512
     assert re.search(r"\bvmovups\b.*%k", assembly_of(expression, operands, "zen4"))
 
 
+@pytest.mark.parametrize("processor", ["x86-64-v3", "zen4"])
+def test_rows_at_positions_that_may_repeat_are_added_in_vectors(processor: str) -> None:
+    operands = "x: (100, 64) float32; i: (20, 1) int64; u: (20, 64) float32"
+    text = assembly_of("R.scatter_nd(x, i, u, 'add')", operands, processor)
+    assert re.search(r"\bvaddps\b.*%[yz]mm", text)
+
+
 def test_elements_with_gaps_are_stored_one_by_one_without_avx512() -> None:
     rows = "x: (1024, 3) float32"
     text = assembly_of("R.concat((x, x), axis=1)", rows, "x86-64-v3")

@@ -332,8 +332,8 @@ class GraphReader:
         value, ended = self._end(tails[1 - again], states, results)
         self._check_result(func, value)
         for state, start in zip(states, initial, strict=True):
-            if state.memory in self._written and start.memory.origin != "new":
-                raise RefusedError("a kernel writes a parameter or a constant")
+            if state.memory in self._written and start.memory.origin == "parameter":
+                raise RefusedError("a kernel writes a parameter")
         places = {state.memory for state in states}
         given = [tensor for tensor in results if tensor.memory not in places]
         regions, wanted = (ended, repeated), (given, targets)

@@ -152,6 +152,9 @@ def _of_axes(tree: Run, program: KernelProgram) -> Tree:
     if choice is None:
         return tree
     outer, axis, size = choice
+    # One row is computed from another; of errors, the first one in the order of tasks counts.
+    by_rows = any(a.var not in tree.independent for a in tree.axes) and not tree.checked
+    by_rows = by_rows and axis is lane_axis(tree)
     time = time_of(tree, plan, [*outer, axis])
     low, high = _block()
     block = Axis(axis.var, low, high)
@@ -160,7 +163,7 @@ def _of_axes(tree: Run, program: KernelProgram) -> Tree:
         for loops in (tree.axes, tree.ordered)
     )
     body = replace(tree, axes=axes, ordered=ordered)
-    return Tasks(tuple(outer), axis, size, low, high, body, time * size)
+    return Tasks(tuple(outer), axis, size, low, high, body, time * size, parts_of_rows=by_rows)
 
 
 def _may_be_long(axis: Axis, tree: Run, free: Sequence[Axis], shape_vars: Container[Var]) -> bool:

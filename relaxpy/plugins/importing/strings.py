@@ -18,8 +18,11 @@ from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec.runtime.registry import provided
 from relaxpy.exec.runtime.values import Array
 from relaxpy.ir.core.dtype import DataType
+from relaxpy.support.dataclass import dataclass
 
 PREFIX = "relaxpy.onnx."
+_DENSE: Final = 1 << 20
+"""The range of integers from which a table of all of them would be too large."""
 
 
 class Vocabulary:
@@ -339,38 +342,101 @@ def _number(text: str, *, is_integer: bool) -> float:
         raise RuntimeCheckError(f"expected the text of a number, found {text!r}") from None
 
 
+@dataclass(frozen=True, slots=True)
+class _NGrams:
+    """The n-grams of a pool that have one length, as a trie.
+
+    A node is an n-gram's beginning: one of one item is the item's place among the sorted `items`,
+    a longer one is its place in the sorted keys of its length. Its key is `_key` of the node before
+    and the last item. `columns` are those of the result. If the items are close to each other,
+    `dense` has their places, and 0 for the integers between them; else it is empty.
+    """
+
+    items: Array
+    dense: Array
+    keys: list[Array]
+    columns: Array
+
+
+def _n_gram_table(grams: Mapping[tuple[int, ...], int]) -> _NGrams:
+    """The trie of n-grams of one length, which are mapped to columns."""
+    texts = np.array([*grams], np.int64)
+    items, codes = np.unique(texts, return_inverse=True)
+    codes = codes.reshape(texts.shape)
+    nodes, keys = codes[:, 0], []
+    for code in codes.T[1:]:
+        level, nodes = np.unique(_key(nodes, code, items), return_inverse=True)
+        keys.append(level)
+    columns = np.zeros(nodes.max() + 1, np.int64)
+    columns[nodes] = [*grams.values()]
+    dense = np.zeros(0, np.int64)
+    if int(items[-1]) - int(items[0]) < _DENSE:
+        dense = np.zeros(items[-1] - items[0] + 1, np.int64)
+        dense[items - items[0]] = np.arange(len(items))
+    return _NGrams(items, dense, keys, columns)
+
+
+def _key(nodes: Array, codes: Array, items: Array) -> Array:
+    """The keys of the nodes after others; an absent item, -1, has none of a node."""
+    return nodes * (len(items) + 1) + codes + 1
+
+
+def _item_places(table: _NGrams, matrix: Array) -> Array:
+    """The places of the elements among the items, -1 if they are absent."""
+    if not len(table.dense):
+        return _places(table.items, matrix)
+    least, last = table.items[0], table.items[-1]
+    return _if_there(table.items, table.dense[np.clip(matrix, least, last) - least], matrix)
+
+
+def _places(table: Array, values: Array) -> Array:
+    """The places of values in a sorted table, -1 if they are absent."""
+    return _if_there(table, np.minimum(np.searchsorted(table, values), len(table) - 1), values)
+
+
+def _if_there(table: Array, places: Array, values: Array) -> Array:
+    return np.where(table[places] == values, places, -1)
+
+
 @functools.lru_cache(maxsize=64)
-def _n_grams(settings: str) -> tuple[dict[str, Any], dict[tuple[int, ...], int]]:
-    """The attributes of a TfIdfVectorizer, and the number of each n-gram of its pool."""
+def _n_grams(settings: str) -> tuple[dict[str, Any], dict[int, _NGrams]]:
+    """The attributes of a TfIdfVectorizer, and the n-grams of its pool by their length."""
     known = json.loads(settings)
     pool = known["pool"]
-    grams: dict[tuple[int, ...], int] = {}
+    grams: dict[int, dict[tuple[int, ...], int]] = {}
     starts = [*known["ngram_counts"], len(pool)]
     at = 0
     for n in range(1, len(starts)):
         for start in range(starts[n - 1], starts[n], n):
             if n >= known["min_gram_length"] and n <= known["max_gram_length"]:
-                grams[tuple(pool[start : start + n])] = at
+                column = known["ngram_indexes"][at]
+                grams.setdefault(n, {})[tuple(pool[start : start + n])] = column
             at += 1
-    return known, grams
+    return known, {n: _n_gram_table(each) for n, each in grams.items()}
 
 
 def tf_idf(x: Any, settings: str) -> Array:
     """The counts of a pool's n-grams in each row; `settings` are the attributes, in JSON."""
-    known, grams = _n_grams(settings)
-    rows = np.asarray(x)
+    known, tables = _n_grams(settings)
+    rows = np.asarray(x, np.int64)
     matrix = rows.reshape(1, -1) if rows.ndim == 1 else rows
     indexes = known["ngram_indexes"]
-    counts = np.zeros((len(matrix), max(indexes) + 1), np.float32)
-    for k, items in enumerate(matrix.tolist()):
-        for n in range(known["min_gram_length"], known["max_gram_length"] + 1):
-            for skip in range(1, known["max_skip_count"] + 2 if n > 1 else 2):
-                for first in range(len(items) - (n - 1) * skip):
-                    place = grams.get(tuple(items[first : first + (n - 1) * skip + 1 : skip]))
-                    if place is not None:
-                        counts[k, indexes[place]] += 1
+    width = max(indexes) + 1
+    found = [np.zeros(0, np.int64)]
+    for n, table in tables.items():
+        codes = _item_places(table, matrix)
+        for skip in range(1, known["max_skip_count"] + 2 if n > 1 else 2):
+            row, first = np.nonzero(codes[:, : max(codes.shape[1] - (n - 1) * skip, 0)] >= 0)
+            nodes = codes[row, first]
+            for step, level in enumerate(table.keys, 1):
+                nodes = _places(level, _key(nodes, codes[row, first + step * skip], table.items))
+                kept = nodes >= 0
+                row, first, nodes = row[kept], first[kept], nodes[kept]
+            found.append(row * width + table.columns[nodes])
+    totals = np.bincount(np.concatenate(found), minlength=len(matrix) * width)
+    counts = totals.reshape(len(matrix), width).astype(np.float32)
     weights = known["weights"]
-    scale = np.ones(counts.shape[1], np.float32)
+    scale = np.ones(width, np.float32)
     if weights:
         scale[indexes] = weights
     result = {"TF": counts, "IDF": np.where(counts > 0, scale, 0), "TFIDF": counts * scale}[

@@ -11,6 +11,7 @@ import pytest
 import relaxpy
 from relaxpy.errors import RelaxpyError
 from relaxpy.exec.lower import text
+from tests.exec.graph.test_outline import native_functions
 from tests.ir.relax.texts import module
 from tests.rows import sections
 
@@ -95,6 +96,18 @@ def main(n: i64, x: f32[4]):
         return r
     out = loop(R.const(0, "int64"), x, rows)
     return out
+--- states that begin as constants
+def main(n: i64, x: f32[4]):
+    def loop(i: i64, a: f32[4], b: f32[4]) -> R.Tuple(f32[4], f32[4]):
+        if i < n:
+            c = R.call_tir_inplace(cls.increase, (a,), [0], f32[4])
+            r: R.Tuple(f32[4], f32[4]) = loop(i + 1, c, b + x)
+        else:
+            r = (a, b)
+        return r
+    out = loop(R.const(0, "int64"), R.zeros((4,), "float32"), R.ones((4,), "float32"))
+    again = loop(R.const(1, "int64"), R.zeros((4,), "float32"), x)
+    return (out, again)
 --- rows of a symbolic number
 def main(n: i64, x: f32[m, 4]):
     rows = R.full((m, 4), R.const(7, "float32"), "float32")
@@ -228,6 +241,7 @@ def assert_equal(found: Any, wanted: Any) -> None:
 @pytest.mark.parametrize("name", LOOPS)
 def test_loops_have_the_values_of_the_text(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     mod = module(LOOPS[name] + KERNELS)
+    assert "main" in native_functions(mod, monkeypatch)
     native = relaxpy.compile(mod, "native")["main"]
     oracle = relaxpy.compile(mod, "reference")["main"]
     monkeypatch.setattr(text, "load_functions", load)

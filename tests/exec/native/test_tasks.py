@@ -55,6 +55,8 @@ MORE = {
     "R.max(x0, axis=[0])": ('(2000, 33), "int8"',),
     "R.prod(x0)": ('(9, 4000), "float64"',),
     "R.nn.softmax(x0)": ('(40, 9000), "float32"',),
+    "R.cumsum(x0, axis=0)": ('(50, 2000), "float32"',),
+    "R.cumsum(x0, axis=1)": ('(3, 50, 2000), "int32"',),
     "R.take(x0, R.astype(x1, 'int64'), axis=0)": ('(300, 60), "float32"', '(500,), "uint8"'),
 }
 ALL = PROGRAMS | MORE

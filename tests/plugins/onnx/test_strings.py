@@ -3,9 +3,11 @@
 The random models of `tests/fuzz/onnx_models.py` move strings by every operator that moves elements.
 """
 
+import json
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from onnx import TensorProto, helper
 
 import relaxpy
 from relaxpy.errors import MatchCastError, RuntimeCheckError
+from relaxpy.plugins.importing import strings
 from relaxpy.plugins.importing.unsupported import OpNotImplemented
 from relaxpy.relax.frontend.onnx import from_onnx
 from tests.plugins.onnx.texts import node_of, nodes_of
@@ -244,6 +247,47 @@ CASES: list[tuple[str, dict[str, Any], int, dict[str, Array]]] = [
 def test_operators_on_strings_are_those_of_onnx_runtime(op, attributes, outputs, operands) -> None:
     feed = {name: x for name, x in operands.items() if not name.startswith("c")}
     check(one(op, operands, outputs, **attributes), feed)
+
+
+def counted(x: Array, known: Mapping[str, Any]) -> Array:
+    """The definition: how often each n-gram of the pool is in each row, also with items skipped."""
+    pool, starts = known["pool"], [*known["ngram_counts"], len(known["pool"])]
+    columns = iter(known["ngram_indexes"])
+    counts = np.zeros((len(x), max(known["ngram_indexes"]) + 1), np.float32)
+    for n, (low, high) in enumerate(pairwise(starts), 1):
+        for start in range(low, high, n):
+            gram, column = pool[start : start + n], next(columns)
+            if not known["min_gram_length"] <= n <= known["max_gram_length"]:
+                continue
+            for skip in range(1, known["max_skip_count"] + 2 if n > 1 else 2):
+                for row, items in enumerate(x.tolist()):
+                    found = (items[k : k + n * skip : skip] for k in range(len(items)))
+                    counts[row, column] += sum(each == gram for each in found)
+    return counts
+
+
+@pytest.mark.parametrize("far", [9, 2**40, 2**63 - 20])
+@pytest.mark.parametrize("skips", [0, 2])
+def test_n_grams_are_counted(far: int, skips: int) -> None:
+    numbers = RNG.permutation(216)
+    grams = [[k] for k in range(4)]
+    grams += [list(divmod(int(k), 6)) for k in RNG.permutation(36)[:12]]
+    grams += [[int(k) // 36, int(k) // 6 % 6, int(k) % 6] for k in numbers[:30]]
+    spread = [-far, 0, far - 1, 3, 4, 5]
+    known = {
+        "mode": "TF",
+        "min_gram_length": 1,
+        "max_gram_length": 3,
+        "max_skip_count": skips,
+        "ngram_counts": [0, 4, 28],
+        "ngram_indexes": list(map(int, RNG.permutation(50)[:46])),
+        "pool": [spread[item] for gram in grams for item in gram],
+        "weights": [],
+    }
+    for shape in ((3, 40), (2, 1), (2, 0), (0, 4)):
+        x = np.array(spread)[RNG.integers(0, 6, shape)]
+        x = np.where(RNG.random(shape) < 0.1, 77, x)
+        np.testing.assert_array_equal(strings.tf_idf(x, json.dumps(known)), counted(x, known))
 
 
 def test_categories_have_to_be_known_where_zeros_are_not_admitted() -> None:

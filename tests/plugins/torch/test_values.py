@@ -238,6 +238,7 @@ INDEXED: dict[str, Callable[[Any, Any], Any]] = {
     "scatter of a number": lambda x, i: x.scatter(1, i[:, None], 1.0),
     "scatter_add": lambda x, i: x.scatter_add(1, i[:, None], torch.ones(1, 1)),
     "scatter_reduce": lambda x, i: x.scatter_reduce(0, i[:, None], torch.ones(1, 1), "mean"),
+    "scatter_add of rows": lambda x, i: x.scatter_add(0, i[:, None].expand(1, 2), torch.ones(1, 2)),
     "embedding": lambda x, i: F.embedding(i, x),
     "bincount": lambda x, i: i.bincount(),
     "one_hot": lambda x, i: F.one_hot(i, 2),
@@ -273,6 +274,42 @@ def test_indices_out_of_range_are_refused_where_pytorch_refuses_them(name, targe
                 run(*args)
         else:
             torch.testing.assert_close(run(*args), right)
+
+
+@pytest.mark.each_choice
+@pytest.mark.parametrize("target", ["numpy", "native"])
+@pytest.mark.parametrize("columns", [(3,), (2,), (3, 2), (3, 1), (0,)])
+@pytest.mark.parametrize("reduction", ["sum", "prod", "mean", "amax", "amin"])
+def test_rows_are_scattered_by_one_index_each(reduction: str, columns: Any, target: str) -> None:
+    generator = torch.Generator().manual_seed(0)
+
+    def scattered(x: Any, index: Any, source: Any) -> Any:
+        index = index.view(-1, *[1] * len(columns)).expand(-1, *columns)
+        whole = x.scatter_reduce(0, index, source, reduction)
+        return whole, x.scatter_reduce(0, index, source, reduction, include_self=False)
+
+    x = torch.randn(4, *((3, 2)[: len(columns)]), generator=generator)
+    source = torch.randn(9, *((3, 2)[: len(columns)]), generator=generator)
+    index = torch.tensor([3, 1, 1, 0, 3, 3, 1, 0, 0])
+    found = exported(scattered, x, index, source, target=target)(x, index, source)
+    torch.testing.assert_close(tuple(found), scattered(x, index, source))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64])
+def test_medians_of_long_rows(dtype: Any) -> None:
+    x = torch.arange(9000.0).mul(37).remainder(1009).sub(500).view(3, 3000).to(dtype)
+    if dtype.is_floating_point:
+        x[1, [7, 2000]] = NAN
+
+    def medians(x: Any) -> Any:
+        return x.median(), *x.median(1), *x.median(0, keepdim=True), x.nanmedian(), *x.nanmedian(1)
+
+    whole, rows, places, columns, lines, known, *known_rows = exported(medians, x)(x)
+    torch.testing.assert_close(whole, x.median(), equal_nan=True)
+    torch.testing.assert_close((known, known_rows[0]), (x.nanmedian(), x.nanmedian(1)[0]))
+    for values, index, axis in ((rows[:, None], places[:, None], 1), (columns, lines, 0)):
+        torch.testing.assert_close(values, x.median(axis, True)[0], equal_nan=True)
+        torch.testing.assert_close(x.gather(axis, index), values, equal_nan=True)
 
 
 SINGULAR = torch.ones(2, 3, 3) + torch.tensor([0.0, 1.0]).view(2, 1, 1) * torch.eye(3)

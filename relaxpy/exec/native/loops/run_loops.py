@@ -146,9 +146,12 @@ class RunLoops(Loops):
     def _columns(self, run: Run, along: Axis, count: int = 1, beside: Axis | None = None) -> None:
         """The iterations of `along` as lanes, of `count` vectors; accumulations run inside.
 
-        Several iterations of the axis `beside` are computed together.
+        Several iterations of the axis `beside` are computed together. Vectors of a short row have
+        as many lanes as it fills by more than half.
         """
-        twice = self._repeats(run)
+        twice, size, extent = self._repeats(run), self.count(run, along), along.extent.constant
+        while extent and size >= max(2 * extent, 8):
+            size //= 2
 
         def chunk(lanes: Lanes, number: int) -> Sequence[Value]:
             with self.frame.level(lanes=lanes):
@@ -157,7 +160,7 @@ class RunLoops(Loops):
             return ()
 
         is_long = has_long_code(run, 1 if beside is None else _BESIDE)
-        chunks = partial(self.chunks, along, self.count(run, along), count, chunk, ())
+        chunks = partial(self.chunks, along, size, count, chunk, ())
         chunks(wide=True, twice=twice, is_long=is_long)
 
     def _together(self, run: Run, lanes: int, places: Sequence[Mapping[Var, Value]]) -> None:

@@ -14,7 +14,7 @@ from relaxpy.exec.native.contraction.operands import Size, ceil_div, combine, di
 from relaxpy.exec.native.llvm.function import BOOL, I8, I64, Function, Value
 from relaxpy.exec.native.loops.items import Items
 from relaxpy.exec.native.loops.run_loops import RunLoops
-from relaxpy.exec.native.threads.code import parallel
+from relaxpy.exec.native.threads.code import parallel, slots
 from relaxpy.exec.native.trees import cost
 from relaxpy.exec.native.trees.masks import LEAST_ROWS, PANEL, Masked
 from relaxpy.exec.native.trees.obligations import Obligation
@@ -316,6 +316,8 @@ class TreeLoops(RunLoops):
         extents.append(ceil_div(f, self._extent(tree.axis), tree.size))
         blocks = total(f, extents)
         share = 1 if tree.number is not None else self._share(tree, blocks)
+        if tree.parts_of_rows:
+            share = f.intrinsic("smax", f.index(share), f.index(ceil_div(f, blocks, slots(f))))
         sizes = (*extents, blocks, share, *self.scratch.values())
         values = [*frame.pointers.values(), *frame.variables.values(), *frame.bound.values()]
         values += [] if frame.failures is None else [frame.failures.record]
@@ -408,17 +410,24 @@ class TreeLoops(RunLoops):
                     stack.enter_context(self.opened(enclosing))
                 self.tree(tree.body)
 
-        def block(number: Value) -> None:
+        def part(number: Value) -> list[Value]:
+            """The blocks from `number` on that are in the same iteration of the outer axes."""
             *indices, inner = digits(f, number, extents)
             outer = [
                 f.index(combine(f, "add", self.bounds(a)[0], index))
                 for a, index in zip(tree.outer, indices, strict=True)
             ]
             low = start + combine(f, "mul", inner, tree.size)
-            run(low, low + tree.size, outer, number)
+            count: Size = 1
+            if tree.parts_of_rows:
+                count = f.intrinsic("smin", last - number, f.index(extents[-1]) - inner)
+            run(low, low + combine(f, "mul", count, tree.size), outer, number)
+            return [number + count]
 
-        if tree.outer or tree.number is not None:
-            f.loop(first, last, 1, (), lambda number: block(number))
+        if tree.outer and tree.parts_of_rows:
+            f.while_loop([first], lambda number: f.compare("slt", number, last), part)
+        elif tree.outer or tree.number is not None:
+            f.loop(first, last, 1, (), lambda number: part(number) and None)
         else:
             run(start + first * tree.size, start + last * tree.size, (), first)
         self.frame.forget()

@@ -119,7 +119,7 @@ def parallel(
     """Run `body(f, task, slot, *captured)` for each task below `tasks`, in parallel.
 
     `f` is the function of the body, in which each captured value of `function` is a value. The
-    number of tasks has to follow from the work alone, so that results do not depend on threads.
+    tasks have to follow from the work alone if results depend on them, not on the threads.
     Where the pool is busy, as inside another parallel loop, the calling thread runs all tasks. Each
     thread has one of `slots(function)` slots, `slot`, and memory for what is too large for its
     stack. If a signal has ended the loop, `function` leaves its innermost attempt, if it is in

@@ -75,7 +75,8 @@ def has_long_tasks(tree: Tree) -> bool:
             time = cost.constant
             if time is None:
                 return any(map(_repeats, runs((inner,))))
-            return time * max(1, blocks // MOST_TASKS) > LONG
+            tasks = 1 if tree.parts_of_rows else MOST_TASKS
+            return time * max(1, blocks // tasks) > LONG
         case _:
             return False
 

@@ -42,7 +42,8 @@ class Tasks(Tree):
     """`body` in parallel: in each iteration of `outer` for each block of iterations of `axis`.
 
     A block has `size` iterations, from `low` to below `high`, and takes `cost` picoseconds. One
-    task executes several of them, unless each block has a `number`.
+    task executes several of them, unless each block has a `number`. If they are parts of rows
+    that `body` computes one from another, there are as few tasks as threads, for long parts.
     """
 
     outer: tuple[Axis, ...]
@@ -53,6 +54,7 @@ class Tasks(Tree):
     body: Run | Tile | For
     cost: IndexPoly
     number: Axis | None = None
+    parts_of_rows: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -147,10 +149,15 @@ class _Reader:
         tests = tests_within(statement.axes, serial)
         free = self.plan.independent(run, serial)
         run = replace(run, tests=tests, independent=free)
+        written = {root(w.buffer) for w in statement.writes}
         if isinstance(statement, Compound) or run.ordered or not run.loops:
+            reads = {root(b) for o in late for b in o.reads()}
+            if len(late) == 1 and run.assignments and run.ordered and written.isdisjoint(reads):
+                # Its first failure is the first one of all, whatever is stored before.
+                yield ObligationTests(late, tests)
+                late = ()
             yield replace(run, axes=(), ordered=run.loops, checked=bool(late))
             return
-        written = {root(w.buffer) for w in statement.writes}
         if run.store and any(root(b) in written for o in late for b in o.reads()):
             # Obligations of an iteration read what earlier ones store.
             none = frozenset[Var]()

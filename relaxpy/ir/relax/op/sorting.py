@@ -461,6 +461,15 @@ def _unique(
     return_counts: bool = False,
     axis: int | None = None,
 ) -> Any:
+    is_vector = axis is None or x.ndim == 1
+    if is_vector and x.dtype.kind in "iu" and x.dtype.itemsize > 2 and x.size >= _LONG:
+        least = x.min()
+        if int(x.max()) - int(least) <= np.iinfo(np.uint16).max:  # they are sorted by counting
+            flags = sorted, True, return_inverse, return_counts
+            values, *extras = _unique((x - least).astype(np.uint16), *flags)
+            extras = extras if return_index else extras[1:]
+            values = values.astype(x.dtype) + least
+            return (values, *extras) if extras else values
     flags = (return_index or not sorted, return_inverse, return_counts)
     ordered = comparable(x)
     results: Any = np.unique(ordered, *flags, axis)  # type: ignore[call-overload]
@@ -511,12 +520,15 @@ def unique(
 
 
 def _places(x: Array) -> Array:
-    """`nonzero` of an array; NumPy looks fast for elements other than 0 in vectors only."""
-    rest, columns = np.flatnonzero(x), []
-    for size in reversed(x.shape[1:]):
-        rest, column = np.divmod(rest, size)
-        columns.append(column)
-    return np.stack([rest, *reversed(columns)]).astype(np.int64, copy=False)
+    """`nonzero` of an array; NumPy is fast at finding True in a vector only."""
+    found = np.flatnonzero(x if x.dtype == np.bool_ else x != 0)
+    places = np.empty((max(x.ndim, 1), found.size), np.int64)
+    for axis in range(x.ndim - 1, 0, -1):
+        rows = found // x.shape[axis]
+        np.subtract(found, rows * x.shape[axis], out=places[axis])
+        found = rows
+    places[0] = found
+    return places
 
 
 @register("relax.nonzero", pure=True, data_dependent=True, runtime=_places, gradient=no_gradient)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.relax.nodes import Expr, TensorStructInfo, const
+from relaxpy.ir.relax.nodes import Expr, TensorStructInfo, Var, const, is_call_of
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import Select
@@ -231,8 +231,24 @@ def scattered(
     axes = [k for k in range(len(sizes)) if not cx.importer.symbols.equal(sizes[k], wanted[k])]
     if axes:
         source = R.strided_slice(source, axes, [0] * len(axes), [wanted[k] for k in axes])
+    rows = _of_rows(cx, indices) if at == 0 else None
+    if rows is not None and all(map(cx.importer.symbols.equal, shape_of(x)[1:], wanted[1:])):
+        return R.scatter_nd(x, from_front(cx, rows, shape_of(x)[0]), source, reduction)
     places = from_front(cx, indices, shape_of(x)[at])
     return R.scatter_elements(x, places, source, at, reduction)
+
+
+def _of_rows(cx: Context, indices: Expr) -> Expr | None:
+    """A column with the index that all elements of a row have; None if they may differ."""
+    value = cx.builder.lookup_binding(indices) if isinstance(indices, Var) else indices
+    if not is_call_of(value, "relax.broadcast_to"):
+        return None
+    column, sizes = value.args[0], shape_of(value.args[0])
+    count = shape_of(indices)[0]
+    is_column = len(sizes) == rank_of(indices) and cx.importer.symbols.equal(sizes[0], count)
+    if not is_column or not all(cx.is_size(size, 1) for size in sizes[1:]):
+        return None
+    return reshaped(column, [count, 1])
 
 
 @converter("scatter.src", "scatter.reduce")

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.relax.nodes import Expr, const
+from relaxpy.ir.relax.nodes import Expr, TupleGetItem, const
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import Select
@@ -138,28 +138,42 @@ def kthvalue(cx: Context, x: Expr, k: Any, axis: int = -1, keepdim: bool = False
     return _chosen(cx, x, axis, keepdim, lambda values, at: _at(cx, values, at, k - 1))
 
 
-@converter("median.dim", "nanmedian.dim")
+@converter("median.dim")
 def median(cx: Context, x: Expr, axis: int, keepdim: bool = False) -> tuple[Expr, Expr]:
-    ignores = "nanmedian" in str(cx.node.target)
+    if not tensors.rank_of(x):
+        return x, const(0, "int64")
+    at = cx.axis(axis, x)
+    index = cx.emit(TupleGetItem(cx.emit(R.median(x, [at], True)), 1))
+    value = R.gather_elements(x, index, at)  # the gradient is that of this element alone
+    return (value, index) if keepdim else (R.squeeze(value, [at]), R.squeeze(index, [at]))
+
+
+@converter("nanmedian.dim")
+def nanmedian(cx: Context, x: Expr, axis: int, keepdim: bool = False) -> tuple[Expr, Expr]:
+    if not tensors.is_float(x):
+        return median(cx, x, axis, keepdim)
 
     def middle(values: Expr, at: int) -> Expr:
-        size = tensors.shape_of(values)[at]
-        half = _at(cx, values, at, cx.simplify((size - 1) // 2))
-        if not tensors.is_float(values):
-            return half
         unknown = R.sum(R.astype(R.isnan(values), "int64"), [at], True)
-        known = R.subtract(cx.tensor(size, "int64"), unknown)
-        if ignores:
-            below = R.maximum(R.subtract(known, const(1, "int64")), const(0, "int64"))
-            return R.floor_divide(below, const(2, "int64"))
-        return R.where(R.greater(unknown, const(0, "int64")), known, half)
+        known = R.subtract(cx.tensor(tensors.shape_of(values)[at], "int64"), unknown)
+        below = R.maximum(R.subtract(known, const(1, "int64")), const(0, "int64"))
+        return R.floor_divide(below, const(2, "int64"))
 
     return _chosen(cx, x, axis, keepdim, middle)
 
 
-@converter("median", "nanmedian")
+@converter("median")
 def median_of_all(cx: Context, x: Expr) -> Expr:
-    return median(cx, cx.emit(tensors.reshaped(x, [tensors.product(tensors.shape_of(x))])), 0)[0]
+    return median(cx, _flat(cx, x), 0)[0]
+
+
+@converter("nanmedian")
+def nanmedian_of_all(cx: Context, x: Expr) -> Expr:
+    return nanmedian(cx, _flat(cx, x), 0)[0]
+
+
+def _flat(cx: Context, x: Expr) -> Expr:
+    return cx.emit(tensors.reshaped(x, [tensors.product(tensors.shape_of(x))]))
 
 
 _REDUCTIONS = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min", "mean": "mean"}

@@ -321,6 +321,38 @@ def test_distinct_elements_in_the_order_of_their_first_occurrence(axis: int | No
     np.testing.assert_array_equal(whole, data.reshape(-1) if axis is None else data)
 
 
+@pytest.mark.parametrize("is_sorted", [True, False])
+@pytest.mark.parametrize("returned", [(), *((r,) for r in RETURNED), RETURNED])
+@pytest.mark.parametrize(
+    ("dtype", "least", "count"),
+    [
+        ("int64", -(2**63), 40),
+        ("uint64", 2**64 - 50, 50),
+        ("int32", -9, 65536),
+        ("int32", -9, 65537),
+    ],
+)
+def test_distinct_elements_of_many_integers(
+    dtype: str, least: int, count: int, returned: tuple[str, ...], is_sorted: bool
+) -> None:
+    numbers = [0, count - 1, *np.random.default_rng(count).integers(0, count, 700).tolist()]
+    data = np.array([least + k for k in numbers], dtype)
+    make = partial(op.unique, sorted=is_sorted, **dict.fromkeys(returned, True))
+    found = compile(returning(make, tensor(*data.shape, dtype=dtype)))["main"](data)
+    distinct = list(dict.fromkeys(data.tolist()))
+    distinct = sorted(distinct) if is_sorted else distinct
+    place = {value: k for k, value in enumerate(distinct)}
+    expected = {
+        "values": distinct,
+        "return_index": [data.tolist().index(value) for value in distinct],
+        "return_inverse": [place[value] for value in data.tolist()],
+        "return_counts": [data.tolist().count(value) for value in distinct],
+    }
+    for array, name in zip(found if returned else (found,), ("values", *returned), strict=True):
+        assert array.dtype == (dtype if name == "values" else "int64")
+        assert array.tolist() == expected[name]
+
+
 @pytest.mark.parametrize("target", ["reference", "numpy", "native"])
 def test_no_elements_have_no_median(target: str) -> None:
     empty = Case("relax.median", "", (np.zeros((2, 0), "float32"),), op.median, np.median)
