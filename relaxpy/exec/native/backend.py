@@ -231,8 +231,8 @@ class NativeBackend:
     ) -> Sequence[str]:
         """Emit the program of a kernel; the names of its functions.
 
-        That of a class has `multiples` of sizes, and reports no obligations. It takes the arguments
-        at the positions `constants` packed, if they can be packed.
+        That of a class has parameters with `multiples`, and reports no obligations. It takes the
+        arguments at the positions `constants` packed, if they can be packed.
 
         Errors:
             RefusedError: a part of it has no native form.
@@ -264,7 +264,11 @@ class NativeBackend:
         plan = program.plan
         before, reported = self.module.copy(), len(self.failures.entries)
         try:
-            report = _refused if multiples else partial(self.failures.add, plan.name, plan.func)
+            report = (
+                _refused
+                if multiples is not None
+                else partial(self.failures.add, plan.name, plan.func)
+            )
             operands = self.module, symbol, program, signature, report, multiples or {}
             emitter = KernelEmitter(*operands, constants)
             emitter.emit()
