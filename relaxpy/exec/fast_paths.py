@@ -45,7 +45,7 @@ VIEWS: Final = FastPath("views")
 SHARED_MEMORY: Final = FastPath("shared memory")
 """Tensors with disjoint live ranges share memory."""
 KERNEL_CLASSES: Final = FastPath("kernel classes")
-"""Kernels that differ in sizes alone are one kernel, which takes the sizes as arguments."""
+"""Kernels that differ in sizes and numbers alone are one kernel, which takes these as arguments."""
 
 FAST_PATHS: Final = (
     ONLY_KERNEL,

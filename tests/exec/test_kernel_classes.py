@@ -1,4 +1,4 @@
-"""Kernels that differ in sizes alone run as one, with the results and errors of each."""
+"""Kernels that differ in sizes and numbers alone run as one, with the results of each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import relaxpy
-from relaxpy import IRModule, relax
+from relaxpy import IRModule, relax, tir
 from relaxpy.errors import RelaxpyError
 from relaxpy.exec.fast_paths import KERNEL_CLASSES
 from relaxpy.exec.native.classes import classes_of
@@ -192,7 +192,7 @@ def test_kernels_that_python_calls() -> None:
 
 
 CHANGES = [
-    ("T.float32(1)", "T.float32(2)"),
+    ("+ T.float32(1)", "/ T.float32(1)"),
     ("A[I[v]]", "A[I[v] + 1]"),
     ("A[I[v]] +", "A[I[v]] -"),
     ("A[I[v]] + T.float32(1)", "T.Cast('float32', I[v])"),
@@ -247,6 +247,86 @@ def test_an_error_is_that_of_its_kernel(sizes: list[tuple[int, int]]) -> None:
             texts.append(str(caught.value))
         assert texts[0] == texts[1]
         assert f"index {rows + number}" in texts[0]
+
+
+NUMBERS: dict[str, Callable[[relax.Var, float], relax.Expr]] = {
+    "one": lambda x, c: op.nn.relu(op.multiply(x, relax.const(c, "float32"))),
+    "several": lambda x, c: op.minimum(
+        op.add(op.maximum(op.multiply(op.exp(x), relax.const(c)), relax.const(2 * c)), x),
+        relax.const(3 * c),
+    ),
+    "a sum": lambda x, c: op.multiply(op.sum(op.add(x, relax.const(c)), [1]), relax.const(1 / c)),
+}
+VALUES = (3.0, 0.1, -2.5, 1e-40, 1e38)
+
+
+def program_with_numbers(
+    name: str, values: Sequence[float], sizes: Sequence[tuple[int, int]]
+) -> tuple[IRModule, list[Array]]:
+    """A function with a kernel for each number and size."""
+    builder, rng = relax.BlockBuilder(), np.random.default_rng(5)
+    arrays = [rng.standard_normal(shape).astype("float32") for shape in sizes]
+    params = [
+        relax.Var(f"x{n}", relax.TensorStructInfo(shape, "float32"))
+        for n, shape in enumerate(sizes)
+    ]
+    with builder.function("main", params):
+        with builder.dataflow():
+            results = [
+                builder.emit(NUMBERS[name](x, c)) for x, c in zip(params, values, strict=True)
+            ]
+            output = builder.emit_output(relax.Tuple(results))
+        builder.emit_func_output(output)
+    return builder.finalize(), arrays
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (16, 16), (199, 331)])
+@pytest.mark.parametrize("name", NUMBERS)
+def test_kernels_that_differ_in_numbers_have_one_function(name: str, shape: Any) -> None:
+    if name == "a sum" and len(shape) < 2:
+        pytest.skip("it sums rows")
+    module, arrays = program_with_numbers(name, VALUES, [shape] * len(VALUES))
+    ex = relaxpy.compile(module, "native")
+    with KERNEL_CLASSES.off():
+        separate = relaxpy.compile(module, "native")
+    kernels = sorted({row.kernel for row in ex.report().rows})
+    assert len(kernels) == len(VALUES)
+    assert len({ex.kernel_source(kernel, "llvm") for kernel in kernels}) == 1
+    with np.errstate(all="ignore"):
+        check(ex["main"](*arrays), separate["main"](*arrays), exactly=True)
+
+
+def test_what_all_kernels_of_a_class_have_in_common_is_not_an_argument() -> None:
+    for values, sizes, expected in (
+        ((3.0, 4.0), [(20, 70)] * 2, ["float32"]),
+        ((3.0, 3.0), [(20, 70), (20, 90)], ["int64"]),
+        ((3.0, 4.0), [(20, 70), (20, 90)], ["int64", "float32"]),
+    ):
+        module, _ = program_with_numbers("one", values, sizes)
+        lowered = relax.get_pipeline("default", target="native")(module)
+        kernels = [f for f in lowered.functions.values() if isinstance(f, tir.PrimFunc)]
+        [found] = classes_of(kernels)
+        assert [str(param.dtype) for param in found.func.params[2:]] == expected
+
+
+def test_numbers_that_decide_the_code_have_no_class() -> None:
+    texts = [KERNEL.format(name=f"k{n}", n=40, m=20) for n in range(3)]
+    for change in (
+        "T.pow(A[I[v]], T.float32({}))",
+        "T.Select(A[I[v]] > T.float32({}), A[0], A[1])",
+    ):
+        changed = [
+            from_source(text.replace("A[I[v]] + T.float32(1)", change.format(n + 2)))
+            for n, text in enumerate(texts)
+        ]
+        assert not list(classes_of(changed))
+    equal, other = (
+        from_source(
+            text.replace("A[I[v]] + T.float32(1)", f"A[I[v]] * T.float32(2) + T.float32({number})")
+        )
+        for text, number in zip(texts, (2, 3), strict=False)
+    )
+    assert not list(classes_of([equal, other]))
 
 
 MIXED = """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial
 from itertools import islice
 from types import SimpleNamespace
@@ -47,7 +47,7 @@ from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.core.traverse import occurrences
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
-from relaxpy.ir.tir.buffer import Buffer, BufferLoad
+from relaxpy.ir.tir.buffer import BufferLoad
 from relaxpy.ir.tir.expr import Call, Var
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import Block
@@ -231,8 +231,8 @@ class NativeBackend:
     ) -> Sequence[str]:
         """Emit the program of a kernel; the names of its functions.
 
-        That of a class has `multiples` of sizes, and reports no obligations. It takes the arguments
-        at the positions `constants` packed, if they can be packed.
+        That of a class has parameters with `multiples`, and reports no obligations. It takes the
+        arguments at the positions `constants` packed, if they can be packed.
 
         Errors:
             RefusedError: a part of it has no native form.
@@ -264,7 +264,11 @@ class NativeBackend:
         plan = program.plan
         before, reported = self.module.copy(), len(self.failures.entries)
         try:
-            report = _refused if multiples else partial(self.failures.add, plan.name, plan.func)
+            report = (
+                _refused
+                if multiples is not None
+                else partial(self.failures.add, plan.name, plan.func)
+            )
             operands = self.module, symbol, program, signature, report, multiples or {}
             emitter = KernelEmitter(*operands, constants)
             emitter.emit()
@@ -438,7 +442,7 @@ def check_price(program: KernelProgram) -> None:
     Errors:
         RefusedError: it is not.
     """
-    members, decoded = list(runs(program.plan.trees)), _decoded(program)
+    members = list(runs(program.plan.trees))
     if current().vector_bits >= 512 and members and all(map(_is_power, members)):
         raise RefusedError("NumPy has a faster function for powers")
     for run in members:
@@ -449,9 +453,10 @@ def check_price(program: KernelProgram) -> None:
                 continue
         if not _reuses(product, run.axes):
             continue
-        if product_of(with_best_order(run)) or repeated_loads(run, program.plan):
+        if product_of(with_best_order(run)):
             continue
-        if _is_remainder(run, decoded):
+        decoded = _decoded(program)
+        if run in decoded or _is_remainder(run, decoded):
             continue
         depth = math.prod((axis.extent for axis in run.over), start=as_poly(1))
         if depth.constant is not None and depth.constant <= _SHORT_SUM:
@@ -461,29 +466,29 @@ def check_price(program: KernelProgram) -> None:
             raise RefusedError("a product of matrices runs on BLAS")
 
 
-def _is_remainder(run: Run, decoded: Container[Buffer]) -> bool:
+def _is_remainder(run: Run, decoded: Sequence[Run]) -> bool:
     """True if a product has the weights of an incomplete last group of packed ones.
 
     These are few; the others are in the sum that it adds to, one of those in `decoded`.
     """
-    return run.accumulation is not None and run.accumulation.target in decoded
+    targets = {each.accumulation.target for each in decoded if each.accumulation is not None}
+    return run.accumulation is not None and run.accumulation.target in targets
 
 
-def _decoded(program: KernelProgram) -> set[Buffer]:
-    """The targets of sums with packed elements."""
-    plan = program.plan
-    return {
-        run.accumulation.target
-        for run in runs(plan.trees)
-        if run.accumulation is not None and repeated_loads(run, plan) is not None
-    }
+def _decoded(program: KernelProgram) -> list[Run]:
+    """The sums with packed elements."""
+    return [
+        run
+        for run in runs(program.plan.trees)
+        if run.accumulation is not None and repeated_loads(run, program.plan) is not None
+    ]
 
 
 def _reasons(program: KernelProgram) -> Iterator[str]:
     """The reason why each native run is slower than others of its kind, if any."""
     decoded = _decoded(program)
     for run in runs(program.plan.trees):
-        if repeated_loads(run, program.plan) is None:
+        if run not in decoded:
             reason = "the weights of a last group that is not whole are decoded for each row"
             yield reason if _is_remainder(run, decoded) else ""
         elif axes := decoded_again(run, program):

@@ -1,7 +1,8 @@
-"""Kernels that differ in sizes alone are one kernel, which takes them as arguments.
+"""Kernels that differ in sizes and numbers alone are one kernel, which takes them as arguments.
 
-Each extent of a kernel that is long, and that only whole dimensions and loops have, is replaced by
-a variable. Kernels that are then the same belong to one class, which is compiled once.
+An extent may be an argument if it is long, and if only whole dimensions and loops have it. So may a
+number that is an operand of arithmetic. Kernels that are the same without these belong to one
+class, which is compiled once. What all members have in common is not an argument.
 """
 
 from __future__ import annotations
@@ -19,7 +20,20 @@ from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import occurrences, rewrite, walk
 from relaxpy.ir.equality.walk import Walk
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
-from relaxpy.ir.tir.expr import Add, Cast, IntImm, IterVarKind, Mul, PrimExpr, Var
+from relaxpy.ir.tir.expr import (
+    Add,
+    BinaryOpExpr,
+    Cast,
+    FloatImm,
+    IntImm,
+    IterVarKind,
+    Max,
+    Min,
+    Mul,
+    PrimExpr,
+    Sub,
+    Var,
+)
 from relaxpy.ir.tir.iteration import IterVar, Range
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, SeqStmt, Stmt
@@ -44,7 +58,7 @@ class KernelClass:
     """The kernels `members`, each with the values of the further parameters of `func`.
 
     Fields:
-        multiples: these parameters, and a power of two that divides each.
+        multiples: these parameters, and a power of two that divides each size.
         is_short: whether the kernels take less time than to start threads.
     """
 
@@ -75,27 +89,54 @@ def _parameters(func: PrimFunc) -> Hashable:
     return tuple(None if b is None else (b.dtype, b.ndim) for b in func.buffer_map_items)
 
 
-class _SizeFreeWalk(Walk):
-    """The traversal of structural equality, without the extents of buffers and loops.
+class _Form(Walk):
+    """The traversal of structural equality, without extents and numbers that may be arguments.
+
+    The extents are those of buffers and loops; `numbers` has the numbers. Which of them are equal
+    is part of the tokens.
 
     Rule:
         The regions that blocks read and write follow from the rest.
     """
 
+    def __init__(self) -> None:
+        super().__init__(map_free_vars=False)
+        self.numbers: dict[PrimExpr, int] = {}
+        self._parent: object = None
+
+    @override
+    def complete(self, fields: list[object], subject: Node, *operands: Any) -> tuple[object, ...]:
+        outer, self._parent = self._parent, subject
+        try:
+            return super().complete(fields, subject, *operands)
+        finally:
+            self._parent = outer
+
     @override
     def component(self, value: object, *operands: Any) -> object:
         path = operands[2]
-        return "size" if path and path[1] in _SIZES else super().component(value, *operands)
+        if path and path[1] in _SIZES:
+            return "size"
+        if (
+            isinstance(value, FloatImm)
+            and isinstance(self._parent, _ARITHMETIC)
+            and value.dtype.bits >= 32
+        ):
+            return "number", value.dtype, self.numbers.setdefault(value, len(self.numbers))
+        return super().component(value, *operands)
 
 
 _SIZES: Final = frozenset(("extent", "shape", "reads", "writes"))
+_ARITHMETIC: Final = (Add, Sub, Mul, Min, Max)
+"""Expressions whose code does not depend on the numbers in them."""
 _MOST_TOKENS: Final = 1 << 12
 
 
 def _text(reader: _Reader) -> Hashable:
-    """A key of a kernel that is equal for kernels that differ in extents alone."""
-    func = reader.func.without_attr("global_symbol")
-    tokens = tuple(islice(_SizeFreeWalk(map_free_vars=False).tokens(func), _MOST_TOKENS))
+    """A key of a kernel that is equal for kernels that differ in extents and numbers alone."""
+    func, form = reader.func.without_attr("global_symbol"), _Form()
+    tokens = tuple(islice(form.tokens(func), _MOST_TOKENS))
+    reader.numbers = list(form.numbers)
     try:
         hash(tokens)
     except TypeError:  # an attribute has no hash
@@ -111,22 +152,21 @@ def _read(func: PrimFunc) -> _Reader | None:
 
 
 def _class_of(readers: Sequence[_Reader]) -> KernelClass:
-    first = readers[0]
-    general = first.general()
-    sizes = general.params[len(first.func.params) :]
+    first, rows = readers[0], [reader.values for reader in readers]
+    different = [n for n, column in enumerate(zip(*rows, strict=True)) if len(set(column)) > 1]
+    general = first.general(different)
+    params = general.params[len(first.func.params) :]
     members = {
-        reader.func: {
-            size: IntImm(size.dtype, value)
-            for size, value in zip(sizes, reader.values, strict=True)
-        }
-        for reader in readers
+        reader.func: dict(zip(params, (row[n] for n in different), strict=True))
+        for reader, row in zip(readers, rows, strict=True)
     }
-    multiples = {size: _multiple(value) for size, value in zip(sizes, first.values, strict=True)}
-    return KernelClass(general, multiples, first.is_short, members)
+    multiples = {param: _multiple(value) for param, value in members[first.func].items()}
+    is_short = first.is_short and any(param.dtype.is_int for param in params)
+    return KernelClass(general, multiples, is_short, members)
 
 
-def _multiple(size: int) -> int:
-    return _LANES if size % _LANES == 0 else 1
+def _multiple(value: PrimExpr) -> int:
+    return _LANES if isinstance(value, IntImm) and value.value % _LANES == 0 else 1
 
 
 class _Reader:
@@ -140,6 +180,8 @@ class _Reader:
 
     def __init__(self, func: PrimFunc) -> None:
         self.func = func
+        self.numbers: Sequence[PrimExpr] = ()
+        """The numbers that may be arguments, which `_text` finds."""
         self._numbers: dict[Buffer | Var, int] = {}
         self._extents: list[IntImm] = []
         self._related: list[int] = []
@@ -163,8 +205,6 @@ class _Reader:
                 case _:
                     pass
         self._places = self._long_extents()
-        if not self._places:
-            raise RefusedError("its sizes are small")
 
     # ---- extents
 
@@ -294,27 +334,30 @@ class _Reader:
         return places
 
     @property
-    def values(self) -> list[int]:
-        """The values of the variables that replace extents."""
-        return [self._extents[first].value for first in dict.fromkeys(self._places.values())]
+    def values(self) -> list[PrimExpr]:
+        """The extents, then the numbers, that variables may replace."""
+        return [*(self._extents[first] for first in self._firsts), *self.numbers]
+
+    @property
+    def _firsts(self) -> list[int]:
+        return list(dict.fromkeys(self._places.values()))
 
     def form(self) -> Hashable:
         """The facts that kernels of a class have in common beside the text."""
         extents = tuple(
             (e.dtype, None if n in self._places else e.value) for n, e in enumerate(self._extents)
         )
-        multiples = tuple(map(_multiple, self.values))
+        multiples = tuple(_multiple(self._extents[first]) for first in self._firsts)
         return self.is_short, multiples, tuple(self._places.items()), extents
 
-    def general(self) -> PrimFunc:
-        """The kernel with variables as its extents, which are its last parameters."""
-        sizes = {
-            first: Var(f"n{n}", self._extents[first].dtype)
-            for n, first in enumerate(dict.fromkeys(self._places.values()))
-        }
+    def general(self, different: Sequence[int]) -> PrimFunc:
+        """The kernel with variables for those `values`, which are its last parameters."""
+        values, firsts = self.values, self._firsts
+        new = {n: Var(f"n{n}", values[n].dtype) for n in different}
+        sizes = {first: new[n] for n, first in enumerate(firsts) if n in new}
+        numbers = {values[n]: var for n, var in new.items() if n >= len(firsts)}
         extents = [
-            sizes[self._places[n]] if n in self._places else extent
-            for n, extent in enumerate(self._extents)
+            sizes.get(self._places.get(n, -1), extent) for n, extent in enumerate(self._extents)
         ]
         buffers: dict[int, Buffer] = {}
 
@@ -335,14 +378,18 @@ class _Reader:
                     return replace(node, dom=Range(least, extents[self._numbers[var]]))
                 case Block():
                     return replace(node, reads=(), writes=())
+                case BinaryOpExpr(a=a, b=b) if isinstance(node, _ARITHMETIC):
+                    if a in numbers or b in numbers:
+                        return node.with_fields(a=numbers.get(a, a), b=numbers.get(b, b))
+                    return None
                 case _:
                     return None
 
         func = self.func.without_attr("global_symbol")
         body = cast("Stmt", rewrite(func.body, rule))
-        params = (*func.params, *sizes.values())
-        taken = {param: buffer(old) for param, old in func.buffer_map.items()}
-        return PrimFunc(params, body, func.ret_type, taken, func.attrs, span=func.span)
+        params = (*func.params, *new.values())
+        buffer_map = {param: buffer(old) for param, old in func.buffer_map.items()}
+        return PrimFunc(params, body, func.ret_type, buffer_map, func.attrs, span=func.span)
 
 
 def _is_zero(value: PrimExpr) -> bool:

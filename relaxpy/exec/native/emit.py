@@ -39,8 +39,9 @@ class KernelEmitter:
 
     The function returns 0 on success. Otherwise it has either only written memory that it does not
     read, or raised a Python exception: that of an obligation, which `report` numbers, or that of a
-    signal that interrupted it. Sizes with `multiples` are divisible by these powers of two. The
-    function takes the arguments at the positions `constants` packed, if they may be packed.
+    signal that interrupted it. The parameters of a class have `multiples`, powers of two that
+    divide the sizes among them, and need no tests. The function takes the arguments at the
+    positions `constants` packed, if they may be packed.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class KernelEmitter:
         multiples: Mapping[Var, int] = MappingProxyType({}),
         constants: Container[int] = (),
     ) -> None:
-        self.report = report
+        self.report, self.multiples = report, multiples
         self.program, self.plan, self.signature = program, program.plan, signature
         is_array = [isinstance(p, Array) for p in signature.params]
         params = [(POINTER if array else I64, f"p{n}") for n, array in enumerate(is_array)]
@@ -67,8 +68,8 @@ class KernelEmitter:
                 given[param.name] = value
         self.sizes = {size: given[name] for name, size in signature.sizes.items()}
         variables = {size: v for size, v in self.sizes.items() if isinstance(size, Var)}
-        for size, multiple in multiples.items():
-            variables[size].multiple = multiple
+        for size in multiples.keys() & variables.keys():
+            variables[size].multiple = multiples[size]
         zero = f.const(I64, 0)
         variables |= {o: zero for o in signature.offsets if isinstance(o, Var)}
         self.offsets = [o for o in signature.offsets if not isinstance(o, Var)]
@@ -169,7 +170,7 @@ class KernelEmitter:
             number = frame.apply("real", lambda x: f.cast("bitcast", x, "double"), value)
             kept = frame.cast(number, DataType("float64"), var.dtype)
             frame.bind(var, kept)
-            if var.dtype.is_float and var.dtype.bits < 64:
+            if var not in self.multiples and var.dtype.is_float and var.dtype.bits < 64:
                 finite = f.compare("olt", f.intrinsic("fabs", number), math.inf)
                 lost = f.compare("oeq", f.intrinsic("fabs", kept), math.inf)
                 yield f.arithmetic("and", finite, lost)

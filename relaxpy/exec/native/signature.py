@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Mapping
 
 from relaxpy.exec.native.calls.entry import Array, Integer, Number, Param, size_names
@@ -10,7 +11,7 @@ from relaxpy.exec.native.trees.program import KernelProgram
 from relaxpy.exec.native.values.datatypes import RefusedError
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.tir.buffer import Buffer
-from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
+from relaxpy.ir.tir.expr import FloatImm, IntImm, PrimExpr, Var
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.substitution import substitute
 from relaxpy.support.dataclass import dataclass, replace
@@ -23,7 +24,7 @@ class EntrySignature:
     The kernel takes the addresses of the `buffers` and the scalars, in the order of `params`, and
     then the values of `sizes` as i64: each is a variable, or an expression that it has to be equal
     to. The `offsets` are those that buffers declare; arguments have none. Last are `constants`: the
-    values that one kernel of a class has for the sizes of the class.
+    values that one kernel of a class has for the sizes of the class, and the bits of its numbers.
     """
 
     params: tuple[Param, ...]
@@ -40,7 +41,12 @@ class EntrySignature:
             else param
             for param, buffer in zip(self.params, func.buffer_map_items, strict=False)
         )
-        constants = [_value(value, {}) for value in values.values()]
+        constants = [
+            struct.unpack("<q", struct.pack("<d", value.value))[0]
+            if isinstance(value, FloatImm)
+            else _value(value, {})
+            for value in values.values()
+        ]
         constants += [_value(self.sizes[name], values) for name in size_names(self.params)]
         return replace(self, params=params, constants=tuple(constants))
 

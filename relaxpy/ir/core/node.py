@@ -325,8 +325,8 @@ def freeze(value: object) -> Attr:
 
 
 def as_attrs(value: Mapping[str, object] | None) -> Attrs:
-    """Convert `value` to Attrs; None gives empty Attrs."""
-    if value is None:
+    """Convert `value` to Attrs; None and an empty table give EMPTY_ATTRS."""
+    if not value:
         return EMPTY_ATTRS
     return value if isinstance(value, Attrs) else Attrs(value)
 

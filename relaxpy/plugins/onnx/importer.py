@@ -49,6 +49,7 @@ from relaxpy.plugins.onnx.registry import Value, find
 from relaxpy.support import progress
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.entry import user_facing
+from relaxpy.support.gc_pause import gc_paused
 from relaxpy.support.progress import long_work
 
 #: The value of the attribute `to` of a cast to strings.
@@ -601,6 +602,7 @@ def _has_expressions(info: StructInfo) -> bool:
 
 
 @user_facing
+@gc_paused
 def from_onnx(
     model: onnx.ModelProto | str | bytes | os.PathLike[str],
     shape_dict: Mapping[str, Sequence[Any]] | None = None,

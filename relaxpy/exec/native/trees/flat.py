@@ -63,7 +63,7 @@ def decoded_again(run: Run, program: KernelProgram) -> tuple[Axis, ...]:
     The run is one of a plan.
     """
     run = replace(run, independent=program.plan.independent(run, ()))
-    for joiner in _joiners(run, program) if _decodes(run, program) else ():
+    for joiner in _joiners(run, program):
         run = joiner.run
     match strategy_of(run, program):
         case RepeatedLoads(rows=rows, columns=columns, decoded=decoded):
@@ -101,11 +101,9 @@ def _decodes(run: Run, program: KernelProgram) -> bool:
 
 def _joiners(run: Run, program: KernelProgram) -> Iterator[_Joiner]:
     """The joiners of two neighbouring axes of a run, inner ones first, then those of its result."""
-    if not (_is_plain(run) or _decodes(run, program)):
-        return
     pairs = (_joiner_of(run, *pair) for pair in pairwise(run.axes[::-1]))
     joiner = next(filter(None, pairs), None)
-    if joiner is not None:
+    if joiner is not None and (_is_plain(run) or _decodes(run, program)):
         yield joiner
         yield from _joiners(joiner.run, program)
 

@@ -9,14 +9,15 @@ from collections.abc import Container, Mapping, Sequence
 from itertools import product
 from typing import Final, TypeAlias
 
+from relaxpy.errors import RelaxpyError
 from relaxpy.exec.kernel.nest.bounds import unproved
 from relaxpy.exec.kernel.nest.buffers import position_of
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Plan, Run
 from relaxpy.exec.native.trees.lanes import step_of
+from relaxpy.exec.runtime.scalar import ScalarEvaluator
 from relaxpy.ir.arith.algebra.affine import affine, as_poly
-from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import map_children, occurrences, tree_size
 from relaxpy.ir.op import Op
@@ -485,16 +486,17 @@ def _with_numbers(
         return known[node]
 
     result = replaced(value)
+    iterations = [
+        ScalarEvaluator(dict(zip((axis.var for axis in inner), point, strict=True)))
+        for point in _points(inner)
+    ]
     for expr, var in known.items():
-        found = []
-        for point in _points(inner):
-            table = {
-                axis.var: IntImm(axis.var.dtype, n) for axis, n in zip(inner, point, strict=True)
-            }
-            found.append(simplify(substitute(expr, table)))
-        if not all(isinstance(x, IntImm) for x in found) or not expr.dtype.is_int:
+        if not expr.dtype.is_int:
             return None
-        numbers[var] = tuple(x.value for x in found if isinstance(x, IntImm))
+        try:
+            numbers[var] = tuple(int(each.value(expr)) for each in iterations)
+        except RelaxpyError:  # it has no value, or none that is known
+            return None
     assert isinstance(result, PrimExpr)
     return None if mentions_outside_loads(result, variables) else result
 

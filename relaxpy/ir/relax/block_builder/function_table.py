@@ -16,7 +16,7 @@ from relaxpy.ir.link import free_name, link_function
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.block_builder.infer import function_sinfo, signature_of
 from relaxpy.ir.relax.nodes import BaseFunc, Function, GlobalVar, ObjectStructInfo, StructInfo
-from relaxpy.ir.tir.expr import IntImm, PrimExpr
+from relaxpy.ir.tir.expr import FloatImm, IntImm, PrimExpr
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import Stmt
 
@@ -38,7 +38,8 @@ _Look: TypeAlias = tuple[object, ...]
 def _look(func: BaseFunc) -> _Look:
     """A cheap hash key that equal functions share: their arrays, or numbers of bindings.
 
-    Kernels of operators on the same arrays differ in the value that their innermost statement has.
+    Kernels of operators on the same arrays differ in the value that their innermost statement has,
+    those of one operator on an array and a literal in that.
     """
     kind = type(func)
     if not isinstance(func, (Function, PrimFunc)):
@@ -51,7 +52,10 @@ def _look(func: BaseFunc) -> _Look:
         stmt = inner
     arrays = (func.buffer_of(param) for param in func.params)
     shapes = (a and (a.dtype, *map(_known, a.shape)) for a in arrays)
-    return kind, names, type(stmt), type(getattr(stmt, "value", None)), *shapes
+    value = getattr(stmt, "value", None)
+    operands = () if value is None else value._children()
+    literals = (x for x in operands if isinstance(x, IntImm | FloatImm))
+    return kind, names, type(stmt), type(value), *literals, *shapes
 
 
 def _known(size: PrimExpr) -> int | None:

@@ -17,7 +17,7 @@ from relaxpy.errors import (
     unexpected,
 )
 from relaxpy.ir.core.memo import NodeTable
-from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs
+from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs, as_attrs
 from relaxpy.ir.op_record import CallKind
 from relaxpy.ir.relax import nodes as rx, relations
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
@@ -691,7 +691,7 @@ def call_pure_packed(
     return rx.Call(
         call_pure_packed.op,
         (packed_callee(func), *(rx.convert_to_expr(a) for a in args)),
-        Attrs(attrs),
+        as_attrs(attrs),
         sinfo_list(sinfo_args),
     )
 
@@ -703,7 +703,7 @@ def call_packed(
     named = renamed({"sinfo_args": sinfo_args, **attrs})
     result = sinfo_list(named.pop("sinfo_args"))
     operands = tuple(rx.convert_to_expr(a) for a in args)
-    call = rx.Call(packed_callee(func), operands, Attrs(named), result)
+    call = rx.Call(packed_callee(func), operands, as_attrs(named), result)
     return evaluated(call)
 
 

@@ -10,6 +10,7 @@ from relaxpy import IRModule, relax
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.relax.op.definition.registry import OpDef
 from relaxpy.ir.relax.rewrite.map_bindings import map_bindings
+from relaxpy.ir.relax.transform.fusion.grouping import FunctionGroup, _FunctionOf, group_bindings
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.script import from_source
 from relaxpy.transform import PassContext, pass_instrument
@@ -139,6 +140,27 @@ def test_a_group_that_occurred_before_is_not_built_again() -> None:
     more = calls(lambda: fuse(many)) - calls(lambda: fuse(few))
     alone = calls(lambda: fuse(program(1)))
     assert more < 10 * alone / 2
+
+
+@pytest.mark.parametrize("mark", ["text", True])
+@pytest.mark.parametrize("are_joined", [False, True])
+def test_equal_groups_are_built_once(mark: object, are_joined: bool) -> None:
+    """Those of kernels that FuseTIR has joined, too: calls without attributes have no others."""
+    kinds = ("R.exp(R.add({0}, {0}))", "R.sum({0}, axis=[0], keepdims=True) + {0}")
+    mod = relax.transform.LegalizeOps()(chain(12, lambda k: kinds[k % 2]))
+    if are_joined:
+        mod = relax.transform.FuseTIR()(fused(mod))
+
+    def group() -> None:
+        group_bindings(
+            mod,
+            lambda block: {binding: FunctionGroup({"mark": mark}) for binding in block.bindings},
+            lift_constants=True,
+        )
+
+    [block] = mod["main"].body.blocks
+    names = {binding.value.args[0] for binding in block.bindings}
+    assert calls_of(_FunctionOf.build, group) == len(names) < len(block.bindings)
 
 
 def test_operators_are_lowered_once_for_all_modules() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from typing_extensions import override
 
-from relaxpy.ir.core.node import Attrs
+from relaxpy.ir.core.node import as_attrs
 from relaxpy.ir.core.traverse import children, walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
@@ -120,10 +120,11 @@ class _Caller(BindingRewriter):
         operands = [fields.at(param, path) for param, path in kernel.operands]
         sizes = [_sizes(call.args[param])[axis] for param, axis in kernel.scalars]
         assert isinstance(call.struct_info, rx.StructInfo)
+        inplace = kernel.inplace_indices
         new = rx.Call(
-            Op.get("relax.call_tir_inplace" if kernel.inplace_indices else "relax.call_tir"),
+            Op.get("relax.call_tir_inplace" if inplace else "relax.call_tir"),
             (call.op, rx.Tuple(tuple(operands)), *([rx.ShapeExpr(tuple(sizes))] if sizes else [])),
-            Attrs({"inplace_indices": kernel.inplace_indices} if kernel.inplace_indices else {}),
+            as_attrs({"inplace_indices": inplace} if inplace else None),
             (call.struct_info,),
             span=call.span,
         )

@@ -307,7 +307,7 @@ class _FunctionOf:
         It has the structure of the bindings, with the struct info of their operands instead of
         these, so that the function need not be built again.
         """
-        if any(type(value) is not str for value in attrs.values()):
+        if any(type(value) not in (str, bool) for value in attrs.values()):
             return None
         try:
             bindings = tuple(map(self._binding_key, self.bindings))
