@@ -94,12 +94,12 @@ class GraphEmitter:
         return self.kernels[kernel] if is_same and not self.names else ""
 
     def _is_static(self) -> bool:
-        """True if an entry for fixed shapes returns the result: distinct new arrays."""
+        """True if an entry for fixed shapes returns the result: one or more distinct new arrays."""
         graph, outputs = self.graph, list(self.outputs)
         fields = [graph.result] if not isinstance(graph.result, tuple) else list(graph.result)
         return (
             fields == outputs
-            and bool(graph.region.steps or outputs)
+            and bool(outputs)
             and is_static(graph.params, [_dtype_and_sizes(t) for t in outputs])
         )
 

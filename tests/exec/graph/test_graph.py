@@ -274,6 +274,32 @@ def test_a_kernel_that_refuses_its_data_ends_the_call() -> None:
     assert messages[0] == messages[1]
 
 
+@pytest.mark.parametrize("result", ["b", "R.tuple()", 'R.call_packed("test.graph.same", a)'])
+def test_errors_of_kernels_name_the_call(result: str) -> None:
+    relaxpy.register_func("test.graph.same", lambda a: a, override=True)
+    mod = module(f"""
+    @impure
+    def main(x: f32[4], i: i64):
+        a = R.tanh(x)
+        b = R.call_tir(cls.late, (a, i), f32[4])
+        c = {result}
+        return c
+
+    @kernel
+    def late(x: f32[4], i: i64, y: f32[4]):
+        for k in range(4):
+            y[k] = T.Cast("float32", i[()])
+            y[k] = x[T.Cast("int64", y[k]) + k]
+    """)
+    messages = []
+    for target in ("native", "numpy"):
+        main = relaxpy.compile(mod, target, relax_pipeline="legalize")["main"]
+        with pytest.raises(RelaxpyError, match="called at") as error:
+            main(X[0].copy(), np.array(8))
+        messages.append(str(error.value))
+    assert messages[0] == messages[1]
+
+
 def test_native_kernels_are_written_for_numpy_when_that_is_needed(monkeypatch) -> None:
     """Also in a program of which a function runs in Python, as one does whose argument is a tuple.
 
