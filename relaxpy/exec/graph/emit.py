@@ -174,7 +174,7 @@ class GraphEmitter:
         return f.branch(valid, outputs, lambda: [null])[0]
 
     def _valid(self, f: Function, frame: Values, sizes: Mapping[str, Value]) -> Value | None:
-        """The condition that the sizes are the declared ones, and those of tensors possible."""
+        """The condition that the sizes are the declared ones, and those of outputs possible."""
         graph = self.graph
         conditions = []
         for var in graph.variables:
@@ -182,7 +182,7 @@ class GraphEmitter:
             conditions.append(f.compare("ult", shifted, 2 * graph.limit))
         for name, size in graph.declared.items():
             conditions.append(f.compare("eq", frame.index(size), sizes[name]))
-        conditions += possible(frame, (*graph.region.new_tensors(), *self.outputs))
+        conditions += possible(frame, self.outputs)
         return conjunction(conditions)
 
     def _run(

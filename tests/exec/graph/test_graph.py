@@ -20,6 +20,7 @@ from relaxpy.errors import MatchCastError, RelaxpyError
 from relaxpy.exec.graph.backend import GraphBackend
 from relaxpy.exec.kernel.emit.numpy import NumpyEmitter
 from relaxpy.exec.lower import text
+from relaxpy.exec.native.values.failures import FailureTable
 from relaxpy.script import from_source
 from tests.counting import calls_of
 from tests.ir.relax.texts import module
@@ -229,6 +230,38 @@ def test_sizes_that_are_unequal_broadcast_or_are_refused_as_in_python(name: str)
         agree(native(X, narrow), expected(X, narrow))
     with pytest.raises(RelaxpyError, match="do not broadcast"):
         native(X, Y[:, :2].copy())
+
+
+@pytest.mark.parametrize("branch", ["", "if c:", "else:"])
+def test_sizes_are_compared_before_kernels_run(branch: str) -> None:
+    lines = ["a = R.call_tir(cls.small, (x,), f32[n])", "b = R.sum(R.add(a, y))"]
+    if branch:
+        ways = {way: ["b = R.sum(x)"] for way in ("if c:", "else:")} | {branch: lines}
+        lines = [line for way in ways for line in (way, *(f"    {each}" for each in ways[way]))]
+    body = "\n        ".join([*lines, "return b"])
+    mod = module(f"""
+    def main(x: f32[n], y: f32[m], c: bool):
+        {body}
+
+    @kernel
+    def small(p: T.handle, q: T.handle):
+        n = T.int64()
+        x = T.match_buffer(p, (n,), "float32")
+        y = T.match_buffer(q, (n,), "float32")
+        for k in range(n):
+            y[k] = x[k]
+            assert y[k] < T.float32(9), "too large"
+    """)
+    main = relaxpy.compile(mod, "native")["main"]
+    x, c = np.full(3, 2, "float32"), np.array(branch == "if c:")
+    assert main(x, x, c) == 12
+    assert main(x, x[:1], c) == 12
+
+    def fail() -> None:
+        with pytest.raises(RelaxpyError, match="too large"):
+            main(x * 5, x[:1], c)
+
+    assert calls_of(FailureTable.__call__, fail) == 1
 
 
 def test_dimensions_that_are_computed_are_checked() -> None:
