@@ -27,6 +27,23 @@ PICKS = (
     "y[k] = x[k]; assert at[e] == 0, 'not zero'",
 )
 """Statements of kernels that copy a row if the element of `at` is 0, and fail otherwise."""
+UPDATE = """
+@private
+def update(x: {a}, y: {a}, c: f32[4], at: i64[4]):
+    {sizes}
+    z = R.call_tir_inplace(cls.fill, (x, y), [0], {a})
+    p = R.call_tir(cls.pick{number}, (c, at), f32[4], tir_vars=R.shape([1]))
+    return (R.add(z, y), p)
+
+@kernel
+def fill(p: T.handle, q: T.handle):
+    {sizes}
+    x = T.match_buffer(p, ({shape}), "float32")
+    y = T.match_buffer(q, ({shape}), "float32")
+    for i, j in T.grid({shape}):
+        x[i, j] = y[i, j] * T.float32(0.5)
+"""
+"""A function that writes a parameter before it may fail."""
 KERNEL = """
 @kernel
 def plus_{kind}(p: T.handle, q: T.handle):
@@ -103,6 +120,11 @@ class Twin:
         for index in np.ndindex(x.shape):  # they may be views of the same memory
             x[index] = x[index] * np.float32(0.5) + y[index]
         return x
+
+    def update(self, x: Array, y: Array, c: Array, condition: Any) -> tuple[Array, Array]:
+        for index in np.ndindex(x.shape):
+            x[index] = y[index] * np.float32(0.5)
+        return self.kernel(x + y), self.holds(c + 0, condition)
 
 
 class Writer:
@@ -214,13 +236,20 @@ class Writer:
         self.bind(indent, "c", f"cls.inner({x})", f"inner(t, {x})")
 
     def in_place(self, indent: str) -> None:
-        kind = self.random.choice("abc")
+        kind = self.random.choice("aaabc")
         y, x = self.some(kind), self.some(kind)
         if not (self.effects and self.aliases) or self.random.random() < 0.5:
             x = self.bind(indent, kind, f"R.tanh({x})", f"t.kernel(np.tanh({x}))")
         view = self.view_of(x, kind, indent) if self.aliases and self.random.random() < 0.5 else y
         relax = f"R.call_tir_inplace(cls.plus_{kind}, ({x}, {y}), [0], {self.sinfo(kind)})"
-        self.bind(indent, kind, relax, f"t.plus({x}, {y})")
+        if kind == "a" and self.random.random() < 0.5:
+            c = self.some("c")
+            python = f"t.update({x}, {y}, {c}, at[1] == 0)"
+            pair = self.bind(indent, "", f"cls.update({x}, {y}, {c}, at)", python)
+            self.bind(indent, "c", f"{pair}[1]", f"{pair}[1]")
+            self.bind(indent, kind, f"{pair}[0]", f"{pair}[0]")
+        else:
+            self.bind(indent, kind, relax, f"t.plus({x}, {y})")
         self.bind(indent, kind, f"R.tanh({view})", f"t.kernel(np.tanh({view}))")
         if not self.aliases:  # passes may drop a call whose result is unused
             del self.kinds[x]
@@ -336,6 +365,9 @@ def write(random: Random, *, symbolic: bool, aliases: bool) -> tuple[str, str]:
         shape = shape if symbolic else shape.replace("n", "3")
         sizes = "n = T.int64()" if "n" in shape else "pass"
         relax.append(KERNEL.format(kind=kind, axes=axes, shape=shape, sizes=sizes))
+    n, sizes = ("n", "n = T.int64()") if symbolic else ("3", "pass")
+    number = random.randrange(len(PICKS))
+    relax.append(UPDATE.format(a=f"f32[{n}, 4]", shape=f"{n}, 4", sizes=sizes, number=number))
     for number, text in enumerate(PICKS):
         lines = text.replace("; ", "\n        ")
         relax.append(PICK.format(number=number, i="", e=", e: T.int64", statement=lines))
