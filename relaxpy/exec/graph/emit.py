@@ -94,12 +94,12 @@ class GraphEmitter:
         return self.kernels[kernel] if is_same and not self.names else ""
 
     def _is_static(self) -> bool:
-        """True if an entry for fixed shapes returns the result: distinct new arrays."""
+        """True if an entry for fixed shapes returns the result: one or more distinct new arrays."""
         graph, outputs = self.graph, list(self.outputs)
         fields = [graph.result] if not isinstance(graph.result, tuple) else list(graph.result)
         return (
             fields == outputs
-            and bool(graph.region.steps or outputs)
+            and bool(outputs)
             and is_static(graph.params, [_dtype_and_sizes(t) for t in outputs])
         )
 
@@ -174,7 +174,7 @@ class GraphEmitter:
         return f.branch(valid, outputs, lambda: [null])[0]
 
     def _valid(self, f: Function, frame: Values, sizes: Mapping[str, Value]) -> Value | None:
-        """The condition that the sizes are the declared ones, and those of tensors possible."""
+        """The condition that the sizes are the declared ones, and those of outputs possible."""
         graph = self.graph
         conditions = []
         for var in graph.variables:
@@ -182,7 +182,7 @@ class GraphEmitter:
             conditions.append(f.compare("ult", shifted, 2 * graph.limit))
         for name, size in graph.declared.items():
             conditions.append(f.compare("eq", frame.index(size), sizes[name]))
-        conditions += possible(frame, (*graph.region.new_tensors(), *self.outputs))
+        conditions += possible(frame, self.outputs)
         return conjunction(conditions)
 
     def _run(

@@ -94,8 +94,18 @@ class RegionEmitter:
         self.starts: list[Value] = []
 
     def emit(self) -> None:
-        """Emit the body of the function."""
-        self.function.ret(self._status())
+        """Emit the body of the function, which first checks sizes."""
+        f, frame = self.function, self.frame
+        conditions = possible(frame, self.region.new_tensors())
+        for step in self.region.steps:
+            if isinstance(step, Check) and isinstance(step.found, PrimExpr):
+                same = f.compare("eq", frame.index(step.found), frame.index(step.expected))
+                conditions.append(same)
+        valid = conjunction(conditions)
+        if valid is None:
+            f.ret(self._status())
+        else:
+            f.ret(f.branch(valid, lambda: [self._status()], lambda: [f.const(I32, 1)])[0])
 
     def _status(self) -> Value:
         f = self.function
@@ -163,21 +173,17 @@ class RegionEmitter:
                 for position, size in enumerate(sizes):
                     f.store(self.frame.index(size), f.element(target, position, I64))
                 return f.const(I32, 0)
-            case Check(found=found, expected=expected):
-                differ = f.compare("ne", self._number(found), self.frame.index(expected))
-                return f.cast("zext", differ, "i32")
+            case Check(found=Element(tensor=tensor, position=position), expected=expected):
+                found = f.load(I64, f.element(self._pointer(tensor.memory), position, I64))
+                return f.cast("zext", f.compare("ne", found, self.frame.index(expected)), "i32")
+            case Check():  # of a size, which was compared before the first step
+                return f.const(I32, 0)
             case Branch():
                 truth = f.load(I8, self._pointer(step.condition.memory))
                 ways = [partial(self._way, step, number) for number in (0, 1)]
                 return f.branch(f.compare("ne", truth, 0), *ways)[0]
             case Loop():
                 return self._loop(step)
-
-    def _number(self, size: PrimExpr | Element) -> Value:
-        if isinstance(size, Element):
-            f = self.function
-            return f.load(I64, f.element(self._pointer(size.tensor.memory), size.position, I64))
-        return self.frame.index(size)
 
     def _call(self, call: KernelCall) -> Value:
         arguments = [
@@ -241,19 +247,10 @@ class RegionEmitter:
         frame = Values(f, {}, sizes, (), frozenset(sizes))
         pointers = f.params[len(variables) :]
         given, results = dict(zip(taken, pointers, strict=False)), pointers[len(taken) :]
-        RegionEmitter(self.symbol, self.kernels, region, frame, given, results).emit_checked()
+        RegionEmitter(self.symbol, self.kernels, region, frame, given, results).emit()
         arguments = [self.frame.variables[variable] for variable in variables]
         arguments += [places[m] if m in places else self._pointer(m) for m in memories]
         return [self.function.call(name, I32, *arguments)]
-
-    def emit_checked(self) -> None:
-        """As `emit`, if the sizes of new tensors are possible."""
-        f = self.function
-        valid = conjunction(possible(self.frame, self.region.new_tensors()))
-        if valid is None:
-            self.emit()
-        else:
-            f.ret(f.branch(valid, lambda: [self._status()], lambda: [f.const(I32, 1)])[0])
 
     def _pointer(self, memory: Memory) -> Value:
         f, plan = self.function, self.plan

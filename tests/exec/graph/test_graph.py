@@ -20,6 +20,7 @@ from relaxpy.errors import MatchCastError, RelaxpyError
 from relaxpy.exec.graph.backend import GraphBackend
 from relaxpy.exec.kernel.emit.numpy import NumpyEmitter
 from relaxpy.exec.lower import text
+from relaxpy.exec.native.values.failures import FailureTable
 from relaxpy.script import from_source
 from tests.counting import calls_of
 from tests.ir.relax.texts import module
@@ -231,6 +232,38 @@ def test_sizes_that_are_unequal_broadcast_or_are_refused_as_in_python(name: str)
         native(X, Y[:, :2].copy())
 
 
+@pytest.mark.parametrize("branch", ["", "if c:", "else:"])
+def test_sizes_are_compared_before_kernels_run(branch: str) -> None:
+    lines = ["a = R.call_tir(cls.small, (x,), f32[n])", "b = R.sum(R.add(a, y))"]
+    if branch:
+        ways = {way: ["b = R.sum(x)"] for way in ("if c:", "else:")} | {branch: lines}
+        lines = [line for way in ways for line in (way, *(f"    {each}" for each in ways[way]))]
+    body = "\n        ".join([*lines, "return b"])
+    mod = module(f"""
+    def main(x: f32[n], y: f32[m], c: bool):
+        {body}
+
+    @kernel
+    def small(p: T.handle, q: T.handle):
+        n = T.int64()
+        x = T.match_buffer(p, (n,), "float32")
+        y = T.match_buffer(q, (n,), "float32")
+        for k in range(n):
+            y[k] = x[k]
+            assert y[k] < T.float32(9), "too large"
+    """)
+    main = relaxpy.compile(mod, "native")["main"]
+    x, c = np.full(3, 2, "float32"), np.array(branch == "if c:")
+    assert main(x, x, c) == 12
+    assert main(x, x[:1], c) == 12
+
+    def fail() -> None:
+        with pytest.raises(RelaxpyError, match="too large"):
+            main(x * 5, x[:1], c)
+
+    assert calls_of(FailureTable.__call__, fail) == 1
+
+
 def test_dimensions_that_are_computed_are_checked() -> None:
     params = 'x: R.Tensor(("n",), "float32"), y: R.Tensor(("2 * n",), "float32")'
     main = build("a = R.exp(x)\nb = R.exp(y)\nreturn (a, b)", params)["main"]
@@ -270,6 +303,32 @@ def test_a_kernel_that_refuses_its_data_ends_the_call() -> None:
     for run in (main, plain):
         with pytest.raises(RelaxpyError) as error:
             run(x, np.array([1, 8]))
+        messages.append(str(error.value))
+    assert messages[0] == messages[1]
+
+
+@pytest.mark.parametrize("result", ["b", "R.tuple()", 'R.call_packed("test.graph.same", a)'])
+def test_errors_of_kernels_name_the_call(result: str) -> None:
+    relaxpy.register_func("test.graph.same", lambda a: a, override=True)
+    mod = module(f"""
+    @impure
+    def main(x: f32[4], i: i64):
+        a = R.tanh(x)
+        b = R.call_tir(cls.late, (a, i), f32[4])
+        c = {result}
+        return c
+
+    @kernel
+    def late(x: f32[4], i: i64, y: f32[4]):
+        for k in range(4):
+            y[k] = T.Cast("float32", i[()])
+            y[k] = x[T.Cast("int64", y[k]) + k]
+    """)
+    messages = []
+    for target in ("native", "numpy"):
+        main = relaxpy.compile(mod, target, relax_pipeline="legalize")["main"]
+        with pytest.raises(RelaxpyError, match="called at") as error:
+            main(X[0].copy(), np.array(8))
         messages.append(str(error.value))
     assert messages[0] == messages[1]
 
