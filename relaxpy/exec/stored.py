@@ -13,7 +13,6 @@ The identity of a large array is the part of a file that is mapped, or the hash 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import struct
@@ -41,7 +40,7 @@ from relaxpy.exec.native.calls.jit import Library, link
 from relaxpy.exec.native.calls.static_entry import StaticEntry
 from relaxpy.exec.native.machine_code import disk_cache
 from relaxpy.exec.native.machine_code.machine import host
-from relaxpy.exec.native.machine_code.processor import generator, processor
+from relaxpy.exec.native.machine_code.processor import generator, processor, state_of_files
 from relaxpy.exec.native.values.packing import Joined, Packing
 from relaxpy.exec.report import ReportRow
 from relaxpy.exec.runtime.threads import thread_count
@@ -261,35 +260,13 @@ def _packing(saved: Any) -> Packing | None:
 @cache
 def _surroundings() -> str:
     """A fingerprint of all that affects compilation in this process; empty if unknown."""
-    parts = processor(), generator(), _own_text()
+    package = os.path.dirname(os.path.dirname(__file__))
+    parts = processor(), generator(), state_of_files(package)
     if not all(parts):
         return ""
     machine = host()
     versions = sys.version, np.__version__
     return disk_cache.key_of(*parts, *versions, machine.triple, machine.cpu, machine.features)
-
-
-def _own_text() -> str:
-    """The sizes and times of the files of relaxpy; empty if it is not installed as files.
-
-    Times have seconds, as in the layers of container images.
-    """
-    package = os.path.dirname(os.path.dirname(__file__))
-    state = hashlib.sha256()
-    folders = [package]
-    try:
-        for folder in folders:
-            with os.scandir(folder) as entries:
-                for entry in sorted(entries, key=lambda entry: entry.name):
-                    if entry.name.endswith(".py"):
-                        found = entry.stat()
-                        text = f"{entry.path} {found.st_size} {int(found.st_mtime)}\n"
-                        state.update(text.encode())
-                    elif entry.is_dir() and entry.name != "__pycache__":
-                        folders.append(entry.path)
-    except OSError:
-        return ""
-    return state.hexdigest()
 
 
 LARGE: Final = 1 << 20

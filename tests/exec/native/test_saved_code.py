@@ -201,6 +201,9 @@ def test_a_file_without_code_says_so(tmp_path: Path) -> None:
 WITHOUT_LLVMLITE = """
 import sys
 sys.modules["llvmlite"] = None
+from relaxpy.exec.native.llvm.module import Module
+if "no text" in sys.argv:
+    Module.text = None
 import numpy as np, relaxpy
 loaded = relaxpy.load_executable(sys.argv[1], native_code=True)
 print(loaded.target, loaded.report().remark)
@@ -208,14 +211,14 @@ print(loaded["main"](np.ones((3, 8), "float32"), np.eye(8, dtype="float32")).tol
 """
 
 
-def test_code_runs_where_llvmlite_is_not_installed(path: Path) -> None:
-    def run() -> list[str]:
-        command = [sys.executable, "-c", WITHOUT_LLVMLITE, str(path)]
+def test_code_runs_without_llvmlite_and_without_writing_text_for_it(path: Path) -> None:
+    def run(*options: str) -> list[str]:
+        command = [sys.executable, "-c", WITHOUT_LLVMLITE, str(path), *options]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
         return done.stdout.splitlines()
 
     expected = str(relaxpy.load_executable(path)["main"](*ARGS).tolist())
-    assert run() == ["native ", expected]
+    assert run("no text") == ["native ", expected]
     # Code for a kernel is missing, and the target is not requested.
     one = lambda native: native.update(objects={"another": native["objects"].popitem()[1]})  # noqa: E731
     change(path, one, target="cpu")

@@ -57,7 +57,7 @@ from relaxpy.exec.native.llvm.function import (
 )
 from relaxpy.exec.native.llvm.module import Module
 from relaxpy.exec.native.machine_code.machine import current, running_here
-from relaxpy.exec.native.machine_code.objects import Library, compile_object, link_object
+from relaxpy.exec.native.machine_code.objects import Library, link_object, process_object
 from relaxpy.exec.native.threads.code import POOL
 from relaxpy.exec.native.threads.pool import connect
 from relaxpy.support.dataclass import dataclass
@@ -328,12 +328,16 @@ def _fits(dtype: str, shape: Sequence[object]) -> bool:
 
 def enter_object() -> bytes:
     """The object file of the entry."""
+    return process_object("entry", lambda: (_entry_text(),))
+
+
+def _entry_text() -> str:
     module = Module(current().triple, current().vector_bits)
     declare_python(module)
     module.words(POOL, 2)
     params = [(POINTER, "self"), (POINTER, "args"), (I64, "count"), (POINTER, "keywords")]
     _Enter(module.function("enter", params, POINTER)).emit()
-    return compile_object(module.text())
+    return module.text()
 
 
 @cache

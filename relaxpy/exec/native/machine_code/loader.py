@@ -115,7 +115,7 @@ class _Section:
     entry: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Symbol:
     name: str
     section: int

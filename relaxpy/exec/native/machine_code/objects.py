@@ -109,25 +109,48 @@ def compile_object(text: str = "", slow: str = "", *, machine: Machine | None = 
     That of a second part, `slow`, follows it. This takes less time to compile, and longer to run.
     """
     machine = machine or current()
-    key = disk_cache.key_of("object", text, slow, machine.triple, machine.cpu, machine.features)
+    parts = (text, True), (slow, False)
+
+    def generate() -> bytes:
+        return b"".join(
+            _generate("emit_object", part, machine, optimised=optimised)
+            for part, optimised in parts
+            if part
+        )
+
+    return _kept(("object", text, slow), machine, generate)
+
+
+def process_object(name: str, write: Callable[[], Sequence[str]]) -> bytes:
+    """The object file of code that every process has; `write` returns the texts to compile.
+
+    As these follow from the source of relaxpy, they are written only if the code is not kept, or
+    if it is recorded: other versions, whose source differs, find it in a file by its text.
+    """
+    if not (source := interface()):
+        return compile_object(*write())
+    if _RECORDED.get() is not None:
+        compile_object(*write())
+    return _kept(("code", name, source), current(), lambda: compile_object(*write()))
+
+
+def _kept(parts: Sequence[str], machine: Machine, generate: Callable[[], bytes]) -> bytes:
+    """The object of which `parts` decide: that of a file or the disk, or a new one, now kept."""
+    key = disk_cache.key_of(*parts, machine.triple, machine.cpu, machine.features)
     trusted = _TRUSTED.get(key)
-    code = _stored_object(key, (text, slow), machine) if trusted is None else trusted.code
+    code = _stored_object(key, machine, generate) if trusted is None else trusted.code
     record({key: code})
     return code
 
 
-def _stored_object(key: str, parts: tuple[str, str], machine: Machine) -> bytes:
+def _stored_object(key: str, machine: Machine, generate: Callable[[], bytes]) -> bytes:
     """The object from the disk, or else a new one, which is stored."""
     version = generator()
     file = disk_cache.key_of(key, version) if version else ""
     stored = disk_cache.load(file) if file else None
     code = None if stored is None else bytes(stored)
     if code is None or not is_loadable(code, machine.platform.architecture):
-        code = b"".join(
-            _generate("emit_object", part, machine, optimised=optimised)
-            for part, optimised in zip(parts, (True, False), strict=True)
-            if part
-        )
+        code = generate()
         if file:
             disk_cache.store(file, [code])
     return code

@@ -15,6 +15,7 @@ from typing import Final
 
 import numpy as np
 
+from relaxpy.exec.native.machine_code import disk_cache
 from relaxpy.exec.process import process
 
 _SETTINGS: Final = ("machine.py", "objects.py")
@@ -51,16 +52,43 @@ def generator() -> str:
 def interface() -> str:
     """The ABI fingerprint that code and the process linking it must share; empty if unknown.
 
-    It covers the objects of Python and of NumPy, and the tables and the pool of this version.
+    It covers the objects of Python and of NumPy, and the tables and the pool of this version. It is
+    a hash of the contents of files, which other installations share, and is cached by their state.
     """
     native = os.path.dirname(os.path.dirname(__file__))
-    graph = os.path.join(os.path.dirname(native), "graph")
-    python = sys.implementation.name, *sys.version_info[:2]
-    state = hashlib.sha256(f"{python} {np.__version__}".encode())
-    folders = [(folder, names) for root in (native, graph) for folder, _, names in os.walk(root)]
-    paths = [os.path.join(folder, name) for folder, names in folders for name in names]
-    paths = sorted(path for path in paths if path.endswith(".py"))
-    for path in paths:
+    folders = native, os.path.join(os.path.dirname(native), "graph")
+    if not (state := state_of_files(*folders)):
+        return ""
+    python = f"{sys.implementation.name, *sys.version_info[:2]} {np.__version__}"
+    key = disk_cache.key_of("interface", python, state)
+    stored = disk_cache.load(key)
+    if stored is not None:
+        return bytes(stored).decode(errors="replace")
+    found = hashlib.sha256(python.encode())
+    paths = [os.path.join(at, n) for top in folders for at, _, names in os.walk(top) for n in names]
+    for path in sorted(path for path in paths if path.endswith(".py")):
         with open(path, "rb") as file:
-            state.update(file.read())
-    return state.hexdigest() if paths else ""
+            found.update(file.read())
+    disk_cache.store(key, [found.hexdigest().encode()])
+    return found.hexdigest()
+
+
+def state_of_files(*folders: str) -> str:
+    """The sizes and times of the Python files in folders; empty if these are not on disk.
+
+    Times have seconds, as in the layers of container images.
+    """
+    state, left = hashlib.sha256(), list(folders)
+    try:
+        for folder in left:
+            with os.scandir(folder) as entries:
+                for entry in sorted(entries, key=lambda entry: entry.name):
+                    if entry.name.endswith(".py"):
+                        found = entry.stat()
+                        text = f"{entry.path} {found.st_size} {int(found.st_mtime)}\n"
+                        state.update(text.encode())
+                    elif entry.is_dir() and entry.name != "__pycache__":
+                        left.append(entry.path)
+    except OSError:
+        return ""
+    return state.hexdigest()

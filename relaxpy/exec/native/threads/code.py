@@ -21,7 +21,7 @@ from relaxpy.exec.native.llvm.function import (
 )
 from relaxpy.exec.native.llvm.module import Module
 from relaxpy.exec.native.machine_code.machine import current, running_here
-from relaxpy.exec.native.machine_code.objects import Library, compile_object, link_object
+from relaxpy.exec.native.machine_code.objects import Library, link_object, process_object
 
 Write: TypeAlias = Callable[..., Value | None]
 
@@ -29,8 +29,8 @@ Write: TypeAlias = Callable[..., Value | None]
 class Code:
     """Functions by name, and the initial values of variables, such as `i64 0, align 64`."""
 
-    def __init__(self, **variables: str) -> None:
-        self.variables: Final = variables
+    def __init__(self, name: str, /, **variables: str) -> None:
+        self.name, self.variables = name, variables
         self._functions: dict[str, tuple[Type, tuple[Type, ...], Write]] = {}
 
     def function(self, result: Type, *params: Type) -> Callable[[Write], Write]:
@@ -44,12 +44,15 @@ class Code:
 
     def object(self) -> bytes:
         """The object file."""
+        return process_object(self.name, lambda: ("", self._text()))
+
+    def _text(self) -> str:
         module = Module(current().triple, current().vector_bits)
         module.add_text("\n".join(f"@{name} = global {v}" for name, v in self.variables.items()))
         for name, (result, params, write) in self._functions.items():
             f = module.function(name, [(t, f"p{n}") for n, t in enumerate(params)], result)
             f.ret(write(f, *f.params))
-        return compile_object(slow=module.text())
+        return module.text()
 
     def linked(self, functions: Collection[str]) -> Library:
         """The addresses of some functions and of all variables, which this process uses."""

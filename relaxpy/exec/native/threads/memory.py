@@ -74,6 +74,7 @@ _PYTHON: Final = {
 }
 _ADDRESSES: Final = ("yield", "advise", "allocator", *_NUMPY, *_PYTHON)
 CODE: Final = Code(
+    "memory",
     # Of a kept block: its address, its bytes, and the number of requests when it was freed.
     blocks=f"[{_KEPT} x [3 x i64]] zeroinitializer",
     **dict.fromkeys(("count", "used", "most", "held", "requests", "limit"), "i64 0"),

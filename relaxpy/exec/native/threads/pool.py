@@ -51,6 +51,7 @@ _FUNCTIONS: Final = {
     "no_memory": "PyErr_NoMemory",
 }
 CODE: Final = Code(
+    "pool",
     # Variables that are written at different times are in different cache lines.
     job="i64 0, align 64",
     body="ptr null, align 64",
