@@ -446,6 +446,8 @@ class _Reader:
 
     def _is_bound_here(self, var: Var, value: PrimExpr, body: Stmt) -> bool:
         """True if `value` must be evaluated here, and not where `body` uses `var`."""
+        if isinstance(value, (Var, IntImm)):
+            return False
         written = set(map(self.buffers.root, written_buffers(body)))
         called = any(True for _ in nest.external_calls(value))
         reads = {self.buffers.root(load.buffer) for load in nest.loads(value)}

@@ -667,7 +667,7 @@ def _root(root: Block, statements: Iterable[Stmt], buffers: Sequence[Buffer]) ->
 
 
 def _blocks(stmt: Stmt) -> list[Block]:
-    return [node for node in walk(stmt) if isinstance(node, Block)]
+    return [*occurrences(stmt, Block)]
 
 
 def _is_preproc(stmt: Stmt) -> bool:
