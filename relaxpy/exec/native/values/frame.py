@@ -187,7 +187,8 @@ class Frame(ABC):
 
         The value with the same `key` at that level is not computed again.
         """
-        level = max([floor, *map(self.level_of, operands)])
+        levels = self._levels
+        level = max([floor, *[levels.get(value.name, 0) for value in operands]])
         memo = self._now if level >= NOW else self._memos[level]
         found = memo.get(key)
         if found is not None:
@@ -205,9 +206,10 @@ class Frame(ABC):
 
     def apply(self, name: str, build: Callable[..., Value], *operands: Value) -> Value:
         """`build`, which `name` identifies, of operands broadcast to the widest one."""
-        lanes = max(o.type.lanes for o in operands)
-        wide = [self.wide(o, lanes) for o in operands]
-        key = name, *((o.name, o.type) for o in wide)
+        lanes = max([o.type.lanes for o in operands])
+        wide = [o if o.type.lanes == lanes else self.wide(o, lanes) for o in operands]
+        # The name of a literal does not tell its type.
+        key = name, *[o.name if o.name[0] == "%" else (o.name, o.type) for o in wide]
         return self.place(key, wide, lambda: build(*wide))
 
     def wide(self, value: Value, lanes: int) -> Value:
