@@ -17,7 +17,7 @@ from typing_extensions import override
 
 from relaxpy.exec.native.values.datatypes import RefusedError
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import occurrences, rewrite, walk
+from relaxpy.ir.core.traverse import occurrences, rewrite
 from relaxpy.ir.equality.walk import Walk
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import (
@@ -191,11 +191,10 @@ class _Reader:
         iterations = 0
         for buffer in func.buffer_map.values():
             self._enter_buffer(buffer)
-        for node in walk(func.body):
-            if isinstance(node, Stmt):
-                iterations += self._enter(node)
+        for node in occurrences(func.body, Stmt):
+            iterations += self._enter(node)
         self.is_short = iterations <= _SHORT_KERNEL
-        for node in walk(func.body):
+        for node in occurrences(func.body, Stmt):
             match node:
                 case BlockRealize(iter_values=values, block=Block(iter_vars=iter_vars)):
                     for each, value in zip(iter_vars, values, strict=True):

@@ -60,6 +60,8 @@ def is_inside(
                 return True
             break
     match index:
+        case IntImm(value=number) if isinstance(size, IntImm):
+            return 0 <= number < size.value
         case FloorDiv(a=a, b=IntImm(value=divisor)) if divisor > 0:
             return is_inside(a, as_poly(size) * divisor, axes, shape_vars)
         case FloorMod(b=IntImm(value=divisor)) if divisor > 0:

@@ -102,6 +102,15 @@ def read(func: PrimFunc, shape_vars: Container[Var], *, may_alias: bool = False)
     )
 
 
+def _is_point(loop: For) -> bool:
+    """True if a loop has one iteration, whose number is known."""
+    match loop:
+        case For(min=IntImm(), extent=IntImm(value=1), kind=ForKind.SERIAL, thread_binding=None):
+            return not loop.annotations
+        case _:
+            return False
+
+
 class _Reader:
     def __init__(self, func: PrimFunc, shape_vars: Container[Var], *, may_alias: bool) -> None:
         self.func = func
@@ -113,6 +122,8 @@ class _Reader:
         self.axes: list[nest.Axis] = []
         self.kinds: dict[Var, ForKind] = {}
         self.used: set[Var] = set(func.params)
+        self.points: dict[Var, PrimExpr] = {}
+        """The numbers of the iterations of enclosing loops that have one, until it is replaced."""
         self.block: str | None = None
         self.span: Span | None = func.span
 
@@ -126,12 +137,21 @@ class _Reader:
 
     def _items(self, stmt: AnyStmt) -> Generator[nest.Item, None, Stmt | None]:
         """The items of a statement, without those of the statement after it, which is returned."""
+        if self.points and not isinstance(stmt, (For, BlockRealize, SeqStmt)):
+            stmt = substitute(stmt, self.points)
         match stmt:
             case SeqStmt(seq=seq):
                 for inner in seq:
                     yield from self.items(inner)
-            case For(min=start, extent=extent):
-                loop = self._loop(stmt)
+            case For(loop_var=var, min=start, body=body) if var not in self.used and _is_point(
+                stmt
+            ):
+                self.used.add(var)
+                self.points[var] = start
+                return body
+            case For():
+                start, extent = (substitute(b, self.points) for b in (stmt.min, stmt.extent))
+                loop = self._loop(stmt, start, extent)
                 for bound in (start, extent):
                     if not (loop.body and keeps_divisions(bound, as_poly(bound).expr())):
                         yield from self._evaluated(bound)
@@ -180,7 +200,7 @@ class _Reader:
     def error(self, message: str, hint: str | None = None) -> CompileError:
         return CompileError(f"{self.name}: {message}", span=self.span, hint=hint)
 
-    def _loop(self, loop: For) -> nest.Loop:
+    def _loop(self, loop: For, start: PrimExpr, extent: PrimExpr) -> nest.Loop:
         var, body = loop.loop_var, loop.body
         if var in self.used:
             var = var.renamed(var.name)
@@ -188,8 +208,8 @@ class _Reader:
         self.used.add(var)
         if loop.kind != ForKind.SERIAL:
             self.kinds[var] = loop.kind
-        start = self.value(loop.min)
-        axis = nest.Axis(var, start, ops.add(start, self.value(loop.extent)), loop.span)
+        start = self.value(start)
+        axis = nest.Axis(var, start, ops.add(start, self.value(extent)), loop.span)
         self.axes.append(axis)
         inner = tuple(self.items(body))
         self.axes.pop()
@@ -202,7 +222,9 @@ class _Reader:
         values: dict[Var, PrimExpr] = {}
         reduced: list[tuple[PrimExpr, PrimExpr]] = []
         spatial: set[Var] = set()
-        for iter_var, bound in zip(block.iter_vars, realize.iter_values, strict=True):
+        points, self.points = self.points, {}
+        for iter_var, found in zip(block.iter_vars, realize.iter_values, strict=True):
+            bound = substitute(found, points)
             value = ops.cast_to(bound, iter_var.var.dtype)
             if self._is_bound_here(iter_var.var, value, unbound):
                 var = Var(iter_var.var.name, iter_var.var.dtype)
@@ -214,7 +236,7 @@ class _Reader:
                 spatial.update(occurrences(bound, Var))
             elif iter_var.dom is not None:
                 reduced.append((self.value(bound), iter_var.dom.min))
-        bound_block = substitute(unbound, values)
+        bound_block = substitute(unbound, {**points, **values})
         for number in range(len(bound_block.match_buffers)):
             bound_block = substitute(
                 bound_block, self.buffers.layout_of(bound_block.match_buffers[number])
@@ -229,8 +251,8 @@ class _Reader:
             init = tuple(self.items(bound_block.init))
             items += self._in_first_iteration(init, reduced, spatial)
         items += self.items(bound_block.body)
-        self.block = outer
-        predicate = self.value(realize.predicate)
+        self.block, self.points = outer, points
+        predicate = self.value(substitute(realize.predicate, points))
         if isinstance(predicate, IntImm) and predicate.value:
             yield from items
         else:
@@ -424,6 +446,8 @@ class _Reader:
 
     def _is_bound_here(self, var: Var, value: PrimExpr, body: Stmt) -> bool:
         """True if `value` must be evaluated here, and not where `body` uses `var`."""
+        if isinstance(value, (Var, IntImm)):
+            return False
         written = set(map(self.buffers.root, written_buffers(body)))
         called = any(True for _ in nest.external_calls(value))
         reads = {self.buffers.root(load.buffer) for load in nest.loads(value)}

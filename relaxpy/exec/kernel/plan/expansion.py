@@ -159,13 +159,13 @@ def fill_tables_first(nest: Nest) -> Nest:
     if not local or not any(isinstance(item, Loop) for item in nest.items):
         return nest
     tables: dict[Buffer, dict[tuple[object, ...], Store]] = {buffer: {} for buffer in local}
-    for buffer in _others(nest.items):
-        tables.pop(buffer, None)
     for item in walk_items(nest.items):
         if isinstance(item, Store) and item.buffer in tables:
             first = tables[item.buffer].setdefault(item.indices, item)
             if not _is_literal(item) or first.value is not item.value:
                 del tables[item.buffer]
+    for buffer in _others(nest.items) if tables else ():
+        tables.pop(buffer, None)
     inside = {b for item in nest.items if bodies(item) for b in stored_buffers((item,))}
     moved = tables.keys() & inside
     if not moved:

@@ -19,7 +19,7 @@ from relaxpy.exec.native.trees.lanes import LONGEST_STEP
 from relaxpy.exec.native.values.datatypes import RefusedError, storage_type
 from relaxpy.exec.native.values.failures import Failures
 from relaxpy.exec.native.values.packing import Packing
-from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
+from relaxpy.ir.arith.algebra.affine import Affine, IndexPoly, affine, as_poly
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import FloorDiv, FloorMod, PrimExpr, Var
 from relaxpy.support.dataclass import dataclass
@@ -88,6 +88,7 @@ class Frame(ABC):
         self.bound: dict[Var, Value] = {}
         """The variables with values of their own datatypes."""
         self._positions: dict[tuple[Buffer, tuple[PrimExpr, ...]], IndexPoly] = {}
+        self._affine: dict[tuple[IndexPoly, Var], Affine | None] = {}
         self._unproved: dict[object, Mapping[int, PrimExpr]] = {}
         self._variables: dict[Var, Value] = dict(sizes)
         self._levels: dict[str, int] = {}
@@ -186,7 +187,8 @@ class Frame(ABC):
 
         The value with the same `key` at that level is not computed again.
         """
-        level = max([floor, *map(self.level_of, operands)])
+        levels = self._levels
+        level = max([floor, *[levels.get(value.name, 0) for value in operands]])
         memo = self._now if level >= NOW else self._memos[level]
         found = memo.get(key)
         if found is not None:
@@ -204,9 +206,10 @@ class Frame(ABC):
 
     def apply(self, name: str, build: Callable[..., Value], *operands: Value) -> Value:
         """`build`, which `name` identifies, of operands broadcast to the widest one."""
-        lanes = max(o.type.lanes for o in operands)
-        wide = [self.wide(o, lanes) for o in operands]
-        key = name, *((o.name, o.type) for o in wide)
+        lanes = max([o.type.lanes for o in operands])
+        wide = [o if o.type.lanes == lanes else self.wide(o, lanes) for o in operands]
+        # The name of a literal does not tell its type.
+        key = name, *[o.name if o.name[0] == "%" else (o.name, o.type) for o in wide]
         return self.place(key, wide, lambda: build(*wide))
 
     def wide(self, value: Value, lanes: int) -> Value:
@@ -335,9 +338,9 @@ class Frame(ABC):
         position = self.position(buffer, indices)
         lanes = self.lanes
         across = 1
-        if lanes is not None and lanes.count > 1 and position.mentions({lanes.var}):
+        linear = self._along_lanes(position)
+        if lanes is not None and (linear is None or linear.coefficients):
             across = lanes.count
-            linear = affine(position, {lanes.var})
             step = None if linear is None else linear.constant(lanes.var)
             if linear is not None and (step == 1 or step == -1):
                 first = lanes.start
@@ -351,6 +354,16 @@ class Frame(ABC):
             none = self.function.const(I64, 0)
             return Address(self._place_of(pointer, position, none, type), None, 1)
         return Address(pointer, offset, across)
+
+    def _along_lanes(self, position: IndexPoly) -> Affine | None:
+        """A position as an affine map of the variable whose values are lanes, if it is one."""
+        lanes = self.lanes
+        if lanes is None or lanes.count == 1:
+            return Affine({}, position)
+        key = position, lanes.var
+        if key not in self._affine:
+            self._affine[key] = affine(position, {lanes.var})
+        return self._affine[key]
 
     def _place_of(self, pointer: Value, position: IndexPoly, more: Value, type: Type) -> Value:
         """The address at a position and `more`; constant offsets share one register."""

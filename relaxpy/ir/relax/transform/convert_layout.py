@@ -20,22 +20,25 @@ from relaxpy.ir.core.traverse import occurrences, preorder, rebuild, rewrite, wa
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import apply_column, is_of_relaxpy
+from relaxpy.ir.pass_infra.functional import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.variables import occurring_vars
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.known import shape_of
+from relaxpy.ir.relax.known import dims_of, rank_of, shape_of
 from relaxpy.ir.relax.op.definition.layouts import (
     AttributeLayout,
     InferredLayouts,
     Layouts,
+    elementwise_layout,
     has_blocks,
     initial_layouts,
     layouts_of,
     units,
 )
 from relaxpy.ir.relax.op.definition.registry import OpDef, R, find, with_all_attributes
+from relaxpy.ir.relax.op.definition.rules import is_one, same
 from relaxpy.ir.relax.rewrite.map_bindings import (
     BindingRewriter,
     PrecedingBindings,
@@ -44,7 +47,10 @@ from relaxpy.ir.relax.rewrite.map_bindings import (
     replace_variables,
     with_bindings,
 )
-from relaxpy.ir.relax.transform.cleanup.dead_code_elimination import DeadCodeElimination
+from relaxpy.ir.relax.transform.cleanup.dead_code_elimination import (
+    DeadCodeElimination,
+    without_dead_code,
+)
 from relaxpy.ir.relax.transform.rewrite_pass import RewritePass
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.analysis.index_map import IndexMap
@@ -412,9 +418,17 @@ class ChannelsLast(RewritePass):
     """Converts all convolutions of a function to channels last, if their filters are constant.
 
     The channels of a result are then the columns of a GEMM, whose second operand, the filter, is
-    stored once in the order in which tiles read it, and images of any width fill these. A function
-    stays unchanged if that takes more transpositions than pay off.
+    stored once in the order in which tiles read it, and images of any width fill these. A bias
+    then needs no axes of size 1 after its own: operators that broadcast take the vector itself. A
+    function stays unchanged if that takes more transpositions than pay off.
     """
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        after = super().transform(mod, ctx)
+        if after is mod:
+            return mod
+        return normalize_module(map_functions(after, rx.Function, _with_vectors))
 
     @override
     def rewriting(self, mod: IRModule) -> Callable[[rx.Function], rx.Function]:
@@ -462,6 +476,48 @@ def _elements(expr: rx.Expr) -> int:
     sinfo = expr.struct_info
     shape = shape_of(sinfo)
     return math.prod(n.value if isinstance(n, IntImm) else _SIZE for n in shape or ())
+
+
+def _with_vectors(func: rx.Function) -> rx.Function:
+    after = _Broadcasts().expr(func)
+    return func if after is func else without_dead_code(after)
+
+
+class _Broadcasts(BindingRewriter):
+    """Passes vectors, such as biases, to operators that add the axes of size 1 before them."""
+
+    @override
+    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
+        call = binding.value
+        if not (isinstance(call, rx.Call) and isinstance(call.op, Op)):
+            return None
+        if call.op.record.layout is not elementwise_layout:
+            return None
+        args = list(call.args)
+        for k, arg in enumerate(args):
+            rank = rank_of(arg)
+            if any(rank_of(other) >= rank > 1 for n, other in enumerate(args) if n != k):
+                args[k] = self._vector(arg)
+        return _with(call, args=args)
+
+    def _vector(self, arg: rx.Expr) -> rx.Expr:
+        """The vector of which a tensor has the elements along its last axis, or else the tensor."""
+        shape, source = shape_of(arg), arg
+        if shape is None or not all(map(is_one, shape[:-1])):
+            return arg
+        while (view := self.value_of(source)) is not None and _keeps_order(view):
+            source = cast("rx.Call", view).args[0]
+            if rank_of(source) == 1 and same(dims_of(source)[0], shape[-1]):
+                return source
+        return arg
+
+
+def _keeps_order(view: rx.Expr) -> bool:
+    """True for a reshape, and for a transposition of a tensor that is long along one axis only."""
+    if not rx.is_call_of(view, "relax.permute_dims"):
+        return rx.is_call_of(view, "relax.reshape")
+    shape = shape_of(view)
+    return shape is not None and sum(not is_one(size) for size in shape) <= 1
 
 
 def _with_filter(node: Node) -> Node | None:
@@ -611,7 +667,7 @@ def _root(root: Block, statements: Iterable[Stmt], buffers: Sequence[Buffer]) ->
 
 
 def _blocks(stmt: Stmt) -> list[Block]:
-    return [node for node in walk(stmt) if isinstance(node, Block)]
+    return [*occurrences(stmt, Block)]
 
 
 def _is_preproc(stmt: Stmt) -> bool:

@@ -115,3 +115,48 @@ def test_values_are_those_of_the_program(spatial: str, body: str) -> None:
     x = np.random.default_rng(2).integers(-3, 4, (1, 32, *size)).astype("float32")
     expected = relaxpy.compile(module, target="numpy")["main"](x)
     np.testing.assert_array_equal(relaxpy.compile(module, target="native")["main"](x), expected)
+
+
+def with_vectors(body: str) -> IRModule:
+    """A function of an image and two vectors, whose filter is a constant."""
+    mod = module(f"""
+    def main(x: f32[1, 32, 9, 9], w: f32[32, 32, 3, 3], b: f32[32], c: f32[32]):
+        with R.dataflow():
+            h = R.nn.conv2d(R.nn.conv2d(x, w, padding=1), w, padding=1)
+            p = R.reshape(b, (1, 32, 1, 1))
+            q = R.reshape(c, (1, 32, 1, 1))
+            {body}
+        return y
+    """)
+    w = np.random.default_rng(3).integers(-3, 4, (32, 32, 3, 3)).astype("float32")
+    mod["main"] = mod["main"].bind_params({"w": w})
+    return mod
+
+
+@pytest.mark.each_choice
+@pytest.mark.parametrize(
+    ("body", "reshapes"),
+    [
+        ("y = R.add(h, p)", 0),
+        ("y = R.maximum(p, R.multiply(h, q))", 0),
+        ("y = R.add(h, R.reshape(R.reshape(b, (4, 8)), (1, 32, 1, 1)))", 0),
+        ("y = R.where(R.greater(h, p), q, h)", 0),
+        ("y = R.add(h, R.multiply(p, q))", 1),  # of two vectors, one keeps the rank
+        ("y = R.add(h, R.reshape(R.permute_dims(R.reshape(b, (4, 8))), (1, 32, 1, 1)))", 1),
+        ("y = R.add(h, R.reshape(R.strided_slice(b, [0], [0], [9]), (1, 1, 1, 9)))", 1),
+    ],
+)
+def test_vectors_along_channels_are_operands_as_they_are(body: str, reshapes: int) -> None:
+    module = with_vectors(body)
+    after = ChannelsLast()(module)
+    assert layouts(after)[0] == 2
+    text = after.script()
+    assert [text.count("R.reshape"), text.count("axes=[0, 2, 3, 1]")][0] >= reshapes
+    assert ("R.reshape" in text) == (reshapes > 0)
+    rng = np.random.default_rng(4)
+    shapes = (1, 32, 9, 9), (32,), (32,)
+    values = [rng.integers(-9, 9, shape).astype("float32") for shape in shapes]
+    expected = relaxpy.compile(module, target="numpy")["main"](*values)
+    np.testing.assert_array_equal(
+        relaxpy.compile(module, target="native")["main"](*values), expected
+    )
