@@ -136,7 +136,7 @@ def from_fx(
     `input_info` has the shape and the datatype of each input; a name or a `tir.Var` in a shape is
     a symbolic size. The parameters are `inp_0`, `inp_1`, …, and with `keep_params_as_input` those
     of the model, whose values are then the attribute `params`. The result is a tuple where the
-    module returns several values, nested as they are.
+    module returns several values, which may be nested.
 
     Errors:
         OpNotImplemented (also ValueError, NotImplementedError): nodes cannot be imported; the

@@ -92,6 +92,25 @@ def test_parameters_are_inputs_when_asked_and_constants_over_their_memory_otherw
     assert any(np.shares_memory(value, model.weight.detach().numpy()) for value in params["main"])
 
 
+class Contractions(torch.nn.Module):  # type: ignore[misc]
+    def forward(self, x: Any, w: Any) -> Any:
+        y = torch.nn.functional.relu6(x @ w).clamp(0.1, 0.5)
+        z = torch.nn.functional.linear(y, w)
+        return torch.nn.functional.conv1d(z[None], w[:2, :, None]), torch.outer(x[0], w[0])
+
+
+def test_contractions_and_bounds_are_written_as_by_the_importer_of_tvm() -> None:
+    mod = from_exported_program(exported(Contractions(), torch.ones(3, 3), torch.ones(3, 3)))
+    values = [binding.value for binding in mod["main"].body.blocks[0].bindings]
+    calls = [value for value in values if isinstance(value, relax.Call)]
+    names = [call.op.name.removeprefix("relax.") for call in calls]
+    assert [name for name in names if name in ("matmul", "clip", "nn.conv1d", "outer")] == [
+        *("matmul", "clip", "clip", "matmul", "nn.conv1d", "outer")
+    ]
+    declared = [call.attrs["out_dtype"] for call in calls if "out_dtype" in call.attrs]
+    assert declared == ["float32"] * 3
+
+
 class Accumulator(torch.nn.Module):  # type: ignore[misc]
     """A sum over calls, scaled by a buffer that stays."""
 

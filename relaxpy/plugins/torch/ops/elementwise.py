@@ -313,6 +313,8 @@ def masked_fill(cx: Context, x: Expr, mask: Expr, value: Value) -> Expr:
 def clamp(cx: Context, x: Expr, low: Value = None, high: Value = None) -> Expr:
     dtype = cx.result_dtype()
     y = cx.tensor(x, dtype)
+    if isinstance(low, (int, float)) and isinstance(high, (int, float)) and low <= high:
+        return R.clip(y, low, high)
     if low is not None:
         y = R.maximum(y, cx.tensor(low, dtype))
     return y if high is None else R.minimum(y, cx.tensor(high, dtype))

@@ -36,7 +36,7 @@ def matmul(cx: Context, a: Expr, b: Expr) -> Expr:
     if dtype_of(a) == "bool":
         count = R.matmul(R.astype(a, "int32"), R.astype(b, "int32"))
         return R.not_equal(count, scalar(0, count))
-    return R.matmul(a, b)
+    return R.matmul(a, b, dtype_of(a))
 
 
 @converter("tensordot")
@@ -66,14 +66,14 @@ def tensordot(cx: Context, a: Expr, b: Expr, axes_a: Sequence[int], axes_b: Sequ
 def linear(cx: Context, x: Expr, weight: Expr, bias: Expr | None = None) -> Expr:
     matrix = R.permute_dims(weight) if rank_of(weight) > 1 else weight
     if bias is None:
-        return R.matmul(x, matrix)
+        return R.matmul(x, matrix, dtype_of(x))
     product = _wide_product(x, matrix)
     return R.add(product, cx.tensor(bias, dtype_of(product)))
 
 
 def _wide_product(a: Expr, b: Expr) -> Expr:
     """a @ b to which something is added before it is rounded; the factors are not copied."""
-    return R.matmul(a, b, "float32") if dtype_of(a) in NARROW else R.matmul(a, b)
+    return R.matmul(a, b, "float32" if dtype_of(a) in NARROW else dtype_of(a))
 
 
 def _plus(cx: Context, x: Expr, product: Expr, beta: Any, alpha: Any) -> Expr:
@@ -100,8 +100,7 @@ def addbmm(cx: Context, x: Expr, a: Expr, b: Expr, *, beta: Value = 1, alpha: Va
 @converter("outer", "ger")
 def outer(cx: Context, a: Expr, b: Expr) -> Expr:
     dtype = cx.result_dtype()
-    column = R.expand_dims(cx.tensor(a, dtype), 1)
-    return R.multiply(column, R.expand_dims(cx.tensor(b, dtype), 0))
+    return R.outer(cx.tensor(a, dtype), cx.tensor(b, dtype))
 
 
 @converter("einsum")
@@ -137,7 +136,7 @@ def convolution(
     pads = each(padding, count)
     batched = x if rank_of(x) == count + 2 else R.expand_dims(x, 0)
     # A bias is added before the sum is rounded to 16 bits.
-    wide = {"out_dtype": "float32"} if bias is not None and dtype_of(x) in NARROW else {}
+    dtype = "float32" if bias is not None and dtype_of(x) in NARROW else dtype_of(x)
     if transposed:
         # Output padding first undoes the cropping at the end, then adds zeros.
         more = each(output_padding, count)
@@ -145,12 +144,12 @@ def convolution(
         zeros = [max(extra - pad, 0) for pad, extra in zip(pads, more, strict=True)]
         sides = [*pads, *behind]
         y = _TRANSPOSED[count](
-            batched, weight, strides, sides, [0] * count, dilations, groups, **wide
+            batched, weight, strides, sides, [0] * count, dilations, groups, out_dtype=dtype
         )
         if any(zeros):
             y = R.nn.pad(y, [0, 0, 0, 0, *(side for width in zeros for side in (0, width))])
     else:
-        y = _CONVOLUTIONS[count](batched, weight, strides, pads, dilations, groups, **wide)
+        y = _CONVOLUTIONS[count](batched, weight, strides, pads, dilations, groups, out_dtype=dtype)
     if bias is not None:
         y = R.add(y, R.reshape(cx.tensor(bias, dtype_of(y)), [1, -1, *[1] * count]))
     return y if batched is x else R.squeeze(y, [0])

@@ -167,7 +167,7 @@ def topk(
         values, indices = sort(cx, x, axis, largest)
         at = cx.axis(axis, x)
         return tuple(R.strided_slice(item, [at], [0], [k]) for item in (values, indices))
-    both = cx.emit(R.topk(x, k, cx.axis(axis, x), "both", largest, "int64"))
+    both = cx.emit(R.topk(x, k, axis, "both", largest, "int64"))
     return both[0], both[1]
 
 
