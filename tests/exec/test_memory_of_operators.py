@@ -42,7 +42,7 @@ def visible_bytes(row: Row) -> int:
 
 def scratch_bytes(row: Row) -> int:
     """The bytes that a second call allocates at most, without those of its results."""
-    _, function, _ = compiled(row)
+    function, _ = compiled(row)
     function(*row.inputs)
     tracemalloc.start()
     try:

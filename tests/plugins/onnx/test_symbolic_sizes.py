@@ -346,11 +346,21 @@ def test_grids(mode: str, padding: str) -> None:
     check("GridSample", inputs, [feed], {}, attributes, opset=16)
 
 
-def test_columns_are_added_to_images() -> None:
-    constants = {"image": np.array([5, 5]), "block": np.array([2, 2])}
-    feeds = [{"x": rand(2, 12, 24)}, {"x": rand(1, 12, 24)}]
-    attributes = {"pads": [1, 0, 1, 0]}
-    check("Col2Im", {"x": ["n", 12, "l"]}, feeds, constants, attributes, opset=18)
+@pytest.mark.parametrize(
+    ("block", "length", "attributes"),
+    [
+        ((2, 2), 24, {"pads": [1, 0, 1, 0]}),
+        ((2, 2), 4, {"strides": [2, 2]}),
+        ((3, 2), 6, {"strides": [2, 3], "pads": [1, 1, 1, 1]}),
+        ((2, 2), 1, {"strides": [4, 4]}),
+        ((2, 3), 4, {"strides": [2, 2], "dilations": [2, 1]}),
+    ],
+)
+def test_columns_are_added_to_images(block: Any, length: int, attributes: Any) -> None:
+    constants = {"image": np.array([5, 5]), "block": np.array(block)}
+    feeds = [{"x": rand(count, 3 * block[0] * block[1], length)} for count in (2, 1)]
+    inputs = {"x": ["n", 3 * block[0] * block[1], "l"]}
+    check("Col2Im", inputs, feeds, constants, attributes, opset=18)
 
 
 def test_windows_moved_by_offsets() -> None:

@@ -212,9 +212,9 @@ def total(f: Function, sizes: Sequence[Size]) -> Size:
     return result
 
 
-def ceil_div(f: Function, a: Size, b: int) -> Size:
+def ceil_div(f: Function, a: Size, b: Size) -> Size:
     """`a / b`, rounded up."""
-    return combine(f, "sdiv", combine(f, "add", a, b - 1), b)
+    return combine(f, "sdiv", combine(f, "add", a, combine(f, "add", b, -1)), b)
 
 
 def advance(f: Function, pointer: Value, index: Size, type: Type) -> Value:

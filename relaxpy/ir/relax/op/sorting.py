@@ -465,8 +465,8 @@ def _unique(
     if is_vector and x.dtype.kind in "iu" and x.dtype.itemsize > 2 and x.size >= _LONG:
         least = x.min()
         if int(x.max()) - int(least) <= np.iinfo(np.uint16).max:  # they are sorted by counting
-            flags = sorted, True, return_inverse, return_counts
-            values, *extras = _unique((x - least).astype(np.uint16), *flags)
+            narrow = (x - least).astype(np.uint16)
+            values, *extras = _unique(narrow, sorted, True, return_inverse, return_counts)
             extras = extras if return_index else extras[1:]
             values = values.astype(x.dtype) + least
             return (values, *extras) if extras else values

@@ -165,16 +165,21 @@ def col2im(
             windows.append(ops.floordiv(room, ops.const(steps[k], "int64")) + 1)
 
         def element(n: PrimExpr, c: PrimExpr, *at: PrimExpr) -> PrimExpr:
-            axes = [te.reduce_axis((ops.const(0, "int64"), size), "k") for size in members]
             inside, member, window = [], ops.const(0, "int64"), ops.const(0, "int64")
-            for k, axis in enumerate(axes):
-                offset = at[k] + widths[k] - axis.var * holes[k]
+            axes = []
+            for k, size in enumerate(members):
+                # Of adjacent members, one in so many is in a window that begins at its step.
+                every = ops.const(steps[k] if holes[k] == 1 else 1, "int64")
+                axis = te.reduce_axis((ops.const(0, "int64"), ops.ceildiv(size, every)), "k")
+                axes.append(axis)
+                own = ops.floormod(at[k] + widths[k], every) + axis.var * every
+                offset = at[k] + widths[k] - own * holes[k]
                 index = ops.floordiv(offset, ops.const(steps[k], "int64"))
                 rest = ops.floormod(offset, ops.const(steps[k], "int64"))
                 inside += [ops.compare(tir.EQ, rest, ops.const(0, "int64"))]
-                inside += [index >= 0, index < windows[k]]
+                inside += [own < size, index >= 0, index < windows[k]]
                 bounded = ops.maximum(ops.minimum(index, windows[k] - 1), ops.const(0, "int64"))
-                member = member * members[k] + axis.var
+                member = member * size + ops.minimum(own, size - 1)
                 window = window * windows[k] + bounded
             value = columns(n, c * each + member, window)
             return reduce.sum(
