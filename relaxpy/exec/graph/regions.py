@@ -94,9 +94,10 @@ class RegionEmitter:
         self.starts: list[Value] = []
 
     def emit(self) -> None:
-        """Emit the body of the function, which first checks sizes."""
-        f, frame = self.function, self.frame
-        conditions = possible(frame, self.region.new_tensors())
+        """Emit the body of the function, which first checks all sizes but those of its outputs."""
+        f, frame, direct = self.function, self.frame, self.plan.direct
+        new = (t for t in self.region.new_tensors() if t.memory not in direct)
+        conditions = possible(frame, new)
         for step in self.region.steps:
             if isinstance(step, Check) and isinstance(step.found, PrimExpr):
                 same = f.compare("eq", frame.index(step.found), frame.index(step.expected))

@@ -242,7 +242,7 @@ class Writer:
             x = self.bind(indent, kind, f"R.tanh({x})", f"t.kernel(np.tanh({x}))")
         view = self.view_of(x, kind, indent) if self.aliases and self.random.random() < 0.5 else y
         relax = f"R.call_tir_inplace(cls.plus_{kind}, ({x}, {y}), [0], {self.sinfo(kind)})"
-        if kind == "a" and self.random.random() < 0.5:
+        if self.aliases and kind == "a" and self.random.random() < 0.5:
             c = self.some("c")
             python = f"t.update({x}, {y}, {c}, at[1] == 0)"
             pair = self.bind(indent, "", f"cls.update({x}, {y}, {c}, at)", python)
