@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,28 @@ class ModelError(RelaxpyError, ValueError):
     """A model, its files or a request that cannot be taken."""
 
 
+def shown(value: object, most: int = 60, depth: int = 2) -> str:
+    """The first characters of the representation of a value of a request.
+
+    No more of it is computed, as that would take as long as the value is large.
+    """
+    match value:
+        case str():
+            text = repr(value[:most])
+        case list() if depth:
+            items = (shown(item, most, depth - 1) for item in value[: most // 3])
+            text = f"[{', '.join(items)}]"
+        case dict() if depth:
+            first = islice(value.items(), most // 3)
+            pairs = (f"{shown(key)}: {shown(item, most, depth - 1)}" for key, item in first)
+            text = f"{{{', '.join(pairs)}}}"
+        case list() | dict() if value:
+            text = "[...]" if isinstance(value, list) else "{...}"
+        case _:
+            text = repr(value)
+    return text[:most]
+
+
 class ParameterError(ModelError):
     """An option of a request that has no such value; `param` is its name."""
 
@@ -31,7 +54,7 @@ class ParameterError(ModelError):
     @classmethod
     def of(cls, param: str, value: object, expected: str) -> ParameterError:
         """The error that an option has this value."""
-        error = cls(f"{param} cannot be {value!r:.60}, expected {expected}")
+        error = cls(f"{param} cannot be {shown(value)}, expected {expected}")
         error.param = param
         return error
 

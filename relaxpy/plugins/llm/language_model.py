@@ -16,7 +16,7 @@ from typing_extensions import override
 from relaxpy.errors import unexpected
 from relaxpy.ir.core.target import Target, target_facts, target_name
 from relaxpy.plugins.llm.compiled import CompiledDecoder
-from relaxpy.plugins.llm.config import ModelError, ParameterError
+from relaxpy.plugins.llm.config import ModelError, ParameterError, shown
 from relaxpy.plugins.llm.continuation import Continuation, stop_texts
 from relaxpy.plugins.llm.engine import Engine, Request
 from relaxpy.plugins.llm.files import ModelFiles, ends_of_turns, open_model
@@ -147,7 +147,7 @@ class LanguageModel:
         is_listed = isinstance(prompt, (Sequence, np.ndarray))
         if not is_listed or isinstance(prompt, (bytes, bytearray)):
             raise ModelError(
-                f"a prompt is a text, messages or tokens, found {prompt!r:.60}",
+                f"a prompt is a text, messages or tokens, found {shown(prompt)}",
                 hint="messages are a list, also one" if isinstance(prompt, Mapping) else None,
             )
         if not len(prompt):
@@ -161,7 +161,7 @@ class LanguageModel:
                 tokens.append(index(token))  # type: ignore[arg-type]
             except TypeError:
                 raise ModelError(
-                    f"a prompt of tokens has integers alone, found {token!r:.60}",
+                    f"a prompt of tokens has integers alone, found {shown(token)}",
                     hint="lists of prompts are for generate and embed",
                 ) from None
         return tokens

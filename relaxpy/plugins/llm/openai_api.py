@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from base64 import b64encode
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, Literal, TypeAlias
 from uuid import uuid4
 
-from relaxpy.plugins.llm.config import ModelError, ParameterError
+from relaxpy.plugins.llm.config import ModelError, ParameterError, shown
 from relaxpy.plugins.llm.continuation import Continuation
 from relaxpy.plugins.llm.language_model import LanguageModel
 from relaxpy.plugins.llm.worker import Piece
@@ -127,21 +129,8 @@ def asked(kind: Kind, body: bytes, model: LanguageModel, most_tokens: int) -> As
         ApiError: it is not JSON, or asks for another model, or what is not supported.
         ModelError: the prompt or an option is not such.
     """
-    fields = _fields(body)
     prompt_name = "messages" if kind == "chat" else "prompt"
-    known = {prompt_name, *_SAMPLING, *_IGNORED, *_ONLY, *_OWN}
-    for name, value in fields.items():
-        if name not in known:
-            raise ApiError(400, f"there is no parameter {name!r:.60}", param=name[:60])
-        if name in _ONLY and value not in _ONLY[name]:
-            raise ApiError(400, f"{name} is not supported", param=name, code="unsupported_value")
-    if (name := fields.get("model", model.name)) != model.name:
-        raise ApiError(
-            404,
-            f"there is no model {name!r:.80}, this server has {model.name!r}",
-            param="model",
-            code="model_not_found",
-        )
+    fields = _known_fields(body, {prompt_name, *_SAMPLING, *_ONLY, *_OWN}, model)
     if prompt_name not in fields:
         raise ApiError(400, f"{prompt_name} is missing", param=prompt_name)
     prompts = (_conversation if kind == "chat" else _prompts)(fields[prompt_name], model)
@@ -170,9 +159,96 @@ def asked(kind: Kind, body: bytes, model: LanguageModel, most_tokens: int) -> As
     )
 
 
-_MOST_VALUES: Final = 1 << 18
+def _known_fields(body: bytes, known: Collection[str], model: LanguageModel) -> dict[str, Any]:
+    """The fields of a body. Errors: ApiError if it has others, or is for another model."""
+    fields = _fields(body)
+    for name, value in fields.items():
+        if name not in known and name not in _IGNORED:
+            raise ApiError(400, f"there is no parameter {name!r:.60}", param=name[:60])
+        if name in _ONLY and value not in _ONLY[name]:
+            raise ApiError(400, f"{name} is not supported", param=name, code="unsupported_value")
+    if (name := fields.get("model", model.name)) != model.name:
+        raise ApiError(
+            404,
+            f"there is no model {shown(name, 80)}, this server has {model.name!r}",
+            param="model",
+            code="model_not_found",
+        )
+    return fields
+
+
+_MOST_INPUTS: Final = 256
+
+
+def asked_embeddings(body: bytes, model: LanguageModel) -> tuple[list[list[int]], bool]:
+    """The tokens of each input of a request for embeddings, and whether it asks for base64.
+
+    Errors: as of `asked`.
+    """
+    fields = _known_fields(body, {"input", "model", "encoding_format"}, model)
+    if "input" not in fields:
+        raise ApiError(400, "input is missing", param="input")
+    prompts = _prompts(fields["input"], model, "input", _MOST_INPUTS)
+    if (longest := max(map(len, prompts))) > model.decoder.context:
+        raise _too_long(model.decoder.context, f"an input of {longest}", "input")
+    encoding = fields.get("encoding_format", "float")
+    if encoding not in ("float", "base64"):
+        raise ParameterError.of("encoding_format", encoding, "float or base64")
+    return prompts, encoding == "base64"
+
+
+def embeddings_body(
+    model: LanguageModel, found: Sequence[Any], tokens: int, *, is_base64: bool
+) -> dict[str, Any]:
+    """The body of an answer with embeddings, which are arrays of float32."""
+
+    def written(array: Any) -> str | list[float]:
+        if is_base64:
+            return b64encode(array.astype("<f4").tobytes()).decode()
+        listed: list[float] = array.tolist()
+        return listed
+
+    return {
+        "object": "list",
+        "data": [
+            {"object": "embedding", "index": index, "embedding": written(array)}
+            for index, array in enumerate(found)
+        ],
+        "model": model.name,
+        "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
+    }
+
+
+_MOST_VALUES, _MOST_CONTAINERS, _LONGEST_NUMBER = 1 << 18, 1 << 14, 1000
 _VALUES: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?|[,\[{]', re.DOTALL)
 """The strings of JSON, and what stands before other values; an open string is one, too."""
+
+
+def _check_size(body: bytes) -> None:
+    """Bound what the parser of JSON does, in which no other thread runs.
+
+    It takes a second for a million lists or objects, which the collector of garbage visits, too.
+
+    Errors:
+        ApiError: there are too many values.
+    """
+    containers = body.count(b"[") + body.count(b"{")
+    values = containers + body.count(b'"') + body.count(b",")
+    if values <= _MOST_VALUES and containers <= _MOST_CONTAINERS:
+        return
+    containers = 0
+    for values, match in enumerate(_VALUES.finditer(body), 1):  # without those that are in strings
+        containers += match[0] in (b"[", b"{")
+        if values > _MOST_VALUES or containers > _MOST_CONTAINERS:
+            most = f"{_MOST_VALUES} values, and {_MOST_CONTAINERS} lists and objects"
+            raise ApiError(413, f"a request has at most {most}")
+
+
+def _number(text: str, kind: Callable[[str], Any] = int) -> Any:
+    """A number of JSON, read here so that other threads run, and never in quadratic time."""
+    if len(text) > _LONGEST_NUMBER:
+        raise ValueError(f"a number has more than {_LONGEST_NUMBER} characters")
+    return kind(text)
 
 
 def _fields(body: bytes) -> dict[str, Any]:
@@ -181,13 +257,14 @@ def _fields(body: bytes) -> dict[str, Any]:
     def refuse(constant: str) -> None:
         raise ValueError(f"{constant} is not a number of JSON")
 
-    # The parser of JSON does not let other threads run, and a million lists take it seconds.
-    if sum(map(body.count, (b'"', b",", b"[", b"{"))) > _MOST_VALUES:
-        for count, _ in enumerate(_VALUES.finditer(body)):
-            if count > _MOST_VALUES:
-                raise ApiError(413, f"a request has at most {_MOST_VALUES} values")
+    _check_size(body)
     try:
-        found = json.loads(body.decode("utf-8-sig"), parse_constant=refuse)
+        found = json.loads(
+            body.decode("utf-8-sig"),
+            parse_constant=refuse,
+            parse_int=_number,
+            parse_float=partial(_number, kind=float),
+        )
     except (ValueError, RecursionError) as error:
         raise ApiError(400, f"the body is not JSON: {error}") from None
     if not isinstance(found, dict):
@@ -221,17 +298,19 @@ def _conversation(messages: Any, model: LanguageModel) -> list[list[int]]:
         raise ApiError(400, str(error), param="messages") from None
 
 
-def _prompts(prompt: Any, model: LanguageModel) -> list[list[int]]:
+def _prompts(
+    prompt: Any, model: LanguageModel, name: str = "prompt", most: int = _MOST_CHOICES
+) -> list[list[int]]:
     if isinstance(prompt, list) and prompt and isinstance(prompt[0], (str, list)):
         listed = prompt
     else:
         listed = [prompt]
-    if len(listed) > _MOST_CHOICES:
-        raise ApiError(400, f"a request has at most {_MOST_CHOICES} prompts", param="prompt")
+    if len(listed) > most:
+        raise ApiError(400, f"a request has at most {most} {name}s", param=name)
     for one in listed:
         is_tokens = isinstance(one, list) and one and all(type(token) is int for token in one)
         if not isinstance(one, str) and not is_tokens:
-            raise ParameterError.of("prompt", one, "texts, or lists of tokens")
+            raise ParameterError.of(name, one, "texts, or lists of tokens")
     return [model.tokens(one) for one in listed]
 
 
@@ -261,16 +340,16 @@ def _room(
     if wanted is not None and (type(wanted) is not int or wanted < 1):
         raise ParameterError.of(name, wanted, "a positive integer")
     if longest + (wanted or 1) > context:
-        raise ApiError(
-            400,
-            f"this model's maximum context length is {context} tokens; the request has {longest} "
-            f"in the prompt and {wanted or 1} for the answer",
-            param="messages" if kind == "chat" else "prompt",
-            code="context_length_exceeded",
-        )
+        found = f"{longest} in the prompt and {wanted or 1} for the answer"
+        raise _too_long(context, found, "messages" if kind == "chat" else "prompt")
     if wanted is not None and wanted > most:
         raise ApiError(400, f"this server's answers have at most {most} tokens", param=name)
     return wanted or min(default, most, context - longest)
+
+
+def _too_long(context: int, found: str, param: str) -> ApiError:
+    message = f"this model's maximum context length is {context} tokens; the request has {found}"
+    return ApiError(400, message, param=param, code="context_length_exceeded")
 
 
 # --- answers
@@ -318,24 +397,31 @@ class Answer:
         """The events before the text, which name the role."""
         if self.what.kind == "text":
             return ""
-        own = {"delta": {"role": "assistant", "content": ""}}
+        own = '"delta": {"role": "assistant", "content": ""}'
         return "".join(self._event(index, own) for index in range(len(self.started)))
 
     def chunk(self, piece: Piece) -> str:
         """The event of a piece of a choice."""
-        text = {"content": piece.text} if piece.text else {}
-        own = {"delta": text} if self.what.kind == "chat" else {"text": piece.text}
+        text = json.dumps(piece.text)
+        if self.what.kind == "chat":
+            content = f'"content": {text}' if piece.text else ""
+            own = f'"delta": {{{content}}}'
+        else:
+            own = f'"text": {text}'
         logprobs = self._logprobs(piece.index, piece.tokens)
-        return self._event(piece.index, own | {"logprobs": logprobs}, piece.reason)
+        own += ', "logprobs": ' + ("null" if logprobs is None else json.dumps(logprobs))
+        return self._event(piece.index, own, piece.reason)
 
     def last(self) -> str:
         """The events after the text: the usage, if it was asked for, and the end."""
         usage = f'data: {self._head}], "usage": {json.dumps(self.usage())}}}\n\n'
         return f"{usage if self.what.with_usage else ''}data: [DONE]\n\n"
 
-    def _event(self, index: int, own: Mapping[str, Any], reason: str | None = None) -> str:
-        choice = json.dumps({"index": index, "finish_reason": reason, **own})
+    def _event(self, index: int, own: str, reason: str | None = None) -> str:
+        """An event of a choice with its own fields, written directly: each token has one."""
+        ended = "null" if reason is None else f'"{reason}"'
         usage = ', "usage": null' if self.what.with_usage else ""
+        choice = f'{{"index": {index}, "finish_reason": {ended}, {own}}}'
         return f"data: {self._head}{choice}]{usage}}}\n\n"
 
     def _logprobs(self, index: int, tokens: range) -> dict[str, Any] | None:

@@ -17,7 +17,16 @@ from typing import Any, Final
 
 from relaxpy.plugins.llm.config import ModelError
 from relaxpy.plugins.llm.language_model import LanguageModel
-from relaxpy.plugins.llm.openai_api import Answer, ApiError, Kind, asked, error_of, event
+from relaxpy.plugins.llm.openai_api import (
+    Answer,
+    ApiError,
+    Kind,
+    asked,
+    asked_embeddings,
+    embeddings_body,
+    error_of,
+    event,
+)
 from relaxpy.plugins.llm.worker import Job, Worker
 
 KEY: Final = "RELAXPY_API_KEY"
@@ -28,6 +37,12 @@ _POLICY: Final = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
+_STREAMED: Final = (
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),
+)
+"""The headers of a stream."""
 
 
 def serve(
@@ -130,6 +145,7 @@ def application(
         Route("/metrics", server.metrics),
         Route("/v1/models", server.guarded(server.models)),
         Route("/v1/models/{name:path}", server.guarded(server.models)),
+        Route("/v1/embeddings", server.guarded(server.embeddings), methods=["POST"]),
         Route("/v1/completions", server.guarded(partial(server.answer, "text")), methods=["POST"]),
         Route(
             "/v1/chat/completions", server.guarded(partial(server.answer, "chat")), methods=["POST"]
@@ -243,7 +259,7 @@ class _Server:
 
     async def answer(self, kind: Kind, request: Any) -> Any:
         """The answer to a prompt or a conversation."""
-        from starlette.responses import Response, StreamingResponse
+        from starlette.responses import Response
 
         body = await self._body(request)
         # Templates and tokenizers take their time, in which others are served.
@@ -254,13 +270,9 @@ class _Server:
         job = self.worker.submit(started)
         answer = Answer(what, self.model, started)
         if what.stream:
-            headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-            response = StreamingResponse(
-                _events(answer, job), media_type="text/event-stream", headers=headers
-            )
-            return _Ending(response, partial(self._end, answer, job))
+            return _Stream(answer, job, partial(self._end, answer, job))
         whole = asyncio.ensure_future(_whole(job))
-        left = asyncio.ensure_future(_left(request))
+        left = asyncio.ensure_future(_left(request.receive))
         try:
             await asyncio.wait({whole, left}, return_when=asyncio.FIRST_COMPLETED)
             if not whole.done():
@@ -272,6 +284,17 @@ class _Server:
             self._end(answer, job)
         text = await asyncio.to_thread(answer.whole, texts, reasons)
         return Response(text, media_type="application/json")
+
+    async def embeddings(self, request: Any) -> Any:
+        """The embeddings of texts, which the engine computes between its steps."""
+        from starlette.responses import JSONResponse
+
+        body = await self._body(request)
+        prompts, is_base64 = await asyncio.to_thread(asked_embeddings, body, self.model)
+        found = [await self.worker.call(partial(self.model.embed, p)) for p in prompts]
+        count = sum(map(len, prompts))
+        self.tokens["prompt"] += count
+        return JSONResponse(embeddings_body(self.model, found, count, is_base64=is_base64))
 
     def _room(self) -> int:
         return self.queue + self.model.decoder.sequences
@@ -307,40 +330,52 @@ class _Server:
             self.tokens[kind] += usage[f"{kind}_tokens"]
 
 
-class _Ending:
-    """A response and what is to be done at its end, also if it is cut off before it begins."""
+class _Stream:
+    """The response that streams an answer, and what is to be done at its end.
 
-    def __init__(self, response: Any, end: Callable[[], None]) -> None:
-        self.response, self.end = response, end
-        self.status_code: int = response.status_code
+    Each token comes through here, so that the usual response of starlette would take as long again
+    as all else that a token needs.
+    """
+
+    status_code = 200
+
+    def __init__(self, answer: Answer, job: Job, end: Callable[[], None]) -> None:
+        self.answer, self.job, self.end = answer, job, end
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        left = asyncio.ensure_future(_left(receive))
+        left.add_done_callback(lambda _: self.job.cancel())  # which ends the pieces
         try:
-            await self.response(scope, receive, send)
+            await send({"type": "http.response.start", "status": 200, "headers": _STREAMED})
+            await self._send(send, self.answer.first())
+            ended = await self._send_pieces(send)
+            await self._send(send, ended, more_body=False)
         finally:
+            left.cancel()
             self.end()
 
+    async def _send_pieces(self, send: Any) -> str:
+        """Send what comes; the events that end the stream."""
+        while new := await self.job.received():
+            events = ""
+            for piece in new:
+                if piece.error is not None:
+                    return events + event(_failure(piece.error).body())
+                events += self.answer.chunk(piece)
+            await self._send(send, events)
+        return self.answer.last()
 
-async def _events(answer: Answer, job: Job) -> AsyncIterator[str]:
-    """The events of a streamed answer."""
-    yield answer.first()
-    async for pieces in job.pieces():
-        events: list[str] = []
-        for piece in pieces:
-            if piece.error is not None:
-                yield "".join((*events, event(_failure(piece.error).body())))
-                return
-            events.append(answer.chunk(piece))
-        yield "".join(events)
-    yield answer.last()
+    async def _send(self, send: Any, events: str, *, more_body: bool = True) -> None:
+        body = events.encode()
+        await send({"type": "http.response.body", "body": body, "more_body": more_body})
 
 
 async def _whole(job: Job) -> tuple[list[str], list[str | None]]:
     """The texts of all choices, and why they ended. Errors: ApiError if one of them failed."""
     texts: list[str] = [""] * len(job.choices)
     reasons: list[str | None] = [None] * len(texts)
-    async for pieces in job.pieces():
-        for piece in pieces:
+    while new := await job.received():
+        for piece in new:
             if piece.error is not None:
                 raise _failure(piece.error)
             texts[piece.index] += piece.text
@@ -352,7 +387,7 @@ def _failure(error: Exception) -> ApiError:
     return ApiError(500, f"no answer can be computed: {error}")
 
 
-async def _left(request: Any) -> None:
+async def _left(receive: Any) -> None:
     """Wait until the client closes the connection."""
-    while (await request.receive())["type"] != "http.disconnect":
+    while (await receive())["type"] != "http.disconnect":
         pass

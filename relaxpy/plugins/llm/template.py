@@ -17,7 +17,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from relaxpy.plugins.llm.config import ModelError
+from relaxpy.plugins.llm.config import ModelError, shown
 
 _MOST_STEPS = 100_000
 _LARGEST = 4_000_000
@@ -107,21 +107,22 @@ def _checked(messages: Any) -> list[dict[str, Any]]:
         ModelError: these are not messages.
     """
     if not isinstance(messages, Sequence) or isinstance(messages, str) or not messages:
-        raise ModelError(f"a conversation has at least one message, found {messages!r:.60}")
+        raise ModelError(f"a conversation has at least one message, found {shown(messages)}")
     found = []
     for message in messages:
         if not isinstance(message, Mapping) or message.get("role") not in _ROLES:
             raise ModelError(
-                f"a message has a role ({', '.join(_ROLES)}) and a content, found {message!r:.80}"
+                f"a message has a role ({', '.join(_ROLES)}) and a content, "
+                f"found {shown(message, 80)}"
             )
         content = message.get("content")
         if isinstance(content, list):
             texts = [part.get("text") for part in content if isinstance(part, Mapping)]
             if len(texts) != len(content) or not all(isinstance(text, str) for text in texts):
-                raise ModelError(f"the parts of a content are texts, found {content!r:.80}")
+                raise ModelError(f"the parts of a content are texts, found {shown(content, 80)}")
             content = "".join(map(str, texts))
         if not isinstance(content, str):
-            raise ModelError(f"the content of a message is a text, found {content!r:.60}")
+            raise ModelError(f"the content of a message is a text, found {shown(content)}")
         given = {name: value for name, value in message.items() if value is not None}
         found.append({**given, "content": content})
     return found

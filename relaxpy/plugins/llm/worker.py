@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from threading import Event, Thread
+from typing import Any
 
 from relaxpy.plugins.llm.continuation import Continuation, Reason
 from relaxpy.plugins.llm.language_model import LanguageModel
@@ -35,17 +36,17 @@ class Job:
         self.unfinished = dict(enumerate(choices))
         self._wake = wake
         self._new: list[Piece] = []
-        self._is_new = asyncio.Event()
+        self._left = len(choices)
+        self._waiting: asyncio.Future[None] | None = None
 
-    async def pieces(self) -> AsyncIterator[list[Piece]]:
-        """The pieces of the answer as they come, all that are new at once."""
-        left = len(self.choices)
-        while left:
-            await self._is_new.wait()
-            self._is_new.clear()
-            new, self._new = self._new, []
-            left -= sum(piece.is_last for piece in new)
-            yield new
+    async def received(self) -> list[Piece]:
+        """The pieces that have come since the last call, at least one; none after the end."""
+        if self._left and not self._new:
+            self._waiting = asyncio.get_running_loop().create_future()
+            await self._waiting
+        new, self._new = self._new, []
+        self._left -= sum(piece.is_last for piece in new)
+        return new
 
     def cancel(self) -> None:
         """Let the worker end the requests, whose pages are free then."""
@@ -60,7 +61,8 @@ class Job:
     def take(self, new: list[Piece]) -> None:
         """Receive pieces, in the thread of the loop."""
         self._new += new
-        self._is_new.set()
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
 
     def _piece(self, index: int, choice: Continuation) -> Piece | None:
         before, request = choice.read, choice.request
@@ -86,6 +88,7 @@ class Worker:
         self.model = model
         self._new: list[Job] = []
         self._jobs: list[Job] = []
+        self._calls: list[tuple[Callable[[], Any], asyncio.Future[Any]]] = []
         self._news, self._is_stopped = Event(), False
         self._thread = Thread(target=self._run, name="relaxpy engine", daemon=True)
 
@@ -117,11 +120,20 @@ class Worker:
         self._news.set()
         return job
 
+    async def call(self, function: Callable[[], Any]) -> Any:
+        """The result of a function that uses the engine, called between two steps."""
+        result = self._loop.create_future()
+        self._calls.append((function, result))
+        self._news.set()
+        return await result
+
     def _run(self) -> None:
         while True:
-            if not self._jobs and not self._new:
+            if not (self._jobs or self._new or self._calls):
                 self._news.wait()
             self._news.clear()
+            if self._calls:
+                self._answer(*self._calls.pop(0))
             while self._new:
                 self._jobs.append(self._new.pop(0))
             ends = self._is_stopped
@@ -135,6 +147,20 @@ class Worker:
                     self._deliver(self._jobs)
             if ends:
                 return
+
+    def _answer(self, function: Callable[[], Any], result: asyncio.Future[Any]) -> None:
+        set_result: Callable[[Any], None] = result.set_result
+        try:
+            found: Any = function()
+        except Exception as error:
+            set_result, found = result.set_exception, error
+
+        def deliver() -> None:
+            if not result.done():  # its client may have left
+                set_result(found)
+
+        with suppress(RuntimeError):  # the loop is closed: nobody waits
+            self._loop.call_soon_threadsafe(deliver)
 
     def _deliver(self, jobs: Sequence[Job]) -> None:
         """Send on what is new, all at once, as waking the loop takes most of the time."""

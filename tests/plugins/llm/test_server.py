@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from relaxpy.llm import ModelError
+from relaxpy.plugins.llm.config import ParameterError
 from relaxpy.plugins.llm.openai_api import ApiError, asked
 from relaxpy.plugins.llm.server import application
 from tests.plugins.llm.conftest import Running
@@ -67,6 +68,54 @@ def test_a_text_is_that_of_generate(running: Running, lm: Any) -> None:
     assert "".join(chunk.choices[0].text for chunk in chunks) == wanted
     assert [chunk.choices[0].finish_reason for chunk in chunks][-1] == "length"
     assert len(chunks) > 1
+
+
+def test_embeddings(running: Running, lm: Any) -> None:
+    client = running.client()
+    texts = ["the cat", "hello"]
+    wanted = [lm.embed(text) for text in texts]
+    for options in ({}, {"encoding_format": "float"}):  # the client asks for base64
+        answer = client.embeddings.create(model="tiny", input=texts, **options)
+        assert [entry.index for entry in answer.data] == [0, 1]
+        for entry, vector in zip(answer.data, wanted, strict=True):
+            np.testing.assert_allclose(entry.embedding, vector, rtol=1e-6)
+        assert answer.usage.prompt_tokens == sum(len(lm.tokens(text)) for text in texts)
+    [one] = client.embeddings.create(model="tiny", input=lm.tokens("hello")).data
+    np.testing.assert_allclose(one.embedding, wanted[1], rtol=1e-6)
+    wait_until_idle(lm)
+
+
+def test_embeddings_are_computed_while_answers_are_written(running: Running, lm: Any) -> None:
+    client = running.client()
+    options = {"model": "tiny", "prompt": "the cat", "max_tokens": 100, "temperature": 0}
+    stream = iter(client.completions.create(**options, stream=True))
+    texts = [next(stream).choices[0].text]
+    client.embeddings.create(model="tiny", input="hello")
+    texts += [chunk.choices[0].text for chunk in stream]
+    assert "".join(texts) == lm.generate("the cat", max_tokens=100)
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({}, "input"),
+        ({"input": []}, "input"),
+        ({"input": {"a": 1}}, "input"),
+        ({"input": ["a", 1]}, "input"),
+        ({"input": ["a"] * 257}, "input"),
+        ({"input": [1] * 5000}, "input"),
+        ({"input": [10**9]}, None),
+        ({"input": "a", "encoding_format": "text"}, "encoding_format"),
+        ({"input": "a", "dimensions": 5}, "dimensions"),
+        ({"input": "a", "prompt": "a"}, "prompt"),
+    ],
+)
+def test_requests_for_embeddings_that_are_none(
+    running: Running, body: dict[str, Any], param: str | None
+) -> None:
+    answer = httpx.post(f"{running.url}/v1/embeddings", json=body)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == param
 
 
 def test_several_prompts_and_choices(running: Running, lm: Any) -> None:
@@ -273,7 +322,12 @@ def test_fields_of_any_kind_are_requests_or_errors(lm: Any, kind: Any, prompt: A
     [
         (b"", "application/json", 400),
         (b"{", "application/json", 400),
-        (b"[" * 100000, "application/json", 400),
+        (b"[" * 10_000, "application/json", 400),
+        (b"[" * 100_000, "application/json", 413),
+        (b'{"prompt": [%s[]]}' % (b"[]," * 20_000), "application/json", 413),
+        (b'{"prompt": [%s{}]}' % (b'{"a":1},' * 20_000), "application/json", 413),
+        (b'{"prompt": [%s]}' % (b"1" * 1001), "application/json", 400),
+        (b'{"prompt": "a", "seed": 1.%s}' % (b"1" * 1001), "application/json", 400),
         (b"[1]", "application/json", 400),
         (b'{"prompt": NaN}', "application/json", 400),
         (b'{"model": "tiny"}', "application/json", 400),
@@ -302,6 +356,29 @@ def test_bodies_that_are_none(running: Running, body: bytes, kind: str, status: 
     )
     assert answer.status_code == status
     assert answer.json()["error"]["message"]
+
+
+class Listed:
+    """A value whose representations are counted."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __repr__(self) -> str:
+        self.count += 1
+        return "value"
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_message_shows_the_first_of_a_large_value_and_computes_no_more(nested: bool) -> None:
+    value = Listed()
+    listed: list[Any] = [[value] * 100_000] * 100_000 if nested else [value] * 100_000
+    with pytest.raises(ParameterError, match=r"seed cannot be \[+value, value, .*, expected none"):
+        raise ParameterError.of("seed", listed, "none")
+    assert value.count < 1000
+    many = dict.fromkeys(range(100_000), value)
+    assert str(ParameterError.of("seed", many, "none")).startswith("seed cannot be {0: value, 1: v")
+    assert value.count < 2000
 
 
 def test_a_text_may_have_many_brackets_and_commas(running: Running) -> None:

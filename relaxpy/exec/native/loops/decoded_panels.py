@@ -175,7 +175,7 @@ class DigitPanels(_Panels):
     A block of the sum is exact, and multiplied by the scales of its columns.
     """
 
-    least_rows = 3
+    least_rows = 5
 
     def __init__(
         self,

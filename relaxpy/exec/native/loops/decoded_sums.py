@@ -25,7 +25,7 @@ _FEWER_CELLS = {1: 1, 2: 2, 4: 1}
 
 Those of a single row are read one by one, in memory order: they are bandwidth-bound.
 """
-_CELLS_OF_DIGITS = {1: 1, 2: 2}
+_CELLS_OF_DIGITS = {1: 1, 2: 2, 4: 2}
 """The same for columns whose products are added as integers."""
 _LINE = 64
 """The bytes that a prefetch reads: a cache line."""
