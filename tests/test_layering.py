@@ -92,7 +92,7 @@ FLOORS = {
         link.py diagnostics.py module.py analysis.py arith tir/prim_func.py
         tir/analysis serialize.py tir/rewrite
         base.py expr.py type.py attrs.py container.py function.py
-        relax/expect.py relax/known.py relax/call_graph.py te te/topi short_text
+        relax/known.py relax/call_graph.py te te/topi short_text
         relax/relations relax/op/definition relax/op relax/block_builder
         relax/quantization.py relax/analysis pass_infra relax/rewrite
         instrument.py relax/dpl
