@@ -21,7 +21,7 @@ from relaxpy.exec.runtime.scalar import with_checked_counts
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.prim_func import PrimFunc
-from relaxpy.ir.tir.rewrite.inline import inline_shared
+from relaxpy.ir.tir.rewrite.shared import inline_shared
 from relaxpy.ir.tir.stmt import ForKind
 
 
