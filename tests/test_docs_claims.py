@@ -343,7 +343,7 @@ NUMBERS: Mapping[str, Sequence[tuple[str, str, int]]] = {
         ("they have at most @ MiB", "relaxpy.exec.native.machine_code.disk_cache.LIMIT", 1 << 20),
     ],
     "relaxpy/exec/README.md": [
-        ("than @ MiB of constants that passes", "relaxpy.exec.stored._FOLDED", 1 << 20),
+        ("than @ MiB of constants that passes", "relaxpy.exec.storing._FOLDED", 1 << 20),
         ("those of @ MiB or more in a function", "relaxpy.exec.graph.link._LARGE", 1 << 20),
     ],
     "relaxpy/ir/README.md": [

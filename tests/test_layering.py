@@ -92,7 +92,7 @@ FLOORS = {
         link.py diagnostics.py module.py analysis.py arith tir/prim_func.py
         tir/analysis serialize.py tir/rewrite
         base.py expr.py type.py attrs.py container.py function.py
-        relax/expect.py relax/known.py relax/call_graph.py te te/topi short_text
+        relax/known.py relax/call_graph.py te te/topi short_text
         relax/relations relax/op/definition relax/op relax/block_builder
         relax/quantization.py relax/analysis pass_infra relax/rewrite
         instrument.py relax/dpl
@@ -105,7 +105,7 @@ FLOORS = {
         executable.py
         kernel/nest kernel/plan kernel/emit kernel native/llvm native/machine_code
         native/threads native/maths native/calls native/trees native/values native/contraction
-        native/loops native lower graph stored.py reference
+        native/loops native lower graph stored.py storing.py reference
         kernel_source.py profile.py assembled.py lowered.py cross.py
         vm.py compile.py self_test.py doctor.py eager.py
     """,

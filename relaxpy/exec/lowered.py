@@ -31,7 +31,8 @@ from relaxpy.exec.runtime.checks import PublicFunctions, public_signatures, with
 from relaxpy.exec.runtime.dynamic import OperatorCall, dynamic_calls, operator_name
 from relaxpy.exec.runtime.instrument import Instrument
 from relaxpy.exec.runtime.values import Value
-from relaxpy.exec.stored import Source, code_of, program_table, store_program
+from relaxpy.exec.stored import Source
+from relaxpy.exec.storing import code_of, program_table, store_program
 from relaxpy.ir.core.fork_lock import Late
 from relaxpy.ir.core.target import target_facts
 from relaxpy.ir.module import IRModule

@@ -19,21 +19,18 @@ import struct
 import sys
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import astuple
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from typing_extensions import override
 
-from relaxpy.errors import MisuseError, RelaxpyError, RuntimeCheckError, Span
-from relaxpy.exec.container import Array, Container, Sections, digest
+from relaxpy.errors import RelaxpyError, RuntimeCheckError, Span
+from relaxpy.exec.container import Array, Container, digest
 from relaxpy.exec.fast_paths import FAST_PATHS
-from relaxpy.exec.graph.backend import GraphBackend
 from relaxpy.exec.graph.link import NativeFunction
 from relaxpy.exec.graph.program import Constant
-from relaxpy.exec.lower.module import LoweredModule
 from relaxpy.exec.native.calls.called import CalledKernel, changed_runtime
 from relaxpy.exec.native.calls.interpreter import FAILURES, connect_failures, fits_interpreter
 from relaxpy.exec.native.calls.jit import Library, link
@@ -342,109 +339,3 @@ def _mappings() -> list[_Mapping]:
             case _:
                 pass
     return mappings
-
-
-_FOLDED: Final = 1 << 27
-"""Bytes of constants that passes have computed, which are stored with the code."""
-
-
-def store_program(
-    source: Source,
-    lowered: LoweredModule,
-    rows: Iterable[ReportRow],
-    private_names: Iterable[str],
-    signatures: IRModule | None,
-) -> str:
-    """Store the compiled form of `source`; the reason if it cannot be stored, or else empty."""
-    constants = [literal.data for literal in source.literals]
-    sources = {_place(data): index for index, data in enumerate(constants)}
-    sections, folded = Sections(), 0
-    sections.add(np.frombuffer(code_of(lowered), np.uint8))
-
-    def number(data: np.ndarray[Any, Any]) -> int:
-        """That of a constant of the program, or after them of a section."""
-        nonlocal folded
-        known = sources.get(_place(data))
-        if known is None:
-            folded += data.nbytes
-            if folded > _FOLDED:
-                raise MisuseError(f"passes have computed more than {_FOLDED >> 20} MiB")
-        return len(constants) + sections.add(data) if known is None else known
-
-    try:
-        table = program_table(lowered, number, rows, private_names, source.numbers.get, signatures)
-    except RelaxpyError as error:
-        return error.diagnostic.message
-    disk_cache.store(source.key, Container.of(table, sections).chunks())
-    return ""
-
-
-def code_of(lowered: LoweredModule) -> bytes:
-    """The machine code of a module, after it was linked."""
-    backend = lowered.backend
-    assert isinstance(backend, GraphBackend)
-    return backend.library().code if backend.graphs or backend.called else b""
-
-
-def program_table(
-    lowered: LoweredModule,
-    number: Callable[[np.ndarray[Any, Any]], int],
-    rows: Iterable[ReportRow],
-    private_names: Iterable[str],
-    locate: Callable[[Span], int | None],
-    signatures: IRModule | None = None,
-) -> dict[str, Any]:
-    """The JSON form of a compiled module without its code.
-
-    The arrays of constants and the positions are those that `number` and `locate` return.
-
-    Errors:
-        MisuseError: the module refers to something that has no JSON form.
-    """
-    backend = lowered.backend
-    assert isinstance(backend, GraphBackend)
-    if lowered.problem:
-        raise MisuseError(lowered.problem)
-    return {
-        "functions": [
-            {
-                "name": name,
-                "python_name": lowered.lowering.python_name(name),
-                "symbol": graph.symbol,
-                "exports": graph.exports,
-                "entry": graph.entry and astuple(graph.entry),
-                "written": graph.written,
-                "constants": [
-                    (number(c.literal.data), c.packing and astuple(c.packing))
-                    for c in graph.constants
-                ],
-            }
-            for name, graph in backend.graphs.items()
-        ],
-        "kernels": [
-            (k.name, k.symbol, k.entry and astuple(k.entry), k.kept) for k in backend.called
-        ],
-        "reports": bool(backend.failures.entries and (backend.graphs or backend.called)),
-        "python": _python_functions(lowered, number, locate),
-        "rows": [astuple(row) for row in rows],
-        "private_names": sorted(private_names),
-        "signatures": None if signatures is None else save_table(signatures, number, locate),
-    }
-
-
-def _python_functions(
-    lowered: LoweredModule,
-    number: Callable[[np.ndarray[Any, Any]], int],
-    locate: Callable[[Span], int | None],
-) -> dict[str, object] | None:
-    """The JSON form of the functions that run in Python, and of function values, if any."""
-    if not lowered.has_python_part:
-        return None
-    from relaxpy.exec.lower.saved import saved_functions  # and all that writes source
-
-    return saved_functions(lowered, number, locate)
-
-
-def _place(data: np.ndarray[Any, Any]) -> tuple[object, ...]:
-    """A key that two arrays share if they are the same elements in memory."""
-    return data.ctypes.data, data.shape, data.strides, data.dtype

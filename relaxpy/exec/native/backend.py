@@ -180,7 +180,7 @@ class NativeBackend:
         Errors:
             RefusedError: it has no native form.
         """
-        from relaxpy.exec.kernel.plan.as_written import plan_as_written
+        from relaxpy.exec.kernel.plan.planner import plan_as_written
         from relaxpy.exec.native.trees.as_written import (
             description,
             program_as_written,

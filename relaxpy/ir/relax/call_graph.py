@@ -10,7 +10,7 @@ from relaxpy.ir.core.node import EMPTY_ATTRS, Node
 from relaxpy.ir.core.traverse import reached, strongly_connected
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
-from relaxpy.ir.relax.expect import expect
+from relaxpy.ir.relax.known import expect
 from relaxpy.ir.relax.nodes import Call, DataflowVar, Expr, Function, GlobalVar, Var, VarBinding
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import Buffer, BufferRegion

@@ -1,13 +1,18 @@
-"""The known shape, rank and datatype of a value: an expression, or its struct info."""
+"""The known shape, rank and datatype of a value, and the check that arguments are of a kind."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TypeAlias
 
+from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.prove import prove_equal
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.nodes import BindingBlock, Call, Expr, Function, Var
 from relaxpy.ir.tir.expr import PrimExpr
+from relaxpy.ir.tir.prim_func import PrimFunc
 
 Sizes: TypeAlias = tuple[PrimExpr, ...]
 Value: TypeAlias = "rx.Expr | rx.StructInfo | None"
@@ -62,3 +67,22 @@ def equal_shapes(a: Sequence[PrimExpr] | None, b: Sequence[PrimExpr] | None) -> 
 def have_same_shape(x: Value, y: Value) -> bool:
     """True if two tensors certainly have one shape."""
     return equal_shapes(shape_of(x), shape_of(y))
+
+
+_NAMES: dict[type, str] = {
+    BindingBlock: "a dataflow block",
+    Call: "a call",
+    Expr: "a Relax expression",
+    Function: "a Relax function",
+    IRModule: "a module",
+    Node: "a node",
+    PrimFunc: "a PrimFunc",
+    Var: "a variable",
+}
+
+
+def expect(value: object, *kinds: type) -> None:
+    """Raise MisuseError (also TypeError) if a value is not of one of these kinds."""
+    if not isinstance(value, kinds):
+        expected = " or ".join(_NAMES[kind] for kind in kinds)
+        raise MisuseError(f"expected {expected}, found {type(value).__name__}", about=value)

@@ -14,7 +14,7 @@ from relaxpy.ir.core.dtype import BOOL, FLOAT32, HANDLE, INT32, DataType
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, reached
 from relaxpy.ir.core.types import PointerType, pointer_type
-from relaxpy.ir.tir import ops, vectors
+from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import ExprLike, IntImm, PrimExpr, Ramp, Var
 from relaxpy.ir.tir.iteration import IterVar, Range, check_integer, extent_between
 from relaxpy.support.dataclass import dataclass, replace
@@ -204,7 +204,7 @@ class Buffer(Node):
         """The indices of a value of `dtype` at `begin`; the last of a vector is a Ramp."""
         values = begin if isinstance(begin, (tuple, list)) else (begin,)
         indices, times = ops.convert_all(values), dtype.lanes // self.dtype.lanes
-        lanes = vectors.lanes_of(times) if dtype.is_scalable else times
+        lanes = ops.lanes_of(times) if dtype.is_scalable else times
         if lanes != 1 and not indices:
             raise MisuseError(f"buffer {self.name} of rank 0 has no lanes")
         if lanes != 1 and not indices[-1].dtype.vector:
@@ -272,7 +272,7 @@ def vector_index(index: slice, size: PrimExpr) -> PrimExpr:
 
 def _is_length(lanes: PrimExpr | None) -> TypeIs[PrimExpr]:
     """True if a vector can have this length: a constant, or a multiple of vscale."""
-    return isinstance(lanes, IntImm) or vectors.scalable_lanes(lanes) is not None
+    return isinstance(lanes, IntImm) or ops.scalable_lanes(lanes) is not None
 
 
 def _constant(value: PrimExpr) -> PrimExpr:

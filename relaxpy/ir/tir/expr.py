@@ -21,7 +21,7 @@ from relaxpy.ir.core.dtype import BOOL, HANDLE, INT32, DataType
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.types import PointerType, PrimType, scalar_type
 from relaxpy.ir.op import Op
-from relaxpy.ir.tir import ops, vectors
+from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.prim_expr import ExprLike as ExprLike, PrimExpr as PrimExpr
 from relaxpy.support.frames import is_user_frame
 from relaxpy.support.missing import digits
@@ -457,7 +457,7 @@ class Ramp(PrimExpr):
     ) -> Self:
         """Errors: MisuseError if base or stride is a vector or `lanes` is below 2."""
         start = ops.convert(base)
-        count, dtype = vectors.vector_of(start.dtype, lanes, "a Ramp has a scalar base")
+        count, dtype = ops.vector_of(start.dtype, lanes, "a Ramp has a scalar base")
         return cls._make(dtype, start, ops.cast_to(ops.convert(stride), start.dtype), count)
 
 
@@ -472,7 +472,7 @@ class Broadcast(PrimExpr):
     def __new__(cls, value: ExprLike, lanes: int | PrimExpr, span: Span | None = None) -> Self:
         """Errors: MisuseError if the value is a vector or `lanes` is below 2."""
         scalar = ops.convert(value)
-        count, dtype = vectors.vector_of(scalar.dtype, lanes, "a Broadcast has a scalar value")
+        count, dtype = ops.vector_of(scalar.dtype, lanes, "a Broadcast has a scalar value")
         return cls._make(dtype, scalar, count)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.core.dtype import BOOL, FLOAT32, FLOAT64, INT32, INT64, DataType
 from relaxpy.ir.core.traverse import walk
-from relaxpy.ir.tir import expr, vectors
+from relaxpy.ir.tir import expr
 from relaxpy.support.missing import described, digits
 
 
@@ -128,7 +128,7 @@ def const(value: expr.ExprLike, dtype: str | None = None) -> expr.PrimExpr:
     else:
         raise MisuseError(f"there are no constants of dtype {str(kind)!r}")
     if kind.is_scalable:
-        return expr.Broadcast(literal, vectors.lanes_of(kind.lanes))
+        return expr.Broadcast(literal, lanes_of(kind.lanes))
     return expr.Broadcast(literal, kind.lanes) if kind.lanes > 1 else literal
 
 
@@ -234,10 +234,10 @@ def match_dtypes(a: expr.ExprLike, b: expr.ExprLike) -> tuple[expr.PrimExpr, exp
     if left.dtype == right.dtype:
         return left, right
     if left.dtype.is_scalable or right.dtype.is_scalable:
-        return vectors.match_scalable(left, right)
+        return match_scalable(left, right)
     lanes = max(left.dtype.lanes, right.dtype.lanes)
     if lanes > 1:
-        left, right = vectors.widen(left, lanes), vectors.widen(right, lanes)
+        left, right = widen(left, lanes), widen(right, lanes)
     x, y = left.dtype, right.dtype
     if x.family == "handle" or y.family == "handle":
         number(a)
@@ -602,3 +602,61 @@ def bitwise(name: str, a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
         if not _overflows(value, x.dtype):
             return _literal(value, x.dtype)
     return expr.Call(x.dtype, name, (x, y))
+
+
+def vector_of(
+    scalar: DataType, lanes: int | expr.PrimExpr, requirement: str
+) -> tuple[int | expr.PrimExpr, DataType]:
+    """The lanes of a vector of scalars, a number or a multiple of vscale, and its datatype.
+
+    Errors:
+        MisuseError: `scalar` is a vector, or there are fewer than 2 lanes.
+    """
+    times = scalable_lanes(lanes)
+    if times is None:
+        count = as_int(lanes)
+        if scalar.vector or count < 2:
+            raise MisuseError(f"{requirement} and at least 2 lanes")
+        return count, scalar.with_lanes(count)
+    if scalar.vector or times < 1:
+        raise MisuseError(f"{requirement} and a positive multiple of vscale as lanes")
+    return lanes_of(times), DataType(f"{scalar.element}xvscalex{times}")
+
+
+def lanes_of(times: int) -> expr.PrimExpr:
+    """`times` vscale, the number of lanes of a scalable vector."""
+    vscale = expr.Call(INT32, "tir.vscale", ())
+    return expr.Mul(vscale, expr.IntImm(INT32, times))
+
+
+def scalable_lanes(lanes: object) -> int | None:
+    """k if `lanes` is k times vscale, otherwise None."""
+    match lanes:
+        case expr.Call(op=op) if getattr(op, "name", "") == "tir.vscale":
+            return 1
+        case expr.Mul(a=a, b=expr.IntImm(value=times)) | expr.Mul(a=expr.IntImm(value=times), b=a):
+            return times if scalable_lanes(a) == 1 else None
+        case _:
+            return None
+
+
+def match_scalable(
+    left: expr.PrimExpr, right: expr.PrimExpr
+) -> tuple[expr.PrimExpr, expr.PrimExpr]:
+    """Broadcast a scalar operand to the scalable vector type of the other operand."""
+    for vector, scalar in ((left, right), (right, left)):
+        if vector.dtype.is_scalable and not scalar.dtype.vector:
+            wide = expr.Broadcast(
+                cast_to(scalar, vector.dtype.element), lanes_of(vector.dtype.lanes)
+            )
+            return (left, wide) if vector is left else (wide, right)
+    raise MisuseError(f"cannot match types {left.dtype} and {right.dtype}")
+
+
+def widen(value: expr.PrimExpr, lanes: int) -> expr.PrimExpr:
+    """Broadcast a scalar to a number of lanes. Errors: MisuseError if it has another number."""
+    if value.dtype.lanes == lanes:
+        return value
+    if value.dtype.lanes != 1:
+        raise MisuseError(f"cannot match {value.dtype.lanes} lanes with {lanes}")
+    return expr.Broadcast(value, lanes)

@@ -23,7 +23,6 @@ from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.expr import ExprLike
 from relaxpy.ir.tir.intrin import if_then_else
 from relaxpy.ir.tir.prim_expr import PrimExpr
-from relaxpy.plugins.importing.contents import number
 from relaxpy.plugins.importing.tensors import (
     Place,
     Size,
@@ -32,6 +31,7 @@ from relaxpy.plugins.importing.tensors import (
     dtype_of,
     is_float,
     is_size,
+    number,
     product,
     rank_of,
     require_count,

@@ -14,8 +14,7 @@ import onnx
 from onnx import TypeProto, helper
 
 from relaxpy.ir.relax.nodes import Expr, TensorStructInfo
-from relaxpy.plugins.importing.contents import Contents
-from relaxpy.plugins.importing.tensors import shape_of
+from relaxpy.plugins.importing.tensors import Contents, shape_of
 from relaxpy.plugins.importing.unsupported import UnsupportedError
 from relaxpy.plugins.onnx import view as views
 from relaxpy.plugins.onnx.registry import Value

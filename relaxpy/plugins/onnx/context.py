@@ -41,18 +41,12 @@ from relaxpy.ir.te.topi.shapes import broadcast_sizes
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.ops import const as number_literal
 from relaxpy.ir.tir.prim_expr import PrimExpr
-from relaxpy.plugins.importing.contents import (
-    LIMIT,
-    Contents,
-    Element,
-    number,
-    objects,
-    ratio_of,
-    to_integer,
-)
 from relaxpy.plugins.importing.strings import CHECK, PREFIX, outside
 from relaxpy.plugins.importing.tensors import (
+    LIMIT,
     Array,
+    Contents,
+    Element,
     Size,
     as_dtype,
     as_size,
@@ -60,12 +54,16 @@ from relaxpy.plugins.importing.tensors import (
     identifier,
     length_known,
     literal,
+    number,
+    objects,
     rank_of,
+    ratio_of,
     require_count,
     reshaped,
     shape_of,
     tensor_info,
     tensor_of,
+    to_integer,
 )
 from relaxpy.plugins.importing.unsupported import UnsupportedError
 from relaxpy.plugins.onnx.registry import Value

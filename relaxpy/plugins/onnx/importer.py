@@ -24,8 +24,14 @@ from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.nodes import Constant, Expr, StructInfo, TensorStructInfo, Tuple, Var, const
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.prim_expr import PrimExpr
-from relaxpy.plugins.importing.contents import LIMIT, Contents
-from relaxpy.plugins.importing.tensors import Names, identifier, literal, tensor_of as tensor_info
+from relaxpy.plugins.importing.tensors import (
+    LIMIT,
+    Contents,
+    Names,
+    identifier,
+    literal,
+    tensor_of as tensor_info,
+)
 from relaxpy.plugins.importing.unsupported import (
     FrontendError,
     UnsupportedError,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from relaxpy.ir.relax.nodes import Expr
-from relaxpy.plugins.importing.contents import Contents
+from relaxpy.plugins.importing.tensors import Contents
 from relaxpy.plugins.importing.unsupported import UnsupportedError
 from relaxpy.support.dataclass import dataclass
 

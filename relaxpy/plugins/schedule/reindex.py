@@ -12,7 +12,8 @@ from relaxpy.ir.core.dtype import INT32
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import map_children, occurrences
 from relaxpy.ir.tir import expr as tir, ops
-from relaxpy.ir.tir.analysis.index_map import IndexMap, minimum_of, stop_of
+from relaxpy.ir.tir.analysis.index_inverse import minimum_of, stop_of
+from relaxpy.ir.tir.analysis.index_map import IndexMap
 from relaxpy.ir.tir.analysis.regions import Interval, with_regions
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer
 from relaxpy.ir.tir.expr import IntImm, IterVarKind, PrimExpr, Var

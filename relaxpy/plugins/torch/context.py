@@ -13,8 +13,15 @@ from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.te.tensor import compute
 from relaxpy.ir.tir.prim_expr import PrimExpr
-from relaxpy.plugins.importing.contents import number
-from relaxpy.plugins.importing.tensors import Size, as_size, dtype_of, rank_of, reshaped, tensor_of
+from relaxpy.plugins.importing.tensors import (
+    Size,
+    as_size,
+    dtype_of,
+    number,
+    rank_of,
+    reshaped,
+    tensor_of,
+)
 from relaxpy.plugins.importing.unsupported import UnsupportedError
 from relaxpy.plugins.torch.arrays import dtype_name, part_name
 from relaxpy.plugins.torch.registry import Converter, Value

@@ -14,8 +14,7 @@ from relaxpy.ir.tir import expr as tir, intrin
 from relaxpy.ir.tir.intrin import if_then_else
 from relaxpy.ir.tir.ops import const, maximum, minimum
 from relaxpy.ir.tir.prim_expr import PrimExpr
-from relaxpy.plugins.importing.contents import number
-from relaxpy.plugins.importing.tensors import Names, identifier
+from relaxpy.plugins.importing.tensors import Names, identifier, number
 from relaxpy.plugins.importing.unsupported import UnsupportedError
 from relaxpy.support.dataclass import dataclass
 

@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from relaxpy.errors import BuilderStateError, MisuseError, check_type, counted, unexpected
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.relax.nodes.naming import set_name
+from relaxpy.ir.relax.nodes.expr import set_name
 from relaxpy.script.language import records
 from relaxpy.script.language.eager import handling, is_eager, not_iterable
 from relaxpy.script.language.kernel_builder import FRAMES, Body, KernelBuilder

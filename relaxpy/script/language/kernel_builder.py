@@ -15,7 +15,7 @@ from relaxpy.ir.core.dtype import HANDLE, INT32, DataType
 from relaxpy.ir.core.node import Attrs, Node
 from relaxpy.ir.core.types import PointerType, PrimType
 from relaxpy.ir.op import Op
-from relaxpy.ir.relax.nodes.naming import set_name
+from relaxpy.ir.relax.nodes.expr import set_name
 from relaxpy.ir.tir import expr as tir, ops, stmt
 from relaxpy.ir.tir.analysis.regions import access_regions
 from relaxpy.ir.tir.buffer import Buffer, BufferRegion, check_access

@@ -18,7 +18,7 @@ from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax.nodes import BaseFunc, Expr, GlobalVar
-from relaxpy.ir.relax.nodes.naming import set_name
+from relaxpy.ir.relax.nodes.expr import set_name
 from relaxpy.ir.tir import expr as tir, intrin, ops, stmt
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, index_count, vector_index
 from relaxpy.ir.tir.expr import PrimExpr, StringImm, Var

@@ -26,7 +26,7 @@ from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.expect import expect
+from relaxpy.ir.relax.known import expect
 from relaxpy.ir.relax.op.call import operand_tuple
 from relaxpy.ir.relax.op.definition.registry import find
 from relaxpy.ir.relax.op.memory import VIEW_DERIVE

@@ -12,7 +12,7 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import CallKind, Memory
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.variables import dataflow_liveness_analysis
-from relaxpy.ir.relax.expect import expect
+from relaxpy.ir.relax.known import expect
 from relaxpy.ir.te.topi.shapes import product
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.support.dataclass import dataclass

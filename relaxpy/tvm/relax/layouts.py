@@ -8,7 +8,7 @@ from typing import TypeAlias
 from relaxpy.errors import MisuseError, counted, unexpected
 from relaxpy.ir.arith.tvm.iter_map import detect_iter_map
 from relaxpy.ir.core.traverse import walk
-from relaxpy.ir.relax.expect import expect
+from relaxpy.ir.relax.known import expect
 from relaxpy.ir.relax.relations.shape_vars import variables_of
 from relaxpy.ir.tir.analysis.index_map import IndexMap
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad

@@ -303,7 +303,7 @@ def record_of(calls: list[object]) -> Callable[..., Any]:
 @pytest.mark.parametrize("limit", [None, 1000])
 def test_constants_that_passes_compute_are_stored_up_to_a_limit(place, monkeypatch, limit) -> None:
     if limit is not None:
-        monkeypatch.setattr("relaxpy.exec.stored._FOLDED", limit)
+        monkeypatch.setattr("relaxpy.exec.storing._FOLDED", limit)
     weight = np.arange(90_000, dtype=np.float32).reshape(300, 300)
     x = rx.Var("x", rx.TensorStructInfo((300, 300), "float32"))
     builder = BlockBuilder()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Set
 
 from relaxpy.exec.kernel.nest.nodes import Axis, Loop, walk_items
-from relaxpy.exec.kernel.plan.as_written import kept_kinds
+from relaxpy.exec.kernel.plan.planner import kept_kinds
 from relaxpy.exec.kernel.plan.statements import Compound
 from relaxpy.exec.kernel.plan.tree import For, Plan, Tree, runs
 from relaxpy.exec.native.trees.cost import GRAIN

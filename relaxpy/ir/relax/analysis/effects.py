@@ -14,7 +14,7 @@ from relaxpy.ir.op_record import Memory
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis import variables
 from relaxpy.ir.relax.block_builder.infer import is_pure_call
-from relaxpy.ir.relax.expect import expect
+from relaxpy.ir.relax.known import expect
 from relaxpy.ir.relax.nodes import (
     BaseFunc,
     Binding,

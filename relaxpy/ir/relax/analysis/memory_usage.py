@@ -12,7 +12,7 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import Allocation
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.expect import expect
+from relaxpy.ir.relax.known import expect
 from relaxpy.ir.tir.expr import IntImm
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.entry import user_facing

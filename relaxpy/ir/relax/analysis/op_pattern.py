@@ -13,7 +13,7 @@ from relaxpy.ir.arith.algebra.affine import affine, as_poly
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.memo import memoised
 from relaxpy.ir.core.traverse import children, occurrences
-from relaxpy.ir.relax.expect import expect
+from relaxpy.ir.relax.known import expect
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.iteration import IterVar, Range

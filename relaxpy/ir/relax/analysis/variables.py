@@ -12,7 +12,7 @@ from relaxpy.ir.core.traverse import children, walk
 from relaxpy.ir.equality.structural import structural_equal
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.expect import expect
+from relaxpy.ir.relax.known import expect
 from relaxpy.ir.relax.relations import shape_vars
 from relaxpy.ir.tir import expr as tir
 from relaxpy.support.entry import user_facing

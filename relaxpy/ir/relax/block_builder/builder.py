@@ -21,8 +21,7 @@ from relaxpy.ir.relax.block_builder.function_table import (
 )
 from relaxpy.ir.relax.block_builder.normalize import Normalizer, is_leaf
 from relaxpy.ir.relax.nodes.base import check_name
-from relaxpy.ir.relax.nodes.expr import evaluating
-from relaxpy.ir.relax.nodes.naming import set_name
+from relaxpy.ir.relax.nodes.expr import evaluating, set_name
 from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.tir import expr as tir
 from relaxpy.support.dataclass import dataclass

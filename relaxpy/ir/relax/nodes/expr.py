@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import override
 
-from relaxpy.errors import MisuseError, counted
+from relaxpy.errors import MisuseError, check_type, counted, unexpected
 from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.core.fork_lock import ForkLock
 from relaxpy.ir.core.memo import Released
@@ -31,6 +31,8 @@ from relaxpy.ir.relax.nodes.struct_info import (
     as_struct_infos,
 )
 from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.ir.tir.buffer import Buffer
+from relaxpy.ir.tir.iteration import IterVar
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.entry import user_facing
 from relaxpy.support.missing import described, digits
@@ -38,6 +40,7 @@ from relaxpy.support.scopes import ScopedValue
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span
+
 
 Evaluate: TypeAlias = Callable[[Expr], Expr]
 E = TypeVar("E", bound=Expr)
@@ -615,3 +618,29 @@ def convert_to_expr(value: object) -> bases.Expr:
         if isinstance(getattr(value, "op", None), Op)
         else None,
     )
+
+
+def set_name(node: Any, name: str) -> None:
+    """Set the name of a variable or buffer of a program that is being built.
+
+    Names are hints and do not affect the meaning of a program. The variables of a buffer that are
+    named after it are renamed, too.
+
+    Errors:
+        MisuseError (also TypeError): `node` is neither, or `name` is not a string.
+    """
+    check_type(name, str, "a variable is named by a string")
+    match node:
+        case IterVar(var=var):
+            set_name(var, name)
+        case Buffer():
+            for field, suffix in ((node.data, ""), (node.elem_offset, "_elem_offset")):
+                if isinstance(field, tir.Var) and field.name == node.name + suffix:
+                    set_name(field, name + suffix)
+            object.__setattr__(node, "name", name)
+        case tir.Var():
+            object.__setattr__(node, "name", name)
+        case Var():
+            object.__setattr__(node, "name_hint", name)
+        case _:
+            raise unexpected(node, "expected a variable or a buffer to rename")

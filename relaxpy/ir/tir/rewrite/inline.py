@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from relaxpy.errors import MisuseError, ScheduleError
+from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.tvm.iter_reader import analyzer_of
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import occurrences, rewrite, walk
@@ -13,7 +13,6 @@ from relaxpy.ir.tir.analysis.index_map import IndexMap
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.iteration import Range
-from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.rewrite.stages import (
     Stage,
     check_no_partial_reads,
@@ -320,34 +319,3 @@ def _drop(state: State, scope: Block | None, buffer: Buffer) -> None:
     assert scope is not None
     kept = tuple(other for other in scope.alloc_buffers if other is not buffer)
     state.renew(scope, replace(scope, alloc_buffers=kept))
-
-
-def inline_shared(func: PrimFunc) -> PrimFunc:
-    """`func` without blocks that compute, per thread, values that all threads read.
-
-    Where threads run one after the other, none gains by that, so each computes what it reads.
-    """
-    scopes = {b.scope() for block in occurrences(func.body, Block) for b in block.alloc_buffers}
-    if not any(scope.startswith(("shared", "warp")) for scope in scopes):
-        return func
-    from relaxpy.ir.tir.rewrite.inline import compute_inline  # with all of scheduling
-    from relaxpy.ir.tir.rewrite.stages import stage_in_scope
-    from relaxpy.ir.tir.rewrite.state import State, is_shared
-
-    state = State(func)
-    for old in list(state.blocks()):
-        block = state.current(old)
-        if block is None or block is state.root:
-            continue
-        try:
-            stages, stage = stage_in_scope(state, block)
-            users = [s for s in stages if not stage.writes.keys().isdisjoint({*s.reads, *s.writes})]
-            if any(
-                is_shared(buffer, loop) and all(loop in user.loops for user in users)
-                for buffer in stage.writes
-                for loop in stage.loops
-            ):
-                compute_inline(state, block)
-        except ScheduleError:
-            continue  # the block stays, which is slower
-    return state.func

@@ -20,7 +20,7 @@ from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, occurrences, preorder, walk
 from relaxpy.ir.tir import expr as tir, ops, stmt
-from relaxpy.ir.tir.analysis.index_map import minimum_of, stop_of
+from relaxpy.ir.tir.analysis.index_inverse import minimum_of, stop_of
 from relaxpy.ir.tir.analysis.regions import Accesses, Interval
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import GT, NE, Call, FloatImm, IntImm, IterVarKind, PrimExpr, Var

@@ -14,8 +14,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.relations.shape_vars import variables_of
 from relaxpy.ir.tir import expr as tir
-from relaxpy.plugins.importing.contents import Contents
-from relaxpy.plugins.importing.tensors import Size, as_size, rank_of, shape_of, tensor_of
+from relaxpy.plugins.importing.tensors import Contents, Size, as_size, rank_of, shape_of, tensor_of
 from relaxpy.plugins.importing.unsupported import UnsupportedError
 from relaxpy.plugins.onnx.context import Context, RanksDifferError
 from relaxpy.plugins.onnx.registry import Value, converter

@@ -17,16 +17,19 @@ from relaxpy.ir.relax.nodes import Expr, PrimValue, ShapeExpr, TupleGetItem, con
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.prim_expr import PrimExpr
-from relaxpy.plugins.importing.contents import LIMIT, Element, number, ratio_of
 from relaxpy.plugins.importing.tensors import (
+    LIMIT,
+    Element,
     Size,
     as_size,
     dtype_of,
     is_float,
     literal,
     normal_axis,
+    number,
     product,
     rank_of,
+    ratio_of,
     reshaped,
     scalar,
     shape_of,

@@ -32,13 +32,13 @@ from relaxpy.ir.tir.expr import ExprLike
 from relaxpy.ir.tir.intrin import if_then_else
 from relaxpy.ir.tir.prim_expr import PrimExpr
 from relaxpy.plugins.importing import tensors
-from relaxpy.plugins.importing.contents import number
 from relaxpy.plugins.importing.strings import PREFIX
 from relaxpy.plugins.importing.tensors import (
     Size,
     dtype_of,
     literal,
     normal_axes,
+    number,
     rank_of,
     require_count,
     shape_of,

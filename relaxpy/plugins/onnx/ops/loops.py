@@ -11,7 +11,7 @@ from relaxpy.ir.tir.buffer import BufferLoad, decl_buffer
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import BufferStore, For, ForKind, Stmt
 from relaxpy.plugins.importing import tensors
-from relaxpy.plugins.importing.contents import Contents
+from relaxpy.plugins.importing.tensors import Contents
 from relaxpy.plugins.importing.unsupported import UnsupportedError
 from relaxpy.plugins.onnx.context import Context
 from relaxpy.plugins.onnx.ops.branches import (

@@ -14,7 +14,7 @@ from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.prim_expr import PrimExpr
 from relaxpy.plugins.importing import tensors
-from relaxpy.plugins.importing.contents import Contents, number
+from relaxpy.plugins.importing.tensors import Contents, number
 from relaxpy.plugins.importing.unsupported import UnsupportedError
 from relaxpy.plugins.importing.windows import padded, simple
 from relaxpy.plugins.onnx.context import Context

@@ -17,10 +17,17 @@ from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes import Expr, TensorStructInfo, TupleGetItem, TupleStructInfo
 from relaxpy.ir.relax.op.definition.registry import R
-from relaxpy.plugins.importing.contents import LIMIT, Contents
 from relaxpy.plugins.importing.sequences import PREFIX
 from relaxpy.plugins.importing.strings import pattern_of
-from relaxpy.plugins.importing.tensors import normal_axis, rank_of, shape_of, tensor_info, tensor_of
+from relaxpy.plugins.importing.tensors import (
+    LIMIT,
+    Contents,
+    normal_axis,
+    rank_of,
+    shape_of,
+    tensor_info,
+    tensor_of,
+)
 from relaxpy.plugins.importing.unsupported import UnsupportedError
 from relaxpy.plugins.onnx.context import Context, call as string_call, shaped_as, storage
 from relaxpy.plugins.onnx.ops.classical import DOMAIN

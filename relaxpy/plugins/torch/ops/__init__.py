@@ -10,8 +10,6 @@ from relaxpy.plugins.torch.ops import (
     layers as layers,
     linear as linear,
     movement as movement,
-    normalize as normalize,
-    pool as pool,
     prims as prims,
     reduce as reduce,
     rows as rows,

@@ -12,7 +12,7 @@ from typing import Any
 
 from relaxpy.errors import BuilderStateError, MisuseError, UnknownAttributeError
 from relaxpy.ir.relax.nodes.base import check_name
-from relaxpy.ir.relax.nodes.naming import set_name
+from relaxpy.ir.relax.nodes.expr import set_name
 from relaxpy.ir.tir.buffer import Buffer as _Buffer
 from relaxpy.ir.tir.expr import Var
 from relaxpy.script import tir as _namespace

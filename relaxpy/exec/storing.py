@@ -1,0 +1,124 @@
+"""Stores compiled programs in the disk cache, from which `stored.py` loads them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import astuple
+from typing import Any, Final
+
+import numpy as np
+
+from relaxpy.errors import MisuseError, RelaxpyError, Span
+from relaxpy.exec.container import Container, Sections
+from relaxpy.exec.graph.backend import GraphBackend
+from relaxpy.exec.lower.module import LoweredModule
+from relaxpy.exec.native.machine_code import disk_cache
+from relaxpy.exec.report import ReportRow
+from relaxpy.exec.stored import Source
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.serialize import save_table
+
+_FOLDED: Final = 1 << 27
+"""Bytes of constants that passes have computed, which are stored with the code."""
+
+
+def store_program(
+    source: Source,
+    lowered: LoweredModule,
+    rows: Iterable[ReportRow],
+    private_names: Iterable[str],
+    signatures: IRModule | None,
+) -> str:
+    """Store the compiled form of `source`; the reason if it cannot be stored, or else empty."""
+    constants = [literal.data for literal in source.literals]
+    sources = {_place(data): index for index, data in enumerate(constants)}
+    sections, folded = Sections(), 0
+    sections.add(np.frombuffer(code_of(lowered), np.uint8))
+
+    def number(data: np.ndarray[Any, Any]) -> int:
+        """That of a constant of the program, or after them of a section."""
+        nonlocal folded
+        known = sources.get(_place(data))
+        if known is None:
+            folded += data.nbytes
+            if folded > _FOLDED:
+                raise MisuseError(f"passes have computed more than {_FOLDED >> 20} MiB")
+        return len(constants) + sections.add(data) if known is None else known
+
+    try:
+        table = program_table(lowered, number, rows, private_names, source.numbers.get, signatures)
+    except RelaxpyError as error:
+        return error.diagnostic.message
+    disk_cache.store(source.key, Container.of(table, sections).chunks())
+    return ""
+
+
+def code_of(lowered: LoweredModule) -> bytes:
+    """The machine code of a module, after it was linked."""
+    backend = lowered.backend
+    assert isinstance(backend, GraphBackend)
+    return backend.library().code if backend.graphs or backend.called else b""
+
+
+def program_table(
+    lowered: LoweredModule,
+    number: Callable[[np.ndarray[Any, Any]], int],
+    rows: Iterable[ReportRow],
+    private_names: Iterable[str],
+    locate: Callable[[Span], int | None],
+    signatures: IRModule | None = None,
+) -> dict[str, Any]:
+    """The JSON form of a compiled module without its code.
+
+    The arrays of constants and the positions are those that `number` and `locate` return.
+
+    Errors:
+        MisuseError: the module refers to something that has no JSON form.
+    """
+    backend = lowered.backend
+    assert isinstance(backend, GraphBackend)
+    if lowered.problem:
+        raise MisuseError(lowered.problem)
+    return {
+        "functions": [
+            {
+                "name": name,
+                "python_name": lowered.lowering.python_name(name),
+                "symbol": graph.symbol,
+                "exports": graph.exports,
+                "entry": graph.entry and astuple(graph.entry),
+                "written": graph.written,
+                "constants": [
+                    (number(c.literal.data), c.packing and astuple(c.packing))
+                    for c in graph.constants
+                ],
+            }
+            for name, graph in backend.graphs.items()
+        ],
+        "kernels": [
+            (k.name, k.symbol, k.entry and astuple(k.entry), k.kept) for k in backend.called
+        ],
+        "reports": bool(backend.failures.entries and (backend.graphs or backend.called)),
+        "python": _python_functions(lowered, number, locate),
+        "rows": [astuple(row) for row in rows],
+        "private_names": sorted(private_names),
+        "signatures": None if signatures is None else save_table(signatures, number, locate),
+    }
+
+
+def _python_functions(
+    lowered: LoweredModule,
+    number: Callable[[np.ndarray[Any, Any]], int],
+    locate: Callable[[Span], int | None],
+) -> dict[str, object] | None:
+    """The JSON form of the functions that run in Python, and of function values, if any."""
+    if not lowered.has_python_part:
+        return None
+    from relaxpy.exec.lower.saved import saved_functions  # and all that writes source
+
+    return saved_functions(lowered, number, locate)
+
+
+def _place(data: np.ndarray[Any, Any]) -> tuple[object, ...]:
+    """A key that two arrays share if they are the same elements in memory."""
+    return data.ctypes.data, data.shape, data.strides, data.dtype
