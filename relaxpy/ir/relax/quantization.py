@@ -139,16 +139,16 @@ class Quantization:
             )
             divisor = scale.astype("float32")[..., None]
             np.rint(np.divide(groups, divisor, out=integers), out=integers)
-            np.copyto(integers, 0, where=divisor == 0)
+            if not divisor.all():
+                np.copyto(integers, 0, where=divisor == 0)
             np.clip(integers, -self.greatest, self.greatest, out=integers)
             if not self.group:
                 return integers.reshape(rows.shape).astype("int8"), scale
             integers += np.float32(self.greatest)
-            parts = integers.astype("uint32").reshape(number, -1, self.per_word)
-        packed = parts[..., 0].copy()
-        for place in range(1, self.per_word):
-            packed |= parts[..., place] << np.uint32(place * self.bits)
-        return packed, scale
+            parts = integers.reshape(-1, self.per_word)
+            # These sums are exact, as an element has fewer bits than a float64.
+            packed = parts @ np.exp2(self.bits * np.arange(self.per_word))
+            return packed.astype("uint32").reshape(number, -1), scale
 
     @user_facing
     def dequantize(self, packed: Array, scale: Array, size: int) -> Array:
