@@ -1,4 +1,4 @@
-"""Steps of random ONNX models that are layers: convolutions, pools, normalisation, recurrence, suppression."""
+"""Steps of random ONNX models that are layers: convolutions, pools, recurrence, suppression."""
 
 from __future__ import annotations
 
