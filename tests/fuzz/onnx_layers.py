@@ -1,4 +1,4 @@
-"""Steps of random ONNX models that are layers: convolutions, pools, normalisation, recurrence."""
+"""Steps of random ONNX models that are layers: convolutions, pools, recurrence, suppression."""
 
 from __future__ import annotations
 
@@ -291,3 +291,24 @@ def _resize(d: Draw, op: str) -> None:
     products = np.array(x.shape, "float32") * np.array(scales, "float32")
     if sizes is None and y.shape != tuple(np.floor(products).astype(int)):
         raise Redraw("the reference rounds sizes in float64")
+
+
+@step("NonMaxSuppression")
+def _suppressed(d: Draw, op: str) -> None:
+    """Limits that are inputs, known, or left out; boxes by corners in any order, or by centres."""
+    rng = np.random.default_rng(d.rng.randrange(1 << 30))
+    batch, classes, boxes = (d.rng.choice(c) for c in ((1, 1, 2), (1, 2, 3), (1, 4, 6, 9)))
+    corners = rng.integers(0, 9, (batch, boxes, 4)).astype("float32")
+    scores = rng.permutation(batch * classes * boxes).reshape(batch, classes, boxes)
+    shares = (scores / scores.size).astype("float32")
+    limits = [
+        np.array(d.rng.choice(([0], [1], [2], [100])), "int64"),
+        np.array([d.rng.choice((0.0, 0.2, 0.5, 1.0))], "float32"),
+        np.array([d.rng.choice((0.0, 0.25, 0.5, 2.0))], "float32"),
+    ]
+    given = [d.new(a.reshape(()) if d.chance(0.3) else a, fixed=True) for a in limits]
+    kept = [value if d.chance(0.8) else None for value in given]
+    operands = [d.new(corners), d.new(shares), *kept]
+    while operands[-1] is None:
+        operands.pop()
+    d.node(op, operands, **d.some(center_point_box=1))

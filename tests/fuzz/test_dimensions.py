@@ -133,6 +133,7 @@ DIMENSIONS: dict[str, dict[str, tuple[Callable[[Any], bool], float]]] = {
         "a scalar that may wrap": (has(r"\bc\w*: T\.int(64|32)"), 0.05),
         "a view of other memory": (has(r"T\.decl_buffer"), 0.05),
         "a function that gets a buffer": (has(r"T\.call_(extern|intrin)"), 0.02),
+        "a passed view that moves": (has(r"elem_offset=\w+ \* .*\n.*tests\.fuzz\.digest"), 0.005),
         "a long argument": (has(r"\((1031|70001),\)"), 0.005),
     },
     "partial kernels": {

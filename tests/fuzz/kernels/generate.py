@@ -23,7 +23,8 @@ What is varied, each by itself:
   affine, divided, clamped and indirect places, updates in place, reductions with and without init,
   sums of products of narrower datatypes, chains of stages over the rows and columns of a matrix,
   several statements to a loop, lets, assertions, evaluations of what nothing uses,
-  functions outside of the program that get a buffer, a view or an address, by two intrinsics;
+  functions outside of the program that get a buffer, a view or an address, by two intrinsics,
+  also a view that moves in a loop, or a row that is matched in a block;
 - blocks: spatial and reduction axes, remapped or bound to sums of loops, nested and opaque blocks;
 - values: small numbers whose sums are exact in any order, special ones (NaN, infinities, -0.0,
   denormals, the extremes of integers and of floats from 8 bits on), any floats; literals, elements,
@@ -744,21 +745,46 @@ class Generator(Arguments):
     def passing(self, depth: int) -> None:
         """A number that a function outside of the program returns for a buffer."""
         found = [b for b in self.buffers if b.dtype in BITS]
-        if found:
-            name = self.fresh("t")
-            buffer = self.pick([b for b in found if b.name in self.views] or found)
-            taken = buffer.name
-            if buffer.shape and self.chance(0.3):
-                taken = f"T.address_of({taken}[{', '.join('0' * len(buffer.shape))}])"
-            begin = self.pick(('extern("int32"', 'intrin("int32", "tir.call_extern"'))
-            self.write(f'{name} = T.call_{begin}, "tests.fuzz.digest", {taken})')
-            self.lets.append((name, "int32"))
-            if targets := [b for b in self.targets() if b.dtype in BITS]:
-                target = self.pick(targets)
-                value = f"T.Cast({target.dtype!r}, {name})"
-                self.write(f"{target.name}[{self.places(target)}] = {value}")
-                return
-        self.store()
+        if not found:
+            self.store()
+            return
+        base = self.pick([b for b in found if b.name in self.views] or found)
+        count = math.prod(size.value for size in base.shape)
+        if base.name in self.views or self.chance(0.5):
+            self._passed(base)
+        elif count and all(size.text.isdigit() for size in base.shape):
+            length, step = self.random.randint(1, count), self.random.randint(1, 2)
+            last = (count - length) // step
+            with self.loop_over(f"range({last + 1})", 0, last) as i:
+                at = self.pick([f"{i} * {step}", f"{last} * {step} - {i} * {step}"])
+                shape = (Size(str(length), length),)
+                self.write(self._view(base, shape, f", elem_offset={at}"))
+                self._passed(self.buffers[-1])
+        elif base.shape:
+            size, *inner = base.shape
+            with self.nest([size]) as at, self.suite('with T.block("part"):'):
+                (i,) = self._axes("S", at, [size])
+                view = Tensor(self.fresh(), base.dtype, tuple(inner), base.filled)
+                region = ", ".join([str(i), *(f"0:{n}" for n in inner)])
+                layout = f"{_tuple(view.shape)}, {base.dtype!r}"
+                self.write(f"{view.name} = T.match_buffer({base.name}[{region}], {layout})")
+                self.buffers.append(view)
+                self._passed(view)
+
+    def _passed(self, buffer: Tensor) -> None:
+        """Store what a function returns for a buffer."""
+        name, taken = self.fresh("t"), buffer.name
+        if buffer.shape and self.chance(0.3):
+            taken = f"T.address_of({taken}[{', '.join('0' * len(buffer.shape))}])"
+        begin = self.pick(('extern("int32"', 'intrin("int32", "tir.call_extern"'))
+        self.write(f'{name} = T.call_{begin}, "tests.fuzz.digest", {taken})')
+        self.lets.append((name, "int32"))
+        if targets := [b for b in self.targets() if b.dtype in BITS and b is not buffer]:
+            target = self.pick(targets)
+            value = f"T.Cast({target.dtype!r}, {name})"
+            self.write(f"{target.name}[{self.places(target)}] = {value}")
+        else:
+            self.store()
 
     def evaluation(self, depth: int) -> None:
         if self.chance(0.3):

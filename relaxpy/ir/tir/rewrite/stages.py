@@ -751,7 +751,7 @@ def condition_outside(stage: Stage, loops: Sequence[stmt.For]) -> PrimExpr:
 
 
 def _holds_before(test: PrimExpr, ends: Sequence[tuple[PrimExpr, PrimExpr]]) -> bool:
-    """True if a test is that an index is below a bound, which is no lower than its stop."""
+    """True if a test is that an index is below a bound, which is at least its stop."""
     return isinstance(test, tir.LT) and any(
         bool(test.a == index) and Analyzer().can_prove_greater_equal(test.b - stop, 0)
         for index, stop in ends

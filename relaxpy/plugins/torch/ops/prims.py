@@ -273,7 +273,7 @@ def fma(cx: Context, a: Value, b: Value, c: Value) -> Expr:
 def as_strided_scatter(
     cx: Context, x: Expr, source: Expr, size: Any, stride: Any, offset: Any = None
 ) -> Expr:
-    """In memory with the strides of `x`; positions that are no element of it do not matter.
+    """In memory with the strides of `x`; positions outside of it do not matter.
 
     PyTorch copies a tensor whose elements share memory to a contiguous one first.
     """

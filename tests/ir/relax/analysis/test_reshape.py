@@ -72,7 +72,7 @@ def test_a_kernel_that_only_reshapes_is_found(func: PrimFunc) -> None:
         kernel("A: T.Buffer((4,)), B: T.Buffer((4,))", "2, 2", "SS", "B[v0] = A[v0]"),
         kernel("A: T.Buffer((4,)), B: T.Buffer((4,))", "4", "S",
                "T.where(i0 < 3)\n            B[v0] = A[v0]"),
-        # Positions in row-major order that are no elements: indices are outside.
+        # Equal positions in row-major order, with indices outside of their dimensions.
         kernel("A: T.Buffer((2, 3)), B: T.Buffer((6,))", "6", "S", "B[v0] = A[0, v0]"),
         kernel("A: T.Buffer((6,)), B: T.Buffer((1, 2, 3))", "6", "S", "B[0, 0, v0] = A[v0]"),
         kernel("A: T.Buffer((2, 3)), B: T.Buffer((3, 2))", "3, 2", "SS",
