@@ -108,3 +108,48 @@ def test_two_loops_may_have_the_same_variable(extents: tuple[int, int]) -> None:
     expected, *found = results(func, (3, 2, 1)) + results(shared, (3, 2, 1))
     for each in found:
         np.testing.assert_array_equal(each, expected)
+
+
+JUMPS = {
+    "a loop around it": """
+    for i in range(4):
+        for once in range(1):
+            if A[i, 0, 0] > 0:
+                {jump}
+            B[i, 0, 0] = A[i, 0, 0] + once
+        B[i, 1, 0] = 5""",
+    "a loop without a condition around it": """
+    k = T.alloc_buffer((1,), "int32")
+    k[0] = 0
+    while k[0] < 4:
+        for once in range(3, 4):
+            if A[k[0], 0, 0] > 0:
+                {jump}
+            B[k[0], 0, 0] = once
+        B[k[0], 1, 0] = 5
+        k[0] = k[0] + 1""",
+    "a block": """
+    for i, j in T.grid(4, 1):
+        with T.block("rows"):
+            for once in range(1):
+                if A[i, j, 0] > 0:
+                    {jump}
+                B[i, j, 0] = 4
+            B[i, 1, 0] = 5""",
+    "nothing": """
+    for once in range(1):
+        if A[1, 1, 0] > 0:
+            {jump}
+        B[once, 0, 0] = 4
+    B[0, 1, 0] = 5""",
+}
+
+
+@pytest.mark.parametrize("jump", ["break", "continue"])
+@pytest.mark.parametrize("around", JUMPS)
+def test_a_jump_leaves_the_one_iteration_alone(around: str, jump: str) -> None:
+    shape = (4, 2, 1)
+    *found, expected = results(kernel(JUMPS[around].replace("{jump}", jump), shape), shape)
+    assert (expected == 5).any()
+    for each in found:
+        np.testing.assert_array_equal(each, expected)

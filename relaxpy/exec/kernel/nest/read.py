@@ -103,12 +103,17 @@ def read(func: PrimFunc, shape_vars: Container[Var], *, may_alias: bool = False)
 
 
 def _is_point(loop: For) -> bool:
-    """True if a loop has one iteration, whose number is known."""
+    """True if a loop has one iteration, whose number is known, and which runs to its end."""
     match loop:
         case For(min=IntImm(), extent=IntImm(value=1), kind=ForKind.SERIAL, thread_binding=None):
-            return not loop.annotations
+            return not (loop.annotations or any(map(_is_jump, occurrences(loop.body, Evaluate))))
         case _:
             return False
+
+
+def _is_jump(stmt: Evaluate) -> bool:
+    """True if a statement leaves a loop or its current iteration."""
+    return isinstance(stmt.value, Call) and stmt.value.op in _LOOP_JUMPS
 
 
 class _Reader:
@@ -616,7 +621,8 @@ def _scalar(store: BufferStore, lane: PrimExpr) -> BufferStore:
     )
 
 
-_JUMPS = frozenset(Op(f"tir.{name}") for name in ("ret", "break_loop", "continue_loop"))
+_LOOP_JUMPS = frozenset((Op("tir.break_loop"), Op("tir.continue_loop")))
+_JUMPS = _LOOP_JUMPS | {Op("tir.ret")}
 
 
 def is_always_evaluated(var: Var, node: Node) -> bool:
