@@ -14,6 +14,7 @@ from relaxpy.ir.tir.stmt import For, SeqStmt
 from relaxpy.ir.tir.substitution import substitute
 from relaxpy.script import from_source
 from relaxpy.support.dataclass import replace
+from tests.counting import calls
 
 TARGETS = ["numpy", "native", "reference"]
 
@@ -153,3 +154,14 @@ def test_a_jump_leaves_the_one_iteration_alone(around: str, jump: str) -> None:
     assert (expected == 5).any()
     for each in found:
         np.testing.assert_array_equal(each, expected)
+
+
+def test_the_time_to_read_a_long_iteration_is_linear() -> None:
+    def work(number: int) -> int:
+        lines = [f"        assert A[i, 0, 0] < {1000 + n}, 'large'\n" for n in range(number)]
+        body = "\n    for i in range(1):\n" + "".join(lines) + "        B[i, 0, 0] = A[i, 0, 0]"
+        func = kernel(body, (1, 1, 1))
+        return calls(lambda: nest_of(func, "f"))
+
+    work(10)
+    assert work(200) < 5 * work(50)

@@ -133,17 +133,17 @@ class _Reader:
         self.span: Span | None = func.span
 
     def items(self, stmt: Stmt) -> Iterator[nest.Item]:
-        outer = self.span
+        outer, points = self.span, self.points
         following: Stmt | None = stmt
         while following is not None:
             self.span = getattr(following, "span", None) or self.span
             following = yield from self._items(cast("AnyStmt", following))
-        self.span = outer
+        self.span, self.points = outer, points
 
     def _items(self, stmt: AnyStmt) -> Generator[nest.Item, None, Stmt | None]:
         """The items of a statement, without those of the statement after it, which is returned."""
         if self.points and not isinstance(stmt, (For, BlockRealize, SeqStmt)):
-            stmt = substitute(stmt, self.points)
+            stmt, self.points = substitute(stmt, self.points), {}
         match stmt:
             case SeqStmt(seq=seq):
                 for inner in seq:
