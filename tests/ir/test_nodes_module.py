@@ -65,6 +65,7 @@ def test_an_unknown_name_is_an_error_with_a_suggestion(use):
         (lambda m: IRModule([1]), r"a table from names to functions, found \[1\]"),
         (lambda m: IRModule({3: KERNEL}), "named by a string or a GlobalVar, found 3"),
         (lambda m: IRModule(attrs=3), "attributes are a table"),
+        (lambda m: IRModule(attrs=0), "attributes are a table"),
         (lambda m: IRModule(global_infos={"mesh": 3}), "global infos are in a list, found 3"),
         (lambda m: IRModule(global_infos=3), "global infos are a table of lists, found 3"),
         (lambda m: IRModule.from_expr(3), "expected a function, found 3"),

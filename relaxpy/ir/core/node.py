@@ -326,9 +326,9 @@ def freeze(value: object) -> Attr:
 
 def as_attrs(value: Mapping[str, object] | None) -> Attrs:
     """Convert `value` to Attrs; None and an empty table give EMPTY_ATTRS."""
-    if not value:
+    if value is None:
         return EMPTY_ATTRS
-    return value if isinstance(value, Attrs) else Attrs(value)
+    return (value if isinstance(value, Attrs) else Attrs(value)) or EMPTY_ATTRS
 
 
 _MODULES: Final = re.compile(r"\b\w+\.(?=\w)")

@@ -14,6 +14,7 @@ from relaxpy.ir.tir.stmt import For, SeqStmt
 from relaxpy.ir.tir.substitution import substitute
 from relaxpy.script import from_source
 from relaxpy.support.dataclass import replace
+from tests.counting import calls
 
 TARGETS = ["numpy", "native", "reference"]
 
@@ -108,3 +109,59 @@ def test_two_loops_may_have_the_same_variable(extents: tuple[int, int]) -> None:
     expected, *found = results(func, (3, 2, 1)) + results(shared, (3, 2, 1))
     for each in found:
         np.testing.assert_array_equal(each, expected)
+
+
+JUMPS = {
+    "a loop around it": """
+    for i in range(4):
+        for once in range(1):
+            if A[i, 0, 0] > 0:
+                {jump}
+            B[i, 0, 0] = A[i, 0, 0] + once
+        B[i, 1, 0] = 5""",
+    "a loop without a condition around it": """
+    k = T.alloc_buffer((1,), "int32")
+    k[0] = 0
+    while k[0] < 4:
+        for once in range(3, 4):
+            if A[k[0], 0, 0] > 0:
+                {jump}
+            B[k[0], 0, 0] = once
+        B[k[0], 1, 0] = 5
+        k[0] = k[0] + 1""",
+    "a block": """
+    for i, j in T.grid(4, 1):
+        with T.block("rows"):
+            for once in range(1):
+                if A[i, j, 0] > 0:
+                    {jump}
+                B[i, j, 0] = 4
+            B[i, 1, 0] = 5""",
+    "nothing": """
+    for once in range(1):
+        if A[1, 1, 0] > 0:
+            {jump}
+        B[once, 0, 0] = 4
+    B[0, 1, 0] = 5""",
+}
+
+
+@pytest.mark.parametrize("jump", ["break", "continue"])
+@pytest.mark.parametrize("around", JUMPS)
+def test_a_jump_leaves_the_one_iteration_alone(around: str, jump: str) -> None:
+    shape = (4, 2, 1)
+    *found, expected = results(kernel(JUMPS[around].replace("{jump}", jump), shape), shape)
+    assert (expected == 5).any()
+    for each in found:
+        np.testing.assert_array_equal(each, expected)
+
+
+def test_the_time_to_read_a_long_iteration_is_linear() -> None:
+    def work(number: int) -> int:
+        lines = [f"        assert A[i, 0, 0] < {1000 + n}, 'large'\n" for n in range(number)]
+        body = "\n    for i in range(1):\n" + "".join(lines) + "        B[i, 0, 0] = A[i, 0, 0]"
+        func = kernel(body, (1, 1, 1))
+        return calls(lambda: nest_of(func, "f"))
+
+    work(10)
+    assert work(200) < 5 * work(50)

@@ -54,6 +54,24 @@ def test_what_is_stored_is_found_and_belongs_to_the_user_alone(place: Path) -> N
     assert (usage().files, usage().path, usage().problem) == (1, str(place), "")
 
 
+def test_folders_without_source_have_no_state(tmp_path: Path) -> None:
+    """As where modules are installed as bytecode alone, all versions of which look alike."""
+    (tmp_path / "part").mkdir()
+    (tmp_path / "part" / "module.pyc").touch()
+    assert processor.state_of_files(str(tmp_path)) == ""
+    assert processor.state_of_files(str(tmp_path / "missing")) == ""
+    (tmp_path / "part" / "module.py").touch()
+    assert processor.state_of_files(str(tmp_path)) != ""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such names")
+def test_folders_whose_names_are_not_text_have_a_state(tmp_path: Path) -> None:
+    folder = tmp_path / os.fsdecode(b"\xff")
+    folder.mkdir()
+    (folder / "module.py").touch()
+    assert processor.state_of_files(str(folder)) != ""
+
+
 def test_keys_depend_on_the_parts_and_on_where_one_ends() -> None:
     assert len({key_of("ab", "c"), key_of("a", "bc"), key_of("abc"), key_of("abc", "")}) == 4
 

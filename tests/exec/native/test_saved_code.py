@@ -96,6 +96,14 @@ def test_code_is_loaded_on_request_alone(path: Path, generated: list[str]) -> No
     assert len(generated) == 2
 
 
+def test_saving_generates_each_code_once(tmp_path: Path, generated: list[str]) -> None:
+    built = relaxpy.compile(from_source(TEXT), target="native")
+    generated.clear()  # which has the code that this process alone needs
+    built.save(tmp_path / "model.rxp")
+    assert generated
+    assert len(set(generated)) == len(generated)
+
+
 IN_PARTS = """
 @R.function
 def main(

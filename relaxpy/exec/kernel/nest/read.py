@@ -103,12 +103,17 @@ def read(func: PrimFunc, shape_vars: Container[Var], *, may_alias: bool = False)
 
 
 def _is_point(loop: For) -> bool:
-    """True if a loop has one iteration, whose number is known."""
+    """True if a loop has one iteration, whose number is known, and which runs to its end."""
     match loop:
         case For(min=IntImm(), extent=IntImm(value=1), kind=ForKind.SERIAL, thread_binding=None):
-            return not loop.annotations
+            return not (loop.annotations or any(map(_is_jump, occurrences(loop.body, Evaluate))))
         case _:
             return False
+
+
+def _is_jump(stmt: Evaluate) -> bool:
+    """True if a statement leaves a loop or its current iteration."""
+    return isinstance(stmt.value, Call) and stmt.value.op in _LOOP_JUMPS
 
 
 class _Reader:
@@ -128,17 +133,17 @@ class _Reader:
         self.span: Span | None = func.span
 
     def items(self, stmt: Stmt) -> Iterator[nest.Item]:
-        outer = self.span
+        outer, points = self.span, self.points
         following: Stmt | None = stmt
         while following is not None:
             self.span = getattr(following, "span", None) or self.span
             following = yield from self._items(cast("AnyStmt", following))
-        self.span = outer
+        self.span, self.points = outer, points
 
     def _items(self, stmt: AnyStmt) -> Generator[nest.Item, None, Stmt | None]:
         """The items of a statement, without those of the statement after it, which is returned."""
         if self.points and not isinstance(stmt, (For, BlockRealize, SeqStmt)):
-            stmt = substitute(stmt, self.points)
+            stmt, self.points = substitute(stmt, self.points), {}
         match stmt:
             case SeqStmt(seq=seq):
                 for inner in seq:
@@ -616,7 +621,8 @@ def _scalar(store: BufferStore, lane: PrimExpr) -> BufferStore:
     )
 
 
-_JUMPS = frozenset(Op(f"tir.{name}") for name in ("ret", "break_loop", "continue_loop"))
+_LOOP_JUMPS = frozenset((Op("tir.break_loop"), Op("tir.continue_loop")))
+_JUMPS = _LOOP_JUMPS | {Op("tir.ret")}
 
 
 def is_always_evaluated(var: Var, node: Node) -> bool:

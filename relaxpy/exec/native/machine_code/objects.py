@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cache
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
@@ -129,9 +130,10 @@ def process_object(name: str, write: Callable[[], Sequence[str]]) -> bytes:
     """
     if not (source := interface()):
         return compile_object(*write())
+    generate = cache(lambda: compile_object(*write()))
     if _RECORDED.get() is not None:
-        compile_object(*write())
-    return _kept(("code", name, source), current(), lambda: compile_object(*write()))
+        generate()
+    return _kept(("code", name, source), current(), generate)
 
 
 def _kept(parts: Sequence[str], machine: Machine, generate: Callable[[], bytes]) -> bytes:

@@ -74,21 +74,21 @@ def interface() -> str:
 
 
 def state_of_files(*folders: str) -> str:
-    """The sizes and times of the Python files in folders; empty if these are not on disk.
+    """The sizes and times of the Python files in folders; empty if there are none on disk.
 
     Times have seconds, as in the layers of container images.
     """
-    state, left = hashlib.sha256(), list(folders)
+    lines: list[str] = []
+    left = list(folders)
     try:
         for folder in left:
             with os.scandir(folder) as entries:
                 for entry in sorted(entries, key=lambda entry: entry.name):
                     if entry.name.endswith(".py"):
                         found = entry.stat()
-                        text = f"{entry.path} {found.st_size} {int(found.st_mtime)}\n"
-                        state.update(text.encode())
+                        lines.append(f"{entry.path} {found.st_size} {int(found.st_mtime)}\n")
                     elif entry.is_dir() and entry.name != "__pycache__":
                         left.append(entry.path)
     except OSError:
         return ""
-    return state.hexdigest()
+    return hashlib.sha256(os.fsencode("".join(lines))).hexdigest() if lines else ""
