@@ -291,7 +291,15 @@ class _Server:
 
         body = await self._body(request)
         prompts, is_base64 = await asyncio.to_thread(asked_embeddings, body, self.model)
-        found = [await self.worker.call(partial(self.model.embed, p)) for p in prompts]
+        found = []
+        left = asyncio.ensure_future(_left(request.receive))
+        try:
+            for tokens in prompts:
+                if left.done():
+                    raise ApiError(499, "the client has left")
+                found.append(await self.worker.call(partial(self.model.embed, tokens)))
+        finally:
+            left.cancel()
         count = sum(map(len, prompts))
         self.tokens["prompt"] += count
         return JSONResponse(embeddings_body(self.model, found, count, is_base64=is_base64))

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 import torch
-from torch.utils._pytree import tree_unflatten
+from torch.utils._pytree import tree_leaves, tree_unflatten
 
 from relaxpy.errors import RelaxpyError, Source, Span
 from relaxpy.ir.module import IRModule
@@ -280,10 +280,10 @@ class Importer:
                 return result
 
     def _nested(self, context: Context, result: Any) -> rx.Expr:
-        """A result, with tuples for lists and dicts in it; what is None is left out."""
-        if not isinstance(result, (tuple, list, dict)):
+        """A result, with tuples for what has members in PyTorch; what is None is left out."""
+        members = tree_leaves(result, is_leaf=lambda value: value is not result)
+        if len(members) == 1 and members[0] is result:
             return as_tensor(context, result)
-        members = result.values() if isinstance(result, dict) else result
         return rx.Tuple(tuple(self._nested(context, m) for m in members if m is not None))
 
     def run(self, graph: Any) -> Any:

@@ -9,6 +9,7 @@ import socket
 import time
 from contextlib import suppress
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -93,6 +94,26 @@ def test_embeddings_are_computed_while_answers_are_written(running: Running, lm:
     client.embeddings.create(model="tiny", input="hello")
     texts += [chunk.choices[0].text for chunk in stream]
     assert "".join(texts) == lm.generate("the cat", max_tokens=100)
+
+
+def test_embeddings_end_with_the_client_that_waits_for_them(
+    running: Running, lm: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, goes_on, embed = [], Event(), type(lm).embed
+
+    def counted(lm: Any, tokens: Any) -> Any:
+        begun.append(tokens)
+        assert goes_on.wait(60)
+        return embed(lm, tokens)
+
+    monkeypatch.setattr(type(lm), "embed", counted)
+    with pytest.raises(httpx.ReadTimeout):
+        httpx.post(f"{running.url}/v1/embeddings", json={"input": [[1]] * 9}, timeout=1)
+    httpx.get(f"{running.url}/health")  # the server has seen that the client is gone
+    goes_on.set()
+    httpx.post(f"{running.url}/v1/embeddings", json={"input": [[2], [3]]}).raise_for_status()
+    assert begun[-1] == [3]
+    assert len(begun) <= 5, "texts of the client that has left"
 
 
 @pytest.mark.parametrize(

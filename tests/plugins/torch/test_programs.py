@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -411,6 +412,25 @@ def test_results_of_a_traced_module_are_nested_as_it_returns_them() -> None:
     result = relaxpy.compile(mod)["main"](x)
     twice, (y, rows) = Nested()(x.clone())
     torch.testing.assert_close(result, (twice, (y, (tuple(rows["rows"]),))))
+
+
+@dataclass
+class Pair:
+    first: Any
+    second: Any
+
+
+torch.export.register_dataclass(Pair)
+
+
+def test_a_class_that_pytorch_knows_is_a_tuple_of_its_members() -> None:
+    class Pairs(torch.nn.Module):  # type: ignore[misc]
+        def forward(self, x: Any) -> Any:
+            return x * 2, Pair(x, Pair(x + 1, None))
+
+    mod = from_fx(torch.fx.symbolic_trace(Pairs()), [((2, 3), "float32")])
+    x = torch.randn(2, 3)
+    torch.testing.assert_close(relaxpy.compile(mod)["main"](x), (x * 2, (x, (x + 1,))))
 
 
 TRACED = torch.fx.symbolic_trace(torch.nn.ReLU())
