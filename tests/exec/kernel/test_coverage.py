@@ -11,6 +11,7 @@ from relaxpy.exec.compile import compile
 from relaxpy.exec.kernel import runtime
 from relaxpy.exec.kernel.compiler import compile_kernel
 from relaxpy.exec.runtime.registry import register_func, remove_global_func
+from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import GlobalVar
 from relaxpy.ir.tir import expr as tir, ops, stmt as st
 from relaxpy.ir.tir.buffer import BufferLoad, decl_buffer
@@ -101,6 +102,25 @@ VIEWS = {
 }
 
 
+def calling_double(view: str, *lines: str) -> IRModule:
+    """A module whose kernel `main` has these lines; `double` is for the datatype of `view`."""
+    dtype, body = view.split("'")[1], "\n        ".join(lines)
+    return from_source(f"""
+@I.ir_module
+class Module:
+    @T.prim_func(private=True)
+    def double(var: T.handle):
+        n = T.int64()
+        X = T.match_buffer(var, (n,), "{dtype}")
+        for i in range(n):
+            X[i] = X[i] * T.{dtype}(2)
+
+    @T.prim_func
+    def main(A: T.Buffer((6,), "int32")):
+        {body}
+""")
+
+
 @pytest.mark.rule("EV-27")
 @pytest.mark.parametrize("target", ["native", "numpy", "reference"])
 @pytest.mark.parametrize(
@@ -114,22 +134,7 @@ VIEWS = {
 )
 @pytest.mark.parametrize(("view", "doubled"), VIEWS.values(), ids=VIEWS)
 def test_a_call_with_a_view_passes_no_other_elements(target, call, view, doubled, calls) -> None:
-    dtype = view.split("'")[1]
-    module = from_source(f"""
-@I.ir_module
-class Module:
-    @T.prim_func(private=True)
-    def double(var: T.handle):
-        n = T.int64()
-        X = T.match_buffer(var, (n,), "{dtype}")
-        for i in range(n):
-            X[i] = X[i] * T.{dtype}(2)
-
-    @T.prim_func
-    def main(A: T.Buffer((6,), "int32")):
-        V = T.decl_buffer({view})
-        {call}
-""")
+    module = calling_double(view, f"V = T.decl_buffer({view})", call)
     array = np.arange(1, 7, dtype="int32")
     compile(module, target)["main"](array)
     assert array.tolist() == [(k + 1) * (2 if k in doubled else 1) for k in range(6)]
@@ -153,23 +158,8 @@ MOVED = {
 @pytest.mark.parametrize("call", ["Module.double(V)", 'T.call_packed("test.double", V, 0)'])
 @pytest.mark.parametrize(("view", "doubled"), MOVED.values(), ids=MOVED)
 def test_a_view_that_moves_in_a_loop_is_passed(target, call, view, doubled, calls) -> None:
-    dtype = view.split("'")[1]
-    module = from_source(f"""
-@I.ir_module
-class Module:
-    @T.prim_func(private=True)
-    def double(var: T.handle):
-        n = T.int64()
-        X = T.match_buffer(var, (n,), "{dtype}")
-        for i in range(n):
-            X[i] = X[i] * T.{dtype}(2)
-
-    @T.prim_func
-    def main(A: T.Buffer((6,), "int32")):
-        for i in range(2):
-            V = {view}
-            T.evaluate({call})
-""")
+    lines = "for i in range(2):", f"    V = {view}", f"    T.evaluate({call})"
+    module = calling_double(view, *lines)
     array = np.arange(1, 7, dtype="int32")
     expected = array.copy()
     for position in map(int, doubled):
