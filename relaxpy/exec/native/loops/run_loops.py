@@ -147,10 +147,12 @@ class RunLoops(Loops):
         """The iterations of `along` as lanes, of `count` vectors; accumulations run inside.
 
         Several iterations of the axis `beside` are computed together. Vectors of a short row have
-        as many lanes as it fills by more than half.
+        as many lanes as it fills by more than half, and at least 128 bits: smaller ones have no
+        masked stores.
         """
         twice, size, extent = self._repeats(run), self.count(run, along), along.extent.constant
-        while extent and size >= max(2 * extent, 8):
+        bits = min(storage_type(b.dtype).bits for m in run.assignments for b, _ in m.elements())
+        while extent and size >= max(2 * extent, 256 // bits):
             size //= 2
 
         def chunk(lanes: Lanes, number: int) -> Sequence[Value]:
