@@ -411,7 +411,10 @@ class TreeLoops(RunLoops):
                 self.tree(tree.body)
 
         def part(number: Value) -> list[Value]:
-            """The blocks from `number` on that are in the same iteration of the outer axes."""
+            """The block `number`, or all from it on in the same iteration of the outer axes.
+
+            The number of the next block, where that depends on it.
+            """
             *indices, inner = digits(f, number, extents)
             outer = [
                 f.index(combine(f, "add", self.bounds(a)[0], index))
@@ -422,12 +425,12 @@ class TreeLoops(RunLoops):
             if tree.parts_of_rows:
                 count = f.intrinsic("smin", last - number, f.index(extents[-1]) - inner)
             run(low, low + combine(f, "mul", count, tree.size), outer, number)
-            return [number + count]
+            return [number + count] if tree.parts_of_rows else []
 
         if tree.outer and tree.parts_of_rows:
             f.while_loop([first], lambda number: f.compare("slt", number, last), part)
         elif tree.outer or tree.number is not None:
-            f.loop(first, last, 1, (), lambda number: part(number) and None)
+            f.loop(first, last, 1, (), part)
         else:
             run(start + first * tree.size, start + last * tree.size, (), first)
         self.frame.forget()
