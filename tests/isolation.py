@@ -8,16 +8,21 @@ from contextlib import contextmanager
 import numpy as np
 
 from relaxpy.exec.runtime import registry
+from relaxpy.ir.op import Op
 
 _OF_PYTEST = "PYTEST_CURRENT_TEST"
 
 
 @contextmanager
 def restored() -> Iterator[None]:
-    """Restore packed functions, environment variables and the states of random generators."""
+    """Restore packed functions, environment variables and the states of random generators.
+
+    Programs may be kept on disk again if the test registered an operator.
+    """
     tables = registry._functions, registry.python_functions
     functions, pure_names = [dict(table) for table in tables], set(registry._pure_names)
     environment, state, numpy_state = _environment(), random.getstate(), np.random.get_state()
+    user_changes = Op.user_changes
     yield
     for table, before in zip(tables, functions, strict=True):
         if table != before:
@@ -32,6 +37,7 @@ def restored() -> Iterator[None]:
         for name in _environment().keys() - environment.keys():
             del os.environ[name]
         os.environ.update(environment)
+    Op.user_changes = user_changes
     random.setstate(state)
     np.random.set_state(numpy_state)
 

@@ -21,7 +21,7 @@ from relaxpy.exec.graph import link
 from relaxpy.exec.graph.backend import GraphBackend
 from relaxpy.exec.native.values import packing
 from relaxpy.exec.native.values.packing import Joined, Packing
-from relaxpy.ir import Op, structural_hash
+from relaxpy.ir import structural_hash
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.serialize import save_json
 from relaxpy.script import from_source
@@ -412,7 +412,6 @@ def test_order_of_joined_elements(count: int, dtype: str, moved: int) -> None:
 def test_programs_from_the_disk(packed, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("RELAXPY_CACHE", "1")
     monkeypatch.setenv("RELAXPY_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(Op, "user_changes", 0)
     text = graph(parameters(x=(20, 300), w=(300, 300)), "R.linear(x, w)")
     x, w = numbers((20, 300)), numbers((300, 300), seed=1)
     first = relaxpy.compile(bound(text, w=w), target="native")["main"](x)

@@ -21,7 +21,6 @@ from relaxpy.exec import lowered as module_of_lowering
 from relaxpy.exec.container import Container, Sections
 from relaxpy.exec.native.calls import jit
 from relaxpy.exec.native.machine_code import objects
-from relaxpy.ir.op import Op
 from relaxpy.script import from_source
 
 ROOT = Path(__file__).parents[3]
@@ -35,9 +34,8 @@ ARGS = np.ones((3, 8), "float32"), np.eye(8, dtype="float32")
 
 @pytest.fixture(autouse=True)
 def _as_in_a_new_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No code is on disk, which would not be generated again, and no operator was registered."""
+    """No code is on disk, which would not be generated again."""
     monkeypatch.setenv("RELAXPY_CACHE", "0")
-    monkeypatch.setattr(Op, "user_changes", 0)
 
 
 @functools.cache

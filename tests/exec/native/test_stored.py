@@ -39,7 +39,6 @@ def lowered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The programs that were lowered during a test, whose cache is new and switched on."""
     monkeypatch.setenv("RELAXPY_CACHE", "1")
     monkeypatch.setenv("RELAXPY_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(Op, "user_changes", 0)  # other tests may have registered operators
     ran: list[str] = []
     lower = module_of_lowering.lower_module
 
@@ -308,7 +307,6 @@ def test_what_users_register_or_configure_is_not_stored(lowered, monkeypatch) ->
     assert unfused[0].report() == unfused[1].report() != compiled().report()
     assert len(lowered) == 3
     exp = Op.get("relax.exp")
-    monkeypatch.setattr(Op, "user_changes", Op.user_changes)
     legalize = exp.record.legalize
     exp.extend(legalize=lambda builder, call: relax.op.tanh(call.args[0]))
     try:
