@@ -1,4 +1,4 @@
-"""Layers of tests: `tests/times.txt` lists the tests that the quick layer leaves to the slow one.
+"""Layers of tests: `tests/times.txt` lists the tests that the quick layer leaves to others.
 
 `tools/slow_tests.py` writes that table from measured times, so that nobody marks tests by hand.
 """
@@ -7,14 +7,16 @@ import random
 import re
 import resource
 import time
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 TABLE = Path(__file__).with_name("times.txt")
-RARE = re.compile(
+RARE = "rare "
+"""The table has this before the names of tests that only `make test-all` runs."""
+_KEPT_OUT = re.compile(
     r"_of_ray\b|::test_a_notebook_shows_what_is_saved_in_it\b"
     r"|native/test_arm\.py::test_(programs|a_file)_"
 )
@@ -22,7 +24,7 @@ RARE = re.compile(
 
 Unless they are quick, no layer has them.
 """
-BROWSER = "tests/browser/"
+_BROWSER = "tests/browser/"
 """No layer has these tests: where there is no Chromium they are skipped, and look quick."""
 COLLECTED = pytest.StashKey[frozenset[str]]()
 """The tests that were collected, before any was deselected."""
@@ -34,7 +36,7 @@ def add_options(parser: pytest.Parser) -> None:
         "--layer",
         choices=("all", "quick", "slow"),
         default="all",
-        help="run the tests that tests/times.txt does not list, those that it lists, or all",
+        help="run the tests that tests/times.txt does not list, those listed as slow, or all",
     )
     parser.addoption("--shuffle", metavar="SEED", help="run the tests in a random order")
     parser.addoption(
@@ -47,22 +49,26 @@ def add_options(parser: pytest.Parser) -> None:
 class Table(NamedTuple):
     """The seconds of the quick tests of each file, and of each entry: of a test, or of a function.
 
-    A function is listed where all its rows are slow. Names are those of pytest.
+    A function is listed where all its rows are slow, or rare. Names are those of pytest.
     """
 
     files: dict[str, float]
     entries: dict[str, float]
+    rare: set[str]
 
 
 def table() -> Table:
     """The table in `tests/times.txt`."""
-    found, file = Table({}, {}), ""
+    found, file = Table({}, {}, set()), ""
     for line in TABLE.read_text("utf-8").splitlines():
         if line.startswith("#"):
             continue
         seconds, _, name = line.strip().partition(" ")
         if line.startswith(" "):
-            found.entries[f"{file}::{name}"] = float(seconds)
+            entry = f"{file}::{name.removeprefix(RARE)}"
+            found.entries[entry] = float(seconds)
+            if name.startswith(RARE):
+                found.rare.add(entry)
         else:
             file = name
             found.files[file] = float(seconds)
@@ -74,9 +80,14 @@ def listed() -> list[str]:
     return [*table().entries]
 
 
-def is_slow(name: str, entries: frozenset[str]) -> bool:
-    """Whether the table has a test, or its function."""
+def is_slow(name: str, entries: Container[str]) -> bool:
+    """Whether the entries of a table have a test, or its function."""
     return name in entries or name.partition("[")[0] in entries
+
+
+def is_kept_out(name: str) -> bool:
+    """Whether a test is in no layer, unless it is quick."""
+    return name.startswith(_BROWSER) or _KEPT_OUT.search(name) is not None
 
 
 def keep_layer(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -84,12 +95,13 @@ def keep_layer(config: pytest.Config, items: list[pytest.Item]) -> None:
     layer = config.getoption("--layer")
     if layer == "all":
         return
-    entries = frozenset(listed())
+    _, entries, rare = table()
     kept, left = [], []
     for item in items:
-        slow = is_slow(item.nodeid, entries)
-        rare = item.nodeid.startswith(BROWSER) or (slow and RARE.search(item.nodeid) is not None)
-        (kept if slow is (layer == "slow") and not rare else left).append(item)
+        name = item.nodeid
+        slow = is_slow(name, entries)
+        out = is_slow(name, rare) or name.startswith(_BROWSER) or (slow and is_kept_out(name))
+        (kept if slow is (layer == "slow") and not out else left).append(item)
     items[:] = kept
     config.hook.pytest_deselected(items=left)
 

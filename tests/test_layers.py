@@ -64,7 +64,31 @@ def test_the_quick_layer_has_the_cheapest_tests_and_one_of_each_function(tmp_pat
     assert slow_tests.quick_tests(times, 0.0) == {f"{file}::a[2]", f"{file}::c[x]"}
     quick = slow_tests.quick_tests(times, 0.7)
     assert quick == {f"{file}::a[1]", f"{file}::a[2]", f"{file}::c[x]"}
-    assert [*slow_tests.lines(times, quick)] == [f"0.60 {file}", "  3.00 b", "  0.40 c[y]"]
+    found = [*slow_tests.lines(times, quick, {f"{file}::b"})]
+    assert found == [f"0.60 {file}", "  3.00 b", "  0.40 rare c[y]"]
+
+
+def test_the_slow_layer_has_each_other_function_and_the_cheapest_rows() -> None:
+    file = "tests/test_layers.py"
+    rows = {
+        "a[1]": 0.1,
+        "a[2]": 0.4,
+        "a[3]": 0.5,
+        "b[1]": 9.0,
+        "b[2]": 8.0,
+        "at_actors_of_ray": 1.0,
+    }
+    times = {f"{file}::{name}": seconds for name, seconds in rows.items()}
+    quick = slow_tests.quick_tests(times, 0.0)
+    assert quick == {f"{file}::a[1]"}
+    assert slow_tests.slow_tests(times, quick, 0.0) == {f"{file}::b[2]"}
+    slow = slow_tests.slow_tests(times, quick, 8.5)
+    assert slow == {f"{file}::b[2]", f"{file}::a[2]"}
+    assert [*slow_tests.lines(times, quick, slow)] == [
+        f"0.10 {file}",
+        *("  0.40 a[2]", "  0.50 rare a[3]", "  1.00 rare at_actors_of_ray"),
+        *("  8.00 b[2]", "  9.00 rare b[1]"),
+    ]
 
 
 def test_a_rule_has_a_quick_test_whatever_it_takes() -> None:
@@ -78,20 +102,22 @@ def test_a_rule_has_a_quick_test_whatever_it_takes() -> None:
 @pytest.mark.parametrize("layer", ["quick", "slow", "all"])
 def test_each_test_is_in_one_layer(layer, tmp_path, monkeypatch) -> None:
     (tmp_path / "times.txt").write_text(
-        "# table\n1.0 x.py\n  2.00 a\n  1.00 b[2]\n1.0 y.py\n0.0 z.py\n  9.00 test_actors_of_ray\n"
+        "# table\n1.0 x.py\n  2.00 a\n  1.00 b[2]\n  1.00 rare b[3]\n1.0 y.py\n  3.00 rare c\n"
+        "0.0 z.py\n  9.00 test_actors_of_ray\n"
     )
     monkeypatch.setattr(layers, "TABLE", tmp_path / "times.txt")
     names = ["x.py::a[1]", "x.py::a[2]", "x.py::b[1]", "x.py::b[2]", "y.py::a[1]"]
     slow = {"x.py::a[1]", "x.py::a[2]", "x.py::b[2]"}
     names += ["z.py::test_actors_of_ray", "y.py::test_workers_of_ray"]  # the first one is slow
-    names += ["tests/browser/a.py::b"]
+    rare = {"x.py::b[3]", "y.py::c[1]", "tests/browser/a.py::b"}
+    names += [*sorted(rare)]
     items = [SimpleNamespace(nodeid=name) for name in names]
     left: list[SimpleNamespace] = []
     hook = SimpleNamespace(pytest_deselected=lambda items: left.extend(items))
     config = SimpleNamespace(stash=pytest.Stash(), hook=hook, getoption=lambda _: layer)
     layers.keep_layer(config, items)  # type: ignore[arg-type]
     kept = {item.nodeid for item in items}
-    quick = {*names} - slow - {"z.py::test_actors_of_ray", "tests/browser/a.py::b"}
+    quick = {*names} - slow - rare - {"z.py::test_actors_of_ray"}
     assert kept == {"quick": quick, "slow": slow, "all": {*names}}[layer]
     assert {item.nodeid for item in left} == {*names} - kept
 

@@ -1,4 +1,4 @@
-"""Write tests/times.txt, which divides the tests into a quick and a slow layer.
+"""Write tests/times.txt, which divides the tests into a quick and a slow layer, and rare tests.
 
 Run `make times`, which measures all tests, or `python tools/slow_tests.py FILE...` with files that
 `pytest --record-times=FILE` has written. Of several times of a test the shortest counts: what is
@@ -6,21 +6,26 @@ made once in a process is paid by whichever test comes first.
 
 The quick layer has, of each test function, each rule of the specification and each kind of slow
 tests, the row that takes the least time, unless that takes more than `MOST` seconds, and then the
-tests that take the least time, as many as its budget allows.
+tests that take the least time, as many as its budget allows. Likewise the slow layer has a row of
+each other test function, and then as many of the rest as its budget allows. Only `make test-all`
+runs the others.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-TABLE = ROOT / "tests" / "times.txt"
-BUDGET = 370.0
-"""Seconds of processor time of the quick layer, beside the collection of tests."""
+sys.path.insert(0, str(ROOT))
+from tests import layers  # noqa: E402
+
+BUDGETS = 240.0, 650.0
+"""Seconds of processor time of the quick and the slow layer, beside the collection of tests."""
 MOST = 0.3
 """Seconds beyond which a test function has no row in the quick layer."""
 
@@ -37,6 +42,7 @@ KINDS = {
 HEADER = """\
 # Written by tools/slow_tests.py. A line that begins with a file has the seconds of its quick tests;
 # the lines that follow it name tests that are slow, functions with all their rows where they can.
+# Only make test-all runs rare tests.
 """
 
 
@@ -74,9 +80,7 @@ def rules_of(files: Iterable[str]) -> dict[str, list[str]]:
 
 def quick_tests(times: Mapping[str, float], budget: float) -> set[str]:
     """The tests of the quick layer."""
-    rows: dict[str, list[str]] = defaultdict(list)
-    for name in sorted(times, key=times.__getitem__):
-        rows[function_of(name)].append(name)
+    rows = rows_of(times)
     quick = {names[0] for names in rows.values() if times[names[0]] <= MOST}
     for functions in rules_of({name.partition("::")[0] for name in times}).values():
         of_rule = [rows[function][0] for function in functions if function in rows]
@@ -84,16 +88,37 @@ def quick_tests(times: Mapping[str, float], budget: float) -> set[str]:
     for begins in KINDS.values():
         of_kind = [name for name in times if name.startswith(begins)]
         quick.update(sorted(of_kind, key=times.__getitem__)[:1])
-    total = sum(times[name] for name in quick)
-    for name in sorted(times.keys() - quick, key=times.__getitem__):
+    return with_the_cheapest(quick, times, budget)
+
+
+def slow_tests(times: Mapping[str, float], quick: set[str], budget: float) -> set[str]:
+    """The tests of the slow layer."""
+    functions = {function_of(name) for name in quick}
+    left = {t: s for t, s in times.items() if t not in quick and not layers.is_kept_out(t)}
+    slow = {names[0] for function, names in rows_of(left).items() if function not in functions}
+    return with_the_cheapest(slow, left, budget)
+
+
+def rows_of(times: Mapping[str, float]) -> dict[str, list[str]]:
+    """The tests of each function, by what they take."""
+    rows: dict[str, list[str]] = defaultdict(list)
+    for name in sorted(times, key=times.__getitem__):
+        rows[function_of(name)].append(name)
+    return rows
+
+
+def with_the_cheapest(chosen: set[str], times: Mapping[str, float], budget: float) -> set[str]:
+    """Chosen tests, and as many others as take no more than `budget` seconds together with them."""
+    total, found = sum(times[name] for name in chosen), {*chosen}
+    for name in sorted(times.keys() - chosen, key=times.__getitem__):
         total += times[name]
         if total > budget:
             break
-        quick.add(name)
-    return quick
+        found.add(name)
+    return found
 
 
-def lines(times: Mapping[str, float], quick: set[str]) -> Iterator[str]:
+def lines(times: Mapping[str, float], quick: set[str], slow: set[str]) -> Iterator[str]:
     """The lines of the table."""
     by_file: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for name in times:
@@ -102,28 +127,30 @@ def lines(times: Mapping[str, float], quick: set[str]) -> Iterator[str]:
         names = [name for rows in functions.values() for name in rows if name in quick]
         yield f"{sum(map(times.__getitem__, names)):.2f} {file}"
         for function, rows in sorted(functions.items()):
-            slow = sorted(name for name in rows if name not in quick)
-            entries = [function] if len(slow) == len(rows) else slow
-            for entry in entries:
-                seconds = sum(
-                    times[name] for name in rows if name in slow and name.startswith(entry)
-                )
-                yield f"  {seconds:.2f} {entry.removeprefix(f'{file}::')}"
+            for kind, others in ("", slow), (layers.RARE, times.keys() - quick - slow):
+                some = sorted(name for name in rows if name in others)
+                for entry in [function] if len(some) == len(rows) else some:
+                    seconds = sum(times[name] for name in some if name.startswith(entry))
+                    yield f"  {seconds:.2f} {kind}{entry.removeprefix(f'{file}::')}"
 
 
 def main() -> None:
     """Write the table for the times in files."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
-    parser.add_argument("--budget", type=float, default=BUDGET)
     options = parser.parse_args()
     times = measured(options.files)
-    quick = quick_tests(times, options.budget)
-    TABLE.write_text(HEADER + "".join(f"{line}\n" for line in lines(times, quick)), "utf-8")
-    seconds = sum(times[name] for name in quick)
-    longest = max(map(times.__getitem__, quick), default=0)
-    print(f"quick: {len(quick)} tests, {seconds:.0f} s, the longest {longest:.2f} s")
-    print(f"slow: {len(times) - len(quick)} tests, {sum(times.values()) - seconds:.0f} s")
+    quick = quick_tests(times, BUDGETS[0])
+    slow = slow_tests(times, quick, BUDGETS[1])
+    layers.TABLE.write_text(
+        HEADER + "".join(f"{line}\n" for line in lines(times, quick, slow)), "utf-8"
+    )
+    for kind, names in ("quick", quick), ("slow", slow), ("rare", times.keys() - quick - slow):
+        seconds = [times[name] for name in names]
+        print(
+            f"{kind}: {len(names)} tests, {sum(seconds):.0f} s, the longest"
+            f" {max(seconds, default=0):.2f} s"
+        )
 
 
 if __name__ == "__main__":
