@@ -16,16 +16,13 @@ import pytest
 TABLE = Path(__file__).with_name("times.txt")
 RARE = "rare "
 """The table has this before the names of tests that only `make test-all` runs."""
-_KEPT_OUT = re.compile(
-    r"_of_ray\b|::test_a_notebook_shows_what_is_saved_in_it\b"
-    r"|native/test_arm\.py::test_(programs|a_file)_"
-)
-"""Tests that need Ray, notebooks, and all but a sample of those that are emulated.
+_KEPT_OUT = re.compile(r"_of_ray\b|::test_a_notebook_shows_what_is_saved_in_it\b")
+"""Tests that need Ray, and notebooks. Unless they are quick, no layer has them."""
+_SKIPPED = re.compile(r"^tests/browser/|native/test_arm\.py::test_(programs|a_file)_")
+"""Tests of a browser, and all but a sample of those that are emulated. No layer has them.
 
-Unless they are quick, no layer has them.
+Where these were not installed they are skipped, and look quick.
 """
-_BROWSER = "tests/browser/"
-"""No layer has these tests: where there is no Chromium they are skipped, and look quick."""
 COLLECTED = pytest.StashKey[frozenset[str]]()
 """The tests that were collected, before any was deselected."""
 
@@ -87,7 +84,7 @@ def is_slow(name: str, entries: Container[str]) -> bool:
 
 def is_kept_out(name: str) -> bool:
     """Whether a test is in no layer, unless it is quick."""
-    return name.startswith(_BROWSER) or _KEPT_OUT.search(name) is not None
+    return any(kind.search(name) for kind in (_SKIPPED, _KEPT_OUT))
 
 
 def keep_layer(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -100,7 +97,7 @@ def keep_layer(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         name = item.nodeid
         slow = is_slow(name, entries)
-        out = is_slow(name, rare) or name.startswith(_BROWSER) or (slow and is_kept_out(name))
+        out = is_slow(name, rare) or _SKIPPED.search(name) or (slow and is_kept_out(name))
         (kept if slow is (layer == "slow") and not out else left).append(item)
     items[:] = kept
     config.hook.pytest_deselected(items=left)

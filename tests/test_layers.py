@@ -109,7 +109,12 @@ def test_each_test_is_in_one_layer(layer, tmp_path, monkeypatch) -> None:
     names = ["x.py::a[1]", "x.py::a[2]", "x.py::b[1]", "x.py::b[2]", "y.py::a[1]"]
     slow = {"x.py::a[1]", "x.py::a[2]", "x.py::b[2]"}
     names += ["z.py::test_actors_of_ray", "y.py::test_workers_of_ray"]  # the first one is slow
-    rare = {"x.py::b[3]", "y.py::c[1]", "tests/browser/a.py::b"}
+    rare = {
+        "x.py::b[3]",
+        "y.py::c[1]",
+        "tests/browser/a.py::b",
+        "native/test_arm.py::test_a_file_b",
+    }
     names += [*sorted(rare)]
     items = [SimpleNamespace(nodeid=name) for name in names]
     left: list[SimpleNamespace] = []
