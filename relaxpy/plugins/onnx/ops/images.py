@@ -260,7 +260,7 @@ def qlinear_conv_of_layout(
     w_zero_point: Expr,
     y_scale: Expr,
     y_zero_point: Expr,
-    B: Expr | None = None,  # noqa: N803
+    B: Expr | None = None,
     *,
     channels_last: int = 0,
     **filters: Unpack[FilterAttributes],
