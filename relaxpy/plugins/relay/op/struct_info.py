@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from relaxpy.errors import RelaxpyError, RuntimeCheckError
 from relaxpy.ir.core.dtype import DataType
@@ -13,7 +13,10 @@ from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.tir import expr as tir
 from relaxpy.plugins.relay import ty as types
 from relaxpy.plugins.relay.op.registry import Op, OpRecord, is_op_name
-from relaxpy.plugins.relay.op.relations import RELATIONS, Relation, RelationError, Solver
+from relaxpy.plugins.relay.op.relations import RELATIONS, Relation, RelationError
+
+if TYPE_CHECKING:
+    from relaxpy.plugins.relay.infer.solver import Solver
 
 
 def translated(
