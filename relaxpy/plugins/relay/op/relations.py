@@ -50,7 +50,7 @@ def relation_of(function: Callable[[Sequence[types.Type], Attrs], types.Type | N
         if any(solver.holes(ty) for ty in inputs):
             return False
         try:
-            result = function(inputs, attrs)  # type: ignore[arg-type]
+            result = function(inputs, attrs)
         except (TypeError, ValueError) as error:
             raise RelationError(str(error)) from None
         if result is None:

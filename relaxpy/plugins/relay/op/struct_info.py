@@ -99,8 +99,8 @@ def _known(solver: Solver, ty: types.Type) -> types.Type | None:
             known = [_known(solver, field) for field in fields]
             return None if any(k is None for k in known) else types.TupleType(known)  # type: ignore[arg-type]
         case types.TensorType():
-            shape: Any = solver.resolve(ty.shape)  # type: ignore[arg-type]
-            dtype: Any = solver.resolve(ty.dtype)  # type: ignore[arg-type]
+            shape: Any = solver.resolve(ty.shape)
+            dtype: Any = solver.resolve(ty.dtype)
             if isinstance(shape, tuple):
                 shape = tuple(map(solver.resolve, shape))
             parts = (*shape, dtype) if isinstance(shape, tuple) else (shape, dtype)
