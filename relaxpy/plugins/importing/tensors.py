@@ -20,6 +20,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from relaxpy.errors import MisuseError
+from relaxpy.exec.runtime.values import Array
 from relaxpy.ir.arith import Analyzer
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.dtype import DataType
@@ -47,7 +48,7 @@ LIMIT = 1024
 class Contents:
     """A tensor whose elements are numbers or expressions, in an array of objects."""
 
-    array: np.ndarray[Any, np.dtype[Any]]
+    array: Array
     dtype: str
 
     @property
@@ -61,7 +62,7 @@ class Contents:
         return not any(isinstance(element, PrimExpr) for element in self.elements)
 
 
-def objects(elements: Iterable[Element], shape: Sequence[int]) -> np.ndarray[Any, np.dtype[Any]]:
+def objects(elements: Iterable[Element], shape: Sequence[int]) -> Array:
     """An array of objects of this shape."""
     items = list(elements)
     result = np.empty(len(items), object)
@@ -139,7 +140,6 @@ def ratio_of(element: Element) -> tuple[Any, int] | None:
             return None
 
 
-Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 Size: TypeAlias = PrimExpr | int
 
 
