@@ -20,7 +20,6 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from relaxpy.errors import MisuseError
-from relaxpy.exec.runtime.values import Array
 from relaxpy.ir.arith import Analyzer
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.dtype import DataType
@@ -48,7 +47,7 @@ LIMIT = 1024
 class Contents:
     """A tensor whose elements are numbers or expressions, in an array of objects."""
 
-    array: Array
+    array: np.ndarray[Any, np.dtype[Any]]
     dtype: str
 
     @property
@@ -62,7 +61,7 @@ class Contents:
         return not any(isinstance(element, PrimExpr) for element in self.elements)
 
 
-def objects(elements: Iterable[Element], shape: Sequence[int]) -> Array:
+def objects(elements: Iterable[Element], shape: Sequence[int]) -> np.ndarray[Any, np.dtype[Any]]:
     """An array of objects of this shape."""
     items = list(elements)
     result = np.empty(len(items), object)
@@ -140,6 +139,7 @@ def ratio_of(element: Element) -> tuple[Any, int] | None:
             return None
 
 
+Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 Size: TypeAlias = PrimExpr | int
 
 

@@ -21,8 +21,9 @@ from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.intrin import ceil, floor
 from relaxpy.ir.tir.prim_expr import PrimExpr
 from relaxpy.ir.tir.substitution import substitute
-from relaxpy.plugins.importing.tensors import LIMIT, Array, Element, number, objects, to_integer
+from relaxpy.plugins.importing.tensors import LIMIT, Element, number, objects, to_integer
 
+Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 Function: TypeAlias = Callable[..., Any]
 
 FOLDED: dict[str, Function] = {}

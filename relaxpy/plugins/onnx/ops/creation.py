@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -19,7 +19,6 @@ from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.prim_expr import PrimExpr
 from relaxpy.plugins.importing.tensors import (
     LIMIT,
-    Array,
     Element,
     Size,
     as_size,
@@ -284,6 +283,7 @@ def unique(cx: Context, x: Expr, *, axis: int | None = None, sorted: int = 1) ->
     ]
 
 
+Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 #: The names of the packed functions below.
 PREFIX = "relaxpy.onnx."
 
