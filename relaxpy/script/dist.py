@@ -11,7 +11,6 @@ from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo as _DTensorStru
 from relaxpy.ir.relax.op.call import call_tir
 from relaxpy.script.language import relax_directives as _directives
 from relaxpy.script.language.annotations import DTensor, resolve as _resolve
-from relaxpy.script.language.wording import unknown_member as _unknown_member
 from relaxpy.support.entry import user_facing as _user_facing
 
 __all__ = ["DTensor", "call_tir", "const", "device_mesh"]
@@ -35,20 +34,11 @@ def const(value: object, struct_info: object) -> _Constant:
 
 @_user_facing
 def __getattr__(name: Any) -> Any:
-    operator = None if name[:1] == "_" else _directives.find(f"relax.dist.{name}")
-    if operator is None:
-        raise _unknown_member(_sys.modules[__name__], "R.dist", name)
-    return operator
+    return getattr(_operators, name)
 
 
-def _offers(name: str) -> bool:
-    """True if there is an operator of this name."""
-    return _directives.find(f"relax.dist.{name}") is not None
-
-
-def _public_names() -> set[str]:
-    """The names of operators."""
-    return _directives.public("relax.dist.")
+_operators = _directives.OpSpace("relax.dist.", _sys.modules[__name__])
+_offers, _public_names = _operators._offers, _operators._public_names
 
 
 def __dir__() -> list[str]:

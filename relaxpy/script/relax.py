@@ -80,7 +80,6 @@ from relaxpy.script.language.relax_directives import (
     shape as shape,
     string as _string,
 )
-from relaxpy.script.language.wording import unknown_member as _unknown_member
 from relaxpy.script.parser.decorate import (
     FunctionDecorator as _FunctionDecorator,
     RewriterDecorator as _RewriterDecorator,
@@ -124,20 +123,11 @@ entry = _SimpleNamespace(
 
 @_user_facing
 def __getattr__(name: _Any) -> _Any:
-    operator = None if name[:1] == "_" else _directives.find(f"relax.{name}")
-    if operator is None:
-        raise _unknown_member(_sys.modules[__name__], "R", name)
-    return operator
+    return getattr(_operators, name)
 
 
-def _offers(name: _Any) -> bool:
-    """True if there is an operator of this name."""
-    return _directives.find(f"relax.{name}") is not None
-
-
-def _public_names() -> set[str]:  # type: ignore[valid-type]
-    """The names of operators."""
-    return _directives.public("relax.")
+_operators = _directives.OpSpace("relax.", _sys.modules[__name__])
+_offers, _public_names = _operators._offers, _operators._public_names
 
 
 def __dir__() -> list[str]:  # type: ignore[valid-type]

@@ -59,7 +59,7 @@ _INTRINSICS = (
     *_records.BINARY_MATH,
     *("abs", "address_of", "assume", "break_loop", "call_cpacked", "call_packed", "continue_loop"),
     *("if_then_else", "infinity", "isfinite", "isinf", "isnan", "isnullptr", "likely"),
-    *("max_value", "min_value", "ret", "undef", "vscale"),
+    *("max_value", "min_value", "ret", "undef", "vscale", *_records.BITWISE),
 )
 _WITH_DTYPE = ("call_extern", "call_intrin", "call_pure_extern", "reinterpret")
 
@@ -70,7 +70,6 @@ _MEMBERS: dict[str, Any] = {
     "meta_var": _directive(_meta_var),
     **{name: _calls.ignoring_dtype(_calls.intrinsic(name)) for name in _INTRINSICS},
     **{name: _calls.leading_dtype(getattr(_intrin, name)) for name in _WITH_DTYPE},
-    **{name: _calls.bitwise(name) for name in _records.BITWISE},
     **_directives.datatypes(),
     **_HARDWARE,
     "IndexMap": _IndexMap,

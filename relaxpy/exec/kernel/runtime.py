@@ -25,6 +25,7 @@ from relaxpy.exec.runtime.registry import call_packed
 from relaxpy.exec.runtime.scalar import cast, divisor
 from relaxpy.exec.runtime.values import describe, empty as new_tensor, memory_bytes
 from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.tir.ops import trunc_div
 
 Doubles: TypeAlias = npt.NDArray[np.float64]
 
@@ -669,8 +670,7 @@ def int_floormod(a: int, b: int) -> int:
 
 def int_truncdiv(a: int, b: int) -> int:
     """a / b on Python integers, rounded toward zero."""
-    quotient = abs(a) // abs(divisor(b))
-    return quotient if (a < 0) == (b < 0) else -quotient
+    return trunc_div(a, divisor(b))
 
 
 def int_truncmod(a: int, b: int) -> int:

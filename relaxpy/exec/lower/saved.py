@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from functools import partial
 from types import BuiltinFunctionType, SimpleNamespace
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from relaxpy.exec.runtime.checks import (
     CompiledSignature,
     Signature,
 )
-from relaxpy.exec.runtime.dynamic import DynamicOperator, DynamicPrograms, OperatorCall
+from relaxpy.exec.runtime.dynamic import DynamicOperator, OperatorCall
 from relaxpy.exec.runtime.support import CompiledClosure, CompiledPackedCall, run_kernel
 from relaxpy.exec.runtime.values import Closure, PrimFuncValue, Value
 from relaxpy.ir.core.fork_lock import Late
@@ -37,6 +37,7 @@ from relaxpy.support.pysource import load, render, set_span, span_of
 
 if TYPE_CHECKING:
     from relaxpy.exec.lower.module import LoweredModule
+    from relaxpy.exec.lowered import Lowered
 
 _RECORDS: Final[Mapping[str, type[Any]]] = {
     kind.__name__: kind
@@ -87,18 +88,7 @@ def _symbol(lowered: LoweredModule, name: str, value: object) -> str | None:
     return None if symbol is None or isinstance(value, Closure) else str(symbol)
 
 
-class Remaining(Protocol):
-    """The parts of a compiled module that are compiled when they are needed."""
-
-    @property
-    def programs(self) -> DynamicPrograms:
-        """The cache of operators that are lowered at run time."""
-
-    def in_text_order(self, name: str, namespace: dict[str, Any]) -> Callable[..., Any]:
-        """The kernel of that Python name for arguments that alias."""
-
-
-def _in_text_order(lowered: Callable[[], Remaining], name: str, namespace: dict[str, Any]) -> Any:
+def _in_text_order(lowered: Callable[[], Lowered], name: str, namespace: dict[str, Any]) -> Any:
     return lowered().in_text_order(name, namespace)
 
 
@@ -108,7 +98,7 @@ def load_functions(
     located: Callable[[int], Span | None],
     native: Mapping[str, Callable[..., Value]],
     changed: Mapping[str, object],
-    lowered: Callable[[], Remaining],
+    lowered: Callable[[], Lowered],
 ) -> dict[str, Callable[..., Value]]:
     """The functions of `saved_functions` by name, which call the `native` ones by Python name.
 
@@ -208,7 +198,7 @@ class _Loader:
     arrays: Sequence[Array]
     located: Callable[[int], Span | None]
     symbols: Mapping[str, Value]
-    lowered: Callable[[], Remaining]
+    lowered: Callable[[], Lowered]
 
     def span(self, number: int | None) -> Span | None:
         """The position of a number."""

@@ -13,20 +13,7 @@ from typing import Final
 import numpy as np
 
 from relaxpy.errors import CompileError, RuntimeCheckError, Span
-from relaxpy.exec.runtime.checks import (
-    Bindings,
-    Signature,
-    cast_title,
-    check_declared_result,
-    closure_sinfo,
-    declared_result,
-    match_cast,
-    may_be_null,
-    output_sinfos,
-    packed_keywords,
-    signature_of,
-    span_of_binding,
-)
+from relaxpy.exec.runtime import checks
 from relaxpy.exec.runtime.dynamic import DynamicOperator, DynamicPrograms, OperatorCall, is_dynamic
 from relaxpy.exec.runtime.instrument import Instrument, Instrumented
 from relaxpy.exec.runtime.operators import truth
@@ -90,7 +77,7 @@ class Scope:
 
     name: str = ""
     values: dict[rx.Var, Value] = field(default_factory=dict)
-    bindings: Bindings = field(default_factory=Bindings)
+    bindings: checks.Bindings = field(default_factory=checks.Bindings)
 
     def nested(self) -> Scope:
         """A scope nested in this one (EV-20)."""
@@ -116,7 +103,7 @@ class _Code:
     evaluator: ReferenceEvaluator
     func: rx.Function
     captured: Scope
-    signature: Signature
+    signature: checks.Signature
 
     def __call__(self, *args: Value) -> Value:
         """Call the function (EV-18)."""
@@ -129,7 +116,7 @@ class _Code:
         caller first.
         """
         code = self
-        callers: dict[object, tuple[Signature, Bindings]] = {}
+        callers: dict[object, tuple[checks.Signature, checks.Bindings]] = {}
         span: Span | None = None
         certain: set[rx.Function] = set()
         while True:
@@ -153,7 +140,7 @@ class _Code:
             signature.check_result(result, bindings)
         return result
 
-    def _check_key(self, bindings: Bindings) -> object:
+    def _check_key(self, bindings: checks.Bindings) -> object:
         """All that the check of the result depends on: the annotation and its variables."""
         ret = self.func.ret_struct_info
         nodes = () if ret is None else walk(ret)
@@ -292,16 +279,16 @@ class ReferenceEvaluator:
             if binding.var is not None:
                 captured.bind(binding.var, value)
         else:
-            with _at(span_of_binding(binding)):
+            with _at(checks.span_of_binding(binding)):
                 value = self.value(binding.value, scope)
         if isinstance(binding, rx.MatchCast):
-            title = cast_title(binding, scope.name)
-            match_cast(value, binding.struct_info, scope.bindings, title, binding.span)
-        elif (declared := declared_result(binding.value)) is not None and (
-            value is not None or not may_be_null(binding.value)
+            title = checks.cast_title(binding, scope.name)
+            checks.match_cast(value, binding.struct_info, scope.bindings, title, binding.span)
+        elif (declared := checks.declared_result(binding.value)) is not None and (
+            value is not None or not checks.may_be_null(binding.value)
         ):
-            check_declared_result(
-                value, declared[0], scope.bindings, declared[1], span_of_binding(binding)
+            checks.check_declared_result(
+                value, declared[0], scope.bindings, declared[1], checks.span_of_binding(binding)
             )
         if binding.var is not None:
             scope.bind(binding.var, value)
@@ -310,16 +297,19 @@ class ReferenceEvaluator:
 
     def _closure(self, func: rx.Function, captured: Scope, name: str) -> Closure:
         """The closure of `func` over the values of its free variables (EV-8)."""
-        signature = Signature.of(func, name or "the local function")
+        signature = checks.Signature.of(func, name or "the local function")
         code = _Code(self, func, captured, signature)
-        return Closure(code, closure_sinfo(func), name, captured.bindings.sizes)
+        return Closure(code, checks.closure_sinfo(func), name, captured.bindings.sizes)
 
     def result(self, body: rx.Expr, scope: Scope) -> Value | _TailCall:
         """The value of a function body; a tail call of a Relax function is returned unevaluated."""
         is_certain = True
         while True:
             bindings, result = split_result(body)
-            if not isinstance(result, (rx.Call, rx.If)) or declared_result(result) is not None:
+            if (
+                not isinstance(result, (rx.Call, rx.If))
+                or checks.declared_result(result) is not None
+            ):
                 return self.value(body, scope)
             scope = scope.nested()
             for binding in bindings:
@@ -372,7 +362,7 @@ class ReferenceEvaluator:
     def _invoke(self, callee: Value, args: Sequence[Value], call: rx.Call) -> Value:
         if category_of(callee) is not Category.PACKED_FUNC:
             return invoke(callee, *args)
-        attrs = packed_keywords(call)
+        attrs = checks.packed_keywords(call)
         if isinstance(callee, Instrumented):
             return from_packed(callee(*args, **attrs), call.sinfo_args)
         op = call.op
@@ -436,7 +426,7 @@ class ReferenceEvaluator:
             if isinstance(shape, rx.ShapeExpr):
                 dtypes = [value.dtype for value in shape.values]
                 scalars = [prim_value(v, d) for v, d in zip(scalars, dtypes, strict=True)]
-        sinfos = output_sinfos(call)
+        sinfos = checks.output_sinfos(call)
         indices = call.attrs.get("inplace_indices", (-1,) * len(sinfos))
         assert isinstance(indices, tuple)
         outputs = [
@@ -446,15 +436,15 @@ class ReferenceEvaluator:
         fresh = [out for out, index in zip(outputs, indices, strict=True) if index < 0]
         args = (*inputs, *fresh, *scalars)
         if isinstance(call.args[0], rx.GlobalVar):
-            signature = signature_of(self._module[call.args[0]], call.args[0].name_hint)
-            replace(signature, span=call.span).bind(args, Bindings())
+            signature = checks.signature_of(self._module[call.args[0]], call.args[0].name_hint)
+            replace(signature, span=call.span).bind(args, checks.Bindings())
         callee(*args)
         return outputs_value(call, outputs)
 
     def _call_dps_packed(self, call: rx.Call, scope: Scope) -> Value:
         callee = self._callee(call.args[0], call, scope)
         inputs = fields(self.value(call.args[1], scope))
-        outputs = [self._allocate(sinfo, scope) for sinfo in output_sinfos(call)]
+        outputs = [self._allocate(sinfo, scope) for sinfo in checks.output_sinfos(call)]
         invoke(callee, *inputs, *outputs)
         return outputs_value(call, outputs)
 

@@ -17,22 +17,11 @@ from relaxpy.errors import CompileError, RuntimeCheckError, Span
 from relaxpy.ir.core.dtype import FLOAT64, DataType
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.op import Op
-from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.ir.tir import expr as tir, ops, stmt as st
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.intrinsics import INTRINSICS, intrinsic_of
 from relaxpy.ir.tir.ops import is_const, may_divide_by_zero
 from relaxpy.ir.tir.prim_func import PrimFunc, kernel_name
-from relaxpy.ir.tir.stmt import (
-    Allocate,
-    AssertStmt,
-    AttrStmt,
-    Block,
-    BlockRealize,
-    DeclBuffer,
-    For,
-    SeqStmt,
-    Stmt,
-)
 from relaxpy.support.missing import digits
 
 Scalar: TypeAlias = Any
@@ -188,7 +177,7 @@ def unsupported(call: tir.Call, where: str) -> CompileError:
     )
 
 
-def launched(name: str, statement: AttrStmt) -> CompileError:
+def launched(name: str, statement: st.AttrStmt) -> CompileError:
     """The error for a `T.launch_thread` in the kernel `name`, since there are no GPU threads."""
     tag = getattr(statement.node, "thread_tag", "")
     return CompileError(
@@ -396,7 +385,7 @@ def with_checked_counts(func: PrimFunc) -> PrimFunc:
         if _may_overflow(sizes) and scalars & variables and variables <= known:
             shown = " * ".join(map(str, sizes))
             message = f"the size {shown} is outside the range of int64 [PX-9]"
-            body = AssertStmt(_fits(sizes), tir.StringImm(message), body)
+            body = st.AssertStmt(_fits(sizes), tir.StringImm(message), body)
     return func if body is func.body else func.with_body(body)
 
 
@@ -433,26 +422,26 @@ def _real(size: tir.PrimExpr) -> tir.PrimExpr:
             return tir.Cast(FLOAT64, size)
 
 
-def _counts(stmt: Stmt, outer: tuple[tir.PrimExpr, ...]) -> Iterator[tuple[tir.PrimExpr, ...]]:
+def _counts(stmt: st.Stmt, outer: tuple[tir.PrimExpr, ...]) -> Iterator[tuple[tir.PrimExpr, ...]]:
     """The sizes whose product is a count, of statements that run unconditionally."""
     match stmt:
-        case SeqStmt(seq=seq):
+        case st.SeqStmt(seq=seq):
             for child in seq:
                 yield from _counts(child, outer)
-        case For(extent=extent, body=body):
+        case st.For(extent=extent, body=body):
             inner = outer if isinstance(extent, tir.IntImm) else (*outer, extent)
             if inner is not outer:
                 yield inner
             yield from _counts(body, inner)
-        case BlockRealize(block=block):
+        case st.BlockRealize(block=block):
             yield from _counts(block, outer)
-        case Block(alloc_buffers=buffers, body=body):
+        case st.Block(alloc_buffers=buffers, body=body):
             yield from filter(None, map(_elements, buffers))
             yield from _counts(body, outer)
-        case Allocate(extents=extents, body=body):
+        case st.Allocate(extents=extents, body=body):
             yield tuple(e for e in extents if not isinstance(e, tir.IntImm))
             yield from _counts(body, outer)
-        case AttrStmt(body=body) | DeclBuffer(body=body):
+        case st.AttrStmt(body=body) | st.DeclBuffer(body=body):
             yield from _counts(body, outer)
         case _:
             return

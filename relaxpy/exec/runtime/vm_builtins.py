@@ -8,16 +8,7 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 
 from relaxpy.errors import MatchCastError, RuntimeCheckError, UnknownPackedFuncError
-from relaxpy.exec.runtime.operators import (
-    make_closure,
-    new_storage,
-    same_value,
-    shape_of,
-    tensor_in,
-    tensor_to_shape,
-    truth,
-    view,
-)
+from relaxpy.exec.runtime import operators
 from relaxpy.exec.runtime.registry import get_global_func, provided, python_functions
 from relaxpy.exec.runtime.support import call_tir_dyn, invoke
 from relaxpy.exec.runtime.values import (
@@ -194,7 +185,7 @@ def alloc_storage(
     context: object, size: ShapeTuple, device: int, dtype: DataType, scope: str = "global"
 ) -> Value:
     """New memory for the elements of a shape."""
-    return new_storage(size, device, dtype, scope)
+    return operators.new_storage(size, device, dtype, scope)
 
 
 @_builtin("reshape")
@@ -215,7 +206,7 @@ def reshape(value: Array, shape: ShapeTuple) -> Array:
 @_builtin("make_closure")
 def closure(function: Value, *captured: Value) -> Value:
     """The closure that appends the captured values to its arguments."""
-    return make_closure(function, captured)
+    return operators.make_closure(function, captured)
 
 
 @_builtin("invoke_closure", pure=False)
@@ -305,10 +296,10 @@ def debug_print(line: str, value: Value) -> None:
     print(f"[{line}] {describe(value)}\n{value}", flush=True)
 
 
-_builtin("alloc_tensor")(tensor_in)
+_builtin("alloc_tensor")(operators.tensor_in)
 _builtin("copy", pure=False)(lambda value: value)
-_builtin("ensure_zero_offset")(same_value)
-provided("runtime.TVMTensorCreateView", pure=True)(view)
-_builtin("read_if_cond")(truth)
-_builtin("shape_of")(shape_of)
-_builtin("tensor_to_shape")(tensor_to_shape)
+_builtin("ensure_zero_offset")(operators.same_value)
+provided("runtime.TVMTensorCreateView", pure=True)(operators.view)
+_builtin("read_if_cond")(operators.truth)
+_builtin("shape_of")(operators.shape_of)
+_builtin("tensor_to_shape")(operators.tensor_to_shape)

@@ -12,16 +12,7 @@ from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import EMPTY_ATTRS, Node
 from relaxpy.ir.equality.mismatch import Key, Path
 from relaxpy.ir.op import Op
-from relaxpy.ir.tir.expr import (
-    BinaryOpExpr,
-    Cast,
-    ConstExpr,
-    IntImm,
-    LogicalExpr,
-    PrimExpr,
-    Select,
-    Var,
-)
+from relaxpy.ir.tir import expr as tir
 
 # A node to visit: whether it is defined there, whether its shape variables are, and its path.
 Visit: TypeAlias = tuple[Node, bool, bool, Path]
@@ -47,9 +38,9 @@ class _Kind(NamedTuple):
 def _leaf(kind: type[Node]) -> Callable[[Any], object] | None:
     """The function that builds the token of a class with plain values only, or None."""
     name = kind.__name__
-    if issubclass(kind, IntImm):
+    if issubclass(kind, tir.IntImm):
         return lambda node: (name, node.dtype, node.value)
-    if issubclass(kind, (ConstExpr, Op)):
+    if issubclass(kind, (tir.ConstExpr, Op)):
         return lambda node: (name, *[_plain(getattr(node, field)) for field in kind._fields])
     return None
 
@@ -73,7 +64,7 @@ class _Kinds(dict[type[Node], _Kind]):
             kind.__name__,
             kind._variable,
             kind._scope,
-            issubclass(kind, (BinaryOpExpr, LogicalExpr, Select, Cast)),
+            issubclass(kind, (tir.BinaryOpExpr, tir.LogicalExpr, tir.Select, tir.Cast)),
             kind._shared and not kind._variable,
             _leaf(kind),
             tuple(
@@ -342,12 +333,12 @@ def _bound_shape_vars(scope: Node) -> Iterator[Node]:
     stack = [getattr(scope, field) for field in scope._binds_bare_shape_vars]
     while stack:
         value = stack.pop()
-        if isinstance(value, Var):
+        if isinstance(value, tir.Var):
             yield value
         elif isinstance(value, tuple):
             stack += reversed(value)
         elif isinstance(value, Node) and not (
-            isinstance(value, PrimExpr) or value._scope or value._variable
+            isinstance(value, tir.PrimExpr) or value._scope or value._variable
         ):
             stack += [getattr(value, field) for field in reversed(value._fields)]
 
@@ -369,7 +360,7 @@ def _outer_shape_vars(scope: Node) -> Iterable[Node]:
             if value._scope:
                 nested = True
                 continue
-            if isinstance(value, Var):
+            if isinstance(value, tir.Var):
                 variables.append(value)
             stack += [getattr(value, field) for field in reversed(value._fields)]
     return variables if nested else ()

@@ -30,23 +30,13 @@ from relaxpy.ir.te.tensor import (
     Tensor,
     compute,
 )
-from relaxpy.ir.tir import expr as tir, intrin, ops
+from relaxpy.ir.tir import expr as tir, intrin, ops, stmt as st
 from relaxpy.ir.tir.analysis.regions import with_regions
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, decl_buffer, outside_indices
 from relaxpy.ir.tir.expr import And, Call, Or, PrimExpr, Var
 from relaxpy.ir.tir.iteration import IterVar, Range
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.reduce import Reduce
-from relaxpy.ir.tir.stmt import (
-    Block,
-    BlockRealize,
-    BufferStore,
-    For,
-    ForKind,
-    LetStmt,
-    Stmt,
-    stmt_seq,
-)
 from relaxpy.ir.tir.substitution import substitute
 from relaxpy.support.dataclass import dataclass, replace
 from relaxpy.support.entry import user_facing
@@ -88,10 +78,10 @@ def bound(values: Sequence[PrimExpr]) -> tuple[list[PrimExpr], list[tuple[Var, P
     return [value for value in found if isinstance(value, PrimExpr)], lets
 
 
-def with_lets(body: Stmt, lets: Sequence[tuple[Var, PrimExpr]]) -> Stmt:
+def with_lets(body: st.Stmt, lets: Sequence[tuple[Var, PrimExpr]]) -> st.Stmt:
     """The body after the definitions of variables."""
     for variable, value in reversed(lets):
-        body = LetStmt(variable, value, body)
+        body = st.LetStmt(variable, value, body)
     return body
 
 
@@ -284,7 +274,7 @@ class _Lowering:
             params.append(handle)
         stages = _stages([a for a in args if isinstance(a, Tensor)])
         alloc: list[Buffer] = []
-        body: list[Stmt] = []
+        body: list[st.Stmt] = []
         steps = _steps_of_scans(stages)
         for scan in dict.fromkeys(steps.values()):
             for k, state in enumerate(scan.state_placeholder):
@@ -303,12 +293,12 @@ class _Lowering:
                 body += self._scan(op, [step for step, scan in steps.items() if scan is op])
             elif op not in steps:
                 body.append(self._stage(op))
-        root = Block((), (), (), "root", stmt_seq(*body), None, tuple(alloc))
+        root = st.Block((), (), (), "root", st.stmt_seq(*body), None, tuple(alloc))
         is_single_block = (
-            len(body) == 1 and isinstance(body[0], BlockRealize) and not body[0].block.iter_vars
+            len(body) == 1 and isinstance(body[0], st.BlockRealize) and not body[0].block.iter_vars
         )
         body_stmt = (
-            body[0] if is_single_block and not alloc else BlockRealize((), ops.const(True), root)
+            body[0] if is_single_block and not alloc else st.BlockRealize((), ops.const(True), root)
         )
         attrs: dict[str, object] = {"global_symbol": "main", "tir.noalias": True}
         free = {t for op in stages for t in _layout_free(op)}
@@ -339,7 +329,7 @@ class _Lowering:
         self.block_names.add(name)
         return name
 
-    def _stage(self, op: Operation) -> Stmt:
+    def _stage(self, op: Operation) -> st.Stmt:
         if isinstance(op, ExternOp):
             return self._extern(op)
         assert isinstance(op, ComputeOp)
@@ -363,7 +353,7 @@ class _Lowering:
             else annotations
         )
 
-    def _extern(self, op: ExternOp) -> Stmt:
+    def _extern(self, op: ExternOp) -> st.Stmt:
         inputs = [self.buffers[tensor] for tensor in op.inputs]
         outputs = [self.buffers[op.output(k)] for k in range(op.num_outputs)]
         placeholders = (*op.input_placeholders, *op.output_placeholders)
@@ -372,17 +362,17 @@ class _Lowering:
             tuple(BufferRegion(b, tuple(Range(0, size) for size in b.shape)) for b in buffers)
             for buffers in (inputs, outputs)
         )
-        return BlockRealize(
-            (), ops.const(True), Block((), reads, writes, self._block_name(op.name), body)
+        return st.BlockRealize(
+            (), ops.const(True), st.Block((), reads, writes, self._block_name(op.name), body)
         )
 
-    def _scan(self, op: ScanOp, steps: list[ComputeOp]) -> list[Stmt]:
+    def _scan(self, op: ScanOp, steps: list[ComputeOp]) -> list[st.Stmt]:
         """Copy the first states, then compute one element of each step and state at a time."""
         assert op.scan_axis is not None
         assert op.scan_axis.dom is not None
         time = tir.Var(op.scan_axis.var.name, self._index_type(op.scan_axis))
-        first: list[Stmt] = []
-        body: list[Stmt] = []
+        first: list[st.Stmt] = []
+        body: list[st.Stmt] = []
         for step in steps:
             self._check_step(step, op, steps)
             body.append(self._loops(step, self._stage_of(step), time))
@@ -390,9 +380,9 @@ class _Lowering:
             first.append(self._copied(op.init[k], self.buffers[state]))
             body.append(self._copied(op.update[k], self.buffers[state], time))
         low, extent = self._size(op.scan_axis.dom.min), self._size(op.scan_axis.dom.extent)
-        return [*first, For(time, low, extent, ForKind.SERIAL, stmt_seq(*body))]
+        return [*first, st.For(time, low, extent, st.ForKind.SERIAL, st.stmt_seq(*body))]
 
-    def _copied(self, source: Tensor, target: Buffer, time: tir.Var | None = None) -> Stmt:
+    def _copied(self, source: Tensor, target: Buffer, time: tir.Var | None = None) -> st.Stmt:
         """The loops that copy a tensor to the first elements of a buffer, or element `time`."""
         copy = compute(source.shape, lambda *index: source(*index), target.name)
         assert isinstance(copy.op, ComputeOp)
@@ -419,13 +409,13 @@ class _Lowering:
                     hint="a step reads states at t - 1 or before, and other steps at t",
                 )
 
-    def _loops(self, op: ComputeOp, blocks: list[_Stage], time: tir.Var | None = None) -> Stmt:
+    def _loops(self, op: ComputeOp, blocks: list[_Stage], time: tir.Var | None = None) -> st.Stmt:
         """Build the loop nest over the axes of `op`, without the first if it is `time`."""
         axes = [*op.axis, *op.reduce_axis]
         loops = [tir.Var(axis.var.name, self._index_type(axis)) for axis in axes]
         if time is not None:
             loops[0] = time
-        body: list[Stmt] = []
+        body: list[st.Stmt] = []
         for stage in blocks:
             if time is not None:
                 moment = replace(stage.axes[0], iter_type=tir.IterVarKind.Ordered)
@@ -433,7 +423,7 @@ class _Lowering:
             values: tuple[tir.PrimExpr, ...] = tuple(loops) or (
                 ops.const(0, stage.axes[0].var.dtype),
             )
-            block = Block(
+            block = st.Block(
                 stage.axes,
                 (),
                 (),
@@ -442,14 +432,14 @@ class _Lowering:
                 stage.init,
                 annotations=self._annotations(op),
             )
-            body.append(BlockRealize(values, ops.const(True), with_regions(block)))
-        nest = stmt_seq(*body)
+            body.append(st.BlockRealize(values, ops.const(True), with_regions(block)))
+        nest = st.stmt_seq(*body)
         if time is not None:
             axes, loops = axes[1:], loops[1:]
         for axis, loop in zip(reversed(axes), reversed(loops), strict=True):
             assert axis.dom is not None
             low, extent = self._size(axis.dom.min), self._size(axis.dom.extent)
-            nest = For(loop, low, extent, ForKind.SERIAL, nest)
+            nest = st.For(loop, low, extent, st.ForKind.SERIAL, nest)
         return nest
 
     def _index_type(self, axis: IterVar) -> DataType:
@@ -477,7 +467,7 @@ class _Lowering:
         axes, values = self._block_axes(op.axis)
         indices = [axis.var for axis in axes] if op.axis else []
         [value], lets = bound([self._value(op.body[index], values)])
-        body = with_lets(BufferStore(target, value, tuple(indices)), lets)
+        body = with_lets(st.BufferStore(target, value, tuple(indices)), lets)
         return _Stage(self._block_name(target.name), axes, body)
 
     def _reduction(self, op: ComputeOp, first: Reduce) -> _Stage:
@@ -499,20 +489,20 @@ class _Lowering:
         combined = combiner.combine(loads, sources)
         start = [self._value(e, values) for e in first.init or identity]
         init = [
-            BufferStore(t, ops.cast_to(start[k], t.dtype), indices)
+            st.BufferStore(t, ops.cast_to(start[k], t.dtype), indices)
             for t, k in zip(targets, order, strict=True)
         ]
         name = self._block_name(op.name)
         if len(targets) == 1:
-            store = BufferStore(targets[0], combined[order[0]], indices)
+            store = st.BufferStore(targets[0], combined[order[0]], indices)
             return _Stage(name, axes, with_lets(store, lets), init[0])
         temporaries = [tir.Var(f"v_{_clean(t.name)}", t.dtype) for t in targets]
-        body = stmt_seq(
-            *(BufferStore(t, v, indices) for t, v in zip(targets, temporaries, strict=True))
+        body = st.stmt_seq(
+            *(st.BufferStore(t, v, indices) for t, v in zip(targets, temporaries, strict=True))
         )
         for variable, k in zip(reversed(temporaries), reversed(order), strict=True):
-            body = LetStmt(variable, combined[k], body)
-        return _Stage(name, axes, with_lets(body, lets), stmt_seq(*init))
+            body = st.LetStmt(variable, combined[k], body)
+        return _Stage(name, axes, with_lets(body, lets), st.stmt_seq(*init))
 
     def _value(self, expr: tir.PrimExpr, values: dict[tir.Var, tir.PrimExpr]) -> tir.PrimExpr:
         """Simplify `expr` and replace its variables and loads; wide indices become int64."""
@@ -570,8 +560,8 @@ class _Stage:
 
     name: str
     axes: tuple[IterVar, ...]
-    body: Stmt
-    init: Stmt | None = None
+    body: st.Stmt
+    init: st.Stmt | None = None
 
 
 def _where(condition: tir.PrimExpr, source: tir.PrimExpr, identity: tir.PrimExpr) -> tir.PrimExpr:
@@ -592,7 +582,7 @@ def _layout_free(op: Operation) -> tuple[Tensor, ...]:
     return tuple(t for t in free if isinstance(t, Tensor)) if isinstance(free, tuple) else ()
 
 
-def replace_buffers(stmt: Stmt, replacements: dict[Buffer, Buffer]) -> Stmt:
+def replace_buffers(stmt: st.Stmt, replacements: dict[Buffer, Buffer]) -> st.Stmt:
     """Replace buffers, and their data pointers and offsets, at every use in `stmt`."""
     values: dict[Node, Node] = {}
     for old, new in replacements.items():
@@ -600,7 +590,7 @@ def replace_buffers(stmt: Stmt, replacements: dict[Buffer, Buffer]) -> Stmt:
         if isinstance(old.elem_offset, tir.Var):
             values[old.elem_offset] = ops.convert(new.elem_offset or 0)
     rewritten = traverse.rewrite(stmt, values.get)
-    assert isinstance(rewritten, Stmt)
+    assert isinstance(rewritten, st.Stmt)
     return rewritten
 
 

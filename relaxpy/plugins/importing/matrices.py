@@ -139,7 +139,7 @@ def linalg_eigvals(a: Array) -> Array:
 
 
 @matrix_function
-def linalg_eigh(a: Array, UPLO: Any = "L", compute_v: bool = True) -> tuple[Array, ...]:  # noqa: N803
+def linalg_eigh(a: Array, UPLO: Any = "L", compute_v: bool = True) -> tuple[Array, ...]:
     """Eigenvalues and eigenvectors of Hermitian matrices."""
     if not compute_v:
         return np.linalg.eigvalsh(a, UPLO), _nothing(a)

@@ -25,19 +25,8 @@ from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.known import expect
-from relaxpy.ir.relax.nodes import (
-    Constant,
-    Expr,
-    ShapeExpr,
-    ShapeStructInfo,
-    StringImm,
-    TensorStructInfo,
-    TupleGetItem,
-    TupleStructInfo,
-    Var,
-    const,
-)
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.te.loops import Loops as Loops, Number as Number, whole as whole, written
 from relaxpy.ir.te.tensor import Tensor
@@ -154,14 +143,14 @@ Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 Size: TypeAlias = PrimExpr | int
 
 
-def tensor_info(x: Expr) -> TensorStructInfo:
+def tensor_info(x: rx.Expr) -> rx.TensorStructInfo:
     """The struct info of a tensor.
 
     Errors:
         UnsupportedError: the value is something else.
     """
     info = x.struct_info
-    if not isinstance(info, TensorStructInfo):
+    if not isinstance(info, rx.TensorStructInfo):
         raise UnsupportedError(f"expected a tensor, found {info}")
     return info
 
@@ -171,33 +160,33 @@ def as_size(size: Element) -> PrimExpr:
     return size if isinstance(size, PrimExpr) else number_literal(int(size), "int64")
 
 
-def tensor_of(sizes: Sequence[Size] | None, dtype: str) -> TensorStructInfo:
+def tensor_of(sizes: Sequence[Size] | None, dtype: str) -> rx.TensorStructInfo:
     """The struct info of a tensor with these sizes; None: nothing is known of its shape."""
-    shape = None if sizes is None else ShapeExpr(tuple(map(as_size, sizes)))
-    return TensorStructInfo(shape, DataType(dtype))
+    shape = None if sizes is None else rx.ShapeExpr(tuple(map(as_size, sizes)))
+    return rx.TensorStructInfo(shape, DataType(dtype))
 
 
-def dtype_of(x: Expr) -> str:
+def dtype_of(x: rx.Expr) -> str:
     """The datatype of a tensor."""
     return str(tensor_info(x).dtype)
 
 
-def is_float(x: Expr) -> bool:
+def is_float(x: rx.Expr) -> bool:
     """True if the elements of a tensor are floats."""
     return "float" in dtype_of(x)
 
 
-def as_dtype(x: Expr, dtype: str) -> Expr:
+def as_dtype(x: rx.Expr, dtype: str) -> rx.Expr:
     """The tensor in a datatype."""
     return x if dtype_of(x) == dtype else R.astype(x, dtype)
 
 
-def wide_dtype(x: Expr | str) -> str:
+def wide_dtype(x: rx.Expr | str) -> str:
     """The datatype in which a tensor of floats, or floats of a datatype, are computed."""
     return "float64" if (x if isinstance(x, str) else dtype_of(x)) == "float64" else "float32"
 
 
-def rank_of(x: Expr) -> int:
+def rank_of(x: rx.Expr) -> int:
     """The rank of a tensor.
 
     Errors:
@@ -209,7 +198,7 @@ def rank_of(x: Expr) -> int:
     return ndim
 
 
-def shape_of(x: Expr, rank: int | None = None) -> list[Size]:
+def shape_of(x: rx.Expr, rank: int | None = None) -> list[Size]:
     """The sizes of a tensor of this rank, or of any: ints where they are numbers.
 
     Errors:
@@ -219,9 +208,9 @@ def shape_of(x: Expr, rank: int | None = None) -> list[Size]:
     if rank is not None and rank_of(x) != rank:
         raise UnsupportedError(f"expected a tensor of rank {rank}, found rank {rank_of(x)}")
     match info.shape:
-        case ShapeExpr(values=values):
+        case rx.ShapeExpr(values=values):
             return [int(v.value) if isinstance(v, tir.IntImm) else v for v in values]
-        case Expr() as shape if isinstance(shape.struct_info, ShapeStructInfo):
+        case rx.Expr() as shape if isinstance(shape.struct_info, rx.ShapeStructInfo):
             values_known = shape.struct_info.values
             if values_known is not None:
                 return [int(v.value) if isinstance(v, tir.IntImm) else v for v in values_known]
@@ -229,7 +218,7 @@ def shape_of(x: Expr, rank: int | None = None) -> list[Size]:
     raise UnsupportedError("the shape of an operand is not known")
 
 
-def sizes_known(x: Expr) -> list[int]:
+def sizes_known(x: rx.Expr) -> list[int]:
     """The sizes of a tensor, which have to be numbers.
 
     Errors:
@@ -242,7 +231,7 @@ def sizes_known(x: Expr) -> list[int]:
     return known
 
 
-def length_known(vector: Expr) -> int:
+def length_known(vector: rx.Expr) -> int:
     """The number of elements of a vector of sizes or axes, which has to be known.
 
     Errors:
@@ -292,9 +281,9 @@ def product(sizes: Sequence[Size]) -> Size:
     return result if isinstance(result, PrimExpr) else int(result)
 
 
-def reshaped(x: Expr, sizes: Sequence[Element]) -> Expr:
+def reshaped(x: rx.Expr, sizes: Sequence[Element]) -> rx.Expr:
     """`x` in another shape, in which a size of 0 is a size of 0."""
-    result: Expr = R.reshape(x, ShapeExpr(tuple(map(as_size, sizes))))
+    result: rx.Expr = R.reshape(x, rx.ShapeExpr(tuple(map(as_size, sizes))))
     return result
 
 
@@ -321,35 +310,35 @@ def normal_axes(axes: Sequence[int] | None, rank: int) -> list[int]:
     return normal
 
 
-def scalar(value: float, x: Expr) -> Constant:
+def scalar(value: float, x: rx.Expr) -> rx.Constant:
     """A constant of rank 0 in the datatype of `x`."""
-    return const(value, dtype_of(x))
+    return rx.const(value, dtype_of(x))
 
 
-def literal(array: Array) -> Constant:
+def literal(array: Array) -> rx.Constant:
     """A constant of the array's own datatype."""
     data = np.asarray(array)
-    return const(data, data.dtype.name)
+    return rx.const(data, data.dtype.name)
 
 
-def truncated(a: Expr, b: Expr) -> Expr:
+def truncated(a: rx.Expr, b: rx.Expr) -> rx.Expr:
     """The quotient of tensors of integers, rounded towards zero."""
-    below: Expr = R.floor_divide(a, b)
+    below: rx.Expr = R.floor_divide(a, b)
     if dtype_of(a).startswith("uint"):
         return below
     inexact = R.not_equal(R.multiply(below, b), a)
     negative = R.logical_xor(R.less(a, scalar(0, a)), R.less(b, scalar(0, b)))
-    quotient: Expr = R.add(below, R.astype(R.logical_and(inexact, negative), dtype_of(a)))
+    quotient: rx.Expr = R.add(below, R.astype(R.logical_and(inexact, negative), dtype_of(a)))
     return quotient
 
 
 class Place(Protocol):
     """The interface that shared conversions need from an importer's context."""
 
-    def emit(self, expr: Expr, name: str = "") -> Var:
+    def emit(self, expr: rx.Expr, name: str = "") -> rx.Var:
         """Bind an expression."""
 
-    def te(self, function: Callable[..., Any], *args: Any, name: str = "") -> Expr:
+    def te(self, function: Callable[..., Any], *args: Any, name: str = "") -> rx.Expr:
         """A call of the kernel that `function` makes of tensor expressions."""
 
 
@@ -423,9 +412,9 @@ def kernel(
     cx: Place,
     name: str,
     outputs: Sequence[tuple[Sequence[Size], str]],
-    inputs: Sequence[Expr],
+    inputs: Sequence[rx.Expr],
     write: Callable[..., None],
-) -> list[Expr]:
+) -> list[rx.Expr]:
     """The results of a kernel of loops, of these shapes and datatypes.
 
     `write` gets a `Loops`, the buffers of the inputs, and those of the outputs.
@@ -439,7 +428,7 @@ def kernel(
     result = cx.te(compute, *inputs, name=name)
     if len(outputs) == 1:
         return [result]
-    return [cx.emit(TupleGetItem(result, k)) for k in range(len(outputs))]
+    return [cx.emit(rx.TupleGetItem(result, k)) for k in range(len(outputs))]
 
 
 #: The number of a result, its shape, its datatype (that of its parts), and whether it is complex.
@@ -448,13 +437,13 @@ Result = tuple[int, Sequence[Size], str, bool]
 
 def call(
     name: str,
-    tensors: Sequence[Expr],
+    tensors: Sequence[rx.Expr],
     results: Sequence[Result],
     *,
     pairs: Sequence[int] = (),
     names: Sequence[str] = (),
     **options: Any,
-) -> Expr:
+) -> rx.Expr:
     """The results that are used, or the only one.
 
     `pairs` are the operands that are complex, `names` the names of the last operands.
@@ -465,6 +454,8 @@ def call(
         tensor_of([*sizes, *([2] if is_complex else [])], dtype)
         for _, sizes, dtype, is_complex in results
     ]
-    info = infos[0] if len(infos) == 1 else TupleStructInfo(tuple(infos))
-    found: Expr = R.call_pure_packed(PREFIX + name, StringImm(text), *tensors, sinfo_args=[info])
+    info = infos[0] if len(infos) == 1 else rx.TupleStructInfo(tuple(infos))
+    found: rx.Expr = R.call_pure_packed(
+        PREFIX + name, rx.StringImm(text), *tensors, sinfo_args=[info]
+    )
     return found

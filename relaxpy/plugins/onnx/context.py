@@ -17,25 +17,8 @@ from relaxpy.errors import StructInfoError
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
-from relaxpy.ir.relax.nodes import (
-    Constant,
-    DataflowVar,
-    Expr,
-    Function,
-    ObjectStructInfo,
-    PrimValue,
-    ShapeExpr,
-    ShapeStructInfo,
-    StringImm,
-    StructInfo,
-    TensorStructInfo,
-    Tuple,
-    Var,
-    VarBinding,
-    const,
-    is_call_of,
-)
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.te.topi.shapes import broadcast_sizes
 from relaxpy.ir.tir import expr as tir
@@ -73,19 +56,19 @@ from relaxpy.support.dataclass import dataclass
 if TYPE_CHECKING:
     from relaxpy.plugins.onnx.importer import Importer
 
-OBJECT = ObjectStructInfo()
+OBJECT = rx.ObjectStructInfo()
 
 
-def call(name: str, result: StructInfo, *args: Any) -> Expr:
+def call(name: str, result: rx.StructInfo, *args: Any) -> rx.Expr:
     """A call of a packed function on strings."""
-    made: Expr = R.call_pure_packed(PREFIX + name, *map(_argument, args), sinfo_args=[result])
+    made: rx.Expr = R.call_pure_packed(PREFIX + name, *map(_argument, args), sinfo_args=[result])
     return made
 
 
 def _argument(value: Any) -> Any:
     if isinstance(value, int):
-        return PrimValue(as_size(value))
-    return StringImm(value) if isinstance(value, str) else value
+        return rx.PrimValue(as_size(value))
+    return rx.StringImm(value) if isinstance(value, str) else value
 
 
 def storage(dtype: str) -> str:
@@ -93,10 +76,10 @@ def storage(dtype: str) -> str:
     return "int64" if dtype == "string" else dtype
 
 
-def shaped_as(x: Expr, dtype: str) -> TensorStructInfo:
+def shaped_as(x: rx.Expr, dtype: str) -> rx.TensorStructInfo:
     """The struct info of a tensor that has the shape of another."""
     info = tensor_info(x)
-    return TensorStructInfo(info.shape, DataType(dtype), ndim=info.ndim)
+    return rx.TensorStructInfo(info.shape, DataType(dtype), ndim=info.ndim)
 
 
 @dataclass(eq=False)
@@ -104,7 +87,7 @@ class Strings:
     """The strings of a model, and the values that are tensors or sequences of strings."""
 
     #: The vocabulary of a call, an object.
-    vocabulary: Var
+    vocabulary: rx.Var
     #: The places of the strings of the model. Padding is 0, so the empty string is the first.
     places: dict[str, int] = field(default_factory=lambda: {"": 0})
     values: set[Value] = field(default_factory=set)
@@ -114,13 +97,13 @@ class Strings:
         """The places of strings of the model."""
         return [self.places.setdefault(text, len(self.places)) for text in texts]
 
-    def constant(self, texts: Iterable[str], shape: Sequence[int]) -> Constant:
+    def constant(self, texts: Iterable[str], shape: Sequence[int]) -> rx.Constant:
         """A tensor of strings that is known at import."""
         result = literal(np.array(self.codes(texts), np.int64).reshape(tuple(shape)))
         self.values.add(result)
         return result
 
-    def call(self, name: str, result: StructInfo, *args: Any) -> Expr:
+    def call(self, name: str, result: rx.StructInfo, *args: Any) -> rx.Expr:
         """A call of a packed function that reads or adds strings."""
         self._is_read = True
         return call(name, result, self.vocabulary, *args)
@@ -130,18 +113,18 @@ class Strings:
         if not self._is_read:
             return module
         words = json.dumps(list(self.places), ensure_ascii=False)
-        binding = VarBinding(self.vocabulary, call("vocabulary", OBJECT, words))
+        binding = rx.VarBinding(self.vocabulary, call("vocabulary", OBJECT, words))
         main = module["main"]
-        assert isinstance(main, Function)
+        assert isinstance(main, rx.Function)
         first, *others = main.body.blocks
         blocks = (replace(first, bindings=(binding, *first.bindings)), *others)
         module["main"] = replace(main, body=replace(main.body, blocks=blocks))
         return module
 
 
-def vocabulary_var(*, is_dataflow: bool) -> Var:
+def vocabulary_var(*, is_dataflow: bool) -> rx.Var:
     """The variable of the vocabulary, which a dataflow block binds or another one."""
-    return (DataflowVar if is_dataflow else Var)("vocabulary", OBJECT)
+    return (rx.DataflowVar if is_dataflow else rx.Var)("vocabulary", OBJECT)
 
 
 _NO_EXPRESSION = "its value is not an arithmetic expression of symbolic dimensions"
@@ -195,18 +178,18 @@ class Context:
         if self.builder.current_block_is_dataflow():
             raise BranchesNeededError
 
-    def emit(self, expr: Expr, name: str = "") -> Var:
+    def emit(self, expr: rx.Expr, name: str = "") -> rx.Var:
         """Bind an expression; a tensor of known rank has new variables for sizes not known."""
         var = self.builder.emit(expr, name)
         info = var.struct_info
-        if isinstance(info, TensorStructInfo) and info.shape is None and info.ndim >= 0:
+        if isinstance(info, rx.TensorStructInfo) and info.shape is None and info.ndim >= 0:
             sizes = [self.importer.new_size(f"{name or 'd'}_{k}") for k in range(info.ndim)]
             cast = self.builder.match_cast(var, tensor_of(sizes, str(info.dtype)), name)
             assert cast is not None
             return cast
         return var
 
-    def element_type(self, value: Expr) -> int:
+    def element_type(self, value: rx.Expr) -> int:
         """The element type of ONNX of a tensor, which its datatype does not tell below a byte."""
         return self.importer.narrow.get(value, code_of(dtype_of(value)))
 
@@ -214,19 +197,19 @@ class Context:
         """The element type of ONNX that a datatype does not tell: strings, and below a byte."""
         if self.has_strings(value):
             return TensorProto.STRING
-        return self.importer.narrow.get(value) if isinstance(value, Expr) else None
+        return self.importer.narrow.get(value) if isinstance(value, rx.Expr) else None
 
-    def of_element_type(self, expr: Expr, code: int | None) -> Expr:
+    def of_element_type(self, expr: rx.Expr, code: int | None) -> rx.Expr:
         """The tensor, with elements of this type of ONNX, unless its datatype tells it."""
         if code == TensorProto.STRING:
             return self.strings(expr)
         if code is None or code not in NARROW:
             return expr
-        var = expr if isinstance(expr, Var) else self.emit(expr)
+        var = expr if isinstance(expr, rx.Var) else self.emit(expr)
         self.importer.narrow[var] = code
         return var
 
-    def match(self, expr: Expr, sizes: Sequence[Size], dtype: str, name: str = "") -> Var:
+    def match(self, expr: rx.Expr, sizes: Sequence[Size], dtype: str, name: str = "") -> rx.Var:
         """Bind a tensor that has this shape when it runs; new variables in it are bound."""
         cast = self.builder.match_cast(self.builder.emit(expr, name), tensor_of(sizes, dtype), name)
         assert cast is not None
@@ -240,22 +223,22 @@ class Context:
         """True if a value is a tensor of strings or a sequence of strings."""
         return value in self.importer.strings.values
 
-    def strings(self, expr: Expr) -> Expr:
+    def strings(self, expr: rx.Expr) -> rx.Expr:
         """The expression, which is a tensor or a sequence of strings."""
-        bound = expr if isinstance(expr, (Constant, Tuple, Var)) else self.emit(expr)
+        bound = expr if isinstance(expr, (rx.Constant, rx.Tuple, rx.Var)) else self.emit(expr)
         self.importer.strings.values.add(bound)
         return bound
 
-    def as_strings(self, expr: Expr, *like: Value) -> Expr:
+    def as_strings(self, expr: rx.Expr, *like: Value) -> rx.Expr:
         """The expression, which has strings if one of the other values has."""
         return self.strings(expr) if any(map(self.has_strings, like)) else expr
 
-    def te(self, function: Callable[..., Any], *args: Any, name: str = "") -> Expr:
+    def te(self, function: Callable[..., Any], *args: Any, name: str = "") -> rx.Expr:
         """A call of the kernel that `function` makes of tensor expressions."""
         kernel = name or function.__name__
         return self.emit(self.builder.call_te(function, *args, primfunc_name_hint=kernel))
 
-    def tensor(self, value: Value) -> Expr:
+    def tensor(self, value: Value) -> rx.Expr:
         """The value as an expression: a tensor is made of known elements."""
         if isinstance(value, Contents):
             return self._materialized(value)
@@ -263,10 +246,10 @@ class Context:
             raise UnsupportedError("its operator does not compute this optional result")
         return value
 
-    def _materialized(self, contents: Contents) -> Expr:
+    def _materialized(self, contents: Contents) -> rx.Expr:
         elements = contents.elements
         if contents.is_constant:
-            return const(np.array(elements).reshape(contents.array.shape), contents.dtype)
+            return rx.const(np.array(elements).reshape(contents.array.shape), contents.dtype)
         ratios = [ratio_of(element) for element in elements]
         known = [ratio for ratio in ratios if ratio is not None]
         shape = contents.array.shape
@@ -275,16 +258,16 @@ class Context:
             return self.emit(reshaped(R.stack(floats), shape), "sizes")
         if len(known) < len(ratios) or contents.dtype == "bool":
             raise UnsupportedError(_NO_EXPRESSION)
-        flat = R.shape_to_tensor(ShapeExpr(tuple(as_size(above) for above, _ in known)))
+        flat = R.shape_to_tensor(rx.ShapeExpr(tuple(as_size(above) for above, _ in known)))
         result = flat if len(shape) == 1 else reshaped(flat, shape)
         if contents.dtype != "int64":
             result = R.astype(result, contents.dtype)
         if any(below != 1 for _, below in known):
-            below = const(np.array([below for _, below in known]).reshape(shape), contents.dtype)
+            below = rx.const(np.array([below for _, below in known]).reshape(shape), contents.dtype)
             result = R.divide(result, below)
         return self.emit(result, "sizes")
 
-    def _float(self, element: Element, dtype: str) -> Expr:
+    def _float(self, element: Element, dtype: str) -> rx.Expr:
         """A number that sizes are computed to, as a tensor of rank 0.
 
         Errors:
@@ -344,7 +327,7 @@ class Context:
         """
         return [int(item) for item in self.required_array(value, what).reshape(-1)]
 
-    def broadcast(self, op: Callable[..., Expr], *operands: Expr) -> Expr:
+    def broadcast(self, op: Callable[..., rx.Expr], *operands: rx.Expr) -> rx.Expr:
         """`op` on operands that broadcast; what is known of each dimension stays known."""
         result = op(*operands)
         info = tensor_info(result)
@@ -370,7 +353,7 @@ class Context:
                 return size
         return self.new_size(name)
 
-    def unified(self, tensors: Sequence[Expr], skip: int) -> list[Expr]:
+    def unified(self, tensors: Sequence[rx.Expr], skip: int) -> list[rx.Expr]:
         """Tensors whose dimensions have to be equal except along one axis, cast to one shape.
 
         Empty operands are left out, since ONNX Runtime lets them have any shape.
@@ -387,7 +370,7 @@ class Context:
             next((size for size in sizes if isinstance(size, tir.IntImm)), sizes[0])
             for sizes in zip(*known, strict=True)
         ]
-        result: list[Expr] = []
+        result: list[rx.Expr] = []
         for x, shape in zip(tensors, known, strict=True):
             wanted = [*common[:skip], shape[skip], *common[skip + 1 :]]
             same = [prove_equal(a, b) for a, b in zip(shape, wanted, strict=True)]
@@ -398,7 +381,7 @@ class Context:
         return result
 
     def sizes_at_run_time(
-        self, tensor: Expr, count: int, name: str, like: Expr | None = None
+        self, tensor: rx.Expr, count: int, name: str, like: rx.Expr | None = None
     ) -> list[Size]:
         """The `count` elements of a vector of integers that are not negative.
 
@@ -421,10 +404,12 @@ class Context:
             for k, item in enumerate(joined if len(joined) == count else [None] * count)
         ]
         shape = self.builder.emit(R.tensor_to_shape(self.emit(vector)))
-        self.builder.match_cast(shape, ShapeStructInfo(tuple(map(as_size, sizes))), name)
+        self.builder.match_cast(shape, rx.ShapeStructInfo(tuple(map(as_size, sizes))), name)
         return sizes
 
-    def within(self, x: Expr, name: str, least: Size | float = 0, most: Size | None = None) -> Expr:
+    def within(
+        self, x: rx.Expr, name: str, least: Size | float = 0, most: Size | None = None
+    ) -> rx.Expr:
         """The tensor, whose elements have to be from `least` to `most`, or else the program stops.
 
         Errors:
@@ -437,15 +422,15 @@ class Context:
             if problem:
                 raise UnsupportedError(problem)
             return x
-        named = StringImm(f"{self.node.op} ({self.node.where}): {name}")
+        named = rx.StringImm(f"{self.node.op} ({self.node.where}): {name}")
         limits = [
-            PrimValue(number_literal(b, "float64") if isinstance(b, float) else as_size(b))
+            rx.PrimValue(number_literal(b, "float64") if isinstance(b, float) else as_size(b))
             for b in bounds
         ]
         call = R.call_pure_packed(CHECK, named, x, *limits, sinfo_args=[tensor_info(x)])
         return self.emit(call, identifier(name))
 
-    def shaped(self, x: Expr, name: str, sizes: Sequence[Size]) -> Expr:
+    def shaped(self, x: rx.Expr, name: str, sizes: Sequence[Size]) -> rx.Expr:
         """The tensor, which has to have this shape, or else the program stops.
 
         Errors:
@@ -474,15 +459,15 @@ class Context:
             count = length_known(vector)
         return self.sizes_at_run_time(vector, count, name)
 
-    def _joined(self, vector: Expr) -> list[int | None]:
+    def _joined(self, vector: rx.Expr) -> list[int | None]:
         """The elements of a concatenated vector; None for those that are not constant."""
-        value = self.builder.lookup_binding(vector) if isinstance(vector, Var) else vector
+        value = self.builder.lookup_binding(vector) if isinstance(vector, rx.Var) else vector
         constant = self.importer.constant_of(value) if value is not None else None
         if constant is not None:
             return [int(item) for item in constant.data.reshape(-1)]
-        if is_call_of(value, "relax.concat"):
+        if rx.is_call_of(value, "relax.concat"):
             [parts] = value.args
-            if isinstance(parts, Tuple):
+            if isinstance(parts, rx.Tuple):
                 return [item for part in parts.fields for item in self._joined(part)]
         sizes = tensor_info(vector).get_shape()
         length = sizes[0] if sizes is not None and len(sizes) == 1 else None
@@ -513,7 +498,7 @@ class RanksDifferError(Exception):
     """The ranks of values depend on a condition; the nodes after it are imported for each case."""
 
     def __init__(
-        self, context: Context, test: Expr, ways: Sequence[Callable[[], Sequence[Value]]]
+        self, context: Context, test: rx.Expr, ways: Sequence[Callable[[], Sequence[Value]]]
     ) -> None:
         super().__init__()
         self.context, self.test, self.ways = context, test, ways

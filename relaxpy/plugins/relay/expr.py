@@ -17,20 +17,7 @@ from relaxpy.ir.core import node
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.tensor import check_elements, read_array
 from relaxpy.ir.core.traverse import rewrite as rewrite_nodes
-from relaxpy.plugins.relay.ty import (
-    NOUNS,
-    FuncType,
-    GlobalTypeVar,
-    TensorType,
-    TupleType,
-    Type,
-    TypeCall,
-    TypeRelation,
-    TypeVar,
-    check_identifier,
-    check_name,
-    scalar_type,
-)
+from relaxpy.plugins.relay import ty as types
 from relaxpy.support.dataclass import dataclass, replace
 
 if TYPE_CHECKING:
@@ -85,7 +72,7 @@ class RelayExpr(Textual):
 
     __array_ufunc__ = None  # NumPy leaves `array + expr` to the expression
     _shared = True
-    checked_type_: Type | None = field(default=None, kw_only=True)
+    checked_type_: types.Type | None = field(default=None, kw_only=True)
     span: Span | None = field(default=None, kw_only=True)
 
     __add__, __radd__ = _operator("add"), _operator("add", reflected=True)
@@ -112,7 +99,7 @@ class RelayExpr(Textual):
         return Call(self, args)
 
     @property
-    def checked_type(self) -> Type:
+    def checked_type(self) -> types.Type:
         """The type that inference found.
 
         Errors:
@@ -126,7 +113,7 @@ class RelayExpr(Textual):
             )
         return self.checked_type_
 
-    def with_type(self, ty: Type) -> Self:
+    def with_type(self, ty: types.Type) -> Self:
         """A copy of this node with another `checked_type`."""
         return replace(self, checked_type_=ty)
 
@@ -146,7 +133,9 @@ class GlobalVar(RelayExpr):
     name_hint: str
 
     def __post_init__(self) -> None:
-        check_identifier(self.name_hint, "the name of a global function", allows_keywords=True)
+        types.check_identifier(
+            self.name_hint, "the name of a global function", allows_keywords=True
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,13 +157,13 @@ class Var(RelayExpr):
     _fields = ("type_annotation",)
     _variable = True
     name_hint: str
-    type_annotation: Type | None = None
+    type_annotation: types.Type | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.name_hint, Id):
             node.set_fields(self, name_hint=self.name_hint.name_hint)
         if not isinstance(self.name_hint, str):
-            check_name(self.name_hint, "the name of a variable")
+            types.check_name(self.name_hint, "the name of a variable")
         self._conversions.apply(self)
 
     @property
@@ -205,7 +194,7 @@ class Constant(RelayExpr):
         if data is not self.data or data.flags.writeable or data.base is not None:
             data = data.copy()
             data.flags.writeable = False
-        node.set_fields(self, data=data, checked_type_=TensorType(data.shape, dtype))
+        node.set_fields(self, data=data, checked_type_=types.TensorType(data.shape, dtype))
 
     @property
     def is_scalar(self) -> bool:
@@ -284,10 +273,10 @@ class Function(RelayExpr):
     _scope = True
     params: tuple[Var, ...]
     body: RelayExpr
-    ret_type: Type | None = None
-    type_params: tuple[TypeVar, ...] = ()
+    ret_type: types.Type | None = None
+    type_params: tuple[types.TypeVar, ...] = ()
     attrs: node.Attrs = node.EMPTY_ATTRS
-    constraints: tuple[TypeRelation, ...] = field(default=(), kw_only=True)
+    constraints: tuple[types.TypeRelation, ...] = field(default=(), kw_only=True)
 
     def with_attr(
         self, attr_key_or_dict: str | Mapping[str, object], attr_value: object = None
@@ -366,16 +355,18 @@ class Constructor(RelayExpr):
     _fields = ("name_hint", "belong_to")
     _shared = False
     name_hint: str
-    inputs: tuple[Type, ...]
-    belong_to: GlobalTypeVar
+    inputs: tuple[types.Type, ...]
+    belong_to: types.GlobalTypeVar
     tag: int = field(default=-1, kw_only=True)
 
     def __post_init__(self) -> None:
-        check_identifier(self.name_hint, "the name of a constructor")
+        types.check_identifier(self.name_hint, "the name of a constructor")
         self._conversions.apply(self)
-        node.set_fields(self, inputs=TupleType(self.inputs).fields)
+        node.set_fields(self, inputs=types.TupleType(self.inputs).fields)
 
-    def enter(self, header: GlobalTypeVar, type_vars: tuple[TypeVar, ...], index: int) -> None:
+    def enter(
+        self, header: types.GlobalTypeVar, type_vars: tuple[types.TypeVar, ...], index: int
+    ) -> None:
         """Set the tag and the type of constructor number `index` of the data type `header`.
 
         Errors:
@@ -388,7 +379,7 @@ class Constructor(RelayExpr):
                 about=self,
             )
         tag = (zlib.crc32(header.name_hint.encode()) & 0xFF) << 24 | index
-        ty = FuncType(self.inputs, TypeCall(header, type_vars), type_vars)
+        ty = types.FuncType(self.inputs, types.TypeCall(header, type_vars), type_vars)
         node.set_fields(self, tag=tag, checked_type_=ty)
 
 
@@ -496,7 +487,8 @@ class TempExpr(RelayExpr):
 Textual._conversions = node.Conversions(
     {
         **node.checks_of(
-            {**NOUNS, RelayExpr: "Relay expression", Var: "variable", Clause: "clause"}, "RLY-82"
+            {**types.NOUNS, RelayExpr: "Relay expression", Var: "variable", Clause: "clause"},
+            "RLY-82",
         ),
         **node.checks_of({Pattern: "pattern", Constructor: "constructor"}, "RLY-83"),
         "tuple[Component, ...]": tuple,
@@ -508,7 +500,7 @@ Textual._conversions = node.Conversions(
 
 def var(
     name_hint: str,
-    type_annotation: Type | str | None = None,
+    type_annotation: types.Type | str | None = None,
     shape: object = None,
     dtype: str = "float32",
 ) -> Var:
@@ -520,9 +512,9 @@ def var(
     if type_annotation is not None and shape is not None:
         raise MisuseError("a variable has a type annotation or a shape, not both", about=shape)
     if shape is not None:
-        return Var(name_hint, TensorType(shape, dtype))  # type: ignore[arg-type]
+        return Var(name_hint, types.TensorType(shape, dtype))  # type: ignore[arg-type]
     if isinstance(type_annotation, str):
-        return Var(name_hint, scalar_type(type_annotation))
+        return Var(name_hint, types.scalar_type(type_annotation))
     return Var(name_hint, type_annotation)
 
 
@@ -554,9 +546,9 @@ def rewrite(root: E, rule: Callable[[node.Node], node.Node | None]) -> E:
     return cast("E", rewrite_nodes(root, rule))
 
 
-def function_type(function: Function) -> FuncType | None:
+def function_type(function: Function) -> types.FuncType | None:
     """The type that the annotations of a function declare; None if one is missing."""
     args = [p.type_annotation for p in function.params]
     if function.ret_type is None or any(ty is None for ty in args):
         return None
-    return FuncType(args, function.ret_type, function.type_params, function.constraints)  # type: ignore[arg-type]
+    return types.FuncType(args, function.ret_type, function.type_params, function.constraints)  # type: ignore[arg-type]

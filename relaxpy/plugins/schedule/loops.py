@@ -295,9 +295,7 @@ def split(
     body = substituted(loop.body, {loop.loop_var: value}, renewed)
     new = [For(var, d.min, d.extent, ForKind.SERIAL, body) for var, d in domains.items()]
     around = [*state.loops(loop), *new]
-    body = with_simple_bindings(
-        body, around, renewed, predicate, keep_unit_iters=preserve_unit_iters
-    )
+    body = with_simple_bindings(body, around, predicate, keep_unit_iters=preserve_unit_iters)
     nest = nested(new, body)
     state.replace({loop: nest}, renewed)
     return loops_between(nest, body)
@@ -378,7 +376,7 @@ def fuse(state: State, loops: Sequence[For], *, preserve_unit_iters: bool) -> Fo
     zero = ops.const(0, dtype)
     new = For(fused, zero, Analyzer().simplify(lower), ForKind.SERIAL, body)
     around = [*state.loops(loops[0]), new]
-    body = with_simple_bindings(body, around, renewed, keep_unit_iters=preserve_unit_iters)
+    body = with_simple_bindings(body, around, keep_unit_iters=preserve_unit_iters)
     nest = nested([new], body)
     state.replace({loops[0]: nest}, renewed)
     return loops_between(nest, body)[0]

@@ -9,7 +9,6 @@ from relaxpy.errors import unexpected
 from relaxpy.ir.core.node import Attr
 from relaxpy.ir.equality.structural import assert_structural_equal
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.tir.analysis.index_map import IndexMap
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr
 from relaxpy.ir.tir.prim_func import PrimFunc
@@ -233,10 +232,7 @@ class Schedule(NamedParts, SamplingKernels):
 
     @primitive
     def set_axis_separator(
-        self,
-        block: BlockRV | str,
-        buffer: tuple[str, int] | str | Buffer,
-        axis_separators: Sequence[int] | None,
+        self, block: BlockRV | str, buffer: layout.BufferName, axis_separators: Sequence[int] | None
     ) -> None:
         """Divide the axes of a buffer into physical ones; values do not change.
 
@@ -420,9 +416,9 @@ class Schedule(NamedParts, SamplingKernels):
     def transform_layout(
         self,
         block: BlockRV | str,
-        buffer: tuple[str, int] | str | Buffer,
-        index_map: IndexMap | Callable[..., Any],
-        pad_value: int | float | PrimExpr | IndexMap | Callable[..., Any] | None = None,
+        buffer: layout.BufferName,
+        index_map: layout.Map,
+        pad_value: int | float | PrimExpr | layout.Map | None = None,
         *,
         assume_injective_transform: bool = False,
     ) -> None:
@@ -454,9 +450,9 @@ class Schedule(NamedParts, SamplingKernels):
     def _transform_layout(
         self,
         block: BlockRV | str,
-        buffer: tuple[str, int] | str | Buffer,
-        index_map: IndexMap | Callable[..., Any],
-        pad_value: int | float | PrimExpr | IndexMap | Callable[..., Any] | None = None,
+        buffer: layout.BufferName,
+        index_map: layout.Map,
+        pad_value: int | float | PrimExpr | layout.Map | None = None,
         *,
         assume_injective_transform: bool = False,
     ) -> None:
@@ -472,9 +468,7 @@ class Schedule(NamedParts, SamplingKernels):
         )
 
     @primitive
-    def transform_block_layout(
-        self, block: BlockRV | str, index_map: IndexMap | Callable[..., Any]
-    ) -> None:
+    def transform_block_layout(self, block: BlockRV | str, index_map: layout.Map) -> None:
         """Let a block run through loops whose variables are those of a map of its own.
 
         Errors:
@@ -485,7 +479,7 @@ class Schedule(NamedParts, SamplingKernels):
         layout.transform_block_layout(state, node, index_map, self._map)
 
     @primitive
-    def reindex(self, block: BlockRV | str, buffer: tuple[str, int] | str | Buffer) -> BlockRV:
+    def reindex(self, block: BlockRV | str, buffer: layout.BufferName) -> BlockRV:
         """Let a block use a copy of a buffer whose indices are the variables of the block.
 
         The block of the copy is returned: it is before the block if that reads the buffer, and
@@ -504,7 +498,7 @@ class Schedule(NamedParts, SamplingKernels):
         block: BlockRV | str,
         read_buffer_index: int,
         storage_scope: str,
-        index_map: IndexMap | Callable[..., Any],
+        index_map: layout.Map,
     ) -> BlockRV:
         """Copy what a block reads to indices by a map of its variables; return the copy's block.
 
@@ -523,7 +517,7 @@ class Schedule(NamedParts, SamplingKernels):
         block: BlockRV | str,
         write_buffer_index: int,
         storage_scope: str,
-        index_map: IndexMap | Callable[..., Any],
+        index_map: layout.Map,
     ) -> BlockRV:
         """Let a block write at the indices of a map, and copy that after it; return that block.
 

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from relaxpy.ir.relax.transform.algebra.to_mixed_precision import ToMixedPrecision as ToMixedPrecision
     from relaxpy.ir.relax.transform.append_in_place import AppendInPlace as AppendInPlace, AttachExternModules as AttachExternModules
     from relaxpy.ir.relax.transform.bind_params import BindParams as BindParams, BindSymbolicVars as BindSymbolicVars, BundleModelParams as BundleModelParams
-    from relaxpy.ir.relax.transform.cleanup.annotate_tir_op_pattern import AnnotateTIROpPattern as AnnotateTIROpPattern
     from relaxpy.ir.relax.transform.cleanup.canonicalize_bindings import CanonicalizeBindings as CanonicalizeBindings
     from relaxpy.ir.relax.transform.cleanup.dataflow_blocks import ConvertToDataflow as ConvertToDataflow, ToNonDataflow as ToNonDataflow, TopologicalSort as TopologicalSort
     from relaxpy.ir.relax.transform.cleanup.dead_code_elimination import DeadCodeElimination as DeadCodeElimination
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from relaxpy.ir.relax.transform.convert_layout import ConvertLayout as ConvertLayout, SplitLayoutRewritePreproc as SplitLayoutRewritePreproc
     from relaxpy.ir.relax.transform.fusion.codegen import FuseOpsByPattern as FuseOpsByPattern, MergeCompositeFunctions as MergeCompositeFunctions, RunCodegen as RunCodegen
     from relaxpy.ir.relax.transform.fusion.fold_views import FoldViews as FoldViews
-    from relaxpy.ir.relax.transform.fusion.fuse_ops import FuseOps as FuseOps
+    from relaxpy.ir.relax.transform.fusion.fuse_ops import AnnotateTIROpPattern as AnnotateTIROpPattern, FuseOps as FuseOps
     from relaxpy.ir.relax.transform.fusion.fuse_tir import FuseTIR as FuseTIR
     from relaxpy.ir.relax.transform.fusion.grouping import fusion_pays as fusion_pays
     from relaxpy.ir.relax.transform.fusion.remove_unused_kernel_outputs import RemoveUnusedKernelOutputs as RemoveUnusedKernelOutputs
@@ -62,7 +61,6 @@ else:
         relaxpy.ir.relax.transform.algebra.to_mixed_precision: ToMixedPrecision
         relaxpy.ir.relax.transform.append_in_place: AppendInPlace AttachExternModules
         relaxpy.ir.relax.transform.bind_params: BindParams BindSymbolicVars BundleModelParams
-        relaxpy.ir.relax.transform.cleanup.annotate_tir_op_pattern: AnnotateTIROpPattern
         relaxpy.ir.relax.transform.cleanup.canonicalize_bindings: CanonicalizeBindings
         relaxpy.ir.relax.transform.cleanup.dataflow_blocks: ConvertToDataflow ToNonDataflow TopologicalSort
         relaxpy.ir.relax.transform.cleanup.dead_code_elimination: DeadCodeElimination
@@ -72,7 +70,7 @@ else:
         relaxpy.ir.relax.transform.convert_layout: ConvertLayout SplitLayoutRewritePreproc
         relaxpy.ir.relax.transform.fusion.codegen: FuseOpsByPattern MergeCompositeFunctions RunCodegen
         relaxpy.ir.relax.transform.fusion.fold_views: FoldViews
-        relaxpy.ir.relax.transform.fusion.fuse_ops: FuseOps
+        relaxpy.ir.relax.transform.fusion.fuse_ops: AnnotateTIROpPattern FuseOps
         relaxpy.ir.relax.transform.fusion.fuse_tir: FuseTIR
         relaxpy.ir.relax.transform.fusion.grouping: fusion_pays
         relaxpy.ir.relax.transform.fusion.remove_unused_kernel_outputs: RemoveUnusedKernelOutputs

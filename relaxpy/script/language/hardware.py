@@ -32,21 +32,6 @@ def intrinsic(name: str) -> Callable[..., PrimExpr]:
     return call
 
 
-def bitwise(name: str) -> Callable[..., PrimExpr]:
-    """The bit operation `name` as a function of its operands."""
-
-    def binary(x: ExprLike, y: ExprLike) -> PrimExpr:
-        return ops.bitwise(f"tir.{name}", x, y)
-
-    def inverted(x: ExprLike) -> PrimExpr:
-        return ~ops.convert(x)
-
-    call: Callable[..., PrimExpr] = inverted if name == "bitwise_not" else binary
-    call.__name__ = call.__qualname__ = name
-    call.__doc__ = f"{name} of integers."
-    return ignoring_dtype(call)
-
-
 def ignoring_dtype(function: Callable[..., PrimExpr]) -> Callable[..., PrimExpr]:
     """Wrap `function` so that it accepts `dtype=`, as in TVM, and ignores it."""
 

@@ -226,10 +226,14 @@ def call_packed(
 
 
 class OpSpace:
-    """The operators whose names begin with `prefix`; more may be registered later."""
+    """The operators whose names begin with `prefix`; more may be registered later.
 
-    def __init__(self, prefix: str) -> None:
+    `module` is the namespace whose other names hints mention, too.
+    """
+
+    def __init__(self, prefix: str, module: object = None) -> None:
         self._prefix = prefix
+        self._module = module
 
     @property
     def display_name(self) -> str:
@@ -238,9 +242,9 @@ class OpSpace:
 
     @user_facing
     def __getattr__(self, name: str) -> OpDef | OpSpace | Callable[..., rx.Expr]:
-        operator = find(self._prefix + name)
+        operator = None if name[:1] == "_" else find(self._prefix + name)
         if operator is None:
-            raise unknown_member(self, self.display_name, name)
+            raise unknown_member(self._module or self, self.display_name, name)
         return operator
 
     def _offers(self, name: str) -> bool:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import fields
-from typing import Any, Protocol
+from typing import Any
 
 from typing_extensions import override
 
@@ -83,16 +83,6 @@ def _key(node: Node) -> int | str:
     return node.name_hint if isinstance(node, GlobalVar) else id(node)
 
 
-class Marking(Protocol):
-    """Marks the texts to underline."""
-
-    def doc(self, node: object, doc: document.Doc) -> document.Doc:
-        """`doc`, the text of `node`, marked if it is to be underlined."""
-
-    def name(self, node: object, name: str) -> str:
-        """The name of `node`, marked if it is to be underlined."""
-
-
 class Names:
     """The names of variables in a text, none of which is in `reserved`.
 
@@ -102,7 +92,7 @@ class Names:
     def __init__(
         self, reserved: Iterable[str] = (), functions: Mapping[str, str] | None = None
     ) -> None:
-        self.marks: Marking | None = None
+        self.marks: Marks | None = None
         self.show_address = False
         self._taken = {*_PYTHON, *reserved}
         self._counts: dict[str, int] = {}

@@ -228,6 +228,12 @@ class PyExprVisitor(ExprFunctor):
     def _visit_leaf(self, op: rx.Expr) -> None:
         self.visit_span(op.span)
 
+    def _visit_operands(self, op: rx.Expr, *operands: rx.Expr) -> None:
+        self.visit_span(op.span)
+        for operand in operands:
+            self.visit_expr(operand)
+        self._visit_sinfo(op.struct_info)
+
     visit_constant_ = _visit_leaf
     visit_shape_expr_ = _visit_leaf
     visit_extern_func_ = _visit_leaf
@@ -238,15 +244,11 @@ class PyExprVisitor(ExprFunctor):
 
     @override
     def visit_tuple_(self, op: rx.Tuple) -> None:
-        self.visit_span(op.span)
-        for field in op.fields:
-            self.visit_expr(field)
-        self._visit_sinfo(op.struct_info)
+        self._visit_operands(op, *op.fields)
 
     @override
     def visit_var_(self, op: rx.Var) -> None:
-        self.visit_span(op.span)
-        self._visit_sinfo(op.struct_info)
+        self._visit_operands(op)
 
     @override
     def visit_dataflow_var_(self, op: rx.DataflowVar) -> None:
@@ -279,11 +281,7 @@ class PyExprVisitor(ExprFunctor):
 
     @override
     def visit_if_(self, op: rx.If) -> None:
-        self.visit_span(op.span)
-        self.visit_expr(op.cond)
-        self.visit_expr(op.true_branch)
-        self.visit_expr(op.false_branch)
-        self._visit_sinfo(op.struct_info)
+        self._visit_operands(op, op.cond, op.true_branch, op.false_branch)
 
     @override
     def visit_op_(self, op: Op) -> None:
@@ -291,9 +289,7 @@ class PyExprVisitor(ExprFunctor):
 
     @override
     def visit_tuple_getitem_(self, op: rx.TupleGetItem) -> None:
-        self.visit_span(op.span)
-        self.visit_expr(op.tuple_value)
-        self._visit_sinfo(op.struct_info)
+        self._visit_operands(op, op.tuple_value)
 
     @override
     def visit_var_binding_(self, binding: rx.VarBinding) -> None:

@@ -25,25 +25,12 @@ from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.op_pattern import OpPatternKind
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.ir.tir import expr as tir, ops, stmt as st
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.intrinsics import CallEffectKind, effect_of
 from relaxpy.ir.tir.iteration import IterVar, Range
 from relaxpy.ir.tir.prim_func import PrimFunc
-from relaxpy.ir.tir.stmt import (
-    Allocate,
-    AttrStmt,
-    Block,
-    BlockRealize,
-    BufferStore,
-    Evaluate,
-    For,
-    IfThenElse,
-    LetStmt,
-    SeqStmt,
-    Stmt,
-)
 from relaxpy.ir.tir.substitution import substitute
 from relaxpy.support.dataclass import dataclass, replace
 
@@ -140,7 +127,7 @@ class _Narrowing:
                 return self.buffer(node)
             case PrimExpr():
                 return self.value(node)
-            case For(min=first, extent=extent):
+            case st.For(min=first, extent=extent):
                 return self.with_indices(node, first, extent)
             case Range():
                 return map_children(self.index, node)
@@ -149,21 +136,21 @@ class _Narrowing:
                 dom = None if node.dom is None else self.node(node.dom)
                 same = kept is var and dom is node.dom
                 return node if same else rebuild(node, var=kept, dom=dom)
-            case BlockRealize(iter_values=values):
+            case st.BlockRealize(iter_values=values):
                 return self.with_indices(node, *values)
-            case BufferStore(indices=indices):
+            case st.BufferStore(indices=indices):
                 return self.with_indices(node, *indices)
-            case Allocate(extents=extents):
+            case st.Allocate(extents=extents):
                 return self.with_indices(node, *extents)
-            case AttrStmt(value=value, attr_key="thread_extent" | "virtual_thread"):
+            case st.AttrStmt(value=value, attr_key="thread_extent" | "virtual_thread"):
                 return self.with_indices(node, value)
-            case LetStmt(var=Var(dtype=dtype) as var) if dtype == INT64:
+            case st.LetStmt(var=Var(dtype=dtype) as var) if dtype == INT64:
                 value, body = self.index(node.value), self.node(node.body)
                 return rebuild(node, var=self.variable(var), value=value, body=body)
             case _:
                 return map_children(self.node, node)
 
-    def with_indices(self, node: Stmt | BufferLoad, *indices: PrimExpr) -> Any:
+    def with_indices(self, node: st.Stmt | BufferLoad, *indices: PrimExpr) -> Any:
         """A node some of whose children are indices; the variable that it binds is narrow, too."""
         places = set(map(id, indices))
         variable = getattr(node, "loop_var", None)
@@ -276,7 +263,7 @@ class _Scope:
         """`value` in terms of the variables of loops."""
         return substitute(value, dict(self.values))
 
-    def inside(self, loop: For) -> _Scope:
+    def inside(self, loop: st.For) -> _Scope:
         """The scope of the body of a loop; the variable of a single iteration has a value."""
         first, extent = self.outer(loop.min), self.outer(loop.extent)
         if isinstance(extent, tir.IntImm) and extent.value == 1:
@@ -284,7 +271,7 @@ class _Scope:
         domain = Range.from_min_extent(first, extent)
         return replace(self, loops=(*self.loops, (loop.loop_var, domain)))
 
-    def within(self, realize: BlockRealize) -> _Scope:
+    def within(self, realize: st.BlockRealize) -> _Scope:
         """The scope of the body of a block."""
         variables = (axis.var for axis in realize.block.iter_vars)
         bound = zip(variables, map(self.outer, realize.iter_values), strict=True)
@@ -349,39 +336,39 @@ def _with_fewer_branches(func: PrimFunc) -> PrimFunc:
         return func
     kept: dict[Node, list[PrimExpr | None]] = {}
     for stmt, scope in statements:
-        if isinstance(stmt, BufferStore):
+        if isinstance(stmt, st.BufferStore):
             kept.setdefault(stmt, []).append(_kept(stmt, scope, facts))
 
     def rule(node: Node) -> Node | None:
-        first, *others = kept[node] if isinstance(node, BufferStore) else (None,)
+        first, *others = kept[node] if isinstance(node, st.BufferStore) else (None,)
         # A statement that occurs at several places has to mean the same at all of them.
         same = first is not None and all(other is first for other in others)
         return rebuild(node, value=first) if same else None
 
-    body = cast("Stmt", rewrite(func.body, rule))
+    body = cast("st.Stmt", rewrite(func.body, rule))
     return func if body is func.body else func.with_body(body)
 
 
-def _statements(stmt: Stmt, scope: _Scope) -> Iterator[tuple[Stmt, _Scope]]:
+def _statements(stmt: st.Stmt, scope: _Scope) -> Iterator[tuple[st.Stmt, _Scope]]:
     """The statements that contain no others, with their scopes.
 
     Those whose effect on others is not known here, such as loops over what they load, are some of
     them, too.
     """
     match stmt:
-        case SeqStmt(seq=seq):
+        case st.SeqStmt(seq=seq):
             for child in seq:
                 yield from _statements(child, scope)
-        case For(body=body) if is_safe(stmt.min) and is_safe(stmt.extent):
+        case st.For(body=body) if is_safe(stmt.min) and is_safe(stmt.extent):
             yield from _statements(body, scope.inside(stmt))
-        case BlockRealize(
-            iter_values=values, block=Block(match_buffers=(), body=body, init=init)
+        case st.BlockRealize(
+            iter_values=values, block=st.Block(match_buffers=(), body=body, init=init)
         ) if all(map(is_safe, values)):
             inside = scope.within(stmt)
             if init is not None:
                 yield from _statements(init, inside)
             yield from _statements(body, inside)
-        case IfThenElse(condition=condition, then_case=yes, else_case=no):
+        case st.IfThenElse(condition=condition, then_case=yes, else_case=no):
             yield from _statements(yes, scope.under(condition))
             if no is not None:
                 yield from _statements(no, scope.under(ops.logical_not(condition)))
@@ -389,20 +376,20 @@ def _statements(stmt: Stmt, scope: _Scope) -> Iterator[tuple[Stmt, _Scope]]:
             yield stmt, scope
 
 
-def _facts(func: PrimFunc, statements: Sequence[tuple[Stmt, _Scope]]) -> _Facts:
+def _facts(func: PrimFunc, statements: Sequence[tuple[st.Stmt, _Scope]]) -> _Facts:
     """The assumptions about inputs; none if a statement may change them or leave the kernel."""
-    written = {stmt.buffer.data for stmt, _ in statements if isinstance(stmt, BufferStore)}
+    written = {stmt.buffer.data for stmt, _ in statements if isinstance(stmt, st.BufferStore)}
     inputs = {b for b in func.buffer_map_items if b is not None and b.data not in written}
     facts: _Facts = {}
     for stmt, scope in statements:
         match stmt:
-            case Evaluate(value=tir.Call(op=Op(name="tir.assume"), args=(assumption,))):
+            case st.Evaluate(value=tir.Call(op=Op(name="tir.assume"), args=(assumption,))):
                 for load, value, conditions in _equations(scope.outer(assumption)):
                     needed = (*scope.conditions, *conditions)
                     if load.buffer in inputs and all(map(is_safe, (value, *needed))):
                         fact = _Fact(scope.loops, load.indices, value, needed)
                         facts.setdefault(load.buffer, []).append(fact)
-            case BufferStore() | Evaluate(value=tir.IntImm()):
+            case st.BufferStore() | st.Evaluate(value=tir.IntImm()):
                 pass
             case _:
                 return {}
@@ -429,7 +416,7 @@ def _equations(
             pass
 
 
-def _kept(store: BufferStore, scope: _Scope, facts: _Facts) -> PrimExpr | None:
+def _kept(store: st.BufferStore, scope: _Scope, facts: _Facts) -> PrimExpr | None:
     """The value of the branch of a stored `if_then_else` that can replace it, if there is one."""
     match store.value:
         case tir.Call(op=Op(name="tir.if_then_else"), args=(condition, yes, no)):

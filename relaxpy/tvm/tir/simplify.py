@@ -34,29 +34,12 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.pass_infra.functional import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext, register_config
-from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.ir.tir import expr as tir, ops, stmt as st
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.intrinsics import CallEffectKind, effect_of
 from relaxpy.ir.tir.iteration import IterVar, Range
 from relaxpy.ir.tir.prim_func import PrimFunc, defined_in, folded_literals
-from relaxpy.ir.tir.stmt import (
-    Allocate,
-    AssertStmt,
-    AttrStmt,
-    Block,
-    BlockRealize,
-    BufferStore,
-    DeclBuffer,
-    Evaluate,
-    For,
-    ForKind,
-    IfThenElse,
-    LetStmt,
-    SeqStmt,
-    Stmt,
-    stmt_seq,
-)
 from relaxpy.ir.tir.substitution import mentions, substitute
 from relaxpy.support.dataclass import dataclass
 
@@ -152,7 +135,7 @@ class Simplifier:
     def operand(self, node: Any) -> Any:
         """A node in a statement: a statement, an expression, or what has some of these."""
         match node:
-            case Stmt():
+            case st.Stmt():
                 return self.statement(node)
             case Buffer():
                 return node
@@ -171,36 +154,36 @@ class Simplifier:
                 return bool(simple.value)
         return None
 
-    def statement(self, stmt: Stmt) -> Stmt:
+    def statement(self, stmt: st.Stmt) -> st.Stmt:
         """`stmt` in its simplest form; itself if nothing is simpler."""
         match stmt:
-            case SeqStmt():
+            case st.SeqStmt():
                 return self.sequence(stmt)
-            case For(loop_var=var, min=first, extent=extent, body=body):
+            case st.For(loop_var=var, min=first, extent=extent, body=body):
                 with self.ranging((var, Range.from_min_extent(first, extent))):
                     inside = self.statement(body)
                 return self.with_body(stmt, inside)
-            case Block(iter_vars=axes):
+            case st.Block(iter_vars=axes):
                 with self.ranging(*((axis.var, axis.dom) for axis in axes)):
                     return map_children(self.operand, stmt)
-            case AttrStmt(node=IterVar(var=var), attr_key=key, value=extent) if key in THREADS:
+            case st.AttrStmt(node=IterVar(var=var), attr_key=key, value=extent) if key in THREADS:
                 with self.ranging((var, Range(extent))):
                     return map_children(self.operand, stmt)
-            case LetStmt():
+            case st.LetStmt():
                 return self.let(stmt)
-            case IfThenElse():
+            case st.IfThenElse():
                 return self.branch(stmt)
-            case AssertStmt(condition=condition, body=body):
+            case st.AssertStmt(condition=condition, body=body):
                 with self.assuming(condition):
                     inside = self.statement(body)
                 return self.with_body(stmt, inside)
-            case BufferStore():
+            case st.BufferStore():
                 store = map_children(self.operand, stmt)
                 return nothing() if self.stores_itself(store) else store
             case _:
                 return map_children(self.operand, stmt)
 
-    def stores_itself(self, store: BufferStore) -> bool:
+    def stores_itself(self, store: st.BufferStore) -> bool:
         """True if a store writes the element that it loads."""
         value = store.value
         if not isinstance(value, BufferLoad) or value.buffer is not store.buffer:
@@ -217,28 +200,28 @@ class Simplifier:
             substitute(a, names), substitute(b, names)
         )
 
-    def with_body(self, stmt: For | AssertStmt, body: Stmt) -> Stmt:
+    def with_body(self, stmt: st.For | st.AssertStmt, body: st.Stmt) -> st.Stmt:
         """`stmt` with its operands other than the body simplified without the facts of the body."""
         return map_children(lambda node: body if node is stmt.body else self.operand(node), stmt)
 
-    def sequence(self, stmt: SeqStmt) -> Stmt:
+    def sequence(self, stmt: st.SeqStmt) -> st.Stmt:
         """The statements that do something, each where the assumptions before it hold."""
-        kept: list[Stmt] = []
+        kept: list[st.Stmt] = []
         with ExitStack() as known:
             for child in stmt.seq:
                 changed = self.statement(child)
                 if not does_nothing(changed):
                     kept.append(changed)
                 match child:
-                    case Evaluate(value=tir.Call(op=Op(name="tir.assume"), args=(condition,))):
+                    case st.Evaluate(value=tir.Call(op=Op(name="tir.assume"), args=(condition,))):
                         known.enter_context(self.assuming(condition))
                     case _:
                         pass
         if len(kept) == len(stmt.seq) and all(map(operator.is_, kept, stmt.seq)):
             return stmt
-        return stmt_seq(*kept) if kept else nothing()
+        return st.stmt_seq(*kept) if kept else nothing()
 
-    def let(self, stmt: LetStmt) -> Stmt:
+    def let(self, stmt: st.LetStmt) -> st.Stmt:
         """A let, or its body with the name replaced by a literal or another name."""
         var, value = stmt.var, self.expression(stmt.value)
         inlines = isinstance(value, (tir.ConstExpr, Var))
@@ -252,7 +235,7 @@ class Simplifier:
         same = value is stmt.value and body is stmt.body
         return stmt if same else rebuild(stmt, value=value, body=body)
 
-    def branch(self, stmt: IfThenElse) -> Stmt:
+    def branch(self, stmt: st.IfThenElse) -> st.Stmt:
         """A branch, or the case that is taken."""
         taken = self.holds(stmt.condition)
         if taken is not None:
@@ -273,17 +256,17 @@ class Simplifier:
         return stmt if same else rebuild(stmt, condition=condition, then_case=yes, else_case=no)
 
 
-def nothing() -> Stmt:
+def nothing() -> st.Stmt:
     """A statement without effect."""
-    return Evaluate(ops.const(0, INT32))
+    return st.Evaluate(ops.const(0, INT32))
 
 
-def does_nothing(stmt: Stmt) -> bool:
+def does_nothing(stmt: st.Stmt) -> bool:
     """True if a statement is a literal."""
-    return isinstance(stmt, Evaluate) and isinstance(stmt.value, tir.IntImm)
+    return isinstance(stmt, st.Evaluate) and isinstance(stmt.value, tir.IntImm)
 
 
-def is_used(var: Var, body: Stmt) -> bool:
+def is_used(var: Var, body: st.Stmt) -> bool:
     """True if `body` mentions `var`, declarations of buffers included."""
     for node in walk(body):
         if node is var:
@@ -327,13 +310,13 @@ class RemoveAssume(RemoveNoOp):
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         def assumption(node: Node) -> Node | None:
             match node:
-                case Evaluate(value=tir.Call(op=Op(name="tir.assume"))):
+                case st.Evaluate(value=tir.Call(op=Op(name="tir.assume"))):
                     return nothing()
                 case _:
                     return None
 
         def without(func: PrimFunc) -> PrimFunc:
-            body = cast("Stmt", rewrite(func.body, assumption))
+            body = cast("st.Stmt", rewrite(func.body, assumption))
             return func if body is func.body else func.with_body(body)
 
         return RemoveNoOp.transform(self, map_functions(mod, PrimFunc, without), ctx)
@@ -347,36 +330,36 @@ class _Remover(Simplifier):
         return value
 
     @override
-    def statement(self, stmt: Stmt) -> Stmt:
+    def statement(self, stmt: st.Stmt) -> st.Stmt:
         match changed := super().statement(stmt):
-            case Evaluate(value=value) if not does_nothing(changed):
+            case st.Evaluate(value=value) if not does_nothing(changed):
                 return _computed(value)
-            case For(extent=extent, body=body):
+            case st.For(extent=extent, body=body):
                 is_empty = self.holds(ops.compare(tir.LE, extent, 0)) is True
                 if is_empty or does_nothing(body):
                     return _computed(changed.min, extent)
-            case IfThenElse(condition=condition, then_case=yes, else_case=no):
+            case st.IfThenElse(condition=condition, then_case=yes, else_case=no):
                 if no is not None and does_nothing(no):
                     no = None
                 if does_nothing(yes):
                     if no is None:
                         return _computed(condition)
-                    return IfThenElse(ops.logical_not(condition), no)
+                    return st.IfThenElse(ops.logical_not(condition), no)
                 return changed if no is changed.else_case else rebuild(changed, else_case=no)
-            case LetStmt(var=var, value=value, body=body) if not is_used(var, body):
+            case st.LetStmt(var=var, value=value, body=body) if not is_used(var, body):
                 both = [s for s in (_computed(value), body) if not does_nothing(s)]
-                return stmt_seq(*both) if both else nothing()
-            case Allocate(body=body) | DeclBuffer(body=body) if does_nothing(body):
+                return st.stmt_seq(*both) if both else nothing()
+            case st.Allocate(body=body) | st.DeclBuffer(body=body) if does_nothing(body):
                 return body
             case _:
                 pass
         return changed
 
 
-def _computed(*values: PrimExpr) -> Stmt:
+def _computed(*values: PrimExpr) -> st.Stmt:
     """The values that have effects, computed for these; nothing if there are none."""
     kept = [value for value in values if _has_effect(value)]
-    return stmt_seq(*kept) if kept else nothing()
+    return st.stmt_seq(*kept) if kept else nothing()
 
 
 def _has_effect(value: PrimExpr) -> bool:
@@ -407,7 +390,7 @@ class _StatementPass(Pass):
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         def changed(func: PrimFunc) -> PrimFunc:
-            body = cast("Stmt", rewrite(func.body, self.rule))
+            body = cast("st.Stmt", rewrite(func.body, self.rule))
             return func if body is func.body else func.with_body(body)
 
         return map_functions(mod, PrimFunc, changed)
@@ -423,15 +406,15 @@ class LowerInitBlock(_StatementPass):
 
     @override
     def rule(self, node: Node) -> Node | None:
-        if not isinstance(node, Block) or node.init is None:
+        if not isinstance(node, st.Block) or node.init is None:
             return None
         first = [
             ops.compare(tir.EQ, axis.var, axis.dom.min)
             for axis in node.iter_vars
             if axis.iter_type == IterVarKind.CommReduce and axis.dom is not None
         ]
-        init = IfThenElse(ops.all_of(*first), node.init) if first else node.init
-        return rebuild(node, init=None, body=stmt_seq(init, node.body))
+        init = st.IfThenElse(ops.all_of(*first), node.init) if first else node.init
+        return rebuild(node, init=None, body=st.stmt_seq(init, node.body))
 
 
 @dataclass(frozen=True, slots=True)
@@ -445,9 +428,9 @@ class ConvertBlocksToOpaque(_StatementPass):
 
     @override
     def rule(self, node: Node) -> Node | None:
-        if not isinstance(node, BlockRealize) or not node.iter_values:
+        if not isinstance(node, st.BlockRealize) or not node.iter_values:
             return None
-        block = cast("Block", LowerInitBlock().rule(node.block) or node.block)
+        block = cast("st.Block", LowerInitBlock().rule(node.block) or node.block)
         variables = [axis.var for axis in block.iter_vars]
         if mentions(node.predicate, variables):
             raise TransformError(f"the predicate of block {block.name_hint} mentions its variables")
@@ -459,7 +442,7 @@ class ConvertBlocksToOpaque(_StatementPass):
                 )
             values[var] = ops.cast_to(value, var.dtype)
         opaque = substitute(rebuild(block, iter_vars=()), values)
-        return BlockRealize((), node.predicate, opaque, node.span)
+        return st.BlockRealize((), node.predicate, opaque, node.span)
 
 
 @dataclass(frozen=True, slots=True)
@@ -477,8 +460,8 @@ class UnrollLoop(_StatementPass):
     @override
     def rule(self, node: Node) -> Node | None:
         match node:
-            case For(loop_var=var, min=first, extent=tir.IntImm(value=count), body=body) if (
-                node.kind == ForKind.UNROLLED
+            case st.For(loop_var=var, min=first, extent=tir.IntImm(value=count), body=body) if (
+                node.kind == st.ForKind.UNROLLED
             ):
                 size, _ = unshared_size(body)
                 if count * size > MANY:
@@ -492,7 +475,7 @@ class UnrollLoop(_StatementPass):
                     copy = rename(body, {v: v.renamed(v.name) for v in defined}) if k else body
                     at = {var: ops.add(first, ops.const(k, var.dtype))}
                     copies.append(substitute(copy, at, folded_literals))
-                return stmt_seq(*copies) if copies else nothing()
+                return st.stmt_seq(*copies) if copies else nothing()
             case _:
                 return None
 
@@ -517,9 +500,9 @@ class HoistIfThenElse(Pass):
 
             def rule(node: Node) -> Node | None:
                 match node:
-                    case For(loop_var=var, body=IfThenElse() as branch):
+                    case st.For(loop_var=var, body=st.IfThenElse() as branch):
                         pass
-                    case AttrStmt(node=IterVar(var=var), body=IfThenElse() as branch) if (
+                    case st.AttrStmt(node=IterVar(var=var), body=st.IfThenElse() as branch) if (
                         over_threads and node.attr_key in THREADS
                     ):
                         pass
@@ -534,16 +517,16 @@ class HoistIfThenElse(Pass):
                     branch, then_case=rebuild(node, body=branch.then_case), else_case=other
                 )
 
-            body = cast("Stmt", rewrite(func.body, rule))
+            body = cast("st.Stmt", rewrite(func.body, rule))
             return func if body is func.body else func.with_body(body)
 
         return map_functions(mod, PrimFunc, changed)
 
 
-def _threads(body: Stmt) -> Iterator[tir.Var]:
+def _threads(body: st.Stmt) -> Iterator[tir.Var]:
     """The variables that threads are bound to."""
     for node in walk(body):
-        if isinstance(node, For) and node.kind == ForKind.THREAD_BINDING:
+        if isinstance(node, st.For) and node.kind == st.ForKind.THREAD_BINDING:
             yield node.loop_var
-        elif isinstance(node, AttrStmt) and node.attr_key in THREADS:
+        elif isinstance(node, st.AttrStmt) and node.attr_key in THREADS:
             yield from [node.node.var] if isinstance(node.node, IterVar) else ()

@@ -48,25 +48,8 @@ from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, occurrences, walk
 from relaxpy.ir.op import Op
+from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
-from relaxpy.ir.tir.expr import (
-    EQ,
-    And,
-    BinaryOpExpr,
-    Call,
-    Cast,
-    FloatImm,
-    FloorDiv,
-    FloorMod,
-    IntImm,
-    Max,
-    Min,
-    Not,
-    Or,
-    PrimExpr,
-    Select,
-    Var,
-)
 from relaxpy.ir.tir.ops import may_divide_by_zero
 from relaxpy.ir.tir.substitution import mentions
 from relaxpy.support.dataclass import dataclass
@@ -83,17 +66,17 @@ FEW_POSITIONS = 32
 class Choice:
     """A select: `yes` where the condition holds, and `no` elsewhere."""
 
-    condition: PrimExpr
-    yes: PrimExpr
-    no: PrimExpr
+    condition: tir.PrimExpr
+    yes: tir.PrimExpr
+    no: tir.PrimExpr
 
 
-def choice_of(expr: PrimExpr) -> Choice | None:
+def choice_of(expr: tir.PrimExpr) -> Choice | None:
     """`expr` as a select, or None if it is not one."""
     match expr:
-        case Select(condition=condition, true_value=yes, false_value=no):
+        case tir.Select(condition=condition, true_value=yes, false_value=no):
             return Choice(condition, yes, no)
-        case Call(op=Op(name="tir.if_then_else"), args=(condition, yes, no)):
+        case tir.Call(op=Op(name="tir.if_then_else"), args=(condition, yes, no)):
             return Choice(condition, yes, no)
         case _:
             return None
@@ -166,17 +149,17 @@ def _whole(out: Output) -> ast.expr:
     return out.node if isinstance(out.node, ast.Subscript) else item(out.node, ...)
 
 
-def _single_position(emitter: ArrayEmitter, choice: Choice) -> tuple[int, PrimExpr] | None:
+def _single_position(emitter: ArrayEmitter, choice: Choice) -> tuple[int, tir.PrimExpr] | None:
     """The axis of the layout along which one value differs from the others, and its position."""
     if emitter.varies(choice.yes) or emitter.varies(choice.no):
         return None
-    if not isinstance(choice.condition, EQ):
+    if not isinstance(choice.condition, tir.EQ):
         return None
     sides = choice.condition.a, choice.condition.b
     for side, position in (sides, sides[::-1]):
         var = without_widening(side)
         for number, axis in enumerate(emitter.layout):
-            few = isinstance(axis.stop, IntImm) and axis.stop.value < FEW_POSITIONS
+            few = isinstance(axis.stop, tir.IntImm) and axis.stop.value < FEW_POSITIONS
             if axis.var is var and as_poly(axis.start).same(0) and not few:
                 return None if mentions(position, {axis.var}) else (number, position)
     return None
@@ -196,7 +179,7 @@ class ArrayEmitter:
         layout: Sequence[Axis],
         outer: Sequence[Axis],
         rows: Mapping[Buffer, Rows],
-        proof: Mapping[Var, Axis],
+        proof: Mapping[tir.Var, Axis],
         span: Span | None,
     ) -> None:
         self.scope = scope
@@ -210,15 +193,15 @@ class ArrayEmitter:
         self.span = span
         self.lines: list[ast.stmt] = []
         self.scalars = ScalarEmitter(scope, name, outer)
-        self.done: dict[PrimExpr, tuple[Value, Guards]] = {}
-        self.ready: dict[PrimExpr, Value] = {}
-        self.uses: Counter[PrimExpr] = Counter()
+        self.done: dict[tir.PrimExpr, tuple[Value, Guards]] = {}
+        self.ready: dict[tir.PrimExpr, Value] = {}
+        self.uses: Counter[tir.PrimExpr] = Counter()
         self.guards: Guards = ()
         self.spare: Output | None = None
 
     # ---- whole expressions
 
-    def compute(self, expr: PrimExpr, out: Output | None = None) -> Value:
+    def compute(self, expr: tir.PrimExpr, out: Output | None = None) -> Value:
         """The value of `expr`; this is `out` if the last operation can write to it."""
         self.count_uses(expr)
         # Operations that may fail may be computed again, for other iterations.
@@ -226,19 +209,19 @@ class ArrayEmitter:
         self.spare = out if reusable else None
         return self.value(expr, out)
 
-    def values(self, exprs: Sequence[PrimExpr]) -> list[Value]:
+    def values(self, exprs: Sequence[tir.PrimExpr]) -> list[Value]:
         """The values of several expressions, which share their subexpressions."""
         for expr in exprs:
             self.count_uses(expr)
         return [self.value(expr) for expr in exprs]
 
-    def typed(self, expr: PrimExpr, value: Value) -> Value:
+    def typed(self, expr: tir.PrimExpr, value: Value) -> Value:
         """The `value` of `expr` with its datatype, if it is a plain number."""
         if not value.plain:
             return value
         return Value(self.scalars.value(expr, typed=True), frozenset(), expr.dtype)
 
-    def broadcast(self, expr: PrimExpr) -> ast.expr:
+    def broadcast(self, expr: tir.PrimExpr) -> ast.expr:
         """`expr` as an array over the whole layout."""
         value = self.typed(expr, self.compute(expr))
         if value.dims == self.variables:
@@ -246,7 +229,7 @@ class ArrayEmitter:
         shape = tuple(self.scope.index(a.extent) for a in self.layout)
         return call("rt.broadcast_to", value.node, shape)
 
-    def store(self, expr: PrimExpr, out: Output) -> None:
+    def store(self, expr: tir.PrimExpr, out: Output) -> None:
         """Store `expr` to `out`; NumPy converts values while it stores them."""
         choice = choice_of(expr)
         if choice is not None and store_choice(self, choice, out):
@@ -262,7 +245,7 @@ class ArrayEmitter:
                 target = item(target, ...)
             self.lines.append(assign(target, self._unnamed(value)))
 
-    def masked(self, expr: PrimExpr, mask: ast.expr, out: Output) -> None:
+    def masked(self, expr: tir.PrimExpr, mask: ast.expr, out: Output) -> None:
         """Store `expr` to `out` where the `mask` holds."""
         value = self._unnamed(self.compute(expr))
         self.lines.append(do(call("np.copyto", out.node, value, where=mask)))
@@ -278,7 +261,7 @@ class ArrayEmitter:
             case _:
                 return value.node
 
-    def restrict(self, guards: Iterable[PrimExpr]) -> ast.expr | None:
+    def restrict(self, guards: Iterable[tir.PrimExpr]) -> ast.expr | None:
         """Restrict subsequent code to where the variant `guards` hold, and return their mask.
 
         Each guard is only evaluated where those before it hold.
@@ -286,17 +269,19 @@ class ArrayEmitter:
         _, masked = self.split_guards(guards)
         if not masked:
             return None
-        mask = self.compute(reduce(And, masked)).node
+        mask = self.compute(reduce(tir.And, masked)).node
         self.guards = (mask,)
         return mask
 
-    def split_guards(self, guards: Iterable[PrimExpr]) -> tuple[list[PrimExpr], list[PrimExpr]]:
+    def split_guards(
+        self, guards: Iterable[tir.PrimExpr]
+    ) -> tuple[list[tir.PrimExpr], list[tir.PrimExpr]]:
         """The loop-invariant guards, which can be hoisted, and the others in order.
 
         A guard that may stop the program is not reordered with those that it depends on.
         """
-        invariant: list[PrimExpr] = []
-        masked: list[PrimExpr] = []
+        invariant: list[tir.PrimExpr] = []
+        masked: list[tir.PrimExpr] = []
         stops = False
         for guard in guards:
             fails = self._may_fail(guard)
@@ -307,17 +292,17 @@ class ArrayEmitter:
                 invariant.append(guard)
         return invariant, masked
 
-    def count_uses(self, expr: PrimExpr) -> None:
+    def count_uses(self, expr: tir.PrimExpr) -> None:
         """Count the uses of each subexpression; one with several uses is computed once.
 
         Operands count again below a repeated expression that is not kept: it is recomputed, and its
         operands must not be overwritten before.
         """
         stack: list[Node] = [expr]
-        expanded: set[PrimExpr] = set()
+        expanded: set[tir.PrimExpr] = set()
         while stack:
             node = stack.pop()
-            if isinstance(node, PrimExpr):
+            if isinstance(node, tir.PrimExpr):
                 self.uses[node] += 1
                 if (
                     node not in expanded
@@ -329,14 +314,14 @@ class ArrayEmitter:
 
     # ---- subexpressions
 
-    def value(self, expr: PrimExpr, out: Output | None = None) -> Value:
+    def value(self, expr: tir.PrimExpr, out: Output | None = None) -> Value:
         """The value of a subexpression whose uses have been counted."""
         if expr in self.ready:
             return self.ready.pop(expr)
         value, guards = self.done.get(expr, (None, ()))
         if value is not None and guards != self.guards[: len(guards)] and self._may_fail(expr):
             # It was computed for fewer iterations than are needed now.
-            self.uses.update(node for node in walk(expr) if isinstance(node, PrimExpr))
+            self.uses.update(node for node in walk(expr) if isinstance(node, tir.PrimExpr))
             value = None
         if value is None:
             for operand in self._leftmost(expr):
@@ -345,17 +330,19 @@ class ArrayEmitter:
             shared = self.uses[expr] > 1
             if shared and value.temporary is None and is_work(expr) and value.dims:
                 value = self.named(value)
-            if shared or isinstance(expr, Var):
+            if shared or isinstance(expr, tir.Var):
                 self.done[expr] = value, self.guards
         return value
 
-    def _leftmost(self, expr: PrimExpr) -> Iterator[PrimExpr]:
+    def _leftmost(self, expr: tir.PrimExpr) -> Iterator[tir.PrimExpr]:
         """The nested first operands of `expr`, innermost first, which is their order of evaluation.
 
         Computing them in advance bounds the recursion depth in long sums.
         """
-        operands: list[PrimExpr] = []
-        while isinstance(expr, BinaryOpExpr) and type(expr) in ELEMENTWISE and self.varies(expr):
+        operands: list[tir.PrimExpr] = []
+        while (
+            isinstance(expr, tir.BinaryOpExpr) and type(expr) in ELEMENTWISE and self.varies(expr)
+        ):
             limits = self._limits(expr)
             expr = expr.a if limits is None else limits.operand
             if expr in self.ready or expr in self.done:
@@ -363,7 +350,7 @@ class ArrayEmitter:
             operands.append(expr)
         return reversed(operands)
 
-    def only_where(self, condition: ast.expr, expr: PrimExpr) -> Value:
+    def only_where(self, condition: ast.expr, expr: tir.PrimExpr) -> Value:
         """The value of a subexpression, which is only used where `condition` holds."""
         outer = self.guards
         self.guards = (*outer, condition)
@@ -375,37 +362,37 @@ class ArrayEmitter:
         """The conjunction of all guards."""
         return reduce(lambda a, b: call("np.logical_and", a, b), self.guards)
 
-    def _new(self, expr: PrimExpr, out: Output | None) -> Value:
+    def _new(self, expr: tir.PrimExpr, out: Output | None) -> Value:
         if not self.varies(expr) and not (self.guards and self._may_fail(expr)):
-            plain = isinstance(expr, (IntImm, FloatImm)) and is_weak(expr.dtype)
+            plain = isinstance(expr, (tir.IntImm, tir.FloatImm)) and is_weak(expr.dtype)
             node = self.scalars.value(expr, typed=not plain)
             return Value(node, frozenset(), expr.dtype, plain=plain)
         choice = choice_of(expr)
         match expr:
-            case Var():
+            case tir.Var():
                 return self._positions(expr)
             case BufferLoad():
                 return self.load(expr, out)
-            case Or(a=a, b=b):
+            case tir.Or(a=a, b=b):
                 return self._logical("np.logical_or", a, b, out)
-            case And(a=a, b=b):
+            case tir.And(a=a, b=b):
                 return self._logical("np.logical_and", a, b, out)
-            case Not(a=a):
+            case tir.Not(a=a):
                 return self._ufunc("np.logical_not", expr.dtype, [a], out)
-            case _ if not isinstance(expr, Cast) and (truth := truth_of(expr)) is not None:
+            case _ if not isinstance(expr, tir.Cast) and (truth := truth_of(expr)) is not None:
                 return self._cast(expr.dtype, truth)
             case _ if choice is not None:
                 return choose(self, choice, out)
-            case Cast(dtype=dtype, value=inner):
+            case tir.Cast(dtype=dtype, value=inner):
                 return self._cast(dtype, inner)
-            case BinaryOpExpr():
+            case tir.BinaryOpExpr():
                 return self._binary(expr, out)
-            case Call():
+            case tir.Call():
                 return self._call(expr, out)
             case _:
                 raise CompileError(f"{self.name}: `{expr}` cannot be computed", span=self.span)
 
-    def _may_fail(self, expr: PrimExpr) -> bool:
+    def _may_fail(self, expr: tir.PrimExpr) -> bool:
         """True if a load in `expr` may fail, or an integer divisor may be zero."""
         # The views of memory fail if it is too small or not contiguous.
         views = self.scope.views
@@ -413,7 +400,7 @@ class ArrayEmitter:
             return True
         return may_fail(expr, self._all_axes(), self.scope.shape_vars)
 
-    def varies(self, expr: PrimExpr) -> bool:
+    def varies(self, expr: tir.PrimExpr) -> bool:
         """True if `expr` depends on the axes of the layout."""
         known = self._varying
         if expr not in known:
@@ -422,7 +409,7 @@ class ArrayEmitter:
                 known[node] = node in self.variables or any(map(known.get, below))
         return known[expr]
 
-    def _positions(self, var: Var) -> Value:
+    def _positions(self, var: tir.Var) -> Value:
         """The values of a loop variable along its axis."""
         axis = next(a for a in self.layout if a.var is var)
         bounds = [self.scope.index(axis.start), self.scope.index(axis.stop)]
@@ -442,7 +429,9 @@ class ArrayEmitter:
         self.lines.append(assign(name, value.node))
         return Value(path(name), value.dims, value.dtype)
 
-    def _logical(self, function: str, a: PrimExpr, b: PrimExpr, out: Output | None) -> Value:
+    def _logical(
+        self, function: str, a: tir.PrimExpr, b: tir.PrimExpr, out: Output | None
+    ) -> Value:
         first = self.value(a)
         evaluated = (
             first.node if function == "np.logical_and" else call("np.logical_not", first.node)
@@ -450,11 +439,11 @@ class ArrayEmitter:
         second = self.only_where(evaluated, b)
         return self._apply(function, a.dtype, [(a, first), (b, second)], out)
 
-    def _cast(self, dtype: DataType, operand: PrimExpr) -> Value:
+    def _cast(self, dtype: DataType, operand: tir.PrimExpr) -> Value:
         value = self.typed(operand, self.value(operand))
         return self.fresh(converted(value.node, operand.dtype, dtype), value.dims, dtype)
 
-    def _binary(self, expr: BinaryOpExpr, out: Output | None) -> Value:
+    def _binary(self, expr: tir.BinaryOpExpr, out: Output | None) -> Value:
         limits = self._limits(expr)
         if limits is not None:
             return self._limited(expr, limits, out)
@@ -466,7 +455,7 @@ class ArrayEmitter:
             return self._integer_division(expr, out)
         return self._ufunc(FLOAT_DIVISION[type(expr)], expr.dtype, [expr.a, expr.b], out)
 
-    def _limits(self, expr: PrimExpr) -> Limits | None:
+    def _limits(self, expr: tir.PrimExpr) -> Limits | None:
         """The operand and bounds of `expr`, if NumPy vectorises it as a function of these."""
         limits = limits_of(expr)
         if limits is None or not is_weak(expr.dtype):
@@ -475,7 +464,7 @@ class ArrayEmitter:
             return None
         if expr.dtype.bits < (32 if expr.dtype.is_float else 8):
             return None
-        inner = expr.a if isinstance(expr, (Min, Max)) else expr
+        inner = expr.a if isinstance(expr, (tir.Min, tir.Max)) else expr
         is_shared = inner is not limits.operand and (self.uses[inner] > 1 or inner in self.done)
         return None if is_shared else limits
 
@@ -484,12 +473,12 @@ class ArrayEmitter:
         count = math.prod((a.extent for a in self.layout), start=as_poly(1)).constant
         return count is not None and count < FEW_LIMITED
 
-    def _limited(self, expr: PrimExpr, limits: Limits, out: Output | None) -> Value:
+    def _limited(self, expr: tir.PrimExpr, limits: Limits, out: Output | None) -> Value:
         name = "at_most" if limits.low is None else "at_least" if limits.high is None else "clip"
         args = [a for a in (limits.operand, limits.low, limits.high) if a is not None]
         return self._ufunc(f"rt.{name}", expr.dtype, args, out)
 
-    def _integer_division(self, expr: BinaryOpExpr, out: Output | None) -> Value:
+    def _integer_division(self, expr: tir.BinaryOpExpr, out: Output | None) -> Value:
         name = division(type(expr), expr.dtype)
         if may_divide_by_zero(expr):
             where = {"where": self.where()} if self.guards else {}
@@ -497,7 +486,7 @@ class ArrayEmitter:
         function = NUMPY_DIVISION.get(name, f"rt.{name}")
         return self._ufunc(function, expr.dtype, [expr.a, expr.b], out)
 
-    def _call(self, expr: Call, out: Output | None) -> Value:
+    def _call(self, expr: tir.Call, out: Output | None) -> Value:
         name = intrinsic_name(expr)
         if name == "reinterpret":
             value = self.typed(expr.args[0], self.value(expr.args[0]))
@@ -512,7 +501,7 @@ class ArrayEmitter:
         self,
         function: str,
         dtype: DataType,
-        args: Sequence[PrimExpr],
+        args: Sequence[tir.PrimExpr],
         out: Output | None,
         **keywords: Code,
     ) -> Value:
@@ -522,13 +511,13 @@ class ArrayEmitter:
         self,
         function: str,
         dtype: DataType,
-        args: Sequence[tuple[PrimExpr, Value]],
+        args: Sequence[tuple[tir.PrimExpr, Value]],
         out: Output | None,
         **keywords: Code,
     ) -> Value:
         if all(v.plain for _, v in args):
             args = [(e, self.typed(e, v)) for e, v in args]
-        dims = frozenset[Var]().union(*(v.dims for _, v in args))
+        dims = frozenset[tir.Var]().union(*(v.dims for _, v in args))
         nodes = [v.node for _, v in args]
         for expr, _ in args:
             self.uses[expr] -= 1
@@ -552,7 +541,7 @@ class ArrayEmitter:
         name = value.temporary
         self.done = {e: entry for e, entry in self.done.items() if entry[0].temporary != name}
 
-    def fresh(self, node: ast.Call, dims: frozenset[Var], dtype: DataType) -> Value:
+    def fresh(self, node: ast.Call, dims: frozenset[tir.Var], dtype: DataType) -> Value:
         """The result of a call, in the memory of the output if that is free, else in new memory."""
         spare = self.spare
         ufunc = isinstance(node.func, ast.Attribute) and node.func.attr != "astype"
@@ -568,7 +557,7 @@ class ArrayEmitter:
             return Value(spare.node, dims, dtype, temporary="<out>")
         return self.temporary(node, dims, dtype)
 
-    def temporary(self, node: ast.expr, dims: frozenset[Var], dtype: DataType) -> Value:
+    def temporary(self, node: ast.expr, dims: frozenset[tir.Var], dtype: DataType) -> Value:
         """A new variable with the value of `node`, which no other expression uses."""
         name = self.scope.names.fresh("t")
         self.lines.append(assign(name, node))
@@ -590,7 +579,9 @@ class ArrayEmitter:
 
     def _flat_view(self, load: BufferLoad) -> Value | None:
         """A load whose indices are the digits of an affine map, as a view of the flat buffer."""
-        quotients = any(isinstance(n, (FloorDiv, FloorMod)) for i in load.indices for n in walk(i))
+        quotients = any(
+            isinstance(n, (tir.FloorDiv, tir.FloorMod)) for i in load.indices for n in walk(i)
+        )
         nested = any(True for index in load.indices for _ in loads(index))
         if not quotients or load.buffer in self.rows or nested:
             return None
@@ -609,7 +600,7 @@ class ArrayEmitter:
             self.scope, self.name, layout, self.outer, self.rows, self.proof, self.span
         )
 
-    def maps(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> list[Affine] | None:
+    def maps(self, buffer: Buffer, indices: Sequence[tir.PrimExpr]) -> list[Affine] | None:
         """The affine maps of the indices over the layout, or None if one is not affine."""
         maps: list[Affine] = []
         rows = self.rows.get(buffer)
@@ -637,11 +628,11 @@ class ArrayEmitter:
         """The enclosing loops and those of the layout, with bounds that cover all blocks."""
         return [self.proof.get(a.var, a) for a in (*self.outer, *self.layout)]
 
-    def is_inside(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> bool:
+    def is_inside(self, buffer: Buffer, indices: Sequence[tir.PrimExpr]) -> bool:
         """True if the access is provably in bounds everywhere, and its buffer has memory."""
         return buffer not in self.scope.views and not self.unproved(buffer, indices)
 
-    def unproved(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> dict[int, PrimExpr]:
+    def unproved(self, buffer: Buffer, indices: Sequence[tir.PrimExpr]) -> dict[int, tir.PrimExpr]:
         """The indices that are not provably in bounds in all iterations, by their dimensions."""
         return unproved(buffer, indices, self._all_axes(), self.scope.shape_vars)
 
@@ -655,7 +646,9 @@ class ArrayEmitter:
         along_all = all(mentions(index, {v}) for index in unproved for v in self.variables)
         return bool(unproved) and not (gathered and along_all)
 
-    def _inside(self, buffer: Buffer, maps: Sequence[Affine], indices: Sequence[PrimExpr]) -> bool:
+    def _inside(
+        self, buffer: Buffer, maps: Sequence[Affine], indices: Sequence[tir.PrimExpr]
+    ) -> bool:
         """True if a view is possible: it is in bounds by proof, or by a preceding check."""
         rows = self.rows.get(buffer)
         for axis in self.unproved(buffer, indices):
@@ -674,7 +667,7 @@ class ArrayEmitter:
         check = call("rt.check_bounds", *bounds, size, axis, title(self.name, buffer))
         self.lines.append(do(check))
 
-    def present(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> list[PrimExpr]:
+    def present(self, buffer: Buffer, indices: Sequence[tir.PrimExpr]) -> list[tir.PrimExpr]:
         """The indices into the rows of `buffer` that are present."""
         result = list(indices)
         rows = self.rows.get(buffer)
@@ -685,7 +678,10 @@ class ArrayEmitter:
     # ---- outputs
 
     def output(
-        self, buffer: Buffer, indices: Sequence[PrimExpr], reads: Sequence[BufferLoad] | None = None
+        self,
+        buffer: Buffer,
+        indices: Sequence[tir.PrimExpr],
+        reads: Sequence[BufferLoad] | None = None,
     ) -> Output:
         """The elements of `buffer` at `indices` as an output; `reads` as in `Output`."""
         maps = self.maps(buffer, indices)

@@ -6,20 +6,11 @@ import ast
 from collections.abc import Collection, Container, Iterator
 
 from relaxpy.errors import CompileError
+from relaxpy.exec import python_ast as py
 from relaxpy.exec.kernel.emit.scope import KernelScope
 from relaxpy.exec.kernel.nest.buffers import variables_of
 from relaxpy.exec.kernel.plan.memory import reads_sizes_only, scalars_of
 from relaxpy.exec.kernel.plan.tree import Plan
-from relaxpy.exec.python_ast import (
-    assign,
-    attribute,
-    binary,
-    call,
-    docstring,
-    function,
-    item,
-    nodes_in,
-)
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import Var
 from relaxpy.support.dataclass import dataclass
@@ -59,16 +50,16 @@ class Entry:
                 yield buffer.elem_offset, ast.Constant(0)
             for axis, stride in enumerate(buffer.strides):
                 if isinstance(stride, Var) and stride not in self._scalars:
-                    in_bytes = item(attribute(name, "strides"), axis)
-                    yield stride, binary(in_bytes, ast.FloorDiv, attribute(name, "itemsize"))
+                    in_bytes = py.item(py.attribute(name, "strides"), axis)
+                    yield stride, py.binary(in_bytes, ast.FloorDiv, py.attribute(name, "itemsize"))
             for axis, size in enumerate(buffer.shape):
                 if isinstance(size, Var) and size not in self._scalars:
-                    yield size, item(attribute(name, "shape"), axis)
+                    yield size, py.item(py.attribute(name, "shape"), axis)
 
     def reads(self, used: Container[str]) -> list[ast.stmt]:
         """Lines that read the variables with names in `used` from the arguments."""
         named = ((self.scope.variable(var), value) for var, value in self._values.items())
-        return [assign(name, value) for name, value in named if name in used]
+        return [py.assign(name, value) for name, value in named if name in used]
 
     def size_names(self) -> dict[Var, str] | None:
         """The names of variables read from shapes, if the work reads nothing else."""
@@ -129,13 +120,13 @@ class Emitted:
         used = self._used()
         sizes = {var: size for var, size in names.items() if size in used}
         params = [*self.entry.params, *sizes.values()]
-        tree = function(name, params, [docstring(self.summary), *self.work], [])
+        tree = py.function(name, params, [py.docstring(self.summary), *self.work], [])
         values = map(self.entry.value_of, sizes)
-        entry = self._function([ast.Return(call(name, *self.entry.params, *values))])
+        entry = self._function([ast.Return(py.call(name, *self.entry.params, *values))])
         return Unchecked(name, tuple(sizes), tree, entry)
 
     def _used(self) -> Collection[str]:
-        return {node.id for node in nodes_in(self.work) if isinstance(node, ast.Name)}
+        return {node.id for node in py.nodes_in(self.work) if isinstance(node, ast.Name)}
 
     def _function(self, body: list[ast.stmt]) -> ast.FunctionDef:
-        return function(self.name, self.entry.params, [docstring(self.summary), *body], [])
+        return py.function(self.name, self.entry.params, [py.docstring(self.summary), *body], [])

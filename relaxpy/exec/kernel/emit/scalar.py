@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, assert_never
 
 from relaxpy.errors import CompileError
+from relaxpy.exec import python_ast as py
 from relaxpy.exec.kernel.emit.allocation import fresh
 from relaxpy.exec.kernel.emit.scope import (
     BOOLEAN,
@@ -25,53 +26,22 @@ from relaxpy.exec.kernel.emit.scope import (
 from relaxpy.exec.kernel.nest import nodes as nest
 from relaxpy.exec.kernel.nest.bounds import is_inside
 from relaxpy.exec.kernel.plan.statements import Assignment
-from relaxpy.exec.python_ast import (
-    Code,
-    assign,
-    attribute,
-    binary,
-    both,
-    call,
-    code,
-    compare,
-    do,
-    either,
-    item as subscript,
-    loop,
-    path,
-    text,
-    when,
-)
 from relaxpy.ir.core.dtype import HANDLE
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax.nodes import GlobalVar
+from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
-from relaxpy.ir.tir.expr import (
-    Add,
-    And,
-    BinaryOpExpr,
-    Call,
-    Cast,
-    CmpExpr,
-    Div,
-    FloatImm,
-    IntImm,
-    Mul,
-    Not,
-    Or,
-    PrimExpr,
-    Select,
-    StringImm,
-    Sub,
-    Var,
-)
 from relaxpy.support.pysource import set_span
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span
 
-_OPERATORS: dict[type[PrimExpr], type[ast.operator]] = {Add: ast.Add, Sub: ast.Sub, Mul: ast.Mult}
+_OPERATORS: dict[type[tir.PrimExpr], type[ast.operator]] = {
+    tir.Add: ast.Add,
+    tir.Sub: ast.Sub,
+    tir.Mul: ast.Mult,
+}
 
 
 class ScalarEmitter:
@@ -84,7 +54,7 @@ class ScalarEmitter:
         self.scope = scope
         self.name = name
         self.axes = list(axes)
-        self.typed: set[Var] = set()
+        self.typed: set[tir.Var] = set()
         self.span: Span | None = None
 
     def items(self, items: Iterable[nest.Item]) -> list[ast.stmt]:
@@ -103,27 +73,27 @@ class ScalarEmitter:
                 self.axes.append(axis)
                 inner = self.items(body)
                 self.axes.pop()
-                statement = loop(self.scope.variable(axis.var), start, stop, inner)
+                statement = py.loop(self.scope.variable(axis.var), start, stop, inner)
                 self.scope.forget(axis.var)
                 return [statement]
             case nest.Branch(condition=condition, body=body, orelse=orelse):
-                return [when(self.value(condition), self.items(body), self.items(orelse))]
+                return [py.when(self.value(condition), self.items(body), self.items(orelse))]
             case nest.WhileLoop(condition=condition, body=body):
                 return [ast.While(self.value(condition), self.items(body) or [ast.Pass()], [])]
             case nest.Store():
                 return [self.store(item)]
             case nest.Bind(var=var, value=value):
                 self.typed.add(var)
-                return [assign(self.scope.variable(var), self.value(value))]
+                return [py.assign(self.scope.variable(var), self.value(value))]
             case nest.Check(condition=condition, message=message):
-                failed = do(call("rt.fail", text(self.name), text(message)))
-                return [when(ast.UnaryOp(ast.Not(), self.value(condition)), [failed])]
+                failed = py.do(py.call("rt.fail", py.text(self.name), py.text(message)))
+                return [py.when(ast.UnaryOp(ast.Not(), self.value(condition)), [failed])]
             case nest.Return(value=value):
                 return [ast.Return(self.value(value, typed=True))]
             case nest.Invoke(call=invoked):
-                return [do(self._called(invoked))]
+                return [py.do(self._called(invoked))]
             case nest.Alloc(buffer=buffer, root=root):
-                return [assign(self.scope.buffer(buffer), self._memory(buffer, root))]
+                return [py.assign(self.scope.buffer(buffer), self._memory(buffer, root))]
             case nest.Jump(kind=kind):
                 return [ast.Break() if kind == "break" else ast.Continue()]
             case _:
@@ -136,29 +106,29 @@ class ScalarEmitter:
         )
         tests = [*conditions, *map(self.value, statement.guards)]
         body = [self.store(store)]
-        return [when(both(tests), body)] if tests else body
+        return [py.when(py.both(tests), body)] if tests else body
 
     def store(self, store: nest.Store) -> ast.stmt:
         """One store."""
         self.span = store.span
-        return assign(self.element(store.buffer, store.indices), self.value(store.value))
+        return py.assign(self.element(store.buffer, store.indices), self.value(store.value))
 
-    def element(self, buffer: Buffer, indices: Iterable[PrimExpr]) -> ast.Subscript:
+    def element(self, buffer: Buffer, indices: Iterable[tir.PrimExpr]) -> ast.Subscript:
         """One element of a buffer; an index that may be out of bounds is checked."""
         pairs = enumerate(zip(indices, buffer.shape, strict=True))
         checked = [self._checked_index(index, size, axis, buffer) for axis, (index, size) in pairs]
-        return subscript(self.scope.buffer(buffer), *checked)
+        return py.item(self.scope.buffer(buffer), *checked)
 
     def _checked_index(
-        self, index: PrimExpr, size: PrimExpr, axis: int, buffer: Buffer
+        self, index: tir.PrimExpr, size: tir.PrimExpr, axis: int, buffer: Buffer
     ) -> ast.expr:
         value = self.index(index)
         if is_inside(index, size, self.axes, self.scope.shape_vars):
             return value
-        extent = subscript(attribute(self.scope.buffer(buffer), "shape"), axis)
-        return call("rt.checked_index", value, extent, axis, title(self.name, buffer))
+        extent = py.item(py.attribute(self.scope.buffer(buffer), "shape"), axis)
+        return py.call("rt.checked_index", value, extent, axis, title(self.name, buffer))
 
-    def index(self, value: PrimExpr) -> ast.expr:
+    def index(self, value: tir.PrimExpr) -> ast.expr:
         """An index as a Python int."""
         outer, self.scope.compute = self.scope.compute, self.value
         result = self.scope.index(value)
@@ -169,13 +139,13 @@ class ScalarEmitter:
         """Memory for `buffer`: new, or that of `root`."""
         if root is not None:
             kind = dtype_name(buffer.dtype)
-            return call("rt.overlay", self.scope.buffer(root), kind, None, text(buffer.name))
+            return py.call("rt.overlay", self.scope.buffer(root), kind, None, py.text(buffer.name))
         outer, self.scope.compute = self.scope.compute, self.value
         result = fresh(self.scope, buffer)
         self.scope.compute = outer
         return result
 
-    def value(self, expr: PrimExpr, *, typed: bool = False) -> ast.expr:
+    def value(self, expr: tir.PrimExpr, *, typed: bool = False) -> ast.expr:
         """`expr` as a NumPy scalar, rounded or wrapped to its datatype after each operation.
 
         Unless `typed`, a literal may be a plain number.
@@ -184,106 +154,108 @@ class ScalarEmitter:
             CompileError: an intrinsic cannot run on NumPy.
         """
         match expr:
-            case IntImm() | FloatImm():
+            case tir.IntImm() | tir.FloatImm():
                 return literal(expr, typed=typed)
-            case Var():
+            case tir.Var():
                 return self._variable(expr)
             case BufferLoad(buffer=buffer, indices=indices):
                 return self.element(buffer, indices)
-            case Or(a=a, b=b):
-                return either([self.value(a), self.value(b)])
-            case And(a=a, b=b):
-                return both([self.value(a), self.value(b)])
-            case Not(a=a):
+            case tir.Or(a=a, b=b):
+                return py.either([self.value(a), self.value(b)])
+            case tir.And(a=a, b=b):
+                return py.both([self.value(a), self.value(b)])
+            case tir.Not(a=a):
                 return ast.UnaryOp(ast.Not(), self.value(a))
-            case Select(condition=test, true_value=yes, false_value=no):
+            case tir.Select(condition=test, true_value=yes, false_value=no):
                 return self._choice(test, yes, no)
-            case Cast(dtype=dtype, value=inner) if inner.dtype.is_bool:
+            case tir.Cast(dtype=dtype, value=inner) if inner.dtype.is_bool:
                 value = self.value(inner)
                 exact = dtype.numpy().isbuiltin == 1
-                return call(dtype_name(dtype), value if exact else call("int", value))
-            case Cast(dtype=dtype, value=inner):
+                return py.call(dtype_name(dtype), value if exact else py.call("int", value))
+            case tir.Cast(dtype=dtype, value=inner):
                 return converted(self.value(inner, typed=True), inner.dtype, dtype)
-            case BinaryOpExpr():
+            case tir.BinaryOpExpr():
                 return self._binary(expr)
-            case Call():
+            case tir.Call():
                 return self._call(expr)
             case _:
                 raise CompileError(f"{self.name}: `{expr}` has no scalar form", span=self.span)
 
-    def _variable(self, var: Var) -> ast.expr:
-        name = path(self.scope.variable(var))
-        return name if var in self.typed else call(dtype_name(var.dtype), name)
+    def _variable(self, var: tir.Var) -> ast.expr:
+        name = py.path(self.scope.variable(var))
+        return name if var in self.typed else py.call(dtype_name(var.dtype), name)
 
-    def _is_index(self, expr: PrimExpr) -> bool:
+    def _is_index(self, expr: tir.PrimExpr) -> bool:
         """True if `expr` only depends on loop and shape variables: it cannot overflow."""
         return not any(
-            isinstance(node, (BufferLoad, Call))
+            isinstance(node, (BufferLoad, tir.Call))
             or node in self.typed
             or (
-                isinstance(node, PrimExpr)
+                isinstance(node, tir.PrimExpr)
                 and not (node.dtype.family == "int" or node.dtype.is_bool)
             )
             for node in walk(expr)
         )
 
-    def _choice(self, test: PrimExpr, yes: PrimExpr, no: PrimExpr) -> ast.expr:
+    def _choice(self, test: tir.PrimExpr, yes: tir.PrimExpr, no: tir.PrimExpr) -> ast.expr:
         return ast.IfExp(self.value(test), self.value(yes, typed=True), self.value(no, typed=True))
 
-    def _binary(self, expr: BinaryOpExpr) -> ast.expr:
-        if isinstance(expr, CmpExpr) and expr.a.dtype.is_int and self._is_index(expr):
+    def _binary(self, expr: tir.BinaryOpExpr) -> ast.expr:
+        if isinstance(expr, tir.CmpExpr) and expr.a.dtype.is_int and self._is_index(expr):
             return self.scope.truth(expr)
-        a = self.value(expr.a, typed=isinstance(expr.b, (IntImm, FloatImm)))
+        a = self.value(expr.a, typed=isinstance(expr.b, (tir.IntImm, tir.FloatImm)))
         b = self.value(expr.b, typed=False)
         node, dtype = type(expr), expr.a.dtype
-        if isinstance(expr, CmpExpr):
-            return compare(a, COMPARISONS[node], b)
+        if isinstance(expr, tir.CmpExpr):
+            return py.compare(a, COMPARISONS[node], b)
         if node in _OPERATORS and not dtype.is_bool:
-            return binary(a, _OPERATORS[node], b)
+            return py.binary(a, _OPERATORS[node], b)
         operations = BOOLEAN if dtype.is_bool else ELEMENTWISE
         if node in operations:
-            return call(operations[node], a, b)
+            return py.call(operations[node], a, b)
         if dtype.is_int:
-            return call(f"rt.{division(node, dtype)}", a, b)
-        return binary(a, ast.Div, b) if node is Div else call(FLOAT_DIVISION[node], a, b)
+            return py.call(f"rt.{division(node, dtype)}", a, b)
+        return py.binary(a, ast.Div, b) if node is tir.Div else py.call(FLOAT_DIVISION[node], a, b)
 
-    def _called(self, expr: Call) -> ast.expr:
+    def _called(self, expr: tir.Call) -> ast.expr:
         """A call of an external function."""
         kind = dtype_name(expr.dtype) if expr.dtype.lanes and expr.dtype != HANDLE else None
         if isinstance(expr.op, GlobalVar):
-            function: Code = self.scope.function(expr.op)
+            function: py.Code = self.scope.function(expr.op)
             args = expr.args
         else:
-            function, args = text(nest.callee_name(expr)), expr.args[1:]
-        return call("rt.call_external", text(self.name), function, kind, *map(self._argument, args))
+            function, args = py.text(nest.callee_name(expr)), expr.args[1:]
+        return py.call(
+            "rt.call_external", py.text(self.name), function, kind, *map(self._argument, args)
+        )
 
     def _argument(self, arg: Node) -> ast.expr:
         match arg:
-            case StringImm(value=value):
-                return text(value)
+            case tir.StringImm(value=value):
+                return py.text(value)
             case nest.PassedMemory(buffer=buffer, region=region, drop=drop, layout=layout):
-                array = path(self.scope.buffer(buffer))
+                array = py.path(self.scope.buffer(buffer))
                 if layout is not None:
                     array = self._laid_out(array, buffer, layout)
                 indices: list[ast.expr] = []
                 for axis, dom in enumerate(region):
                     start, stop = self.index(dom.min), self.index(dom.stop)
                     indices.append(start if axis < drop else ast.Slice(start, stop))
-                return subscript(array, *indices) if indices else array
+                return py.item(array, *indices) if indices else array
             case _:
-                assert isinstance(arg, PrimExpr)
+                assert isinstance(arg, tir.PrimExpr)
                 return self.value(arg, typed=True)
 
     def _laid_out(self, memory: ast.expr, buffer: Buffer, layout: nest.Layout) -> ast.expr:
         """The view of the memory of `buffer` that has this layout now."""
         sizes, strides = (tuple(map(self.index, exprs)) for exprs in (layout.shape, layout.strides))
         kind, offset = dtype_name(buffer.dtype), self.index(layout.offset)
-        view = call("rt.reinterpreted", memory, kind, sizes, text(layout.name), offset)
+        view = py.call("rt.reinterpreted", memory, kind, sizes, py.text(layout.name), offset)
         if strides:
-            view.args.append(code(strides))
+            view.args.append(py.code(strides))
         return view
 
-    def _call(self, expr: Call) -> ast.expr:
+    def _call(self, expr: tir.Call) -> ast.expr:
         if nest.is_external(expr):
             return self._called(expr)
         name = intrinsic_name(expr)
@@ -292,14 +264,16 @@ class ScalarEmitter:
             return self._choice(test, yes, no)
         if name == "reinterpret":
             [value] = expr.args
-            return call(attribute(self.value(value, typed=True), "view"), dtype_name(expr.dtype))
+            return py.call(
+                py.attribute(self.value(value, typed=True), "view"), dtype_name(expr.dtype)
+            )
         function = numpy_function(expr)
         if not function:
             raise unsupported(self.name, expr, self.span)
-        return call(function, *(self.value(a, typed=True) for a in expr.args))
+        return py.call(function, *(self.value(a, typed=True) for a in expr.args))
 
 
-def unsupported(name: str, expr: Call, span: Span | None) -> CompileError:
+def unsupported(name: str, expr: tir.Call, span: Span | None) -> CompileError:
     """The error for an intrinsic that NumPy cannot perform."""
     return CompileError(
         f"{name}: the intrinsic {intrinsic_name(expr)} cannot run on NumPy",

@@ -7,18 +7,7 @@ from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from functools import lru_cache
 
 from relaxpy.errors import CompileError
-from relaxpy.exec.python_ast import (
-    Code,
-    attribute,
-    binary,
-    both,
-    call,
-    code,
-    compare,
-    either,
-    path,
-    text,
-)
+from relaxpy.exec import python_ast as py
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.traverse import walk
@@ -136,7 +125,7 @@ class KernelScope:
         name = self.functions.get(var.name_hint)
         if name is None:
             raise CompileError(f"{var.name_hint} is called, and no function of that name is known")
-        return path(name)
+        return py.path(name)
 
     def index(self, value: tir.PrimExpr | IndexPoly) -> ast.expr:
         """`value` computed in Python's unbounded integers, as shapes and indices are.
@@ -148,48 +137,48 @@ class KernelScope:
             return self.index(value.expr())
         match value:
             case tir.IntImm(value=number):
-                return code(number)
+                return py.code(number)
             case tir.Var():
-                return path(self.variable(value))
+                return py.path(self.variable(value))
             case _ if self.compute is not None and value.dtype.is_int and self._may_wrap(value):
-                return call("int", self.compute(value))
+                return py.call("int", self.compute(value))
             case tir.Cast(value=inner) if inner.dtype.is_int:
                 return self.index(inner)
             case tir.Add(a=a, b=b):
                 return self._plus(a, b)
             case tir.Sub(a=a, b=b):
-                return binary(self.index(a), ast.Sub, self.index(b))
+                return py.binary(self.index(a), ast.Sub, self.index(b))
             case tir.Mul(a=a, b=b):
-                return binary(self.index(a), ast.Mult, self.index(b))
+                return py.binary(self.index(a), ast.Mult, self.index(b))
             case tir.FloorDiv(a=a, b=b) if self._is_not_zero(b):
-                return binary(self.index(a), ast.FloorDiv, self.index(b))
+                return py.binary(self.index(a), ast.FloorDiv, self.index(b))
             case tir.FloorMod(a=a, b=b) if self._is_not_zero(b):
-                return binary(self.index(a), ast.Mod, self.index(b))
+                return py.binary(self.index(a), ast.Mod, self.index(b))
             case tir.FloorDiv(a=a, b=b):
-                return call("rt.int_floordiv", self.index(a), self.index(b))
+                return py.call("rt.int_floordiv", self.index(a), self.index(b))
             case tir.FloorMod(a=a, b=b):
-                return call("rt.int_floormod", self.index(a), self.index(b))
+                return py.call("rt.int_floormod", self.index(a), self.index(b))
             case tir.Div(a=a, b=b):
-                return call("rt.int_truncdiv", self.index(a), self.index(b))
+                return py.call("rt.int_truncdiv", self.index(a), self.index(b))
             case tir.Mod(a=a, b=b):
-                return call("rt.int_truncmod", self.index(a), self.index(b))
+                return py.call("rt.int_truncmod", self.index(a), self.index(b))
             case tir.Min(a=a, b=b):
-                return call("min", self.index(a), self.index(b))
+                return py.call("min", self.index(a), self.index(b))
             case tir.Max(a=a, b=b):
-                return call("max", self.index(a), self.index(b))
+                return py.call("max", self.index(a), self.index(b))
             case tir.Select(condition=test, true_value=yes, false_value=no):
                 return ast.IfExp(self.truth(test), self.index(yes), self.index(no))
             case tir.Call(op=Op(name="tir.if_then_else"), args=(test, yes, no)):
                 return ast.IfExp(self.truth(test), self.index(yes), self.index(no))
             case _ if self.compute is not None and value.dtype.is_int:
-                return call("int", self.compute(value))
+                return py.call("int", self.compute(value))
             case _:
                 raise CompileError(f"`{value}` cannot be computed as an index")
 
     def _plus(self, a: tir.PrimExpr, b: tir.PrimExpr) -> ast.expr:
         if isinstance(b, tir.IntImm) and b.value < 0:
-            return binary(self.index(a), ast.Sub, code(-b.value))
-        return binary(self.index(a), ast.Add, self.index(b))
+            return py.binary(self.index(a), ast.Sub, py.code(-b.value))
+        return py.binary(self.index(a), ast.Add, self.index(b))
 
     def _may_wrap(self, value: tir.PrimExpr) -> bool:
         """True if `value` contains a load, or an operation that may wrap.
@@ -218,15 +207,17 @@ class KernelScope:
         """A condition on shapes and indices."""
         match condition:
             case tir.IntImm(value=number):
-                return code(bool(number))
+                return py.code(bool(number))
             case tir.Not(a=a):
                 return ast.UnaryOp(ast.Not(), self.truth(a))
             case tir.Or(a=a, b=b):
-                return either([self.truth(a), self.truth(b)])
+                return py.either([self.truth(a), self.truth(b)])
             case tir.And(a=a, b=b):
-                return both([self.truth(a), self.truth(b)])
+                return py.both([self.truth(a), self.truth(b)])
             case tir.CmpExpr(a=a, b=b) if a.dtype.is_int:
-                return compare(self._compared(a), COMPARISONS[type(condition)], self._compared(b))
+                return py.compare(
+                    self._compared(a), COMPARISONS[type(condition)], self._compared(b)
+                )
             case _ if self.compute is not None:
                 return self.compute(condition)
             case _:
@@ -237,7 +228,7 @@ class KernelScope:
         is_plain = isinstance(value, (tir.IntImm, tir.Var))
         if self.compute is None or is_plain or not any(n in self.scalars for n in walk(value)):
             return self.index(value)
-        return call("int", self.compute(value))
+        return py.call("int", self.compute(value))
 
 
 COMPARISONS: Mapping[type[tir.PrimExpr], type[ast.cmpop]] = {
@@ -284,17 +275,17 @@ def converted(node: ast.expr, source: DataType, target: DataType) -> ast.Call:
     step = intermediate(source, target)
     if step is not None:
         node = converted(node, source, step)
-    return call(attribute(node, "astype"), dtype_name(target))
+    return py.call(py.attribute(node, "astype"), dtype_name(target))
 
 
 def literal(value: tir.IntImm | tir.FloatImm, *, typed: bool) -> ast.expr:
     """A literal; unless `typed`, a plain number if the other operand decides its datatype."""
-    number: Code = value.value
+    number: py.Code = value.value
     if value.dtype.is_bool:
-        return code(bool(value.value)) if not typed else call("np.bool_", bool(value.value))
+        return py.code(bool(value.value)) if not typed else py.call("np.bool_", bool(value.value))
     if not typed and value.dtype.numpy().isbuiltin == 1:
-        return code(number)
-    return call(dtype_name(value.dtype), number)
+        return py.code(number)
+    return py.call(dtype_name(value.dtype), number)
 
 
 def numpy_function(call_node: tir.Call) -> str:
@@ -311,4 +302,4 @@ def intrinsic_name(call_node: tir.Call) -> str:
 
 def title(kernel: str, buffer: Buffer) -> ast.expr:
     """The description of a kernel's buffer in run-time messages."""
-    return text(f"{kernel}: {buffer.name}")
+    return py.text(f"{kernel}: {buffer.name}")

@@ -61,9 +61,7 @@ def view(
         indices = [ast.Slice()] * len(used)
         name = node
         maps = [Affine({v: as_poly(1)}, as_poly(0)) for v in used]
-    return View(
-        _subscript(name, _with_new_axes(indices, maps, layout, used), whole=whole), tuple(used)
-    )
+    return View(_subscript(name, _with_new_axes(indices, maps, layout), whole=whole), tuple(used))
 
 
 def _is_sliceable(
@@ -141,7 +139,7 @@ def _index(scope: KernelScope, index: Affine, size: IndexPoly, ranges: dict[Var,
 
 
 def _with_new_axes(
-    indices: list[ast.expr], maps: Sequence[Affine], layout: Sequence[Axis], used: list[Var]
+    indices: list[ast.expr], maps: Sequence[Affine], layout: Sequence[Axis]
 ) -> list[ast.expr]:
     """The indices, with None for each axis of `layout` that is missing after the first."""
     subscripts: list[ast.expr] = []

@@ -24,52 +24,12 @@ from relaxpy.ir.core.traverse import (
     walk,
 )
 from relaxpy.ir.op import Op
-from relaxpy.ir.tir import ops
+from relaxpy.ir.tir import expr as tir, ops, stmt as st
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
-from relaxpy.ir.tir.expr import (
-    LT,
-    And,
-    Broadcast,
-    Call,
-    Cast,
-    FloatImm,
-    IntImm,
-    IterVarKind,
-    Let,
-    Mul,
-    Or,
-    PrimExpr,
-    Ramp,
-    Select,
-    Shuffle,
-    StringImm,
-    Var,
-)
 from relaxpy.ir.tir.intrin import if_then_else
 from relaxpy.ir.tir.intrinsics import intrinsic_of
 from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.prim_func import PrimFunc
-from relaxpy.ir.tir.stmt import (
-    Allocate,
-    AllocateConst,
-    AnyStmt,
-    AssertStmt,
-    AttrStmt,
-    Block,
-    BlockRealize,
-    BufferRealize,
-    BufferStore,
-    DeclBuffer,
-    Evaluate,
-    For,
-    ForKind,
-    IfThenElse,
-    LetStmt,
-    MatchBufferRegion,
-    SeqStmt,
-    Stmt,
-    While,
-)
 from relaxpy.ir.tir.substitution import substitute
 from relaxpy.support.dataclass import replace
 
@@ -80,7 +40,7 @@ MAX_TREE_SIZE = 512
 """A chain of lets may double a value at each step, so larger values are not substituted."""
 
 
-def read(func: PrimFunc, shape_vars: Container[Var], *, may_alias: bool = False) -> nest.Nest:
+def read(func: PrimFunc, shape_vars: Container[tir.Var], *, may_alias: bool = False) -> nest.Nest:
     """The nest of `func`; unless `may_alias`, its arguments share no memory.
 
     `shape_vars` are variables that are never negative.
@@ -102,22 +62,27 @@ def read(func: PrimFunc, shape_vars: Container[Var], *, may_alias: bool = False)
     )
 
 
-def _is_point(loop: For) -> bool:
+def _is_point(loop: st.For) -> bool:
     """True if a loop has one iteration, whose number is known, and which runs to its end."""
     match loop:
-        case For(min=IntImm(), extent=IntImm(value=1), kind=ForKind.SERIAL, thread_binding=None):
-            return not (loop.annotations or any(map(_is_jump, occurrences(loop.body, Evaluate))))
+        case st.For(
+            min=tir.IntImm(),
+            extent=tir.IntImm(value=1),
+            kind=st.ForKind.SERIAL,
+            thread_binding=None,
+        ):
+            return not (loop.annotations or any(map(_is_jump, occurrences(loop.body, st.Evaluate))))
         case _:
             return False
 
 
-def _is_jump(stmt: Evaluate) -> bool:
+def _is_jump(stmt: st.Evaluate) -> bool:
     """True if a statement leaves a loop or its current iteration."""
-    return isinstance(stmt.value, Call) and stmt.value.op in _LOOP_JUMPS
+    return isinstance(stmt.value, tir.Call) and stmt.value.op in _LOOP_JUMPS
 
 
 class _Reader:
-    def __init__(self, func: PrimFunc, shape_vars: Container[Var], *, may_alias: bool) -> None:
+    def __init__(self, func: PrimFunc, shape_vars: Container[tir.Var], *, may_alias: bool) -> None:
         self.func = func
         self.shape_vars = shape_vars
         self.may_alias = may_alias
@@ -125,36 +90,36 @@ class _Reader:
         """True if the result is correct only if arguments share no memory."""
         self.buffers = BufferTable(func)
         self.axes: list[nest.Axis] = []
-        self.kinds: dict[Var, ForKind] = {}
-        self.used: set[Var] = set(func.params)
-        self.points: dict[Var, PrimExpr] = {}
+        self.kinds: dict[tir.Var, st.ForKind] = {}
+        self.used: set[tir.Var] = set(func.params)
+        self.points: dict[tir.Var, tir.PrimExpr] = {}
         """The numbers of the iterations of enclosing loops that have one, until it is replaced."""
         self.block: str | None = None
         self.span: Span | None = func.span
 
-    def items(self, stmt: Stmt) -> Iterator[nest.Item]:
+    def items(self, stmt: st.Stmt) -> Iterator[nest.Item]:
         outer, points = self.span, self.points
-        following: Stmt | None = stmt
+        following: st.Stmt | None = stmt
         while following is not None:
             self.span = getattr(following, "span", None) or self.span
-            following = yield from self._items(cast("AnyStmt", following))
+            following = yield from self._items(cast("st.AnyStmt", following))
         self.span, self.points = outer, points
 
-    def _items(self, stmt: AnyStmt) -> Generator[nest.Item, None, Stmt | None]:
+    def _items(self, stmt: st.AnyStmt) -> Generator[nest.Item, None, st.Stmt | None]:
         """The items of a statement, without those of the statement after it, which is returned."""
-        if self.points and not isinstance(stmt, (For, BlockRealize, SeqStmt)):
+        if self.points and not isinstance(stmt, (st.For, st.BlockRealize, st.SeqStmt)):
             stmt, self.points = substitute(stmt, self.points), {}
         match stmt:
-            case SeqStmt(seq=seq):
+            case st.SeqStmt(seq=seq):
                 for inner in seq:
                     yield from self.items(inner)
-            case For(loop_var=var, min=start, body=body) if var not in self.used and _is_point(
+            case st.For(loop_var=var, min=start, body=body) if var not in self.used and _is_point(
                 stmt
             ):
                 self.used.add(var)
                 self.points[var] = start
                 return body
-            case For():
+            case st.For():
                 start, extent = (substitute(b, self.points) for b in (stmt.min, stmt.extent))
                 loop = self._loop(stmt, start, extent)
                 for bound in (start, extent):
@@ -162,37 +127,37 @@ class _Reader:
                         yield from self._evaluated(bound)
                 if loop.body:
                     yield loop
-            case BlockRealize():
+            case st.BlockRealize():
                 yield from self._realize(stmt)
-            case Block():
-                yield from self.items(BlockRealize((), ops.const(True), stmt))
-            case BufferStore():
+            case st.Block():
+                yield from self.items(st.BlockRealize((), ops.const(True), stmt))
+            case st.BufferStore():
                 yield from self._store(stmt)
-            case IfThenElse(condition=condition, then_case=then, else_case=orelse):
+            case st.IfThenElse(condition=condition, then_case=then, else_case=orelse):
                 no = () if orelse is None else tuple(self.items(orelse))
                 yield nest.Branch(self.value(condition), tuple(self.items(then)), no)
-            case While(condition=condition, body=body):
+            case st.While(condition=condition, body=body):
                 yield nest.WhileLoop(self.value(condition), tuple(self.items(body)), stmt.span)
-            case LetStmt(var=var, value=value, body=body):
+            case st.LetStmt(var=var, value=value, body=body):
                 return (yield from self._let(var, self.value(value), body))
-            case AttrStmt(attr_key="thread_extent"):
+            case st.AttrStmt(attr_key="thread_extent"):
                 raise launched(self.name, stmt)
-            case AttrStmt(body=body) | DeclBuffer(body=body):
+            case st.AttrStmt(body=body) | st.DeclBuffer(body=body):
                 return body
-            case AssertStmt(condition=condition, message=message, body=body):
-                text = message.value if isinstance(message, StringImm) else str(message)
+            case st.AssertStmt(condition=condition, message=message, body=body):
+                text = message.value if isinstance(message, tir.StringImm) else str(message)
                 yield nest.Check(self.value(condition), text, self.span)
                 return body
-            case Allocate(body=body):
+            case st.Allocate(body=body):
                 yield from self.buffers.add_allocation(stmt, self.axes)
                 return body
-            case BufferRealize(buffer=buffer, body=body):
+            case st.BufferRealize(buffer=buffer, body=body):
                 if not self.buffers.is_argument(buffer):
                     yield from self.buffers.add_local(buffer, body, self.axes)
                 return body
-            case Evaluate(value=value):
+            case st.Evaluate(value=value):
                 yield from self._evaluate(value)
-            case AllocateConst():
+            case st.AllocateConst():
                 yield from self._constant(stmt)
             case _:
                 assert_never(stmt)
@@ -205,13 +170,13 @@ class _Reader:
     def error(self, message: str, hint: str | None = None) -> CompileError:
         return CompileError(f"{self.name}: {message}", span=self.span, hint=hint)
 
-    def _loop(self, loop: For, start: PrimExpr, extent: PrimExpr) -> nest.Loop:
+    def _loop(self, loop: st.For, start: tir.PrimExpr, extent: tir.PrimExpr) -> nest.Loop:
         var, body = loop.loop_var, loop.body
         if var in self.used:
             var = var.renamed(var.name)
             body = substitute(body, {loop.loop_var: var})
         self.used.add(var)
-        if loop.kind != ForKind.SERIAL:
+        if loop.kind != st.ForKind.SERIAL:
             self.kinds[var] = loop.kind
         start = self.value(start)
         axis = nest.Axis(var, start, ops.add(start, self.value(extent)), loop.span)
@@ -220,25 +185,25 @@ class _Reader:
         self.axes.pop()
         return nest.Loop(axis, inner)
 
-    def _realize(self, realize: BlockRealize) -> Iterator[nest.Item]:
+    def _realize(self, realize: st.BlockRealize) -> Iterator[nest.Item]:
         block = realize.block
         unbound = replace(block, iter_vars=(), reads=(), writes=())
         items: list[nest.Item] = []
-        values: dict[Var, PrimExpr] = {}
-        reduced: list[tuple[PrimExpr, PrimExpr]] = []
-        spatial: set[Var] = set()
+        values: dict[tir.Var, tir.PrimExpr] = {}
+        reduced: list[tuple[tir.PrimExpr, tir.PrimExpr]] = []
+        spatial: set[tir.Var] = set()
         points, self.points = self.points, {}
         for iter_var, found in zip(block.iter_vars, realize.iter_values, strict=True):
             bound = substitute(found, points)
             value = ops.cast_to(bound, iter_var.var.dtype)
             if self._is_bound_here(iter_var.var, value, unbound):
-                var = Var(iter_var.var.name, iter_var.var.dtype)
+                var = tir.Var(iter_var.var.name, iter_var.var.dtype)
                 values[iter_var.var] = var
                 items.append(nest.Bind(var, self.value(value), self.span))
             else:
                 values[iter_var.var] = value
-            if iter_var.iter_type != IterVarKind.CommReduce:
-                spatial.update(occurrences(bound, Var))
+            if iter_var.iter_type != tir.IterVarKind.CommReduce:
+                spatial.update(occurrences(bound, tir.Var))
             elif iter_var.dom is not None:
                 reduced.append((self.value(bound), iter_var.dom.min))
         bound_block = substitute(unbound, {**points, **values})
@@ -258,12 +223,12 @@ class _Reader:
         items += self.items(bound_block.body)
         self.block, self.points = outer, points
         predicate = self.value(substitute(realize.predicate, points))
-        if isinstance(predicate, IntImm) and predicate.value:
+        if isinstance(predicate, tir.IntImm) and predicate.value:
             yield from items
         else:
             yield nest.Branch(predicate, tuple(items))
 
-    def _region(self, match: MatchBufferRegion) -> Iterator[nest.Item]:
+    def _region(self, match: st.MatchBufferRegion) -> Iterator[nest.Item]:
         """Check that a matched region is in bounds and has the right shape, unless proved."""
         buffer, source = match.buffer, match.source
         for dom, size in zip(source.region, source.buffer.shape, strict=True):
@@ -285,15 +250,15 @@ class _Reader:
     def _in_first_iteration(
         self,
         init: tuple[nest.Item, ...],
-        reduced: Sequence[tuple[PrimExpr, PrimExpr]],
-        spatial: Set[Var],
+        reduced: Sequence[tuple[tir.PrimExpr, tir.PrimExpr]],
+        spatial: Set[tir.Var],
     ) -> tuple[nest.Item, ...]:
         """`init` under the condition that each reduction iterator has its minimum.
 
         `reduced` are the values and minima of these. The loops of variables in `spatial` are not
         reduction loops.
         """
-        starting: set[Var] = set()
+        starting: set[tir.Var] = set()
         others = []
         for value, minimum in reduced:
             loops = self._loops_at_start(value, minimum)
@@ -313,7 +278,7 @@ class _Reader:
         init_loops = tuple(a for a in self.axes if a.var in used and a.var not in spatial)
         return (nest.Branch(ops.all_of(*tests, *starts), init, init_loops=init_loops),)
 
-    def _loops_at_start(self, value: PrimExpr, minimum: PrimExpr) -> set[Var] | None:
+    def _loops_at_start(self, value: tir.PrimExpr, minimum: tir.PrimExpr) -> set[tir.Var] | None:
         """The loops whose first iterations are exactly where `value` is `minimum`, or None."""
         linear = affine(value, {a.var for a in self.axes})
         if linear is None or any((c.constant or 0) < 1 for c in linear.coefficients.values()):
@@ -324,7 +289,9 @@ class _Reader:
                 at_start = at_start + linear.coefficients[axis.var] * as_poly(axis.start)
         return set(linear.coefficients) if at_start.same(as_poly(minimum)) else None
 
-    def _fused_at_start(self, digits: Sequence[tuple[PrimExpr, PrimExpr]]) -> set[Var] | None:
+    def _fused_at_start(
+        self, digits: Sequence[tuple[tir.PrimExpr, tir.PrimExpr]]
+    ) -> set[tir.Var] | None:
         """The loops whose first iteration is where all `digits` have their minima, or None."""
         from relaxpy.ir.arith.tvm.analyzer import Analyzer  # few blocks need these
         from relaxpy.ir.arith.tvm.iter_map import detect_iter_map
@@ -342,13 +309,13 @@ class _Reader:
         found = detect_iter_map([digit for digit, _ in digits], loops, True, IterMapLevel.Bijective)
         return None if found.errors else set(loops)
 
-    def _constant(self, stmt: AllocateConst) -> Iterator[nest.Item]:
+    def _constant(self, stmt: st.AllocateConst) -> Iterator[nest.Item]:
         """A constant: used directly if it is only read, or else copied to private memory."""
         var, body = stmt.buffer_var, stmt.body
         constant = Buffer(var, stmt.dtype, stmt.extents, name=var.name)
         changed = any(
-            (isinstance(node, BufferStore) and node.buffer.data is var)
-            or (isinstance(node, Call) and node.op in nest.EXTERNAL_CALLS)
+            (isinstance(node, st.BufferStore) and node.buffer.data is var)
+            or (isinstance(node, tir.Call) and node.op in nest.EXTERNAL_CALLS)
             for node in walk(body)
         )
         if not changed:
@@ -363,7 +330,7 @@ class _Reader:
         source = Buffer(var.renamed(var.name), stmt.dtype, stmt.extents, name=var.name)
         self.buffers.add_constant(source, stmt.data)
         yield from self.buffers.add_local(constant, body, self.axes)
-        indices = [Var(f"{var.name}_{n}", "int64") for n in range(constant.ndim)]
+        indices = [tir.Var(f"{var.name}_{n}", "int64") for n in range(constant.ndim)]
         load = BufferLoad(source, indices)
         item: nest.Item = nest.Store(constant, tuple(indices), load, self.block, self.span)
         for index, size in zip(reversed(indices), reversed(constant.shape), strict=True):
@@ -372,7 +339,7 @@ class _Reader:
         yield item
         yield from self.items(body)
 
-    def _store(self, store: BufferStore) -> Iterator[nest.Item]:
+    def _store(self, store: st.BufferStore) -> Iterator[nest.Item]:
         if store.predicate is not None and store.predicate.dtype.lanes == 1:
             unpredicated = replace(store, predicate=None)
             yield nest.Branch(self.value(store.predicate), tuple(self._store(unpredicated)))
@@ -389,15 +356,15 @@ class _Reader:
         if self._lanes_conflict(store):
             yield from self._unrolled(store, lanes)
             return
-        lane = Var("lane", store.indices[-1].dtype.element)
+        lane = tir.Var("lane", store.indices[-1].dtype.element)
         axis = nest.Axis(lane, ops.const(0, lane.dtype), ops.const(lanes, lane.dtype))
-        self.kinds[lane] = ForKind.VECTORIZED
+        self.kinds[lane] = st.ForKind.VECTORIZED
         self.axes.append(axis)
         stores = tuple(self._store(_scalar(store, lane)))
         self.axes.pop()
         yield nest.Loop(axis, stores)
 
-    def _lanes_conflict(self, store: BufferStore) -> bool:
+    def _lanes_conflict(self, store: st.BufferStore) -> bool:
         """True if a lane may read an element that another lane writes."""
         operands = [store.value, *store.indices]
         if store.predicate is not None:
@@ -410,7 +377,7 @@ class _Reader:
         if not aliases and not any(True for e in operands for _ in nest.external_calls(e)):
             return False
         last = store.indices[-1]
-        distinct = isinstance(last, Ramp) and getattr(last.stride, "value", 0) != 0
+        distinct = isinstance(last, tir.Ramp) and getattr(last.stride, "value", 0) != 0
         aligned = all(
             load.buffer is store.buffer
             and all(a is b for a, b in zip(load.indices, store.indices, strict=True))
@@ -424,16 +391,18 @@ class _Reader:
         self.assumes_no_alias |= both and not self.may_alias
         return both and self.may_alias
 
-    def _unrolled(self, store: BufferStore, lanes: int) -> Iterator[nest.Item]:
+    def _unrolled(self, store: st.BufferStore, lanes: int) -> Iterator[nest.Item]:
         """Items that compute all lanes and then store them."""
         numbers = [ops.const(n, "int32") for n in range(lanes)]
-        values = [Var(f"lane{n}", store.value.dtype.element) for n in range(lanes)]
+        values = [tir.Var(f"lane{n}", store.value.dtype.element) for n in range(lanes)]
         for var, number in zip(values, numbers, strict=True):
             yield nest.Bind(var, self.value(lane_of(store.value, number)), self.span)
         for var, number in zip(values, numbers, strict=True):
             yield from self._store(replace(_scalar(store, number), value=var))
 
-    def _let(self, var: Var, value: PrimExpr, body: Stmt) -> Generator[nest.Item, None, Stmt]:
+    def _let(
+        self, var: tir.Var, value: tir.PrimExpr, body: st.Stmt
+    ) -> Generator[nest.Item, None, st.Stmt]:
         """The binding of a variable, unless its value is substituted; the statement after it."""
         # Statements that run one by one compute a value once, as in the source.
         is_shared = self.may_alias and bool(children(value))
@@ -443,15 +412,15 @@ class _Reader:
         if var.dtype.lanes == 1:
             yield nest.Bind(var, value, self.span)
             return body
-        lanes = [Var(f"{var.name}{n}", var.dtype.element) for n in range(var.dtype.lanes)]
+        lanes = [tir.Var(f"{var.name}{n}", var.dtype.element) for n in range(var.dtype.lanes)]
         for number, lane in enumerate(lanes):
             part = self.value(lane_of(value, ops.const(number, "int32")))
             yield nest.Bind(lane, part, self.span)
         return substitute(body, {var: vector_of(lanes)})
 
-    def _is_bound_here(self, var: Var, value: PrimExpr, body: Stmt) -> bool:
+    def _is_bound_here(self, var: tir.Var, value: tir.PrimExpr, body: st.Stmt) -> bool:
         """True if `value` must be evaluated here, and not where `body` uses `var`."""
-        if isinstance(value, (Var, IntImm)):
+        if isinstance(value, (tir.Var, tir.IntImm)):
             return False
         written = set(map(self.buffers.root, written_buffers(body)))
         called = any(True for _ in nest.external_calls(value))
@@ -461,123 +430,123 @@ class _Reader:
         stops = self._may_stop(value) and not is_always_evaluated(var, body)
         return bool(called or passed_on or changed or stops)
 
-    def _may_stop(self, value: PrimExpr) -> bool:
+    def _may_stop(self, value: tir.PrimExpr) -> bool:
         """True if an operation in `value` may fail, or memory that it reads."""
         return self._reads_view(value) or may_fail(value, self.axes, self.shape_vars)
 
-    def _reads_view(self, value: PrimExpr) -> bool:
+    def _reads_view(self, value: tir.PrimExpr) -> bool:
         """True if `value` reads memory that may be too small, or have gaps."""
         views = self.buffers.views
         return bool(views) and any(load.buffer in views for load in nest.loads(value))
 
-    def _evaluated(self, value: PrimExpr) -> Iterator[nest.Item]:
+    def _evaluated(self, value: tir.PrimExpr) -> Iterator[nest.Item]:
         """The evaluation of the unused `value`, if that may stop the program."""
         read = self.value(value)
         if self._may_stop(read):
-            unused = Var("unused", value.dtype)
-            yield from self.items((yield from self._let(unused, read, Evaluate(ops.const(0)))))
+            unused = tir.Var("unused", value.dtype)
+            yield from self.items((yield from self._let(unused, read, st.Evaluate(ops.const(0)))))
 
-    def _evaluate(self, value: PrimExpr) -> Iterator[nest.Item]:
+    def _evaluate(self, value: tir.PrimExpr) -> Iterator[nest.Item]:
         match value:
-            case Call(op=Op(name="tir.ret"), args=(result,)):
+            case tir.Call(op=Op(name="tir.ret"), args=(result,)):
                 yield nest.Return(self.value(result))
-            case Call(op=Op(name="tir.break_loop")):
+            case tir.Call(op=Op(name="tir.break_loop")):
                 yield nest.Jump("break")
-            case Call(op=Op(name="tir.continue_loop")):
+            case tir.Call(op=Op(name="tir.continue_loop")):
                 yield nest.Jump("continue")
-            case Call(op=Op(name="tir.assume" | "tir.tvm_storage_sync")) | IntImm():
+            case tir.Call(op=Op(name="tir.assume" | "tir.tvm_storage_sync")) | tir.IntImm():
                 pass
             case _:
                 read = self.value(value)
-                if not (isinstance(read, Call) and nest.is_external(read)):
+                if not (isinstance(read, tir.Call) and nest.is_external(read)):
                     evaluated = tuple(self._evaluated(value))
                     if evaluated:
                         yield from evaluated
                         return
                 for call in _outermost(read):
                     # The result of a call that is a statement is not used.
-                    invoked = Call(VOID, call.op, call.args) if call is read else call
+                    invoked = tir.Call(VOID, call.op, call.args) if call is read else call
                     yield nest.Invoke(invoked, self.block, self.span)
 
     def _resolve(
-        self, buffer: Buffer, indices: tuple[PrimExpr, ...]
-    ) -> tuple[Buffer, tuple[PrimExpr, ...]]:
+        self, buffer: Buffer, indices: tuple[tir.PrimExpr, ...]
+    ) -> tuple[Buffer, tuple[tir.PrimExpr, ...]]:
         try:
             return self.buffers.resolve(buffer, indices, self.axes, self.shape_vars)
         except CompileError as error:
             raise self.error(error.diagnostics[0].message) from None
 
-    def _call(self, call: Call) -> Call:
+    def _call(self, call: tir.Call) -> tir.Call:
         """A call of an external function, with its memory arguments resolved."""
         if call.op is Op("tir.call_kernel"):  # its launch arguments are not expressions
             raise self.unsupported(call)
         args: list[Node] = []
         for arg in call.args:
             match arg:
-                case Var():
+                case tir.Var():
                     memory = self.buffers.passed_memory(arg)
                     args.append(arg if memory is None else rewrite(memory, self._rule))
-                case Call(op=Op(name="tir.address_of")):
+                case tir.Call(op=Op(name="tir.address_of")):
                     memory = self.buffers.passed_buffer(addressed(arg, self.span))
                     args.append(rewrite(memory, self._rule))
                 case _:
                     args.append(self.value(arg))
-        return Call(call.dtype, call.op, args)
+        return tir.Call(call.dtype, call.op, args)
 
-    def unsupported(self, call: Call) -> CompileError:
+    def unsupported(self, call: tir.Call) -> CompileError:
         """The error for an intrinsic that needs special hardware."""
         return self.error(
             f"the {display_name(call)} cannot run on NumPy",
             hint="it needs hardware, or a pass that lowers it",
         )
 
-    def value(self, expr: PrimExpr) -> PrimExpr:
+    def value(self, expr: tir.PrimExpr) -> tir.PrimExpr:
         """`expr` with lets substituted, hints dropped, loads resolved, and lanes extracted.
 
         Errors:
             CompileError: an intrinsic has no meaning outside special hardware.
         """
         if not any(True for _ in nest.external_calls(expr)):
-            return cast("PrimExpr", rewrite(expr, self._rule))
-        if isinstance(expr, Call) and nest.is_external(expr):
+            return cast("tir.PrimExpr", rewrite(expr, self._rule))
+        if isinstance(expr, tir.Call) and nest.is_external(expr):
             return self._call(expr)
         inner: Callable[[Node], Node] = lambda child: (  # noqa: E731
-            self.value(child) if isinstance(child, PrimExpr) else child
+            self.value(child) if isinstance(child, tir.PrimExpr) else child
         )
         rebuilt: Node = map_children(inner, expr)
         changed = self._rule(rebuilt)
-        return cast("PrimExpr", rebuilt if changed is None else changed)
+        return cast("tir.PrimExpr", rebuilt if changed is None else changed)
 
     def _rule(self, node: Node) -> Node | None:
         """The replacement of `node`, whose children are replaced; None if it stays."""
         match node:
-            case Let(var=var, value=value, body=body):
+            case tir.Let(var=var, value=value, body=body):
                 stops = var.dtype.lanes == 1 and self._may_stop(value)
                 if stops and not is_always_evaluated(var, body):
                     # An unused value may stop the program, so it is evaluated.
-                    evaluated = Or(ops.cast_to(value, BOOL), ops.const(True))
+                    evaluated = tir.Or(ops.cast_to(value, BOOL), ops.const(True))
                     body = if_then_else(evaluated, body, ops.const(0, body.dtype))
                 return substitute(body, {var: value})
-            case Call(op=op, args=(inner,)) if (record := intrinsic_of(op)) and record.is_hint:
+            case tir.Call(op=op, args=(inner,)) if (record := intrinsic_of(op)) and record.is_hint:
                 return inner
-            case Call(op=Op(name="tir.undef"), dtype=dtype):
+            case tir.Call(op=Op(name="tir.undef"), dtype=dtype):
                 return ops.const(0, dtype)
-            case Call(op=Op(name="tir.vscale"), dtype=dtype):
+            case tir.Call(op=Op(name="tir.vscale"), dtype=dtype):
                 return ops.const(1, dtype)
-            case Call(op=Op(name="tir.large_uint_imm"), dtype=dtype, args=(low, high)):
-                return IntImm(dtype, (number_of(high) << 32) + number_of(low))
-            case Call(op=Op(name="tir.isnullptr"), args=(Var() as pointer,)):
+            case tir.Call(op=Op(name="tir.large_uint_imm"), dtype=dtype, args=(low, high)):
+                return tir.IntImm(dtype, (number_of(high) << 32) + number_of(low))
+            case tir.Call(op=Op(name="tir.isnullptr"), args=(tir.Var() as pointer,)):
                 return None if self.buffers.passed_memory(pointer) is None else ops.const(False)
-            case Call(op=Op(name="tir.pow"), args=(x, FloatImm(value=2.0 | 3.0 as exponent))) if (
-                3 * tree_size(x) <= MAX_TREE_SIZE
-            ):
-                square = Mul(x, x)
-                return square if exponent == 2 else Mul(square, x)
-            case Call(op=Op()) if not is_evaluated(node):
+            case tir.Call(
+                op=Op(name="tir.pow"), args=(x, tir.FloatImm(value=2.0 | 3.0 as exponent))
+            ) if 3 * tree_size(x) <= MAX_TREE_SIZE:
+                square = tir.Mul(x, x)
+                return square if exponent == 2 else tir.Mul(square, x)
+            case tir.Call(op=Op()) if not is_evaluated(node):
                 raise self.unsupported(node)
-            case LT(a=IntImm(value=0), b=Cast(value=truth)) if truth.dtype.is_bool:
+            case tir.LT(a=tir.IntImm(value=0), b=tir.Cast(value=truth)) if truth.dtype.is_bool:
                 return truth  # the condition of a where
-            case Shuffle(indices=[_]) if node.dtype.lanes == 1:
+            case tir.Shuffle(indices=[_]) if node.dtype.lanes == 1:
                 return lane_of(node, ops.const(0, "int32"))
             case BufferLoad(buffer=buffer, indices=indices, predicate=test):
                 if node.dtype.lanes > 1:
@@ -588,30 +557,30 @@ class _Reader:
                 return None
 
 
-def _in_order(*values: PrimExpr) -> Iterator[PrimExpr]:
+def _in_order(*values: tir.PrimExpr) -> Iterator[tir.PrimExpr]:
     """The conditions that `values` do not decrease."""
     for low, high in pairwise(values):
         a, b = ops.match_dtypes(low, high)
         yield ops.convert(a <= b)
 
 
-def _outermost(expr: PrimExpr) -> Iterator[Call]:
+def _outermost(expr: tir.PrimExpr) -> Iterator[tir.Call]:
     """The external calls in `expr` that are not arguments of other ones."""
-    if isinstance(expr, Call) and nest.is_external(expr):
+    if isinstance(expr, tir.Call) and nest.is_external(expr):
         yield expr
         return
     for child in children(expr):
-        if isinstance(child, PrimExpr):
+        if isinstance(child, tir.PrimExpr):
             yield from _outermost(child)
 
 
-def number_of(value: PrimExpr) -> int:
+def number_of(value: tir.PrimExpr) -> int:
     """The value of an integer literal."""
-    assert isinstance(value, IntImm)
+    assert isinstance(value, tir.IntImm)
     return value.value
 
 
-def _scalar(store: BufferStore, lane: PrimExpr) -> BufferStore:
+def _scalar(store: st.BufferStore, lane: tir.PrimExpr) -> st.BufferStore:
     """One lane of a vector store."""
     return replace(
         store,
@@ -625,7 +594,7 @@ _LOOP_JUMPS = frozenset((Op("tir.break_loop"), Op("tir.continue_loop")))
 _JUMPS = _LOOP_JUMPS | {Op("tir.ret")}
 
 
-def is_always_evaluated(var: Var, node: Node) -> bool:
+def is_always_evaluated(var: tir.Var, node: Node) -> bool:
     """True if `node` provably evaluates `var` whenever it runs."""
     return any(child is var for child in reached([node], _always_evaluated))
 
@@ -633,65 +602,68 @@ def is_always_evaluated(var: Var, node: Node) -> bool:
 def _always_evaluated(node: Node) -> Iterable[Node]:
     """The children of `node` that are evaluated whenever `node` is."""
     match node:
-        case SeqStmt(seq=seq):
+        case st.SeqStmt(seq=seq):
             return _before_jumps(seq)
-        case IfThenElse(condition=test) | Select(condition=test) | While(condition=test):
+        case st.IfThenElse(condition=test) | tir.Select(condition=test) | st.While(condition=test):
             return (test,)
-        case Call(op=Op(name="tir.if_then_else"), args=(test, *_)):
+        case tir.Call(op=Op(name="tir.if_then_else"), args=(test, *_)):
             return (test,)
-        case Or(a=a) | And(a=a):
+        case tir.Or(a=a) | tir.And(a=a):
             return (a,)
-        case For(min=first, extent=extent, body=body):
-            runs = isinstance(extent, IntImm) and extent.value > 0
+        case st.For(min=first, extent=extent, body=body):
+            runs = isinstance(extent, tir.IntImm) and extent.value > 0
             return (first, extent, body) if runs else (first, extent)
-        case BlockRealize(iter_values=values, predicate=test, block=block):
-            runs = isinstance(test, IntImm) and test.value != 0
+        case st.BlockRealize(iter_values=values, predicate=test, block=block):
+            runs = isinstance(test, tir.IntImm) and test.value != 0
             return (*values, test, block.body) if runs else (*values, test)
-        case BufferStore(predicate=test) | BufferLoad(predicate=test) if test is not None:
+        case st.BufferStore(predicate=test) | BufferLoad(predicate=test) if test is not None:
             return (test,)
         case _:
-            return [child for child in children(node) if isinstance(child, (Stmt, PrimExpr))]
+            return [child for child in children(node) if isinstance(child, (st.Stmt, tir.PrimExpr))]
 
 
-def _before_jumps(seq: Iterable[Stmt]) -> Iterator[Stmt]:
+def _before_jumps(seq: Iterable[st.Stmt]) -> Iterator[st.Stmt]:
     """The statements up to and including the first that may jump."""
     for stmt in seq:
         yield stmt
-        if any(isinstance(node, Call) and node.op in _JUMPS for node in walk(stmt)):
+        if any(isinstance(node, tir.Call) and node.op in _JUMPS for node in walk(stmt)):
             return
 
 
-def lane_of(value: PrimExpr, lane: PrimExpr) -> PrimExpr:
+def lane_of(value: tir.PrimExpr, lane: tir.PrimExpr) -> tir.PrimExpr:
     """Lane `lane` of a vector expression; every lane of a scalar is the scalar."""
-    if value.dtype.lanes == 1 and not isinstance(value, Shuffle):
+    if value.dtype.lanes == 1 and not isinstance(value, tir.Shuffle):
         return value
     match value:
-        case Ramp(base=base, stride=stride):
+        case tir.Ramp(base=base, stride=stride):
             return ops.add(base, ops.mul(ops.cast_to(lane, stride.dtype), stride))
-        case Broadcast(value=scalar):
+        case tir.Broadcast(value=scalar):
             return scalar
-        case Cast(dtype=dtype, value=inner):
-            return Cast(dtype.element, lane_of(inner, lane))
-        case Call(dtype=dtype, op=op, args=args):
-            return Call(dtype.element, op, [lane_of(a, lane) for a in args])
+        case tir.Cast(dtype=dtype, value=inner):
+            return tir.Cast(dtype.element, lane_of(inner, lane))
+        case tir.Call(dtype=dtype, op=op, args=args):
+            return tir.Call(dtype.element, op, [lane_of(a, lane) for a in args])
         case BufferLoad(buffer=buffer, indices=indices, predicate=predicate):
             guard = None if predicate is None else lane_of(predicate, lane)
             return BufferLoad(buffer, tuple(lane_of(i, lane) for i in indices), guard)
-        case Shuffle(vectors=vectors, indices=indices):
+        case tir.Shuffle(vectors=vectors, indices=indices):
             return _shuffle_lane(vectors, indices, lane)
         case _:
-            change: Callable[[Node], Node] = lambda child: lane_of(cast("PrimExpr", child), lane)  # noqa: E731
+
+            def change(child: Node) -> Node:
+                return lane_of(cast("tir.PrimExpr", child), lane)
+
             return map_children(change, value)
 
 
 def _shuffle_lane(
-    vectors: Sequence[PrimExpr], indices: Sequence[PrimExpr], lane: PrimExpr
-) -> PrimExpr:
+    vectors: Sequence[tir.PrimExpr], indices: Sequence[tir.PrimExpr], lane: tir.PrimExpr
+) -> tir.PrimExpr:
     """Lane `lane` of a shuffle: the lane at `indices[lane]` of the concatenated vectors."""
     return _select_lane([_concatenated_lane(vectors, index) for index in indices], lane)
 
 
-def _concatenated_lane(vectors: Sequence[PrimExpr], index: PrimExpr) -> PrimExpr:
+def _concatenated_lane(vectors: Sequence[tir.PrimExpr], index: tir.PrimExpr) -> tir.PrimExpr:
     lanes = [
         lane_of(vector, ops.const(number, "int32"))
         for vector in vectors
@@ -700,17 +672,17 @@ def _concatenated_lane(vectors: Sequence[PrimExpr], index: PrimExpr) -> PrimExpr
     return _select_lane(lanes, index)
 
 
-def _select_lane(values: Sequence[PrimExpr], index: PrimExpr) -> PrimExpr:
+def _select_lane(values: Sequence[tir.PrimExpr], index: tir.PrimExpr) -> tir.PrimExpr:
     """The value at `index`, by comparisons with all positions but the last."""
-    if isinstance(index, IntImm):
+    if isinstance(index, tir.IntImm):
         return values[index.value]
     *others, result = values
     for number, value in reversed(list(enumerate(others))):
         here = ops.convert(index.equal(ops.const(number, index.dtype)))
-        result = Select(here, value, result)
+        result = tir.Select(here, value, result)
     return result
 
 
-def vector_of(lanes: Sequence[Var]) -> PrimExpr:
+def vector_of(lanes: Sequence[tir.Var]) -> tir.PrimExpr:
     """The vector of these scalars."""
-    return Shuffle(lanes, [ops.const(number, "int32") for number in range(len(lanes))])
+    return tir.Shuffle(lanes, [ops.const(number, "int32") for number in range(len(lanes))])

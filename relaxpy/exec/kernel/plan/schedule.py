@@ -110,11 +110,11 @@ class _Scheduler:
                 yield Run((statement,))
             return
         allowed = [n for n in levels if self._may_be_outermost(n, levels, statements, inside)]
-        best = min(allowed, key=lambda n: (self._cycle_sizes(n, levels, component, inside), n))
+        best = min(allowed, key=lambda n: (self._cycle_sizes(n, component, inside), n))
         axis = loop_axis(statements, best, self.shape_vars)
         unsatisfied = {e for e in inside if not _satisfied(e, best)}
         body = tuple(self.trees(component, unsatisfied, (*serial, axis)))
-        yield For(axis, body, self._why(axis, statements, inside))
+        yield For(axis, body, self._why(axis, statements))
 
     def _may_be_outermost(
         self, level: int, levels: list[int], statements: list[Statement], inside: set[Edge]
@@ -131,9 +131,7 @@ class _Scheduler:
             return False
         return not any(LATER in e.directions[level] for e in inside)
 
-    def _cycle_sizes(
-        self, level: int, levels: list[int], component: list[int], inside: set[Edge]
-    ) -> int:
+    def _cycle_sizes(self, level: int, component: list[int], inside: set[Edge]) -> int:
         """The number of statements that remain in cycles if the loop at `level` is serial."""
         unsatisfied = {e for e in inside if not _satisfied(e, level)}
         sccs = components(component, unsatisfied)
@@ -143,7 +141,7 @@ class _Scheduler:
         ]
         return sum(map(len, cycles))
 
-    def _why(self, axis: Axis, statements: list[Statement], inside: set[Edge]) -> str:
+    def _why(self, axis: Axis, statements: list[Statement]) -> str:
         for statement in statements:
             if isinstance(statement, Compound):
                 return statement.reason

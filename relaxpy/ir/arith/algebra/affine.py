@@ -10,20 +10,7 @@ from types import MappingProxyType
 from relaxpy.ir.arith.algebra import poly
 from relaxpy.ir.arith.algebra.poly import Monomial, Poly
 from relaxpy.ir.core.dtype import INT64, DataType
-from relaxpy.ir.tir import ops
-from relaxpy.ir.tir.expr import (
-    Add,
-    Cast,
-    FloorDiv,
-    FloorMod,
-    IntImm,
-    Max,
-    Min,
-    Mul,
-    PrimExpr,
-    Sub,
-    Var,
-)
+from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.substitution import mentions
 from relaxpy.support.dataclass import dataclass
 
@@ -62,16 +49,16 @@ class IndexPoly:
             return 0
         return terms.get(poly.ONE) if len(terms) == 1 else None
 
-    def atoms(self) -> Iterable[PrimExpr]:
+    def atoms(self) -> Iterable[tir.PrimExpr]:
         """The atoms, each as often as it occurs."""
         for monomial in self.terms:
             yield from monomial
 
-    def mentions(self, variables: Container[Var]) -> bool:
+    def mentions(self, variables: Container[tir.Var]) -> bool:
         """True if any of `variables` occurs."""
         return any(mentions(atom, variables) for atom in self.atoms())
 
-    def is_at_least(self, bound: int, sizes: Container[Var]) -> bool:
+    def is_at_least(self, bound: int, sizes: Container[tir.Var]) -> bool:
         """True if the value is provably >= `bound`, all variables of `sizes` being >= 0."""
         number = self.constant
         if number is not None:
@@ -84,7 +71,7 @@ class IndexPoly:
             return True
         return any(weaker.is_at_least(0, sizes) for weaker in least._weaker())
 
-    def exceeds(self, other: IndexPoly, least: int, sizes: Container[Var]) -> bool:
+    def exceeds(self, other: IndexPoly, least: int, sizes: Container[tir.Var]) -> bool:
         """True if `self - other` is provably >= `least`, as by `is_at_least`."""
         number, subtracted = self.constant, other.constant
         if number is not None and subtracted is not None:
@@ -95,13 +82,13 @@ class IndexPoly:
         """Lower bounds of the polynomial, each with one Min, Max or quotient bounded."""
         for monomial, factor in self.terms.items():
             match monomial:
-                case (Min(a=a, b=b) | Max(a=a, b=b) as choice,) if isinstance(choice, Max) == (
-                    factor > 0
-                ):
+                case (tir.Min(a=a, b=b) | tir.Max(a=a, b=b) as choice,) if isinstance(
+                    choice, tir.Max
+                ) == (factor > 0):
                     # Elsewhere it stays, where a smaller value may make a product greater.
                     rest = self - IndexPoly({monomial: factor})
                     yield from (rest + as_poly(side) * factor for side in (a, b))
-                case (FloorDiv(a=a, b=IntImm(value=divisor)),) if divisor > 0:
+                case (tir.FloorDiv(a=a, b=tir.IntImm(value=divisor)),) if divisor > 0:
                     # The product of quotient and divisor lies above a - divisor, and not above a.
                     if factor % divisor == 0:
                         nearest = as_poly(a) - (divisor - 1 if factor > 0 else 0)
@@ -110,13 +97,13 @@ class IndexPoly:
                 case _:
                     pass
 
-    def expr(self) -> PrimExpr:
+    def expr(self) -> tir.PrimExpr:
         """An int64 expression of this value: terms of higher degree first, the constant last."""
         terms = [*self.terms.items()]
         if len(terms) > 1:
             terms.sort(key=lambda item: (-len(item[0]), _names(item[0])))
             terms.sort(key=lambda item: (item[0] == (), item[1] < 0))
-        total: PrimExpr = ops.const(0, INT64)
+        total: tir.PrimExpr = ops.const(0, INT64)
         for monomial, factor in terms:
             product = _number(abs(factor))
             factors = sorted(monomial, key=lambda a: _names((a,))) if monomial[1:] else monomial
@@ -126,67 +113,69 @@ class IndexPoly:
         return total
 
 
-def _number(value: int) -> PrimExpr:
+def _number(value: int) -> tir.PrimExpr:
     """A number of any size: an int64 literal, or a sum of products of such."""
     if value < 1 << 63:
         return ops.const(value, INT64)
     high, low = divmod(value, 1 << 62)
-    return Add(Mul(_number(high), ops.const(1 << 62, INT64)), ops.const(low, INT64))
+    return tir.Add(tir.Mul(_number(high), ops.const(1 << 62, INT64)), ops.const(low, INT64))
 
 
-def _not_negative(atom: PrimExpr, sizes: Container[Var]) -> bool:
+def _not_negative(atom: tir.PrimExpr, sizes: Container[tir.Var]) -> bool:
     match atom:
-        case Var():
+        case tir.Var():
             return atom in sizes
-        case FloorMod(b=IntImm(value=divisor)):
+        case tir.FloorMod(b=tir.IntImm(value=divisor)):
             return divisor > 0
-        case FloorDiv(a=a, b=IntImm(value=divisor)) if divisor > 0:
+        case tir.FloorDiv(a=a, b=tir.IntImm(value=divisor)) if divisor > 0:
             return as_poly(a).is_at_least(0, sizes)
-        case Min(a=a, b=b):
+        case tir.Min(a=a, b=b):
             return all(as_poly(operand).is_at_least(0, sizes) for operand in (a, b))
-        case Max(a=a, b=b):
+        case tir.Max(a=a, b=b):
             return any(as_poly(operand).is_at_least(0, sizes) for operand in (a, b))
         case _:
             return False
 
 
 def _names(monomial: Monomial) -> list[str]:
-    return [atom.name if isinstance(atom, Var) else str(atom) for atom in monomial]
+    return [atom.name if isinstance(atom, tir.Var) else str(atom) for atom in monomial]
 
 
 def _terms(value: IndexPoly | int) -> Poly:
     return value.terms if isinstance(value, IndexPoly) else poly.constant(value)
 
 
-def as_poly(value: IndexPoly | PrimExpr | int) -> IndexPoly:
+def as_poly(value: IndexPoly | tir.PrimExpr | int) -> IndexPoly:
     """`value` as a polynomial; casts between integers are seen through."""
     if type(value) is IndexPoly:
         return value
     return IndexPoly(poly.constant(value)) if isinstance(value, int) else _read(value)
 
 
-def number_of(sizes: Iterable[IndexPoly | PrimExpr | int]) -> IndexPoly:
+def number_of(sizes: Iterable[IndexPoly | tir.PrimExpr | int]) -> IndexPoly:
     """The product of `sizes`, the number of elements of a buffer that has them."""
     return math.prod(map(as_poly, sizes), start=as_poly(1))
 
 
 @lru_cache(maxsize=1 << 10)
-def _read(value: PrimExpr) -> IndexPoly:
+def _read(value: tir.PrimExpr) -> IndexPoly:
     match value:
-        case IntImm(value=number):
+        case tir.IntImm(value=number):
             return IndexPoly(poly.constant(number))
-        case Add() | Sub() | Mul() if value.dtype.bits < 32 or value.dtype.family == "uint":
+        case tir.Add() | tir.Sub() | tir.Mul() if (
+            value.dtype.bits < 32 or value.dtype.family == "uint"
+        ):
             return IndexPoly(poly.atom(value))
-        case Add(a=a, b=b):
+        case tir.Add(a=a, b=b):
             return as_poly(a) + as_poly(b)
-        case Sub(a=a, b=b):
+        case tir.Sub(a=a, b=b):
             return as_poly(a) - as_poly(b)
-        case Mul(a=a, b=b):
+        case tir.Mul(a=a, b=b):
             left, right = as_poly(a), as_poly(b)
             if poly.can_expand(left.terms, right.terms):
                 return left * right
             return IndexPoly(poly.atom(value))
-        case Cast(value=inner, dtype=dtype) if _keeps_integers(inner.dtype, dtype):
+        case tir.Cast(value=inner, dtype=dtype) if _keeps_integers(inner.dtype, dtype):
             return as_poly(inner)
         case _:
             return IndexPoly(poly.atom(value))
@@ -205,7 +194,7 @@ def _keeps_integers(source: DataType, target: DataType) -> bool:
 class Affine:
     """`offset` plus `coefficients[v] * v` over the variables v; neither mentions any of them."""
 
-    coefficients: Mapping[Var, IndexPoly]
+    coefficients: Mapping[tir.Var, IndexPoly]
     offset: IndexPoly
 
     def poly(self) -> IndexPoly:
@@ -215,13 +204,13 @@ class Affine:
             total = total + factor * as_poly(variable)
         return total
 
-    def constant(self, variable: Var) -> int | None:
+    def constant(self, variable: tir.Var) -> int | None:
         """The coefficient of `variable`, if it is a number; 0 where the variable does not occur."""
         factor = self.coefficients.get(variable)
         return 0 if factor is None else factor.constant
 
 
-_NO_COEFFICIENTS: Mapping[Var, IndexPoly] = MappingProxyType({})
+_NO_COEFFICIENTS: Mapping[tir.Var, IndexPoly] = MappingProxyType({})
 
 
 def quotient(value: IndexPoly, divisor: IndexPoly) -> IndexPoly | None:
@@ -238,21 +227,23 @@ def quotient(value: IndexPoly, divisor: IndexPoly) -> IndexPoly | None:
     return IndexPoly(result)
 
 
-def linear_terms(p: Poly, variables: Container[Var]) -> tuple[dict[Var, Poly], Poly] | None:
+def linear_terms(p: Poly, variables: Container[tir.Var]) -> tuple[dict[tir.Var, Poly], Poly] | None:
     """The coefficients of `variables` in p and the rest; None if p is not affine in them.
 
     Neither the coefficients nor the rest mention any of the variables.
     """
-    coefficients: dict[Var, dict[Monomial, int]] = {}
+    coefficients: dict[tir.Var, dict[Monomial, int]] = {}
     rest: dict[Monomial, int] = {}
     for monomial, number in p.items():
         if not monomial:
             rest[monomial] = number
             continue
-        inside = [a for a in monomial if isinstance(a, Var) and a in variables]
+        inside = [a for a in monomial if isinstance(a, tir.Var) and a in variables]
         cofactor = monomial
         if inside:
-            cofactor = tuple([a for a in monomial if not (isinstance(a, Var) and a in variables)])
+            cofactor = tuple(
+                [a for a in monomial if not (isinstance(a, tir.Var) and a in variables)]
+            )
         if len(inside) > 1 or any(mentions(a, variables) for a in cofactor):
             return None
         target = coefficients.setdefault(inside[0], {}) if inside else rest
@@ -260,7 +251,7 @@ def linear_terms(p: Poly, variables: Container[Var]) -> tuple[dict[Var, Poly], P
     return dict(coefficients), rest
 
 
-def affine(value: PrimExpr | IndexPoly, variables: Container[Var]) -> Affine | None:
+def affine(value: tir.PrimExpr | IndexPoly, variables: Container[tir.Var]) -> Affine | None:
     """`value` as an affine map of `variables`, or None where it is not one."""
     whole = as_poly(value)
     if whole.constant is not None:

@@ -13,7 +13,6 @@ from relaxpy.ir.arith.algebra import folding, poly, terms
 from relaxpy.ir.arith.algebra.poly import ONE, Poly
 from relaxpy.ir.arith.algebra.terms import Positive, Quotient, divisor, positive_atom, quotient_atom
 from relaxpy.ir.arith.engine import Engine
-from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.tir import expr as tir, ops
 
 
@@ -258,12 +257,12 @@ def extremum(engine: Engine, expr: tir.BinaryOpExpr) -> Poly:
         if shared:
             return _with_shared(engine, sign, nested, shared)
     candidates = [engine.poly(node) for node in operands]
-    chosen = _of_choices(engine, kind, candidates, expr.dtype)
+    chosen = _of_choices(engine, kind, candidates)
     return extremum_of_polys(engine, sign, candidates) if chosen is None else chosen
 
 
 def _of_choices(
-    engine: Engine, kind: type[tir.BinaryOpExpr], candidates: list[Poly], dtype: DataType
+    engine: Engine, kind: type[tir.BinaryOpExpr], candidates: list[Poly]
 ) -> Poly | None:
     """min(Select(c, a, b), Select(c, d, e)) = Select(c, min(a, d), min(b, e))."""
     if not any(isinstance(f, (tir.Select, tir.Call)) for m in candidates[0] for f in m):

@@ -134,7 +134,7 @@ def _equation(engine: Engine, p: Poly, expr: tir.CmpExpr) -> tir.PrimExpr:
     if engine.is_nonzero(p):
         return _truth(not equal)
     p = poly.divide_exactly(p, poly.content(p))
-    factors = _factors(engine, p, expr.a.dtype)
+    factors = _factors(p, expr.a.dtype)
     if factors:
         comparisons = [engine.simplify(type(expr)(f, ops.const(0, f.dtype))) for f in factors]
         return (ops.any_of if equal else ops.all_of)(*comparisons)
@@ -145,10 +145,10 @@ def _equation(engine: Engine, p: Poly, expr: tir.CmpExpr) -> tir.PrimExpr:
         left, right, number = right, left, -number
     to_right = number > 0 or not right
     poly.accumulate(right if to_right else left, poly.constant(number), 1 if to_right else -1)
-    return _written(engine, type(expr), left, right, expr)
+    return _written(type(expr), left, right, expr)
 
 
-def _factors(engine: Engine, p: Poly, dtype: DataType) -> list[tir.PrimExpr]:
+def _factors(p: Poly, dtype: DataType) -> list[tir.PrimExpr]:
     """The factors of a product of several, each once; none for anything else."""
     if len(p) != 1:
         return []
@@ -174,9 +174,7 @@ def _sides(p: Poly) -> tuple[dict[poly.Monomial, int], dict[poly.Monomial, int],
     return left, right, number
 
 
-def _written(
-    engine: Engine, kind: type[tir.CmpExpr], left: Poly, right: Poly, expr: tir.CmpExpr
-) -> tir.PrimExpr:
+def _written(kind: type[tir.CmpExpr], left: Poly, right: Poly, expr: tir.CmpExpr) -> tir.PrimExpr:
     """The comparison of two sides; `expr` unchanged where a literal outgrows the datatype."""
     dtype = expr.a.dtype
     sides = [
@@ -204,7 +202,7 @@ def _ordering(engine: Engine, p: Poly, expr: tir.CmpExpr) -> tir.PrimExpr:
     number -= loose
     to_right = bool(left) and (not right or number > 0)
     poly.accumulate(right if to_right else left, poly.constant(number), 1 if to_right else -1)
-    return _written(engine, kind, left, right, expr)
+    return _written(kind, left, right, expr)
 
 
 def _is_remainder_of_zero(p: Poly) -> bool:

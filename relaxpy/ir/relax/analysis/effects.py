@@ -15,19 +15,6 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis import variables
 from relaxpy.ir.relax.block_builder.infer import is_pure_call
 from relaxpy.ir.relax.known import expect
-from relaxpy.ir.relax.nodes import (
-    BaseFunc,
-    Binding,
-    Call,
-    Expr,
-    Function,
-    GlobalVar,
-    MatchCast,
-    SeqExpr,
-    StructInfo,
-    Var,
-    VarBinding,
-)
 from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars
@@ -38,19 +25,19 @@ _CONTEXT = Context()
 
 
 @user_facing
-def contains_impure_call(expr: Expr, own_name: Var | GlobalVar | None = None) -> bool:
+def contains_impure_call(expr: rx.Expr, own_name: rx.Var | rx.GlobalVar | None = None) -> bool:
     """True if `expr`, or the body of a function, contains an impure call (PU-15, PU-16).
 
     Calls of `own_name`, by which a recursive function refers to itself, are ignored. A call of an
     unknown callee is impure.
     """
-    expect(expr, Expr)
-    body = expr.body if isinstance(expr, Function) else expr
+    expect(expr, rx.Expr)
+    body = expr.body if isinstance(expr, rx.Function) else expr
     calls = (call for call in calls_made(body) if call.op is not own_name)
     return not all(is_pure_in(call, {}) for call in calls)
 
 
-def makes_impure_call(expr: Expr, functions: Mapping[str, BaseFunc] | None = None) -> bool:
+def makes_impure_call(expr: rx.Expr, functions: Mapping[str, rx.BaseFunc] | None = None) -> bool:
     """True if evaluating `expr` makes an impure call; a function literal makes none (PU-15).
 
     A function of the module is as pure as it is declared in `functions`, or else impure.
@@ -58,19 +45,19 @@ def makes_impure_call(expr: Expr, functions: Mapping[str, BaseFunc] | None = Non
     return not all(is_pure_in(call, functions or {}) for call in calls_made(expr))
 
 
-def calls_made(expr: Expr) -> Iterator[Call]:
+def calls_made(expr: rx.Expr) -> Iterator[rx.Call]:
     """The calls that the evaluation of `expr` makes, which exclude those in nested functions."""
 
     def operands(node: Node) -> Iterable[Node]:
-        return () if node._variable or isinstance(node, Function) else children(node)
+        return () if node._variable or isinstance(node, rx.Function) else children(node)
 
     root: Node = expr
-    return (node for node in reached([root], operands) if isinstance(node, Call))
+    return (node for node in reached([root], operands) if isinstance(node, rx.Call))
 
 
 def is_pure_in(
-    call: Call,
-    functions: Mapping[str, BaseFunc],
+    call: rx.Call,
+    functions: Mapping[str, rx.BaseFunc],
     *,
     unknown: bool = False,
     context: Context = _CONTEXT,
@@ -80,12 +67,12 @@ def is_pure_in(
     One of the module is as pure as it is declared. An `unknown` callee may be pure.
     """
     callee = call.op
-    if isinstance(callee, GlobalVar) and callee.name_hint in functions:
+    if isinstance(callee, rx.GlobalVar) and callee.name_hint in functions:
         func = functions[callee.name_hint]
-        return isinstance(func, Function) and func.is_pure
+        return isinstance(func, rx.Function) and func.is_pure
     if isinstance(callee, Op) or callee.struct_info is not None:
         return is_pure_call(call, context)
-    return callee.is_pure if isinstance(callee, Function) else unknown
+    return callee.is_pure if isinstance(callee, rx.Function) else unknown
 
 
 def _is_pure_inside(expr: rx.Expr) -> bool:
@@ -226,10 +213,10 @@ def computes(value: rx.Expr) -> bool:
 class Escapes:
     """The runs of bindings without effects, and the users of each variable with their runs."""
 
-    def __init__(self, seq: SeqExpr, effects: Effects) -> None:
-        self.runs: list[list[Binding]] = []
-        self._users: dict[Var, list[tuple[int, Binding | None]]] = {}
-        self._run_of: dict[Var, int] = {}
+    def __init__(self, seq: rx.SeqExpr, effects: Effects) -> None:
+        self.runs: list[list[rx.Binding]] = []
+        self._users: dict[rx.Var, list[tuple[int, rx.Binding | None]]] = {}
+        self._run_of: dict[rx.Var, int] = {}
         for block in seq.blocks:
             self.runs.append([])
             for binding in block.bindings:
@@ -242,13 +229,13 @@ class Escapes:
         for var in variables.occurring_vars(seq.body):
             self._users.setdefault(var, []).append((-1, None))
 
-    def _enter(self, binding: Binding, run: int) -> None:
+    def _enter(self, binding: rx.Binding, run: int) -> None:
         if binding.var is not None:
             self._run_of[binding.var] = run
         for var in variables.occurring_vars(binding.value):
             self._users.setdefault(var, []).append((run, binding))
 
-    def escapes(self, var: Var) -> bool:
+    def escapes(self, var: rx.Var) -> bool:
         """True if a value escapes: whether code may mutate it, or observe a mutation.
 
         That is any code except for operators that compute new values from it in the same run.
@@ -272,7 +259,7 @@ class Escapes:
 
 
 @user_facing
-def computable_at_compile_time(func: Function) -> list[Var]:
+def computable_at_compile_time(func: rx.Function) -> list[rx.Var]:
     """The parameters after the first `num_input` ones, and the variables computed from these alone.
 
     Their values may use shape variables that the same parameters determine, and no impure calls.
@@ -281,14 +268,14 @@ def computable_at_compile_time(func: Function) -> list[Var]:
     Errors:
         MisuseError (also TypeError): `func` is not a Relax function, or `num_input` not a count.
     """
-    expect(func, Function)
+    expect(func, rx.Function)
     inputs = func.attrs.get("num_input", len(func.params))
     if not isinstance(inputs, int) or inputs < 0:
         raise MisuseError(f"num_input is a count, found {inputs!r:.60}", span=func.span)
-    known: dict[Var, None] = {}
+    known: dict[rx.Var, None] = {}
     shape_vars: set[tir.Var] = set()
 
-    def add(var: Var, sinfo: StructInfo | None) -> None:
+    def add(var: rx.Var, sinfo: rx.StructInfo | None) -> None:
         known[var] = None
         if sinfo is not None:
             shape_vars.update(definable_shape_vars(sinfo))
@@ -296,14 +283,14 @@ def computable_at_compile_time(func: Function) -> list[Var]:
     for param in func.params[inputs:]:
         add(param, param.struct_info)
     for node in walk(func.body):
-        if not isinstance(node, (VarBinding, MatchCast)) or node.var is None:
+        if not isinstance(node, (rx.VarBinding, rx.MatchCast)) or node.var is None:
             continue
         if any(var not in known for var in variables.free_vars(node.value)):
             continue
         used = variables.used_shape_vars(node.value, of_variables=False)
         if not shape_vars.issuperset(used) or makes_impure_call(node.value):
             continue
-        add(node.var, node.struct_info if isinstance(node, MatchCast) else None)
+        add(node.var, node.struct_info if isinstance(node, rx.MatchCast) else None)
     return list(known)
 
 

@@ -23,16 +23,6 @@ from relaxpy.ir.relax.analysis.survey import (
 from relaxpy.ir.relax.block_builder.derive import normalize_functions
 from relaxpy.ir.relax.block_builder.normalize import StrongerAnnotations, is_leaf, is_normal_value
 from relaxpy.ir.relax.call_graph import mentioned_globals
-from relaxpy.ir.relax.nodes import (
-    BaseFunc,
-    DataflowBlock,
-    DataflowVar,
-    Function,
-    GlobalVar,
-    If,
-    SeqExpr,
-    Var,
-)
 from relaxpy.ir.relax.relations.compatibility import shown
 from relaxpy.ir.tir import expr as tir
 from relaxpy.support.entry import user_facing
@@ -43,7 +33,7 @@ def dataflow_var_outside_block(survey: Survey) -> Iterator[Diagnostic]:
     """WF-1a: a DataflowVar is bound inside a dataflow block."""
     for site in survey.bindings:
         var = site.binding.var
-        if isinstance(var, DataflowVar) and not site.dataflow:
+        if isinstance(var, rx.DataflowVar) and not site.dataflow:
             yield Diagnostic(
                 f"the DataflowVar {var.name_hint} is bound outside a dataflow block",
                 "WF-1a",
@@ -61,7 +51,7 @@ def dataflow_var_outside_block(survey: Survey) -> Iterator[Diagnostic]:
 
 def _uses(survey: Survey, fault: Fault, rule: str, message: str, hint: str) -> Iterator[Diagnostic]:
     for use in survey.var_faults:
-        if use.fault == fault and not isinstance(use.var, GlobalVar):
+        if use.fault == fault and not isinstance(use.var, rx.GlobalVar):
             name = use.var.name_hint
             yield Diagnostic(message.format(name), rule, use.span, hint.format(name))
 
@@ -96,7 +86,7 @@ def unbound_variable(survey: Survey) -> Iterator[Diagnostic]:
     """WF-2a: every variable is a parameter or is bound by a binding."""
     near = _Nearest(var.name_hint for var in survey.binders)
     for use in survey.var_faults:
-        if use.fault == "unbound" and not isinstance(use.var, GlobalVar):
+        if use.fault == "unbound" and not isinstance(use.var, rx.GlobalVar):
             name = use.var.name_hint
             yield Diagnostic(
                 f"variable {name} is bound nowhere",
@@ -182,7 +172,7 @@ def out_of_scope(survey: Survey) -> Iterator[Diagnostic]:
                 use.span,
                 "return it from the branch or function that binds it",
             )
-        elif isinstance(use.var, GlobalVar) and (name, use.span) not in seen:
+        elif isinstance(use.var, rx.GlobalVar) and (name, use.span) not in seen:
             seen.add((name, use.span))
             yield Diagnostic(
                 f"the module has no function {name}",
@@ -241,7 +231,7 @@ def signature_sizes(survey: Survey) -> Iterator[Diagnostic]:
 def _is_self_call(site: CallSite) -> bool:
     """True if a function calls itself."""
     callee, function = site.call.op, site.function
-    if isinstance(callee, GlobalVar):
+    if isinstance(callee, rx.GlobalVar):
         return function.parent is None and callee.name_hint == function.name
     return callee is function.var
 
@@ -264,7 +254,7 @@ def cyclic_call_in_dataflow(survey: Survey) -> Iterator[Diagnostic]:
     group_of = {name: group for group in groups for name in group}
     for site in survey.calls:
         callee = site.call.op
-        if not site.dataflow or not isinstance(callee, GlobalVar) or _is_self_call(site):
+        if not site.dataflow or not isinstance(callee, rx.GlobalVar) or _is_self_call(site):
             continue
         outer = site.function.outermost.name
         if callee.name_hint in group_of.get(outer, ()):
@@ -293,7 +283,7 @@ def _called_globals(survey: Survey) -> dict[str, dict[str, None]]:
         site.name: {} for site in survey.functions if site.parent is None
     }
     for call in survey.calls:
-        if isinstance(call.call.op, GlobalVar):
+        if isinstance(call.call.op, rx.GlobalVar):
             graph[call.function.outermost.name][call.call.op.name_hint] = None
     return graph
 
@@ -319,7 +309,7 @@ def recursion_without_annotation(survey: Survey) -> Iterator[Diagnostic]:
     }
     for call in survey.calls:
         callee = call.call.op
-        target = local.get(callee) if isinstance(callee, Var) else None
+        target = local.get(callee) if isinstance(callee, rx.Var) else None
         if target is not None and target in call.function.enclosing:
             recursive[target] = None
     for site in recursive:
@@ -675,7 +665,7 @@ CRITERIA: tuple[Criterion, ...] = (*SCOPE_CRITERIA, *FUNCTION_CRITERIA, *ANNOTAT
 @user_facing
 @gc_paused
 def check_well_formed(
-    obj: IRModule | BaseFunc, check_struct_info: bool = True, *, normal_form: bool = False
+    obj: IRModule | rx.BaseFunc, check_struct_info: bool = True, *, normal_form: bool = False
 ) -> list[Diagnostic]:
     """The violations of the well-formedness rules in a module or a single function.
 
@@ -686,7 +676,7 @@ def check_well_formed(
     Errors:
         MisuseError (also TypeError): `obj` is neither, or too large if its shared nodes are copied.
     """
-    if not isinstance(obj, (IRModule, BaseFunc)):
+    if not isinstance(obj, (IRModule, rx.BaseFunc)):
         raise MisuseError(f"expected a module or a function, found {type(obj).__name__}", about=obj)
     facts = survey(obj)
     result = [diagnostic for criterion in CRITERIA for diagnostic in criterion(facts)]
@@ -697,7 +687,7 @@ def check_well_formed(
     return result
 
 
-def _derivable(program: IRModule | BaseFunc, facts: Survey, *, sound: bool) -> IRModule:
+def _derivable(program: IRModule | rx.BaseFunc, facts: Survey, *, sound: bool) -> IRModule:
     """The functions that can be derived.
 
     These are the functions that violate no criterion and mention only such functions. A single
@@ -706,7 +696,7 @@ def _derivable(program: IRModule | BaseFunc, facts: Survey, *, sound: bool) -> I
     if isinstance(program, IRModule):
         mod = program
     else:
-        mod = IRModule({"main": program} if isinstance(program, Function) else {})
+        mod = IRModule({"main": program} if isinstance(program, rx.Function) else {})
         if "main" in mod and mentioned_globals(program):
             del mod["main"]
     if sound:
@@ -723,7 +713,7 @@ def _derivable(program: IRModule | BaseFunc, facts: Survey, *, sound: bool) -> I
     return IRModule({name: func for name, func in functions.items() if name not in left_out})
 
 
-def _violates_a_criterion(func: BaseFunc) -> bool:
+def _violates_a_criterion(func: rx.BaseFunc) -> bool:
     alone = survey(func)
     return any(True for criterion in CRITERIA for _ in criterion(alone))
 
@@ -744,7 +734,7 @@ def _derivation_faults(mod: IRModule) -> Iterator[Diagnostic]:
 
 @user_facing
 def well_formed(
-    obj: IRModule | BaseFunc, check_struct_info: bool = True, *, normal_form: bool = False
+    obj: IRModule | rx.BaseFunc, check_struct_info: bool = True, *, normal_form: bool = False
 ) -> bool:
     """True if `check_well_formed` finds nothing wrong."""
     return not check_well_formed(obj, check_struct_info, normal_form=normal_form)
@@ -759,17 +749,17 @@ def check_normal_form(survey: Survey) -> Iterator[Diagnostic]:
         yield from _sequence(site.func.body)
     for bound in survey.bindings:
         value = bound.binding.value
-        if isinstance(value, SeqExpr):
+        if isinstance(value, rx.SeqExpr):
             yield Diagnostic("a SeqExpr is the value of a binding", "NF-5", bound.span, _HINT)
         elif not is_normal_value(value):
-            rule = "NF-13" if isinstance(value, If) else "NF-2"
+            rule = "NF-13" if isinstance(value, rx.If) else "NF-2"
             yield Diagnostic("an operand of this value is not a leaf", rule, bound.span, _HINT)
-        if isinstance(value, If):
+        if isinstance(value, rx.If):
             for branch in (value.true_branch, value.false_branch):
                 yield from _sequence(branch)
 
 
-def _sequence(seq: SeqExpr) -> Iterator[Diagnostic]:
+def _sequence(seq: rx.SeqExpr) -> Iterator[Diagnostic]:
     if not is_leaf(seq.body):
         yield Diagnostic("the result of a SeqExpr is not a leaf", "NF-12", seq.body.span, _HINT)
     previous: bool | None = None
@@ -777,7 +767,7 @@ def _sequence(seq: SeqExpr) -> Iterator[Diagnostic]:
         if not block.bindings:
             yield Diagnostic("a block is empty", "NF-11", block.span or seq.span, _HINT)
             continue
-        dataflow = isinstance(block, DataflowBlock)
+        dataflow = isinstance(block, rx.DataflowBlock)
         if dataflow == previous:
             rule = "NF-9" if dataflow else "NF-8"
             yield Diagnostic("two adjacent blocks are of the same kind", rule, block.span, _HINT)

@@ -15,15 +15,7 @@ from relaxpy.ir.equality.structural import structural_equal
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.dpl import pattern as dp
-from relaxpy.ir.relax.dpl.pattern import (
-    DFPattern,
-    StructInfoPattern,
-    VarPattern,
-    all_subpatterns,
-    subpatterns,
-)
 from relaxpy.ir.relax.known import equal_shapes
-from relaxpy.ir.relax.nodes import Call, Expr, SeqExpr, Tuple, TupleGetItem, Var, VarBinding
 from relaxpy.ir.relax.nodes.base import StructInfo
 from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.relax.relations.shape_vars import free_shape_vars, map_params, substitute_info
@@ -212,8 +204,8 @@ def _same_attr(expected: object, actual: object) -> bool:
             return type(expected) is type(actual) and bool(expected == actual)
 
 
-Value: TypeAlias = Expr | Op
-Matches: TypeAlias = dict[DFPattern, Value]
+Value: TypeAlias = rx.Expr | Op
+Matches: TypeAlias = dict[dp.DFPattern, Value]
 T = TypeVar("T", bound=Hashable)
 
 
@@ -234,7 +226,7 @@ class _Attempt:
 class _Choice:
     """The alternatives that were not tried yet, and the goals that follow any of them."""
 
-    entry: tuple[DFPattern, Value] | None
+    entry: tuple[dp.DFPattern, Value] | None
     untried: Iterator[Sequence[Subgoal]]
     rest: _Goals
     trail: int
@@ -249,7 +241,7 @@ class _Group:
 
 # A linked list of goals, the next one first.
 _Goals: TypeAlias = "tuple[Subgoal | _Attempt, _Goals] | None"
-_Entry: TypeAlias = tuple[DFPattern, Value] | StructInfoGoal | _Group
+_Entry: TypeAlias = tuple[dp.DFPattern, Value] | StructInfoGoal | _Group
 _FAILED: Final = object()
 
 
@@ -262,15 +254,17 @@ class Matcher:
     subpatterns take a search of more than linear time.
     """
 
-    def __init__(self, roots: Sequence[DFPattern], values: Mapping[Var, Expr]) -> None:
+    def __init__(self, roots: Sequence[dp.DFPattern], values: Mapping[rx.Var, rx.Expr]) -> None:
         self.values = values
         self.bindings: Matches = {}
-        self._nested_values: dict[Var, Expr] = {}
+        self._nested_values: dict[rx.Var, rx.Expr] = {}
         self._sinfo_goals: list[StructInfoGoal] = []
         self._trail: list[_Entry] = []
         self._independent = independent_patterns(roots)
-        self._has_sinfo = any(isinstance(p, StructInfoPattern) for p in all_subpatterns(roots))
-        self._known: dict[tuple[DFPattern, Value], _Group | None] = {}
+        self._has_sinfo = any(
+            isinstance(p, dp.StructInfoPattern) for p in dp.all_subpatterns(roots)
+        )
+        self._known: dict[tuple[dp.DFPattern, Value], _Group | None] = {}
 
     def value_of(self, expr: Value) -> Value:
         """The value of an expression: of a variable its definition, of a sequence its result.
@@ -280,7 +274,7 @@ class Matcher:
         """
         steps = 0
         while True:
-            if isinstance(expr, Var):
+            if isinstance(expr, rx.Var):
                 value = self.values.get(expr)
                 if value is None:
                     value = self._nested_values.get(expr)
@@ -290,10 +284,10 @@ class Matcher:
                 if steps > len(self.values) + len(self._nested_values):
                     raise MisuseError(f"{expr.name_hint} is bound to itself by way of others")
                 expr = value
-            elif isinstance(expr, SeqExpr):
+            elif isinstance(expr, rx.SeqExpr):
                 for block in expr.blocks:
                     for binding in block.bindings:
-                        if isinstance(binding, VarBinding):
+                        if isinstance(binding, rx.VarBinding):
                             self._nested_values[binding.var] = binding.value
                 expr = expr.body
             else:
@@ -318,7 +312,7 @@ class Matcher:
         finally:
             self._undo(start)
 
-    def holds(self, pattern: DFPattern, expr: Value) -> bool:
+    def holds(self, pattern: dp.DFPattern, expr: Value) -> bool:
         """True if a pattern matches with the present bindings, which do not change."""
         return self.first([Goal(pattern, expr)]) is not None
 
@@ -353,7 +347,7 @@ class Matcher:
 
     def _match(self, goal: Goal, rest: Any, choices: list[_Choice | _Attempt]) -> Any:
         pattern, expr = goal.pattern, goal.expr
-        if not (isinstance(pattern, VarPattern) and isinstance(expr, Var)):
+        if not (isinstance(pattern, dp.VarPattern) and isinstance(expr, rx.Var)):
             expr = self.value_of(expr)
         bound = self.bindings.get(pattern)
         if bound is not None:
@@ -373,7 +367,7 @@ class Matcher:
 
     def _choose(
         self,
-        entry: tuple[DFPattern, Value] | None,
+        entry: tuple[dp.DFPattern, Value] | None,
         ways: Alternatives,
         rest: Any,
         choices: list[_Choice | _Attempt],
@@ -386,7 +380,7 @@ class Matcher:
         return self._begin(entry, ways[0], rest)
 
     def _begin(
-        self, entry: tuple[DFPattern, Value] | None, way: Sequence[Subgoal], rest: Any
+        self, entry: tuple[dp.DFPattern, Value] | None, way: Sequence[Subgoal], rest: Any
     ) -> Any:
         if entry is not None:
             self._enter(entry)
@@ -468,7 +462,7 @@ class Matcher:
         ]
 
 
-def _flattened(entry: _Entry) -> Iterator[tuple[DFPattern, Value] | StructInfoGoal]:
+def _flattened(entry: _Entry) -> Iterator[tuple[dp.DFPattern, Value] | StructInfoGoal]:
     """The single entries in an entry, in order."""
     inside = preorder([entry], lambda e: e.entries if isinstance(e, _Group) else ())
     return (single for single in inside if not isinstance(single, _Group))
@@ -495,14 +489,14 @@ def assignment(fits: Sequence[Sequence[T]]) -> dict[T, int] | None:
 
 
 def extract_matched_expr(
-    pattern: DFPattern, expr: object, var2val: Mapping[Var, Expr] | None = None
+    pattern: dp.DFPattern, expr: object, var2val: Mapping[rx.Var, rx.Expr] | None = None
 ) -> Matches | None:
     """The expression that each subpattern matches; see `DFPattern.extract_matched_expr`.
 
     Errors:
         MisuseError (also TypeError): `expr` is not an expression, or `var2val` not a mapping.
     """
-    if not isinstance(expr, (Expr, Op)):
+    if not isinstance(expr, (rx.Expr, Op)):
         raise unexpected(expr, "patterns match expressions")
     if not isinstance(var2val, Mapping | None):
         raise unexpected(
@@ -513,7 +507,7 @@ def extract_matched_expr(
     return Matcher([pattern], var2val or {}).first([Goal(pattern, expr)])
 
 
-def independent_patterns(roots: Sequence[DFPattern]) -> frozenset[DFPattern]:
+def independent_patterns(roots: Sequence[dp.DFPattern]) -> frozenset[dp.DFPattern]:
     """The patterns under `roots` whose subpatterns and shape variables occur nowhere else.
 
     Whether such a pattern matches depends on the expression alone, and its first match is as good
@@ -524,11 +518,11 @@ def independent_patterns(roots: Sequence[DFPattern]) -> frozenset[DFPattern]:
         leads through it. Dominators by Cooper, Harvey and Kennedy, A Simple, Fast Dominance
         Algorithm, 2001.
     """
-    order = all_subpatterns(roots)
-    operands: dict[DFPattern, list[object]] = {}
+    order = dp.all_subpatterns(roots)
+    operands: dict[dp.DFPattern, list[object]] = {}
     for pattern in order:
-        operands[pattern] = list(subpatterns(pattern))
-        if isinstance(pattern, StructInfoPattern):
+        operands[pattern] = list(dp.subpatterns(pattern))
+        if isinstance(pattern, dp.StructInfoPattern):
             operands[pattern] += free_shape_vars(pattern.struct_info)
     entry = object()
     users: dict[object, list[object]] = {root: [entry] for root in roots}
@@ -558,12 +552,12 @@ def independent_patterns(roots: Sequence[DFPattern]) -> frozenset[DFPattern]:
 
 
 # The operator that is called, or for other expressions their class.
-Head: TypeAlias = "Op | type[Expr]"
+Head: TypeAlias = "Op | type[rx.Expr]"
 
 
-def head_of(value: Expr) -> Head:
+def head_of(value: rx.Expr) -> Head:
     """The head of an expression."""
-    if isinstance(value, Call) and isinstance(value.op, Op):
+    if isinstance(value, rx.Call) and isinstance(value.op, Op):
         return value.op
     return type(value)
 
@@ -574,9 +568,9 @@ def heads(pattern: dp.DFPattern) -> frozenset[Head] | None:
         case dp.CallPattern(op=op):
             return _operators(op)
         case dp.TuplePattern() | dp.UnorderedTuplePattern():
-            return frozenset((Tuple,))
+            return frozenset((rx.Tuple,))
         case dp.TupleGetItemPattern():
-            return frozenset((TupleGetItem,))
+            return frozenset((rx.TupleGetItem,))
         case dp.OrPattern(left=left, right=right):
             return _union(heads(left), heads(right))
         case dp.AndPattern(left=left, right=right):

@@ -387,11 +387,11 @@ def _lstm_step(
 
 
 def lstm(
-    Xs: Tensor,  # noqa: N803
-    Wi: Tensor,  # noqa: N803
-    Wh: Tensor,  # noqa: N803
-    Bi: Tensor | None = None,  # noqa: N803
-    Bh: Tensor | None = None,  # noqa: N803
+    Xs: Tensor,
+    Wi: Tensor,
+    Wh: Tensor,
+    Bi: Tensor | None = None,
+    Bh: Tensor | None = None,
     h_init: Tensor | None = None,
     c_init: Tensor | None = None,
     proj: Tensor | None = None,
@@ -456,12 +456,7 @@ def lstm(
     return _after(states[0], length), _after(states[1], length)
 
 
-def _check(
-    Xs: Tensor,  # noqa: N803
-    Wi: Tensor,  # noqa: N803
-    Wh: Tensor,  # noqa: N803
-    weight_layout: str,
-) -> None:
+def _check(Xs: Tensor, Wi: Tensor, Wh: Tensor, weight_layout: str) -> None:
     if sorted(weight_layout) != sorted("IFGO"):
         raise unexpected(weight_layout, "weight_layout orders the gates IFGO")
     if (Xs.ndim, Wi.ndim, Wh.ndim) != (3, 2, 2):

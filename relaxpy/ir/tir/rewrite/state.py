@@ -313,12 +313,7 @@ def iter_domains(block: Block) -> dict[Var, Range]:
 
 
 def with_simple_bindings(
-    node: Stmt,
-    around: Sequence[For],
-    renewed: dict[Block, Block],
-    predicate: PrimExpr | None = None,
-    *,
-    keep_unit_iters: bool = True,
+    node: Stmt, around: Sequence[For], predicate: PrimExpr | None = None, *, keep_unit_iters: bool
 ) -> Stmt:
     """Simplify the values of the outermost blocks in `node` below the loops `around`.
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
-Array: TypeAlias = "np.ndarray[Any, Any]"
+from relaxpy.exec.runtime.values import Array
 
 _SCORES_AT_ONCE = 1 << 20
 """The scores of a block: 4 MiB."""

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from numbers import Real
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec.runtime.registry import provided
+from relaxpy.exec.runtime.values import Array
 from relaxpy.plugins.nn.caches.attention import merge
 from relaxpy.plugins.nn.caches.pages import MHA, MHA_SLIDING, MLA, PagedKVCache
 from relaxpy.plugins.nn.caches.sequences import check_tensor, whole_number, whole_numbers
-
-Array: TypeAlias = "np.ndarray[Any, Any]"
 
 
 def _cache(value: object) -> PagedKVCache:

@@ -10,11 +10,10 @@ import numpy as np
 from typing_extensions import override
 
 from relaxpy.errors import RuntimeCheckError, counted
-from relaxpy.exec.runtime.values import PrimFuncValue
+from relaxpy.exec.runtime.values import Array, PrimFuncValue
 from relaxpy.plugins.nn.caches.attention import Parts, attend, attend_by, grouped, with_sinks
 from relaxpy.plugins.nn.caches.sequences import SequenceState, check_tensor
 
-Array: TypeAlias = "np.ndarray[Any, Any]"
 Places: TypeAlias = "list[slice | Array]"
 """Slots of successive tokens: a slice for contiguous ones, or their numbers."""
 

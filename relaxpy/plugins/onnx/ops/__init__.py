@@ -16,7 +16,6 @@ from relaxpy.plugins.onnx.ops import (
     quantized as quantized,
     recurrent as recurrent,
     reduce as reduce,
-    retired as retired,
     sequences as sequences,
     signal as signal,
     training as training,

@@ -16,16 +16,6 @@ from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.te.topi.padding import pad
 from relaxpy.plugins.importing import tensors, windows
-from relaxpy.plugins.importing.tensors import (
-    Size,
-    dtype_of,
-    is_float,
-    is_size,
-    rank_of,
-    reshaped,
-    scalar,
-    shape_of,
-)
 from relaxpy.plugins.importing.unsupported import UnsupportedError
 from relaxpy.plugins.importing.windows import (
     LAYOUTS,
@@ -56,7 +46,9 @@ def with_bias(y: Expr, bias: Expr | None) -> Expr:
     """The result plus a number for each channel."""
     if bias is None:
         return y
-    return R.add(y, reshaped(bias, (1, shape_of(bias)[0], *[1] * (rank_of(y) - 2))))
+    return R.add(
+        y, tensors.reshaped(bias, (1, tensors.shape_of(bias)[0], *[1] * (tensors.rank_of(y) - 2)))
+    )
 
 
 def convolved(
@@ -81,13 +73,13 @@ def convolved(
     return result
 
 
-def kernel_of(w: Expr, kernel_shape: Sequence[int] | None) -> Sequence[Size]:
+def kernel_of(w: Expr, kernel_shape: Sequence[int] | None) -> Sequence[tensors.Size]:
     """The sizes of a filter along its spatial axes.
 
     Errors:
         UnsupportedError: the attribute says others.
     """
-    sizes = shape_of(w)[2:]
+    sizes = tensors.shape_of(w)[2:]
     if kernel_shape and any(
         isinstance(size, int) and size != stated
         for size, stated in zip(sizes, kernel_shape, strict=False)
@@ -117,8 +109,8 @@ def sizes_known_behind(w: Expr) -> list[int]:
     Errors:
         UnsupportedError: one is symbolic.
     """
-    sizes = [size for size in shape_of(w)[2:] if isinstance(size, int)]
-    if len(sizes) != rank_of(w) - 2:
+    sizes = [size for size in tensors.shape_of(w)[2:] if isinstance(size, int)]
+    if len(sizes) != tensors.rank_of(w) - 2:
         raise UnsupportedError("the sizes of the filter are symbolic")
     return sizes
 
@@ -136,7 +128,7 @@ def conv_transpose(
     kernel_shape: Sequence[int] | None = None,
     output_padding: Sequence[int] | None = None,
     output_shape: Sequence[int] | None = None,
-    pads: Sequence[Size] | None = None,
+    pads: Sequence[tensors.Size] | None = None,
     strides: Sequence[int] | None = None,
 ) -> Expr:
     count = spatial(x)
@@ -152,7 +144,7 @@ def conv_transpose(
     for k in range(count):
         more = output_padding[k] if output_padding else 0
         step = windows.strides[k]
-        wanted: Size | None = None
+        wanted: tensors.Size | None = None
         if output_shape:
             wanted = list(output_shape)[-count:][k]
         elif auto_pad in ("SAME_UPPER", "SAME_LOWER"):
@@ -170,7 +162,7 @@ def conv_transpose(
     crops = [max(whole(width), 0) for width in removed] if known else [0] * 2 * count
     y: Expr = _TRANSPOSED[count](x, w, windows.strides, crops, 0, windows.dilations, group)
     added = [simple(crop - width) for crop, width in zip(crops, removed, strict=True)]
-    if not all(is_size(width, 0) for width in added):
+    if not all(tensors.is_size(width, 0) for width in added):
         widths = [0, 0, *added[:count], 0, 0, *added[count:]]
         y = padded(cx, cx.emit(y), widths, "constant", None)
     return with_bias(cx.emit(y), b)
@@ -212,21 +204,21 @@ def gemm(
     *,
     alpha: float = 1.0,
     beta: float = 1.0,
-    transA: int = 0,  # noqa: N803
-    transB: int = 0,  # noqa: N803
+    transA: int = 0,
+    transB: int = 0,
 ) -> Expr:
     left = R.permute_dims(a) if transA else a
     right = R.permute_dims(b) if transB else b
     product = R.matmul(left, right)
     terms = [(product, alpha), *([] if c is None or beta == 0.0 else [(c, beta)])]
-    if is_float(a) or all(factor.is_integer() for _, factor in terms):
+    if tensors.is_float(a) or all(factor.is_integer() for _, factor in terms):
         return functools.reduce(R.add, [_scaled(x, factor) for x, factor in terms])
     wide = [_scaled(R.astype(x, "float64"), factor) for x, factor in terms]
-    return R.astype(functools.reduce(R.add, wide), dtype_of(a))
+    return R.astype(functools.reduce(R.add, wide), tensors.dtype_of(a))
 
 
 def _scaled(x: Expr, factor: float) -> Expr:
-    result: Expr = x if factor == 1.0 else R.multiply(x, scalar(factor, x))
+    result: Expr = x if factor == 1.0 else R.multiply(x, tensors.scalar(factor, x))
     return result
 
 

@@ -131,6 +131,28 @@ def constant_of_shape(cx: Context, shape: Value, *, value: Any = None) -> Expr:
     return cx.of_element_type(R.full(tuple(sizes), one, dtype_of(one)), cx.element_type(one))
 
 
+@converter("ConstantFill")
+def constant_fill(
+    cx: Context,
+    x: Value = None,
+    *,
+    dtype: int = 1,
+    extra_shape: Sequence[int] = (),
+    input_as_shape: int = 0,
+    shape: Sequence[int] = (),
+    value: float = 0.0,
+) -> Expr:
+    """A tensor of one number in the shape of an operand, or that an operand or an attribute is.
+
+    It was experimental until opset 9.
+    """
+    sizes = list[Size](shape)
+    if x is not None:
+        sizes = cx.sizes(x, "size") if input_as_shape else shape_of(cx.tensor(x))
+    name = dtype_of_code(dtype)
+    return R.full((*sizes, *extra_shape), const(value, name), name)
+
+
 @converter("Constant")
 def constant(
     cx: Context,

@@ -400,3 +400,26 @@ def bit_cast(cx: Context, x: Expr, *, to: int) -> Expr:
     if "bool" in (dtype, dtype_of(x)):
         return R.astype(x, dtype)
     return cx.te(lambda t: topi.reinterpret(t, dtype), x, name="bit_cast")
+
+
+# Experimental until opset 9, in files of the converters of CoreML and Caffe2:
+
+
+@converter("Scale")
+def scale(cx: Context, x: Expr, *, scale: float = 1.0) -> Expr:
+    return R.multiply(x, scalar(scale, x))
+
+
+@converter("Affine")
+def affine(cx: Context, x: Expr, *, alpha: float = 1.0, beta: float = 0.0) -> Expr:
+    return R.add(R.multiply(x, scalar(alpha, x)), scalar(beta, x))
+
+
+@converter("ScaledTanh")
+def scaled_tanh(cx: Context, x: Expr, *, alpha: float = 1.0, beta: float = 1.0) -> Expr:
+    return R.multiply(R.tanh(R.multiply(x, scalar(beta, x))), scalar(alpha, x))
+
+
+@converter("ParametricSoftplus")
+def parametric_softplus(cx: Context, x: Expr, *, alpha: float = 1.0, beta: float = 1.0) -> Expr:
+    return R.multiply(R.nn.softplus(R.multiply(x, scalar(beta, x))), scalar(alpha, x))

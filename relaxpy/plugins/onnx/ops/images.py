@@ -260,7 +260,7 @@ def qlinear_conv_of_layout(
     w_zero_point: Expr,
     y_scale: Expr,
     y_zero_point: Expr,
-    B: Expr | None = None,  # noqa: N803
+    B: Expr | None = None,
     *,
     channels_last: int = 0,
     **filters: Unpack[FilterAttributes],
@@ -740,3 +740,23 @@ def upsample_1(
     cx: Context, x: Expr, *, height_scale: float, width_scale: float, mode: str = "nearest"
 ) -> Expr:
     return upsample_7(cx, x, scales=[1.0, 1.0, height_scale, width_scale], mode=mode)
+
+
+# Experimental until opset 9, in files of the converter of CoreML:
+
+
+@converter("ImageScaler")
+def image_scaler(cx: Context, x: Expr, *, bias: Sequence[float], scale: float = 1.0) -> Expr:
+    shifts = const(np.array(bias).reshape(1, -1, 1, 1), dtype_of(x))
+    return R.add(R.multiply(x, tensors.scalar(scale, x)), shifts)
+
+
+@converter("Crop")
+def crop(cx: Context, x: Expr, *, border: Sequence[int], scale: Sequence[int] = ()) -> Expr:
+    """The image without borders: left, top, right, bottom; or what is `scale` high and wide."""
+    left, top, right, bottom = border
+    height, width = shape_of(x, 4)[2:]
+    ends = [simple(height - bottom), simple(width - right)]
+    if scale:
+        ends = [top + scale[0], left + scale[1]]
+    return R.strided_slice(x, [2, 3], [top, left], ends)

@@ -78,11 +78,7 @@ def _goes_on(body: Graph) -> bool:
 
 @converter("Loop", strings=True)
 def loop(
-    cx: Context,
-    M: Value = None,  # noqa: N803
-    cond: Value = None,
-    *v_initial: Value,
-    body: Graph,
+    cx: Context, M: Value = None, cond: Value = None, *v_initial: Value, body: Graph
 ) -> list[Value]:
     states = len(v_initial)
     if len(body.inputs) != states + 2 or len(body.outputs) < states + 1:

@@ -130,10 +130,10 @@ def fused_matmul(
     b: Expr,
     *,
     alpha: float = 1.0,
-    transA: int = 0,  # noqa: N803
-    transB: int = 0,  # noqa: N803
-    transBatchA: int = 0,  # noqa: N803
-    transBatchB: int = 0,  # noqa: N803
+    transA: int = 0,
+    transB: int = 0,
+    transBatchA: int = 0,
+    transBatchB: int = 0,
 ) -> Expr:
     left = _transposed(a, transA, transBatchA)
     result = R.matmul(left, _transposed(b, transB, transBatchB))
@@ -164,8 +164,8 @@ def fused_gemm(
     activation_gamma: float | None = None,
     alpha: float = 1.0,
     beta: float = 1.0,
-    transA: int = 0,  # noqa: N803
-    transB: int = 0,  # noqa: N803
+    transA: int = 0,
+    transB: int = 0,
 ) -> Expr:
     y = cx.emit(gemm(cx, a, b, c, alpha=alpha, beta=beta, transA=transA, transB=transB))
     parameters = (activation_alpha, activation_beta, activation_gamma)

@@ -12,14 +12,7 @@ from typing_extensions import Unpack
 
 from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.relax.op.definition.registry import R
-from relaxpy.plugins.importing.tensors import (
-    dtype_of,
-    normal_axis,
-    rank_of,
-    reshaped,
-    scalar,
-    shape_of,
-)
+from relaxpy.plugins.importing import tensors
 from relaxpy.plugins.importing.unsupported import UnsupportedError
 from relaxpy.plugins.importing.windows import simple
 from relaxpy.plugins.onnx.context import Context
@@ -54,7 +47,7 @@ def matmul_integer_to_float(
     b_zero_point: Expr | None = None,
     bias: Expr | None = None,
 ) -> Expr:
-    dtype = dtype_of(b_scale)
+    dtype = tensors.dtype_of(b_scale)
     left = dequantized(a, a_scale, a_zero_point, dtype)
     result = R.matmul(left, dequantized(b, b_scale, b_zero_point, dtype))
     return result if bias is None else R.add(result, bias)
@@ -74,22 +67,22 @@ def qgemm(
     y_zero_point: Expr | None = None,
     *,
     alpha: float = 1.0,
-    transA: int = 0,  # noqa: N803
-    transB: int = 0,  # noqa: N803
+    transA: int = 0,
+    transB: int = 0,
 ) -> Expr:
     """`c` counts in products of the scales of `a` and `b`, and `alpha`."""
     scale, zero = b_scale, b_zero_point
     if transB:  # a number for each column of the product is one for each row of b
-        scale, zero = (R.expand_dims(p, 1) if rank_of(p) else p for p in (scale, zero))
+        scale, zero = (R.expand_dims(p, 1) if tensors.rank_of(p) else p for p in (scale, zero))
     left = dequantized(a, a_scale, a_zero_point, "float32")
     right = dequantized(b, scale, zero, "float32")
     y = gemm(cx, left, right, alpha=alpha, transA=transA, transB=transB)
     if c is not None:
-        step = R.multiply(R.multiply(a_scale, b_scale), scalar(alpha, a_scale))
+        step = R.multiply(R.multiply(a_scale, b_scale), tensors.scalar(alpha, a_scale))
         y = R.add(y, R.multiply(R.astype(c, "float32"), step))
     if y_scale is None:
         return y
-    code = code_of(dtype_of(a if y_zero_point is None else y_zero_point))
+    code = code_of(tensors.dtype_of(a if y_zero_point is None else y_zero_point))
     return quantized(cx, y, y_scale, y_zero_point, code, 1, "float32")
 
 
@@ -111,7 +104,7 @@ def qattention(
     scale: float = 0.0,
     unidirectional: int = 0,
 ) -> list[Expr]:
-    dtype = dtype_of(bias)
+    dtype = tensors.dtype_of(bias)
     return attention(
         cx,
         dequantized(x, input_scale, input_zero_point, dtype),
@@ -163,7 +156,7 @@ def dynamic_quantize_lstm(
     every, x_scale, x_zero = dynamic_quantize_linear(cx, x)
     every = cx.emit(every)
     states = cx.emit(R.permute_dims(r, [0, 2, 1]))
-    _, rows, hidden = shape_of(states)
+    _, rows, hidden = tensors.shape_of(states)
     is_even = (known := cx.array(r_zero_point)) is not None and not known.any()
 
     def product(_: Expr, direction: int) -> Expr:
@@ -176,7 +169,7 @@ def dynamic_quantize_lstm(
 
     def of_rows(direction: int) -> tuple[Expr, Expr, Expr | None]:
         values = part(states, direction)
-        ones = R.ones((hidden, 1), dtype_of(values))
+        ones = R.ones((hidden, 1), tensors.dtype_of(values))
         sums = R.reshape(R.matmul(values, ones, "int32"), (rows,))
         scales = each_row(r_scale, direction)
         if is_even:
@@ -198,13 +191,16 @@ def dynamic_quantize_lstm(
 def _unpacked(cx: Context, packed: Expr, bits: int) -> Expr:
     """The numbers that the bytes along the last axis hold, the one in the lowest bits first."""
     packed = cx.emit(packed)
-    *outer, count = shape_of(packed)
+    *outer, count = tensors.shape_of(packed)
     parts = [
-        R.bitwise_and(R.right_shift(packed, scalar(k, packed)), scalar((1 << bits) - 1, packed))
+        R.bitwise_and(
+            R.right_shift(packed, tensors.scalar(k, packed)),
+            tensors.scalar((1 << bits) - 1, packed),
+        )
         for k in range(0, 8, bits)
     ]
     both = R.stack(parts, axis=len(outer) + 1) if bits < 8 else packed
-    return cx.emit(reshaped(both, [*outer, simple(count * (8 // bits))]))
+    return cx.emit(tensors.reshaped(both, [*outer, simple(count * (8 // bits))]))
 
 
 @converter(
@@ -219,30 +215,32 @@ def matmul_nbits(
     g_idx: Expr | None = None,
     bias: Expr | None = None,
     *,
-    K: int,  # noqa: N803
-    N: int,  # noqa: N803
+    K: int,
+    N: int,
     bits: int = 4,
     block_size: int,
 ) -> Expr:
     if g_idx is not None or bits not in (2, 4, 8):
         raise UnsupportedError("blocks by g_idx, or of other than 2, 4 or 8 bits, are not imported")
     blocks = -(-K // block_size)
-    wide = dtype_of(a)
+    wide = tensors.dtype_of(a)
 
     def unpacked(packed: Expr, row: int) -> Expr:
         numbers = _unpacked(cx, R.reshape(packed, (N, -1)), bits)
         return R.astype(R.strided_slice(numbers, [1], [0], [row]), wide)
 
-    values = reshaped(unpacked(b, blocks * block_size), (N, blocks, block_size))
-    middle: Expr = scalar(1 << (bits - 1), a)
+    values = tensors.reshaped(unpacked(b, blocks * block_size), (N, blocks, block_size))
+    middle: Expr = tensors.scalar(1 << (bits - 1), a)
     if zero_points is not None:
-        if dtype_of(zero_points) == "uint8":
+        if tensors.dtype_of(zero_points) == "uint8":
             middle = unpacked(zero_points, blocks)
         else:
-            middle = reshaped(zero_points, (N, blocks))
+            middle = tensors.reshaped(zero_points, (N, blocks))
         middle = R.expand_dims(middle, 2)
-    factors = reshaped(scales, (N, blocks, 1))
-    weights = reshaped(R.multiply(R.subtract(values, middle), factors), (N, blocks * block_size))
+    factors = tensors.reshaped(scales, (N, blocks, 1))
+    weights = tensors.reshaped(
+        R.multiply(R.subtract(values, middle), factors), (N, blocks * block_size)
+    )
     result = R.matmul(a, R.permute_dims(R.strided_slice(cx.emit(weights), [1], [0], [K])))
     return result if bias is None else R.add(result, bias)
 
@@ -261,9 +259,9 @@ def gather_block_quantized(
     quantize_axis: int = 1,
 ) -> Expr:
     """Some rows of a table of which each block along an axis has a scale."""
-    rank = rank_of(data)
-    at, along = normal_axis(gather_axis, rank), normal_axis(quantize_axis, rank)
-    is_packed = dtype_of(data) == "uint8"
+    rank = tensors.rank_of(data)
+    at, along = tensors.normal_axis(gather_axis, rank), tensors.normal_axis(quantize_axis, rank)
+    is_packed = tensors.dtype_of(data) == "uint8"
     if at == along or block_size < 1 or not (bits in (2, 4, 8) or not is_packed):
         raise UnsupportedError("blocks along the axis of the indices, or of 3 bits")
 
@@ -275,20 +273,20 @@ def gather_block_quantized(
 
     def blocks(x: Expr) -> Expr:
         """A number of each block, for each of its elements."""
-        axis = along + rank_of(indices) - 1 if along > at else along
+        axis = along + tensors.rank_of(indices) - 1 if along > at else along
         every = cx.emit(R.repeat(x, block_size, axis))
-        return R.strided_slice(every, [axis], [0], [shape_of(values)[axis]])
+        return R.strided_slice(every, [axis], [0], [tensors.shape_of(values)[axis]])
 
     values = numbers(data)
-    dtype = dtype_of(scales)
+    dtype = tensors.dtype_of(scales)
     found = R.astype(values, dtype)
     if zero_points is not None:
         zeros = numbers(zero_points)
-        length = shape_of(scales)[-1]
-        zeros = R.strided_slice(zeros, [rank_of(zeros) - 1], [0], [length])
+        length = tensors.shape_of(scales)[-1]
+        zeros = R.strided_slice(zeros, [tensors.rank_of(zeros) - 1], [0], [length])
         found = R.subtract(found, R.astype(blocks(cx.emit(zeros)), dtype))
     elif is_packed:
-        found = R.subtract(found, scalar(1 << (bits - 1), scales))
+        found = R.subtract(found, tensors.scalar(1 << (bits - 1), scales))
     return R.multiply(found, blocks(rows(scales)))
 
 
@@ -321,7 +319,7 @@ def _qlinear(name: str, count: int = 1, **more: Any) -> None:
                 for x, scale, zero in islice(triples, count)
             ]
             value = entry.function(cx, *values, **attributes)
-            code = code_of(dtype_of(first))
+            code = code_of(tensors.dtype_of(first))
             return quantized(cx, value, found[fewest - 1], found[fewest], code, 1, "float32")
 
         if has_channels_last:
@@ -356,7 +354,7 @@ def qlinear_concat(cx: Context, y_scale: Expr, y_zero: Expr, *inputs: Expr, axis
         cx.emit(dequantized(x, scale, zero, "float32"))
         for x, scale, zero in zip(inputs[::3], inputs[1::3], inputs[2::3], strict=True)
     ]
-    code = code_of(dtype_of(inputs[0]))
+    code = code_of(tensors.dtype_of(inputs[0]))
     return quantized(cx, R.concat(parts, axis=axis), y_scale, y_zero, code, 1, "float32")
 
 
@@ -378,4 +376,4 @@ def qlinear_where(
         dequantized(x, x_scale, x_zero, "float32"),
         dequantized(y, y_scale, y_zero, "float32"),
     )
-    return quantized(cx, chosen, z_scale, z_zero, code_of(dtype_of(x)), 1, "float32")
+    return quantized(cx, chosen, z_scale, z_zero, code_of(tensors.dtype_of(x)), 1, "float32")

@@ -150,8 +150,8 @@ def _shifted(x: Expr, zero: Expr | None, per_row: bool) -> Expr:
 @converter("MatMulInteger")
 def matmul_integer(
     cx: Context,
-    A: Expr,  # noqa: N803
-    B: Expr,  # noqa: N803
+    A: Expr,
+    B: Expr,
     a_zero_point: Expr | None = None,
     b_zero_point: Expr | None = None,
 ) -> Expr:
@@ -246,7 +246,7 @@ def qlinear_conv(
     w_zero_point: Expr,
     y_scale: Expr,
     y_zero_point: Expr,
-    B: Expr | None = None,  # noqa: N803
+    B: Expr | None = None,
     **filters: Unpack[FilterAttributes],
 ) -> Expr:
     total = _convolved(cx, x, w, x_zero_point, w_zero_point, **filters)

@@ -241,10 +241,10 @@ def _called(
 
 def _rnn(
     cx: Context,
-    X: Expr,  # noqa: N803
-    W: Expr,  # noqa: N803
-    R: Expr,  # noqa: N803
-    B: Expr | None = None,  # noqa: N803
+    X: Expr,
+    W: Expr,
+    R: Expr,
+    B: Expr | None = None,
     sequence_lens: Expr | None = None,
     initial_h: Expr | None = None,
     **attributes: Unpack[LayerAttributes],
@@ -265,10 +265,10 @@ converter("RNN", ignored=["output_sequence"])(_rnn)
 @converter("GRU", ignored=["output_sequence"])
 def gru(
     cx: Context,
-    X: Expr,  # noqa: N803
-    W: Expr,  # noqa: N803
-    R: Expr,  # noqa: N803
-    B: Expr | None = None,  # noqa: N803
+    X: Expr,
+    W: Expr,
+    R: Expr,
+    B: Expr | None = None,
     sequence_lens: Expr | None = None,
     initial_h: Expr | None = None,
     *,
@@ -287,14 +287,14 @@ def gru(
 @converter("LSTM", ignored=["output_sequence"])
 def lstm(
     cx: Context,
-    X: Expr,  # noqa: N803
-    W: Expr,  # noqa: N803
-    R: Expr,  # noqa: N803
-    B: Expr | None = None,  # noqa: N803
+    X: Expr,
+    W: Expr,
+    R: Expr,
+    B: Expr | None = None,
     sequence_lens: Expr | None = None,
     initial_h: Expr | None = None,
     initial_c: Expr | None = None,
-    P: Expr | None = None,  # noqa: N803
+    P: Expr | None = None,
     *,
     input_forget: int = 0,
     **attributes: Unpack[LayerAttributes],

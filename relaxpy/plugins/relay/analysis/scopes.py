@@ -12,20 +12,6 @@ from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, postorder, preorder, reached, walk
 from relaxpy.plugins.relay import expr as rl, ty as types
 from relaxpy.plugins.relay.analysis.variables import bound_vars
-from relaxpy.plugins.relay.expr import (
-    Constructor,
-    Function,
-    Let,
-    Match,
-    Pattern,
-    PatternConstructor,
-    PatternTuple,
-    PatternVar,
-    PatternWildcard,
-    RelayExpr,
-    TempExpr,
-    Var,
-)
 from relaxpy.plugins.relay.module import RelayModule
 from relaxpy.plugins.relay.op.registry import Op
 from relaxpy.support.entry import user_facing
@@ -273,15 +259,15 @@ def is_dataflow(expr: rl.RelayExpr, mod: RelayModule | None = None) -> bool:
 
 
 @user_facing
-def post_order_visit(expr: RelayExpr, fvisit: Callable[[Node], object]) -> None:
+def post_order_visit(expr: rl.RelayExpr, fvisit: Callable[[Node], object]) -> None:
     """Call a function for each expression once, operands before the expressions that use them."""
     for node in walk(expr):
-        if isinstance(node, RelayExpr):
+        if isinstance(node, rl.RelayExpr):
             fvisit(node)
 
 
 @user_facing
-def well_formed(expr: RelayExpr | RelayModule) -> bool:
+def well_formed(expr: rl.RelayExpr | RelayModule) -> bool:
     """True if no variable is bound twice or used outside its scope, and no node temporary.
 
     Variables that nothing binds are free, which is allowed in an expression, but not in the
@@ -295,22 +281,22 @@ def well_formed(expr: RelayExpr | RelayModule) -> bool:
             well_formed(function) and not _uses_outside(function, free=False)
             for function in expr.functions.values()
         )
-    check_type(expr, RelayExpr, "expected a Relay expression or module")
-    if any(isinstance(node, TempExpr) for node in walk(expr)):
+    check_type(expr, rl.RelayExpr, "expected a Relay expression or module")
+    if any(isinstance(node, rl.TempExpr) for node in walk(expr)):
         return False
-    binders: list[Var] = []
+    binders: list[rl.Var] = []
     for node in walk(expr):
         match node:
-            case Function(params=params):
+            case rl.Function(params=params):
                 binders += params
-            case Let(var=var) | PatternVar(var=var):
+            case rl.Let(var=var) | rl.PatternVar(var=var):
                 binders.append(var)
             case _:
                 pass
     return len(set(binders)) == len(binders) and not _uses_outside(expr, free=True)
 
 
-def _uses_outside(root: RelayExpr, *, free: bool) -> bool:
+def _uses_outside(root: rl.RelayExpr, *, free: bool) -> bool:
     """True if a variable is used outside the scope that binds it.
 
     With `free`, variables that nothing binds may be used anywhere.
@@ -319,13 +305,13 @@ def _uses_outside(root: RelayExpr, *, free: bool) -> bool:
     visible = _binders(scopes)
     bound = set(bound_vars(root))
     intervals = _intervals(scopes)
-    uses = [(scope, scope.root) for scope in intervals if isinstance(scope.root, Var)]
+    uses = [(scope, scope.root) for scope in intervals if isinstance(scope.root, rl.Var)]
     for scope in intervals:
         uses += [
             (scope, operand)
             for node in scope.nodes
             for operand in same_scope(node)
-            if isinstance(operand, Var)
+            if isinstance(operand, rl.Var)
         ]
     for scope, var in uses:
         first, _ = intervals[scope]
@@ -335,20 +321,20 @@ def _uses_outside(root: RelayExpr, *, free: bool) -> bool:
     return False
 
 
-def _binders(scopes: Scopes) -> dict[Var, list[Scope]]:
+def _binders(scopes: Scopes) -> dict[rl.Var, list[Scope]]:
     """The scopes in which each bound variable is visible."""
-    visible: dict[Var, list[Scope]] = {}
+    visible: dict[rl.Var, list[Scope]] = {}
     for node in scopes.nodes:
         inner = scopes.inner.get(id(node), ())
         match node:
-            case Function(params=params):
+            case rl.Function(params=params):
                 for param in params:
                     visible[param] = [inner[0]]
-            case Let(var=var, value=value):
+            case rl.Let(var=var, value=value):
                 visible[var] = [inner[0]]
-                if isinstance(value, Function):
+                if isinstance(value, rl.Function):
                     visible[var] += scopes.inner[id(value)]
-            case Match(clauses=clauses):
+            case rl.Match(clauses=clauses):
                 for clause, scope in zip(clauses, inner, strict=True):
                     for var in bound_vars(clause.lhs):
                         visible[var] = [scope]
@@ -378,9 +364,9 @@ def _intervals(scopes: Scopes) -> dict[Scope, tuple[int, int]]:
     return intervals
 
 
-_Row: TypeAlias = dict[int, PatternConstructor | PatternTuple]
+_Row: TypeAlias = dict[int, rl.PatternConstructor | rl.PatternTuple]
 """A row of the match matrix: a clause's refutable patterns by position."""
-_Choices: TypeAlias = "tuple[int, Constructor | None, list[int], _Choices] | None"
+_Choices: TypeAlias = "tuple[int, rl.Constructor | None, list[int], _Choices] | None"
 """The places that were decided, the last one first: each with its constructor and its fields."""
 _MAX_VISITED: Final = 2_000_000
 """The number of rows and demands that are looked at before a match is given up."""
@@ -389,7 +375,7 @@ _MAX_VISITED: Final = 2_000_000
 class Case:
     """A pattern that no clause fits; its text is shown in messages."""
 
-    def __init__(self, pattern: Pattern) -> None:
+    def __init__(self, pattern: rl.Pattern) -> None:
         self.pattern = pattern
 
     @override
@@ -399,28 +385,28 @@ class Case:
     __repr__ = __str__
 
 
-def pattern_text(root: Pattern, name_of: Callable[[Var], str] = lambda var: "_") -> str:
+def pattern_text(root: rl.Pattern, name_of: Callable[[rl.Var], str] = lambda var: "_") -> str:
     """The text of a pattern; `name_of` names its variables."""
 
-    def pieces(part: Pattern | str) -> Iterable[Pattern | str]:
+    def pieces(part: rl.Pattern | str) -> Iterable[rl.Pattern | str]:
         match part:
-            case PatternVar(var=var):
+            case rl.PatternVar(var=var):
                 return (name_of(var),)
-            case PatternConstructor(constructor=constructor, patterns=()):
+            case rl.PatternConstructor(constructor=constructor, patterns=()):
                 return (constructor.name_hint,)
-            case PatternConstructor(constructor=constructor, patterns=patterns):
+            case rl.PatternConstructor(constructor=constructor, patterns=patterns):
                 return (f"{constructor.name_hint}(", *types.listed(patterns), ")")
-            case PatternTuple(patterns=patterns):
+            case rl.PatternTuple(patterns=patterns):
                 return ("(", *types.listed(patterns, ","), ")")
             case _:
                 return () if isinstance(part, str) else ("_",)
 
-    roots: list[Pattern | str] = [root]
+    roots: list[rl.Pattern | str] = [root]
     return "".join(part for part in preorder(roots, pieces) if isinstance(part, str))
 
 
 @user_facing
-def unmatched_cases(match: Match, mod: RelayModule | None = None) -> list[Case]:
+def unmatched_cases(match: rl.Match, mod: RelayModule | None = None) -> list[Case]:
     """A case that no clause of a match fits, in a list; it is empty if there is none.
 
     Errors:
@@ -444,7 +430,7 @@ class TooManyCasesError(Exception):
         super().__init__("the patterns of the match have too many combinations to be checked")
 
 
-def missing_cases(match: Match, mod: RelayModule | None) -> list[Case]:
+def missing_cases(match: rl.Match, mod: RelayModule | None) -> list[Case]:
     """The result of `unmatched_cases`.
 
     Errors:
@@ -470,7 +456,7 @@ class _Completeness:
         self.visited = 0
         self.places: dict[tuple[int, int], int] = {}
 
-    def cases(self, match: Match) -> list[Pattern]:
+    def cases(self, match: rl.Match) -> list[rl.Pattern]:
         """A pattern of values that fit no clause, if there are such values."""
         start = [_row([(0, clause.lhs)]) for clause in match.clauses]
         stack: list[tuple[list[_Row], _Choices]] = [(start, None)]
@@ -488,9 +474,9 @@ class _Completeness:
     ) -> list[tuple[list[_Row], _Choices]]:
         """The rows specialised to the values that may be at a place."""
         heads = [row[place] for row in rows if place in row]
-        if isinstance(heads[0], PatternTuple):
+        if isinstance(heads[0], rl.PatternTuple):
             return [self._chosen(rows, place, None, len(heads[0].patterns), choices)]
-        names = {h.constructor.name_hint for h in heads if isinstance(h, PatternConstructor)}
+        names = {h.constructor.name_hint for h in heads if isinstance(h, rl.PatternConstructor)}
         every = self._constructors(heads[0].constructor)
         # A value that no row mentions fits only rows that any other value fits as well.
         free = [constructor for constructor in every if constructor.name_hint not in names]
@@ -503,7 +489,7 @@ class _Completeness:
         self,
         rows: list[_Row],
         place: int,
-        constructor: Constructor | None,
+        constructor: rl.Constructor | None,
         count: int,
         choices: _Choices,
     ) -> tuple[list[_Row], _Choices]:
@@ -523,20 +509,20 @@ class _Completeness:
             raise TooManyCasesError
         return left, (place, constructor, fields, choices)
 
-    def _pattern(self, choices: _Choices) -> Pattern:
+    def _pattern(self, choices: _Choices) -> rl.Pattern:
         """The pattern of the values that were chosen."""
-        patterns: dict[int, Pattern] = {}
+        patterns: dict[int, rl.Pattern] = {}
         while choices is not None:  # fields were chosen after what contains them
             place, constructor, fields, choices = choices
-            inner = [patterns.get(field) or PatternWildcard() for field in fields]
+            inner = [patterns.get(field) or rl.PatternWildcard() for field in fields]
             patterns[place] = (
-                PatternTuple(inner)  # type: ignore[arg-type]
+                rl.PatternTuple(inner)  # type: ignore[arg-type]
                 if constructor is None
-                else PatternConstructor(constructor, inner)  # type: ignore[arg-type]
+                else rl.PatternConstructor(constructor, inner)  # type: ignore[arg-type]
             )
-        return patterns.get(0) or PatternWildcard()
+        return patterns.get(0) or rl.PatternWildcard()
 
-    def _constructors(self, known: Constructor) -> Sequence[Constructor]:
+    def _constructors(self, known: rl.Constructor) -> Sequence[rl.Constructor]:
         """All constructors of the data type of one."""
         header = known.belong_to
         data = None
@@ -551,17 +537,17 @@ class _Completeness:
         return data.constructors
 
 
-def _row(patterns: Iterable[tuple[int, Pattern]]) -> _Row:
+def _row(patterns: Iterable[tuple[int, rl.Pattern]]) -> _Row:
     """The demands of patterns at places."""
     return {
         place: pattern
         for place, pattern in patterns
-        if isinstance(pattern, (PatternConstructor, PatternTuple))
+        if isinstance(pattern, (rl.PatternConstructor, rl.PatternTuple))
     }
 
 
-def _name(pattern: Pattern) -> str:
-    return pattern.constructor.name_hint if isinstance(pattern, PatternConstructor) else ""
+def _name(pattern: rl.Pattern) -> str:
+    return pattern.constructor.name_hint if isinstance(pattern, rl.PatternConstructor) else ""
 
 
 @user_facing

@@ -22,7 +22,7 @@ from relaxpy.plugins.relay.infer.solver import (
 )
 from relaxpy.plugins.relay.module import RelayModule
 from relaxpy.plugins.relay.op.registry import Op
-from relaxpy.plugins.relay.op.relations import ProjectionError, Solver as RelationSolver
+from relaxpy.plugins.relay.op.relations import ProjectionError
 from relaxpy.plugins.relay.op.struct_info import relation_named
 from relaxpy.plugins.relay.ty import (
     UNIT,
@@ -274,7 +274,7 @@ class ExprInference:
         ty = yield self.mono(expr.tuple_value)
         result = self.solver.hole()
 
-        def project(solver: RelationSolver, args: tuple[Type, ...], attrs: Attrs) -> bool:
+        def project(solver: Solver, args: tuple[Type, ...], attrs: Attrs) -> bool:
             match args[0]:
                 case IncompleteType():
                     return False

@@ -48,7 +48,7 @@ def infer_module(module: RelayModule, budget: Budget | None = None) -> RelayModu
     Errors:
         RelayTypeError: the module is not well-typed; all errors are reported.
     """
-    inference = ExprInference(module, Solver(module.get_global_type_vars(), budget))
+    inference = ExprInference(module, Solver(budget))
     functions = module.functions_by_name
     graph = {name: tuple(global_names(function)) for name, function in functions.items()}
     for group in strongly_connected(graph):

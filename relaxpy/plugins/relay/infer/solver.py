@@ -17,7 +17,6 @@ from relaxpy.plugins.relay.expr import Literal
 from relaxpy.plugins.relay.op.relations import Relation, RelationError
 from relaxpy.plugins.relay.ty import (
     FuncType,
-    GlobalTypeVar,
     IncompleteType,
     RefType,
     TensorType,
@@ -66,10 +65,7 @@ class Solver:
     types that are visited.
     """
 
-    def __init__(
-        self, type_names: Sequence[GlobalTypeVar] = (), budget: Budget | None = None
-    ) -> None:
-        self.type_names = {name.name_hint: name for name in type_names}
+    def __init__(self, budget: Budget | None = None) -> None:
         self.budget = budget
         self.filled: dict[IncompleteType, Component] = {}
         self.levels: dict[IncompleteType, int] = {}
@@ -80,10 +76,6 @@ class Solver:
         self.given: list[tuple[str, tuple[Type, ...]]] = []
         self.level = 0
         self._closed: dict[int, Node] = {}
-
-    def named_type(self, name: str) -> GlobalTypeVar | None:
-        """The data type of the module that has this name."""
-        return self.type_names.get(name)
 
     def visit(self, count: int) -> None:
         """Count nodes of types that were visited."""
@@ -146,10 +138,6 @@ class Solver:
     def substitute(self, ty: Any, table: Mapping[Any, Component], *, bound: bool = False) -> Any:
         """A type with type parameters replaced, as `substitute` does."""
         return substitute(ty, table, bound=bound, visit=self.visit)
-
-    def unify_dtype(self, one: object, other: object) -> None:
-        """Make two datatypes equal."""
-        self.unify(one, other)
 
     def unify(self, one: Component, other: Component) -> None:
         """Make two types, or components of types, equal by filling holes.

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Attrs
 from relaxpy.plugins.relay import ty as types
+
+if TYPE_CHECKING:
+    from relaxpy.plugins.relay.infer.solver import Solver
 
 
 class RelationError(Exception):
@@ -19,29 +22,7 @@ class ProjectionError(RelationError):
     """A value is not a tuple, or has no such field (RLY-41)."""
 
 
-class Solver(Protocol):
-    """The operations of a relation on the types that it relates."""
-
-    def resolve(self, ty: types.Type) -> types.Type:
-        """A type with its outermost holes filled if they are known."""
-
-    def unify(self, one: types.Type, other: types.Type) -> None:
-        """Make two types equal; raise RelationError if they cannot be."""
-
-    def complete(self, root: object) -> object:
-        """A type with all its filled holes replaced."""
-
-    def holes(self, value: object) -> list[types.IncompleteType]:
-        """The holes that are left in a type."""
-
-    def named_type(self, name: str) -> types.GlobalTypeVar | None:
-        """The data type of the module that has this name."""
-
-    def unify_dtype(self, one: object, other: object) -> None:
-        """Make two datatypes equal; raise RelationError if they cannot be."""
-
-
-Relation: TypeAlias = Callable[[Solver, tuple[types.Type, ...], Attrs], bool]
+Relation: TypeAlias = "Callable[[Solver, tuple[types.Type, ...], Attrs], bool]"
 """True if the relation holds; False if it cannot tell yet (RLY-100)."""
 
 RELATIONS: Final[dict[str, Relation]] = {}
@@ -69,7 +50,7 @@ def relation_of(function: Callable[[Sequence[types.Type], Attrs], types.Type | N
         if any(solver.holes(ty) for ty in inputs):
             return False
         try:
-            result = function(inputs, attrs)  # type: ignore[arg-type]
+            result = function(inputs, attrs)
         except (TypeError, ValueError) as error:
             raise RelationError(str(error)) from None
         if result is None:
@@ -145,7 +126,7 @@ def _broadcast(solver: Solver, args: tuple[types.Type, ...], dtype: DataType | N
     one, other = (tensor(solver.resolve(arg)) for arg in args[:2])
     if one is None or other is None:
         return False
-    solver.unify_dtype(one.dtype, other.dtype)
+    solver.unify(one.dtype, other.dtype)
     shape = broadcast_shapes(one, other)
     if shape is None:
         return False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from relaxpy.errors import RelaxpyError, RuntimeCheckError
 from relaxpy.ir.core.dtype import DataType
@@ -13,7 +13,10 @@ from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.tir import expr as tir
 from relaxpy.plugins.relay import ty as types
 from relaxpy.plugins.relay.op.registry import Op, OpRecord, is_op_name
-from relaxpy.plugins.relay.op.relations import RELATIONS, Relation, RelationError, Solver
+from relaxpy.plugins.relay.op.relations import RELATIONS, Relation, RelationError
+
+if TYPE_CHECKING:
+    from relaxpy.plugins.relay.infer.solver import Solver
 
 
 def translated(
@@ -96,8 +99,8 @@ def _known(solver: Solver, ty: types.Type) -> types.Type | None:
             known = [_known(solver, field) for field in fields]
             return None if any(k is None for k in known) else types.TupleType(known)  # type: ignore[arg-type]
         case types.TensorType():
-            shape: Any = solver.resolve(ty.shape)  # type: ignore[arg-type]
-            dtype: Any = solver.resolve(ty.dtype)  # type: ignore[arg-type]
+            shape: Any = solver.resolve(ty.shape)
+            dtype: Any = solver.resolve(ty.dtype)
             if isinstance(shape, tuple):
                 shape = tuple(map(solver.resolve, shape))
             parts = (*shape, dtype) if isinstance(shape, tuple) else (shape, dtype)

@@ -12,20 +12,7 @@ from typing import Any
 
 import torch
 
-from relaxpy.ir.relax.nodes import (
-    Call,
-    Expr,
-    FuncStructInfo,
-    Function,
-    If,
-    SeqExpr,
-    StructInfo,
-    Tuple,
-    TupleGetItem,
-    TupleStructInfo,
-    Var,
-    const,
-)
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.tir.intrin import if_then_else
 from relaxpy.ir.tir.ops import const as number
@@ -54,16 +41,16 @@ def _region(cx: Context, *args: Any) -> Any:
     return cx.importer.inlined(args[at], args[at + 1 :])
 
 
-def _test(cx: Context, condition: Value) -> Expr:
+def _test(cx: Context, condition: Value) -> rx.Expr:
     if isinstance(condition, PrimExpr):
         chosen = if_then_else(condition, number(1, "int64"), number(0, "int64"))
-        return R.not_equal(cx.tensor(chosen), const(0, "int64"))
+        return R.not_equal(cx.tensor(chosen), rx.const(0, "int64"))
     x = cx.tensor(condition)
     return x if rank_of(x) == 0 else reshaped(x, [])
 
 
 @contextmanager
-def _scope(cx: Context, params: Sequence[Var] = ()) -> Iterator[None]:
+def _scope(cx: Context, params: Sequence[rx.Var] = ()) -> Iterator[None]:
     """A scope of the builder, which is dropped when what stands in it cannot be imported."""
     cx.builder.begin_scope(list(params))
     try:
@@ -73,19 +60,19 @@ def _scope(cx: Context, params: Sequence[Var] = ()) -> Iterator[None]:
         raise
 
 
-def _closed(cx: Context, body: Callable[[], Sequence[Any]]) -> SeqExpr:
+def _closed(cx: Context, body: Callable[[], Sequence[Any]]) -> rx.SeqExpr:
     """The bindings that a function emits, as a SeqExpr whose result is a tuple."""
     with _scope(cx):
         exprs = tuple(cx.builder.normalize(as_tensor(cx, value)) for value in body())
-        return cx.builder.end_scope(Tuple(exprs))
+        return cx.builder.end_scope(rx.Tuple(exprs))
 
 
-def _items(cx: Context, result: Expr) -> tuple[Any, ...]:
+def _items(cx: Context, result: rx.Expr) -> tuple[Any, ...]:
     """The fields of a result, with the shapes that PyTorch knows."""
-    return _fields(cx, [cx.builder.emit(TupleGetItem(result, k)) for k in range(len(cx.meta()))])
+    return _fields(cx, [cx.builder.emit(rx.TupleGetItem(result, k)) for k in range(len(cx.meta()))])
 
 
-def _fields(cx: Context, fields: Sequence[Expr]) -> tuple[Any, ...]:
+def _fields(cx: Context, fields: Sequence[rx.Expr]) -> tuple[Any, ...]:
     """The results that tensors are, with the shapes that PyTorch knows."""
     return tuple(
         from_pair(cx, field)
@@ -104,37 +91,37 @@ def _cond(
     first, second = (
         _closed(cx, partial(cx.importer.inlined, graph, operands)) for graph in (then, otherwise)
     )
-    return _items(cx, cx.builder.emit(If(test, first, second)))
+    return _items(cx, cx.builder.emit(rx.If(test, first, second)))
 
 
 def _loop(
     cx: Context,
-    initial: Sequence[Expr],
-    test: Callable[[Sequence[Expr]], Value],
-    step: Callable[[Sequence[Expr]], Sequence[Value]],
-) -> Expr:
+    initial: Sequence[rx.Expr],
+    test: Callable[[Sequence[rx.Expr]], Value],
+    step: Callable[[Sequence[rx.Expr]], Sequence[Value]],
+) -> rx.Expr:
     """The last states of a loop, as a local function that calls itself in tail position."""
-    infos: tuple[StructInfo, ...] = tuple(map(cx.builder.struct_info_of, initial))
-    params = [Var(f"v{k}", info) for k, info in enumerate(infos)]
-    returned = TupleStructInfo(infos)
+    infos: tuple[rx.StructInfo, ...] = tuple(map(cx.builder.struct_info_of, initial))
+    params = [rx.Var(f"v{k}", info) for k, info in enumerate(infos)]
+    returned = rx.TupleStructInfo(infos)
     pure = cx.importer.program.is_pure
-    itself = Var("loop", FuncStructInfo(infos, returned, purity=pure))
+    itself = rx.Var("loop", rx.FuncStructInfo(infos, returned, purity=pure))
     with _scope(cx):
         cx.builder.declare(itself)
         with _scope(cx, params):
             goes_on = cx.emit(_test(cx, test(params)))
             with _scope(cx):
                 following = tuple(cx.emit(as_tensor(cx, value)) for value in step(params))
-                then = cx.builder.end_scope(cx.builder.emit(Call(itself, following)))
+                then = cx.builder.end_scope(cx.builder.emit(rx.Call(itself, following)))
             with _scope(cx):
-                otherwise = cx.builder.end_scope(Tuple(tuple(params)))
-            body = cx.builder.end_scope(cx.builder.emit(If(goes_on, then, otherwise)))
+                otherwise = cx.builder.end_scope(rx.Tuple(tuple(params)))
+            body = cx.builder.end_scope(cx.builder.emit(rx.If(goes_on, then, otherwise)))
         cx.builder.end_scope()
-    function = cx.builder.emit(Function(tuple(params), body, returned, is_pure=pure), var=itself)
-    return cx.builder.emit(Call(function, tuple(initial)))
+    function = cx.builder.emit(rx.Function(tuple(params), body, returned, is_pure=pure), var=itself)
+    return cx.builder.emit(rx.Call(function, tuple(initial)))
 
 
-def _as_before(cx: Context, values: Sequence[Expr], before: Sequence[Value]) -> list[Value]:
+def _as_before(cx: Context, values: Sequence[rx.Expr], before: Sequence[Value]) -> list[Value]:
     """Tensors as those of the values `before`: complex numbers are stored as pairs."""
     pairs = zip(values, before, strict=True)
     return [from_pair(cx, new) if isinstance(old, Complex) else new for new, old in pairs]
@@ -143,10 +130,10 @@ def _as_before(cx: Context, values: Sequence[Expr], before: Sequence[Value]) -> 
 def _while_loop(
     cx: Context, test: Any, body: Any, carried: Sequence[Value], more: Sequence[Value] = ()
 ) -> Any:
-    def inlined(graph: Any, states: Sequence[Expr]) -> Any:
+    def inlined(graph: Any, states: Sequence[rx.Expr]) -> Any:
         return cx.importer.inlined(graph, [*_as_before(cx, states, carried), *more])
 
-    def goes_on(states: Sequence[Expr]) -> Value:
+    def goes_on(states: Sequence[rx.Expr]) -> Value:
         found = inlined(test, states)
         return found[0] if isinstance(found, (tuple, list)) else found
 
@@ -168,7 +155,7 @@ def _scan(
     states, wholes = ([cx.emit(as_tensor(cx, value)) for value in part] for part in (carried, xs))
     count = shape_of(wholes[0])[0]
 
-    def inlined(current: Sequence[Expr], rows: Sequence[Expr]) -> list[Expr]:
+    def inlined(current: Sequence[rx.Expr], rows: Sequence[rx.Expr]) -> list[rx.Expr]:
         values = _as_before(cx, [*current, *rows], [*carried, *xs])
         return [as_tensor(cx, value) for value in cx.importer.inlined(body, [*values, *more])]
 
@@ -181,7 +168,7 @@ def _scan(
     ]
     begin = cx.emit(cx.tensor(0, "int64"))
 
-    def step(current: Sequence[Expr]) -> Sequence[Value]:
+    def step(current: Sequence[rx.Expr]) -> Sequence[Value]:
         i = current[0]
         at = cx.emit(reshaped(i, [1]))
         rows = [cx.emit(R.take(x, i, 0)) for x in wholes]
@@ -191,7 +178,7 @@ def _scan(
             R.index_put(whole, [at], R.expand_dims(cx.tensor(row, dtype_of(whole)), 0))
             for whole, row in zip(written, found[len(states) :], strict=True)
         ]
-        return [R.add(i, const(1, "int64")), *found[: len(states)], *grown]
+        return [R.add(i, rx.const(1, "int64")), *found[: len(states)], *grown]
 
     result = _loop(
         cx,
@@ -200,17 +187,17 @@ def _scan(
         step,
     )
     numbers = range(1, 1 + len(cx.meta()))
-    return _fields(cx, [cx.builder.emit(TupleGetItem(result, k)) for k in numbers])
+    return _fields(cx, [cx.builder.emit(rx.TupleGetItem(result, k)) for k in numbers])
 
 
 def _unrolled(
-    inlined: Callable[[Sequence[Expr], Sequence[Expr]], list[Expr]],
-    states: Sequence[Expr],
-    xs: Sequence[Expr],
+    inlined: Callable[[Sequence[rx.Expr], Sequence[rx.Expr]], list[rx.Expr]],
+    states: Sequence[rx.Expr],
+    xs: Sequence[rx.Expr],
     count: int,
     cx: Context,
-) -> Sequence[Expr]:
-    rows: list[Sequence[Expr]] = []
+) -> Sequence[rx.Expr]:
+    rows: list[Sequence[rx.Expr]] = []
     for k in range(count):
         found = inlined(states, [_row(cx, x, k) for x in xs])
         states, produced = found[: len(states)], found[len(states) :]
@@ -218,7 +205,7 @@ def _unrolled(
     return (*states, *(R.stack(list(column), 0) for column in zip(*rows, strict=True)))
 
 
-def _row(cx: Context, x: Expr, k: Size) -> Expr:
+def _row(cx: Context, x: rx.Expr, k: Size) -> rx.Expr:
     sizes = shape_of(x)
     return cx.emit(reshaped(R.strided_slice(x, [0], [k], [k + 1]), sizes[1:]))
 
@@ -282,7 +269,9 @@ def assert_values(
     cx: Context, condition: Value, text: str = "an assertion of the program", *unused: Value
 ) -> None:
     """An assertion that is computed in the order of the program."""
-    test: Expr = cx.emit(truth(cx.tensor(condition) if isinstance(condition, bool) else condition))
+    test: rx.Expr = cx.emit(
+        truth(cx.tensor(condition) if isinstance(condition, bool) else condition)
+    )
     shown = text.replace("{", "{{").replace("}", "}}")
     cx.emit(R.assert_op(test if rank_of(test) == 0 else reshaped(test, []), [], shown))
 

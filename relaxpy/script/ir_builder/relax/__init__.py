@@ -13,12 +13,12 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes.base import check_name
 from relaxpy.script import relax as _namespace
 from relaxpy.script.ir_builder.base import IRBuilder, check_option, handler
-from relaxpy.script.ir_builder.ir.frame import IRModuleFrame
-from relaxpy.script.ir_builder.relax.frame import (
+from relaxpy.script.ir_builder.frames import (
     BlockFrame,
     BranchFrame,
     FunctionFrame,
     IfFrame,
+    IRModuleFrame,
     RelaxFrame,
     SeqExprFrame,
 )

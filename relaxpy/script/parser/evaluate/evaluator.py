@@ -28,34 +28,9 @@ from relaxpy.ir.relax.nodes import Expr, TupleStructInfo
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import BY_ELEMENT, Buffer
 from relaxpy.ir.tir.expr import PrimExpr
+from relaxpy.script.language import wording
 from relaxpy.script.language.eager import is_helper
-from relaxpy.script.language.wording import (
-    array_hint,
-    as_parse_error,
-    attribute_hint,
-    binding_hint,
-    construct,
-    construct_hint,
-    describe,
-    library_hint,
-    member_hint,
-    number_hint,
-    offers,
-    operators_called,
-    public_names,
-    scalar_hint,
-    shown,
-    truth_hint,
-)
 from relaxpy.script.parser.evaluate import conditions, displays, user_calls
-from relaxpy.script.parser.evaluate.conditions import (
-    REPLACEMENTS,
-    attribute_node,
-    check_index,
-    check_lookup,
-    is_getattr,
-    with_key,
-)
 from relaxpy.script.parser.evaluate.displays import VALUE_ERRORS
 from relaxpy.script.parser.evaluate.guard import OPEN, Guard
 from relaxpy.script.parser.source import scope as scopes
@@ -141,9 +116,9 @@ def namespace_hint(scope: scopes.Scope, name: str) -> str | None:
     paths = [
         f"{known}.{name}"
         for known, space in spaces.items()
-        if name in getattr(space, "__all__", ()) or offers(space, name)
+        if name in getattr(space, "__all__", ()) or wording.offers(space, name)
     ]
-    paths = paths or operators_called(name)
+    paths = paths or wording.operators_called(name)
     return f"did you mean {' or '.join(f'`{f}`' for f in paths[:2])}?" if paths else None
 
 
@@ -160,17 +135,19 @@ def unknown_attribute(program: Program, owner: object, node: ast.Attribute) -> P
         )
     is_space = inspect.ismodule(owner) or hasattr(owner, "_public_names")
     if is_space:
-        known = set(getattr(owner, "__all__", known)) | set(public_names(owner))
-        hint = attribute_hint(display_name, node.attr, known)
+        known = set(getattr(owner, "__all__", known)) | set(wording.public_names(owner))
+        hint = wording.attribute_hint(display_name, node.attr, known)
     elif isinstance(owner, Expr):
         in_place = node.attr in _MUTATORS and isinstance(owner.struct_info, TupleStructInfo)
         name = display_name
-        hint = _MUTATORS[node.attr].format(name) if in_place else member_hint(node.attr, name)
+        hint = (
+            _MUTATORS[node.attr].format(name) if in_place else wording.member_hint(node.attr, name)
+        )
     elif isinstance(owner, IRModule) and node.attr in owner:
         hint = f'write {display_name}["{node.attr}"]'
     else:
         hint = close_names(node.attr, known)
-    subject = f"{display_name} has" if is_space else f"{describe(owner)} has"
+    subject = f"{display_name} has" if is_space else f"{wording.describe(owner)} has"
     return program.error(last_name(node), f"{subject} no attribute {node.attr!r}", hint=hint)
 
 
@@ -233,7 +210,9 @@ class Evaluator:
         case = self._cases.get(type(node))
         if case is None:
             raise self.error(
-                node, f"{construct(node)} cannot occur in a program", hint=construct_hint(node)
+                node,
+                f"{wording.construct(node)} cannot occur in a program",
+                hint=wording.construct_hint(node),
             )
         if self.guard.counts:
             self.guard.step(node, self)
@@ -281,9 +260,9 @@ class Evaluator:
         try:
             members: Iterable[object] = user_calls.members(value)
         except RelaxpyError as error:
-            raise as_parse_error(error, self.program.span(node)) from None
+            raise wording.as_parse_error(error, self.program.span(node)) from None
         except VALUE_ERRORS:
-            raise self.error(node, f"{describe(value)} cannot be iterated over") from None
+            raise self.error(node, f"{wording.describe(value)} cannot be iterated over") from None
         return self.guard.members(members, node, self)
 
     # --- extensions of Python's operators
@@ -312,10 +291,10 @@ class Evaluator:
         Errors: ParseError for a value of the program, which is not known at parse time.
         """
         if isinstance(value, Node):
-            hint = None if used_by is None else truth_hint(used_by)
+            hint = None if used_by is None else wording.truth_hint(used_by)
             raise self.error(
                 node,
-                f"the truth value of {describe(value)} is not known at parse time",
+                f"the truth value of {wording.describe(value)} is not known at parse time",
                 hint=BY_ELEMENT if isinstance(value, Buffer) else hint,
             )
         try:
@@ -344,12 +323,12 @@ class Evaluator:
             if self.guard.counts:
                 hint = f"extra_vars replaces I, R and T: add {node.id!r} to it, or {hint}"
             return self.error(node, error.diagnostic.message, type(error), hint=hint)
-        hint, rule = binding_hint(self.program.tree, node)
+        hint, rule = wording.binding_hint(self.program.tree, node)
         hint = (
             hint
             or error.diagnostic.hint
             or namespace_hint(self.scope, node.id)
-            or library_hint(node.id)
+            or wording.library_hint(node.id)
         )
         return self.error(node, error.diagnostic.message, type(error), hint=hint, rule=rule)
 
@@ -371,7 +350,7 @@ class Evaluator:
         except AttributeError:
             raise self.unknown_attribute(owner, node) from None
         except MisuseError as error:
-            raise as_parse_error(error, self.span(node)) from None
+            raise wording.as_parse_error(error, self.span(node)) from None
         except RelaxpyError:
             raise
         except VALUE_ERRORS as error:  # raised by a property of a user's class
@@ -407,9 +386,9 @@ class Evaluator:
         return args, kwargs
 
     def _call(self, node: ast.Call) -> object:
-        if is_getattr(node) and self.scope.find("getattr") is scopes.MISSING:
+        if conditions.is_getattr(node) and self.scope.find("getattr") is scopes.MISSING:
             owner, name = map(self.value, node.args)
-            return self.attribute_of(owner, attribute_node(node, name, self))
+            return self.attribute_of(owner, conditions.attribute_node(node, name, self))
         function = self.value(node.func)
         args, kwargs = self.arguments(node)
         return self.invoke(function, args, kwargs, node)
@@ -420,11 +399,11 @@ class Evaluator:
         """The result of a call; every call in a program is evaluated here."""
         self.guard.call(function, args, kwargs, node, self)
         try:
-            replacement = REPLACEMENTS.get(id(function))
+            replacement = conditions.REPLACEMENTS.get(id(function))
             if replacement is not None and args and not kwargs:
                 return replacement(self, *args, node=node)
-            kwargs = with_key(self, function, kwargs, node)
-            check_lookup(function, args)
+            kwargs = conditions.with_key(self, function, kwargs, node)
+            conditions.check_lookup(function, args)
             return self.on_call(function, args, kwargs, node)
         except RelaxpyError as error:
             if isinstance(error, MisuseError) and error.about is None:
@@ -434,13 +413,13 @@ class Evaluator:
                 if (function is max or function is min) and len(args) > 1:
                     error = error.hinted(f"write T.{ast.unparse(node)}")
             if error.diagnostic.rule == "AST-21" and isinstance(about := error.about, Expr):
-                hint = array_hint(node, ast.unparse(node.func).rpartition(".")[2], about)
+                hint = wording.array_hint(node, ast.unparse(node.func).rpartition(".")[2], about)
                 if hint is not None and error.diagnostic.hint is None:
                     error = error.hinted(hint)
             missing = isinstance(error, MissingArgumentError)
             where = node.func if missing else argument_node(node, args, kwargs, error.about) or node
             location = raised_at(error) if isinstance(error, MisuseError) else None
-            raise as_parse_error(error, self.span(where)).noted(location) from None
+            raise wording.as_parse_error(error, self.span(where)).noted(location) from None
         except VALUE_ERRORS as error:
             raise self._call_error(node, function, args, kwargs, error) from None
         except RecursionError:
@@ -459,30 +438,30 @@ class Evaluator:
     ) -> ParseError:
         name = ast.unparse(node.func)
         if not callable(function):
-            return self.error(node.func, f"{describe(function)} cannot be called")
+            return self.error(node.func, f"{wording.describe(function)} cannot be called")
         for arg, value in zip(node.args, args, strict=False):
             operands = _operands_of(function)
             if isinstance(value, Node) and operands is not None:
-                hint = array_hint(node, name.rpartition(".")[2], value)
-                message = f"{name} takes {operands}, found {describe(value)}"
+                hint = wording.array_hint(node, name.rpartition(".")[2], value)
+                message = f"{name} takes {operands}, found {wording.describe(value)}"
                 return self.error(arg, message, hint=hint)
             if isinstance(value, (Expr, Buffer)) and function is len:
-                tensor, display_name = isinstance(value, Expr), shown(arg)
+                tensor, display_name = isinstance(value, Expr), wording.shown(arg)
                 hint = (
-                    member_hint("shape", display_name)
+                    wording.member_hint("shape", display_name)
                     if tensor
                     else f"write {display_name}.shape[0]"
                 )
-                return self.error(arg, f"{describe(value)} has no length", hint=hint)
+                return self.error(arg, f"{wording.describe(value)} has no length", hint=hint)
             if isinstance(value, Node) and function is scopes.BUILTINS.get(name):
-                tensor, display_name = isinstance(value, Expr), shown(arg)
+                tensor, display_name = isinstance(value, Expr), wording.shown(arg)
                 if tensor:
-                    hint = member_hint(name, display_name) or number_hint(value)
+                    hint = wording.member_hint(name, display_name) or wording.number_hint(value)
                 elif isinstance(value, tir.IntImm):
                     hint = f"its value is known: write {name}(int({display_name}))"
                 else:
-                    hint = scalar_hint(name, display_name)
-                message = f"{name} is for Python's values, found {describe(value)}"
+                    hint = wording.scalar_hint(name, display_name)
+                message = f"{name} is for Python's values, found {wording.describe(value)}"
                 return self.error(arg, message, hint=hint)
         fault = self._signature_error(node, function, args, kwargs)
         if fault is not None:
@@ -515,7 +494,7 @@ class Evaluator:
             return self.on_subscript(owner, index, node)
         except RelaxpyError as error:
             argument = node_about(node.slice, index, error.about)
-            raise as_parse_error(error, self.span(argument or node)) from None
+            raise wording.as_parse_error(error, self.span(argument or node)) from None
         except VALUE_ERRORS as error:
             kind = f"{type(error).__name__}: " if isinstance(error, KeyError) else ""
             raise self.error(node, f"{kind}{error}") from None
@@ -527,12 +506,12 @@ class Evaluator:
     def on_subscript(self, owner: Any, index: Any, node: ast.Subscript) -> object:
         """`owner[index]`."""
         if not hasattr(owner, "__getitem__") and not hasattr(owner, "__class_getitem__"):
-            name = shown(node.value)
+            name = wording.shown(node.value)
             hint = f'write A = T.match_buffer({name}, (4, 4), "float32") first, and index A'
             is_handle = isinstance(owner, PrimExpr) and owner.dtype == "handle"
-            message = f"{describe(owner)} cannot be indexed"
+            message = f"{wording.describe(owner)} cannot be indexed"
             raise self.error(node.value, message, hint=hint if is_handle else None)
-        check_index(owner, index)
+        conditions.check_index(owner, index)
         return user_calls.item(owner, index)
 
     def _slice(self, node: ast.Slice) -> slice:
@@ -562,11 +541,12 @@ class Evaluator:
             self.guard.binary(sign, left, right, node, self)
             return user_calls.operate(function, left, right)
         except RelaxpyError as error:
-            raise as_parse_error(error, self._operand(node, left, right, error)) from None
+            raise wording.as_parse_error(error, self._operand(node, left, right, error)) from None
         except VALUE_ERRORS as error:
             message = str(error.args[-1] if error.args else error)  # errno precedes the text
             if isinstance(error, TypeError):
-                message = f"{sign} is not defined between {describe(left)} and {describe(right)}"
+                operands = f"{wording.describe(left)} and {wording.describe(right)}"
+                message = f"{sign} is not defined between {operands}"
             is_buffer = isinstance(left, Buffer) or isinstance(right, Buffer)
             hint = BY_ELEMENT if is_buffer else None
             if sign == "**" and isinstance(node, ast.BinOp) and isinstance(left, PrimExpr):
@@ -596,10 +576,10 @@ class Evaluator:
             result = self.on_unary(sign, operand)
             return user_calls.operate(function, operand) if result is scopes.MISSING else result
         except RelaxpyError as error:
-            raise as_parse_error(error, self.span(node)) from None
+            raise wording.as_parse_error(error, self.span(node)) from None
         except VALUE_ERRORS:
             hint = BY_ELEMENT if isinstance(operand, Buffer) else None
-            message = f"{sign} is not defined on {describe(operand)}"
+            message = f"{sign} is not defined on {wording.describe(operand)}"
             raise self.error(node, message, hint=hint) from None
 
 

@@ -6,7 +6,7 @@ import ast
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from relaxpy.errors import Diagnostic, ParseError, RelaxpyError, WellFormedError
 from relaxpy.ir.core.dtype import INT64
@@ -23,6 +23,9 @@ from relaxpy.script.parser.source.report import Report, Statements
 from relaxpy.script.parser.source.scope import Scope
 from relaxpy.script.parser.source.text import Positioned, Program
 from relaxpy.support.dataclass import dataclass
+
+if TYPE_CHECKING:
+    from relaxpy.script.parser.graph.function import GraphReader
 
 #: Adds a function that was defined elsewhere to the module, under its name.
 Capture: TypeAlias = Callable[[rx.BaseFunc, str], rx.GlobalVar]
@@ -65,20 +68,10 @@ class Body:
         self.pending = Pending()
 
 
-class ReadsStatements(Protocol):
-    """The reader of statements, called back for nested statements."""
-
-    def statement(self, node: ast.stmt) -> None:
-        """Parse one statement, and flush the bindings that it evaluates."""
-
-    def dispatch(self, node: ast.stmt) -> None:
-        """Parse one statement by its kind."""
-
-
 class GraphState:
     """The state of a graph function while it is parsed, and the location of errors in it."""
 
-    reader: ReadsStatements
+    reader: GraphReader
 
     def __init__(
         self,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Protocol
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
@@ -50,6 +50,9 @@ from relaxpy.script.parser.source.text import Positioned, Program
 from relaxpy.support.dataclass import replace
 from relaxpy.support.entry import last_name
 
+if TYPE_CHECKING:
+    from relaxpy.script.parser.graph.function import FunctionHost
+
 #: The operators of Python that have a meaning between Relax values, and their methods.
 _METHODS = {
     "+": "__add__",
@@ -74,35 +77,6 @@ _METHODS = {
 }
 
 
-class Host(Protocol):
-    """The services of a function's reader that its expressions use."""
-
-    def cast(self, form: records.MatchCastForm | records.MatchShapeForm, node: ast.expr) -> rx.Expr:
-        """Bind a cast inside an expression, and return its variable."""
-
-    def kernel_call(self, form: records.TeForm, node: ast.expr) -> rx.Call:
-        """The call of a kernel that computes tensor expressions."""
-
-    def expand(
-        self, macro: Macro, args: list[Any], kwargs: dict[str, Any], node: ast.Call
-    ) -> object:
-        """The result of a macro."""
-
-    def call_helper(
-        self, function: Any, args: list[Any], kwargs: dict[str, Any], node: ast.Call
-    ) -> object:
-        """The result of a user's function, in which the directives of R are eager."""
-
-    def eager(self, node: ast.expr) -> AbstractContextManager[None]:
-        """Run Python code of the user, whose directives are eager until the context ends."""
-
-    def evaluate(self, expr: rx.Expr, *, shared: bool) -> rx.Expr:
-        """Bind `expr` once, before values that are evaluated later, and return its variable."""
-
-    def evaluated(self, expr: rx.Expr) -> rx.Expr:
-        """The variable to which `expr` was bound when it was evaluated, or `expr` itself."""
-
-
 _CASTS = (records.MatchCastForm, records.MatchShapeForm)
 _SPECIAL = (*_CASTS, records.UnknownShape, tuple, list)
 
@@ -115,7 +89,7 @@ class GraphEvaluator(Evaluator):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         Evaluator.__init__(self, *args, **kwargs)
-        self.host: Host | None = None
+        self.host: FunctionHost | None = None
         self.devices = Devices()
         self.annotating = False
         self._current: ast.expr | None = None

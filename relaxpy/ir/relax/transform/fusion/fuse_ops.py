@@ -1,4 +1,7 @@
-"""FuseOps: calls of kernels that can be one kernel become calls of one function."""
+"""AnnotateTIROpPattern: kernels are annotated with their op pattern, for fusion.
+
+FuseOps: calls of kernels that can be one kernel become calls of one function.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from typing_extensions import override
 from relaxpy.errors import unexpected
 from relaxpy.ir.core.node import is_function
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.pass_infra.functional import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext, register_config
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.op_pattern import (
@@ -17,6 +21,7 @@ from relaxpy.ir.relax.analysis.op_pattern import (
     has_reshape_pattern,
     is_batched_matmul,
     is_row_local,
+    op_pattern_kind,
 )
 from relaxpy.ir.relax.analysis.variables import occurring_vars
 from relaxpy.ir.relax.transform.fusion.grouping import (
@@ -29,6 +34,22 @@ from relaxpy.ir.relax.transform.fusion.grouping import (
 from relaxpy.ir.relax.transform.fusion.partition import GraphNode, partition
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.support.dataclass import dataclass
+
+
+@dataclass(frozen=True)
+class AnnotateTIROpPattern(Pass):
+    """Sets the attribute `op_pattern` of kernels that have none to the number of their kind."""
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        return map_functions(mod, PrimFunc, _annotated)
+
+
+def _annotated(func: PrimFunc) -> PrimFunc:
+    if "op_pattern" in func.attrs:
+        return func
+    return func.with_attr("op_pattern", int(op_pattern_kind(func)))
+
 
 MAX_DEPTH: Final = 256
 """The default maximum number of kernels in a group."""

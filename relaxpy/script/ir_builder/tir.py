@@ -17,7 +17,7 @@ from relaxpy.ir.tir.buffer import Buffer as _Buffer
 from relaxpy.ir.tir.expr import Var
 from relaxpy.script import tir as _namespace
 from relaxpy.script.ir_builder.base import IRBuilder, check_option, handler
-from relaxpy.script.ir_builder.tir.frame import PrimFuncFrame
+from relaxpy.script.ir_builder.frames import PrimFuncFrame
 from relaxpy.script.language import records
 from relaxpy.script.language.eager import directive
 from relaxpy.script.language.kernel_builder import result_type, typed_var

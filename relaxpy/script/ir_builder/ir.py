@@ -11,7 +11,7 @@ from relaxpy.ir.relax.nodes.base import check_name
 from relaxpy.script import ir as _namespace
 from relaxpy.script.ir import Range, dummy_global_info, vdevice
 from relaxpy.script.ir_builder.base import IRBuilder
-from relaxpy.script.ir_builder.ir.frame import IRModuleFrame
+from relaxpy.script.ir_builder.frames import IRModuleFrame
 from relaxpy.support.entry import user_facing
 
 __all__ = [
