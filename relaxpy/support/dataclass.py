@@ -278,7 +278,7 @@ def _representation(names: tuple[str, ...]) -> Callable[[object], str]:
     return __repr__
 
 
-def _key(names: tuple[str, ...]) -> Callable[[object], tuple[Any, ...]]:
+def attributes(names: tuple[str, ...]) -> Callable[[object], tuple[Any, ...]]:
     """A function that returns these attributes of an object."""
     if not names:
         return lambda _: ()
@@ -287,8 +287,8 @@ def _key(names: tuple[str, ...]) -> Callable[[object], tuple[Any, ...]]:
 
 
 def _add_equality(cls: type, fields: tuple[Field[Any], ...], *, frozen: bool) -> None:
-    compared = _key(tuple(f.name for f in fields if f.compare))
-    hashed = _key(tuple(f.name for f in fields if (f.compare if f.hash is None else f.hash)))
+    compared = attributes(tuple(f.name for f in fields if f.compare))
+    hashed = attributes(tuple(f.name for f in fields if (f.compare if f.hash is None else f.hash)))
 
     def __eq__(self: object, other: object) -> bool:  # noqa: N807
         if other.__class__ is not self.__class__:

@@ -5,7 +5,9 @@ from itertools import product
 import pytest
 
 from relaxpy.ir import IRModule, Op
+from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, map_children, occurrences, rename, rewrite, walk
+from relaxpy.ir.equality.structural import structural_equal
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes import TensorStructInfo as Tensor
 from relaxpy.ir.te import tensor as te
@@ -17,6 +19,7 @@ from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import Block, BufferStore, Evaluate, For, SeqStmt, Stmt
 from relaxpy.ir.tir.substitution import substitute
 from relaxpy.tvm.relax.helpers import update_struct_info
+from tests.counting import calls_of
 
 N, M = tir.Var("n", "int64"), tir.Var("m", "int64")
 X = rx.Var("x", Tensor((N, 4)))
@@ -182,6 +185,26 @@ def test_renaming_a_variable_to_itself_changes_nothing():
     body = Evaluate(N + 1)
     assert rename(body, {N: N}) is body
     assert rename(N, {N: M}) is M
+
+
+def test_renaming_checks_no_operand_again():
+    a = te.placeholder((N, 4), "float32", "A")
+    k = te.reduce_axis((0, 4), "k")
+    total = te.compute((N,), lambda i: reduce.sum(a[i, k] * 2.0, axis=k), "B")
+    kernel = create_prim_func([a, total], "int64")
+    defined = [v for node in walk(kernel.body) for v in defined_in(node)]
+    copies = [rename(kernel.body, {}, defined) for _ in range(2)]
+    for kind in (For, BufferStore, Block):
+        assert calls_of(kind.__post_init__, lambda: rename(kernel.body, {}, defined)) == 0
+    assert structural_equal(*copies)
+    assert structural_equal(kernel, kernel.with_body(copies[0]))
+    assert set(map(type, walk(copies[0]))) == set(map(type, walk(kernel.body)))
+    assert not {*defined} & {*walk(copies[0])}
+
+
+def defined_in(node: Node) -> list[Node]:
+    bound = [getattr(node, name) for name in node._binds]
+    return [v for value in bound for v in (value if isinstance(value, tuple) else (value,))]
 
 
 def test_the_children_of_what_is_completed_or_changed_are_those_of_today():

@@ -15,6 +15,7 @@ from typing_extensions import override
 from relaxpy.errors import MisuseError, check_type, unexpected
 from relaxpy.ir import hooks
 from relaxpy.ir.core.dtype import DataType
+from relaxpy.support.dataclass import attributes
 from relaxpy.support.entry import user_facing
 
 
@@ -65,8 +66,7 @@ class Node:
 
     def _nodes_in_fields(self) -> list[Node]:
         nodes: list[Node] = []
-        for name in self._fields:
-            value = getattr(self, name)
+        for value in field_values(self):
             kind = type(value)
             if kind is tuple:
                 for item in value:
@@ -79,6 +79,13 @@ class Node:
             elif kind not in PLAIN_TYPES and value is not EMPTY_ATTRS:
                 collect_nodes(value, nodes)
         return nodes
+
+    def _alike(self, changes: Mapping[str, object]) -> Self | None:
+        """This node over other operands of the same kinds and datatypes, which are not checked.
+
+        None if the constructor has to derive something.
+        """
+        return None
 
     @user_facing
     def script(self, **options: object) -> str:
@@ -132,6 +139,37 @@ class Node:
         from relaxpy.ir.serialize import reduced
 
         return reduced(self)
+
+
+class Copied(Node):
+    """The base class of the nodes of kernels that derive nothing from their fields."""
+
+    __slots__ = ()
+    __dataclass_fields__: ClassVar[Mapping[str, object]]
+
+    @override
+    def _alike(self, changes: Mapping[str, object]) -> Self:
+        new = object.__new__(type(self))
+        for name in self.__dataclass_fields__:
+            value = changes[name] if name in changes else getattr(self, name)
+            object.__setattr__(new, name, value)
+        return new
+
+
+class _Getters(dict[type[Node], Callable[[Node], tuple[Any, ...]]]):
+    """The functions that read the structural fields of each class of nodes."""
+
+    def __missing__(self, cls: type[Node]) -> Callable[[Node], tuple[Any, ...]]:
+        self[cls] = getter = attributes(cls._fields)
+        return getter
+
+
+_GETTERS: Final = _Getters()
+
+
+def field_values(node: Node) -> tuple[Any, ...]:
+    """The values of the structural fields, in order."""
+    return _GETTERS[type(node)](node)
 
 
 def is_function(value: object) -> bool:

@@ -6,12 +6,13 @@ Also the orders in which trees and graphs are visited, and sets that are joined 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from operator import is_
 from typing import Any, Final, Generic, TypeVar, cast
 
-from relaxpy.ir.core.node import PLAIN_TYPES, Attrs, Node
+from relaxpy.ir.core.node import PLAIN_TYPES, Attrs, Node, field_values
 from relaxpy.support.dataclass import replace
 
 N = TypeVar("N", bound=Node)
@@ -56,9 +57,9 @@ def walk(root: Node) -> Iterator[Node]:
 
 def tree_size(root: Node) -> int:
     """The number of nodes under `root` as a tree, where a shared node counts at each use."""
-    sizes: dict[Node, int] = {}
+    sizes: defaultdict[Node, int] = defaultdict(int)
     for node in walk(root):
-        sizes[node] = 1 + sum(sizes.get(child, 0) for child in children(node))
+        sizes[node] = 1 + sum(map(sizes.__getitem__, node._children()))
     return sizes[root]
 
 
@@ -78,7 +79,9 @@ def occurrences(root: Node, *kinds: type[N]) -> Iterator[N]:
     bits = 0
     for kind in kinds:
         bits |= kind._bits
-    return _occurrences(root, kinds, bits) if root._bits_inside & bits else iter(())
+    if root._bits_inside & bits and root._children():
+        return _occurrences(root, kinds, bits)
+    return iter((root,) if isinstance(root, kinds) else ())
 
 
 def _occurrences(root: Node, kinds: tuple[type[N], ...], bits: int) -> Iterator[N]:
@@ -115,8 +118,7 @@ def map_children(fn: Callable[[Node], Node], node: N) -> N:
 def _changes(node: Node, changed: Mapping[int, Node]) -> dict[str, object]:
     """The fields of `node` with a child that `changed` replaces, by its identity."""
     changes: dict[str, object] = {}
-    for name in node._fields:
-        old = getattr(node, name)
+    for name, old in zip(node._fields, field_values(node), strict=True):
         if type(old) in PLAIN_TYPES:
             continue
         new = changed.get(id(old), old) if isinstance(old, Node) else _replaced(old, changed)
@@ -254,6 +256,9 @@ _derives: Final[dict[type[Node], bool]] = {}
 
 def _renamed(node: Node, changed: Mapping[int, Node]) -> Node:
     changes = _changes(node, changed)
+    alike = node._alike(changes)
+    if alike is not None:
+        return alike
     sinfo = _derived_sinfo(node)
     if sinfo is None or hasattr(node, "with_fields"):
         return rebuild(node, **changes)

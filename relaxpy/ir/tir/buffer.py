@@ -11,7 +11,7 @@ from typing_extensions import TypeIs, override
 
 from relaxpy.errors import MisuseError, check_type, counted, unexpected
 from relaxpy.ir.core.dtype import BOOL, FLOAT32, HANDLE, INT32, DataType
-from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.node import Copied, Node
 from relaxpy.ir.core.traverse import children, reached
 from relaxpy.ir.core.types import PointerType, pointer_type
 from relaxpy.ir.tir import ops
@@ -37,7 +37,7 @@ def _check_pointer(data: object, name: object) -> None:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Buffer(Node):
+class Buffer(Copied):
     """A named array in memory, compared by identity; its shape may contain variables.
 
     Shapes:
@@ -285,7 +285,7 @@ def _constant(value: PrimExpr) -> PrimExpr:
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
-class BufferRegion(Node):
+class BufferRegion(Copied):
     """A rectangular region of a buffer: one Range per dimension."""
 
     _fields = ("buffer", "region")

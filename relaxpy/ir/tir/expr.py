@@ -57,20 +57,20 @@ class Var(PrimExpr):
         """Create a variable; `dtype` may also be a pointer type, and be called `ty`."""
         check_type(name, str, "a variable is named by a string")
         dtype = dtype if ty is None else ty
-        node = object.__new__(cls)
+        node, set_field = object.__new__(cls), object.__setattr__
         if isinstance(dtype, PointerType):
             annotation: PrimType | PointerType = dtype
             value_dtype = HANDLE
         else:
             annotation = dtype if isinstance(dtype, PrimType) else scalar_type(DataType(dtype))
             value_dtype = annotation.dtype
-        object.__setattr__(node, "name", name)
-        object.__setattr__(node, "number", next(_numbers))
-        object.__setattr__(node, "_nodes", ())
-        object.__setattr__(node, "height", 0)
-        object.__setattr__(node, "_bits_inside", cls._own_bit)
-        object.__setattr__(node, "dtype", value_dtype)
-        object.__setattr__(node, "type_annotation", annotation)
+        set_field(node, "name", name)
+        set_field(node, "number", next(_numbers))
+        set_field(node, "_nodes", ())
+        set_field(node, "height", 0)
+        set_field(node, "_bits_inside", cls._own_bit)
+        set_field(node, "dtype", value_dtype)
+        set_field(node, "type_annotation", annotation)
         return node
 
     @override
@@ -101,6 +101,10 @@ class Var(PrimExpr):
         return type(self)(
             changes.get("name", self.name), changes.get("dtype", self.type_annotation)
         )
+
+    @override
+    def _alike(self, changes: Mapping[str, object]) -> Self:
+        return self.with_fields(**changes)
 
 
 class SizeVar(Var):

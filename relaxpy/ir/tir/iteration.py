@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from relaxpy.errors import MisuseError, check_type, unexpected
 from relaxpy.ir.core.dtype import INT32, DataType
-from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.node import Copied
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import Add, ExprLike, IntImm, IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.prim_expr import ScalarOperators
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Range(Node):
+class Range(Copied):
     """The half-open range [min, min + extent)."""
 
     _fields = ("min", "extent")
@@ -109,7 +109,7 @@ def enumerated(kinds: type[K], value: object) -> K:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class IterVar(Node, ScalarOperators):
+class IterVar(Copied, ScalarOperators):
     """An iteration variable with its domain, which can be used as an expression.
 
     The kinds are also attributes, such as `IterVar.CommReduce`.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import count
 from threading import RLock
 from typing import Any, ClassVar, Self, TypeAlias, Union
@@ -230,6 +230,11 @@ class PrimExpr(Node, ScalarOperators):
         """Rebuild this node with other fields; the datatype is inferred from them."""
         names = self.__match_args__  # type: ignore[attr-defined]
         return type(self)(*[changes[n] if n in changes else getattr(self, n) for n in names])
+
+    @override
+    def _alike(self, changes: Mapping[str, object]) -> Self:
+        values = [changes[n] if n in changes else getattr(self, n) for n in self._stored]
+        return self._make(self.dtype, *values)
 
     @override
     def __str__(self) -> str:

@@ -16,6 +16,7 @@ from relaxpy.ir.core.node import (
     Attr,
     Attrs,
     Conversions,
+    Copied,
     Node,
     as_attrs,
     checks_of,
@@ -46,7 +47,7 @@ Condition: TypeAlias = PrimExpr
 """An expression that the constructor checks to be a Bool."""
 
 
-class Stmt(Node):
+class Stmt(Copied):
     """The base class of statements, which compare by identity.
 
     Fields are converted by their annotations (`_CONVERSIONS`).
@@ -156,7 +157,7 @@ class For(Stmt):
                 raise MisuseError(
                     f"loop variable {self.loop_var.name} of {kind} has a bound of {bound.dtype}"
                 )
-            set_fields(self, **{name: bound})
+            object.__setattr__(self, name, bound)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -179,7 +180,8 @@ class BufferStore(Stmt):
                 f"the value is {value.dtype}"
             )
         ops.check_predicate(self.predicate, indices[-1].dtype if indices else INT32)
-        set_fields(self, indices=indices, value=value)
+        object.__setattr__(self, "indices", indices)
+        object.__setattr__(self, "value", value)
 
 
 def store_at(

@@ -22,13 +22,17 @@ from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+from relaxpy.ir.relax.block_builder.te_call import call_te
 from relaxpy.ir.relax.op.elementwise import UNARY
+from relaxpy.ir.relax.transform import legalize
 from relaxpy.ir.relax.transform.legalize import LegalizeOps
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor, compute
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.transform import get_pipeline
+from relaxpy.script import from_source
+from tests.counting import calls_of
 from tests.ir.relax.graphs import built, returning
 from tests.ir.relax.sinfos import Object, prim, rank, shape, tensor, tuple_of
 
@@ -367,6 +371,42 @@ def test_results_that_are_operands_or_the_same_are_copies() -> None:
     np.testing.assert_array_equal(third, first)
     for one, other in ((second, argument), (first, third)):
         assert not np.shares_memory(one, other)
+
+
+LAYERS = """
+@R.function
+def main(x: R.Tensor((2, 3), "float32"), y: R.Tensor((2, 3), "float32"),
+         s: R.Tensor(("n", 3), "float32"), t: R.Tensor(("m", 3), "float32")):
+    with R.dataflow():
+        a = R.nn.relu(R.add(x, y))
+        b = R.nn.relu(R.add(a, a))
+        c = R.nn.relu(R.add(b, x))
+        d = R.multiply(R.multiply(c, R.const(2.0)), R.const(3.0))
+        e = R.multiply(R.multiply(d, R.const(2.0)), R.const([2.0], "float32"))
+        f = R.concat([R.sum(e, axis=0), R.sum(e, axis=1), R.sum(d, axis=0)], axis=0)
+        g = R.sum(R.reshape(R.concat([R.concat([e, d], axis=1), c], axis=1), (2, 9)), keepdims=True)
+        h = R.reshape(R.concat([R.concat([d, e, c], axis=1), e], axis=1), (6, 4))
+        u = R.concat([R.exp(s), R.exp(s), R.exp(t)])
+        out = (f, g, h, u)
+        R.output(out)
+    return out
+"""
+
+
+def test_equal_calls_are_legalised_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    mod = IRModule.from_expr(from_source(LAYERS))
+    shared = LegalizeOps()(mod)
+    fewer = calls_of(call_te, lambda: LegalizeOps()(mod))
+    monkeypatch.setattr(legalize, "_key", lambda *_: None)
+    each = LegalizeOps()(mod)
+    # Two relus, the second product with 2.0 and the second sum over rows are known.
+    assert fewer == calls_of(call_te, lambda: LegalizeOps()(mod)) - 4
+    assert shared.script() == each.script()
+    found, expected = (
+        [(n.span, n.struct_info) for n in walk(result["main"]) if isinstance(n, rx.Call)]
+        for result in (shared, each)
+    )
+    assert found == expected
 
 
 def test_a_fault_of_a_legalisation_stands_where_the_call_does() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import is_
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ from relaxpy.ir.core.node import set_fields
 from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op, register_op_attr
-from relaxpy.ir.op_record import apply_column
+from relaxpy.ir.op_record import apply_column, is_of_relaxpy
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
@@ -22,7 +22,12 @@ from relaxpy.ir.relax.block_builder.normalize import fitting_signature, is_leaf,
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.relax.op.definition.registry import find
 from relaxpy.ir.relax.relations.compatibility import explain_incompatibility, provably_disjoint
-from relaxpy.ir.relax.relations.shape_vars import dimension_vars, known_inside
+from relaxpy.ir.relax.relations.shape_vars import (
+    dimension_vars,
+    known_inside,
+    nested_infos,
+    sizes_of,
+)
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.tir import expr as tir
 from relaxpy.support.dataclass import dataclass, replace
@@ -95,6 +100,7 @@ class _Legalizer(BindingRewriter):
         self._builder: BlockBuilder | None = None
         self._sizes: set[tir.Var] = set()
         self._inside: list[str] = []
+        self._known: dict[object, _Template] = {}
 
     @property
     def builder(self) -> BlockBuilder:
@@ -146,6 +152,11 @@ class _Legalizer(BindingRewriter):
         rule = self.rule_of(call.op)
         if rule is not None and any(_is_distributed(arg.struct_info) for arg in call.args):
             return self._distributed(rule, call, dataflow=dataflow)
+        operands = [*_leaves(call.args)]
+        key = None if rule is None else _key(rule, call, operands)
+        template = self._known.get(key)
+        if template is not None:
+            return _with_span(template.on(operands), call)
         if rule is None or not self._is_known(call):
             self._report(call, "has no legalisation" if rule is None else "has open operands")
             return call
@@ -157,7 +168,12 @@ class _Legalizer(BindingRewriter):
             return call
         if isinstance(result, rx.Call) and result.op is call.op:
             return _with_span(result, call)
-        return _with_span(self._legalized(call.op.name, result, dataflow=dataflow), call)
+        result = self._legalized(call.op.name, result, dataflow=dataflow)
+        template = _Template.of(result, operands)
+        sinfos = (expr.struct_info for expr in (call, *call.args))
+        if template is not None and key is not None and all(map(_is_static, sinfos)):
+            self._known[key] = template
+        return _with_span(result, call)
 
     def _distributed(self, rule: Legalization, call: rx.Call, *, dataflow: bool) -> rx.Call:
         """The call of the kernel for whole tensors on distributed ones; itself if there is none."""
@@ -255,6 +271,71 @@ class _Legalizer(BindingRewriter):
     def _report(self, call: rx.Call, why: str) -> None:
         if self.warns and isinstance(call.op, Op) and call.op.record.calls is None:
             warn(Diagnostic(f"{call.op.name} {why}, so it is not lowered yet", None, call.span))
+
+
+@dataclass(frozen=True, slots=True)
+class _Template:
+    """A call of a kernel, whose operands are those of a call of an operator at `positions`."""
+
+    call: rx.Call
+    positions: tuple[int, ...]
+
+    @classmethod
+    def of(cls, result: rx.Expr, operands: list[rx.Expr]) -> _Template | None:
+        """The template of a call; None if it has other operands."""
+        if not rx.is_call_of(result, "relax.call_tir") or not isinstance(result.args[1], rx.Tuple):
+            return None
+        positions = {operand: k for k, operand in reversed([*enumerate(operands)])}
+        fields = result.args[1].fields
+        if not all(field in positions for field in fields):
+            return None
+        return cls(result, tuple(positions[field] for field in fields))
+
+    def on(self, operands: list[rx.Expr]) -> rx.Call:
+        """The call of the kernel on these operands."""
+        kernel, _, *others = self.call.args
+        fields = rx.Tuple(tuple(operands[k] for k in self.positions))
+        return _derived_like(self.call, replace(self.call, args=(kernel, fields, *others)))
+
+
+def _key(rule: Legalization, call: rx.Call, operands: list[rx.Expr]) -> object:
+    """A key that calls share for which a rule of relaxpy builds the same kernel; None without one.
+
+    Such rules see the elements of scalars alone. The text of attributes has their types.
+    """
+    if not is_of_relaxpy(rule) or len(call._children()) != 1 + len(call.args):
+        return None
+    first = {operand: k for k, operand in reversed([*enumerate(operands)])}
+    kinds: list[object] = [rule, call.op, call.attrs, repr(call.attrs), call.struct_info]
+    for arg in call.args:
+        kinds += type(arg), arg.struct_info
+    for operand in operands:
+        if type(operand) not in _COMPARABLE:
+            return None
+        kinds += type(operand), first[operand]
+        if isinstance(operand, rx.Constant) and operand.size == 1:
+            kinds.append(operand.data.tobytes())
+    return tuple(kinds)
+
+
+_COMPARABLE: Final = frozenset((rx.Var, rx.DataflowVar, rx.Constant, rx.ShapeExpr, rx.PrimValue))
+"""The kinds of operands whose struct info, with the elements of scalars, is all that rules see."""
+
+
+def _is_static(sinfo: rx.StructInfo | None) -> bool:
+    """True if no variable is a dimension of a tensor, or a member of a shape."""
+    if sinfo is None or not all(isinstance(n, tir.ConstExpr) for n in sizes_of(sinfo)):
+        return False
+    return all(map(_is_static, nested_infos(sinfo)))
+
+
+def _leaves(args: tuple[rx.Expr, ...]) -> Iterator[rx.Expr]:
+    """The operands of a call, and instead of tuples their fields."""
+    for arg in args:
+        if isinstance(arg, rx.Tuple):
+            yield from _leaves(arg.fields)
+        else:
+            yield arg
 
 
 def _is_distributed(sinfo: rx.StructInfo | None) -> bool:
