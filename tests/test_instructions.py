@@ -137,6 +137,18 @@ def test_a_known_rest_of_elements_without_masked_accesses_takes_few_jumps(
     assert len(re.findall(r"\b(?:je|tbz|tbnz|b\.eq)\b", text)) < 12
 
 
+@pytest.mark.parametrize(
+    ("processor", "dtype"),
+    [("x86-64-v3", "int8"), ("x86-64-v3", "int16"), ("neoverse-n1", "float32")],
+)
+@pytest.mark.parametrize("expression", ["R.sum(x, axis=0)", "R.add(x, x)"])
+def test_an_unknown_rest_of_elements_without_masked_accesses_takes_few_jumps(
+    expression: str, processor: str, dtype: str
+) -> None:
+    text = assembly_of(expression, f'x: ("n", "m") {dtype}', processor)
+    assert len(re.findall(r"\b(?:je|jne|js|tbz|tbnz|b\.eq)\b", text)) < 30
+
+
 def test_stores_on_a_condition_that_all_lanes_share_have_no_masks_without_avx512() -> None:
     operands = "x: (100, 64) float32; i: (20, 1) int64; u: (20, 64) float32"
     expression = "R.scatter_nd(x, i, u)"

@@ -57,11 +57,14 @@ def programs() -> Iterator[tuple[str, str, list[tuple[tuple[int, ...], str]]]]:
         text = _text("R.add(R.matmul(x, w), R.matmul(x, w))", x=shapes[0], w=shapes[1])
         yield f"matmul {dtype}", text, shapes
         yield f"symbolic {dtype}", KERNEL.format(dtype=dtype), [((5, 33), dtype), ((5,), dtype)]
+    for dtype in ("int8", "int16", "float16", "float32"):
+        text = _text("R.multiply(x, R.sum(x, axis=0))", x=(("n", "m"), dtype))
+        yield f"rows {dtype}", text, [((3, 83), dtype)]
     large = ((1 << 16,), "float32")
     yield "threads", _text("R.exp(R.sin(x))", x=large), [large]
 
 
-def _text(result: str, **operands: tuple[tuple[int, ...], str]) -> str:
+def _text(result: str, **operands: tuple[tuple[int | str, ...], str]) -> str:
     parameters = ", ".join(
         f'{name}: R.Tensor({shape}, "{dtype}")' for name, (shape, dtype) in operands.items()
     )
