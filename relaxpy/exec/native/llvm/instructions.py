@@ -407,7 +407,7 @@ class Instructions(ABC):
 
 
 def _pieces(known: int) -> Iterator[tuple[int, int]]:
-    """The starts and lanes of the vectors that so many lanes consist of."""
+    """The starts and lanes of the vectors that a number of lanes consists of."""
     at = 0
     while at < known:
         count = 1 << (known - at).bit_length() - 1
@@ -417,7 +417,7 @@ def _pieces(known: int) -> Iterator[tuple[int, int]]:
 
 _COPY = "llvm.memcpy.p0.p0.i64"
 _PAGE = 4096
-"""What can be read of a page can be read of it all; pages of some systems are larger."""
+"""The bytes of a page, all of which can be read if one can; some systems have larger pages."""
 
 
 def _declare_copy(module: Module) -> None:
