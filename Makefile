@@ -41,7 +41,7 @@ help:
 	@echo "             N/10 plans of kernels, and N/5000 hostile texts for each name of I, R and T"
 	@echo "make mutants change one thing in the core at a time and see whether the tests notice"
 	@echo "make format  write the stub of operators, the tables of docs/language-reference.md, docs/operators.md,"
-	@echo "             docs/passes.md and docs/differences.md; let ruff tidy the code"
+	@echo "             docs/passes.md, docs/differences.md and docs/speed.md; let ruff tidy the code"
 	@echo "make notebooks runs the notebooks and saves their outputs, which the tests compare"
 	@echo "make docs    build the site of documents in build/site"
 	@echo "make changes show the entries of the next version as a section of the changelog"
@@ -196,6 +196,7 @@ format: $(READY)
 	$(PY) tools/onnx_operators.py
 	$(PY) tools/passes.py
 	$(PY) tools/differences.py
+	$(PY) tools/instructions.py
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 

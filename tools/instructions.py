@@ -1,7 +1,7 @@
 """Counts the instructions of innermost loops in code for several processors.
 
-`python tools/instructions.py` prints a table of kernels: the instructions of the largest innermost
-loop with vectors, and the accesses of the stack in all innermost loops, which are spills.
+`python tools/instructions.py` writes the table of docs/speed.md: the instructions of the largest
+innermost loop with vectors, and the accesses of the stack in all innermost loops, which are spills.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 from relaxpy.exec.kernel_source import kernel_source
@@ -20,6 +21,7 @@ from relaxpy.script import from_source
 from relaxpy.support.dataclass import replace
 from relaxpy.target import Native
 
+PAGE = Path(__file__).parents[1] / "docs" / "speed.md"
 MACHINES = {
     "neoverse-n1": Native("linux-aarch64", "neoverse-n1"),
     "neoverse-v2": Native("linux-aarch64", "neoverse-v2"),
@@ -164,16 +166,37 @@ def row(name: str, machine: Machine) -> tuple[float, int]:
     return len(main.names) / units, sum(loop.stack for loop in found)
 
 
-def main() -> None:
-    """Print the table."""
-    print("| kernel | ideal |", " | ".join(MACHINES), "|")
-    print("| --- |" + " --- |" * (len(MACHINES) + 1))
+def cell(each: float, spills: int) -> str:
+    """The entry of the table for a result of `row`."""
+    return f"{each:.1f}, {spills} spills" if spills else f"{each:.1f}"
+
+
+HEAD = f"| kernel | ideal | {' | '.join(MACHINES)} |\n| --- |{' --- |' * (len(MACHINES) + 1)}\n"
+_TABLE = re.compile(f"(?<={re.escape(HEAD)})(?:\\|.*\n)+")
+
+
+def documented() -> dict[str, list[str]]:
+    """The rows of the table of the page by the kernel: its ideal, and an entry for each machine."""
+    [table] = _TABLE.findall(PAGE.read_text(encoding="utf-8"))
+    rows = ([field.strip() for field in line.split("|")[1:-1]] for line in table.splitlines())
+    return {name: fields for name, *fields in rows}
+
+
+def table() -> str:
+    """The rows of the table of the page."""
+    lines = []
     for name, kernel in KERNELS.items():
-        cells = [f"{kernel.ideal}"]
-        for processor in MACHINES:
-            each, spills = row(name, machine_of(processor))
-            cells.append(f"{each:.1f}, {spills} spills" if spills else f"{each:.1f}")
-        print(f"| {name} |", " | ".join(cells), "|", flush=True)
+        cells = [cell(*row(name, machine_of(processor))) for processor in MACHINES]
+        lines.append(f"| {' | '.join([name, str(kernel.ideal), *cells])} |\n")
+    return "".join(lines)
+
+
+def main() -> None:
+    """Write the table of the page."""
+    rows = table()
+    page, count = _TABLE.subn(lambda _: rows, PAGE.read_text(encoding="utf-8"))
+    assert count == 1, f"{PAGE} has no table that begins with\n{HEAD}"
+    PAGE.write_text(page, encoding="utf-8")
 
 
 if __name__ == "__main__":

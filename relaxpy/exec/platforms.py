@@ -28,6 +28,8 @@ class Architecture:
         wide: the features with which there are 32 registers of 512 bits; none if it has no such.
         masked: the bits of elements that instructions load and store in the lanes of a mask.
         has_extremes: whether an instruction has the maximum of floats, and a NaN if one of them is.
+        saturates: whether a float becomes the nearest integer if it is out of range, and a NaN 0;
+            elsewhere both become the smallest integer.
         lookup: the instruction that selects among the numbers of a table in registers.
         products: the features that have instructions for products of int8, and their names.
         pause: the instruction of a thread that spins.
@@ -43,6 +45,7 @@ class Architecture:
     wide: frozenset[str]
     masked: frozenset[int]
     has_extremes: bool
+    saturates: bool
     lookup: Literal["permute", "tbl"]
     products: Mapping[tuple[str, ...], tuple[str, ...]]
     pause: str
@@ -65,6 +68,7 @@ X86_64: Final = Architecture(
     wide=frozenset(_AVX512),
     masked=frozenset((32, 64)),
     has_extremes=False,
+    saturates=False,
     lookup="permute",
     products={
         (): ("pmaddwd",),
@@ -85,6 +89,7 @@ AARCH64: Final = Architecture(
     wide=frozenset(),
     masked=frozenset(),
     has_extremes=True,
+    saturates=True,
     lookup="tbl",
     products={("dotprod",): ("sdot", "udot"), ("i8mm",): ("usdot", "smmla", "ummla", "usmmla")},
     pause="@llvm.aarch64.hint(i32 1)",

@@ -1,5 +1,6 @@
 """Code for other processors: emitted here, inspected, and run where the convention is known."""
 
+import functools
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,13 +11,16 @@ import numpy as np
 import pytest
 
 import relaxpy
+from benchmarks import kernels, models
+from relaxpy import IRModule
 from relaxpy.errors import CompileError, MisuseError
-from relaxpy.exec.container import Container
+from relaxpy.exec.container import Container, Sections
 from relaxpy.exec.native.machine_code import machine, objects
 from relaxpy.exec.native.machine_code.loader import LoadedObject
 from relaxpy.exec.native.machine_code.objects import LoadedCode
-from relaxpy.exec.platforms import LINUX, PLATFORMS, WINDOWS, X86_64, platform_of_triple
+from relaxpy.exec.platforms import LINUX, PLATFORMS, WINDOWS, X86_64, Platform, platform_of_triple
 from relaxpy.exec.process import own_platform, process
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.script import from_source
 from relaxpy.target import Native
 from tests.exec.cross_programs import PROGRAM, results
@@ -73,13 +77,35 @@ def test_objects_of_each_system_have_known_relocations_and_functions(saved) -> N
         platform = platform_of_triple(triple)
         assert platform is not None
         assert code["program"] is not None
-        allowed = COPIES | (MICROSOFT if platform.system is WINDOWS else POSIX)
         parts = {key: container.arrays[n].tobytes() for key, n in code["objects"].items()}
         library = b"".join(parts[key] for key in code["library"])
         for linked in (library, b"".join(parts.values())):
-            assert LoadedObject(linked, platform.architecture).undefined <= allowed
+            assert LoadedObject(linked, platform.architecture).undefined <= allowed(platform)
         found.add((platform.name, features.count("+")))
     assert len(found) == 8
+
+
+@pytest.mark.parametrize("number", range(len(PLATFORMS)), ids=[p.name for p in PLATFORMS])
+def test_objects_of_benchmarks_have_known_relocations_and_functions(number: int) -> None:
+    """Each program is emitted for one of the platforms."""
+    platform = PLATFORMS[number]
+    for program in benchmarks()[number :: len(PLATFORMS)]:
+        executable = relaxpy.compile(program, Native(platform.name))
+        sections = Sections()
+        [code] = executable._program.machine_code(sections)
+        linked = b"".join(sections[n].tobytes() for n in code["objects"].values())
+        assert LoadedObject(linked, platform.architecture).undefined <= allowed(platform)
+
+
+@functools.cache
+def benchmarks() -> list[IRModule | PrimFunc]:
+    """The models and kernels that are measured."""
+    return [*(row.model for row in models.rows()), *(case.kernel for case in kernels.cases())]
+
+
+def allowed(platform: Platform) -> set[str]:
+    """The functions of a system that code may call."""
+    return COPIES | (MICROSOFT if platform.system is WINDOWS else POSIX)
 
 
 def test_a_target_that_is_named_twice_is_saved_once(tmp_path: Path) -> None:
@@ -183,6 +209,6 @@ def test_other_code_needs_llvmlite(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "llvmlite", None)
     try:
         with pytest.raises(CompileError, match="it is not installed"):
-            executable._program.machine_code(relaxpy.exec.container.Sections())
+            executable._program.machine_code(Sections())
     finally:
         machine.llvm.cache_clear()

@@ -56,6 +56,28 @@ def _tail(t: float) -> float:
     return math.erfc(x) * math.exp(x * x)
 
 
+def integers(x: Any, kind: str, out: npt.NDArray[Any] | None = None) -> Any:
+    """Floats as integers; those that are out of range are converted as by x86-64."""
+    values, dtype = np.asarray(x, np.float64), np.dtype(kind)
+    if dtype == np.uint64:
+        above = values >= 2.0**63
+        low = _signed(np.where(above, values - 2.0**63, values), np.dtype(np.int64))
+        result = low.astype(dtype) ^ (above.astype(dtype) << 63)
+    else:
+        result = _signed(values, np.promote_types(dtype, np.int32)).astype(dtype)
+    if out is None:
+        return result[()]
+    out[...] = result
+    return out
+
+
+def _signed(values: Doubles, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Floats toward zero; the smallest integer of a NaN or of a value that is out of range."""
+    smallest = np.iinfo(dtype).min
+    is_inside = np.abs(values) < -float(smallest)
+    return np.where(is_inside, np.where(is_inside, values, 0).astype(dtype), smallest)
+
+
 _NUMERATOR = (2.1945832e-06, 0.00028753822, 0.0035613365, 0.052159645, 0.18471454, 1.1283791)
 _DENOMINATOR = (3.971173e-05, 0.0011260384, 0.014560502, 0.111904256, 0.49703202, 1.0)
 _REACH = 3.8

@@ -104,12 +104,16 @@ def cast(value: Scalar, source: DataType, target: DataType) -> Scalar:
         return np.array(value, source.numpy()).astype(target.numpy())[()]
     if not source.is_float:
         return wrapped(int(value), target)
-    if np.isfinite(value):
-        low, high = ops.int_range(target)
-        truncated = int(value)
-        if low <= truncated <= high:
-            return truncated
-    return int(np.asarray(value, np.float64).astype(target.numpy()))
+    number = float(value)
+    if target == "uint64" and number >= 2**63:
+        return wrapped(_signed(number - 2.0**63, 64) + 2**63, target)
+    return wrapped(_signed(number, 64 if target == "uint32" else max(target.bits, 32)), target)
+
+
+def _signed(value: float, bits: int) -> int:
+    """A float toward zero as x86-64 does: the smallest integer if it is a NaN or out of range."""
+    limit = 1 << bits - 1
+    return int(value) if abs(value) < limit else -limit
 
 
 def _bits_of(value: int, dtype: DataType) -> int:

@@ -23,6 +23,17 @@ class Program:
     def main({parameters}):
         return {result}
 """
+INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
+_CENTRED = 'R.subtract(x, R.const(8.0, "{dtype}"))'
+_FLOATS = (
+    *(f'R.multiply({_CENTRED}, R.const({factor}, "{{dtype}}"))' for factor in (100.0, 1e4, 6e4)),
+    f"R.log({_CENTRED})",
+    f'R.multiply(R.astype({_CENTRED}, "float64"), R.const(1e9, "float64"))',
+    f'R.multiply(R.astype({_CENTRED}, "float64"), R.const(3e18, "float64"))',
+)
+_INTEGERS = (f'R.astype(R.astype({x}, "{i}"), "int64")' for x in _FLOATS for i in INTEGERS)
+CASTS = f"R.concat(({', '.join(_INTEGERS)}))"
+"""Floats of which many are out of the range of integers, and NaN."""
 KERNEL = """
 from relaxpy.script import ir as I, tir as T
 @I.ir_module
@@ -57,11 +68,20 @@ def programs() -> Iterator[tuple[str, str, list[tuple[tuple[int, ...], str]]]]:
         text = _text("R.add(R.matmul(x, w), R.matmul(x, w))", x=shapes[0], w=shapes[1])
         yield f"matmul {dtype}", text, shapes
         yield f"symbolic {dtype}", KERNEL.format(dtype=dtype), [((5, 33), dtype), ((5,), dtype)]
+    for dtype in ("int8", "int16", "float16", "float32"):
+        text = _text("R.multiply(x, R.sum(x, axis=0))", x=(("n", "m"), dtype))
+        yield f"rows {dtype}", text, [((3, 83), dtype)]
+    for dtype in ("float16", "float32", "float64"):
+        yield (
+            f"casts {dtype}",
+            _text(CASTS.format(dtype=dtype), x=((251,), dtype)),
+            [((251,), dtype)],
+        )
     large = ((1 << 16,), "float32")
     yield "threads", _text("R.exp(R.sin(x))", x=large), [large]
 
 
-def _text(result: str, **operands: tuple[tuple[int, ...], str]) -> str:
+def _text(result: str, **operands: tuple[tuple[int | str, ...], str]) -> str:
     parameters = ", ".join(
         f'{name}: R.Tensor({shape}, "{dtype}")' for name, (shape, dtype) in operands.items()
     )
@@ -79,12 +99,13 @@ def operand(shape: tuple[int, ...], dtype: str) -> np.ndarray:
 def main() -> None:
     found = {}
     for name, text, operands in programs():
-        executable = relaxpy.compile(from_source(text), "native")
-        assert all(row.backend == "native" for row in executable.report()), name
-        arrays = [operand(*each) for each in operands]
-        result = executable["main"](*arrays)
-        result = result if isinstance(result, np.ndarray) else arrays[-1]
-        found[name] = hashlib.sha256(result.tobytes()).hexdigest()
+        for target in ("native", "numpy") if name.startswith("casts") else ("native",):
+            executable = relaxpy.compile(from_source(text), target)
+            assert all(row.backend == target for row in executable.report()), name
+            arrays = [operand(*each) for each in operands]
+            result = executable["main"](*arrays)
+            result = result if isinstance(result, np.ndarray) else arrays[-1]
+            found[f"{name} {target}"] = hashlib.sha256(result.tobytes()).hexdigest()
     print(json.dumps({"digests": found, "llvm": "llvmlite" in sys.modules}))
 
 

@@ -1,4 +1,4 @@
-"""Masked stores of integers that are narrowed while they are stored.
+"""Masked loads of first lanes, and masked stores of integers that are narrowed on the way.
 
 LLVM 22 narrows in the store instruction where AVX-512 has one for that. If the mask is a constant
 with one active lane, it makes a scalar store of it later, of all bits before the narrowing.
@@ -102,6 +102,30 @@ def test_a_known_number_of_first_lanes_is_loaded_and_no_other(
         load = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(library[name])
         load(held.ctypes.data, found.ctypes.data)
         np.testing.assert_array_equal(found, np.where(np.arange(lanes) < count, numbers, 7))
+
+
+@pytest.mark.parametrize("lanes", [2, 8, 16, 64, 128])
+@pytest.mark.parametrize("bits", WIDTHS)
+@pytest.mark.parametrize("kind", [host, narrow])
+def test_an_unknown_number_of_first_lanes_is_loaded_and_no_other_page(
+    bits: int, lanes: int, kind: Callable[[], Machine]
+) -> None:
+    machine, type = kind(), Type(f"i{bits}", lanes)
+    module = Module(machine.triple, machine.vector_bits)
+    function = module.function("first", [(POINTER, "x"), (POINTER, "y"), (I64, "count")])
+    x, y, count = function.params
+    function.store(function.masked_load(type, x, function.lanes_below(count, lanes), 7), y)
+    function.ret()
+    library = compile_module(module, ["first"], machine)
+    load = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(
+        library["first"]
+    )
+    numbers = np.arange(100, 100 + lanes).astype(f"uint{bits}")
+    for number, at_end in itertools.product(range(-1, lanes + 2), (True, False)):
+        held = guarded(numbers[: max(number, 0)], at_end=at_end)
+        found = np.zeros(lanes, numbers.dtype)
+        load(held.ctypes.data, found.ctypes.data, number)
+        np.testing.assert_array_equal(found, np.where(np.arange(lanes) < number, numbers, 7))
 
 
 @pytest.mark.parametrize("bits", [8, 16])

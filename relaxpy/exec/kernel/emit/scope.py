@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from relaxpy.errors import CompileError
 from relaxpy.exec import python_ast as py
+from relaxpy.exec.process import own_platform
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.traverse import walk
@@ -274,8 +275,17 @@ def converted(node: ast.expr, source: DataType, target: DataType) -> ast.Call:
     """`node`, an array or scalar of datatype `source`, as `target`."""
     step = intermediate(source, target)
     if step is not None:
-        node = converted(node, source, step)
+        node, source = converted(node, source, step), step
+    if is_unspecified(source, target):
+        return py.call("rt.integers", node, dtype_name(target))
     return py.call(py.attribute(node, "astype"), dtype_name(target))
+
+
+def is_unspecified(source: DataType, target: DataType) -> bool:
+    """True if NumPy converts values out of range as this CPU does, or differently by the size."""
+    here = own_platform()
+    saturates = here is not None and here.architecture.saturates
+    return saturates and source.is_float and target.is_int and not target.is_bool
 
 
 def literal(value: tir.IntImm | tir.FloatImm, *, typed: bool) -> ast.expr:

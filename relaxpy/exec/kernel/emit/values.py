@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from relaxpy.exec.kernel.emit.scope import intermediate
+from relaxpy.exec.kernel.emit.scope import intermediate, is_unspecified
 from relaxpy.ir.arith.algebra.affine import IndexPoly
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.op import Op
@@ -81,9 +81,9 @@ def converted_by_store(expr: tir.PrimExpr) -> tir.PrimExpr | None:
     """The expression that NumPy converts to `expr` while storing; None if there is none."""
     match expr:
         case tir.Cast(value=value, dtype=dtype) if step := intermediate(value.dtype, dtype):
-            return tir.Cast(step, value)
+            return None if is_unspecified(step, dtype) else tir.Cast(step, value)
         case tir.Cast(value=value, dtype=dtype) if value.dtype.bits >= 8 and dtype.bits >= 8:
-            return value
+            return None if is_unspecified(value.dtype, dtype) else value
         case _:
             return truth_of(expr)
 

@@ -378,6 +378,10 @@ class Function(Instructions):
     def _value(self, type: Type, name: str) -> Value:
         return Value(self, type, name)
 
+    @override
+    def _shared(self, words: int) -> Value:
+        return self.stack.shared(words)
+
 
 def _flat(slot: Slot) -> Sequence[str]:
     if set(map(type, slot)) <= {str}:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from relaxpy.exec.native.llvm.values import (
@@ -24,6 +24,8 @@ from relaxpy.exec.native.llvm.values import (
 if TYPE_CHECKING:
     from relaxpy.exec.native.llvm.module import Module
 
+_SEPARATE = 4
+"""The most lanes of an unknown mask that are accessed one by one, without masked accesses."""
 Slot: TypeAlias = list["str | Slot"]
 """A position among the instructions of a function, where others can be inserted later."""
 
@@ -42,12 +44,16 @@ class Instructions(ABC):
         self._lines: Slot = []
         self._known: dict[str, Value] = {}
         self._count = 0
-        self._first: dict[str, int] = {}
-        """The masks of a known number of first lanes, if masked accesses may be unavailable."""
+        self._first: dict[str, int | Value] = {}
+        """The masks of first lanes and their number, if masked accesses may be unavailable."""
 
     @abstractmethod
     def _value(self, type: Type, name: str) -> Value:
         """The value of that name, or a constant."""
+
+    @abstractmethod
+    def _shared(self, words: int) -> Value:
+        """The address of `words` words of 64 bits; the next caller may reuse them."""
 
     def _number(self) -> int:
         self._count += 1
@@ -216,22 +222,22 @@ class Instructions(ABC):
 
     def lanes_below(self, count: Value, lanes: int) -> Value:
         """The mask of the first `count` lanes; all if there are fewer."""
-        bits, is_known, known = 64, not count.name.startswith("%"), None
+        bits, is_known = 64, not count.name.startswith("%")
+        first: int | Value | None = None
         if not self.module.has_avx512:  # there a mask has the bits of the elements
             bits = min(32, 512 // lanes) if lanes <= 64 else 16  # that hold the number of lanes
             if is_known:
-                known = min(max(int(count.name), 0), lanes)
-                count = self.const(I64, known)
+                count = self.const(I64, first := min(max(int(count.name), 0), lanes))
             else:
-                count = self.intrinsic("smax", self.intrinsic("smin", count, lanes), 0)
+                count = first = self.intrinsic("smax", self.intrinsic("smin", count, lanes), 0)
         if is_known:  # LLVM 22 may load lanes that are not in the mask if it knows the mask
             count = self.computed(I64, f'call i64 asm "", "=r,0"({count})')
         numbers = self.iota(Type(f"i{bits}", lanes))
         if bits < 64:
             count = self.cast("trunc", count, numbers.type.element)
         mask = self.compare("slt", numbers, self.splat(count, lanes))
-        if known is not None:
-            self._first[mask.name] = known
+        if first is not None:
+            self._first[mask.name] = first
         return mask
 
     def masked_load(self, type: Type, pointer: Value, mask: Value, other: Operand = 0) -> Value:
@@ -241,8 +247,14 @@ class Instructions(ABC):
             # LLVM 22 crashes on halves of masked vectors in functions that it does not optimise.
             bits = self.cast("bitcast", other, "i16")
             return self.cast("bitcast", self.masked_load(bits.type, pointer, mask, bits), "half")
-        if (pieces := self._pieces(type, mask)) is not None:
-            for at, count in pieces:
+        present = self._present(type, mask)
+        if isinstance(present, Value):
+            size = present * (type.bits // 8)
+            name = _first_elements(self.module, type)
+            whole = self.new(type, f"call {type} @{name}({pointer}, {size})")
+            return self.select(mask, whole, other)
+        if present is not None:
+            for at, count in _pieces(present):
                 part = self.load(Type(type.element, count), self.element(pointer, at, type))
                 wide = self.splat(part, type.lanes) if count == 1 else self._widened(part, type)
                 places = range(at, at + count)
@@ -257,8 +269,16 @@ class Instructions(ABC):
     def masked_store(self, value: Value, pointer: Value, mask: Value) -> None:
         """Store the lanes of the mask; the memory of the others is not touched."""
         type = value.type
-        if (pieces := self._pieces(type, mask)) is not None:
-            for at, count in pieces:
+        present = self._present(type, mask)
+        if isinstance(present, Value):
+            whole = self._shared(-(-type.bits * type.lanes // 64))
+            self.store(value, whole)
+            _declare_copy(self.module)
+            size = present * (type.bits // 8)
+            self.put(f"call void @{_COPY}({pointer}, {whole}, {size}, i1 false)")
+            return
+        if present is not None:
+            for at, count in _pieces(present):
                 part = self.shuffle(value, None, range(at, at + count))
                 self.store(part, self.element(pointer, at, type))
             return
@@ -272,20 +292,15 @@ class Instructions(ABC):
         self.module.declare(name, VOID, [value.type, "ptr", "i32 immarg", mask.type])
         self.put(f"call void @{name}({value}, {pointer}, i32 {value.type.alignment}, {mask})")
 
-    def _pieces(self, type: Type, mask: Value) -> list[tuple[int, int]] | None:
-        """The starts and lanes of the vectors that the first lanes of a mask consist of.
+    def _present(self, type: Type, mask: Value) -> int | Value | None:
+        """The number of lanes of a mask, which are the first ones; None if these are tested.
 
-        It is None if the number of lanes is unknown, or an instruction accesses masked elements.
+        They are where it is unknown which ones they are, or few, or have masked accesses.
         """
-        known = self._first.get(mask.name)
-        if known is None or type.bits in self.module.platform.architecture.masked:
+        if type.bits in self.module.platform.architecture.masked:
             return None
-        pieces, at = list[tuple[int, int]](), 0
-        while at < known:
-            count = 1 << (known - at).bit_length() - 1
-            pieces.append((at, count))
-            at += count
-        return pieces
+        first = self._first.get(mask.name)
+        return None if isinstance(first, Value) and type.lanes <= _SEPARATE else first
 
     def _widened(self, part: Value, type: Type) -> Value:
         """A vector of `type` whose first lanes are those of a part."""
@@ -389,3 +404,50 @@ class Instructions(ABC):
             high = self.shuffle(value, None, range(half, 2 * half))
             value = combine(low, high)
         return value
+
+
+def _pieces(known: int) -> Iterator[tuple[int, int]]:
+    """The starts and lanes of the vectors that a number of lanes consists of."""
+    at = 0
+    while at < known:
+        count = 1 << (known - at).bit_length() - 1
+        yield at, count
+        at += count
+
+
+_COPY = "llvm.memcpy.p0.p0.i64"
+_PAGE = 4096
+"""The bytes of a page, all of which can be read if one can; some systems have larger pages."""
+
+
+def _declare_copy(module: Module) -> None:
+    module.declare(_COPY, VOID, ["ptr", "ptr", "i64", "i1 immarg"])
+
+
+def _first_elements(module: Module, type: Type) -> str:
+    """The name of a function that returns a vector whose first bytes are those at a pointer.
+
+    The others are any. They are read too if they are in the page of the first one.
+    """
+    name, size = f"relaxpy.first.{type.suffix}", type.bits * type.lanes // 8
+    _declare_copy(module)
+    module.add_text(
+        f"""define internal {type} @{name}(ptr %from, i64 %size) #0 {{
+  %copy = alloca {type}, align 16
+  %address = ptrtoint ptr %from to i64
+  %offset = and i64 %address, {_PAGE - 1}
+  %fits = icmp ule i64 %offset, {_PAGE - size}
+  %exists = icmp ne i64 %size, 0
+  %readable = and i1 %fits, %exists
+  br i1 %readable, label %whole, label %part
+whole:
+  %all = load {type}, ptr %from, align 1
+  ret {type} %all
+part:
+  call void @{_COPY}(ptr %copy, ptr %from, i64 %size, i1 false)
+  %some = load {type}, ptr %copy, align 16
+  ret {type} %some
+}}
+"""
+    )
+    return name

@@ -14,7 +14,7 @@ from typing_extensions import override
 from relaxpy.exec.kernel.nest.read import MAX_TREE_SIZE
 from relaxpy.exec.native.llvm.function import BOOL, I64, Type, Value
 from relaxpy.exec.native.maths.emit import MATHS, emit_maths
-from relaxpy.exec.native.maths.numbers import narrow, widen
+from relaxpy.exec.native.maths.numbers import absolute, narrow, widen
 from relaxpy.exec.native.trees.obligations import Obligation
 from relaxpy.exec.native.values.datatypes import RefusedError, storage_type, value_type
 from relaxpy.exec.native.values.frame import Frame
@@ -404,20 +404,20 @@ class Values(Frame):
         return self.apply(f"{name} {element}", lambda x: f.cast(name, x, element), value)
 
     def _to_integer(self, value: Value, target: DataType, type: Type) -> Value:
-        """Round toward zero. Values out of range convert as by the CPU."""
+        """Round toward zero. Values out of range convert as by x86-64."""
         f = self.function
         if str(target) == "uint64":
 
             def unsigned(x: Value) -> Value:
                 half = f.const(x.type, 2.0**63)
                 above = f.compare("oge", x, half)
-                low = f.cast("fptosi", f.select(above, _exact("sub", x, half), x), "i64")
+                low = _signed(f.select(above, _exact("sub", x, half), x), "i64")
                 return f.select(above, f.arithmetic("xor", low, -(1 << 63)), low)
 
             return self.apply("fptoui i64", unsigned, value)
         # Those of fewer bits are the lowest ones; negative numbers wrap.
         wide = "i64" if type.bits == 64 or str(target) == "uint32" else "i32"
-        result = self.apply(f"fptosi {wide}", lambda x: f.cast("fptosi", x, wide), value)
+        result = self.apply(f"fptosi {wide}", lambda x: _signed(x, wide), value)
         return self._resized(result, target, type)
 
     # ---- intrinsics
@@ -498,6 +498,17 @@ class Values(Frame):
                 f"bitcast {element}", lambda x: f.cast("bitcast", x, element), stored
             )
         return self.widened(stored, target)
+
+
+def _signed(x: Value, element: str) -> Value:
+    """A float as an integer; the smallest one if it is a NaN or out of range."""
+    f = x.function
+    result = f.cast("fptosi", x, element)
+    if not f.module.platform.architecture.saturates:
+        return result
+    smallest = -(1 << result.type.bits - 1)
+    is_inside = f.compare("olt", absolute(x), -float(smallest))
+    return f.select(is_inside, result, f.const(result.type, smallest))
 
 
 def _exact(name: str, x: Value, y: Value) -> Value:
