@@ -34,10 +34,12 @@ def row_sum(A: T.Buffer((12, 8), "float32"), B: T.Buffer((12,), "float32")):
             B[vi] = B[vi] + A[vi, vk]
 
 
-def same_values(before: tir.PrimFunc, after: relaxpy.IRModule, *shapes: tuple[int, ...]) -> None:
+def same_values(
+    before: tir.PrimFunc, after: relaxpy.IRModule, *shapes: tuple[int, ...], dtype: str = "float32"
+) -> None:
     """Assert that the last array has the same values after both kernels."""
     rng = np.random.default_rng(0)
-    arrays = [rng.integers(-4, 4, shape).astype("float32") for shape in shapes]
+    arrays = [rng.integers(-4, 4, shape).astype(dtype) for shape in shapes]
     wanted, found = [a.copy() for a in arrays], [a.copy() for a in arrays]
     relaxpy.compile(before, target="reference")[before.__name__](*wanted)
     relaxpy.compile(after, target="numpy")["main"](*found)
@@ -431,6 +433,73 @@ def expected(A: f32[12, 8], C: f32[12, 8]):
     sch = tir.Schedule(chain)
     sch.set_axis_separator("B", ("read", 0), [1])
     assert [b.axis_separators for b in sch.mod["main"].buffer_map.values()] == [(1,), ()]
+
+
+def _by_fives(sch: tir.Schedule, **how: Any) -> None:
+    sch.transform_layout("B", "B", lambda i: (i // 5, i % 5), **how)
+
+
+@pytest.mark.parametrize("pad", [-1, lambda i, j: i + j])
+def test_the_only_writer_of_a_padded_buffer_computes_its_padding(pad: Any) -> None:
+    before = kernel("""
+def before(A: i32[12, 8], C: i32[12]):
+    B = T.alloc_buffer((12,), "int32")
+    for i, k in SR(12, 8):
+        with T.init():
+            B[vi] = 0
+        B[vi] = B[vi] + A[vi, vk]
+    for i in S(12):
+        C[vi] = B[vi] * 2
+""")
+    value = "-1" if pad == -1 else "vi + vj"
+    expected = kernel(f"""
+def expected(A: i32[12, 8], C: i32[12]):
+    B = T.alloc_buffer((3, 5), "int32")
+    for i, j, k in SSR(3, 5, 8):
+        with T.init():
+            B[vi, vj] = T.if_then_else(vi == 2 and 2 <= vj, {value}, 0)
+        B[vi, vj] = T.if_then_else(
+            vi == 2 and 2 <= vj, {value}, B[vi, vj] + A[vi * 5 + vj, vk]
+        )
+    for i in S(12):
+        C[vi] = B[vi // 5, vi % 5] * 2
+""")
+
+    checked(before, lambda s: _by_fives(s, pad_value=pad), expected)
+    sch = tir.Schedule(before)
+    _by_fives(sch, pad_value=pad)
+    same_values(before, sch.mod, (12, 8), (12,), dtype="int32")
+
+
+_ROWS = "for i in S(12):\n        "
+_OTHER_WRITERS = {
+    "of two buffers": f"{_ROWS}B[vi] = A[vi] * 2\n        C[vi] = A[vi]",
+    "of a part": "for i in S(7):\n        B[vi] = A[vi] * 2",
+    "in another order": f"{_ROWS}B[11 - vi] = A[vi] * 2",
+    "after another": f"{_ROWS}B[vi] = A[vi]\n    {_ROWS}B[vi] = B[vi] * 2",
+}
+
+
+@pytest.mark.parametrize("writer", _OTHER_WRITERS)
+def test_padding_is_stored_after_other_writers(writer: str) -> None:
+    before = kernel(f"""
+def before(A: i32[12], B: i32[12], C: i32[12]):
+    {_OTHER_WRITERS[writer]}
+""")
+    sch = tir.Schedule(before)
+    first, *_ = sch.get_child_blocks(sch.get_block("root"))
+    sch.transform_layout(first, "B", lambda i: (i // 5, i % 5), pad_value=-1)
+    after = [sch.get(b).name_hint for b in sch.get_child_blocks(sch.get_block("root"))]
+    assert after[-1] == "B_padding"
+    found = np.zeros((3, 5), "int32")
+    relaxpy.compile(sch.mod, target="numpy")["main"](
+        np.arange(12, dtype="int32"), found, np.zeros(12, "int32")
+    )
+    wanted = np.zeros(12, "int32")
+    relaxpy.compile(before, target="reference")["before"](
+        np.arange(12, dtype="int32"), wanted, np.zeros(12, "int32")
+    )
+    np.testing.assert_array_equal(found.ravel(), [*wanted, -1, -1, -1])
 
 
 def test_regions_of_a_block_are_declared() -> None:
