@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import combinations, pairwise
 
-from relaxpy.errors import unexpected
+from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.arith.tvm.analyzer import Analyzer, ConstIntBound
 from relaxpy.ir.arith.tvm.iter_reader import analyzer_of
 from relaxpy.ir.core.dtype import BOOL
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import map_children, occurrences, rewrite
+from relaxpy.ir.core.traverse import map_children, occurrences
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import expr as tir, intrin, ops, stmt
 from relaxpy.ir.tir.analysis.regions import with_regions
@@ -29,6 +29,7 @@ from relaxpy.ir.tir.rewrite.stages import (
 )
 from relaxpy.ir.tir.rewrite.state import (
     State,
+    below,
     child_blocks,
     copied_block,
     domains_of,
@@ -147,7 +148,7 @@ def _opaque(name: str, body: stmt.Stmt) -> stmt.BlockRealize:
 
 
 def _title(loop: stmt.For) -> str:
-    block = next(occurrences(loop.body, stmt.Block), None)
+    block = next((node for node in below(loop.body) if isinstance(node, stmt.Block)), None)
     return loop.loop_var.name if block is None else block.name_hint
 
 
@@ -237,10 +238,11 @@ class _Copied:
         init = None if goes_on else block.init
         new = map_children(self.visit, replace(block, iter_vars=(), init=init))
         assert isinstance(new, stmt.Block)
+        new = replace(new, iter_vars=iters, name_hint=f"{block.name_hint}_{self.suffix}")
+        if own:
+            new = _with_known_regions(new)
         return replace(
             new,
-            iter_vars=iters,
-            name_hint=f"{block.name_hint}_{self.suffix}",
             reads=tuple(self._region(region, own, values) for region in new.reads),
             writes=tuple(self._region(region, own, values) for region in new.writes),
         )
@@ -265,6 +267,14 @@ class _Copied:
             ends = ops.const(low.min_value, dtype), ops.const(size, dtype)
             ranges.append(Range.from_min_extent(*ends))
         return BufferRegion(region.buffer, tuple(ranges))
+
+
+def _with_known_regions(block: stmt.Block) -> stmt.Block:
+    """`block` with the regions that its body has; one that uses pointers keeps its own."""
+    try:
+        return with_regions(block)
+    except MisuseError:
+        return block
 
 
 _EINSUM = (tir.Var, tir.IntImm, tir.FloatImm, tir.Cast, tir.Add, tir.Sub, tir.Mul, BufferLoad)
@@ -296,6 +306,7 @@ def pad_einsum(state: State, block: stmt.Block, padding: Sequence[int]) -> None:
     accesses = _accesses(stage)
     _check_sum(stage, grown)
     changed = [b for b, indices in accesses.items() if not grown.isdisjoint(indices)]
+    changed.sort(key=lambda b: b in stage.writes)
     copies = {
         buffer: decl_buffer(
             [ops.cast_to(sizes[var], var.dtype) for var in accesses[buffer]],
@@ -373,19 +384,30 @@ def _check_sum(stage: Stage, grown: set[Var]) -> None:
     reduction = reduction_of(stage.block)
     loads = [] if reduction is None else list(occurrences(reduction.source, BufferLoad))
 
-    def zero(node: Node) -> Node | None:
-        return ops.const(0, node.dtype) if isinstance(node, BufferLoad) else None
-
-    nothing = None if reduction is None else rewrite(reduction.source, zero)
     if (
         reduction is None
         or reduction.kind is not tir.Add
         or any(not (grown & reduced) <= set(load.indices) for load in loads)
-        or not Analyzer().can_prove_equal(nothing, ops.const(0, body.value.dtype))  # type: ignore[arg-type]
+        or not _vanishes(reduction.source)
     ):
         raise refused(
             f"block {stage.name} is not a sum to which operands of zeros add nothing", stage.block
         )
+
+
+def _vanishes(value: PrimExpr) -> bool:
+    """True if an einsum of elements that are 0 is 0."""
+    match value:
+        case BufferLoad():
+            return True
+        case tir.Cast(value=inner):
+            return _vanishes(inner)
+        case tir.Mul(a=a, b=b):
+            return _vanishes(a) or _vanishes(b)
+        case tir.Add(a=a, b=b) | tir.Sub(a=a, b=b):
+            return _vanishes(a) and _vanishes(b)
+        case _:
+            return ops.is_const(value, 0)
 
 
 def _copied(

@@ -9,7 +9,7 @@ import pytest
 import relaxpy
 from relaxpy import tir
 from relaxpy.errors import MisuseError, ScheduleError
-from relaxpy.script import tir as T
+from relaxpy.script import from_source, tir as T
 from relaxpy.tir.schedule import BlockRV, Instruction, InstructionKind, LoopRV, Trace, testing
 from tests.exec.kernel.written import kernel
 
@@ -500,6 +500,88 @@ def before(A: i32[12], B: i32[12], C: i32[12]):
         np.arange(12, dtype="int32"), wanted, np.zeros(12, "int32")
     )
     np.testing.assert_array_equal(found.ravel(), [*wanted, -1, -1, -1])
+
+
+@pytest.mark.parametrize(
+    ("where", "condition"), [("True", "i < 11 and j < 7"), ("j < 7", "j < 7 and i < 11")]
+)
+def test_an_inlined_consumer_of_a_part_is_a_predicate(where: str, condition: str) -> None:
+    before = from_source(f"""
+@T.prim_func
+def before(A: T.Buffer((12, 8)), C: T.Buffer((11, 7))):
+    B = T.alloc_buffer((12, 8))
+    for i, j in T.grid(12, 8):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            T.where({where})
+            B[vi, vj] = A[vi, vj] * T.float32(2)
+    for i, j in T.grid(11, 7):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = B[vi, vj] + T.float32(1)
+""")
+    expected = from_source(f"""
+@T.prim_func
+def before(A: T.Buffer((12, 8)), C: T.Buffer((11, 7))):
+    for i, j in T.grid(12, 8):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            T.where({condition})
+            C[vi, vj] = A[vi, vj] * T.float32(2) + T.float32(1)
+""")
+    checked(before, lambda s: s.reverse_compute_inline("C"), expected)
+
+
+def test_a_consumer_reads_a_producer_in_another_layout() -> None:
+    before = kernel("""
+def before(A: f32[12, 8], C: f32[11, 8]):
+    B = T.alloc_buffer((3, 8, 4))
+    for i, j, k in SSS(3, 8, 4):
+        B[vi, vj, vk] = A[vi * 4 + vk, vj] * T.float32(2)
+    for i, j in SS(11, 8):
+        C[vi, vj] = B[vi // 4, vj, vi % 4] + T.float32(1)
+""")
+    sch = tir.Schedule(before)
+    sch.reverse_compute_inline("C")
+    block = sch.get(sch.get_block("B"))
+    assert str(block.body.indices[0]) in ("vi * 4 + vk", "vk + vi * 4")
+    same_values(before, sch.mod, (12, 8), (11, 8))
+    testing.verify_trace_roundtrip(sch, before)
+
+
+def test_parts_of_a_loop_declare_what_they_access() -> None:
+    before = kernel("""
+def before(A: f32[12, 8], B: f32[12, 8]):
+    for i, j in SS(12, 8):
+        B[vi, vj] = A[vi, vj] * T.float32(2)
+""")
+    sch = tir.Schedule(before)
+    sch.loop_partition(sch.get_loops("B")[0], [5])
+    sch.loop_partition(sch.get_loops("B_i1")[1], [2])
+    reads = [str(sch.get(sch.get_block(f"B_i1_j{k}")).reads[0]).split("\n")[-1] for k in (0, 1)]
+    assert reads == ["A[5:12, 0:2]", "A[5:12, 2:8]"]
+
+
+def test_parts_of_a_loop_are_named_after_its_outermost_block() -> None:
+    sch = tir.Schedule(chain)
+    sch.blockize(sch.get_loops("B")[1])
+    sch.loop_partition(sch.get_loops("B_o")[0], [5])
+    assert sch.get(sch.get_block("B_o_i_common")).name_hint == "B_o_i_common"
+
+
+def test_the_terms_of_a_sum_of_floats_are_padded() -> None:
+    before = kernel("""
+def before(A: f32[6, 5], B: f32[5, 7], C: f32[6, 7]):
+    for i, j, k in SSR(6, 7, 5):
+        with T.init():
+            C[vi, vj] = T.float32(0)
+        C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+""")
+    sch = tir.Schedule(before)
+    sch.pad_einsum("C", [4, 4, 4])
+    root = sch.get(sch.get_block("root"))
+    assert [b.name for b in root.alloc_buffers] == ["A_pad", "B_pad", "C_pad"]
+    same_values(before, sch.mod, (6, 5), (5, 7), (6, 7))
 
 
 def test_regions_of_a_block_are_declared() -> None:
