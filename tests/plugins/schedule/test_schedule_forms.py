@@ -584,6 +584,34 @@ def before(A: f32[6, 5], B: f32[5, 7], C: f32[6, 7]):
     same_values(before, sch.mod, (6, 5), (5, 7), (6, 7))
 
 
+@pytest.mark.parametrize("at", [0, 1])
+def test_loops_run_between_the_padding_of_a_block(at: int) -> None:
+    before = kernel("""
+def before(A: i32[5, 7], B: i32[9, 10]):
+    for i, j in SS(9, 10):
+        B[vi, vj] = T.if_then_else(
+            vi >= 2 and vi < 7 and 3 <= vj and vi + vj != 6, A[vi - 2, vj - 3], 8
+        )
+""")
+    sch = tir.Schedule(before)
+    sch.decompose_padding("B", sch.get_loops("B")[at])
+    extents = [int(sch.get(loop).extent) for loop in sch.get_loops("B")]
+    assert extents == ([5, 7] if at == 0 else [9, 7])
+    same_values(before, sch.mod, (5, 7), (9, 10), dtype="int32")
+    testing.verify_trace_roundtrip(sch, before)
+
+
+def test_a_block_between_no_values_is_not_moved() -> None:
+    before = kernel("""
+def before(A: i32[5], B: i32[9]):
+    for i in S(9):
+        B[vi] = T.if_then_else(vi >= 7 and vi < 4, A[vi - 7], 8)
+""")
+    sch = tir.Schedule(before)
+    sch.decompose_padding("B", sch.get_loops("B")[0])
+    same_values(before, sch.mod, (5,), (9,), dtype="int32")
+
+
 def test_regions_of_a_block_are_declared() -> None:
     sch = tir.Schedule(chain)
     sch.annotate_buffer_access("B", 0, "read", lambda i, j: ((i - 1, i + 2), j))
