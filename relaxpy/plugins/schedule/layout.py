@@ -6,13 +6,13 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from relaxpy.errors import MisuseError, unexpected
+from relaxpy.errors import MisuseError, ScheduleError, unexpected
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.arith.tvm.iter_reader import analyzer_of
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Node, as_attrs
 from relaxpy.ir.core.traverse import map_children, occurrences
-from relaxpy.ir.tir import ops, stmt
+from relaxpy.ir.tir import intrin, ops, stmt
 from relaxpy.ir.tir.analysis.index_map import IndexMap
 from relaxpy.ir.tir.analysis.regions import with_regions
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, decl_buffer
@@ -39,7 +39,7 @@ from relaxpy.ir.tir.rewrite.state import (
 )
 from relaxpy.ir.tir.substitution import mentions, substitute
 from relaxpy.plugins.schedule.cache import Site, buffer_of, with_buffer
-from relaxpy.support.dataclass import replace
+from relaxpy.support.dataclass import dataclass, replace
 
 BufferName: TypeAlias = "tuple[str, int] | str | Buffer"
 Map: TypeAlias = "IndexMap | Callable[..., Any]"
@@ -90,24 +90,28 @@ def transform_layout(
         old.name,
         scope=old.scope(),
     )
-    rewriter = Relayout(old, new, index_map)
-    body = rewriter.visit(state.func.body)
-    assert isinstance(body, stmt.Stmt)
-    params = tuple(new if b is old else b for b in state.func.buffer_map_items)
     is_input = old in params_of(state) and not any(
         region.buffer is old for b in state.blocks() for region in b.writes
     )
-    fill = None
+    fill = producer = None
     if pad_value is not None:
         value = _padding_value(pad_value, new, map_of)
         if inverse is None or padding is None:
             raise refused("a map that is assumed to be injective has no known padding", block)
         if not is_input and not Analyzer().can_prove(ops.logical_not(padding)):
-            fill = _fill(new, value, inverse.initial_indices, padding)
+            padded = Padded(old, new, inverse, padding, value)
+            producer = padded.producer(state)
+            fill = padded.fill() if producer is None else None
+    rewriter = Relayout(old, new, index_map, producer)
+    body = rewriter.visit(state.func.body)
+    assert isinstance(body, stmt.Stmt)
+    params = tuple(new if b is old else b for b in state.func.buffer_map_items)
     state.become(state.func.with_fields(body=body, buffer_map_items=params), rewriter.renewed)
     if fill is not None:
         owner = next((b for b in state.blocks() if new in b.alloc_buffers), state.root)
-        Site(owner, 0).insert(state, fill)
+        members = Site(owner, 0).members()
+        last = max(k for k, member in enumerate(members) if _stores(member, new))
+        Site(owner, last + 1).insert(state, fill)
 
 
 def params_of(state: State) -> set[Buffer]:
@@ -143,8 +147,11 @@ def injective(
 class Relayout:
     """Replaces accesses to one buffer by those of another one at mapped indices."""
 
-    def __init__(self, old: Buffer, new: Buffer, index_map: IndexMap) -> None:
+    def __init__(
+        self, old: Buffer, new: Buffer, index_map: IndexMap, producer: Producer | None = None
+    ) -> None:
         self.old, self.new, self.index_map = old, new, index_map
+        self.producer = producer
         self.analyzer = Analyzer()
         self.renewed: dict[stmt.Block, stmt.Block] = {}
 
@@ -152,6 +159,9 @@ class Relayout:
         """`item` with the accesses below it replaced."""
         if item._variable:
             return item
+        if self.producer is not None and item is self.producer.stage.loops[0]:
+            self.renewed[self.producer.stage.block] = self.producer.block
+            return self.producer.nest
         bound = domains_of([item]) if isinstance(item, stmt.For) else {}
         bound = iter_domains(item) if isinstance(item, stmt.Block) else bound
         for var, domain in bound.items():
@@ -213,22 +223,143 @@ def _padding_value(
     return lambda axes: substitute(expr, dict(zip(made.initial_indices, axes, strict=True)))
 
 
-def _fill(
-    buffer: Buffer,
-    value: Callable[[Sequence[Var]], PrimExpr],
-    axes: Sequence[Var],
-    padding: PrimExpr,
-) -> stmt.Stmt:
-    """Loops that store a value in all elements of padding."""
-    loops = {Var(f"ax{k}", size.dtype): Range(size) for k, size in enumerate(buffer.shape)}
-    at = {axis: ops.cast_to(var, axis.dtype) for axis, var in zip(axes, loops, strict=True)}
-    block = spatial_block(
-        f"{buffer.name}_padding",
-        buffer.shape,
-        lambda variables: stmt.BufferStore(buffer, value(variables), tuple(variables)),
-    )
-    realize = stmt.BlockRealize(tuple(loops), substitute(padding, at), block)
-    return serial_nest(loops.items(), realize)
+@dataclass(frozen=True, slots=True, eq=False)
+class Producer:
+    """The loops and block that compute padding, too, and the stage that they replace."""
+
+    stage: Stage
+    block: stmt.Block
+    nest: stmt.Stmt
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Padded:
+    """The elements of `new` that are padding, and their values.
+
+    The `inverse` of the map returns the indices in `old`; `padding` is of its indices.
+    """
+
+    old: Buffer
+    new: Buffer
+    inverse: IndexMap
+    padding: PrimExpr
+    value: Callable[[Sequence[Var]], PrimExpr]
+
+    def is_padding(self, axes: Sequence[Var]) -> PrimExpr:
+        """The condition that an element of `new` is padding."""
+        pairs = zip(self.inverse.initial_indices, axes, strict=True)
+        at = {index: ops.cast_to(axis, index.dtype) for index, axis in pairs}
+        return self.analyzer(axes).simplify(substitute(self.padding, at))
+
+    def analyzer(self, axes: Sequence[Var]) -> Analyzer:
+        """An analyzer that knows that `axes` are indices of `new`."""
+        pairs = zip(axes, self.new.shape, strict=True)
+        return analyzer_of({axis: Range(size) for axis, size in pairs})
+
+    def loops(self) -> list[tuple[Var, Range]]:
+        """A loop over each axis of `new`."""
+        return [(Var(f"ax{k}", n.dtype), Range(n)) for k, n in enumerate(self.new.shape)]
+
+    def fill(self) -> stmt.Stmt:
+        """Loops that store the value in all elements of padding."""
+        loops = self.loops()
+        axes = tuple(var for var, _ in loops)
+        block = spatial_block(
+            f"{self.new.name}_padding",
+            self.new.shape,
+            lambda variables: stmt.BufferStore(self.new, self.value(variables), tuple(variables)),
+        )
+        return serial_nest(loops, stmt.BlockRealize(axes, self.is_padding(axes), block))
+
+    def producer(self, state: State) -> Producer | None:
+        """The loops that compute all of `new`, for those of the only block that writes `old`.
+
+        None unless that block is alone in its loops and stores each element at its variables.
+        """
+        writers = [b for b in state.blocks() if any(r.buffer is self.old for r in b.writes)]
+        if len(writers) != 1 or writers[0] is state.root:
+            return None
+        (block,) = writers
+        _, stage = stage_in_scope(state, block)
+        try:
+            check_trivial_loops(stage)
+        except ScheduleError:
+            return None
+        if not self._is_whole(block):
+            return None
+        count = self.old.ndim
+        axes = [Var(f"v{k}", size.dtype) for k, size in enumerate(self.new.shape)]
+        iters = [
+            IterVar(Range(size), var, IterVarKind.DataPar)
+            for var, size in zip(axes, self.new.shape, strict=True)
+        ]
+        analyzer, is_padding = self.analyzer(axes), self.is_padding(axes)
+        values = {
+            it.var: ops.cast_to(analyzer.simplify(index), it.var.dtype)
+            for it, index in zip(block.iter_vars, self.inverse.map_indices(axes), strict=False)
+        }
+
+        def moved(node: Node) -> Node:
+            if isinstance(node, BufferLoad) and node.buffer is self.old:
+                return BufferLoad(self.new, tuple(axes))
+            return map_children(moved, node)
+
+        def padded(store: stmt.Stmt) -> stmt.BufferStore:
+            assert isinstance(store, stmt.BufferStore)
+            inside = moved(store.value)
+            assert isinstance(inside, PrimExpr)
+            inside = substitute(inside, values)
+            value = intrin.if_then_else(is_padding, self.value(axes), inside)
+            return stmt.BufferStore(self.new, value, tuple(axes))
+
+        new = with_regions(
+            replace(
+                block,
+                iter_vars=(*iters, *block.iter_vars[count:]),
+                body=padded(block.body),
+                init=None if block.init is None else padded(block.init),
+            )
+        )
+        rest = [(loop.loop_var, Range(loop.extent)) for loop in stage.loops[count:]]
+        loops = [*self.loops(), *rest]
+        realize = stmt.BlockRealize(tuple(var for var, _ in loops), stage.realize.predicate, new)
+        return Producer(stage, new, serial_nest(loops, realize))
+
+    def _is_whole(self, block: stmt.Block) -> bool:
+        """True if a block stores each element of `old` at its first variables, and no more."""
+        spatial = block.iter_vars[: self.old.ndim]
+        variables = [it.var for it in spatial]
+        stores = [block.body] if block.init is None else [block.init, block.body]
+        analyzer = Analyzer()
+        return (
+            len(spatial) == self.old.ndim
+            and not block.alloc_buffers
+            and not block.match_buffers
+            and all(it.iter_type == IterVarKind.DataPar for it in spatial)
+            and all(
+                it.iter_type == IterVarKind.CommReduce for it in block.iter_vars[len(spatial) :]
+            )
+            and all(
+                it.dom is not None and analyzer.can_prove_equal(it.dom.extent, size)
+                for it, size in zip(spatial, self.old.shape, strict=True)
+            )
+            and all(
+                isinstance(store, stmt.BufferStore)
+                and store.buffer is self.old
+                and store.predicate is None
+                and list(store.indices) == variables
+                and all(
+                    list(load.indices) == variables
+                    for load in occurrences(store, BufferLoad)
+                    if load.buffer is self.old
+                )
+                for store in stores
+            )
+        )
+
+
+def _stores(item: stmt.Stmt, buffer: Buffer) -> bool:
+    return any(store.buffer is buffer for store in occurrences(item, stmt.BufferStore))
 
 
 # --- iterations

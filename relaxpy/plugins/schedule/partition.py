@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import combinations, pairwise
 
-from relaxpy.errors import unexpected
+from relaxpy.errors import MisuseError, unexpected
+from relaxpy.ir.arith.algebra.folding import conjuncts
 from relaxpy.ir.arith.tvm.analyzer import Analyzer, ConstIntBound
 from relaxpy.ir.arith.tvm.iter_reader import analyzer_of
 from relaxpy.ir.core.dtype import BOOL
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import map_children, occurrences, rewrite
+from relaxpy.ir.core.traverse import map_children, occurrences
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import expr as tir, intrin, ops, stmt
 from relaxpy.ir.tir.analysis.regions import with_regions
@@ -29,6 +30,7 @@ from relaxpy.ir.tir.rewrite.stages import (
 )
 from relaxpy.ir.tir.rewrite.state import (
     State,
+    below,
     child_blocks,
     copied_block,
     domains_of,
@@ -37,7 +39,7 @@ from relaxpy.ir.tir.rewrite.state import (
     spatial_block,
     substituted,
 )
-from relaxpy.ir.tir.substitution import substitute
+from relaxpy.ir.tir.substitution import mentions, substitute
 from relaxpy.plugins.schedule.cache import with_buffer
 from relaxpy.plugins.schedule.layout import check_trivial_loops
 from relaxpy.plugins.schedule.loops import check_no_carried, check_parallel, check_plain
@@ -147,7 +149,7 @@ def _opaque(name: str, body: stmt.Stmt) -> stmt.BlockRealize:
 
 
 def _title(loop: stmt.For) -> str:
-    block = next(occurrences(loop.body, stmt.Block), None)
+    block = next((node for node in below(loop.body) if isinstance(node, stmt.Block)), None)
     return loop.loop_var.name if block is None else block.name_hint
 
 
@@ -237,10 +239,11 @@ class _Copied:
         init = None if goes_on else block.init
         new = map_children(self.visit, replace(block, iter_vars=(), init=init))
         assert isinstance(new, stmt.Block)
+        new = replace(new, iter_vars=iters, name_hint=f"{block.name_hint}_{self.suffix}")
+        if own:
+            new = _with_known_regions(new)
         return replace(
             new,
-            iter_vars=iters,
-            name_hint=f"{block.name_hint}_{self.suffix}",
             reads=tuple(self._region(region, own, values) for region in new.reads),
             writes=tuple(self._region(region, own, values) for region in new.writes),
         )
@@ -265,6 +268,14 @@ class _Copied:
             ends = ops.const(low.min_value, dtype), ops.const(size, dtype)
             ranges.append(Range.from_min_extent(*ends))
         return BufferRegion(region.buffer, tuple(ranges))
+
+
+def _with_known_regions(block: stmt.Block) -> stmt.Block:
+    """`block` with the regions that its body has; one that uses pointers keeps its own."""
+    try:
+        return with_regions(block)
+    except MisuseError:
+        return block
 
 
 _EINSUM = (tir.Var, tir.IntImm, tir.FloatImm, tir.Cast, tir.Add, tir.Sub, tir.Mul, BufferLoad)
@@ -296,6 +307,7 @@ def pad_einsum(state: State, block: stmt.Block, padding: Sequence[int]) -> None:
     accesses = _accesses(stage)
     _check_sum(stage, grown)
     changed = [b for b, indices in accesses.items() if not grown.isdisjoint(indices)]
+    changed.sort(key=lambda b: b in stage.writes)
     copies = {
         buffer: decl_buffer(
             [ops.cast_to(sizes[var], var.dtype) for var in accesses[buffer]],
@@ -373,19 +385,30 @@ def _check_sum(stage: Stage, grown: set[Var]) -> None:
     reduction = reduction_of(stage.block)
     loads = [] if reduction is None else list(occurrences(reduction.source, BufferLoad))
 
-    def zero(node: Node) -> Node | None:
-        return ops.const(0, node.dtype) if isinstance(node, BufferLoad) else None
-
-    nothing = None if reduction is None else rewrite(reduction.source, zero)
     if (
         reduction is None
         or reduction.kind is not tir.Add
         or any(not (grown & reduced) <= set(load.indices) for load in loads)
-        or not Analyzer().can_prove_equal(nothing, ops.const(0, body.value.dtype))  # type: ignore[arg-type]
+        or not _vanishes(reduction.source)
     ):
         raise refused(
             f"block {stage.name} is not a sum to which operands of zeros add nothing", stage.block
         )
+
+
+def _vanishes(value: PrimExpr) -> bool:
+    """True if an einsum of elements that are 0 is 0."""
+    match value:
+        case BufferLoad():
+            return True
+        case tir.Cast(value=inner):
+            return _vanishes(inner)
+        case tir.Mul(a=a, b=b):
+            return _vanishes(a) or _vanishes(b)
+        case tir.Add(a=a, b=b) | tir.Sub(a=a, b=b):
+            return _vanishes(a) and _vanishes(b)
+        case _:
+            return ops.is_const(value, 0)
 
 
 def _copied(
@@ -443,13 +466,110 @@ def decompose_padding(state: State, block: stmt.Block, loop: stmt.For) -> stmt.B
     start, nest = copied_block(
         f"{block.name_hint}_pad_const", iters, padded, stage.realize.predicate, inner, "_pad"
     )
-    rest = with_regions(replace(block, body=replace(body, value=value)))
-    inside = substitute(condition, stage.values())
-    guarded = replace(
-        stage.realize, predicate=ops.all_of(stage.realize.predicate, inside), block=rest
-    )
-    state.replace({stage.realize: guarded}, {block: rest})
-    current = state.loop(loop.loop_var)
-    assert current is not None
-    state.replace({current: stmt.stmt_seq(nest, current)})
+    rest, loops = _shifted(stage, inner, replace(body, value=value), condition)
+    state.replace({loop: stmt.stmt_seq(nest, loops)}, {block: rest})
     return start
+
+
+def _shifted(
+    stage: Stage, inner: Sequence[stmt.For], store: stmt.BufferStore, condition: PrimExpr
+) -> tuple[stmt.Block, stmt.Stmt]:
+    """A block of `store` where a condition holds, and the `inner` loops around it.
+
+    Loops whose variable is one of the block, alone in bounds of the condition, run between these.
+    """
+    block, realize = stage.block, stage.realize
+    bounds, others = _bounds(block, conjuncts(condition))
+    alone = all(a.body is b for a, b in zip(inner, (*inner[1:], realize), strict=True))
+    extents: dict[Var, PrimExpr] = {}
+    moved: dict[Var, PrimExpr] = {}
+    iters: list[IterVar] = []
+    for it, at in zip(block.iter_vars, realize.iter_values, strict=True):
+        loop = next((outer for outer in inner if outer.loop_var is at), None)
+        low, high = bounds.get(it.var, (0, 0))
+        if low < high and alone and loop is not None and _is_own(stage, loop, it):
+            del bounds[it.var]
+            extents[loop.loop_var] = ops.const(high - low, loop.loop_var.dtype)
+            moved[it.var] = Analyzer().simplify(ops.add(it.var, low))
+            it = replace(it, dom=Range(ops.const(high - low, it.var.dtype)))
+        iters.append(it)
+    for it in iters:
+        if it.var in bounds and it.dom is not None:
+            low, high = bounds[it.var]
+            if low:
+                others.append(ops.compare(tir.GE, it.var, low))
+            if not ops.is_const(it.dom.extent, high):
+                others.append(ops.compare(tir.LT, it.var, high))
+
+    def moved_index(index: PrimExpr) -> PrimExpr:
+        new = substitute(index, moved)
+        return index if new is index else Analyzer().simplify(new)
+
+    def visit(node: Node) -> Node:
+        if isinstance(node, BufferLoad):
+            return BufferLoad(node.buffer, tuple(map(moved_index, node.indices)), node.predicate)
+        return moved.get(node, node) if isinstance(node, Var) else map_children(visit, node)
+
+    value = visit(store.value)
+    assert isinstance(value, PrimExpr)
+    body = replace(store, value=value, indices=tuple(map(moved_index, store.indices)))
+    rest = with_regions(replace(block, iter_vars=tuple(iters), body=body))
+    tests = [substitute(substitute(test, moved), stage.values()) for test in others]
+    nest: stmt.Stmt = replace(realize, predicate=ops.all_of(realize.predicate, *tests), block=rest)
+    for loop in reversed(inner):
+        nest = replace(loop, extent=extents.get(loop.loop_var, loop.extent), body=nest)
+    return rest, nest
+
+
+def _bounds(
+    block: stmt.Block, tests: Iterable[PrimExpr]
+) -> tuple[dict[Var, tuple[int, int]], list[PrimExpr]]:
+    """The ranges to which tests limit variables of a block, and the tests that do not do so."""
+    whole = {
+        it.var: (0, it.dom.extent.value)
+        for it in block.iter_vars
+        if it.dom is not None and ops.is_const(it.dom.min, 0) and isinstance(it.dom.extent, IntImm)
+    }
+    found, others = dict(whole), list[PrimExpr]()
+    for test in tests:
+        match test:
+            case (
+                tir.LT(a=Var() as var, b=IntImm(value=n))
+                | tir.GT(a=IntImm(value=n), b=Var() as var)
+            ) if var in found:
+                found[var] = found[var][0], min(found[var][1], n)
+            case (
+                tir.LE(a=Var() as var, b=IntImm(value=n))
+                | tir.GE(a=IntImm(value=n), b=Var() as var)
+            ) if var in found:
+                found[var] = found[var][0], min(found[var][1], n + 1)
+            case (
+                tir.GE(a=Var() as var, b=IntImm(value=n))
+                | tir.LE(a=IntImm(value=n), b=Var() as var)
+            ) if var in found:
+                found[var] = max(found[var][0], n), found[var][1]
+            case (
+                tir.GT(a=Var() as var, b=IntImm(value=n))
+                | tir.LT(a=IntImm(value=n), b=Var() as var)
+            ) if var in found:
+                found[var] = max(found[var][0], n + 1), found[var][1]
+            case _:
+                others.append(test)
+    return {var: at for var, at in found.items() if at != whole[var]}, others
+
+
+def _is_own(stage: Stage, loop: stmt.For, it: IterVar) -> bool:
+    """True if a loop runs through the domain of `it`, and decides nothing else of the block."""
+    realize = stage.realize
+    uses = [
+        value
+        for value in (*realize.iter_values, realize.predicate)
+        if mentions(value, (loop.loop_var,))
+    ]
+    equal = Analyzer().can_prove_equal
+    return (
+        len(uses) == 1
+        and ops.is_const(loop.min, 0)
+        and it.dom is not None
+        and equal(loop.extent, it.dom.extent)
+    )

@@ -426,9 +426,10 @@ class Schedule(NamedParts, SamplingKernels):
 
         A parameter has the new shape, so callers pass an array in the new layout. `buffer` is
         ("read", number), ("write", number), a name, or the buffer. Elements that the map does not
-        reach are `pad_value`, a value or a function of their indices, if it is not None: the kernel
-        stores it, or the caller has done so if no block writes the buffer. Axis separators among
-        the results of `index_map` are set by `set_axis_separator`.
+        reach are `pad_value`, a value or a function of their indices, if it is not None: the caller
+        has stored it if no block writes the buffer; a block that alone stores every element stores
+        it, too; after any other blocks, one named after the buffer, as in "A_padding", does. Axis
+        separators among the results of `index_map` are set by `set_axis_separator`.
 
         Errors:
             ScheduleError: the map is not known to be injective, or the buffer is used as a pointer

@@ -9,7 +9,7 @@ import pytest
 import relaxpy
 from relaxpy import tir
 from relaxpy.errors import MisuseError, ScheduleError
-from relaxpy.script import tir as T
+from relaxpy.script import from_source, tir as T
 from relaxpy.tir.schedule import BlockRV, Instruction, InstructionKind, LoopRV, Trace, testing
 from tests.exec.kernel.written import kernel
 
@@ -34,10 +34,12 @@ def row_sum(A: T.Buffer((12, 8), "float32"), B: T.Buffer((12,), "float32")):
             B[vi] = B[vi] + A[vi, vk]
 
 
-def same_values(before: tir.PrimFunc, after: relaxpy.IRModule, *shapes: tuple[int, ...]) -> None:
+def same_values(
+    before: tir.PrimFunc, after: relaxpy.IRModule, *shapes: tuple[int, ...], dtype: str = "float32"
+) -> None:
     """Assert that the last array has the same values after both kernels."""
     rng = np.random.default_rng(0)
-    arrays = [rng.integers(-4, 4, shape).astype("float32") for shape in shapes]
+    arrays = [rng.integers(-4, 4, shape).astype(dtype) for shape in shapes]
     wanted, found = [a.copy() for a in arrays], [a.copy() for a in arrays]
     relaxpy.compile(before, target="reference")[before.__name__](*wanted)
     relaxpy.compile(after, target="numpy")["main"](*found)
@@ -431,6 +433,183 @@ def expected(A: f32[12, 8], C: f32[12, 8]):
     sch = tir.Schedule(chain)
     sch.set_axis_separator("B", ("read", 0), [1])
     assert [b.axis_separators for b in sch.mod["main"].buffer_map.values()] == [(1,), ()]
+
+
+def _by_fives(sch: tir.Schedule, **how: Any) -> None:
+    sch.transform_layout("B", "B", lambda i: (i // 5, i % 5), **how)
+
+
+@pytest.mark.parametrize("pad", [-1, lambda i, j: i + j])
+def test_the_only_writer_of_a_padded_buffer_computes_its_padding(pad: Any) -> None:
+    before = kernel("""
+def before(A: i32[12, 8], C: i32[12]):
+    B = T.alloc_buffer((12,), "int32")
+    for i, k in SR(12, 8):
+        with T.init():
+            B[vi] = 0
+        B[vi] = B[vi] + A[vi, vk]
+    for i in S(12):
+        C[vi] = B[vi] * 2
+""")
+    value = "-1" if pad == -1 else "vi + vj"
+    expected = kernel(f"""
+def expected(A: i32[12, 8], C: i32[12]):
+    B = T.alloc_buffer((3, 5), "int32")
+    for i, j, k in SSR(3, 5, 8):
+        with T.init():
+            B[vi, vj] = T.if_then_else(vi == 2 and 2 <= vj, {value}, 0)
+        B[vi, vj] = T.if_then_else(
+            vi == 2 and 2 <= vj, {value}, B[vi, vj] + A[vi * 5 + vj, vk]
+        )
+    for i in S(12):
+        C[vi] = B[vi // 5, vi % 5] * 2
+""")
+
+    checked(before, lambda s: _by_fives(s, pad_value=pad), expected)
+    sch = tir.Schedule(before)
+    _by_fives(sch, pad_value=pad)
+    same_values(before, sch.mod, (12, 8), (12,), dtype="int32")
+
+
+_ROWS = "for i in S(12):\n        "
+_OTHER_WRITERS = {
+    "of two buffers": f"{_ROWS}B[vi] = A[vi] * 2\n        C[vi] = A[vi]",
+    "of a part": "for i in S(7):\n        B[vi] = A[vi] * 2",
+    "in another order": f"{_ROWS}B[11 - vi] = A[vi] * 2",
+    "after another": f"{_ROWS}B[vi] = A[vi]\n    {_ROWS}B[vi] = B[vi] * 2",
+}
+
+
+@pytest.mark.parametrize("writer", _OTHER_WRITERS)
+def test_padding_is_stored_after_other_writers(writer: str) -> None:
+    before = kernel(f"""
+def before(A: i32[12], B: i32[12], C: i32[12]):
+    {_OTHER_WRITERS[writer]}
+""")
+    sch = tir.Schedule(before)
+    first, *_ = sch.get_child_blocks(sch.get_block("root"))
+    sch.transform_layout(first, "B", lambda i: (i // 5, i % 5), pad_value=-1)
+    after = [sch.get(b).name_hint for b in sch.get_child_blocks(sch.get_block("root"))]
+    assert after[-1] == "B_padding"
+    found = np.zeros((3, 5), "int32")
+    relaxpy.compile(sch.mod, target="numpy")["main"](
+        np.arange(12, dtype="int32"), found, np.zeros(12, "int32")
+    )
+    wanted = np.zeros(12, "int32")
+    relaxpy.compile(before, target="reference")["before"](
+        np.arange(12, dtype="int32"), wanted, np.zeros(12, "int32")
+    )
+    np.testing.assert_array_equal(found.ravel(), [*wanted, -1, -1, -1])
+
+
+@pytest.mark.parametrize(
+    ("where", "condition"), [("True", "i < 11 and j < 7"), ("j < 7", "j < 7 and i < 11")]
+)
+def test_an_inlined_consumer_of_a_part_is_a_predicate(where: str, condition: str) -> None:
+    before = from_source(f"""
+@T.prim_func
+def before(A: T.Buffer((12, 8)), C: T.Buffer((11, 7))):
+    B = T.alloc_buffer((12, 8))
+    for i, j in T.grid(12, 8):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            T.where({where})
+            B[vi, vj] = A[vi, vj] * T.float32(2)
+    for i, j in T.grid(11, 7):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = B[vi, vj] + T.float32(1)
+""")
+    expected = from_source(f"""
+@T.prim_func
+def before(A: T.Buffer((12, 8)), C: T.Buffer((11, 7))):
+    for i, j in T.grid(12, 8):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            T.where({condition})
+            C[vi, vj] = A[vi, vj] * T.float32(2) + T.float32(1)
+""")
+    checked(before, lambda s: s.reverse_compute_inline("C"), expected)
+
+
+def test_a_consumer_reads_a_producer_in_another_layout() -> None:
+    before = kernel("""
+def before(A: f32[12, 8], C: f32[11, 8]):
+    B = T.alloc_buffer((3, 8, 4))
+    for i, j, k in SSS(3, 8, 4):
+        B[vi, vj, vk] = A[vi * 4 + vk, vj] * T.float32(2)
+    for i, j in SS(11, 8):
+        C[vi, vj] = B[vi // 4, vj, vi % 4] + T.float32(1)
+""")
+    sch = tir.Schedule(before)
+    sch.reverse_compute_inline("C")
+    block = sch.get(sch.get_block("B"))
+    assert str(block.body.indices[0]) in ("vi * 4 + vk", "vk + vi * 4")
+    same_values(before, sch.mod, (12, 8), (11, 8))
+    testing.verify_trace_roundtrip(sch, before)
+
+
+def test_parts_of_a_loop_declare_what_they_access() -> None:
+    before = kernel("""
+def before(A: f32[12, 8], B: f32[12, 8]):
+    for i, j in SS(12, 8):
+        B[vi, vj] = A[vi, vj] * T.float32(2)
+""")
+    sch = tir.Schedule(before)
+    sch.loop_partition(sch.get_loops("B")[0], [5])
+    sch.loop_partition(sch.get_loops("B_i1")[1], [2])
+    reads = [str(sch.get(sch.get_block(f"B_i1_j{k}")).reads[0]).split("\n")[-1] for k in (0, 1)]
+    assert reads == ["A[5:12, 0:2]", "A[5:12, 2:8]"]
+
+
+def test_parts_of_a_loop_are_named_after_its_outermost_block() -> None:
+    sch = tir.Schedule(chain)
+    sch.blockize(sch.get_loops("B")[1])
+    sch.loop_partition(sch.get_loops("B_o")[0], [5])
+    assert sch.get(sch.get_block("B_o_i_common")).name_hint == "B_o_i_common"
+
+
+def test_the_terms_of_a_sum_of_floats_are_padded() -> None:
+    before = kernel("""
+def before(A: f32[6, 5], B: f32[5, 7], C: f32[6, 7]):
+    for i, j, k in SSR(6, 7, 5):
+        with T.init():
+            C[vi, vj] = T.float32(0)
+        C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+""")
+    sch = tir.Schedule(before)
+    sch.pad_einsum("C", [4, 4, 4])
+    root = sch.get(sch.get_block("root"))
+    assert [b.name for b in root.alloc_buffers] == ["A_pad", "B_pad", "C_pad"]
+    same_values(before, sch.mod, (6, 5), (5, 7), (6, 7))
+
+
+@pytest.mark.parametrize("at", [0, 1])
+def test_loops_run_between_the_padding_of_a_block(at: int) -> None:
+    before = kernel("""
+def before(A: i32[5, 7], B: i32[9, 10]):
+    for i, j in SS(9, 10):
+        B[vi, vj] = T.if_then_else(
+            vi >= 2 and vi < 7 and 3 <= vj and vi + vj != 6, A[vi - 2, vj - 3], 8
+        )
+""")
+    sch = tir.Schedule(before)
+    sch.decompose_padding("B", sch.get_loops("B")[at])
+    extents = [int(sch.get(loop).extent) for loop in sch.get_loops("B")]
+    assert extents == ([5, 7] if at == 0 else [9, 7])
+    same_values(before, sch.mod, (5, 7), (9, 10), dtype="int32")
+    testing.verify_trace_roundtrip(sch, before)
+
+
+def test_a_block_between_no_values_is_not_moved() -> None:
+    before = kernel("""
+def before(A: i32[5], B: i32[9]):
+    for i in S(9):
+        B[vi] = T.if_then_else(vi >= 7 and vi < 4, A[vi - 7], 8)
+""")
+    sch = tir.Schedule(before)
+    sch.decompose_padding("B", sch.get_loops("B")[0])
+    same_values(before, sch.mod, (5,), (9,), dtype="int32")
 
 
 def test_regions_of_a_block_are_declared() -> None:

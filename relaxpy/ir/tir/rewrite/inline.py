@@ -29,6 +29,7 @@ from relaxpy.ir.tir.rewrite.stages import (
 )
 from relaxpy.ir.tir.rewrite.state import (
     State,
+    domains_of,
     is_inside,
     iter_domains,
     mapped,
@@ -36,7 +37,7 @@ from relaxpy.ir.tir.rewrite.state import (
     refreshed,
     refused,
 )
-from relaxpy.ir.tir.stmt import Block, BufferStore, IfThenElse, Stmt
+from relaxpy.ir.tir.stmt import Block, BufferStore
 from relaxpy.ir.tir.substitution import substitute
 from relaxpy.support.dataclass import replace
 
@@ -85,10 +86,11 @@ def reverse_compute_inline(state: State, block: Block) -> None:
         tuple(substitute(index, at) for index in store.indices),
         span=store.span,
     )
-    body = _guarded(producer, stage, at, new)
-    fused = refreshed(replace(producer.block, body=body))
+    fused = refreshed(replace(producer.block, body=new))
+    predicate = ops.all_of(producer.realize.predicate, *_conditions(producer, stage, at))
+    realize = replace(producer.realize, predicate=predicate, block=fused)
     scope = state.scope(block)
-    state.renew(producer.block, fused)
+    state.replace({producer.realize: realize}, {producer.block: fused})
     state.replace({stage.realize: None})
     _drop(state, state.current(scope), source.buffer)
 
@@ -135,7 +137,7 @@ def fuse_reduction_epilogue(state: State, block: Block, epilogue: Block) -> None
         reduction.combine(BufferLoad(store.buffer, indices), reduction.source),
         indices,
     )
-    if _guarded(producer, stage, at, new) is not new:
+    if _conditions(producer, stage, at):
         raise refused(
             f"block {block.name_hint} computes more elements than block {stage.name} reads", block
         )
@@ -164,7 +166,7 @@ def _moved_to(
     _check_order(state, producer, stage, stages)
     (load,) = loads
     _check_all_written(producer, stage, load)
-    axes, values = _inverse(stage, BufferStore(buffer, load, load.indices))
+    axes, values = _inverse(stage, BufferStore(buffer, load, load.indices), padded=True)
     table = dict(zip(axes, source.indices, strict=True))
     at = {var: substitute(value, table) for var, value in values.items()}
     are_equal = analyzer_of(iter_domains(producer.block)).can_prove_equal
@@ -191,16 +193,18 @@ def _check_all_written(producer: Stage, stage: Stage, load: BufferLoad) -> None:
         )
 
 
-def _guarded(producer: Stage, stage: Stage, at: dict[Var, PrimExpr], store: BufferStore) -> Stmt:
-    """`store`, below a condition where the producer runs through more values."""
+def _conditions(producer: Stage, stage: Stage, at: dict[Var, PrimExpr]) -> list[PrimExpr]:
+    """The conditions, beside its own, on which a producer computes what `stage` reads."""
     analyzer = analyzer_of(iter_domains(producer.block))
-    conditions = [
-        analyzer.simplify(test)
+    tests = [
+        substitute(test, producer.values())
         for var, domain in iter_domains(stage.block).items()
         if var in at
         for test in open_tests(analyzer, at[var], domain)
     ]
-    return IfThenElse(ops.all_of(*conditions), store) if conditions else store
+    outer = analyzer_of(domains_of(producer.loops))
+    with outer.constraint_scope(producer.realize.predicate):
+        return [outer.simplify(test) for test in tests if not outer.can_prove(test)]
 
 
 def _check_order(state: State, producer: Stage, stage: Stage, stages: list[Stage]) -> None:
@@ -256,8 +260,13 @@ def check_loads_only(state: State, buffer: Buffer) -> None:
                     raise refused(f"{match.buffer.name} is a view of {buffer.name}", node)
 
 
-def _inverse(stage: Stage, store: BufferStore) -> tuple[tuple[Var, ...], dict[Var, PrimExpr]]:
-    """One variable per index of the store, and the block's variables in terms of them."""
+def _inverse(
+    stage: Stage, store: BufferStore, *, padded: bool = False
+) -> tuple[tuple[Var, ...], dict[Var, PrimExpr]]:
+    """One variable per index of the store, and the block's variables in terms of them.
+
+    `padded` indices need not reach all elements of the box that they span.
+    """
     axes = tuple(Var(f"axis{k}", index.dtype) for k, index in enumerate(store.indices))
     iters = iter_domains(stage.block)
     values: dict[Var, PrimExpr] = {var: dom.min for var, dom in iters.items() if is_unit(dom)}
@@ -273,9 +282,9 @@ def _inverse(stage: Stage, store: BufferStore) -> tuple[tuple[Var, ...], dict[Va
         (axis, i) for axis, i in zip(axes, store.indices, strict=True) if not isinstance(i, Var)
     ]
     try:
-        inverse = IndexMap(tuple(rest), tuple(i for _, i in indices)).inverse(
-            [Range.from_min_extent(iters[var].min, iters[var].extent) for var in rest]
-        )
+        index_map = IndexMap(tuple(rest), tuple(i for _, i in indices))
+        shape = [Range.from_min_extent(iters[var].min, iters[var].extent) for var in rest]
+        inverse = index_map.non_surjective_inverse(shape)[0] if padded else index_map.inverse(shape)
     except MisuseError:
         raise refused(
             f"block {stage.name} does not use each of its variables once in the indices of "
