@@ -130,6 +130,20 @@ EDGES = {
     "logcumsumexp": (lambda x: x.logcumsumexp(0), row(-INF, 1, INF, 2, -INF, INF)),
     "logcumsumexp of NaN": (lambda x: x.logcumsumexp(0), row(1, INF, NAN, 2)),
     "remainder": (lambda x: (1 / (x % 2), 1 / (x % -2)), row(-0.0, 0.0, -2.0, 2.0, 3.0, -3.0)),
+    "cummax of NaN and zeros": (
+        lambda x: [
+            1 / item if k % 2 == 0 and axis == 0 else item
+            for axis in range(3)
+            for k, item in enumerate((*x.cummax(axis), *x.cummin(axis)))
+        ],
+        row(0.0, -0.0, 0.0, -0.0, -INF, NAN, 1, NAN, -0.0, INF, INF, 2)
+        .repeat(12)
+        .reshape(12, 4, 3),
+    ),
+    "cummax of equal integers": (
+        lambda x: [*x.cummax(0), *x.cummin(1), *(x > 1).cummax(1)],
+        torch.tensor([[1, 2, 2], [2, 1, 2], [2, 2, 1]]),
+    ),
     "cummax of nothing": (lambda x: x.cummax(0), row()),
     "cummin of nothing": (lambda x: x.cummin(1), torch.zeros(3, 0)),
     "maxima of -inf": (
