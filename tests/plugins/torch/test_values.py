@@ -173,6 +173,14 @@ EDGES = {
         row(4, 0.25, 0, -0.0, -4, INF, -INF, NAN, 65504),
     ),
     "shifts": (lambda x: (x << 64, x >> 64, x << -1, x << 63), torch.tensor([1, -5, 3])),
+    "slices at places along each axis": (
+        lambda x: [
+            place(x, axis, torch.tensor(places), x.narrow(axis, 0, len(places)) * 3)
+            for axis in (0, 1, -1)
+            for place, places in ((torch.index_add, [2, 0, 2]), (torch.index_copy, [1, 2, 0]))
+        ],
+        torch.arange(60.0).reshape(3, 4, 5),
+    ),
     "filled from the end": (lambda x: x.index_fill(0, torch.tensor([-1, 0]), 7), row(1, 2, 3)),
 }
 
