@@ -123,7 +123,7 @@ class _Kernels:
     def writing(self, name: str, view: str) -> rx.GlobalVar | None:
         """The scan `name` with its result flipped as the kernel `view` does; None if it cannot."""
         kernel, axes = self.by_name[name], self.views[view]
-        if not _flips(axes) or not _is_scan(kernel):
+        if not isinstance(axes, tuple) or not _flips(axes) or not _is_scan(kernel):
             return None
         if any(step not in ((k, 1), (k, -1)) for k, step in enumerate(axes)):
             return None
