@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import relaxpy
+from relaxpy.exec.native.machine_code.machine import Machine, host
 from relaxpy.script import from_source
 from tests.exec.native.expressions import run_expression
 from tests.exec.native.test_contract import graph, numbers, run
@@ -170,6 +171,41 @@ def test_accumulations_into_one_element_are_not_lanes_or_tasks(combine: str, cou
     found, found_rows = run(graph(args, body), x, i, u, rows, k, v)
     np.testing.assert_array_equal(found, expected)
     np.testing.assert_array_equal(found_rows, expected_rows)
+
+
+@pytest.mark.parametrize("combine", ["update", "add", "max"])
+def test_lines_are_not_lanes_if_all_accesses_are_distant(combine: str) -> None:
+    """The condition that wraps indices is not a function, whose time would outweigh theirs."""
+    args = ", ".join(
+        f'{name}: R.Tensor((40, 70), "{dtype}")'
+        for name, dtype in (("x", "float32"), ("i", "int64"), ("u", "float32"))
+    )
+    text = graph(args, f'R.scatter_elements(x, i, u, axis=1, reduction="{combine}")')
+    ex = relaxpy.compile(from_source(text), target="native")
+    loops = ex.kernel_source("scatter_elements", "tree").splitlines()
+    assert any(line.startswith("for i0 < T.int64(40), i1 < T.int64(70)") for line in loops)
+    x, u = numbers((40, 70)), numbers((40, 70))
+    i = np.argsort(u, 1) - 70
+    ufunc = {"update": lambda x, u: u, "add": np.add, "max": np.maximum}[combine]
+    expected = np.empty_like(x)
+    np.put_along_axis(expected, i, ufunc(np.take_along_axis(x, i, 1), u), 1)
+    np.testing.assert_array_equal(ex["main"](x, i, u), expected)
+
+
+@pytest.mark.parametrize("has_gathers", [True, False])
+def test_elements_are_gathered_one_by_one_where_that_is_faster(
+    has_gathers: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instructions = host().instructions - {"gather"} | ({"gather"} if has_gathers else set())
+    monkeypatch.setattr(Machine, "instructions", instructions)
+    args = 'x: R.Tensor((30, 170), "{}"), i: R.Tensor((30, 170), "int64")'
+    for dtype in ("float32", "float16", "int8"):
+        text = graph(args.format(dtype), "R.gather_elements(x, i, axis=1)")
+        ex = relaxpy.compile(from_source(text), target="native")
+        [name] = {row.kernel for row in ex.report()}
+        assert ("masked.gather" in ex.kernel_source(name, "llvm")) is has_gathers
+        x, i = numbers((30, 170)).astype(dtype), np.argsort(numbers((30, 170)), 1)
+        np.testing.assert_array_equal(ex["main"](x, i), np.take_along_axis(x, i, 1))
 
 
 def test_functions_of_many_instructions_have_loops_of_their_own() -> None:

@@ -130,6 +130,20 @@ EDGES = {
     "logcumsumexp": (lambda x: x.logcumsumexp(0), row(-INF, 1, INF, 2, -INF, INF)),
     "logcumsumexp of NaN": (lambda x: x.logcumsumexp(0), row(1, INF, NAN, 2)),
     "remainder": (lambda x: (1 / (x % 2), 1 / (x % -2)), row(-0.0, 0.0, -2.0, 2.0, 3.0, -3.0)),
+    "cummax of NaN and zeros": (
+        lambda x: [
+            1 / item if k % 2 == 0 and axis == 0 else item
+            for axis in range(3)
+            for k, item in enumerate((*x.cummax(axis), *x.cummin(axis)))
+        ],
+        row(0.0, -0.0, 0.0, -0.0, -INF, NAN, 1, NAN, -0.0, INF, INF, 2)
+        .repeat(12)
+        .reshape(12, 4, 3),
+    ),
+    "cummax of equal integers": (
+        lambda x: [*x.cummax(0), *x.cummin(1), *(x > 1).cummax(1)],
+        torch.tensor([[1, 2, 2], [2, 1, 2], [2, 2, 1]]),
+    ),
     "cummax of nothing": (lambda x: x.cummax(0), row()),
     "cummin of nothing": (lambda x: x.cummin(1), torch.zeros(3, 0)),
     "maxima of -inf": (
@@ -159,6 +173,14 @@ EDGES = {
         row(4, 0.25, 0, -0.0, -4, INF, -INF, NAN, 65504),
     ),
     "shifts": (lambda x: (x << 64, x >> 64, x << -1, x << 63), torch.tensor([1, -5, 3])),
+    "slices at places along each axis": (
+        lambda x: [
+            place(x, axis, torch.tensor(places), x.narrow(axis, 0, len(places)) * 3)
+            for axis in (0, 1, -1)
+            for place, places in ((torch.index_add, [2, 0, 2]), (torch.index_copy, [1, 2, 0]))
+        ],
+        torch.arange(60.0).reshape(3, 4, 5),
+    ),
     "filled from the end": (lambda x: x.index_fill(0, torch.tensor([-1, 0]), 7), row(1, 2, 3)),
 }
 

@@ -70,8 +70,10 @@ def _recurrence_axis(
 
 
 def _is_previous(previous: Affine, current: Affine) -> bool:
-    alone = len(current.coefficients) == 1 and all(c.same(1) for c in current.coefficients.values())
-    return alone and (current.poly() - previous.poly()).same(1)
+    steps = [*current.coefficients.values()]
+    if len(steps) != 1 or not (steps[0].same(1) or steps[0].same(-1)):
+        return False
+    return (current.poly() - previous.poly()).same(steps[0])
 
 
 def searched_condition(run: Run) -> PrimExpr | None:

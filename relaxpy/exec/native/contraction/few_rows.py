@@ -266,13 +266,7 @@ class DotEmitter(FewRows):
         return [f.fold_lanes(value, lambda x, y: x + y) for value in sums]
 
     def _joined(self, scalars: Sequence[Value]) -> Value:
-        f, type = self.f, Type(self.vector.element, len(scalars))
-        if type.lanes == 1:
-            return scalars[0]
-        result = Value(f, type, "poison")
-        for lane, scalar in enumerate(scalars):
-            result = f.new(type, f"insertelement {result}, {scalar}, i64 {lane}")
-        return result
+        return self.f.joined(scalars) if len(scalars) > 1 else scalars[0]
 
 
 class SpanEmitter(FewRows):

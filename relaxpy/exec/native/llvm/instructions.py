@@ -335,11 +335,21 @@ class Instructions(ABC):
         if type.element == "half":  # as for masked loads
             return self.cast("bitcast", self.gather(Type("i16"), pointer, offsets, mask), "half")
         result, places = self._places(type, pointer, offsets)
+        if "gather" not in self.module.instructions:
+            if mask is not None:
+                places = self.select(mask, places, self.zero())
+            every = (self.lane(places, n) for n in range(places.type.lanes))
+            return self.joined([self.load(Type(type.element), place) for place in every])
         mask = mask or self.const(result.of("i1"), 1)
         name = f"llvm.masked.gather.{result.suffix}.{places.type.suffix}"
         self.module.declare(name, result, [places.type, "i32 immarg", mask.type, result])
         arguments = f"{places}, i32 {type.alignment}, {mask}, {self.const(result, 0)}"
         return self.new(result, f"call {result} @{name}({arguments})")
+
+    def zero(self) -> Value:
+        """The address of a zero of any type."""
+        self.module.add_text("@zero = internal constant [8 x i8] zeroinitializer, align 8")
+        return self._value(POINTER, "@zero")
 
     def scatter(
         self, value: Value, pointer: Value, offsets: Value, mask: Value | None = None
@@ -396,6 +406,13 @@ class Instructions(ABC):
     def lane(self, value: Value, lane: int) -> Value:
         """One lane of a vector."""
         return self.computed(Type(value.type.element), f"extractelement {value}, i64 {lane}")
+
+    def joined(self, scalars: Sequence[Value]) -> Value:
+        """A vector of at least two scalars."""
+        result = self._value(Type(scalars[0].type.element, len(scalars)), "poison")
+        for lane, scalar in enumerate(scalars):
+            result = self.computed(result.type, f"insertelement {result}, {scalar}, i64 {lane}")
+        return result
 
     def fold_lanes(self, value: Value, combine: Callable[[Value, Value], Value]) -> Value:
         """All 2**k lanes reduced to a scalar, in a tree of fixed order."""

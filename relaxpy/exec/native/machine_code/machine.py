@@ -63,14 +63,16 @@ class Machine:
 
     @property
     def instructions(self) -> frozenset[str]:
-        """The instructions for dot products of int8, which not every CPU of its kind has."""
+        """The instructions that not every CPU of its kind has, or not as fast as others.
+
+        These are those for dot products of int8, and "gather", which AMD's CPUs compute in more
+        time than loads of single elements.
+        """
         products = self.platform.architecture.products
-        return frozenset(
-            name
-            for needed, names in products.items()
-            if all(map(self.has, needed))
-            for name in names
-        )
+        found = {
+            n for needed, names in products.items() if all(map(self.has, needed)) for n in names
+        }
+        return frozenset(found if self.cpu.startswith("znver") else {*found, "gather"})
 
 
 @cache

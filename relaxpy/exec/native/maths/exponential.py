@@ -342,6 +342,27 @@ def log10(x: Value) -> Value:
     return _finished(x, _times(_logarithm(x), 0.4342944819032518, 1.098319650216765e-17))
 
 
+def log2_short(x: Value) -> Value:
+    """`log2` for results that are rounded to `float`, which make all of the error."""
+    whole, part = _log_short(x)
+    return _finished(x, fma(part, _LOG2_E, whole))
+
+
+def log10_short(x: Value) -> Value:
+    """`log10` for results that are rounded to `float`, which make all of the error."""
+    whole, part = _log_short(x)
+    return _finished(x, fma(whole, math.log10(2), part * (1 / math.log(10))))
+
+
+def _log_short(x: Value) -> Pair:
+    """n and log(m) of x = 2**n m, a `float` as `double`, with a relative error of 1e-11."""
+    # Exponents are counted from sqrt(1/2), so that m is near 1.
+    biased = shifted("lshr", bits(x) + ((1023 << 52) - 0x3FE6A09E667F3BCD), 52)
+    exponent = biased - 1023
+    m = number(bits(x) - shifted("shl", exponent, 52), "double") - 1.0
+    return _small_integer(exponent, "double"), _near_one(m)
+
+
 def log1p(x: Value) -> Value:
     """log(1 + x) of `double`. Error: 0.501 ulp."""
     sum, low = add_exactly(const(x, 1), x)
@@ -397,12 +418,16 @@ def _log1p_short(x: Value) -> Value:
     sum = x + 1.0
     exponent = shifted("lshr", bits(sum) - 0x3FE6A09E667F3BCD, 52)
     inverse = number((1023 << 52) - shifted("shl", exponent, 52), "double")
-    m = fma(x, inverse, inverse - 1.0)
-    s = m / (m + 2.0)
-    z = s * s
-    result = fma(s * z, polynomial(z, _SHORT_ATANH), s + s)
+    result = _near_one(fma(x, inverse, inverse - 1.0))
     result = fma(_small_integer(exponent, "double"), math.log(2), result)
     return x.function.select(compare("olt", x, math.inf), result, x)
+
+
+def _near_one(f: Value) -> Value:
+    """log(1 + f) of `double` for 1 + f near 1, with a relative error of 1e-11."""
+    s = f / (f + 2.0)
+    z = s * s
+    return fma(s * z, polynomial(z, _SHORT_ATANH), s + s)
 
 
 def atanh(x: Value) -> Value:

@@ -7,12 +7,12 @@ from functools import lru_cache, reduce
 
 from relaxpy.exec.kernel.nest.buffers import position_of
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
+from relaxpy.exec.kernel.plan.blocking import COSTLY
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Contraction, Run
 from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
-from relaxpy.ir.core.traverse import occurrences
 from relaxpy.ir.tir import ops
-from relaxpy.ir.tir.buffer import BufferLoad
+from relaxpy.ir.tir.buffer import BufferLoad, outside_indices
 from relaxpy.ir.tir.expr import Call, PrimExpr, Var
 from relaxpy.ir.tir.substitution import mentions
 from relaxpy.support.dataclass import dataclass, replace
@@ -119,12 +119,18 @@ def _works(run: Run) -> tuple[tuple[Axis, _Work], ...]:
         if any(mentions(bound, {a.var}) for bound in (b.start, b.stop))
     }
     accesses = [*_accesses(run)]
-    operations = sum(1 for m in run.assignments for _ in occurrences(m.value, Call))
+    operations = sum(map(_functions, run.assignments))
     return tuple(
         (axis, _work(run, axis, accesses, operations * _FUNCTION))
         for axis in run.loops
         if axis.var not in dependent and (axis.var in run.independent or axis is run.loops[-1])
     )
+
+
+def _functions(member: Assignment) -> int:
+    """The number of mathematical functions of elements in an iteration."""
+    calls = (node for node in outside_indices(member.value) if isinstance(node, Call))
+    return sum(call.op in COSTLY for call in calls)
 
 
 def _accesses(run: Run) -> Iterator[tuple[Assignment, bool, IndexPoly]]:

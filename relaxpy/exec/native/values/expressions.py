@@ -443,6 +443,8 @@ class Values(Frame):
             return self._reinterpreted(values[0], args[0].dtype, dtype)
         if not dtype.is_float or any(a.dtype != dtype for a in args):
             raise RefusedError(f"the function {name} of {args[0].dtype}")
+        if name == "pow" and isinstance(args[0], tir.FloatImm) and args[0].value == 2:
+            name, values = "exp2", values[1:]
         if name == "nextafter" and dtype.bits == 16:
             element = "half" if dtype == "float16" else "bfloat"
             build = lambda *xs: widen(emit_maths(f, name, *(narrow(x, element) for x in xs)))  # noqa: E731

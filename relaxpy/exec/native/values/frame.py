@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from relaxpy.exec.kernel.nest.bounds import unproved
 from relaxpy.exec.kernel.nest.buffers import position_of
 from relaxpy.exec.kernel.nest.nodes import Axis
-from relaxpy.exec.native.llvm.function import I8, I64, POINTER, Function, Slot, Type, Value
+from relaxpy.exec.native.llvm.function import I8, I64, Function, Slot, Type, Value
 from relaxpy.exec.native.llvm.interleave import interleaved, load_every, parted
 from relaxpy.exec.native.trees.lanes import LONGEST_STEP
 from relaxpy.exec.native.values.datatypes import RefusedError, storage_type
@@ -26,7 +26,6 @@ from relaxpy.support.dataclass import dataclass
 
 NOW = 1 << 30
 """The level of values that depend on memory which the current loop writes."""
-_ZERO = "@zero = internal constant [8 x i8] zeroinitializer, align 8"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -395,9 +394,7 @@ class Frame(ABC):
             if inside is not None and inside.type.lanes > 1:
                 raise RefusedError("a condition of a scalar index that depends on the lane")
             if inside is not None:
-                f.module.add_text(_ZERO)
-                zero = Value(f, POINTER, "@zero")
-                pointer = self.apply("select", f.select, inside, pointer, zero)
+                pointer = self.apply("select", f.select, inside, pointer, f.zero())
             key: object = ("load", pointer.name, type.element)
             return self.place(key, (pointer,), lambda: f.load(type, pointer), floor=floor)
         assert self.lanes is not None

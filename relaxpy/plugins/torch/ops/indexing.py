@@ -289,11 +289,21 @@ def index_copy(cx: Context, x: Expr, axis: int, indices: Expr, source: Expr) -> 
 def _slices_scattered(
     cx: Context, x: Expr, axis: int, indices: Expr, source: Expr, reduction: str = "update"
 ) -> Expr:
-    """`x` with slices of the source at the places of a vector along an axis."""
-    if rank_of(source) and cx.axis(axis, x) == 0:
+    """`x` with slices of the source at the places of a vector along an axis.
+
+    Slices along the first axis are rows, which are stored as a whole.
+    """
+    if not rank_of(source):
+        return scattered(cx, x, axis, indices, source, reduction)
+    at = cx.axis(axis, x)
+    if at == 0:
         places = reshaped(from_front(cx, indices, shape_of(x)[0]), [shape_of(source)[0], 1])
         return R.scatter_nd(x, places, source, reduction)
-    return scattered(cx, x, axis, along_axis(cx, x, axis, indices, source), source, reduction)
+    axes = list(range(rank_of(x)))
+    order, back = [at, *axes[:at], *axes[at + 1 :]], [*axes[1 : at + 1], 0, *axes[at + 1 :]]
+    x, source = (cx.emit(R.permute_dims(item, order)) for item in (x, source))
+    moved = cx.emit(_slices_scattered(cx, x, 0, indices, source, reduction))
+    return R.permute_dims(moved, back)
 
 
 def along_axis(cx: Context, x: Expr, axis: int, indices: Expr, source: Expr) -> Expr:

@@ -10,9 +10,9 @@ from relaxpy.ir.relax.nodes import Expr, TupleGetItem, const
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import Select
-from relaxpy.ir.tir.intrin import atan2, cos, exp, isnan, log, sin
+from relaxpy.ir.tir.intrin import atan2, cos, exp, if_then_else, isnan, log, sin
 from relaxpy.plugins.importing import tensors
-from relaxpy.plugins.importing.tensors import Loops, Number, kernel
+from relaxpy.plugins.importing.tensors import Loops, Number, kernel, whole
 from relaxpy.plugins.torch.complexes import Complex, complex_converter
 from relaxpy.plugins.torch.context import Context
 from relaxpy.plugins.torch.ops.indexing import along_axis, scattered
@@ -26,29 +26,29 @@ def cummax(cx: Context, x: Expr, axis: int) -> tuple[Expr, Expr]:
         return x, const(0, "int64")
     greatest = "cummax" in str(cx.node.target)
     at = cx.axis(axis, x)
-    sizes = tensors.shape_of(x)
     y = cx.tensor(x, "int8") if tensors.dtype_of(x) == "bool" else x
-    shape = [tensors.product(sizes[:at]), sizes[at], tensors.product(sizes[at + 1 :])]
-    blocks = cx.emit(tensors.reshaped(y, shape))
 
     def write(k: Loops, x: Any, values: Any, places: Any) -> None:
-        with k.every((x.shape[0], x.shape[2])) as (a, b):
-            place = k.local(0, "int64")
-            with k.loop(x.shape[1]) as i:
-                new, old = x[a, i, b], x[a, place[0], b]
-                kept: Number = new < old if greatest else new > old
-                if tensors.is_float(y):
-                    kept = (kept | isnan(old)) & ~isnan(new)
-                k.store(place, 0, Select(kept, place[0], i))
-                k.store(places, (a, i, b), place[0])
-                k.store(values, (a, i, b), x[a, place[0], b])
+        """Two scans: a place is the last one so far at which the value was replaced."""
 
-    outputs = [(shape, tensors.dtype_of(y)), (shape, "int64")]
-    name = "cummax" if greatest else "cummin"
-    values, places = kernel(cx, name, outputs, [blocks], write)
-    return cx.tensor(tensors.reshaped(values, sizes), tensors.dtype_of(x)), tensors.reshaped(
-        places, sizes
-    )
+        def before(index: tuple[Any, ...]) -> tuple[Any, ...]:
+            return *index[:at], index[at] - 1, *index[at + 1 :]
+
+        def replaced(index: tuple[Any, ...]) -> Number:
+            new, old = x[index], values[before(index)]
+            found: Number = new >= old if greatest else new <= old
+            return found | isnan(new) if tensors.is_float(y) else found
+
+        with k.every(x.shape) as index:
+            value = Select(replaced(index), x[index], values[before(index)])
+            k.store(values, index, if_then_else(index[at] == 0, x[index], value))
+        with k.every(x.shape) as index:
+            place = ops.maximum(places[before(index)], Select(replaced(index), index[at], whole(0)))
+            k.store(places, index, if_then_else(index[at] == 0, whole(0), place))
+
+    outputs = [(tensors.shape_of(x), dtype) for dtype in (tensors.dtype_of(y), "int64")]
+    values, places = kernel(cx, "cummax" if greatest else "cummin", outputs, [y], write)
+    return cx.tensor(values, tensors.dtype_of(x)), places
 
 
 @converter("logcumsumexp")

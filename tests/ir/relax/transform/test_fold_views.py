@@ -1,4 +1,4 @@
-"""FoldViews: kernels read transposed, repeated and filled tensors without copies of them."""
+"""FoldViews: kernels read transposed, repeated, filled and flipped tensors without copies."""
 
 import numpy as np
 import pytest
@@ -318,3 +318,70 @@ def test_the_first_elements_are_a_view() -> None:
     assert next(name for name in kernels(views) if "matmul" in name) == "first_transpose_matmul"
     assert "first" in kernels(views)
     check(mod, floats(2, 4), floats(5, 4))
+
+
+REVERSED = """
+    def main(x: R.Tensor({shape}, "{dtype}")):
+        n = T.int64()
+        flipped = R.flip(x, {axis})
+        sums = R.{scan}(flipped, {axis}, "{dtype}", {exclusive})
+        y = R.flip(sums, {axis})
+        return y
+"""
+
+
+@pytest.mark.rule("OPT-1")
+@pytest.mark.parametrize("exclusive", [False, True])
+@pytest.mark.parametrize("scan", ["cumsum", "cumprod"])
+@pytest.mark.parametrize("dtype", ["float32", "int64", "float64"])
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_scans_of_flipped_tensors_run_from_the_end(
+    axis: int, dtype: str, scan: str, exclusive: bool
+) -> None:
+    for shape in ((5, 4, 37), (5, "n", 37), (3, 0, 2), (1, 1, 1)):
+        facts = {"axis": axis, "dtype": dtype, "scan": scan, "exclusive": exclusive}
+        model = graph(REVERSED.format(shape=shape, **facts))
+        x = (floats(*(4 if size == "n" else size for size in shape)) * 2 + 1).astype(dtype)
+        assert len(kernels(folded(model))) == 1
+        check(model, x)
+
+
+@pytest.mark.rule("OPT-1")
+def test_the_scan_from_the_end_is_one_loop_on_each_target() -> None:
+    model = graph(
+        REVERSED.format(shape=(9, 70), axis=1, dtype="float32", scan="cumsum", exclusive=0)
+    )
+    for target in ("numpy", "native"):
+        methods = [row.method for row in relaxpy.compile(model, target).report()]
+        assert [m.removeprefix("native, ") for m in methods] == ["elementwise", "add scan over i1"]
+
+
+@pytest.mark.rule("OPT-1")
+def test_flipped_copies_stay_where_others_use_them_or_their_axis_differs() -> None:
+    used_twice = graph("""
+    def main(x: f32[7, 5]):
+        sums = R.cumsum(x, 0)
+        y = R.flip(sums, 0)
+        return (sums, y)
+    """)
+    before = transform.LegalizeOps()(used_twice)
+    assert transform.FoldViews()(before) is before
+    other_axis = graph("""
+    def main(x: f32[7, 5]):
+        flipped = R.flip(x, 1)
+        sums = R.cumsum(flipped, 0)
+        y = R.flip(sums, 0)
+        return y
+    """)
+    assert len(kernels(folded(other_axis))) == 1
+    check(other_axis, floats(7, 5))
+    no_scan = transform.LegalizeOps()(
+        graph("""
+    def main(x: f32[7, 5]):
+        flipped = R.flip(x, 1)
+        sums = R.sum(flipped, 0)
+        y = R.flip(sums, 0)
+        return y
+    """)
+    )
+    assert transform.FoldViews()(no_scan) is no_scan

@@ -41,7 +41,7 @@ Axes: TypeAlias = tuple[tuple[int, int] | None, ...]
 """For each axis of a tensor the axis of its copy, and how often elements are repeated along it.
 
 None if the axis has size 1 and the copy has none for it; 0 times if the copy has the first elements
-only, and a shape variable is the size of the tensor.
+only, and a shape variable is the size of the tensor; -1 times if their order is reversed.
 """
 View: TypeAlias = Axes | PrimExpr
 """The definition of a copy: a tensor along other axes, or the value of all its elements."""
@@ -58,6 +58,8 @@ class FoldViews(Pass):
     element of the copy in one place only, as matmuls do; repetitions of single elements, as of
     heads in attention, stay where kernels read them often. A tensor filled with one value becomes
     this value. Copies that nothing else uses are removed.
+
+    Scans run from the end of an axis instead of over flipped copies.
     """
 
     @override
@@ -68,7 +70,7 @@ class FoldViews(Pass):
             return mod
         for var, func in mod.items():
             if isinstance(func, rx.Function):
-                after = _Folding(kernels).expr(func)
+                after = _Folding(kernels, func).expr(func)
                 if after is not func:
                     kernels.result[var] = without_dead_code(after)
         return normalize_module(kernels.result) if kernels.folded else mod
@@ -96,6 +98,8 @@ class _Kernels:
         if count != 1 and not (count and isinstance(axes, PrimExpr)):
             return False
         kernel = self.by_name[name]
+        if _flips(axes) and not _is_scan(kernel):
+            return False
         repeats = isinstance(axes, tuple) and any(step and step[1] > 1 for step in axes)
         if repeats and _reads_often(kernel, param):
             return False
@@ -116,21 +120,39 @@ class _Kernels:
                 self.views[new.name_hint] = view
         return self.folded[key]
 
+    def writing(self, name: str, view: str) -> rx.GlobalVar | None:
+        """The scan `name` with its result flipped as the kernel `view` does; None if it cannot."""
+        kernel, axes = self.by_name[name], self.views[view]
+        if not isinstance(axes, tuple) or not _flips(axes) or not _is_scan(kernel):
+            return None
+        if any(step not in ((k, 1), (k, -1)) for k, step in enumerate(axes)):
+            return None
+        key = name, ((len(kernel.params) - 1, view),)
+        if key not in self.folded:
+            flipped = _with_view(kernel, len(kernel.params) - 1, axes)
+            new = self.folded[key] = self._table.add(flipped, f"{name}_{view}")
+            self.by_name[new.name_hint] = flipped
+        return self.folded[key]
+
 
 class _Folding(BindingRewriter):
-    def __init__(self, kernels: _Kernels) -> None:
+    def __init__(self, kernels: _Kernels, func: rx.Function) -> None:
         super().__init__()
         self.kernels = kernels
+        self.uses = Counter(
+            child for node in walk(func) for child in children(node) if isinstance(child, rx.Var)
+        )
+        self.calls: dict[rx.Expr, rx.Call] = {}
         self.copies: dict[rx.Expr, tuple[str, tuple[rx.Expr, ...]]] = {}
         self.is_plain = False
 
     @override
     def block(self, block: rx.BindingBlock) -> Sequence[rx.BindingBlock]:
-        outer = self.copies, self.is_plain
+        outer = self.copies, self.calls, self.is_plain
         self.is_plain = isinstance(block, rx.DataflowBlock)
-        self.copies = {}
+        self.copies, self.calls = {}, {}
         after = super().block(block)
-        self.copies, self.is_plain = outer
+        self.copies, self.calls, self.is_plain = outer
         return after
 
     @override
@@ -138,10 +160,14 @@ class _Folding(BindingRewriter):
         call = binding.value
         if mutates(binding):
             self.copies.clear()
+            self.calls.clear()
         called = _called(call) if self.is_plain and isinstance(binding, rx.VarBinding) else None
         if called is None or called[0] not in self.kernels.by_name:
             return None
         name, operands = called
+        assert isinstance(call, rx.Call)
+        if (written := self._written(name, operands)) is not None:
+            return replace(binding, value=written)
         views: dict[int, str] = {}
         for k, operand in enumerate(operands):
             view = self.copies[operand][0] if operand in self.copies else ""
@@ -153,11 +179,25 @@ class _Folding(BindingRewriter):
         kernel = self.kernels.reading(name, views) if views else rx.GlobalVar(name)
         if kernel.name_hint in self.kernels.views and binding.var is not None:
             self.copies[binding.var] = kernel.name_hint, tuple(fields)
-        if not views:
+        if views:
+            call = rebuild(call, args=(kernel, rx.Tuple(tuple(fields)), *call.args[2:]))
+        if binding.var is not None:
+            self.calls[binding.var] = call
+        return replace(binding, value=call) if views else None
+
+    def _written(self, name: str, operands: Sequence[rx.Expr]) -> rx.Call | None:
+        """The call that computes the flipped copy of its result, which nothing else uses."""
+        if name not in self.kernels.views or len(operands) != 1:
             return None
-        assert isinstance(call, rx.Call)
-        args = (kernel, rx.Tuple(tuple(fields)), *call.args[2:])
-        return replace(binding, value=rebuild(call, args=args))
+        call = self.calls.get(operands[0])
+        once = self.uses[operands[0]] == 2  # type: ignore[index]  # its binding, and this use
+        called = _called(call) if once and call is not None else None
+        if call is None or called is None or len(call.args) != 2:
+            return None
+        if len(self.kernels.by_name[called[0]].params) != len(called[1]) + 1:
+            return None
+        kernel = self.kernels.writing(called[0], name)
+        return None if kernel is None else rebuild(call, args=(kernel, *call.args[1:]))
 
 
 def _called(value: rx.Expr) -> tuple[str, tuple[rx.Expr, ...]] | None:
@@ -192,6 +232,19 @@ def _view_of(kernel: PrimFunc) -> View | None:
     return None if axes == tuple((k, 1) for k in range(target.ndim)) else axes
 
 
+def _is_scan(kernel: PrimFunc) -> bool:
+    """True if a kernel reads elements of its last output at other places than it stores them."""
+    out = kernel.buffer_map_items[-1]
+    stored = {s.indices for s in occurrences(kernel.body, BufferStore) if s.buffer is out}
+    read = {load.indices for load in occurrences(kernel.body, BufferLoad) if load.buffer is out}
+    return not read <= stored
+
+
+def _flips(view: View) -> bool:
+    """True if a view has elements in reverse order along an axis."""
+    return isinstance(view, tuple) and any(step is not None and step[1] < 0 for step in view)
+
+
 def _axes(store: BufferStore, load: BufferLoad) -> Axes | None:
     """The axes of a load whose indices are different ones of the store, or 0 along size 1.
 
@@ -205,7 +258,10 @@ def _axes(store: BufferStore, load: BufferLoad) -> Axes | None:
     axes: list[tuple[int, int] | None] = []
     for index, size in zip(load.indices, load.buffer.shape, strict=True):
         found, repeats = index, 1
-        if index not in positions:
+        mirror = (v for v in positions if (as_poly(index) + as_poly(v)).same(as_poly(size) - 1))
+        if index not in positions and (flipped := next(mirror, None)) is not None:
+            found, repeats = flipped, -1
+        elif index not in positions:
             analyzer = analyzer or _analyzer_in(store)
             found = analyzer.simplify(index)
         match found:
@@ -219,7 +275,7 @@ def _axes(store: BufferStore, load: BufferLoad) -> Axes | None:
         if found not in positions:
             return None
         axis = positions.pop(found)
-        if prove_equal(store.buffer.shape[axis], size * repeats) is not True:
+        if prove_equal(store.buffer.shape[axis], size * abs(repeats)) is not True:
             if repeats != 1 or counts[size] != 1:  # type: ignore[index]
                 return None
             repeats = 0
@@ -254,8 +310,16 @@ def _part(size: PrimExpr, repeats: int) -> PrimExpr:
     return size if repeats <= 1 else simplify(ops.floordiv(size, repeats))
 
 
-def _region(region: Range, repeats: int) -> Range:
+def _place(index: PrimExpr, repeats: int, size: PrimExpr) -> PrimExpr:
+    """The element that is at an index of the copy, which has a size."""
+    return simplify(size - 1 - index) if repeats < 0 else _part(index, repeats)
+
+
+def _region(region: Range, repeats: int, size: PrimExpr) -> Range:
     """The elements whose repetitions are in a range."""
+    if repeats < 0:
+        first = simplify(size - region.min - region.extent)
+        return Range.from_min_extent(first, region.extent)
     if repeats <= 1:
         return region
     first = _part(region.min, repeats)
@@ -354,18 +418,24 @@ class _Reads:
         """The node that replaces one of the body of a kernel; None if none does."""
         match node:
             case BufferLoad(buffer=buffer, indices=indices) if buffer is self.old:
-                zero = ops.const(0, "int64")
-                return BufferLoad(
-                    self.new, [zero if s is None else _part(indices[s[0]], s[1]) for s in self.axes]
-                )
+                return BufferLoad(self.new, self._places(indices))
+            case BufferStore(buffer=buffer, indices=indices) if buffer is self.old:
+                return replace(node, buffer=self.new, indices=self._places(indices))
             case BufferRegion(buffer=buffer, region=region) if buffer is self.old:
                 first = Range.from_min_extent(ops.const(0, "int64"), ops.const(1, "int64"))
-                return BufferRegion(
-                    self.new,
-                    tuple(first if s is None else _region(region[s[0]], s[1]) for s in self.axes),
+                regions = (
+                    first if s is None else _region(region[s[0]], s[1], buffer.shape[s[0]])
+                    for s in self.axes
                 )
+                return BufferRegion(self.new, tuple(regions))
             case _:
                 return None
+
+    def _places(self, indices: Sequence[PrimExpr]) -> tuple[PrimExpr, ...]:
+        sizes, zero = self.old.shape, ops.const(0, "int64")
+        return tuple(
+            zero if s is None else _place(indices[s[0]], s[1], sizes[s[0]]) for s in self.axes
+        )
 
 
 def _with_value(old: Buffer, value: PrimExpr, node: Node) -> Node | None:
