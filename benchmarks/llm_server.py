@@ -1,11 +1,14 @@
 """Measure servers of language models: relaxpy's, and that of llama-cpp-python where installed.
 
-A GGUF file of random weights is served by each in turn, with two threads. Tokens per second are
-those of 1, 4 and 16 clients that read streams of `--tokens` tokens at a time; "engine" has the same
-requests in a process without HTTP. Then come the milliseconds of all threads of the server per
-token, by the clock of its process, which a busy machine changes least, the time to the first token
-of a prompt of 512 tokens, and that from the start of the process to the first answer. `--python`
-names an interpreter that has llama-cpp-python with its extra `server`.
+A GGUF file of random weights is served by each. Tokens per second are those of 1, 4 and 16 clients
+that read streams of `--tokens` tokens at a time; "engine" has the same requests in a process
+without HTTP. Then come the milliseconds of all threads of the server per token, which have nothing
+of the clients and are least changed by a busy machine, the time to the first token of a prompt of
+512 tokens, and that from the start of the process to the first answer. The last line has the
+processor time of the engine in that of the server, which has the same weights. All servers take
+turns, and the best of all rounds counts. `RELAXPY_NUM_THREADS` are the threads of each: with one,
+no time is that of a thread that waits. `--python` names an interpreter that has llama-cpp-python
+with its extra `server`.
 """
 
 from __future__ import annotations
@@ -19,8 +22,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +33,7 @@ from llm import CONTEXT, GGUF_TYPES, SIZES, THREADS, VOCABULARY, weights_of, wri
 from relaxpy.llm import LanguageModel, config_of, load
 
 CLIENTS, PROMPT = (1, 4, 16), 512
-ENGINE = "engine"
+ENGINE, OURS = "engine", "relaxpy"
 ROUNDED = {"4 bits": "w4a8f32", "8 bits": "w8a8f32"}
 """Forms of weights, and those that round activations to 8 bits, as llama.cpp does."""
 
@@ -58,42 +62,58 @@ async def stream(port: int, request: dict[str, Any]) -> tuple[float, int]:
     return first, count
 
 
-def seconds_of(process: int) -> float:
+def seconds_of(process: int | str = "self") -> float:
     """The time that all threads of a process have had (Linux)."""
-    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    tasks = Path(f"/proc/{process}/task").iterdir()
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
 
 
-async def rates(port: int, tokens: int, process: int, begin: float) -> list[float]:
-    """A row: tokens per second, milliseconds per token, to the first of 512, and to start."""
-    await stream(port, body(99, 4))
-    started = time.perf_counter() - begin
-    found, spent = [], []
-    for clients in CLIENTS:
-        before, begin = seconds_of(process), time.perf_counter()
-        await asyncio.gather(*(stream(port, body(k + clients, tokens)) for k in range(clients)))
-        found.append(clients * tokens / (time.perf_counter() - begin))
-        spent.append(1e3 * (seconds_of(process) - before) / clients / tokens)
-    times = [(await stream(port, body(50 + k, 2, PROMPT)))[0] for k in range(3)]
-    return [*found, *spent, 1e3 * min(times), 1e3 * started]
+class Served:
+    """A server that listens."""
+
+    def __init__(self, port: int, process: int) -> None:
+        self.port, self.process = port, process
+
+    def run(self, requests: list[dict[str, Any]]) -> list[tuple[float, int]]:
+        """What `stream` has found for requests that come together."""
+
+        async def all_together() -> list[tuple[float, int]]:
+            return await asyncio.gather(*(stream(self.port, request) for request in requests))
+
+        return asyncio.run(all_together())
+
+    def first(self, request: dict[str, Any]) -> float:
+        """The seconds until the first token."""
+        return self.run([request])[0][0]
 
 
-def engine_rates(lm: LanguageModel, tokens: int) -> list[float]:
-    """The same without HTTP."""
-    lm.generate(body(99, 4)["prompt"], max_tokens=4)
-    found, spent = [], []
-    for clients in CLIENTS:
-        prompts = [body(k + clients, tokens)["prompt"] for k in range(clients)]
-        before, begin = time.process_time(), time.perf_counter()
-        lm.generate(prompts, max_tokens=tokens)
-        found.append(clients * tokens / (time.perf_counter() - begin))
-        spent.append(1e3 * (time.process_time() - before) / clients / tokens)
-    times = []
-    for k in range(3):
+class Alone:
+    """The engine, in this process."""
+
+    process = "self"
+
+    def __init__(self, lm: LanguageModel) -> None:
+        self.lm = lm
+
+    def run(self, requests: list[dict[str, Any]]) -> None:
+        """Answer requests that come together."""
+        prompts = [request["prompt"] for request in requests]
+        self.lm.generate(prompts, max_tokens=requests[0]["max_tokens"])
+
+    def first(self, request: dict[str, Any]) -> float:
+        """The seconds until the first token."""
         begin = time.perf_counter()
-        next(iter(lm.stream(body(50 + k, 2, PROMPT)["prompt"], max_tokens=2)))
-        times.append(time.perf_counter() - begin)
-    return [*found, *spent, 1e3 * min(times), 0.0]
+        next(iter(self.lm.stream(request["prompt"], max_tokens=request["max_tokens"])))
+        return time.perf_counter() - begin
+
+
+def measured(contestant: Served | Alone, clients: int, tokens: int) -> tuple[float, float]:
+    """Tokens per second, and milliseconds of processor time for each."""
+    requests = [body(k + clients, tokens) for k in range(clients)]
+    before, begin = seconds_of(contestant.process), time.perf_counter()
+    contestant.run(requests)
+    passed, spent = time.perf_counter() - begin, seconds_of(contestant.process) - before
+    return clients * tokens / passed, 1e3 * spent / clients / tokens
 
 
 @contextmanager
@@ -114,55 +134,82 @@ def running(command: list[str], port: int) -> Iterator[int]:
             server.terminate()
 
 
+def free_port() -> int:
+    """A port that nobody listens at."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+        return port
+
+
+def report(
+    contestants: dict[str, Served | Alone], starts: dict[str, float], rounds: int, tokens: int
+) -> None:
+    """Measure and print."""
+    rates: dict[tuple[str, int], list[tuple[float, float]]] = defaultdict(list)
+    firsts: dict[str, list[float]] = defaultdict(list)
+    for turn in range(rounds):
+        for clients in CLIENTS:
+            for name, contestant in contestants.items():
+                rates[name, clients].append(measured(contestant, clients, tokens))
+        for name, contestant in contestants.items():
+            firsts[name].append(contestant.first(body(50 + turn, 2, PROMPT)))
+    heads = [*(f"{k}/s" for k in CLIENTS), *(f"{k} ms" for k in CLIENTS), "first ms", "start"]
+    print(f"{'clients':12}", *map("{:>8}".format, heads))
+    for name in contestants:
+        columns = [list(zip(*rates[name, clients], strict=True)) for clients in CLIENTS]
+        row = [*(max(fast) for fast, _ in columns), *(min(spent) for _, spent in columns)]
+        row += [1e3 * min(firsts[name]), 1e3 * starts[name]]
+        print(f"{name:12}", *(f"{value:8.2f}" for value in row))
+    spent = {key: min(ms for _, ms in found) for key, found in rates.items()}
+    if OURS in contestants:
+        shares = [spent[ENGINE, clients] / spent[OURS, clients] for clients in CLIENTS]
+        print(f"{'engine/ours':39}", *(f"{share:8.3f}" for share in shares))
+
+
 def main() -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--size", choices=SIZES, default="125m")
     parser.add_argument("--width", choices=ROUNDED, default="4 bits")
-    parser.add_argument("--tokens", type=int, default=64)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--tokens", type=int, default=256)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--python", default=sys.executable)
     options = parser.parse_args()
     raw = {"model_type": "llama", "vocab_size": VOCABULARY, "max_position_embeddings": CONTEXT,
            "rms_norm_eps": 1e-5, "hidden_act": "silu", **SIZES[options.size]}  # fmt: skip
-    with tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1", 0)) as free:
-        path, port = Path(folder) / "model.gguf", free.getsockname()[1]
-        free.close()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.gguf"
         config = config_of(raw)
         write_gguf(path, config, weights_of(config), GGUF_TYPES[options.width], has_words=True)
-        place = ("--port", str(port))
         ours = (sys.executable, "-m", "relaxpy", "serve", str(path), "--parallel", "16")
         rounded = ("--quantize", ROUNDED[options.width])
         servers: dict[str, list[str]] = {
-            "relaxpy": [*ours, "--cache-dtype", "float16", *place],
-            ROUNDED[options.width]: [*ours, "--cache-dtype", "float16", *place, *rounded],
+            OURS: [*ours, "--cache-dtype", "float16"],
+            ROUNDED[options.width]: [*ours, "--cache-dtype", "float16", *rounded],
             "llama.cpp": [
-                *(options.python, "-m", "llama_cpp.server", "--model", str(path), *place),
+                *(options.python, "-m", "llama_cpp.server", "--model", str(path)),
                 *("--n_ctx", str(CONTEXT), "--n_threads", THREADS, "--n_batch", str(PROMPT)),
                 *("--n_threads_batch", THREADS, "--flash_attn", "true"),
                 *("--interrupt_requests", "0"),
             ],
         }
-        found: dict[str, list[list[float]]] = {name: [] for name in (ENGINE, *servers)}
-        lm = load(path, sequences=16, cache_dtype="float16")
-        for _ in range(options.rounds):
-            found[ENGINE].append(engine_rates(lm, options.tokens))
+        contestants: dict[str, Served | Alone] = {
+            ENGINE: Alone(load(path, sequences=16, cache_dtype="float16"))
+        }
+        starts = {ENGINE: 0.0}
+        with ExitStack() as running_servers:
             for name, command in servers.items():
+                begin, port = time.perf_counter(), free_port()
                 try:
-                    begin = time.perf_counter()
-                    with running(command, port) as process:
-                        row = asyncio.run(rates(port, options.tokens, process, begin))
-                        found[name].append(row)
+                    process = running_servers.enter_context(
+                        running([*command, "--port", str(port)], port)
+                    )
+                    contestants[name] = Served(port, process)
+                    contestants[name].run([body(99, 4)])
+                    starts[name] = time.perf_counter() - begin
                 except (RuntimeError, OSError) as error:
                     print(name, error)
-        heads = [*(f"{k}/s" for k in CLIENTS), *(f"{k} ms" for k in CLIENTS), "first ms", "start"]
-        print(f"{'clients':12}", *map("{:>8}".format, heads))
-        for name, rows in found.items():
-            columns = list(zip(*rows, strict=True))
-            best = [max(c) for c in columns[: len(CLIENTS)]] + [
-                min(c) for c in columns[len(CLIENTS) :]
-            ]
-            print(f"{name:12}", *(f"{value:8.2f}" for value in best) if rows else ["not here"])
+            report(contestants, starts, options.rounds, options.tokens)
     return 0
 
 

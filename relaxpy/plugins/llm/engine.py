@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from operator import index
 from typing import Any
 
@@ -41,8 +42,10 @@ class Request:
     error: Exception | None = None
     """Why it ended, if no token could be chosen."""
 
-    def __post_init__(self) -> None:
-        self.random = np.random.default_rng(self.sampling.seed)
+    @cached_property
+    def random(self) -> np.random.Generator:
+        """Draws the tokens of a positive temperature; NumPy imports its module at the first use."""
+        return np.random.default_rng(self.sampling.seed)
 
     @property
     def all_tokens(self) -> list[int]:
@@ -164,7 +167,8 @@ class Engine:
             try:
                 sampling = request.sampling
                 before = request.all_tokens if sampling.repetition_penalty != 1 else ()
-                token = sampling.choose(request.scores, before, request.random, request.tokens)
+                random = request.random if sampling.temperature else None
+                token = sampling.choose(request.scores, before, random, request.tokens)
                 if request.top is not None:
                     request.logprobs.append(_logprobs(request.scores, token, request.top))
             except Exception as error:  # the request ends with it, the others go on
@@ -327,20 +331,3 @@ def _common(first: tuple[int, ...], second: tuple[int, ...]) -> int:
         return 0
     lengths = range(1, min(len(first), len(second)) + 1)
     return bisect_left(lengths, True, key=lambda n: first[:n] != second[:n])
-
-
-def generate(
-    model: CompiledDecoder, prompts: Sequence[Sequence[int]], **options: Any
-) -> list[list[int]]:
-    """The continuations of several prompts; options are those of `Engine.add`.
-
-    Errors:
-        ModelError: no token can be chosen for one of them.
-    """
-    engine = Engine(model)
-    requests = [engine.add(prompt, **options) for prompt in prompts]
-    engine.run()
-    for request in requests:
-        if request.error is not None:
-            raise request.error
-    return [request.tokens for request in requests]

@@ -24,6 +24,7 @@ from relaxpy.plugins.llm.sampling import Sampling
 from relaxpy.plugins.llm.template import ChatTemplate
 from relaxpy.plugins.llm.tokens import Tokenizer
 from relaxpy.support.entry import user_facing
+from relaxpy.support.gc_pause import gc_paused
 
 Prompt: TypeAlias = str | Sequence[Mapping[str, Any]] | Sequence[int]
 """A text to continue, the messages of a conversation, or tokens."""
@@ -32,6 +33,7 @@ DEFAULT_CONTEXT = 4096
 
 
 @user_facing
+@gc_paused  # which would visit all that was imported, twice
 def load(
     model: str | Path,
     *,

@@ -132,10 +132,10 @@ class Sampling:
         self,
         scores: Any,
         before: Sequence[int],
-        random: np.random.Generator,
+        random: np.random.Generator | None,
         chosen: Sequence[int] = (),
     ) -> int:
-        """A token. Errors: ModelError, as of `adjusted`."""
+        """A token; a temperature of 0 draws nothing. Errors: ModelError, as of `adjusted`."""
         if self.temperature == 0:
             changed = scores if self._changes_nothing else self.adjusted(scores, before, chosen)
             best = int(changed.argmax())  # the first NaN, if there is one
@@ -143,6 +143,7 @@ class Sampling:
                 raise _no_choice(changed[best])
             return best
         shares = self.probabilities(scores, before, chosen)
+        assert random is not None
         return int(random.choice(len(shares), p=shares))
 
 

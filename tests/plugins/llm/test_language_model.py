@@ -1,5 +1,6 @@
 """Texts and messages in, texts out: the Python interface, templates and tokens."""
 
+import gc
 import json
 import re
 from pathlib import Path
@@ -35,6 +36,25 @@ def test_pieces_of_a_stream_are_the_text_of_generate(lm: Any) -> None:
     request = lm.start(lm.tokens("the cat"), max_tokens=30).request
     assert request.prompt == tuple(lm.tokenizer.own.encode("the cat").ids)
     lm.cancel(request)
+
+
+def test_no_collection_visits_what_is_loaded(folder: Path, monkeypatch) -> None:
+    states = []
+
+    def opened(path: Path) -> Any:
+        states.append(gc.isenabled())
+        return open_model(path)
+
+    monkeypatch.setattr("relaxpy.plugins.llm.language_model.open_model", opened)
+    relaxpy.llm.load(folder, sequences=5)
+    assert (states, gc.isenabled()) == ([False], True)
+
+
+def test_greedy_requests_draw_nothing(lm: Any) -> None:
+    begun = [lm.start(lm.tokens("a"), temperature=t, max_tokens=2) for t in (0, 1)]
+    while not all(continuation.request.done for continuation in begun):
+        lm.step()
+    assert ["random" in vars(continuation.request) for continuation in begun] == [False, True]
 
 
 def test_several_prompts_at_once_get_the_texts_of_one_by_one(lm: Any) -> None:

@@ -17,7 +17,7 @@ from relaxpy.plugins.importing.unsupported import FrontendError
 from relaxpy.plugins.llm.compiled import CompiledDecoder
 from relaxpy.plugins.llm.config import ModelError, config_of
 from relaxpy.plugins.llm.decoders import Decoder
-from relaxpy.plugins.llm.engine import Engine, generate
+from relaxpy.plugins.llm.engine import Engine
 from relaxpy.plugins.llm.files import open_model
 from relaxpy.plugins.llm.sampling import Sampling
 from relaxpy.plugins.llm.weight_names import UNUSED
@@ -373,6 +373,14 @@ def llama(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 @pytest.mark.each_choice
+def generate(model: CompiledDecoder, prompts: Any, **options: Any) -> list[list[int]]:
+    """The continuations of several prompts; options are those of `Engine.add`."""
+    engine = Engine(model)
+    requests = [engine.add(prompt, **options) for prompt in prompts]
+    engine.run()
+    return [request.tokens for request in requests]
+
+
 @pytest.mark.parametrize("family", CONFIGS)
 @pytest.mark.parametrize("target", ["native", "numpy"])
 def test_scores_of_prompts_and_tokens_equal_numpy(family: str, target: str, tmp_path: Path) -> None:
@@ -566,13 +574,6 @@ def test_a_request_without_a_token_to_choose_ends_alone(llama, temperature, odd,
         tokens[:length]
         for tokens, length in zip(generate(llama, [[1, 2], [3, 4]], **options), (2, 4), strict=True)
     ]
-
-
-def test_generate_raises_what_a_choice_raises(llama: Any) -> None:
-    sampling = Failing()
-    sampling.__dict__.update(left=[3], raised=ZeroDivisionError("no token"))
-    with pytest.raises(ZeroDivisionError, match="no token"):
-        generate(llama, [[1], [2]], sampling=sampling, max_tokens=3)
 
 
 @pytest.mark.parametrize("option", ["sequences", "tokens", "chunk", "page"])

@@ -1,6 +1,7 @@
 """The server beside the openai client, and beside clients that leave or send nonsense."""
 
 import asyncio
+import gc
 import json
 import math
 import random
@@ -15,10 +16,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from relaxpy.llm import ModelError
+from relaxpy.llm import ModelError, Request
 from relaxpy.plugins.llm.config import ParameterError
 from relaxpy.plugins.llm.openai_api import ApiError, asked
 from relaxpy.plugins.llm.server import application
+from relaxpy.plugins.llm.worker import Job
 from tests.plugins.llm.conftest import Running
 
 httpx = pytest.importorskip("httpx")
@@ -39,6 +41,12 @@ def is_idle(lm: Any) -> bool:
         and len(kept) + len(engine.free) == lm.decoder.sequences
         and engine.free_pages == lm.decoder.pages
     )
+
+
+def requests_in_memory() -> int:
+    """The number of requests that something refers to."""
+    gc.collect()
+    return sum(isinstance(found, (Request, Job)) for found in gc.get_objects())
 
 
 def wait_until_idle(lm: Any) -> None:
@@ -615,8 +623,10 @@ def test_requests_that_come_and_go_get_the_answers_that_they_get_alone(running, 
         async with httpx.AsyncClient(timeout=60) as client:
             return await asyncio.gather(*map(lambda b, w: one(client, b, w), bodies, ways))
 
+    before = requests_in_memory()
     found = asyncio.run(run())
     wait_until_idle(lm)
+    assert requests_in_memory() <= before
     names = ("max_tokens", "temperature", "seed")
     for body, text in zip(bodies, found, strict=True):
         if text is not None:
