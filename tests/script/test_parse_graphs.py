@@ -241,7 +241,7 @@ def test_match_cast_with_and_without_a_variable() -> None:
     assert third.var.struct_info == TensorStructInfo(dtype="", ndim=2)
 
 
-@pytest.mark.rule("AST-13", "DER-10", "NF-7")
+@pytest.mark.rule("AST-13", "DER-10", "NF-7", "LEG-25")
 def test_an_if_gives_what_both_branches_bind_last() -> None:
     func = graph("""
         @R.function
