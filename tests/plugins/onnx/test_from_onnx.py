@@ -21,7 +21,7 @@ from relaxpy.plugins.onnx import importer
 from relaxpy.plugins.onnx.view import COPIED, model_bytes, read_model
 from relaxpy.relax.frontend import detach_params
 from relaxpy.relax.frontend.onnx import from_onnx
-from tests.plugins.onnx.texts import node_of, nodes_of
+from tests.plugins.onnx.texts import model, node_of, nodes_of
 
 Array = np.ndarray[Any, np.dtype[Any]]
 RNG = np.random.default_rng(7)
@@ -29,28 +29,6 @@ RNG = np.random.default_rng(7)
 
 def value(name: str, shape: Sequence[Any] | None, dtype: int = TensorProto.FLOAT) -> Any:
     return helper.make_tensor_value_info(name, dtype, shape)
-
-
-def model(
-    nodes: Sequence[Any],
-    inputs: Sequence[Any],
-    outputs: Sequence[str],
-    initializers: dict[str, Array] | None = None,
-    *,
-    opset: int = 21,
-    functions: Sequence[Any] = (),
-    domains: Sequence[tuple[str, int]] = (),
-) -> Any:
-    """A model of these nodes."""
-    graph = helper.make_graph(
-        list(nodes),
-        "graph",
-        list(inputs),
-        [onnx.ValueInfoProto(name=name) for name in outputs],
-        [numpy_helper.from_array(array, name) for name, array in (initializers or {}).items()],
-    )
-    imports = [helper.make_opsetid(d, v) for d, v in (("", opset), *domains)]
-    return helper.make_model(graph, opset_imports=imports, functions=list(functions), ir_version=10)
 
 
 def run(proto: Any, *args: Any, **options: Any) -> Any:
