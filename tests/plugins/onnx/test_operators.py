@@ -277,7 +277,7 @@ def test_sizes_that_have_to_be_known_are_told(op, opset, operands, open_sizes, a
 
 @pytest.mark.each_choice
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
-@pytest.mark.parametrize("names", [("x", "y"), ("x", "c_y"), ("c_x", "y")], ids="".join)
+@pytest.mark.parametrize("names", [("x", "y"), ("x", "c_y"), ("c_x", "y")], ids=["xy", "xc", "cy"])
 def test_powers_of_integers_wrap_around(dtype: str, names: tuple[str, str]) -> None:
     """ONNX Runtime computes them in float64, the reference of ONNX refuses exponents below 0."""
     base = np.array([3, -3, 46341, 2, -1, 1, 7, 2**31 - 1], dtype)
