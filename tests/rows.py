@@ -170,7 +170,8 @@ def variants(text: str) -> list[str]:
 def table(text: str) -> list[list[str]]:
     """The columns of each line, which ` <- `, ` : ` and ` => ` divide.
 
-    Lines that begin with a space continue the one before.
+    Lines that begin with a space continue the one before, and those that begin with "# " are
+    comments.
     """
     lines = re.sub(r"\n +", " ", text).strip().splitlines()
-    return [re.split(r" *(?: : |<-|=>) *", line) for line in lines]
+    return [re.split(r" *(?: : |<-|=>) *", line) for line in lines if not line.startswith("# ")]

@@ -89,21 +89,6 @@ def test_a_place_is_warned_of_once(tmp_path: Path) -> None:
     assert done.stderr.startswith(f"{script}:11: RelaxpyWarning: argument 1 of four is R.Tensor")
 
 
-@pytest.mark.rule("DER-26")
-def test_a_cast_that_always_fails_is_warned_of_at_its_value() -> None:
-    with pytest.warns(RelaxpyWarning, match="always fails") as caught:
-        from_source(
-            "@R.function\n"
-            'def main(x: R.Tensor((4,), "float32")):\n'
-            '    y = R.match_cast(x, R.Tensor((5,), "float32"))\n'
-            "    return y\n"
-        )
-    assert str(caught[0].message).splitlines()[1:] == [
-        '        y = R.match_cast(x, R.Tensor((5,), "float32"))',
-        "                         ^",
-    ]
-
-
 @pytest.mark.rule("DER-26", "RES-19")
 @pytest.mark.parametrize(
     ("value", "sinfo", "reason", "marked"),
@@ -136,7 +121,7 @@ def test_a_cast_that_always_fails_says_what_is_at_odds(value, sinfo, reason, mar
     assert line[start : len(carets)] == marked
 
 
-@pytest.mark.rule("DER-20")
+@pytest.mark.rule("DER-20", "SI-14", "LEG-26")
 def test_an_annotation_that_may_not_fit_says_how_to_check_it() -> None:
     with pytest.warns(RelaxpyWarning, match="may not fit") as caught:
         from_source(

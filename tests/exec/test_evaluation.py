@@ -926,16 +926,6 @@ def test_memory_that_cannot_be_written_is_refused(build: Compile) -> None:
         build(IRModule({"fill": fill}))["fill"](fixed)
 
 
-@pytest.mark.parametrize(
-    "format", ["{0.shape}", "{0[a]}", "{:d}", "{", "{1}", "{a}", "{:99999999999}"]
-)
-def test_a_format_that_does_not_fit_is_an_error_of_the_program(build: Compile, format: str) -> None:
-    x = rx.Var("x")
-    ex = build(main=function([x], [], op("print", x, format=format), pure=False))
-    with pytest.raises(RuntimeCheckError, match="does not match its 1 value"):
-        ex["main"](3)
-
-
 @pytest.mark.rule("DER-36")
 @pytest.mark.parametrize(
     "call",

@@ -108,6 +108,22 @@ def main(A: T.Buffer((4,), "float32")):
         with T.sblock("copy"):
             vi = T.axis.S(4, i)
             B[vi] = A[vi]
+--- all that is said of a block
+def main(A: T.Buffer((8, 8), "float32")):
+    for i, j in T.grid(8, 2):
+        with T.block("b", no_realize=False):
+            vi = T.axis.spatial(8, i)
+            vj = T.axis.reduce((0, 4), j * 2)
+            vk = T.axis.scan(2, j)
+            vl = T.axis.opaque(T.Range(0, 16), i + j)
+            T.where(j < 1)
+            T.reads(A[vi, 0:4])
+            T.writes([A[vi, vj]])
+            T.block_attr({"k": 1})
+            T.block_attr({"k": 1, "m": "n"})
+            D = T.alloc_buffer((4,), "float32", scope="local")
+            V = T.match_buffer(A[vi, 0:4], (1, 4), "float32", offset_factor=1)
+            D[vj] = V[0, vj]
 --- branches, loops and checks
 def main(n: T.int32, A: T.Buffer((4,), "int32")):
     assert n > 0, "positive"
@@ -175,44 +191,6 @@ def test_blocks_and_their_inits() -> None:
     c = np.empty((4, 4), "float32")
     relaxpy.compile(found)["main"](a, b, c)
     np.testing.assert_array_equal(c, a @ b)
-
-
-def test_all_that_is_said_of_a_block() -> None:
-    def build() -> None:
-        A = T.arg("A", T.Buffer((8, 8), "float32"))
-        with T.grid(8, 2) as (i, j), T.block("b", no_realize=False):
-            vi = T.axis.spatial(8, i)
-            vj = T.axis.reduce((0, 4), j * 2)
-            T.axis.scan(2, j)
-            T.axis.opaque(T.Range(0, 16), i + j)
-            T.where(j < 1)
-            T.reads(A[vi, 0:4])
-            T.writes([A[vi, vj]])
-            T.block_attr({"k": 1})
-            T.block_attr({"k": 1, "m": "n"})
-            D = T.alloc_buffer((4,), "float32", scope="local")
-            V = T.match_buffer(A[vi, 0:4], (1, 4), "float32", offset_factor=1)
-            T.buffer_store(D, V[0, vj], [vj])
-
-    same(
-        kernel(build),
-        """
-def main(A: T.Buffer((8, 8), "float32")):
-    for i, j in T.grid(8, 2):
-        with T.block("b"):
-            vi = T.axis.spatial(8, i)
-            vj = T.axis.reduce((0, 4), j * 2)
-            vk = T.axis.scan(2, j)
-            vl = T.axis.opaque(T.Range(0, 16), i + j)
-            T.where(j < 1)
-            T.reads(A[vi, 0:4])
-            T.writes([A[vi, vj]])
-            T.block_attr({"k": 1, "m": "n"})
-            D = T.alloc_buffer((4,), "float32", scope="local")
-            V = T.match_buffer(A[vi, 0:4], (1, 4), "float32", offset_factor=1)
-            D[vj] = V[0, vj]
-""",
-    )
 
 
 def test_regions_made_real() -> None:

@@ -241,7 +241,7 @@ def test_match_cast_with_and_without_a_variable() -> None:
     assert third.var.struct_info == TensorStructInfo(dtype="", ndim=2)
 
 
-@pytest.mark.rule("AST-13", "DER-10", "NF-7")
+@pytest.mark.rule("AST-13", "DER-10", "NF-7", "LEG-25")
 def test_an_if_gives_what_both_branches_bind_last() -> None:
     func = graph("""
         @R.function
@@ -404,13 +404,15 @@ def test_packed_functions_are_called_by_name() -> None:
             f = R.ExternFunc("my.h")
             c = f(a)
             d = R.call_dps_packed("my.k", (a,), out_ty=R.Tensor((4,), "int8"))
-            return (a, b, d)
+            e = R.call_pure_packed("my.g", a, ty_args=R.Tensor((2,), "int8"))
+            return (a, b, d, e)
     """)
     values = {b.var.name_hint: b.value.struct_info for b in bindings(func) if b.var is not None}
     assert values["a"] == TensorStructInfo((4,), "float32")  # type: ignore[arg-type]
     assert values["b"] == ShapeStructInfo([2])
     assert values["c"] == rx.ObjectStructInfo()
     assert values["d"] == TensorStructInfo((4,), "int8")  # type: ignore[arg-type]
+    assert values["e"] == TensorStructInfo((2,), "int8")  # type: ignore[arg-type]
 
 
 @pytest.mark.rule("SC-15", "AST-23")

@@ -335,18 +335,6 @@ for i in range(4):
     assert names == {"root": [], "outer": ["B"], "inner": ["C"]}
 
 
-def test_memory_of_a_block_does_not_depend_on_its_loops() -> None:
-    with pytest.raises(WellFormedError, match="without a definition: 'j'"):
-        from_source("""
-@T.prim_func
-def f():
-    with T.block("b"):
-        for j in range(2):
-            B = T.alloc_buffer((j + 1,), "int8")
-            B[0] = 1
-""")
-
-
 def test_tables_of_block_attributes_are_merged() -> None:
     func = kernel("""
 with T.block("b"):
@@ -448,7 +436,9 @@ T.evaluate(0)
 
 
 @pytest.mark.rule("PX-7")
-@pytest.mark.parametrize("description", ["T.reads(A[k, 0])", "T.where(k < 3)"])
+@pytest.mark.parametrize(
+    "description", ["T.reads(A[k, 0])", "T.where(k < 3)", "B = T.alloc_buffer((k + 1,), 'int8')"]
+)
 def test_a_description_of_a_block_has_no_variable_of_its_loops(description: str) -> None:
     body = f"""
         with T.block("b"):

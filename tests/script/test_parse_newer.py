@@ -264,20 +264,6 @@ def test_a_text_imports_nothing_else(line: str) -> None:
         from_source(f"{line}\n@R.function\ndef main(x: R.Tensor):\n    return x\n")
 
 
-@pytest.mark.rule("OP-9")
-def test_out_ty_is_out_sinfo() -> None:
-    func = graph("""
-        @R.function(pure=False)
-        def main(x: R.Tensor((4,), "float32")):
-            a = R.call_dps_packed("my.f", (x,), out_ty=R.Tensor((4,), "int8"))
-            b = R.call_pure_packed("my.f", x, ty_args=R.Tensor((2,), "int8"))
-            return (a, b)
-    """)
-    assert isinstance(func.body, rx.SeqExpr)
-    sinfos = [b.value.struct_info for b in func.body.blocks[0].bindings]
-    assert sinfos[:2] == [TensorStructInfo((4,), "int8"), TensorStructInfo((2,), "int8")]  # type: ignore[arg-type]
-
-
 # --- TypeVar and type parameters
 
 size = TypeVar("size")

@@ -1,8 +1,11 @@
-"""Comparison of the values that functions return."""
+"""Programs with arguments, and comparison of the values that functions return."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+
+from tests.rows import sections
 
 
 def agree(found: Any, expected: Any) -> None:
@@ -16,3 +19,12 @@ def agree(found: Any, expected: Any) -> None:
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
     else:
         assert found == expected
+
+
+def programs(text: str, names: Mapping[str, Any]) -> dict[str, tuple[str, tuple[Any, ...]]]:
+    """The texts of functions and the arguments of `main`, each after `--- name <- arguments`."""
+    found = {}
+    for title, body in sections(text).items():
+        name, _, args = title.partition(" <- ")
+        found[name] = (body, eval(f"({args},)", dict(names)))
+    return found

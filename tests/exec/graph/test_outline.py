@@ -17,7 +17,7 @@ from relaxpy.exec.fast_paths import OUTLINING
 from relaxpy.exec.graph.backend import GraphBackend
 from relaxpy.exec.graph.emit import GraphEmitter
 from relaxpy.ir.module import IRModule
-from tests.exec.graph.agreement import agree
+from tests.exec.graph.agreement import agree, programs
 from tests.ir.relax.texts import module
 
 pytest.importorskip("llvmlite")
@@ -109,122 +109,101 @@ def test_layers_share_a_function(sizes: str, monkeypatch: pytest.MonkeyPatch) ->
         agree(executable["main"](X, "cache", weights), expected)
 
 
-PROGRAMS = {
-    # Sizes that no operand of a run has, such as those of its results.
-    "a size of another parameter": (
-        "def main(x: f32[3, 4], s: R.Shape(['n'])):\n"
-        "    n = T.int64()\n"
-        "    a = R.call_pure_packed('test.outline.see', x, sinfo_args=f32[3, 4])\n"
-        "    b = R.broadcast_to(R.sum(R.exp(x)), (n, 2))\n"
-        "    c = R.multiply(b, R.broadcast_to(R.max(x), (n, 2)))\n"
-        "    return (R.nn.relu(c), a)",
-        (X, relaxpy.runtime.ShapeTuple([5])),
-    ),
-    "fields of a result": (
-        "def main(x: f32[3, 4], s: R.Object):\n"
-        "    a = R.split(R.exp(x), 2, axis=1)\n"
-        "    b = R.add(a[0], a[1])\n"
-        "    return (a, R.tanh(b), s, R.shape_of(x))",
-        (X, "object"),
-    ),
-    "arms": (
-        "def main(x: f32[3, 4], c: bool[()], s: R.Object):\n"
-        "    if c:\n"
-        "        a = R.exp(x)\n"
-        "        b = R.sum(a, axis=[1])\n"
-        "        y = R.call_pure_packed('test.outline.see', b, sinfo_args=f32[3])\n"
-        "    else:\n"
-        "        a = R.tanh(x)\n"
-        "        b = R.sum(a, axis=[0])\n"
-        "        y = R.nn.softmax(R.sum(R.exp(a), axis=[1]))\n"
-        "    return (y, x, s)",
-        (X, np.array(True), "object"),
-    ),
-    "a constant": (
-        "def main(x: f32[3, 4], s: R.Object):\n"
-        "    a = R.add(x, R.const([1.0, 2.0, 3.0, 4.0]))\n"
-        "    b = R.sum(a, axis=[1], keepdims=True)\n"
-        "    c = R.nn.softmax(R.multiply(a, b))\n"
-        "    return (c, b, s, R.shape_of(x))",
-        (X, "object"),
-    ),
-    "a result that is a parameter": (
-        "def main(x: f32[3, 4], s: R.Object):\n"
-        "    a = R.sum(R.exp(x), axis=[1])\n"
-        "    b = R.nn.softmax(R.tanh(a))\n"
-        "    y = x\n"
-        "    return (y, a, a, b, s, R.shape_of(x))",
-        (X, "object"),
-    ),
-    "recursion": (
-        "def main(x: f32[3, 4], count: i64[()], s: R.Object) -> f32[3, 4]:\n"
-        "    done = R.less_equal(count, R.const(0, 'int64'))\n"
-        "    if done:\n"
-        "        y = x\n"
-        "    else:\n"
-        "        a = R.sum(R.exp(R.tanh(x)), axis=[1], keepdims=True)\n"
-        "        b = R.nn.softmax(R.multiply(x, a))\n"
-        "        one = R.subtract(count, R.const(1, 'int64'))\n"
-        "        y = cls.main(b, one, s)\n"
-        "    return y",
-        (X, np.array(4), "object"),
-    ),
-    "a value of unknown shape": (
-        "def main(x: f32[3, 4], s: R.Object):\n"
-        "    a = R.call_pure_packed('test.outline.see', x, sinfo_args=R.Tensor)\n"
-        "    b = R.exp(x)\n"
-        "    c = R.sum(b, axis=[1])\n"
-        "    return (R.add(a, b), R.nn.softmax(c), s)",
-        (X, "object"),
-    ),
-    "a checked result": (
-        "def main(x: f32[n, 4]):\n"
-        "    n = T.int64()\n"
-        "    pair = (x,)\n"
-        "    a = R.call_pure_packed('test.outline.see', pair, sinfo_args=R.Tuple(f32[n, 4]))\n"
-        "    b = R.exp(a[0])\n"
-        "    return (R.nn.softmax(b), a)",
-        (X,),
-    ),
-    "a result of a function": (
-        "def main(x: f32[n, 4]):\n"
-        "    n = T.int64()\n"
-        "    a = cls.inner(x)\n"
-        "    b = R.exp(a)\n"
-        "    return (R.nn.softmax(b), a)\n"
-        "def inner(x: f32[n, 4]):\n"
-        "    n = T.int64()\n"
-        "    return R.call_pure_packed('test.outline.see', x, sinfo_args=f32[n, 4])",
-        (X,),
-    ),
-    "a result of a branch": (
-        "def main(x: f32[n, 4], c: bool[()]):\n"
-        "    n = T.int64()\n"
-        "    if c:\n"
-        "        a = R.call_pure_packed('test.outline.see', x, sinfo_args=f32[n, 4])\n"
-        "    else:\n"
-        "        a = R.tanh(x)\n"
-        "    b = R.exp(a)\n"
-        "    return (R.nn.softmax(b), a)",
-        (X, np.array(True)),
-    ),
-    "a cast": (
-        "def main(x: R.Object, y: f32[3, 4]):\n"
-        "    z = R.match_cast(x, f32[m, 4])\n"
-        "    a = R.sum(R.exp(z), axis=[0])\n"
-        "    b = R.nn.softmax(R.multiply(y, a))\n"
-        "    return (R.sum(b, axis=[1]), x)",
-        (X, X[::-1].copy()),
-    ),
-}
+PROGRAMS = programs(
+    """
+--- a size of another parameter <- X, relaxpy.runtime.ShapeTuple([5])
+def main(x: f32[3, 4], s: R.Shape(['n'])):
+    n = T.int64()
+    a = R.call_pure_packed('test.outline.see', x, sinfo_args=f32[3, 4])
+    b = R.broadcast_to(R.sum(R.exp(x)), (n, 2))
+    c = R.multiply(b, R.broadcast_to(R.max(x), (n, 2)))
+    return (R.nn.relu(c), a)
+--- fields of a result <- X, 'object'
+def main(x: f32[3, 4], s: R.Object):
+    a = R.split(R.exp(x), 2, axis=1)
+    b = R.add(a[0], a[1])
+    return (a, R.tanh(b), s, R.shape_of(x))
+--- arms <- X, np.array(True), 'object'
+def main(x: f32[3, 4], c: bool[()], s: R.Object):
+    if c:
+        a = R.exp(x)
+        b = R.sum(a, axis=[1])
+        y = R.call_pure_packed('test.outline.see', b, sinfo_args=f32[3])
+    else:
+        a = R.tanh(x)
+        b = R.sum(a, axis=[0])
+        y = R.nn.softmax(R.sum(R.exp(a), axis=[1]))
+    return (y, x, s)
+--- a constant <- X, 'object'
+def main(x: f32[3, 4], s: R.Object):
+    a = R.add(x, R.const([1.0, 2.0, 3.0, 4.0]))
+    b = R.sum(a, axis=[1], keepdims=True)
+    c = R.nn.softmax(R.multiply(a, b))
+    return (c, b, s, R.shape_of(x))
+--- a result that is a parameter <- X, 'object'
+def main(x: f32[3, 4], s: R.Object):
+    a = R.sum(R.exp(x), axis=[1])
+    b = R.nn.softmax(R.tanh(a))
+    y = x
+    return (y, a, a, b, s, R.shape_of(x))
+--- recursion <- X, np.array(4), 'object'
+def main(x: f32[3, 4], count: i64[()], s: R.Object) -> f32[3, 4]:
+    done = R.less_equal(count, R.const(0, 'int64'))
+    if done:
+        y = x
+    else:
+        a = R.sum(R.exp(R.tanh(x)), axis=[1], keepdims=True)
+        b = R.nn.softmax(R.multiply(x, a))
+        one = R.subtract(count, R.const(1, 'int64'))
+        y = cls.main(b, one, s)
+    return y
+--- a value of unknown shape <- X, 'object'
+def main(x: f32[3, 4], s: R.Object):
+    a = R.call_pure_packed('test.outline.see', x, sinfo_args=R.Tensor)
+    b = R.exp(x)
+    c = R.sum(b, axis=[1])
+    return (R.add(a, b), R.nn.softmax(c), s)
+--- a checked result <- X
+def main(x: f32[n, 4]):
+    n = T.int64()
+    pair = (x,)
+    a = R.call_pure_packed('test.outline.see', pair, sinfo_args=R.Tuple(f32[n, 4]))
+    b = R.exp(a[0])
+    return (R.nn.softmax(b), a)
+--- a result of a function <- X
+def main(x: f32[n, 4]):
+    n = T.int64()
+    a = cls.inner(x)
+    b = R.exp(a)
+    return (R.nn.softmax(b), a)
+def inner(x: f32[n, 4]):
+    n = T.int64()
+    return R.call_pure_packed('test.outline.see', x, sinfo_args=f32[n, 4])
+--- a result of a branch <- X, np.array(True)
+def main(x: f32[n, 4], c: bool[()]):
+    n = T.int64()
+    if c:
+        a = R.call_pure_packed('test.outline.see', x, sinfo_args=f32[n, 4])
+    else:
+        a = R.tanh(x)
+    b = R.exp(a)
+    return (R.nn.softmax(b), a)
+--- a cast <- X, X[::-1].copy()
+def main(x: R.Object, y: f32[3, 4]):
+    m = T.int64()
+    z = R.match_cast(x, f32[m, 4])
+    a = R.sum(R.exp(z), axis=[0])
+    b = R.nn.softmax(R.multiply(y, a))
+    return (R.sum(b, axis=[1]), x)
+""",
+    globals(),
+)
 
 
 @pytest.mark.parametrize("options", [{}, {"relax_pipeline": "legalize"}], ids=["default", "legal"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_results_are_those_of_the_reference(name: str, options: Any) -> None:
     text, args = PROGRAMS[name]
-    if name == "a cast":
-        text = text.replace("z = R", "m = T.int64()\n    z = R")
     expected = relaxpy.compile(module(text), "reference")["main"](*args)
     for executable in on_and_off(module(text), **options):
         agree(executable["main"](*args), expected)
@@ -236,8 +215,6 @@ def test_results_are_those_of_the_reference(name: str, options: Any) -> None:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs_have_outlined_functions(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     text, _ = PROGRAMS[name]
-    if name == "a cast":
-        text = text.replace("z = R", "m = T.int64()\n    z = R")
     assert "main_kernels" in native_functions(module(text), monkeypatch, relax_pipeline="legalize")
 
 

@@ -13,56 +13,47 @@ from relaxpy.exec.graph.backend import GraphBackend
 from relaxpy.exec.lower import text
 from relaxpy.ir.module import IRModule
 from relaxpy.runtime import ShapeTuple
-from tests.exec.graph.agreement import agree
+from tests.exec.graph.agreement import agree, programs
 from tests.ir.relax.texts import module
 
 pytest.importorskip("llvmlite")
 
 X = np.arange(12, dtype="float32").reshape(3, 4) / 12
 W, B = X[::-1].copy(), np.arange(4, dtype="float32")
-PAIR = "R.Tuple(R.Tensor(('n', 4), 'float32'), R.Tuple(R.Tensor((4,), 'float32'), R.Object))"
-PROGRAMS: dict[str, tuple[str, tuple[Any, ...]]] = {
-    "nested tuples": (
-        f"def main(x: f32[n, 4], w: {PAIR}):\n"
-        "    n = T.int64()\n"
-        "    a = R.multiply(x, w[0])\n"
-        "    b = R.add(R.exp(a), w[1][0])\n"
-        "    return (R.sum(b, axis=[1]), w[1], w, x)",
-        (X, (W, (B, "object"))),
-    ),
-    "a size of a shape": (
-        "def main(x: f32[4], s: R.Shape(['n', 'm'])):\n"
-        "    n = T.int64()\n"
-        "    m = T.int64()\n"
-        "    return R.broadcast_to(R.exp(x), (m, n, 4))",
-        (B, ShapeTuple([2, 3])),
-    ),
-    "known and computed sizes in a shape": (
-        "def main(x: f32[n, 4], s: R.Shape(['n', 4, 'n + 1'])):\n"
-        "    n = T.int64()\n"
-        "    return R.sum(R.exp(x), axis=[1])",
-        (X, ShapeTuple([3, 4, 4])),
-    ),
-    "a number in a tuple": (
-        "def main(x: f32[4], s: R.Tuple(R.Prim(value='n'), R.Tensor(('n', 4), 'float32'))):\n"
-        "    n = T.int64()\n"
-        "    return (R.add(R.broadcast_to(x, (n, 4)), s[1]), s[0])",
-        (B, (3, X)),
-    ),
-    "objects": (
-        "def main(o: R.Object, x: f32[3, 4], p: R.Object, c: bool[()]):\n"
-        "    if c:\n"
-        "        y = (R.exp(x), o)\n"
-        "    else:\n"
-        "        y = (R.tanh(x), o)\n"
-        "    return (p, y, o, p)",
-        ({"a": 1}, X, None, np.array(True)),
-    ),
-    "an empty tuple": (
-        "def main(t: R.Tuple(), x: f32[3, 4], u: R.Tuple(R.Tuple())):\n    return (R.exp(x), u, t)",
-        ((), X, ((),)),
-    ),
-}
+PROGRAMS = programs(
+    """
+--- nested tuples <- X, (W, (B, 'object'))
+def main(x: f32[n, 4], w: R.Tuple(f32[n, 4], R.Tuple(f32[4], R.Object))):
+    n = T.int64()
+    a = R.multiply(x, w[0])
+    b = R.add(R.exp(a), w[1][0])
+    return (R.sum(b, axis=[1]), w[1], w, x)
+--- a size of a shape <- B, ShapeTuple([2, 3])
+def main(x: f32[4], s: R.Shape(['n', 'm'])):
+    n = T.int64()
+    m = T.int64()
+    return R.broadcast_to(R.exp(x), (m, n, 4))
+--- known and computed sizes in a shape <- X, ShapeTuple([3, 4, 4])
+def main(x: f32[n, 4], s: R.Shape(['n', 4, 'n + 1'])):
+    n = T.int64()
+    return R.sum(R.exp(x), axis=[1])
+--- a number in a tuple <- B, (3, X)
+def main(x: f32[4], s: R.Tuple(R.Prim(value='n'), R.Tensor(('n', 4), 'float32'))):
+    n = T.int64()
+    return (R.add(R.broadcast_to(x, (n, 4)), s[1]), s[0])
+--- objects <- {'a': 1}, X, None, np.array(True)
+def main(o: R.Object, x: f32[3, 4], p: R.Object, c: bool[()]):
+    if c:
+        y = (R.exp(x), o)
+    else:
+        y = (R.tanh(x), o)
+    return (p, y, o, p)
+--- an empty tuple <- (), X, ((),)
+def main(t: R.Tuple(), x: f32[3, 4], u: R.Tuple(R.Tuple())):
+    return (R.exp(x), u, t)
+""",
+    globals(),
+)
 
 
 @pytest.fixture

@@ -160,11 +160,6 @@ class M:
         relaxpy.compile(from_source(text), target="reference")["f"](1)
 
 
-def test_an_async_function_is_refused() -> None:
-    with pytest.raises(ParseError, match="write def, not async def"):
-        from_source("@R.function\nasync def f(x: R.Tensor((3,))):\n    return x\n")
-
-
 def test_a_loop_that_needs_more_memory_than_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """Linux would grant it, and end the process when it is written to."""
     body = 'for i in range(n):\n    A[i % 4] = T.Cast("int32", i)'

@@ -13,102 +13,78 @@ from relaxpy.script import tir as T
 from tests.exec.kernel.support import check, load, source_of
 from tests.exec.kernel.test_initial_stores import lines
 from tests.exec.kernel.test_schedule_decisions import SIZE, arguments, decided, kernel
+from tests.rows import table
 
 SIZES = ((2, 3, 1), (0, 1, -1), (1, 0, 0))
 
-SAME = {
-    # Split: the places of all digits together, where nothing asks for a digit alone.
-    "for i, j in T.grid(3, 4): A[i * 4 + j] = B[i * 4 + j] * 2": (
-        "for i in range(12): A[i] = B[i] * 2"
-    ),
-    "for i, j in T.grid(3, 4): A[j + i * 4] = B[4 * i + j] + C[i * 4 + j + 1]": (
-        "for i in range(12): A[i] = B[i] + C[i + 1]"
-    ),
-    "for i, k_0, k_1 in T.grid(3, 2, 4): A[i] = A[i] + X[i, k_0 * 4 + k_1]": (
-        "for i, k in T.grid(3, 8): A[i] = A[i] + X[i, k]"
-    ),
-    "for i_0, k_0, i_1, k_1 in T.grid(3, 2, 2, 4): "
-    "A[i_0 * 2 + i_1] = A[i_0 * 2 + i_1] + X[i_0 * 2 + i_1, k_0 * 4 + k_1]": (
-        "for i, k in T.grid(6, 8): A[i] = A[i] + X[i, k]"
-    ),
-    "for i, j, k in T.grid(2, 3, 4): A[i * 12 + j * 4 + k] = B[i * 12 + j * 4 + k]": (
-        "for i in range(24): A[i] = B[i]"
-    ),
-    "for i, j in T.grid(n, 4): X[i * 4 + j, 0] = B[i * 4 + j] * 2": (
-        "for i in range(n * 4): X[i, 0] = B[i] * 2"
-    ),
-    # Split with a tail: the condition is a bound.
-    "for i, j in T.grid(3, 4): if i * 4 + j < 10: A[i * 4 + j] = B[i * 4 + j] * 2": (
-        "for i in range(10): A[i] = B[i] * 2"
-    ),
-    "for i, j in T.grid(3, 4): if i * 4 + j >= 2: A[i * 4 + j] = B[i * 4 + j] * 2": (
-        "for i in range(2, 12): A[i] = B[i] * 2"
-    ),
-    "for i, j in T.grid(3, 4): if i * 4 + j < n: A[i * 4 + j] = B[i * 4 + j] * 2": (
-        "for i in range(12): if i < n: A[i] = B[i] * 2"
-    ),
-    "for i, j in T.grid(3, 4): if i * 4 + j < 10 and B[i * 4 + j] > 0: A[i * 4 + j] = 2": (
-        "for i in range(10): if B[i] > 0: A[i] = 2"
-    ),
-    "for i in range(12): if B[i] > 0 and i < 10: A[i] = B[i] * 2": (
-        "for i in range(10): if B[i] > 0: A[i] = B[i] * 2"
-    ),
-    # Split with a tail after being fused.
-    "for p, q in T.grid(2, 8): if p * 8 + q < 12: X[(p * 8 + q) // 4, (p * 8 + q) % 4] = 2": (
-        "for i, j in T.grid(3, 4): X[i, j] = 2"
-    ),
-    "for f in range(16): if f < 12 and B[f] > 0: X[f // 4, f % 4] = 2": (
-        "for i, j in T.grid(3, 4): if B[i * 4 + j] > 0: X[i, j] = 2"
-    ),
-    # Fused: a loop for each digit.
-    "for f in range(12): X[f // 4, f % 4] = Y[f // 4, f % 4] * 2": (
-        "for i, j in T.grid(3, 4): X[i, j] = Y[i, j] * 2"
-    ),
-    "for f in range(24): X[f // 12, f // 4 % 3 * 4 + f % 4] = Y[f % 4, f // 12] + A[f // 4 % 3]": (
-        "for i, j, k in T.grid(2, 3, 4): X[i, j * 4 + k] = Y[k, i] + A[j]"
-    ),
-    "for f in range(24): X[f // 4 % 3 * 4 + f % 4, f // 12] = Y[f // 12, f % 4] + A[f // 4 % 3]": (
-        "for i, j, k in T.grid(2, 3, 4): X[j * 4 + k, i] = Y[i, k] + A[j]"
-    ),
-    "for f in range(24): X[f // 12, f % 12 // 4 * 4 + f % 4] = Y[f % 4, 0] + A[f % 12 // 4]": (
-        "for i, j, k in T.grid(2, 3, 4): X[i, j * 4 + k] = Y[k, 0] + A[j]"
-    ),
-    "for f in range(12): X[f // 4, f % 4] = Y[f // 4, f % 4]": (
-        "for i, j in T.grid(3, 4): X[i, j] = Y[i, j]"
-    ),
-    "for f in range(n * m): Z[f // m, f % m] = Z[f // m, f % m] * 2": (
-        "for i, j in T.grid(n, m): Z[i, j] = Z[i, j] * 2"
-    ),
-    "for f in range(n * 4): X[f // 4, f % 4] = Y[f % 4, f // 4] * 2": (
-        "for i, j in T.grid(n, 4): X[i, j] = Y[j, i] * 2"
-    ),
-    "for t, f in T.grid(3, 12): Y[t, f] = X[f // 4, f % 4 + t]": (
-        "for t, i, j in T.grid(3, 3, 4): Y[t, i * 4 + j] = X[i, j + t]"
-    ),
-    "for f in range(24): X[f // 4 % 3, f % 4] = X[f // 4 % 3, f % 4] + 2": (
-        "for i, j, k in T.grid(2, 3, 4): X[j, k] = X[j, k] + 2"
-    ),
-    "for f in range(24): X[T.Cast('int64', f // 4) % 3, f % 4] = 2 + "
-    "X[T.Cast('int64', f // 4) % 3, f % 4]": (
-        "for i, j, k in T.grid(2, 3, 4): X[j, k] = 2 + X[j, k]"
-    ),
-    "for f in range(12): X[f // 4, f % 4] = B[f % 4 + n // 2]": (
-        "for i, j in T.grid(3, 4): X[i, j] = B[j + n // 2]"
-    ),
-    # What the start and the end of a loop make plain.
-    "for i in range(4, 8): A[i % 8] = B[i % 8] * 2": "for i in range(4, 8): A[i] = B[i] * 2",
-    # Divided and put together again.
-    "for f in range(12): A[f] = B[f // 4 * 4 + f % 4] * 2": "for f in range(12): A[f] = B[f] * 2",
-    "for i, j in T.grid(3, 4): A[(i * 4 + j) % 12] = B[(i * 4 + j) // 1]": (
-        "for i in range(12): A[i] = B[i]"
-    ),
-    "for i, j in T.grid(3, 4): X[(i * 4 + j) // 4, (i * 4 + j) % 4] = Y[i, j]": (
-        "for i, j in T.grid(3, 4): X[i, j] = Y[i, j]"
-    ),
-    "for i, j in T.grid(3, 8): X[(i * 8 + j) // 4, (i * 8 + j) % 4] = 3": (
-        "for i, j in T.grid(6, 4): X[i, j] = 3"
-    ),
-}
+#: Kernels, and how their loops would be written.
+SAME = dict(
+    table("""
+# Split: the places of all digits together, where nothing asks for a digit alone.
+for i, j in T.grid(3, 4): A[i * 4 + j] = B[i * 4 + j] * 2 => for i in range(12): A[i] = B[i] * 2
+for i, j in T.grid(3, 4): A[j + i * 4] = B[4 * i + j] + C[i * 4 + j + 1]
+    => for i in range(12): A[i] = B[i] + C[i + 1]
+for i, k_0, k_1 in T.grid(3, 2, 4): A[i] = A[i] + X[i, k_0 * 4 + k_1]
+    => for i, k in T.grid(3, 8): A[i] = A[i] + X[i, k]
+for i_0, k_0, i_1, k_1 in T.grid(3, 2, 2, 4): A[i_0 * 2 + i_1] = A[i_0 * 2 + i_1] + X[i_0 * 2 +
+    i_1, k_0 * 4 + k_1]
+    => for i, k in T.grid(6, 8): A[i] = A[i] + X[i, k]
+for i, j, k in T.grid(2, 3, 4): A[i * 12 + j * 4 + k] = B[i * 12 + j * 4 + k]
+    => for i in range(24): A[i] = B[i]
+for i, j in T.grid(n, 4): X[i * 4 + j, 0] = B[i * 4 + j] * 2
+    => for i in range(n * 4): X[i, 0] = B[i] * 2
+# Split with a tail: the condition is a bound.
+for i, j in T.grid(3, 4): if i * 4 + j < 10: A[i * 4 + j] = B[i * 4 + j] * 2
+    => for i in range(10): A[i] = B[i] * 2
+for i, j in T.grid(3, 4): if i * 4 + j >= 2: A[i * 4 + j] = B[i * 4 + j] * 2
+    => for i in range(2, 12): A[i] = B[i] * 2
+for i, j in T.grid(3, 4): if i * 4 + j < n: A[i * 4 + j] = B[i * 4 + j] * 2
+    => for i in range(12): if i < n: A[i] = B[i] * 2
+for i, j in T.grid(3, 4): if i * 4 + j < 10 and B[i * 4 + j] > 0: A[i * 4 + j] = 2
+    => for i in range(10): if B[i] > 0: A[i] = 2
+for i in range(12): if B[i] > 0 and i < 10: A[i] = B[i] * 2
+    => for i in range(10): if B[i] > 0: A[i] = B[i] * 2
+# Split with a tail after being fused.
+for p, q in T.grid(2, 8): if p * 8 + q < 12: X[(p * 8 + q) // 4, (p * 8 + q) % 4] = 2
+    => for i, j in T.grid(3, 4): X[i, j] = 2
+for f in range(16): if f < 12 and B[f] > 0: X[f // 4, f % 4] = 2
+    => for i, j in T.grid(3, 4): if B[i * 4 + j] > 0: X[i, j] = 2
+# Fused: a loop for each digit.
+for f in range(12): X[f // 4, f % 4] = Y[f // 4, f % 4] * 2
+    => for i, j in T.grid(3, 4): X[i, j] = Y[i, j] * 2
+for f in range(24): X[f // 12, f // 4 % 3 * 4 + f % 4] = Y[f % 4, f // 12] + A[f // 4 % 3]
+    => for i, j, k in T.grid(2, 3, 4): X[i, j * 4 + k] = Y[k, i] + A[j]
+for f in range(24): X[f // 4 % 3 * 4 + f % 4, f // 12] = Y[f // 12, f % 4] + A[f // 4 % 3]
+    => for i, j, k in T.grid(2, 3, 4): X[j * 4 + k, i] = Y[i, k] + A[j]
+for f in range(24): X[f // 12, f % 12 // 4 * 4 + f % 4] = Y[f % 4, 0] + A[f % 12 // 4]
+    => for i, j, k in T.grid(2, 3, 4): X[i, j * 4 + k] = Y[k, 0] + A[j]
+for f in range(12): X[f // 4, f % 4] = Y[f // 4, f % 4]
+    => for i, j in T.grid(3, 4): X[i, j] = Y[i, j]
+for f in range(n * m): Z[f // m, f % m] = Z[f // m, f % m] * 2
+    => for i, j in T.grid(n, m): Z[i, j] = Z[i, j] * 2
+for f in range(n * 4): X[f // 4, f % 4] = Y[f % 4, f // 4] * 2
+    => for i, j in T.grid(n, 4): X[i, j] = Y[j, i] * 2
+for t, f in T.grid(3, 12): Y[t, f] = X[f // 4, f % 4 + t]
+    => for t, i, j in T.grid(3, 3, 4): Y[t, i * 4 + j] = X[i, j + t]
+for f in range(24): X[f // 4 % 3, f % 4] = X[f // 4 % 3, f % 4] + 2
+    => for i, j, k in T.grid(2, 3, 4): X[j, k] = X[j, k] + 2
+for f in range(24): X[T.Cast('int64', f // 4) % 3, f % 4] = 2 + X[T.Cast('int64', f // 4) % 3, f %
+    4]
+    => for i, j, k in T.grid(2, 3, 4): X[j, k] = 2 + X[j, k]
+for f in range(12): X[f // 4, f % 4] = B[f % 4 + n // 2]
+    => for i, j in T.grid(3, 4): X[i, j] = B[j + n // 2]
+# What the start and the end of a loop make plain.
+for i in range(4, 8): A[i % 8] = B[i % 8] * 2 => for i in range(4, 8): A[i] = B[i] * 2
+# Divided and put together again.
+for f in range(12): A[f] = B[f // 4 * 4 + f % 4] * 2 => for f in range(12): A[f] = B[f] * 2
+for i, j in T.grid(3, 4): A[(i * 4 + j) % 12] = B[(i * 4 + j) // 1]
+    => for i in range(12): A[i] = B[i]
+for i, j in T.grid(3, 4): X[(i * 4 + j) // 4, (i * 4 + j) % 4] = Y[i, j]
+    => for i, j in T.grid(3, 4): X[i, j] = Y[i, j]
+for i, j in T.grid(3, 8): X[(i * 8 + j) // 4, (i * 8 + j) % 4] = 3
+    => for i, j in T.grid(6, 4): X[i, j] = 3
+""")
+)
 
 
 def steps_of(func: PrimFunc) -> str:

@@ -5,17 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import relaxpy
 from relaxpy.plugins.importing.unsupported import OpNotImplemented
 from relaxpy.relax.frontend.onnx import from_onnx
+from tests.plugins.onnx import runtime
+from tests.plugins.onnx.texts import one
 from tests.rows import targets
-
-ort = pytest.importorskip("onnxruntime")
 
 Array = np.ndarray[Any, np.dtype[Any]]
 RNG = np.random.default_rng(11)
@@ -24,27 +23,13 @@ TRANSFORMS = ("NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO")
 
 
 def model(op: str, outputs: list[str], *, version: int = 3, **attributes: Any) -> Any:
-    graph = helper.make_graph(
-        [helper.make_node(op, ["x"], outputs, domain="ai.onnx.ml", **attributes)],
-        "graph",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 4])],
-        [onnx.ValueInfoProto(name=name) for name in outputs],
-    )
-    imports = [helper.make_opsetid("", 18), helper.make_opsetid("ai.onnx.ml", version)]
-    return helper.make_model(graph, opset_imports=imports, ir_version=10)
+    options = {"domain": "ai.onnx.ml", "version": version}
+    return one(op, {"x": X}, attributes, outputs, {"x": ["n", 4]}, **options)
 
 
 def check(proto: Any, observations: Array = X) -> None:
-    """Compare with ONNX Runtime on both targets, for two sizes by one executable."""
-    session = ort.InferenceSession(proto.SerializeToString())
-    mod = from_onnx(proto)
-    for target in targets(str(proto)):
-        main = relaxpy.compile(mod, target)["main"]
-        for x in (observations, observations[:1]):
-            expected = session.run(None, {"x": x})
-            found = main(x) if len(expected) > 1 else (main(x),)
-            for a, b in zip(found, expected, strict=True):
-                np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+    """Compare with ONNX Runtime for two sizes by one executable."""
+    runtime.check(proto, {"x": observations}, {"x": observations[:1]})
 
 
 KERNELS = [
@@ -282,7 +267,7 @@ def test_support_vectors_predict_numbers(kernel, supports, one_class) -> None:
 )
 def test_maps_of_probabilities_are_dictionaries(keys: dict[str, Any]) -> None:
     proto = model("ZipMap", ["y"], **keys)
-    expected = ort.InferenceSession(proto.SerializeToString()).run(None, {"x": X})[0]
+    [expected] = runtime.results(proto)({"x": X})
     for target in ("native", "numpy"):
         assert list(relaxpy.compile(from_onnx(proto), target)["main"](X)) == expected
 
@@ -383,38 +368,18 @@ CASES: list[tuple[str, dict[str, Any], list[tuple[Array, ...]]]] = [
 def test_operators_are_those_of_onnx_runtime(op, attributes, calls) -> None:
     outputs = ["y", "scores"] if op == "LinearClassifier" else ["y"]
     names = [f"x{k}" for k in range(len(calls[0]))]
-    inputs = [
-        helper.make_tensor_value_info(
-            name,
-            helper.np_dtype_to_tensor_dtype(x.dtype),
-            [
-                f"{name}_{k}" if len({c[i].shape[k:] for c in calls}) > 1 else size
-                for k, size in enumerate(x.shape)
-            ]
-            if len({c[i].ndim for c in calls}) == 1
-            else None,
-        )
+    sizes = {
+        name: [
+            f"{name}_{k}" if len({c[i].shape[k:] for c in calls}) > 1 else size
+            for k, size in enumerate(x.shape)
+        ]
+        if len({c[i].ndim for c in calls}) == 1
+        else None
         for i, (name, x) in enumerate(zip(names, calls[0], strict=True))
-    ]
-    node = helper.make_node(op, names, outputs, domain="ai.onnx.ml", **attributes)
-    graph = helper.make_graph(
-        [node], "graph", inputs, [onnx.ValueInfoProto(name=n) for n in outputs]
-    )
-    imports = [helper.make_opsetid("", 18), helper.make_opsetid("ai.onnx.ml", 4)]
-    proto = helper.make_model(graph, opset_imports=imports, ir_version=10)
-    session = ort.InferenceSession(proto.SerializeToString())
-    mod = from_onnx(proto)
-    for target in targets(str(proto)):
-        main = relaxpy.compile(mod, target)["main"]
-        for args in calls:
-            expected = session.run(None, dict(zip(names, args, strict=True)))
-            found = main(*args) if len(expected) > 1 else (main(*args),)
-            for a, b in zip(found, expected, strict=True):
-                assert (np.asarray(a).shape, np.asarray(a).dtype) == (b.shape, b.dtype)
-                if b.dtype.kind == "O":
-                    assert np.asarray(a).tolist() == b.tolist()
-                else:
-                    np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+    }
+    feeds = [dict(zip(names, args, strict=True)) for args in calls]
+    options = {"domain": "ai.onnx.ml", "version": 4}
+    runtime.check(one(op, feeds[0], attributes, outputs, sizes, **options), *feeds)
 
 
 def tree(**changes: Any) -> dict[str, Any]:

@@ -21,7 +21,8 @@ from relaxpy.plugins.onnx import importer
 from relaxpy.plugins.onnx.view import COPIED, model_bytes, read_model
 from relaxpy.relax.frontend import detach_params
 from relaxpy.relax.frontend.onnx import from_onnx
-from tests.plugins.onnx.texts import node_of, nodes_of
+from tests.plugins.onnx.texts import model, node_of, nodes_of
+from tests.rows import table
 
 Array = np.ndarray[Any, np.dtype[Any]]
 RNG = np.random.default_rng(7)
@@ -29,28 +30,6 @@ RNG = np.random.default_rng(7)
 
 def value(name: str, shape: Sequence[Any] | None, dtype: int = TensorProto.FLOAT) -> Any:
     return helper.make_tensor_value_info(name, dtype, shape)
-
-
-def model(
-    nodes: Sequence[Any],
-    inputs: Sequence[Any],
-    outputs: Sequence[str],
-    initializers: dict[str, Array] | None = None,
-    *,
-    opset: int = 21,
-    functions: Sequence[Any] = (),
-    domains: Sequence[tuple[str, int]] = (),
-) -> Any:
-    """A model of these nodes."""
-    graph = helper.make_graph(
-        list(nodes),
-        "graph",
-        list(inputs),
-        [onnx.ValueInfoProto(name=name) for name in outputs],
-        [numpy_helper.from_array(array, name) for name, array in (initializers or {}).items()],
-    )
-    imports = [helper.make_opsetid(d, v) for d, v in (("", opset), *domains)]
-    return helper.make_model(graph, opset_imports=imports, functions=list(functions), ir_version=10)
 
 
 def run(proto: Any, *args: Any, **options: Any) -> Any:
@@ -739,66 +718,49 @@ DOTTED = helper.make_graph(
     *("score", [value("s", [1, 1, 2, 2])], [value("t", [1, 1, 2, 2])]),
     [numpy_helper.from_array(np.float32(2), "a.b")],
 )
-_ILL_TYPED: list[tuple[str, list[str], dict[str, Any], str]] = [
-    ("SequenceMap", ["x"], {"body": BODY}, "operand input_sequence is tensor.float."),
-    ("SequenceMap", ["", "x"], {"body": BODY}, "operand input_sequence is missing"),
-    ("SequenceMap", ["s"], {"body": 3}, "attribute 'body' has the type INT, expected GRAPH"),
-    ("SequenceMap", ["s"], {}, "attribute 'body' is missing"),
-    ("SequenceMap", ["s"], {"body": BODY, "more": 1}, "attribute 'more' is not known"),
-    ("LinearAttention", ["x"], {"q_num_heads": 1, "kv_num_heads": 1}, "it has 1 operands"),
-    (
-        "LinearAttention",
-        ["x", "i", "x"],
-        {"q_num_heads": 1, "kv_num_heads": 1},
-        "key is tensor.int64",
-    ),
-    (
-        "LinearAttention",
-        ["x", "h", "x"],
-        {"q_num_heads": 1, "kv_num_heads": 1},
-        "expected tensor.float.",
-    ),
-    ("CausalConvWithState", ["x", ""], {}, "operand weight is missing"),
-    ("FlexAttention", ["q", "q", "q"], {"score_mod": DOTTED}, "ONNX builds no body for it: "),
-]
+_ILL_TYPED = table(r"""
+SequenceMap(x, body=BODY) => operand input_sequence is tensor.float.
+SequenceMap(, x, body=BODY) => operand input_sequence is missing
+SequenceMap(s, body=3) => attribute 'body' has the type INT, expected GRAPH
+SequenceMap(s) => attribute 'body' is missing
+SequenceMap(s, body=BODY, more=1) => attribute 'more' is not known
+LinearAttention(x, q_num_heads=1, kv_num_heads=1) => it has 1 operands
+LinearAttention(x, i, x, q_num_heads=1, kv_num_heads=1) => key is tensor.int64
+LinearAttention(x, h, x, q_num_heads=1, kv_num_heads=1) => expected tensor.float.
+CausalConvWithState(x, ) => operand weight is missing
+ai.onnx.preview::FlexAttention(q, q, q, score_mod=DOTTED) => ONNX builds no body for it:
+""")
 
 
-@pytest.mark.parametrize(("op", "operands", "attributes", "message"), _ILL_TYPED)
-def test_native_code_of_onnx_sees_no_operands_that_schemas_refuse(
-    op: str, operands: list[str], attributes: dict[str, Any], message: str
-) -> None:
+@pytest.mark.parametrize(("node", "message"), _ILL_TYPED)
+def test_native_code_of_onnx_sees_no_operands_that_schemas_refuse(node: str, message: str) -> None:
     """It builds bodies that depend on types, and trusts its arguments."""
-    nodes = [
-        node_of("s = SequenceConstruct(x, x)"),
-        helper.make_node(op, operands, ["y"], **attributes),
-    ]
+    nodes = nodes_of(f"s = SequenceConstruct(x, x); y = {node}", BODY=BODY, DOTTED=DOTTED)
     inputs = [value("x", [1, 2, 4]), value("i", [1], TensorProto.INT64)]
     inputs += [value("h", [1, 2, 4], TensorProto.FLOAT16), value("q", [1, 1, 2, 2])]
-    nodes[1].domain = "ai.onnx.preview" if op == "FlexAttention" else ""
     domains = [("ai.onnx.preview", 1)]
     with pytest.raises(OpNotImplemented, match=message):
         from_onnx(model(nodes, inputs, ["y"], opset=28, domains=domains))
 
 
-_ILL_SHAPED: list[tuple[str, dict[str, Any], Sequence[int], str]] = [
-    ("Reshape", {}, [2, 0, 0, 0], "size 3 is to be copied of 3 sizes"),
-    ("SpaceToDepth", {"blocksize": 2}, [], "expected a tensor of rank 4, found rank 3"),
-    ("ConstantOfShape", {"value": 1}, [2, 2], "attribute 'value' has the type INT"),
-    ("Cast", {"to": [1]}, [], "attribute 'to' has the type INTS, expected INT"),
-    ("Constant", {"value": 1}, [], "attribute 'value' has the type INT, expected TENSOR"),
-    ("Constant", {}, [], "it has 0 values, expected one attribute with a value"),
-    ("Constant", {"value_int": 1, "value_float": 2.0}, [], "it has 2 values, expected one"),
-    ("SequenceLength", {}, [], "expected a sequence, found the tensor R.Tensor..1, 2, 4., "),
-]
+_ILL_SHAPED = table(r"""
+Reshape(x, four) => size 3 is to be copied of 3 sizes
+SpaceToDepth(x, blocksize=2) => expected a tensor of rank 4, found rank 3
+ConstantOfShape(two, value=1) => attribute 'value' has the type INT
+Cast(x, to=[1]) => attribute 'to' has the type INTS, expected INT
+Constant(value=1) => attribute 'value' has the type INT, expected TENSOR
+Constant() => it has 0 values, expected one attribute with a value
+Constant(value_int=1, value_float=2.0) => it has 2 values, expected one
+SequenceLength(x) => expected a sequence, found the tensor R.Tensor..1, 2, 4.,
+""")
 
 
-@pytest.mark.parametrize(("op", "attributes", "shape", "message"), _ILL_SHAPED)
-def test_attributes_and_shapes_that_do_not_fit_are_named(op, attributes, shape, message) -> None:
-    operands = [*(["x"] if "Constant" not in op else []), *(["shape"] if shape else [])]
-    nodes = [helper.make_node(op, operands, ["y"], **attributes)]
-    given = {"shape": np.array(shape, "int64")} if shape else {}
+@pytest.mark.parametrize(("node", "message"), _ILL_SHAPED)
+def test_attributes_and_shapes_that_do_not_fit_are_named(node: str, message: str) -> None:
+    shapes = {"two": np.array([2, 2]), "four": np.array([2, 0, 0, 0])}
+    given = {name: shape for name, shape in shapes.items() if name in node}
     with pytest.raises(OpNotImplemented, match=message):
-        from_onnx(model(nodes, [value("x", [1, 2, 4])], ["y"], given))
+        from_onnx(model(nodes_of(f"y = {node}"), [value("x", [1, 2, 4])], ["y"], given))
 
 
 def test_an_integer_may_stand_for_a_float() -> None:
@@ -994,17 +956,9 @@ def test_a_file_that_ends_early_is_damaged(tmp_path: Path, cut: int) -> None:
 def test_scales_of_an_axis_without_elements(op: str) -> None:
     kinds = (TensorProto.FLOAT, TensorProto.UINT8)
     source, result = kinds if op == "QuantizeLinear" else kinds[::-1]
-    graph = helper.make_graph(
-        [helper.make_node(op, ["x", "scale", "zero"], ["y"], axis=2)],
-        "graph",
-        [
-            value("x", ["n", 1, 0, 1], source),
-            value("scale", [0]),
-            value("zero", [0], TensorProto.UINT8),
-        ],
-        [value("y", None, result)],
-    )
-    mod = from_onnx(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)]))
+    inputs = [value("x", ["n", 1, 0, 1], source), value("scale", [0])]
+    inputs.append(value("zero", [0], TensorProto.UINT8))
+    mod = from_onnx(model(nodes_of(f"y = {op}(x, scale, zero, axis=2)"), inputs, ["y"]))
     x = np.zeros((3, 1, 0, 1), helper.tensor_dtype_to_np_dtype(source))
     y = relaxpy.compile(mod)["main"](x, np.zeros(0, "f4"), np.zeros(0, "u1"))
     assert np.asarray(y).shape == x.shape

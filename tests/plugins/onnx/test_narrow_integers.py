@@ -4,6 +4,7 @@ The oracle is ONNX's formula of quantisation in NumPy.
 """
 
 from collections.abc import Sequence
+from itertools import starmap
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import relaxpy
 from relaxpy.relax.frontend.onnx import from_onnx
+from tests.plugins.onnx.texts import model
 from tests.rows import whole_tables
 
 #: The types: the opset that has them, the least and the greatest integer.
@@ -96,18 +98,9 @@ def require_saturated(
         node("Cast", ["w"], ["v"], to=1),
         node("DequantizeLinear", ["q", "s", "z"], ["y"], **attributes),
     ]
-    graph = helper.make_graph(
-        [*nodes, *quantized],
-        "graph",
-        [
-            helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", "m"]),
-            helper.make_tensor_value_info("yes", TensorProto.BOOL, []),
-        ],
-        [helper.make_empty_tensor_value_info(name) for name in ("v", "y")],
-        [numpy_helper.from_array(array, name) for name, array in constants.items()],
-    )
-    imports = [helper.make_opsetid("", opset)]
-    proto = helper.make_model(graph, opset_imports=imports, ir_version=10)
+    inputs = [("x", TensorProto.FLOAT, ["n", "m"]), ("yes", TensorProto.BOOL, [])]
+    values = starmap(helper.make_tensor_value_info, inputs)
+    proto = model([*nodes, *quantized], values, "vy", constants, opset=opset)
     mod = from_onnx(proto, keep_params_in_input=are_parameters)
     params = mod["main"].attrs["params"] if are_parameters else ()
     found = relaxpy.compile(mod, target="numpy")["main"](X, np.array(True), *params)

@@ -12,6 +12,7 @@ import relaxpy
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.plugins.importing.unsupported import OpNotImplemented
 from relaxpy.relax.frontend.onnx import from_onnx
+from tests.plugins.onnx.texts import one
 
 Array = np.ndarray[Any, np.dtype[Any]]
 RNG = np.random.default_rng(5)
@@ -24,18 +25,12 @@ def model(
     rank: int | None = None,
     **attributes: Any,
 ) -> onnx.ModelProto:
-    """A model of one node, whose operands are inputs with the sizes that are stated."""
-    code = helper.np_dtype_to_tensor_dtype
-    inputs = [
-        helper.make_tensor_value_info(name, code(x.dtype), sizes.get(name, x.shape))
-        for name, x in operands.items()
-    ]
-    result = helper.make_empty_tensor_value_info("y")
+    """A model of one node, whose result has a rank if that is stated."""
+    proto = one(op, operands, attributes, ["y"], sizes, opset=23)
     if rank is not None:
         result = helper.make_tensor_value_info("y", TensorProto.FLOAT, [None] * rank)
-    node = helper.make_node(op, list(operands), ["y"], **attributes)
-    graph = helper.make_graph([node], "graph", inputs, [result])
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=10)
+        proto.graph.output[0].CopyFrom(result)
+    return proto
 
 
 REDUCTIONS = {

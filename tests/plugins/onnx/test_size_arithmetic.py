@@ -5,10 +5,11 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import helper, numpy_helper
+from onnx import helper
 
 import relaxpy
 from relaxpy.relax.frontend.onnx import from_onnx
+from tests.plugins.onnx.texts import model
 
 ort = pytest.importorskip("onnxruntime")
 
@@ -108,15 +109,9 @@ def test_sizes_are_computed_as_by_onnx_runtime(name: str) -> None:
     opset, steps = CASES[name]
     nodes = [*SIZES, *steps]
     used = {operand for node in nodes for operand in node.input}
-    graph = helper.make_graph(
-        nodes,
-        "graph",
-        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["n", "m", 4])],
-        [onnx.ValueInfoProto(name="y")],
-        [numpy_helper.from_array(v, k) for k, v in CONSTANTS.items() if k in used],
-    )
-    imports = [helper.make_opsetid("", opset)]
-    proto = helper.make_model(graph, opset_imports=imports, ir_version=8)
+    x = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["n", "m", 4])
+    constants = {name: value for name, value in CONSTANTS.items() if name in used}
+    proto = model(nodes, [x], "y", constants, opset=opset)
     session = ort.InferenceSession(proto.SerializeToString())
     mod = from_onnx(proto)
     for target in ("native", "numpy"):

@@ -21,10 +21,10 @@ from relaxpy.errors import MatchCastError, RuntimeCheckError
 from relaxpy.plugins.importing import strings
 from relaxpy.plugins.importing.unsupported import OpNotImplemented
 from relaxpy.relax.frontend.onnx import from_onnx
+from tests.plugins.onnx import runtime, texts as texts_of
+from tests.plugins.onnx.runtime import agree
 from tests.plugins.onnx.texts import node_of, nodes_of
 from tests.rows import targets
-
-ort = pytest.importorskip("onnxruntime")
 
 Array = np.ndarray[Any, np.dtype[Any]]
 CLASSICAL, MICROSOFT = "ai.onnx.ml", "com.microsoft"
@@ -42,66 +42,22 @@ def tensor_type(array: Array, sizes: Sequence[Any] | None = None) -> onnx.TypePr
     return helper.make_tensor_type_proto(code, [None] * array.ndim if sizes is None else sizes)
 
 
-def model(
-    nodes: Sequence[onnx.NodeProto],
-    inputs: Mapping[str, onnx.TypeProto],
-    outputs: Sequence[str],
-    constants: Mapping[str, Array] | None = None,
-    opset: int = 20,
-) -> onnx.ModelProto:
-    domains = {"": opset, CLASSICAL: 3, MICROSOFT: 1}
-    graph = helper.make_graph(
-        list(nodes),
-        "graph",
-        [onnx.ValueInfoProto(name=name, type=kind) for name, kind in inputs.items()],
-        [onnx.ValueInfoProto(name=name) for name in outputs],
-        [onnx.numpy_helper.from_array(a, name) for name, a in (constants or {}).items()],
-    )
-    imports = [helper.make_opsetid(domain, version) for domain, version in domains.items()]
-    return helper.make_model(graph, opset_imports=imports, ir_version=10)
+def model(nodes, inputs: Mapping[str, onnx.TypeProto], outputs, constants=None) -> Any:
+    """A model of these nodes, whose inputs are of these types."""
+    values = [onnx.ValueInfoProto(name=name, type=kind) for name, kind in inputs.items()]
+    domains = [(CLASSICAL, 3), (MICROSOFT, 1)]
+    return texts_of.model(nodes, values, outputs, constants, opset=20, domains=domains)
 
 
-def one(
-    op: str,
-    operands: Mapping[str, Any],
-    outputs: int = 1,
-    sizes: Mapping[str, Sequence[Any]] | None = None,
-    **attributes: Any,
-) -> Any:
-    """A model of one node, whose operands are inputs, or constants whose names begin with "c"."""
-    names = [f"y{k}" for k in range(outputs)]
-    given = {name: x for name, x in operands.items() if not name.startswith("c")}
-    return model(
-        [helper.make_node(op, list(operands), names, **attributes)],
-        {name: tensor_type(x, (sizes or {}).get(name)) for name, x in given.items()},
-        names,
-        {name: x for name, x in operands.items() if name not in given},
-    )
-
-
-def agree(found: Any, expected: Any) -> None:
-    if isinstance(expected, list):
-        assert len(found) == len(expected)
-        for a, b in zip(found, expected, strict=True):
-            agree(a, b)
-        return
-    assert (np.shape(found), np.asarray(found).dtype) == (expected.shape, expected.dtype)
-    if expected.dtype == object:
-        assert np.asarray(found).tolist() == expected.tolist()
-    else:
-        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+def one(op, operands, outputs=1, sizes=None, domain="", **attributes: Any) -> Any:
+    """A model of one node, whose inputs have any sizes unless they are stated."""
+    sizes = {name: [None] * np.ndim(x) for name, x in operands.items()} | (sizes or {})
+    options = {"domain": domain, "version": 3 if domain == CLASSICAL else 1}
+    return texts_of.one(op, operands, attributes, outputs, sizes, **options)
 
 
 def check(proto: onnx.ModelProto, *feeds: Mapping[str, Any]) -> None:
-    """Compare with ONNX Runtime on the targets and the reference, by one executable each."""
-    session = ort.InferenceSession(proto.SerializeToString())
-    mod = from_onnx(proto)
-    for target in (*targets(str(proto)), "reference"):
-        main = relaxpy.compile(mod, target)["main"]
-        for feed in feeds:
-            expected = session.run(None, dict(feed))
-            found = main(*(tuple(x) if isinstance(x, list) else x for x in feed.values()))
-            agree(found if len(expected) > 1 else (found,), expected)
+    runtime.check(proto, *feeds, also=("reference",))
 
 
 WORDS = ["no", "yes", "", "Übergang"]
@@ -176,7 +132,7 @@ def test_one_sum_decides_between_two_labels() -> None:
 
 COLORS = texts(["red", "S"], ["blue", "L"], ["", "red"])
 
-#: Operators, attributes, number of results, and operands ("c…" are constants).
+#: Operators, attributes, number of results, and operands ("c_…" are constants).
 CASES: list[tuple[str, dict[str, Any], int, dict[str, Array]]] = [
     *(
         ("OneHotEncoder", {"domain": CLASSICAL, "cats_strings": ["S", "red", ""]}, 1, {"x": x})
@@ -204,12 +160,12 @@ CASES: list[tuple[str, dict[str, Any], int, dict[str, Array]]] = [
         )
         for x in (COLORS, np.array([[3, 1], [2, 7]]))
     ),
-    ("ArrayFeatureExtractor", {"domain": CLASSICAL}, 1, {"x": COLORS, "c": np.array([1, 1, 0])}),
-    *(("Cast", {"to": STRING}, 1, {"c": x}) for x in (np.array([1, -2]), np.array([True, False]))),
+    ("ArrayFeatureExtractor", {"domain": CLASSICAL}, 1, {"x": COLORS, "c_": np.array([1, 1, 0])}),
+    *(("Cast", {"to": STRING}, 1, {"c_": x}) for x in (np.array([1, -2]), np.array([True, False]))),
     *(
         ("Cast", {"to": to}, 1, {name: texts("1.5", "-2", " 7")})
         for to in (FLOAT, INT64, TensorProto.FLOAT16, TensorProto.INT8)
-        for name in ("c", "x")
+        for name in ("c_", "x")
     ),
     ("Cast", {"to": STRING}, 1, {"x": COLORS}),
     *(("Unique", {"sorted": s}, 4, {"x": COLORS}) for s in (0, 1)),
@@ -245,7 +201,7 @@ CASES: list[tuple[str, dict[str, Any], int, dict[str, Array]]] = [
     ids=[f"{op}-{k}" for k, (op, *_) in enumerate(CASES)],
 )
 def test_operators_on_strings_are_those_of_onnx_runtime(op, attributes, outputs, operands) -> None:
-    feed = {name: x for name, x in operands.items() if not name.startswith("c")}
+    feed = {name: x for name, x in operands.items() if not name.startswith("c_")}
     check(one(op, operands, outputs, **attributes), feed)
 
 
@@ -469,7 +425,7 @@ def test_what_is_no_dictionary_is_told() -> None:
 
 
 def test_constants_of_strings_stay_constants_beside_parameters() -> None:
-    proto = one("Concat", {"x": texts("a"), "c": texts("b", "")}, axis=0)
+    proto = one("Concat", {"x": texts("a"), "c_": texts("b", "")}, axis=0)
     main = relaxpy.compile(from_onnx(proto, keep_params_in_input=True))["main"]
     assert main(texts("z")).tolist() == ["z", "b", ""]
 

@@ -115,12 +115,3 @@ def test_an_archive_of_much_more_than_its_size_is_refused(tmp_path: Path) -> Non
     assert not open_weights(path)["x"].any()
     np.savez(path, **{f"x{k}": zeros for k in range(20)})
     assert len(open_weights(path)) == 20
-
-
-@pytest.mark.parametrize("name", ["model.safetensors.index.json", "o.safetensors.index.json"])
-def test_an_index_names_files_of_weights(tmp_path: Path, name: str) -> None:
-    index = tmp_path / "model.safetensors.index.json"
-    (tmp_path / name).write_text(json.dumps({"weight_map": {"x": name}}))
-    index.write_text(json.dumps({"weight_map": {"x": name}}))
-    with pytest.raises(FrontendError, match="which is not a file of weights beside it"):
-        open_weights(index)

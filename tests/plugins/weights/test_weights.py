@@ -202,6 +202,8 @@ def test_a_folder_with_an_index(tmp_path: Path) -> None:
     [
         ({"a": "../w.safetensors"}, "which is not a file of weights beside it"),
         ({"a": "other.safetensors"}, "which is not a file of weights beside it"),
+        ({"a": "m.safetensors.index.json"}, "which is not a file of weights beside it"),
+        ({"a": "o.safetensors.index.json"}, "which is not a file of weights beside it"),
         ({"z": "w.safetensors"}, "names 1 tensors that are not in their files"),
         ([], "has no table weight_map"),
     ],
@@ -211,9 +213,11 @@ def test_an_index_that_is_wrong(table: Any, message: str, tmp_path: Path) -> Non
     folder.mkdir()
     written(tmp_path / "w.safetensors", {"a": drawn("float32", (2,))})
     written(folder / "w.safetensors", {"a": drawn("float32", (2,))})
-    (folder / "m.safetensors.index.json").write_text(json.dumps({"weight_map": table}))
+    for name in "om":
+        index = folder / f"{name}.safetensors.index.json"
+        index.write_text(json.dumps({"weight_map": table}))
     with pytest.raises(FrontendError, match=message):
-        open_weights(folder)
+        open_weights(index)
 
 
 def test_a_name_in_two_files(tmp_path: Path) -> None:

@@ -276,12 +276,6 @@ def test_struct_infos_wait_until_those_of_the_operands_are_known() -> None:
     assert op.shape_of(X).struct_info == shape(2, 3)
 
 
-def test_a_name_is_registered_once(scratch: list[str]) -> None:
-    register("test.once")(lambda: Object)
-    with pytest.raises(MisuseError, match="registered already"):
-        register("test.once")(lambda: Object)
-
-
 def test_a_record_is_extended_from_outside(window: OpDef) -> None:
     assert window.legalize is None
     assert window.gradient is None

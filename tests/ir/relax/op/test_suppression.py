@@ -125,44 +125,38 @@ def test_one_program_selects_of_all_sizes(target: str, dtype: str) -> None:
                 assert values[image].tolist() == of_pairs + [0.0] * (classes * n - len(pairs))
 
 
-@pytest.mark.parametrize("target", ["numpy", "native"])
-@pytest.mark.parametrize("iou", [0.7, float(np.float32(0.7))])
-def test_overlaps_at_the_limit_are_not_above_it(iou: float, target: str) -> None:
-    """As in ONNX Runtime: 7 / 10 is 0.7 in float32, whose 0.7 is less than 7 / 10 in float64."""
-    boxes = np.array([[[0, 0, 1, 10], [0, 0, 1, 7], [0, 0, 1, 8]]], "float32")
-    scores = np.array([[[3, 2, 1]]], "float32")
-    rows, total = suppression(boxes, scores, target=target)(boxes, scores, 9, iou, 0)
-    assert rows[: int(total[0]), 2].tolist() == [0, 1]
-
-
-@pytest.mark.parametrize("target", ["numpy", "native"])
-def test_no_overlap_is_above_a_limit_that_is_no_number(target: str) -> None:
-    boxes = np.array([[[0, 0, 2, 2], [0, 0, 2, 2], [0, 0, 2, 2.1]]], "float32")
-    scores = np.array([[[0.5, 0.6, 0.7]]], "float32")
-    found, total = suppression(boxes, scores, target=target)(boxes, scores, 9, np.nan, 0)
-    assert found[: total[0], 2].tolist() == [2, 1, 0]
+INF, NAN = np.inf, np.nan
+LAYERS = [[0, 0, 1, 10], [0, 0, 1, 7], [0, 0, 1, 8]]
+#: The boxes, best first, the limit of overlaps, and the boxes that remain.
+EDGES: dict[str, tuple[list[list[float]], float, list[int]]] = {
+    # As in ONNX Runtime: 7 / 10 is 0.7 in float32, whose 0.7 is less than 7 / 10 in float64.
+    "overlaps at the limit are not above it": (LAYERS, 0.7, [0, 1]),
+    "the limit is that of float32": (LAYERS, float(np.float32(0.7)), [0, 1]),
+    "no overlap is above a limit that is no number": (
+        *([[0, 0, 2, 2.1], [0, 0, 2, 2], [0, 0, 2, 2]], NAN, [0, 1, 2]),
+    ),
+    **{
+        f"an area of {size} that overflows is infinite": (
+            *([[0, -size, 2, size], [0, 0, 1, 1], [0, 0, size, size]], 0.5, [0, 1, 2]),
+        )
+        for size in (1e30, INF)
+    },
+    "boxes without an area or end suppress no other": (
+        [[0, 0, INF, 4], [NAN, 0, 4, 4], [1, 1, 1, 3], [0, 0, 4, 4], [-INF, -INF, INF, INF]],
+        *(0.0, [0, 1, 2, 3, 4]),
+    ),
+}
 
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("target", ["numpy", "native"])
-@pytest.mark.parametrize("size", [1e30, np.inf])
-def test_areas_that_overflow_are_infinite(size: float, target: str) -> None:
-    boxes = np.array([[[0, 0, size, size], [0, 0, 1, 1], [0, -size, 2, size]]], "float32")
-    scores = np.array([[[0.5, 0.6, 0.7]]], "float32")
-    found, total = suppression(boxes, scores, target=target)(boxes, scores, 9, 0.5, 0)
-    assert found[: total[0], 2].tolist() == [2, 1, 0]
-
-
-@pytest.mark.parametrize("target", ["numpy", "native"])
-def test_boxes_without_an_area_or_end_suppress_no_other(target: str) -> None:
-    inf, nan = np.inf, np.nan
-    boxes = np.array(
-        [[[0, 0, inf, 4], [nan, 0, 4, 4], [1, 1, 1, 3], [0, 0, 4, 4], [-inf, -inf, inf, inf]]],
-        "float32",
-    )
-    scores = np.array([[[5, 4, 3, 2, 1]]], "float32")
-    rows, total = suppression(boxes, scores, target=target)(boxes, scores, 9, 0.0, 0)
-    assert rows[: int(total[0]), 2].tolist() == [0, 1, 2, 3, 4]
+@pytest.mark.parametrize("fact", EDGES)
+def test_boxes_that_remain(fact: str, target: str) -> None:
+    corners, iou, remain = EDGES[fact]
+    boxes = np.array([corners], "float32")
+    scores = np.arange(len(corners), 0, -1, dtype="float32")[None, None]
+    rows, total = suppression(boxes, scores, target=target)(boxes, scores, 9, iou, 0)
+    assert rows[: int(total[0]), 2].tolist() == remain
 
 
 @pytest.mark.parametrize("target", ["numpy", "native"])

@@ -103,41 +103,28 @@ def test_a_kernel_is_split_along_axes_that_it_indexes_by_loops_alone() -> None:
     assert shapes == [[8, 3], [4, 3], [4, 3]]
 
 
-def test_a_kernel_is_not_split_along_other_axes() -> None:
-    Module = module("""
-    I.module_global_infos({"mesh": [R.device_mesh((2,), I.Range(0, 2))]})
+@pytest.mark.parametrize(
+    ("size", "value", "message"),
+    [
+        (8, "A[vi + 4]", r"axis 0 of A, which is .*, cannot be split"),
+        (4, "A[vi] + vi", "cannot be split"),
+    ],
+    ids=["a shifted index", "an index that is a value"],
+)
+def test_a_kernel_is_not_split_along_other_axes(size: int, value: str, message: str) -> None:
+    Module = module(f"""
+    I.module_global_infos({{"mesh": [R.device_mesh((2,), I.Range(0, 2))]}})
 
     @kernel
-    def shifted(A: f32[8], B: f32[4]):
-        for i in S(4, "shifted"):
-            B[vi] = A[vi + 4]
+    def k(A: i32[{size}], B: i32[4]):
+        for i in S(4, "k"):
+            B[vi] = {value}
 
-    def main(x: R.DTensor((8,), "float32", "mesh[0]", "S[0]")):
-        y = R.dist.call_tir(
-            cls.shifted, (x,), out_sinfo=R.DTensor((4,), "float32", "mesh[0]", "S[0]")
-        )
+    def main(x: R.DTensor(({size},), "int32", "mesh[0]", "S[0]")):
+        y = R.dist.call_tir(cls.k, (x,), out_sinfo=R.DTensor((4,), "int32", "mesh[0]", "S[0]"))
         return y
     """)
-    with pytest.raises(TransformError, match=r"axis 0 of A, which is .*, cannot be split"):
-        transform.LowerGlobalViewToLocalView()(Module)
-
-
-def test_an_index_that_is_a_value_is_not_split() -> None:
-    Module = module("""
-    I.module_global_infos({"mesh": [R.device_mesh((2,), I.Range(0, 2))]})
-
-    @kernel
-    def count(A: i32[4], B: i32[4]):
-        for i in S(4, "count"):
-            B[vi] = A[vi] + vi
-
-    def main(x: R.DTensor((4,), "int32", "mesh[0]", "S[0]")):
-        y = R.dist.call_tir(
-            cls.count, (x,), out_sinfo=R.DTensor((4,), "int32", "mesh[0]", "S[0]")
-        )
-        return y
-    """)
-    with pytest.raises(TransformError, match="cannot be split"):
+    with pytest.raises(TransformError, match=message):
         transform.LowerGlobalViewToLocalView()(Module)
 
 

@@ -1,7 +1,7 @@
 """Eight times the bindings are at most about eight times the work of a pass."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -15,6 +15,7 @@ from relaxpy.relax.transform import Normalize
 from tests.counting import calls
 from tests.ir.relax.sinfos import rank, tensor
 from tests.ir.relax.transform.program_shapes import SHAPES
+from tests.rows import table
 
 SQUARE = tensor(4, 4)
 
@@ -69,119 +70,91 @@ def split_first(mod: IRModule) -> IRModule:
     return transform.SplitCallTIRByPattern([pattern], computed)(mod)
 
 
+Step: TypeAlias = Callable[[IRModule], IRModule]
+#: The shapes of programs that are hard for a pass.
+_SHAPES = table("""
+AdjustMatmulOrder : squares products
+BundleModelParams : parameters weights
+CallTIRRewrite : chain parameters
+CanonicalizeBindings : casts one_tuple aliases mixed mixed_in_dataflow
+CombineParallelMatmul : parallel_products scans_in_dataflow
+ConvertToDataflow : effects blocks mixed mixed_in_dataflow
+DeadCodeElimination : diamonds calls_of_calls mixed mixed_in_dataflow closures
+DecomposeOpsForInference : statistics
+DecomposeOpsForTraining : statistics
+EliminateCommonSubexpr : fan fan_of_constants mixed mixed_in_dataflow
+ExpandMatmulOfSum : fibonacci fibonacci_in_dataflow
+FoldConstant : fold_in_dataflow mixed mixed_in_dataflow
+FuseOps : diamonds outputs parameters
+FuseOpsByPattern : fibonacci_in_dataflow outputs
+FuseTIR : concatenation chain fan
+InlinePrivateFunctions : one_function closures
+KillAfterLastUse : fan parameters mixed
+LambdaLift : local_functions closures
+LazyGetInput : parameters weights
+LazySetOutput : outputs
+LegalizeOps : chain concatenation fan_of_constants
+LiftTransformParams : parameters weights
+LowerRuntimeBuiltin : chain
+MergeCompositeFunctions : fibonacci diamonds functions
+RemoveRedundantReshape : reshapes mixed mixed_in_dataflow
+RemoveUnusedOutputs : one_function closures
+RemoveUnusedParameters : calls_of_calls closures
+ReorderPermuteDimsAfterConcat : concatenation transpositions
+StaticPlanBlockMemory : fan outputs mixed
+ToMixedPrecision : products_in_dataflow
+ToNonDataflow : outputs blocks mixed mixed_in_dataflow
+TopologicalSort : fan_in_dataflow mixed mixed_in_dataflow
+VMShapeLower : casts conditionals
+AllocateWorkspace : closures
+AttachExternModules : closures
+AttachGlobalSymbol : closures
+ConvertLayout : images
+DataflowUseInplaceCalls : mixed_in_dataflow scans_in_dataflow
+DispatchSampling : scans_in_dataflow
+DispatchSortScan : scans_in_dataflow
+ExpandTupleArguments : closures
+FoldBatchnormToConv2D : images
+FuseTransposeMatmul : scans_in_dataflow
+LiftTransformParams of all : weights
+LowerAllocTensor : mixed
+RemovePurityChecking : mixed mixed_in_dataflow
+RewriteDataflowReshape : mixed mixed_in_dataflow
+SplitCallTIRByPattern : fan_of_constants
+UpdateParamStructInfo : mixed mixed_in_dataflow
+""")
+#: What comes before a pass, if anything does.
+_BEFORE: dict[str, Step] = {
+    "CallTIRRewrite": lambda mod: transform.RemovePurityChecking()(
+        transform.LegalizeOps()(transform.ToNonDataflow()(mod))
+    ),
+    "FuseOps": annotated,
+    "FuseTIR": fused,
+    "KillAfterLastUse": with_memory,
+    "LowerRuntimeBuiltin": lambda mod: transform.LowerAllocTensor()(with_memory(mod)),
+    "MergeCompositeFunctions": matched,
+    "StaticPlanBlockMemory": with_memory,
+    "VMShapeLower": with_memory,
+    "AllocateWorkspace": for_a_back_end,
+    "LowerAllocTensor": with_memory,
+    "SplitCallTIRByPattern": transform.LegalizeOps(),
+}
+#: Passes that are not those of their names without options.
+_STEPS: dict[str, Step] = {
+    "FuseOpsByPattern": FUSE_BY_PATTERN,
+    "TopologicalSort": transform.TopologicalSort("breadth-first"),
+    "AttachExternModules": transform.AttachExternModules([{"tests.growth.unused": abs}]),
+    "ConvertLayout": transform.ConvertLayout({"relax.nn.conv2d": ["NHWC", "OHWI"]}),
+    "DispatchSampling": backend.DispatchSampling(),
+    "DispatchSortScan": backend.DispatchSortScan(),
+    "LiftTransformParams of all": transform.LiftTransformParams(True),
+    "SplitCallTIRByPattern": split_first,
+    "UpdateParamStructInfo": transform.UpdateParamStructInfo(lambda _: rank(2)),
+}
 #: The passes with what comes before them, and the shapes of programs that are hard for them.
-HARD: dict[str, tuple[Callable[[IRModule], IRModule], Callable[[IRModule], IRModule], str]] = {
-    "AdjustMatmulOrder": (same, transform.AdjustMatmulOrder(), "squares products"),
-    "BundleModelParams": (same, transform.BundleModelParams(), "parameters weights"),
-    "CallTIRRewrite": (
-        lambda mod: transform.RemovePurityChecking()(
-            transform.LegalizeOps()(transform.ToNonDataflow()(mod))
-        ),
-        transform.CallTIRRewrite(),
-        "chain parameters",
-    ),
-    "CanonicalizeBindings": (
-        same,
-        transform.CanonicalizeBindings(),
-        "casts one_tuple aliases mixed mixed_in_dataflow",
-    ),
-    "CombineParallelMatmul": (
-        same,
-        transform.CombineParallelMatmul(),
-        "parallel_products scans_in_dataflow",
-    ),
-    "ConvertToDataflow": (
-        same,
-        transform.ConvertToDataflow(),
-        "effects blocks mixed mixed_in_dataflow",
-    ),
-    "DeadCodeElimination": (
-        same,
-        transform.DeadCodeElimination(),
-        "diamonds calls_of_calls mixed mixed_in_dataflow closures",
-    ),
-    "DecomposeOpsForInference": (same, transform.DecomposeOpsForInference(), "statistics"),
-    "DecomposeOpsForTraining": (same, transform.DecomposeOpsForTraining(), "statistics"),
-    "EliminateCommonSubexpr": (
-        same,
-        transform.EliminateCommonSubexpr(),
-        "fan fan_of_constants mixed mixed_in_dataflow",
-    ),
-    "ExpandMatmulOfSum": (same, transform.ExpandMatmulOfSum(), "fibonacci fibonacci_in_dataflow"),
-    "FoldConstant": (same, transform.FoldConstant(), "fold_in_dataflow mixed mixed_in_dataflow"),
-    "FuseOps": (annotated, transform.FuseOps(), "diamonds outputs parameters"),
-    "FuseOpsByPattern": (same, FUSE_BY_PATTERN, "fibonacci_in_dataflow outputs"),
-    "FuseTIR": (fused, transform.FuseTIR(), "concatenation chain fan"),
-    "InlinePrivateFunctions": (same, transform.InlinePrivateFunctions(), "one_function closures"),
-    "KillAfterLastUse": (with_memory, transform.KillAfterLastUse(), "fan parameters mixed"),
-    "LambdaLift": (same, transform.LambdaLift(), "local_functions closures"),
-    "LazyGetInput": (same, transform.LazyGetInput(), "parameters weights"),
-    "LazySetOutput": (same, transform.LazySetOutput(), "outputs"),
-    "LegalizeOps": (same, transform.LegalizeOps(), "chain concatenation fan_of_constants"),
-    "LiftTransformParams": (same, transform.LiftTransformParams(), "parameters weights"),
-    "LowerRuntimeBuiltin": (
-        lambda mod: transform.LowerAllocTensor()(with_memory(mod)),
-        transform.LowerRuntimeBuiltin(),
-        "chain",
-    ),
-    "MergeCompositeFunctions": (
-        matched,
-        transform.MergeCompositeFunctions(),
-        "fibonacci diamonds functions",
-    ),
-    "RemoveRedundantReshape": (
-        same,
-        transform.RemoveRedundantReshape(),
-        "reshapes mixed mixed_in_dataflow",
-    ),
-    "RemoveUnusedOutputs": (same, transform.RemoveUnusedOutputs(), "one_function closures"),
-    "RemoveUnusedParameters": (same, transform.RemoveUnusedParameters(), "calls_of_calls closures"),
-    "ReorderPermuteDimsAfterConcat": (
-        same,
-        transform.ReorderPermuteDimsAfterConcat(),
-        "concatenation transpositions",
-    ),
-    "StaticPlanBlockMemory": (with_memory, transform.StaticPlanBlockMemory(), "fan outputs mixed"),
-    "ToMixedPrecision": (same, transform.ToMixedPrecision(), "products_in_dataflow"),
-    "ToNonDataflow": (same, transform.ToNonDataflow(), "outputs blocks mixed mixed_in_dataflow"),
-    "TopologicalSort": (
-        same,
-        transform.TopologicalSort("breadth-first"),
-        "fan_in_dataflow mixed mixed_in_dataflow",
-    ),
-    "VMShapeLower": (with_memory, transform.VMShapeLower(), "casts conditionals"),
-    "AllocateWorkspace": (for_a_back_end, transform.AllocateWorkspace(), "closures"),
-    "AttachExternModules": (
-        same,
-        transform.AttachExternModules([{"tests.growth.unused": abs}]),
-        "closures",
-    ),
-    "AttachGlobalSymbol": (same, transform.AttachGlobalSymbol(), "closures"),
-    "ConvertLayout": (
-        same,
-        transform.ConvertLayout({"relax.nn.conv2d": ["NHWC", "OHWI"]}),
-        "images",
-    ),
-    "DataflowUseInplaceCalls": (
-        same,
-        transform.DataflowUseInplaceCalls(),
-        "mixed_in_dataflow scans_in_dataflow",
-    ),
-    "DispatchSampling": (same, backend.DispatchSampling(), "scans_in_dataflow"),
-    "DispatchSortScan": (same, backend.DispatchSortScan(), "scans_in_dataflow"),
-    "ExpandTupleArguments": (same, transform.ExpandTupleArguments(), "closures"),
-    "FoldBatchnormToConv2D": (same, transform.FoldBatchnormToConv2D(), "images"),
-    "FuseTransposeMatmul": (same, transform.FuseTransposeMatmul(), "scans_in_dataflow"),
-    "LiftTransformParams of all": (same, transform.LiftTransformParams(True), "weights"),
-    "LowerAllocTensor": (with_memory, transform.LowerAllocTensor(), "mixed"),
-    "RemovePurityChecking": (same, transform.RemovePurityChecking(), "mixed mixed_in_dataflow"),
-    "RewriteDataflowReshape": (same, transform.RewriteDataflowReshape(), "mixed mixed_in_dataflow"),
-    "SplitCallTIRByPattern": (transform.LegalizeOps(), split_first, "fan_of_constants"),
-    "UpdateParamStructInfo": (
-        same,
-        transform.UpdateParamStructInfo(lambda _: rank(2)),
-        "mixed mixed_in_dataflow",
-    ),
+HARD: dict[str, tuple[Step, Step, str]] = {
+    name: (_BEFORE.get(name, same), _STEPS.get(name) or getattr(transform, name)(), shapes)
+    for name, shapes in _SHAPES
 }
 CASES = [(name, shape) for name, (_, _, shapes) in HARD.items() for shape in shapes.split()]
 

@@ -1,13 +1,22 @@
 """Values of Relay programs."""
 
+from ast import literal_eval
+
 import numpy as np
 import pytest
 
 from relaxpy import relay
 from relaxpy.errors import RuntimeCheckError
 from tests.relay_programs import LIST, NAT, numbers, plain, prelude, value
+from tests.rows import sections
 
-ACKERMANN = """
+#: Facts and values, each before the program; $NAT, $INC and $LOG stand for definitions.
+VALUES = sections(r"""
+--- every construct is an expression: (9, (), 6)
+$NAT
+((if (True) { 1 } else { 2 }) + (match (Z) { case Z { 3 } case _ { 4 } }) + { let %x = 5; %x },
+ ref_write(ref(1), 2), fn() { 6 }())
+--- recursion in recursion: (1, 5, 9)
 def @ackermann(%m : Tensor[(), int32], %n : Tensor[(), int32]) -> Tensor[(), int32] {
     if (%m == 0) {
         %n + 1
@@ -17,56 +26,97 @@ def @ackermann(%m : Tensor[(), int32], %n : Tensor[(), int32]) -> Tensor[(), int
         @ackermann(%m - 1, @ackermann(%m, %n - 1))
     }
 }
-"""
+(@ackermann(0, 0), @ackermann(1, 3), @ackermann(2, 3))
+--- a reference means its definition: (12, 12)
+def @f(%x: int32) -> int32 { %x * 2 }
+(@f(@f(3)), (fn(%x: int32) -> int32 { %x * 2 })((fn(%x: int32) -> int32 { %x * 2 })(3)))
+--- functions are bound, passed and returned: 7
+let %twice = fn(%f, %x) { %f(%f(%x)) }; let %add = fn(%n) { fn(%x) { %x + %n } };
+%twice(%add(3), 1)
+--- functions of lets are recursive: 120
+let %f = fn(%n: int32) -> int32 { if (%n == 0) { 1 } else { %n * %f(%n - 1) } }; %f(5)
+--- closures keep the values of their variables: 22
+let %c = 1; let %f = fn(%x : float32, %y : float32) { %x + %y + %c }; let %c = 100.0; %f(10, 11)
+--- tuples and projections: (2.5, (), 1)
+let %t = (1, (2.5, True), ()); (%t.1.0, %t.2, %t.0)
+--- a shared node is evaluated once: (1, 1, 2)
+$INC %0 = %inc()
+(%0, %0, %inc())
+--- equal nodes are evaluated each: (1, 2)
+$INC (%inc(), %inc())
+--- a shared node is evaluated once in each call: (2, 4)
+$INC let %f = fn() { %0 = %inc()
+%0 + %0 }; (%f(), %f())
+--- the line of a graph binding has no influence: (2, 2)
+let %r = ref(1); %0 = ref_read(%r)
+let %u = ref_write(%r, 2); (%0, %0)
+--- only the chosen branch is evaluated: (2, 0)
+let %r = ref(0);
+let %x = if (False) { ref_write(%r, 1); 1 } else if (True) { 2 } else { ref_write(%r, 3); 3 };
+(%x, ref_read(%r))
+--- the first clause that fits is evaluated: ("Z", "S(Z)", "Z")
+$NAT def @f(%v: Nat[]) -> Nat[] { match(%v) { case S(S(%n)) { %n } case _ { %v } } }
+(@f(Z), @f(S(Z)), @f(S(S(Z))))
+--- later clauses are not evaluated: ("Z", "S(Z)", "S(S(Z))")
+$NAT def @f(%v: Nat[]) -> Nat[] {
+    match(%v) { case _ { %v } case S(S(%n)) { S(%n) } case S(%n) { %n } case Z() { S(Z()) } }
+}
+(@f(Z), @f(S(Z)), @f(S(S(Z))))
+--- fields of an instance are bound: ("Z", "Z", "S(Z)")
+$NAT def @f(%v: Nat[]) -> Nat[] { match(%v) { case Z() { Z() } case S(%n) { %n } } }
+(@f(Z), @f(S(Z)), @f(S(S(Z))))
+--- variable and tuple patterns: 4
+$NAT match((1, (Z, 3))) { (%x, (S(_), _)) => 0, (%x, (%y, %z)) => %x + %z }
+--- fields and operands are evaluated from left to right: 1234
+$LOG (%put(1), %put(2)); (%put(3) + %put(4)); ref_read(%r)
+--- a callee is evaluated before its arguments, whether it uses them or not: 123
+$LOG (%put(1); fn(%a, %b) { %a })(%put(2), %put(3)); ref_read(%r)
+--- both operands of logic are evaluated: 1234
+$LOG !%yes(1) && %yes(2); %yes(3) || %yes(4); ref_read(%r)
+--- cells are shared by all their holders: (1, 5, 5, 5)
+let %r = ref(1); let %t = (%r, %r); let %get = fn() { ref_read(%r) };
+let %a = %get(); ref_write(%t.0, 5); let %b = ref_read(%t.1); let %q = ref(1);
+ref_write(%q, 7); (%a, %b, %get(), ref_read(%r))
+--- recursion is not limited by the stack of Python: (3000, 3000)
+def @down(%n: int32) -> int32 { if (%n == 0) { 0 } else { 1 + @down(%n - 1) } }
+def @loop(%n: int32, %a: int32) -> int32 { if (%n == 0) { %a } else { @loop(%n - 1, %a + 1) } }
+(@down(3000), @loop(3000, 0))
+--- a closure writes what the function around it reads: 5
+%0 = ref(1)
+let %f = fn() { ref_write(%0, 5) }; let %u = %f(); ref_read(%0)
+--- a closure reads what the function around it wrote: 5
+%0 = ref(1)
+let %f = fn() { ref_read(%0) }; let %u = ref_write(%0, 5); %f()
+--- each call has its own shared nodes: 10
+let %f = fn() { %0 = ref(1)
+let %u = ref_write(%0, 5); ref_read(%0) }; %f() + %f()
+--- closures of two calls share nothing: (2, 1)
+let %f = fn() { %0 = ref(1)
+(fn() { ref_write(%0, ref_read(%0) + 1) }, %0) };
+let %a = %f(); let %b = %f(); let %u = %a.0(); (ref_read(%a.1), ref_read(%b.1))
+""")
+DEFINITIONS = {
+    "$NAT": NAT,
+    "$INC": """
+let %r = ref(0); let %inc = fn() { ref_write(%r, ref_read(%r) + 1); ref_read(%r) };
+""",
+    "$LOG": """
+let %r = ref(0);
+let %put = fn(%d: int32) { ref_write(%r, ref_read(%r) * 10 + %d); %d };
+let %yes = fn(%d: int32) { %put(%d); True };
+""",
+}
 
 
-@pytest.mark.rule("RLY-1")
-def test_every_construct_is_an_expression() -> None:
-    text = (
-        NAT
-        + """
-    ((if (True) { 1 } else { 2 }) + (match (Z) { case Z { 3 } case _ { 4 } }) + { let %x = 5; %x },
-     ref_write(ref(1), 2), fn() { 6 }())
-    """
-    )
-    assert numbers(text) == (9, (), 6)
-
-
-@pytest.mark.rule("RLY-38")
-@pytest.mark.parametrize(("m", "n", "result"), [(0, 0, 1), (1, 3, 5), (2, 3, 9)])
-def test_ackermann(m: int, n: int, result: int) -> None:
-    assert numbers(f"{ACKERMANN}@ackermann({m}, {n})") == result
-
-
-@pytest.mark.rule("RLY-6")
-def test_a_reference_means_its_definition() -> None:
-    body = "fn(%x: int32) -> int32 { %x * 2 }"
-    assert numbers("def @f(%x: int32) -> int32 { %x * 2 }\n@f(@f(3))") == 12
-    assert numbers(f"({body})(({body})(3))") == 12
-
-
-@pytest.mark.rule("RLY-10")
-def test_functions_are_bound_passed_and_returned() -> None:
-    text = (
-        "let %twice = fn(%f, %x) { %f(%f(%x)) }; let %add = fn(%n) { "
-        "fn(%x) { %x + %n } }; %twice(%add(3), 1)"
-    )
-    assert numbers(text) == 7
-
-
-@pytest.mark.rule("RLY-14")
-def test_functions_of_lets_are_recursive() -> None:
-    text = "let %f = fn(%n: int32) -> int32 { if (%n == 0) { 1 } else { %n * %f(%n - 1) } }; %f(5)"
-    assert numbers(text) == 120
-
-
-@pytest.mark.rule("RLY-15", "RLY-36")
-def test_closures_keep_the_values_of_their_variables() -> None:
-    text = (
-        "let %c = 1; let %f = fn(%x : float32, %y : float32) { %x "
-        "+ %y + %c }; let %c = 100.0; %f(10, 11)"
-    )
-    assert numbers(text) == 22
+@pytest.mark.rule("RLY-1", "RLY-6", "RLY-10", "RLY-14", "RLY-15", "RLY-36", "RLY-38", "RLY-40")
+@pytest.mark.rule("RLY-41", "RLY-45", "RLY-50", "RLY-51", "RLY-52", "RLY-53", "RLY-54", "RLY-106")
+@pytest.mark.rule("RLY-107", "RLY-108", "RLY-109", "RLY-110")
+@pytest.mark.parametrize("fact", VALUES)
+def test_programs_have_values(fact: str) -> None:
+    text = VALUES[fact]
+    for name, definition in DEFINITIONS.items():
+        text = text.replace(name, definition)
+    assert numbers(text) == literal_eval(fact.rpartition(": ")[2])
 
 
 @pytest.mark.rule("RLY-34")
@@ -77,62 +127,6 @@ def test_an_instance_has_the_tag_and_the_fields() -> None:
     assert result.tag == result.constructor.tag
     assert result.fields[0] == 1
     assert result.fields[1].fields == ()
-
-
-@pytest.mark.rule("RLY-40", "RLY-41")
-def test_tuples_and_projections() -> None:
-    assert numbers("let %t = (1, (2.5, True), ()); (%t.1.0, %t.2, %t.0)") == (2.5, (), 1)
-
-
-@pytest.mark.rule("RLY-45", "RLY-110")
-def test_a_shared_node_is_evaluated_once() -> None:
-    count = "let %r = ref(0); let %inc = fn() { ref_write(%r, ref_read(%r) + 1); ref_read(%r) };"
-    assert numbers(f"{count} %0 = %inc()\n(%0, %0, %inc())") == (1, 1, 2)
-    assert numbers(f"{count} (%inc(), %inc())") == (1, 2)
-    body = "%0 = %inc()\n%0 + %0"
-    assert numbers(f"{count} let %f = fn() {{ {body} }}; (%f(), %f())") == (2, 4)
-
-
-@pytest.mark.rule("RLY-110")
-def test_the_line_of_a_graph_binding_has_no_influence() -> None:
-    text = "let %r = ref(1); %0 = ref_read(%r)\nlet %u = ref_write(%r, 2); (%0, %0)"
-    assert numbers(text) == (2, 2)
-
-
-@pytest.mark.rule("RLY-50")
-def test_only_the_chosen_branch_is_evaluated() -> None:
-    text = (
-        "let %r = ref(0); let %x = if (False) { ref_write(%r, 1); 1 } else if "
-        "(True) { 2 } else { ref_write(%r, 3); 3 }; (%x, ref_read(%r))"
-    )
-    assert numbers(text) == (2, 0)
-
-
-@pytest.mark.rule("RLY-51", "RLY-52", "RLY-53", "RLY-54")
-@pytest.mark.parametrize(
-    ("clauses", "results"),
-    [
-        ("case S(S(%n)) { %n } case _ { %v }", ("Z", "S(Z)", "Z")),
-        (
-            "case _ { %v } case S(S(%n)) { S(%n) } case S(%n) { %n } case Z() { S(Z()) }",
-            ("Z", "S(Z)", "S(S(Z))"),
-        ),
-        ("case Z() { Z() } case S(%n) { %n }", ("Z", "Z", "S(Z)")),
-    ],
-)
-def test_the_first_fitting_clause_is_evaluated(clauses: str, results: tuple[str, ...]) -> None:
-    text = (
-        f"{NAT}def @f(%v: Nat[]) -> Nat[] {{ match(%v) {{ "
-        f"{clauses} }} }}\n(@f(Z), @f(S(Z)), @f(S(S(Z))))"
-    )
-    assert numbers(text) == results
-
-
-@pytest.mark.rule("RLY-109")
-def test_variable_and_tuple_patterns() -> None:
-    assert (
-        numbers(NAT + "match((1, (Z, 3))) { (%x, (S(_), _)) => 0, (%x, (%y, %z)) => %x + %z }") == 4
-    )
 
 
 @pytest.mark.rule("RLY-55")
@@ -161,28 +155,6 @@ def test_sizes_are_checked_when_the_value_arrives(text: str) -> None:
         f(np.arange(2, dtype="int32"))
 
 
-@pytest.mark.rule("RLY-106")
-def test_evaluation_is_from_left_to_right_and_strict() -> None:
-    log = """
-    let %r = ref(0);
-    let %put = fn(%d: int32) { ref_write(%r, ref_read(%r) * 10 + %d); %d };
-    let %yes = fn(%d: int32) { %put(%d); True };
-    """
-    assert numbers(log + "(%put(1), %put(2)); (%put(3) + %put(4)); ref_read(%r)") == 1234
-    assert numbers(log + "(%put(1); fn(%a, %b) { %a })(%put(2), %put(3)); ref_read(%r)") == 123
-    assert numbers(log + "!%yes(1) && %yes(2); %yes(3) || %yes(4); ref_read(%r)") == 1234
-
-
-@pytest.mark.rule("RLY-107", "RLY-108")
-def test_cells_are_shared_by_all_their_holders() -> None:
-    text = """
-    let %r = ref(1); let %t = (%r, %r); let %get = fn() { ref_read(%r) };
-    let %a = %get(); ref_write(%t.0, 5); let %b = ref_read(%t.1); let %q = ref(1);
-    ref_write(%q, 7); (%a, %b, %get(), ref_read(%r))
-    """
-    assert numbers(text) == (1, 5, 5, 5)
-
-
 @pytest.mark.rule("RLY-112")
 def test_running_a_module_calls_main() -> None:
     module = relay.parse("def @main(%x: int32, %y: float32) { (%x, %y) }\ndef @g() { 2 }")
@@ -208,16 +180,6 @@ def test_executors(kind: str) -> None:
     assert adder(5)(2) == 3
     with pytest.raises(ValueError, match="no executor"):
         relay.create_executor(f"{kind}s")
-
-
-@pytest.mark.rule("RLY-1")
-def test_recursion_is_not_limited_by_the_stack_of_python() -> None:
-    text = """
-    def @down(%n: int32) -> int32 { if (%n == 0) { 0 } else { 1 + @down(%n - 1) } }
-    def @loop(%n: int32, %a: int32) -> int32 { if (%n == 0) { %a } else { @loop(%n - 1, %a + 1) } }
-    (@down(3000), @loop(3000, 0))
-    """
-    assert numbers(text) == (3000, 3000)
 
 
 @pytest.mark.rule("RLY-113")
@@ -314,24 +276,6 @@ def test_an_operator_of_the_user_runs() -> None:
         assert numbers("test.double(Constant(3, (2,), int32))") == [6, 6]
     finally:
         relay.op.Op._table.pop("test.double")
-
-
-@pytest.mark.rule("RLY-110")
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("%0 = ref(1)\nlet %f = fn() { ref_write(%0, 5) }; let %u = %f(); ref_read(%0)", 5),
-        ("%0 = ref(1)\nlet %f = fn() { ref_read(%0) }; let %u = ref_write(%0, 5); %f()", 5),
-        ("let %f = fn() { %0 = ref(1)\nlet %u = ref_write(%0, 5); ref_read(%0) }; %f() + %f()", 10),
-        (
-            "let %f = fn() { %0 = ref(1)\n(fn() { ref_write(%0, ref_read(%0) + 1) }, %0) };"
-            "let %a = %f(); let %b = %f(); let %u = %a.0(); (ref_read(%a.1), ref_read(%b.1))",
-            (2, 1),
-        ),
-    ],
-)
-def test_a_closure_shares_expressions_with_the_function_around_it(text, expected) -> None:
-    assert numbers(text) == expected
 
 
 VIEW = "def @view(%x: Tensor[(?,), float32]) -> Tensor[(?,), float32] { %x }\n"

@@ -43,9 +43,6 @@ def test_functions_of_a_module_are_called_by_name() -> None:
         assert executor.evaluate(module.get_global_var("half"))(3) == 1.5
         assert executor.evaluate(module.get_global_var("half"))(x=3) == 1.5
         assert executor.evaluate(relay.const(2) + relay.const(3)) == 5
-        x = relay.var("x", "int32")
-        assert executor.evaluate(x + relay.const(3), {x: 4}) == 7
-        assert executor.evaluate(relay.Function([x], x + x))(4) == 8
 
 
 def test_functions_of_functions_are_evaluated() -> None:

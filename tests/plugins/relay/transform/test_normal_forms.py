@@ -4,7 +4,7 @@ import pytest
 
 from relaxpy import relay
 from relaxpy.ir import structural_equal
-from tests.relay_programs import prelude, result_of
+from tests.relay_programs import result_of
 
 
 @pytest.mark.rule("RLY-48")
@@ -12,20 +12,6 @@ def test_graph_form_shares_what_lets_bound() -> None:
     lets = relay.parse("let %x = 1 + 2; let %y = %x * %x; (%x, %y)")
     graph = relay.parse("%0 = 1 + 2\n%1 = %0 * %0\n(%0, %1)")
     assert structural_equal(relay.transform.ToGraphNormalForm()(lets), graph)
-
-
-@pytest.mark.rule("RLY-48")
-def test_the_prelude_keeps_its_meaning() -> None:
-    text = "@foldl(fn(%a, %x) { %a * 10 + %x }, 0, @rev(Cons(1, Cons(2, Nil))))"
-    module = relay.transform.ToANormalForm()(relay.parse(text, init_module=prelude()))
-    assert result_of(module) == 21
-
-
-@pytest.mark.rule("RLY-108")
-def test_graph_form_keeps_the_order_of_cells() -> None:
-    text = "let %r = ref(1); let %a = ref_read(%r); ref_write(%r, 5); %a + ref_read(%r)"
-    module = relay.transform.ToGraphNormalForm()(relay.parse(text))
-    assert result_of(module) == 6
 
 
 @pytest.mark.rule("RLY-44")
