@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Set
 from functools import lru_cache
 from types import MappingProxyType
 
@@ -260,8 +260,13 @@ def linear_terms(p: Poly, variables: Container[Var]) -> tuple[dict[Var, Poly], P
     return dict(coefficients), rest
 
 
-def affine(value: PrimExpr | IndexPoly, variables: Container[Var]) -> Affine | None:
+def affine(value: PrimExpr | IndexPoly, variables: Set[Var]) -> Affine | None:
     """`value` as an affine map of `variables`, or None where it is not one."""
+    return _affine(value, frozenset(variables))
+
+
+@lru_cache(maxsize=1 << 10)
+def _affine(value: PrimExpr | IndexPoly, variables: Set[Var]) -> Affine | None:
     whole = as_poly(value)
     if whole.constant is not None:
         return Affine(_NO_COEFFICIENTS, whole)
