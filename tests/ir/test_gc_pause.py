@@ -2,6 +2,7 @@
 
 import gc
 from collections.abc import Callable, Iterator
+from weakref import ref
 
 import pytest
 
@@ -52,6 +53,54 @@ def searches(work: Callable[[], object]) -> int:
     finally:
         gc.callbacks.remove(note)
     return found.count("start")
+
+
+@gc_paused
+def linked_lists() -> list[object]:
+    """More objects than a first visit may take, the first of which refers to itself."""
+    first = Linked()
+    first.other = first
+    return [first, *([] for _ in range(100_000))]
+
+
+class Linked:
+    """An object with a weak reference."""
+
+    other: object = None
+
+
+@pytest.fixture
+def thawed() -> Iterator[None]:
+    """No object is frozen, as in a program that does not use this."""
+    gc.unfreeze()
+    yield
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.mark.usefixtures("often", "thawed")
+def test_what_was_built_is_not_visited_when_the_collector_goes_on() -> None:
+    kept: list[object] = []
+
+    def work() -> None:
+        kept.append(linked_lists())
+        kept.append([[] for _ in range(100)])
+
+    assert min(searches(work) for _ in range(2)) == 0
+    assert gc.get_freeze_count() == 0
+
+
+@pytest.mark.usefixtures("often", "thawed")
+def test_garbage_in_cycles_of_many_builds_is_found() -> None:
+    found = [ref(linked_lists()[0]) for _ in range(40)]
+    assert any(entry() is None for entry in found)
+
+
+def test_objects_that_others_froze_stay_frozen() -> None:
+    gc.freeze()
+    before = gc.get_freeze_count()
+    assert linked_lists()
+    assert gc.get_freeze_count() == before > 0
 
 
 @pytest.fixture

@@ -667,7 +667,7 @@ def layout_of(
 def _order(indices: Sequence[PrimExpr], axes: Mapping[Var, Axis]) -> list[Var]:
     order: list[Var] = []
     for index in indices:
-        linear = affine(index, axes)
+        linear = affine(index, axes.keys())
         inside = list(linear.coefficients) if linear is not None else []
         inside.sort(key=lambda v: list(axes).index(v))
         order += [v for v in inside if v not in order]

@@ -581,7 +581,7 @@ def aligned_axes(
     numbers: dict[Var, PrimExpr] = {}
     digits: list[Var] = []
     for index, other in zip(indices, other_indices, strict=True):
-        f, g = affine(index, own), affine(other, others)
+        f, g = affine(index, own.keys()), affine(other, others.keys())
         if f is None or g is None or len(f.coefficients) > 1:
             return None
         if f.coefficients and len(g.coefficients) > 1:

@@ -6,7 +6,7 @@ product becomes one loop for each factor.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence, Set
 from typing import TYPE_CHECKING, Final, cast
 
 from relaxpy.exec.kernel.nest.bounds import keeps_divisions, may_fail
@@ -423,9 +423,7 @@ def _largest_term(size: IndexPoly) -> tuple[int, ...]:
 # ---- buffers as flat arrays
 
 
-def linear_position(
-    load: BufferLoad, axes: Sequence[Axis], variables: Container[Var]
-) -> Affine | None:
+def linear_position(load: BufferLoad, axes: Sequence[Axis], variables: Set[Var]) -> Affine | None:
     """The position of `load` in its flattened buffer, if that is affine and in bounds."""
     analyzer = analyzer_of(axes)
     position: PrimExpr = ops.const(0, INT64)

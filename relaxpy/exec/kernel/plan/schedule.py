@@ -10,7 +10,7 @@ Split loops become one again before that: axes are coalesced.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence, Set
 from heapq import heappop, heappush
 from itertools import permutations
 
@@ -194,7 +194,7 @@ def classify(statement: Assignment, axes: tuple[Axis, ...], shape_vars: Containe
     return Run((statement,), spatial, over, idiom=product)
 
 
-def _maps(statement: Assignment, variables: Container[Var]) -> list[Affine | None]:
+def _maps(statement: Assignment, variables: Set[Var]) -> list[Affine | None]:
     """The indices of the store as affine maps; None for one that is not affine or has a load."""
     return [
         affine(i, variables) if next(loads(i), None) is None else None for i in statement.indices

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Set
 from dataclasses import field
 from typing import TYPE_CHECKING, TypeAlias, cast
 
@@ -220,10 +220,7 @@ def expressions_of(statement: Statement) -> Iterator[PrimExpr]:
 
 
 def access(
-    buffer: Buffer,
-    indices: Iterable[PrimExpr],
-    variables: Container[Var],
-    varying: Container[Var] = (),
+    buffer: Buffer, indices: Iterable[PrimExpr], variables: Set[Var], varying: Container[Var] = ()
 ) -> Access:
     """The access of `buffer` at `indices`; those with loads or `varying` variables have no map."""
     indices = tuple(indices)
@@ -235,7 +232,7 @@ def access(
 
 
 def _reads(
-    sources: Iterable[PrimExpr], variables: Container[Var], varying: Container[Var] = ()
+    sources: Iterable[PrimExpr], variables: Set[Var], varying: Container[Var] = ()
 ) -> Iterator[Access]:
     seen: set[BufferLoad] = set()
     for source in sources:

@@ -11,10 +11,9 @@ and each function of a call needs some of it. LLVM also spills registers there.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, cast
 
 from typing_extensions import override
 
@@ -42,6 +41,7 @@ from relaxpy.exec.native.llvm.values import (
 if TYPE_CHECKING:
     from relaxpy.exec.native.llvm.module import Module
 
+T = TypeVar("T")
 _SHORT = 512
 """Functions of fewer values have no long blocks."""
 Carried: TypeAlias = Sequence[Value]
@@ -151,13 +151,13 @@ class Function(Instructions):
         self._lines.append(slot)
         return slot
 
-    @contextmanager
-    def at(self, slot: Slot) -> Iterator[None]:
-        """Insert the instructions that follow, among which are no jumps, in `slot`."""
-        outer, self._lines = self._lines, slot
-        known, self._known = self._known, {}
-        yield
+    def at(self, slot: Slot, build: Callable[[], T]) -> T:
+        """The result of `build`, whose instructions, among which are no jumps, are in `slot`."""
+        outer, known = self._lines, self._known
+        self._lines, self._known = slot, {}
+        result = build()
         self._lines, self._known = outer, known
+        return result
 
     # ---- memory of the function
 
@@ -191,13 +191,16 @@ class Function(Instructions):
             return
         going_on = str(jump.pop()).rpartition(" ")[2]
         self._left.add(self._exits[-1])
-        with self.at(jump):
+
+        def taken() -> Value:
             memory = self.take(size + self.stack.more)
             absent = self.new(BOOL, f"icmp eq {memory}, null")
             self.put(f"br {absent}, label %{self._exits[-1]}, label {going_on}")
-        with self.at(aligned):
-            self.put(f"%memory = getelementptr i8, {memory}, i64 0")
-            self.put(f"%more = getelementptr i8, {memory}, {size}")
+            return memory
+
+        memory = self.at(jump, taken)
+        aligned.append(f"  %memory = getelementptr i8, {memory}, i64 0")
+        aligned.append(f"  %more = getelementptr i8, {memory}, {size}")
         self.give(memory)
 
     def take(self, size: Value) -> Value:

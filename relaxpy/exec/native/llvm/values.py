@@ -19,41 +19,53 @@ FLOATS = {"half": 16, "bfloat": 16, "float": 32, "double": 64}
 SUFFIXES = {"half": "f16", "bfloat": "bf16", "float": "f32", "double": "f64", "ptr": "p0"}
 
 
-@dataclass(frozen=True, slots=True)
 class Type:
-    """A scalar type of LLVM such as `float` or `i64`, or a vector of `lanes` of it."""
+    """A scalar type of LLVM such as `float` or `i64`, or a vector of `lanes` of it.
 
+    Equal types are one object.
+
+    Fields:
+        text: the name of the type.
+        is_float: whether the elements are floating-point numbers.
+        bits: the size of an element in bits.
+        alignment: the size of an element in bytes, which is also its alignment.
+        suffix: the type in the name of an intrinsic, such as `v16f32`.
+    """
+
+    __slots__ = ("alignment", "bits", "element", "is_float", "lanes", "suffix", "text")
     element: str
-    lanes: int = 1
+    lanes: int
+    text: str
+    is_float: bool
+    bits: int
+    alignment: int
+    suffix: str
+
+    @override
+    def __new__(cls, element: str, lanes: int = 1) -> Type:
+        known = _TYPES.get((element, lanes))
+        if known is not None:
+            return known
+        new = object.__new__(cls)
+        new.element, new.lanes, new.is_float = element, lanes, element in FLOATS
+        new.bits = _BITS[element] if element in _BITS else int(element[1:])
+        new.alignment = max(1, new.bits // 8)
+        suffix = SUFFIXES.get(element, element)
+        new.suffix = suffix if lanes == 1 else f"v{lanes}{suffix}"
+        new.text = element if lanes == 1 else f"<{lanes} x {element}>"
+        return _TYPES.setdefault((element, lanes), new)
 
     @override
     def __str__(self) -> str:
-        return self.element if self.lanes == 1 else f"<{self.lanes} x {self.element}>"
-
-    @property
-    def is_float(self) -> bool:
-        """True if the elements are floating-point numbers."""
-        return self.element in FLOATS
-
-    @property
-    def bits(self) -> int:
-        """The size of an element in bits."""
-        return FLOATS.get(self.element) or (64 if self.element == "ptr" else int(self.element[1:]))
-
-    @property
-    def alignment(self) -> int:
-        """The size of an element in bytes, which is also its alignment."""
-        return max(1, self.bits // 8)
-
-    @property
-    def suffix(self) -> str:
-        """The type in the name of an intrinsic, such as `v16f32`."""
-        element = SUFFIXES.get(self.element, self.element)
-        return element if self.lanes == 1 else f"v{self.lanes}{element}"
+        return self.text
 
     def of(self, element: str) -> Type:
         """The type with the same number of lanes of `element`."""
         return Type(element, self.lanes)
+
+
+_TYPES: Final[dict[tuple[str, int], Type]] = {}
+_BITS: Final = {**FLOATS, "ptr": 64, "void": 0, "x86_amx": 8 << 10}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +107,7 @@ class Value:
 
     @override
     def __str__(self) -> str:
-        return f"{self.type} {self.name}"
+        return f"{self.type.text} {self.name}"
 
     def __add__(self, other: Operand) -> Value:
         return self.function.arithmetic("add", self, other)

@@ -6,6 +6,7 @@ Loops over the integers in one element of memory are short: together they form t
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
+from functools import lru_cache
 from itertools import product
 from typing import Final, TypeAlias
 
@@ -166,6 +167,13 @@ def repeated_loads(
     `whole` are the axes of which others are blocks, by the start of these, and the run is in the
     loops `enclosing`.
     """
+    whole = whole or {}
+    loops = (whole.get(axis.start, axis) for axis in run.loops)
+    return _repeated_loads(run, plan, (*enclosing, *loops))
+
+
+@lru_cache(maxsize=1 << 6)
+def _repeated_loads(run: Run, plan: Plan, bounds: tuple[Axis, ...]) -> RepeatedLoads | None:
     if len(run.statements) != 1 or run.is_scalar or run.after:
         return None
     [member] = run.statements
@@ -189,8 +197,6 @@ def repeated_loads(
     shared, own = _factors(value, packed)
     if not packed or (not is_packed and (own is None or _is_converted(shared))):
         return None
-    whole = whole or {}
-    bounds = [*enclosing, *(whole.get(axis.start, axis) for axis in run.loops)]
     for load in dict.fromkeys(loads(member.value)):
         is_inside = not unproved(load.buffer, load.indices, bounds, plan.shape_vars)
         if not is_inside or plan.root(load.buffer) is plan.root(member.target):

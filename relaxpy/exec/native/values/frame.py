@@ -192,11 +192,7 @@ class Frame(ABC):
         found = memo.get(key)
         if found is not None:
             return found
-        if level >= NOW:
-            value = build()
-        else:
-            with self.function.at(self._slots[level]):
-                value = build()
+        value = build() if level >= NOW else self.function.at(self._slots[level], build)
         self._levels.setdefault(value.name, level)
         if value.name[0] != "%":
             self._levels[value.name] = 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Set
 from functools import lru_cache
 from types import MappingProxyType
 
@@ -251,8 +251,13 @@ def linear_terms(p: Poly, variables: Container[tir.Var]) -> tuple[dict[tir.Var, 
     return dict(coefficients), rest
 
 
-def affine(value: tir.PrimExpr | IndexPoly, variables: Container[tir.Var]) -> Affine | None:
+def affine(value: tir.PrimExpr | IndexPoly, variables: Set[tir.Var]) -> Affine | None:
     """`value` as an affine map of `variables`, or None where it is not one."""
+    return _affine(value, frozenset(variables))
+
+
+@lru_cache(maxsize=1 << 10)
+def _affine(value: tir.PrimExpr | IndexPoly, variables: Set[tir.Var]) -> Affine | None:
     whole = as_poly(value)
     if whole.constant is not None:
         return Affine(_NO_COEFFICIENTS, whole)
