@@ -37,13 +37,13 @@ def gc_paused(function: Callable[P, T]) -> Callable[P, T]:
 
 
 _MANY: Final = 1 << 16
-_VISITED: Final = 16
+_COLLECTED: Final = 16
 _times: Final = count(1)
 
 
 def _keep_new_objects() -> None:
-    """Move all objects to the oldest generation, or collect garbage every so many times."""
-    if next(_times) % _VISITED:
+    """Move all objects to the oldest generation; every sixteenth time collect garbage instead."""
+    if next(_times) % _COLLECTED:
         gc.freeze()
         gc.unfreeze()
     else:
