@@ -77,7 +77,7 @@ def _add_model(command: ArgumentParser) -> None:
         help="the most tokens of a prompt and its answer (default: 4096)",
     )
     command.add_argument(
-        "--threads", type=_positive, metavar="N", help="the threads of kernels (default: all)"
+        "--threads", type=_threads, metavar="N", help="the threads of kernels (default: all)"
     )
     command.add_argument(
         "--cache-dtype", metavar="DTYPE", help="of keys and values, such as float16"
@@ -252,9 +252,17 @@ def _positive(text: str) -> int:
     return _number(text, least=1)
 
 
-def _number(text: str, least: int = 0) -> int:
-    if not text.isdecimal() or len(text) > 18 or int(text) < least:
-        raise ArgumentTypeError(f"expected an integer from {least}, found {text!r:.60}")
+def _threads(text: str) -> int:
+    """The number of threads that `text` writes."""
+    from relaxpy.exec.runtime.threads import MOST_THREADS
+
+    return _number(text, 1, MOST_THREADS)
+
+
+def _number(text: str, least: int = 0, most: int | None = None) -> int:
+    if not text.isdecimal() or len(text) > 18 or not least <= int(text) <= (most or int(text)):
+        limits = f"from {least}" if most is None else f"from {least} to {most}"
+        raise ArgumentTypeError(f"expected an integer {limits}, found {text!r:.60}")
     return int(text)
 
 

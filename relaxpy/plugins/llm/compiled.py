@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from relaxpy.plugins.nn.quantization import quantize_model, quantize_state_dict
 from relaxpy.plugins.weights.files import open_weights
 from relaxpy.plugins.weights.load import load_weights
 from relaxpy.support.dataclass import replace
+
+_CACHE_DTYPES: Final = "float16", "bfloat16", "float32"
+"""The datatypes of keys and values."""
 
 
 class CompiledDecoder:
@@ -64,6 +67,9 @@ class CompiledDecoder:
         for name, limit in limits.items():
             if type(limit) is not int or limit < 1:
                 raise ModelError(f"{name} is a positive integer, found {limit!r:.60}")
+        if cache_dtype not in (None, *_CACHE_DTYPES):
+            expected = ", ".join(_CACHE_DTYPES)
+            raise ModelError(f"cache_dtype is one of {expected}, found {cache_dtype!r:.60}")
         if context > config.positions:
             raise ModelError(f"the model reads {config.positions} tokens, not {context}")
         self.context = min(context, tokens)

@@ -85,6 +85,16 @@ def test_chat_answers_lines_until_the_end(capsys, lm, folder, as_loaded, monkeyp
         (("generate", "{folder}", "x", "--temperature", "hot"), 2, "expected a number, found"),
         (("generate", "{folder}", "x", "--max-tokens", "0"), 2, "expected an integer from 1"),
         (("generate", "{folder}", "x", "--seed", "-1"), 2, "expected an integer from 0"),
+        (
+            ("generate", "{folder}", "x", "--threads", "99999"),
+            2,
+            "an integer from 1 to 4096, found",
+        ),
+        (
+            ("generate", "{folder}", "x", "--cache-dtype", "int8"),
+            1,
+            "cache_dtype is one of float16, bfloat16, float32, found 'int8'",
+        ),
         (("generate", "{folder}", "x", "--stop", ""), 1, "stop cannot be ['']"),
         (("generate", "{folder}", "x", "--max-tokens", "999"), 1, "999 more are too many"),
         (("generate", "{folder}", "x" * 999), 1, "leaves no room for an answer"),
