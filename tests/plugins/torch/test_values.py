@@ -300,6 +300,22 @@ def test_indices_out_of_range_are_refused_where_pytorch_refuses_them(name, targe
 
 @pytest.mark.each_choice
 @pytest.mark.parametrize("target", ["numpy", "native"])
+@pytest.mark.parametrize("weights", [None, torch.float64, torch.float16, torch.int32])
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int32, torch.int64])
+@pytest.mark.parametrize("values", [[0], [127, 3, 3, 0, 127, 5]])
+def test_numbers_are_counted(values: list[int], dtype: Any, weights: Any, target: str) -> None:
+    x = torch.tensor(values, dtype=dtype)
+    amounts = [] if weights is None else [torch.arange(len(values)).to(weights)]
+
+    def counted(x: Any, *amounts: Any) -> Any:
+        return x.bincount(*amounts), x.bincount(*amounts, minlength=7)
+
+    found = exported(counted, x, *amounts, target=target)(x, *amounts)
+    torch.testing.assert_close(tuple(found), counted(x, *amounts))
+
+
+@pytest.mark.each_choice
+@pytest.mark.parametrize("target", ["numpy", "native"])
 @pytest.mark.parametrize("columns", [(3,), (2,), (3, 2), (3, 1), (0,)])
 @pytest.mark.parametrize("reduction", ["sum", "prod", "mean", "amax", "amin"])
 def test_rows_are_scattered_by_one_index_each(reduction: str, columns: Any, target: str) -> None:

@@ -20,7 +20,15 @@ from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import Select
 from relaxpy.ir.tir.intrin import cos, exp, floor, isinf, isnan, log, sin, sqrt, tan
-from relaxpy.plugins.importing.tensors import Loops, Number, kernel, product, reshaped, shape_of
+from relaxpy.plugins.importing.tensors import (
+    Loops,
+    Number,
+    dtype_of,
+    kernel,
+    product,
+    reshaped,
+    shape_of,
+)
 from relaxpy.plugins.torch.context import Context
 from relaxpy.plugins.torch.registry import Value, converter
 
@@ -40,18 +48,21 @@ def spread(cx: Context, value: Value, dtype: str) -> Expr:
 def each_element(
     cx: Context, name: str, function: Scalar, *operands: Value, dtype: str = "float64"
 ) -> Expr:
-    """The function of each element of the operands, which broadcast."""
-    vectors = [spread(cx, operand, dtype) for operand in operands]
-    total = shape_of(vectors[0])[0]
+    """The function of each element of the operands, which broadcast, computed in `dtype`."""
+    vectors = [
+        spread(cx, operand, dtype_of(operand) if isinstance(operand, Expr) else dtype)
+        for operand in operands
+    ]
+    total, result = shape_of(vectors[0])[0], cx.result_dtype()
 
     def write(k: Loops, *buffers: Any) -> None:
         *ins, out = buffers
         with k.loop(out.shape[0]) as i:
-            numbers = [k.local(buffer[i])[0] for buffer in ins]
-            k.store(out, i, function(k, *numbers))
+            numbers = [k.local(ops.cast_to(buffer[i], dtype))[0] for buffer in ins]
+            k.store(out, i, ops.cast_to(function(k, *numbers), result))
 
-    (flat,) = kernel(cx, name, [([total], dtype)], vectors, write)
-    return R.astype(reshaped(flat, cx.result_shape()), cx.result_dtype())
+    (flat,) = kernel(cx, name, [([total], result)], vectors, write)
+    return reshaped(flat, cx.result_shape())
 
 
 def elementwise(*names: str, prims: str = "") -> Callable[[Scalar], Scalar]:
