@@ -39,6 +39,8 @@ x: f32[100, 70], y: f32[70, 100], z: f32[100, 70]
 x: f32[100, 70], y: f32[70, 100], z: f32[100, 70]
     <- R.add(R.multiply(R.permute_dims(x, [1, 0]), y), R.permute_dims(z, [1, 0]))
     => x.T * y + z.T : tol=1e-6
+x: F[5, 40, 33] <- R.flip(R.flip(R.permute_dims(x, [0, 2, 1]), A), B)
+    => np.flip(np.flip(x.transpose(0, 2, 1), A), B) : F="f32 u8 f64 f32", A="1 2 1 0", B="0 0 2 1"
 x: f32[100, 70] <- R.triu(R.permute_dims(x, [1, 0])) => np.triu(x.T)
 x: F[3, N] <- R.repeat(x, S, 1) => np.repeat(x, S, 1)
     : F="f32 f64 bf16 i8 bool", N="131 40 37 5", S="2 3 4 16"

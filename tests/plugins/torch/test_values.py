@@ -300,6 +300,22 @@ def test_indices_out_of_range_are_refused_where_pytorch_refuses_them(name, targe
 
 @pytest.mark.each_choice
 @pytest.mark.parametrize("target", ["numpy", "native"])
+@pytest.mark.parametrize("weights", [None, torch.float64, torch.float16, torch.int32])
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int32, torch.int64])
+@pytest.mark.parametrize("values", [[0], [127, 3, 3, 0, 127, 5]])
+def test_numbers_are_counted(values: list[int], dtype: Any, weights: Any, target: str) -> None:
+    x = torch.tensor(values, dtype=dtype)
+    amounts = [] if weights is None else [torch.arange(len(values)).to(weights)]
+
+    def counted(x: Any, *amounts: Any) -> Any:
+        return x.bincount(*amounts), x.bincount(*amounts, minlength=7)
+
+    found = exported(counted, x, *amounts, target=target)(x, *amounts)
+    torch.testing.assert_close(tuple(found), counted(x, *amounts))
+
+
+@pytest.mark.each_choice
+@pytest.mark.parametrize("target", ["numpy", "native"])
 @pytest.mark.parametrize("columns", [(3,), (2,), (3, 2), (3, 1), (0,)])
 @pytest.mark.parametrize("reduction", ["sum", "prod", "mean", "amax", "amin"])
 def test_rows_are_scattered_by_one_index_each(reduction: str, columns: Any, target: str) -> None:
@@ -539,3 +555,32 @@ def test_pieces_whose_lengths_are_data_are_padded(options: Any, target: str) -> 
                 found = run(x, mask)
             for ours, theirs in zip(found, padded(x, mask), strict=True):
                 torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.each_choice
+@pytest.mark.parametrize("target", ["numpy", "native"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.float64])
+@pytest.mark.parametrize(
+    ("function", "low", "high", "bound"),
+    [(torch.erfinv, -1, 1, 2.2), (torch.erfc, -5, 11, 0.52), (torch.lgamma, -9, 30, 0.51)],
+)
+def test_special_functions_are_exact_to_a_few_ulp(
+    function: Any, low: float, high: float, bound: float, dtype: Any, target: str
+) -> None:
+    special = [0.0, -0.0, 1, -1, 2, -2, -3, 0.5, -0.5, NAN, math.inf, -math.inf, 1e-7, 1e-30, 100]
+    numbers = torch.rand(20000, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    near = 1 - 10 ** (-8 * numbers[:2000])
+    x = torch.cat([torch.tensor(special).double(), low + (high - low) * numbers, near]).to(dtype)
+    (found,) = exported(function, x, target=target)(x)
+    right = function(x.double())
+    if dtype == torch.float64:
+        torch.testing.assert_close(found, right, rtol=1e-11, atol=1e-14, equal_nan=True)
+        return
+    limit = torch.finfo(dtype)
+    exact = right.abs() <= limit.max
+    exponent = torch.frexp(right.abs().clamp(limit.smallest_normal, limit.max)).exponent
+    ulp = torch.ldexp(torch.tensor(limit.eps / 2, dtype=torch.float64), exponent)
+    # The zeros of the logarithm at 1 and 2 are exact to the last bit of float64.
+    error = (found.double() - right).abs() - 4e-15
+    assert (error[exact] / ulp[exact]).max() <= bound
+    torch.testing.assert_close(found[~exact], right[~exact].to(dtype), equal_nan=True)

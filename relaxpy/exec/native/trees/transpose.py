@@ -61,7 +61,7 @@ def transpose_of(run: Run, root: Callable[[Buffer], Buffer]) -> Transpose | None
     loads = tuple(
         access for access, n in strides.items() if n is None or n.constant not in (0, 1, -1)
     )
-    across = [a for a in fixed if loads and all(_is_consecutive(*x, a.var) for x in loads)]
+    across = [a for a in fixed if loads and all(_is_consecutive(*x, a.var, -1) for x in loads)]
     if len(across) != 1 or any(strides[access] is None for access in loads):
         return None
     bits = max(8 * buffer.dtype.itemsize for buffer, _ in (*loads, *stored))
@@ -81,6 +81,7 @@ def _stride(buffer: Buffer, indices: tuple[PrimExpr, ...], var: Var) -> IndexPol
     return None if linear is None else linear.coefficients.get(var, as_poly(0))
 
 
-def _is_consecutive(buffer: Buffer, indices: tuple[PrimExpr, ...], var: Var) -> bool:
+def _is_consecutive(buffer: Buffer, indices: tuple[PrimExpr, ...], var: Var, *others: int) -> bool:
+    """True if the stride of consecutive iterations is 1 or one of the others."""
     stride = _stride(buffer, indices, var)
-    return stride is not None and stride.constant == 1
+    return stride is not None and stride.constant in (1, *others)

@@ -9,8 +9,10 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax.nodes import Expr, const
 from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.ir.te.topi.elementwise import accumulator
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import Select
 from relaxpy.ir.tir.intrin import reinterpret
@@ -26,7 +28,6 @@ from relaxpy.plugins.importing.tensors import (
 )
 from relaxpy.plugins.torch.context import Context
 from relaxpy.plugins.torch.ops.elementwise import truth
-from relaxpy.plugins.torch.ops.indexing import from_front
 from relaxpy.plugins.torch.registry import converter
 
 Axes = int | Sequence[int] | None
@@ -285,11 +286,28 @@ def _flat(x: Expr) -> Expr:
     return tensors.reshaped(x, [tensors.product(tensors.shape_of(x))])
 
 
-def _tallied(cx: Context, bins: tensors.Size, places: Expr, amounts: Expr) -> Expr:
-    """The sums of the amounts in each bin; places beyond the last bin count nowhere."""
-    empty = R.zeros((cx.simplify(tensors.as_size(bins) + 1),), tensors.dtype_of(amounts))
-    kept = R.minimum(places, cx.tensor(bins, "int64"))
-    return R.strided_slice(R.scatter_elements(empty, kept, amounts, 0, "add"), [0], [0], [bins])
+def _tallied(
+    cx: Context, bins: tensors.Size, places: Expr, dtype: str, weights: Expr | None = None
+) -> Expr:
+    """The number, or the sum of the weights, of the places that are each bin.
+
+    Places beyond the last bin count nowhere.
+    """
+    wide = str(accumulator(DataType(dtype)))
+
+    def write(k: Loops, places: Any, *others: Any) -> None:
+        *weights, out = others
+        with k.loop(out.shape[0]) as i:
+            k.store(out, i, ops.const(0, wide))
+        with k.loop(places.shape[0]) as i:
+            place = k.local(ops.cast_to(places[i], "int64"))[0]
+            amount = ops.cast_to(weights[0][i], wide) if weights else ops.const(1, wide)
+            with k.when(place < out.shape[0]):
+                k.store(out, place, out[place] + amount)
+
+    inputs = [places] if weights is None else [places, weights]
+    (counted,) = kernel(cx, "tallied", [([bins], wide)], inputs, write)
+    return R.astype(counted, dtype)
 
 
 @converter("histc")
@@ -306,7 +324,7 @@ def histc(cx: Context, x: Expr, bins: int = 100, low: float = 0, high: float = 0
     place = R.astype(R.floor(R.multiply(part, tensors.scalar(float(bins), y))), "int64")
     inside = R.logical_and(R.less_equal(first, y), R.less_equal(y, last))
     place = R.where(inside, R.minimum(place, _whole(bins - 1)), _whole(bins))
-    return _tallied(cx, bins, place, R.ones(tuple(tensors.shape_of(y)), tensors.dtype_of(y)))
+    return _tallied(cx, bins, cx.emit(place), tensors.dtype_of(y))
 
 
 def _edges(cx: Context, x: Expr, bins: int, low: float | None, high: float | None) -> Expr:
@@ -352,9 +370,8 @@ def _histogram(
         inside = R.logical_and(inside, within)
     total = tensors.product(bins)
     place = cx.emit(R.where(inside, place, cx.tensor(total, "int64")))
-    rows = tuple(tensors.shape_of(columns[0]))
-    amounts = R.ones(rows, dtype) if weight is None else _flat(cx.tensor(weight, dtype))
-    counted = cx.emit(tensors.reshaped(_tallied(cx, total, place, amounts), bins))
+    amounts = None if weight is None else cx.emit(_flat(cx.tensor(weight, dtype)))
+    counted = cx.emit(tensors.reshaped(_tallied(cx, total, place, dtype, amounts), bins))
     if density:
         counted = R.divide(counted, R.sum(counted))
         for k, (edge, count) in enumerate(zip(edges, bins, strict=True)):
@@ -422,16 +439,11 @@ def histogram_of_edges(
 
 @converter("bincount")
 def bincount(cx: Context, x: Expr, weights: Expr | None = None, least: int = 0) -> Expr:
-    places = R.astype(x, "int64")
     if tensors.shape_of(x) == [0]:
         return R.zeros((least,), cx.result_dtype())
-    needed = R.maximum(R.add(R.max(places), _whole(1)), _whole(least))
+    needed = R.maximum(R.add(R.astype(R.max(x), "int64"), _whole(1)), _whole(least))
     bins = cx.number_of(cx.emit(needed), "bins")
-    dtype = cx.result_dtype()
-    amounts = (
-        R.ones(tuple(tensors.shape_of(x)), dtype) if weights is None else R.astype(weights, dtype)
-    )
-    return _tallied(cx, bins, from_front(cx, cx.emit(places), bins), amounts)
+    return _tallied(cx, bins, x, cx.result_dtype(), weights)
 
 
 @converter("_unique2")

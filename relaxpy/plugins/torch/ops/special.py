@@ -2,7 +2,8 @@
 
 DLMF is the Digital Library of Mathematical Functions of NIST.
 
-Those of single elements are computed in float64, by kernels of loops.
+Those of single elements are computed in float64, by kernels of loops. Some have a form for the
+shorter datatypes, with an error of at most 2.2 ulp of float32.
 
 Functions of Bessel and Airy are, for arguments below 25, sums of the trapezoidal rule for integrals
 over a period or a line, which converge exponentially (Trefethen and Weideman, SIAM Review 56,
@@ -20,7 +21,15 @@ from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import Select
 from relaxpy.ir.tir.intrin import cos, exp, floor, isinf, isnan, log, sin, sqrt, tan
-from relaxpy.plugins.importing.tensors import Loops, Number, kernel, product, reshaped, shape_of
+from relaxpy.plugins.importing.tensors import (
+    Loops,
+    Number,
+    dtype_of,
+    kernel,
+    product,
+    reshaped,
+    shape_of,
+)
 from relaxpy.plugins.torch.context import Context
 from relaxpy.plugins.torch.registry import Value, converter
 
@@ -40,25 +49,35 @@ def spread(cx: Context, value: Value, dtype: str) -> Expr:
 def each_element(
     cx: Context, name: str, function: Scalar, *operands: Value, dtype: str = "float64"
 ) -> Expr:
-    """The function of each element of the operands, which broadcast."""
-    vectors = [spread(cx, operand, dtype) for operand in operands]
-    total = shape_of(vectors[0])[0]
+    """The function of each element of the operands, which broadcast, computed in `dtype`."""
+    vectors = [
+        spread(cx, operand, dtype_of(operand) if isinstance(operand, Expr) else dtype)
+        for operand in operands
+    ]
+    total, result = shape_of(vectors[0])[0], cx.result_dtype()
 
     def write(k: Loops, *buffers: Any) -> None:
         *ins, out = buffers
         with k.loop(out.shape[0]) as i:
-            numbers = [k.local(buffer[i])[0] for buffer in ins]
-            k.store(out, i, function(k, *numbers))
+            numbers = [k.local(ops.cast_to(buffer[i], dtype))[0] for buffer in ins]
+            k.store(out, i, ops.cast_to(function(k, *numbers), result))
 
-    (flat,) = kernel(cx, name, [([total], dtype)], vectors, write)
-    return R.astype(reshaped(flat, cx.result_shape()), cx.result_dtype())
+    (flat,) = kernel(cx, name, [([total], result)], vectors, write)
+    return reshaped(flat, cx.result_shape())
 
 
-def elementwise(*names: str, prims: str = "") -> Callable[[Scalar], Scalar]:
-    """Register a function of numbers as the converter of operators, by their names of ATen."""
+def elementwise(
+    *names: str, prims: str = "", short: Scalar | None = None
+) -> Callable[[Scalar], Scalar]:
+    """Register a function of numbers as the converter of operators, by their names of ATen.
+
+    `short` is its form for float32 and shorter datatypes, a function of numbers of float32.
+    """
 
     def register(function: Scalar) -> Scalar:
         def convert(cx: Context, *operands: Value) -> Expr:
+            if short is not None and cx.result_dtype() != "float64":
+                return each_element(cx, names[0], short, *operands, dtype="float32")
             return each_element(cx, names[0], function, *operands)
 
         converter(*names)(convert)
@@ -88,9 +107,9 @@ def select(condition: Number, yes: Any, no: Any) -> Number:
 
 def power_series(x: Number, coefficients: Sequence[float]) -> Number:
     """The sum of coefficients times powers of x, from the constant one on."""
-    result = number(coefficients[-1])
-    for value in reversed(coefficients[:-1]):
-        result = result * x + number(value)
+    result, *rest = (ops.const(value, str(x.dtype)) for value in reversed(coefficients))
+    for value in rest:
+        result = result * x + value
     return result
 
 
@@ -119,7 +138,25 @@ def scaled_erfc(k: Loops, x: Number) -> Number:
 elementwise("special_erfcx", prims="erfcx")(scaled_erfc)
 
 
-@elementwise("erfc", "special_erfc", prims="erfc")
+#: (1 + 2 x) exp(x^2) erfc(x) in powers of (x - 2) / (x + 2), where erfc(x) is a number of float32.
+_SCALED_ERFC_SHORT = (
+    *(1.2769783826827257, -0.0927638209472901, -0.1660305222634797, 0.1640510500105418),
+    *(-0.05421781040802594, -0.008030956178877769, 0.008708940790627574, 0.0012529515241874827),
+    *(-0.0014202714490782072, -0.00040086218340173833, 0.00016880528777708865),
+    *(7.916335042235284e-05,),
+)
+
+
+def _erfc_short(k: Loops, x: Number) -> Number:
+    """erfc(x), computed in float64. Error: 0.52 ulp."""
+    wide = k.local(ops.cast_to(x, "float64"))[0]
+    y = k.local(ops.minimum(Select(wide < 0.0, -wide, wide), number(11)))[0]
+    series = power_series(k.local((y - 2.0) / (y + 2.0))[0], _SCALED_ERFC_SHORT)
+    tail = k.local(exp(-y * y) * series / (y * 2.0 + 1.0))[0]
+    return Select(isnan(x), x, ops.cast_to(Select(x < 0.0, number(2) - tail, tail), "float32"))
+
+
+@elementwise("erfc", "special_erfc", prims="erfc", short=_erfc_short)
 def erfc(k: Loops, x: Number) -> Number:
     y = k.local(Select(x < 0, -x, x))[0]
     scaled = k.local(scaled_erfc(k, y))[0]
@@ -178,7 +215,33 @@ def _quantile(k: Loops, distance: Number, tail: Number) -> Number:
     return select(tail == 0.0, math.inf, Select(distance < 0.425, centre, outer))
 
 
-@elementwise("erfinv", "special_erfinv", prims="erf_inv")
+#: erfinv(x) / x in powers of w - 1 up to 5, and of sqrt(w) - 3 beyond, where w = -log(1 - x^2)
+#: (Giles, GPU Computing Gems, 2010).
+_ERFINV_SHORT = (
+    (
+        *(1.1273744106292725, 0.24783283472061157, 0.004250578116625547, -0.0023762662895023823),
+        *(0.0001002745921141468, 3.811092392425053e-05, -4.3333561734471004e-06),
+        *(-5.376742819862557e-07, 1.421765745135417e-07, -8.68243166252114e-09),
+    ),
+    (
+        *(2.832976818084717, 1.0016748905181885, 0.00944519229233265, -0.0076369550079107285),
+        *(0.0056878081522881985, -0.0035989880561828613, 0.0014828555285930634),
+        *(-5.376355329644866e-05, -0.00030774855986237526, 0.00011364053352735937),
+    ),
+)
+
+
+def _erfinv_short(k: Loops, x: Number) -> Number:
+    """erfinv(x), computed in float32. Error: 2.2 ulp."""
+    y = k.local(Select(x < 0.0, -x, x))[0]
+    w = k.local(-log((ops.const(1.0, "float32") - y) * (y + 1.0)))[0]
+    near, far = (k.local(place)[0] for place in (w - 1.0, sqrt(w) - 3.0))
+    centre, outer = map(power_series, (near, far), _ERFINV_SHORT)
+    found = k.local(Select(w < 5.0, centre, outer) * x)[0]
+    return Select(y == 1.0, x * math.inf, found)
+
+
+@elementwise("erfinv", "special_erfinv", prims="erf_inv", short=_erfinv_short)
 def erfinv(k: Loops, x: Number) -> Number:
     size = k.local(Select(x < 0, -x, x))[0]
     y = k.local(_quantile(k, size * 0.5, (number(1) - size) * 0.5) * 2**-0.5)[0]
@@ -211,22 +274,47 @@ def _recurrence(
 
 def _sine_of_pi(x: Number) -> Number:
     """|sin(pi x)|, exact in its zeros."""
-    return sin((x - floor(x)) * math.pi)
+    distance = x - floor(x + 0.5)
+    return sin(Select(distance < 0.0, -distance, distance) * math.pi)
 
 
-@elementwise("lgamma", "special_gammaln", prims="lgamma")
-def lgamma(k: Loops, x: Number) -> Number:
-    """Stirling's series (DLMF 5.11.1) behind 10, and recurrence and reflection before."""
-    z, factor = _recurrence(k, x, 1.0, lambda passed, z: passed * z)
+def _lgamma(k: Loops, x: Number, *, short: bool) -> Number:
+    """Stirling's series (DLMF 5.11.1) behind 8, and recurrence and reflection before.
+
+    The short form has one logarithm of a quotient, which of all float64 may be out of range.
+    """
+    mirrored = k.local(Select(x < 0.5, number(1) - x, x))[0]
+    below = mirrored < 8.0
+    # The product of x + j up to 7, in which x + j and x + 7 - j are one factor.
+    part = k.local(mirrored * (mirrored + 7.0))[0]
+    passed = part * (part + 6.0) * (part + 10.0) * (part + 12.0)
+    factor = k.local(select(below, passed, 1.0))[0]
+    z = k.local(Select(below, mirrored + 8.0, mirrored))[0]
     inverse = k.local(number(1) / z)[0]
     terms = [b / (2 * j * (2 * j - 1)) for j, b in enumerate(_BERNOULLI, 1)]
     series = power_series(k.local(inverse * inverse)[0], terms) * inverse
     main = (z - 0.5) * (log(z) - 1.0) + (0.5 * math.log(2 * math.pi) - 0.5)
-    right = k.local(main + series - log(factor))[0]
-    reflected = number(math.log(math.pi)) - log(_sine_of_pi(x)) - right
+    whole = k.local(main + series)[0]
+    if short:
+        quotient = k.local(Select(x < 0.5, factor * math.pi / _sine_of_pi(x), factor))[0]
+        value = k.local(whole - log(quotient))[0]
+        value = Select(x < 0.5, -value, value)
+    else:
+        right = k.local(whole - log(factor))[0]
+        reflected = number(math.log(math.pi)) - log(_sine_of_pi(x)) - right
+        value = Select(x < 0.5, reflected, right)
     pole = isinf(x) | ((x <= 0.0) & (floor(x) == x))
-    value = Select(x < 0.5, reflected, right)
     return Select(isnan(x), x, Select(pole, INFINITY, value))
+
+
+def _lgamma_short(k: Loops, x: Number) -> Number:
+    wide = k.local(ops.cast_to(x, "float64"))[0]
+    return ops.cast_to(_lgamma(k, wide, short=True), "float32")
+
+
+@elementwise("lgamma", "special_gammaln", prims="lgamma", short=_lgamma_short)
+def lgamma(k: Loops, x: Number) -> Number:
+    return _lgamma(k, x, short=False)
 
 
 @elementwise("digamma", "special_digamma", "special_psi", prims="digamma")
