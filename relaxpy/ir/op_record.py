@@ -316,8 +316,13 @@ class OpRecord:
 
 
 def is_of_relaxpy(function: object) -> bool:
-    """True if a function is part of relaxpy, not of a user's program."""
-    return str(getattr(function, "__module__", None)).startswith("relaxpy.")
+    """True if a function is part of relaxpy, not of a user's program.
+
+    A user's function that `functools.wraps` one of relaxpy has its module, and other globals.
+    """
+    named = str(getattr(function, "__module__", None))
+    defined = str(getattr(function, "__globals__", {}).get("__name__", named))
+    return named.startswith("relaxpy.") and defined.startswith("relaxpy.")
 
 
 COLUMNS: Mapping[str, str] = {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -81,6 +83,35 @@ def test_promotion_changes_no_bit(name: str) -> None:
     executable["main"](a, b, found)
     relaxpy.compile(module, "reference")["main"](a, b, expected)
     assert found.tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("source", ["float32", "float64"])
+def test_variables_that_are_out_of_the_range_of_integers_convert_as_elements_do(source) -> None:
+    numbers = [math.nan, math.inf, -3e9, 70000.5, 1e19, 1e30]
+    kinds = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
+    results = [f'B{k}: T.Buffer((2, {len(numbers)}), "{kind}")' for k, kind in enumerate(kinds)]
+    lines = [
+        "@T.prim_func",
+        f'def main(A: T.Buffer(({len(numbers)},), "{source}"), {", ".join(results)}):',
+        f'    x = T.alloc_buffer((1,), "{source}")',
+        '    n = T.alloc_buffer((1,), "int64")',
+    ]
+    for k, number in enumerate(numbers):
+        lines += [
+            f'    x[0] = T.{source}("{number}")',
+            "    n[0] = T.int64(0)",
+            "    while n[0] < 1:",
+        ]
+        for b, kind in enumerate(kinds):
+            lines.append(f'        B{b}[0, {k}] = T.cast(x[0], "{kind}")')
+            lines.append(f'        B{b}[1, {k}] = T.cast(A[{k}], "{kind}")')
+        lines.append("        n[0] = n[0] + 1")
+    executable = relaxpy.compile(from_source("\n".join(lines)), "native")
+    assert PROMOTED in executable.kernel_source("main", "llvm")
+    found = [np.zeros((2, len(numbers)), kind) for kind in kinds]
+    executable["main"](np.array(numbers, source), *found)
+    for variable, element in found:
+        np.testing.assert_array_equal(variable, element)
 
 
 @pytest.mark.parametrize("promoted", [True, False])

@@ -1,5 +1,6 @@
 """LegalizeOps: what becomes a kernel, what stays, and what kernels are shared."""
 
+import functools
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -468,3 +469,18 @@ def test_tensors_are_stacked_by_one_block(count: int) -> None:
     inputs = [np.full((2, 3), k, "float32") for k in range(count)]
     for target in ("numpy", "reference"):
         np.testing.assert_array_equal(compile(mod, target)["main"](*inputs), np.stack(inputs, 1))
+
+
+def test_a_rule_that_wraps_one_of_relaxpy_sees_each_call() -> None:
+    rule = Op("relax.nn.relu").get_attr("FLegalize")
+    seen: list[rx.Call] = []
+
+    @functools.wraps(rule)
+    def wrapped(builder: BlockBuilder, call: rx.Call) -> rx.Expr:
+        seen.append(call)
+        result: rx.Expr = rule(builder, call)
+        return result
+
+    mod = IRModule.from_expr(from_source(LAYERS))
+    LegalizeOps({"relax.nn.relu": wrapped})(mod)
+    assert len(seen) == 3

@@ -506,7 +506,9 @@ def _signed(x: Value, element: str) -> Value:
     """A float as an integer; the smallest one if it is a NaN or out of range."""
     f = x.function
     result = f.cast("fptosi", x, element)
-    if not f.module.platform.architecture.saturates:
+    # LLVM may know the variables of a loop, and the result of one out of range is undefined to it.
+    is_known = x.type.lanes == 1 or f.promoted
+    if not (is_known or f.module.platform.architecture.saturates):
         return result
     smallest = -(1 << result.type.bits - 1)
     is_inside = f.compare("olt", absolute(x), -float(smallest))
