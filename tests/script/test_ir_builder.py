@@ -17,6 +17,10 @@ def test_paths() -> None:
     assert Base is IRBuilder
     assert ir_builder.tir is T
     assert ir_builder.relax is R
+    assert isinstance(ir_builder.ir.ir_module(), ir_builder.ir.frame.IRModuleFrame)
+    assert isinstance(R.function(), R.frame.FunctionFrame)
+    assert isinstance(T.prim_func(), T.frame.PrimFuncFrame)
+    assert isinstance(T.serial(4), T.frame.TIRFrame)
 
 
 def test_what_is_not_a_statement_is_the_same_as_in_texts() -> None:

@@ -110,7 +110,7 @@ def transform_layout(
     if fill is not None:
         owner = next((b for b in state.blocks() if new in b.alloc_buffers), state.root)
         members = Site(owner, 0).members()
-        last = max(k for k, member in enumerate(members) if _stores(member, new))
+        last = max((k for k, member in enumerate(members) if _stores(member, new)), default=-1)
         Site(owner, last + 1).insert(state, fill)
 
 
@@ -204,6 +204,10 @@ def _padding_value(
     match value:
         case bool() | int() | float():
             constant = ops.const(value, buffer.dtype)
+            if isinstance(constant, IntImm) and constant.value != value:
+                raise MisuseError(
+                    f"pad_value is {value}, and {buffer.name} is {buffer.dtype}", about=value
+                )
             return lambda _: constant
         case PrimExpr():
             expr = value

@@ -20,7 +20,7 @@ from relaxpy.ir.relax.nodes.base import check_name
 from relaxpy.ir.relax.relations import is_base_of, struct_info_lca
 from relaxpy.ir.relax.rewrite.map_bindings import replace_variables
 from relaxpy.ir.tir.prim_func import PrimFunc
-from relaxpy.script.ir_builder.base import IRBuilder, IRBuilderFrame
+from relaxpy.script.ir_builder.base import IRBuilder, IRBuilderFrame, TIRFrame as TIRFrame
 from relaxpy.script.language.annotations import Devices
 from relaxpy.script.language.kernel_builder import KernelBuilder
 

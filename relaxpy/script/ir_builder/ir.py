@@ -10,6 +10,7 @@ from relaxpy.ir.relax.nodes import BaseFunc, GlobalVar
 from relaxpy.ir.relax.nodes.base import check_name
 from relaxpy.script import ir as _namespace
 from relaxpy.script.ir import Range, dummy_global_info, vdevice
+from relaxpy.script.ir_builder import frames
 from relaxpy.script.ir_builder.base import IRBuilder
 from relaxpy.script.ir_builder.frames import IRModuleFrame
 from relaxpy.support.entry import user_facing
@@ -130,3 +131,6 @@ def lookup_vdevice(target_kind: str | None = None, device_index: int = -1) -> VD
         if isinstance(frame, IRModuleFrame):
             return frame.devices.find(f"{form.kind}:{form.number}")
     raise BuilderStateError("I.lookup_vdevice belongs in with I.ir_module():")
+
+
+frame = frames

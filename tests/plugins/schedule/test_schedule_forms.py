@@ -471,6 +471,37 @@ def expected(A: i32[12, 8], C: i32[12]):
     same_values(before, sch.mod, (12, 8), (12,), dtype="int32")
 
 
+def test_a_number_for_padding_is_one_of_the_buffer() -> None:
+    sch = tir.Schedule(
+        kernel("""
+def before(A: i32[12], B: i32[12]):
+    for i in S(12):
+        B[vi] = A[vi] * 2
+""")
+    )
+    with pytest.raises(MisuseError) as caught:
+        _by_fives(sch, pad_value=1.5)
+    assert caught.value.diagnostics[0].message == "pad_value is 1.5, and B is int32"
+
+
+def test_padding_is_stored_where_a_block_only_declares_that_it_writes() -> None:
+    before = from_source("""
+@T.prim_func
+def before(A: T.Buffer((12,), "int32"), B: T.Buffer((12,), "int32")):
+    for i in T.grid(12):
+        with T.block("B"):
+            vi = T.axis.spatial(12, i)
+            T.reads(A[vi])
+            T.writes(B[vi])
+            T.evaluate(0)
+""")
+    sch = tir.Schedule(before)
+    _by_fives(sch, pad_value=-1)
+    found = np.zeros((3, 5), "int32")
+    relaxpy.compile(sch.mod, target="numpy")["main"](np.ones(12, "int32"), found)
+    np.testing.assert_array_equal(found.ravel(), [0] * 12 + [-1] * 3)
+
+
 _ROWS = "for i in S(12):\n        "
 _OTHER_WRITERS = {
     "of two buffers": f"{_ROWS}B[vi] = A[vi] * 2\n        C[vi] = A[vi]",

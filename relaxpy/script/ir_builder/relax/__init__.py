@@ -12,6 +12,7 @@ from relaxpy.errors import BuilderStateError, MisuseError, UnknownAttributeError
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes.base import check_name
 from relaxpy.script import relax as _namespace
+from relaxpy.script.ir_builder import frames
 from relaxpy.script.ir_builder.base import IRBuilder, check_option, handler
 from relaxpy.script.ir_builder.frames import (
     BlockFrame,
@@ -319,3 +320,6 @@ def _apply(form: records.Form) -> _Value:
             return emit_te(func, *args, **kwargs)
         case _:
             raise BuilderStateError(f"{describe(form)} is for parsed programs only")
+
+
+frame = frames

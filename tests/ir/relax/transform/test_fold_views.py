@@ -1,5 +1,7 @@
 """FoldViews: kernels read transposed, repeated, filled and flipped tensors without copies."""
 
+from textwrap import indent
+
 import numpy as np
 import pytest
 
@@ -384,3 +386,53 @@ def test_flipped_copies_stay_where_others_use_them_or_their_axis_differs() -> No
     """)
     )
     assert transform.FoldViews()(no_scan) is no_scan
+
+
+_ALIASES = {
+    "a matched region": """
+    for i in range(4):
+        with T.block("row"):
+            vi = T.axis.spatial(4, i)
+            row = T.match_buffer(B[vi, 0:5], (5,), offset_factor=1)
+            row[0] = A[vi, 0]
+            for j in range(4):
+                row[j + 1] = B[vi, j] + A[vi, j + 1]
+""",
+    "another buffer": """
+    flat = T.decl_buffer((20,), data=B.data)
+    for i, j in T.grid(4, 5):
+        B[i, j] = A[i, j] + T.if_then_else(j == 0, T.float32(0), B[i, j - 1])
+    flat[1] = T.float32(100)
+""",
+    "an address": """
+    for i, j in T.grid(4, 5):
+        B[i, j] = A[i, j] + T.if_then_else(j == 0, T.float32(0), B[i, j - 1])
+    T.evaluate(T.call_packed("test.negate", T.address_of(B[0, 0])))
+""",
+}
+
+
+@pytest.mark.rule("OPT-1")
+@pytest.mark.parametrize("alias", _ALIASES)
+def test_a_scan_whose_result_has_another_name_is_not_flipped(alias: str) -> None:
+    def negate(memory: np.ndarray) -> None:
+        np.negative(memory, out=memory)
+
+    relaxpy.register_func("test.negate", negate, override=True)
+    mod = module(
+        """
+    @T.prim_func
+    def scan(A: T.Buffer((4, 5)), B: T.Buffer((4, 5))):
+"""
+        + indent(_ALIASES[alias], "    ")
+        + """
+    @R.function
+    def main(x: f32[4, 5]):
+        with R.dataflow():
+            sums = R.call_tir(cls.scan, (x,), R.Tensor((4, 5), "float32"))
+            y = R.flip(sums, 1)
+            R.output(y)
+        return y
+    """
+    )
+    check(mod, floats(4, 5))

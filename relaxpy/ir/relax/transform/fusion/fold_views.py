@@ -15,6 +15,7 @@ from relaxpy.ir.arith.prove import prove_equal, simplify
 from relaxpy.ir.core.node import Attrs, Node
 from relaxpy.ir.core.traverse import children, occurrences, rebuild, rewrite, walk
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.op import Op
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.effects import mutates
@@ -31,7 +32,7 @@ from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, decl_buffer
 from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.prim_expr import PrimExpr
 from relaxpy.ir.tir.prim_func import PrimFunc
-from relaxpy.ir.tir.stmt import Block, BufferStore, For, MatchBufferRegion, Stmt
+from relaxpy.ir.tir.stmt import Block, BufferStore, DeclBuffer, For, MatchBufferRegion, Stmt
 from relaxpy.support.dataclass import dataclass, replace
 
 if TYPE_CHECKING:
@@ -126,6 +127,8 @@ class _Kernels:
         if not isinstance(axes, tuple) or not _flips(axes) or not _is_scan(kernel):
             return None
         if any(step not in ((k, 1), (k, -1)) for k, step in enumerate(axes)):
+            return None
+        if kernel.buffer_map_items[-1] in _aliased(kernel):
             return None
         key = name, ((len(kernel.params) - 1, view),)
         if key not in self.folded:
@@ -332,24 +335,40 @@ def _region(region: Range, repeats: int, size: PrimExpr) -> Range:
 def _reads(kernel: PrimFunc) -> Mapping[int, int]:
     """The number of loads of each parameter buffer that a kernel only reads."""
     loads: dict[Buffer, int] = {}
-    others: set[Node] = set()
+    stored: set[Buffer] = set()
     for node in walk(kernel.body):
         match node:
             case BufferLoad(buffer=buffer):
                 loads[buffer] = loads.get(buffer, 0) + 1
             case BufferStore(buffer=buffer):
-                others.add(buffer)
-            case MatchBufferRegion(source=region):
-                others.add(region.buffer)
-            case tir.Var():
-                others.add(node)
+                stored.add(buffer)
             case _:
                 pass
+    aliased = _aliased(kernel)
     return {
         k: loads[buffer]
         for k, buffer in enumerate(kernel.buffer_map_items)
-        if buffer in loads and not {buffer, buffer.data} & others and not buffer.strides
+        if buffer in loads and buffer not in stored and buffer not in aliased
     }
+
+
+def _aliased(kernel: PrimFunc) -> set[Buffer]:
+    """The parameters that a kernel accesses by strides, as another buffer, or by pointers."""
+    found: set[Node] = set()
+    for node in walk(kernel.body):
+        match node:
+            case MatchBufferRegion(source=region):
+                found.add(region.buffer)
+            case tir.Call(op=Op(name="tir.address_of"), args=(BufferLoad(buffer=buffer),)):
+                found.add(buffer)
+            case DeclBuffer(buffer=buffer):
+                found.add(buffer.data)
+            case tir.Var():
+                found.add(node)
+            case _:
+                pass
+    buffers = (buffer for buffer in kernel.buffer_map_items if buffer is not None)
+    return {buffer for buffer in buffers if buffer.strides or {buffer, buffer.data} & found}
 
 
 def _reads_often(kernel: PrimFunc, param: int) -> bool:
