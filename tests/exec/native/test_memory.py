@@ -22,7 +22,7 @@ FLOAT = np.dtype(np.float32)
 
 
 def chain(size: str) -> Executable:
-    """A function whose tensors beside its result need three times the memory of its argument."""
+    """A function whose tensors beside its result need twice the memory of its argument."""
     mod = module(f"""
     def main(x: f32[{size}]):
         a = R.cumsum(x, axis=0)
@@ -176,4 +176,4 @@ def test_short_lived_memory_may_be_in_a_block_that_is_several_times_as_large() -
     results = [ex["main"](np.ones(1_000_000, np.float32))]
     held = memory().held()
     results.append(ex["main"](np.ones(200_000, np.float32)))
-    assert memory().held() == held > 8 * MIB
+    assert memory().held() == held >= 8 * MIB  # the second call needs 1.6 MB
