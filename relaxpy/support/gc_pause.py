@@ -26,10 +26,12 @@ def gc_paused(function: Callable[P, T]) -> Callable[P, T]:
         if not gc.isenabled():
             return function(*args, **kwargs)
         gc.disable()
+        before = gc.get_count()[0]
         try:
             return function(*args, **kwargs)
         finally:
-            if gc.get_count()[0] > _MANY and not gc.get_freeze_count():
+            # Frozen objects are counted one by one.
+            if gc.get_count()[0] - before > _MANY and not gc.get_freeze_count():
                 _keep_new_objects()
             gc.enable()
 
