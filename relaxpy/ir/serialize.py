@@ -27,7 +27,7 @@ from relaxpy.ir import global_info, hooks
 from relaxpy.ir.core import device
 from relaxpy.ir.core.budget import MAX_STEPS, Budget, written_out
 from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.core.node import Attrs, Node, collect_nodes
+from relaxpy.ir.core.node import Attrs, Copied, Node, collect_nodes
 from relaxpy.ir.core.tensor import Tensor
 from relaxpy.ir.core.types import PointerType, PrimType
 from relaxpy.ir.global_info import DummyGlobalInfo, VDevice
@@ -63,6 +63,7 @@ _CONTAINERS = (rx.Call, rx.Tuple, rx.TupleGetItem, rx.VarBinding, rx.MatchCast, 
 _ENUMS: dict[str, type[IntEnum]] = {"ForKind": tir_stmt.ForKind, "IterVarKind": tir.IterVarKind}
 _ABSTRACT = (
     Node,
+    Copied,
     *(rx.Expr, rx.StructInfo, rx.BaseFunc, ty.Type, tir.PrimExpr, tir_stmt.Stmt),
     *(
         global_info.GlobalInfo,
