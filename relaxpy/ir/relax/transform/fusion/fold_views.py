@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Container, Mapping, Sequence
-from functools import partial, reduce
+from functools import cached_property, partial, reduce
 from operator import mul
 from typing import TYPE_CHECKING, TypeAlias, cast
 
@@ -124,7 +124,7 @@ class _Kernels:
     def writing(self, name: str, view: str) -> rx.GlobalVar | None:
         """The scan `name` with its result flipped as the kernel `view` does; None if it cannot."""
         kernel, axes = self.by_name[name], self.views[view]
-        if not isinstance(axes, tuple) or not _flips(axes) or not _is_scan(kernel):
+        if not isinstance(axes, tuple) or not _is_scan(kernel):
             return None
         if any(step not in ((k, 1), (k, -1)) for k, step in enumerate(axes)):
             return None
@@ -142,12 +142,16 @@ class _Folding(BindingRewriter):
     def __init__(self, kernels: _Kernels, func: rx.Function) -> None:
         super().__init__()
         self.kernels = kernels
-        self.uses = Counter(
-            child for node in walk(func) for child in children(node) if isinstance(child, rx.Var)
-        )
+        self.func = func
         self.calls: dict[rx.Expr, rx.Call] = {}
         self.copies: dict[rx.Expr, tuple[str, tuple[rx.Expr, ...]]] = {}
         self.is_plain = False
+
+    @cached_property
+    def uses(self) -> Counter[Node]:
+        """The number of places of each variable, its binding included."""
+        nodes = (child for node in walk(self.func) for child in children(node))
+        return Counter(child for child in nodes if isinstance(child, rx.Var))
 
     @override
     def block(self, block: rx.BindingBlock) -> Sequence[rx.BindingBlock]:
@@ -190,10 +194,10 @@ class _Folding(BindingRewriter):
 
     def _written(self, name: str, operands: Sequence[rx.Expr]) -> rx.Call | None:
         """The call that computes the flipped copy of its result, which nothing else uses."""
-        if name not in self.kernels.views or len(operands) != 1:
+        if not _flips(self.kernels.views.get(name)) or len(operands) != 1:
             return None
         call = self.calls.get(operands[0])
-        once = self.uses[operands[0]] == 2  # type: ignore[index]  # its binding, and this use
+        once = self.uses[operands[0]] == 2  # its binding, and this use
         called = _called(call) if once and call is not None else None
         if call is None or called is None or len(call.args) != 2:
             return None
@@ -243,7 +247,7 @@ def _is_scan(kernel: PrimFunc) -> bool:
     return not read <= stored
 
 
-def _flips(view: View) -> bool:
+def _flips(view: View | None) -> bool:
     """True if a view has elements in reverse order along an axis."""
     return isinstance(view, tuple) and any(step is not None and step[1] < 0 for step in view)
 
