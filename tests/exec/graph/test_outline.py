@@ -321,12 +321,12 @@ def test_references_are_dropped() -> None:
     main(X, None, weights)
     SEEN.clear()
     gc.collect()
-    before = sum(isinstance(o, np.ndarray) for o in gc.get_objects())
+    before = sum(type(o) is np.ndarray for o in gc.get_objects())
     for _ in range(20):
         main(X, None, weights)
     SEEN.clear()
     gc.collect()
-    assert sum(isinstance(o, np.ndarray) for o in gc.get_objects()) <= before + 1
+    assert sum(type(o) is np.ndarray for o in gc.get_objects()) <= before + 1
 
 
 @pytest.mark.parametrize("native_code", [False, True])
