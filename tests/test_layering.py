@@ -135,9 +135,9 @@ FLOORS = {
         api.py dynamo.py
     """,
     "relaxpy/plugins/relay": """
-        ty.py expr.py analysis/variables.py module.py op/relations.py
-        op/registry.py op/struct_info.py op/define.py op analysis
-        infer saved.py functors.py scope_builder.py transform to_relax text run
+        ty.py expr.py variables.py module.py op/relations.py
+        op/registry.py op/struct_info.py op/define.py op analysis.py
+        infer saved.py functors.py scope_builder.py transform to_relax.py text run
     """,
     "relaxpy/plugins/testing": """
         random_inputs.py verify.py bisect.py golden.py targets.py strategies.py

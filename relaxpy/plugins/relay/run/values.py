@@ -12,7 +12,6 @@ from typing_extensions import override
 from relaxpy.errors import MisuseError, RuntimeCheckError, Span, check_type
 from relaxpy.exec.runtime.values import as_tensor
 from relaxpy.ir.core.dtype import DataType
-from relaxpy.plugins.relay.analysis.variables import all_type_vars
 from relaxpy.plugins.relay.expr import Constant, Constructor
 from relaxpy.plugins.relay.infer.solver import substitute
 from relaxpy.plugins.relay.ty import (
@@ -25,6 +24,7 @@ from relaxpy.plugins.relay.ty import (
     TypeVar,
     UnknownDim,
 )
+from relaxpy.plugins.relay.variables import all_type_vars
 from relaxpy.support.dataclass import dataclass
 
 _MAX_SHOWN = 1_000
