@@ -61,7 +61,7 @@ INNER = {
         "rules": {"algebra", "engine"},  # and no other rule
         "canonical": {"algebra", "engine", "rules", "stack"},
         "prove": {"canonical"},
-        "tvm": {"algebra", "canonical", "prove", "stack", "tvm"},
+        "tvm": {"algebra", "canonical", "engine", "prove", "stack", "tvm"},
     }
 }
 DEPENDENCIES = {"astor", "ml_dtypes", "numpy", "rich", "typing_extensions"}
@@ -111,7 +111,7 @@ FLOORS = {
     """,
     "relaxpy/script": """
         diagnostics.py language printer dist.py ir_builder
-        parser/source parser/evaluate parser/graph parser/kernel.py parser
+        parser/source.py parser/evaluate parser/graph parser/kernel.py parser
         tir.py relax.py ir.py read.py ir_builder/ir.py ir_builder/tir.py ir_builder/relax
         highlight.py
     """,
@@ -148,7 +148,7 @@ FLOORS = {
         svg.py graph.py chart.py
     """,
     "relaxpy/plugins/cli": """
-        show.py special_sizes.py sketch.py
+        show.py sketch.py
         programs.py passes.py inputs.py language_models.py
         lsp/findings.py lsp/names.py lsp/document.py lsp/server.py lsp
         commands.py main.py

@@ -79,14 +79,12 @@ REVIEWED = {
         "FunctionsReader.graph": "the reader of a definition",
         "FunctionsReader.kernel": "the reader of a definition",
     },
-    "parser/source/report.py": {
+    "parser/graph/signature.py": {"SignatureReader.variable": "a class of variables"},
+    "parser/source.py": {
         "Report.failure": "a class of errors",
         "Statements.read": "the reader of statements",
         "type_parameters": "the reader's error; a dict",
-    },
-    "parser/source/scope.py": {"": "Python's built-in functions, by the names in a list"},
-    "parser/graph/signature.py": {"SignatureReader.variable": "a class of variables"},
-    "parser/source/text.py": {
+        "": "Python's built-in functions, by the names in a list",
         "Program.error": "a class of errors",
         "parse_text": "an iterator over lines",
         "_compiled_lines": "what `python -c` or the prompt runs, compiled to be compared",

@@ -28,8 +28,7 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.known import expect
 from relaxpy.ir.relax.op.definition.registry import R
-from relaxpy.ir.te.loops import Loops as Loops, Number as Number, whole as whole, written
-from relaxpy.ir.te.tensor import Tensor
+from relaxpy.ir.te.tensor import Loops as Loops, Number as Number, Tensor, whole as whole, written
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.ops import const as number_literal
 from relaxpy.ir.tir.prim_expr import PrimExpr

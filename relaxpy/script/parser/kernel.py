@@ -36,16 +36,19 @@ from relaxpy.script.parser.evaluate.displays import VALUE_ERRORS, Lambda, lambda
 from relaxpy.script.parser.evaluate.evaluator import Evaluator
 from relaxpy.script.parser.evaluate.guard import OPEN, Guard
 from relaxpy.script.parser.evaluate.macros import Macro, Unrolling, macro_expansion
-from relaxpy.script.parser.source.report import (
+from relaxpy.script.parser.source import (
+    POISON,
+    Poisoned,
+    Positioned,
+    Program,
     Report,
+    Scope,
     Statements,
     docstring_removed,
     header,
     refusal,
     type_parameters,
 )
-from relaxpy.script.parser.source.scope import POISON, Poisoned, Scope
-from relaxpy.script.parser.source.text import Positioned, Program
 from relaxpy.support.dataclass import replace
 from relaxpy.support.entry import argument_node
 

@@ -35,17 +35,20 @@ from relaxpy.script.parser.graph.function import GraphReader
 from relaxpy.script.parser.graph.signature import Signature
 from relaxpy.script.parser.graph.state import class_name_of, declared_pure, ends_in, name_of
 from relaxpy.script.parser.graph.values import GraphEvaluator
-from relaxpy.script.parser.source.report import (
+from relaxpy.script.parser.source import (
+    POISON,
+    ModuleRef,
+    Program,
     Report,
+    Scope,
     Statements,
     TooManyErrors,
     bound_names,
     docstring_removed,
     refusal,
+    too_deep,
     type_parameters,
 )
-from relaxpy.script.parser.source.scope import POISON, ModuleRef, Scope
-from relaxpy.script.parser.source.text import Program, too_deep
 from relaxpy.support.dataclass import dataclass, replace
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from math import gcd
 
 from relaxpy.ir.arith.algebra import folding, poly, terms
-from relaxpy.ir.arith.algebra.facts import AND_OF_ORS, BRANCHES, Facts
 from relaxpy.ir.arith.algebra.poly import ONE, Poly
 from relaxpy.ir.arith.algebra.terms import Quotient, divisor
-from relaxpy.ir.arith.engine import Engine
+from relaxpy.ir.arith.engine import AND_OF_ORS, BRANCHES, Engine, Facts
 from relaxpy.ir.core.dtype import BOOL, INT64, DataType
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.substitution import mentions

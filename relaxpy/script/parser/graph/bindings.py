@@ -18,7 +18,7 @@ from relaxpy.script.parser.evaluate import displays
 from relaxpy.script.parser.evaluate.displays import Lambda, lambda_named
 from relaxpy.script.parser.graph.state import GraphState, Pending
 from relaxpy.script.parser.graph.values import is_plain
-from relaxpy.script.parser.source.report import bound_names
+from relaxpy.script.parser.source import bound_names
 from relaxpy.support.dataclass import replace
 
 

@@ -20,8 +20,7 @@ from relaxpy.script.parser.evaluate.conditions import fold_condition
 from relaxpy.script.parser.graph import bindings
 from relaxpy.script.parser.graph.state import Dataflow, GraphState, Pending, ends_in, if_keyword
 from relaxpy.script.parser.graph.values import is_plain
-from relaxpy.script.parser.source.report import bound_names
-from relaxpy.script.parser.source.scope import MISSING, Poisoned
+from relaxpy.script.parser.source import MISSING, Poisoned, bound_names
 from relaxpy.support.dataclass import replace
 
 

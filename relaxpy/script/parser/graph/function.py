@@ -25,9 +25,14 @@ from relaxpy.script.parser.evaluate.macros import MAX_UNROLLED, Macro, macro_exp
 from relaxpy.script.parser.graph import bindings, blocks
 from relaxpy.script.parser.graph.signature import Signature, SignatureReader
 from relaxpy.script.parser.graph.state import Body, Capture, GraphState, declared_pure, name_of
-from relaxpy.script.parser.source.report import Report, docstring_removed, refusal
-from relaxpy.script.parser.source.scope import Poisoned, Scope
-from relaxpy.script.parser.source.text import Program
+from relaxpy.script.parser.source import (
+    Poisoned,
+    Program,
+    Report,
+    Scope,
+    docstring_removed,
+    refusal,
+)
 from relaxpy.support.dataclass import replace
 
 

@@ -17,9 +17,14 @@ from relaxpy.script.language.annotations import Prim, is_annotation, resolve, st
 from relaxpy.script.language.records import DatatypeName, as_dtype
 from relaxpy.script.language.wording import as_parse_error, describe
 from relaxpy.script.parser.graph.values import GraphEvaluator
-from relaxpy.script.parser.source.report import Report, type_parameters
-from relaxpy.script.parser.source.scope import MISSING, POISON, Poisoned
-from relaxpy.script.parser.source.text import quoted_tree
+from relaxpy.script.parser.source import (
+    MISSING,
+    POISON,
+    Poisoned,
+    Report,
+    quoted_tree,
+    type_parameters,
+)
 from relaxpy.support.dataclass import dataclass
 
 

@@ -296,8 +296,7 @@ class _Lifter(rewriting.BindingRewriter):
         return super().binding(binding, block)
 
     def _enter_closure(self, var: rx.Var, *, pure: bool) -> rx.Var:
-        new = type(var)(var.name_hint, rx.ObjectStructInfo(), var.span)
-        self._remap[var] = new
+        new = self.rederived(var, rx.ObjectStructInfo())
         self.closures[new] = pure
         if var.struct_info is not None:
             self.declared[new] = var.struct_info

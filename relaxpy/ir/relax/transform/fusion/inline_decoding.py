@@ -15,8 +15,7 @@ from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.op_pattern import OpPatternKind, op_pattern_kind
 from relaxpy.ir.relax.analysis.variables import occurring_vars
-from relaxpy.ir.relax.transform.fusion.fuse_ops import AnnotateTIROpPattern
-from relaxpy.ir.relax.transform.fusion.fuse_tir import FuseTIR
+from relaxpy.ir.relax.transform.fusion.fuse_ops import AnnotateTIROpPattern, FuseTIR
 from relaxpy.ir.relax.transform.fusion.grouping import FunctionGroup, group_bindings, is_kernel_call
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad

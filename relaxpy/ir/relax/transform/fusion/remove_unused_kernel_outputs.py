@@ -130,8 +130,7 @@ class _Calls(BindingRewriter):
         call = rx.Call(
             value.op, (new, operands, *rest), value.attrs, sinfo_args=(sinfo,), span=value.span
         )
-        var = type(binding.var)(binding.var.name_hint, None, binding.var.span)
-        self._remap[binding.var] = var
+        var = self.rederived(binding.var)
         self.fields[var] = fields
         return rx.VarBinding(var, call, binding.span)
 
