@@ -23,10 +23,6 @@ HOLDERS = frozenset(("__wrapped__", "callback", "combiner", "func", "function", 
 
 #: The calls of values outside of that module, by file and function, and what is called there.
 REVIEWED = {
-    "language/eager.py": {
-        "directive.call": "a function of a namespace",
-        "_call_eagerly": "a function of a namespace; the reader that acts upon what it gives",
-    },
     "language/annotations.py": {
         "_StructInfoGetter.__get__": "a class of annotations",
         "_plain": "a class of annotations, or the name of a type",
@@ -52,6 +48,8 @@ REVIEWED = {
         "Evaluator.invoke": "the evaluator's method for a built-in function",
     },
     "language/records.py": {
+        "directive.call": "a function of a namespace",
+        "_call_eagerly": "a function of a namespace; the reader that acts upon what it gives",
         "Form.__init__": "a field of a record",
         "Form._values": "a field of a record",
         "Form.__repr__": "a field of a record",

@@ -25,7 +25,6 @@ from relaxpy.ir.tir.expr import ExprLike, IterVarKind, PrimExpr, SizeVar, Var
 from relaxpy.ir.tir.intrin import break_loop
 from relaxpy.ir.tir.iteration import IterVar, Range
 from relaxpy.ir.tir.reduce import Reduce
-from relaxpy.ir.tir.stmt import Evaluate, Stmt
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.entry import user_facing
 
@@ -288,7 +287,7 @@ class ExternOp(Operation):
     inputs: tuple[Tensor, ...] = ()
     input_placeholders: tuple[Buffer, ...] = ()
     output_placeholders: tuple[Buffer, ...] = ()
-    body: Stmt = field(default_factory=lambda: Evaluate(ops.const(0)))
+    body: stmt.Stmt = field(default_factory=lambda: stmt.Evaluate(ops.const(0)))
 
     @property
     @override
@@ -504,8 +503,8 @@ def extern(
         raise MisuseError(f"{name}: as many buffers as tensors are needed")
     body = fcompute(ins, outs)
     if isinstance(body, PrimExpr):
-        body = Evaluate(body)
-    if not isinstance(body, Stmt):
+        body = stmt.Evaluate(body)
+    if not isinstance(body, stmt.Stmt):
         raise MisuseError(f"{name}: fcompute returns a statement, found {type(body).__name__}")
     op = ExternOp(
         name, tuple(inputs), tuple(ins), tuple(outs), body, tag=tagged(tag), attrs=as_attrs(attrs)

@@ -22,7 +22,7 @@ import numpy as np
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith import Analyzer
 from relaxpy.ir.arith.prove import prove_equal
-from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.dtype import Array, DataType
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
@@ -46,7 +46,7 @@ LIMIT = 1024
 class Contents:
     """A tensor whose elements are numbers or expressions, in an array of objects."""
 
-    array: np.ndarray[Any, np.dtype[Any]]
+    array: Array
     dtype: str
 
     @property
@@ -60,7 +60,7 @@ class Contents:
         return not any(isinstance(element, PrimExpr) for element in self.elements)
 
 
-def objects(elements: Iterable[Element], shape: Sequence[int]) -> np.ndarray[Any, np.dtype[Any]]:
+def objects(elements: Iterable[Element], shape: Sequence[int]) -> Array:
     """An array of objects of this shape."""
     items = list(elements)
     result = np.empty(len(items), object)
@@ -138,7 +138,6 @@ def ratio_of(element: Element) -> tuple[Any, int] | None:
             return None
 
 
-Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 Size: TypeAlias = PrimExpr | int
 
 

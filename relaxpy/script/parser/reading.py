@@ -28,7 +28,7 @@ from relaxpy.ir.relax.nodes.python_function import python_function, reindented
 from relaxpy.ir.tir.prim_func import PrimFunc, kernel_faults
 from relaxpy.script.language import records
 from relaxpy.script.language.annotations import Devices
-from relaxpy.script.language.eager import handling
+from relaxpy.script.language.records import handling
 from relaxpy.script.parser.evaluate.guard import OPEN, Guard
 from relaxpy.script.parser.evaluate.macros import Macro, MacroOptions
 from relaxpy.script.parser.graph.function import GraphReader

@@ -16,7 +16,7 @@ from relaxpy.errors import Diagnostic, ParseError, RelaxpyError, RelaxpyWarning,
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.block_builder.derive import normalize_functions
 from relaxpy.ir.relax.nodes import BaseFunc, Function
-from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars
+from relaxpy.ir.relax.relations.shape_vars import shape_vars_of
 from relaxpy.ir.relax.rewrite.map_bindings import replace_variables
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import Var
@@ -39,9 +39,7 @@ def special_size_errors(mod: IRModule) -> Iterator[Diagnostic]:
     Such a program is well-formed, as it runs where dimensions happen to be equal.
     """
     for name, func in mod.functions_by_name.items():
-        params = func.params if isinstance(func, Function) else ()
-        infos = [p.struct_info for p in params if p.struct_info is not None]
-        variables = definable_shape_vars(*infos)
+        variables = shape_vars_of(func.params) if isinstance(func, Function) else ()
         first: Diagnostic | None = None
         for start, step in _TRIALS if variables else ():
             sizes = {v: start + k * step for k, v in enumerate(variables)}

@@ -27,9 +27,8 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import Expr, TupleStructInfo
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import BY_ELEMENT, Buffer
-from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.script.language import wording
-from relaxpy.script.language.eager import is_helper
+from relaxpy.script.language.records import is_helper
 from relaxpy.script.parser.evaluate import conditions, displays, user_calls
 from relaxpy.script.parser.evaluate.displays import VALUE_ERRORS
 from relaxpy.script.parser.evaluate.guard import OPEN, Guard
@@ -518,7 +517,7 @@ class Evaluator:
         if not hasattr(owner, "__getitem__") and not hasattr(owner, "__class_getitem__"):
             name = wording.shown(node.value)
             hint = f'write A = T.match_buffer({name}, (4, 4), "float32") first, and index A'
-            is_handle = isinstance(owner, PrimExpr) and owner.dtype == "handle"
+            is_handle = isinstance(owner, tir.PrimExpr) and owner.dtype == "handle"
             message = f"{wording.describe(owner)} cannot be indexed"
             raise self.error(node.value, message, hint=hint if is_handle else None)
         conditions.check_index(owner, index)
@@ -559,7 +558,7 @@ class Evaluator:
                 message = f"{sign} is not defined between {operands}"
             is_buffer = isinstance(left, Buffer) or isinstance(right, Buffer)
             hint = BY_ELEMENT if is_buffer else None
-            if sign == "**" and isinstance(node, ast.BinOp) and isinstance(left, PrimExpr):
+            if sign == "**" and isinstance(node, ast.BinOp) and isinstance(left, tir.PrimExpr):
                 hint = f"write T.pow({ast.unparse(node.left)}, {ast.unparse(node.right)})"
             raise self.error(node, message, hint=hint) from None
 
@@ -577,7 +576,7 @@ class Evaluator:
             result = self.on_unary("not", operand)
             if result is not MISSING:
                 return result
-            if isinstance(operand, PrimExpr):
+            if isinstance(operand, tir.PrimExpr):
                 return conditions.computed(self, node, ops.logical_not, operand)
             return not self.truth(operand, node.operand, node)
         function, sign = _UNARY[type(node.op)]

@@ -16,7 +16,7 @@ from relaxpy.ir.relax.nodes.expr import evaluating
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.script.language import records
 from relaxpy.script.language.annotations import Devices
-from relaxpy.script.language.eager import handling
+from relaxpy.script.language.records import handling
 from relaxpy.script.language.relax_directives import kernel_call
 from relaxpy.script.language.wording import as_parse_error, describe
 from relaxpy.script.parser.evaluate import displays, user_calls

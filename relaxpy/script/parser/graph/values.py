@@ -40,8 +40,8 @@ from relaxpy.script.language.annotations import (
     TypeName,
     resolve,
 )
-from relaxpy.script.language.eager import is_helper
 from relaxpy.script.language.legacy import UNSUPPORTED, RuntimeDepShape
+from relaxpy.script.language.records import is_helper
 from relaxpy.script.parser.evaluate import user_calls
 from relaxpy.script.parser.evaluate.evaluator import Evaluator
 from relaxpy.script.parser.evaluate.macros import Macro

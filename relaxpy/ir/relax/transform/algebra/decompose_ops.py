@@ -7,7 +7,6 @@ ShareSums: the mean and the variance of a tensor are computed from one sum.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, TypeAlias, cast
@@ -15,12 +14,13 @@ from typing import Any, ClassVar, TypeAlias, cast
 import numpy as np
 from typing_extensions import override
 
-from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.core.traverse import children, rebuild, walk
+from relaxpy.ir.core.dtype import Array, DataType
+from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.effects import mutates
+from relaxpy.ir.relax.analysis.variables import mention_counts
 from relaxpy.ir.relax.known import literal_shape, tensor_sinfo
 from relaxpy.ir.relax.op.definition.gradients import count_reduced, narrowed, widened
 from relaxpy.ir.relax.op.definition.registry import R, with_all_attributes
@@ -111,7 +111,6 @@ class _Decomposing(BindingRewriter):
         return [*new.bindings, rx.VarBinding(var, new.located(value), binding.span)]
 
 
-_Array: TypeAlias = "np.ndarray[Any, Any]"
 _DATATYPES = {DataType("float32"), DataType("float64")}
 
 
@@ -146,10 +145,7 @@ class _Folding(BindingRewriter):
     def __init__(self, func: rx.Function, *, constants_only: bool) -> None:
         super().__init__()
         self._constants_only = constants_only
-        nodes = walk(func)
-        self._mentions = Counter(
-            c for node in nodes for c in children(node) if isinstance(c, rx.Var)
-        )
+        self._mentions = mention_counts(func)
 
     @override
     def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
@@ -200,7 +196,7 @@ class _Folded(PrecedingBindings):
     """The bindings that replace one of a normalised tensor."""
 
     def fold(
-        self, conv: rx.Call, norm: rx.Call, arrays: Sequence[_Array] | None
+        self, conv: rx.Call, norm: rx.Call, arrays: Sequence[Array] | None
     ) -> list[rx.Binding] | None:
         """The convolution with the scaled weight, and the bias added to it.
 

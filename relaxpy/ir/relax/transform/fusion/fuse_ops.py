@@ -30,6 +30,7 @@ from relaxpy.ir.relax.analysis.op_pattern import (
 from relaxpy.ir.relax.analysis.variables import occurring_vars
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.call_graph import mentioned_globals
+from relaxpy.ir.relax.known import called_kernel
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, PrecedingBindings, Rewritten
 from relaxpy.ir.relax.transform.cleanup.canonicalize_bindings import canonical_module
 from relaxpy.ir.relax.transform.fusion.grouping import (
@@ -37,7 +38,6 @@ from relaxpy.ir.relax.transform.fusion.grouping import (
     FunctionGroup,
     FusionRule,
     group_bindings,
-    is_kernel_call,
 )
 from relaxpy.ir.relax.transform.fusion.kernels import FusedKernel, fused_kernel
 from relaxpy.ir.relax.transform.fusion.partition import GraphNode, partition
@@ -199,13 +199,9 @@ def _groups(
 
 def _kernel_of(binding: rx.Binding, kernels: _Kernels) -> str:
     """The name of the kernel that a binding calls, or ""."""
-    value = binding.value
-    if not isinstance(binding, rx.VarBinding) or not is_kernel_call(value):
-        return ""
-    kernel, operands = value.args[:2]
-    if not isinstance(kernel, rx.GlobalVar) or not isinstance(operands, rx.Tuple):
-        return ""
-    return kernel.name_hint if kernel.name_hint in kernels.by_name else ""
+    is_bound = isinstance(binding, rx.VarBinding)
+    called = called_kernel(binding.value, of_any_kind=True) if is_bound else None
+    return called[0] if called is not None and called[0] in kernels.by_name else ""
 
 
 def _kind(binding: rx.Binding, index: Mapping[rx.Var, int]) -> OpPatternKind:
