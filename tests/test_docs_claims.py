@@ -333,7 +333,7 @@ def test_a_table_of_operators_is_found() -> None:
 
 TRANSFORM = "relaxpy.ir.relax.transform"
 BUDGET = "relaxpy.ir.core.budget"
-TEXT = "relaxpy.script.parser.source.text"
+TEXT = "relaxpy.script.parser.source"
 GUARD = "relaxpy.script.parser.evaluate.guard"
 #: What documents say of constants of the code, with @ for the number, and its unit.
 NUMBERS: Mapping[str, Sequence[tuple[str, str, int]]] = {
@@ -383,7 +383,7 @@ NUMBERS: Mapping[str, Sequence[tuple[str, str, int]]] = {
         ("with dimensions | @ |", "relaxpy.ir.relax.nodes.base.MAX_NODES", 1),
         ("iterators over iterators | @ levels", f"{GUARD}.MAX_NESTED", 1),
         ("in an annotation | @ |", "relaxpy.script.language.annotations.MAX_RANK", 1),
-        ("| errors reported | @ |", "relaxpy.script.parser.source.report.MAX_ERRORS", 1),
+        ("| errors reported | @ |", "relaxpy.script.parser.source.MAX_ERRORS", 1),
         ("a quoted line | @, ", "relaxpy.support.diagnostics.MAX_MESSAGE", 1),
         (", @ and 160 characters", "relaxpy.support.diagnostics.MAX_WORD", 1),
         (" and @ characters |", "relaxpy.support.diagnostics.MAX_LINE", 1),

@@ -61,7 +61,7 @@ INNER = {
         "rules": {"algebra", "engine"},  # and no other rule
         "canonical": {"algebra", "engine", "rules", "stack"},
         "prove": {"canonical"},
-        "tvm": {"algebra", "canonical", "prove", "stack", "tvm"},
+        "tvm": {"algebra", "canonical", "engine", "prove", "stack", "tvm"},
     }
 }
 DEPENDENCIES = {"astor", "ml_dtypes", "numpy", "rich", "typing_extensions"}
@@ -111,7 +111,7 @@ FLOORS = {
     """,
     "relaxpy/script": """
         diagnostics.py language printer dist.py ir_builder
-        parser/source parser/evaluate parser/graph parser/kernel.py parser
+        parser/source.py parser/evaluate parser/graph parser/kernel.py parser
         tir.py relax.py ir.py read.py ir_builder/ir.py ir_builder/tir.py ir_builder/relax
         highlight.py
     """,
@@ -135,9 +135,9 @@ FLOORS = {
         api.py dynamo.py
     """,
     "relaxpy/plugins/relay": """
-        ty.py expr.py analysis/variables.py module.py op/relations.py
-        op/registry.py op/struct_info.py op/define.py op analysis
-        infer saved.py functors.py scope_builder.py transform to_relax text run
+        ty.py expr.py variables.py module.py op/relations.py
+        op/registry.py op/struct_info.py op/define.py op analysis.py
+        infer saved.py functors.py scope_builder.py transform to_relax.py text run
     """,
     "relaxpy/plugins/testing": """
         random_inputs.py verify.py bisect.py golden.py targets.py strategies.py
@@ -148,7 +148,7 @@ FLOORS = {
         svg.py graph.py chart.py
     """,
     "relaxpy/plugins/cli": """
-        show.py special_sizes.py sketch.py
+        show.py sketch.py
         programs.py passes.py inputs.py language_models.py
         lsp/findings.py lsp/names.py lsp/document.py lsp/server.py lsp
         commands.py main.py

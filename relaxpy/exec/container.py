@@ -28,7 +28,7 @@ import numpy as np
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError, unexpected
-from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.dtype import Array, DataType
 from relaxpy.ir.core.tensor import is_writable
 from relaxpy.ir.serialize import check_size, unique_members
 from relaxpy.support.dataclass import dataclass
@@ -36,7 +36,6 @@ from relaxpy.support.dataclass import dataclass
 if TYPE_CHECKING:
     from pathlib import Path
 
-Array: TypeAlias = np.ndarray[Any, Any]
 VERSION: Final = 2
 _MAGIC: Final = b"\x93relaxpy"
 _OLDER: Final = b'{"format": "relaxpy-executable"'

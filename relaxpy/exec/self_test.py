@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import numpy as np
 
 from relaxpy.exec.compile import compile
+from relaxpy.ir.core.dtype import Array
 from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.support.dataclass import dataclass
-
-Array: TypeAlias = np.ndarray[Any, Any]
 
 _MANY: Final = 1 << 17
 """The elements that several threads share."""
@@ -94,7 +93,7 @@ def problem_of(case: Case) -> str:
 
 def _program(case: Case) -> Any:
     params = [
-        rx.Var(f"x{n}", rx.TensorStructInfo(x.shape, x.dtype.name))
+        rx.Var(f"x{n}", rx.TensorStructInfo(x.shape, x.dtype.name))  # type: ignore[arg-type]
         for n, x in enumerate(case.operands)
     ]
     builder = BlockBuilder()

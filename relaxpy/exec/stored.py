@@ -27,7 +27,7 @@ import numpy as np
 from typing_extensions import override
 
 from relaxpy.errors import RelaxpyError, RuntimeCheckError, Span
-from relaxpy.exec.container import Array, Container, digest
+from relaxpy.exec.container import Container, digest
 from relaxpy.exec.fast_paths import FAST_PATHS
 from relaxpy.exec.graph.link import NativeFunction
 from relaxpy.exec.graph.program import Constant
@@ -41,6 +41,7 @@ from relaxpy.exec.native.machine_code.processor import generator, processor, sta
 from relaxpy.exec.native.values.packing import Joined, Packing
 from relaxpy.exec.report import ReportRow
 from relaxpy.exec.runtime.threads import thread_count
+from relaxpy.ir.core.dtype import Array
 from relaxpy.ir.core.fork_lock import late_property
 from relaxpy.ir.core.tensor import is_writable
 from relaxpy.ir.core.traverse import walk
@@ -93,7 +94,7 @@ class Source:
                 return
         files, arrays = MappedFiles(), list[str]()
 
-        def add(array: np.ndarray[Any, Any]) -> int:
+        def add(array: Array) -> int:
             arrays.append(f"{array.dtype.name} {array.shape} {files.identity(array)}")
             return len(arrays) - 1
 

@@ -15,6 +15,7 @@ from relaxpy.exec.lower.module import LoweredModule
 from relaxpy.exec.native.machine_code import disk_cache
 from relaxpy.exec.report import ReportRow
 from relaxpy.exec.stored import Source
+from relaxpy.ir.core.dtype import Array
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.serialize import save_table
 
@@ -35,7 +36,7 @@ def store_program(
     sections, folded = Sections(), 0
     sections.add(np.frombuffer(code_of(lowered), np.uint8))
 
-    def number(data: np.ndarray[Any, Any]) -> int:
+    def number(data: Array) -> int:
         """That of a constant of the program, or after them of a section."""
         nonlocal folded
         known = sources.get(_place(data))
@@ -62,7 +63,7 @@ def code_of(lowered: LoweredModule) -> bytes:
 
 def program_table(
     lowered: LoweredModule,
-    number: Callable[[np.ndarray[Any, Any]], int],
+    number: Callable[[Array], int],
     rows: Iterable[ReportRow],
     private_names: Iterable[str],
     locate: Callable[[Span], int | None],
@@ -107,9 +108,7 @@ def program_table(
 
 
 def _python_functions(
-    lowered: LoweredModule,
-    number: Callable[[np.ndarray[Any, Any]], int],
-    locate: Callable[[Span], int | None],
+    lowered: LoweredModule, number: Callable[[Array], int], locate: Callable[[Span], int | None]
 ) -> dict[str, object] | None:
     """The JSON form of the functions that run in Python, and of function values, if any."""
     if not lowered.has_python_part:
@@ -119,6 +118,6 @@ def _python_functions(
     return saved_functions(lowered, number, locate)
 
 
-def _place(data: np.ndarray[Any, Any]) -> tuple[object, ...]:
+def _place(data: Array) -> tuple[object, ...]:
     """A key that two arrays share if they are the same elements in memory."""
     return data.ctypes.data, data.shape, data.strides, data.dtype

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from relaxpy.ir.serialize import load_json as load_json, save_json as save_json
     from relaxpy.ir.tir.expr import PrimExpr as PrimExpr
     from relaxpy.ir.tir.iteration import Range as Range
-    from relaxpy.tvm.make_node import SourceName as SourceName, make_node as make_node
+    from relaxpy.tvm.relax.helpers import SourceName as SourceName, make_node as make_node
     __all__ = ['AccessPath', 'Array', 'Attrs', 'BaseFunc', 'DataType', 'DictAttrs', 'DummyGlobalInfo', 'EnvFunc', 'FuncType', 'GlobalInfo', 'GlobalVar', 'IRModule', 'Map', 'Op', 'PointerType', 'PrimExpr', 'PrimType', 'Range', 'SourceName', 'Span', 'TupleType', 'Type', 'VDevice', 'assert_structural_equal', 'attrs', 'base', 'container', 'expr', 'first_mismatch', 'function', 'get_first_structural_mismatch', 'global_info', 'instrument', 'load_json', 'make_node', 'module', 'op', 'register_op_attr', 'save_json', 'structural_equal', 'structural_hash', 'transform', 'type']
 else:
     _face(globals(), """
@@ -45,5 +45,5 @@ else:
         relaxpy.ir.serialize: load_json save_json
         relaxpy.ir.tir.expr: PrimExpr
         relaxpy.ir.tir.iteration: Range
-        relaxpy.tvm.make_node: SourceName make_node
+        relaxpy.tvm.relax.helpers: SourceName make_node
     """)

@@ -26,11 +26,10 @@ from relaxpy.errors import MisuseError, RelaxpyError, Span, check_type, unexpect
 from relaxpy.ir import global_info, hooks
 from relaxpy.ir.core import device
 from relaxpy.ir.core.budget import MAX_STEPS, Budget, written_out
-from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.dtype import Array as Array, DataType
 from relaxpy.ir.core.node import Attrs, Copied, Node, collect_nodes
 from relaxpy.ir.core.tensor import Tensor
 from relaxpy.ir.core.types import PointerType, PrimType
-from relaxpy.ir.global_info import DummyGlobalInfo, VDevice
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
@@ -48,7 +47,6 @@ from relaxpy.support.dataclass import dataclass, replace
 from relaxpy.support.entry import user_facing
 from relaxpy.support.gc_pause import gc_paused
 
-Array: TypeAlias = np.ndarray[Any, Any]
 Store: TypeAlias = Callable[[Array], int]
 Locate: TypeAlias = Callable[[Span], "int | None"]
 FORMAT = "relaxpy-ir"
@@ -103,9 +101,9 @@ KINDS: dict[str, type[Node]] = {
     **_concrete(device, "ir"),
     "tir.PrimFunc": PrimFunc,
     "tir.IndexMap": IndexMap,
-    "ir.DummyGlobalInfo": DummyGlobalInfo,
+    "ir.DummyGlobalInfo": global_info.DummyGlobalInfo,
     "ir.Op": Op,
-    "ir.VDevice": VDevice,
+    "ir.VDevice": global_info.VDevice,
     "ir.IRModule": IRModule,
 }
 
@@ -363,7 +361,7 @@ class _Writer:
                 )
 
 
-def _array_fields(value: np.ndarray[Any, Any] | np.generic) -> list[object]:
+def _array_fields(value: Array | np.generic) -> list[object]:
     """The datatype, the shape, and the elements in little-endian order."""
     data = np.ascontiguousarray(value)
     text = base64.b64encode(data.tobytes()).decode("ascii")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from relaxpy.plugins.relay.run.values import ConstructorValue as ConstructorValue, RefValue as RefValue
     from relaxpy.plugins.relay.scope_builder import ScopeBuilder as ScopeBuilder
     from relaxpy.plugins.relay.text.parser import fromtext as fromtext, parse as parse, parse_expr as parse_expr
-    from relaxpy.plugins.relay.to_relax.translation import to_relax as to_relax
+    from relaxpy.plugins.relay.to_relax import to_relax as to_relax
     from relaxpy.relay import adt as adt, analysis as analysis, backend as backend, expr as expr, expr_functor as expr_functor, function as function, nn as nn, op as op, parser as parser, prelude as prelude, testing as testing, transform as transform, ty as ty
     from relaxpy.relay.expr import *
     from relaxpy.relay.ty import *
@@ -33,7 +33,7 @@ else:
         relaxpy.plugins.relay.run.values: ConstructorValue RefValue
         relaxpy.plugins.relay.scope_builder: ScopeBuilder
         relaxpy.plugins.relay.text.parser: fromtext parse parse_expr
-        relaxpy.plugins.relay.to_relax.translation: to_relax
+        relaxpy.plugins.relay.to_relax: to_relax
         relaxpy.relay.: adt analysis backend expr expr_functor function nn op parser prelude testing transform ty
         relaxpy.relay.expr: *
         relaxpy.relay.ty: *

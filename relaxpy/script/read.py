@@ -16,9 +16,14 @@ from relaxpy.script.parser import reading
 from relaxpy.script.parser.evaluate.guard import TextGuard
 from relaxpy.script.parser.graph.state import class_name_of
 from relaxpy.script.parser.graph.values import GraphEvaluator
-from relaxpy.script.parser.source.report import Report, docstring_removed
-from relaxpy.script.parser.source.scope import BUILTINS, Scope
-from relaxpy.script.parser.source.text import Program, parse_text
+from relaxpy.script.parser.source import (
+    BUILTINS,
+    Program,
+    Report,
+    Scope,
+    docstring_removed,
+    parse_text,
+)
 from relaxpy.support.dataclass import replace
 from relaxpy.support.entry import user_facing
 from relaxpy.support.gc_pause import gc_paused

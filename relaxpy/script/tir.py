@@ -22,11 +22,11 @@ from relaxpy.ir.tir.buffer import BufferLoad, BufferRegion
 from relaxpy.ir.tir.iteration import IterVar, Range
 from relaxpy.ir.tir.prim_func import PrimFunc as _PrimFunc, call_kernel
 from relaxpy.script.language import hardware as _calls, tir_directives as _directives
-from relaxpy.script.language.eager import directive as _directive
 from relaxpy.script.language.hardware import INTRINSICS as _HARDWARE, llvm_lookup_intrinsic_id
 from relaxpy.script.language.records import (
     BufferSpec as Buffer,
     HandleName as _HandleName,
+    directive as _directive,
     dynamic as _dynamic,
     meta_var as _meta_var,
 )

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from relaxpy.ir.tir.ops import sub as subtract
     from relaxpy.ir.tir.reduce import all as all, any as any, comm_reducer as comm_reducer, max as max, min as min, sum as sum
     from relaxpy.te import operation as operation, tag as tag, tensor as tensor
-    from relaxpy.tvm.topi.utils import extern_primfunc as extern_primfunc
+    from relaxpy.tvm.topi import extern_primfunc as extern_primfunc
     __all__ = ['AXIS_SEPARATOR', 'ComputeOp', 'ExternOp', 'PlaceholderOp', 'ProducerLoad', 'ScanOp', 'TagScope', 'Tensor', 'TensorSlice', 'abs', 'acos', 'acosh', 'add', 'all', 'any', 'asin', 'asinh', 'atan', 'atanh', 'ceil', 'ceildiv', 'comm_reducer', 'compute', 'const', 'cos', 'cosh', 'create_prim_func', 'div', 'erf', 'exp', 'extern', 'extern_primfunc', 'floor', 'floordiv', 'floormod', 'fmod', 'if_then_else', 'indexdiv', 'indexmod', 'isfinite', 'isinf', 'isnan', 'log', 'log10', 'log2', 'max', 'max_value', 'min', 'min_value', 'multiply', 'nearbyint', 'operation', 'placeholder', 'popcount', 'power', 'reduce_axis', 'round', 'rsqrt', 'scan', 'sigmoid', 'sin', 'sinh', 'size_var', 'sqrt', 'subtract', 'sum', 'tag', 'tag_scope', 'tan', 'tanh', 'tensor', 'trunc', 'truncdiv', 'truncmod', 'var']
 else:
     _face(globals(), """
@@ -32,5 +32,5 @@ else:
         relaxpy.ir.tir.ops: add ceildiv div floordiv floormod indexdiv=floordiv indexmod=floormod multiply=mul subtract=sub truncdiv truncmod
         relaxpy.ir.tir.reduce: all any comm_reducer max min sum
         relaxpy.te.: operation tag tensor
-        relaxpy.tvm.topi.utils: extern_primfunc
+        relaxpy.tvm.topi: extern_primfunc
     """)

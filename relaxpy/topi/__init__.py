@@ -10,10 +10,10 @@ from relaxpy.support.lazy import face as _face
 if TYPE_CHECKING:
     from relaxpy.ir.te.topi import *
     from relaxpy.topi import broadcast as broadcast, image as image, math as math, nn as nn, reduction as reduction, testing as testing, transform as transform, utils as utils
-    from relaxpy.tvm.topi.masks_and_blocks import matrix_set_diag as matrix_set_diag, sequence_mask as sequence_mask, sliding_window as sliding_window, sparse_to_dense as sparse_to_dense
+    from relaxpy.tvm.topi import matrix_set_diag as matrix_set_diag, sequence_mask as sequence_mask, sliding_window as sliding_window, sparse_to_dense as sparse_to_dense
 else:
     _face(globals(), """
         relaxpy.ir.te.topi: *
         relaxpy.topi.: broadcast image math nn reduction testing transform utils
-        relaxpy.tvm.topi.masks_and_blocks: matrix_set_diag sequence_mask sliding_window sparse_to_dense
+        relaxpy.tvm.topi: matrix_set_diag sequence_mask sliding_window sparse_to_dense
     """)

@@ -38,7 +38,6 @@ from relaxpy.ir.relax.transform.cleanup.eliminate_common_subexpr import Eliminat
 from relaxpy.ir.relax.transform.convert_layout import LAYOUT_FREE
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.lower import create_prim_func
-from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.analysis.index_map import IndexMap
 from relaxpy.ir.tir.iteration import Range
@@ -177,7 +176,7 @@ class _Altering(rewriting.BindingRewriter):
             [tir.Var(f"{letter}{axis}", "int64") for axis in range(rank)] for letter in "pi"
         )
         source = te.placeholder(padded, str(dtype), "input")
-        result: Tensor = te.compute(shape, lambda *i: source(*i), "output", tag="elemwise")
+        result: te.Tensor = te.compute(shape, lambda *i: source(*i), "output", tag="elemwise")
         func = create_prim_func([source, result]).with_attr(OPERATOR_NAME, REMOVE_PAD)
         return self.builder.add_func(func.without_attr("global_symbol"), REMOVE_PAD)
 

@@ -22,7 +22,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.variables import defined_symbolic_vars, occurring_vars
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.op.definition.registry import R
-from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars, erase_to_well_defined
+from relaxpy.ir.relax.relations.shape_vars import erase_to_well_defined, shape_vars_of
 from relaxpy.ir.relax.rewrite import map_bindings as rewriting
 from relaxpy.ir.relax.transform.bind_params import ReadBeforeUse, input_count
 from relaxpy.ir.relax.transform.cleanup.dataflow_blocks import ToNonDataflow
@@ -87,21 +87,13 @@ def _lazy(func: rx.Function) -> rx.Function:
 def fetching(func: rx.Function, count: int, fetch: Fetch, more: Sequence[rx.Var]) -> rx.Function:
     """The function that fetches parameters after the first ones, and takes others instead."""
     inputs, weights = func.params[:count], func.params[count:]
-    known = set(
-        definable_shape_vars(*(p.struct_info or rx.ObjectStructInfo() for p in (*inputs, *more)))
-    )
-    sinfos = [p.struct_info or rx.ObjectStructInfo() for p in weights]
-    sizes = [size for size in definable_shape_vars(*sinfos) if size not in known]
+    known = set(shape_vars_of((*inputs, *more)))
+    sizes = [size for size in shape_vars_of(weights) if size not in known]
     body = _Fetching(weights, sizes, fetch).sequence(func.body)
     ret = func.ret_struct_info
     if ret is not None:
         ret = erase_to_well_defined(ret, inputs, known)
     return rebuild(func, params=(*inputs, *more), body=body, ret_struct_info=ret)
-
-
-def _sizes(params: Sequence[rx.Var]) -> Sequence[tir.Var]:
-    """The shape variables that parameters define."""
-    return definable_shape_vars(*(p.struct_info or rx.ObjectStructInfo() for p in params))
 
 
 class _Fetching(ReadBeforeUse):

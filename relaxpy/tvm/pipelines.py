@@ -11,8 +11,7 @@ from relaxpy.ir.core.target import target_kind
 from relaxpy.ir.pass_infra.passes import Pass, Sequential
 from relaxpy.ir.relax.transform.cleanup.dataflow_blocks import ToNonDataflow
 from relaxpy.ir.relax.transform.cleanup.fold_constant import FoldConstant
-from relaxpy.ir.relax.transform.fusion.fuse_ops import AnnotateTIROpPattern, FuseOps
-from relaxpy.ir.relax.transform.fusion.fuse_tir import FuseTIR
+from relaxpy.ir.relax.transform.fusion.fuse_ops import AnnotateTIROpPattern, FuseOps, FuseTIR
 from relaxpy.ir.relax.transform.legalize import LegalizeOps
 from relaxpy.support.entry import user_facing
 from relaxpy.tvm.cleanup import module_passes

@@ -30,9 +30,9 @@ import numpy as np
 
 from relaxpy.errors import MisuseError, check_type, unexpected
 from relaxpy.exec.runtime.registry import provided
-from relaxpy.exec.runtime.values import Array, as_tensor
+from relaxpy.exec.runtime.values import as_tensor
 from relaxpy.ir.core.device import Device
-from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.dtype import Array, DataType
 from relaxpy.ir.core.tensor import Tensor
 from relaxpy.support.entry import user_facing
 

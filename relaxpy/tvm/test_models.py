@@ -9,6 +9,7 @@ import numpy as np
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError, check_type
+from relaxpy.ir.core.dtype import Array
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.known import expect, shape_of
@@ -105,7 +106,7 @@ def _variables(value: object) -> list[Var]:
 
 
 @user_facing
-def init_params(mod: IRModule) -> list[np.ndarray[Any, Any]]:
+def init_params(mod: IRModule) -> list[Array]:
     """Zeros in float32 for the parameters of `main`, except those whose names begin with `data`.
 
     Errors:
@@ -118,7 +119,7 @@ def init_params(mod: IRModule) -> list[np.ndarray[Any, Any]]:
     return [_zeros(param) for param in main.params if not param.name_hint.startswith("data")]
 
 
-def _zeros(param: Var) -> np.ndarray[Any, Any]:
+def _zeros(param: Var) -> Array:
     sinfo = param.struct_info
     dims = shape_of(sinfo)
     sizes = [dim.value for dim in dims or () if isinstance(dim, IntImm)]

@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from relaxpy.exec.container import Array, digest
+from relaxpy.exec.container import digest
 from relaxpy.exec.stored import LARGE, MappedFiles
+from relaxpy.ir.core.dtype import Array
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux lists mapped files")
 

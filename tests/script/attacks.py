@@ -20,8 +20,8 @@ from relaxpy import IRModule
 from relaxpy.errors import RelaxpyError
 from relaxpy.ir.core.budget import MAX_STEPS, MAX_TOKENS, Budget
 from relaxpy.script import from_source, relax as R, tir as T
+from relaxpy.script.parser import source
 from relaxpy.script.parser.evaluate import guard
-from relaxpy.script.parser.source import text as source
 
 #: Bytes beyond what the interpreter takes with everything imported, and seconds for one text.
 MEMORY = 2_000_000_000

@@ -25,9 +25,7 @@ from relaxpy.script import from_source, ir as I, relax as R, s_tir, tir as T, ti
 from relaxpy.script.language.hardware import INTRINSICS
 from relaxpy.script.parser.graph.signature import SignatureReader
 from relaxpy.script.parser.graph.values import GraphEvaluator
-from relaxpy.script.parser.source.report import Report
-from relaxpy.script.parser.source.scope import BUILTINS, Scope
-from relaxpy.script.parser.source.text import parse_text
+from relaxpy.script.parser.source import BUILTINS, Report, Scope, parse_text
 from tests.script.marked import check_marks
 
 

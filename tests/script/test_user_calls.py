@@ -23,10 +23,6 @@ HOLDERS = frozenset(("__wrapped__", "callback", "combiner", "func", "function", 
 
 #: The calls of values outside of that module, by file and function, and what is called there.
 REVIEWED = {
-    "language/eager.py": {
-        "directive.call": "a function of a namespace",
-        "_call_eagerly": "a function of a namespace; the reader that acts upon what it gives",
-    },
     "language/annotations.py": {
         "_StructInfoGetter.__get__": "a class of annotations",
         "_plain": "a class of annotations, or the name of a type",
@@ -52,6 +48,8 @@ REVIEWED = {
         "Evaluator.invoke": "the evaluator's method for a built-in function",
     },
     "language/records.py": {
+        "directive.call": "a function of a namespace",
+        "_call_eagerly": "a function of a namespace; the reader that acts upon what it gives",
         "Form.__init__": "a field of a record",
         "Form._values": "a field of a record",
         "Form.__repr__": "a field of a record",
@@ -79,14 +77,12 @@ REVIEWED = {
         "FunctionsReader.graph": "the reader of a definition",
         "FunctionsReader.kernel": "the reader of a definition",
     },
-    "parser/source/report.py": {
+    "parser/graph/signature.py": {"SignatureReader.variable": "a class of variables"},
+    "parser/source.py": {
         "Report.failure": "a class of errors",
         "Statements.read": "the reader of statements",
         "type_parameters": "the reader's error; a dict",
-    },
-    "parser/source/scope.py": {"": "Python's built-in functions, by the names in a list"},
-    "parser/graph/signature.py": {"SignatureReader.variable": "a class of variables"},
-    "parser/source/text.py": {
+        "": "Python's built-in functions, by the names in a list",
         "Program.error": "a class of errors",
         "parse_text": "an iterator over lines",
         "_compiled_lines": "what `python -c` or the prompt runs, compiled to be compared",

@@ -6,17 +6,14 @@ import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn
 
 import ml_dtypes
 import numpy as np
-import numpy.typing as npt
 
 from relaxpy.errors import RuntimeCheckError, Span
-from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.dtype import Array, DataType
 from relaxpy.ir.tir.ops import int_range
-
-Array: TypeAlias = npt.NDArray[Any]
 
 _SMALL = (
     *("bfloat16", "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "int4"),

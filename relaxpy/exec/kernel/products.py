@@ -9,7 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from relaxpy.exec.kernel.arguments import Array
+from relaxpy.ir.core.dtype import Array
 
 
 def matmul(left: Array, right: Array, out: Array | None = None) -> Array:

@@ -17,9 +17,8 @@ import numpy as np
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec.blas import has_thread_limit, one_blas_thread
 from relaxpy.exec.runtime.threads import keep_from_this_processor, measured, thread_count
+from relaxpy.ir.core.dtype import Array
 from relaxpy.ir.core.fork_lock import ForkLock
-
-Array: TypeAlias = np.ndarray[Any, Any]
 
 TARGET = 1 << 21
 """The bytes that a block may access, so that intermediate results stay in the cache of a core.

@@ -18,13 +18,13 @@ import numpy as np
 import numpy.typing as npt
 
 from relaxpy.errors import MisuseError, RuntimeCheckError
-from relaxpy.exec.kernel.arguments import Array, fail, reinterpreted, small, strided_view
+from relaxpy.exec.kernel.arguments import fail, reinterpreted, small, strided_view
 from relaxpy.exec.kernel.products import contract, dot, matmul, stays_finite
 from relaxpy.exec.kernel.row_blocks import blocks, combine
 from relaxpy.exec.runtime.registry import call_packed
 from relaxpy.exec.runtime.scalar import cast, divisor
 from relaxpy.exec.runtime.values import describe, empty as new_tensor, memory_bytes
-from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.dtype import Array, DataType
 from relaxpy.ir.tir.ops import trunc_div
 
 Doubles: TypeAlias = npt.NDArray[np.float64]
@@ -56,7 +56,7 @@ def _tail(t: float) -> float:
     return math.erfc(x) * math.exp(x * x)
 
 
-def integers(x: Any, kind: str, out: npt.NDArray[Any] | None = None) -> Any:
+def integers(x: Any, kind: str, out: Array | None = None) -> Any:
     """Floats as integers; those that are out of range are converted as by x86-64."""
     values, dtype = np.asarray(x, np.float64), np.dtype(kind)
     if dtype == np.uint64:
@@ -71,7 +71,7 @@ def integers(x: Any, kind: str, out: npt.NDArray[Any] | None = None) -> Any:
     return out
 
 
-def _signed(values: Doubles, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+def _signed(values: Doubles, dtype: np.dtype[Any]) -> Array:
     """Floats toward zero; the smallest integer of a NaN or of a value that is out of range."""
     smallest = np.iinfo(dtype).min
     is_inside = np.abs(values) < -float(smallest)
@@ -88,13 +88,13 @@ float32 the result is accurate to 6 units in the last place; it is 1 above `_REA
 """
 
 
-def _single(x: npt.NDArray[np.float32], out: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
+def _single(x: npt.NDArray[np.float32], out: Array | None) -> Array:
     """erf in single precision, with few passes over the array and without branches."""
     x = np.clip(x, np.float32(-_REACH), np.float32(_REACH))
     square = np.multiply(x, x)
     above, below = (_horner(c, square) for c in (_NUMERATOR, _DENOMINATOR))
     np.multiply(above, x, out=above)
-    result: npt.NDArray[Any] = np.divide(above, below, out=above if out is None else out)
+    result: Array = np.divide(above, below, out=above if out is None else out)
     return np.clip(result, np.float32(-1), np.float32(1), out=result)
 
 
@@ -120,7 +120,7 @@ def _double(value: Doubles) -> Doubles:
     return np.copysign(np.where(near, near_value, far_value), value)
 
 
-def erf(x: Any, out: npt.NDArray[Any] | None = None) -> Any:
+def erf(x: Any, out: Array | None = None) -> Any:
     """The error function of each element."""
     array = np.atleast_1d(x)
     if array.dtype == np.float32:
@@ -134,12 +134,12 @@ def erf(x: Any, out: npt.NDArray[Any] | None = None) -> Any:
     return out
 
 
-def exp10(x: Any, out: npt.NDArray[Any] | None = None) -> Any:
+def exp10(x: Any, out: Array | None = None) -> Any:
     """10 to the power x."""
     return np.power(_like(10, x), x, out=out)
 
 
-def pow(x: Any, y: Any, out: npt.NDArray[Any] | None = None) -> Any:
+def pow(x: Any, y: Any, out: Array | None = None) -> Any:
     """x to the power y. NumPy replaces one exponent of 0.5 by the root, which is -0.0 of -0.0."""
     roots = np.equal(y, 0.5)
     if np.any(roots):
@@ -148,12 +148,12 @@ def pow(x: Any, y: Any, out: npt.NDArray[Any] | None = None) -> Any:
     return np.power(x, y, out)
 
 
-def rsqrt(x: Any, out: npt.NDArray[Any] | None = None) -> Any:
+def rsqrt(x: Any, out: Array | None = None) -> Any:
     """1 / sqrt(x)."""
     return np.reciprocal(np.sqrt(x, out), out)
 
 
-def sigmoid(x: Any, out: npt.NDArray[Any] | None = None) -> Any:
+def sigmoid(x: Any, out: Array | None = None) -> Any:
     """1 / (1 + exp(-x)). If exp overflows to infinity, the result is 0, as it should be."""
     power = np.exp(np.negative(x, out), out)
     return np.reciprocal(np.add(_like(1, x), power, out), out)
@@ -164,7 +164,7 @@ def _like(value: float, x: Any) -> Any:
     return dtype.type(value)
 
 
-def ldexp(x: Any, exponent: Any, out: npt.NDArray[Any] | None = None) -> Any:
+def ldexp(x: Any, exponent: Any, out: Array | None = None) -> Any:
     """x times 2 to the power `exponent`, which may be a float with an integer value."""
     return np.ldexp(x, np.asarray(exponent).astype(np.int32), out=out)
 

@@ -8,10 +8,10 @@ import numpy as np
 from typing_extensions import override
 
 from relaxpy.errors import RuntimeCheckError, counted
-from relaxpy.exec.kernel.arguments import Array, check_layout, conversion, described, scalar
+from relaxpy.exec.kernel.arguments import check_layout, conversion, described, scalar
 from relaxpy.exec.runtime.scalar import Scalar, ScalarEvaluator
 from relaxpy.exec.runtime.values import Value
-from relaxpy.ir.core.dtype import INT64
+from relaxpy.ir.core.dtype import INT64, Array
 from relaxpy.ir.core.types import PointerType
 from relaxpy.ir.short_text.nodes import ShortText
 from relaxpy.ir.tir.buffer import Buffer

@@ -35,7 +35,6 @@ from relaxpy.exec.runtime.support import (
     with_context,
 )
 from relaxpy.exec.runtime.values import (
-    Array,
     Category,
     Closure,
     PrimFuncValue,
@@ -47,6 +46,7 @@ from relaxpy.exec.runtime.values import (
     from_packed,
     prim_value,
 )
+from relaxpy.ir.core.dtype import Array
 from relaxpy.ir.core.node import EMPTY_ATTRS
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule

@@ -28,9 +28,9 @@ from relaxpy.exec.runtime.scalar import (
     unsupported,
     with_checked_counts,
 )
-from relaxpy.exec.runtime.values import Array, Value, describe, empty, prim_value
+from relaxpy.exec.runtime.values import Value, describe, empty, prim_value
 from relaxpy.ir.arith.algebra.folding import conjuncts
-from relaxpy.ir.core.dtype import VOID, DataType
+from relaxpy.ir.core.dtype import VOID, Array, DataType
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.nodes import GlobalVar

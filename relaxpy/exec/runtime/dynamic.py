@@ -28,6 +28,7 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.pass_infra.passes import PassContext
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+from relaxpy.ir.relax.known import without_tuples
 from relaxpy.ir.relax.op.definition.registry import infer_op_call, registered_ops
 from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.relax.transform.legalize import LegalizeOps, is_known
@@ -44,7 +45,7 @@ class OperatorCall:
 
     def __init__(self, call: rx.Call) -> None:
         self.call = call
-        self.open_operands = tuple(a for a in _operands(call.args) if not _is_literal(a))
+        self.open_operands = tuple(a for a in without_tuples(call.args) if not _is_literal(a))
 
     @property
     def key(self) -> object:
@@ -55,7 +56,9 @@ class OperatorCall:
     @property
     def has_arrays(self) -> bool:
         """True if the key keeps constants alive that are more than scalars."""
-        return any(isinstance(a, rx.Constant) and a.data.ndim for a in _operands(self.call.args))
+        return any(
+            isinstance(a, rx.Constant) and a.data.ndim for a in without_tuples(self.call.args)
+        )
 
     def filled(self, operands: Iterable[rx.Expr]) -> rx.Call:
         """The call with the open operands replaced in order, without derived struct info.
@@ -78,15 +81,6 @@ def _is_literal(expr: rx.Expr) -> bool:
             return all(isinstance(v, tir.IntImm) for v in values)
         case _:
             return False
-
-
-def _operands(args: Sequence[rx.Expr]) -> Iterator[rx.Expr]:
-    """The operands, and the fields of tuples in their place."""
-    for arg in args:
-        if isinstance(arg, rx.Tuple):
-            yield from _operands(arg.fields)
-        else:
-            yield arg
 
 
 def _filled(arg: rx.Expr, rest: Iterator[rx.Expr]) -> rx.Expr:

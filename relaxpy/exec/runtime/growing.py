@@ -7,15 +7,14 @@ in whichever order a caller passes them.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from relaxpy.exec.runtime.registry import provided
-from relaxpy.exec.runtime.values import Array, ShapeTuple
+from relaxpy.exec.runtime.values import ShapeTuple
+from relaxpy.ir.core.dtype import Array
 
 
-class _Memory(np.ndarray[Any, Any]):
+class _Memory(Array):
     """The memory of tensors with the same start and different sizes along `axis`.
 
     The key of `end` is the size of the longest one, if it exists.

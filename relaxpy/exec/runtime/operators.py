@@ -15,7 +15,6 @@ import numpy as np
 from relaxpy.errors import AssertionFailedError, MisuseError, RuntimeCheckError, counted
 from relaxpy.exec.runtime.registry import provided
 from relaxpy.exec.runtime.values import (
-    Array,
     Category,
     Closure,
     FunctionValue,
@@ -25,7 +24,7 @@ from relaxpy.exec.runtime.values import (
     describe,
     empty,
 )
-from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.dtype import Array, DataType
 from relaxpy.ir.relax import op
 from relaxpy.ir.relax.nodes import FuncStructInfo, PrimStructInfo, StructInfo
 from relaxpy.ir.relax.op import misc, packed, python_syntax

@@ -38,7 +38,6 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import is_of_relaxpy
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.nodes import ExternFunc
 from relaxpy.ir.relax.nodes.python_function import python_function, python_function_of, text_of
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.entry import user_facing
@@ -227,19 +226,19 @@ def with_instance(module: IRModule) -> IRModule:
 
 def symbols(module: IRModule) -> Mapping[str, Callable[..., Any]]:
     """The Python functions of `module` by symbol; packed functions cannot have these symbols."""
-    funcs = (func for func in module.functions.values() if isinstance(func, ExternFunc))
+    funcs = (func for func in module.functions.values() if isinstance(func, rx.ExternFunc))
     pairs = ((symbol_of(func), python_function_of(func)) for func in funcs)
     return {symbol: function for symbol, function in pairs if function is not None}
 
 
-def resolve_python_callee(module: IRModule, name: str) -> ExternFunc:
+def resolve_python_callee(module: IRModule, name: str) -> rx.ExternFunc:
     """The callee of `call_py_func`: a Python function of the module or a packed function."""
     func = module.functions_by_name.get(name)
-    is_python = isinstance(func, ExternFunc) and python_function_of(func) is not None
-    return func if is_python else ExternFunc(name)  # type: ignore[return-value]
+    is_python = isinstance(func, rx.ExternFunc) and python_function_of(func) is not None
+    return func if is_python else rx.ExternFunc(name)  # type: ignore[return-value]
 
 
-def symbol_of(func: ExternFunc) -> str:
+def symbol_of(func: rx.ExternFunc) -> str:
     """The symbol by which generated code looks up a packed or a Python function."""
     name = func.global_symbol
     return name if python_function_of(func) is None else f"@I.pyfunc {name}"

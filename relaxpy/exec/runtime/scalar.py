@@ -20,7 +20,6 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.tir import expr as tir, ops, stmt as st
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.intrinsics import INTRINSICS, intrinsic_of
-from relaxpy.ir.tir.ops import is_const, may_divide_by_zero
 from relaxpy.ir.tir.prim_func import PrimFunc, kernel_name
 from relaxpy.support.missing import digits
 
@@ -157,7 +156,7 @@ def addressed(call: tir.Call, span: Span | None) -> Buffer:
     """
     [access] = call.args
     assert isinstance(access, BufferLoad)
-    if not all(is_const(index, 0) for index in access.indices):
+    if not all(ops.is_const(index, 0) for index in access.indices):
         raise CompileError(
             f"{call} is not the address of the first element of a buffer",
             span=span,
@@ -383,7 +382,7 @@ def with_checked_counts(func: PrimFunc) -> PrimFunc:
     body = func.body
     for sizes in dict.fromkeys(_counts(func.body, ())):
         nodes = [node for size in sizes for node in walk(size)]
-        if any(isinstance(node, BufferLoad) or may_divide_by_zero(node) for node in nodes):
+        if any(isinstance(node, BufferLoad) or ops.may_divide_by_zero(node) for node in nodes):
             continue
         variables = {node for node in nodes if isinstance(node, tir.Var)}
         if _may_overflow(sizes) and scalars & variables and variables <= known:

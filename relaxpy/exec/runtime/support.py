@@ -15,7 +15,6 @@ from relaxpy.exec.runtime.registry import call_users, packed_function, registere
 from relaxpy.exec.runtime.scalar import divisor
 from relaxpy.exec.runtime.threads import without_warnings as without_warnings
 from relaxpy.exec.runtime.values import (
-    Array,
     Category,
     Closure,
     FunctionValue,
@@ -31,7 +30,7 @@ from relaxpy.exec.runtime.values import (
     prim_dtype,
     prim_value,
 )
-from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.dtype import Array, DataType
 from relaxpy.ir.relax.nodes import FuncStructInfo, StructInfo
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import Var as SizeVar

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from relaxpy.errors import MisuseError, RelaxpyError
-from relaxpy.exec.runtime.values import Array, ShapeTuple, as_tensor
+from relaxpy.exec.runtime.values import ShapeTuple, as_tensor
 from relaxpy.ir.core.device import Device
-from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.dtype import Array, DataType
 from relaxpy.ir.core.tensor import Tensor, check_device, foreign_array
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.entry import user_facing

@@ -12,11 +12,10 @@ from functools import cache
 from typing import Any, Self, TypeAlias, cast
 
 import numpy as np
-import numpy.typing as npt
 from typing_extensions import TypeIs, override
 
 from relaxpy.errors import FunctionSignatureError, MisuseError, RuntimeCheckError, Span, counted
-from relaxpy.ir.core.dtype import BOOL, FLOAT64, INT64, DataType
+from relaxpy.ir.core.dtype import BOOL, FLOAT64, INT64, Array as Array, DataType
 from relaxpy.ir.core.fork_lock import late_property
 from relaxpy.ir.core.tensor import Tensor, read_array
 from relaxpy.ir.relax import nodes as rx
@@ -27,7 +26,6 @@ from relaxpy.support.entry import user_facing
 from relaxpy.support.frames import is_user_frame
 from relaxpy.support.missing import digits
 
-Array: TypeAlias = npt.NDArray[Any]
 Value: TypeAlias = Any
 """A run-time value, of a kind that `category_of` returns (VAL-17): tensor (VAL-1, VAL-2), tuple
 (VAL-3, VAL-4), closure (VAL-5, VAL-6, VAL-7), shape (VAL-8), packed function (VAL-9), PrimFunc

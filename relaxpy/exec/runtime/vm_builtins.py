@@ -12,7 +12,6 @@ from relaxpy.exec.runtime import operators
 from relaxpy.exec.runtime.registry import get_global_func, provided, python_functions
 from relaxpy.exec.runtime.support import call_tir_dyn, invoke
 from relaxpy.exec.runtime.values import (
-    Array,
     Category,
     ShapeTuple,
     Value,
@@ -21,7 +20,7 @@ from relaxpy.exec.runtime.values import (
     prim_dtype,
     to_value,
 )
-from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.dtype import Array, DataType
 from relaxpy.ir.relax.op.sorting import sampled
 from relaxpy.ir.relax.op.vm import MakeShapeCode, MatchShapeCode
 

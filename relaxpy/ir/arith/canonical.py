@@ -13,12 +13,12 @@ from functools import wraps
 from typing import ParamSpec, TypeVar
 
 from relaxpy.ir.arith.algebra import folding, poly, terms
-from relaxpy.ir.arith.algebra.facts import Facts
 from relaxpy.ir.arith.algebra.interval import Interval
 from relaxpy.ir.arith.algebra.poly import Monomial, Poly
 from relaxpy.ir.arith.algebra.residue import Residue
 from relaxpy.ir.arith.algebra.terms import Positive, Quotient, weight, without_squares
-from relaxpy.ir.arith.rules import boolean, bounds, casts, division, logic, residues, sums, vectors
+from relaxpy.ir.arith.engine import Facts
+from relaxpy.ir.arith.rules import boolean, bounds, casts, division, logic, sums, vectors
 from relaxpy.ir.arith.stack import BAND, WORKING, from_below, is_nested, with_stack_space
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.fork_lock import late_property
@@ -67,8 +67,8 @@ class Canonical:
     may_wrap = casts.may_wrap
     negation = logic.negation
     quotient = division.quotient
-    residue = residues.of_expr
-    residue_of_poly = residues.of_poly
+    residue = bounds.residue_of_expr
+    residue_of_poly = bounds.residue_of_poly
     written = sums.written
 
     def __init__(

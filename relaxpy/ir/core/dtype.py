@@ -6,7 +6,7 @@ import re
 from contextlib import suppress
 from enum import IntEnum
 from functools import cache, lru_cache
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import ml_dtypes
 import numpy as np
@@ -14,6 +14,9 @@ import numpy.typing as npt
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError, close_names, unexpected
+
+Array: TypeAlias = npt.NDArray[Any]
+"""An array of NumPy, of any shape and datatype."""
 
 _SMALL_FLOATS = {
     "float8_e3m4": 8,

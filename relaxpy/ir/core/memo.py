@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial, wraps
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from typing import Final, Generic, TypeVar
 from weakref import ref
 
-import numpy as np
-
 from relaxpy.errors import MisuseError
+from relaxpy.ir.core.dtype import Array
 from relaxpy.ir.core.fork_lock import ForkLock
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.tensor import Tensor
@@ -109,9 +108,6 @@ def check_unshared_size(root: Node) -> None:
             hint="bind what is used several times to a variable, as bb.emit and Normalize do",
             about=root,
         )
-
-
-Array: TypeAlias = np.ndarray[Any, Any]
 
 
 class Released:

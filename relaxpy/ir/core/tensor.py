@@ -17,7 +17,7 @@ from typing_extensions import override
 
 from relaxpy.errors import MisuseError, RuntimeCheckError
 from relaxpy.ir.core.device import Device, device as device_of
-from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.dtype import Array, DataType
 from relaxpy.support.entry import user_facing
 from relaxpy.support.missing import digits
 
@@ -35,7 +35,7 @@ def check_device(device: Device | str | None) -> None:
         )
 
 
-class Tensor(np.ndarray[Any, Any]):
+class Tensor(Array):
     """A NumPy array with the methods of the tensors of TVM, over the same memory.
 
     `released` computes the elements again, if they are those of a literal that does not keep them.
@@ -80,7 +80,7 @@ class Tensor(np.ndarray[Any, Any]):
         """True if this is the same tensor, by identity."""
         return self is other
 
-    def numpy(self) -> np.ndarray[Any, Any]:
+    def numpy(self) -> Array:
         """A copy of the elements, as an array of NumPy."""
         return np.array(self)
 
@@ -116,7 +116,7 @@ class Tensor(np.ndarray[Any, Any]):
         return self
 
     @user_facing
-    def copyto(self, target: np.ndarray[Any, Any] | Device | str) -> np.ndarray[Any, Any]:
+    def copyto(self, target: Array | Device | str) -> Array:
         """Copy the elements to an array of this shape, or to a new one on a device; return it.
 
         Errors:
@@ -129,7 +129,7 @@ class Tensor(np.ndarray[Any, Any]):
         return target
 
 
-def is_writable(array: np.ndarray[Any, Any]) -> bool:
+def is_writable(array: Array) -> bool:
     """True if an array, or one of which it is a view, is writable."""
     base: object = array
     while isinstance(base, np.ndarray):
@@ -143,8 +143,6 @@ def as_tensor_view(value: Any) -> Any:
     """An array as a tensor over the same memory; any other value itself."""
     return value.view(Tensor) if type(value) is np.ndarray else value
 
-
-Array = np.ndarray[Any, Any]
 
 #: The datatypes that torch and `ml_dtypes` have and NumPy does not, and the integers of their bits.
 _BITS: Final = {

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TypeAlias
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeAlias, TypeGuard
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes import BindingBlock, Call, Expr, Function, Var
 from relaxpy.ir.tir.expr import PrimExpr
@@ -55,6 +56,37 @@ def rank_of(value: Value) -> int:
     """The rank of a tensor; -1 if it is not known, or for other values."""
     sinfo = tensor_sinfo(value)
     return -1 if sinfo is None else sinfo.ndim
+
+
+def without_tuples(args: Iterable[rx.Expr]) -> Iterator[rx.Expr]:
+    """The operands of a call, and instead of tuples their fields."""
+    for arg in args:
+        if isinstance(arg, rx.Tuple):
+            yield from without_tuples(arg.fields)
+        else:
+            yield arg
+
+
+def is_kernel_call(expr: object) -> TypeGuard[Call]:
+    """True if this is a `call_tir` or `call_tir_inplace`."""
+    calls = expr.op.record.calls if isinstance(expr, Call) and isinstance(expr.op, Op) else None
+    return calls is not None and calls.is_kernel
+
+
+def called_kernel(
+    value: object, *, of_any_kind: bool = False
+) -> tuple[str, Sequence[rx.Expr]] | None:
+    """The name and the operands of the kernel that a `call_tir` calls, or any `is_kernel_call`.
+
+    None for other values, and if the kernel or the operands are not written out.
+    """
+    if not (is_kernel_call(value) if of_any_kind else rx.is_call_of(value, "relax.call_tir")):
+        return None
+    assert isinstance(value, Call)
+    kernel, operands = value.args[:2]
+    if not isinstance(kernel, rx.GlobalVar) or not isinstance(operands, rx.Tuple):
+        return None
+    return kernel.name_hint, operands.fields
 
 
 def equal_shapes(a: Sequence[PrimExpr] | None, b: Sequence[PrimExpr] | None) -> bool:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from relaxpy.errors import MisuseError, UnknownNameError, check_type, close_names, unexpected
-from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.dtype import Array, DataType
 from relaxpy.ir.te.tensor import Tensor, compute, reduce_axis
 from relaxpy.ir.tir import ops, reduce
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Select
@@ -18,7 +17,6 @@ from relaxpy.ir.tir.intrin import abs as intrin_abs, infinity, isfinite, isnan, 
 from relaxpy.support.dataclass import dataclass, replace
 from relaxpy.support.entry import user_facing
 
-Array: TypeAlias = NDArray[Any]
 _WORD: Final = 32
 """The bits of an element of packed weights, `uint32`."""
 _BLOCK: Final = 1 << 14

@@ -407,6 +407,13 @@ AnyStmt: TypeAlias = (
 )
 
 
+def serial_loops(variables: Sequence[Var], extents: Sequence[PrimExpr], body: Stmt) -> Stmt:
+    """Serial loops from 0 around `body`, by their variables and extents, outermost first."""
+    for var, extent in zip(reversed(variables), reversed(extents), strict=True):
+        body = For(var, ops.const(0, extent.dtype), extent, ForKind.SERIAL, body)
+    return body
+
+
 def stmt_seq(*stmts: Stmt | ExprLike) -> Stmt:
     """Build a sequence; a single statement is returned itself, an expression is evaluated."""
     sequence = [s if isinstance(s, Stmt) else Evaluate(ops.convert(s)) for s in stmts]

@@ -73,7 +73,7 @@ def check(options: Namespace) -> int:
 
 
 def _check(options: Namespace) -> int:
-    from relaxpy.plugins.cli.special_sizes import special_size_errors
+    from relaxpy.plugins.cli.lsp.findings import special_size_errors
 
     found: list[tuple[str, Diagnostic]] = []
     read = unread = 0

@@ -14,14 +14,14 @@ from typing_extensions import override
 from relaxpy.errors import MisuseError, Span, counted
 from relaxpy.ir import hooks
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
-from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.dtype import Array, DataType
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.known import shape_of
 from relaxpy.ir.relax.nodes.distributed import DeviceMesh, DTensorStructInfo
-from relaxpy.ir.relax.op.distributed import Array, current_workers, split
+from relaxpy.ir.relax.op.distributed import current_workers, split
 from relaxpy.ir.relax.transform.distributed.propagate_sharding import PropagateSharding
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import IntImm, PrimExpr

@@ -22,7 +22,8 @@ from mpi4py import MPI as MPI
 from typing_extensions import override
 
 from relaxpy.errors import RuntimeCheckError
-from relaxpy.ir.relax.op.distributed import Array, Combination, Workers, chosen_workers
+from relaxpy.ir.core.dtype import Array
+from relaxpy.ir.relax.op.distributed import Combination, Workers, chosen_workers
 from relaxpy.support.launched import GRACE, end_all, ended_processes, ended_text
 
 _FAILURE, _ENDED = 1, 2

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
+from relaxpy.ir.core.dtype import Array
 from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.te.tensor import Tensor
@@ -16,7 +17,6 @@ from relaxpy.ir.te.topi.shapes import as_sizes, double
 from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.prim_expr import PrimExpr
 from relaxpy.plugins.importing.tensors import (
-    Array,
     Place,
     Size,
     as_size,
@@ -214,7 +214,7 @@ def _by_convolution(
     return _turned(cx, first, chirp / count if inverse else chirp)
 
 
-def _turned(cx: Place, x: Expr, factor: np.ndarray[Any, Any]) -> Expr:
+def _turned(cx: Place, x: Expr, factor: Array) -> Expr:
     """Complex numbers multiplied by constants, one for each of their last two axes' rows."""
     last, dtype = rank_of(x) - 1, dtype_of(x)
     straight = literal(np.stack([factor.real] * 2, -1).astype(dtype))

@@ -18,7 +18,7 @@ import numpy as np
 
 from relaxpy.errors import PackedFuncError
 from relaxpy.exec.runtime.registry import provided
-from relaxpy.exec.runtime.values import Array
+from relaxpy.ir.core.dtype import Array
 
 PREFIX = "relaxpy.matrices."
 

@@ -16,8 +16,7 @@ import numpy as np
 
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec.runtime.registry import provided
-from relaxpy.exec.runtime.values import Array
-from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.dtype import Array, DataType
 from relaxpy.support.dataclass import dataclass
 
 PREFIX = "relaxpy.onnx."

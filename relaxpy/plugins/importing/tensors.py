@@ -22,14 +22,13 @@ import numpy as np
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith import Analyzer
 from relaxpy.ir.arith.prove import prove_equal
-from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.dtype import Array, DataType
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.known import expect
 from relaxpy.ir.relax.op.definition.registry import R
-from relaxpy.ir.te.loops import Loops as Loops, Number as Number, whole as whole, written
-from relaxpy.ir.te.tensor import Tensor
+from relaxpy.ir.te.tensor import Loops as Loops, Number as Number, Tensor, whole as whole, written
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.ops import const as number_literal
 from relaxpy.ir.tir.prim_expr import PrimExpr
@@ -47,7 +46,7 @@ LIMIT = 1024
 class Contents:
     """A tensor whose elements are numbers or expressions, in an array of objects."""
 
-    array: np.ndarray[Any, np.dtype[Any]]
+    array: Array
     dtype: str
 
     @property
@@ -61,7 +60,7 @@ class Contents:
         return not any(isinstance(element, PrimExpr) for element in self.elements)
 
 
-def objects(elements: Iterable[Element], shape: Sequence[int]) -> np.ndarray[Any, np.dtype[Any]]:
+def objects(elements: Iterable[Element], shape: Sequence[int]) -> Array:
     """An array of objects of this shape."""
     items = list(elements)
     result = np.empty(len(items), object)
@@ -139,7 +138,6 @@ def ratio_of(element: Element) -> tuple[Any, int] | None:
             return None
 
 
-Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 Size: TypeAlias = PrimExpr | int
 
 

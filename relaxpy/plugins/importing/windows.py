@@ -20,8 +20,6 @@ from relaxpy.ir.te.topi.padding import pad
 from relaxpy.ir.te.topi.pooling import pool_selected
 from relaxpy.ir.te.topi.shapes import double
 from relaxpy.ir.tir import expr as tir, intrin, ops
-from relaxpy.ir.tir.expr import ExprLike
-from relaxpy.ir.tir.intrin import if_then_else
 from relaxpy.ir.tir.prim_expr import PrimExpr
 from relaxpy.plugins.importing.tensors import (
     Place,
@@ -268,8 +266,8 @@ def autopad(
             f"data of known shape with so many axes; found {sinfo}",
             about=data,
         )
-    before: list[ExprLike] = [0] * (len(dims) - axes)
-    after: list[ExprLike] = [0] * (len(dims) - axes)
+    before: list[tir.ExprLike] = [0] * (len(dims) - axes)
+    after: list[tir.ExprLike] = [0] * (len(dims) - axes)
     windows = zip(dims[-axes:], strides, kernel_shape, dilations, strict=True)
     for size, stride, extent, dilation in windows:
         total = _total(size, stride, (extent - 1) * dilation + 1)
@@ -359,7 +357,7 @@ def _padded_axis(
             else:
                 inside = tir.And(at >= 0, at < size)
                 place = (*index[:axis], at, *index[axis + 1 :])
-                return if_then_else(inside, t(*place), value())
+                return intrin.if_then_else(inside, t(*place), value())
             return t(*index[:axis], inner, *index[axis + 1 :])
 
         return compute(shape, element, "pad")

@@ -15,7 +15,7 @@ from onnx import TensorProto
 
 from relaxpy.errors import StructInfoError
 from relaxpy.ir.arith.prove import prove_equal
-from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.dtype import Array, DataType
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
@@ -27,7 +27,6 @@ from relaxpy.ir.tir.prim_expr import PrimExpr
 from relaxpy.plugins.importing.strings import CHECK, PREFIX, outside
 from relaxpy.plugins.importing.tensors import (
     LIMIT,
-    Array,
     Contents,
     Element,
     Size,

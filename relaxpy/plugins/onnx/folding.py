@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from relaxpy.ir.arith import Analyzer
+from relaxpy.ir.core.dtype import Array
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.intrin import ceil, floor
@@ -23,7 +24,6 @@ from relaxpy.ir.tir.prim_expr import PrimExpr
 from relaxpy.ir.tir.substitution import substitute
 from relaxpy.plugins.importing.tensors import LIMIT, Element, number, objects, to_integer
 
-Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 Function: TypeAlias = Callable[..., Any]
 
 FOLDED: dict[str, Function] = {}

@@ -18,7 +18,7 @@ import onnx
 from onnx import TensorProto
 
 from relaxpy.errors import MisuseError, RelaxpyError
-from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.dtype import Array, DataType
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.nodes import Constant, Expr, StructInfo, TensorStructInfo, Tuple, Var, const
@@ -56,7 +56,6 @@ from relaxpy.support import progress
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.entry import user_facing
 from relaxpy.support.gc_pause import gc_paused
-from relaxpy.support.progress import long_work
 
 #: The value of the attribute `to` of a cast to strings.
 _STRING = (TensorProto.STRING, "STRING")
@@ -481,7 +480,7 @@ class Importer:
             return const(np.array(contents.elements).reshape(result.shape), dtype)
         return contents
 
-    def literal(self, array: view.Array) -> Constant:
+    def literal(self, array: Array) -> Constant:
         """A constant of an array of a file: strings, or elements of less than a byte, too.
 
         Errors:
@@ -642,7 +641,7 @@ def from_onnx(
             hint=f"its inputs are {', '.join(read.graph.inputs) or 'none'}",
         )
     options = Options(shapes, dtypes, keep_params_in_input, sanitize_input_names)
-    with long_work("importing"):
+    with progress.long_work("importing"):
         return Importer(read, options).module()
 
 

@@ -29,7 +29,7 @@ from onnx import (
     helper,
 )
 
-from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.dtype import Array, DataType
 from relaxpy.ir.core.traverse import postorder
 from relaxpy.plugins.importing.tensors import has_arrays
 from relaxpy.plugins.importing.unsupported import (
@@ -159,7 +159,6 @@ def _append(result: bytearray, number: int, content: bytes | bytearray) -> None:
     result += content
 
 
-Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 Attributes: TypeAlias = Mapping[str, Any]
 _DEFAULT_DOMAINS = ("", "ai.onnx")
 _OLDEST_IR = 3

@@ -8,13 +8,12 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypeVar as TypingVar, cast
 
 import numpy as np
-import numpy.typing as npt
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError, RelayTypeError, unexpected
 from relaxpy.ir import hooks
 from relaxpy.ir.core import node
-from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.dtype import Array, DataType
 from relaxpy.ir.core.tensor import check_elements, read_array
 from relaxpy.ir.core.traverse import rewrite as rewrite_nodes
 from relaxpy.plugins.relay import ty as types
@@ -119,7 +118,6 @@ class RelayExpr(Textual):
 
 
 E = TypingVar("E", bound=RelayExpr)
-Array: TypeAlias = npt.NDArray[Any]
 Component: TypeAlias = Any
 """A type argument: a type, a shape, a dimension or a datatype, by the kind of the parameter."""
 

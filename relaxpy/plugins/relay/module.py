@@ -12,9 +12,9 @@ from relaxpy.ir import hooks
 from relaxpy.ir.core.function_table import FunctionTable
 from relaxpy.ir.core.node import Attrs, Node, as_attrs
 from relaxpy.ir.core.traverse import walk
-from relaxpy.plugins.relay.analysis.variables import free_vars
 from relaxpy.plugins.relay.expr import Constructor, Function, GlobalVar, RelayExpr, Textual
 from relaxpy.plugins.relay.ty import GlobalTypeVar, TypeData
+from relaxpy.plugins.relay.variables import free_vars
 from relaxpy.support.entry import user_facing
 
 

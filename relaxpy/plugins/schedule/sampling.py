@@ -18,7 +18,6 @@ from relaxpy.ir.tir.rewrite.state import State, outermost_blocks, refused
 from relaxpy.ir.tir.stmt import Block, For
 from relaxpy.ir.tir.substitution import mentions
 from relaxpy.plugins.schedule import move, scheduled
-from relaxpy.plugins.schedule.scheduled import ScheduledKernels, primitive
 from relaxpy.plugins.schedule.trace import BlockRV, ExprRV, LoopRV
 
 
@@ -29,10 +28,10 @@ class Location(IntEnum):
     ROOT = -1
 
 
-class SamplingKernels(ScheduledKernels):
+class SamplingKernels(scheduled.ScheduledKernels):
     """Kernels whose schedule is partly drawn at random, by a generator with a seed."""
 
-    @primitive
+    @scheduled.primitive
     def sample_categorical(
         self, candidates: Sequence[int], probs: Sequence[float], decision: int | None = None
     ) -> ExprRV:
@@ -53,7 +52,7 @@ class SamplingKernels(ScheduledKernels):
             raise MisuseError(f"there is no candidate {decision} among {len(numbers)}")
         return self._drawn(decision, [int(numbers[decision])])[0]
 
-    @primitive
+    @scheduled.primitive
     def sample_perfect_tile(
         self,
         loop: LoopRV,
@@ -87,7 +86,7 @@ class SamplingKernels(ScheduledKernels):
                 raise unexpected(decision, f"expected {n} factors of {extent.value}")
         return self._drawn(factors, factors)
 
-    @primitive
+    @scheduled.primitive
     def sample_compute_location(self, block: BlockRV | str, decision: int | None = None) -> LoopRV:
         """Draw a loop for `compute_at`, or that the block is inlined there, or stays where it is.
 

@@ -9,9 +9,9 @@ from typing import Any, Final
 import numpy as np
 
 from relaxpy.errors import MisuseError, close_names, unexpected
-from relaxpy.exec.runtime.values import Array, ShapeTuple, Value
+from relaxpy.exec.runtime.values import ShapeTuple, Value
 from relaxpy.ir.arith.prove import simplify
-from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.dtype import Array, DataType
 from relaxpy.ir.core.traverse import occurrences
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from relaxpy.errors import MisuseError
-from relaxpy.exec.runtime.values import Array, Value
+from relaxpy.exec.runtime.values import Value
+from relaxpy.ir.core.dtype import Array
 from relaxpy.plugins.testing.random_inputs import (
     dimension_names,
     domains_in,

@@ -11,10 +11,10 @@ import numpy as np
 
 from relaxpy.errors import MisuseError, unexpected
 from relaxpy.exec.runtime.registry import provided
-from relaxpy.exec.runtime.values import Array, Category, ShapeTuple, Value, category_of
+from relaxpy.exec.runtime.values import Category, ShapeTuple, Value, category_of
 from relaxpy.ir.arith.prove import prove_equal, simplify
 from relaxpy.ir.core.device import Device
-from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.dtype import Array, DataType
 from relaxpy.ir.equality.structural import assert_structural_equal
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.iteration import Range

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import torch
 
+from relaxpy.ir.core.dtype import Array
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.op.definition.registry import R
@@ -186,7 +187,7 @@ class Context:
         """Axes unchanged, for operators that count from the end, too; None is all."""
         return [axes] if isinstance(axes, int) else list(axes or ()) or None
 
-    def constant(self, value: Value) -> np.ndarray[Any, np.dtype[Any]] | None:
+    def constant(self, value: Value) -> Array | None:
         """The elements of a tensor that is a constant, or None."""
         return value.data if isinstance(value, rx.Constant) else None
 

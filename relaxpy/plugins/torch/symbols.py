@@ -11,7 +11,6 @@ import torch
 
 from relaxpy.ir.arith import Analyzer
 from relaxpy.ir.tir import expr as tir, intrin
-from relaxpy.ir.tir.intrin import if_then_else
 from relaxpy.ir.tir.ops import const, maximum, minimum
 from relaxpy.ir.tir.prim_expr import PrimExpr
 from relaxpy.plugins.importing.tensors import Names, identifier, number
@@ -73,7 +72,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "Mod": lambda a, b: a % b,
     "PythonMod": lambda a, b: a % b,
     "ModularIndexing": lambda a, b, c: (a // b) % c,
-    "Where": if_then_else,
+    "Where": intrin.if_then_else,
     "Equality": tir.EQ,
     "Unequality": tir.NE,
     "LessThan": tir.LE,
@@ -191,7 +190,9 @@ class Symbols:
             *cases, last = expr.args
             result = self._operand(last.expr)
             for case in reversed(cases):
-                result = if_then_else(self._expr(case.cond), self._operand(case.expr), result)
+                result = intrin.if_then_else(
+                    self._expr(case.cond), self._operand(case.expr), result
+                )
             return result
         if name not in _FUNCTIONS:
             raise UnsupportedError(f"the size {expr} has no form in TIR")

@@ -11,7 +11,7 @@ import numpy as np
 from typing_extensions import override
 
 from relaxpy.errors import BuilderStateError, MisuseError, unexpected
-from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.dtype import Array, DataType
 from relaxpy.ir.core.tensor import Tensor
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
@@ -67,7 +67,7 @@ class Optimizer(ABC):
         self.state = [array.view(Tensor) for array in state]
         return self
 
-    def initial_scalars(self) -> list[np.ndarray[Any, Any]]:
+    def initial_scalars(self) -> list[Array]:
         """The scalars of the state, after the number of steps."""
         return []
 
@@ -94,7 +94,7 @@ class Optimizer(ABC):
             )
         of_params = rx.TupleStructInfo(tuple(cast("Any", v.struct_info) for v in self.param_list))
         of_state = rx.TupleStructInfo(
-            tuple(rx.TensorStructInfo(a.shape, DataType(a.dtype)) for a in self.state)
+            tuple(rx.TensorStructInfo(a.shape, DataType(a.dtype)) for a in self.state)  # type: ignore[arg-type]
         )
         variables = (
             rx.Var("params", of_params),
@@ -263,7 +263,7 @@ class Adam(Optimizer):
         self.eps = as_number("eps", eps)
 
     @override
-    def initial_scalars(self) -> list[np.ndarray[Any, Any]]:
+    def initial_scalars(self) -> list[Array]:
         return [np.ones((), self.dtype.numpy()) for _ in self.betas]
 
     @override

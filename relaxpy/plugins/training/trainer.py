@@ -29,7 +29,7 @@ from relaxpy.errors import (
     unexpected,
 )
 from relaxpy.ir import hooks
-from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.dtype import Array, DataType
 from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.core.tensor import as_numpy, as_torch, has_torch, read_array
 from relaxpy.ir.module import IRModule
@@ -295,7 +295,6 @@ def _epoch(trainer: Trainer, data: Iterable[tuple[Any, Any]]) -> float:
     return sum(losses) / len(losses)
 
 
-Array: TypeAlias = "np.ndarray[Any, Any]"
 Values: TypeAlias = Sequence[Any] | Mapping[str, Any]
 
 

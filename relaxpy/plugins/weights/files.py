@@ -25,14 +25,12 @@ from typing_extensions import override
 
 from relaxpy.errors import MisuseError, UnknownNameError, close_names, counted, unexpected
 from relaxpy.exec.container import as_path, write_whole
-from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.dtype import Array, DataType
 from relaxpy.ir.core.tensor import read_array
 from relaxpy.plugins.importing.tensors import has_arrays
 from relaxpy.plugins.importing.unsupported import FrontendError, pointer_hint
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.entry import user_facing
-
-Array: TypeAlias = "np.ndarray[Any, Any]"
 
 
 @dataclass(frozen=True)

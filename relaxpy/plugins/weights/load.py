@@ -10,11 +10,11 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from relaxpy.errors import Diagnostic, MisuseError, counted, unexpected
-from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.dtype import Array, DataType
 from relaxpy.plugins.importing.unsupported import FrontendError
 from relaxpy.plugins.nn.core import Parameter
 from relaxpy.plugins.nn.module import Module
-from relaxpy.plugins.weights.files import Array, Weights, open_weights
+from relaxpy.plugins.weights.files import Weights, open_weights
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.entry import user_facing
 from relaxpy.support.progress import long_work

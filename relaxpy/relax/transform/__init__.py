@@ -11,9 +11,8 @@ if TYPE_CHECKING:
     from relaxpy.exec.explain import Explanation as Explanation, explain as explain
     from relaxpy.ir.relax.dpl.graph import FusionPattern as FusionPattern, PatternCheckContext as PatternCheckContext
     from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter as BindingRewriter, map_bindings as map_bindings
-    from relaxpy.ir.relax.transform.algebra.decompose_ops import DecomposeOpsForInference as DecomposeOpsForInference, DecomposeOpsForTraining as DecomposeOpsForTraining, FoldBatchnormToConv2D as FoldBatchnormToConv2D
+    from relaxpy.ir.relax.transform.algebra.decompose_ops import DecomposeOpsForInference as DecomposeOpsForInference, DecomposeOpsForTraining as DecomposeOpsForTraining, FoldBatchnormToConv2D as FoldBatchnormToConv2D, ShareSums as ShareSums
     from relaxpy.ir.relax.transform.algebra.matmuls import AdjustMatmulOrder as AdjustMatmulOrder, CombineParallelMatmul as CombineParallelMatmul, ExpandMatmulOfSum as ExpandMatmulOfSum, ReorderPermuteDimsAfterConcat as ReorderPermuteDimsAfterConcat, ReorderTakeAfterMatmul as ReorderTakeAfterMatmul
-    from relaxpy.ir.relax.transform.algebra.share_sums import ShareSums as ShareSums
     from relaxpy.ir.relax.transform.algebra.to_mixed_precision import ToMixedPrecision as ToMixedPrecision
     from relaxpy.ir.relax.transform.append_in_place import AppendInPlace as AppendInPlace, AttachExternModules as AttachExternModules
     from relaxpy.ir.relax.transform.bind_params import BindParams as BindParams, BindSymbolicVars as BindSymbolicVars, BundleModelParams as BundleModelParams
@@ -26,8 +25,7 @@ if TYPE_CHECKING:
     from relaxpy.ir.relax.transform.convert_layout import ConvertLayout as ConvertLayout, SplitLayoutRewritePreproc as SplitLayoutRewritePreproc
     from relaxpy.ir.relax.transform.fusion.codegen import FuseOpsByPattern as FuseOpsByPattern, MergeCompositeFunctions as MergeCompositeFunctions, RunCodegen as RunCodegen
     from relaxpy.ir.relax.transform.fusion.fold_views import FoldViews as FoldViews
-    from relaxpy.ir.relax.transform.fusion.fuse_ops import AnnotateTIROpPattern as AnnotateTIROpPattern, FuseOps as FuseOps
-    from relaxpy.ir.relax.transform.fusion.fuse_tir import FuseTIR as FuseTIR
+    from relaxpy.ir.relax.transform.fusion.fuse_ops import AnnotateTIROpPattern as AnnotateTIROpPattern, FuseOps as FuseOps, FuseTIR as FuseTIR
     from relaxpy.ir.relax.transform.fusion.grouping import fusion_pays as fusion_pays
     from relaxpy.ir.relax.transform.fusion.remove_unused_kernel_outputs import RemoveUnusedKernelOutputs as RemoveUnusedKernelOutputs
     from relaxpy.ir.relax.transform.gradient import Gradient as Gradient
@@ -38,10 +36,9 @@ if TYPE_CHECKING:
     from relaxpy.plugins.testing.bisect import Bisection as Bisection, bisect as bisect
     from relaxpy.relax.transform import legalize_ops as legalize_ops, transform as transform
     from relaxpy.tvm.alter_layout import AlterOpImpl as AlterOpImpl, AttachAttrLayoutFreeBuffers as AttachAttrLayoutFreeBuffers, OptimizeLayoutTransform as OptimizeLayoutTransform
-    from relaxpy.tvm.cleanup.module_passes import AttachGlobalSymbol as AttachGlobalSymbol, ComputePrimValue as ComputePrimValue, DataflowBlockPass as DataflowBlockPass, FunctionPass as FunctionPass, NormalizeGlobalVar as NormalizeGlobalVar, RemovePurityChecking as RemovePurityChecking, dataflowblock_pass as dataflowblock_pass, function_pass as function_pass
+    from relaxpy.tvm.cleanup.module_passes import AttachGlobalSymbol as AttachGlobalSymbol, ComputePrimValue as ComputePrimValue, DataflowBlockPass as DataflowBlockPass, FunctionPass as FunctionPass, IPCAllReduceRewrite as IPCAllReduceRewrite, LowerGPUIPCAllocStorage as LowerGPUIPCAllocStorage, NormalizeGlobalVar as NormalizeGlobalVar, RemovePurityChecking as RemovePurityChecking, dataflowblock_pass as dataflowblock_pass, function_pass as function_pass
     from relaxpy.tvm.cleanup.parameters import ExpandTupleArguments as ExpandTupleArguments, RemoveRedundantReshape as RemoveRedundantReshape, RemoveUnusedOutputs as RemoveUnusedOutputs, RemoveUnusedParameters as RemoveUnusedParameters, RewriteDataflowReshape as RewriteDataflowReshape, UpdateParamStructInfo as UpdateParamStructInfo, UpdateParamStructInfo as UpdateParamStructInfo
     from relaxpy.tvm.cleanup.parameters import UpdateParamStructInfo as UpdateParamType
-    from relaxpy.tvm.cleanup.unaffected import IPCAllReduceRewrite as IPCAllReduceRewrite, LowerGPUIPCAllocStorage as LowerGPUIPCAllocStorage
     from relaxpy.tvm.cleanup.vdevices import RealizeVDevice as RealizeVDevice, UpdateVDevice as UpdateVDevice
     from relaxpy.tvm.lazy_params import LazyGetInput as LazyGetInput, LazySetOutput as LazySetOutput, LazyTransformParams as LazyTransformParams
     from relaxpy.tvm.libraries.split_call_tir_by_pattern import FuseTransposeMatmul as FuseTransposeMatmul, SplitCallTIRByPattern as SplitCallTIRByPattern
@@ -55,9 +52,8 @@ else:
         relaxpy.exec.explain: Explanation explain
         relaxpy.ir.relax.dpl.graph: FusionPattern PatternCheckContext
         relaxpy.ir.relax.rewrite.map_bindings: BindingRewriter map_bindings
-        relaxpy.ir.relax.transform.algebra.decompose_ops: DecomposeOpsForInference DecomposeOpsForTraining FoldBatchnormToConv2D
+        relaxpy.ir.relax.transform.algebra.decompose_ops: DecomposeOpsForInference DecomposeOpsForTraining FoldBatchnormToConv2D ShareSums
         relaxpy.ir.relax.transform.algebra.matmuls: AdjustMatmulOrder CombineParallelMatmul ExpandMatmulOfSum ReorderPermuteDimsAfterConcat ReorderTakeAfterMatmul
-        relaxpy.ir.relax.transform.algebra.share_sums: ShareSums
         relaxpy.ir.relax.transform.algebra.to_mixed_precision: ToMixedPrecision
         relaxpy.ir.relax.transform.append_in_place: AppendInPlace AttachExternModules
         relaxpy.ir.relax.transform.bind_params: BindParams BindSymbolicVars BundleModelParams
@@ -70,8 +66,7 @@ else:
         relaxpy.ir.relax.transform.convert_layout: ConvertLayout SplitLayoutRewritePreproc
         relaxpy.ir.relax.transform.fusion.codegen: FuseOpsByPattern MergeCompositeFunctions RunCodegen
         relaxpy.ir.relax.transform.fusion.fold_views: FoldViews
-        relaxpy.ir.relax.transform.fusion.fuse_ops: AnnotateTIROpPattern FuseOps
-        relaxpy.ir.relax.transform.fusion.fuse_tir: FuseTIR
+        relaxpy.ir.relax.transform.fusion.fuse_ops: AnnotateTIROpPattern FuseOps FuseTIR
         relaxpy.ir.relax.transform.fusion.grouping: fusion_pays
         relaxpy.ir.relax.transform.fusion.remove_unused_kernel_outputs: RemoveUnusedKernelOutputs
         relaxpy.ir.relax.transform.gradient: Gradient
@@ -82,9 +77,8 @@ else:
         relaxpy.plugins.testing.bisect: Bisection bisect
         relaxpy.relax.transform.: legalize_ops transform
         relaxpy.tvm.alter_layout: AlterOpImpl AttachAttrLayoutFreeBuffers OptimizeLayoutTransform
-        relaxpy.tvm.cleanup.module_passes: AttachGlobalSymbol ComputePrimValue DataflowBlockPass FunctionPass NormalizeGlobalVar RemovePurityChecking dataflowblock_pass function_pass
+        relaxpy.tvm.cleanup.module_passes: AttachGlobalSymbol ComputePrimValue DataflowBlockPass FunctionPass IPCAllReduceRewrite LowerGPUIPCAllocStorage NormalizeGlobalVar RemovePurityChecking dataflowblock_pass function_pass
         relaxpy.tvm.cleanup.parameters: ExpandTupleArguments RemoveRedundantReshape RemoveUnusedOutputs RemoveUnusedParameters RewriteDataflowReshape UpdateParamStructInfo UpdateParamStructInfo UpdateParamType=UpdateParamStructInfo
-        relaxpy.tvm.cleanup.unaffected: IPCAllReduceRewrite LowerGPUIPCAllocStorage
         relaxpy.tvm.cleanup.vdevices: RealizeVDevice UpdateVDevice
         relaxpy.tvm.lazy_params: LazyGetInput LazySetOutput LazyTransformParams
         relaxpy.tvm.libraries.split_call_tir_by_pattern: FuseTransposeMatmul SplitCallTIRByPattern

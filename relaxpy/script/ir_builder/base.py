@@ -15,8 +15,8 @@ from relaxpy.errors import BuilderStateError, MisuseError, check_type, counted, 
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.relax.nodes.expr import set_name
 from relaxpy.script.language import records
-from relaxpy.script.language.eager import handling, is_eager, not_iterable
 from relaxpy.script.language.kernel_builder import FRAMES, Body, KernelBuilder
+from relaxpy.script.language.records import handling, is_eager, not_iterable
 from relaxpy.script.language.wording import describe
 from relaxpy.support.entry import user_facing
 

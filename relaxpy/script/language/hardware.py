@@ -13,7 +13,6 @@ from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.expr import Call, ExprLike, PrimExpr, StringImm
-from relaxpy.ir.tir.intrin import pointer_or_value
 from relaxpy.script.language.records import as_dtype
 
 
@@ -150,7 +149,7 @@ def _operands(name: str, args: tuple[Any, ...], count: tuple[int, int]) -> list[
     if not least <= len(args) <= most:
         expected = str(least) if least == most else f"{least} to {most}"
         raise MisuseError(f"{name} takes {expected} operands, found {len(args)}")
-    return [pointer_or_value(arg) for arg in args]
+    return [intrin.pointer_or_value(arg) for arg in args]
 
 
 def _named(name: str, result: str, function: Callable[..., PrimExpr]) -> Callable[..., PrimExpr]:
@@ -190,7 +189,9 @@ def _with_leading_dtype(name: str, count: tuple[int, int]) -> Callable[..., Prim
 def struct_get(arr: Any, index: Any, field: Any, dtype: object) -> PrimExpr:
     """Field `field` of entry `index` of an array of structures, read as `dtype`."""
     return Call(
-        as_dtype(dtype), "tir.tvm_struct_get", [pointer_or_value(v) for v in (arr, index, field)]
+        as_dtype(dtype),
+        "tir.tvm_struct_get",
+        [intrin.pointer_or_value(v) for v in (arr, index, field)],
     )
 
 

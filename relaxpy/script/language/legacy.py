@@ -22,7 +22,7 @@ from relaxpy.script.language.annotations import (
     as_type,
     checked_ndim,
 )
-from relaxpy.script.language.eager import directive
+from relaxpy.script.language.records import directive
 
 RuntimeDepShape = records.UnknownShape()
 

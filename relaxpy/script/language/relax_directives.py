@@ -22,7 +22,7 @@ from relaxpy.ir.relax.op.nn.activation import relu6
 from relaxpy.ir.tir.expr import CALLED_BY_TEXT, ExprLike, PrimExpr
 from relaxpy.script.language import records
 from relaxpy.script.language.annotations import resolve
-from relaxpy.script.language.eager import directive
+from relaxpy.script.language.records import directive
 from relaxpy.script.language.wording import unknown_member
 from relaxpy.support.entry import user_facing
 

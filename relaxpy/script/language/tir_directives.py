@@ -22,8 +22,13 @@ from relaxpy.ir.tir.iteration import IterVar, Range
 from relaxpy.ir.tir.reduce import CommReducer
 from relaxpy.ir.tir.stmt import ForKind, regions
 from relaxpy.script.language import records
-from relaxpy.script.language.eager import directive
-from relaxpy.script.language.records import BufferSpec, DatatypeName, HandleName, as_dtype
+from relaxpy.script.language.records import (
+    BufferSpec,
+    DatatypeName,
+    HandleName,
+    as_dtype,
+    directive,
+)
 
 _LANES = (2, 4, 8, 16, 32, 64)
 _UNLISTED = re.compile(r"[a-z]\w*x[1-9][0-9]*|u?int[124]", re.ASCII)

@@ -17,14 +17,16 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import BaseFunc
 from relaxpy.script.language import records
 from relaxpy.script.parser.reading import Definition, PythonClass, read_function, read_module
-from relaxpy.script.parser.source.scope import (
+from relaxpy.script.parser.source import (
     BUILTINS,
     FromText,
+    Program,
     Scope,
     captured_names,
+    definition_of,
     frame_names,
+    source_at,
 )
-from relaxpy.script.parser.source.text import Program, definition_of, source_at
 from relaxpy.support.dataclass import dataclass, replace
 from relaxpy.support.entry import attach_position
 from relaxpy.support.gc_pause import gc_paused

@@ -27,25 +27,25 @@ from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.substitution import mentions, substitute
 from relaxpy.script.language import hardware, kernel_builder, records, tir_directives
 from relaxpy.script.language.annotations import is_annotation
-from relaxpy.script.language.eager import PendingFrame, handling, is_helper
-from relaxpy.script.language.records import BufferSpec, Form, LoopForm, MetaVar
-from relaxpy.script.language.tir_directives import assert_
+from relaxpy.script.language.records import PendingFrame, handling, is_helper
 from relaxpy.script.language.wording import as_parse_error, describe, shown
 from relaxpy.script.parser.evaluate import displays, user_calls
-from relaxpy.script.parser.evaluate.displays import VALUE_ERRORS, Lambda, lambda_named
 from relaxpy.script.parser.evaluate.evaluator import Evaluator
 from relaxpy.script.parser.evaluate.guard import OPEN, Guard
 from relaxpy.script.parser.evaluate.macros import Macro, Unrolling, macro_expansion
-from relaxpy.script.parser.source.report import (
+from relaxpy.script.parser.source import (
+    POISON,
+    Poisoned,
+    Positioned,
+    Program,
     Report,
+    Scope,
     Statements,
     docstring_removed,
     header,
     refusal,
     type_parameters,
 )
-from relaxpy.script.parser.source.scope import POISON, Poisoned, Scope
-from relaxpy.script.parser.source.text import Positioned, Program
 from relaxpy.support.dataclass import replace
 from relaxpy.support.entry import argument_node
 
@@ -116,7 +116,7 @@ class KernelEvaluator(Evaluator):
             return f"a kernel computes numbers: write T.{name}(...)"
         return "a kernel computes numbers with operators and functions of T, such as T.max(x, y)"
 
-    def loop_form(self, node: ast.expr) -> LoopForm:
+    def loop_form(self, node: ast.expr) -> records.LoopForm:
         """The record of the iterations of a loop."""
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             function = self.value(node.func)
@@ -132,7 +132,7 @@ class KernelEvaluator(Evaluator):
                     at = argument_node(node, args, kwargs, error.about) or node
                     raise as_parse_error(error, self.program.span(at)) from None
         value = self.value(node)
-        if isinstance(value, LoopForm):
+        if isinstance(value, records.LoopForm):
             return value
         if isinstance(value, range):
             return tir_directives.serial(value.start, value.stop, step=value.step)
@@ -179,7 +179,7 @@ class KernelEvaluator(Evaluator):
         frames: list[PendingFrame] = []
         opened: list[PendingFrame] = []
 
-        def handler(form: Form) -> Any:
+        def handler(form: records.Form) -> Any:
             if not isinstance(form, kernel_builder.FRAMES):
                 return self.reader.apply(form, node)
             frames.append(PendingFrame(form, self.reader.unnamed_frame(form, node), opened))
@@ -205,7 +205,7 @@ _ANNOTATE: Final = 'annotate it, as in A: T.Buffer((4, 4), "float32"), a: T.hand
 
 def parameter_hint(annotation: object) -> str:
     """A replacement for an annotation that declares no parameter."""
-    if annotation is BufferSpec:
+    if annotation is records.BufferSpec:
         return 'a buffer has a shape and a datatype, as in T.Buffer((4, 4), "float32")'
     if is_annotation(annotation):
         return 'tensors of a kernel are buffers, as in T.Buffer((4, 4), "float32")'
@@ -218,7 +218,7 @@ def parameter_hint(annotation: object) -> str:
 
 def is_same(present: object, value: object) -> bool:
     """True if a name for `present` may be bound again, to `value`."""
-    if isinstance(value, MetaVar):
+    if isinstance(value, records.MetaVar):
         value = value.value
         if isinstance(value, (bool, int, float, str)):
             return type(present) is type(value) and present == value
@@ -291,7 +291,7 @@ class KernelReader(kernel_builder.KernelBuilder):
             return function(*args, **kwargs)
         except RelaxpyError as error:
             raise as_parse_error(error, self.program.span(at)) from None
-        except VALUE_ERRORS as error:
+        except displays.VALUE_ERRORS as error:
             raise self.error(at, str(error)) from None
 
     # --- the definition
@@ -485,8 +485,8 @@ class KernelReader(kernel_builder.KernelBuilder):
                 return inner
             case records.Form():
                 return self.define(name, value, at)
-            case Lambda():
-                raise lambda_named(self.program, at)
+            case displays.Lambda():
+                raise displays.lambda_named(self.program, at)
             case TypeVar():
                 return self.shape_var(name)
             case Var() | Buffer() if not value.name and self.is_created_here(value):
@@ -731,7 +731,7 @@ class KernelReader(kernel_builder.KernelBuilder):
         """Read `assert condition, message`."""
         condition = self.call_at(test, ops.truth, self.values.value(test))
         text = "assertion failed" if message is None else self.values.value(message)
-        form = self.call_at(message or node, assert_, condition, text)
+        form = self.call_at(message or node, tir_directives.assert_, condition, text)
         self.effect(form, node)
 
     def expression(self, node: ast.expr) -> None:

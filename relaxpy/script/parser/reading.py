@@ -28,24 +28,27 @@ from relaxpy.ir.relax.nodes.python_function import python_function, reindented
 from relaxpy.ir.tir.prim_func import PrimFunc, kernel_faults
 from relaxpy.script.language import records
 from relaxpy.script.language.annotations import Devices
-from relaxpy.script.language.eager import handling
+from relaxpy.script.language.records import handling
 from relaxpy.script.parser.evaluate.guard import OPEN, Guard
 from relaxpy.script.parser.evaluate.macros import Macro, MacroOptions
 from relaxpy.script.parser.graph.function import GraphReader
 from relaxpy.script.parser.graph.signature import Signature
 from relaxpy.script.parser.graph.state import class_name_of, declared_pure, ends_in, name_of
 from relaxpy.script.parser.graph.values import GraphEvaluator
-from relaxpy.script.parser.source.report import (
+from relaxpy.script.parser.source import (
+    POISON,
+    ModuleRef,
+    Program,
     Report,
+    Scope,
     Statements,
     TooManyErrors,
     bound_names,
     docstring_removed,
     refusal,
+    too_deep,
     type_parameters,
 )
-from relaxpy.script.parser.source.scope import POISON, ModuleRef, Scope
-from relaxpy.script.parser.source.text import Program, too_deep
 from relaxpy.support.dataclass import dataclass, replace
 
 

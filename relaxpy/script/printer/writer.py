@@ -22,13 +22,11 @@ from relaxpy.ir.equality.mismatch import AccessPath
 from relaxpy.ir.global_info import VDevice
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.nodes import GlobalVar
 from relaxpy.ir.relax.nodes.python_function import reindented
 from relaxpy.ir.short_text import document
 from relaxpy.ir.short_text.nodes import ShortText
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import Buffer
-from relaxpy.ir.tir.expr import Var
 from relaxpy.ir.tir.iteration import IterVar
 from relaxpy.script.language.hardware import INTRINSICS
 from relaxpy.support.dataclass import dataclass
@@ -40,7 +38,7 @@ _NOT_FUNCTIONS = frozenset((*keyword.kwlist, "range"))
 
 def hint_of(node: Node) -> str:
     """The preferred name of a variable."""
-    if isinstance(node, (Var, Buffer)):
+    if isinstance(node, (tir.Var, Buffer)):
         return node.name
     return str(getattr(node, "name_hint", ""))
 
@@ -80,7 +78,7 @@ def function_names(hints: Iterable[str], reserved: Iterable[str]) -> dict[str, s
 
 def _key(node: Node) -> int | str:
     """The key of a variable; a GlobalVar is identified by its name (AST-8)."""
-    return node.name_hint if isinstance(node, GlobalVar) else id(node)
+    return node.name_hint if isinstance(node, rx.GlobalVar) else id(node)
 
 
 class Names:

@@ -7,12 +7,14 @@ NormalizeGlobalVar: the names of public functions are their symbols.
 RemovePurityChecking: calls that are declared pure become plain ones.
 
 ComputePrimValue: scalar expressions become calls of kernels that compute them.
+
+IPCAllReduceRewrite, LowerGPUIPCAllocStorage: no-ops that pipelines of programs of TVM name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from typing_extensions import override
 
@@ -283,3 +285,27 @@ dataflowblock_pass = functional.pass_decorator(
     "block, mod, ctx",
     _each_block,
 )
+
+
+class _Unaffected(Pass):
+    """A pass that returns the module itself."""
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        return mod
+
+
+@dataclass(frozen=True)
+class IPCAllReduceRewrite(_Unaffected):
+    """A no-op: memory that several GPUs share does not exist.
+
+    Errors:
+        MisuseError (also TypeError, ValueError): the strategy is not 1 or 2.
+    """
+
+    allreduce_strategy: Literal[1, 2]
+
+
+@dataclass(frozen=True)
+class LowerGPUIPCAllocStorage(_Unaffected):
+    """A no-op: memory that several GPUs share does not exist."""

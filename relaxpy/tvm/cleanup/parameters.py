@@ -30,10 +30,11 @@ from relaxpy.ir.relax.analysis.effects import Effects, Escapes, computes, may_fa
 from relaxpy.ir.relax.analysis.op_pattern import has_reshape_pattern
 from relaxpy.ir.relax.analysis.variables import free_symbolic_vars, used_vars
 from relaxpy.ir.relax.block_builder.derive import normalize_module
+from relaxpy.ir.relax.known import called_kernel
 from relaxpy.ir.relax.nodes import Function, StructInfo, Var, as_struct_info
 from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.relax.relations.context import Context
-from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars
+from relaxpy.ir.relax.relations.shape_vars import shape_vars_of
 from relaxpy.ir.relax.rewrite.bind import fits, shape_var_images
 from relaxpy.ir.relax.rewrite.expr_functor import PyExprMutator
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten, without_unused
@@ -231,7 +232,7 @@ class _Change:
             return None
         for k, param in enumerate(func.params):
             # A parameter for the value of a shape variable would be removed and added again.
-            if not kept[k] and set(_definable(param)) <= set(sizes) and _is_size(param):
+            if not kept[k] and set(shape_vars_of([param])) <= set(sizes) and _is_size(param):
                 kept[k] = True
         if all(kept):
             return None
@@ -251,12 +252,8 @@ def _completed(func: rx.Function, kept: Sequence[bool]) -> tuple[list[rx.Var], l
     params = [param for param, keep in zip(func.params, kept, strict=True) if keep]
     missing = set(free_symbolic_vars(rebuild(func, params=tuple(params))))
     missing -= set(free_symbolic_vars(func))
-    defined = dict.fromkeys(v for param in func.params for v in _definable(param))
+    defined = shape_vars_of(func.params)
     return params, [var for var in reversed(defined) if var in missing]
-
-
-def _definable(param: rx.Var) -> Sequence[tir.Var]:
-    return () if param.struct_info is None else definable_shape_vars(param.struct_info)
 
 
 def _is_size(param: rx.Var) -> bool:
@@ -513,19 +510,15 @@ class _Reshapes(BindingRewriter):
         call = binding.value
         if not isinstance(block, rx.DataflowBlock) or not isinstance(binding.var, rx.DataflowVar):
             return None
-        if not rx.is_call_of(call, "relax.call_tir"):
+        called = called_kernel(call)
+        if called is None or not called[1] or not self._reshapes(called[0]):
             return None
-        kernel, operands = call.args[:2]
-        if not isinstance(kernel, rx.GlobalVar) or not isinstance(operands, rx.Tuple):
-            return None
-        if not operands.fields or not self._reshapes(kernel.name_hint):
-            return None
-        source, result = operands.fields[0].struct_info, binding.var.struct_info
-        if not _is_reshape(source, result):
+        [operand, *_], result = called[1], binding.var.struct_info
+        if not _is_reshape(operand.struct_info, result):
             return None
         assert isinstance(result, rx.TensorStructInfo)
         assert isinstance(result.shape, rx.ShapeExpr)
-        return rx.Call(Op.get("relax.reshape"), (operands.fields[0], result.shape), span=call.span)
+        return rx.Call(Op.get("relax.reshape"), (operand, result.shape), span=call.span)
 
     def _reshapes(self, name: str) -> bool:
         if name not in self.kinds:

@@ -17,7 +17,6 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.functional import map_functions
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.dpl import graph, pattern as dp
-from relaxpy.ir.relax.dpl.graph import PatternCheckContext
 from relaxpy.ir.relax.known import equal_shapes, literal_shape, rank_of
 from relaxpy.ir.relax.nodes import Call, Constant, Expr, GlobalVar, Var, is_call_of
 from relaxpy.ir.relax.op.definition.registry import with_all_attributes
@@ -205,7 +204,7 @@ SYMBOLIC_WORKSPACE: Final = 8
 """The bytes of the workspace of a function whose result has symbolic dimensions."""
 
 
-def has_leaking_intermediate_variables(context: PatternCheckContext) -> bool:
+def has_leaking_intermediate_variables(context: graph.PatternCheckContext) -> bool:
     """True if a variable of the match, other than its result, may be used outside of it."""
     result = context.value_to_bound_var[context.matched_expr]
     return any(
@@ -235,7 +234,7 @@ def product(dims: Dims) -> tir.PrimExpr:
     return result
 
 
-def is_stacked_along(context: PatternCheckContext, axis: int) -> bool:
+def is_stacked_along(context: graph.PatternCheckContext, axis: int) -> bool:
     """True if the operands of attention are neighbours along this last axis of their tensor."""
     named = context.annotated_expr
     if has_leaking_intermediate_variables(context) or rank_of(named["stacked_qkv"]) != axis + 1:

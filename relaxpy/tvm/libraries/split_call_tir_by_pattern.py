@@ -21,7 +21,7 @@ from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.known import shape_of, tensor_sinfo
+from relaxpy.ir.relax.known import called_kernel, shape_of, tensor_sinfo
 from relaxpy.ir.relax.nodes.python_function import compiled_function
 from relaxpy.ir.relax.op.definition.rules import te_kernel
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten, map_with_builder
@@ -37,7 +37,7 @@ from relaxpy.ir.tir.analysis.regions import loaded_buffers, stored_buffers
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import Add, FloatImm, IntImm, Mul, PrimExpr, Var
 from relaxpy.ir.tir.prim_func import PrimFunc
-from relaxpy.ir.tir.stmt import Block, BlockRealize, For, ForKind, SeqStmt, Stmt
+from relaxpy.ir.tir.stmt import Block, BlockRealize, For, ForKind, SeqStmt, Stmt, stmt_seq
 from relaxpy.support.dataclass import dataclass, replace
 
 _IGNORED: Final = frozenset(("span", "name_hint", "annotations"))
@@ -319,8 +319,7 @@ def _epilogue(func: PrimFunc, result: Buffer, rest: Sequence[Stmt]) -> _Epilogue
     pairs += [(func.params[k], cast("Buffer", buffers[k])) for k in (*operands, -1)]
     root = func.body.block
     left = tuple(b for b in root.alloc_buffers if b is not result and b in used)
-    body = rest[0] if len(rest) == 1 else SeqStmt(tuple(rest))
-    block = replace(root, body=body, alloc_buffers=left, reads=(), writes=())
+    block = replace(root, body=stmt_seq(*rest), alloc_buffers=left, reads=(), writes=())
     new = PrimFunc(
         tuple(param for param, _ in pairs),
         replace(func.body, block=block),
@@ -342,13 +341,12 @@ class _Splitting(BindingRewriter):
     @override
     def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
         call = binding.value
-        if not rx.is_call_of(call, "relax.call_tir"):
+        called = called_kernel(call)
+        if called is None or not isinstance(call, rx.Call) or len(call.args) > 2:
             return None
-        callee, operands, *scalars = call.args
-        kernel = self.kernels.get(callee.name_hint) if isinstance(callee, rx.GlobalVar) else None
-        if kernel is None or scalars or not isinstance(call.sinfo_args[0], rx.TensorStructInfo):
+        kernel, fields = self.kernels.get(called[0]), called[1]
+        if kernel is None or not isinstance(call.sinfo_args[0], rx.TensorStructInfo):
             return None
-        fields = cast("rx.Tuple", operands).fields
         sinfo = rx.TensorStructInfo(rx.ShapeExpr(kernel.result.shape), kernel.result.dtype)
         args = (kernel.function, *(fields[k] for k in kernel.operands))
         packed = rx.Call(

@@ -604,8 +604,7 @@ class _Workspace(BindingRewriter):
     def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
         value = binding.value
         if value in self._received and isinstance(binding, rx.VarBinding):
-            var = type(binding.var)(binding.var.name_hint, None, binding.var.span)
-            self._remap[binding.var] = var
+            var = self.rederived(binding.var)
             self._received.add(var)
             return replace(binding, var=var)
         if not isinstance(value, rx.Call):

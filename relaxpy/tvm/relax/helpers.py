@@ -1,16 +1,27 @@
-"""Tools for importers and passes: operands of `call_tir`, struct info, static types, shapes."""
+"""Tools for importers and passes: operands of `call_tir`, struct info, shapes, kinds of nodes."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import field
 from functools import wraps
 from inspect import Parameter
 from types import UnionType
 from typing import Any, ParamSpec, TypeVar, Union, cast, get_args, get_origin
 
-from relaxpy.errors import MisuseError, StructInfoTypeError, check_type, unexpected
+from relaxpy.errors import (
+    MisuseError,
+    RelaxpyError,
+    Source,
+    StructInfoTypeError,
+    UnknownNameError,
+    check_type,
+    close_names,
+    unexpected,
+)
 from relaxpy.ir.core.dtype import INT64
+from relaxpy.ir.core.node import Attrs, Node
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.infer import apply_signature
@@ -19,11 +30,10 @@ from relaxpy.ir.relax.nodes.static_type import TypeKind, erase_struct_info, wrap
 from relaxpy.ir.relax.op.misc import shape_of
 from relaxpy.ir.relax.relations import shape_vars
 from relaxpy.ir.relax.relations.compatibility import is_base_of, struct_info_glb, struct_info_lca
-from relaxpy.ir.relax.relations.shape_vars import alpha_rename, map_nested, substitute_info
+from relaxpy.ir.serialize import KINDS
 from relaxpy.ir.tir import expr as tir, ops
-from relaxpy.ir.tir.expr import ExprLike
 from relaxpy.ir.tir.prim_func import PrimFunc
-from relaxpy.support.dataclass import replace
+from relaxpy.support.dataclass import dataclass, replace
 from relaxpy.support.entry import user_facing
 
 P = ParamSpec("P")
@@ -189,7 +199,9 @@ def derive_call_ret_struct_info(
         raise MisuseError(f"expected a call, found {type(call).__name__}", about=call)
     if not isinstance(ctx, BlockBuilder):
         raise MisuseError(f"expected a BlockBuilder, found {type(ctx).__name__}", about=ctx)
-    return apply_signature(alpha_rename(func_sinfo, ctx.context.shape_vars), call, ctx.context)
+    return apply_signature(
+        shape_vars.alpha_rename(func_sinfo, ctx.context.shape_vars), call, ctx.context
+    )
 
 
 @user_facing
@@ -215,7 +227,7 @@ def erase_to_well_defined(
     }
     variables = _images(var_map, rx.Var, rx.Expr)
     erased = shape_vars.erase_to_well_defined(sinfo, variables, sizes)
-    return substitute_info(_with_shapes(erased, variables), sizes)
+    return shape_vars.substitute_info(_with_shapes(erased, variables), sizes)
 
 
 def _images(argument: object, kind: type, images: type | tuple[type, ...]) -> dict[Any, Any]:
@@ -240,7 +252,7 @@ def _with_shapes(sinfo: I, variables: Mapping[rx.Var, rx.Expr]) -> I:
     if isinstance(sinfo, rx.TensorStructInfo) and isinstance(sinfo.shape, rx.Var):
         image = variables.get(sinfo.shape, sinfo.shape)
         return sinfo if image is sinfo.shape else cast("I", replace(sinfo, shape=image))
-    return map_nested(lambda nested: _with_shapes(nested, variables), sinfo)
+    return shape_vars.map_nested(lambda nested: _with_shapes(nested, variables), sinfo)
 
 
 @user_facing
@@ -296,7 +308,7 @@ def require_subtype(actual: TypeKind, expected: TypeKind) -> None:
     raise StructInfoTypeError(f"{actual} is not {expected}", rule="TYP-18", hint=hint)
 
 
-def make_shape(shape: Sequence[ExprLike]) -> ShapeExpr:
+def make_shape(shape: Sequence[tir.ExprLike]) -> ShapeExpr:
     """The shape value with these members.
 
     Errors:
@@ -342,3 +354,40 @@ def update_struct_info(expr: Expr, struct_info: StructInfo) -> None:
     object.__setattr__(expr, "struct_info", sinfo)
     if hasattr(expr, "_nodes"):
         object.__delattr__(expr, "_nodes")  # which were those of its fields before
+
+
+@user_facing
+def make_node(type_key: str, **fields: object) -> Node | Attrs:
+    """Build a node of the kind that is saved as `type_key`, or Attrs for "ir.DictAttrs".
+
+    Keys may differ in the words before the last, such as TVM's "ir.IntImm" and "relax.expr.Var".
+
+    Errors:
+        UnknownNameError (also ValueError): there is no such kind.
+        MisuseError: the kind has other fields.
+    """
+    words = type_key.split(".") if isinstance(type_key, str) else [""]
+    if words[-1] == "DictAttrs":
+        return Attrs(fields)
+    ends = [name for name in KINDS if name.rpartition(".")[2] == words[-1]]
+    own = [name for name in ends if name.startswith(f"{words[0]}.")]
+    kind = KINDS[(own or ends)[0]] if len(own) == 1 or len(ends) == 1 else None
+    if kind is None:
+        raise UnknownNameError(
+            f"there is no kind of node {type_key!r:.60}",
+            hint=close_names(str(type_key), KINDS),
+            about=type_key,
+        )
+    try:
+        return kind(**fields)
+    except TypeError as error:
+        if isinstance(error, RelaxpyError):
+            raise
+        raise MisuseError(f"cannot build a {type_key}: {error}", about=type_key) from None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SourceName(Source):
+    """The source of spans that are built by hand, without a program."""
+
+    text: str = field(default="", repr=False)

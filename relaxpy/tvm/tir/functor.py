@@ -14,7 +14,6 @@ from relaxpy.errors import MisuseError, check_type, unexpected
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.core import traverse
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import children, map_children, occurrences, visit_methods
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import expr as tir, ops, stmt, substitution
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
@@ -50,7 +49,7 @@ _STMTS: Final = (
 )
 
 
-_METHODS: Final = visit_methods((*_EXPRS, *_STMTS), "_") | {
+_METHODS: Final = traverse.visit_methods((*_EXPRS, *_STMTS), "_") | {
     stmt.AttrStmt: "visit_attr_",
     stmt.AssertStmt: "visit_assert_",
 }
@@ -104,7 +103,7 @@ class PyStmtExprVisitor(_Functor):
     @override
     def _visit(self, op: Any) -> None:
         bound = _bound(op)
-        for child in children(op):
+        for child in traverse.children(op):
             if id(child) not in bound:
                 self._operand(op, child)
 
@@ -118,7 +117,7 @@ class PyStmtExprMutator(_Functor):
     @override
     def _visit(self, op: Any) -> Any:
         bound = _bound(op)
-        return map_children(
+        return traverse.map_children(
             lambda child: child if id(child) in bound else self._operand(op, child), op
         )
 
@@ -166,7 +165,7 @@ class _WithAnalyzer(_Functor):
 
 def _is_stable_integer(value: PrimExpr) -> bool:
     """True if a value is an integer that does not depend on memory or calls."""
-    stable = next(occurrences(value, BufferLoad, tir.Call), None) is None
+    stable = next(traverse.occurrences(value, BufferLoad, tir.Call), None) is None
     return stable and value.dtype.family in ("int", "uint")
 
 

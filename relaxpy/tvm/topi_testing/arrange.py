@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-Array: TypeAlias = np.ndarray[Any, Any]
+from relaxpy.ir.core.dtype import Array
 
 
 def gather_python(data: Array, axis: int, indices: Array) -> Array:
@@ -354,7 +354,7 @@ def attention_python(
             visible &= distance > -window_size
         scores = np.where(visible, scores, -np.inf)
     result = softmax_python(scores, -1) @ value
-    return result.transpose(["BNSH".index(axis) for axis in layout]).astype(scores.dtype)  # type: ignore[no-any-return]
+    return result.transpose(["BNSH".index(axis) for axis in layout]).astype(scores.dtype)
 
 
 def nll_loss(

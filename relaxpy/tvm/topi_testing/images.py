@@ -14,8 +14,8 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from relaxpy.errors import MisuseError, unexpected
+from relaxpy.ir.core.dtype import Array
 
-Array: TypeAlias = np.ndarray[Any, Any]
 Sizes: TypeAlias = int | Sequence[int]
 Padding: TypeAlias = int | Sequence[int] | str
 Pads: TypeAlias = list[tuple[int, int]]

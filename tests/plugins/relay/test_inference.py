@@ -380,7 +380,7 @@ def test_completeness_of_many_alternatives_is_decided_fast() -> None:
 @pytest.mark.rule("RLY-93")
 def test_completeness_that_is_not_decided_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """Completeness is as hard as satisfiability: `match?` asks for none."""
-    monkeypatch.setattr("relaxpy.plugins.relay.analysis.scopes._MAX_VISITED", 20)
+    monkeypatch.setattr("relaxpy.plugins.relay.analysis._MAX_VISITED", 20)
     clauses = rows(3, "T", "F")
     message = refused(f"{BOOLEANS}fn(%x: (B, B, B)) {{ match(%x) {{ {clauses} }} }}", "RLY-93")
     assert "too many combinations" in message

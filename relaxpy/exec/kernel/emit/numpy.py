@@ -74,7 +74,6 @@ from relaxpy.ir.core.traverse import preorder, walk
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import FloatImm, IntImm, PrimExpr, Var
-from relaxpy.ir.tir.ops import may_divide_by_zero
 from relaxpy.ir.tir.substitution import substitute
 from relaxpy.support.dataclass import replace
 from relaxpy.support.pysource import Names, set_span
@@ -268,7 +267,7 @@ class NumpyEmitter:
         if any(a.buffer in self.plan.views or arrays.is_unproved(a) for a in accesses(run)):
             return True
         exprs = expressions_of(run.statement)
-        return any(may_divide_by_zero(node) for e in exprs for node in walk(e))
+        return any(ops.may_divide_by_zero(node) for e in exprs for node in walk(e))
 
     def _lines(self, run: Run) -> list[ast.stmt]:
         statement = run.statement

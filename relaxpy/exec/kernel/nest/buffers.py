@@ -18,7 +18,6 @@ from relaxpy.ir.tir.buffer import Buffer, BufferRegion
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.intrin import if_then_else
 from relaxpy.ir.tir.iteration import Range
-from relaxpy.ir.tir.ops import may_divide_by_zero
 from relaxpy.ir.tir.stmt import Allocate, BufferStore, MatchBufferRegion, Stmt
 
 if TYPE_CHECKING:
@@ -71,7 +70,7 @@ class BufferTable:
         """Declare `buffer`, which is allocated in each iteration of `axes` and used in `body`."""
         self._declare(buffer)
         # In an empty loop or a branch that is not taken, the shape is not evaluated.
-        divides = any(may_divide_by_zero(p) for size in buffer.shape for p in walk(size))
+        divides = any(ops.may_divide_by_zero(p) for size in buffer.shape for p in walk(size))
         if self._is_fixed(buffer) and not divides:
             self.local.append(Local(buffer, tuple(axes)))
         else:

@@ -34,7 +34,6 @@ from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer
 from relaxpy.ir.tir.expr import FloatImm, IntImm, PrimExpr, Var
 from relaxpy.ir.tir.iteration import Range
-from relaxpy.ir.tir.ops import may_divide_by_zero
 from relaxpy.ir.tir.substitution import mentions, substitute
 from relaxpy.support.dataclass import replace
 
@@ -109,7 +108,7 @@ def _is_fixed(entry: Local) -> bool:
     return not any(
         mentions(b, variables)
         or next(loads(b), None) is not None
-        or any(map(may_divide_by_zero, walk(b)))
+        or any(map(ops.may_divide_by_zero, walk(b)))
         for b in (*bounds, *entry.buffer.shape)
     )
 

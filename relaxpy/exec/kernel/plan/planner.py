@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
+from relaxpy.errors import ScheduleError
 from relaxpy.exec.kernel.nest.intrinsics import check_datatypes, with_float_intrinsics
 from relaxpy.exec.kernel.nest.nodes import Axis, Item, Loop, Nest, walk_items
 from relaxpy.exec.kernel.nest.read import read
@@ -19,10 +20,10 @@ from relaxpy.exec.kernel.plan.statements import Compound, Statement, statements_
 from relaxpy.exec.kernel.plan.tree import For, Plan, Run, Tree, accesses, runs
 from relaxpy.exec.runtime.scalar import with_checked_counts
 from relaxpy.ir.arith.algebra.affine import as_poly
+from relaxpy.ir.core.traverse import occurrences
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.prim_func import PrimFunc
-from relaxpy.ir.tir.rewrite.shared import inline_shared
-from relaxpy.ir.tir.stmt import ForKind
+from relaxpy.ir.tir.stmt import Block, ForKind
 
 
 def nest_of(func: PrimFunc, name: str) -> tuple[PrimFunc, Nest, frozenset[Var]]:
@@ -163,3 +164,34 @@ def kept_kinds(plan: Plan) -> tuple[dict[Var, ForKind], list[str]]:
 def _may_run_at_once(axis: Axis, statements: Sequence[Statement], plan: Plan) -> bool:
     is_known = all(not isinstance(s, Compound) for s in statements)
     return is_known and may_run_at_once(axis, statements, plan.shape_vars, plan.views)
+
+
+def inline_shared(func: PrimFunc) -> PrimFunc:
+    """`func` without blocks that compute, per thread, values that all threads read.
+
+    Where threads run one after the other, none gains by that, so each computes what it reads.
+    """
+    scopes = {b.scope() for block in occurrences(func.body, Block) for b in block.alloc_buffers}
+    if not any(scope.startswith(("shared", "warp")) for scope in scopes):
+        return func
+    from relaxpy.ir.tir.rewrite.inline import compute_inline  # with all of scheduling
+    from relaxpy.ir.tir.rewrite.stages import stage_in_scope
+    from relaxpy.ir.tir.rewrite.state import State, is_shared
+
+    state = State(func)
+    for old in list(state.blocks()):
+        block = state.current(old)
+        if block is None or block is state.root:
+            continue
+        try:
+            stages, stage = stage_in_scope(state, block)
+            users = [s for s in stages if not stage.writes.keys().isdisjoint({*s.reads, *s.writes})]
+            if any(
+                is_shared(buffer, loop) and all(loop in user.loops for user in users)
+                for buffer in stage.writes
+                for loop in stage.loops
+            ):
+                compute_inline(state, block)
+        except ScheduleError:
+            continue  # the block stays, which is slower
+    return state.func

@@ -16,7 +16,6 @@ from itertools import permutations
 
 from relaxpy.exec.kernel.nest import domain
 from relaxpy.exec.kernel.nest.bounds import is_one_to_one, may_fail
-from relaxpy.exec.kernel.nest.domain import is_point, split
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.plan.arg_extremes import arg_extreme_of
 from relaxpy.exec.kernel.plan.dependence import EARLIER, LATER, Edge, common_axes, edges
@@ -255,7 +254,9 @@ def _free(statement: Statement, serial: tuple[Axis, ...]) -> tuple[Axis, ...]:
     serial_vars = {a.var for a in serial}
     is_compound = isinstance(statement, Compound)
     return tuple(
-        a for a in statement.axes if a.var not in serial_vars and (is_compound or not is_point(a))
+        a
+        for a in statement.axes
+        if a.var not in serial_vars and (is_compound or not domain.is_point(a))
     )
 
 
@@ -374,7 +375,7 @@ def _guards_as_bounds(
     for test in (t for guard in statement.guards for t in conjuncts(guard)):
         # A test that may stop the program must see all iterations that earlier tests leave.
         stops |= may_fail(test, statement.axes, shape_vars)
-        boxes = None if stops else split(test, axes, shape_vars)
+        boxes = None if stops else domain.split(test, axes, shape_vars)
         if boxes is None or len(boxes.holds) != 1:
             remaining.append(test)
         else:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from math import gcd
 
 from relaxpy.ir.arith.algebra import folding, poly, terms
-from relaxpy.ir.arith.algebra.facts import AND_OF_ORS, BRANCHES, Facts
 from relaxpy.ir.arith.algebra.poly import ONE, Poly
-from relaxpy.ir.arith.algebra.terms import Quotient, divisor
-from relaxpy.ir.arith.engine import Engine
+from relaxpy.ir.arith.engine import AND_OF_ORS, BRANCHES, Engine, Facts
 from relaxpy.ir.core.dtype import BOOL, INT64, DataType
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.substitution import mentions
@@ -259,8 +257,10 @@ def _known_quotient(p: Poly) -> tuple[Poly, int, int] | None:
     """(n, c, k) where p == 0 implies that n // c is k."""
     number = p.get(ONE, 0)
     match [(m, c) for m, c in p.items() if m]:
-        case [((Quotient(floor=True) as atom,), 1 | -1 as sign)] if divisor(atom) is not None:
-            return dict(atom.num), divisor(atom) or 1, -number * sign
+        case [((terms.Quotient(floor=True) as atom,), 1 | -1 as sign)] if (
+            terms.divisor(atom) is not None
+        ):
+            return dict(atom.num), terms.divisor(atom) or 1, -number * sign
         case _:
             return None
 

@@ -1,4 +1,4 @@
-"""Intervals of expressions and polynomials, and the signs of polynomials."""
+"""Intervals and residue classes of expressions and polynomials, and the signs of polynomials."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections import Counter
 from functools import partial, reduce
 from math import gcd, inf
 
-from relaxpy.ir.arith.algebra import folding, interval, poly, terms
-from relaxpy.ir.arith.algebra.facts import TRANSITIVE
+from relaxpy.ir.arith.algebra import folding, interval, poly, residue, terms
 from relaxpy.ir.arith.algebra.interval import EVERYTHING, Interval
 from relaxpy.ir.arith.algebra.poly import ONE, Monomial, Poly
+from relaxpy.ir.arith.algebra.residue import Residue
 from relaxpy.ir.arith.algebra.terms import Positive, Quotient, divisor
-from relaxpy.ir.arith.engine import Engine
+from relaxpy.ir.arith.engine import TRANSITIVE, Engine
 from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.tir import expr as tir, ops
 
@@ -372,3 +372,49 @@ def is_nonzero(engine: Engine, p: Poly) -> bool:
     if not engine.facts.negative:
         return False
     return is_negative(engine, p) is True or is_negative(engine, poly.scaled(p, -1)) is True
+
+
+def residue_of_poly(engine: Engine, p: Poly) -> Residue:
+    """The class of a polynomial over integer atoms."""
+    total: Residue = (0, 0)
+    for monomial, coefficient in p.items():
+        term: Residue = (0, coefficient)
+        for factor in monomial:
+            term = residue.multiply(term, residue_of_atom(engine, factor))
+        total = residue.add(total, term)
+        if total == residue.EVERYTHING:
+            return residue.EVERYTHING
+    return total
+
+
+def residue_of_atom(engine: Engine, atom: tir.PrimExpr) -> Residue:
+    """The class of an atom: by the facts, or by the values that it chooses from."""
+    result = engine.facts.residues.get(atom) or engine.atom_residues.get(atom)
+    if result is None:
+        result = engine.remember(
+            engine.atom_residues, atom, lambda atom: _residue_of_atom(engine, atom)
+        )
+    return result
+
+
+def _residue_of_atom(engine: Engine, atom: tir.PrimExpr) -> Residue:
+    if isinstance(atom, (tir.Min, tir.Max)):
+        return residue.join(residue_of_expr(engine, atom.a), residue_of_expr(engine, atom.b))
+    operands = folding.operands_of_choice(atom)
+    if operands is None or operands[0].dtype.vector:
+        return residue.EVERYTHING
+    test, a, b = operands
+    yes, no = engine.where(test, a), engine.where(engine.negation(test), b)
+    return residue.join(yes.residue(a), no.residue(b))
+
+
+def residue_of_expr(engine: Engine, expr: tir.PrimExpr) -> Residue:
+    """The class of an expression; unsigned arithmetic wraps around and keeps powers of two only."""
+    if not expr.dtype.is_int or expr.dtype.lanes != 1 or expr.dtype.is_bool:
+        return residue.EVERYTHING
+    result = residue_of_poly(engine, engine.poly(expr))
+    if expr.dtype.family != "uint" or expr in engine.facts.residues:
+        return result
+    modulus = 1 << expr.dtype.bits
+    coeff = gcd(result[0], modulus)
+    return residue.least(0 if coeff == modulus else coeff, result[1] % modulus)

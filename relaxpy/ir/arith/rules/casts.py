@@ -11,7 +11,6 @@ from math import inf
 
 from relaxpy.ir.arith.algebra import folding, interval, poly
 from relaxpy.ir.arith.algebra.interval import EVERYTHING, Interval
-from relaxpy.ir.arith.algebra.poly import Poly
 from relaxpy.ir.arith.engine import Engine
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.traverse import children, walk
@@ -21,7 +20,7 @@ from relaxpy.ir.tir import expr as tir, ops
 _SIGNIFICANT = {"float16": 11, "float32": 24, "float64": 53}
 
 
-def cast(engine: Engine, expr: tir.Cast) -> Poly:
+def cast(engine: Engine, expr: tir.Cast) -> poly.Poly:
     """The polynomial of the operand where the cast keeps its value, also by way of a float.
 
     Into a narrower datatype every intermediate result has to fit as well.
@@ -113,7 +112,7 @@ def _of_node(engine: Engine, expr: tir.PrimExpr, operands: list[Interval]) -> In
             return EVERYTHING
 
 
-def call(engine: Engine, expr: tir.Call) -> Poly:
+def call(engine: Engine, expr: tir.Call) -> poly.Poly:
     """The polynomial of a call."""
     signed, bits = expr.dtype.family == "int", expr.dtype.bits
     match getattr(expr.op, "name", ""), expr.args:
@@ -139,7 +138,7 @@ ChoiceOperands = tuple[tir.PrimExpr, tir.PrimExpr, tir.PrimExpr]
 """The condition of a choice, and its values where that holds and where it does not."""
 
 
-def choice(engine: Engine, expr: tir.PrimExpr, operands: ChoiceOperands) -> Poly:
+def choice(engine: Engine, expr: tir.PrimExpr, operands: ChoiceOperands) -> poly.Poly:
     """The polynomial of a choice between integers."""
     condition, a, b = operands
     test = engine.simplify(condition)

@@ -11,7 +11,6 @@ from relaxpy.ir.arith.engine import Engine
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.tir import expr as tir, ops
-from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.ir.tir.intrinsics import CallEffectKind, effect_of
 from relaxpy.ir.tir.reduce import CommReducer, Reduce
 
@@ -120,7 +119,7 @@ def _half(halves: Sequence[Monomial], num: Poly) -> Monomial | None:
     return None
 
 
-def simplify_reduction(engine: Engine, expr: Reduce) -> PrimExpr:
+def simplify_reduction(engine: Engine, expr: Reduce) -> tir.PrimExpr:
     """A reduction over simplified sources; its value where there is no axis or no iteration."""
     inside = engine
     for axis in expr.axis:
@@ -169,7 +168,7 @@ def _needed(expr: Reduce) -> list[int]:
     return sorted(needed)
 
 
-def _has_effect(source: PrimExpr) -> bool:
+def _has_effect(source: tir.PrimExpr) -> bool:
     return any(
         isinstance(node, tir.Call) and effect_of(node) > CallEffectKind.Pure
         for node in walk(source)

@@ -10,12 +10,12 @@ from math import inf
 from typing import ClassVar, Concatenate, ParamSpec, TypeVar
 
 from relaxpy.errors import MisuseError, check_type, unexpected
-from relaxpy.ir.arith.algebra import facts, interval, poly
-from relaxpy.ir.arith.algebra.facts import Facts
+from relaxpy.ir.arith.algebra import interval, poly
 from relaxpy.ir.arith.algebra.folding import divides_by_zero
 from relaxpy.ir.arith.algebra.interval import Interval
 from relaxpy.ir.arith.algebra.residue import least
 from relaxpy.ir.arith.canonical import Canonical, is_integer
+from relaxpy.ir.arith.engine import AND_OF_ORS, BRANCHES, TRANSITIVE, Facts
 from relaxpy.ir.arith.tvm.intset import IntervalSet, evaluate_set
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.iteration import Range
@@ -76,9 +76,9 @@ class Extension(IntFlag):
     """Optional families of rules, as TVM names them; comparing products and sums is always on."""
 
     NoExtensions = 0
-    TransitivelyProveInequalities = facts.TRANSITIVE
-    ConvertBooleanToAndOfOrs = facts.AND_OF_ORS
-    ApplyConstraintsToBooleanBranches = facts.BRANCHES
+    TransitivelyProveInequalities = TRANSITIVE
+    ConvertBooleanToAndOfOrs = AND_OF_ORS
+    ApplyConstraintsToBooleanBranches = BRANCHES
     ComparisonOfProductAndSum = 8
 
 

@@ -11,7 +11,6 @@ from typing_extensions import override
 from relaxpy.errors import MisuseError, check_type
 from relaxpy.ir.arith.algebra import folding, poly
 from relaxpy.ir.arith.algebra.interval import Interval
-from relaxpy.ir.arith.algebra.poly import Poly
 from relaxpy.ir.arith.algebra.terms import expression
 from relaxpy.ir.arith.canonical import Canonical
 from relaxpy.ir.arith.prove import simplify
@@ -335,15 +334,15 @@ class _Image:
         high = self.of(hull.max_value)[1] if hull.has_upper_bound() else None
         return low, high
 
-    def linear(self, p: Poly, dtype: DataType) -> tuple[End, End] | None:
+    def linear(self, p: poly.Poly, dtype: DataType) -> tuple[End, End] | None:
         """Both ends of p, if every variable with a domain is a term of its own."""
-        ends: list[Poly | None] = [poly.ZERO, poly.ZERO]
+        ends: list[poly.Poly | None] = [poly.ZERO, poly.ZERO]
         for monomial, coefficient in p.items():
             inside = {
                 v for f in monomial for v in walk(f) if isinstance(v, tir.Var) and v in self.domains
             }
             if not inside:
-                terms: list[Poly | None] = [{monomial: coefficient}] * 2
+                terms: list[poly.Poly | None] = [{monomial: coefficient}] * 2
             elif len(monomial) == 1 and monomial[0] in inside:
                 (var,) = inside
                 sides = self.of(var)

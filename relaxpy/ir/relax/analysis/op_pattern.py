@@ -17,7 +17,6 @@ from relaxpy.ir.relax.known import expect
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.iteration import IterVar, Range
-from relaxpy.ir.tir.ops import is_const
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, For, Stmt
 from relaxpy.ir.tir.substitution import substitute
@@ -184,7 +183,7 @@ def _is_broadcast(store: BufferStore, load: BufferLoad) -> bool:
     """True if the indices of a load are among those of a store, in order."""
     rest = iter(store.indices)
     for size, index in zip(load.buffer.shape, load.indices, strict=True):
-        if is_const(size, 1) and is_const(index, 0):
+        if ops.is_const(size, 1) and ops.is_const(index, 0):
             continue
         if not any(other is index for other in rest):
             return False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import field
 from typing import Literal, TypeAlias
 
@@ -20,6 +20,7 @@ from relaxpy.ir.relax.relations.shape_vars import (
     bound_shape_vars,
     definable_shape_vars,
     nested_infos,
+    shape_vars_of,
     sizes_of,
     unconditional_divisions,
     variables_of,
@@ -148,7 +149,7 @@ class _Definitions:
         for node in (node for root in roots for node in walk(root)):
             if isinstance(node, rx.Function):
                 self.scope_of.update(dict.fromkeys(node.params, node))
-                self._add_shape_vars(node, *_param_sinfos(node))
+                self._add_shape_vars(node, shape_vars_of(node.params))
             elif isinstance(node, rx.SeqExpr):
                 for block in node.blocks:
                     for binding in block.bindings:
@@ -159,15 +160,11 @@ class _Definitions:
             local = isinstance(binding.var, rx.DataflowVar)
             self.scope_of[binding.var] = block if local else seq
         if isinstance(binding, rx.MatchCast):
-            self._add_shape_vars(seq, binding.struct_info)
+            self._add_shape_vars(seq, definable_shape_vars(binding.struct_info))
 
-    def _add_shape_vars(self, scope: Node, *sinfos: rx.StructInfo) -> None:
-        for var in definable_shape_vars(*sinfos):
+    def _add_shape_vars(self, scope: Node, defined: Iterable[tir.Var]) -> None:
+        for var in defined:
             self.scopes_of_shape_var.setdefault(var, set()).add(id(scope))
-
-
-def _param_sinfos(func: rx.Function) -> list[rx.StructInfo]:
-    return [p.struct_info for p in func.params if p.struct_info is not None]
 
 
 class Surveyor:
@@ -222,7 +219,7 @@ class Surveyor:
             self._enter(param, depth)
             if isinstance(param, rx.DataflowVar):
                 result.dataflow_params.append((param, site))
-        shape_vars = self._enter_shape_vars(definable_shape_vars(*_param_sinfos(func)))
+        shape_vars = self._enter_shape_vars(shape_vars_of(func.params))
         position = _Position(site, depth)
         for param in func.params:
             if param.struct_info is not None:

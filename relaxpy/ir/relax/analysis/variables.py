@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Final
 
@@ -162,6 +163,12 @@ def _used_in(root: Node) -> Iterator[rx.Var]:
                 yield child
 
 
+def mention_counts(*roots: Node) -> Counter[Node]:
+    """How often each variable occurs as an operand of a node, its definition included."""
+    nodes = (node for root in roots for node in walk(root))
+    return Counter(c for node in nodes for c in children(node) if isinstance(c, rx.Var))
+
+
 @user_facing
 def bound_vars(expr: Node) -> list[rx.Var]:
     """The variables that `expr` defines, in order: parameters and variables of bindings."""
@@ -288,8 +295,7 @@ def collect_non_negative_expressions(sinfo: rx.StructInfo) -> list[tir.PrimExpr]
 def _defined_by_shape(node: Node) -> tuple[tir.Var, ...]:
     """The variables that a node itself defines."""
     if isinstance(node, rx.Function):
-        sinfos = [p.struct_info for p in node.params if p.struct_info is not None]
-        return shape_vars.definable_shape_vars(*sinfos)
+        return shape_vars.shape_vars_of(node.params)
     if isinstance(node, rx.MatchCast):
         return shape_vars.definable_shape_vars(node.struct_info)
     return ()

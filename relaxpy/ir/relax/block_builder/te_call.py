@@ -21,7 +21,6 @@ from relaxpy.ir.relax.op.call import call_tir, call_tir_with_grad
 from relaxpy.ir.relax.relations.shape_vars import sizes_of, variables_of
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.lower import create_prim_func
-from relaxpy.ir.te.tensor import tagged
 from relaxpy.ir.te.topi.elementwise import identity
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import Buffer
@@ -260,7 +259,7 @@ def call_te(
     if known is None or not builder.has_func(known.gvar, known.kernel.func):
         # Names are part of the key, so that they do not depend on other modules.
         names = tuple(arg.name_hint if isinstance(arg, rx.Var) else "" for arg in kinds.operands)
-        shared_key = key, names, tuple(var.name for var in kinds.shape_vars), tagged("")
+        shared_key = key, names, tuple(var.name for var in kinds.shape_vars), te.tagged("")
         kernel = _shared(
             shared_key, lambda: _lowered(called, func, args, kwargs, own(), captures=False)
         )

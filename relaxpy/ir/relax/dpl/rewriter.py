@@ -37,13 +37,12 @@ from relaxpy.ir.relax.block_builder.normalize import is_leaf
 from relaxpy.ir.relax.call_graph import mentioned_globals
 from relaxpy.ir.relax.dpl import pattern as dp
 from relaxpy.ir.relax.dpl.matcher import is_same_program
-from relaxpy.ir.relax.dpl.pattern import PatternContext
 from relaxpy.ir.relax.dpl.replacing import Replacer, Rewriter
 from relaxpy.ir.relax.dpl.rules import ContextRule, ExprRule, MatchRewriter, Rule, TupleRule
 from relaxpy.ir.relax.nodes import BaseFunc, Expr, Function, If, SeqExpr
 from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.relax.relations.context import Context
-from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars
+from relaxpy.ir.relax.relations.shape_vars import shape_vars_of
 from relaxpy.ir.relax.rewrite import map_bindings as rewriting
 from relaxpy.ir.relax.rewrite.bind import shape_var_images
 from relaxpy.ir.relax.rewrite.expr_functor import PyExprMutator
@@ -366,8 +365,7 @@ class _Rewriting(rewriting.BindingRewriter):
     @override
     def function(self, func: rx.Function) -> rx.Function:
         visible = self.replacer.visible
-        sinfos = [p.struct_info for p in func.params if p.struct_info is not None]
-        self.replacer.visible = visible | {*func.params, *definable_shape_vars(*sinfos)}
+        self.replacer.visible = visible | {*func.params, *shape_vars_of(func.params)}
         with self.replacer.effects.inside(func):
             after = super().function(func)
         self.replacer.visible = visible
@@ -635,7 +633,7 @@ def rewrite_call(pattern: dp.DFPattern, rewriter: Rewriter, func: Function) -> F
 
 
 @user_facing
-def rewrite_bindings(ctx: PatternContext, rewriter: MatchRewriter, func: Function) -> Function:
+def rewrite_bindings(ctx: dp.PatternContext, rewriter: MatchRewriter, func: Function) -> Function:
     """The function with the new values of variables that `rewriter(matches, bindings)` returns.
 
     `matches` has a variable for each pattern of the context, and `bindings` the values of the
@@ -649,7 +647,7 @@ def rewrite_bindings(ctx: PatternContext, rewriter: MatchRewriter, func: Functio
             rewriting does not end.
     """
     _check_function(func)
-    if not isinstance(ctx, PatternContext):
+    if not isinstance(ctx, dp.PatternContext):
         raise MisuseError(f"expected a PatternContext, found {type(ctx).__name__}", about=ctx)
     _check_callable(rewriter)
     result: Function = PatternMatchingRewriter((ContextRule(ctx, rewriter),))(func)

@@ -38,7 +38,6 @@ from relaxpy.ir.relax.dpl.matcher import (
     heads,
     is_same_value,
 )
-from relaxpy.ir.relax.dpl.pattern import PatternContext, subpatterns
 from relaxpy.ir.relax.dpl.replacing import Kind, NewBindings, Replacer, Rewriter, as_replacement
 from relaxpy.ir.relax.nodes import BaseFunc, Binding, Expr, Tuple, Var, VarBinding
 from relaxpy.support.dataclass import dataclass
@@ -166,7 +165,7 @@ MatchRewriter: TypeAlias = Callable[[VarMatches, Mapping[Var, Expr]], Any]
 class ContextRule(Rule):
     """Binds variables of a match of `context` to new values, from `func(matches, bindings)`."""
 
-    context: PatternContext
+    context: dp.PatternContext
     func: MatchRewriter
 
     @override
@@ -181,7 +180,7 @@ class ContextRule(Rule):
         replacements: list[dict[Var, Expr]] = []
         values = dict(graph.values)
         for matches in search.matches():
-            computed = {v for p, v in matches.items() if subpatterns(p) and isinstance(v, Var)}
+            computed = {v for p, v in matches.items() if dp.subpatterns(p) and isinstance(v, Var)}
             if not segment.in_order(computed):
                 continue
             new = _new_values(self.func(dict(matches), MappingProxyType(values)), values)

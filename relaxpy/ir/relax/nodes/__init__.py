@@ -10,7 +10,6 @@ from relaxpy.ir.relax.nodes.base import (
 )
 from relaxpy.ir.relax.nodes.expr import (
     MASKED as MASKED,
-    Array as Array,
     Call as Call,
     Constant as Constant,
     DataflowVar as DataflowVar,

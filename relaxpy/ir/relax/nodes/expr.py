@@ -10,18 +10,16 @@ from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias, TypeGuard, TypeVar, cast
 
 import numpy as np
-import numpy.typing as npt
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError, check_type, counted, unexpected
-from relaxpy.ir.core.dtype import INT64, DataType
+from relaxpy.ir.core.dtype import INT64, Array, DataType
 from relaxpy.ir.core.fork_lock import ForkLock
 from relaxpy.ir.core.memo import Released
 from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs, as_attrs, set_fields
 from relaxpy.ir.core.tensor import Tensor, check_elements, is_writable, read_array
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.nodes import base as bases
-from relaxpy.ir.relax.nodes.base import Expr
 from relaxpy.ir.relax.nodes.struct_info import (
     ObjectStructInfo,
     PrimStructInfo,
@@ -42,8 +40,8 @@ if TYPE_CHECKING:
     from relaxpy.errors import Span
 
 
-Evaluate: TypeAlias = Callable[[Expr], Expr]
-E = TypeVar("E", bound=Expr)
+Evaluate: TypeAlias = Callable[[bases.Expr], bases.Expr]
+E = TypeVar("E", bound=bases.Expr)
 
 _evaluate: ScopedValue[Evaluate | None] = ScopedValue("relaxpy_evaluate")
 
@@ -64,9 +62,6 @@ def evaluated(expr: E) -> E:
     """Evaluate an expression that user code has just built, if a program is being parsed."""
     evaluate = _evaluate.get()
     return expr if evaluate is None else cast("E", evaluate(expr))
-
-
-Array: TypeAlias = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

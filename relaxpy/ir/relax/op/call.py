@@ -25,7 +25,6 @@ from relaxpy.ir.relax.nodes.expr import evaluated
 from relaxpy.ir.relax.nodes.struct_info import EnvFunc
 from relaxpy.ir.relax.op.definition.gradients import gradient_of_kernel
 from relaxpy.ir.relax.op.definition.registry import Operand, register, renamed
-from relaxpy.ir.relax.relations import explain_incompatibility
 from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.tir.expr import PrimExpr, Var
 
@@ -133,7 +132,7 @@ def _sized(sinfo: rx.StructInfo, shape: object) -> rx.StructInfo:
         raise StructInfoTypeError(f"outputs are tensors, found {sinfo}", rule="OP-3", about=sinfo)
     sizes = _read_shape(shape)
     sized = rx.TensorStructInfo(sizes, sinfo.dtype, sinfo.vdevice)
-    reason = explain_incompatibility(sized, sinfo)
+    reason = relations.explain_incompatibility(sized, sinfo)
     if reason is not None:
         raise StructInfoError(
             f"shape {sizes} does not fit the output {sinfo}: {reason}",

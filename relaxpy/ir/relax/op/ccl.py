@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from relaxpy.ir.core.dtype import Array
 from relaxpy.ir.relax.nodes import Call, TensorStructInfo
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo, PlacementSpec
 from relaxpy.ir.relax.op.definition.gradients import by_transpose, masked, of_operand
@@ -18,7 +19,6 @@ from relaxpy.ir.relax.op.definition.rules import normal_axis, refuse, tensor
 from relaxpy.ir.relax.op.definition.sharding import same_axes
 from relaxpy.ir.relax.op.distributed import (
     Among,
-    Array,
     Combination,
     current_workers,
     joined,

@@ -12,6 +12,7 @@ from typing_extensions import override
 
 from relaxpy.errors import RuntimeCheckError, StructInfoTypeError, show_uncaught_errors
 from relaxpy.ir import hooks
+from relaxpy.ir.core.dtype import Array
 from relaxpy.ir.op_record import CallKind, Memory
 from relaxpy.ir.relax.nodes import Call, Expr, StructInfo, TensorStructInfo, TupleStructInfo, Var
 from relaxpy.ir.relax.nodes.distributed import (
@@ -33,7 +34,6 @@ from relaxpy.support.launched import end_all, is_one_of_several, tell_that_it_en
 if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 
-Array = np.ndarray[Any, Any]
 Combination: TypeAlias = Literal["sum", "prod", "min", "max", "avg"]
 
 

@@ -34,7 +34,6 @@ from relaxpy.ir.relax.op.definition.gradients import (
 )
 from relaxpy.ir.relax.op.definition.layouts import elementwise_layout, same_layout
 from relaxpy.ir.relax.op.definition.registry import R, Rows, family, register
-from relaxpy.ir.relax.op.definition.rules import te_kernel, with_dtype
 from relaxpy.ir.relax.op.definition.sharding import broadcast_axes, same_axes
 from relaxpy.ir.te import topi
 from relaxpy.ir.tir import ops
@@ -563,7 +562,7 @@ def _legalize_astype(builder: BlockBuilder, call: Call) -> Expr:
     x, dtype = call.args[0], str(call.attrs["dtype"])
     if isinstance(x, Constant) and not x.data.ndim and (number := _converted(x, dtype)) is not None:
         return const(number, dtype)
-    return te_kernel(builder, topi.cast, "cast", x, dtype=dtype)
+    return rules.te_kernel(builder, topi.cast, "cast", x, dtype=dtype)
 
 
 def _converted(x: Constant, dtype: str) -> object:
@@ -603,7 +602,7 @@ def astype(x: TensorStructInfo, dtype: DataType) -> TensorStructInfo:
     Errors:
         StructInfoError: x is not a tensor.
     """
-    return with_dtype(x, dtype)
+    return rules.with_dtype(x, dtype)
 
 
 def _legalize_wrap_param(builder: BlockBuilder, call: Call) -> Expr:
@@ -640,4 +639,4 @@ def wrap_param(data: TensorStructInfo, dtype: DataType = FLOAT32) -> TensorStruc
     Errors:
         StructInfoError: data is not a tensor.
     """
-    return with_dtype(data, dtype)
+    return rules.with_dtype(data, dtype)

@@ -37,7 +37,6 @@ from relaxpy.ir.te.topi.shapes import product, shape_text, sum_dtype
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
 from relaxpy.ir.tir.layout import Layout
-from relaxpy.ir.tir.ops import is_const
 from relaxpy.support.dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -322,7 +321,7 @@ def _fit(data: rx.TensorStructInfo, grid: rx.TensorStructInfo) -> bool:
     sizes, positions = literal_shape(data), literal_shape(grid)
     assert sizes is not None
     assert positions is not None
-    return rules.same(sizes[0], positions[0]) and is_const(positions[1], len(positions) - 2)
+    return rules.same(sizes[0], positions[0]) and ops.is_const(positions[1], len(positions) - 2)
 
 
 def _legalize_grid_sample(builder: BlockBuilder, call: rx.Call) -> rx.Expr:
@@ -447,7 +446,7 @@ def grid_sample_backward(
 
 def _legalize_affine_grid(builder: BlockBuilder, call: rx.Call) -> rx.Expr:
     _, rows, columns = rules.known_shape(builder, call.args[0])
-    if not (is_const(rows, 2) and is_const(columns, 3)):
+    if not (ops.is_const(rows, 2) and ops.is_const(columns, 3)):
         return call
     return rules.te_kernel(builder, topi.image.affine_grid, "affine_grid", *call.args, **call.attrs)
 

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 
 from relaxpy.errors import RuntimeCheckError
-from relaxpy.ir.core.dtype import INT64
+from relaxpy.ir.core.dtype import INT64, Array
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.known import literal_shape, tensor_of
 from relaxpy.ir.relax.op.definition import layouts, rules
 from relaxpy.ir.relax.op.definition.gradients import require_rank, require_shape, shape_like
-from relaxpy.ir.relax.op.definition.layouts import along
 from relaxpy.ir.relax.op.definition.registry import R, register
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor
@@ -24,8 +23,6 @@ from relaxpy.ir.tir.expr import IntImm, PrimExpr
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder
-
-Array = np.ndarray[Any, Any]
 
 
 def _gradient_take(
@@ -342,7 +339,7 @@ def _gradient_gather_elements(
 
 @register(
     "relax.gather_elements",
-    layout=along("axis", together=True),
+    layout=layouts.along("axis", together=True),
     pure=True,
     legalize=rules.by_te(_gather_elements, "gather"),
     gradient=_gradient_gather_elements,

@@ -12,7 +12,6 @@ from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.global_info import VDevice
 from relaxpy.ir.op_record import CallArguments, Memory
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.nodes import Call, TensorStructInfo
 from relaxpy.ir.relax.op.definition.gradients import identity_gradient, no_gradient, of_operand
 from relaxpy.ir.relax.op.definition.registry import Operand, R, register
 from relaxpy.ir.relax.op.definition.rules import by_te, tensor
@@ -165,7 +164,7 @@ def assert_op(
     return rx.Call(assert_op.op, args, Attrs({"format": format}))
 
 
-def _gradient_to_vdevice(g: Any, x: Any, y: Any, call: Call) -> Any:
+def _gradient_to_vdevice(g: Any, x: Any, y: Any, call: rx.Call) -> Any:
     """The gradient on the device of the operand, if that is known."""
     source = x.struct_info.vdevice
     return g if source is None else R.to_vdevice(g, source)
@@ -174,7 +173,7 @@ def _gradient_to_vdevice(g: Any, x: Any, y: Any, call: Call) -> Any:
 @register(
     "relax.to_vdevice", pure=True, memory=Memory.SAME, gradient=of_operand(_gradient_to_vdevice)
 )
-def to_vdevice(data: TensorStructInfo, dst_vdevice: VDevice) -> TensorStructInfo:
+def to_vdevice(data: rx.TensorStructInfo, dst_vdevice: VDevice) -> rx.TensorStructInfo:
     """The tensor on another device; a string names it, as in "cuda:0".
 
     Shapes:
@@ -186,8 +185,8 @@ def to_vdevice(data: TensorStructInfo, dst_vdevice: VDevice) -> TensorStructInfo
 
 @register("relax.hint_on_device", pure=True, memory=Memory.SAME, gradient=identity_gradient)
 def hint_on_device(
-    data: TensorStructInfo, dst_vdevice: Device | VDevice, memory_scope: str = "global"
-) -> TensorStructInfo:
+    data: rx.TensorStructInfo, dst_vdevice: Device | VDevice, memory_scope: str = "global"
+) -> rx.TensorStructInfo:
     """The tensor itself, which passes put on a device, as in `R.cuda(0)`.
 
     A virtual device, as in `I.vdevice("cuda")`, has a memory scope of its own.

@@ -18,8 +18,7 @@ from relaxpy.ir.relax.op.definition import rules
 from relaxpy.ir.relax.op.definition.registry import R, register
 from relaxpy.ir.relax.op.definition.signature import integer_literal
 from relaxpy.ir.te import tensor as te
-from relaxpy.ir.te.loops import Loops, Number, whole, written
-from relaxpy.ir.te.tensor import Tensor
+from relaxpy.ir.te.tensor import Loops, Number, Tensor, whole, written
 from relaxpy.ir.te.topi.reduction import argsort
 from relaxpy.ir.te.topi.transform import transpose
 from relaxpy.ir.tir import ops

@@ -9,7 +9,6 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.known import literal_shape
 from relaxpy.ir.relax.op import indexing
 from relaxpy.ir.relax.op.definition import gradients, rules
-from relaxpy.ir.relax.op.definition.gradients import gradient_in_float32
 from relaxpy.ir.relax.op.definition.layouts import along
 from relaxpy.ir.relax.op.definition.registry import R, register
 from relaxpy.ir.te import topi
@@ -109,7 +108,7 @@ def _check_reduction(data: rx.TensorStructInfo, reduction: Reduction) -> None:
     pure=True,
     adapt=_plain_update,
     legalize=rules.by_te("scatter_elements"),
-    gradient=gradient_in_float32(_gradient_scatter_elements),
+    gradient=gradients.gradient_in_float32(_gradient_scatter_elements),
 )
 def scatter_elements(
     data: rx.TensorStructInfo,
@@ -186,7 +185,7 @@ def _gradient_scatter_nd(
     "relax.scatter_nd",
     pure=True,
     legalize=indexing.legalize_at_positions("scatter_nd"),
-    gradient=gradient_in_float32(_gradient_scatter_nd),
+    gradient=gradients.gradient_in_float32(_gradient_scatter_nd),
 )
 def scatter_nd(
     data: rx.TensorStructInfo,

@@ -14,8 +14,7 @@ from relaxpy.ir.relax.known import literal_shape, tensor_of
 from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo, TupleGetItem
 from relaxpy.ir.relax.op.definition import rules
 from relaxpy.ir.relax.op.sorting import FEW
-from relaxpy.ir.te.loops import Loops, Number, written
-from relaxpy.ir.te.tensor import Tensor
+from relaxpy.ir.te.tensor import Loops, Number, Tensor, written
 from relaxpy.ir.te.topi.windows import number
 from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 
 from relaxpy.errors import RuntimeCheckError
-from relaxpy.ir.core.dtype import INT32, INT64, DataType
+from relaxpy.ir.core.dtype import INT32, INT64, Array, DataType
 from relaxpy.ir.relax.known import literal_shape
 from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo, TupleStructInfo, Var
 from relaxpy.ir.relax.op.definition import gradients, rules
@@ -37,8 +37,6 @@ from relaxpy.ir.tir.expr import IntImm, PrimExpr
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder
-
-Array = np.ndarray[Any, Any]
 
 
 def comparable(data: Array) -> Array:

@@ -8,15 +8,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import numpy as np
 
 from relaxpy.errors import RuntimeCheckError
-from relaxpy.ir.core.dtype import FLOAT32, INT32, INT64
+from relaxpy.ir.core.dtype import FLOAT32, INT32, INT64, Array
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.known import literal_shape, tensor_of
 from relaxpy.ir.relax.op.definition import gradients, rules
-from relaxpy.ir.relax.op.definition.gradients import (
-    gradient_in_float32,
-    require_shape,
-    tuple_fields,
-)
 from relaxpy.ir.relax.op.definition.registry import R, register
 from relaxpy.ir.relax.op.definition.signature import integer_literal
 from relaxpy.ir.relax.op.regions import (
@@ -40,7 +35,7 @@ class _Boxes:
         self.attrs: Any = call.attrs
         scores: Any
         scores, moves, anchors = call.args
-        batch, _, count = require_shape(scores, "multibox_transform_loc")
+        batch, _, count = gradients.require_shape(scores, "multibox_transform_loc")
         self.shape = rx.ShapeExpr((batch, count, ops.const(4, INT64)))
         self.scores = scores
         self.dtype = scores.struct_info.dtype
@@ -108,7 +103,7 @@ def _gradient(
     new = _Boxes(builder, call)
     to_boxes: Any
     to_scores: Any
-    to_boxes, to_scores = tuple_fields(gradient, 2)
+    to_boxes, to_scores = gradients.tuple_fields(gradient, 2)
     if call.attrs["clip"]:
         boxes = new.bound(new.unclipped())
         zero, one = new.number(0), new.number(1)
@@ -134,7 +129,7 @@ def _gradient(
     if call.attrs["apply_softmax"]:
         total = R.sum(new.bound(to_scores * probabilities), [1], keepdims=True)
         to_scores = probabilities * (to_scores - total)
-    flat = rx.ShapeExpr(require_shape(call.args[1], "multibox_transform_loc"))
+    flat = rx.ShapeExpr(gradients.require_shape(call.args[1], "multibox_transform_loc"))
     return [
         to_scores,
         R.reshape(new.bound(to_moves), flat),
@@ -146,7 +141,7 @@ def _gradient(
     "relax.vision.multibox_transform_loc",
     pure=True,
     legalize=_legalize,
-    gradient=gradient_in_float32(_gradient),
+    gradient=gradients.gradient_in_float32(_gradient),
 )
 def multibox_transform_loc(
     cls_pred: rx.TensorStructInfo,
@@ -206,7 +201,6 @@ def multibox_transform_loc(
     return rx.TupleStructInfo((boxes, rules.tensor(sizes, cls_pred.dtype, vdevice)))
 
 
-Array: TypeAlias = np.ndarray[Any, Any]
 Format: TypeAlias = Literal["onnx", "tensorflow"]
 Scalar: TypeAlias = rx.TensorStructInfo | rx.PrimStructInfo
 

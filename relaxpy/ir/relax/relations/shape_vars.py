@@ -103,6 +103,14 @@ def definable_shape_vars(*infos: rx.StructInfo) -> tuple[tir.Var, ...]:
     )
 
 
+def shape_vars_of(values: Iterable[rx.Expr]) -> tuple[tir.Var, ...]:
+    """The shape variables that parameters or arguments determine, in the order of first uses."""
+    sinfos = (value.struct_info for value in values)
+    return tuple(
+        dict.fromkeys(v for sinfo in sinfos if sinfo is not None for v in _definable(sinfo))
+    )
+
+
 def as_scope(shape_vars: object) -> Container[tir.Var]:
     """Check a collection of the shape variables in scope; None is the empty one.
 

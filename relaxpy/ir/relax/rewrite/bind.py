@@ -31,7 +31,6 @@ from relaxpy.ir.relax.block_builder.normalize import is_leaf
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.relax.relations import Compatibility, check_compatibility, shape_vars
 from relaxpy.ir.relax.relations.context import Except
-from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars, free_shape_vars, map_params
 from relaxpy.ir.relax.rewrite import map_bindings as rewriting
 from relaxpy.ir.relax.rewrite.expr_functor import PyExprMutator
 from relaxpy.ir.tir import expr as tir, ops
@@ -75,7 +74,7 @@ def shape_var_images(pairs: Sequence[tuple[rx.Var, rx.Expr]]) -> Mapping[tir.Var
     """The values of the shape variables of parameters, as far as the arguments determine them."""
     sinfos = [(p.struct_info, a.struct_info) for p, a in pairs]
     known = [(p, a) for p, a in sinfos if p is not None and a is not None]
-    return map_params([p for p, _ in known], [a for _, a in known])
+    return shape_vars.map_params([p for p, _ in known], [a for _, a in known])
 
 
 def fit_parameters(params: Sequence[rx.Var], args: Sequence[rx.Expr]) -> bool:
@@ -230,8 +229,13 @@ def _check_defined(after: rx.Function, before: rx.Function) -> None:
     free = set(free_symbolic_vars(before))
     sinfos = [sinfo for p in after.params if (sinfo := p.struct_info) is not None]
     signature = [*sinfos] if after.ret_struct_info is None else [*sinfos, after.ret_struct_info]
-    scope = free.union(definable_shape_vars(*sinfos))
-    used = [var for sinfo in signature for var in free_shape_vars(sinfo, scope) if var not in scope]
+    scope = free.union(shape_vars.definable_shape_vars(*sinfos))
+    used = [
+        var
+        for sinfo in signature
+        for var in shape_vars.free_shape_vars(sinfo, scope)
+        if var not in scope
+    ]
     for var in (*used, *free_symbolic_vars(after)):
         if var not in free:
             raise MisuseError(

@@ -33,7 +33,7 @@ from relaxpy.ir.relax.block_builder.normalize import ATOMS, is_leaf
 from relaxpy.ir.relax.known import expect
 from relaxpy.ir.relax.nodes import Call, Function, GlobalVar, StructInfo, TupleStructInfo, Var
 from relaxpy.ir.relax.relations import is_base_of
-from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars
+from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars, shape_vars_of
 from relaxpy.ir.relax.rewrite.expr_functor import PyExprMutator
 from relaxpy.ir.tir import expr as tir
 from relaxpy.support.dataclass import replace
@@ -491,10 +491,8 @@ def _casts_by_shape_var(root: rx.Expr) -> dict[tir.Var, list[rx.MatchCast]]:
                 casts.setdefault(var, []).append(node)
     for node in nodes if casts else ():
         if isinstance(node, rx.Function):
-            for param in node.params:
-                if param.struct_info is not None:
-                    for var in definable_shape_vars(param.struct_info):
-                        casts.pop(var, None)
+            for var in shape_vars_of(node.params):
+                casts.pop(var, None)
     return casts
 
 

@@ -24,11 +24,10 @@ from relaxpy.ir.relax.analysis.variables import defined_symbolic_vars
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.known import dims_of, tensor_of
-from relaxpy.ir.relax.nodes import Function
 from relaxpy.ir.relax.op.call import call_packed, call_tir_inplace
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.op.definition.rules import normal_axis
-from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars, variables_of
+from relaxpy.ir.relax.relations.shape_vars import shape_vars_of, variables_of
 from relaxpy.ir.relax.rewrite.map_bindings import copy_with_new_vars
 from relaxpy.ir.relax.transform.cleanup.dataflow_blocks import ToNonDataflow
 from relaxpy.ir.relax.transform.cleanup.dead_code_elimination import without_dead_code
@@ -38,7 +37,7 @@ from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer
 from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.prim_func import PrimFunc
-from relaxpy.ir.tir.stmt import BufferStore, For, ForKind, Stmt
+from relaxpy.ir.tir.stmt import BufferStore, serial_loops
 from relaxpy.support.dataclass import dataclass, replace
 
 _PASS: Final = "AppendInPlace"
@@ -118,7 +117,7 @@ class _Append:
 def _appends(func: rx.Function) -> Iterator[_Append]:
     """The concatenations to parameters that a function returns, the first one of each parameter."""
     values = _values(func)
-    bound = definable_shape_vars(*(p.struct_info for p in func.params if p.struct_info is not None))
+    bound = shape_vars_of(func.params)
     seen: set[rx.Expr] = set()
     for leaf in dict.fromkeys(_leaves(func.body.body, values)):
         call = values.get(leaf)
@@ -277,9 +276,8 @@ def _write_kernel(
     size = tir.Var("size", "int64")
     index = [tir.Var(f"i{k}", "int64") for k in range(len(memory))]
     places = tuple(size + i if k == axis else i for k, i in enumerate(index))
-    body: Stmt = BufferStore(target, BufferLoad(source, index), places)
-    for var, extent in zip(reversed(index), reversed(source.shape), strict=True):
-        body = For(var, ops.const(0, "int64"), extent, ForKind.SERIAL, body)
+    store = BufferStore(target, BufferLoad(source, index), places)
+    body = serial_loops(index, source.shape, store)
     buffers = {tir.Var(b.name, "handle"): b for b in (target, source)}
     return PrimFunc((*buffers, size), body, buffer_map=buffers, attrs=Attrs({"tir.noalias": True}))
 
@@ -391,7 +389,7 @@ class SizeBounds:
         self._upper, self._lower = upper or {}, lower or {}
 
     @classmethod
-    def of(cls, func: Function) -> Self:
+    def of(cls, func: rx.Function) -> Self:
         """The bounds that the attributes of a function declare.
 
         Errors:
@@ -416,7 +414,7 @@ class SizeBounds:
         return ops.const(bound, INT64) if 0 <= bound < _LARGEST else size
 
 
-def upper_bounds(func: Function) -> dict[tir.Var, int]:
+def upper_bounds(func: rx.Function) -> dict[tir.Var, int]:
     """The upper bounds that the attribute `tir_var_upper_bound` declares, by shape variable.
 
     Errors:
@@ -427,7 +425,7 @@ def upper_bounds(func: Function) -> dict[tir.Var, int]:
     return {var: bounds[var.name] for var in sizes}
 
 
-def _bounds(func: Function, name: str) -> dict[str, int]:
+def _bounds(func: rx.Function, name: str) -> dict[str, int]:
     """The bounds in the attribute `name` of a function.
 
     Errors:

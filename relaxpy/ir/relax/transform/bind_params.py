@@ -27,7 +27,7 @@ from relaxpy.ir.relax.analysis.variables import (
 )
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.nodes import Function, GlobalVar, Var
-from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars
+from relaxpy.ir.relax.relations.shape_vars import shape_vars_of
 from relaxpy.ir.relax.rewrite.bind import bind_params, bind_symbolic_vars
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, joined, replace_variables
 from relaxpy.ir.relax.transform.rewrite_pass import RewritePass, find_function, name_of_function
@@ -59,12 +59,16 @@ class BindParams(Pass):
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         name, func = find_function(mod, self.func_name, "BindParams")
-        bound = bind_params(func, self.params)
-        if bound is func:
-            return mod
-        result = mod.clone()
-        result[name] = bound
-        return normalize_module(result)
+        return _with_function(mod, name, bind_params(func, self.params))
+
+
+def _with_function(mod: IRModule, name: str, func: Function) -> IRModule:
+    """The module in normal form with this function; itself if it has it already."""
+    if func is mod[name]:
+        return mod
+    result = mod.clone()
+    result[name] = func
+    return normalize_module(result)
 
 
 @dataclass(frozen=True)
@@ -93,12 +97,7 @@ class BindSymbolicVars(Pass):
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         if self.func_name is not None:
             name, func = find_function(mod, self.func_name, "BindSymbolicVars")
-            bound = bind_symbolic_vars(func, self.binding_map)
-            if bound is func:
-                return mod
-            result = mod.clone()
-            result[name] = bound
-            return normalize_module(result)
+            return _with_function(mod, name, bind_symbolic_vars(func, self.binding_map))
         unused = dict.fromkeys(self.binding_map)
         names: dict[str, None] = {}
 
@@ -139,7 +138,7 @@ class ReadBeforeUse(BindingRewriter):
         open_sizes = set(sizes)
         self._definers: dict[tir.Var, rx.Var] = {}
         for var in variables:
-            for size in definable_shape_vars(var.struct_info or rx.ObjectStructInfo()):
+            for size in shape_vars_of([var]):
                 if size in open_sizes:
                     self._definers.setdefault(size, var)
 

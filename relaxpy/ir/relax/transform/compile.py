@@ -11,16 +11,14 @@ from relaxpy.ir.core.target import TARGETS, target_kind
 from relaxpy.ir.pass_infra.passes import Pass, Sequential
 from relaxpy.ir.relax.op.definition.registry import registered_ops
 from relaxpy.ir.relax.op.definition.sharding import repeated_axes, reshaped_axes
-from relaxpy.ir.relax.transform.algebra.decompose_ops import FoldBatchnormToConv2D
-from relaxpy.ir.relax.transform.algebra.share_sums import ShareSums
+from relaxpy.ir.relax.transform.algebra.decompose_ops import FoldBatchnormToConv2D, ShareSums
 from relaxpy.ir.relax.transform.cleanup.dataflow_blocks import ConvertToDataflow
 from relaxpy.ir.relax.transform.cleanup.dead_code_elimination import DeadCodeElimination
 from relaxpy.ir.relax.transform.cleanup.eliminate_common_subexpr import EliminateCommonSubexpr
 from relaxpy.ir.relax.transform.cleanup.fold_constant import FoldConstant
 from relaxpy.ir.relax.transform.convert_layout import ChannelsLast, SplitLayoutRewritePreproc
 from relaxpy.ir.relax.transform.fusion.fold_views import FoldViews
-from relaxpy.ir.relax.transform.fusion.fuse_ops import AnnotateTIROpPattern, FuseOps
-from relaxpy.ir.relax.transform.fusion.fuse_tir import FuseTIR
+from relaxpy.ir.relax.transform.fusion.fuse_ops import AnnotateTIROpPattern, FuseOps, FuseTIR
 from relaxpy.ir.relax.transform.fusion.fuse_zero_points import FuseZeroPoints
 from relaxpy.ir.relax.transform.fusion.grouping import fusion_pays
 from relaxpy.ir.relax.transform.fusion.inline_decoding import InlineDecoding

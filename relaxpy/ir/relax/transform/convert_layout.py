@@ -26,7 +26,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.variables import occurring_vars
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.known import dims_of, rank_of, shape_of
+from relaxpy.ir.relax.known import called_kernel, dims_of, rank_of, shape_of
 from relaxpy.ir.relax.op.definition.layouts import (
     AttributeLayout,
     InferredLayouts,
@@ -56,10 +56,9 @@ from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.analysis.index_map import IndexMap
 from relaxpy.ir.tir.analysis.regions import loaded_buffers, stored_buffers
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion
-from relaxpy.ir.tir.expr import IntImm
 from relaxpy.ir.tir.layout import BijectiveLayout, Layout
 from relaxpy.ir.tir.prim_func import PrimFunc
-from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, SeqStmt, Stmt
+from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, SeqStmt, Stmt, stmt_seq
 from relaxpy.support.dataclass import dataclass, replace
 
 if TYPE_CHECKING:
@@ -475,7 +474,7 @@ def _transposed_elements(func: rx.Function) -> int:
 def _elements(expr: rx.Expr) -> int:
     sinfo = expr.struct_info
     shape = shape_of(sinfo)
-    return math.prod(n.value if isinstance(n, IntImm) else _SIZE for n in shape or ())
+    return math.prod(n.value if isinstance(n, tir.IntImm) else _SIZE for n in shape or ())
 
 
 def _with_vectors(func: rx.Function) -> rx.Function:
@@ -583,13 +582,11 @@ class _Splitting(BindingRewriter):
     @override
     def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
         call = binding.value
-        if not isinstance(binding, rx.VarBinding) or not rx.is_call_of(call, "relax.call_tir"):
+        called = called_kernel(call) if isinstance(binding, rx.VarBinding) else None
+        if called is None or not isinstance(call, rx.Call):
             return None
-        if not isinstance(call.args[0], rx.GlobalVar):
-            return None
-        name = call.args[0].name_hint
+        name, operands = called[0], [*called[1]]
         kernels = self.kernels.get(name)
-        operands = list(cast("rx.Tuple", call.args[1]).fields)
         if kernels is None or max(kernels.rewritten) >= len(operands):
             return None
         prepack = self.builder.add_func(kernels.prepack, f"{name}_weight_prepack")
@@ -653,16 +650,7 @@ def _divided(func: PrimFunc) -> _Kernels | None:
 
 
 def _root(root: Block, statements: Iterable[Stmt], buffers: Sequence[Buffer]) -> BlockRealize:
-    body = tuple(statements)
-    block = Block(
-        (),
-        (),
-        (),
-        root.name_hint,
-        body[0] if len(body) == 1 else SeqStmt(body),
-        None,
-        tuple(buffers),
-    )
+    block = Block((), (), (), root.name_hint, stmt_seq(*statements), None, tuple(buffers))
     return BlockRealize((), tir.IntImm("bool", 1), block)
 
 

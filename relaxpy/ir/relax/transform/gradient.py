@@ -319,7 +319,7 @@ class _Differentiation:
         wanted = [checkpoints.image(var) for var in wanted]
         active = _dependents(checkpoints.bindings, wanted)
         symbol = f"{self.name}_adjoint"
-        attrs = {key: value for key, value in func.attrs.items() if key != "global_symbol"}
+        attrs = func.attrs.without("global_symbol")
         private = "global_symbol" not in func.attrs
         with builder.function(symbol, func.params, attrs, func.is_pure, private):
             for assertion in assertions:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import is_
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.block_builder.normalize import fitting_signature, is_leaf, note_fit
+from relaxpy.ir.relax.known import without_tuples
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.relax.op.definition.registry import find
 from relaxpy.ir.relax.relations.compatibility import explain_incompatibility, provably_disjoint
@@ -152,7 +153,7 @@ class _Legalizer(BindingRewriter):
         rule = self.rule_of(call.op)
         if rule is not None and any(_is_distributed(arg.struct_info) for arg in call.args):
             return self._distributed(rule, call, dataflow=dataflow)
-        operands = [*_leaves(call.args)]
+        operands = [*without_tuples(call.args)]
         key = None if rule is None else _key(rule, call, operands)
         template = self._known.get(key)
         if template is not None:
@@ -327,15 +328,6 @@ def _is_static(sinfo: rx.StructInfo | None) -> bool:
     if sinfo is None or not all(isinstance(n, tir.ConstExpr) for n in sizes_of(sinfo)):
         return False
     return all(map(_is_static, nested_infos(sinfo)))
-
-
-def _leaves(args: tuple[rx.Expr, ...]) -> Iterator[rx.Expr]:
-    """The operands of a call, and instead of tuples their fields."""
-    for arg in args:
-        if isinstance(arg, rx.Tuple):
-            yield from _leaves(arg.fields)
-        else:
-            yield arg
 
 
 def _is_distributed(sinfo: rx.StructInfo | None) -> bool:

@@ -27,7 +27,7 @@ from relaxpy.ir.relax.analysis.variables import (
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.relations.context import Context
-from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars
+from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars, shape_vars_of
 from relaxpy.ir.relax.rewrite import map_bindings as rewriting
 from relaxpy.ir.relax.rewrite.bind import in_place_of_parameters
 from relaxpy.ir.relax.transform.bind_params import bundled, input_count
@@ -72,7 +72,7 @@ class _Member:
         self.inputs, self.weights = func.params[:count], func.params[count:]
         self.weight_info = rx.TupleStructInfo(tuple(map(_sinfo, self.weights)))
         self.weight_sizes = definable_shape_vars(self.weight_info)
-        self.input_sizes = set(definable_shape_vars(*map(_sinfo, self.inputs)))
+        self.input_sizes = set(shape_vars_of(self.inputs))
         self.candidates: list[rx.Binding] = list(self._liftable(mod))
 
     def _liftable(self, mod: IRModule) -> Iterator[rx.Binding]:

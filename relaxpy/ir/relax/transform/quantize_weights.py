@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
-from typing import Any, Final, Literal, TypeAlias, cast
+from typing import Final, Literal, TypeAlias, cast
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError
-from relaxpy.ir.core.dtype import INT64, DataType
+from relaxpy.ir.core.dtype import INT64, Array, DataType
 from relaxpy.ir.core.traverse import children, rebuild, walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
@@ -34,7 +33,6 @@ from relaxpy.support.dataclass import dataclass, replace
 from relaxpy.support.entry import user_facing
 from relaxpy.support.progress import long_work
 
-Array: TypeAlias = NDArray[Any]
 _Layout: TypeAlias = Literal["rows", "columns"]
 """The axis of a weight along which a matmul sums: its rows, or its columns."""
 _NAMES: Final = "{}_q_weight", "{}_q_scale"

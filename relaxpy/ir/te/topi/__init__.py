@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from relaxpy.ir.te.topi import image as image, nn as nn
-    from relaxpy.ir.te.topi.contraction import *
     from relaxpy.ir.te.topi.elementwise import *
     from relaxpy.ir.te.topi.functions import __all__ as __all__
     from relaxpy.ir.te.topi.indexing import *
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     from relaxpy.ir.te.topi.transform import *
 else:
     _MODULES = {
-        *("arguments", "contraction", "convolution", "elementwise", "functions", "indexing"),
+        *("arguments", "convolution", "elementwise", "functions", "indexing"),
         *("padding", "pooling", "recurrent", "reduction", "shapes", "transform", "windows"),
     }
 

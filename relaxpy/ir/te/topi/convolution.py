@@ -33,7 +33,6 @@ from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.ir.tir.iteration import IterVar
 from relaxpy.ir.tir.layout import Layout
-from relaxpy.ir.tir.ops import is_const
 from relaxpy.support.dataclass import dataclass
 
 __all__ = ["conv", "conv1d", "conv2d", "conv_backward_weight", "conv_transpose"]
@@ -91,14 +90,14 @@ def _product(a: PrimExpr, b: PrimExpr, wide: DataType) -> PrimExpr:
 
 
 def _sum(term: PrimExpr, axes: Sequence[IterVar]) -> Any:
-    if any(is_const(axis.dom.extent, 0) for axis in axes if axis.dom is not None):
+    if any(ops.is_const(axis.dom.extent, 0) for axis in axes if axis.dom is not None):
         return ops.const(0, term.dtype)
     return reduce.sum(term, axis=list(axes))
 
 
 def _grouped(channel: PrimExpr, width: PrimExpr, member: PrimExpr, count: PrimExpr) -> PrimExpr:
     """Channel `member` of `count` in the group of `channel`, where groups have this width."""
-    if is_const(width, 0):  # there are no channels
+    if ops.is_const(width, 0):  # there are no channels
         return member
     return ops.add(ops.mul(ops.floordiv(channel, width), count), member)
 
@@ -160,7 +159,7 @@ def conv(
     summed = [axis for axis in data.order if axis != "N"]
     extents = {axis: dims["I" if axis == "C" else axis] for axis in summed}
     name = f"{'group_' * (groups > 1)}conv{count}d_{order.lower()}"
-    if groups > 1 and is_const(dims["I"], 1) and _is_small(dims[axis] for axis in axes):
+    if groups > 1 and ops.is_const(dims["I"], 1) and _is_small(dims[axis] for axis in axes):
         body = _written_out(term, order, extents, summed)
     else:
         body = _reduction(term, order, extents, summed)
@@ -334,7 +333,7 @@ def conv_transpose(
         target |= {"N": at["N"], "C": _channel(at.get("G"), at["O"], dims["O"])}
         return tuple(target[a] for a in order)
 
-    summed = [] if is_const(per_group, 1) else [per_group]
+    summed = [] if ops.is_const(per_group, 1) else [per_group]
 
     def term(ins: Sequence[Buffer], window: Index, index: Index, summation: Index) -> PrimExpr:
         at = dict(zip(loops, index, strict=True)) | {"I": summation[0] if summation else number(0)}

@@ -20,7 +20,6 @@ from relaxpy.ir.te.topi.shapes import (
 )
 from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr
-from relaxpy.ir.tir.ops import is_const
 
 __all__ = [
     "abs",
@@ -622,7 +621,7 @@ def _parameter(
         return ops.cast_to(x, wide)
     if x.ndim == 0:
         return ops.cast_to(x(), wide)
-    if is_const(x.shape[0], 1):
+    if ops.is_const(x.shape[0], 1):
         return ops.cast_to(x(ops.const(0, x.shape[0].dtype)), wide)
     return ops.cast_to(x(index[normal_axis(axis, len(index))]), wide)
 

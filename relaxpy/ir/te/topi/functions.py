@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING, Any, Final
 from relaxpy.ir.te.topi.arguments import checked
 
 if TYPE_CHECKING:
-    from relaxpy.ir.te.topi import contraction, elementwise, indexing, reduction, transform
+    from relaxpy.ir.te.topi import elementwise, indexing, reduction, transform
 
     __all__: list[str] = []
-    __all__ += contraction.__all__
     __all__ += elementwise.__all__
     __all__ += indexing.__all__
     __all__ += reduction.__all__
     __all__ += transform.__all__
 
-_MODULES: Final = ("elementwise", "transform", "contraction", "indexing", "reduction")
+_MODULES: Final = ("elementwise", "transform", "indexing", "reduction")
 """Each imports only those before it, apart from the last one."""
 
 

@@ -22,7 +22,7 @@ from relaxpy.ir.te.topi.shapes import (
 from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr
-from relaxpy.ir.tir.stmt import AssertStmt, BufferStore, For, ForKind, Stmt, stmt_seq
+from relaxpy.ir.tir.stmt import AssertStmt, BufferStore, Stmt, serial_loops, stmt_seq
 
 __all__ = [
     "adv_index",
@@ -134,10 +134,7 @@ def load(buffer: Buffer, index: Sequence[PrimExpr]) -> PrimExpr:
 def loops(shape: Sequence[PrimExpr], body: Callable[[list[PrimExpr]], Stmt]) -> Stmt:
     """Nested loops over all indices of a shape."""
     index = [tir.Var(f"i{k}", size.dtype) for k, size in enumerate(shape)]
-    nest = body(list(index))
-    for var, size in zip(reversed(index), reversed(shape), strict=True):
-        nest = For(var, ops.const(0, size.dtype), size, ForKind.SERIAL, nest)
-    return nest
+    return serial_loops(index, shape, body(list(index)))
 
 
 def stored(

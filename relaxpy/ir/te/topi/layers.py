@@ -23,12 +23,10 @@ from relaxpy.ir.te.topi.elementwise import (
     subtract,
 )
 from relaxpy.ir.te.topi.shapes import as_sizes, normal_axis, product, shape_text, tidy
-from relaxpy.ir.te.topi.transform import reshape
 from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr
 from relaxpy.ir.tir.iteration import IterVar
 from relaxpy.ir.tir.layout import Layout
-from relaxpy.ir.tir.ops import is_const
 
 __all__ = [
     "batch_matmul",
@@ -208,7 +206,7 @@ def prelu(x: Tensor, slope: Tensor, axis: int = 1) -> Tensor:
     axis, zero = normal_axis(axis, x.ndim), ops.const(0, x.dtype)
 
     def element(*index: PrimExpr) -> PrimExpr:
-        channel = ops.const(0, "int64") if is_const(slope.shape[0], 1) else index[axis]
+        channel = ops.const(0, "int64") if ops.is_const(slope.shape[0], 1) else index[axis]
         value = x(*index)
         return tir.Select(value > zero, value, ops.mul(value, slope(channel)))
 
@@ -296,7 +294,7 @@ def _along(x: Tensor, axis: int) -> tuple[list[PrimExpr], IterVar, Callable[...,
 def _largest(x: Tensor, axis: int) -> Tensor:
     """The maximum along an axis; the least finite number if it is empty or all -inf."""
     shape, k, index = _along(x, axis)
-    empty = is_const(x.shape[axis], 0)
+    empty = ops.is_const(x.shape[axis], 0)
 
     def element(*outer: PrimExpr) -> Any:
         if empty:
@@ -311,7 +309,7 @@ def _exp_sum(
 ) -> Tensor:
     """The sum of `term`, a function of an index of x, along an axis."""
     shape, k, index = _along(x, axis)
-    empty = is_const(x.shape[axis], 0)
+    empty = ops.is_const(x.shape[axis], 0)
 
     def element(*outer: PrimExpr) -> Any:
         return ops.const(0, x.dtype) if empty else reduce.sum(term(index(outer, k.var)), axis=k)
@@ -731,11 +729,11 @@ def group_norm(
     split = (*data.shape[:channel], groups, width, *data.shape[channel + 1 :])
     split_axes = [a + (a > channel) for a in (normal_axis(a, data.ndim) for a in axes)]
     reduced = [*split_axes, channel + 1]
-    x = reshape(as_dtype(data, accumulator(data.dtype)), split)
+    x = transform.reshape(as_dtype(data, accumulator(data.dtype)), split)
     params = gamma if scale else None, beta if center else None
 
     def param_index(index: Sequence[PrimExpr]) -> PrimExpr:
         return ops.add(ops.mul(index[channel], width), index[channel + 1])
 
     result = _normalized(x, reduced, epsilon, params, param_index, data.dtype, "T_group_norm")
-    return reshape(result, data.shape)
+    return transform.reshape(result, data.shape)

@@ -36,7 +36,6 @@ from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.ir.tir.layout import Layout
-from relaxpy.ir.tir.ops import is_const
 from relaxpy.ir.tir.stmt import BufferStore, For, ForKind, Stmt, stmt_seq
 from relaxpy.support.dataclass import dataclass
 
@@ -491,13 +490,13 @@ def _adaptive(x: Tensor, axis: int, count: PrimExpr, kind: Literal["sum", "max"]
     size = x.shape[axis]
     if prove_equal(size, count) is True:
         return x
-    if is_const(count, 1):
+    if ops.is_const(count, 1):
         return (reduction.sum if kind == "sum" else reduction.max)(x, axis, keepdims=True)
     combine = ops.add if kind == "sum" else ops.maximum
     shortest, longest = _lengths(size, count)
     if shortest == longest > 0 and isinstance(size, tir.IntImm):
         k = longest
-        if is_const(size, k * count.value if isinstance(count, tir.IntImm) else -1):
+        if ops.is_const(size, k * count.value if isinstance(count, tir.IntImm) else -1):
             along = Along(axis, size, k, k, 1, 0, 0, ceil=False)
             return reduce_windows(x, along, combine, kind)
     identity = ops.const(0, x.dtype) if kind == "sum" else least(x.dtype)
@@ -511,7 +510,7 @@ def _adaptive(x: Tensor, axis: int, count: PrimExpr, kind: Literal["sum", "max"]
         begin, end = _adaptive_bounds(index[axis], size, count)
 
         def term(k: int) -> PrimExpr:
-            position = number(0) if is_const(size, 1) else ops.add(begin, number(k))
+            position = number(0) if ops.is_const(size, 1) else ops.add(begin, number(k))
             value = x(*index[:axis], position, *index[axis + 1 :])
             if k < shortest:
                 return value
@@ -553,7 +552,7 @@ def _one_by_one(
 
 def _lengths(size: PrimExpr, count: PrimExpr) -> tuple[int, int]:
     """The lengths of the shortest and of the longest window; (0, 0) if they are not known."""
-    if is_const(size, 1):
+    if ops.is_const(size, 1):
         return 1, 1
     if not isinstance(size, tir.IntImm) or not isinstance(count, tir.IntImm):
         return 0, 0
@@ -576,7 +575,7 @@ def _adaptive_pool(data: Tensor, output_size: Sizes, pool_type: PoolType, layout
     }
     kind: Literal["sum", "max"] = "max" if pool_type == "max" else "sum"
     source = x if kind == "max" and not x.dtype.is_bool else as_dtype(x, sum_dtype(x.dtype))
-    global_axes = [axis for axis, count in by_axis.items() if is_const(count, 1)]
+    global_axes = [axis for axis, count in by_axis.items() if ops.is_const(count, 1)]
     reducer = reduction.sum if kind == "sum" else reduction.max
     result = reducer(source, global_axes, keepdims=True) if global_axes else source
     for axis, count in sorted(by_axis.items()):

@@ -19,7 +19,6 @@ from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.ir.tir.iteration import IterVar
-from relaxpy.ir.tir.ops import is_const
 from relaxpy.ir.tir.stmt import BufferStore, Stmt
 
 __all__: list[str] = [
@@ -102,7 +101,7 @@ def reduce_elements(
     if not axes:
         return elementwise.map_elements(lambda v: v, x, name)
     reduction_axes = _reduce_axes(x, axes)
-    empty = is_const(count(x, axes), 0)
+    empty = ops.is_const(count(x, axes), 0)
     kept = _kept(axes, keepdims)
 
     def element(*index: PrimExpr) -> Any:
@@ -294,7 +293,7 @@ def collapse_sum(data: Tensor, target_shape: Sequence[PrimExpr | int]) -> Tensor
     stretched = tuple(
         axis + leading
         for axis, size in enumerate(target)
-        if is_const(size, 1) and not is_const(data.shape[axis + leading], 1)
+        if ops.is_const(size, 1) and not ops.is_const(data.shape[axis + leading], 1)
     )
     return _sum(data, (*range(leading), *stretched), keepdims=stretched)
 

@@ -19,7 +19,7 @@ from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.layout import BijectiveLayout, Layout
-from relaxpy.ir.tir.stmt import BufferStore, For, ForKind, SeqStmt, Stmt
+from relaxpy.ir.tir.stmt import BufferStore, SeqStmt, Stmt, serial_loops
 from relaxpy.support.dataclass import dataclass
 
 Numbers: TypeAlias = int | Sequence[int]
@@ -265,16 +265,16 @@ def overlap_add(
         value = term(ins, element_index, window_index, summation)
         if summation:
             value = ops.add(BufferLoad(partial, window_index), value)
-        element = _nest(summation, summed, BufferStore(partial, value, window_index))
+        element = serial_loops(summation, summed, BufferStore(partial, value, window_index))
         if summation:
             element = SeqStmt((BufferStore(partial, zero, window_index), element))
         added_index = _variables("j", count)
         target = position_of(element_index, added_index)
         total = ops.add(BufferLoad(out, target), BufferLoad(partial, added_index))
-        added = _nest(added_index, count, BufferStore(out, total, target))
-        step = SeqStmt((_nest(window_index, count, element), added))
-        cleared = _nest(cleared_index, shape, BufferStore(out, zero, cleared_index))
-        return SeqStmt((cleared, _nest(element_index, window, step)))
+        added = serial_loops(added_index, count, BufferStore(out, total, target))
+        step = SeqStmt((serial_loops(window_index, count, element), added))
+        cleared = serial_loops(cleared_index, shape, BufferStore(out, zero, cleared_index))
+        return SeqStmt((cleared, serial_loops(element_index, window, step)))
 
     kind = str(dtype)
     outputs: Sequence[Tensor] = te.extern(
@@ -285,9 +285,3 @@ def overlap_add(
 
 def _variables(letter: str, extents: Sequence[PrimExpr]) -> tuple[Var, ...]:
     return tuple(Var(f"{letter}{k}", size.dtype) for k, size in enumerate(extents))
-
-
-def _nest(variables: Sequence[Var], extents: Sequence[PrimExpr], body: Stmt) -> Stmt:
-    for var, size in zip(variables[::-1], extents[::-1], strict=True):
-        body = For(var, ops.const(0, var.dtype), size, ForKind.SERIAL, body)
-    return body

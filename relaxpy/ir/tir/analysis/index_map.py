@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from relaxpy.errors import MisuseError, check_type, unexpected
 from relaxpy.ir.arith.prove import simplify
-from relaxpy.ir.core.dtype import INT64, DataType
+from relaxpy.ir.core.dtype import INT64, Array, DataType
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.tensor import Tensor
 from relaxpy.ir.tir import expr as tir, ops
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from relaxpy.ir.arith.tvm.analyzer import Analyzer
 
 MapFunction: TypeAlias = Callable[..., Any]
-Array: TypeAlias = npt.NDArray[Any]
 
 
 class AxisSeparator:

@@ -26,7 +26,6 @@ from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import GT, NE, Call, FloatImm, IntImm, IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.iteration import IterVar, Range
 from relaxpy.ir.tir.rewrite.state import State, child_blocks, domains_of, refused, statements
-from relaxpy.ir.tir.stmt import Block, BufferStore
 from relaxpy.ir.tir.substitution import mentions, substitute
 from relaxpy.support.dataclass import dataclass
 
@@ -49,7 +48,7 @@ class Reduction:
     """`store.buffer[store.indices] = combine(its value, source)`."""
 
     kind: type[PrimExpr]
-    store: BufferStore
+    store: stmt.BufferStore
     source: PrimExpr
 
     @property
@@ -62,10 +61,10 @@ class Reduction:
         return _COMBINERS[self.kind](old, new)
 
 
-def reduction_of(block: Block) -> Reduction | None:
+def reduction_of(block: stmt.Block) -> Reduction | None:
     """The reduction whose updates are the body of `block`, or None if it is not known."""
     store = block.body
-    if not isinstance(store, BufferStore) or store.predicate is not None:
+    if not isinstance(store, stmt.BufferStore) or store.predicate is not None:
         return None
     value, kind = store.value, type(store.value)
     if kind not in _COMBINERS or not isinstance(value, (tir.BinaryOpExpr, tir.Junction)):
@@ -78,7 +77,7 @@ def reduction_of(block: Block) -> Reduction | None:
     return None
 
 
-def _is_old(value: PrimExpr, store: BufferStore) -> bool:
+def _is_old(value: PrimExpr, store: stmt.BufferStore) -> bool:
     return (
         isinstance(value, BufferLoad)
         and value.buffer is store.buffer
@@ -87,7 +86,7 @@ def _is_old(value: PrimExpr, store: BufferStore) -> bool:
     )
 
 
-def is_commutative(block: Block) -> bool:
+def is_commutative(block: stmt.Block) -> bool:
     """True if the updates of `block` are those of a known commutative reduction."""
     return reduction_of(block) is not None
 

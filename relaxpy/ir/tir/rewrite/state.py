@@ -27,7 +27,6 @@ from relaxpy.ir.tir.stmt import (
     Stmt,
     stmt_seq,
 )
-from relaxpy.ir.tir.substitution import substitute
 from relaxpy.support.dataclass import replace
 
 
@@ -367,8 +366,8 @@ def loops_like(
         index = loop.thread_binding if loop.kind == ForKind.THREAD_BINDING else None
         body = For(
             names[loop.loop_var],
-            substitute(loop.min, names),
-            substitute(loop.extent, names),
+            substitution.substitute(loop.min, names),
+            substitution.substitute(loop.extent, names),
             ForKind.SERIAL if index is None and not same_kinds else loop.kind,
             body,
             None if index is None else replace(index, var=index.var.renamed(index.var.name)),
@@ -403,9 +402,9 @@ def copied_block(
     names = {at.loop_var: at.loop_var.renamed(f"{at.loop_var.name}{suffix}") for at in loops}
     copies = {it.var: it.var.renamed(it.var.name) for it, _ in iters}
     own = tuple(IterVar(it.dom, copies[it.var], it.iter_type) for it, _ in iters)
-    block = with_regions(Block(own, (), (), name, substitute(body, copies)))
-    values = tuple(substitute(value, names) for _, value in iters)
-    realize = BlockRealize(values, substitute(predicate, names), block)
+    block = with_regions(Block(own, (), (), name, substitution.substitute(body, copies)))
+    values = tuple(substitution.substitute(value, names) for _, value in iters)
+    realize = BlockRealize(values, substitution.substitute(predicate, names), block)
     return block, loops_like(loops, names, realize, same_kinds=True)
 
 

@@ -11,7 +11,7 @@ from relaxpy.errors import ParseError, Span
 from relaxpy.plugins.cli.lsp.findings import MAX_CHARACTERS, NAMESPACES
 from relaxpy.script import ir, relax, tir
 from relaxpy.script.parser.graph.state import class_name_of, name_of
-from relaxpy.script.parser.source.text import Positioned, Program, parse_text
+from relaxpy.script.parser.source import Positioned, Program, parse_text
 from relaxpy.support.dataclass import dataclass
 
 _MODULES: Final = {"ir": ir, "relax": relax, "tir": tir}

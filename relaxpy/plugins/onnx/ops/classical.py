@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from relaxpy.ir.core.dtype import Array
 from relaxpy.ir.relax.nodes import Expr, StringImm, Tuple, const
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.te import tensor as te
@@ -17,7 +18,7 @@ from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
 from relaxpy.ir.tir.prim_expr import PrimExpr
 from relaxpy.plugins.importing import tensors
 from relaxpy.plugins.importing.sequences import PREFIX
-from relaxpy.plugins.importing.tensors import Array, literal, reshaped, scalar, shape_of
+from relaxpy.plugins.importing.tensors import literal, reshaped, scalar, shape_of
 from relaxpy.plugins.importing.unsupported import UnsupportedError
 from relaxpy.plugins.onnx.context import OBJECT, Context
 from relaxpy.plugins.onnx.registry import converter

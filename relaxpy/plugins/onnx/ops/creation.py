@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from relaxpy.exec.runtime.registry import register_func
 from relaxpy.ir.arith import Analyzer
+from relaxpy.ir.core.dtype import Array
 from relaxpy.ir.relax.nodes import Expr, PrimValue, ShapeExpr, TupleGetItem, const
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.tir import expr as tir
@@ -283,7 +284,6 @@ def unique(cx: Context, x: Expr, *, axis: int | None = None, sorted: int = 1) ->
     ]
 
 
-Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 #: The names of the packed functions below.
 PREFIX = "relaxpy.onnx."
 

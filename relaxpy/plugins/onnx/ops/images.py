@@ -16,8 +16,7 @@ from typing_extensions import Unpack, override
 
 from relaxpy.errors import MisuseError
 from relaxpy.exec.runtime.registry import register_func
-from relaxpy.exec.runtime.values import Array
-from relaxpy.ir.core.dtype import FLOAT32, DataType
+from relaxpy.ir.core.dtype import FLOAT32, Array, DataType
 from relaxpy.ir.relax.nodes import Expr, TensorStructInfo, const
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.te import tensor as te
@@ -28,8 +27,6 @@ from relaxpy.ir.te.topi.image import CROP, Axis, Sampling
 from relaxpy.ir.te.topi.padding import pad
 from relaxpy.ir.te.topi.shapes import FILTERS, as_sizes, double
 from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
-from relaxpy.ir.tir.expr import ExprLike
-from relaxpy.ir.tir.intrin import if_then_else
 from relaxpy.ir.tir.prim_expr import PrimExpr
 from relaxpy.plugins.importing import tensors
 from relaxpy.plugins.importing.strings import PREFIX
@@ -300,7 +297,7 @@ def crop_and_resize(
             number = rows_and_columns[k]
             width = (high - low) * last / ops.cast_to(ops.maximum(number - 1, 1), "float32")
             middle = (low + high) * last * 0.5
-            return if_then_else(
+            return intrin.if_then_else(
                 number > 1, low * last + ops.cast_to(step, "float32") * width, middle
             )
 
@@ -325,7 +322,7 @@ def crop_and_resize(
                 below = sample(bottom, left) + (sample(bottom, right) - sample(bottom, left)) * near
                 value = above + (below - above) * low
             nothing = ops.const(extrapolation_value, data.dtype)
-            return if_then_else(ops.all_of(*bounds), value, nothing)
+            return intrin.if_then_else(ops.all_of(*bounds), value, nothing)
 
         return computed(as_sizes([count, channels, *counts]), element, "crop_and_resize")
 
@@ -343,7 +340,7 @@ _SYMMETRIC = "half_pixel_symmetric"
 _MIDDLE = 1e-6
 
 
-def single(value: ExprLike) -> PrimExpr:
+def single(value: tir.ExprLike) -> PrimExpr:
     """A number in float32."""
     return ops.cast_to(double(value), FLOAT32)
 
@@ -377,7 +374,7 @@ class _Scaled(Axis):
             return double(0.0)
         sampling = self.sampling
         is_rounded = sampling.method == "nearest_neighbor" or sampling.mode == CROP
-        real: Callable[[ExprLike], PrimExpr] = single if is_rounded else double
+        real: Callable[[tir.ExprLike], PrimExpr] = single if is_rounded else double
         at, one, half, scale = real(x), real(1.0), real(0.5), real(self.scale)
         old, new = real(self.old), real(self.new)
         match sampling.mode:

@@ -9,9 +9,8 @@ from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import BufferLoad, decl_buffer
 from relaxpy.ir.tir.prim_func import PrimFunc
-from relaxpy.ir.tir.stmt import BufferStore, For, ForKind, Stmt
+from relaxpy.ir.tir.stmt import BufferStore, serial_loops
 from relaxpy.plugins.importing import tensors
-from relaxpy.plugins.importing.tensors import Contents
 from relaxpy.plugins.importing.unsupported import UnsupportedError
 from relaxpy.plugins.onnx.context import Context
 from relaxpy.plugins.onnx.ops.branches import (
@@ -127,7 +126,7 @@ def _iterated(
 
 
 def _is_tensor(value: Value) -> bool:
-    if isinstance(value, Contents):
+    if isinstance(value, tensors.Contents):
         return True
     return value is not None and isinstance(value.struct_info, rx.TensorStructInfo)
 
@@ -349,9 +348,8 @@ def _written(cx: Context, whole: rx.Var, i: rx.Var, item: rx.Expr, *, front: boo
     place = ops.cast_to(BufferLoad(number, ()), "int64")
     place = rows.shape[0] - 1 - place if front else place
     index = [tir.Var(f"i{k}", "int64") for k in range(len(dims) - 1)]
-    body: Stmt = BufferStore(rows, BufferLoad(row, index), (place, *index))
-    for var, size in zip(reversed(index), reversed(row.shape), strict=True):
-        body = For(var, ops.const(0, "int64"), size, ForKind.SERIAL, body)
+    store = BufferStore(rows, BufferLoad(row, index), (place, *index))
+    body = serial_loops(index, row.shape, store)
     buffers = {tir.Var(buffer.name, "handle"): buffer for buffer in (rows, number, row)}
     kernel = cx.builder.add_func(PrimFunc(tuple(buffers), body, buffer_map=buffers), "write_row")
     operands = rx.Tuple((whole, i, item))

@@ -14,7 +14,6 @@ from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.prim_expr import PrimExpr
 from relaxpy.plugins.importing import tensors
-from relaxpy.plugins.importing.tensors import Contents, number
 from relaxpy.plugins.importing.unsupported import UnsupportedError
 from relaxpy.plugins.importing.windows import padded, simple
 from relaxpy.plugins.onnx.context import Context
@@ -28,7 +27,9 @@ _MOST_BYTES = 1 << 48
 
 @converter("Shape", strings=True)
 def shape(cx: Context, x: Value, *, start: int = 0, end: int | None = None) -> Value:
-    sizes = list(x.array.shape) if isinstance(x, Contents) else tensors.shape_of(cx.tensor(x))
+    sizes = (
+        list(x.array.shape) if isinstance(x, tensors.Contents) else tensors.shape_of(cx.tensor(x))
+    )
     part = sizes[start : len(sizes) if end is None else end]
     if all(isinstance(size, int) for size in part):
         return tensors.literal(np.array(part, np.int64))
@@ -70,7 +71,9 @@ def target_shape(
             new[at] = above // below if below else 0
         else:
             new[at] = (
-                number(above // below) if not (isinstance(below, int) and below == 1) else above
+                tensors.number(above // below)
+                if not (isinstance(below, int) and below == 1)
+                else above
             )
     return new
 
@@ -274,8 +277,8 @@ def _split(cx: Context, x: Expr, sizes: Sequence[int] | None, axis: int, count: 
     if sizes is None:
         total = tensors.shape_of(x)[at]
         if isinstance(total, PrimExpr):
-            part = number((total + (count - 1)) // count)
-            bounds = [number(part * k) for k in range(count + 1)]
+            part = tensors.number((total + (count - 1)) // count)
+            bounds = [tensors.number(part * k) for k in range(count + 1)]
             return [
                 R.strided_slice(x, [at], [bounds[k]], [total if k == count - 1 else bounds[k + 1]])
                 for k in range(count)
@@ -383,7 +386,7 @@ def _index(index: tensors.Size, size: tensors.Size, step: int, *, last: bool) ->
     if index <= -_MAX_INT:
         if isinstance(size, int):
             return -size - 1
-        return number(-1 * size - 1) if last and step < 0 else 0  # type: ignore[return-value]
+        return tensors.number(-1 * size - 1) if last and step < 0 else 0  # type: ignore[return-value]
     return index
 
 

@@ -10,8 +10,7 @@ from relaxpy.ir.core.budget import Task
 from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs, Node
 from relaxpy.ir.core.traverse import children
 from relaxpy.plugins.relay import expr as rl
-from relaxpy.plugins.relay.analysis.scopes import kind_errors
-from relaxpy.plugins.relay.analysis.variables import free_type_vars
+from relaxpy.plugins.relay.analysis import kind_errors
 from relaxpy.plugins.relay.infer.solver import (
     OccursError,
     OpenRelation,
@@ -37,6 +36,7 @@ from relaxpy.plugins.relay.ty import (
     TypeVar,
     scalar_type,
 )
+from relaxpy.plugins.relay.variables import free_type_vars
 from relaxpy.support.dataclass import replace
 
 

@@ -14,8 +14,7 @@ from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Attrs, Node
 from relaxpy.ir.core.traverse import children, strongly_connected
 from relaxpy.plugins.relay import expr as rl
-from relaxpy.plugins.relay.analysis.scopes import TooManyCasesError, missing_cases
-from relaxpy.plugins.relay.analysis.variables import free_type_vars
+from relaxpy.plugins.relay.analysis import TooManyCasesError, missing_cases
 from relaxpy.plugins.relay.infer.exprs import ExprInference, declared_type
 from relaxpy.plugins.relay.infer.solver import (
     Completion,
@@ -35,6 +34,7 @@ from relaxpy.plugins.relay.ty import (
     TypeKind,
     TypeVar,
 )
+from relaxpy.plugins.relay.variables import free_type_vars
 from relaxpy.support.dataclass import replace
 from relaxpy.support.gc_pause import gc_paused
 

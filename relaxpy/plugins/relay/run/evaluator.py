@@ -19,7 +19,7 @@ from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.plugins.relay import expr as rl
-from relaxpy.plugins.relay.analysis.scopes import Scope, Scopes
+from relaxpy.plugins.relay.analysis import Scope, Scopes
 from relaxpy.plugins.relay.module import RelayModule
 from relaxpy.plugins.relay.op.registry import Op, OpRecord
 from relaxpy.plugins.relay.op.relations import RelationError

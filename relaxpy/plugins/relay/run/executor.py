@@ -11,13 +11,13 @@ from relaxpy.errors import Diagnostic, MisuseError, check_type, close_names
 from relaxpy.exec.compile import compile
 from relaxpy.ir.core.traverse import children, reached, strongly_connected, walk
 from relaxpy.plugins.relay import expr as rl
-from relaxpy.plugins.relay.analysis.scopes import Scopes, same_scope, scope_roots
+from relaxpy.plugins.relay.analysis import Scopes, same_scope, scope_roots
 from relaxpy.plugins.relay.expr import Function, GlobalVar, RelayExpr, Var
 from relaxpy.plugins.relay.infer.module import infer_module
 from relaxpy.plugins.relay.module import RelayModule, as_function, global_names
 from relaxpy.plugins.relay.run.evaluator import Evaluator
 from relaxpy.plugins.relay.run.values import FunctionValue
-from relaxpy.plugins.relay.to_relax.translation import ModuleTranslation
+from relaxpy.plugins.relay.to_relax import ModuleTranslation
 from relaxpy.plugins.relay.ty import FuncType, Type
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.entry import user_facing

@@ -6,13 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError, RuntimeCheckError, Span, check_type
 from relaxpy.exec.runtime.values import as_tensor
-from relaxpy.ir.core.dtype import DataType
-from relaxpy.plugins.relay.analysis.variables import all_type_vars
+from relaxpy.ir.core.dtype import Array, DataType
 from relaxpy.plugins.relay.expr import Constant, Constructor
 from relaxpy.plugins.relay.infer.solver import substitute
 from relaxpy.plugins.relay.ty import (
@@ -25,6 +23,7 @@ from relaxpy.plugins.relay.ty import (
     TypeVar,
     UnknownDim,
 )
+from relaxpy.plugins.relay.variables import all_type_vars
 from relaxpy.support.dataclass import dataclass
 
 _MAX_SHOWN = 1_000
@@ -270,7 +269,7 @@ def from_python(value: Any, ty: Type | None) -> Any:
     return _tensor(value, ty)
 
 
-def _tensor(value: Any, ty: Type | None) -> npt.NDArray[Any]:
+def _tensor(value: Any, ty: Type | None) -> Array:
     dtype = ty.dtype if isinstance(ty, TensorType) and isinstance(ty.dtype, DataType) else None
     if isinstance(value, Constant):
         return value.data

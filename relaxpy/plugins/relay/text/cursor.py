@@ -24,7 +24,7 @@ from relaxpy.errors import (
     close_names,
 )
 from relaxpy.ir.core.budget import MAX_CHARACTERS, MAX_TOKENS, Budget, Task, run
-from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.dtype import Array, DataType
 from relaxpy.plugins.relay import expr as rl, ty
 from relaxpy.plugins.relay.op.relations import RELATIONS
 from relaxpy.plugins.relay.text.printer import MAX_DIGITS
@@ -823,7 +823,7 @@ def _as_float(value: float) -> float:
         return float("inf")
 
 
-def _element(value: float, dtype: DataType) -> rl.Array | None:
+def _element(value: float, dtype: DataType) -> Array | None:
     """`value` as an array of rank 0; None if it does not fit the datatype."""
     try:
         with np.errstate(all="ignore"):

@@ -16,7 +16,6 @@ from relaxpy.ir.core.budget import Budget, run
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Node
 from relaxpy.plugins.relay import expr as rl, ty
-from relaxpy.plugins.relay.expr import Constant, Literal, RelayExpr, rewrite
 from relaxpy.plugins.relay.infer.module import infer_module
 from relaxpy.plugins.relay.module import RelayModule
 from relaxpy.plugins.relay.text.cursor import MAX_DIMENSIONS, Cursor, Scope, Token, Tokens, Types
@@ -388,10 +387,10 @@ def _constant(entry: object) -> rl.Constant:
             )
 
 
-def with_default_literals(expr: RelayExpr) -> RelayExpr:
+def with_default_literals(expr: rl.RelayExpr) -> rl.RelayExpr:
     """An expression in which literals have their default datatypes."""
 
-    def constant(node: Node) -> Constant | None:
-        return node.as_constant() if isinstance(node, Literal) else None
+    def constant(node: Node) -> rl.Constant | None:
+        return node.as_constant() if isinstance(node, rl.Literal) else None
 
-    return rewrite(expr, constant)
+    return rl.rewrite(expr, constant)

@@ -14,10 +14,10 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.core.budget import Task, run
 from relaxpy.ir.core.node import Attrs, Node
 from relaxpy.plugins.relay import expr as rl, ty as types
-from relaxpy.plugins.relay.analysis.scopes import Scope, Scopes, is_atom, pattern_text
-from relaxpy.plugins.relay.analysis.variables import all_type_vars, free_vars
+from relaxpy.plugins.relay.analysis import Scope, Scopes, is_atom, pattern_text
 from relaxpy.plugins.relay.module import RelayModule
 from relaxpy.plugins.relay.op.registry import Op
+from relaxpy.plugins.relay.variables import all_type_vars, free_vars
 from relaxpy.support.entry import user_facing
 from relaxpy.support.gc_pause import gc_paused
 

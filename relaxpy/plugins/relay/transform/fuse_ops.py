@@ -21,7 +21,7 @@ from relaxpy.ir.relax.transform.legalize import LegalizeOps
 from relaxpy.ir.tir.expr import IntImm
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.plugins.relay import expr as rl
-from relaxpy.plugins.relay.analysis.scopes import Scope, Scopes, is_atom, same_scope, scope_roots
+from relaxpy.plugins.relay.analysis import Scope, Scopes, is_atom, same_scope, scope_roots
 from relaxpy.plugins.relay.module import RelayModule
 from relaxpy.plugins.relay.op.registry import Op
 from relaxpy.plugins.relay.op.relations import RelationError

@@ -14,21 +14,14 @@ from relaxpy.ir.core import traverse
 from relaxpy.ir.core.node import Attrs, Node
 from relaxpy.ir.equality.structural import structural_equal
 from relaxpy.plugins.relay import expr as rl
-from relaxpy.plugins.relay.analysis.scopes import (
-    Effects,
-    Scope,
-    Scopes,
-    is_atom,
-    same_scope,
-    scope_roots,
-)
-from relaxpy.plugins.relay.analysis.variables import all_type_vars, bound_vars, free_vars
+from relaxpy.plugins.relay.analysis import Effects, Scope, Scopes, is_atom, same_scope, scope_roots
 from relaxpy.plugins.relay.infer.module import infer_module
 from relaxpy.plugins.relay.module import RelayModule, global_names
 from relaxpy.plugins.relay.op.registry import Op
 from relaxpy.plugins.relay.transform import passes
 from relaxpy.plugins.relay.transform.normal_forms import basic_block_normal_form
 from relaxpy.plugins.relay.ty import FuncType, Type, TypeKind, TypeVar
+from relaxpy.plugins.relay.variables import all_type_vars, bound_vars, free_vars
 from relaxpy.support.dataclass import dataclass, replace
 
 

@@ -10,14 +10,7 @@ from relaxpy.ir.core.budget import Task, run
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import map_children
 from relaxpy.plugins.relay import expr as rl
-from relaxpy.plugins.relay.analysis.scopes import (
-    Effects,
-    Scope,
-    Scopes,
-    is_atom,
-    same_scope,
-    scope_roots,
-)
+from relaxpy.plugins.relay.analysis import Effects, Scope, Scopes, is_atom, same_scope, scope_roots
 from relaxpy.plugins.relay.module import RelayModule
 from relaxpy.plugins.relay.transform import passes
 from relaxpy.support.dataclass import dataclass, replace

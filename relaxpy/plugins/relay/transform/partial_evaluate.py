@@ -12,7 +12,6 @@ from typing_extensions import override
 from relaxpy.ir.core.budget import Task, run
 from relaxpy.ir.core.traverse import children, rename, strongly_connected, walk
 from relaxpy.plugins.relay import expr as rl
-from relaxpy.plugins.relay.analysis.variables import all_type_vars, free_vars_of_functions
 from relaxpy.plugins.relay.infer.module import infer_module
 from relaxpy.plugins.relay.infer.solver import substitute
 from relaxpy.plugins.relay.module import RelayModule, global_names
@@ -21,6 +20,7 @@ from relaxpy.plugins.relay.transform.normal_forms import a_normal_form
 from relaxpy.plugins.relay.transform.passes import RelayPass, is_cast, map_functions
 from relaxpy.plugins.relay.transform.simplify import evaluated_call
 from relaxpy.plugins.relay.ty import FuncType, TensorType, Type, TypeVar
+from relaxpy.plugins.relay.variables import all_type_vars, free_vars_of_functions
 from relaxpy.support.dataclass import dataclass, replace
 
 E = TypingVar("E", bound=rl.RelayExpr)

@@ -36,11 +36,9 @@ from relaxpy.plugins.torch.complexes import (
 )
 from relaxpy.plugins.torch.context import Context
 from relaxpy.plugins.torch.ops import creation, indexing, reduce
-from relaxpy.plugins.torch.ops.creation import filled
 from relaxpy.plugins.torch.ops.elementwise import cast, expm1, log1p
 from relaxpy.plugins.torch.ops.movement import transposed
 from relaxpy.plugins.torch.ops.prims import bits_as, is_negative
-from relaxpy.plugins.torch.ops.reduce import Axes, moments, vector_norm
 from relaxpy.plugins.torch.registry import CONVERTERS, Value, converter
 
 
@@ -123,7 +121,7 @@ def to_copy(cx: Context, x: Expr | Complex, *rest: Value) -> Expr | Complex:
 
 @complex_converter("ones", "ones_like", "new_ones")
 def ones(cx: Context, *args: Value) -> Expr | Complex:
-    one = filled(cx, 1)
+    one = creation.filled(cx, 1)
     return Complex(one, R.zeros_like(one)) if cx.meta().is_complex() else one
 
 
@@ -323,20 +321,25 @@ def norm(
     cx: Context,
     z: Complex,
     order: float = 2,
-    axes: Axes = None,
+    axes: reduce.Axes = None,
     keepdim: bool = False,
     *,
     dtype: Any = None,
 ) -> Expr:
-    return vector_norm(cx, size_of(cx, z), order, axes, keepdim)
+    return reduce.vector_norm(cx, size_of(cx, z), order, axes, keepdim)
 
 
 @complex_converter("var.correction", "std.correction", "var_mean.correction", "std_mean.correction")
 def variance(
-    cx: Context, z: Complex, axes: Axes = None, *, correction: Any = None, keepdim: bool = False
+    cx: Context,
+    z: Complex,
+    axes: reduce.Axes = None,
+    *,
+    correction: Any = None,
+    keepdim: bool = False,
 ) -> Any:
     """The variances of the parts have the variance as their sum."""
-    parts = [moments(cx, x, axes, correction, keepdim) for x in (z.re, z.im)]
+    parts = [reduce.moments(cx, x, axes, correction, keepdim) for x in (z.re, z.im)]
     sums, means = zip(*parts, strict=True)
     result = R.add(*sums)
     name = str(cx.node.target)

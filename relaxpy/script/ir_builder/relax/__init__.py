@@ -25,7 +25,7 @@ from relaxpy.script.ir_builder.frames import (
 )
 from relaxpy.script.language import records, relax_directives as emitting
 from relaxpy.script.language.annotations import resolve
-from relaxpy.script.language.eager import handling
+from relaxpy.script.language.records import handling
 from relaxpy.script.language.wording import describe
 from relaxpy.support.entry import user_facing
 

@@ -25,7 +25,7 @@ from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.script.language.wording import as_parse_error, chain_hint, describe, number_hint
 from relaxpy.script.parser.evaluate import user_calls
 from relaxpy.script.parser.evaluate.displays import VALUE_ERRORS
-from relaxpy.script.parser.source.scope import MISSING
+from relaxpy.script.parser.source import MISSING
 from relaxpy.support.entry import argument_node
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ from typing_extensions import override
 from relaxpy.errors import ParseError, counted
 from relaxpy.script.language.wording import describe
 from relaxpy.script.parser.evaluate import user_calls
-from relaxpy.script.parser.source.scope import FromText
-from relaxpy.script.parser.source.text import Program
+from relaxpy.script.parser.source import FromText, Program
 
 if TYPE_CHECKING:
     from relaxpy.script.parser.evaluate.evaluator import Evaluator

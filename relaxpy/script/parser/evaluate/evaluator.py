@@ -27,14 +27,23 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import Expr, TupleStructInfo
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import BY_ELEMENT, Buffer
-from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.script.language import wording
-from relaxpy.script.language.eager import is_helper
+from relaxpy.script.language.records import is_helper
 from relaxpy.script.parser.evaluate import conditions, displays, user_calls
 from relaxpy.script.parser.evaluate.displays import VALUE_ERRORS
 from relaxpy.script.parser.evaluate.guard import OPEN, Guard
-from relaxpy.script.parser.source import scope as scopes
-from relaxpy.script.parser.source.text import Positioned, Program, quoted_program
+from relaxpy.script.parser.source import (
+    BUILTINS,
+    MISSING,
+    ModuleRef,
+    Poison,
+    Poisoned,
+    Positioned,
+    Program,
+    Scope,
+    quoted_program,
+    unknown_name,
+)
 from relaxpy.support.entry import argument_node, last_name, node_about
 from relaxpy.support.missing import NAMESPACES
 
@@ -108,7 +117,7 @@ _MUTATORS = {
 }
 
 
-def namespace_hint(scope: scopes.Scope, name: str) -> str | None:
+def namespace_hint(scope: Scope, name: str) -> str | None:
     """A replacement for a name that a namespace has, or that methods have."""
     if name in ("self", "cls"):
         return "functions of a module are called by the name of the class, or by `cls = ...`"
@@ -126,7 +135,7 @@ def unknown_attribute(program: Program, owner: object, node: ast.Attribute) -> P
     """Create the error for an attribute that `owner` does not have, located at its name."""
     known = {name for name in dir(owner) if not name.startswith("_")}
     display_name = ast.unparse(node.value)
-    if isinstance(owner, scopes.ModuleRef):
+    if isinstance(owner, ModuleRef):
         return program.error(
             last_name(node),
             f"the module has no function {node.attr!r}",
@@ -180,7 +189,7 @@ class Evaluator:
     may be hostile. `shape_var_of` returns the shape variable for the name of a TypeVar.
     """
 
-    def __init__(self, program: Program, scope: scopes.Scope, guard: Guard = OPEN) -> None:
+    def __init__(self, program: Program, scope: Scope, guard: Guard = OPEN) -> None:
         self.program = program
         self.scope = scope
         self.guard = guard
@@ -232,7 +241,7 @@ class Evaluator:
         return self.program.span(node)
 
     @contextmanager
-    def reading(self, program: Program, scope: scopes.Scope) -> Iterator[None]:
+    def reading(self, program: Program, scope: Scope) -> Iterator[None]:
         """Evaluate nodes of `program` in `scope` until the context ends."""
         outer = self.program, self.scope
         self.program, self.scope = program, scope
@@ -273,11 +282,11 @@ class Evaluator:
 
     def on_binary(self, sign: str, left: object, right: object) -> object:
         """`left sign right` if the language overrides Python, else MISSING."""
-        return scopes.MISSING
+        return MISSING
 
     def on_unary(self, sign: str, operand: object) -> object:
         """`sign operand` if the language overrides Python, else MISSING."""
-        return scopes.MISSING
+        return MISSING
 
     def on_call(
         self, function: Any, args: list[Any], kwargs: dict[str, Any], node: ast.Call
@@ -307,17 +316,17 @@ class Evaluator:
     def _name(self, node: ast.Name) -> object:
         self.guard.name(node.id, node, self)
         value = self.scope.find(node.id)
-        if value is scopes.MISSING:
+        if value is MISSING:
             raise self.unknown(node)
-        if isinstance(value, scopes.Poison):
-            raise scopes.Poisoned
+        if isinstance(value, Poison):
+            raise Poisoned
         if isinstance(value, TypeVar) and self.shape_var_of is not None:
             return self.shape_var_of(value.__name__)
         return value
 
     def unknown(self, node: ast.Name) -> ParseError:
         """Create the error for an unknown name."""
-        error = scopes.unknown_name(node.id, self.scope.names())
+        error = unknown_name(node.id, self.scope.names())
         if node.id in NAMESPACES:
             hint: str | None = NAMESPACES[node.id]
             if self.guard.counts:
@@ -386,7 +395,7 @@ class Evaluator:
         return args, kwargs
 
     def _call(self, node: ast.Call) -> object:
-        if conditions.is_getattr(node) and self.scope.find("getattr") is scopes.MISSING:
+        if conditions.is_getattr(node) and self.scope.find("getattr") is MISSING:
             owner, name = map(self.value, node.args)
             return self.attribute_of(owner, conditions.attribute_node(node, name, self))
         function = self.value(node.func)
@@ -453,7 +462,7 @@ class Evaluator:
                     else f"write {display_name}.shape[0]"
                 )
                 return self.error(arg, f"{wording.describe(value)} has no length", hint=hint)
-            if isinstance(value, Node) and function is scopes.BUILTINS.get(name):
+            if isinstance(value, Node) and function is BUILTINS.get(name):
                 tensor, display_name = isinstance(value, Expr), wording.shown(arg)
                 if tensor:
                     hint = wording.member_hint(name, display_name) or wording.number_hint(value)
@@ -508,7 +517,7 @@ class Evaluator:
         if not hasattr(owner, "__getitem__") and not hasattr(owner, "__class_getitem__"):
             name = wording.shown(node.value)
             hint = f'write A = T.match_buffer({name}, (4, 4), "float32") first, and index A'
-            is_handle = isinstance(owner, PrimExpr) and owner.dtype == "handle"
+            is_handle = isinstance(owner, tir.PrimExpr) and owner.dtype == "handle"
             message = f"{wording.describe(owner)} cannot be indexed"
             raise self.error(node.value, message, hint=hint if is_handle else None)
         conditions.check_index(owner, index)
@@ -536,7 +545,7 @@ class Evaluator:
         try:
             left, right = self.operand(left), self.operand(right)
             result = self.on_binary(sign, left, right)
-            if result is not scopes.MISSING:
+            if result is not MISSING:
                 return result
             self.guard.binary(sign, left, right, node, self)
             return user_calls.operate(function, left, right)
@@ -549,7 +558,7 @@ class Evaluator:
                 message = f"{sign} is not defined between {operands}"
             is_buffer = isinstance(left, Buffer) or isinstance(right, Buffer)
             hint = BY_ELEMENT if is_buffer else None
-            if sign == "**" and isinstance(node, ast.BinOp) and isinstance(left, PrimExpr):
+            if sign == "**" and isinstance(node, ast.BinOp) and isinstance(left, tir.PrimExpr):
                 hint = f"write T.pow({ast.unparse(node.left)}, {ast.unparse(node.right)})"
             raise self.error(node, message, hint=hint) from None
 
@@ -565,16 +574,16 @@ class Evaluator:
         operand = self.value(node.operand)
         if isinstance(node.op, ast.Not):
             result = self.on_unary("not", operand)
-            if result is not scopes.MISSING:
+            if result is not MISSING:
                 return result
-            if isinstance(operand, PrimExpr):
+            if isinstance(operand, tir.PrimExpr):
                 return conditions.computed(self, node, ops.logical_not, operand)
             return not self.truth(operand, node.operand, node)
         function, sign = _UNARY[type(node.op)]
         try:
             operand = self.operand(operand)
             result = self.on_unary(sign, operand)
-            return user_calls.operate(function, operand) if result is scopes.MISSING else result
+            return user_calls.operate(function, operand) if result is MISSING else result
         except RelaxpyError as error:
             raise wording.as_parse_error(error, self.span(node)) from None
         except VALUE_ERRORS:

@@ -29,7 +29,7 @@ from relaxpy.ir.tir.iteration import IterVar, Range
 from relaxpy.script.language.annotations import Annotation
 from relaxpy.script.language.wording import offers
 from relaxpy.script.parser.evaluate import user_calls
-from relaxpy.script.parser.source.scope import BUILTINS, FromText, ModuleRef
+from relaxpy.script.parser.source import BUILTINS, FromText, ModuleRef
 from relaxpy.support.entry import argument_node
 
 if TYPE_CHECKING:

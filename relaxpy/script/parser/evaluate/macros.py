@@ -12,9 +12,15 @@ from typing import Any, Literal
 
 from relaxpy.errors import MisuseError, ParseTypeError, RelaxpyError, check_type
 from relaxpy.script.parser.evaluate.evaluator import Evaluator, signature_fault
-from relaxpy.script.parser.source.report import docstring_removed
-from relaxpy.script.parser.source.scope import BUILTINS, FromText, Scope, captured_names
-from relaxpy.script.parser.source.text import Program, definition_of
+from relaxpy.script.parser.source import (
+    BUILTINS,
+    FromText,
+    Program,
+    Scope,
+    captured_names,
+    definition_of,
+    docstring_removed,
+)
 from relaxpy.support.dataclass import dataclass, replace
 
 MAX_UNROLLED = 50_000

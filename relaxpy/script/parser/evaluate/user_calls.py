@@ -37,11 +37,7 @@ def operate(function: Callable[..., Any], *operands: Any) -> Any:
 
     Errors: the same as of `call`.
     """
-    token = CALLED_BY_TEXT.set(True)
-    try:
-        return function(*operands)
-    finally:
-        CALLED_BY_TEXT.reset(token)
+    return call(function, operands, {})
 
 
 def attribute(owner: Any, name: str) -> Any:
@@ -61,11 +57,7 @@ def members(value: Any) -> Iterator[Any]:
 
 def next_member(iterator: Iterator[Any], end: Any) -> Any:
     """The next member of a user's iterator, or `end`."""
-    token = CALLED_BY_TEXT.set(True)
-    try:
-        return next(iterator, end)
-    finally:
-        CALLED_BY_TEXT.reset(token)
+    return call(next, (iterator, end), {})
 
 
 def truth(value: Any) -> bool:

@@ -15,10 +15,9 @@ from relaxpy.script.language.annotations import resolve
 from relaxpy.script.language.legacy import matched_sinfo
 from relaxpy.script.language.wording import as_parse_error, describe
 from relaxpy.script.parser.evaluate import displays
-from relaxpy.script.parser.evaluate.displays import Lambda, lambda_named
 from relaxpy.script.parser.graph.state import GraphState, Pending
 from relaxpy.script.parser.graph.values import is_plain
-from relaxpy.script.parser.source.report import bound_names
+from relaxpy.script.parser.source import bound_names
 from relaxpy.support.dataclass import replace
 
 
@@ -158,8 +157,8 @@ def bind(
     if isinstance(value, TypeVar):
         declare_shape_var(state, name, SizeVar("", INT64), at)
         return
-    if isinstance(value, Lambda):
-        raise lambda_named(state.program, at)
+    if isinstance(value, displays.Lambda):
+        raise displays.lambda_named(state.program, at)
     if isinstance(value, records.EmitForm):
         annotation = value.annotation if annotation is None else annotation
         value = value.value
@@ -338,16 +337,21 @@ def func_attr(state: GraphState, attrs: Mapping[str, object], node: ast.expr) ->
         state.now.attrs["relax.force_pure" if key == "force_pure" else key] = value
 
 
+def return_in_branch(state: GraphState, node: ast.Return) -> ParseError:
+    """Create the error for a return in a branch."""
+    return state.error(
+        node,
+        "return belongs at the end of a function, not in a branch",
+        rule="AST-11",
+        hint="bind the same name in both branches and return that after the if",
+    )
+
+
 def return_statement(state: GraphState, node: ast.Return) -> None:
     """Read `return value`."""
     now = state.now
     if now.depth and now.dataflow is None:
-        raise state.error(
-            node,
-            "return belongs at the end of a function, not in a branch",
-            rule="AST-11",
-            hint="bind the same name in both branches and return that after the if",
-        )
+        raise return_in_branch(state, node)
     if node.value is None:
         raise state.error(
             node, "return has a value", rule="AST-11", hint="`return ()` returns unit"

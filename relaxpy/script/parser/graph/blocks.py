@@ -20,8 +20,7 @@ from relaxpy.script.parser.evaluate.conditions import fold_condition
 from relaxpy.script.parser.graph import bindings
 from relaxpy.script.parser.graph.state import Dataflow, GraphState, Pending, ends_in, if_keyword
 from relaxpy.script.parser.graph.values import is_plain
-from relaxpy.script.parser.source.report import bound_names
-from relaxpy.script.parser.source.scope import MISSING, Poisoned
+from relaxpy.script.parser.source import MISSING, Poisoned, bound_names
 from relaxpy.support.dataclass import replace
 
 
@@ -201,7 +200,7 @@ def result_name(state: GraphState, node: ast.If) -> str:
                 names.append(name)
             case _:
                 if isinstance(last, ast.Return):
-                    refuse_return(state, last)
+                    raise bindings.return_in_branch(state, last)
                 if isinstance(last, ast.If):
                     refuse_if_without_else(state, last)
                 raise state.error(
@@ -224,16 +223,6 @@ def refuse_if_without_else(state: GraphState, node: ast.If) -> NoReturn:
         "an if in Relax has an else",
         rule="AST-13",
         hint="bind the same name in both branches",
-    )
-
-
-def refuse_return(state: GraphState, node: ast.Return) -> None:
-    """Report a return in a branch."""
-    raise state.error(
-        node,
-        "return belongs at the end of a function, not in a branch",
-        rule="AST-11",
-        hint="bind the same name in both branches and return that after the if",
     )
 
 

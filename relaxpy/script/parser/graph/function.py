@@ -16,7 +16,7 @@ from relaxpy.ir.relax.nodes.expr import evaluating
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.script.language import records
 from relaxpy.script.language.annotations import Devices
-from relaxpy.script.language.eager import handling
+from relaxpy.script.language.records import handling
 from relaxpy.script.language.relax_directives import kernel_call
 from relaxpy.script.language.wording import as_parse_error, describe
 from relaxpy.script.parser.evaluate import displays, user_calls
@@ -25,9 +25,14 @@ from relaxpy.script.parser.evaluate.macros import MAX_UNROLLED, Macro, macro_exp
 from relaxpy.script.parser.graph import bindings, blocks
 from relaxpy.script.parser.graph.signature import Signature, SignatureReader
 from relaxpy.script.parser.graph.state import Body, Capture, GraphState, declared_pure, name_of
-from relaxpy.script.parser.source.report import Report, docstring_removed, refusal
-from relaxpy.script.parser.source.scope import Poisoned, Scope
-from relaxpy.script.parser.source.text import Program
+from relaxpy.script.parser.source import (
+    Poisoned,
+    Program,
+    Report,
+    Scope,
+    docstring_removed,
+    refusal,
+)
 from relaxpy.support.dataclass import replace
 
 

@@ -12,14 +12,18 @@ from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.infer import function_sinfo
 from relaxpy.ir.tir import expr as tir
-from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.script.language.annotations import Prim, is_annotation, resolve, string_dims
 from relaxpy.script.language.records import DatatypeName, as_dtype
 from relaxpy.script.language.wording import as_parse_error, describe
 from relaxpy.script.parser.graph.values import GraphEvaluator
-from relaxpy.script.parser.source.report import Report, type_parameters
-from relaxpy.script.parser.source.scope import MISSING, POISON, Poisoned
-from relaxpy.script.parser.source.text import quoted_tree
+from relaxpy.script.parser.source import (
+    MISSING,
+    POISON,
+    Poisoned,
+    Report,
+    quoted_tree,
+    type_parameters,
+)
 from relaxpy.support.dataclass import dataclass
 
 
@@ -232,7 +236,7 @@ class SignatureReader:
                 or "use dimensions of the parameters, or an unknown shape: R.Tensor(ndim=...)",
             )
 
-    def dim(self, text: str, annotation: ast.expr) -> PrimExpr:
+    def dim(self, text: str, annotation: ast.expr) -> tir.PrimExpr:
         """The expression of a string dimension."""
         name, dtype = _split_dtype(text)
         if name.isidentifier() and not dtype:
@@ -262,11 +266,11 @@ class SignatureReader:
                 )
         with self.values.scope.inner(self.result.shape_vars):
             value = self.values.quoted(literal)
-        if isinstance(value, bool) or not isinstance(value, (int, PrimExpr)):
+        if isinstance(value, bool) or not isinstance(value, (int, tir.PrimExpr)):
             raise self.values.error(
                 literal, f"a dimension is an integer expression, found {describe(value)}"
             )
-        return value if isinstance(value, PrimExpr) else tir.IntImm(INT64, value)
+        return value if isinstance(value, tir.PrimExpr) else tir.IntImm(INT64, value)
 
     def literal_of(self, text: str, annotation: ast.expr) -> ast.Constant:
         """The literal of a dimension; for a computed string, one at the annotation."""

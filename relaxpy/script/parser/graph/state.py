@@ -19,9 +19,7 @@ from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.script.parser.evaluate.guard import OPEN, Guard
 from relaxpy.script.parser.evaluate.macros import Unrolling
 from relaxpy.script.parser.graph.values import GraphEvaluator
-from relaxpy.script.parser.source.report import Report, Statements
-from relaxpy.script.parser.source.scope import Scope
-from relaxpy.script.parser.source.text import Positioned, Program
+from relaxpy.script.parser.source import Positioned, Program, Report, Scope, Statements
 from relaxpy.support.dataclass import dataclass
 
 if TYPE_CHECKING:

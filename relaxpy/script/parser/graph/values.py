@@ -40,13 +40,12 @@ from relaxpy.script.language.annotations import (
     TypeName,
     resolve,
 )
-from relaxpy.script.language.eager import is_helper
 from relaxpy.script.language.legacy import UNSUPPORTED, RuntimeDepShape
+from relaxpy.script.language.records import is_helper
 from relaxpy.script.parser.evaluate import user_calls
 from relaxpy.script.parser.evaluate.evaluator import Evaluator
 from relaxpy.script.parser.evaluate.macros import Macro
-from relaxpy.script.parser.source.scope import MISSING, ModuleRef
-from relaxpy.script.parser.source.text import Positioned, Program
+from relaxpy.script.parser.source import MISSING, ModuleRef, Positioned, Program
 from relaxpy.support.dataclass import replace
 from relaxpy.support.entry import last_name
 

@@ -12,8 +12,8 @@ ROOT = Path(relaxpy.__file__).parent
 ALLOWED = {
     "ir/relax/transform/compile.py: _IN_LOOPS": "operators that native code runs in loops",
     "ir/relax/transform/distributed/lower_dist_ir.py: _NEEDED_BEFORE": "calls of earlier passes",
-    "tvm/lowering/dispatch.py: _SCANS": "the calls of this pass",
-    "tvm/lowering/dispatch.py: _SORTS": "the calls of this pass",
+    "tvm/lowering/call_tir_rewrite.py: _SCANS": "the calls of this pass",
+    "tvm/lowering/call_tir_rewrite.py: _SORTS": "the calls of this pass",
     "tvm/lowering/call_tir_rewrite.py: _LOWERINGS": "the calls of this pass",
     "tvm/lowering/rewrite_cuda_graph.py: _BESIDE": "what a graph may not contain",
     "tvm/relax/op_attrs.py: _SHARED": "names of attribute classes of TVM",

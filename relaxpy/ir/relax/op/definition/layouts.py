@@ -21,7 +21,6 @@ from relaxpy.ir.relax.known import literal_shape
 from relaxpy.ir.relax.op.definition.rules import same
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.layout import Layout
-from relaxpy.ir.tir.ops import is_const
 from relaxpy.support.dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -420,7 +419,7 @@ def elementwise_layout(
 def _is_single(sinfo: rx.StructInfo | None) -> bool:
     """True if a tensor is known to have one element."""
     shape = literal_shape(sinfo)
-    return shape is not None and all(is_const(n, 1) for n in shape)
+    return shape is not None and all(ops.is_const(n, 1) for n in shape)
 
 
 def _has_shape_of(sinfo: rx.StructInfo | None, result: rx.StructInfo | None) -> bool:

@@ -23,7 +23,6 @@ from relaxpy.ir.te.topi.shapes import (
 )
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import PrimExpr
-from relaxpy.ir.tir.ops import is_const
 from relaxpy.support.dataclass import replace
 
 if TYPE_CHECKING:
@@ -45,7 +44,7 @@ def refuse_type(message: str, about: object = None, hint: str | None = None) -> 
 
 
 normal_axis = partial(te_normal_axis, refuse=refuse)
-is_one = partial(is_const, value=1)
+is_one = partial(ops.is_const, value=1)
 
 
 def shape_text(sizes: Sequence[PrimExpr]) -> str:

@@ -25,7 +25,6 @@ from relaxpy.ir.relax.nodes.distributed import (
 from relaxpy.ir.te.topi.shapes import product
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import PrimExpr
-from relaxpy.ir.tir.ops import is_const
 
 if TYPE_CHECKING:
     from relaxpy.ir.op_record import ShardingRule
@@ -229,8 +228,8 @@ def _last_axes(
     labels: list[int | None] = []
     for axis in range(count):
         label = end - count + axis
-        one = old is not None and is_const(old[axis], 1)
-        is_repeated = one and (new is None or not is_const(new[label], 1))
+        one = old is not None and ops.is_const(old[axis], 1)
+        is_repeated = one and (new is None or not ops.is_const(new[label], 1))
         labels.append(None if is_repeated else label)
     return labels
 
@@ -310,8 +309,8 @@ def reshaped_axes(
     old, new = shape_of(operands[0]), shape_of(result)
     labels: list[int | None] = [None] * max(_rank(operands[0]), 0)
     if old is not None and new is not None:
-        sources = [axis for axis, size in enumerate(old) if not is_const(size, 1)]
-        targets = [axis for axis, size in enumerate(new) if not is_const(size, 1)]
+        sources = [axis for axis, size in enumerate(old) if not ops.is_const(size, 1)]
+        targets = [axis for axis, size in enumerate(new) if not ops.is_const(size, 1)]
         while sources and targets:
             source, target = _next_group(old, sources, new, targets)
             labels[sources[0]] = targets[0]

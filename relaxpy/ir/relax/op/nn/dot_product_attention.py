@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 import numpy as np
 
 from relaxpy.errors import RuntimeCheckError
-from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.dtype import Array, DataType
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.known import literal_shape
 from relaxpy.ir.relax.nodes import Call, Expr, PrimValue, ShapeExpr, TensorStructInfo, Tuple, Var
 from relaxpy.ir.relax.op.definition import gradients, rules
 from relaxpy.ir.relax.op.definition.registry import R, find, register
-from relaxpy.ir.relax.op.definition.rules import joint_dtype, refuse, require_integer, same
 from relaxpy.ir.te.topi.elementwise import accumulator
 from relaxpy.ir.te.topi.shapes import tidy
 from relaxpy.ir.tir import intrin, ops
@@ -322,9 +321,6 @@ def attention_bias(
     return result
 
 
-Array = np.ndarray[Any, Any]
-
-
 @dataclass(frozen=True, slots=True)
 class _Sequence:
     """One sequence: its queries, keys and values as (batch, heads, length, width)."""
@@ -453,9 +449,9 @@ def _sequence_gradient(
 def _check_starts(**starts: rx.TensorStructInfo | None) -> None:
     for name, sinfo in starts.items():
         if sinfo is not None:
-            require_integer(sinfo.dtype, name, sinfo)
+            rules.require_integer(sinfo.dtype, name, sinfo)
             if sinfo.ndim not in (-1, 1):
-                raise refuse(f"{name} is a vector, found {sinfo}", sinfo)
+                raise rules.refuse(f"{name} is a vector, found {sinfo}", sinfo)
 
 
 @register(
@@ -567,9 +563,9 @@ def attention_var_len_backward(
     check_window(window_size)
     _check_starts(seqstart_q=seqstart_q, seqstart_k=seqstart_k)
     check_operands(queries, keys, values)
-    joint_dtype(output_grad, queries, ("output_grad", "queries"))
+    rules.joint_dtype(output_grad, queries, ("output_grad", "queries"))
     if output_grad.ndim not in (-1, 4):
-        raise refuse(f"output_grad has rank 4, found {output_grad}", output_grad)
+        raise rules.refuse(f"output_grad has rank 4, found {output_grad}", output_grad)
     return rx.TupleStructInfo((queries, keys, values))
 
 
@@ -611,7 +607,7 @@ def second_gradients(builder: BlockBuilder, call: Call, moves: Sequence[Expr]) -
     gradient, queries, keys, values, *starts = call.args
     wide = accumulator(queries.struct_info.dtype)  # type: ignore[union-attr]
     sizes, key_sizes = gradients.require_shape(queries, _NAME), gradients.require_shape(keys, _NAME)
-    groups = None if same(sizes[2], key_sizes[2]) else group_size(sizes[2], key_sizes[2])
+    groups = None if rules.same(sizes[2], key_sizes[2]) else group_size(sizes[2], key_sizes[2])
 
     def by_head(x: Any, *, shared: bool = False) -> Any:
         """(batch, length, heads, width) as (batch, heads, length, width)."""

@@ -8,7 +8,6 @@ from relaxpy.ir.core.dtype import BOOL, VOID, DataType
 from relaxpy.ir.relax.known import literal_shape, tensor_of
 from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo, Var
 from relaxpy.ir.relax.op.definition import gradients, rules
-from relaxpy.ir.relax.op.definition.gradients import gradient_in_float32, legalization_in_float32
 from relaxpy.ir.relax.op.definition.registry import R, find, register
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor
@@ -50,7 +49,7 @@ def _gradient_cross_entropy(
     "relax.nn.cross_entropy_with_logits",
     pure=True,
     legalize=rules.by_te(_cross_entropy, "cross_entropy_with_logits"),
-    gradient=gradient_in_float32(_gradient_cross_entropy),
+    gradient=gradients.gradient_in_float32(_gradient_cross_entropy),
 )
 def cross_entropy_with_logits(
     predictions: TensorStructInfo, labels: TensorStructInfo
@@ -196,7 +195,7 @@ def _check_nll(
     "relax.nn.nll_loss",
     pure=True,
     legalize=_legalize_nll_loss,
-    gradient=gradient_in_float32(_gradient_nll_loss),
+    gradient=gradients.gradient_in_float32(_gradient_nll_loss),
 )
 def nll_loss(
     predictions: TensorStructInfo,
@@ -268,8 +267,8 @@ def _gradient_nll_backward(
 @register(
     "relax.grad.nll_loss_backward",
     pure=True,
-    legalize=legalization_in_float32(_legalize_nll_backward),
-    gradient=gradient_in_float32(_gradient_nll_backward),
+    legalize=gradients.legalization_in_float32(_legalize_nll_backward),
+    gradient=gradients.gradient_in_float32(_gradient_nll_backward),
 )
 def nll_loss_backward(
     output_grad: TensorStructInfo,

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from relaxpy.ir.core.dtype import VOID
 from relaxpy.ir.relax.nodes import Call, Expr, ShapeExpr, ShapeStructInfo, TensorStructInfo, Var
 from relaxpy.ir.relax.op.definition import gradients, rules
-from relaxpy.ir.relax.op.definition.gradients import by_transpose
 from relaxpy.ir.relax.op.definition.layouts import AttributeLayout
 from relaxpy.ir.relax.op.definition.registry import OpDef, R
 from relaxpy.ir.relax.op.nn import convolution
@@ -197,7 +196,7 @@ def _register_pool(count: int, kind: Kind) -> OpDef:
         count,
         legalize=_legalize_pool(count, kind),
         layout=AttributeLayout(("layout",), "out_layout"),
-        gradient=by_transpose(f"grad.{kind}_pool{count}d_backward", 0),
+        gradient=gradients.by_transpose(f"grad.{kind}_pool{count}d_backward", 0),
         precision_policy=1,
     )
 
@@ -261,9 +260,9 @@ def _register_pool_backward(count: int, kind: Kind) -> None:
         return data
 
     if kind == "avg":  # it depends on the data only by their shape
-        gradient = by_transpose(f"nn.avg_pool{count}d")
+        gradient = gradients.by_transpose(f"nn.avg_pool{count}d")
     else:  # small changes of the data select the same elements
-        gradient = by_transpose(f"grad.max_pool{count}d_selected", 1)
+        gradient = gradients.by_transpose(f"grad.max_pool{count}d_selected", 1)
     enter_windowed(
         f"relax.grad.{kind}_pool{count}d_backward",
         backward,
@@ -334,7 +333,7 @@ def _register_selected(count: int) -> None:
         _SELECTED_DOC.format(count),
         count,
         legalize=_legalize_selected(count),
-        gradient=by_transpose(f"grad.max_pool{count}d_backward", 1),
+        gradient=gradients.by_transpose(f"grad.max_pool{count}d_backward", 1),
         precision_policy=2,
     )
 

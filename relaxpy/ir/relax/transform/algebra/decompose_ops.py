@@ -1,25 +1,30 @@
 """DecomposeOpsForInference and DecomposeOpsForTraining: operators in terms of simpler ones.
 
 FoldBatchnormToConv2D: a normalisation after a convolution becomes part of its weight.
+
+ShareSums: the mean and the variance of a tensor are computed from one sum.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, TypeAlias, cast
 
 import numpy as np
 from typing_extensions import override
 
-from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.core.traverse import children, rebuild, walk
+from relaxpy.ir.core.dtype import Array, DataType
+from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.op.definition.gradients import narrowed, widened
+from relaxpy.ir.relax.analysis.effects import mutates
+from relaxpy.ir.relax.analysis.variables import mention_counts
+from relaxpy.ir.relax.known import literal_shape, tensor_sinfo
+from relaxpy.ir.relax.op.definition.gradients import count_reduced, narrowed, widened
 from relaxpy.ir.relax.op.definition.registry import R, with_all_attributes
+from relaxpy.ir.relax.op.definition.rules import normal_axes
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, PrecedingBindings, Rewritten
 from relaxpy.ir.relax.transform.cleanup.dead_code_elimination import without_dead_code
 from relaxpy.ir.relax.transform.rewrite_pass import RewritePass, find_function
@@ -99,15 +104,13 @@ class _Decomposing(BindingRewriter):
             return None
         if wide is not call:
             value = narrowed(value, call.struct_info)
-        var = type(binding.var)(binding.var.name_hint, None, binding.var.span)
-        self._remap[binding.var] = var
+        var = self.rederived(binding.var)
         last = new.bindings[-1]
         if value is last.var:
             return [*new.bindings[:-1], rx.VarBinding(var, last.value, last.span)]
         return [*new.bindings, rx.VarBinding(var, new.located(value), binding.span)]
 
 
-_Array: TypeAlias = "np.ndarray[Any, Any]"
 _DATATYPES = {DataType("float32"), DataType("float64")}
 
 
@@ -142,10 +145,7 @@ class _Folding(BindingRewriter):
     def __init__(self, func: rx.Function, *, constants_only: bool) -> None:
         super().__init__()
         self._constants_only = constants_only
-        nodes = walk(func)
-        self._mentions = Counter(
-            c for node in nodes for c in children(node) if isinstance(c, rx.Var)
-        )
+        self._mentions = mention_counts(func)
 
     @override
     def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
@@ -196,7 +196,7 @@ class _Folded(PrecedingBindings):
     """The bindings that replace one of a normalised tensor."""
 
     def fold(
-        self, conv: rx.Call, norm: rx.Call, arrays: Sequence[_Array] | None
+        self, conv: rx.Call, norm: rx.Call, arrays: Sequence[Array] | None
     ) -> list[rx.Binding] | None:
         """The convolution with the scaled weight, and the bias added to it.
 
@@ -236,3 +236,119 @@ class _Folded(PrecedingBindings):
 def _others(layout: Layout, letter: str) -> list[int]:
     """The axes of a layout other than the one with a letter."""
     return [axis for axis in range(len(layout)) if axis != layout.index_of(letter)]
+
+
+_Key: TypeAlias = tuple[rx.Expr, tuple[int, ...]]
+"""A tensor, and the axes that are reduced."""
+_MOMENTS: Mapping[rx.Expr | Op, str] = {
+    Op.get(f"relax.{name}"): name for name in ("sum", "mean", "variance", "std")
+}
+
+
+@dataclass(frozen=True)
+class ShareSums(RewritePass):
+    """mean(x) -> sum(x) / n, where another reduction of a dataflow block needs that sum, too.
+
+    These are sums, means, variances and standard deviations of the same tensor along the same axes,
+    which have known sizes. Only of float32 and float64, whose means are rounded as their sums.
+    """
+
+    @override
+    def rewriting(self, mod: IRModule) -> Callable[[rx.Function], rx.Function]:
+        return _Sharing().expr
+
+
+@dataclass
+class _Sum:
+    """The reductions of one tensor along some axes that have been computed, without these axes."""
+
+    total: rx.Expr | None = None
+    mean: rx.Expr | None = None
+
+
+class _Sharing(BindingRewriter):
+    def __init__(self) -> None:
+        super().__init__()
+        self.sums: dict[_Key, _Sum] = {}
+
+    @override
+    def block(self, block: rx.BindingBlock) -> Sequence[rx.BindingBlock]:
+        outer, self.sums = self.sums, {}
+        if isinstance(block, rx.DataflowBlock) and not any(map(mutates, block.bindings)):
+            calls: dict[_Key, set[str]] = {}
+            for binding in block.bindings:
+                key = _key(binding.value)
+                if key is not None:
+                    calls.setdefault(key, set()).add(_MOMENTS[cast("rx.Call", binding.value).op])
+            self.sums = {key: _Sum() for key, names in calls.items() if len(names) > 1}
+        after = super().block(block)
+        self.sums = outer
+        return after
+
+    @override
+    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
+        key = _key(binding.value)
+        if key not in self.sums or not isinstance(binding, rx.VarBinding):
+            return None
+        return _Moment(binding, block, key, self.sums[key]).computed()
+
+
+class _Moment(PrecedingBindings):
+    """The bindings that compute one of the reductions."""
+
+    def __init__(
+        self, binding: rx.VarBinding, block: rx.BindingBlock, key: _Key, known: _Sum
+    ) -> None:
+        super().__init__(binding, block)
+        self.call = cast("rx.Call", binding.value)
+        self.key, self.known = key, known
+
+    def computed(self) -> Sequence[rx.Binding]:
+        name, keepdims = _MOMENTS[self.call.op], bool(self.call.attrs["keepdims"])
+        if name == "sum" and not keepdims and self.known.total is None:
+            self.known.total = self.binding.var
+            return [self.binding]
+        value: Any = self._total() if name == "sum" else None
+        if name == "mean":
+            if not keepdims and self.known.mean is None:
+                value = self._quotient(self._total())
+                self.known.mean = self.binding.var
+            else:
+                value = self._mean()
+        if name in ("sum", "mean"):
+            return self.ended(R.expand_dims(value, self.key[1]) if keepdims else value)
+        x: Any = self.key[0]
+        distance = self.bound(R.subtract(x, self.bound(R.expand_dims(self._mean(), self.key[1]))))
+        squares = R.multiply(distance, distance)
+        total = self.bound(R.sum(self.bound(squares), self.key[1], keepdims))
+        variance = self._quotient(total)
+        return self.ended(variance if name == "variance" else R.sqrt(self.bound(variance)))
+
+    def _total(self) -> rx.Expr:
+        if self.known.total is None:
+            self.known.total = self.bound(R.sum(self.key[0], self.key[1]))
+        return self.known.total
+
+    def _mean(self) -> rx.Expr:
+        if self.known.mean is None:
+            self.known.mean = self.bound(self._quotient(self._total()))
+        return self.known.mean
+
+    def _quotient(self, total: rx.Expr) -> rx.Expr:
+        dtype = cast("rx.TensorStructInfo", self.call.struct_info).dtype
+        return cast("rx.Expr", R.divide(total, count_reduced(self.call, dtype)))
+
+
+def _key(value: rx.Expr) -> _Key | None:
+    """The tensor that a call reduces and the axes, if the call may share the sum."""
+    if not isinstance(value, rx.Call) or value.op not in _MOMENTS:
+        return None
+    [x] = value.args
+    sinfo = tensor_sinfo(x)
+    if sinfo is None or sinfo.dtype not in _DATATYPES:
+        return None
+    shape = literal_shape(sinfo)
+    if shape is None:
+        return None
+    axis = cast("Any", value.attrs["axis"])
+    return x, tuple(range(len(shape)) if axis is None else normal_axes(axis, len(shape)))

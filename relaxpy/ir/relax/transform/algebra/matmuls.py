@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from itertools import accumulate
@@ -16,7 +15,7 @@ from typing_extensions import override
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.core.node import Attr
-from relaxpy.ir.core.traverse import children, walk
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
@@ -27,6 +26,7 @@ from relaxpy.ir.relax.analysis.effects import (
     computable_at_compile_time,
     may_fail,
 )
+from relaxpy.ir.relax.analysis.variables import mention_counts
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.dpl.graph import sorted_by_use
 from relaxpy.ir.relax.dpl.pattern import DFPattern, is_op, is_tuple, wildcard
@@ -39,7 +39,7 @@ from relaxpy.ir.relax.known import (
     tensor_of,
     tensor_sinfo,
 )
-from relaxpy.ir.relax.nodes import Call, Expr, Function, ShapeExpr, Var, VarBinding
+from relaxpy.ir.relax.nodes import Call, Expr, Function, ShapeExpr, VarBinding
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.relax.rewrite.map_bindings import (
@@ -167,9 +167,9 @@ class AdjustMatmulOrder(Peephole):
 
 def _shared(mod: IRModule) -> set[Expr | None]:
     """The values that are used more than once."""
-    functions = (f for f in mod.functions_by_name.values() if isinstance(f, Function))
+    functions = [f for f in mod.functions_by_name.values() if isinstance(f, Function)]
     nodes = [node for func in functions for node in walk(func)]
-    uses = Counter(child for node in nodes for child in children(node) if isinstance(child, Var))
+    uses = mention_counts(*functions)
     # The definition of a variable is one of its uses here.
     return {n.value for n in nodes if isinstance(n, VarBinding) and uses[n.var] > 2}
 

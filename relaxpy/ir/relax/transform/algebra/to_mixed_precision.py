@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal, TypeAlias, cast
+from typing import Final, Literal, TypeAlias, cast
 
 import numpy as np
 from typing_extensions import override
 
 from relaxpy.errors import Span
-from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.dtype import Array, DataType
 from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
@@ -346,7 +346,7 @@ def _fits_narrow(arg: rx.Expr) -> bool:
     return not isinstance(sinfo, rx.TensorStructInfo) or sinfo.dtype == NARROW
 
 
-def _is_in_range(data: np.ndarray[Any, Any]) -> bool:
+def _is_in_range(data: Array) -> bool:
     """True if float16 has numbers of these sizes, and all digits of a scalar, as an epsilon."""
     sizes = np.abs(data)
     least = _LIMITS.tiny if data.size == 1 else _LIMITS.smallest_subnormal

@@ -317,8 +317,7 @@ class _Substitution(BindingRewriter):
     @override
     def function(self, func: Function) -> Function:
         outer = set(self.scope)
-        sinfos = [p.struct_info for p in func.params if p.struct_info is not None]
-        self.scope.update(shape_vars.definable_shape_vars(*sinfos))
+        self.scope.update(shape_vars.shape_vars_of(func.params))
         after = super().function(func)
         self.scope = outer
         return after

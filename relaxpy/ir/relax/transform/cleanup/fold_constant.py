@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -13,6 +13,7 @@ from typing_extensions import override
 from relaxpy.errors import RelaxpyError
 from relaxpy.ir import hooks
 from relaxpy.ir.arith import Analyzer
+from relaxpy.ir.core.dtype import Array
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, rebuild
 from relaxpy.ir.equality.structural import structural_equal, structural_hash
@@ -23,6 +24,7 @@ from relaxpy.ir.pass_infra.passes import Pass, PassContext, register_config
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.effects import Effects, Escapes
 from relaxpy.ir.relax.block_builder.derive import normalize_module
+from relaxpy.ir.relax.known import called_kernel, without_tuples
 from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Refined, Rewritten, is_sharper
 from relaxpy.ir.relax.transform.cleanup.dead_code_elimination import without_dead_code
@@ -146,12 +148,11 @@ class _Folder(BindingRewriter):
         return value if isinstance(value, rx.ShapeExpr) else arg
 
     def _kernel_result(self, call: rx.Call) -> rx.Constant | None:
-        if len(call.args) != 2 or not isinstance(call.args[0], rx.GlobalVar):
+        called = called_kernel(call) if len(call.args) == 2 else None
+        kernel = self.functions.get(called[0]) if called else None
+        if called is None or not isinstance(kernel, PrimFunc):
             return None
-        kernel, operands = self.functions.get(call.args[0].name_hint), call.args[1]
-        if not isinstance(kernel, PrimFunc) or not isinstance(operands, rx.Tuple):
-            return None
-        return self.kernels.result(kernel, operands.fields, call.sinfo_args, call)
+        return self.kernels.result(kernel, called[1], call.sinfo_args, call)
 
 
 class _Kernels:
@@ -163,8 +164,8 @@ class _Kernels:
 
     def operator_result(self, call: rx.Call) -> rx.Constant | None:
         """The value of a call of an operator, if its legalisation is a call of one kernel."""
-        constants = [arg for arg in _flat(call.args) if isinstance(arg, rx.Constant)]
-        if any(isinstance(arg, rx.Var) for arg in _flat(call.args)):
+        constants = [arg for arg in without_tuples(call.args) if isinstance(arg, rx.Constant)]
+        if any(isinstance(arg, rx.Var) for arg in without_tuples(call.args)):
             return None
         params = {arg: rx.Var(f"x{k}", arg.struct_info) for k, arg in enumerate(constants)}
         args = tuple(_with_params(arg, params) for arg in call.args)
@@ -181,21 +182,19 @@ class _Kernels:
         assert isinstance(main, rx.Function)
         bindings = [binding for block in main.body.blocks for binding in block.bindings]
         lowered = bindings[0].value if len(bindings) == 1 else None
-        if not rx.is_call_of(lowered, "relax.call_tir") or len(lowered.args) != 2:
+        called = called_kernel(lowered)
+        if called is None or not isinstance(lowered, rx.Call) or len(lowered.args) != 2:
             return None
-        kernel, operands = lowered.args
-        assert isinstance(kernel, rx.GlobalVar)
-        prim_func = legal[kernel]
-        if not isinstance(prim_func, PrimFunc) or not isinstance(operands, rx.Tuple):
-            return None
+        kernel = legal[called[0]]
+        assert isinstance(kernel, PrimFunc)
         values = dict(zip(main.params, params, strict=True))
-        fields = tuple(values.get(field, field) for field in operands.fields)  # type: ignore[call-overload]
-        return self.result(prim_func, fields, lowered.sinfo_args, call)
+        fields = [values.get(field, field) for field in called[1]]  # type: ignore[call-overload]
+        return self.result(kernel, fields, lowered.sinfo_args, call)
 
     def result(
         self,
         kernel: PrimFunc,
-        operands: tuple[rx.Expr, ...],
+        operands: Sequence[rx.Expr],
         sinfos: tuple[rx.StructInfo, ...],
         call: rx.Call,
     ) -> rx.Constant | None:
@@ -240,7 +239,7 @@ class _Kernels:
         return kernel
 
 
-def _stored(data: np.ndarray[Any, Any]) -> int:
+def _stored(data: Array) -> int:
     """The number of elements that are in memory, where views repeat some."""
     pairs = zip(data.shape, data.strides, strict=True)
     return math.prod(size for size, stride in pairs if stride)
@@ -275,14 +274,6 @@ def _known_sizes(shape: rx.Expr | None) -> tuple[int, ...] | None:
         return None
     sizes = tuple(int(n.value) for n in shape.values if isinstance(n, tir.IntImm))
     return sizes if len(sizes) == len(shape.values) else None
-
-
-def _flat(args: tuple[rx.Expr, ...]) -> Iterator[rx.Expr]:
-    for arg in args:
-        if isinstance(arg, rx.Tuple):
-            yield from _flat(arg.fields)
-        else:
-            yield arg
 
 
 def _with_params(arg: rx.Expr, params: dict[rx.Constant, rx.Var]) -> rx.Expr:

@@ -19,12 +19,17 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.pass_infra.functional import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.analysis.variables import binding_vars, free_vars, used_shape_vars
+from relaxpy.ir.relax.analysis.variables import (
+    binding_vars,
+    free_vars,
+    mention_counts,
+    used_shape_vars,
+)
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.call_graph import call_graph, detect_recursion, reachable, recursive_groups
 from relaxpy.ir.relax.nodes import Function, GlobalVar
 from relaxpy.ir.relax.relations import Compatibility, check_compatibility
-from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars
+from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars, shape_vars_of
 from relaxpy.ir.relax.rewrite import map_bindings as rewriting
 from relaxpy.ir.relax.rewrite.bind import inline_functions
 from relaxpy.ir.relax.transform.cleanup.canonicalize_bindings import CanonicalizeBindings
@@ -226,15 +231,12 @@ def _proved(func: rx.Function) -> Collection[rx.Var]:
     """The local functions that are only called, with arguments that are known to fit."""
     params: dict[rx.Var, tuple[rx.StructInfo | None, ...]] = {}
     calls: dict[rx.Var, int] = {}
-    uses: Counter[rx.Var] = Counter()
+    uses = mention_counts(func)
     nodes = list(walk(func))
     for node in nodes:
         if isinstance(node, rx.VarBinding) and isinstance(node.value, rx.Function):
             params[node.var] = tuple(param.struct_info for param in node.value.params)
     for node in nodes:
-        for child in children(node):
-            if isinstance(child, rx.Var):
-                uses[child] += 1
         if isinstance(node, rx.Call) and isinstance(node.op, rx.Var) and node.op in params:
             args = tuple(arg.struct_info for arg in node.args)
             if len(args) == len(params[node.op]) and all(map(_fits, args, params[node.op])):
@@ -296,8 +298,7 @@ class _Lifter(rewriting.BindingRewriter):
         return super().binding(binding, block)
 
     def _enter_closure(self, var: rx.Var, *, pure: bool) -> rx.Var:
-        new = type(var)(var.name_hint, rx.ObjectStructInfo(), var.span)
-        self._remap[var] = new
+        new = self.rederived(var, rx.ObjectStructInfo())
         self.closures[new] = pure
         if var.struct_info is not None:
             self.declared[new] = var.struct_info
@@ -365,8 +366,8 @@ class _Lifter(rewriting.BindingRewriter):
 
     def _sizes(self, var: rx.Var, func: rx.Function, outside: Iterable[rx.Var]) -> list[tir.Var]:
         """The captured shape variables that the lifted function must be given."""
-        defined = _definable((*func.params, *outside))
-        checked = () if var in self.proved else _definable(func.params)
+        defined = shape_vars_of((*func.params, *outside))
+        checked = () if var in self.proved else shape_vars_of(func.params)
         return [v for v in self.captured[var] if v not in defined or v in checked]
 
     def _renewed(
@@ -400,20 +401,15 @@ def _captured_sizes(func: rx.Function) -> dict[rx.Var, list[tir.Var]]:
                 case rx.VarBinding(var=var, value=rx.Function() as inner):
                     used = dict.fromkeys(used_shape_vars(inner))
                     captured[var] = [size for size in used if size in scope]
-                    enter(inner.body, scope | _definable(inner.params))
+                    enter(inner.body, scope.union(shape_vars_of(inner.params)))
                 case rx.VarBinding(value=rx.If(true_branch=yes, false_branch=no)):
                     enter(yes, scope)
                     enter(no, scope)
                 case _:
                     pass
 
-    enter(func.body, frozenset(_definable(func.params)))
+    enter(func.body, frozenset(shape_vars_of(func.params)))
     return captured
-
-
-def _definable(params: Iterable[rx.Var]) -> set[tir.Var]:
-    sinfos = [param.struct_info for param in params if param.struct_info is not None]
-    return set(definable_shape_vars(*sinfos))
 
 
 def _has_functions(sinfo: rx.StructInfo) -> bool:

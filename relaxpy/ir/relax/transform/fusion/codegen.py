@@ -57,12 +57,6 @@ def codegen_name(func: rx.BaseFunc | None) -> str | None:
     return backend
 
 
-def without_primitive(func: rx.Function) -> rx.Function:
-    """The function without the attribute by which FuseTIR knows it."""
-    attrs = {key: value for key, value in func.attrs.items() if key != "Primitive"}
-    return rebuild(func, attrs=attrs)
-
-
 def annotated_for_codegen(mod: IRModule) -> IRModule:
     """The module with each called composite function wrapped in a function for its back end."""
     wrappers = _Wrappers(mod)
@@ -94,7 +88,7 @@ class _Wrappers:
         inner = rx.Var("gv")
         result = rx.Var("gv1")
         bindings = (
-            rx.VarBinding(inner, without_primitive(func), func.span),
+            rx.VarBinding(inner, func.without_attr("Primitive"), func.span),
             rx.VarBinding(result, rx.Call(inner, outer.params, span=func.span), func.span),
         )
         self.names[name] = rx.GlobalVar(symbol)
@@ -308,7 +302,7 @@ def _with_nested_functions(mod: IRModule) -> IRModule:
             name = f"{var.name_hint}_{func.attrs['Codegen']}"
             renamed[var] = rx.GlobalVar(name)
             del result[var]
-            nested = without_primitive(_nested(func, mod))
+            nested = _nested(func, mod).without_attr("Primitive")
             result[renamed[var]] = nested.with_attr("global_symbol", name)
     old_names = {old.name_hint for old in renamed}
     for var, func in result.items():
@@ -336,7 +330,7 @@ def _nested(func: rx.Function, mod: IRModule) -> rx.Function:
                 assert isinstance(callee, rx.Function)
                 if name not in local:
                     local[name] = rx.Var("lv")
-                    inner = without_primitive(copy_with_new_vars(callee))
+                    inner = copy_with_new_vars(callee).without_attr("Primitive")
                     bindings.append(rx.VarBinding(local[name], inner, call.span))
                 call = rx.Call(local[name], call.args, span=call.span)
             var = binding.var

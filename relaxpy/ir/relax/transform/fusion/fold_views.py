@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.arith.prove import prove_equal, simplify
-from relaxpy.ir.core.node import Attrs, Node
+from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, occurrences, rebuild, rewrite, walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
@@ -20,8 +20,10 @@ from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.effects import mutates
 from relaxpy.ir.relax.analysis.op_pattern import has_reshape_pattern
+from relaxpy.ir.relax.analysis.variables import mention_counts
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.block_builder.function_table import FunctionTable
+from relaxpy.ir.relax.known import called_kernel
 from relaxpy.ir.relax.op.definition.rules import is_one
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.transform.cleanup.dead_code_elimination import without_dead_code
@@ -104,7 +106,7 @@ class _Kernels:
         repeats = isinstance(axes, tuple) and any(step and step[1] > 1 for step in axes)
         if repeats and _reads_often(kernel, param):
             return False
-        return _is_bound_without(kernel, {param, *others})
+        return is_bound_without(kernel, {param, *others})
 
     def reading(self, name: str, views: Mapping[int, str]) -> rx.GlobalVar:
         """The kernel `name` with the copies of some operands, by name, as a part of it."""
@@ -149,9 +151,7 @@ class _Folding(BindingRewriter):
 
     @cached_property
     def uses(self) -> Counter[Node]:
-        """The number of places of each variable, its binding included."""
-        nodes = (child for node in walk(self.func) for child in children(node))
-        return Counter(child for child in nodes if isinstance(child, rx.Var))
+        return mention_counts(self.func)
 
     @override
     def block(self, block: rx.BindingBlock) -> Sequence[rx.BindingBlock]:
@@ -168,7 +168,9 @@ class _Folding(BindingRewriter):
         if mutates(binding):
             self.copies.clear()
             self.calls.clear()
-        called = _called(call) if self.is_plain and isinstance(binding, rx.VarBinding) else None
+        called = (
+            called_kernel(call) if self.is_plain and isinstance(binding, rx.VarBinding) else None
+        )
         if called is None or called[0] not in self.kernels.by_name:
             return None
         name, operands = called
@@ -198,23 +200,13 @@ class _Folding(BindingRewriter):
             return None
         call = self.calls.get(operands[0])
         once = self.uses[operands[0]] == 2  # its binding, and this use
-        called = _called(call) if once and call is not None else None
+        called = called_kernel(call) if once and call is not None else None
         if call is None or called is None or len(call.args) != 2:
             return None
         if len(self.kernels.by_name[called[0]].params) != len(called[1]) + 1:
             return None
         kernel = self.kernels.writing(called[0], name)
         return None if kernel is None else rebuild(call, args=(kernel, *call.args[1:]))
-
-
-def _called(value: rx.Expr) -> tuple[str, tuple[rx.Expr, ...]] | None:
-    """The kernel that a call allocates outputs for, and its operands."""
-    if not rx.is_call_of(value, "relax.call_tir"):
-        return None
-    kernel, operands = value.args[:2]
-    if not isinstance(kernel, rx.GlobalVar) or not isinstance(operands, rx.Tuple):
-        return None
-    return kernel.name_hint, operands.fields
 
 
 def _view_of(kernel: PrimFunc) -> View | None:
@@ -395,7 +387,7 @@ def _reads_often(kernel: PrimFunc, param: int) -> bool:
     return reads is not None and (reads - size * _OFTEN).is_at_least(0, variables)
 
 
-def _is_bound_without(kernel: PrimFunc, params: Container[int]) -> bool:
+def is_bound_without(kernel: PrimFunc, params: Container[int]) -> bool:
     """True if other parameters determine the variables in the shapes of some."""
     buffers = [(k, b) for k, b in enumerate(kernel.buffer_map_items) if b is not None]
     bound = {size for k, b in buffers if k not in params for size in b.shape} | {*kernel.params}
@@ -417,8 +409,8 @@ def _with_view(kernel: PrimFunc, param: int, view: View) -> PrimFunc:
         del buffers[handle]
         params = tuple(other for other in params if other is not handle)
         body = rewrite(kernel.body, partial(_with_value, old, view))
-    kept = {key: value for key, value in kernel.attrs.items() if key != "global_symbol"}
-    return PrimFunc(params, cast("Stmt", body), buffer_map=buffers, attrs=Attrs(kept))
+    attrs = kernel.without_attr("global_symbol").attrs
+    return PrimFunc(params, cast("Stmt", body), buffer_map=buffers, attrs=attrs)
 
 
 def _size(copy: Buffer, step: tuple[int, int] | None) -> PrimExpr:

@@ -23,7 +23,6 @@ from relaxpy.ir.te.topi.elementwise import computed
 from relaxpy.ir.te.topi.shapes import broadcast_index
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
-from relaxpy.ir.tir.ops import is_const
 from relaxpy.support.dataclass import dataclass, replace
 
 if TYPE_CHECKING:
@@ -253,13 +252,13 @@ def _scaled(sums: rx.Expr, *scales: rx.Expr | None) -> rx.Expr:
 def _is_one(x: rx.Expr | None) -> bool:
     """True if a tensor, if there is one, has one element."""
     sizes = () if x is None else shape_of(x)
-    return sizes is not None and all(is_const(n, 1) for n in sizes)
+    return sizes is not None and all(ops.is_const(n, 1) for n in sizes)
 
 
 def _is_constant_along(point: rx.Expr | None, axis: int) -> bool:
     """True if a tensor, if there is one, is the same along an axis that counts from the end."""
     sizes = () if point is None else shape_of(point)
-    return sizes is not None and (len(sizes) < -axis or is_const(sizes[axis], 1))
+    return sizes is not None and (len(sizes) < -axis or ops.is_const(sizes[axis], 1))
 
 
 def _product(a: Tensor, b: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from operator import is_
-from typing import Final, TypeAlias, TypeGuard
+from typing import Final, TypeAlias
 
 from typing_extensions import override
 
@@ -37,6 +37,7 @@ from relaxpy.ir.relax.analysis.variables import (
 )
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.block_builder.function_table import FunctionTable
+from relaxpy.ir.relax.known import is_kernel_call
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import BufferLoad
@@ -47,12 +48,6 @@ from relaxpy.support.entry import user_facing
 
 MAX_NAMES: Final = 16
 """The maximum number of kernel names in the name of a function."""
-
-
-def is_kernel_call(expr: rx.Expr) -> TypeGuard[rx.Call]:
-    """True if this is a `call_tir` or `call_tir_inplace`."""
-    calls = expr.op.record.calls if isinstance(expr, rx.Call) and isinstance(expr.op, Op) else None
-    return calls is not None and calls.is_kernel
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -15,9 +15,9 @@ from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.op_pattern import OpPatternKind, op_pattern_kind
 from relaxpy.ir.relax.analysis.variables import occurring_vars
-from relaxpy.ir.relax.transform.fusion.fuse_ops import AnnotateTIROpPattern
-from relaxpy.ir.relax.transform.fusion.fuse_tir import FuseTIR
-from relaxpy.ir.relax.transform.fusion.grouping import FunctionGroup, group_bindings, is_kernel_call
+from relaxpy.ir.relax.known import called_kernel
+from relaxpy.ir.relax.transform.fusion.fuse_ops import AnnotateTIROpPattern, FuseTIR
+from relaxpy.ir.relax.transform.fusion.grouping import FunctionGroup, group_bindings
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import Cast, FloorDiv, FloorMod, IntImm
@@ -124,15 +124,11 @@ def _kernel_call(
 ) -> tuple[PrimFunc, Sequence[rx.Expr]] | None:
     """The kernel that a binding calls for one output, and its tensors."""
     value = binding.value
-    if not isinstance(binding, rx.VarBinding) or not is_kernel_call(value) or len(value.args) != 2:
+    called = called_kernel(value, of_any_kind=True) if isinstance(binding, rx.VarBinding) else None
+    if called is None or not isinstance(value, rx.Call) or len(value.args) != 2:
         return None
-    kernel, operands = value.args
-    if not isinstance(kernel, rx.GlobalVar) or not isinstance(operands, rx.Tuple):
-        return None
-    func = kernels.get(kernel.name_hint)
-    if func is None or len(func.params) != len(operands.fields) + 1:
-        return None
-    return func, operands.fields
+    func, operands = kernels.get(called[0]), called[1]
+    return (func, operands) if func and len(func.params) == len(operands) + 1 else None
 
 
 def _is_worth(decoding: PrimFunc, product: PrimFunc, number: int) -> bool:

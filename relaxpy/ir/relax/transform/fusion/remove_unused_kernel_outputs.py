@@ -6,20 +6,19 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from typing_extensions import override
 
-from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.core.traverse import children, rebuild, walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.block_builder.function_table import FunctionTable
+from relaxpy.ir.relax.known import called_kernel
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
+from relaxpy.ir.relax.transform.fusion.fold_views import is_bound_without
 from relaxpy.ir.relax.transform.fusion.grouping import may_fail
-from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.analysis.regions import stored_buffers
-from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.prim_func import PrimFunc
-from relaxpy.ir.tir.stmt import BlockRealize, SeqStmt, Stmt
+from relaxpy.ir.tir.stmt import BlockRealize, SeqStmt, stmt_seq
 from relaxpy.support.dataclass import dataclass
 
 
@@ -61,11 +60,10 @@ def _used_outputs(func: rx.Function) -> dict[rx.Expr, set[int]]:
 
 def _outputs(value: rx.Expr) -> Sequence[rx.StructInfo]:
     """The struct info of each field of a call of a kernel; () for any other value."""
-    if not rx.is_call_of(value, "relax.call_tir") or len(value.sinfo_args) != 1:
+    if not isinstance(value, rx.Call) or called_kernel(value) is None or len(value.sinfo_args) != 1:
         return ()
     [result] = value.sinfo_args
-    is_plain = isinstance(value.args[0], rx.GlobalVar) and isinstance(value.args[1], rx.Tuple)
-    return result.fields if is_plain and isinstance(result, rx.TupleStructInfo) else ()
+    return result.fields if isinstance(result, rx.TupleStructInfo) else ()
 
 
 class _Kernels:
@@ -116,22 +114,20 @@ class _Calls(BindingRewriter):
         fields = sorted(self.used.get(original, range(len(outputs))))
         if len(fields) == len(outputs):
             return None
+        called = called_kernel(value)
         assert isinstance(value, rx.Call)
-        kernel, operands, *rest = value.args
-        assert isinstance(kernel, rx.GlobalVar)
-        assert isinstance(operands, rx.Tuple)
-        first = len(operands.fields)
+        assert called is not None
+        first = len(called[1])
         dropped = tuple(first + k for k in range(len(outputs)) if k not in fields)
-        new = self.kernels.without(kernel.name_hint, dropped)
+        new = self.kernels.without(called[0], dropped)
         if new is None:
             return None
         kept = [outputs[k] for k in fields]
         sinfo = kept[0] if len(kept) == 1 else rx.TupleStructInfo(tuple(kept))
         call = rx.Call(
-            value.op, (new, operands, *rest), value.attrs, sinfo_args=(sinfo,), span=value.span
+            value.op, (new, *value.args[1:]), value.attrs, sinfo_args=(sinfo,), span=value.span
         )
-        var = type(binding.var)(binding.var.name_hint, None, binding.var.span)
-        self._remap[binding.var] = var
+        var = self.rederived(binding.var)
         self.fields[var] = fields
         return rx.VarBinding(var, call, binding.span)
 
@@ -140,7 +136,7 @@ def _without(kernel: PrimFunc, dropped: Collection[int]) -> PrimFunc | None:
     """The kernel without some outputs, and without the statements that only store to them."""
     buffers = kernel.buffer_map_items
     outputs = {b for k in dropped if (b := buffers[k]) is not None}
-    if may_fail(kernel) or not _are_bound_without(kernel, outputs):
+    if may_fail(kernel) or not is_bound_without(kernel, dropped):
         return None
     realize = kernel.body
     is_root = isinstance(realize, BlockRealize) and not realize.block.iter_vars
@@ -154,7 +150,7 @@ def _without(kernel: PrimFunc, dropped: Collection[int]) -> PrimFunc | None:
     mentioned = {node for stmt in kept for node in walk(stmt)}
     if not kept or mentioned & {x for b in outputs for x in (b, b.data)}:
         return None
-    new: Stmt = kept[0] if len(kept) == 1 else SeqStmt(tuple(kept))
+    new = stmt_seq(*kept)
     if isinstance(realize, BlockRealize) and is_root:
         block = realize.block
         regions = {
@@ -164,13 +160,5 @@ def _without(kernel: PrimFunc, dropped: Collection[int]) -> PrimFunc | None:
         new = rebuild(realize, block=rebuild(block, body=new, **regions))
     params = tuple(p for k, p in enumerate(kernel.params) if k not in dropped)
     map_ = {p: b for p, b in kernel.buffer_map.items() if p in params}
-    attrs = {key: value for key, value in kernel.attrs.items() if key != "global_symbol"}
-    return PrimFunc(params, new, buffer_map=map_, attrs=Attrs(attrs))
-
-
-def _are_bound_without(kernel: PrimFunc, outputs: Collection[Buffer]) -> bool:
-    """True if other parameters determine the variables in the shapes of outputs."""
-    others = [b for b in kernel.buffer_map_items if b is not None and b not in outputs]
-    bound = {size for b in others for size in b.shape} | set(kernel.params)
-    sizes = [size for b in outputs for size in b.shape]
-    return all(node in bound for size in sizes for node in walk(size) if isinstance(node, tir.Var))
+    attrs = kernel.without_attr("global_symbol").attrs
+    return PrimFunc(params, new, buffer_map=map_, attrs=attrs)

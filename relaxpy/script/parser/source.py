@@ -1,24 +1,43 @@
-"""Program text: its syntax tree, and the one conversion from positions in the tree to spans."""
+"""The source of a program: its syntax tree and positions, the names in scope, and its errors.
+
+`Program` has the one conversion from positions in the tree to spans. `Scope` looks names up among
+those that a program binds, and those of its enclosing scopes. `Report` collects the errors of a
+program while it is parsed; and type parameters, `def f[n](...)`, are read here.
+"""
 
 from __future__ import annotations
 
 import ast
+import builtins
 import inspect
 import io
 import linecache
 import re
 import sys
 import tokenize
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import field
 from functools import lru_cache
-from itertools import accumulate
-from types import CodeType, FrameType
+from itertools import accumulate, zip_longest
+from types import CodeType, FrameType, FunctionType
 from typing import Any, Protocol
 
-from relaxpy.errors import ParseError, Source, Span
+from typing_extensions import override
+
+from relaxpy.errors import (
+    Diagnostic,
+    ParseError,
+    ParseNameError,
+    RelaxpyError,
+    Source,
+    Span,
+    close_names,
+)
 from relaxpy.ir.core.budget import MAX_TOKENS
+from relaxpy.ir.relax.nodes import GlobalVar
 from relaxpy.ir.relax.nodes.struct_info import UNKNOWN_SIZE
+from relaxpy.script.language.wording import as_parse_error
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.screen import ipython
 
@@ -377,3 +396,382 @@ def _indented_block(lines: list[str]) -> list[str]:
             return lines[:k]
         in_definition = text.startswith(("def ", "class ", "async def "))
     return lines if in_definition else inspect.getblock(lines)
+
+
+#: The built-in functions that a program may call while it is parsed.
+BUILTINS: Mapping[str, object] = {
+    name: getattr(builtins, name)
+    for name in (
+        *("abs", "all", "any", "bool", "dict", "divmod", "enumerate", "filter", "float", "int"),
+        *("isinstance", "len", "list", "map", "max", "min", "range", "reversed", "round", "set"),
+        *("slice", "sorted", "str", "sum", "tuple", "zip"),
+    )
+}
+
+
+class Missing:
+    """The type of the result of a lookup that finds nothing."""
+
+
+MISSING = Missing()
+
+
+class Poison:
+    """The type of the value of a name whose definition failed; its uses are not reported again."""
+
+
+POISON = Poison()
+
+
+class Poisoned(Exception):  # noqa: N818
+    """A value is used whose definition has already been reported as an error."""
+
+
+class FromText:
+    """Base of the functions that a text defines; calling one reads its text."""
+
+    __slots__ = ()
+
+
+class ModuleRef:
+    """The module that is being parsed, as its functions refer to it: `cls.f`, `Module.f`."""
+
+    def __init__(self, functions: Mapping[str, GlobalVar]) -> None:
+        self.__functions__ = functions
+        self.__poisoned__: set[str] = set()
+
+    def __getattr__(self, name: str) -> GlobalVar:
+        if name in self.__poisoned__:
+            raise Poisoned
+        gvar = self.__functions__.get(name)
+        if gvar is None:
+            raise AttributeError(name)
+        return gvar
+
+    @override
+    def __dir__(self) -> list[str]:
+        return list(self.__functions__)
+
+    @override
+    def __repr__(self) -> str:
+        return "the module"
+
+
+class Scope:
+    """The names of a program, innermost scope first, inside the enclosing mappings."""
+
+    __slots__ = ("_enclosing", "frames")
+
+    def __init__(self, *enclosing: Mapping[str, object]) -> None:
+        self.frames: list[dict[str, object]] = [{}]
+        self._enclosing = enclosing
+
+    def find(self, name: str) -> object:
+        """The value of `name`, or MISSING."""
+        for frame in reversed(self.frames):
+            if name in frame:
+                return frame[name]
+        for mapping in self._enclosing:
+            if name in mapping:
+                return mapping[name]
+        return MISSING
+
+    def find_bound(self, name: str) -> object:
+        """The value that the program itself has bound to `name`, or MISSING."""
+        for frame in reversed(self.frames):
+            if name in frame:
+                return frame[name]
+        return MISSING
+
+    def set(self, name: str, value: object) -> None:
+        """Bind `name` in the innermost scope."""
+        self.frames[-1][name] = value
+
+    def names(self) -> Iterator[str]:
+        """All visible names."""
+        for frame in reversed(self.frames):
+            yield from frame
+        for mapping in self._enclosing:
+            yield from mapping
+
+    @contextmanager
+    def inner(self, names: Mapping[str, object] | None = None) -> Iterator[dict[str, object]]:
+        """Open a scope inside this one until the context ends."""
+        frame = dict(names or {})
+        depth = len(self.frames)
+        self.frames.append(frame)
+        try:
+            yield frame
+        finally:
+            del self.frames[depth:]
+
+    def closure(self) -> Scope:
+        """The scope of a lambda defined here; later bindings in these frames are visible."""
+        scope = Scope(*self._enclosing)
+        scope.frames = list(self.frames)
+        return scope
+
+    def for_function(self, *first: Mapping[str, object]) -> Scope:
+        """A scope for a function defined here: the names of this scope, then `first`."""
+        return Scope(*reversed(self.frames), *first, *self._enclosing)
+
+
+def captured_names(function: FunctionType, frame: FrameType | None) -> list[Mapping[str, object]]:
+    """The scopes of names used in `function`: closure, defining frame, module."""
+    closure = {}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            closure[name] = cell.cell_contents
+        except ValueError:  # not assigned yet
+            continue
+    scopes: list[Mapping[str, object]] = [closure]
+    if frame is not None:
+        scopes.extend(frame_names(frame))
+    scopes.append(function.__globals__)
+    return scopes
+
+
+def frame_names(frame: FrameType) -> Iterator[Mapping[str, Any]]:
+    """The current local names of a running frame, and of its callers that enclose it.
+
+    The latter are those of annotations that Python does not evaluate, which no closure has.
+    """
+    code, caller = frame.f_code, frame.f_back
+    if frame.f_locals is not frame.f_globals:
+        yield dict(frame.f_locals)
+    if caller is not None and any(code is constant for constant in caller.f_code.co_consts):
+        yield from frame_names(caller)
+
+
+def unknown_name(name: str, known: Iterable[str]) -> ParseNameError:
+    """Create the error for an unknown name."""
+    if hasattr(builtins, name):
+        return ParseNameError(
+            f"the built-in name {name!r} is not available inside a program",
+            hint="a program is parsed, not run; " + _instead(name),
+        )
+    public = {n for n in known if not n.startswith("_")}
+    return ParseNameError(f"unknown name {name!r}", hint=close_names(name, public))
+
+
+def _instead(name: str) -> str:
+    if name == "print":
+        return "to print when the function runs use R.print(x) in a function with pure=False"
+    return "call it outside and use its result, or a helper function that calls it"
+
+
+MAX_ERRORS = 20
+
+
+class TooManyErrors(Exception):  # noqa: N818
+    """The program has MAX_ERRORS errors; parsing stops."""
+
+
+class Report:
+    """The errors found in a program so far."""
+
+    def __init__(self) -> None:
+        self.errors: list[RelaxpyError] = []
+
+    def add(self, error: RelaxpyError) -> None:
+        """Add an error."""
+        self.errors.append(error)
+        if len(self.errors) >= MAX_ERRORS:
+            raise TooManyErrors
+
+    def failure(self) -> RelaxpyError | None:
+        """One error with all diagnostics, of the class of the first; None without errors."""
+        if not self.errors:
+            return None
+        diagnostics: dict[Diagnostic, None] = {}
+        for error in self.errors:
+            diagnostics |= dict.fromkeys(error.diagnostics)
+        kind = type(self.errors[0])
+        return kind(list(diagnostics))
+
+
+class Reading(Protocol):
+    """The program and the scope of an evaluator."""
+
+    program: Program
+    scope: Scope
+
+
+class Statements:
+    """Parses statements one by one; an error in one is reported, and the next is parsed."""
+
+    def __init__(self, reading: Reading, report: Report, *, in_macro: bool = False) -> None:
+        self.reading = reading
+        self.in_macro = in_macro
+        self.report = report
+        self.following: ast.stmt | None = None
+
+    def read(
+        self,
+        nodes: Sequence[ast.stmt],
+        statement: Callable[[ast.stmt], None],
+        then: ast.stmt | None = None,
+    ) -> None:
+        """Parse `nodes` with `statement`; names bound by an erroneous one are poisoned.
+
+        During a call, `following` is the next statement, which is `then` for the last one.
+        """
+        for node, self.following in zip_longest(nodes, nodes[1:], fillvalue=then):
+            assert node is not None
+            try:
+                statement(node)
+            except Poisoned:
+                self.poison(node)
+            except RecursionError:
+                self.poison(node)
+                if self.in_macro:  # a macro that uses itself, which is reported at its call
+                    raise
+                self.report.add(too_deep(self.reading.program, node))
+            except RelaxpyError as error:
+                self.poison(node)
+                self.report.add(as_parse_error(error, self.reading.program.span(header(node))))
+
+    def poison(self, node: ast.stmt) -> None:
+        """Mark every name that `node` would have bound."""
+        nested = (n.target.id for n in ast.walk(node) if isinstance(n, ast.NamedExpr))
+        for name in (*bound_names(node), *nested):
+            self.reading.scope.set(name, POISON)
+
+
+def header(node: ast.stmt) -> ast.stmt | ast.expr:
+    """The node at which a message about a statement points: without nested statements."""
+    match node:
+        case ast.If(test=test) | ast.While(test=test):
+            return test
+        case ast.For(iter=iter_):
+            return iter_
+        case ast.With(items=[item, *_]):
+            return item.context_expr
+        case _:
+            return node
+
+
+def bound_names(node: ast.stmt) -> Iterator[str]:
+    """The names that a statement binds in its enclosing scope."""
+    worklist: list[ast.expr]
+    match node:
+        case ast.Assign(targets=targets):
+            worklist = list(targets)
+        case ast.AnnAssign(target=bound) | ast.AugAssign(target=bound):
+            worklist = [bound]
+        case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+            yield name
+            return
+        case ast.If() | ast.With() | ast.For():
+            for inner in (*node.body, *getattr(node, "orelse", ())):
+                yield from bound_names(inner)
+            return
+        case _:
+            return
+    while worklist:
+        target = worklist.pop()
+        if isinstance(target, ast.Name):
+            yield target.id
+        elif isinstance(target, (ast.Tuple, ast.List)):
+            worklist += target.elts
+        elif isinstance(target, ast.Starred):
+            worklist.append(target.value)
+
+
+_STATEMENTS: dict[type[ast.stmt], tuple[str, str]] = {
+    ast.While: ("while", "use recursion: a function that calls itself in one branch of an if"),
+    ast.For: ("for", "write the functions one by one, or create them in Python"),
+    ast.AsyncFor: ("async for", "programs do not wait for anything"),
+    ast.AsyncWith: ("async with", "programs do not wait for anything"),
+    ast.AsyncFunctionDef: ("async def", "programs do not wait for anything"),
+    ast.Try: ("try", "errors of a running program end it; check before with an if"),
+    ast.TryStar: ("try", "errors of a running program end it; check before with an if"),
+    ast.Raise: ("raise", "use R.assert_op(condition) or T.Assert"),
+    ast.Import: ("import", "import at the top of the file; its names can be used here"),
+    ast.ImportFrom: ("import", "import at the top of the file; its names can be used here"),
+    ast.Global: ("global", "return new values instead"),
+    ast.Nonlocal: ("nonlocal", "return new values instead"),
+    ast.Delete: ("del", "values die after their last use by themselves"),
+    ast.ClassDef: ("class", "put all functions in the class of one @I.ir_module"),
+    ast.Assert: ("assert", "use R.assert_op(condition, message) in an impure function"),
+    ast.AugAssign: ("an augmented assignment", ""),
+    ast.Break: ("break", "a loop is unrolled as a whole: iterate over fewer values"),
+    ast.Continue: ("continue", "a loop is unrolled: put the other statements into an if"),
+    ast.Match: ("match", "use if and else"),
+    ast.FunctionDef: (
+        "a function",
+        "define it outside; functions of Python are called as they are",
+    ),
+}
+
+
+_IN_KERNELS: dict[type[ast.stmt], str] = {
+    ast.Global: "keep what changes in a buffer",
+    ast.Raise: "write assert condition, message",
+}
+
+
+def refusal(program: Program, node: ast.stmt, where: str) -> ParseError:
+    """Create the error for a Python statement that is not part of the language at `where`."""
+    name, hint = _STATEMENTS.get(type(node), (type(node).__name__, ""))
+    if isinstance(node, ast.AugAssign):
+        target = ast.unparse(node.target)
+        value = ast.BinOp(ast.Name(target), node.op, node.value)
+        hint = f"write {target} = {ast.unparse(value)}: variables are bound, never changed"
+    if where == "a kernel":
+        hint = _IN_KERNELS.get(type(node), hint)
+    if isinstance(node, ast.FunctionDef):
+        node = _keyword(node, "def")
+    blocks = (ast.Try, ast.TryStar, ast.With, ast.ClassDef, ast.For, ast.While, ast.AsyncFor)
+    if isinstance(node, blocks):
+        node = _keyword(node, name)
+    rule = "EV-24" if name == "try" and where != "a kernel" else None
+    return program.error(node, f"{name} is not part of {where}", rule=rule, hint=hint or None)
+
+
+def _keyword(node: ast.stmt, name: str) -> ast.stmt:
+    """A node with the position of the keyword of a compound statement."""
+    keyword = ast.Pass()
+    keyword.lineno = keyword.end_lineno = node.lineno
+    keyword.col_offset = node.col_offset
+    keyword.end_col_offset = node.col_offset + len(name)
+    return keyword
+
+
+def docstring_removed(body: list[ast.stmt]) -> list[ast.stmt]:
+    """The statements of a body without its docstring."""
+    match body:
+        case [ast.Expr(value=ast.Constant(value=str())), *rest]:
+            return rest
+        case _:
+            return body
+
+
+def type_parameters(
+    node: ast.FunctionDef | ast.ClassDef, error: Callable[..., ParseError], report: Report
+) -> list[str]:
+    """The type parameters of a definition; errors in them are reported."""
+    args = node.args if isinstance(node, ast.FunctionDef) else None
+    taken = set() if args is None else {a.arg for a in (*args.posonlyargs, *args.args)}
+    names: list[str] = []
+    for param in getattr(node, "type_params", ()):
+        name: str = param.name
+        message, details = "", dict[str, Any]()
+        if args is None:
+            message = "the class of a module has no type parameters"
+            details = {"rule": "SC-12", "hint": f"each function has its own: def f[{name}](...)"}
+        elif type(param).__name__ in ("TypeVarTuple", "ParamSpec"):
+            message = f"{name} is one shape variable, without a star"
+            details = {"rule": "SC-12", "hint": f"[{name}] declares the shape variable {name}"}
+        elif getattr(param, "bound", None) or getattr(param, "default_value", None):
+            message = f"shape variable {name} is an int64 and has neither type nor default"
+            details = {"rule": "PX-9", "hint": f"write [{name}]"}
+        elif name in names or name in taken:
+            other = "a shape variable" if name in names else "a parameter"
+            message = f"{name} is the name of {other} already"
+            details = {"rule": "SC-9"}
+        if message:
+            report.add(error(param, message, **details))
+        if name not in names and name not in taken:
+            names.append(name)
+    return names

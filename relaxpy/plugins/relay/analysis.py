@@ -11,9 +11,9 @@ from relaxpy.errors import Diagnostic, MisuseError, RelayTypeError, check_type, 
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, postorder, preorder, reached, walk
 from relaxpy.plugins.relay import expr as rl, ty as types
-from relaxpy.plugins.relay.analysis.variables import bound_vars
 from relaxpy.plugins.relay.module import RelayModule
 from relaxpy.plugins.relay.op.registry import Op
+from relaxpy.plugins.relay.variables import bound_vars
 from relaxpy.support.entry import user_facing
 
 _ATOMS = (rl.Var, rl.GlobalVar, rl.Constant, rl.Literal, rl.Constructor, Op)

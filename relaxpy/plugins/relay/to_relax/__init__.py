@@ -1,1 +1,0 @@
-"""Translation of Relay modules to Relax."""

@@ -1,1 +1,0 @@
-"""Functions of tensors that no operator is legalised to."""
