@@ -1,5 +1,7 @@
 """The kernels that primitives make, and the traces that they leave, are those of TVM."""
 
+import inspect
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -759,3 +761,10 @@ def test_blockize_keeps_unit_loops_in_bindings_if_asked(keep: bool, binding: str
     arrays = [np.arange(32, dtype="float32").reshape(4, 8), np.zeros((4, 8), "float32")]
     relaxpy.compile(sch.mod, target="numpy")["main"](*arrays)
     assert (arrays[1] == arrays[0] + 1).all()
+
+
+def test_signatures_name_classes_without_the_modules_that_define_them() -> None:
+    for name, method in inspect.getmembers(tir.Schedule, inspect.isfunction):
+        if not name.startswith("_"):
+            written = [p.annotation for p in inspect.signature(method).parameters.values()]
+            assert not [text for text in written if re.search(r"\b[a-z_]+\.[A-Z]", str(text))], name

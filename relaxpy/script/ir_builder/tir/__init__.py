@@ -16,9 +16,9 @@ from relaxpy.ir.relax.nodes.expr import set_name
 from relaxpy.ir.tir.buffer import Buffer as _Buffer
 from relaxpy.ir.tir.expr import Var
 from relaxpy.script import tir as _namespace
-from relaxpy.script.ir_builder import frames
 from relaxpy.script.ir_builder.base import IRBuilder, check_option, handler
 from relaxpy.script.ir_builder.frames import PrimFuncFrame
+from relaxpy.script.ir_builder.tir import frame as frame
 from relaxpy.script.language import records
 from relaxpy.script.language.eager import directive
 from relaxpy.script.language.kernel_builder import result_type, typed_var
@@ -125,5 +125,3 @@ def Buffer(*args: Any, **kwargs: Any) -> _Buffer:
 
 
 buffer = buffer_decl = Buffer
-
-frame = frames

@@ -10,9 +10,9 @@ from relaxpy.ir.relax.nodes import BaseFunc, GlobalVar
 from relaxpy.ir.relax.nodes.base import check_name
 from relaxpy.script import ir as _namespace
 from relaxpy.script.ir import Range, dummy_global_info, vdevice
-from relaxpy.script.ir_builder import frames
 from relaxpy.script.ir_builder.base import IRBuilder
 from relaxpy.script.ir_builder.frames import IRModuleFrame
+from relaxpy.script.ir_builder.ir import frame as frame
 from relaxpy.support.entry import user_facing
 
 __all__ = [
@@ -127,10 +127,7 @@ def lookup_vdevice(target_kind: str | None = None, device_index: int = -1) -> VD
         MisuseError: there is no such device.
     """
     form = _namespace.lookup_vdevice(target_kind, device_index)
-    for frame in IRBuilder.current().frames[:1]:
-        if isinstance(frame, IRModuleFrame):
-            return frame.devices.find(f"{form.kind}:{form.number}")
+    for outermost in IRBuilder.current().frames[:1]:
+        if isinstance(outermost, IRModuleFrame):
+            return outermost.devices.find(f"{form.kind}:{form.number}")
     raise BuilderStateError("I.lookup_vdevice belongs in with I.ir_module():")
-
-
-frame = frames
