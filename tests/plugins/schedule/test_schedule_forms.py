@@ -799,5 +799,5 @@ def flatten(A: f32[6, 8], C: f32[40]):
         C[vk] = B[vk // {size}, vk % {size}]
 """)
     sch = tir.Schedule(before)
-    with pytest.raises(ScheduleError, match="may write|not known to write"):
+    with pytest.raises(ScheduleError, match=r"may write|not known to write"):
         sch.reverse_compute_at(sch.get_block("C"), sch.get_loops(sch.get_block("B"))[0])
