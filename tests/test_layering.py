@@ -112,7 +112,7 @@ FLOORS = {
     "relaxpy/script": """
         diagnostics.py language printer dist.py ir_builder
         parser/source.py parser/evaluate parser/graph parser/kernel.py parser
-        tir.py relax.py ir.py read.py ir_builder/ir.py ir_builder/tir.py ir_builder/relax
+        tir.py relax.py ir.py read.py ir_builder/ir ir_builder/tir ir_builder/relax
         highlight.py
     """,
     "relaxpy/support": """

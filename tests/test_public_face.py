@@ -20,6 +20,7 @@ from relaxpy.exec.profile import Profile
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.transform.legalize import register_legalize
 from relaxpy.script import relax as script
+from relaxpy.script.ir_builder import frames
 from relaxpy.support.absent import ABSENT, ABSENT_MODULES
 
 PACKAGE = Path(relaxpy.__file__).parent
@@ -162,6 +163,9 @@ def test_names_that_programs_of_tvm_import() -> None:
         ("relax.vm_build", "build", relaxpy.relax.build),
         ("runtime.vm", "VirtualMachine", relaxpy.VirtualMachine),
         ("script.ir_builder.relax.ir", "py_print", print),
+        ("script.ir_builder.ir.frame", "IRModuleFrame", frames.IRModuleFrame),
+        ("script.ir_builder.relax.frame", "FunctionFrame", frames.FunctionFrame),
+        ("script.ir_builder.tir.frame", "PrimFuncFrame", frames.PrimFuncFrame),
         ("runtime", "container", relaxpy.runtime.container),
         ("te.operation", "create_prim_func", relaxpy.te.create_prim_func),
         ("testing.utils", "check_numerical_grads", relaxpy.testing.check_numerical_grads),

@@ -66,7 +66,8 @@ def refused(ex: Executable, args: tuple[object, ...], message: str, rule: str) -
         (rx.TupleStructInfo((OBJECT,)), (1, 2), "it has 2 fields, not 1", "FN-1"),
         (rx.FuncStructInfo((), OBJECT), len, "is not a closure or a PrimFunc", "FN-1"),
         (rx.FuncStructInfo((), OBJECT), len, "declare the parameter as R.Callable", "FN-1"),
-        (tensor((2, 3)), zeros(2, 3, dtype="longdouble"), "which is not a tensor", "FN-1"),
+        (tensor((2, 3)), zeros(2, 3, dtype="longdouble"), ": it is not a tensor", "FN-1"),
+        (tensor((1,)), zeros(1, dtype="object"), "an array of dtype object: it is not", "FN-1"),
     ],
 )
 def test_an_argument_that_does_not_fit_is_refused(build, sinfo, value, message, rule) -> None:

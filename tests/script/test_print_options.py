@@ -164,6 +164,7 @@ def test_any_width_reads_back(width: int):
     ("options", "message"),
     [
         ({"show_metadata": True}, "no option 'show_metadata'"),
+        ({"int_dtype": "int64"}, "no option 'int_dtype'"),
         ({"syntax_sugar": 1}, "syntax_sugar is True or False"),
         ({"indent_spaces": 0}, "indent_spaces is a positive integer"),
         ({"indent_spaces": "4"}, "indent_spaces is a positive integer"),

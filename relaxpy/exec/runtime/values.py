@@ -244,7 +244,7 @@ def describe(value: Value) -> str:
         case _ if value is None:
             return "the null object (None)"
         case _ if isinstance(value, np.ndarray):
-            return f"an array of dtype {value.dtype}, which is not a tensor"
+            return f"an array of dtype {value.dtype}"
         case _ if _is_expression(value):
             return f"the expression {value!s:.60}, which belongs to a program"
         case _:

@@ -11,6 +11,7 @@ from collections import ChainMap
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import field
 from functools import cached_property, partial
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -397,7 +398,7 @@ class Importer:
             if found is None:
                 raise UnsupportedError("there is no converter for it")
             body, used = found
-            return self._inlined(body, operands, {**opsets, **used})
+            return self._inlined(body, operands, {**opsets, **used}, scope)
         entry.require(stated)
         are_strings: Sequence[bool] = ()
         if not self.strings.values.isdisjoint(operands):
@@ -426,13 +427,19 @@ class Importer:
         return found
 
     def _inlined(
-        self, body: view.Graph, operands: Sequence[Value], opsets: Mapping[str, int]
+        self,
+        body: view.Graph,
+        operands: Sequence[Value],
+        opsets: Mapping[str, int],
+        captured: Mapping[str, Value] = MappingProxyType({}),
     ) -> Sequence[Value]:
+        """The results of a body, whose graphs among its attributes use names of `captured`."""
         names = list(body.inputs)
         if len(operands) > len(names):
             raise UnsupportedError(f"operand {len(names) + 1} is one too many")
         padded = [*operands, *[None] * (len(names) - len(operands))]
-        return self.convert(body, dict(zip(names, padded, strict=True)), opsets)
+        inputs: dict[str, Any] = dict(zip(names, padded, strict=True))
+        return self.convert(body, ChainMap(inputs, captured), opsets)  # type: ignore[arg-type]
 
     def _folded(self, node: view.Node, operands: Sequence[Value]) -> Value:
         """The value of a node whose operands are known at import, or None."""

@@ -10,7 +10,7 @@ from relaxpy.ir.core.traverse import occurrences
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.analysis.regions import Interval
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
-from relaxpy.ir.tir.expr import IntImm, IterVarKind, PrimExpr, Var
+from relaxpy.ir.tir.expr import FloorDiv, IntImm, IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.rewrite.stages import (
     Bodies,
@@ -251,8 +251,9 @@ def _written(
     for producer, buffer in [(p, b) for p in producers for b in stage.reads if b in p.writes]:
         place, box = _read_where_written(stage, producer, buffer, new_loops[-1])
         _check_written_somewhere(stage, producer, buffer, place, shared, new_loops)
-        for index, rng in zip(place, box, strict=True):
-            last = ops.sub(ops.add(rng.min, rng.extent), 1)
+        pairs = list(zip(place, box, strict=True))
+        for index, rng in _solved(analyzer_of(domains_of([*shared, *new_loops])), pairs):
+            last = ops.sub(rng.stop, 1)
             ends = analyzer.simplify(rng.min), analyzer.simplify(last)
             if isinstance(index, Var) and index in spatial and index not in found:
                 found[index] = ends
@@ -275,6 +276,29 @@ def _written(
                 stage.block,
             )
     return found
+
+
+def _solved(
+    analyzer: Analyzer, pairs: list[tuple[PrimExpr, Range]]
+) -> list[tuple[PrimExpr, Range]]:
+    """Indices and their ranges, with v and its range in place of v // c and v % c."""
+    for row in pairs:
+        match row:
+            case FloorDiv(a=Var() as var, b=IntImm() as step), rows if step.value > 0:
+                remainder = ops.floormod(var, step)
+                column = next((pair for pair in pairs if pair[0] == remainder), None)
+                columns = column[1] if column else Range(step)
+                whole = analyzer.can_prove_equal(columns.min, 0) and analyzer.can_prove_equal(
+                    columns.extent, step
+                )
+                ends = [columns.min, ops.sub(columns.stop, 1)]
+                one_row = analyzer.can_prove_equal(rows.extent, 1)
+                if whole or (one_row and is_inside(analyzer, ends, [Range(step)] * 2)):
+                    first = ops.add(ops.mul(rows.min, step), columns.min)
+                    size = ops.mul(rows.extent, step) if whole else columns.extent
+                    others = [pair for pair in pairs if pair is not row and pair is not column]
+                    return [(var, Range.from_min_extent(first, size)), *_solved(analyzer, others)]
+    return pairs
 
 
 def _read_where_written(

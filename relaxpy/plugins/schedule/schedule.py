@@ -9,6 +9,7 @@ from relaxpy.errors import unexpected
 from relaxpy.ir.core.node import Attr
 from relaxpy.ir.equality.structural import assert_structural_equal
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.tir.analysis.index_map import IndexMap
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr
 from relaxpy.ir.tir.prim_func import PrimFunc
@@ -232,7 +233,10 @@ class Schedule(NamedParts, SamplingKernels):
 
     @primitive
     def set_axis_separator(
-        self, block: BlockRV | str, buffer: layout.BufferName, axis_separators: Sequence[int] | None
+        self,
+        block: BlockRV | str,
+        buffer: tuple[str, int] | str | Buffer,
+        axis_separators: Sequence[int] | None,
     ) -> None:
         """Divide the axes of a buffer into physical ones; values do not change.
 
@@ -416,9 +420,9 @@ class Schedule(NamedParts, SamplingKernels):
     def transform_layout(
         self,
         block: BlockRV | str,
-        buffer: layout.BufferName,
-        index_map: layout.Map,
-        pad_value: int | float | PrimExpr | layout.Map | None = None,
+        buffer: tuple[str, int] | str | Buffer,
+        index_map: IndexMap | Callable[..., Any],
+        pad_value: int | float | PrimExpr | IndexMap | Callable[..., Any] | None = None,
         *,
         assume_injective_transform: bool = False,
     ) -> None:
@@ -451,9 +455,9 @@ class Schedule(NamedParts, SamplingKernels):
     def _transform_layout(
         self,
         block: BlockRV | str,
-        buffer: layout.BufferName,
-        index_map: layout.Map,
-        pad_value: int | float | PrimExpr | layout.Map | None = None,
+        buffer: tuple[str, int] | str | Buffer,
+        index_map: IndexMap | Callable[..., Any],
+        pad_value: int | float | PrimExpr | IndexMap | Callable[..., Any] | None = None,
         *,
         assume_injective_transform: bool = False,
     ) -> None:
@@ -469,7 +473,9 @@ class Schedule(NamedParts, SamplingKernels):
         )
 
     @primitive
-    def transform_block_layout(self, block: BlockRV | str, index_map: layout.Map) -> None:
+    def transform_block_layout(
+        self, block: BlockRV | str, index_map: IndexMap | Callable[..., Any]
+    ) -> None:
         """Let a block run through loops whose variables are those of a map of its own.
 
         Errors:
@@ -480,7 +486,7 @@ class Schedule(NamedParts, SamplingKernels):
         layout.transform_block_layout(state, node, index_map, self._map)
 
     @primitive
-    def reindex(self, block: BlockRV | str, buffer: layout.BufferName) -> BlockRV:
+    def reindex(self, block: BlockRV | str, buffer: tuple[str, int] | str | Buffer) -> BlockRV:
         """Let a block use a copy of a buffer whose indices are the variables of the block.
 
         The block of the copy is returned: it is before the block if that reads the buffer, and
@@ -499,7 +505,7 @@ class Schedule(NamedParts, SamplingKernels):
         block: BlockRV | str,
         read_buffer_index: int,
         storage_scope: str,
-        index_map: layout.Map,
+        index_map: IndexMap | Callable[..., Any],
     ) -> BlockRV:
         """Copy what a block reads to indices by a map of its variables; return the copy's block.
 
@@ -518,7 +524,7 @@ class Schedule(NamedParts, SamplingKernels):
         block: BlockRV | str,
         write_buffer_index: int,
         storage_scope: str,
-        index_map: layout.Map,
+        index_map: IndexMap | Callable[..., Any],
     ) -> BlockRV:
         """Let a block write at the indices of a map, and copy that after it; return that block.
 

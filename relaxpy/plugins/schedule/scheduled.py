@@ -39,6 +39,7 @@ from relaxpy.ir.tir.rewrite.state import State, refused
 from relaxpy.ir.tir.stmt import Block, For
 from relaxpy.ir.tir.substitution import substitute
 from relaxpy.plugins.schedule import trace
+from relaxpy.plugins.schedule.trace import BlockRV, LoopRV
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.entry import user_facing
 
@@ -91,7 +92,7 @@ def outputs(state: State, scope: Block) -> list[Block]:
 
 P = ParamSpec("P")
 R = TypeVar("R")
-RV = TypeVar("RV", trace.BlockRV, trace.LoopRV)
+RV = TypeVar("RV", BlockRV, LoopRV)
 S = TypeVar("S", bound="ScheduledKernels")
 _Item: TypeAlias = Block | Var | IntEnum
 
@@ -248,7 +249,7 @@ class ScheduledKernels:
         check_type(mod, IRModule, "expected a PrimFunc or a module")
         self._module = mod
         self._states: dict[str, State] = {}
-        self._items: dict[trace.BlockRV | trace.LoopRV, tuple[str, _Item]] = {}
+        self._items: dict[BlockRV | LoopRV, tuple[str, _Item]] = {}
         self._numbers: dict[Var, PrimExpr] = {}
         self._random = Random(seed)
         self._decided: object = None
@@ -311,15 +312,13 @@ class ScheduledKernels:
         self.trace.show()
 
     @overload
-    def get(self, rand_var_or_sref: trace.BlockRV) -> Block: ...
+    def get(self, rand_var_or_sref: BlockRV) -> Block: ...
     @overload
-    def get(self, rand_var_or_sref: trace.LoopRV) -> For: ...
+    def get(self, rand_var_or_sref: LoopRV) -> For: ...
     @overload
     def get(self, rand_var_or_sref: PrimExpr) -> int | PrimExpr: ...
     @user_facing
-    def get(
-        self, rand_var_or_sref: trace.BlockRV | trace.LoopRV | PrimExpr
-    ) -> Block | For | int | PrimExpr:
+    def get(self, rand_var_or_sref: BlockRV | LoopRV | PrimExpr) -> Block | For | int | PrimExpr:
         """The current block or loop of a name, or a number that was drawn.
 
         Errors:
@@ -330,17 +329,17 @@ class ScheduledKernels:
                 raise UnknownRVError("the schedule did not draw this number")
             value = Analyzer().simplify(self._known(rand_var_or_sref))
             return value.value if isinstance(value, IntImm) else value
-        if isinstance(rand_var_or_sref, trace.BlockRV):
+        if isinstance(rand_var_or_sref, BlockRV):
             return self._block(rand_var_or_sref)[1]
         return self._loop(rand_var_or_sref)[1]
 
-    def get_sref(self, rand_var_or_stmt: trace.BlockRV | trace.LoopRV | Block | For) -> StmtSRef:
+    def get_sref(self, rand_var_or_stmt: BlockRV | LoopRV | Block | For) -> StmtSRef:
         """The statement of a name, or a statement of the kernels, and where it is now.
 
         Errors:
             ScheduleError: it is gone.
         """
-        if isinstance(rand_var_or_stmt, (trace.BlockRV, trace.LoopRV)):
+        if isinstance(rand_var_or_stmt, (BlockRV, LoopRV)):
             state, node = self._either(rand_var_or_stmt)
             return StmtSRef(node, state)
         for func in self.mod.functions.values():
@@ -362,7 +361,7 @@ class ScheduledKernels:
         """A seed, drawn at random, for another schedule."""
         return self._random.getrandbits(31)
 
-    def remove_rv(self, rand_var: trace.BlockRV | trace.LoopRV) -> None:
+    def remove_rv(self, rand_var: BlockRV | LoopRV) -> None:
         """Forget a name of a block or loop."""
         self._item(rand_var, type(rand_var))
         del self._items[rand_var]
@@ -374,7 +373,7 @@ class ScheduledKernels:
 
         def plain(value: Any) -> object:
             match value:
-                case trace.BlockRV() | trace.LoopRV():
+                case BlockRV() | LoopRV():
                     return self._items[value]
                 case None | bool() | int() | float() | str():
                     return type(value), value
@@ -401,18 +400,16 @@ class ScheduledKernels:
         known.append(_Step(state.func, state.renewed, items, known, {}))
         return known[-1]
 
-    def _repeat(
-        self, step: _Step
-    ) -> list[trace.BlockRV | trace.LoopRV] | trace.BlockRV | trace.LoopRV | None:
+    def _repeat(self, step: _Step) -> list[BlockRV | LoopRV] | BlockRV | LoopRV | None:
         """Make a step, and return new names for its items."""
         state = self._state("main")
         if state.func is not step.func:
             state.become(step.func, step.renewed)
 
-        def named(item: _Item) -> trace.BlockRV | trace.LoopRV:
+        def named(item: _Item) -> BlockRV | LoopRV:
             if isinstance(item, Block):
                 return self._block_rv(state, item)
-            return self._enter(state, trace.LoopRV(), item)
+            return self._enter(state, LoopRV(), item)
 
         items = step.items
         if isinstance(items, list):
@@ -452,34 +449,34 @@ class ScheduledKernels:
         self._items[rv] = name, item
         return rv
 
-    def _block_rv(self, state: State, block: Block) -> trace.BlockRV:
-        return self._enter(state, trace.BlockRV(), block)
+    def _block_rv(self, state: State, block: Block) -> BlockRV:
+        return self._enter(state, BlockRV(), block)
 
-    def _loop_rv(self, state: State, loop: For) -> trace.LoopRV:
-        return self._enter(state, trace.LoopRV(), loop.loop_var)
+    def _loop_rv(self, state: State, loop: For) -> LoopRV:
+        return self._enter(state, LoopRV(), loop.loop_var)
 
     def _item(self, rv: object, kind: type) -> tuple[State, _Item]:
-        noun = "block" if kind is trace.BlockRV else "loop"
+        noun = "block" if kind is BlockRV else "loop"
         if not isinstance(rv, kind):
-            raise unexpected(rv, f"expected a {noun}{', or its name' * (kind is trace.BlockRV)}")
+            raise unexpected(rv, f"expected a {noun}{', or its name' * (kind is BlockRV)}")
         if rv not in self._items:
             raise UnknownRVError(f"the schedule did not return this {noun}, or removed its name")
         name, item = self._items[rv]
         return self._states[name], item
 
-    def _block(self, rv: trace.BlockRV | str) -> tuple[State, Block]:
+    def _block(self, rv: BlockRV | str) -> tuple[State, Block]:
         if isinstance(rv, str):
             state = self._state(None)
             return state, block_named(state, rv)
-        state, item = self._item(rv, trace.BlockRV)
+        state, item = self._item(rv, BlockRV)
         assert isinstance(item, Block)
         block = state.current(item)
         if block is None:
             raise refused(f"block {item.name_hint} is not in the kernel any more")
         return state, block
 
-    def _loop(self, rv: trace.LoopRV) -> tuple[State, For]:
-        state, item = self._item(rv, trace.LoopRV)
+    def _loop(self, rv: LoopRV) -> tuple[State, For]:
+        state, item = self._item(rv, LoopRV)
         assert not isinstance(item, Block)
         if not isinstance(item, Var):
             raise refused(f"the location that was drawn is {item.name.lower()}, not a loop")
@@ -488,7 +485,7 @@ class ScheduledKernels:
             raise refused(f"loop {item.name} is not in the kernel any more")
         return state, loop
 
-    def _loops(self, rvs: Sequence[trace.LoopRV]) -> tuple[State, list[For]]:
+    def _loops(self, rvs: Sequence[LoopRV]) -> tuple[State, list[For]]:
         found = [self._loop(rv) for rv in rvs]
         if not found:
             raise MisuseError("expected at least one loop, found none")
@@ -496,8 +493,8 @@ class ScheduledKernels:
             raise refused("the loops are of different kernels")
         return found[0][0], [loop for _, loop in found]
 
-    def _either(self, rv: trace.BlockRV | trace.LoopRV | str) -> tuple[State, Block | For]:
-        return self._loop(rv) if isinstance(rv, trace.LoopRV) else self._block(rv)
+    def _either(self, rv: BlockRV | LoopRV | str) -> tuple[State, Block | For]:
+        return self._loop(rv) if isinstance(rv, LoopRV) else self._block(rv)
 
     def _map(self, value: IndexMap | Callable[..., Any], rank: int, dtype: DataType) -> IndexMap:
         """A map of the numbers that were drawn, which is also the one of the trace."""

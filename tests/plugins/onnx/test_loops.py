@@ -251,3 +251,26 @@ def test_sequences_of_a_batch_have_their_own_lengths(directions: list[int]) -> N
         parts = (rng.standard_normal(shape).astype("float32") for shape in ((2, 3), (2, n, 3)))
         calls.append((np.array(lengths), *parts))
     check(made, *calls)
+
+
+def test_a_map_over_a_sequence_uses_values_from_outside_of_its_body() -> None:
+    body = helper.make_graph(
+        nodes_of("f = Add(e, w); r = Mul(f, h)"),
+        "body",
+        [value("e", FLOAT, None)],
+        [value("r", FLOAT, None)],
+    )
+    made = model(
+        helper.make_graph(
+            [
+                *nodes_of("h = Neg(x); s = SequenceConstruct(x, h)"),
+                helper.make_node("SequenceMap", ["s"], ["t"], body=body),
+                *nodes_of("y = ConcatFromSequence(t, axis=0)"),
+            ],
+            "graph",
+            [value("x", FLOAT, [2, 3])],
+            [value("y", FLOAT, [4, 3])],
+            [numpy_helper.from_array(np.float32(2), "w")],
+        )
+    )
+    check(made, (np.arange(6, dtype=np.float32).reshape(2, 3),))

@@ -199,6 +199,10 @@ Col2Im-18 <- x=X3, c_=ints(*[2] * 9), c_b=ints(2, 1) => block_shape has 2 numb
 Col2Im-18 <- x=IMAGE, c_=ints(4, 2), c_b=ints(2, 1) => expected a tensor of rank 3
 ConstantOfShape-9(values=1) <- c_=ints(2) => attribute 'values' is not known
 Pad-6(pads=[1, 1]) <- x=IMAGE => pads has 2 numbers, expected 8
+Crop-7(border=[0, 3, 0, 3]) <- x=rand(1, 1, 4, 9) => takes 6 of the height 4
+Crop-7(border=[5, 0, 5, 0]) <- x=rand(1, 1, 4, 9) => takes 10 of the width 9
+Crop-7(border=[0, 0], scale=[2, 2]) <- x=IMAGE => border has 2 numbers, expected 4
+Crop-7(border=[-1, 0, 0, 0]) <- x=IMAGE => negative
 Pad-25(mode="SAME") <- x=X3, c_=ints(*[1] * 6) => 'mode' is 'SAME', expected 'con
 Reshape-13 <- x=X3, s=rand(2) => operand shape is float32, expected int64
 RMSNormalization-1(axis="x") <- x=X3, s=rand(4) => the type STRING, expected INT

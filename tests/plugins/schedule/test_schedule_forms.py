@@ -1,5 +1,7 @@
 """The kernels that primitives make, and the traces that they leave, are those of TVM."""
 
+import inspect
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -759,3 +761,43 @@ def test_blockize_keeps_unit_loops_in_bindings_if_asked(keep: bool, binding: str
     arrays = [np.arange(32, dtype="float32").reshape(4, 8), np.zeros((4, 8), "float32")]
     relaxpy.compile(sch.mod, target="numpy")["main"](*arrays)
     assert (arrays[1] == arrays[0] + 1).all()
+
+
+def test_signatures_name_classes_without_the_modules_that_define_them() -> None:
+    for name, method in inspect.getmembers(tir.Schedule, inspect.isfunction):
+        if not name.startswith("_"):
+            written = [p.annotation for p in inspect.signature(method).parameters.values()]
+            assert not [text for text in written if re.search(r"\b[a-z_]+\.[A-Z]", str(text))], name
+
+
+@pytest.mark.parametrize("at", [0, 1])
+def test_a_consumer_of_rows_and_columns_follows_what_is_written(at: int) -> None:
+    before = kernel("""
+def flatten(A: f32[6, 8], C: f32[44]):
+    B = T.alloc_buffer((6, 8))
+    for i, j in SS(6, 8):
+        B[vi, vj] = A[vi, vj] * T.float32(2)
+    for k in S(44):
+        C[vk] = B[vk // 8, vk % 8]
+""")
+    sch = tir.Schedule(before)
+    producer, consumer = sch.get_block("B"), sch.get_block("C")
+    sch.reverse_compute_at(consumer, sch.get_loops(producer)[at])
+    loops = [sch.get(loop).loop_var.name for loop in sch.get_loops(consumer)]
+    assert loops == [["i", "ax0"], ["i", "j"]][at]
+    same_values(before, sch.mod, (6, 8), (44,))
+
+
+@pytest.mark.parametrize("size", [7, 9])
+def test_columns_that_are_not_those_written_are_refused(size: int) -> None:
+    before = kernel(f"""
+def flatten(A: f32[6, 8], C: f32[40]):
+    B = T.alloc_buffer((6, 8))
+    for i, j in SS(6, 8):
+        B[vi, vj] = A[vi, vj] * T.float32(2)
+    for k in S(40):
+        C[vk] = B[vk // {size}, vk % {size}]
+""")
+    sch = tir.Schedule(before)
+    with pytest.raises(ScheduleError, match=r"may write|not known to write"):
+        sch.reverse_compute_at(sch.get_block("C"), sch.get_loops(sch.get_block("B"))[0])

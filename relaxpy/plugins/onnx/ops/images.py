@@ -751,9 +751,16 @@ def image_scaler(cx: Context, x: Expr, *, bias: Sequence[float], scale: float = 
 @converter("Crop")
 def crop(cx: Context, x: Expr, *, border: Sequence[int], scale: Sequence[int] = ()) -> Expr:
     """The image without borders: left, top, right, bottom; or what is `scale` high and wide."""
+    require_count("border", border, 4)
+    if min(border) < 0:
+        raise UnsupportedError(f"the border {list(border)} has negative numbers")
     left, top, right, bottom = border
     height, width = shape_of(x, 4)[2:]
-    ends = [simple(height - bottom), simple(width - right)]
+    for name, size, cut in (("height", height, top + bottom), ("width", width, left + right)):
+        if isinstance(size, int) and cut > size:
+            raise UnsupportedError(f"the border takes {cut} of the {name} {size}")
+    # Negative ends, since those that are computed of too small sizes would count from the end.
+    ends = [-bottom if bottom else height, -right if right else width]
     if scale:
         ends = [top + scale[0], left + scale[1]]
     return R.strided_slice(x, [2, 3], [top, left], ends)

@@ -12,7 +12,6 @@ from relaxpy.errors import BuilderStateError, MisuseError, UnknownAttributeError
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes.base import check_name
 from relaxpy.script import relax as _namespace
-from relaxpy.script.ir_builder import frames
 from relaxpy.script.ir_builder.base import IRBuilder, check_option, handler
 from relaxpy.script.ir_builder.frames import (
     BlockFrame,
@@ -23,6 +22,7 @@ from relaxpy.script.ir_builder.frames import (
     RelaxFrame,
     SeqExprFrame,
 )
+from relaxpy.script.ir_builder.relax import frame as frame
 from relaxpy.script.language import records, relax_directives as emitting
 from relaxpy.script.language.annotations import resolve
 from relaxpy.script.language.records import handling
@@ -320,6 +320,3 @@ def _apply(form: records.Form) -> _Value:
             return emit_te(func, *args, **kwargs)
         case _:
             raise BuilderStateError(f"{describe(form)} is for parsed programs only")
-
-
-frame = frames

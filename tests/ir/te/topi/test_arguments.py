@@ -53,3 +53,9 @@ def test_reducers_combine_values() -> None:
     for wrong in [(n, "x", object()), (object(), object())]:
         with pytest.raises(MisuseError):
             tir.sum(*wrong)
+
+
+def test_dimensions_that_are_integers_are_those_of_relax() -> None:
+    x = te.placeholder((4,), name="x")
+    for result in (topi.full((2, 2), "float32", 1), topi.reshape(x, (2, 2))):
+        assert [size.dtype for size in result.shape] == ["int64", "int64"]

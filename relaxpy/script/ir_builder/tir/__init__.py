@@ -16,8 +16,9 @@ from relaxpy.ir.relax.nodes.expr import set_name
 from relaxpy.ir.tir.buffer import Buffer as _Buffer
 from relaxpy.ir.tir.expr import Var
 from relaxpy.script import tir as _namespace
-from relaxpy.script.ir_builder import frames
 from relaxpy.script.ir_builder.base import IRBuilder, check_option, handler
+from relaxpy.script.ir_builder.frames import PrimFuncFrame
+from relaxpy.script.ir_builder.tir import frame as frame
 from relaxpy.script.language import records
 from relaxpy.script.language.kernel_builder import result_type, typed_var
 from relaxpy.script.language.records import directive
@@ -44,18 +45,18 @@ def __getattr__(name: str) -> Any:
     return member
 
 
-def _function(directive: str) -> frames.PrimFuncFrame:
-    frame = IRBuilder.current().innermost(frames.PrimFuncFrame)
+def _function(directive: str) -> PrimFuncFrame:
+    frame = IRBuilder.current().innermost(PrimFuncFrame)
     if frame is None:
         raise BuilderStateError(f"{directive} belongs at the top of a kernel, with T.prim_func():")
     return frame
 
 
 @user_facing
-def prim_func(is_private: bool = False) -> frames.PrimFuncFrame:
+def prim_func(is_private: bool = False) -> PrimFuncFrame:
     """A kernel: `with T.prim_func():`."""
     check_option(is_private, "is_private")
-    return frames.PrimFuncFrame(is_private=is_private)
+    return PrimFuncFrame(is_private=is_private)
 
 
 @user_facing
@@ -124,5 +125,3 @@ def Buffer(*args: Any, **kwargs: Any) -> _Buffer:
 
 
 buffer = buffer_decl = Buffer
-
-frame = frames

@@ -10,8 +10,9 @@ from relaxpy.ir.relax.nodes import BaseFunc, GlobalVar
 from relaxpy.ir.relax.nodes.base import check_name
 from relaxpy.script import ir as _namespace
 from relaxpy.script.ir import Range, dummy_global_info, vdevice
-from relaxpy.script.ir_builder import frames
 from relaxpy.script.ir_builder.base import IRBuilder
+from relaxpy.script.ir_builder.frames import IRModuleFrame
+from relaxpy.script.ir_builder.ir import frame as frame
 from relaxpy.support.entry import user_facing
 
 __all__ = [
@@ -30,16 +31,16 @@ __all__ = [
 ]
 
 
-def _module(directive: str) -> frames.IRModuleFrame:
-    module = IRBuilder.current().innermost(frames.IRModuleFrame)
+def _module(directive: str) -> IRModuleFrame:
+    module = IRBuilder.current().innermost(IRModuleFrame)
     if module is None:
         raise BuilderStateError(f"{directive} belongs directly in with I.ir_module():")
     return module
 
 
-def ir_module() -> frames.IRModuleFrame:
+def ir_module() -> IRModuleFrame:
     """A module: `with I.ir_module():`."""
-    return frames.IRModuleFrame()
+    return IRModuleFrame()
 
 
 @user_facing
@@ -126,10 +127,7 @@ def lookup_vdevice(target_kind: str | None = None, device_index: int = -1) -> VD
         MisuseError: there is no such device.
     """
     form = _namespace.lookup_vdevice(target_kind, device_index)
-    for frame in IRBuilder.current().frames[:1]:
-        if isinstance(frame, frames.IRModuleFrame):
-            return frame.devices.find(f"{form.kind}:{form.number}")
+    for outermost in IRBuilder.current().frames[:1]:
+        if isinstance(outermost, IRModuleFrame):
+            return outermost.devices.find(f"{form.kind}:{form.number}")
     raise BuilderStateError("I.lookup_vdevice belongs in with I.ir_module():")
-
-
-frame = frames
