@@ -65,8 +65,8 @@ class Machine:
     def instructions(self) -> frozenset[str]:
         """The instructions that not every CPU of its kind has, or not as fast as others.
 
-        These are those for dot products of int8, and "gather", which AMD's CPUs compute in more
-        time than loads of single elements.
+        These are those for dot products, and "gather", which AMD's CPUs compute in more time than
+        loads of single elements.
         """
         products = self.platform.architecture.products
         found = {
