@@ -203,6 +203,44 @@ def test_unknown_systems_and_processors_are_errors(make: Any, message: str, hint
     assert hint is None or hint in str(caught.value.diagnostic.hint)
 
 
+@pytest.fixture
+def old_processor(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """This process, on a CPU without AVX2."""
+    described = "x86_64-unknown-linux-gnu", "westmere", "+sse4.2,-avx2,-fma"
+    monkeypatch.setattr(machine, "_stored_processor", lambda: described)
+    cached = machine.host, machine.unfit, machine.obstacle
+    for each in cached:
+        each.cache_clear()
+    yield
+    monkeypatch.undo()
+    for each in cached:
+        each.cache_clear()
+
+
+@needs_linux
+def test_a_processor_without_native_code_emits_that_of_others(saved, tmp_path, old_processor):
+    targets = [Native("macos-aarch64", "apple-m1"), Native("linux-x86_64", "x86-64-v3")]
+    executable = relaxpy.compile(from_source(PROGRAM), targets)
+    assert {row.backend for row in executable.report()} <= {"numpy", "python"}
+    executable.save(tmp_path / "old.rxp")
+    usual, found = (objects_of(path) for path in (saved[0], tmp_path / "old.rxp"))
+    assert len(found) == len(targets)
+    assert all(found[key] == usual[key] for key in found)
+    with pytest.raises(CompileError, match="requires AVX2 and FMA"):
+        relaxpy.compile(from_source(PROGRAM), Native()).save(tmp_path / "own.rxp")
+
+
+def objects_of(path: Path) -> dict[tuple[str, ...], dict[str, bytes]]:
+    """The objects of a file, by the machine that they are for."""
+    container = Container.read(path)
+    return {
+        tuple(code["machine"]): {
+            k: container.arrays[n].tobytes() for k, n in code["objects"].items()
+        }
+        for code in container.content["native"]
+    }
+
+
 def test_other_code_needs_llvmlite(monkeypatch: pytest.MonkeyPatch) -> None:
     executable = relaxpy.compile(from_source(PROGRAM), Native("linux-aarch64"))
     machine.llvm.cache_clear()
