@@ -200,6 +200,12 @@ def networks() -> Iterator[Row]:
         )
 
 
+def rows() -> Iterator[Row]:
+    """All programs."""
+    for family in (transpositions, reductions, orders, networks):
+        yield from family()
+
+
 def measure(row: Row) -> dict[str, float]:
     """The least microseconds of each contestant."""
     main, compiled = compile(model(row.body, row.values))["main"], jax.jit(row.jax)
@@ -231,12 +237,11 @@ def main(pattern: str = "") -> None:
     """Print the table."""
     torch.set_num_threads(1)
     print(f"{'':40}{'relaxpy us':>12}{'/ JAX':>10}{'/ PyTorch':>12}")
-    for family in (transpositions, reductions, orders, networks):
-        for row in family():
-            if pattern in row.name:
-                best = measure(row)
-                ratios = [best["relaxpy"] / best[name] for name in ("JAX", "PyTorch")]
-                print(f"{row.name:40}{best['relaxpy']:12.1f}{ratios[0]:10.2f}{ratios[1]:12.2f}")
+    for row in rows():
+        if pattern in row.name:
+            best = measure(row)
+            ratios = [best["relaxpy"] / best[name] for name in ("JAX", "PyTorch")]
+            print(f"{row.name:40}{best['relaxpy']:12.1f}{ratios[0]:10.2f}{ratios[1]:12.2f}")
 
 
 if __name__ == "__main__":

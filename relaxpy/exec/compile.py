@@ -23,7 +23,7 @@ from relaxpy.exec.container import Container, damaged, path_text
 from relaxpy.exec.cross import Codes, Native, is_native, with_code_for
 from relaxpy.exec.executable import Executable, Program
 from relaxpy.exec.native.machine_code.disk_cache import keeps_programs
-from relaxpy.exec.native.machine_code.machine import generating_for, obstacle, with_current
+from relaxpy.exec.native.machine_code.machine import generating_for, obstacle, unfit, with_current
 from relaxpy.exec.native.machine_code.objects import LoadedCode, damaged_code, load_code
 from relaxpy.exec.native.threads.pool import native_threads
 from relaxpy.exec.report import ExecutionReport
@@ -100,7 +100,8 @@ def compile(
     requested = target_kind(Target.current() if target is None else (codes and DEFAULT) or target)
     name, not_native = (requested, "") if requested != DEFAULT else default_target()
     if codes is not None:
-        name, not_native = "native", ""
+        not_native = unfit()
+        name = "numpy" if not_native else "native"
     if schedules is not None:
         _check_as_written(name, not_native)
     with long_work("compiling"), timed() as stages:
@@ -111,7 +112,7 @@ def compile(
             from relaxpy.exec import lowered
 
             if isinstance(relax_pipeline, str):
-                relax_pipeline = lowered.pipeline(relax_pipeline, name)
+                relax_pipeline = lowered.pipeline(relax_pipeline, "native" if codes else name)
             module = lowered.transformed(module, relax_pipeline).clone()  # users may change it
             program = Program(module, name, requested, executable_of_saved, schedules=schedules)
             executable = lowered.compiled(program, not_native)

@@ -31,7 +31,7 @@ class Architecture:
         saturates: whether a float becomes the nearest integer if it is out of range, and a NaN 0;
             elsewhere both become the smallest integer.
         lookup: the instruction that selects among the numbers of a table in registers.
-        products: the features that have instructions for products of int8, and their names.
+        products: the features that have instructions for dot products, and their names.
         pause: the instruction of a thread that spins.
         levels: the CPUs that code for other machines is generated for, and their features.
     """
@@ -74,7 +74,8 @@ X86_64: Final = Architecture(
         (): ("pmaddwd",),
         ("avxvnni",): ("vpdpbusd",),
         ("avx512vnni", "avx512vl"): ("vpdpbusd",),
-        ("amx-tile", "amx-int8", *_AVX512): ("tdpb",),
+        ("amx-tile", "amx-int8", *_AVX512): ("tdpbssd", "tdpbsud", "tdpbusd", "tdpbuud"),
+        ("amx-tile", "amx-bf16", *_AVX512): ("tdpbf16ps",),
     },
     pause="@llvm.x86.sse2.pause()",
     levels={"x86-64-v3": _V3, "x86-64-v4": _V4, "znver4": (*_V4, "avx512vnni")},

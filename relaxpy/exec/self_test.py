@@ -51,6 +51,10 @@ def cases() -> Iterator[Case]:
         shapes = (rows, depth), (depth, columns)
         left, right = (draw.integers(-128, 128, shape).astype("int8") for shape in shapes)
         yield Case("matmul", (left, right), _product_of_bytes, attrs=(("out_dtype", "int32"),))
+    shapes = (53, 150), (150, 81)
+    # Sums of these numbers are exact.
+    left, right = (draw.integers(-12, 12, shape).astype("bfloat16") for shape in shapes)
+    yield Case("matmul", (left, right), _product_of_halves, attrs=(("out_dtype", "float32"),))
     image = draw.standard_normal((1, 3, 11, 12)).astype(single)
     weights = draw.standard_normal((5, 3, 3, 3)).astype(single)
     yield Case("nn.conv2d", (image, weights), _windows, 1e-5)
@@ -59,6 +63,11 @@ def cases() -> Iterator[Case]:
 
 def _product_of_bytes(left: Array, right: Array) -> Array:
     result: Array = np.matmul(left.astype(np.int32), right.astype(np.int32))
+    return result
+
+
+def _product_of_halves(left: Array, right: Array) -> Array:
+    result: Array = np.matmul(left.astype(np.float32), right.astype(np.float32))
     return result
 
 

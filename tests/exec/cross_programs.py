@@ -25,6 +25,9 @@ class Program:
     def convolution(x: R.Tensor((1, 8, 14, 14), "float32"), w: R.Tensor((8, 8, 3, 3), "float32")):
         return R.nn.conv2d(x, w, padding=(1, 1))
     @R.function
+    def unknown(x: R.Tensor(("n", "m"), "float32"), w: R.Tensor(("m", "k"), "float32")):
+        return R.add(R.matmul(x, w), R.sum(w, axis=0))
+    @R.function
     def attention(q: R.Tensor((1, 16, 2, 32), "float16"), k: R.Tensor((1, 16, 2, 32), "float16")):
         return R.nn.attention(q, k, k)
     @R.function
@@ -44,6 +47,7 @@ def operands() -> dict[str, tuple[np.ndarray[Any, Any], ...]]:
             draw.standard_normal((5, 64)).astype("float32"),
             draw.standard_normal((64, 48)).astype("float32"),
         ),
+        "unknown": (y[: 5 * 9].reshape(5, 9), x[: 9 * 23].reshape(9, 23)),
         "convolution": (image.astype("float32"), kernel.astype("float32")),
         "attention": (heads[0], heads[1]),
         "int8": (

@@ -1,6 +1,5 @@
 """Code for other processors: emitted here, inspected, and run where the convention is known."""
 
-import functools
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,23 +10,17 @@ import numpy as np
 import pytest
 
 import relaxpy
-from benchmarks import kernels, models
-from relaxpy import IRModule
+from benchmarks import emitted
 from relaxpy.errors import CompileError, MisuseError
 from relaxpy.exec.container import Container, Sections
 from relaxpy.exec.native.machine_code import machine, objects
 from relaxpy.exec.native.machine_code.loader import LoadedObject
 from relaxpy.exec.native.machine_code.objects import LoadedCode
-from relaxpy.exec.platforms import LINUX, PLATFORMS, WINDOWS, X86_64, Platform, platform_of_triple
+from relaxpy.exec.platforms import LINUX, PLATFORMS, X86_64, platform_of_triple
 from relaxpy.exec.process import own_platform, process
-from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.script import from_source
 from relaxpy.target import Native
 from tests.exec.cross_programs import PROGRAM, results
-
-POSIX = {"mmap", "munmap", "clock_gettime", "malloc", "free", "time"}
-MICROSOFT = {"VirtualAlloc", "VirtualFree", "malloc", "free", "time", "__chkstk"}
-COPIES = {"memcpy", "memset", "memmove", "bzero"}
 
 here = own_platform()
 needs_linux = pytest.mark.skipif(
@@ -80,7 +73,8 @@ def test_objects_of_each_system_have_known_relocations_and_functions(saved) -> N
         parts = {key: container.arrays[n].tobytes() for key, n in code["objects"].items()}
         library = b"".join(parts[key] for key in code["library"])
         for linked in (library, b"".join(parts.values())):
-            assert LoadedObject(linked, platform.architecture).undefined <= allowed(platform)
+            undefined = LoadedObject(linked, platform.architecture).undefined
+            assert undefined <= emitted.allowed(platform.system)
         found.add((platform.name, features.count("+")))
     assert len(found) == 8
 
@@ -88,24 +82,12 @@ def test_objects_of_each_system_have_known_relocations_and_functions(saved) -> N
 @pytest.mark.parametrize("number", range(len(PLATFORMS)), ids=[p.name for p in PLATFORMS])
 def test_objects_of_benchmarks_have_known_relocations_and_functions(number: int) -> None:
     """Each program is emitted for one of the platforms."""
-    platform = PLATFORMS[number]
-    for program in benchmarks()[number :: len(PLATFORMS)]:
-        executable = relaxpy.compile(program, Native(platform.name))
-        sections = Sections()
-        [code] = executable._program.machine_code(sections)
-        linked = b"".join(sections[n].tobytes() for n in code["objects"].values())
-        assert LoadedObject(linked, platform.architecture).undefined <= allowed(platform)
-
-
-@functools.cache
-def benchmarks() -> list[IRModule | PrimFunc]:
-    """The models and kernels that are measured."""
-    return [*(row.model for row in models.rows()), *(case.kernel for case in kernels.cases())]
-
-
-def allowed(platform: Platform) -> set[str]:
-    """The functions of a system that code may call."""
-    return COPIES | (MICROSOFT if platform.system is WINDOWS else POSIX)
+    machine = Native(PLATFORMS[number].name).machine_or_host()
+    assert machine is not None
+    for module in [*emitted.programs().values()][number :: len(PLATFORMS)]:
+        objects = emitted.objects(module, machine)
+        assert objects
+        assert emitted.calls(objects, machine) <= emitted.allowed(machine.platform.system)
 
 
 def test_a_target_that_is_named_twice_is_saved_once(tmp_path: Path) -> None:
@@ -201,6 +183,44 @@ def test_unknown_systems_and_processors_are_errors(make: Any, message: str, hint
     with pytest.raises(MisuseError, match=message) as caught:
         make()
     assert hint is None or hint in str(caught.value.diagnostic.hint)
+
+
+@pytest.fixture
+def old_processor(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """This process, on a CPU without AVX2."""
+    described = "x86_64-unknown-linux-gnu", "westmere", "+sse4.2,-avx2,-fma"
+    monkeypatch.setattr(machine, "_stored_processor", lambda: described)
+    cached = machine.host, machine.unfit, machine.obstacle
+    for each in cached:
+        each.cache_clear()
+    yield
+    monkeypatch.undo()
+    for each in cached:
+        each.cache_clear()
+
+
+@needs_linux
+def test_a_processor_without_native_code_emits_that_of_others(saved, tmp_path, old_processor):
+    targets = [Native("macos-aarch64", "apple-m1"), Native("linux-x86_64", "x86-64-v3")]
+    executable = relaxpy.compile(from_source(PROGRAM), targets)
+    assert {row.backend for row in executable.report()} <= {"numpy", "python"}
+    executable.save(tmp_path / "old.rxp")
+    usual, found = (objects_of(path) for path in (saved[0], tmp_path / "old.rxp"))
+    assert len(found) == len(targets)
+    assert all(found[key] == usual[key] for key in found)
+    with pytest.raises(CompileError, match="requires AVX2 and FMA"):
+        relaxpy.compile(from_source(PROGRAM), Native()).save(tmp_path / "own.rxp")
+
+
+def objects_of(path: Path) -> dict[tuple[str, ...], dict[str, bytes]]:
+    """The objects of a file, by the machine that they are for."""
+    container = Container.read(path)
+    return {
+        tuple(code["machine"]): {
+            k: container.arrays[n].tobytes() for k, n in code["objects"].items()
+        }
+        for code in container.content["native"]
+    }
 
 
 def test_other_code_needs_llvmlite(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from relaxpy.exec.graph.program import Graph, KernelCall, Tensor
 from relaxpy.exec.graph.read import GraphReader
 from relaxpy.exec.native.backend import NativeBackend
 from relaxpy.exec.native.llvm.module import Module
+from relaxpy.exec.native.machine_code.machine import is_current_here
 from relaxpy.exec.native.values.datatypes import RefusedError
 from relaxpy.exec.runtime.dynamic import dynamic_calls, is_dynamic
 from relaxpy.ir.arith.prove import prove_equal
@@ -120,13 +121,16 @@ class GraphBackend(NativeBackend):
     ) -> tuple[Mapping[str, Callable[..., Any]], str]:
         """The compiled Relax functions by name, which pass refused calls to `fallbacks`.
 
-        The second result is the reason if all functions stay in Python; then there are none.
+        The second result is the reason if all functions stay in Python; then there are none. Those
+        for another machine are their fallbacks.
         """
         linked: dict[str, Callable[..., Any]] = {}
+        here = is_current_here()
 
         def link() -> None:
             for name, function in self.graphs.items():
-                linked[name] = function.linked(self.library(), fallbacks[name])
+                library, fallback = self.library(), fallbacks[name]
+                linked[name] = function.linked(library, fallback) if here else fallback
 
         problem = self.attempt(link)
         return ({} if problem else linked), problem

@@ -26,7 +26,7 @@ from relaxpy.exec.native.classes import KernelClass, classes_of
 from relaxpy.exec.native.emit import KernelEmitter
 from relaxpy.exec.native.llvm.function import I32, I64, POINTER, Function
 from relaxpy.exec.native.llvm.module import Module
-from relaxpy.exec.native.machine_code.machine import current
+from relaxpy.exec.native.machine_code.machine import current, is_current_here, unfit
 from relaxpy.exec.native.machine_code.objects import compile_assembly, recorded
 from relaxpy.exec.native.signature import EntrySignature, signature_of
 from relaxpy.exec.native.split import in_tasks
@@ -318,6 +318,8 @@ class NativeBackend:
         names = [n for n in self.claimed if n in namespace and self._takes_arrays(n)]
         library = self.library(names)
         self.called = [self._called_kernel(name) for name in names]
+        if not is_current_here():
+            return
         namespace.update({k.name: k.linked(library, namespace[k.name]) for k in self.called})
         if "rx" in namespace:
             namespace["rx"] = SimpleNamespace(**vars(namespace["rx"]) | changed_runtime())
@@ -428,7 +430,8 @@ def check_native(plan: Plan) -> None:
     Errors:
         RefusedError: it has something else.
     """
-    if not fits_interpreter():
+    # A CPU that runs no native code does not try it; code for others is checked where it is loaded.
+    if not (unfit() or fits_interpreter()):
         raise RefusedError("it cannot read the arrays of this Python or NumPy")
     if plan.calls_functions:
         raise RefusedError("it calls functions")

@@ -2,7 +2,7 @@
 
 It knows the integer instructions that LLVM writes around them, and refuses others. Shapes and
 operands are checked as the manual of the processor demands (Intel, volume 2: LDTILECFG, TILELOADD,
-TDPBSSD).
+TDPBSSD, TDPBF16PS).
 """
 
 import operator
@@ -97,7 +97,7 @@ class Processor:
                 self._load(operands[0], int(operands[1][-1]))
             case "tilestored":
                 self._store(int(operands[0][-1]), operands[1])
-            case "tdpbssd" | "tdpbsud" | "tdpbusd" | "tdpbuud":
+            case "tdpbssd" | "tdpbsud" | "tdpbusd" | "tdpbuud" | "tdpbf16ps":
                 second, first, sums = (int(x[-1]) for x in operands)
                 self._multiply(word, sums, first, second)
             case "tilerelease":
@@ -173,13 +173,34 @@ class Processor:
         (m, n), (rows, depth), (groups, width) = (self.shapes[t] for t in (sums, first, second))
         assert (rows, width, groups * 4) == (m, n, depth)
         assert len({sums, first, second}) == 3
+        self.products += 1
+        if word == "tdpbf16ps":
+            left, right = (_floats(self.tiles[n]) for n in (first, second))
+            found = self.tiles[sums].view(np.float32)
+            by_parity = np.zeros((2, m, n // 4), np.float32)
+            for k in range(groups):
+                for parity, sum_ in enumerate(by_parity):
+                    column, row = left[:, 2 * k + parity], right[k, parity::2]
+                    exact = np.multiply.outer(column.astype("f8"), row) + sum_
+                    sum_[...] = _flushed(exact.astype(np.float32))
+            found[...] = _flushed(_flushed(found) + _flushed(by_parity[0] + by_parity[1]))
+            return
         kinds = [np.int8 if kind == "s" else np.uint8 for kind in word[4:6]]
         a = self.tiles[first].view(kinds[0]).astype(np.int32)
         b = self.tiles[second].view(kinds[1]).astype(np.int32).reshape(groups, n // 4, 4)
         total = self.tiles[sums].copy().view(np.int32)
         total += np.einsum("mgk,gnk->mn", a.reshape(m, groups, 4), b)
         self.tiles[sums] = total.view(np.uint8)
-        self.products += 1
+
+
+def _floats(tile: np.ndarray) -> np.ndarray:
+    """The elements of a tile of bfloat16."""
+    return _flushed((tile.view(np.uint16).astype(np.uint32) << 16).view(np.float32))
+
+
+def _flushed(values: np.ndarray) -> np.ndarray:
+    """The values, with 0 for subnormal numbers."""
+    return np.where(np.abs(values) < np.finfo(np.float32).tiny, values * 0, values)
 
 
 def _signed(value: int) -> int:

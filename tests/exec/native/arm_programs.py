@@ -1,6 +1,7 @@
 """Programs whose results are the same on each processor: prints a digest of each as JSON.
 
-Run by `test_arm.py`, on this processor and under an emulator of another one.
+Run by `test_arm.py`, on this processor and under an emulator of another one. Arguments select those
+whose names begin with them.
 """
 
 import hashlib
@@ -79,6 +80,10 @@ def programs() -> Iterator[tuple[str, str, list[tuple[tuple[int, ...], str]]]]:
         )
     large = ((1 << 16,), "float32")
     yield "threads", _text("R.exp(R.sin(x))", x=large), [large]
+    for dtype, out in (("float32", "float32"), ("int8", "int32")):
+        shapes = [((70, 96), dtype), ((96, 128), dtype)]
+        text = _text(f'R.matmul(x, w, out_dtype="{out}")', x=shapes[0], w=shapes[1])
+        yield f"threads {dtype}", text, shapes
 
 
 def _text(result: str, **operands: tuple[tuple[int | str, ...], str]) -> str:
@@ -99,6 +104,8 @@ def operand(shape: tuple[int, ...], dtype: str) -> np.ndarray:
 def main() -> None:
     found = {}
     for name, text, operands in programs():
+        if not name.startswith(tuple(sys.argv[1:]) or ""):
+            continue
         for target in ("native", "numpy") if name.startswith("casts") else ("native",):
             executable = relaxpy.compile(from_source(text), target)
             assert all(row.backend == target for row in executable.report()), name

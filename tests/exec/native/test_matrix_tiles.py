@@ -1,4 +1,4 @@
-"""Int8 products in matrix tiles: no CPU with them is needed.
+"""Products in matrix tiles: no CPU with them is needed.
 
 The instructions run in a model. Whole products run here with a portable function in their place.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,8 +17,8 @@ import relaxpy
 from relaxpy import IRModule, relax
 from relaxpy.exec import self_test as child
 from relaxpy.exec.native.contraction import dots, matrix_tiles
-from relaxpy.exec.native.contraction.dots import Dots
-from relaxpy.exec.native.llvm.function import I8, I32, I64, POINTER, Value
+from relaxpy.exec.native.contraction.tiles import DEPTH
+from relaxpy.exec.native.llvm.function import F32, I8, I16, I32, I64, POINTER, Type, Value
 from relaxpy.exec.native.llvm.module import Module
 from relaxpy.exec.native.machine_code import loader, machine, self_test
 from relaxpy.exec.native.machine_code.machine import Machine, generating_for, host, machine_of
@@ -27,7 +28,15 @@ from relaxpy.exec.process import Linux, Process, process
 from relaxpy.script import from_source
 from tests.exec.native.amx_model import Processor
 
-KINDS = ("tdpbssd", "tdpbsud", "tdpbusd", "tdpbuud")
+BF16 = np.dtype("bfloat16")
+KINDS = {
+    "tdpbssd": ("int8", "int8", "int32"),
+    "tdpbsud": ("int8", "uint8", "int32"),
+    "tdpbusd": ("uint8", "int8", "int32"),
+    "tdpbuud": ("uint8", "uint8", "int32"),
+    "tdpbf16ps": ("bfloat16", "bfloat16", "float32"),
+}
+"""The datatypes of the operands and of the sums."""
 linux = platform_of_words("x86_64", "linux")
 assert linux is not None
 
@@ -35,7 +44,7 @@ assert linux is not None
 def tiled() -> Machine:
     """A CPU with AVX-512 and matrix tiles."""
     level = machine_of(linux, "znver4")
-    return replace(level, features=f"{level.features},+amx-tile,+amx-int8")
+    return replace(level, features=f"{level.features},+amx-tile,+amx-int8,+amx-bf16")
 
 
 def text_of(kind: str, rows: int, lanes: Sequence[int]) -> str:
@@ -46,28 +55,55 @@ def text_of(kind: str, rows: int, lanes: Sequence[int]) -> str:
     return assembly.partition("\ntiles:")[2].partition("retq")[0] + "retq"
 
 
+def drawn(draw: np.random.Generator, shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    """Integers, of which some thousand products have an exact sum."""
+    low, high = (-12, 12) if dtype == "bfloat16" else (0, 256)
+    return draw.integers(low, high, shape).astype("uint8" if high == 256 else "f4").astype(dtype)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("rows", "lanes"), [(16, (16, 16)), (1, (4,)), (5, (16, 8)), (16, (16,))])
 @pytest.mark.parametrize("groups", [0, 1, 15, 16, 17, 32, 45])
 def test_the_instructions_add_products(kind, rows, lanes, groups) -> None:
     draw = np.random.default_rng(groups * 100 + rows)
+    left, right, total = KINDS[kind]
+    count, high = 4 // np.dtype(left).itemsize, 2**31 if total == "int32" else 2**20
     pitch, width = 4 * groups + 64, 4 * sum(lanes) + 64
-    first = draw.integers(0, 256, (rows, pitch), "uint8")
-    second = draw.integers(0, 256, (groups, width), "uint8")
-    sums = draw.integers(-(2**31), 2**31, (rows, sum(lanes)), "int32")
+    first = drawn(draw, (rows, pitch // 4 * count), left)
+    second = drawn(draw, (groups, width // 4 * count), right)
+    sums = draw.integers(-high, high, (rows, sum(lanes))).astype(total)
     memory = bytearray(sums.tobytes() + first.tobytes() + second.tobytes() + bytes(4096))
     places = 0, sums.nbytes, sums.nbytes + first.nbytes
     model = Processor(memory)
     model.run(text_of(kind, rows, lanes), places[0], places[1], pitch, places[2], width, groups)
-    kinds = [np.int8 if letter == "s" else np.uint8 for letter in kind[4:6]]
-    a = first[:, : 4 * groups].view(kinds[0]).astype(np.int64)
-    b = second[:, : 4 * sum(lanes)].view(kinds[1]).astype(np.int64)
-    b = b.reshape(groups, sum(lanes), 4).transpose(0, 2, 1).reshape(4 * groups, sum(lanes))
-    expected = (sums + a @ b).astype(np.int32)
-    found = np.frombuffer(bytes(memory[: sums.nbytes]), np.int32).reshape(sums.shape)
+    a = first[:, : count * groups].astype(np.int64)
+    b = second[:, : count * sum(lanes)].astype(np.int64)
+    b = b.reshape(groups, sum(lanes), count).transpose(0, 2, 1).reshape(-1, sum(lanes))
+    expected = (sums.astype(np.int64) + a @ b).astype(total)
+    found = np.frombuffer(bytes(memory[: sums.nbytes]), total).reshape(sums.shape)
     np.testing.assert_array_equal(found, expected)
     assert bytes(memory[sums.nbytes :]).startswith(first.tobytes() + second.tobytes())
     assert model.products == -(-groups // 16) * len(lanes)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "sum_", "expected"),
+    [
+        # Even and odd elements are added apart, and then to the sum: each time a 1 is lost.
+        ((2**24, 1, 1, 1), (1, 1, 1, 1), 0, 2**24 + 2),
+        ((1, 1), (1, 1), 2**24, 2**24 + 2),
+        # Subnormal numbers are zeros: as operands, and as sums.
+        ((2**-130, 1), (2**100, 1), 0, 1),
+        ((2**-70, 0), (2**-70, 0), 0, 0),
+        ((1, 0), (1, 0), 2**-130, 1),
+    ],
+)
+def test_sums_of_bfloat16_are_rounded_as_the_manual_says(first, second, sum_, expected) -> None:
+    groups = len(first) // 2
+    a, b = (np.array(x, "f4").astype(BF16) for x in (first, second))
+    memory = bytearray(np.float32(sum_).tobytes() + a.tobytes() + b.tobytes() + bytes(4096))
+    Processor(memory).run(text_of("tdpbf16ps", 1, (1,)), 0, 4, 64, 4 + a.nbytes, 4, groups)
+    assert np.frombuffer(bytes(memory[:4]), np.float32).tolist() == [expected]
 
 
 def test_the_model_refuses_what_the_processor_does() -> None:
@@ -87,85 +123,92 @@ def portable(module: Module, name: str, kind: str, rows: int, lanes: Sequence[in
     types = POINTER, POINTER, I64, POINTER, I64, I64
     f = module.function(name, [(type, f"p{n}") for n, type in enumerate(types)])
     sums, a, pitch, b, width, groups = f.params
-    columns = sum(lanes)
+    columns, dtypes = sum(lanes), KINDS[kind]
+    sum_, size = F32 if kind == "tdpbf16ps" else I32, np.dtype(dtypes[0]).itemsize
 
-    def byte(place: Value, sign: str) -> Value:
-        return f.cast("sext" if sign == "s" else "zext", f.load(I8, place), "i32")
+    def number(place: Value, dtype: str) -> Value:
+        if dtype == "bfloat16":
+            return f.cast("fpext", f.load(Type("bfloat"), place), "float")
+        return f.cast("sext" if dtype == "int8" else "zext", f.load(I8, place), "i32")
 
     def element(row: Value, column: Value) -> None:
-        place = f.element(sums, row * columns + column, I32)
+        place = f.element(sums, row * columns + column, sum_)
 
         def group(k: Value, total: Value) -> list[Value]:
-            for n in range(4):
+            for n in range(0, 4, size):
                 left = f.element(a, row * pitch + k * 4 + n, I8)
                 right = f.element(b, k * width + column * 4 + n, I8)
-                total = total + byte(left, kind[4]) * byte(right, kind[5])
+                total = total + number(left, dtypes[0]) * number(right, dtypes[1])
             return [total]
 
-        f.store(*f.loop(0, groups, 1, [f.load(I32, place)], group), place)
+        f.store(*f.loop(0, groups, 1, [f.load(sum_, place)], group), place)
 
     f.loop(0, rows, 1, [], lambda r: f.loop(0, columns, 1, [], lambda c: element(r, c)) and None)
     f.ret()
 
 
 @pytest.fixture
-def here(monkeypatch: pytest.MonkeyPatch) -> Machine:
+def used(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """The instructions of the functions that are defined, which are portable ones."""
+    kinds: set[str] = set()
+
+    def recorded(module: Module, name: str, kind: str, *shape: Any) -> None:
+        kinds.add(kind)
+        portable(module, name, kind, *shape)
+
+    monkeypatch.setattr(matrix_tiles, "_define", recorded)
+    return kinds
+
+
+@pytest.fixture
+def here(used: set[str], monkeypatch: pytest.MonkeyPatch) -> Machine:
     """This CPU, as if it had matrix tiles."""
     if host().platform.architecture is not X86_64:
         pytest.skip("the copies are those of x86-64")
     monkeypatch.setenv("RELAXPY_CACHE", "0")
-    monkeypatch.setattr(matrix_tiles, "_define", portable)
     monkeypatch.setattr(dots, "tiles_are_confirmed", lambda: True)
     monkeypatch.setattr(type(process()), "allow_tiles", lambda self: True)
-    monkeypatch.setattr(Machine, "instructions", property(lambda self: {"vpdpbusd", "tdpb"}))
+    monkeypatch.setattr(Machine, "instructions", property(lambda self: {"vpdpbusd", *KINDS}))
     return host()
 
 
 PRODUCT = """
 @R.function
-def main(x: R.Tensor(({rows}, {depth}), "{a}"), y: R.Tensor(({depth}, {columns}), "{b}")):
-    return R.matmul(x, y, out_dtype="int32")
+def main(x: R.Tensor(({rows}, {depth}), "{a}"), y: R.Tensor(({depth}, {columns}), "{a}")):
+    return R.matmul(x, y, out_dtype="{out}")
 """
 
 
 @pytest.mark.parametrize("rows", [17, 64, 37, "n"])
 @pytest.mark.parametrize(("depth", "columns"), [(64, 64), (100, 70), (3, 33), (1500, 20), (7, "m")])
-def test_products_are_those_of_numpy(rows, depth, columns, here, monkeypatch) -> None:
-    used: list[str] = []
-    define = matrix_tiles._define
-
-    def recorded(module: Module, name: str, *shape: object) -> None:
-        used.append(name)
-        define(module, name, *shape)
-
-    monkeypatch.setattr(matrix_tiles, "_define", recorded)
+def test_products_are_those_of_numpy(rows, depth, columns, here, used) -> None:
     draw = np.random.default_rng(5)
-    for a, b in (("int8", "int8"), ("uint8", "uint8")):
-        text = PRODUCT.format(rows=repr(rows), depth=depth, columns=repr(columns), a=a, b=b)
+    for a, _, out in (KINDS[kind] for kind in ("tdpbssd", "tdpbuud", "tdpbf16ps")):
+        text = PRODUCT.format(rows=repr(rows), depth=depth, columns=repr(columns), a=a, out=out)
         with generating_for(here, runs_here=True):
             main = relaxpy.compile(from_source(text), target="native")["main"]
             for n in (1, 16, 50) if isinstance(rows, str) else (rows,):
                 m = columns if isinstance(columns, int) else 45
-                x, y = (draw.integers(0, 256, s, "uint8") for s in ((n, depth), (depth, m)))
-                x, y = x.view(a), y.view(b)
-                np.testing.assert_array_equal(main(x, y), x.astype("int32") @ y.astype("int32"))
-    assert {name.split(".")[2] for name in used} == {"tdpbssd", "tdpbuud"}
+                x, y = (drawn(draw, s, a) for s in ((n, depth), (depth, m)))
+                np.testing.assert_array_equal(main(x, y), x.astype(out) @ y.astype(out))
+    assert used == {"tdpbssd", "tdpbuud", "tdpbf16ps"}
 
 
 def test_tiles_are_used_only_where_they_are_confirmed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def chosen() -> Dots | None:
-        operand = dots.Matrix(Value(None, POINTER, "%a"), I8)
-        return dots.dots_of(tiled().module(), I32, operand, operand, in_tiles=True)
+    def chosen() -> list[str]:
+        pointer = Value(None, POINTER, "%a")
+        byte, half = dots.Matrix(pointer, I8), dots.Matrix(pointer, I16, dtype="bfloat16")
+        found = [
+            dots.dots_of(tiled().module(), type, operand, operand, in_tiles=True)
+            for type, operand in ((I32, byte), (F32, half), (I32, replace(half, dtype="int16")))
+        ]
+        return [dots.instruction if dots else "" for dots in found]
 
     monkeypatch.setattr(dots, "tiles_are_confirmed", lambda: False)
     with generating_for(tiled(), runs_here=True):
-        found = chosen()
-        assert found is not None
-        assert found.instruction == "vpdpbusd"
+        assert chosen() == ["vpdpbusd", "", ""]
     with generating_for(tiled()):  # for reading
-        found = chosen()
-        assert found is not None
-        assert found.instruction == "tdpbssd"
+        assert chosen() == ["tdpbssd", "tdpbf16ps", ""]
 
 
 @pytest.mark.parametrize(("permits", "problem"), [(False, ""), (True, ""), (True, "wrong")])
@@ -181,8 +224,9 @@ def test_the_self_test_confirms_them(permits, problem, monkeypatch) -> None:
     assert len(kinds) == permits
 
 
-def test_the_child_multiplies_bytes_of_all_tiles() -> None:
-    shapes = [c.operands[0].shape for c in child.cases() if c.operands[0].dtype == "int8"]
+@pytest.mark.parametrize("dtype", ["int8", "bfloat16"])
+def test_the_child_multiplies_numbers_of_all_tiles(dtype: str) -> None:
+    shapes = [c.operands[0].shape for c in child.cases() if c.operands[0].dtype == dtype]
     assert any(rows > 16 and depth > 64 for rows, depth in shapes)
 
 
@@ -209,25 +253,29 @@ def test_linux_is_asked_for_the_state_of_tiles() -> None:
         assert not Linux(LINUX).allow_tiles()
 
 
-def test_constant_weights_are_packed_for_tiles(here: Machine) -> None:
+@pytest.mark.parametrize("kind", ["tdpbssd", "tdpbf16ps"])
+@pytest.mark.parametrize("depth", [200, 2 * DEPTH, 77])
+def test_constant_weights_are_packed_for_tiles(kind, depth, here, used) -> None:
     draw = np.random.default_rng(6)
-    text = PRODUCT.format(rows="'n'", depth=200, columns=96, a="int8", b="int8")
+    dtype, _, out = KINDS[kind]
+    text = PRODUCT.format(rows="'n'", depth=depth, columns=96, a=dtype, out=out)
     module = IRModule({"main": from_source(text)})
-    x, y = (draw.integers(-128, 128, shape).astype("int8") for shape in ((40, 200), (200, 96)))
+    x, y = (drawn(draw, shape, dtype) for shape in ((40, depth), (depth, 96)))
     module = relax.transform.BindParams("main", {"y": y})(module)
     with generating_for(here, runs_here=True):
         main = relaxpy.compile(module, target="native")["main"]
-        np.testing.assert_array_equal(main(x), x.astype("int32") @ y.astype("int32"))
+        np.testing.assert_array_equal(main(x), x.astype(out) @ y.astype(out))
+    assert used == {kind}
 
 
-def test_windows_of_images_are_products_too(here: Machine) -> None:
+def test_windows_of_images_are_products_too(here, used) -> None:
     text = """
 @R.function
 def main(x: R.Tensor((1, 9, 14, 14), "int8"), y: R.Tensor((33, 9, 3, 3), "int8")):
     return R.nn.conv2d(x, y, padding=1, out_dtype="int32")
 """
     draw = np.random.default_rng(7)
-    x, y = (draw.integers(-128, 128, s).astype("int8") for s in ((1, 9, 14, 14), (33, 9, 3, 3)))
+    x, y = (drawn(draw, s, "int8") for s in ((1, 9, 14, 14), (33, 9, 3, 3)))
     padded = np.pad(x.astype("int32"), ((0, 0), (0, 0), (1, 1), (1, 1)))
     windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (2, 3))
     with generating_for(here, runs_here=True):
@@ -235,3 +283,4 @@ def main(x: R.Tensor((1, 9, 14, 14), "int8"), y: R.Tensor((33, 9, 3, 3), "int8")
         np.testing.assert_array_equal(
             main(x, y), np.einsum("bchwij,ocij->bohw", windows, y.astype("int32"))
         )
+    assert used == {"tdpbssd"}

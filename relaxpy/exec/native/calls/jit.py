@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from relaxpy.exec.native.calls.interpreter import PYTHON, connect_python
 from relaxpy.exec.native.llvm.function import MEMORY
 from relaxpy.exec.native.llvm.module import Module
-from relaxpy.exec.native.machine_code.machine import Machine, current
+from relaxpy.exec.native.machine_code.machine import Machine, current, is_current_here
 from relaxpy.exec.native.machine_code.objects import (
     Library,
     compile_object,
@@ -110,11 +110,14 @@ def link(code: bytes, exports: Collection[str]) -> Library:
     """The addresses of the functions of an object that `exports` names.
 
     Its parallel loops run on the thread pool of this process, and entries use its Python. When it
-    is no longer there, memory that is kept for later use goes back to the system.
+    is no longer there, memory that is kept for later use goes back to the system. Code for another
+    machine is not connected to these.
     """
     found = [name for name in _CONNECTED if f"\0{name}\0".encode() in code]
     with stage("linking"):
         library = link_object(code, [*exports, *found])
+    if not is_current_here():
+        return library
     for name in found:
         _CONNECTED[name](library[name])
     if MEMORY in found:

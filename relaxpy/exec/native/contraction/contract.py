@@ -183,7 +183,8 @@ def _packable(product: Product, contraction: Gemm, frame: Values) -> Gemm:
         return contraction
     if contraction.row_fold is not None and not _suits_folded_rows(emitter, contraction.row_fold):
         return contraction
-    converted = _converted_once(product.operands[B], contraction)
+    dots, joined = emitter.dots, None
+    converted = "" if dots else _converted_once(product.operands[B], contraction)
     if product.starts[B].constant != 0 or not (converted or _can_be_packed(emitter)):
         return contraction
     sizes = [(axis.extent, axis.b) for axis in (*contraction.over, contraction.column)]
@@ -192,9 +193,8 @@ def _packable(product: Product, contraction: Gemm, frame: Values) -> Gemm:
     others = [o for n, o in enumerate(product.operands) if n != B and o.buffer is buffer]
     if not fixed or len(known) < len(sizes) or others:
         return contraction
-    dots, joined = emitter.dots, None
     if dots is not None:
-        joined = Joined(dots.count, f"int{dots.packed.bits}", emitter.depth, dots.moved)
+        joined = Joined(dots.count, dots.dtype, emitter.depth, dots.moved)
     uses[buffer] = Packing(emitter.width, tuple(known[:-1]), known[-1], joined, converted)
     return packable
 
@@ -279,7 +279,7 @@ def contraction_of(product: Product, frame: Values) -> Gemm:
         dtype = operand.buffer.dtype
         changes = bool(operand.casts) or value_type(dtype) != type
         convert = partial(_converted, operand) if changes else None
-        return Matrix(pointer, type, convert, is_unsigned=dtype.family == "uint")
+        return Matrix(pointer, type, convert, dtype=str(dtype))
 
     def axis(dimension: Dimension) -> GemmAxis:
         extent = size(dimension.extent)

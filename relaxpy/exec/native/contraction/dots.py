@@ -1,9 +1,10 @@
-"""Int8 dot products by instructions that add several products to a lane.
+"""Dot products of int8 and bfloat16 by instructions that add several products to a lane.
 
-They are exact: 16-bit vectors hold every int8 and uint8 (PMADDWD of x86-64), and the instructions
-that add four products do not saturate. AArch64 has one for each pair of types; VNNI of x86-64
-multiplies uint8 by int8. Where both operands are of the same kind, the packed first one is offset
-by 128, and every sum starts from the zero-point correction.
+Those of int8 are exact: 16-bit vectors hold every int8 and uint8 (PMADDWD of x86-64), and the
+instructions that add four products do not saturate. AArch64 has one for each pair of types; VNNI of
+x86-64 multiplies uint8 by int8. Where both operands are of the same kind, the packed first one is
+offset by 128, and every sum starts from the zero-point correction. Products of bfloat16 are exact
+too, but their sums are rounded: only matrix tiles are used for them, which are many times as fast.
 """
 
 from __future__ import annotations
@@ -22,15 +23,17 @@ from relaxpy.exec.native.contraction.operands import (
     digits,
     offset,
 )
-from relaxpy.exec.native.llvm.function import I8, I16, I32, Function, Type, Value
+from relaxpy.exec.native.llvm.function import F32, I8, I16, I32, Function, Type, Value
 from relaxpy.exec.native.llvm.module import Module
 from relaxpy.exec.native.machine_code.machine import is_current_here, tiles_are_confirmed
-from relaxpy.support.dataclass import dataclass
+from relaxpy.support.dataclass import dataclass, replace
 
 _PAIRS: Final = {4: "sse2.pmadd.wd", 8: "avx2.pmadd.wd", 16: "avx512.pmaddw.d.512"}
 """The instructions for pairs of 16 bits, by the lanes of the sums."""
 Read: TypeAlias = Callable[[Value, int, Value | None], Value]
 """The elements of a row in a vector of columns by its number; 0 if a condition does not hold."""
+_PAIRED: Final = {"pmaddwd": "int16", "tdpbf16ps": "bfloat16"}
+"""The instructions that add two products to a lane, and the datatype of their operands."""
 _MOVED: Final = -128
 """XOR with it offsets a byte by 128, and turns signed bytes into unsigned ones or back."""
 
@@ -40,7 +43,8 @@ class Dots:
     """The dot-product instruction of a contraction; rows of the second operand are joined for it.
 
     Fields:
-        instruction: adds products to a lane: 2 of int16 (pmaddwd), or 4 of int8; in tiles, tdpb.
+        instruction: adds products to a lane: 2 of int16 (pmaddwd) or bfloat16, or 4 of int8; in
+            tiles, tdpb.
         moves: whether the values of the first operand are offset by 128.
         b_is_unsigned: whether the second operand is uint8 and the copy of the first one int8, or
             vice versa.
@@ -55,7 +59,12 @@ class Dots:
     @property
     def count(self) -> int:
         """The products that the instruction adds to a lane."""
-        return 2 if self.instruction == "pmaddwd" else 4
+        return 2 if self.instruction in _PAIRED else 4
+
+    @property
+    def dtype(self) -> str:
+        """The datatype of the elements of copies, but for the sign of bytes."""
+        return _PAIRED.get(self.instruction, "int8")
 
     @property
     def in_tiles(self) -> bool:
@@ -78,9 +87,7 @@ class Dots:
         def moved(raw: Value) -> Value:
             return raw.function.arithmetic("xor", raw, _MOVED)
 
-        if self.count == 4:
-            return Matrix(a.pointer, a.type, moved if self.moves else None)
-        return self.second(a)
+        return replace(self.second(a), convert=moved) if self.moves else self.second(a)
 
     def second(self, b: Matrix) -> Matrix:
         """The second operand, read as the type of copies."""
@@ -89,7 +96,7 @@ class Dots:
             wide = convert(b, raw, Type("i32", raw.type.lanes))
             return raw.function.cast("trunc", wide, "i16")
 
-        return Matrix(b.pointer, b.type, None if self.count == 4 else narrowed)
+        return replace(b, convert=None if b.type == self.packed else narrowed)
 
     def add(self, factor: Value, vector: Value, value: Value) -> Value:
         """`value` plus the products of `factor`, or its lanes, with the lanes of `vector`."""
@@ -197,17 +204,18 @@ def rows_in_copy(copy: Matrix, width: int, columns: Columns) -> Read:
 def dots_of(
     module: Module, accumulator: Type, a: Matrix, b: Matrix, *, in_tiles: bool = False
 ) -> Dots | None:
-    """The dot-product instruction for two int8 operands, or that `in_tiles`, if there is one."""
-    if accumulator != I32 or not a.type == b.type == I8:
+    """The dot-product instruction for two operands, or that `in_tiles`, if there is one."""
+    are_floats = accumulator == F32 and a.dtype == b.dtype == "bfloat16"
+    if not are_floats and (accumulator != I32 or not a.type == b.type == I8):
         return None
-    if (
-        in_tiles
-        and "tdpb" in module.instructions
-        and (not is_current_here() or tiles_are_confirmed())
-    ):
-        kinds = "".join("u" if operand.is_unsigned else "s" for operand in (a, b))
-        return Dots(f"tdpb{kinds}d", moves=False, b_is_unsigned=b.is_unsigned)
-    is_same, present = a.is_unsigned == b.is_unsigned, module.instructions
+    present = module.instructions
+    kinds = "".join("u" if operand.is_unsigned else "s" for operand in (a, b))
+    in_tile = "tdpbf16ps" if are_floats else f"tdpb{kinds}d"
+    if in_tiles and in_tile in present and (not is_current_here() or tiles_are_confirmed()):
+        return Dots(in_tile, moves=False, b_is_unsigned=b.is_unsigned)
+    if are_floats:
+        return None
+    is_same = a.is_unsigned == b.is_unsigned
     of_pair = ("udot" if a.is_unsigned else "sdot") if is_same else "usdot"
     if of_pair in present:
         kind = ("ummla" if a.is_unsigned else "smmla") if is_same else "usmmla"

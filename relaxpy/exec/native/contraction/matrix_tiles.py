@@ -1,7 +1,12 @@
-"""Int8 products in the matrix tiles of x86-64 (AMX): 16 rows by 16 columns in one instruction.
+"""Products in the matrix tiles of x86-64 (AMX): 16 rows by 16 columns in one instruction.
 
 Tiles read the copies that the dot products of `dots.py` read: rows of the first operand, and joined
-rows of the second one, four of whose elements are adjacent. Sums are kept in memory between tiles.
+rows of the second one, with adjacent elements of each group: four of int8, or two of
+bfloat16. Sums are kept in memory between tiles.
+
+Those of bfloat16 are rounded otherwise than elsewhere. An instruction adds the products of the even
+elements of up to 16 groups, those of the odd ones, both sums, and then the result to the sum in the
+tile; subnormal numbers are zeros, as operands and as sums.
 """
 
 from __future__ import annotations
@@ -21,7 +26,7 @@ from relaxpy.exec.native.machine_code.loader import TILES
 SIZE: Final = RegisterTile(16, 2, 16)
 """The sums of two tiles: eight have room for these, their operands, and those of the last step."""
 _GROUPS: Final = 16
-"""The groups of four products that an instruction adds to each sum, at most."""
+"""The groups of products that an instruction adds to each sum, at most."""
 _BYTES: Final = 4
 """The bytes of a group, and of a sum."""
 _TILE: Final = Type("x86_amx")

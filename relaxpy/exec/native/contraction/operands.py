@@ -49,9 +49,9 @@ class Matrix:
     """An operand in memory: the address of its first element, and their scalar type.
 
     `convert` turns loaded values into the type of the accumulator, with any number of lanes; by
-    default floats are extended and integers sign-extended, so elements of memory that `is_unsigned`
-    need it. If `may_be_packed`, an address with `MARK` is that of a packed copy; if it `is_packed`,
-    it is such a copy.
+    default floats are extended and integers sign-extended, so others need it. If `may_be_packed`,
+    an address with `MARK` is that of a packed copy; if it `is_packed`, it is such a copy. Elements
+    have the datatype `dtype`, if that is not empty.
     """
 
     pointer: Value
@@ -59,7 +59,12 @@ class Matrix:
     convert: Callable[[Value], Value] | None = None
     may_be_packed: bool = False
     is_packed: bool = False
-    is_unsigned: bool = False
+    dtype: str = ""
+
+    @property
+    def is_unsigned(self) -> bool:
+        """True if elements are unsigned integers."""
+        return self.dtype.startswith("uint")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,7 +115,8 @@ class Gemm:
 
     The products are added in the order of the axes `over`, one after the other and each rounded
     once with its sum, in an accumulator of type `accumulator`; so a result does not depend on
-    tiles, tasks or the width of vectors. The result must not overlap the operands.
+    tiles, tasks or the width of vectors (but for `matrix_tiles.py`). The result must not overlap
+    the operands.
 
     Fields:
         outer: axes of the result and of any operands, executed one by one.

@@ -65,8 +65,8 @@ class Machine:
     def instructions(self) -> frozenset[str]:
         """The instructions that not every CPU of its kind has, or not as fast as others.
 
-        These are those for dot products of int8, and "gather", which AMD's CPUs compute in more
-        time than loads of single elements.
+        These are those for dot products, and "gather", which AMD's CPUs compute in more time than
+        loads of single elements.
         """
         products = self.platform.architecture.products
         found = {
@@ -114,7 +114,34 @@ def host() -> Machine:
     Errors:
         CompileError: llvmlite is not installed, or the CPU has neither AVX2 and FMA nor NEON.
     """
-    return _machine(*(_stored_processor() or _described.get("host") or _processor(llvm())))
+    return _machine(*_own_processor())
+
+
+def is_host(machine: Machine) -> bool:
+    """True if a machine is the one that runs this process. Errors: as for `unfit`."""
+    return not unfit() and machine == host()
+
+
+@cache
+def unfit() -> str:
+    """The reason why no native code runs on this CPU; empty if there is none.
+
+    Errors:
+        CompileError: llvmlite is not installed.
+    """
+    return _unfit(*_own_processor())
+
+
+def _own_processor() -> tuple[str, str, str]:
+    return _stored_processor() or _described.get("host") or _processor(llvm())
+
+
+def _unfit(triple: str, cpu: str, features: str) -> str:
+    platform = platform_of_triple(triple)
+    if platform is None:
+        return f"no native code is generated for {triple}"
+    missing = _missing(platform, features)
+    return f"the CPU {cpu} has no {missing}" if missing else ""
 
 
 _described: Final[dict[str, tuple[str, str, str]]] = {}
@@ -190,13 +217,8 @@ def obstacle() -> str | None:
         if problem:
             return f"llvmlite: {problem}"
         found = _processor(binding)
-    triple, cpu, features = found
-    platform = platform_of_triple(triple)
-    if platform is None:
-        return f"no native code is generated for {triple}"
-    if missing := _missing(platform, features):
-        return f"the CPU {cpu} has no {missing}"
-    return untrusted(platform) or None
+    platform = platform_of_triple(found[0])
+    return _unfit(*found) or (platform and untrusted(platform)) or None
 
 
 def untrusted(platform: Platform) -> str:
@@ -309,7 +331,8 @@ def target_machine(machine: Machine, *, optimised: bool = True) -> Any:
 
     If it is not `optimised`, it compiles in a third of the time, and the code takes twice as long.
     """
-    if machine.platform.architecture is not host().platform.architecture:
+    own = own_platform()
+    if own is None or machine.platform.architecture is not own.architecture:
         llvm().initialize_all_targets()
         llvm().initialize_all_asmprinters()
     target = llvm().Target.from_triple(machine.triple)

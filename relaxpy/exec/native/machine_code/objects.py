@@ -22,8 +22,8 @@ from relaxpy.exec.native.machine_code.loader import LoadedObject, is_loadable
 from relaxpy.exec.native.machine_code.machine import (
     Machine,
     current,
-    host,
     is_current_here,
+    is_host,
     llvm,
     machine_of_file,
     target_machine,
@@ -260,8 +260,9 @@ def saved_code(
     The code of a `library`, which some of them are, belongs to a table of a `program`.
     """
     machine = current()
-    words = processor() if machine == host() else ""
-    if not objects or (machine == host() and not words):
+    is_own = is_host(machine)
+    words = processor() if is_own else ""
+    if not objects or (is_own and not words):
         return None
     return {
         "processor": words,
