@@ -46,7 +46,7 @@ def is_idle(lm: Any) -> bool:
 def requests_in_memory() -> int:
     """The number of requests that something refers to."""
     gc.collect()
-    return sum(isinstance(found, (Request, Job)) for found in gc.get_objects())
+    return sum(issubclass(type(found), (Request, Job)) for found in gc.get_objects())
 
 
 def wait_until_idle(lm: Any) -> None:
