@@ -634,7 +634,7 @@ def _gradient_transposed(count: int) -> Gradients:
     return rule
 
 
-_TRANSPOSED_DOC = """The transposed convolution: the weight times each element, summed at its window.
+_TRANSPOSED_DOC = """Transposed convolution: the weight times each element, summed at its window.
 
 Shapes:
     data    batch, channels and spatial axes, in `data_layout`

@@ -301,7 +301,7 @@ def _legalize_selected(count: int) -> rules.Legalize:
     return legalize
 
 
-_SELECTED_DOC = """The values at the positions of the elements that `max_pool{}d` of the data selects.
+_SELECTED_DOC = """The values at the positions that `max_pool{}d` of the data selects.
 
 Shapes:
     values  the shape of data
