@@ -169,11 +169,12 @@ def api() -> Iterator[tuple[str, str]]:
     for name in MODULES:
         try:
             module = import_module(name)
+            names = listed(module, homes)
         except ImportError as error:  # of a package that is not installed
             yield f"api/{name}.md", f"# {name}\n\nThis page is empty: {error}.\n"
         else:
             doc = (module.__doc__ or "").strip()
-            yield f"api/{name}.md", f"# {name}\n\n{doc}\n\n{listed(module, homes)}"
+            yield f"api/{name}.md", f"# {name}\n\n{doc}\n\n{names}"
 
 
 def listed(module: ModuleType, homes: dict[int, str]) -> str:
