@@ -114,6 +114,7 @@ def test_the_site_has_the_pages_that_its_pages_link(monkeypatch: pytest.MonkeyPa
 
     sections = list(written_sections())
     rows = [re.sub(r".*<(.*)>", r"docs/\1", row) for _, _, listed in sections for row in listed]
+    assert [row for row in rows if not (ROOT / row).is_file()] == []
     pages = {(ROOT / name).resolve() for name in [*rows, *BESIDE_CODE, *NOTEBOOKS, *COPIED]}
     for folder in ("docs/decisions", "docs/images"):
         pages |= {path.resolve() for path in (ROOT / folder).iterdir()}

@@ -159,7 +159,7 @@ def written_sections() -> Iterator[tuple[str, str, list[str]]]:
     _, *sections = re.split(r"^## ", LISTING.read_text("utf-8"), flags=re.M)
     for section in sections:
         title, _, text = section.partition("\n")
-        pages = re.findall(r"^- \[([^]]+)\]\(([^)]+)\)", text, re.M)
+        pages = re.findall(r"^- \[([^]]+)\]\(([^)#]+)\)", text, re.M)
         yield title, text.strip(), [f"{name} <{path}>" for name, path in pages]
 
 
