@@ -208,7 +208,7 @@ def test_workflows_call_targets_of_make_and_pin_actions_by_commit() -> None:
             step["run"].split()[1] for step in steps if step.get("run", "").startswith("make ")
         }
     assert called <= targets
-    assert called >= {"demo", "check", "test", "test-slow", "dist"}
+    assert called >= {"demo", "check", "test", "test-slow", "docs", "dist"}
 
 
 def test_jobs_have_a_machine_a_limit_and_the_axes_that_they_name() -> None:
