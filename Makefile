@@ -197,6 +197,7 @@ format: $(READY)
 	$(PY) tools/passes.py
 	$(PY) tools/differences.py
 	$(PY) tools/instructions.py
+	$(PY) -m ruff format .
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 

@@ -91,7 +91,7 @@ def conditions(count: int) -> str:
         f"{date.today()}, relaxpy {relaxpy.__version__}, Python {platform.python_version()}",
         *(f"{name} {version(package)}" for name, package in shown.items()),
         platform.system(),
-        *(machine[topic].value for topic in ("processor", "vectors", "threads")),
+        *(machine[topic].value for topic in ("CPU", "vectors", "threads")),
         f"load of the machine before {os.getloadavg()[0]:.1f}",
         f"medians of {count} runs",
     ]

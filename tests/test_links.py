@@ -2,9 +2,11 @@
 
 import json
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -92,6 +94,8 @@ SEARCHED = (
     *("pytorch", "torch.compile", "torch.export", "hugging face", "gguf", "kv cache", "chat"),
     *("train a model", "gradients", "debug", "nan", "wrong results", "environment variables"),
     *("options", "command line", "mpi", "dask", "vs code", "security", "pytest", "glossary"),
+    *("tensor parallel", "data parallel", "automatic differentiation", "dynamic shapes"),
+    *("batch size", "docker", "custom operators", "publish a version"),
 )
 
 
@@ -110,6 +114,7 @@ def test_the_site_has_the_pages_that_its_pages_link(monkeypatch: pytest.MonkeyPa
 
     sections = list(written_sections())
     rows = [re.sub(r".*<(.*)>", r"docs/\1", row) for _, _, listed in sections for row in listed]
+    assert [row for row in rows if not (ROOT / row).is_file()] == []
     pages = {(ROOT / name).resolve() for name in [*rows, *BESIDE_CODE, *NOTEBOOKS, *COPIED]}
     for folder in ("docs/decisions", "docs/images"):
         pages |= {path.resolve() for path in (ROOT / folder).iterdir()}
@@ -124,3 +129,20 @@ def test_the_site_has_the_pages_that_its_pages_link(monkeypatch: pytest.MonkeyPa
         if (path.parent / link).resolve() not in pages
     }
     assert lost == set()
+
+
+def test_a_module_of_a_package_that_is_not_installed_has_an_empty_page(monkeypatch) -> None:
+    class Lazy(ModuleType):
+        __all__ = ("from_file",)
+
+        def __getattr__(self, name: str) -> None:
+            raise ImportError("it needs the package heavy")
+
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    import build_site
+
+    monkeypatch.setattr(build_site, "MODULES", ["relaxpy.lazy_of_test"])
+    monkeypatch.setitem(sys.modules, "relaxpy.lazy_of_test", Lazy("relaxpy.lazy_of_test"))
+    [(page, text)] = build_site.api()
+    assert page == "api/relaxpy.lazy_of_test.md"
+    assert "This page is empty: it needs the package heavy." in text

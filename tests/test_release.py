@@ -208,7 +208,33 @@ def test_workflows_call_targets_of_make_and_pin_actions_by_commit() -> None:
             step["run"].split()[1] for step in steps if step.get("run", "").startswith("make ")
         }
     assert called <= targets
-    assert called >= {"demo", "check", "test", "test-slow", "dist"}
+    assert called >= {"demo", "check", "test", "test-slow", "docs", "dist"}
+
+
+def test_jobs_have_a_machine_a_limit_and_the_axes_that_they_name() -> None:
+    for path in ROOT.glob(".github/workflows/*.yml"):
+        for name, job in load(path)["jobs"].items():
+            assert {"runs-on", "timeout-minutes", "steps"} <= {*job}, name
+            axes = {*job.get("strategy", {}).get("matrix", {})}
+            assert {*re.findall(r"\{\{ *matrix\.(\w+)", str(job))} == axes, name
+            assert all(("run" in step) != ("uses" in step) for step in job["steps"]), name
+
+
+def test_documents_name_targets_of_make_that_exist() -> None:
+    targets = {*re.findall(r"^([a-z-]+):", MAKEFILE, re.MULTILINE)}
+    named = {
+        (path.name, target)
+        for path in [*ROOT.glob("*.md"), *ROOT.glob("*/*.md"), *ROOT.glob("docs/**/*.md")]
+        for target in re.findall(r"(?:`|^)make ([a-z-]+)", path.read_text("utf-8"), re.MULTILINE)
+    }
+    assert ("versions.md", "test-arm") in named
+    assert {(page, target) for page, target in named if target not in targets} == set()
+
+
+def test_a_version_is_published_in_five_steps() -> None:
+    page = (ROOT / "docs" / "versions.md").read_text(encoding="utf-8")
+    steps = re.findall(r"^(\d)\. \*\*", page.partition("## How to publish")[2], re.MULTILINE)
+    assert steps == [*"12345"]
 
 
 def test_workflows_run_each_python_that_the_package_names() -> None:

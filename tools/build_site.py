@@ -159,7 +159,7 @@ def written_sections() -> Iterator[tuple[str, str, list[str]]]:
     _, *sections = re.split(r"^## ", LISTING.read_text("utf-8"), flags=re.M)
     for section in sections:
         title, _, text = section.partition("\n")
-        pages = re.findall(r"^- \[([^]]+)\]\(([^)]+)\)", text, re.M)
+        pages = re.findall(r"^- \[([^]]+)\]\(([^)#]+)\)", text, re.M)
         yield title, text.strip(), [f"{name} <{path}>" for name, path in pages]
 
 
@@ -169,11 +169,12 @@ def api() -> Iterator[tuple[str, str]]:
     for name in MODULES:
         try:
             module = import_module(name)
+            names = listed(module, homes)
         except ImportError as error:  # of a package that is not installed
             yield f"api/{name}.md", f"# {name}\n\nThis page is empty: {error}.\n"
         else:
             doc = (module.__doc__ or "").strip()
-            yield f"api/{name}.md", f"# {name}\n\n{doc}\n\n{listed(module, homes)}"
+            yield f"api/{name}.md", f"# {name}\n\n{doc}\n\n{names}"
 
 
 def listed(module: ModuleType, homes: dict[int, str]) -> str:

@@ -65,7 +65,7 @@ class Diagnosis(ShownAsTable):
 def doctor() -> Diagnosis:
     """The settings and hardware that determine performance, to attach to bug reports.
 
-    The topics are versions, processor, vectors, BLAS, llvmlite, threads, calls, cache and targets.
+    The topics are versions, CPU, vectors, BLAS, llvmlite, threads, calls, cache and targets.
     A setting with an invalid value is a finding too, and not an error.
     """
     machine, reason = _machine()
@@ -107,7 +107,7 @@ def _processor() -> Finding:
     number = f"{usable} of {count}" if usable != count else f"{count}"
     excluded = hasattr(os, "sched_getaffinity") and usable != count
     advice = "the affinity or the container of this process excludes the others" if excluded else ""
-    return Finding("processor", f"{name}, {number} logical", advice)
+    return Finding("CPU", f"{name}, {number} logical", advice)
 
 
 def _vectors(machine: Machine | None, reason: str) -> Finding:

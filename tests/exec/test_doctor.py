@@ -16,7 +16,7 @@ from relaxpy.exec.native.machine_code.machine import host
 
 ROOT = Path(__file__).parents[2]
 TOPICS = (
-    *("versions", "processor", "vectors", "BLAS", "llvmlite"),
+    *("versions", "CPU", "vectors", "BLAS", "llvmlite"),
     *("threads", "calls", "cache", "targets"),
 )
 

@@ -432,7 +432,8 @@ class ProgramFile(ProgramSource):
         if not self.needs_python:
             return None
         way = f"to import {self._as_file} as Python does, write {_IMPORT}"
-        return f"{self.name} is read, not executed; {way}"
+        named = "" if self.name == STDIN_NAME else f", or {self.name}:NAME for one of its programs"
+        return f"{self.name} is read, not executed; {way}{named}"
 
     @property
     def _as_file(self) -> str:

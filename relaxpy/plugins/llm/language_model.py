@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from importlib.util import find_spec
 from numbers import Integral
 from operator import index
 from pathlib import Path
@@ -136,8 +137,8 @@ class LanguageModel:
             else:
                 widened = "to which all packed weights are widened, " if self._files.packed else ""
                 speed = f"in float32, {widened}some 5 times as slow as native code for few bits"
-            install = "python -m pip install 'relaxpy[native]'"
-            found.append(f"the model runs on NumPy, {speed}: {install}")
+            install = "" if find_spec("llvmlite") else ": python -m pip install 'relaxpy[native]'"
+            found.append(f"the model runs on NumPy, {speed}{install}")
         return found
 
     def tokens(self, prompt: Prompt) -> list[int]:

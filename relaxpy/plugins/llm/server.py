@@ -313,7 +313,8 @@ class _Server:
 
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":  # others may come from any page that a browser shows
-            raise ApiError(415, "the content type of a request is application/json")
+            found = f"found {kind[:100]!r}" if kind else "found none"
+            raise ApiError(415, f"the Content-Type of a request must be application/json, {found}")
         if (
             int(request.headers.get("content-length", 0)) > self.max_body
         ):  # h11 checks that it is one

@@ -53,7 +53,7 @@ def alloc_tensor(
     gradient=identity_gradient,
 )
 def stop_lift_params(x: rx.TensorStructInfo) -> rx.TensorStructInfo:
-    """The tensor; what it is computed from is not lifted out of the function beyond here.
+    """The tensor; LiftTransformParams leaves it, and uses of it, in the function.
 
     Shapes:
         x       any

@@ -680,7 +680,7 @@ def call_dps_packed(
 def call_pure_packed(
     func: rx.Expr | str, *args: Operand, sinfo_args: StructInfos = (), **attrs: object
 ) -> rx.Call:
-    """A call of a packed function that whoever writes it promises to be pure.
+    """The result of a packed function, which the call declares to be pure.
 
     Errors:
         StructInfoError: `func` is not a packed function.

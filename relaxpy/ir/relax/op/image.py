@@ -469,7 +469,7 @@ def _gradient_affine_grid(g: Any, x: Any, y: Any, call: rx.Call) -> Any:
 def affine_grid(
     data: rx.TensorStructInfo, size: rx.ShapeStructInfo, align_corners: bool = True
 ) -> rx.TensorStructInfo:
-    """The positions in images to which affine maps take those of images of a size.
+    """The sampling grid of affine maps: for each position in images of a size, where to read.
 
     Coordinates are from -1 to 1, which are the centres of the first and last elements with
     `align_corners`, else their edges; of an axis of one element, the centre is 0. The default is
@@ -669,7 +669,7 @@ def _resize_gradient_backward(letters: str) -> Any:
     return rule
 
 
-_DOC = """data with {count} other sizes, elements between those of data by a method.
+_DOC = """data resampled to {count} other sizes, interpolated by `method`.
 
 Of each element, `coordinate_transformation_mode` says where it lies among those of data. There,
 "nearest_neighbor" takes the one that `rounding_method` selects, and "linear" and "cubic" weigh the

@@ -171,7 +171,7 @@ def invoke_closure(closure: rx.Expr, args: Operands, sinfo_args: StructInfos = (
 
 @register("relax.invoke_pure_closure", pure=True, infer=_infer_invoke, calls=CallKind.CLOSURE)
 def invoke_pure_closure(closure: rx.Expr, args: Operands, sinfo_args: StructInfos = ()) -> rx.Call:
-    """As `invoke_closure`, of a closure that whoever writes it promises to be pure."""
+    """As `invoke_closure`, of a closure that the call declares to be pure."""
     return _invoke(invoke_pure_closure.op, closure, args, sinfo_args)
 
 

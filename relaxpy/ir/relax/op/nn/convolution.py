@@ -529,12 +529,12 @@ def conv_attributes(count: int) -> Callable[..., None]:
     return attributes
 
 
-_CONV_DOC = """The sums of products of the weight with all windows of the padded data.
+_CONV_DOC = """The convolution (as cross-correlation) of the padded data with the weight.
 
 Shapes:
     data    batch, channels and spatial axes, in `data_layout`
-    weight  output channels, input channels of one group and spatial axes, in `kernel_layout`; there
-            is one group for each of so many equal parts of the channels of data and result
+    weight  output channels, input channels of one group and spatial axes, in `kernel_layout`;
+            `groups` divides the channels of data and result into equal groups
     result  batch, output channels and (n + padding - dilation * (k - 1) - 1) // stride + 1 along an
             axis of n elements, in `out_layout`, which is that of data by default; in `out_dtype`,
             in which sums are taken
@@ -634,7 +634,7 @@ def _gradient_transposed(count: int) -> Gradients:
     return rule
 
 
-_TRANSPOSED_DOC = """Add the weight times each element of data to the window of that element.
+_TRANSPOSED_DOC = """Transposed convolution: the weight times each element, summed at its window.
 
 Shapes:
     data    batch, channels and spatial axes, in `data_layout`

@@ -169,7 +169,7 @@ Rule:
     {}
 """
 _RULES: Mapping[Kind, tuple[str, str, str, str]] = {
-    "max": ("greatest", "", "", "A NaN is greater than all numbers, and padding is less."),
+    "max": ("maximum", "", "", "A NaN is greater than all numbers, and padding is less."),
     "avg": (
         "mean",
         ", not Booleans",
@@ -300,7 +300,7 @@ def _legalize_selected(count: int) -> rules.Legalize:
     return legalize
 
 
-_SELECTED_DOC = """The values in the places of the elements that `max_pool{}d` of the data selects.
+_SELECTED_DOC = """The values at the positions that `max_pool{}d` of the data selects.
 
 Shapes:
     values  the shape of data
@@ -407,7 +407,7 @@ def _gradient_adaptive(count: int) -> Gradients:
     return rule
 
 
-_ADAPTIVE_DOC = """The mean of the elements in each of a number of windows.
+_ADAPTIVE_DOC = """The mean of the elements in each window; `output_size` is the number of windows.
 
 Shapes:
     data    batch, channels and spatial axes, in `layout`, not Booleans
