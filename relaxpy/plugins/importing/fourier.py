@@ -1,4 +1,4 @@
-"""Fourier transforms as matmuls with DFT matrices; those of many points by smaller ones."""
+"""Fourier transforms of few points as matmuls with DFT matrices, of others by NumPy."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from relaxpy.ir.core.dtype import Array
-from relaxpy.ir.relax.nodes import Expr
+from relaxpy.ir.relax.nodes import Expr, PrimValue
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.elementwise import computed
@@ -19,19 +18,22 @@ from relaxpy.ir.tir.prim_expr import PrimExpr
 from relaxpy.plugins.importing.tensors import (
     Place,
     Size,
+    as_dtype,
     as_size,
+    call,
     dtype_of,
     literal,
     rank_of,
     reshaped,
     shape_of,
+    wide_dtype,
 )
 from relaxpy.plugins.importing.windows import simple, whole
 
 #: The elements of the largest matrix of a transform that is a constant; kernels compute others.
 _LARGEST: Final = 1 << 22
-#: The most points that are transformed by one matrix.
-_DIRECT: Final = 256
+#: The most points that are transformed by a matrix.
+_DIRECT: Final = 64
 
 
 def transform_matrix(
@@ -121,139 +123,42 @@ def transformed(
     is `onesided` the real one. A transform that is onesided gives the first half of a spectrum that
     is symmetric, and its inverse takes that; `count` is always the number of points.
     """
-    sizes, rank = shape_of(x), rank_of(x)
-    others = [k for k in range(rank - 1) if k != axis]
-    order = [*others, axis, rank - 1]
-    moved = x if order == list(range(rank)) else R.permute_dims(x, order)
-    outer = [sizes[k] for k in others]
-    y = _of_rows(cx, moved, outer, count, inverse=inverse, onesided=onesided)
-    if order == list(range(rank)):
-        return y
-    moved_back: Expr = R.permute_dims(y, [order.index(k) for k in range(rank)])
-    return moved_back
-
-
-def _of_rows(
-    cx: Place, x: Expr, outer: Sequence[Size], count: Size, *, inverse: bool, onesided: bool
-) -> Expr:
-    """The transform along the axis before the last one."""
-    at = len(outer)
-    length, parts = shape_of(x)[at], whole(shape_of(x)[at + 1])
-    halved = onesided and not inverse
-    outputs = simple(count // 2 + 1) if halved else count
+    sizes, dtype = shape_of(x), dtype_of(x)
+    length, parts = sizes[axis], whole(sizes[-1])
+    outputs = simple(count // 2 + 1) if onesided and not inverse else count
     made = 1 if inverse and onesided else 2
-    if isinstance(count, int) and isinstance(length, int) and _is_long(length, count):
-        x = _resized(x, at, length, count // 2 + 1 if made == 1 else count)
-        if made == 1:
-            x = _whole_spectrum(cx, cx.emit(x), at, count)
-        y = _of_many(cx, cx.emit(x), outer, count, parts, inverse=inverse)
-        axes, ends = [at, at + 1], [outputs, made]
-        return R.strided_slice(y, axes, [0, 0], ends) if halved or made == 1 else y
-    transform = transform_matrix(
-        *(cx, length, count, outputs, (parts, made), dtype_of(x)),
+    if isinstance(count, int) and isinstance(length, int) and max(length, count) <= _DIRECT:
+        transform = transform_matrix(
+            *(cx, length, count, outputs, (parts, made), dtype), inverse=inverse, onesided=onesided
+        )
+        return _by_matrix(cx, x, axis, transform, [outputs, made])
+    wide = wide_dtype(x)
+    operand = as_dtype(x, wide) if parts == 2 else R.squeeze(as_dtype(x, wide), [len(sizes) - 1])
+    shape = [outputs if k == axis else size for k, size in enumerate(sizes[:-1])]
+    found = call(
+        "fft",
+        [cx.emit(operand), PrimValue(as_size(count))],
+        [(0, shape, wide, made == 2)],
+        pairs=[0] if parts == 2 else [],
+        names=["count"],
+        axis=axis,
         inverse=inverse,
         onesided=onesided,
     )
-    rows = reshaped(x, (*outer, simple(length * parts)))
-    return reshaped(cx.emit(R.matmul(rows, transform)), (*outer, outputs, made))
+    y = found if made == 2 else R.expand_dims(cx.emit(found), len(sizes) - 1)
+    return as_dtype(cx.emit(y), dtype)
 
 
-def _is_long(length: int, count: int) -> bool:
-    """True if `count` points, `length` of them nonzero, are too many for one DFT matrix."""
-    return count > _DIRECT and length > 4 * math.isqrt(count)
-
-
-def _resized(x: Expr, axis: int, length: int, count: int) -> Expr:
-    widths = [0] * (2 * rank_of(x))
-    widths[2 * axis + 1] = max(count - length, 0)
-    if length > count:
-        x = R.strided_slice(x, [axis], [0], [count])
-    return R.nn.pad(x, widths) if count > length else x
-
-
-def _whole_spectrum(cx: Place, half: Expr, axis: int, count: int) -> Expr:
-    """A spectrum that is symmetric, of its first half."""
-    inner = R.strided_slice(half, [axis], [1], [(count + 1) // 2])
-    signs = literal(np.array([1, -1], dtype_of(half)))
-    mirrored = cx.emit(R.multiply(R.flip(inner, axis), signs))
-    spectrum: Expr = R.concat([half, mirrored], axis)
-    return spectrum
-
-
-def _of_many(
-    cx: Place, x: Expr, outer: Sequence[Size], count: int, parts: int, *, inverse: bool
-) -> Expr:
-    """The transform of as many points as the axis before the last one has."""
-    factors = _factors(count)
-    if factors is not None:
-        return _in_two_steps(cx, x, outer, factors, parts, inverse=inverse)
-    return _by_convolution(cx, x, outer, count, parts, inverse=inverse)
-
-
-def _by_convolution(
-    cx: Place, x: Expr, outer: Sequence[Size], count: int, parts: int, *, inverse: bool
-) -> Expr:
-    """Bluestein's transform of N points, for N with large prime factors.
-
-    With w[n] = exp(-pi i n^2 / N), X is w times the convolution of w x with 1 / w
-    (Bluestein, IEEE Trans. Audio Electroacoust. 18, 1970).
-    """
-    at = len(outer)
-    more = 1 << (2 * count - 2).bit_length()
-    squares = np.arange(count, dtype=object) ** 2 % (2 * count)
-    chirp = np.exp((1j if inverse else -1j) * np.pi * squares.astype(np.float64) / count)
-    around = np.zeros(more, np.complex128)
-    around[:count] = chirp.conj()
-    around[more - count + 1 :] = chirp.conj()[:0:-1]
-    pair = x if parts == 2 else R.concat([x, R.zeros_like(x)], at + 1)
-    a = _resized(_turned(cx, cx.emit(pair), chirp), at, count, more)
-    spectrum = _of_many(cx, cx.emit(a), outer, more, 2, inverse=False)
-    product = _turned(cx, cx.emit(spectrum), np.fft.fft(around))
-    y = _of_many(cx, product, outer, more, 2, inverse=True)
-    first = cx.emit(R.strided_slice(y, [at], [0], [count]))
-    return _turned(cx, first, chirp / count if inverse else chirp)
-
-
-def _turned(cx: Place, x: Expr, factor: Array) -> Expr:
-    """Complex numbers multiplied by constants, one for each of their last two axes' rows."""
-    last, dtype = rank_of(x) - 1, dtype_of(x)
-    straight = literal(np.stack([factor.real] * 2, -1).astype(dtype))
-    crossed = literal(np.stack([-factor.imag, factor.imag], -1).astype(dtype))
-    return cx.emit(R.add(R.multiply(x, straight), R.multiply(R.flip(x, last), crossed)))
-
-
-def _factors(count: int) -> tuple[int, int] | None:
-    """Two factors of a number of points whose transforms take less than one of all points."""
-    first = next((n for n in range(math.isqrt(count), 0, -1) if count % n == 0), 1)
-    return (first, count // first) if 4 * (first + count // first) <= count else None
-
-
-def _in_two_steps(
-    cx: Place,
-    x: Expr,
-    outer: Sequence[Size],
-    factors: tuple[int, int],
-    parts: int,
-    *,
-    inverse: bool,
-) -> Expr:
-    """The transform along the axis before the last one, of N = a b points, by those of a and of b.
-
-    With n = n1 b + n2, k = k1 + a k2 and w = exp(-2 pi i / N), X[k] is the sum over n2 of
-    w^(a n2 k2) w^(n2 k1) Y[n2, k1], and Y[n2, k1] the sum over n1 of w^(b n1 k1) x[n]
-    (Cooley and Tukey, Math. Comp. 19, 1965).
-    """
-    (a, b), at = factors, len(outer)
-
-    def along(y: Expr, count: int) -> Expr:
-        """The transform of `count` points along axis `at`, which comes after the next one."""
-        swapped = cx.emit(R.permute_dims(y, [*range(at), at + 1, at, at + 2]))
-        rows = (*outer, a * b // count)
-        return _of_rows(cx, swapped, rows, count, inverse=inverse, onesided=False)
-
-    y = along(reshaped(x, (*outer, a, b, parts)), a)
-    angle = 2 * np.pi / (a * b) * np.outer(np.arange(b), np.arange(a))
-    turned = _turned(cx, cx.emit(y), np.exp((1j if inverse else -1j) * angle))
-    y = along(turned, b)
-    whole_axes = R.permute_dims(y, [*range(at), at + 1, at, at + 2])
-    return reshaped(whole_axes, (*outer, a * b, 2))
+def _by_matrix(cx: Place, x: Expr, axis: int, transform: Expr, made: Sequence[Size]) -> Expr:
+    """The product of the elements along an axis, and of their parts, with a matrix."""
+    sizes, rank = shape_of(x), rank_of(x)
+    others = [k for k in range(rank - 1) if k != axis]
+    order = [*others, axis, rank - 1]
+    moved = x if order == list(range(rank)) else cx.emit(R.permute_dims(x, order))
+    outer = [sizes[k] for k in others]
+    rows = reshaped(moved, (*outer, simple(sizes[axis] * whole(sizes[-1]))))
+    y = reshaped(cx.emit(R.matmul(rows, transform)), (*outer, *made))
+    if order == list(range(rank)):
+        return y
+    moved_back: Expr = R.permute_dims(cx.emit(y), [order.index(k) for k in range(rank)])
+    return moved_back

@@ -1,4 +1,4 @@
-"""Packed functions of real and complex matrices, by NumPy's LAPACK.
+"""Packed functions of real and complex matrices and vectors, by NumPy's LAPACK and pocketfft.
 
 Each is called with its options as JSON and then its operands. In the options, `complex` has the
 positions of operands that are complex, `names` the names of the last operands, which may be left
@@ -10,7 +10,7 @@ function in whose name the last result, LAPACK's info, is checked.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -32,7 +32,7 @@ def matrix_function(function: Callable[..., Any]) -> Callable[..., Any]:
         are_complex, wanted = given.pop("complex"), given.pop("results")
         names, checked = given.pop("names", ()), given.pop("checked", None)
         values = [
-            _joined(np.asarray(x)) if k in are_complex else np.asarray(x)
+            x if isinstance(x, int) else _joined(x) if k in are_complex else np.asarray(x)
             for k, x in enumerate(operands)
         ]
         try:
@@ -45,7 +45,7 @@ def matrix_function(function: Callable[..., Any]) -> Callable[..., Any]:
         except np.linalg.LinAlgError as error:
             raise PackedFuncError(f"{checked or function.__name__}: {error!s:.200}") from None
         found = results if isinstance(results, tuple) else (results,)
-        used = tuple(_parts(found[k], *kind) for k, *kind in wanted)
+        used = tuple(_parts(found[k], values, *kind) for k, *kind in wanted)
         return used if len(used) > 1 else used[0]
 
     return function
@@ -70,15 +70,18 @@ def _check(info: Array, name: str) -> None:
     raise np.linalg.LinAlgError(text)
 
 
-def _joined(pair: Array) -> Array:
-    dtype = np.result_type(pair.dtype, np.complex64)
-    return np.ascontiguousarray(pair).view(dtype)[..., 0]
+def _joined(x: Array) -> Array:
+    pair = np.ascontiguousarray(x)
+    return pair.view(np.result_type(pair.dtype, np.complex64))[..., 0]
 
 
-def _parts(x: Any, dtype: str, is_complex: bool) -> Array:
-    if not is_complex:
-        return np.array(x, dtype)
-    return np.stack([np.real(x), np.imag(x)], -1).astype(dtype)
+def _parts(x: Any, operands: Sequence[Any], dtype: str, is_complex: bool) -> Array:
+    """A result in a datatype, copied if it is one of the operands or a view."""
+    found = np.asarray(x)
+    is_view = not found.flags.owndata or any(found is operand for operand in operands)
+    wanted = np.result_type(dtype, np.complex64) if is_complex else dtype
+    result: Array = np.array(found, wanted, copy=is_view or None, order="C")
+    return result[..., None].view(dtype) if is_complex else result
 
 
 def _adjoint(x: Array) -> Array:
@@ -121,6 +124,25 @@ def linalg_matrix_exp(a: Array) -> Array:
     for square in range(int(halvings.max(initial=0))):
         found = np.where(square < halvings, found @ found, found)
     return found
+
+
+# ---- Fourier transforms
+
+
+@matrix_function
+def fft(x: Array, axis: int, inverse: bool, onesided: bool, count: int) -> Array:
+    """The transforms of `count` points along an axis; those that are one-sided of real numbers.
+
+    Forward transforms are scaled and scaled back, as NumPy computes others in float64.
+    """
+    if count < 1 or not x.shape[axis]:  # NumPy refuses those, and does not initialise these
+        outputs = count // 2 + 1 if onesided and not inverse else max(count, 0)
+        return np.zeros((*x.shape[:axis], outputs, *x.shape[axis + 1 :]), x.real.dtype)
+    if inverse:
+        return (np.fft.irfft if onesided else np.fft.ifft)(x, count, axis)
+    y = (np.fft.rfft if onesided else np.fft.fft)(x, count, axis, "forward")
+    y *= y.real.dtype.type(count)
+    return y
 
 
 # ---- eigenvalues and singular values

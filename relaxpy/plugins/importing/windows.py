@@ -496,17 +496,17 @@ def averaged(
 
 
 def maxima(
-    cx: Place, x: Expr, rois: Expr, scale: float, rows: Size, columns: Size
-) -> tuple[Expr, Expr]:
+    cx: Place, x: Expr, rois: Expr, scale: float, rows: Size, columns: Size, *, places: bool
+) -> list[Expr]:
     """`topi.regions.maxima`, at least in float32."""
-    dtype = wide_dtype(x)
+    dtype, sizes = wide_dtype(x), (as_size(rows), as_size(columns))
     operands = (cx.emit(as_dtype(item, dtype)) for item in (x, rois))
-    both = cx.te(
-        lambda x, rois: regions.maxima(x, rois, scale, as_size(rows), as_size(columns)),
+    found = cx.te(
+        lambda x, rois: regions.maxima(x, rois, scale, *sizes, places=places),
         *operands,
         name="roi_pool",
     )
-    return cx.emit(TupleGetItem(both, 0)), cx.emit(TupleGetItem(both, 1))
+    return [cx.emit(TupleGetItem(found, k)) for k in range(1 + places)]
 
 
 def deformed(

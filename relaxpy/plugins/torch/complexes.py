@@ -20,10 +20,14 @@ from relaxpy.support.dataclass import dataclass
 
 @dataclass(frozen=True, eq=False)
 class Complex:
-    """A tensor of complex numbers: two tensors of floats, of one shape and one datatype."""
+    """A tensor of complex numbers: two tensors of floats, of one shape and one datatype.
+
+    `pair` has them along its last axis, if they were taken from there.
+    """
 
     re: Expr
     im: Expr
+    pair: Expr | None = None
 
     @override
     def __str__(self) -> str:
@@ -174,13 +178,15 @@ def from_pair(cx: Context, pair: Expr) -> Complex:
     last = rank_of(pair) - 1
     parts = (R.strided_slice(pair, [last], [k], [k + 1]) for k in (0, 1))
     re, im = (cx.emit(R.squeeze(item, [last])) for item in parts)
-    return Complex(re, im)
+    return Complex(re, im, pair)
 
 
 def to_pair(z: Complex) -> Expr:
     """The tensor whose last axis has the two parts of complex numbers."""
-    pair: Expr = R.stack([z.re, z.im], rank_of(z.re))
-    return pair
+    if z.pair is not None:
+        return z.pair
+    stacked: Expr = R.stack([z.re, z.im], rank_of(z.re))
+    return stacked
 
 
 def as_complex(cx: Context, value: Value | Complex) -> Complex:

@@ -462,7 +462,8 @@ class Importer:
         """A value as a variable, of the datatype and the shape that PyTorch says."""
         if isinstance(value, Complex):
             parts = {"real": value.re, "imag": value.im}
-            return Complex(*(self.variable(f"{name}_{k}", x, meta) for k, x in parts.items()))
+            re, im = (self.variable(f"{name}_{k}", x, meta) for k, x in parts.items())
+            return Complex(re, im, value.pair if dtype_of(re) == dtype_of(value.re) else None)
         if not isinstance(value, rx.Expr):
             return value
         if isinstance(meta, torch.Tensor) and isinstance(value.struct_info, rx.TensorStructInfo):

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from itertools import starmap
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnx
 import pytest
@@ -289,6 +290,30 @@ def test_transforms_of_known_length(attributes: dict[str, int], points: int) -> 
             found = relaxpy.compile(from_onnx(proto), target=target)["main"](x)
             assert found.shape == (*expected.shape, 2)
             np.testing.assert_allclose(found[..., 0] + 1j * found[..., 1], expected, atol=1e-4)
+
+
+@pytest.mark.each_choice
+@pytest.mark.parametrize("points", [3, 100])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
+@pytest.mark.parametrize("attributes", [{"onesided": 1}, {"inverse": 1, "onesided": 1}], ids=str)
+def test_transforms_of_other_floats(attributes: dict[str, int], dtype: str, points: int) -> None:
+    """Operands that are shorter and longer than the transform, or empty, in their datatype."""
+    back = "inverse" in attributes
+    for length in (0, 70, 120):
+        x = rand(2, length, 2 if back else 1).astype(dtype)
+        operands, sizes = {"x": x, "c_n": np.array(points)}, {"x": ["b", "l", x.shape[2]]}
+        proto = one("DFT", operands, attributes, sizes=sizes)
+        exact = x.astype(np.float64)
+        if back:
+            right = np.fft.irfft(exact[..., 0] + 1j * exact[..., 1], points, 1) if length else 0
+            expected = np.broadcast_to(right, (2, points))[..., None]
+        else:
+            spectrum = np.fft.rfft(exact[..., 0], points, 1)
+            expected = np.stack([spectrum.real, spectrum.imag], -1)
+        found = relaxpy.compile(from_onnx(proto))["main"](x)
+        assert (found.dtype, found.shape) == (x.dtype, expected.shape)
+        limit = 8 * float(ml_dtypes.finfo(dtype).eps) * (1 + abs(expected).max())
+        assert abs(found.astype(np.float64) - expected).max() <= limit
 
 
 @pytest.mark.each_choice

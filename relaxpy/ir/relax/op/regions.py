@@ -165,7 +165,8 @@ def averaged(
     """
     dtype = str(x.dtype)
     rows, columns = pooled
-    points = [rois.shape[0], rows, columns, max(ratio, 1), max(ratio, 1)]
+    each = ratio if ratio > 0 else 2  # where it depends on the regions, a guess
+    points = [rois.shape[0], rows, columns, each, each]
     last = channels is None and _are_many(points, [x.shape[0], *x.shape[2:]])
 
     def place(c: Number, i: Number, j: Number) -> tuple[Number, ...]:
@@ -200,13 +201,13 @@ def averaged(
                     with k.loop(count) as c:
                         channel = c if channels is None else (c * rows + i) * columns + j
                         terms = _terms(lambda u, v: x[(n, *place(channel, u, v))], corners)
-                        value = folded(larger if greatest == "terms" else operator.add, terms)
-                        if last:
-                            kept = k.array([count], dtype)
-                            k.store(kept, c, value)
-                            add(c, kept[c])
-                        else:
-                            add(c, k.local(value)[0])
+                        parts = terms if greatest == "terms" else [folded(operator.add, terms)]
+                        values = []
+                        for part in parts:
+                            kept = k.array([count if last else 1], dtype)
+                            k.store(kept, c if last else 0, part)
+                            values.append(kept[c if last else 0])
+                        add(c, folded(larger, values))
                 if greatest:
                     with k.when(~near), k.loop(count) as c:
                         add(c, ops.const(0.0, dtype))
@@ -300,30 +301,31 @@ def averaged_gradients(
 
 def bins(
     k: Loops,
-    x: Any,
+    sizes: Sequence[Number],
     rois: Any,
     r: Number,
     at: tuple[Number, Number],
-    out: Any,
+    counts: tuple[Number, Number],
     scale: float,
     more: int,
 ) -> tuple[tuple[Number, Number], tuple[Number, Number], Number]:
     """The first pixel of a bin and the number of pixels along both axes, and the image.
 
-    `more` is 1 where the last border belongs to a region.
+    Images have `sizes`, regions `counts` bins; `more` is 1 where the last border belongs to a
+    region.
     """
     dtype, zero = rois.dtype, ops.const(0, "int64")
     top, left, bottom, right = (
         k.local(_rounded(border))[0] for border in _borders(k, rois, r, scale)
     )
     spans: list[tuple[Number, Number]] = []
-    pairs = ((top, bottom, at[0], 2), (left, right, at[1], 3))
-    for first, last, bin_, axis in pairs:
+    borders = ((top, bottom), (left, right))
+    for (first, last), bin_, count, size in zip(borders, at, counts, sizes, strict=True):
         extent = larger(last - first + more, ops.const(1, "int64"))
-        step = k.local(_like(extent, dtype) / _like(out.shape[axis], dtype))[0]
+        step = k.local(_like(extent, dtype) / _like(count, dtype))[0]
         begin = _int(floor(_like(bin_, dtype) * step)) + first
         end = _int(ceil(_like(bin_ + 1, dtype) * step)) + first
-        limit = whole(x.shape[axis]) - (1 - more)
+        limit = whole(size) - (1 - more)
         begin, end = (k.local(smaller(larger(bound, zero), limit))[0] for bound in (begin, end))
         spans.append((begin, k.local(larger(end - begin, zero))[0]))
     down, across = spans
@@ -331,26 +333,36 @@ def bins(
 
 
 def maxima(
-    x: Tensor, rois: Tensor, scale: float, rows: Number, columns: Number
-) -> tuple[Tensor, Tensor]:
-    """The maximum of each bin, and its position; 0 and -1 if the bin is empty."""
-    shape = [rois.shape[0], x.shape[1], rows, columns]
+    x: Tensor, rois: Tensor, scale: float, rows: Number, columns: Number, *, places: bool = True
+) -> list[Tensor]:
+    """The maximum of each bin, 0 if it is empty, and with `places` its position, then -1."""
+    shape, dtype = [rois.shape[0], rows, columns, x.shape[1]], str(x.dtype)
 
-    def write(k: Loops, x: Any, rois: Any, out: Any, places: Any) -> None:
-        width = whole(x.shape[-1])
-        with k.every(out.shape) as (r, c, i, j):
-            (y0, high), (z0, wide), n = bins(k, x, rois, r, (i, j), out, scale, 1)
-            k.store(out, (r, c, i, j), 0.0)
-            k.store(places, (r, c, i, j), -1)
+    def write(k: Loops, x: Any, rois: Any, *outs: Any) -> None:
+        sizes = x.shape[1:3]
+        with k.every(shape[:3]) as (r, i, j):
+            (y0, high), (z0, wide), n = bins(k, sizes, rois, r, (i, j), (rows, columns), scale, 1)
+            for out, empty in zip(outs, (0.0, -1), strict=False):
+                with k.loop(shape[3]) as c:
+                    k.store(out, (r, i, j, c), empty)
+            # A pixel is of the same bin in each channel.
             with k.loop(high, start=y0) as y, k.loop(wide, start=z0) as z:
                 is_first = (y == y0) & (z == z0)
-                with k.when(is_first | (x[n, c, y, z] > out[r, c, i, j])):
-                    k.store(out, (r, c, i, j), x[n, c, y, z])
-                    k.store(places, (r, c, i, j), y * width + z)
+                values = k.array(shape[3:], dtype)
+                with k.loop(shape[3]) as c:
+                    k.store(values, c, x[n, y, z, c])
+                with k.loop(shape[3]) as c:
+                    at = (r, i, j, c)
+                    value, most = values[c], outs[0][at]
+                    is_more = is_first | (value > most)
+                    if places:
+                        place = ops.cast_to(y * whole(sizes[1]) + z, DataType("int32"))
+                        k.store(outs[1], at, Select(is_more, place, outs[1][at]))
+                    k.store(outs[0], at, Select(is_more, value, most))
 
-    outputs = [(shape, str(x.dtype)), (shape, "int32")]
-    found, places = written("roi_pool", outputs, [x, rois], write)
-    return found, places
+    outputs = [(shape, dtype), (shape, "int32")][: 1 + places]
+    found = written("roi_pool", outputs, [transpose(x, [0, 2, 3, 1]), rois], write)
+    return [transpose(out, [0, 3, 1, 2]) for out in found]
 
 
 def maxima_gradient(gradient: Tensor, places: Tensor, x: Tensor, rois: Tensor) -> Tensor:
@@ -646,23 +658,24 @@ def roi_align(
     return _pooled(data, rois, bins, layout.index("C"))
 
 
-def _maxima(builder: BlockBuilder, call: rx.Call, operands: list[Any]) -> Any:
+def _maxima(builder: BlockBuilder, call: rx.Call, operands: list[Any], *, places: bool) -> Any:
     size: Any = call.attrs["pooled_size"]
-    scale = call.attrs["spatial_scale"]
-    bins = (scale, size[0], size[-1])
-    return builder.emit_te(maxima, *operands, *bins, primfunc_name_hint="roi_pool")
+    bins = (call.attrs["spatial_scale"], size[0], size[-1])
+    options: Any = {"places": places, "primfunc_name_hint": "roi_pool"}
+    found = builder.emit_te(maxima, *operands, *bins, **options)
+    return builder.emit(rx.TupleGetItem(found, 1 if places else 0))
 
 
 def _legalize_pool(builder: BlockBuilder, call: rx.Call) -> rx.Expr:
-    both = _maxima(builder, call, _operands(builder, call, None))
-    return _as_operand(builder, call, 0, builder.emit(rx.TupleGetItem(both, 0)))
+    operands = _operands(builder, call, None)
+    return _as_operand(builder, call, 0, _maxima(builder, call, operands, places=False))
 
 
 def _gradient_pool(
     var: rx.Var, call: rx.Call, gradient: rx.Expr, builder: BlockBuilder
 ) -> list[rx.Expr]:
     result, *operands = _operands(builder, call, None, gradient)
-    places = builder.emit(rx.TupleGetItem(_maxima(builder, call, operands), 1))
+    places = _maxima(builder, call, operands, places=True)
     by_data: Any = builder.emit_te(
         maxima_gradient, result, places, *operands, primfunc_name_hint="roi_pool_backward"
     )

@@ -351,7 +351,7 @@ def max_unpool(
 def max_roi_pool(
     cx: Context, x: Expr, rois: Expr, *, pooled_shape: Sequence[int], spatial_scale: float = 1.0
 ) -> Expr:
-    found, _ = windows.maxima(cx, x, rois, spatial_scale, *pooled_shape)
+    (found,) = windows.maxima(cx, x, rois, spatial_scale, *pooled_shape, places=False)
     return tensors.as_dtype(found, tensors.dtype_of(x))
 
 

@@ -1,4 +1,4 @@
-"""Fourier transforms as matmuls, short-time transforms, and mel scales."""
+"""Fourier transforms, short-time transforms as matmuls, and mel scales."""
 
 from __future__ import annotations
 

@@ -237,8 +237,8 @@ def ps_roi_align(
 @converter("roi_pool", namespace="torchvision")
 def roi_pool(
     cx: Context, x: Expr, rois: Expr, scale: float, rows: Size, columns: Size
-) -> tuple[Expr, Expr]:
-    return maxima(cx, x, rois, scale, rows, columns)
+) -> list[Expr]:
+    return maxima(cx, x, rois, scale, rows, columns, places=True)
 
 
 @converter("ps_roi_pool", namespace="torchvision")
@@ -250,7 +250,9 @@ def ps_roi_pool(
 
     def write(k: Loops, x: Any, rois: Any, out: Any) -> None:
         with k.every(out.shape) as (r, c, i, j):
-            (y0, high), (z0, wide), n = bins(k, x, rois, r, (i, j), out, scale, 0)
+            (y0, high), (z0, wide), n = bins(
+                k, x.shape[2:], rois, r, (i, j), out.shape[2:], scale, 0
+            )
             total = k.local(ops.const(0.0, dtype))
             channel = (c * rows + i) * columns + j
             with k.loop(high, start=y0) as y, k.loop(wide, start=z0) as z:
