@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from relaxpy.ir.core.dtype import Array
 from relaxpy.ir.relax.nodes import Expr, PrimValue
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.te.tensor import Tensor
