@@ -145,11 +145,7 @@ def compile_made(
 
 
 def _check_as_written(target: str, reason: str) -> None:
-    """Check that a target runs loops as scheduled.
-
-    Errors:
-        MisuseError: it cannot.
-    """
+    """Check that a target runs loops as scheduled."""
     if not (target_facts(target).is_native or target_facts(target).runs_as_written):
         raise MisuseError(
             f'schedules="{AS_WRITTEN}" needs the target "native", found "{target}"'
@@ -339,9 +335,6 @@ def _linked(saved: Container, code: LoadedCode, source: str) -> Executable:
 
     The program itself is read and checked lazily: for its source, or where native code refuses
     arguments.
-
-    Errors:
-        MisuseError (also ValueError): the table of the functions is damaged.
     """
 
     def read() -> IRModule:

@@ -242,11 +242,7 @@ def add_kinds(
 
 
 def _kind_of(node: Node) -> _Kind:
-    """The way to save a node. The kinds of Relay are added when one is met.
-
-    Errors:
-        MisuseError: nodes of this kind cannot be saved.
-    """
+    """The way to save a node. The kinds of Relay are added when one is met."""
     kind = _BY_TYPE.get(type(node))
     if kind is None:
         hooks.call("relay_kinds")

@@ -276,11 +276,7 @@ class BasePyModule:
     def _infer_concrete_shape_from_args(
         self, shape: Sequence[Any], in_args: Sequence[Any]
     ) -> list[int]:
-        """The shape of an output; open dimensions are those of the first input of its rank.
-
-        Errors:
-            MisuseError (also ValueError): there is no such input.
-        """
+        """The shape of an output; open dimensions are those of the first input of its rank."""
         sizes = []
         for axis, size in enumerate(shape):
             known = _number(size, {})

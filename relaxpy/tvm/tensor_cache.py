@@ -138,11 +138,7 @@ def _json(value: object) -> str:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """The table of a JSON file, whose records have the fields that they need.
-
-    Errors:
-        MisuseError: there is no such file, or it has another content.
-    """
+    """The table of a JSON file, whose records have the fields that they need."""
     table: Any = None
     try:
         table = json.loads(path.read_text(encoding="utf-8"))

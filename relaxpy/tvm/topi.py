@@ -545,11 +545,7 @@ group_conv3d_transpose_ncdhw = _named("group_conv3d_transpose_ncdhw")
 
 
 def _channels(kernel: Tensor, axis: int) -> int:
-    """The number of channels of a depthwise kernel.
-
-    Errors:
-        MisuseError: the rank is not 4, or the number is not known.
-    """
+    """The number of channels of a depthwise kernel."""
     size = kernel.shape[axis] if kernel.ndim == 4 else None
     if not isinstance(size, tir.IntImm):
         raise MisuseError(

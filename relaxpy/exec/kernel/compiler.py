@@ -197,11 +197,7 @@ def compile_kernel(
 
 @contextmanager
 def _located(func: PrimFunc) -> Iterator[None]:
-    """A context that adds the position of `func` to a CompileError.
-
-    Errors:
-        CompileError: that of the body, or the body has a datatype that NumPy lacks.
-    """
+    """A context that adds the position of `func` to a CompileError."""
     try:
         yield
     except CompileError as error:

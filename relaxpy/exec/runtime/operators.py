@@ -371,11 +371,7 @@ _WIDEST: Final = 1000
 
 
 def _check_fields(format: str) -> None:
-    """Check that the fields of a format are texts of values.
-
-    Errors:
-        ValueError: one is part of a value, or has a width of more than `_WIDEST` characters.
-    """
+    """Check that the fields of a format are texts of values."""
     for _, name, spec, _ in Formatter().parse(format):
         if name and not name.isdecimal():
             raise ValueError(f"a field is a number or empty, found {name!r:.80}")

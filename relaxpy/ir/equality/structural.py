@@ -94,11 +94,7 @@ def _hash(tokens: object, node: object) -> int:
 
 
 def _as_node(value: object) -> object:
-    """Convert annotations such as `R.Tensor` to struct info and lists to tuples.
-
-    Errors:
-        MisuseError: a list contains itself, or is nested too deeply.
-    """
+    """Convert annotations such as `R.Tensor` to struct info and lists to tuples."""
     try:
         if isinstance(value, (list, tuple)):
             return tuple(map(_as_node, value))

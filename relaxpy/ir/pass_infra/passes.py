@@ -302,11 +302,7 @@ def register_config(
 
 
 def _with_defaults(key: str, value: Any) -> Any:
-    """The value of an option, with the defaults of fields that its table leaves out.
-
-    Errors:
-        MisuseError (also TypeError): the option has no such field.
-    """
+    """The value of an option, with the defaults of fields that its table leaves out."""
     defaults = _fields_by_option.get(key)
     if defaults is None:
         return value

@@ -595,11 +595,7 @@ def replace_buffers(stmt: st.Stmt, replacements: dict[Buffer, Buffer]) -> st.Stm
 
 
 def _steps_of_scans(stages: list[Operation]) -> dict[ComputeOp, ScanOp]:
-    """Map the operations that read states of scans, or each other, to their scan, in order.
-
-    Errors:
-        MisuseError: one of them is not a ComputeOp.
-    """
+    """Map the operations that read states of scans, or each other, to their scan, in order."""
     scans = {s: op for op in stages if isinstance(op, ScanOp) for s in op.state_placeholder}
     steps: dict[ComputeOp, ScanOp] = {}
     for op in stages:

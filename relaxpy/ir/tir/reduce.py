@@ -189,11 +189,7 @@ def comm_reducer(
 
 
 def _operand_names(fcombine: object) -> tuple[str, str]:
-    """The names of the two values that a function combines.
-
-    Errors:
-        MisuseError: it is not a function, or takes fewer parameters.
-    """
+    """The names of the two values that a function combines."""
     if not callable(fcombine):
         raise unexpected(fcombine, "a reducer is a function of two values")
     try:

@@ -126,9 +126,6 @@ def _typed(value: object, sinfo: rx.StructInfo | None) -> object:
     """The value for a parameter: a literal as an array or a shape, elements with their datatype.
 
     Files have no name for bfloat16 and the like, so that these are bytes without a datatype.
-
-    Errors:
-        UsageError: a literal is not an array.
     """
     if isinstance(sinfo, rx.ShapeStructInfo) and isinstance(value, tuple):
         return ShapeTuple(value) if all(type(size) is int for size in value) else value
@@ -156,11 +153,7 @@ def _typed(value: object, sinfo: rx.StructInfo | None) -> object:
 def _sizes(
     params: Sequence[rx.Var], values: Mapping[str, object], dims: Sequence[str]
 ) -> dict[str, int]:
-    """The values of dimensions by name: those in `dims`, and those of inputs.
-
-    Errors:
-        UsageError: an element of `dims` is not the name and the size of a dimension.
-    """
+    """The values of dimensions by name: those in `dims`, and those of inputs."""
     known = list(dict.fromkeys(name for param in params for name in dimension_names(param)))
     sizes: dict[str, int] = {}
     for param in params:
@@ -204,11 +197,7 @@ def _dimensions(
 
 
 def _drawn(params: Sequence[rx.Var], sizes: Mapping[str, int], seed: int) -> tuple[object, ...]:
-    """Random values for parameters.
-
-    Errors:
-        UsageError: a dimension has no value, or a parameter has none at random.
-    """
+    """Random values for parameters."""
     for param in params:
         for name in dimension_names(param):
             if name not in sizes:

@@ -123,9 +123,6 @@ def _import(path: str) -> ModuleType:
     """Import a file or a module, with its folder, or the current one, first in `sys.path`.
 
     A file of a package is imported as its module. What the code prints goes to standard error.
-
-    Errors:
-        OSError: the file cannot be read.
     """
     file = Path(path)
     is_file = path.endswith(SUFFIX) or file.is_file()

@@ -333,12 +333,7 @@ class MpiWorkers(Workers):
     # --- waiting
 
     def _await(self, request: MPI.Request, name: str, memory: object = None) -> None:
-        """Wait until a request is done, which uses some memory.
-
-        Errors:
-            RuntimeCheckError: that takes too long, or another worker has failed. The memory is
-                kept, as MPI may write to it later.
-        """
+        """Wait until a request is done, which uses some memory."""
         test = request.Test
         for _ in range(_SPINS):
             if test():
@@ -396,11 +391,7 @@ class MpiWorkers(Workers):
             self._compare(f"{_title(call, how)} of {x.dtype} {x.shape}")
 
     def _compare(self, wanted: str) -> None:
-        """Compare what the workers want to run.
-
-        Errors:
-            RuntimeCheckError: they want different things.
-        """
+        """Compare what the workers want to run."""
         own = np.frombuffer(wanted.encode()[:_DESCRIBED].ljust(_DESCRIBED), np.uint8)
         every: Array = np.empty((self.size, _DESCRIBED), np.uint8)
         request = self._comm.Iallgather([own, MPI.BYTE], [every, MPI.BYTE])

@@ -52,11 +52,7 @@ def matrix_function(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _check(info: Array, name: str) -> None:
-    """Raise the error of a matrix that has no factors or no inverse; `info` is 0 for the others.
-
-    Errors:
-        LinAlgError: one of the matrices is singular, or not positive definite.
-    """
+    """Raise the error of a matrix that has no factors or no inverse; `info` is 0 for the others."""
     failed = np.argwhere(info)
     if not len(failed):
         return

@@ -185,11 +185,7 @@ def _kind(number: int) -> str:
 
 
 def _require_operands(schema: Any, types: Sequence[TypeProto | None]) -> None:
-    """Check operands by the schema's parameters.
-
-    Errors:
-        UnsupportedError: there are too few or too many, or one has another type.
-    """
+    """Check operands by the schema's parameters."""
     if not schema.min_input <= len(types) <= schema.max_input:
         raise UnsupportedError(
             f"it has {len(types)} operands, expected {schema.min_input} to {schema.max_input}"
@@ -212,11 +208,7 @@ def _require_operands(schema: Any, types: Sequence[TypeProto | None]) -> None:
 
 
 def _require_attributes(schema: Any, node: Node) -> None:
-    """Check attributes by the schema's.
-
-    Errors:
-        UnsupportedError: one is missing or not known.
-    """
+    """Check attributes by the schema's."""
     for name, attribute in schema.attributes.items():
         if attribute.required and name not in node.attributes:
             raise UnsupportedError(f"attribute {name!r} is missing")

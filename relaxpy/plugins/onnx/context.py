@@ -267,11 +267,7 @@ class Context:
         return self.emit(result, "sizes")
 
     def _float(self, element: Element, dtype: str) -> rx.Expr:
-        """A number that sizes are computed to, as a tensor of rank 0.
-
-        Errors:
-            UnsupportedError: it is more than a sum, a product or a quotient.
-        """
+        """A number that sizes are computed to, as a tensor of rank 0."""
         if ratio_of(element) is not None:
             return self._materialized(Contents(np.array(element, object), dtype))
         match element:

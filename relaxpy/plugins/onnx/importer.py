@@ -278,11 +278,7 @@ class Importer:
         opsets: Mapping[str, int],
         outputs: Sequence[str],
     ) -> list[Value]:
-        """The values of outputs after these nodes, where a branch has gone one way.
-
-        Errors:
-            UnsupportedError: one of the nodes cannot be imported.
-        """
+        """The values of outputs after these nodes, where a branch has gone one way."""
         inner: ChainMap[str, Any] = ChainMap({}, scope)
         for name, value in zip(node.outputs, way(), strict=False):
             inner[name] = self._named(value, name)

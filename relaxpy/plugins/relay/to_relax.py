@@ -700,11 +700,7 @@ class ModuleTranslation:
                     stack.append(caller)
 
     def _declare(self, key: _Key) -> rx.GlobalVar:
-        """The Relax name of an instance of a function; its translation will follow.
-
-        Errors:
-            UntranslatableError: its type arguments are not known, or there is no end of instances.
-        """
+        """The Relax name of an instance of a function; its translation will follow."""
         known = self.names.get(key)
         if known is not None:
             return known

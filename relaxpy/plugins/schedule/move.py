@@ -237,11 +237,7 @@ def _step(index: PrimExpr, var: Var, inner: Mapping[Var, Range]) -> int | None:
 def _written(
     stage: Stage, producers: Sequence[Stage], shared: Sequence[For], new_loops: Sequence[For]
 ) -> dict[Var, tuple[PrimExpr, PrimExpr]]:
-    """The values of the block variables for the elements that all producers write in an iteration.
-
-    Errors:
-        ScheduleError: iterations of the block may need what is written in several ones, or nowhere.
-    """
+    """The values of block variables for the elements that all producers write in an iteration."""
     outer = {one.loop_var for one in shared}
     inner = {one.loop_var for one in stage.loops} - outer
     decided = {var: value for var, value in stage.values().items() if mentions(value, outer)}
@@ -304,11 +300,7 @@ def _solved(
 def _read_where_written(
     stage: Stage, producer: Stage, buffer: Buffer, loop: For
 ) -> tuple[tuple[PrimExpr, ...], list[Range]]:
-    """The only indices at which a block reads a buffer, and the box written in an iteration.
-
-    Errors:
-        ScheduleError: it reads the buffer at others, or the box is not known.
-    """
+    """The only indices at which a block reads a buffer, and the box written in an iteration."""
     loads = {load for load in occurrences(stage.block, BufferLoad) if load.buffer is buffer}
     places = {tuple(load.indices) for load in loads}
     place = next(iter(places), ())

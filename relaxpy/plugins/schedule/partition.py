@@ -345,11 +345,7 @@ def pad_einsum(state: State, block: stmt.Block, padding: Sequence[int]) -> None:
 
 
 def _accesses(stage: Stage) -> dict[Buffer, tuple[Var, ...]]:
-    """The variables by which a block indexes each buffer.
-
-    Errors:
-        ScheduleError: the block is not one store, or an index is not a variable of the block.
-    """
+    """The variables by which a block indexes each buffer."""
     block = stage.block
     body = block.body
     if not isinstance(body, stmt.BufferStore) or (

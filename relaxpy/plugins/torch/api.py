@@ -209,11 +209,7 @@ def _examples(input_info: Sequence[Any]) -> tuple[list[Any], Any, dict[tuple[int
 
 
 def _described(entry: Any) -> tuple[Sequence[Any], Any]:
-    """The shape and PyTorch's datatype of an input.
-
-    Errors:
-        MisuseError: they do not describe one.
-    """
+    """The shape and PyTorch's datatype of an input."""
     match entry:
         case (list() | tuple() as shape, dtype) if all(map(_is_size, shape)):
             kind = getattr(torch, str(dtype).removeprefix("torch."), None)

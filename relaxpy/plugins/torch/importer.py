@@ -515,11 +515,7 @@ def _sizes_of(item: Input) -> tuple[Any, ...]:
 
 
 def _of_input(item: Input, make: Callable[[Input], _T]) -> _T:
-    """The result of `make` for an input.
-
-    Errors:
-        FrontendError: it has no form in Relax.
-    """
+    """The result of `make` for an input."""
     try:
         return make(item)
     except UnsupportedError as error:

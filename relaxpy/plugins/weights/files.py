@@ -364,11 +364,7 @@ def read_header(path: Path) -> Header:
 
 
 def _dequantized(tensor: StoredTensor) -> Array:
-    """A quantised tensor as float32.
-
-    Errors:
-        FrontendError: the package cannot read this format.
-    """
+    """A quantised tensor as float32."""
     from gguf.quants import dequantize
 
     try:

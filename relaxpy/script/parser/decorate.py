@@ -33,11 +33,7 @@ from relaxpy.support.gc_pause import gc_paused
 
 
 def _checked_options(options: Mapping[str, object], others: Mapping[str, object]) -> dict[str, Any]:
-    """The `options` that are set; `others` are unknown.
-
-    Errors:
-        MisuseError (also TypeError): an option is unknown, or its value has the wrong type.
-    """
+    """The `options` that are set; `others` are unknown."""
     for name, value in others.items():
         raise MisuseError(
             f"there is no option {name!r}; options are {', '.join(options)}",

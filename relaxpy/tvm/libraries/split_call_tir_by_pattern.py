@@ -288,11 +288,7 @@ class _Kernels:
 
 
 def _generated(result: Any, most: int) -> tuple[Callable[..., Any], int, list[Buffer]]:
-    """The result of a code generator: a function, the number of loop nests, and buffers.
-
-    Errors:
-        MisuseError: it returned something else.
-    """
+    """The result of a code generator: a function, the number of loop nests, and buffers."""
     match result:
         case [function, int() as count, [*buffers]] if (
             callable(function)

@@ -428,11 +428,7 @@ class Normalizer:
         return call
 
     def _normalized_call(self, call: rx.Call, builder: BlockBuilder) -> rx.Expr:
-        """The form that the operator of a call defines for it, itself in normal form.
-
-        Errors:
-            MisuseError: the rule of the operator never keeps a call.
-        """
+        """The form that the operator of a call defines for it, itself in normal form."""
         result = normalized_call(call, builder)
         if result is call:
             return call

@@ -252,11 +252,7 @@ class Replacer:
         return replace(old, value=value)
 
     def _count(self, olds: Sequence[rx.Binding], news: Iterable[rx.Binding]) -> None:
-        """Store how many rewritings led to the new bindings.
-
-        Errors:
-            TransformError: there are more than in any rewriting that ends.
-        """
+        """Store how many rewritings led to the new bindings."""
         depth = 1 + max((self._depth.get(b.var, 0) for b in olds if b.var is not None), default=0)
         if depth > self.limit or self.iterations > self.max_iterations:
             times = min(depth, self.limit)

@@ -194,11 +194,7 @@ class ContextRule(Rule):
 
 
 def _new_values(result: object, values: Mapping[Var, Expr]) -> dict[Var, Expr]:
-    """The new values that a rewriter returned, except for those that are the old ones.
-
-    Errors:
-        MisuseError (also TypeError): it returned something else.
-    """
+    """The new values that a rewriter returned, except for those that are the old ones."""
     if result is None:
         return {}
     if not isinstance(result, Mapping):
@@ -232,9 +228,6 @@ def _with_values(
     """The bindings with new values, each computed as soon as its operands are bound.
 
     A replacement that depends on its own results by way of other bindings is omitted.
-
-    Errors:
-        TransformError: a new value mentions a variable that gets a new value with it.
     """
     visible = set(replacer.visible)
     for binding in bindings:

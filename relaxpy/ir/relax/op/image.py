@@ -289,12 +289,7 @@ def _require_size(
 def _sampled(
     data: rx.TensorStructInfo, grid: rx.TensorStructInfo, method: Method, layout: GridLayout
 ) -> rx.TensorStructInfo:
-    """The struct info of data at the positions of a grid, if the two fit.
-
-    Errors:
-        StructInfoError: an operand holds no floats or has another rank, the grid another number of
-            coordinates or another batch than data, or the method is not for volumes.
-    """
+    """The struct info of data at the positions of a grid, if the two fit."""
     rank = len(layout)
     for name, sinfo in (("data", data), ("grid", grid)):
         rules.require_float(sinfo, name)
@@ -374,11 +369,7 @@ def grid_sample(
 
 
 def _is_gradient(gradient: rx.TensorStructInfo, result: rx.TensorStructInfo) -> bool:
-    """True if a gradient is known to have the shape of the result.
-
-    Errors:
-        StructInfoError: it has another rank or shape.
-    """
+    """True if a gradient is known to have the shape of the result."""
     _require_rank(gradient, "output_grad", result.ndim, ", as the result")
     shape, expected = literal_shape(gradient), literal_shape(result)
     if shape is None or expected is None:
@@ -510,12 +501,7 @@ _NAMES = {"cubic_alpha": "bicubic_alpha", "cubic_exclude": "bicubic_exclude"}
 
 
 def _spatial_axes(layout: str, letters: str, data: TensorStructInfo) -> list[int]:
-    """The axes of data with these letters in the layout.
-
-    Errors:
-        StructInfoError: the layout has other axes than N, C and these, or blocks of one of these;
-            or data has another rank.
-    """
+    """The axes of data with these letters in the layout."""
     example = f"NC{letters}"
     try:
         order = Layout.of(layout).names

@@ -99,11 +99,7 @@ def take(
 
 
 def _values(sinfo: rx.StructInfo, name: str) -> list[PrimExpr | None] | None:
-    """The known values of a tuple of int64 scalars; None for an unknown one.
-
-    Errors:
-        StructInfoTypeError: a field has another type.
-    """
+    """The known values of a tuple of int64 scalars; None for an unknown one."""
     if not isinstance(sinfo, rx.TupleStructInfo):
         return None
     result: list[PrimExpr | None] = []

@@ -97,11 +97,7 @@ def broadcast_to(
 
 
 def _check_collapse(data: rx.TensorStructInfo, target: rules.Sizes | None, rank: int) -> None:
-    """Check that a tensor of shape `target` broadcasts to the shape of `data`.
-
-    Errors:
-        StructInfoError: it does not, or two sizes of which that cannot be decided.
-    """
+    """Check that a tensor of shape `target` broadcasts to the shape of `data`."""
     sizes = data.get_shape()
     if 0 <= data.ndim < rank:
         raise rules.refuse(f"data of rank {data.ndim} does not collapse to rank {rank}", data)
@@ -179,9 +175,6 @@ def _resolve_shape(arguments: dict[str, Any]) -> None:
     """Resolve a shape from a list, where 0 is the size of x at that position, and -1 is inferred.
 
     If the shape of x is unknown, -1 remains for the rule to resolve at run time.
-
-    Errors:
-        MisuseError: -1 occurs twice, another size is negative, or 0 needs the unknown shape of x.
     """
     requested, x = arguments["shape"], arguments["x"]
     if isinstance(x, np.ndarray):
@@ -225,11 +218,7 @@ def _resolve_shape(arguments: dict[str, Any]) -> None:
 
 
 def _with_inferred_size(sizes: rules.Sizes, old: rules.Sizes, about: object = None) -> rules.Sizes:
-    """Replace -1 in `sizes` by the size that keeps the number of elements of the shape `old`.
-
-    Errors:
-        MisuseError: another size is 0, so that any size would fit, or several are -1.
-    """
+    """Replace -1 in `sizes` by the size that keeps the number of elements of the shape `old`."""
     inferred = [k for k, size in enumerate(sizes) if integer_literal(size) == -1]
     if not inferred:
         return sizes
@@ -477,11 +466,7 @@ MAX_SECTIONS = 1024
 
 
 def _tensors(tensors: TupleStructInfo) -> tuple[list[TensorStructInfo], DataType, object]:
-    """The tensors of a tuple, and their datatype and device.
-
-    Errors:
-        StructInfoTypeError: there is no tensor, a field is not a tensor, or datatypes differ.
-    """
+    """The tensors of a tuple, and their datatype and device."""
     sinfos: list[TensorStructInfo] = []
     for k, sinfo in enumerate(tensors.fields):
         if not isinstance(sinfo, TensorStructInfo):

@@ -212,11 +212,7 @@ def _check_inside(
     *,
     same_size: bool,
 ) -> None:
-    """Check that the result does not provably exceed the memory of `data`.
-
-    Errors:
-        StructInfoError: it does, in bytes, or by the number of elements of the `same_size`.
-    """
+    """Check that the result does not provably exceed the memory of `data`."""
     if offset is None:
         return
     zero = ops.const(0, INT64)

@@ -344,11 +344,7 @@ def _at(item: Any, axis: int, sinfo: rx.TensorStructInfo, key: object) -> Bounds
 
 
 def _bounds(item: slice, size: Any) -> Bounds:
-    """The bounds of a slice, all of which are written.
-
-    Errors:
-        MisuseError: one of them is not an integer, or the stride is unknown or 0.
-    """
+    """The bounds of a slice, all of which are written."""
     step = 1 if item.step is None else _integer(item.step)
     if not isinstance(step, int) or step == 0:
         raise unexpected(
@@ -481,11 +477,7 @@ def strides_of(sizes: tuple[tir.PrimExpr, ...]) -> tuple[tir.PrimExpr, ...]:
 
 
 def _position(tensor: TensorStructInfo, axis: PrimStructInfo) -> int | None:
-    """The axis, where it is known.
-
-    Errors:
-        StructInfoError: it is not an integer, or it is known to be out of range.
-    """
+    """The axis, where it is known."""
     if not axis.dtype.is_int or axis.dtype.is_bool:
         raise refuse_type(f"the axis is an integer, found {axis}", axis)
     if not isinstance(axis.value, tir.IntImm):

@@ -66,12 +66,7 @@ def _quantized(
     axis: int,
     out_dtype: DataType,
 ) -> TensorStructInfo:
-    """Data in `out_dtype`, if each parameter is a scalar or has one number for each index of axis.
-
-    Errors:
-        StructInfoError: a parameter has rank 2 or more, or a size provably other than that of the
-            axis; the axis is out of range, and a parameter is not a scalar.
-    """
+    """Data in `out_dtype`; each parameter is a scalar, or has a number for each index of axis."""
     rules.require_float(scale, "scale")
     _require_numbers(zero_point, "zero_point")
     decided = True

@@ -532,12 +532,7 @@ def suppressed(
 def _require_images(
     data: rx.TensorStructInfo, rois: rx.TensorStructInfo, pooled_size: tuple[int, ...]
 ) -> tuple[int, int]:
-    """The rows and columns of the bins.
-
-    Errors:
-        StructInfoError: an operand has another rank, datatype or shape, or bins are not two numbers
-            of at least 1.
-    """
+    """The rows and columns of the bins."""
     for name, sinfo, ndim in (("data", data, 4), ("rois", rois, 2)):
         rules.require_float(sinfo, name)
         if sinfo.ndim not in (-1, ndim):

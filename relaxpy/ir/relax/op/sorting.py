@@ -705,11 +705,7 @@ ARG_REDUCTIONS = family(_arg("argmax", "largest"), _arg("argmin", "smallest"))
 def _middle(
     x: Array, axis: tuple[int, ...] | None = None, keepdims: bool = False
 ) -> Array | tuple[Array, Array]:
-    """`median` of an array.
-
-    Errors:
-        RuntimeCheckError: there is no element along the axes.
-    """
+    """`median` of an array."""
     axes = tuple(range(x.ndim)) if axis is None else rules.normal_axes(axis, x.ndim)
     kept = [size for k, size in enumerate(x.shape) if k not in axes]
     shape = [1 if k in axes else size for k, size in enumerate(x.shape)] if keepdims else kept

@@ -221,11 +221,7 @@ def _by_variable(
 
 
 def _check_defined(after: rx.Function, before: rx.Function) -> None:
-    """Check that all shape variables have definitions, in the signature by parameters.
-
-    Errors:
-        MisuseError: one has none, and had one `before` (WF-4, WF-5a, WF-6a).
-    """
+    """Check that all shape variables have definitions, in the signature by parameters."""
     free = set(free_symbolic_vars(before))
     sinfos = [sinfo for p in after.params if (sinfo := p.struct_info) is not None]
     signature = [*sinfos] if after.ret_struct_info is None else [*sinfos, after.ret_struct_info]

@@ -426,11 +426,7 @@ def upper_bounds(func: rx.Function) -> dict[tir.Var, int]:
 
 
 def _bounds(func: rx.Function, name: str) -> dict[str, int]:
-    """The bounds in the attribute `name` of a function.
-
-    Errors:
-        TransformError: it is not a mapping from names to integers.
-    """
+    """The bounds in the attribute `name` of a function."""
     bounds = func.attrs.get(name, {})
     if not isinstance(bounds, Mapping):
         raise TransformError(

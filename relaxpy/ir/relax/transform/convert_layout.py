@@ -121,12 +121,7 @@ def converted_function(func: rx.Function, desired: Callable[[rx.Call], Desired])
 
 
 def _require_desirable(operator: OpDef, wanted: Sequence[str]) -> None:
-    """Check the desired layouts of an operator; a rule of a user takes what it wants.
-
-    Errors:
-        MisuseError: the operator is computed in one layout, or in those of its operands; there are
-            too few or too many layouts, or one has other axes.
-    """
+    """Check the desired layouts of an operator; a rule of a user takes what it wants."""
     rule, name = operator.record.layout, operator.name
     if rule is None:
         raise MisuseError(f"{name} is computed in one layout only", about=name)
@@ -239,11 +234,7 @@ class _Converter:
         self._bind(binding, value, inferred.result)
 
     def _inferred(self, call: rx.Call) -> InferredLayouts | None:
-        """The layouts of a call by the rule of its operator, if that applies.
-
-        Errors:
-            MisuseError: the rule returns something else.
-        """
+        """The layouts of a call by the rule of its operator, if that applies."""
         assert isinstance(call.op, Op)
         rule = call.op.record.layout
         if rule is None or any(_has_unknown_rank(arg) for arg in call.args):

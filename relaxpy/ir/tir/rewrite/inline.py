@@ -149,11 +149,7 @@ def fuse_reduction_epilogue(state: State, block: Block, epilogue: Block) -> None
 def _moved_to(
     state: State, stage: Stage, producer: Stage, stages: list[Stage], source: BufferStore
 ) -> tuple[BufferLoad, dict[Var, PrimExpr]]:
-    """The load of the stored element, and the values of the variables of `stage` there.
-
-    Errors:
-        ScheduleError: `stage` cannot run there.
-    """
+    """The load of the stored element, and the values of the variables of `stage` there."""
     block, buffer = stage.block, source.buffer
     if [other for other in stages if buffer in other.reads and other is not producer] != [stage]:
         raise refused(f"other blocks read {buffer.name}, too", block)

@@ -514,11 +514,7 @@ _REDUCTION = {"reduction": _REDUCTIONS}
 
 
 def _require_plain(cx: Context, x: Expr, reduction: str) -> None:
-    """Check that strings are not reduced.
-
-    Errors:
-        UnsupportedError: they are.
-    """
+    """Check that strings are not reduced."""
     if reduction != "none" and cx.has_strings(x):
         raise UnsupportedError(f"reduction is {reduction!r}, expected 'none' for strings")
 

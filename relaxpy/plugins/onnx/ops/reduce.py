@@ -144,11 +144,7 @@ def _at_run_time(
 
 
 def _rank_of_result(cx: Context, rank: int, axes: Expr) -> int:
-    """The rank of a reduction with keepdims=0, from the number of axes or from its declaration.
-
-    Errors:
-        UnsupportedError: neither is known.
-    """
+    """The rank of a reduction with keepdims=0, from the number of axes or from its declaration."""
     (count,) = tensors.shape_of(axes)
     declared = cx.importer.model.ranks.get(cx.node.outputs[0])
     if isinstance(count, int):

@@ -267,11 +267,7 @@ def optional_get_element(cx: Context, value: Value) -> Value:
 
 
 def _map_type(cx: Context, x: Expr) -> MapType:
-    """The type of a map.
-
-    Errors:
-        UnsupportedError: the value is something else.
-    """
+    """The type of a map."""
     if x not in cx.importer.maps:
         raise UnsupportedError(f"expected a map, found {x.struct_info}")
     return cx.importer.maps[x]

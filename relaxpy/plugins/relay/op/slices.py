@@ -185,11 +185,7 @@ def _number(value: int) -> rx.Expr:
 
 
 def _count(vector: rx.Expr) -> int:
-    """The number of elements of a vector that describes a shape.
-
-    Errors:
-        RelationError: the operand is not a vector of known size, so that no rank is known.
-    """
+    """The number of elements of a vector that describes a shape."""
     shape = dims(vector)
     try:
         return int(shape[0]) if len(shape) == 1 else 1 // len(shape)

@@ -484,12 +484,7 @@ class Types:
         return dtype
 
     def _parameter(self, token: Token, kind: ty.TypeKind) -> Any:
-        """The type parameter that a token names.
-
-        Errors:
-            ParseError: there is no such parameter.
-            RelayTypeError: it is of another kind (RLY-17).
-        """
+        """The type parameter that a token names."""
         parameter = self.scope.type_params.get(token.text)
         if parameter is None:
             raise self.cursor.error(

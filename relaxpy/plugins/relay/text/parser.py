@@ -344,11 +344,7 @@ def _position(diagnostic: Diagnostic) -> tuple[int, int]:
 
 
 def _constants(table: Mapping[str, Sequence[object]] | None) -> list[rl.Constant]:
-    """The entries of `relay.Constant` in a metadata table.
-
-    Errors:
-        MisuseError (also TypeError, ValueError): an entry is neither a constant nor describes one.
-    """
+    """The entries of `relay.Constant` in a metadata table."""
     if table is None:
         return []
     entries = table.get("relay.Constant", ()) if isinstance(table, Mapping) else None

@@ -415,11 +415,7 @@ def _bracketed(node: rl.RelayExpr, lines: list[str]) -> list[str]:
 
 
 def _key(name: str) -> str:
-    """The name of an attribute.
-
-    Errors:
-        MisuseError: Relay text has no such names.
-    """
+    """The name of an attribute."""
     if not all(map(_IDENTIFIER.fullmatch, name.split("."))):
         raise MisuseError(
             f"an attribute called {name!r:.60} cannot be printed: names consist of letters, digits "

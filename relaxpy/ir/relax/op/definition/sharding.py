@@ -151,11 +151,7 @@ def _divides(count: int, size: PrimExpr) -> bool:
 
 
 def _placed_alike(placed: Sequence[_Operand], result: TensorStructInfo) -> DTensorStructInfo:
-    """The result, split as its operands are.
-
-    Errors:
-        StructInfoError: two operands are split differently.
-    """
+    """The result, split as its operands are."""
     mesh = placed[0].sinfo.device_mesh
     splits: list[int | None] = []
     for axis in range(len(mesh.shape)):

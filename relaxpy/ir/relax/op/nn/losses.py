@@ -144,11 +144,7 @@ def _gradient_nll_loss(var: Var, call: Call, gradient: Expr, builder: BlockBuild
 def _check_nll(
     predictions: TensorStructInfo, targets: TensorStructInfo, weights: TensorStructInfo | None
 ) -> None:
-    """Check that the operands of a negative log-likelihood fit each other.
-
-    Errors:
-        StructInfoError: they do not.
-    """
+    """Check that the operands of a negative log-likelihood fit each other."""
     rules.require_float(predictions, "predictions")
     if not targets.dtype.is_void and not targets.dtype.is_int:
         text = f"targets holds integers, found {targets}"

@@ -191,12 +191,7 @@ softmax, log_softmax = NORMALIZED.values()
 def _normalized(
     data: TensorStructInfo, params: dict[str, TensorStructInfo], axes: Sequence[int]
 ) -> TensorStructInfo:
-    """NORM: the struct info of data normalised along axes, which the parameters have in this order.
-
-    Errors:
-        StructInfoError: data holds no floats; a parameter has another datatype, another rank than
-            there are axes, or a provably different size; an axis is out of range or occurs twice.
-    """
+    """NORM: the struct info of data normalised along axes; the parameters have these in order."""
     rules.require_float(data, "data")
     positions = rules.normal_axes(axes, data.ndim, "axes:") if data.ndim >= 0 else None
     sizes = literal_shape(data)
@@ -326,12 +321,7 @@ def rms_norm(
 def _check_channels(
     data: rx.TensorStructInfo, params: Mapping[str, rx.TensorStructInfo], axis: int
 ) -> bool:
-    """True if all known numbers of channels are provably that of data.
-
-    Errors:
-        StructInfoError: data holds no floats; a parameter has another datatype, is not a vector, or
-            has provably not one element for each channel; the axis is out of range.
-    """
+    """True if all known numbers of channels are provably that of data."""
     rules.require_float(data, "data")
     position = rules.normal_axis(axis, data.ndim) if data.ndim >= 0 else None
     sizes = literal_shape(data)

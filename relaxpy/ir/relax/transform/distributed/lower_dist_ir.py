@@ -426,11 +426,7 @@ def _placed(call: rx.Call, buffers: Sequence[Buffer]) -> list[tuple[Buffer, rx.S
 def _split(
     groups: AxisGroups, placed: Sequence[tuple[Buffer, rx.StructInfo | None]]
 ) -> dict[Axis, tuple[tuple[int, int], ...]]:
-    """The groups of axes that are split, each with axes of the mesh and their sizes.
-
-    Errors:
-        TransformError: an axis has to be whole, or only some axes of a group are split.
-    """
+    """The groups of axes that are split, each with axes of the mesh and their sizes."""
     split: dict[Axis, tuple[tuple[int, int], ...]] = {}
     for buffer, sinfo in placed:
         for axis, along in _split_axes(sinfo).items():

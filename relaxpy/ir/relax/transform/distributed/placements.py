@@ -474,11 +474,7 @@ def _along(placement: Placement) -> dict[int, tuple[int, ...]]:
 def _require_equal_parts(
     binding: rx.VarBinding, mesh: DeviceMesh, placement: Placement, sinfo: rx.TensorStructInfo
 ) -> None:
-    """Refuse to split an axis whose size is not a multiple of the number of shards.
-
-    Errors:
-        TransformError: there is such an axis.
-    """
+    """Refuse to split an axis whose size is not a multiple of the number of shards."""
     dims = sinfo.get_shape()
     for axis, along in _along(placement).items():
         count = math.prod(mesh.shape[k] for k in along)

@@ -329,11 +329,7 @@ def _refuse_scope(node: rx.MatchCast | rx.Function) -> None:
 
 
 def _require_operator(call: rx.Call) -> None:
-    """Refuse a call of a function of the program.
-
-    Errors:
-        TransformError: it is one.
-    """
+    """Refuse a call of a function of the program."""
     if isinstance(call.op, rx.ExternFunc):
         return
     raise TransformError(

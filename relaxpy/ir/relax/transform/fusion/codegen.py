@@ -33,7 +33,7 @@ from relaxpy.ir.relax.dpl.matcher import Matches, extract_matched_expr
 from relaxpy.ir.relax.dpl.pattern import CallPattern, TupleGetItemPattern
 from relaxpy.ir.relax.nodes import Binding, Call, DataflowBlock, Expr, Var, VarBinding
 from relaxpy.ir.relax.nodes.python_function import compiled_function
-from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten, copy_with_new_vars
+from relaxpy.ir.relax.rewrite.map_bindings import Rewritten, copy_with_new_vars, map_bindings
 from relaxpy.ir.relax.transform.cleanup.dead_code_elimination import DeadCodeElimination
 from relaxpy.ir.relax.transform.fusion.grouping import FunctionGroup, group_bindings
 from relaxpy.support.dataclass import dataclass, replace
@@ -60,9 +60,14 @@ def codegen_name(func: rx.BaseFunc | None) -> str | None:
 def annotated_for_codegen(mod: IRModule) -> IRModule:
     """The module with each called composite function wrapped in a function for its back end."""
     wrappers = _Wrappers(mod)
+
+    def redirected(name: str, call: rx.Call) -> rx.Call | None:
+        wrapper = wrappers.of(name)
+        return None if wrapper is None else rebuild(call, op=wrapper)
+
     for var, func in mod.items():
         if isinstance(func, rx.Function) and not {"Composite", "Codegen"} & func.attrs.keys():
-            after = _Redirect(wrappers).expr(func)
+            after = _with_calls(func, redirected)
             if after is not func:
                 wrappers.result[var] = after
     return normalize_module(wrappers.result) if wrappers.names else mod
@@ -103,18 +108,19 @@ class _Wrappers:
         return self.names[name]
 
 
-class _Redirect(BindingRewriter):
-    def __init__(self, wrappers: _Wrappers) -> None:
-        super().__init__()
-        self.wrappers = wrappers
+def _with_calls(
+    func: rx.Function, replacement: Callable[[str, rx.Call], rx.Call | None]
+) -> rx.Function:
+    """The function with other calls instead of those of functions of the module, by their names."""
 
-    @override
-    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
+    def step(binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
         call = binding.value
         if not isinstance(call, rx.Call) or not isinstance(call.op, rx.GlobalVar):
             return None
-        name = self.wrappers.of(call.op.name_hint)
-        return None if name is None else replace(binding, value=rebuild(call, op=name))
+        new = replacement(call.op.name_hint, call)
+        return None if new is None else replace(binding, value=new)
+
+    return map_bindings(func, step)
 
 
 @dataclass(frozen=True)
@@ -381,12 +387,20 @@ class RunCodegen(Pass):
         for target, functions in by_target.items():
             options = (self.target_options or {}).get(target, {})
             packed |= _compiled(target, functions, options)
+
+        def of_backend(name: str, call: rx.Call) -> rx.Call | None:
+            if name not in packed:
+                return None
+            assert call.struct_info is not None
+            op, args = Op.get("relax.call_pure_packed"), (packed[name], *call.args)
+            return rx.Call(op, args, sinfo_args=(call.struct_info,), span=call.span)
+
         result = mod.clone()
         for name in packed:
             del result[name]
         for var, func in result.items():
             if isinstance(func, rx.Function):
-                result[var] = _Caller(packed).expr(func)
+                result[var] = _with_calls(func, of_backend)
         return DeadCodeElimination(self.entry_functions)(normalize_module(result))
 
 
@@ -424,28 +438,3 @@ def _constant_names(functions: Mapping[str, rx.Function], target: str) -> dict[r
         for constant in constants:
             names.setdefault(constant, f"{name}_{target}_const_{len(names)}")
     return names
-
-
-class _Caller(BindingRewriter):
-    """Calls packed functions instead of functions of the module."""
-
-    def __init__(self, packed: Mapping[str, rx.ExternFunc]) -> None:
-        super().__init__()
-        self.packed = packed
-
-    @override
-    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
-        call = binding.value
-        if not isinstance(call, rx.Call) or not isinstance(call.op, rx.GlobalVar):
-            return None
-        callee = self.packed.get(call.op.name_hint)
-        if callee is None:
-            return None
-        assert call.struct_info is not None
-        new = rx.Call(
-            Op.get("relax.call_pure_packed"),
-            (callee, *call.args),
-            sinfo_args=(call.struct_info,),
-            span=call.span,
-        )
-        return replace(binding, value=new)

@@ -413,11 +413,7 @@ class _FunctionOf:
 
 
 def _sinfo_key(sinfo: rx.StructInfo | None) -> object:
-    """The struct info as a part of a key, which has no variables.
-
-    Errors:
-        _Incomparable: its shape is a variable.
-    """
+    """The struct info as a part of a key, which has no variables."""
     if sinfo is not None and occurring_vars(sinfo):
         raise _Incomparable
     return sinfo
