@@ -1,14 +1,17 @@
 """Arguments of the Python API that have no meaning: errors of relaxpy, never of its insides."""
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 
 import relaxpy
-from relaxpy import relax
+from relaxpy import arith, ir, relax, runtime, te, tir, topi
 from relaxpy.errors import RelaxpyError
 from relaxpy.script import from_source
 
@@ -43,3 +46,29 @@ def test_paths_and_names_that_have_a_meaning(tmp_path: Path) -> None:
         assert relaxpy.load_executable(path)["main"](np.zeros(3, "float32")).tolist() == [1] * 3
     func = from_source(TEXT).with_attr({"a": 1})
     assert func.attrs["a"] == 1
+
+
+def functions_of(*modules: ModuleType) -> Iterator[Callable[..., Any]]:
+    """The public functions that begin at the boundary to user code."""
+    for module in modules:
+        for name in dir(module):
+            function = None if name.startswith("_") else getattr(module, name, None)
+            if inspect.isfunction(function) and hasattr(function, "__wrapped__"):
+                yield function
+
+
+def test_an_array_is_not_a_string_a_number_or_a_boolean() -> None:
+    plain = {"str", "int", "float", "bool", "str | None", "int | None", "bool | None"}
+    modules = (relaxpy, arith, ir, relax, relax.analysis, relax.dpl, relax.op, relax.op.nn)
+    seen = 0
+    for function in functions_of(*modules, runtime, te, tir, topi, topi.nn):
+        params = [
+            param
+            for param in inspect.signature(function).parameters.values()
+            if param.kind is param.POSITIONAL_OR_KEYWORD
+        ]
+        seen += any(param.annotation in plain for param in params)
+        args = [np.ones(2) if param.annotation in plain else None for param in params]
+        with suppress(RelaxpyError):
+            function(*args)
+    assert seen > 150
