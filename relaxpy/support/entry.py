@@ -6,8 +6,9 @@ import ast
 import functools
 import linecache
 import operator
+import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from numbers import Integral, Real
 from os import PathLike
@@ -36,10 +37,14 @@ _PLAIN: Final[Mapping[str, tuple[Any, str]]] = {
     "float": (Real, "a number"),
     "bool": ((bool, np.bool_), "True or False"),
     "None": (NoneType, "None"),
-    "PathLike[str]": (PathLike, "a path"),
-    "os.PathLike[str]": (PathLike, "a path"),
+    "PathLike": (PathLike, "a path"),
+    "os.PathLike": (PathLike, "a path"),
+    "Mapping": (Mapping, "a table"),
+    "Sequence": (Iterable, "a list"),
+    "Iterable": (Iterable, "a list"),
 }
 """By annotation, what an argument is an instance of, and its name in messages."""
+_ELEMENTS: Final = re.compile(r"\[[^][]*\]")
 _WRAPPER: Final = "relaxpy.support.gc_pause"
 """The module whose functions only call what they decorate."""
 Position: TypeAlias = tuple[int, int, int, int]
@@ -95,7 +100,10 @@ def _misfit(
 
     signature = inspect.signature(function)
     for name, value in signature.bind(*args, **kwargs).arguments.items():
-        accepted = str(signature.parameters[name].annotation).split(" | ")
+        annotation = str(signature.parameters[name].annotation)
+        while annotation != (annotation := _ELEMENTS.sub("", annotation)):
+            pass
+        accepted = annotation.split(" | ")
         kinds = [_PLAIN[kind] for kind in accepted if kind in _PLAIN]
         if len(kinds) == len(accepted) and not isinstance(value, tuple(k for k, _ in kinds)):
             what = " or ".join(noun for _, noun in kinds)

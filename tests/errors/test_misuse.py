@@ -12,7 +12,7 @@ import pytest
 
 import relaxpy
 from relaxpy import arith, ir, relax, runtime, te, tir, topi
-from relaxpy.errors import RelaxpyError
+from relaxpy.errors import MisuseError, RelaxpyError
 from relaxpy.script import from_source
 
 TEXT = "@R.function\ndef main(x: R.Tensor((3,), 'float32')):\n    return R.exp(x)\n"
@@ -46,6 +46,26 @@ def test_paths_and_names_that_have_a_meaning(tmp_path: Path) -> None:
         assert relaxpy.load_executable(path)["main"](np.zeros(3, "float32")).tolist() == [1] * 3
     func = from_source(TEXT).with_attr({"a": 1})
     assert func.attrs["a"] == 1
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda: MODULE["main"].bind_params(3),
+        lambda: MODULE["main"].bind_symbolic_vars(3),
+        lambda: MODULE["main"].inline_functions(3),
+        lambda: MODULE["main"].with_attrs("a"),
+        lambda: MODULE["main"].without_attr(np.ones(2)),
+        lambda: MODULE.replace_global_vars(3),
+        lambda: MODULE.with_attr({}, 1),
+        lambda: MODULE.get_attr([]),
+        lambda: tir.Schedule(MODULE).work_on([]),
+        lambda: tir.Schedule(MODULE).seed([]),
+    ],
+)
+def test_an_argument_of_a_method_without_meaning(use: Callable[[], object]) -> None:
+    with pytest.raises(MisuseError, match=r"is (a table|a string|an integer)|with_attr"):
+        use()
 
 
 def functions_of(*modules: ModuleType) -> Iterator[Callable[..., Any]]:

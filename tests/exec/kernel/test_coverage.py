@@ -477,12 +477,24 @@ class Nested:
         for i in range(4):
             A[i] = A[i] * T.float32(3)
 
+    @T.prim_func
+    def twentysevenfold(a: T.handle):
+        T.evaluate(Nested.ninefold(a))
+        T.evaluate(Nested.threefold(a))
+
 
 @pytest.mark.parametrize("target", ["native", "numpy", "reference"])
 def test_kernels_of_a_module_call_each_other(target: str) -> None:
+    ex = compile(Nested, target)
     array = np.arange(4, dtype=np.float32)
-    compile(Nested, target)["ninefold"](array)
+    ex["ninefold"](array)
     assert array.tolist() == [0, 9, 18, 27]
+    array = np.arange(4, dtype=np.float32)
+    ex["twentysevenfold"](array)
+    assert array.tolist() == [0, 27, 54, 81]
+    for wrong in (array[:3], 3, array.astype("int32")):
+        with pytest.raises(RuntimeCheckError, match=r"A is float32\[4\], found"):
+            ex["twentysevenfold"](wrong)
 
 
 def test_a_negative_zero_is_stored_as_it_is() -> None:
