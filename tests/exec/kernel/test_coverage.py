@@ -465,6 +465,16 @@ def test_hardware_intrinsics_are_named_wherever_they_occur() -> None:
     assert caught.value.diagnostics[0].span is not None
 
 
+@pytest.mark.parametrize("target", ["native", "numpy", "reference"])
+def test_the_error_for_an_access_pointer_says_what_can_be_passed(target: str) -> None:
+    @T.prim_func
+    def func(A: T.Buffer((3,), "float32")):
+        T.evaluate(T.call_packed("test.nowhere", A.access_ptr("r")))
+
+    with pytest.raises(CompileError, match=r"not its access_ptr"):
+        compile(func, target)
+
+
 @I.ir_module
 class Nested:
     @T.prim_func
