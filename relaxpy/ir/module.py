@@ -207,15 +207,18 @@ class IRModule(FunctionTable[GlobalVar, BaseFunc]):
         """The bytes that a function holds over its bindings: `plugins/pictures/memory.py`."""
         return hooks.call("memory_chart", self, function, sizes)
 
+    @user_facing
     def get_attr(self, attr_key: str) -> object | None:
         """The attribute `attr_key` of the module, or None."""
         value: object | None = self.attrs.get(attr_key)
         return value
 
+    @user_facing
     def with_attr(self, attr_key: str, attr_value: object) -> IRModule:
         """A copy with the attribute `attr_key` set."""
         return self.with_attrs({attr_key: attr_value})
 
+    @user_facing
     def with_attrs(self, attr_map: Mapping[str, object]) -> IRModule:
         """A copy with a mapping of attributes set."""
         return self.with_fields(attrs=self.attrs.updated(attr_map))
@@ -228,6 +231,7 @@ class IRModule(FunctionTable[GlobalVar, BaseFunc]):
         """Set the global infos listed under `name`."""
         self.global_infos[name] = _listed(global_info)
 
+    @user_facing
     def replace_global_vars(
         self, replacements: Mapping[GlobalVar | str, GlobalVar | str]
     ) -> IRModule:

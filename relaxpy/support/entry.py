@@ -6,11 +6,16 @@ import ast
 import functools
 import linecache
 import operator
+import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from types import FrameType
-from typing import Final, ParamSpec, TypeAlias, TypeVar
+from numbers import Integral, Real
+from os import PathLike
+from types import FrameType, NoneType
+from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
+
+import numpy as np
 
 from relaxpy.errors import (
     MisuseError,
@@ -20,11 +25,26 @@ from relaxpy.errors import (
     Span,
     UnknownAttributeError,
     close_names,
+    unexpected,
 )
 from relaxpy.support.frames import is_user_frame, keep_callback_frames
 
 P = ParamSpec("P")
 T = TypeVar("T")
+_PLAIN: Final[Mapping[str, tuple[Any, str]]] = {
+    "str": (str, "a string"),
+    "int": (Integral, "an integer"),
+    "float": (Real, "a number"),
+    "bool": ((bool, np.bool_), "True or False"),
+    "None": (NoneType, "None"),
+    "PathLike": (PathLike, "a path"),
+    "os.PathLike": (PathLike, "a path"),
+    "Mapping": (Mapping, "a table"),
+    "Sequence": (Iterable, "a list"),
+    "Iterable": (Iterable, "a list"),
+}
+"""By annotation, what an argument is an instance of, and its name in messages."""
+_ELEMENTS: Final = re.compile(r"\[[^][]*\]")
 _WRAPPER: Final = "relaxpy.support.gc_pause"
 """The module whose functions only call what they decorate."""
 Position: TypeAlias = tuple[int, int, int, int]
@@ -35,7 +55,8 @@ def user_facing(function: Callable[P, T]) -> Callable[P, T]:
 
     An error without a position gets the position of the argument that caused it, in the line of the
     call. A RecursionError becomes a MisuseError, and so does the TypeError of Python for arguments
-    that the function does not take.
+    that the function does not take. So does an error of Python inside of the function, if an
+    argument is not the string, number or Boolean that the function is annotated to take.
     """
 
     @functools.wraps(function)
@@ -58,11 +79,36 @@ def user_facing(function: Callable[P, T]) -> Callable[P, T]:
             attach_position(error, sys._getframe().f_back, args, kwargs)
             raise  # a bare raise does not add this frame to the traceback again
         except (Exception, KeyboardInterrupt) as error:  # one of user code is propagated
-            if is_user_frame(sys._getframe().f_back):
+            caller = sys._getframe().f_back
+            if is_user_frame(caller):
+                if isinstance(error, (AttributeError, LookupError, TypeError, ValueError)):
+                    refused = _misfit(function, args, kwargs)
+                    if refused is not None:
+                        attach_position(refused, caller, args, kwargs)
+                        raise refused from None
                 keep_callback_frames(error)
             raise
 
     return entry
+
+
+def _misfit(
+    function: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object]
+) -> MisuseError | None:
+    """The error for the first argument that has none of the plain types of its annotation."""
+    import inspect  # only for an error: `import relaxpy` is fast
+
+    signature = inspect.signature(function)
+    for name, value in signature.bind(*args, **kwargs).arguments.items():
+        annotation = str(signature.parameters[name].annotation)
+        while annotation != (annotation := _ELEMENTS.sub("", annotation)):
+            pass
+        accepted = annotation.split(" | ")
+        kinds = [_PLAIN[kind] for kind in accepted if kind in _PLAIN]
+        if len(kinds) == len(accepted) and not isinstance(value, tuple(k for k, _ in kinds)):
+            what = " or ".join(noun for _, noun in kinds)
+            return unexpected(value, f"{function.__qualname__}: {name} is {what}")
+    return None
 
 
 def _has_run(error: TypeError) -> bool:

@@ -482,6 +482,12 @@ _GROUPED_IMAGE = ("Input", "Filter", "stride", "padding", "dilation", "groups", 
 _TURNED = ("data", "kernel", "stride", "padding", "out_dtype", "output_padding")
 _TURNED_IMAGE = ("Input", "Filter", "strides", "padding", "out_dtype", "output_padding")
 _TURNED_BLOCK = ("data", "kernel", *_TURNED_IMAGE[2:], "groups")
+_ANNOTATIONS = {
+    **dict.fromkeys(("data", "Input", "kernel", "Filter"), "Tensor"),
+    "padding": "Padding",
+    "groups": "int",
+    "out_dtype": "str | None",
+}
 #: The layouts of the data and of the filter, the parameters as TVM names them, and their defaults.
 _NAMED: dict[str, tuple[str, str, tuple[str, ...], dict[str, Any]]] = {
     "conv1d_ncw": ("NCW", "OIW", _LINE, _OF_LINE),
@@ -508,7 +514,13 @@ def _named(name: str) -> Callable[..., Tensor]:
     layout, kernel_layout, names, defaults = _NAMED[name]
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     parameters = [
-        inspect.Parameter(n, kind, default=defaults.get(n, inspect.Parameter.empty)) for n in names
+        inspect.Parameter(
+            n,
+            kind,
+            default=defaults.get(n, inspect.Parameter.empty),
+            annotation=_ANNOTATIONS.get(n, "Numbers"),
+        )
+        for n in names
     ]
     signature = inspect.Signature(parameters)
 

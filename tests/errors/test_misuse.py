@@ -1,15 +1,18 @@
 """Arguments of the Python API that have no meaning: errors of relaxpy, never of its insides."""
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 
 import relaxpy
-from relaxpy import relax
-from relaxpy.errors import RelaxpyError
+from relaxpy import arith, ir, relax, runtime, te, tir, topi
+from relaxpy.errors import MisuseError, RelaxpyError
 from relaxpy.script import from_source
 
 TEXT = "@R.function\ndef main(x: R.Tensor((3,), 'float32')):\n    return R.exp(x)\n"
@@ -43,3 +46,49 @@ def test_paths_and_names_that_have_a_meaning(tmp_path: Path) -> None:
         assert relaxpy.load_executable(path)["main"](np.zeros(3, "float32")).tolist() == [1] * 3
     func = from_source(TEXT).with_attr({"a": 1})
     assert func.attrs["a"] == 1
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda: MODULE["main"].bind_params(3),
+        lambda: MODULE["main"].bind_symbolic_vars(3),
+        lambda: MODULE["main"].inline_functions(3),
+        lambda: MODULE["main"].with_attrs("a"),
+        lambda: MODULE["main"].without_attr(np.ones(2)),
+        lambda: MODULE.replace_global_vars(3),
+        lambda: MODULE.with_attr({}, 1),
+        lambda: MODULE.get_attr([]),
+        lambda: tir.Schedule(MODULE).work_on([]),
+        lambda: tir.Schedule(MODULE).seed([]),
+    ],
+)
+def test_an_argument_of_a_method_without_meaning(use: Callable[[], object]) -> None:
+    with pytest.raises(MisuseError, match=r"is (a table|a string|an integer)|with_attr"):
+        use()
+
+
+def functions_of(*modules: ModuleType) -> Iterator[Callable[..., Any]]:
+    """The public functions that begin at the boundary to user code."""
+    for module in modules:
+        for name in dir(module):
+            function = None if name.startswith("_") else getattr(module, name, None)
+            if inspect.isfunction(function) and hasattr(function, "__wrapped__"):
+                yield function
+
+
+def test_an_array_is_not_a_string_a_number_or_a_boolean() -> None:
+    plain = {"str", "int", "float", "bool", "str | None", "int | None", "bool | None"}
+    modules = (relaxpy, arith, ir, relax, relax.analysis, relax.dpl, relax.op, relax.op.nn)
+    seen = 0
+    for function in functions_of(*modules, runtime, te, tir, topi, topi.nn):
+        params = [
+            param
+            for param in inspect.signature(function).parameters.values()
+            if param.kind is param.POSITIONAL_OR_KEYWORD
+        ]
+        seen += any(param.annotation in plain for param in params)
+        args = [np.ones(2) if param.annotation in plain else None for param in params]
+        with suppress(RelaxpyError):
+            function(*args)
+    assert seen > 150

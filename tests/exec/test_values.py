@@ -18,6 +18,7 @@ from relaxpy.exec.runtime.values import (
     as_tensor,
     category_of,
     describe,
+    empty,
     from_packed,
     prim_dtype,
     prim_value,
@@ -360,3 +361,9 @@ def test_a_masked_array_is_refused_before_its_mask_is_lost(use: Callable[..., ob
         use(total, same)
     assert total(np.ma.array([1.0, 2.0])) == 3  # type: ignore[operator]
     assert total(MASKED.filled(0)) == 4  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(("dtype", "named"), [("int8", "an int8"), ("float32", "a float32")])
+def test_an_allocation_that_fails_names_the_tensor(dtype: str, named: str) -> None:
+    with pytest.raises(RuntimeCheckError, match=f"cannot allocate {named} tensor of shape"):
+        empty((-1,), np.dtype(dtype))

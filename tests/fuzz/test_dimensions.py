@@ -32,6 +32,7 @@ def onnx_text(seed: str) -> str:
 
 GENERATORS: dict[str, tuple[Callable[[str], str], int]] = {
     "kernels": (lambda seed: generate(seed).text, DRAWS),
+    "callers of kernels": (lambda seed: generate(seed).caller, DRAWS),
     "partial kernels": (lambda seed: Partial(Random(seed)).text(), DRAWS),
     "schedules": (lambda seed: Adversary(Random(seed)).text(), DRAWS),
     "signatures": (lambda seed: signatures.write(seed).text, DRAWS),
@@ -135,6 +136,10 @@ DIMENSIONS: dict[str, dict[str, tuple[Callable[[Any], bool], float]]] = {
         "a function that gets a buffer": (has(r"T\.call_(extern|intrin)"), 0.02),
         "a passed view that moves": (has(r"elem_offset=\w+ \* .*\n.*tests\.fuzz\.digest"), 0.005),
         "a long argument": (has(r"\((1031|70001),\)"), 0.005),
+    },
+    "callers of kernels": {
+        "a caller that passes handles": (has("handles"), 0.04),
+        "a caller that passes buffers": (has("buffers"), 0.04),
     },
     "partial kernels": {
         "a predicate on a block": (has(r"T\.where\("), 0.3),

@@ -172,11 +172,18 @@ def display_name(call: tir.Call) -> str:
     return f"intrinsic {name}" if external is None else f"external kernel {external!r:.60}"
 
 
+def remedy(call: tir.Call) -> str:
+    """The hint of errors for an intrinsic that cannot run."""
+    if call.op in (Op("tir.type_annotation"), Op("tir.tvm_access_ptr")):
+        return "pass the buffer, its data or T.address_of(buffer[i]), not its access_ptr"
+    return "it needs hardware, or a pass that lowers it"
+
+
 def unsupported(call: tir.Call, where: str) -> CompileError:
     """The error for an intrinsic that relaxpy does not implement."""
     return CompileError(
         f"the {display_name(call)} cannot run here" + (f" (in {where})" if where else ""),
-        hint="it needs hardware, or a pass that lowers it",
+        hint=remedy(call),
     )
 
 

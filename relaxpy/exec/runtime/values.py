@@ -229,8 +229,7 @@ def describe(value: Value) -> str:
     match category_of(value):
         case Category.TENSOR:
             order = "" if value.dtype.isnative else " with swapped bytes"
-            article = "an" if value.dtype.kind == "i" else "a"
-            return f"{article} {value.dtype.name} tensor of shape {value.shape}{order}"
+            return f"{_tensor(value.dtype)} of shape {value.shape}{order}"
         case Category.TUPLE:
             return f"a tuple of {counted(len(value), 'field')}"
         case Category.SHAPE:
@@ -251,6 +250,10 @@ def describe(value: Value) -> str:
             return f"an object of class {type(value).__name__}"
 
 
+def _tensor(kind: np.dtype[Any]) -> str:
+    return f"{'an' if kind.kind == 'i' else 'a'} {kind.name} tensor"
+
+
 def empty(shape: tuple[int, ...], kind: np.dtype[Any]) -> Array:
     """A new tensor with undefined elements.
 
@@ -262,7 +265,7 @@ def empty(shape: tuple[int, ...], kind: np.dtype[Any]) -> Array:
     except (ValueError, MemoryError, OverflowError) as error:
         smaller = min(shape, default=0) < 0
         raise RuntimeCheckError(
-            f"cannot allocate a {kind.name} tensor of shape {tuple(shape)}: {error}",
+            f"cannot allocate {_tensor(kind)} of shape {tuple(shape)}: {error}",
             rule="PX-9",
             hint="an operand is smaller than a window or a part that is taken of it"
             if smaller

@@ -171,7 +171,7 @@ class MethodSpec:
 
 def _arg_spec(spec: object, name: str) -> ArgSpec:
     """The specification of a parameter from what users write for it."""
-    if spec is Int or spec is int or spec == "int":
+    if spec is Int or spec is int or (isinstance(spec, str) and spec == "int"):
         return Int()
     if isinstance(spec, (Int, Tensor, Object)):
         return spec

@@ -277,7 +277,7 @@ def _written(
 def _solved(
     analyzer: Analyzer, pairs: list[tuple[PrimExpr, Range]]
 ) -> list[tuple[PrimExpr, Range]]:
-    """Indices and their ranges, with v and its range in place of v // c and v % c."""
+    """Indices and their ranges, where v // c and v % c become v and its range."""
     for row in pairs:
         match row:
             case FloorDiv(a=Var() as var, b=IntImm() as step), rows if step.value > 0:

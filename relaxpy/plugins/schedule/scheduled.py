@@ -290,6 +290,7 @@ class ScheduledKernels:
         """The kernel in which blocks without a function name are looked up."""
         return None if self._working_on is None else self.mod.get_global_var(self._working_on)
 
+    @user_facing
     def work_on(self, func_name: str) -> None:
         """Look up blocks without a function name in the kernel `func_name` from now on."""
         self._state(func_name)
@@ -353,6 +354,7 @@ class ScheduledKernels:
         """This schedule, which has the module and `get_sref` of TVM's ScheduleState."""
         return self
 
+    @user_facing
     def seed(self, seed: int) -> None:
         """Replace the random generator."""
         self._random = Random(seed)

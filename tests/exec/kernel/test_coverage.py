@@ -465,6 +465,16 @@ def test_hardware_intrinsics_are_named_wherever_they_occur() -> None:
     assert caught.value.diagnostics[0].span is not None
 
 
+@pytest.mark.parametrize("target", ["native", "numpy", "reference"])
+def test_the_error_for_an_access_pointer_says_what_can_be_passed(target: str) -> None:
+    @T.prim_func
+    def func(A: T.Buffer((3,), "float32")):
+        T.evaluate(T.call_packed("test.nowhere", A.access_ptr("r")))
+
+    with pytest.raises(CompileError, match=r"not its access_ptr"):
+        compile(func, target)
+
+
 @I.ir_module
 class Nested:
     @T.prim_func
@@ -477,12 +487,24 @@ class Nested:
         for i in range(4):
             A[i] = A[i] * T.float32(3)
 
+    @T.prim_func
+    def twentysevenfold(a: T.handle):
+        T.evaluate(Nested.ninefold(a))
+        T.evaluate(Nested.threefold(a))
+
 
 @pytest.mark.parametrize("target", ["native", "numpy", "reference"])
 def test_kernels_of_a_module_call_each_other(target: str) -> None:
+    ex = compile(Nested, target)
     array = np.arange(4, dtype=np.float32)
-    compile(Nested, target)["ninefold"](array)
+    ex["ninefold"](array)
     assert array.tolist() == [0, 9, 18, 27]
+    array = np.arange(4, dtype=np.float32)
+    ex["twentysevenfold"](array)
+    assert array.tolist() == [0, 27, 54, 81]
+    for wrong in (array[:3], 3, array.astype("int32")):
+        with pytest.raises(RuntimeCheckError, match=r"A is float32\[4\], found"):
+            ex["twentysevenfold"](wrong)
 
 
 def test_a_negative_zero_is_stored_as_it_is() -> None:

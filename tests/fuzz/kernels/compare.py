@@ -22,7 +22,7 @@ from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.script import from_source
 from tests.fuzz.kernels.memory import Array
 from tests.fuzz.kernels.oracle import Oracle, UnreadableError
-from tests.fuzz.kernels.program import Call, Program
+from tests.fuzz.kernels.program import Call, Program, called
 from tests.fuzz.kernels.semantics import Precision, RefusedError, UndefinedError, digest
 
 TARGETS = ("numpy", "native", "reference") if obstacle() is None else ("numpy", "reference")
@@ -79,7 +79,7 @@ def examine(program: Program, targets: Sequence[str] = TARGETS, *, trip: bool = 
     for target in targets:
         try:
             with _blocks(program):
-                executables[target] = relaxpy.compile(func, target=target)
+                executables[target] = relaxpy.compile(called(func, program.caller), target=target)
         except RelaxpyError as error:
             outcome.failures.append(
                 Failure(f"refused when compiled ({target})", _first_line(error))

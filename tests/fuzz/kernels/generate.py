@@ -18,6 +18,7 @@ What is varied, each by itself:
   0 to 3; every datatype; buffers of no elements;
 - loops: of every kind, over sizes, scalars and data, from other starts than zero, triangular,
   split, fused, permuted, with no iteration, left early; while loops;
+- callers: another kernel now and then, which passes on its handles, or the data of its buffers;
 - guards: `if` and `else`, `T.where`, always, at times and never true;
 - statements: elementwise, over one long axis and sums along it, recurrences, colliding stores at
   affine, divided, clamped and indirect places, updates in place, reductions with and without init,
@@ -41,7 +42,7 @@ from types import SimpleNamespace
 
 from tests.fuzz.kernels.expressions import Index, Size, Tensor
 from tests.fuzz.kernels.layouts import Arguments
-from tests.fuzz.kernels.program import Program
+from tests.fuzz.kernels.program import CALLERS, Program
 from tests.fuzz.kernels.semantics import BITS, FLOATS
 
 _T = SimpleNamespace(min=min, max=max, int64=int, int32=int)
@@ -130,7 +131,9 @@ class Generator(Arguments):
         others = [self.call(self._other_values()) for _ in range(self.random.choice([0, 1, 2]))]
         block = self.pick([0, 0, 1 << self.random.randint(0, 9)])
         stack = self.pick([64, 80, 128]) << 10 if self.chance(0.1) else 0
-        return Program(text, (first, *others), block, threads=self.chance(0.7), stack=stack)
+        threads = self.chance(0.7)
+        caller = self.pick([*CALLERS, *[""] * 8])
+        return Program(text, (first, *others), block, threads=threads, stack=stack, caller=caller)
 
     # ---- sizes
 

@@ -9,6 +9,11 @@ from typing import Any, Literal
 
 import numpy as np
 
+from relaxpy import tir
+from relaxpy.ir import GlobalVar, IRModule
+from relaxpy.ir.tir.prim_func import PrimFunc
+from relaxpy.ir.tir.stmt import Evaluate
+from relaxpy.tir.stmt_functor import renew_defs
 from tests.fuzz.kernels.memory import Array, kind_of
 from tests.guard_pages import guarded
 
@@ -16,6 +21,8 @@ _GUARD = 96
 """The elements before and after each memory, of which each byte is as many, too."""
 Origin = Literal["view", "copy", "pickle"]
 """Whether the elements are those of the memory itself, or copied, perhaps by way of a pickle."""
+CALLERS = ("handles", "buffers")
+"""What another kernel passes on to the function."""
 Edge = Literal["", "start", "end"]
 """Whether a page that must not be accessed lies before the memory or after it."""
 
@@ -147,6 +154,19 @@ def part(
     return array
 
 
+def called(func: PrimFunc, caller: str) -> PrimFunc | IRModule:
+    """A module whose kernel of the same name and parameters calls `func`; `func` without caller."""
+    if not caller:
+        return func
+    inner, name = GlobalVar("inner"), str(func.attrs["global_symbol"])
+    outer = renew_defs(func)
+    buffers = outer.buffer_map if caller == "buffers" else {}
+    args = [buffers[p].data if p in buffers else p for p in outer.params]
+    outer = PrimFunc(outer.params, Evaluate(tir.Call("void", inner, args)), buffer_map=buffers)
+    outer = outer.with_attr("global_symbol", name)
+    return IRModule({inner: func.without_attr("global_symbol"), name: outer})
+
+
 @dataclass(frozen=True)
 class Program:
     """One function, and calls of it one after the other: a kernel is one for all sizes."""
@@ -159,6 +179,8 @@ class Program:
     """Whether threads share the blocks, however small."""
     stack: int = 0
     """Bytes of the stack of the thread that calls native functions; 0 for the caller's own."""
+    caller: str = ""
+    """What the kernel that calls the function passes on, one of `CALLERS`; without one, empty."""
 
     @property
     def may_crash(self) -> bool:
@@ -178,7 +200,7 @@ class Program:
             "",
             "import relaxpy",
             "from relaxpy.script import from_source",
-            "from tests.fuzz.kernels.program import part",
+            "from tests.fuzz.kernels.program import called, part",
             "from tests.guard_pages import guarded",
             "",
             'f = from_source("""',
@@ -193,7 +215,7 @@ class Program:
                 "blocking.MUCH_WORK = 1",
             ]
         lines += [
-            "executable = relaxpy.compile(f)",
+            f"executable = relaxpy.compile(called(f, {self.caller!r}))",
             'function = executable[f.attrs["global_symbol"]]',
         ]
         run = "function(*args)"

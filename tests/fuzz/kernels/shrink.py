@@ -73,6 +73,8 @@ def _cause(failure: Failure) -> str:
 def _calls(program: Program) -> Iterator[Program]:
     if program.block:
         yield replace(program, block=0)
+    if program.caller:
+        yield replace(program, caller="")
     if len(program.calls) > 1:
         for call in program.calls:
             yield replace(program, calls=(call,))

@@ -594,6 +594,7 @@ class Identity(nn.Module):
         ({"forward": {"x": X, "z": X}}, "method forward has no parameter 'z'"),
         ({"forwards": {"x": X}}, "module Identity has no method 'forwards'"),
         ({"forward": {"x": 3}}, "parameter x is specified by 3"),
+        ({"forward": {"x": np.ones(2)}}, r"parameter x is specified by array\("),
         ({"forward": {"x": X, "$": {"param_mode": "flat"}}}, "param_mode is plain, packed or none"),
         ([], "a specification is a table by the names of methods"),
     ],

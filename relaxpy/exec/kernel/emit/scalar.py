@@ -183,7 +183,9 @@ class ScalarEmitter:
 
     def _variable(self, var: tir.Var) -> ast.expr:
         name = py.path(self.scope.variable(var))
-        return name if var in self.typed else py.call(dtype_name(var.dtype), name)
+        if var in self.typed or var.dtype == "handle":
+            return name
+        return py.call(dtype_name(var.dtype), name)
 
     def _is_index(self, expr: tir.PrimExpr) -> bool:
         """True if `expr` only depends on loop and shape variables: it cannot overflow."""

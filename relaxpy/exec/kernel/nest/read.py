@@ -10,7 +10,7 @@ from relaxpy.errors import CompileError
 from relaxpy.exec.kernel.nest import nodes as nest
 from relaxpy.exec.kernel.nest.bounds import is_range_inside, keeps_divisions, may_fail
 from relaxpy.exec.kernel.nest.buffers import BufferTable, written_buffers
-from relaxpy.exec.runtime.scalar import addressed, display_name, is_evaluated, launched
+from relaxpy.exec.runtime.scalar import addressed, display_name, is_evaluated, launched, remedy
 from relaxpy.ir.arith.algebra.affine import affine, as_poly
 from relaxpy.ir.core.dtype import BOOL, VOID
 from relaxpy.ir.core.node import Node
@@ -495,10 +495,7 @@ class _Reader:
 
     def unsupported(self, call: tir.Call) -> CompileError:
         """The error for an intrinsic that needs special hardware."""
-        return self.error(
-            f"the {display_name(call)} cannot run on NumPy",
-            hint="it needs hardware, or a pass that lowers it",
-        )
+        return self.error(f"the {display_name(call)} cannot run on NumPy", hint=remedy(call))
 
     def value(self, expr: tir.PrimExpr) -> tir.PrimExpr:
         """`expr` with lets substituted, hints dropped, loads resolved, and lanes extracted.

@@ -221,10 +221,12 @@ class BaseFunc(base.Expr):
         )
         return self._with_attrs(self.attrs.updated(changes))
 
+    @user_facing
     def with_attrs(self, attr_map: Mapping[str, object]) -> Self:
         """A copy of this function with a table of attributes set."""
         return self._with_attrs(self.attrs.updated(attr_map))
 
+    @user_facing
     def without_attr(self, attr_key: str) -> Self:
         """A copy of this function without attribute `attr_key`."""
         return self._with_attrs(self.attrs.without(attr_key))
@@ -316,12 +318,14 @@ class Function(BaseFunc):
         sinfo = FuncStructInfo(sinfos, ret, is_pure)
         return Function(tuple(params), body, ret, is_pure, as_attrs(attrs), struct_info=sinfo)
 
+    @user_facing
     def bind_params(self, binding_map: Mapping[Var | str, object]) -> Function:
         """See `relaxpy.ir.relax.rewrite.bind.bind_params`."""
         from relaxpy.ir.relax.rewrite.bind import bind_params
 
         return bind_params(self, binding_map)
 
+    @user_facing
     def bind_symbolic_vars(
         self, binding_map: Mapping[tir.Var | str, tir.PrimExpr | int]
     ) -> Function:
@@ -330,6 +334,7 @@ class Function(BaseFunc):
 
         return bind_symbolic_vars(self, binding_map)
 
+    @user_facing
     def inline_functions(self, function_map: Mapping[GlobalVar | str, Function]) -> Function:
         """See `relaxpy.ir.relax.rewrite.bind.inline_functions`."""
         from relaxpy.ir.relax.rewrite.bind import inline_functions
