@@ -1,4 +1,4 @@
-"""Decoders over a paged cache: Llama and its kin, mixtures of experts, GPT-2.
+"""Decoders over a paged cache: Llama-like models, mixtures of experts, GPT-2.
 
 Rows of tokens come one after another in an axis, those of several sequences too: the cache knows
 which rows belong to which sequence.
