@@ -15,8 +15,9 @@ from relaxpy.errors import CompileError, MisuseError
 from relaxpy.exec.blas import numpy_blas
 from relaxpy.exec.native.calls.interpreter import fits_interpreter
 from relaxpy.exec.native.machine_code import disk_cache
-from relaxpy.exec.native.machine_code.machine import Machine, host, llvm
+from relaxpy.exec.native.machine_code.machine import Machine, host, llvm, tiles_are_confirmed
 from relaxpy.exec.native.threads.pool import native_threads
+from relaxpy.exec.platforms import TILE
 from relaxpy.exec.process import own_platform, process
 from relaxpy.exec.runtime.threads import THREADS, thread_count
 from relaxpy.ir.core.target import default_target
@@ -114,7 +115,13 @@ def _vectors(machine: Machine | None, reason: str) -> Finding:
     if machine is None:
         return Finding("vectors", "unknown", reason)
     registers = f"{machine.vector_registers} registers of {machine.vector_bits} bits"
-    return Finding("vectors", f"{registers}, {machine.cpu}")
+    if not any(name.startswith(TILE) for name in machine.instructions):
+        return Finding("vectors", f"{registers}, {machine.cpu}")
+    state = "their self-test passed"
+    if not tiles_are_confirmed():
+        state = "not used: the system does not permit them, or their self-test failed"
+    advice = f"matrix tiles: built, not yet confirmed on any CPU; {state}"
+    return Finding("vectors", f"{registers}, matrix tiles, {machine.cpu}", advice)
 
 
 def _blas() -> Finding:

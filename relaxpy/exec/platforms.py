@@ -31,7 +31,8 @@ class Architecture:
         saturates: whether a float becomes the nearest integer if it is out of range, and a NaN 0;
             elsewhere both become the smallest integer.
         lookup: the instruction that selects among the numbers of a table in registers.
-        products: the features that have instructions for dot products, and their names.
+        products: the features that have instructions for dot products, and their names. Those for
+            matrix tiles begin with `TILE`.
         pause: the instruction of a thread that spins.
         levels: the CPUs that code for other machines is generated for, and their features.
     """
@@ -52,6 +53,8 @@ class Architecture:
     levels: Mapping[str, tuple[str, ...]]
 
 
+TILE: Final = "tdpb"
+"""The beginning of the names of instructions for products in matrix tiles."""
 _V3: Final = ("avx2", "fma", "f16c", "bmi", "bmi2", "lzcnt", "movbe", "popcnt")
 # Masks of bytes and 64-bit integers need more than AVX-512F.
 _AVX512: Final = ("avx512f", "avx512bw", "avx512dq", "avx512vl")

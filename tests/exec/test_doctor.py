@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ import relaxpy
 from relaxpy.errors import CompileError
 from relaxpy.exec import doctor as module
 from relaxpy.exec.native.machine_code.machine import host
+from relaxpy.exec.platforms import X86_64
 
 ROOT = Path(__file__).parents[2]
 TOPICS = (
@@ -82,6 +84,22 @@ def test_a_machine_without_native_code_is_diagnosed(monkeypatch: pytest.MonkeyPa
     assert found["targets"].advice == "native: llvmlite cannot be loaded"
     assert found["vectors"].advice == "llvmlite cannot be loaded"
     assert found["llvmlite"].advice == "llvmlite cannot be loaded"
+
+
+@pytest.mark.parametrize("is_confirmed", [True, False])
+def test_matrix_tiles_are_not_confirmed_on_a_cpu(is_confirmed, monkeypatch) -> None:
+    monkeypatch.setattr(module, "host", lambda: replace(host(), features="+avx2,+fma"))
+    assert "tiles" not in str(relaxpy.doctor()["vectors"])
+    amx = replace(
+        host(), features="+avx2,+avx512f,+avx512bw,+avx512dq,+avx512vl,+amx-tile,+amx-bf16"
+    )
+    monkeypatch.setattr(module, "host", lambda: amx)
+    monkeypatch.setattr(module, "tiles_are_confirmed", lambda: is_confirmed)
+    found = relaxpy.doctor()["vectors"]
+    if amx.platform.architecture is X86_64:
+        assert ", matrix tiles, " in found.value
+        assert "not yet confirmed on any CPU" in found.advice
+        assert ("self-test passed" in found.advice) == is_confirmed
 
 
 def test_the_target_that_the_environment_selects_is_the_default(monkeypatch) -> None:

@@ -183,14 +183,17 @@ def main(x: R.Tensor(({rows}, {depth}), "{a}"), y: R.Tensor(({depth}, {columns})
 @pytest.mark.parametrize(("depth", "columns"), [(64, 64), (100, 70), (3, 33), (1500, 20), (7, "m")])
 def test_products_are_those_of_numpy(rows, depth, columns, here, used) -> None:
     draw = np.random.default_rng(5)
-    for a, _, out in (KINDS[kind] for kind in ("tdpbssd", "tdpbuud", "tdpbf16ps")):
+    kinds = [KINDS[kind][1:] for kind in ("tdpbssd", "tdpbuud", "tdpbf16ps")]
+    for a, out in [*kinds, ("bfloat16", "bfloat16")]:
+        sum_ = "float32" if a == "bfloat16" else out
         text = PRODUCT.format(rows=repr(rows), depth=depth, columns=repr(columns), a=a, out=out)
         with generating_for(here, runs_here=True):
             main = relaxpy.compile(from_source(text), target="native")["main"]
             for n in (1, 16, 50) if isinstance(rows, str) else (rows,):
                 m = columns if isinstance(columns, int) else 45
                 x, y = (drawn(draw, s, a) for s in ((n, depth), (depth, m)))
-                np.testing.assert_array_equal(main(x, y), x.astype(out) @ y.astype(out))
+                expected = (x.astype(sum_) @ y.astype(sum_)).astype(out)
+                np.testing.assert_array_equal(main(x, y), expected)
     assert used == {"tdpbssd", "tdpbuud", "tdpbf16ps"}
 
 

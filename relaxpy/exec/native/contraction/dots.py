@@ -26,6 +26,7 @@ from relaxpy.exec.native.contraction.operands import (
 from relaxpy.exec.native.llvm.function import F32, I8, I16, I32, Function, Type, Value
 from relaxpy.exec.native.llvm.module import Module
 from relaxpy.exec.native.machine_code.machine import is_current_here, tiles_are_confirmed
+from relaxpy.exec.platforms import TILE
 from relaxpy.support.dataclass import dataclass, replace
 
 _PAIRS: Final = {4: "sse2.pmadd.wd", 8: "avx2.pmadd.wd", 16: "avx512.pmaddw.d.512"}
@@ -69,7 +70,7 @@ class Dots:
     @property
     def in_tiles(self) -> bool:
         """True if the instruction adds products to all lanes of matrix tiles."""
-        return self.instruction.startswith("tdpb")
+        return self.instruction.startswith(TILE)
 
     @property
     def packed(self) -> Type:

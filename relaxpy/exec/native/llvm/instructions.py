@@ -25,7 +25,10 @@ if TYPE_CHECKING:
     from relaxpy.exec.native.llvm.module import Module
 
 _SEPARATE = 4
-"""The most lanes of an unknown mask that are accessed one by one, without masked accesses."""
+"""The most lanes of an unknown mask that are accessed one by one, without masked accesses.
+
+They are in loops of matmuls, whose sums would be spilled around the call that reads more of them.
+"""
 Slot: TypeAlias = list["str | Slot"]
 """A position among the instructions of a function, where others can be inserted later."""
 
