@@ -472,8 +472,8 @@ def check_elements(name: str, x: Array, least: float, most: float) -> Array:
 def outside(name: str, x: Array, least: float, most: float) -> str:
     """The error of an element that is not in [`least`, `most`]; "" if all are."""
     array = np.asarray(x)
-    wrong = array[~((array >= least) & (array <= most))]
-    if not wrong.size:
+    if not array.size or (array.min() >= least and array.max() <= most):
         return ""
+    wrong = array[~((array >= least) & (array <= most))]
     expected = f"at least {least}" if most == np.iinfo(np.int64).max else f"{least} to {most}"
     return f"{name} is {wrong.flat[0]}, expected {expected}"

@@ -370,6 +370,23 @@ def test_columns_are_added_to_images(block: Any, length: int, attributes: Any) -
     check("Col2Im", inputs, feeds, constants, attributes, opset=18)
 
 
+def test_columns_that_do_not_fit() -> None:
+    operands = {"x": rand(2, 9, 5), "c_image": np.array([4, 4]), "c_block": np.array([3, 3])}
+    with pytest.raises(OpNotImplemented, match=r"shape \(2, 9, 5\), expected \(2, 9, 4\)"):
+        from_onnx(one("Col2Im", operands, {}))
+    run = relaxpy.compile(from_onnx(one("Col2Im", operands, {}, sizes={"x": ["n", "c", "l"]})))
+    for shape, message in (((2, 9, 5), "dimension 2 is 5, not 4"), ((2, 8, 4), "dimension 1 is 8")):
+        with pytest.raises(relaxpy.errors.MatchCastError, match=message):
+            run["main"](rand(*shape))
+
+
+def test_columns_of_half_precision_are_added_in_float32() -> None:
+    operands = {"x": np.ones((1, 9, 36), np.float16), "c_image": [8, 8], "c_block": [3, 3]}
+    operands["x"][0, 0] = 2048
+    found = relaxpy.compile(from_onnx(one("Col2Im", operands, {})))["main"](operands["x"])
+    assert found[0, 0, 3, 3] == 2056
+
+
 def test_windows_moved_by_offsets() -> None:
     feed = {"x": rand(2, 4, 5, 6), "o": rand(2, 36, 5, 6), "m": rand(2, 18, 5, 6)}
     inputs = {"x": IMAGES, "o": ["n", 36, "H", "W"], "m": ["n", 18, "H", "W"]}

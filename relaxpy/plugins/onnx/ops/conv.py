@@ -14,7 +14,11 @@ from typing_extensions import Unpack
 
 from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.ir.te.tensor import Tensor
+from relaxpy.ir.te.topi.elementwise import computed
+from relaxpy.ir.te.topi.indexing import scatter_elements
 from relaxpy.ir.te.topi.padding import pad
+from relaxpy.ir.tir import ops
 from relaxpy.plugins.importing import tensors, windows
 from relaxpy.plugins.importing.unsupported import UnsupportedError
 from relaxpy.plugins.importing.windows import (
@@ -331,9 +335,14 @@ def max_unpool(
     ]
     shape = [*tensors.shape_of(x)[:2], *least]
     count = tensors.product(shape)
-    empty = R.zeros((count,), tensors.dtype_of(x))
     indices = cx.within(indices, "indices", 0, simple(count - 1))
-    flat = R.scatter_elements(empty, R.reshape(indices, (-1,)), R.reshape(x, (-1,)), 0)
+
+    def kernel(places: Tensor, values: Tensor) -> Tensor:
+        empty = computed([tensors.as_size(count)], lambda _: ops.const(0, values.dtype), "empty")
+        return scatter_elements(empty, places, values)
+
+    pair = (cx.emit(R.reshape(item, (-1,))) for item in (indices, x))
+    flat = cx.te(kernel, *pair, name="max_unpool")
     y: Expr = tensors.reshaped(flat, tuple(shape))
     if output_shape is None:
         return y

@@ -26,12 +26,14 @@ from relaxpy.ir.te.topi.elementwise import computed
 from relaxpy.ir.te.topi.image import CROP, Axis, Sampling
 from relaxpy.ir.te.topi.padding import pad
 from relaxpy.ir.te.topi.shapes import FILTERS, as_sizes, double
+from relaxpy.ir.te.topi.transform import reshape
 from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
 from relaxpy.ir.tir.prim_expr import PrimExpr
 from relaxpy.plugins.importing import tensors
 from relaxpy.plugins.importing.strings import PREFIX
 from relaxpy.plugins.importing.tensors import (
     Size,
+    as_size,
     dtype_of,
     literal,
     normal_axes,
@@ -129,6 +131,57 @@ def affine_grid(cx: Context, theta: Expr, size: Value, *, align_corners: int = 0
     return R.permute_dims(cx.emit(grid), [0, *range(2, count + 2), 1])
 
 
+def _overlapped(
+    x: Tensor, member_axis: int, axis: int, length: PrimExpr, step: int, hole: int, before: int
+) -> Tensor:
+    """The sums of the members of overlapping windows along an axis, at each of its elements.
+
+    Axis by axis, few planes are read at once, and an element has few terms. Of adjacent members,
+    one of `step` falls on an element; which one is an axis of its own until the elements are in
+    their order.
+    """
+    members, windows = x.shape[member_axis], x.shape[axis]
+    dtype = "float32" if str(x.dtype) in ("float16", "bfloat16") else str(x.dtype)
+    zero, at = as_size(0), axis - 1
+    phases = as_size(step if hole == 1 else 1)
+
+    def term(place: PrimExpr, phase: PrimExpr, others: Sequence[PrimExpr]) -> PrimExpr:
+        k = te.reduce_axis((zero, ops.ceildiv(members, phases)), "k")
+        member, inside = phase + k.var * phases, []
+        if hole == 1:
+            window = place - k.var
+        else:
+            offset = place - member * hole
+            window = ops.floordiv(offset, as_size(step))
+            inside = [ops.compare(tir.EQ, ops.floormod(offset, as_size(step)), zero)]
+        inside += [member < members, window >= 0, window < windows]
+        source = [*others[:at], ops.maximum(ops.minimum(window, windows - 1), zero), *others[at:]]
+        source.insert(member_axis, ops.minimum(member, members - 1))
+        value = tir.Select(ops.all_of(*inside), x(*source), ops.const(0, x.dtype))
+        return reduce.sum(ops.cast_to(value, dtype), axis=k)
+
+    shape = [*x.shape[:member_axis], *x.shape[member_axis + 1 :]]
+    first, last = shape[:at], shape[at + 1 :]
+    if hole > 1 or step == 1:
+        return computed(
+            [*first, length, *last],
+            lambda *index: term(index[at] + before, zero, [*index[:at], *index[at + 1 :]]),
+            "overlapped",
+        )
+    sums = computed(
+        [*first, ops.floordiv(length + (before - 1), phases) + 1, phases, *last],
+        lambda *index: term(index[at], index[at + 1], [*index[:at], *index[at + 2 :]]),
+        "overlapped",
+    )
+
+    def element(*index: PrimExpr) -> PrimExpr:
+        place = index[at] + before
+        both = ops.floordiv(place, phases), ops.floormod(place, phases)
+        return sums(*index[:at], *both, *index[at + 1 :])
+
+    return computed([*first, length, *last], element, "ordered")
+
+
 @converter("Col2Im")
 def col2im(
     cx: Context,
@@ -144,47 +197,24 @@ def col2im(
     count = len(image)
     steps, holes = list(strides or [1] * count), list(dilations or [1] * count)
     widths = list(pads or [0] * 2 * count)
-    tensors.shape_of(x, 3)
+    batch, depth, _ = tensors.shape_of(x, 3)
     tensors.require_count("block_shape", block, count)
     tensors.require_count("strides", steps, count)
     tensors.require_count("dilations", holes, count)
     tensors.require_count("pads", widths, 2 * count)
+    rooms = [
+        simple(image[k] + widths[k] + widths[k + count] - (block[k] - 1) * holes[k] - 1)
+        for k in range(count)
+    ]
+    windows = [simple(room // step + 1) for room, step in zip(rooms, steps, strict=True)]
+    channels, positions = simple(depth // tensors.product(block)), tensors.product(windows)
+    x = cx.shaped(x, "input", [batch, simple(channels * tensors.product(block)), positions])
 
     def kernel(columns: Tensor) -> Tensor:
-        lengths, members = as_sizes(image), as_sizes(block)
-        each = ops.const(1, "int64")
-        for size in members:
-            each = ops.mul(each, size)
-        windows = []
-        for k in range(count):
-            span = (members[k] - 1) * holes[k] + 1
-            room = lengths[k] + widths[k] + widths[k + count] - span
-            windows.append(ops.floordiv(room, ops.const(steps[k], "int64")) + 1)
-
-        def element(n: PrimExpr, c: PrimExpr, *at: PrimExpr) -> PrimExpr:
-            inside, member, window = [], ops.const(0, "int64"), ops.const(0, "int64")
-            axes = []
-            for k, size in enumerate(members):
-                # Of adjacent members, one in so many is in a window that begins at its step.
-                every = ops.const(steps[k] if holes[k] == 1 else 1, "int64")
-                axis = te.reduce_axis((ops.const(0, "int64"), ops.ceildiv(size, every)), "k")
-                axes.append(axis)
-                own = ops.floormod(at[k] + widths[k], every) + axis.var * every
-                offset = at[k] + widths[k] - own * holes[k]
-                index = ops.floordiv(offset, ops.const(steps[k], "int64"))
-                rest = ops.floormod(offset, ops.const(steps[k], "int64"))
-                inside += [ops.compare(tir.EQ, rest, ops.const(0, "int64"))]
-                inside += [own < size, index >= 0, index < windows[k]]
-                bounded = ops.maximum(ops.minimum(index, windows[k] - 1), ops.const(0, "int64"))
-                member = member * size + ops.minimum(own, size - 1)
-                window = window * windows[k] + bounded
-            value = columns(n, c * each + member, window)
-            return reduce.sum(
-                tir.Select(ops.all_of(*inside), value, ops.const(0, columns.dtype)), axis=axes
-            )
-
-        channels = ops.floordiv(columns.shape[1], each)
-        return computed([columns.shape[0], channels, *lengths], element, "col2im")
+        y = reshape(columns, as_sizes([batch, channels, *block, *windows]))
+        for k, length in reversed(list(enumerate(as_sizes(image)))):
+            y = _overlapped(y, 2 + k, 3 + 2 * k, length, steps[k], holes[k], widths[k])
+        return computed(y.shape, lambda *index: ops.cast_to(y(*index), columns.dtype), "col2im")
 
     return cx.te(kernel, x, name="col2im")
 

@@ -42,19 +42,26 @@ def wrapped(cx: Context, indices: Expr, size: Size) -> Expr:
     return R.where(R.less(whole, const(0, "int64")), R.add(whole, cx.tensor(size, "int64")), whole)
 
 
-def from_front(cx: Context, indices: Expr, size: Size) -> Expr:
-    """Indices that an operator which writes would count from the end if they were negative.
-
-    Reading the numbers of elements fails, with the index, where one is out of range.
-    """
+def _is_inside(cx: Context, indices: Expr, size: Size) -> bool:
+    """True if indices are constants that count from the front."""
     constant = cx.constant(indices)
-    if (
+    return (
         constant is not None
         and isinstance(size, int)
-        and ((constant >= 0) & (constant < size)).all()
-    ):
+        and bool(((constant >= 0) & (constant < size)).all())
+    )
+
+
+def from_front(cx: Context, indices: Expr, size: Size) -> Expr:
+    """Indices for an operator which writes and counts negative ones from the end.
+
+    Those that are negative are lowered by the size, so that it finds them out of range.
+    """
+    if _is_inside(cx, indices, size):
         return indices
-    return R.take(R.arange(0, size, 1, "int64"), indices, 0)
+    whole = cx.tensor(indices, "int64")
+    lower = R.subtract(whole, cx.tensor(size, "int64"))
+    return R.where(R.less(whole, const(0, "int64")), lower, whole)
 
 
 @converter("embedding")
@@ -80,7 +87,10 @@ def take(cx: Context, x: Expr, indices: Expr) -> Expr:
 def one_hot(cx: Context, indices: Expr, classes: int = -1) -> Expr:
     if classes < 0:
         raise UnsupportedError("the number of classes depends on the elements")
-    places = R.expand_dims(from_front(cx, indices, classes), rank_of(indices))
+    if not _is_inside(cx, indices, classes):
+        # Reading the numbers of the classes fails, with the index, where one is out of range.
+        indices = cx.emit(R.take(R.arange(0, classes, 1, "int64"), indices, 0))
+    places = R.expand_dims(cx.tensor(indices, "int64"), rank_of(indices))
     return R.astype(R.equal(places, const(np.arange(classes), "int64")), "int64")
 
 
