@@ -35,6 +35,7 @@ from relaxpy.exec.native.signature import EntrySignature
 from relaxpy.exec.native.values.datatypes import RefusedError
 from relaxpy.exec.native.values.packing import Packing
 from relaxpy.exec.runtime.checks import output_sinfos, widened
+from relaxpy.exec.runtime.registry import split_result
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.op import Op
@@ -134,7 +135,7 @@ class GraphReader:
 
     def _body(self, body: rx.Expr) -> Value:
         """The value of a body, whose steps are added."""
-        bindings, last = _tail(body)
+        bindings, last = split_result(body)
         self._bind(bindings)
         return self._value(last)
 
@@ -322,12 +323,12 @@ class GraphReader:
         initial = [self._tensor_of(arg) for arg in call.args]
         states = [self._state(*pair) for pair in zip(func.params, initial, strict=True)]
         around, self._steps = self._steps, []
-        bindings, way = _tail(func.body)
+        bindings, way = split_result(func.body)
         if not isinstance(way, rx.If):
             raise RefusedError("a local function does not end in a branch")
         self._bind(bindings)
         condition = self._condition(way)
-        tails = [_tail(arm) for arm in (way.true_branch, way.false_branch)]
+        tails = [split_result(arm) for arm in (way.true_branch, way.false_branch)]
         calls = [isinstance(last, rx.Call) and last.op is name for _, last in tails]
         if sum(calls) != 1:
             raise RefusedError("a local function is no loop")
@@ -532,17 +533,6 @@ class GraphReader:
         self._steps.append(step)
         is_tuple = isinstance(call.sinfo_args[0], rx.TupleStructInfo)
         return tuple(outputs) if is_tuple else outputs[0]
-
-
-def _tail(body: rx.Expr) -> tuple[list[rx.Binding], rx.Expr]:
-    """The bindings of a body, without those that only name its value; and its value."""
-    if not isinstance(body, rx.SeqExpr):
-        raise RefusedError("the function has no bindings")
-    bindings = [binding for block in body.blocks for binding in block.bindings]
-    value = body.body
-    while bindings and value is bindings[-1].var and isinstance(bindings[-1], rx.VarBinding):
-        value = bindings.pop().value
-    return bindings, value
 
 
 def _sinfo(value: Value) -> rx.StructInfo:
