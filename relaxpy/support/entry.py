@@ -107,7 +107,9 @@ def _misfit(
         kinds = [_PLAIN[kind] for kind in accepted if kind in _PLAIN]
         if len(kinds) == len(accepted) and not isinstance(value, tuple(k for k, _ in kinds)):
             what = " or ".join(noun for _, noun in kinds)
-            return unexpected(value, f"{function.__qualname__}: {name} is {what}")
+            is_constructor = function.__name__ == "__init__"
+            owner = type(args[0]).__name__ if is_constructor else function.__qualname__
+            return unexpected(value, f"{owner}: {name} is {what}")
     return None
 
 
@@ -143,7 +145,7 @@ def _other_arguments(
 
 
 def user_constructed(kind: type[T]) -> type[T]:
-    """Decorate a dataclass so that its constructor is `user_facing`."""
+    """Decorate a class so that its constructor is `user_facing`."""
     kind.__init__ = user_facing(kind.__init__)  # type: ignore[method-assign]
     return kind
 

@@ -13,6 +13,7 @@ import pytest
 import relaxpy
 from relaxpy import arith, ir, relax, runtime, te, tir, topi
 from relaxpy.errors import MisuseError, RelaxpyError
+from relaxpy.relax.frontend import nn
 from relaxpy.script import from_source
 
 TEXT = "@R.function\ndef main(x: R.Tensor((3,), 'float32')):\n    return R.exp(x)\n"
@@ -92,3 +93,20 @@ def test_an_array_is_not_a_string_a_number_or_a_boolean() -> None:
         with suppress(RelaxpyError):
             function(*args)
     assert seen > 150
+
+
+LAYERS = [
+    (name, param.name)
+    for name, layer in inspect.getmembers(nn, inspect.isclass)
+    if layer.__module__ == nn.Linear.__module__
+    for param in inspect.signature(layer).parameters.values()
+    if param.annotation in ("bool", "str | None")
+]
+
+
+@pytest.mark.parametrize(("layer", "option"), LAYERS)
+def test_an_array_is_not_an_option_of_a_layer(layer: str, option: str) -> None:
+    kind = getattr(nn, layer)
+    needed = [p for p in inspect.signature(kind).parameters.values() if p.default is p.empty]
+    with suppress(MisuseError):
+        kind(**{p.name: 4 for p in needed}, **{option: np.ones(2)})

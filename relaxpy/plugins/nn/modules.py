@@ -14,7 +14,7 @@ from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.plugins.nn.core import Dim, Parameter, Tensor, emit_tensor, expr_of, items_of
 from relaxpy.plugins.nn.module import Module, ModuleList
 from relaxpy.plugins.nn.ops import layers
-from relaxpy.support.entry import user_facing
+from relaxpy.support.entry import user_constructed, user_facing
 
 Window: TypeAlias = int | Sequence[int]
 
@@ -51,6 +51,7 @@ class GELU(Module):
         return layers.gelu(x)
 
 
+@user_constructed
 class Linear(Module):
     """x @ weight^T + bias.
 
@@ -117,6 +118,7 @@ class _Convolution(Module):
         return type(self)._operator(x, self.weight, self.bias, **self._options)
 
 
+@user_constructed
 class Conv1D(_Convolution):
     """A convolution along one axis, of x of shape (batch, in_channels, width)."""
 
@@ -140,6 +142,7 @@ class Conv1D(_Convolution):
         self._set_up(channels, kernel_size, bias=bias, dtype=dtype, **options)
 
 
+@user_constructed
 class ConvTranspose1D(_Convolution):
     """A transposed convolution along one axis, of x of shape (batch, in_channels, width)."""
 
@@ -186,7 +189,7 @@ def _with_layout(axes: str) -> Callable[..., None]:
         self._set_up(channels, window, bias=bias, dtype=dtype, **options)
 
     __init__.__qualname__ = f"Conv{len(axes)}D.__init__"
-    return __init__
+    return user_facing(__init__)
 
 
 class Conv2D(_Convolution):
@@ -221,6 +224,7 @@ def _channels_of_group(channels: Dim, groups: int) -> Dim:
     return dim if groups == 1 else ops.floordiv(dim, groups)
 
 
+@user_constructed
 class LayerNorm(Module):
     """The tensor with mean 0 and variance 1 along the last axis, times `weight`, plus `bias`."""
 
@@ -242,6 +246,7 @@ class LayerNorm(Module):
         return layers.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
 
 
+@user_constructed
 class RMSNorm(Module):
     """The tensor, divided by the root of the mean of squares, times `weight`, plus `bias`."""
 
@@ -264,6 +269,7 @@ class RMSNorm(Module):
         return result if self.bias is None else layers.add(result, self.bias)
 
 
+@user_constructed
 class GroupNorm(Module):
     """The tensor with mean 0 and variance 1 in groups of channels, times `weight`, plus `bias`."""
 
@@ -289,6 +295,7 @@ class GroupNorm(Module):
         return layers.group_norm(x, self.num_groups, *affine, channel_axis, axes)
 
 
+@user_constructed
 class Embedding(Module):
     """A row of `weight`, of shape (num, dim), for each integer."""
 
@@ -305,6 +312,7 @@ class Embedding(Module):
         return layers.reshape(rows, [*x.shape, self.weight.shape[1]])
 
 
+@user_constructed
 class Timesteps(Module):
     """Sines and cosines of times; see `op.get_timestep_embedding`."""
 
@@ -322,6 +330,7 @@ class Timesteps(Module):
         )
 
 
+@user_constructed
 class TimestepEmbedding(Module):
     """Two linear layers with SiLU between them, and after them if `post_act_fn` is "silu".
 
@@ -359,6 +368,7 @@ class TimestepEmbedding(Module):
         return self.post_act(result) if self.post_act else result
 
 
+@user_constructed
 class Attention(Module):
     """Attention of positions to each other, or to those of another sequence, with projections.
 
@@ -423,6 +433,7 @@ class Attention(Module):
         return result
 
 
+@user_constructed
 class Sequential(ModuleList):
     """Modules in order, each of which gets the result of the one before it."""
 
@@ -432,6 +443,7 @@ class Sequential(ModuleList):
         super().__init__(modules)
 
 
+@user_constructed
 class Flatten(Module):
     """The elements in the axes from `start_dim` to `end_dim` along one axis."""
 
@@ -444,6 +456,7 @@ class Flatten(Module):
         return x.flatten(self.start_dim, self.end_dim)
 
 
+@user_constructed
 class Dropout(Module):
     """The input itself: elements are dropped in training alone, and a model of nn only runs."""
 
@@ -458,6 +471,7 @@ class Dropout(Module):
         return x
 
 
+@user_constructed
 class _BatchNorm(Module):
     """x with its running mean subtracted and divided by the root of its running variance.
 
@@ -494,6 +508,7 @@ class BatchNorm2D(_BatchNorm):
     """Batch normalisation as a trained model has it, of x of shape (batch, features, h, w)."""
 
 
+@user_constructed
 class _Pool2D(Module):
     """A window that moves over the last two axes, by default without overlap."""
 
@@ -514,6 +529,7 @@ class MaxPool2D(_Pool2D):
         return emit_tensor(R.nn.max_pool2d(expr_of(x), self.kernel_size, **options), "max_pool2d")
 
 
+@user_constructed
 class AvgPool2D(_Pool2D):
     """The mean of each window of x of shape (batch, channels, height, width).
 
@@ -539,6 +555,7 @@ class AvgPool2D(_Pool2D):
         return emit_tensor(pooled, "avg_pool2d")
 
 
+@user_constructed
 class AdaptiveAvgPool2D(Module):
     """The means of as many windows as `output_size` says, along the last two axes."""
 
