@@ -51,6 +51,8 @@ _BLOCKS_OF_ONE = 4
 """The number of blocks of each element of a dynamic batch, which may be large."""
 _SHARE = 16
 """The least number of elements that are accumulated into a partial result."""
+_SEGMENT = 8192
+"""The number of consecutive elements after which reading on elsewhere costs little."""
 _UNROLLED = 8
 """The size of a partial reduction is a multiple of this unroll factor."""
 
@@ -266,6 +268,8 @@ def _size(axis: Axis, along: Axis | None, time: int | None) -> int:
     extent = axis.extent.constant
     if extent is not None:
         size = max(size, -(-extent // cost.MOST_TASKS))
+        if axis is along:
+            size = max(size, min(_SEGMENT, extent // _FEW))
     unit = _LANES if axis is along else _UNROLLED
     return -(-size // unit) * unit
 

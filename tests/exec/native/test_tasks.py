@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -182,6 +183,14 @@ def main(A: T.Buffer((20000,), "float32"), I: T.Buffer((20000,), "int64")):
     for i in range(20000):
         A[i] = A[i] * T.Cast("float32", I[I[i]])
 """
+
+
+def test_tasks_of_a_sum_read_long_segments_of_several_rows() -> None:
+    """Memory is read at half the speed in segments of a few kilobytes."""
+    x = 'x: R.Tensor((10, 10, 100000), "float32")'
+    executable = relaxpy.compile(from_source(graph(x, "R.sum(x, [1, 2])")), target="native")
+    [text] = re.findall(r"in blocks of (\d+)", executable.kernel_source("sum", kind="tree"))
+    assert 4096 <= int(text) <= 100000 / 8
 
 
 def test_an_error_is_found_before_any_task_starts() -> None:
