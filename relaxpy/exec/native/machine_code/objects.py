@@ -173,7 +173,7 @@ def _generate(method: str, text: str, machine: Machine, *, optimised: bool = Tru
     # Types and constants live as long as their context does.
     with (
         _LOCK,
-        _loops_as_written(),
+        _code_as_written(),
         binding.create_context() as context,
         binding.parse_assembly(text, context) as parsed,
     ):
@@ -208,19 +208,28 @@ def return_memory() -> None:
         process().function(name, ctypes.c_int, ctypes.c_size_t)(0)
 
 
-@contextmanager
-def _loops_as_written() -> Iterator[None]:
-    """A context that disables LLVM's loop strength reduction.
+_SKIPPED: Final = "disable-lsr", "disable-cgp"
+"""Passes of LLVM that take long and make no kernel faster.
 
-    It takes most of the time for tiles of convolutions, and makes no kernel faster. The option is
-    process-wide, and others may use LLVM too.
+Loop strength reduction takes most of the time for tiles of convolutions. CodeGenPrepare moves
+addresses to the blocks that use them.
+"""
+
+
+@contextmanager
+def _code_as_written() -> Iterator[None]:
+    """A context that disables the passes `_SKIPPED`.
+
+    The options are process-wide, and others may use LLVM too.
     """
     binding = llvm()
-    binding.set_option("relaxpy", "-disable-lsr=true")
+    for name in _SKIPPED:
+        binding.set_option("relaxpy", f"-{name}=true")
     try:
         yield
     finally:
-        binding.set_option("relaxpy", "-disable-lsr=false")
+        for name in _SKIPPED:
+            binding.set_option("relaxpy", f"-{name}=false")
 
 
 def link_object(code: bytes, exports: Collection[str]) -> Library:
