@@ -5,6 +5,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from relaxpy.errors import CompileError
@@ -166,3 +167,25 @@ def test_a_missing_llvmlite_is_reported_with_the_command_that_installs_it(monkey
     with pytest.raises(CompileError, match="with llvmlite: it is not installed") as caught:
         machine.llvm.__wrapped__()
     assert "pip install 'relaxpy[native]'" in str(caught.value)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 8, 24])
+def test_the_lanes_of_several_vectors_are_folded_at_once_in_the_order_of_each(count: int) -> None:
+    lanes = 16
+    module = Module(host().triple, host().vector_bits)
+    function = module.function("fold", [(POINTER, "x"), (POINTER, "y")])
+    x, y = function.params
+    vector = Type("float", lanes)
+    vectors = [function.load(vector, function.element(x, n * lanes, F32)) for n in range(count)]
+    for n, total in enumerate(function.fold_lanes(vectors, lambda a, b: a + b)):
+        function.store(total, function.element(y, n, F32))
+    function.ret()
+    values = np.random.default_rng(count).standard_normal((count, lanes), np.float32)
+    found, expected = np.zeros(count, np.float32), values
+    library = compile_module(module, ["fold"])
+    fold = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(library["fold"])
+    fold(values.ctypes.data, found.ctypes.data)
+    while (half := expected.shape[1] // 2) > 0:
+        expected = expected[:, :half] + expected[:, half:]
+    assert found.tolist() == expected[:, 0].tolist()
+    assert module.text().count("fadd") < count + 4 * 3

@@ -263,7 +263,7 @@ class DotEmitter(FewRows):
             columns = [dots.first(m) for m in columns]
         zeros = [f.const(self.vector, 0)] * count
         sums = self.each(outer, rows, columns, zeros, along)
-        return [f.fold_lanes(value, lambda x, y: x + y) for value in sums]
+        return f.fold_lanes(sums, lambda x, y: x + y)
 
     def _joined(self, scalars: Sequence[Value]) -> Value:
         return self.f.joined(scalars) if len(scalars) > 1 else scalars[0]

@@ -417,13 +417,35 @@ class Instructions(ABC):
             result = self.computed(result.type, f"insertelement {result}, {scalar}, i64 {lane}")
         return result
 
-    def fold_lanes(self, value: Value, combine: Callable[[Value, Value], Value]) -> Value:
-        """All 2**k lanes reduced to a scalar, in a tree of fixed order."""
-        while (half := value.type.lanes // 2) > 0:
-            low = self.shuffle(value, None, range(half))
-            high = self.shuffle(value, None, range(half, 2 * half))
-            value = combine(low, high)
-        return value
+    def fold_lanes(
+        self, values: Sequence[Value], combine: Callable[[Value, Value], Value]
+    ) -> list[Value]:
+        """The 2**k lanes of each value reduced to a scalar, in a tree of fixed order.
+
+        The halves of two vectors are combined at once, so that no lanes are unused.
+        """
+        parts, width = list(values), values[0].type.lanes
+        while (half := width // 2) > 0:
+            pairs: list[tuple[Value, Value | None]] = []
+            for part in parts:
+                if pairs and pairs[-1][1] is None and pairs[-1][0].type == part.type:
+                    pairs[-1] = pairs[-1][0], part
+                else:
+                    pairs.append((part, None))
+            parts = []
+            for a, b in pairs:
+                starts = range(0, a.type.lanes * (1 if b is None else 2), width)
+                low, high = (
+                    self.shuffle(a, b, [start + n for start in starts for n in lanes])
+                    for lanes in (range(half), range(half, width))
+                )
+                parts.append(combine(low, high))
+            width = half
+        return [
+            part if part.type.lanes == 1 else self.lane(part, lane)
+            for part in parts
+            for lane in range(part.type.lanes)
+        ]
 
 
 def _pieces(known: int) -> Iterator[tuple[int, int]]:

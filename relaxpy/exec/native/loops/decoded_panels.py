@@ -255,7 +255,7 @@ class DigitPanels(_Panels):
             sums = fours(pairs(f.const(factors.type, self._digits.zero), factors))
             total = sums if total is None else total + sums
         assert total is not None
-        return f.fold_lanes(total, lambda x, y: x + y)
+        return f.fold_lanes([total], lambda x, y: x + y)[0]
 
     def _factors(self, row: Place, offsets: range) -> Value:
         """Some int8 values of a row, counted from the start of the current block."""

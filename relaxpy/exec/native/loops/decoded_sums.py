@@ -185,10 +185,16 @@ class DecodedSums:
         sums = [none] * (len(rows) * len(columns) * chains)
         found = self._in_blocks(self._in_a_line if len(rows) == 1 else 1, blocks, sums)
         totals = [reduce(add, found[n : n + chains]) for n in range(0, len(found), chains)]
-        for (row, column), total in zip(product(rows, columns), totals, strict=True):
-            with self._frame.level({**row, **column}):
-                result = f.fold_lanes(total, lambda x, y: x + y)
-                self._frame.pin([result])
+        self._finish_all(rows, columns, totals)
+
+    def _finish_all(
+        self, rows: Sequence[Place], columns: Sequence[Place], totals: Sequence[Value]
+    ) -> None:
+        """Store the results of some rows and columns, whose sums are the lanes of `totals`."""
+        frame, results = self._frame, self._function.fold_lanes(totals, add)
+        for (row, column), result in zip(product(rows, columns), results, strict=True):
+            with frame.level({**row, **column}):
+                frame.pin([result])
                 self._finish(self._run, [result])
 
     def _in_blocks(
@@ -265,11 +271,7 @@ class DecodedSums:
             return [self._plus(sum_, *x) for sum_, x in zip(sums, found, strict=True)]
 
         totals = self._in_blocks(several, blocks, [zero for _ in product(rows, columns)])
-        for (row, column), total in zip(product(rows, columns), totals, strict=True):
-            with frame.level({**row, **column}):
-                result = f.fold_lanes(total, lambda x, y: x + y)
-                frame.pin([result])
-                self._finish(self._run, [result])
+        self._finish_all(rows, columns, totals)
 
     def _plus(self, total: Value, sums: Value, scale: Value) -> Value:
         """`total` plus scaled integers, which may have fewer lanes."""

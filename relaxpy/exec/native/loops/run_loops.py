@@ -449,7 +449,7 @@ class RunLoops(Loops):
             join = partial(combined, combine, member.target.dtype)
             while half := len(parts) // 2:
                 parts = [*map(join, parts[:half], parts[half:])]
-            totals.append(self.function.fold_lanes(parts[0], join))
+            totals += self.function.fold_lanes(parts, join)
         self.frame.pin(totals)
         self._finish(run, totals)
 
