@@ -1,4 +1,4 @@
-"""Emits the programs that are measured for other processors, and inspects the objects.
+"""Emits the programs that are measured for other CPUs, and inspects the objects.
 
 `PYTHONPATH=. python benchmarks/emitted.py` prints a row for each target: its programs, their
 objects, their bytes, and the functions of the system that they call. A relocation that the loader
