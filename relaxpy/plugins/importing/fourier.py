@@ -33,8 +33,10 @@ from relaxpy.plugins.importing.windows import simple, whole
 
 #: The elements of the largest matrix of a transform that is a constant; kernels compute others.
 _LARGEST: Final = 1 << 22
-#: The most points that are transformed by a matrix.
+#: The most points that are always transformed by a matrix.
 _DIRECT: Final = 64
+#: The multiplications by a matrix that take less time than a call of NumPy.
+_FEW: Final = 1 << 18
 
 
 def transform_matrix(
@@ -128,7 +130,7 @@ def transformed(
     length, parts = sizes[axis], whole(sizes[-1])
     outputs = simple(count // 2 + 1) if onesided and not inverse else count
     made = 1 if inverse and onesided else 2
-    if isinstance(count, int) and isinstance(length, int) and max(length, count) <= _DIRECT:
+    if _is_direct(sizes[:-1], axis, count, parts * made):
         transform = transform_matrix(
             *(cx, length, count, outputs, (parts, made), dtype), inverse=inverse, onesided=onesided
         )
@@ -148,6 +150,15 @@ def transformed(
     )
     y = found if made == 2 else R.expand_dims(cx.emit(found), len(sizes) - 1)
     return as_dtype(cx.emit(y), dtype)
+
+
+def _is_direct(sizes: Sequence[Size], axis: int, count: Size, parts: int) -> bool:
+    """True if the transform of `count` points along an axis takes least time by a matrix."""
+    known = [count, *(size for size in sizes if isinstance(size, int))]
+    if not isinstance(count, int) or not isinstance(sizes[axis], int):
+        return False
+    is_short = max(count, whole(sizes[axis])) <= _DIRECT
+    return is_short or (len(known) > len(sizes) and math.prod(map(whole, known)) * parts <= _FEW)
 
 
 def _by_matrix(cx: Place, x: Expr, axis: int, transform: Expr, made: Sequence[Size]) -> Expr:
