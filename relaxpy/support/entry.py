@@ -99,7 +99,11 @@ def _misfit(
     import inspect  # only for an error: `import relaxpy` is fast
 
     signature = inspect.signature(function)
-    for name, value in signature.bind(*args, **kwargs).arguments.items():
+    try:
+        arguments = signature.bind(*args, **kwargs).arguments
+    except TypeError:  # Python's own error is raised by the caller
+        return None
+    for name, value in arguments.items():
         annotation = str(signature.parameters[name].annotation)
         while annotation != (annotation := _ELEMENTS.sub("", annotation)):
             pass

@@ -91,7 +91,7 @@ class Kernel:
         columns = [x for x in result if x in self.names[1] and x not in self.names[0]]
         row, column = rows[-1:], columns[-1:]
         memories = [
-            Matrix(p, t, CONVERSIONS.get(a.dtype.name), is_unsigned=a.dtype == np.uint8)
+            Matrix(p, t, CONVERSIONS.get(a.dtype.name), dtype=a.dtype.name)
             for p, t, a in zip(f.params, types, arrays, strict=False)
         ]
         contraction = Gemm(

@@ -765,7 +765,7 @@ def _is_true(condition: PrimExpr) -> bool:
     return isinstance(condition, tir.IntImm) and bool(condition.value)
 
 
-def einsum(subscripts: str, *operand: te.Tensor) -> te.Tensor:
+def einsum(subscripts: str, *operand: Tensor) -> Tensor:
     """The sum of products of elements with equal labels, as NumPy's: "ij,jk->ik" is a product.
 
     Floats narrower than float32 are added in float32 and rounded once.
@@ -809,7 +809,7 @@ def einsum(subscripts: str, *operand: te.Tensor) -> te.Tensor:
     return as_dtype(te.compute(shape, element, name="T_einsum", tag="matmul"), dtype)
 
 
-def tensordot(a: te.Tensor, b: te.Tensor, axes: int | Sequence[Sequence[int]] = 2) -> te.Tensor:
+def tensordot(a: Tensor, b: Tensor, axes: int | Sequence[Sequence[int]] = 2) -> Tensor:
     """The sum of products over pairs of axes, as NumPy's.
 
     `axes` is the axes of a and those of b in the same order, or the number of last axes of a and
