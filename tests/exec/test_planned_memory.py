@@ -66,40 +66,6 @@ def test_kernels_run_on_tensors_in_storage(target: str) -> None:
     np.testing.assert_array_equal(relaxpy.compile(Planned, target)["on_the_machine"](X), 4 * X)
 
 
-ELSEWHERE = """
-@kernel
-def fill(b: T.handle):
-    B = T.match_buffer(b, (2,), "float32")
-    for i in range(2):
-        B[i] = T.float32(3)
-
-@impure
-def main(c: R.Tensor((), "bool")):
-    storage = R.memory.alloc_storage(
-        R.shape([8]), R.prim_value(0), R.str("global"), R.dtype("uint8")
-    )
-    first = R.memory.alloc_tensor(storage, R.prim_value(0), R.shape([2]), R.dtype("float32"))
-    _ = R.vm.call_tir_dyn(cls.fill, (first, R.shape([])))
-USE
-    return second
-"""
-ALLOCATE = "R.memory.alloc_tensor(PLACE, R.prim_value(0), R.shape([2]), R.dtype('float32'))"
-ALIAS = f"    place = storage\n    second = {ALLOCATE.replace('PLACE', 'place')}"
-BRANCH = f"""
-    if c:
-        second = {ALLOCATE.replace("PLACE", "storage")}
-    else:
-        second = first
-"""
-
-
-@TARGETS
-@pytest.mark.parametrize("use", [ALIAS, BRANCH])
-def test_tensors_share_storage_by_another_name_and_in_a_branch(target: str, use: str) -> None:
-    found = relaxpy.compile(module(ELSEWHERE.replace("USE", use)), target)["main"](np.array(True))
-    np.testing.assert_array_equal(found, [3, 3])
-
-
 @TARGETS
 def test_views_share_memory(target: str) -> None:
     x = np.arange(4, dtype="float32")

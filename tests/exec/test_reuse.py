@@ -5,14 +5,13 @@ import textwrap
 import tracemalloc
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import relaxpy
-from relaxpy import IRModule, relax
+from relaxpy import IRModule
 from relaxpy.errors import MatchCastError, RuntimeCheckError
 from relaxpy.exec.kernel import runtime
 from relaxpy.exec.kernel.compiler import compile_kernel
@@ -165,25 +164,6 @@ def test_symbolic_sizes_have_to_be_the_same() -> None:
     run, text = main_of(parse("a = R.exp(y)\nb = R.add(a, x)\nreturn b", params))
     assert "b = a" not in text
     np.testing.assert_allclose(run(X[None], X[None]), [np.exp(X) + X], rtol=1e-6)
-
-
-@pytest.mark.rule("OPT-11")
-def test_a_nested_call_does_not_overwrite_an_operand_of_the_call_around_it() -> None:
-    mod = relax.transform.LegalizeOps()(
-        parse("a = R.exp(x)\nb = R.negative(a)\nc = R.add(b, a)\nreturn c")
-    )
-    main = mod["main"]
-    [block] = main.body.blocks
-    first, inner, outer = block.bindings
-    kernel, operands = outer.value.args
-    nested = relax.Tuple((inner.value, operands.fields[1]))
-    call = replace(outer.value, args=(kernel, nested))
-    bindings = (first, replace(outer, value=call))
-    mod["main"] = replace(
-        main, body=replace(main.body, blocks=(replace(block, bindings=bindings),))
-    )
-    run = relaxpy.compile(mod, "numpy", relax_pipeline=None)["main"]
-    np.testing.assert_array_equal(run(X.copy()), np.zeros(4))
 
 
 def test_a_chain_needs_the_memory_of_one_tensor() -> None:

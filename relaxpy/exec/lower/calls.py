@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -23,12 +22,11 @@ from relaxpy.exec.lower.known import (
     signature_sizes,
     sizes_if_equal,
 )
-from relaxpy.exec.lower.lifetimes import Lifetimes, Point, is_release
+from relaxpy.exec.lower.reuse import KernelCalls, is_release
 from relaxpy.exec.lower.scope import GlobalCallee, Scope, is_allocation
-from relaxpy.exec.lower.value_names import ValueNames
 from relaxpy.exec.runtime.checks import Signature, output_sinfos, packed_keywords
 from relaxpy.exec.runtime.dynamic import DynamicOperator, OperatorCall, is_dynamic
-from relaxpy.exec.runtime.registry import Jumps, UsersImplementation, implementation
+from relaxpy.exec.runtime.registry import UsersImplementation, implementation
 from relaxpy.exec.runtime.support import CompiledPackedCall
 from relaxpy.ir.core.node import EMPTY_ATTRS
 from relaxpy.ir.op import Op
@@ -36,7 +34,7 @@ from relaxpy.ir.op_record import CallKind
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.op.packed import python_callee
 from relaxpy.ir.tir import expr as tir
-from relaxpy.support.dataclass import dataclass, replace
+from relaxpy.support.dataclass import replace
 
 if TYPE_CHECKING:
     from relaxpy.exec.lower.module import ModuleLowering
@@ -45,44 +43,25 @@ _SMALL = 2**30
 """The number of bits below which an allocation is assumed to succeed."""
 
 
-@dataclass(slots=True)
-class Frame:
-    """A Python function that is being written.
+class CallLowering(ABC):
+    """Writes the calls of one function, each after the statements that compute its operands.
 
-    Fields:
-        names: its names of values.
-        full: the object with the full checks of its arguments and its result.
-        jumps: its tail calls.
-        callers: the variable with the sizes by which earlier iterations check the result, if they
-            may differ; `start` are the statements before the first iteration.
-        may_warn: the statements in which NumPy may warn.
-        calls_out: true if it calls more than kernels: NumPy's settings must be those of the caller.
-        bound: the order in which variables were bound; it has allocated `own` ones.
+    NumPy may warn in the statements `_may_warn`. If the function `_calls_out`, that is, calls more
+    than kernels, NumPy's settings must be those of the caller.
     """
 
-    names: ValueNames
-    signature: Signature
-    params: Sequence[str]
-    full: ast.expr
-    jumps: Jumps
-    callers: str | None = None
-    start: list[ast.stmt] = field(default_factory=list)
-    may_warn: list[ast.stmt] = field(default_factory=list)
-    calls_out: bool = False
-    bound: dict[rx.Expr, int] = field(default_factory=dict)
-    own: set[rx.Expr] = field(default_factory=set)
-
-
-class CallLowering(ABC):
-    """Writes the calls of one function, each after the statements that compute its operands."""
-
-    def __init__(self, module: ModuleLowering, lifetimes: Lifetimes) -> None:
-        self._module, self._lifetimes = module, lifetimes
+    def __init__(self, module: ModuleLowering) -> None:
+        self._module = module
         self._names = module.names.local()
         self._scope = Scope()
         self._out: list[ast.stmt] = []
-        self._frame: Frame
+        self._owned: set[str] = set()
+        self._may_warn: list[ast.stmt] = []
+        self._calls_out = False
+        self._kernel_calls = KernelCalls(module.overwritable)
         self._known: Known
+        self._bound: dict[rx.Expr, int] = {}
+        self._own: set[rx.Expr] = set()
 
     @abstractmethod
     def _expression(self, expr: rx.Expr | Op, hint: str = "v") -> ast.expr:
@@ -96,27 +75,17 @@ class CallLowering(ABC):
         """Assign `value` to a new name, unless it is a name or a literal."""
         if isinstance(value, (ast.Name, ast.Constant)):
             return value
-        return self._assigned(value, hint)
-
-    def _assigned(self, value: ast.expr, hint: str) -> ast.expr:
-        """Assign `value` to a new name."""
-        name = self._new_name(hint)
+        name = self._names.fresh(hint)
+        self._owned.add(name)
         self._out.append(py.assign(name, value))
         return py.path(name)
 
-    def _new_name(self, hint: str) -> str:
-        name = self._names.fresh(hint)
-        self._frame.names.add(name)
-        return name
-
     def _operand(self, expr: rx.Expr | Op, hint: str = "v") -> ast.expr:
         """An operand, assigned to a name unless its expression is simple."""
+        value = self._expression(expr, hint)
         simple = isinstance(expr, (rx.Var, rx.GlobalVar, rx.StringImm, rx.DataTypeImm))
         simple = simple or isinstance(expr, (rx.PrimValue, rx.ShapeExpr, rx.Constant, rx.Tuple))
-        if simple:
-            return self._expression(expr, hint)
-        self._frame.names.point = Point()  # what uses this operand may use its operands, too
-        return self._named(self._expression(expr, hint), hint)
+        return value if simple else self._named(value, hint)
 
     def _operands(self, exprs: Iterable[rx.Expr | Op]) -> list[ast.expr]:
         """Operands, which are evaluated in order (EV-17)."""
@@ -161,7 +130,7 @@ class CallLowering(ABC):
 
     def _call_out(self, function: str | ast.expr, *args: ast.expr) -> ast.expr:
         """A call of a function that may run any code."""
-        self._frame.calls_out = True
+        self._calls_out = True
         return py.call(function, *args)
 
     def _call_global(self, var: rx.GlobalVar, callee: GlobalCallee, call: rx.Call) -> ast.expr:
@@ -197,9 +166,8 @@ class CallLowering(ABC):
     ) -> ast.expr:
         """Call a kernel whose arguments match; return unit."""
         written = {size: self._sizes.write(value) for size, value in sizes.items()}
-        self._run_unchecked(callee, args, written)
-        allowed = self._module.overwritable(callee)
-        self._frame.names.overwrite(self._out[:-1], args, callee.written, allowed)
+        run = self._run_unchecked(callee, args, written)
+        self._kernel_calls.add_call(run, callee, [args[index] for index in callee.written])
         return py.tuple_of(())
 
     def _direct_sizes(
@@ -215,12 +183,10 @@ class CallLowering(ABC):
         is_last = callee.written == set(range(first, len(tensors)))
         sinfo = callee.prim_func.struct_info if callee.prim_func is not None else None
         is_unit = isinstance(sinfo, rx.FuncStructInfo) and sinfo.ret == rx.TupleStructInfo(())
-        if not is_last or not is_unit or not self._frame.own.issuperset(outputs):
+        if not is_last or not is_unit or not self._own.issuperset(outputs):
             return None
-        since = min((self._frame.bound[output] for output in outputs), default=0)
-        apart = all(
-            arg in self._frame.own or self._frame.bound.get(arg, -1) < since for arg in inputs
-        )
+        since = min((self._bound[output] for output in outputs), default=0)
+        apart = all(arg in self._own or self._bound.get(arg, -1) < since for arg in inputs)
         if not apart or len(set(outputs)) < len(outputs) or not set(outputs).isdisjoint(inputs):
             return None
         known = [self._known(tensor) for tensor in tensors]
@@ -296,7 +262,7 @@ class CallLowering(ABC):
                 values = self._operands(call.args)
                 attrs = {key: self._attribute(value) for key, value in call.attrs.items()}
                 run = implementation(call)
-                self._frame.calls_out |= op.record.calls_out or isinstance(run, UsersImplementation)
+                self._calls_out |= op.record.calls_out or isinstance(run, UsersImplementation)
                 name = getattr(run, "__name__", op.name.rpartition(".")[2])
                 return py.call(self._module.share(name, run), *values, **attrs)
             case None if is_dynamic(call):
@@ -344,7 +310,7 @@ class CallLowering(ABC):
     def _allocate(self, sinfo: rx.TensorStructInfo, hint: str) -> ast.expr:
         """The name of a new tensor."""
         name = self._named(self._allocation(sinfo), hint)
-        self._frame.names.add_new(self._out[-1], sinfo)
+        self._kernel_calls.add_new(self._out[-1], sinfo)
         return name
 
     def _allocation(self, sinfo: rx.TensorStructInfo) -> ast.expr:
@@ -362,25 +328,19 @@ class CallLowering(ABC):
         assert sinfo.shape is not None
         return py.call("rx.empty", self._shape(sinfo.shape), dtype)
 
-    def _reshape(self, operand: rx.Expr, result: rx.StructInfo, hint: str) -> ast.expr | None:
-        """A tensor with the elements of `operand`, if their number provably stays the same."""
+    def _reshape(self, value: rx.Expr, result: rx.StructInfo, hint: str) -> ast.expr | None:
+        """A tensor with the elements of `value`, if their number provably is that of the result."""
         if not isinstance(result, rx.TensorStructInfo) or not isinstance(
             result.shape, rx.ShapeExpr
         ):
             return None
         dims = result.shape.values
-        if self._known.reshaped(self._known(operand), rx.ShapeStructInfo(dims)) is None:
+        if self._known.reshaped(self._known(value), rx.ShapeStructInfo(dims)) is None:
             return None
-        source = self._named(self._operand(operand), "v")
+        source = self._named(self._operand(value), "v")
         sizes = py.tuple_of(self._sizes.write(dim) for dim in dims)
-        names = self._frame.names
-        is_free = names.is_free(source)
-        is_view = is_free or names.keep(source)
-        reshape = py.attribute(source, "reshape")
-        value = py.call(reshape, sizes) if is_view else py.call("rx.reshaped", source, sizes)
-        name = self._named(value, hint)
-        if is_free or not is_view:
-            names.add_new(self._out[-1], result)
+        name = self._named(py.call("rx.reshaped", source, sizes), hint)
+        self._kernel_calls.add_new(self._out[-1], result, source)
         return name
 
     def _shape(self, expr: rx.Expr) -> ast.expr:
@@ -472,12 +432,14 @@ class CallLowering(ABC):
 
     def _run_unchecked(
         self, callee: GlobalCallee, args: Sequence[ast.expr], sizes: Mapping[tir.Var, ast.expr]
-    ) -> None:
+    ) -> ast.Expr:
         unchecked = self._module.unchecked(callee)
         passed = [sizes[var] for var in unchecked.sizes]
-        self._out.append(py.do(py.call(unchecked.name, *args, *passed)))
+        run = ast.Expr(py.call(unchecked.name, *args, *passed))
+        self._out.append(run)
         if isinstance(unchecked, Unchecked):
-            self._frame.may_warn.append(self._out[-1])
+            self._may_warn.append(run)
+        return run
 
     def _members(self, shape: rx.Expr) -> list[ast.expr]:
         """The members of a shape as arguments that are already evaluated."""

@@ -5,20 +5,23 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
-from itertools import chain
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
 from relaxpy.errors import CompileError
 from relaxpy.exec import python_ast as py
-from relaxpy.exec.fast_paths import SHARED_MEMORY
-from relaxpy.exec.lower.calls import CallLowering, Frame
+from relaxpy.exec.lower.calls import CallLowering
 from relaxpy.exec.lower.checks import CheckLowering, QuickCheck, SizeLowering
 from relaxpy.exec.lower.known import OBJECT, Known
-from relaxpy.exec.lower.lifetimes import Lifetimes
+from relaxpy.exec.lower.reuse import (
+    delete_after_last_use,
+    functions_used,
+    separate_storages,
+    shared_constants,
+)
 from relaxpy.exec.lower.scope import CheckedFunction, GlobalCallee, Scope, suppress_warnings
-from relaxpy.exec.lower.value_names import ValueNames
 from relaxpy.exec.runtime.checks import (
     CapturedVars,
     CompiledCast,
@@ -38,6 +41,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.relax.relations.shape_vars import free_shape_vars
 from relaxpy.ir.tir import expr as tir
+from relaxpy.support.dataclass import dataclass
 from relaxpy.support.pysource import set_span
 
 if TYPE_CHECKING:
@@ -47,15 +51,35 @@ if TYPE_CHECKING:
     from relaxpy.exec.lower.module import ModuleLowering
 
 
+@dataclass(slots=True)
+class Loop:
+    """The loop of tail calls (`jumps`) of the function being lowered.
+
+    `callers` is the variable with the sizes by which earlier iterations check the result, if they
+    may differ. `start` are the statements before the loop.
+    """
+
+    signature: Signature
+    params: Sequence[str]
+    full: ast.expr
+    jumps: Jumps
+    callers: str | None = None
+    start: list[ast.stmt] = field(default_factory=list)
+
+
 class FunctionLowering(CallLowering):
     """Writes the Python function for one Relax function of the module, local functions included."""
 
     def __init__(self, module: ModuleLowering, func: rx.Function, name: str) -> None:
-        lifetimes = Lifetimes(func, module.kernel_of)
-        CallLowering.__init__(self, module, lifetimes)
+        CallLowering.__init__(self, module)
         self._func = func
         self._name = name
-        self._known = Known(module, func, lifetimes.separate, lambda: self._scope.sizes)
+        nodes = list(walk(func))
+        self._used_as_values = functions_used(nodes)
+        self._shared = shared_constants(nodes, module.kernel_of)
+        separate = separate_storages(nodes, module.kernel_of)
+        self._known = Known(module, func, separate, lambda: self._scope.sizes)
+        self._loop: Loop | None = None
         self._local_steps: dict[rx.Var, tuple[str, Signature]] = {}
 
     def lower(self, callee: GlobalCallee) -> list[ast.FunctionDef]:
@@ -73,43 +97,51 @@ class FunctionLowering(CallLowering):
     def _definition(
         self, func: rx.Function, name: str, python_name: str, itself: rx.Var | None, jumps: Jumps
     ) -> ast.FunctionDef:
-        outer_scope = self._scope
-        self._scope, self._out = outer_scope.captured(itself), []
+        outer_scope, outer_out, outer_owned = self._scope, self._out, self._owned
+        outer_calls, outer_loop = (self._may_warn, self._calls_out), self._loop
+        self._scope, self._out, self._owned = outer_scope.captured(itself), [], set()
+        self._may_warn, self._calls_out = [], False
+        outer_bound, self._bound = self._bound, {}
+        outer_own, self._own = self._own, set()
         signature = Signature.of(func, name)
         params = [self._names.fresh(p.name_hint) for p in func.params]
         for param, param_name in zip(func.params, params, strict=True):
             self._scope.values[param] = py.path(param_name)
         full = self._check_arguments(signature, params, outer_scope)
-        shares = bool(SHARED_MEMORY) and not self._module.is_instrumented
-        names = ValueNames(self._lifetimes, shares=shares)
-        self._frame = frame = Frame(names, signature, params, full, jumps)
+        self._loop = Loop(signature, params, full, jumps)
         set_span(self._out, func.span)
         checks = tuple(self._out)
         self._known.add_parameters(func)
         result = self._body(func.body, "v")
-        if self._out and isinstance(self._out[-1], ast.Delete):  # nothing runs after it
-            self._out.pop()
         if not py.leaves(self._out):
-            self._check_result(result, self._known(func.body))
+            self._check_result(signature.ret, result, self._known(func.body), full)
         if isinstance(func.body, rx.SeqExpr):
             set_span(self._out[-1:], func.body.body.span)
         set_span(self._out, func.span)
-        whole = not (frame.calls_out or self._module.is_instrumented)
+        calls = None if self._module.is_instrumented else self._kernel_calls
+        whole = not (self._calls_out or self._module.is_instrumented)
         decorators: list[ast.expr] = []
-        if whole and frame.may_warn and self._is_plain(func, jumps):
+        if whole and self._may_warn and self._is_plain(func, jumps):
             # The function that suppresses warnings checks the arguments, too.
             self._out[: len(checks)] = [s for s in checks if isinstance(s, ast.Assign)]
-            own_name, context = self._names.fresh("function"), self._names.fresh("context")
-            decorator = CheckedFunction(tuple(params), checks, (own_name, context))
+            names = self._names.fresh("function"), self._names.fresh("context")
+            decorator = CheckedFunction(tuple(params), checks, names)
             shared = self._module.share(f"{signature.name}_arguments", decorator)
             decorators.append(py.attribute(shared, "checked"))
+        body = delete_after_last_use(self._out, self._owned, calls)
         doc = py.docstring(str(signature))
-        definition = py.function(python_name, params, [doc, *self._out], decorators)
+        definition = py.function(python_name, params, [doc, *body], decorators)
         if not decorators:
-            suppress_warnings(definition, frame.may_warn, whole=whole)
+            suppress_warnings(definition, self._may_warn, whole=whole)
         if jumps.calls and not jumps.by_steps:
-            iteration = ast.While(py.code(True), definition.body[1:], [])
-            definition.body = [doc, *frame.start, iteration]
+            definition.body = [
+                doc,
+                *self._loop.start,
+                ast.While(py.code(True), definition.body[1:], []),
+            ]
+        self._scope, self._out, self._owned = outer_scope, outer_out, outer_owned
+        (self._may_warn, self._calls_out), self._loop = outer_calls, outer_loop
+        self._bound, self._own = outer_bound, outer_own
         return definition
 
     # ---- checks
@@ -198,11 +230,12 @@ class FunctionLowering(CallLowering):
         self._emit_check(quick.finish(), py.call(py.attribute(full, "arguments"), *args), names)
         return names
 
-    def _check_result(self, result: ast.expr, known: rx.StructInfo) -> None:
+    def _check_result(
+        self, ret: rx.StructInfo | None, result: ast.expr, known: rx.StructInfo, full: ast.expr
+    ) -> None:
         """FN-8 and FN-9, unless the known struct info of the result implies the annotation."""
-        frame, ret = self._frame, self._frame.signature.ret
         if ret is None or is_base_of(ret, known, self._scope.sizes):
-            if frame.callers is not None:
+            if self._loop is not None and self._loop.callers is not None:
                 result = self._named(result, "result")
                 self._check_for_callers(result)
             self._out.append(ast.Return(result))
@@ -213,24 +246,24 @@ class FunctionLowering(CallLowering):
         local = self._captured_vars([ret], self._scope)
         self._emit_check(
             quick.finish(),
-            py.call(py.attribute(frame.full, "result"), value, *self._captured_values(local)),
+            py.call(py.attribute(full, "result"), value, *self._captured_values(local)),
         )
         self._check_for_callers(value)
         self._out.append(ast.Return(value))
 
     # ---- tail calls
 
-    def _jump(self, call: rx.Call) -> None:
+    def _jump(self, call: rx.Call, loop: Loop) -> None:
         """Write a tail call of the function itself as an assignment to its parameters."""
-        if self._frame.jumps.by_steps:
-            self._return_call(call)
+        if loop.jumps.by_steps:
+            self._return_call(call, loop)
             return
         known = [self._known(arg) for arg in call.args]
         args = self._operands(call.args)
-        self._note_caller(known)
+        self._note_caller(loop, known)
         moves = [
             (param, arg)
-            for param, arg in zip(self._frame.params, args, strict=True)
+            for param, arg in zip(loop.params, args, strict=True)
             if not (isinstance(arg, ast.Name) and arg.id == param)
         ]
         if len(moves) == 1:
@@ -240,7 +273,7 @@ class FunctionLowering(CallLowering):
             self._out.append(ast.Assign([targets], py.tuple_of(arg for _, arg in moves)))
         self._out.append(ast.Continue())
 
-    def _return_call(self, call: rx.Call) -> None:
+    def _return_call(self, call: rx.Call, loop: Loop) -> None:
         """Write a tail call in a step, which the trampoline performs."""
         if isinstance(call.op, rx.Var):
             self._variable(call.op)
@@ -252,33 +285,34 @@ class FunctionLowering(CallLowering):
             assert target.step is not None
             step, callee = target.step, target.signature
         args = [py.path(step), py.tuple_of(self._operands(call.args))]
-        ret = self._frame.signature.ret
+        ret = loop.signature.ret
         sizes = self._captured_values(self._captured_vars([ret], self._scope))
         if ret is not None and (sizes or not _implies(callee.ret, ret)):
-            args += [py.attribute(self._frame.full, "result"), py.tuple_of(sizes)]
+            args += [py.attribute(loop.full, "result"), py.tuple_of(sizes)]
         self._out.append(ast.Return(py.call("rx.TailCall", *args)))
 
-    def _note_caller(self, known: Sequence[rx.StructInfo]) -> None:
+    def _note_caller(self, loop: Loop, known: Sequence[rx.StructInfo]) -> None:
         """Save the sizes by which the result is checked, unless they cannot change."""
-        frame, ret = self._frame, self._frame.signature.ret
+        ret = loop.signature.ret
         if ret is None:
             return
         sizes = self._captured_values(self._captured_vars([ret], self._scope))
-        sinfos = [param.struct_info or OBJECT for param in frame.signature.params]
+        sinfos = [param.struct_info or OBJECT for param in loop.signature.params]
         pairs = ((i, k) for i, k in zip(sinfos, known, strict=True) if free_shape_vars(i))
         if not sizes or all(is_base_of(param, arg, self._scope.sizes) for param, arg in pairs):
             return
-        if frame.callers is None:
-            frame.callers = self._names.fresh("callers")
-            frame.start.append(py.assign(frame.callers, ast.Dict([], [])))
-        self._out.append(py.do(py.call("rx.note_caller", frame.callers, py.tuple_of(sizes))))
+        if loop.callers is None:
+            loop.callers = self._names.fresh("callers")
+            loop.start.append(py.assign(loop.callers, ast.Dict([], [])))
+        self._out.append(py.do(py.call("rx.note_caller", loop.callers, py.tuple_of(sizes))))
 
     def _check_for_callers(self, result: ast.expr) -> None:
         """Write the checks of the result by the sizes of earlier iterations."""
-        frame = self._frame
-        if frame.callers is not None:
-            check = py.attribute(frame.full, "result")
-            self._out.append(py.do(py.call("rx.check_for_callers", check, result, frame.callers)))
+        if self._loop is not None and self._loop.callers is not None:
+            check = py.attribute(self._loop.full, "result")
+            self._out.append(
+                py.do(py.call("rx.check_for_callers", check, result, self._loop.callers))
+            )
 
     # ---- expressions
 
@@ -292,11 +326,7 @@ class FunctionLowering(CallLowering):
                 return self._module.function_value(expr)
             case rx.Constant():
                 shared = self._module.literal(expr)
-                return (
-                    shared
-                    if self._lifetimes.is_only_read(expr)
-                    else py.call(py.attribute(shared, "copy"))
-                )
+                return shared if expr in self._shared else py.call(py.attribute(shared, "copy"))
             case rx.PrimValue(value=scalar):
                 return self._sizes.prim_value(scalar)
             case rx.ShapeExpr(values=values):
@@ -346,39 +376,24 @@ class FunctionLowering(CallLowering):
         """Write the body of a function or branch in the current scope (EV-20); its result."""
         if not isinstance(body, rx.SeqExpr):
             return self._expression(body, hint)
-        names = self._frame.names
-        outer, (*points, last) = names.point, self._lifetimes.points(body)
-        bindings = chain.from_iterable(block.bindings for block in body.blocks)
-        for binding, point in zip(bindings, points, strict=True):
-            start, mark, names.point = len(self._out), names.mark, point
-            self._write_binding(binding)
-            set_span(self._out[start:], span_of_binding(binding))
-            names.end(point)
-            self._delete(mark)
-        names.point = last
-        result = self._expression(body.body, hint)
-        names.end(last)
-        names.point = outer
-        return result
+        for block in body.blocks:
+            for binding in block.bindings:
+                self._bind(binding)
+        return self._expression(body.body, hint)
 
-    def _delete(self, mark: int) -> None:
-        """Delete the names that are not used any more, since a mark."""
-        names = self._frame.names.take(mark)
-        deletion = ast.Delete([ast.Name(name, ast.Del()) for name in names])
-        match self._out[-1:]:
-            case [ast.Continue()] if names:
-                self._out.insert(-1, deletion)
-            case last if names and not py.leaves(last):
-                self._out.append(deletion)
+    def _bind(self, binding: rx.Binding) -> None:
+        start = len(self._out)
+        self._write_binding(binding)
+        set_span(self._out[start:], span_of_binding(binding))
 
     def _write_binding(self, binding: rx.Binding) -> None:
         var = binding.var
         if var in self._known.separate:
             return
-        if binding.value in self._frame.jumps.calls:
+        if self._loop is not None and binding.value in self._loop.jumps.calls:
             assert isinstance(binding.value, rx.Call)
             assert var is not None
-            self._jump(binding.value)
+            self._jump(binding.value, self._loop)
             self._scope.values[var] = py.code(None)
             return
         if isinstance(binding.value, rx.Function):
@@ -400,17 +415,21 @@ class FunctionLowering(CallLowering):
             if not isinstance(value, (ast.Name, ast.Constant)):
                 self._out.append(py.do(value))
             return
-        frame = self._frame
-        frame.bound[var] = len(frame.bound)
+        self._bound[var] = len(self._bound)
         if isinstance(binding, rx.VarBinding) and self._known.is_own(binding.value):
-            frame.own.add(var)
+            self._own.add(var)
         alias = isinstance(binding.value, (rx.Var, rx.Function)) or _is_literal(value)
         # Its fields are used, rather than the tuple itself.
         alias = alias or (isinstance(binding.value, rx.Call) and py.is_tuple_of_names(value))
-        if not alias and not (isinstance(value, ast.Name) and value.id in frame.names):
-            value = self._assigned(value, var.name_hint)
-        frame.names.bind(var, value)
+        if not alias and not (isinstance(value, ast.Name) and value.id in self._owned):
+            value = self._rebound(value, var)
         self._scope.values[var] = value
+
+    def _rebound(self, value: ast.expr, var: rx.Var) -> ast.expr:
+        name = self._names.fresh(var.name_hint)
+        self._owned.add(name)
+        self._out.append(py.assign(name, value))
+        return py.path(name)
 
     def _declared_result(
         self, sinfo: rx.StructInfo, title: str, value: ast.expr, span: Span | None, *, always: bool
@@ -451,19 +470,19 @@ class FunctionLowering(CallLowering):
         known = self._known(branch.cond)
         if not (isinstance(known, rx.TensorStructInfo) and known.ndim == 0 and known.dtype.is_bool):
             test = py.call("rx.truth", test)
-        name = self._new_name(hint)
+        name = self._names.fresh(hint)
+        self._owned.add(name)
         arms, sinfos = [], []
         for arm in (branch.true_branch, branch.false_branch):
             with self._branch() as statements:
-                mark = self._frame.names.mark
                 result = self._body(arm, hint)
                 arms.append(statements)
-                if not py.leaves(statements):
-                    statements.append(py.assign(name, result))
-                    if isinstance(arm, rx.SeqExpr):
-                        set_span(statements[-1:], arm.body.span)
-                    sinfos.append(self._known(arm))
-                self._delete(mark)
+                if py.leaves(statements):
+                    continue
+                statements.append(py.assign(name, result))
+                if isinstance(arm, rx.SeqExpr):
+                    set_span(statements[-1:], arm.body.span)
+                sinfos.append(self._known(arm))
         self._out.append(ast.If(test, *arms))
         if not sinfos:
             return py.code(None)
@@ -497,22 +516,19 @@ class FunctionLowering(CallLowering):
     ) -> ast.expr:
         """Write a local function, and its closure if it is used as a value (EV-8, EV-9)."""
         name = self._names.fresh(hint)
-        needs_value = forced or var is None or var in self._lifetimes.observed
+        needs_value = forced or var is None or var in self._used_as_values
         value_name = self._names.fresh(f"{hint}_closure") if needs_value else name
         if var is not None:
             self._scope.functions[var] = (name, len(func.params))
             self._scope.values[var] = py.path(value_name)
         jumps = self._module.jumps.get((self._name, var), Jumps()) if var is not None else Jumps()
-        outer = self._scope, self._out, self._frame
         if var is not None and jumps.by_steps:
             step = self._names.fresh(f"{hint}_step")
             self._local_steps[var] = step, Signature.of(func, hint)
             step_definition = self._definition(func, hint, step, var, jumps)
-            definitions = [step_definition, self._run_of(step_definition, name)]
+            self._out += [step_definition, self._run_of(step_definition, name)]
         else:
-            definitions = [self._definition(func, hint, name, var, jumps)]
-        self._scope, self._out, self._frame = outer
-        self._out += definitions
+            self._out.append(self._definition(func, hint, name, var, jumps))
         if needs_value:
             sinfo = closure_sinfo(func)
             outer_sizes = self._scope.sizes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING
 
 from relaxpy.exec.lower.scope import GlobalCallee
 from relaxpy.exec.runtime.checks import declared_result, may_be_null, output_sinfos
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from relaxpy.exec.lower.module import ModuleLowering
 
 OBJECT = rx.ObjectStructInfo()
-DECLARED = (CallKind.KERNEL, CallKind.INPLACE_KERNEL, CallKind.DPS_PACKED)
+_DECLARED = (CallKind.KERNEL, CallKind.INPLACE_KERNEL, CallKind.DPS_PACKED)
 """Their results are new tensors, or operands whose struct info was compared with it (DER-36)."""
 
 
@@ -40,7 +40,7 @@ class Known:
         self,
         module: ModuleLowering,
         func: rx.Function,
-        separate: Collection[rx.Expr],
+        separate: Collection[rx.Var],
         sizes: Callable[[], Container[tir.Var]],
     ) -> None:
         self._module, self._func, self.separate, self.sizes = module, func, separate, sizes
@@ -69,7 +69,7 @@ class Known:
                 return self(body)
             case rx.If():
                 return self._branches.get(expr, OBJECT)
-            case rx.Call(op=Op() as op, sinfo_args=[sinfo, *_]) if op.record.calls in DECLARED:
+            case rx.Call(op=Op() as op, sinfo_args=[sinfo, *_]) if op.record.calls in _DECLARED:
                 return sinfo
             case rx.Call() if certainly_succeeds(expr, self):
                 return rx.TupleStructInfo(())
@@ -175,7 +175,7 @@ def allocation_of(value: rx.Expr | Op) -> Allocation | None:
     return record.allocates if is_own else None
 
 
-def is_reshape(value: rx.Expr | Op) -> TypeGuard[rx.Call]:
+def is_reshape(value: rx.Expr | Op) -> bool:
     """True if a call is a reshape, whose result is a copy."""
     return rx.is_call_of(value, "relax.reshape") or is_runtime_function(value, "reshape")
 
