@@ -34,8 +34,6 @@ STATIC_ENTRY: Final = FastPath("static entry")
 """One builtin checks arrays of fixed shapes by a table."""
 WHOLE_GRAPH: Final = FastPath("whole graph")
 """A function whose kernels are native is native, too."""
-PACKED_CALLS: Final = FastPath("packed calls")
-"""Calls of packed functions that have programs are steps of native functions."""
 OUTLINING: Final = FastPath("outlining")
 """Successive native kernels in a function that is not native are a native function."""
 PACKED_WEIGHTS: Final = FastPath("packed weights")
@@ -53,7 +51,6 @@ FAST_PATHS: Final = (
     ONLY_KERNEL,
     STATIC_ENTRY,
     WHOLE_GRAPH,
-    PACKED_CALLS,
     OUTLINING,
     PACKED_WEIGHTS,
     ONLY_PACKED,

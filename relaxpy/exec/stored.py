@@ -31,9 +31,7 @@ from relaxpy.exec.container import Container, digest
 from relaxpy.exec.fast_paths import FAST_PATHS
 from relaxpy.exec.graph.link import NativeFunction
 from relaxpy.exec.graph.program import Constant
-from relaxpy.exec.graph.sessions import Session
 from relaxpy.exec.native.calls.called import CalledKernel, changed_runtime
-from relaxpy.exec.native.calls.direct import loaded_params
 from relaxpy.exec.native.calls.interpreter import FAILURES, connect_failures, fits_interpreter
 from relaxpy.exec.native.calls.jit import Library, link
 from relaxpy.exec.native.calls.static_entry import StaticEntry
@@ -162,7 +160,7 @@ def linked_program(
     """
     exports = [name for entry in table["functions"] for name in entry["exports"]]
     kernels = [_called_kernel(*row) for row in table["kernels"]]
-    exports += [name for kernel in kernels for name in kernel.exports]
+    exports += [kernel.export for kernel in kernels]
     if table["reports"]:
         exports.append(FAILURES)
     library = link(code, exports) if exports else Library(b"", {}, None)
@@ -174,7 +172,6 @@ def linked_program(
             [Constant(literals[n], _packing(how)) for n, how in entry["constants"]],
             None if entry["entry"] is None else StaticEntry(*entry["entry"]),
             entry["written"],
-            [Session.loaded(*session) for session in entry["sessions"]],
         ).linked(library, partial(_run, lowered, entry["name"]))
         for entry in table["functions"]
     }
@@ -245,11 +242,8 @@ NOT_A_PROGRAM: Final = (
 """The errors of reading a table that is not one of a program."""
 
 
-def _called_kernel(
-    name: str, symbol: str, entry: Any, kept: Sequence[int], params: Any
-) -> CalledKernel:
-    static = None if entry is None else StaticEntry(*entry)
-    return CalledKernel(name, symbol, static, kept, loaded_params(params))
+def _called_kernel(name: str, symbol: str, entry: Any, kept: Sequence[int]) -> CalledKernel:
+    return CalledKernel(name, symbol, None if entry is None else StaticEntry(*entry), kept)
 
 
 def _packing(saved: Any) -> Packing | None:

@@ -12,7 +12,6 @@ from relaxpy.errors import MisuseError, RelaxpyError, Span
 from relaxpy.exec.container import Container, Sections
 from relaxpy.exec.graph.backend import GraphBackend
 from relaxpy.exec.lower.module import LoweredModule
-from relaxpy.exec.native.calls.direct import saved_params
 from relaxpy.exec.native.machine_code import disk_cache
 from relaxpy.exec.report import ReportRow
 from relaxpy.exec.stored import Source
@@ -90,7 +89,6 @@ def program_table(
                 "exports": graph.exports,
                 "entry": graph.entry and astuple(graph.entry),
                 "written": graph.written,
-                "sessions": [astuple(session) for session in graph.sessions],
                 "constants": [
                     (number(c.literal.data), c.packing and astuple(c.packing))
                     for c in graph.constants
@@ -99,8 +97,7 @@ def program_table(
             for name, graph in backend.graphs.items()
         ],
         "kernels": [
-            (k.name, k.symbol, k.entry and astuple(k.entry), k.kept, saved_params(k.params))
-            for k in backend.called
+            (k.name, k.symbol, k.entry and astuple(k.entry), k.kept) for k in backend.called
         ],
         "reports": bool(backend.failures.entries and (backend.graphs or backend.called)),
         "python": _python_functions(lowered, number, locate),

@@ -85,9 +85,7 @@ class GraphBackend(NativeBackend):
         except (RefusedError, RecursionError):
             self.module = before
             return False
-        self.graphs[name] = NativeFunction(
-            symbol, graph.constants, entry, graph.written, graph.sessions
-        )
+        self.graphs[name] = NativeFunction(symbol, graph.constants, entry, graph.written)
         return True
 
     def _check_packed(self, graph: Graph) -> None:

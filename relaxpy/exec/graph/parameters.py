@@ -44,20 +44,10 @@ class Parameters:
         """
         number = self._count
         param, value = self._read(sinfo)
-        if not isinstance(param, Fields):
+        if isinstance(param, Array):
             self._positions[number] = len(self.params)
         self.params.append(param)
         return value
-
-    def position(self, number: int) -> int:
-        """The position of a parameter with this number.
-
-        Errors:
-            RefusedError: it is a field of one.
-        """
-        if number not in self._positions:
-            raise RefusedError("the object of a packed function is a field of a parameter")
-        return self._positions[number]
 
     def written(self, memory: Memory) -> int:
         """The position of a parameter that a kernel writes, which the entry then checks."""

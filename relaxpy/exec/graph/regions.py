@@ -19,13 +19,11 @@ from relaxpy.exec.graph.program import (
     KernelCall,
     Loop,
     Memory,
-    PackedStep,
     Region,
     Step,
     Tensor,
     constants_name,
 )
-from relaxpy.exec.graph.records import RUN, emit_run
 from relaxpy.exec.native.calls.interrupt import Interrupt
 from relaxpy.exec.native.llvm.function import BOOL, F64, I8, I32, I64, POINTER, VOID, Value
 from relaxpy.exec.native.values.expressions import Values
@@ -187,8 +185,6 @@ class RegionEmitter:
                 return f.branch(f.compare("ne", truth, 0), *ways)[0]
             case Loop():
                 return self._loop(step)
-            case PackedStep():
-                return self._packed(step)
 
     def _call(self, call: KernelCall) -> Value:
         arguments = [
@@ -197,17 +193,6 @@ class RegionEmitter:
         ]
         arguments += [self.frame.index(size) for size in call.sizes]
         return self.function.call(self.kernels[call.kernel], I32, *arguments)
-
-    def _packed(self, step: PackedStep) -> Value:
-        f = self.function
-        emit_run(f.module)
-        tensors = [*step.inputs, *step.outputs]
-        table = f.alloca(POINTER, len(tensors))
-        for n, tensor in enumerate(tensors):
-            f.store(self._pointer(tensor.memory), f.element(table, n, POINTER), 8)
-        rows = self.frame.index(tensors[0].shape[0])
-        session = self._pointer(step.session.memory)
-        return f.call(RUN, I32, session, f.const(I64, step.number), table, rows)
 
     def _way(self, branch: Branch, number: int) -> list[Value]:
         """The status after a region of a branch; `_AGAIN` if its loop continues."""

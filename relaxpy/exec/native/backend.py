@@ -18,7 +18,6 @@ from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Contraction, Plan, Run, runs
 from relaxpy.exec.kernel.report import BlockReport, KernelReport, report_of
 from relaxpy.exec.native.calls.called import CalledKernel, changed_runtime
-from relaxpy.exec.native.calls.direct import direct_name, emit_direct
 from relaxpy.exec.native.calls.entry import Array, emit_entry, entry_name
 from relaxpy.exec.native.calls.interpreter import FAILURES, fits_interpreter
 from relaxpy.exec.native.calls.jit import Library, PartsAhead, compile_module
@@ -332,7 +331,7 @@ class NativeBackend:
             for n, param in enumerate(params)
             if isinstance(param, Array) and (param.written or param.strides is not None)
         ]
-        return CalledKernel(name, symbol, kernel_entry(symbol, params), kept, params)
+        return CalledKernel(name, symbol, kernel_entry(symbol, params), kept)
 
     def library(self, called: Iterable[str] = ()) -> Library:
         """The native code, with entries of the kernels that are `called` by Python."""
@@ -350,8 +349,7 @@ class NativeBackend:
                     exports.append(symbol)
                     if kernel_entry(symbol, signature.params) is None:
                         emit_entry(module, symbol, signature.params)
-                        emit_direct(module, symbol, signature.params)
-                        exports += [entry_name(symbol), direct_name(symbol)]
+                        exports.append(entry_name(symbol))
             with recorded() as objects:
                 self._library = compile_module(module, exports, ahead=self._ahead)
             if FAILURES in exports:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import pickle
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import lru_cache
@@ -44,9 +44,6 @@ from relaxpy.support.entry import user_facing
 
 _SLOTS = (GetSetDescriptorType, MemberDescriptorType)
 _NO_ATTRS: Mapping[str, Any] = MappingProxyType({})
-
-Programs: TypeAlias = Callable[[Any, Sequence[Any]], Any]
-"""The programs of calls that share an object (`graph/sessions.py`), or None."""
 
 
 _passes_tensors: ContextVar[bool] = ContextVar("relaxpy_passes_tensors", default=False)
@@ -363,7 +360,6 @@ _functions: dict[str, Callable[..., Any]] = {}
 registered = _functions.get
 """The function that is registered under a name, or None."""
 _pure_names: set[str] = set()
-_programs: dict[str, tuple[Callable[..., Any], Programs]] = {}
 python_functions: dict[str, Callable[..., Any]] = {}
 """Functions of `vm.builtin.register_py_func`; packed functions of the same name take precedence."""
 _PROVIDERS = (
@@ -408,27 +404,13 @@ def register_func(
     return enter
 
 
-def provided(
-    name: str, *, pure: bool = False, programs: Programs | None = None
-) -> Callable[[F], F]:
-    """A decorator that registers a function of relaxpy, unless a user's has the name already.
-
-    The calls of one that has `programs` are steps of native functions, which may repeat them.
-    """
+def provided(name: str, *, pure: bool = False) -> Callable[[F], F]:
+    """A decorator that registers a function of relaxpy, unless a user's has the name already."""
 
     def enter(func: F) -> F:
-        if programs is not None:
-            _programs[name] = func, programs
         return func if name in _functions else _enter(name, func, False, pure)
 
     return enter
-
-
-def with_programs(name: str) -> tuple[Callable[..., Any], Programs] | None:
-    """The function under `name` and its programs, if it has these and no user has replaced it."""
-    func = _found(name) or get_global_func(name, allow_missing=True)
-    known = _programs.get(name)
-    return known if known is not None and known[0] is func else None
 
 
 def _enter(name: str, func: F, override: bool, pure: bool) -> F:

@@ -11,8 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from relaxpy.exec.native.calls.direct import DirectKernel, direct_name, set_direct
-from relaxpy.exec.native.calls.entry import Param, empty_builtin, entry_name
+from relaxpy.exec.native.calls.entry import empty_builtin, entry_name
 from relaxpy.exec.native.calls.static_entry import StaticEntry, make_kernel_entry
 from relaxpy.exec.native.machine_code.objects import Library
 from relaxpy.support.dataclass import dataclass
@@ -91,22 +90,18 @@ def _replaced(value: Any, originals: dict[int, Any]) -> Any:
 class CalledKernel:
     """A native kernel that Python calls by its name, through the common entry if it has one.
 
-    The arguments at the positions `kept` are not copied. Native code calls one that is not entered
-    by a table, too.
+    The arguments at the positions `kept` are not copied.
     """
 
     name: str
     symbol: str
     entry: StaticEntry | None
     kept: Sequence[int]
-    params: Sequence[Param]
 
     @property
-    def exports(self) -> Sequence[str]:
-        """The names that its library exports."""
-        if self.entry is not None:
-            return [self.entry.function]
-        return [entry_name(self.symbol), direct_name(self.symbol)]
+    def export(self) -> str:
+        """The name that its library exports."""
+        return entry_name(self.symbol) if self.entry is None else self.entry.function
 
     def linked(self, library: Library, python: Callable[..., Any]) -> Callable[..., Any]:
         """The function of a library, which calls the kernel in Python if it refuses arguments."""
@@ -114,10 +109,7 @@ class CalledKernel:
 
         last = partial(run_kernel, python)
         make = partial(make_kernel_entry, library, self.symbol, self.entry)
-        function = make(WithCopies(partial(make, last), last, self.kept))
-        if self.entry is None:
-            set_direct(function, DirectKernel(library[direct_name(self.symbol)], self.params))
-        return function
+        return make(WithCopies(partial(make, last), last, self.kept))
 
 
 def changed_runtime() -> dict[str, Any]:

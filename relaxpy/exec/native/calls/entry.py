@@ -468,11 +468,9 @@ class _Fallback(bytearray):
     Its bytes are the definition of the builtin, which reads it when it is freed, and then frees
     what it is bound to. No other object that it owns is certain to be there: the garbage collector
     clears the objects of a cycle in an order of its own, but not the bytes of one.
-
-    A kernel that native code calls has a `direct` form.
     """
 
-    __slots__ = ("__call__", "direct", "function", "library", "table")
+    __slots__ = ("__call__", "function", "library", "table")
 
     def __init__(
         self,
@@ -489,7 +487,6 @@ class _Fallback(bytearray):
         content.flags = _FASTCALL_WITH_KEYWORDS
         self.__call__ = fallback
         self.library, self.function, self.table = library, function, table
-        self.direct: object = None
 
     def definition(self) -> int:
         """The address of the definition, which is the same as long as the object lives."""

@@ -206,11 +206,6 @@ def data_of(f: Function, array: Value) -> Value:
     return field_of(f, array, DATA, POINTER)
 
 
-def address_of(array: np.ndarray[Any, Any]) -> int:
-    """The address of the elements of an array, where objects have the layout that entries read."""
-    return ctypes.c_int64.from_address(id(array) + DATA).value
-
-
 def kind_of(f: Function, dtype: Value) -> Value:
     """The part that equal datatypes share, such as those of unpickled arrays."""
     return f.arithmetic("and", field_of(f, dtype, KIND, I64), WITHOUT_FLAGS)

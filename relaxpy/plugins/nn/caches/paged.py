@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from relaxpy.errors import RuntimeCheckError
-from relaxpy.exec.graph.records import Programs
 from relaxpy.exec.runtime.registry import provided
 from relaxpy.exec.runtime.values import Array
 from relaxpy.plugins.nn.caches.attention import merge
@@ -90,12 +89,7 @@ def _kernel(given: object) -> Any:
     return given[1] if isinstance(given, tuple) and given[:1] == ("relaxpy",) else None
 
 
-def _programs(cache: object, calls: Any) -> Programs | None:
-    """The programs of calls of `attention_with_fused_qkv`."""
-    return cache.programs(calls) if isinstance(cache, PagedKVCache) else None
-
-
-@provided("vm.builtin.attention_kv_cache_attention_with_fused_qkv", pure=True, programs=_programs)
+@provided("vm.builtin.attention_kv_cache_attention_with_fused_qkv", pure=True)
 def attention_with_fused_qkv(
     cache: PagedKVCache,
     layer: int,

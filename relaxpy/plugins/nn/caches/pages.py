@@ -10,12 +10,9 @@ import numpy as np
 from typing_extensions import override
 
 from relaxpy.errors import RuntimeCheckError, counted
-from relaxpy.exec.graph.records import Programs
-from relaxpy.exec.graph.sessions import PackedCall
 from relaxpy.exec.runtime.values import Array, PrimFuncValue
 from relaxpy.plugins.nn.caches.attention import Parts, attend, attend_by, grouped, with_sinks
 from relaxpy.plugins.nn.caches.sequences import SequenceState, check_tensor
-from relaxpy.plugins.nn.caches.steps import Layers, layers_of
 
 Places: TypeAlias = "list[slice | Array]"
 """Slots of successive tokens: a slice for contiguous ones, or their numbers."""
@@ -41,7 +38,7 @@ class Sequence:
     sinks: int = 0
     tree: list[int] | None = None
     """The parents of the last tokens; not all of these are accepted yet."""
-    runs: list[list[int]] = field(default_factory=list)
+    _runs: list[list[int]] = field(default_factory=list)
     """The first slot of each run, and the one after the last, of those slots that were read."""
     _read: tuple[list[int], int] = ([], 0)
 
@@ -49,8 +46,8 @@ class Sequence:
         """The locations of the tokens; only those that are new since the last call are read."""
         slots, (known, count) = self.slots, self._read
         if known is not slots or count > len(slots):
-            self.runs, count = [], 0
-        runs = self.runs
+            self._runs, count = [], 0
+        runs = self._runs
         for slot in slots[count:]:
             if runs and runs[-1][1] == slot:
                 runs[-1][1] += 1
@@ -276,7 +273,7 @@ class PagedKVCache(SequenceState):
         self.window = window if MHA_SLIDING in kinds else 0
         self.kinds, (self.heads, self.kv_heads), self.dtype = kinds, heads, dtype
         self.d_qk, self.d_v = sizes
-        self.with_heads = {layer for layer, kind in enumerate(kinds) if kind != MLA}
+        self._with_heads = {layer for layer, kind in enumerate(kinds) if kind != MLA}
         rotate, extra = rotary
         self.rotary = _direct(rotate), extra
         self.attention, self.latent_attention = map(_direct, (attention, latent_attention))
@@ -292,8 +289,6 @@ class PagedKVCache(SequenceState):
                 keys = self._tensor(self.kv_heads, self.d_qk)
                 self.layers.append((keys, self._tensor(self.kv_heads, self.d_v)))
         self.sequences: dict[int, Sequence] = {}
-        self._layers: dict[int, tuple[tuple[PackedCall, ...], Layers | None]] = {}
-        """The layers of the calls of each function, which are kept with them."""
         self._clear_call()
 
     def _tensor(self, heads: int, size: int) -> Array:
@@ -305,11 +300,10 @@ class PagedKVCache(SequenceState):
         self.work: list[_Work] = []
         self.positions: Array = np.empty(0, np.int32)
         self.slots: Array | slice = slice(0)
-        self.runs: list[list[int]] = []
         self._appended: set[int] = set()
         self._attended: set[int] = set()
-        self.shapes: tuple[tuple[int, ...], ...] = ()
-        self.rotated: tuple[Array, ...] = ()
+        self._shapes: tuple[tuple[int, ...], ...] = ()
+        self._rotated: tuple[Array, ...] = ()
         self._new: tuple[Array, ...] = ()
         self._prepared: dict[bool, list[Prepared | None]] = {}
 
@@ -439,15 +433,14 @@ class PagedKVCache(SequenceState):
             seq.tree = own
             seq.position += length
             start += length
-        appended = Sequence(slots=slots)
-        places, self.runs = appended.places(), appended.runs
+        places = Sequence(slots=slots).places()
         self.slots = places[0] if len(places) == 1 else np.array(slots, np.int64)
         self.positions = np.array(positions, np.int32)
         self._prepared = {}
         heads, kv_heads, d = self.heads, self.kv_heads, self.d_qk
-        self.shapes = (start, heads + 2 * kv_heads, d), (start, heads, self.d_v)
+        self._shapes = (start, heads + 2 * kv_heads, d), (start, heads, self.d_v)
         q, k, v = (np.empty((start, n, d), self.dtype) for n in (heads, kv_heads, kv_heads))
-        self.rotated = q, k, v
+        self._rotated = q, k, v
         self._new = k.transpose(1, 0, 2), v.transpose(1, 0, 2)
 
     @override
@@ -518,9 +511,9 @@ class PagedKVCache(SequenceState):
         """
         is_as_planned = (
             type(qkv) is type(out) is np.ndarray
-            and (qkv.shape, out.shape) == self.shapes
+            and (qkv.shape, out.shape) == self._shapes
             and qkv.dtype == out.dtype == self.dtype
-            and layer in self.with_heads
+            and layer in self._with_heads
         )
         if not is_as_planned:
             self._layer(layer, MHA, MHA_SLIDING)
@@ -531,7 +524,7 @@ class PagedKVCache(SequenceState):
         keys, values = self.layers[layer]
         keys[:, self.slots], values[:, self.slots] = self._split(qkv)
         self._appended.add(layer)
-        self._attend(layer, scale, self.rotated[0], out, sinks)
+        self._attend(layer, scale, self._rotated[0], out, sinks)
 
     def shared(self, layer: int, scale: float, q: Array, k: Array, v: Array, out: Array) -> None:
         """Attend to the cache of another layer, which appended the tokens of the call."""
@@ -547,7 +540,7 @@ class PagedKVCache(SequenceState):
     def _attend(self, layer: int, scale: float, q: Array, out: Array, sinks: Array | None) -> None:
         """Attend with queries; those that `_split` writes are the same array in all layers."""
         kernel, sliding = self.attention, self.kinds[layer] == MHA_SLIDING
-        if sinks is not None or kernel is None or q is not self.rotated[0]:
+        if sinks is not None or kernel is None or q is not self._rotated[0]:
             for work in self.work:
                 mixed = out[work.rows]
                 lse = _attend(
@@ -557,10 +550,15 @@ class PagedKVCache(SequenceState):
                     mixed[...] = with_sinks(mixed, lse, sinks)
             return
         keys, values = self.layers[layer]
+        prepared = self._prepared.get(sliding)
+        if prepared is None:
+            queries = grouped(q, keys)
+            prepared = [work.prepared(queries, sliding) for work in self.work]
+            self._prepared[sliding] = prepared
         is_direct = out.dtype == self.dtype and out.flags.c_contiguous
         found: Array = out if is_direct else np.empty(out.shape, self.dtype)
         mixed = found.reshape(len(q), self.kv_heads, -1, self.d_v)
-        for number, own in enumerate(self.prepared(layer)):
+        for number, own in enumerate(prepared):
             if own is None:
                 work = self.work[number]
                 seen = self._seen(layer, work)
@@ -571,37 +569,10 @@ class PagedKVCache(SequenceState):
         if found is not out:
             out[...] = found
 
-    def is_sliding(self, layer: int) -> bool:
-        """True if a layer sees a window of tokens."""
-        return self.kinds[layer] == MHA_SLIDING
-
-    def prepared(self, layer: int) -> list[Prepared | None]:
-        """The arguments that layers of this one's kind share in the call, for each sequence."""
-        sliding = self.is_sliding(layer)
-        found = self._prepared.get(sliding)
-        if found is None:
-            queries = grouped(self.rotated[0], self.layers[layer][0])
-            found = [work.prepared(queries, sliding) for work in self.work]
-            self._prepared[sliding] = found
-        return found
-
-    def programs(self, calls: tuple[PackedCall, ...]) -> Programs | None:
-        """The programs of calls of `fused` in the call, if it has some.
-
-        Their layers count as those that have appended the tokens.
-        """
-        if id(calls) not in self._layers:
-            self._layers[id(calls)] = calls, layers_of(self, calls)
-        _, layers = self._layers[id(calls)]
-        found = None if layers is None or self.running is None else layers.programs(self)
-        if layers is not None and found is not None:
-            self._appended.update(layers.numbers)
-        return found
-
     def _split(self, qkv: Array) -> tuple[Array, ...]:
-        """Keys and values by head; the queries are written to the first of `rotated`."""
+        """Keys and values by head; the queries are written to the first of `_rotated`."""
         rotate, extra = self.rotary
-        q, k, v = self.rotated
+        q, k, v = self._rotated
         if rotate is not None:
             rotate(np.ascontiguousarray(qkv), self.positions, q, k, v, extra)
             return self._new
