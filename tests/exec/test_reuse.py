@@ -414,3 +414,48 @@ def test_operands_in_place_are_checked_by_the_kernel_alone_if_they_certainly_mat
     if not is_known:
         with pytest.raises(RuntimeCheckError, match=r"increase.*dimension 0 is 3, but n = 4"):
             relaxpy.compile(mod, "numpy")["main"](x, y[:3].copy())
+
+
+@pytest.mark.rule("OPT-11")
+@pytest.mark.parametrize("target", ["numpy", "native"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        "t = (a, x)\n        y = R.call_tir_inplace(cls.double, (a,), [0], R.Tensor((4,), 'float32'))\n"
+        "        z = R.add(y, x)\n        return (t, z)",
+        "y = R.call_tir_inplace(cls.double, (a,), [0], R.Tensor((4,), 'float32'))\n"
+        "        z = R.add(y, x)\n        return (a, z)",
+        "y = R.call_dps_packed('reuse.fill', (x,), out_sinfo=R.Tensor((4,), 'float32'))\n"
+        "        z = R.add(y, x)\n        w = R.exp(z)\n        return (a, w)",
+    ],
+)
+def test_what_is_kept_besides_an_operand_is_not_overwritten(body: str, target: str) -> None:
+    kept: list[Any] = []
+
+    def fill(x: Any, y: Any) -> None:
+        y[...] = x
+        kept.append(y)
+
+    relaxpy.register_func("reuse.fill", fill, override=True)
+    mod = from_source(f"""
+@I.ir_module
+class Module:
+    @T.prim_func(private=True)
+    def double(a: T.Buffer((4,), "float32")):
+        for i in range(4):
+            a[i] = a[i] * T.float32(2)
+
+    @R.function
+    def main(x: R.Tensor((4,), "float32")):
+        R.func_attr({{"relax.force_pure": True}})
+        cls = Module
+        a = R.exp(x)
+        {body}
+""")
+    expected = [leaf.copy() for leaf in leaves(relaxpy.compile(mod, "reference")["main"](X.copy()))]
+    kept.clear()
+    run = relaxpy.compile(mod, target, relax_pipeline="legalize")["main"]
+    for found, wanted in zip(leaves(run(X.copy())), expected, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-6)
+    for array in kept:
+        np.testing.assert_array_equal(array, X)
