@@ -421,12 +421,10 @@ def test_operands_in_place_are_checked_by_the_kernel_alone_if_they_certainly_mat
 @pytest.mark.parametrize(
     "body",
     [
-        "t = (a, x)\n        y = R.call_tir_inplace(cls.double, (a,), [0], R.Tensor((4,), 'float32'))\n"
-        "        z = R.add(y, x)\n        return (t, z)",
-        "y = R.call_tir_inplace(cls.double, (a,), [0], R.Tensor((4,), 'float32'))\n"
-        "        z = R.add(y, x)\n        return (a, z)",
+        "t = (a, x)\n{double}\nz = R.add(y, x)\nreturn (t, z)",
+        "{double}\nz = R.add(y, x)\nreturn (a, z)",
         "y = R.call_dps_packed('reuse.fill', (x,), out_sinfo=R.Tensor((4,), 'float32'))\n"
-        "        z = R.add(y, x)\n        w = R.exp(z)\n        return (a, w)",
+        "z = R.add(y, x)\nw = R.exp(z)\nreturn (a, w)",
     ],
 )
 def test_what_is_kept_besides_an_operand_is_not_overwritten(body: str, target: str) -> None:
@@ -437,6 +435,8 @@ def test_what_is_kept_besides_an_operand_is_not_overwritten(body: str, target: s
         kept.append(y)
 
     relaxpy.register_func("reuse.fill", fill, override=True)
+    double = "y = R.call_tir_inplace(cls.double, (a,), [0], R.Tensor((4,), 'float32'))"
+    lines = textwrap.indent(body.format(double=double), " " * 8).lstrip()
     mod = from_source(f"""
 @I.ir_module
 class Module:
@@ -450,7 +450,7 @@ class Module:
         R.func_attr({{"relax.force_pure": True}})
         cls = Module
         a = R.exp(x)
-        {body}
+        {lines}
 """)
     expected = [leaf.copy() for leaf in leaves(relaxpy.compile(mod, "reference")["main"](X.copy()))]
     kept.clear()
