@@ -39,6 +39,7 @@ FEW = {
     "relaxpy.exec.native.machine_code.machine.llvm",
     "relaxpy.exec.native.machine_code.machine.obstacle",
     "relaxpy.exec.native.machine_code.machine.tiles_are_confirmed",
+    "relaxpy.exec.native.machine_code.machine.unfit",
     "relaxpy.ir.arith.prove._general",
     "relaxpy.exec.native.machine_code.machine.target_machine",
     "relaxpy.exec.native.peak._copied",
