@@ -284,10 +284,13 @@ def test_prims_are_what_they_are_in_operators_of_pytorch() -> None:
     compare(Applied(prims, ((x,), {})), "numpy")
 
 
-#: Lengths of one matrix, of two factors, that hardly anything divides.
+#: Lengths of a matrix, always and for few products, and of a call of NumPy.
 @pytest.mark.parametrize(
     ("length", "dtype"),
-    [*((n, torch.float32) for n in (1, 300, 1018, 4096)), (2003, torch.float64)],
+    [
+        *((n, torch.float32) for n in (1, 300, 1018, 4096)),
+        *((2003, torch.float64), (150, torch.float32)),
+    ],
 )
 def test_transforms_of_any_length(length: int, dtype: Any) -> None:
     def transforms(x: Any, z: Any) -> Any:
