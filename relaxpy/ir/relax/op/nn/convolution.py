@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter, Signature, signature
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias, get_type_hints
 
 from typing_extensions import Unpack
@@ -445,18 +446,6 @@ def arguments_of(attrs: Any) -> list[Any]:
     return [*(attrs[name] for name in names), attrs["out_dtype"], attrs["out_layout"]]
 
 
-def with_dtypes(call: Call, *rules: Callable[[Expr, DataType | None], Any] | None) -> list[Expr]:
-    """The gradients of operands, by functions of an operand and its datatype."""
-    gradients: list[Expr] = []
-    for operand, rule in zip(call.args, rules, strict=True):
-        sinfo = tensor_sinfo(operand)
-        if rule is None or sinfo is None or not is_differentiable(operand):
-            gradients.append(R.grad.no_grad(operand))
-        else:
-            gradients.append(rule(operand, None if sinfo.dtype.is_void else sinfo.dtype))
-    return gradients
-
-
 # ---- convolutions
 
 _OPERANDS = {"data": TensorStructInfo, "weight": TensorStructInfo}
@@ -481,25 +470,47 @@ def _legalize_conv(count: int) -> Legalize:
     return legalize
 
 
-def _gradient_conv(count: int) -> Gradients:
+_OF_CONV = "nn.conv{}d"
+_OF_DATA, _OF_WEIGHT = "grad.conv{}d_backward_data", "grad.conv{}d_backward_weight"
+
+
+def _bilinear(
+    count: int, *sources: tuple[str, str], attributes: Callable[[Any], Any] = dict
+) -> Gradients:
+    """The gradient rule of an operator that is linear in each of its first two operands.
+
+    For each of these, `sources` has the operator that computes its gradient, and the operands of
+    that: the gradient `g` of the result, and the operands `a` and `b`. `attributes` are its own.
+    """
+
     def rule(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
         if not is_differentiable(var):
             return no_gradient(var, call, gradient, builder)
-        data, weight = call.args
-        attrs: Any = dict(call.attrs)
-        of_data = getattr(R.grad, f"conv{count}d_backward_data")
-        of_weight = getattr(R.grad, f"conv{count}d_backward_weight")
-        return with_dtypes(
-            call,
-            lambda x, dtype: of_data(
-                gradient, weight, shape_like(x), **attrs | {"out_dtype": dtype}
-            ),
-            lambda w, dtype: of_weight(
-                gradient, data, shape_like(w), **attrs | {"out_dtype": dtype}
-            ),
-        )
+        attrs, named = attributes(call.attrs), {"g": gradient, "a": call.args[0], "b": call.args[1]}
+        gradients: list[Expr] = []
+        for operand, (name, letters) in zip(call.args, sources, strict=False):
+            sinfo = tensor_sinfo(operand)
+            if sinfo is None or not is_differentiable(operand):
+                gradients.append(R.grad.no_grad(operand))
+                continue
+            shape = [] if name == _OF_CONV else [shape_like(operand)]
+            attrs["out_dtype"] = None if sinfo.dtype.is_void else sinfo.dtype
+            operator = attrgetter(name.format(count))(R)
+            gradients.append(operator(*map(named.get, letters), *shape, **attrs))
+        gradients += map(R.grad.no_grad, call.args[len(sources) :])
+        return gradients
 
     return rule
+
+
+def _of_transpose(attrs: Any) -> Any:
+    """The attributes of a convolution whose transpose has these."""
+    changed = {
+        "data_layout": attrs["out_layout"],
+        "kernel_layout": swapped(attrs["kernel_layout"]),
+        "out_layout": attrs["data_layout"],
+    }
+    return {k: v for k, v in attrs.items() if k != "output_padding"} | changed
 
 
 def _in_precision(call: Call, out_dtype: str) -> Expr:
@@ -563,7 +574,7 @@ def _register_conv(count: int) -> OpDef:
         count,
         legalize=_legalize_conv(count),
         layout=_LAYOUT,
-        gradient=_gradient_conv(count),
+        gradient=_bilinear(count, (_OF_DATA, "gb"), (_OF_WEIGHT, "ga")),
         precision_policy=0,
         mixed_precision=_in_precision,
     )
@@ -605,33 +616,6 @@ def _legalize_transposed(count: int) -> Legalize:
         )
 
     return legalize
-
-
-def _gradient_transposed(count: int) -> Gradients:
-    """The transpose of the transpose is the convolution."""
-
-    def rule(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
-        if not is_differentiable(var):
-            return no_gradient(var, call, gradient, builder)
-        data, weight = call.args
-        attrs: Any = dict(call.attrs)
-        del attrs["output_padding"]
-        attrs |= {
-            "data_layout": attrs["out_layout"],
-            "kernel_layout": swapped(attrs["kernel_layout"]),
-            "out_layout": attrs["data_layout"],
-        }
-        convolve = getattr(R.nn, f"conv{count}d")
-        of_weight = getattr(R.grad, f"conv{count}d_backward_weight")
-        return with_dtypes(
-            call,
-            lambda x, dtype: convolve(gradient, weight, **attrs | {"out_dtype": dtype}),
-            lambda w, dtype: of_weight(
-                data, gradient, shape_like(w), **attrs | {"out_dtype": dtype}
-            ),
-        )
-
-    return rule
 
 
 _TRANSPOSED_DOC = """Transposed convolution: the weight times each element, summed at its window.
@@ -696,7 +680,7 @@ def _register_transposed(count: int) -> OpDef:
         count,
         legalize=_legalize_transposed(count),
         layout=_LAYOUT,
-        gradient=_gradient_transposed(count),
+        gradient=_bilinear(count, (_OF_CONV, "gb"), (_OF_WEIGHT, "ag"), attributes=_of_transpose),
         precision_policy=2,
     )
 
@@ -785,30 +769,6 @@ def _legalize_backward(count: int, kernel: Callable[..., Tensor], kind: str) -> 
     return legalize
 
 
-def _gradient_backward(count: int, kind: str) -> Gradients:
-    """A convolution is linear in data and in weight, and so is each of its gradients in both."""
-
-    def rule(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
-        if not is_differentiable(var):
-            return no_gradient(var, call, gradient, builder)
-        first, other, _ = call.args
-        attrs: Any = dict(call.attrs)
-        convolve = getattr(R.nn, f"conv{count}d")
-        operands = (gradient, other) if kind == "data" else (other, gradient)
-        opposite = "weight" if kind == "data" else "data"
-        backward = getattr(R.grad, f"conv{count}d_backward_{opposite}")
-        return with_dtypes(
-            call,
-            lambda g, dtype: convolve(*operands, **attrs | {"out_dtype": dtype}),
-            lambda x, dtype: backward(
-                first, gradient, shape_like(x), **attrs | {"out_dtype": dtype}
-            ),
-            None,
-        )
-
-    return rule
-
-
 _DOC = """The gradient of the {0} of a convolution, from that of its result.
 
 Shapes:
@@ -850,12 +810,16 @@ def _register_backward(count: int, kind: str) -> None:
         _DOC.format(kind, _GRADIENT_OPERANDS[kind], other),
         count,
         legalize=_legalize_backward(count, _KERNELS[kind], kind),
-        gradient=_gradient_backward(count, kind),
+        gradient=_bilinear(count, *_SOURCES[kind]),
         precision_policy=2,
     )
 
 
 _KERNELS: Mapping[str, Callable[..., Tensor]] = {"data": _backward_data, "weight": _backward_weight}
+_SOURCES = {
+    "data": ((_OF_CONV, "gb"), (_OF_WEIGHT, "ag")),
+    "weight": ((_OF_CONV, "bg"), (_OF_DATA, "ag")),
+}
 for _count in RANKS:
     for _kind in _KERNELS:
         _register_backward(_count, _kind)

@@ -398,13 +398,11 @@ def _legalize_adaptive(count: int) -> rules.Legalize:
 
 
 def _gradient_adaptive(count: int) -> Gradients:
-    def rule(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
-        if not gradients.is_differentiable(var):
-            return gradients.no_gradient(var, call, gradient, builder)
+    def derivative(g: Expr, x: Expr, y: Expr, call: Call) -> Any:
         backward = getattr(R.grad, f"adaptive_avg_pool{count}d_backward")
-        return [backward(gradient, gradients.shape_like(call.args[0]), **call.attrs)]
+        return backward(g, gradients.shape_like(x), **call.attrs)
 
-    return rule
+    return gradients.of_operand(derivative)
 
 
 _ADAPTIVE_DOC = """The mean of the elements in each window; `output_size` is the number of windows.
