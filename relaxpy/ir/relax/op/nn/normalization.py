@@ -28,13 +28,19 @@ if TYPE_CHECKING:
 
 
 class NormalizedAxes:
-    """The axes of a normalisation in the order of its parameters, and the remaining axes."""
+    """The axes of the parameters of a normalisation in their order, and the remaining axes."""
 
-    def __init__(self, call: rx.Call) -> None:
-        rank = require_rank(call.args[0], cast("Op", call.op).name)
-        self.axes = rules.normal_axes(cast("Sequence[int]", call.attrs["axes"]), rank, "axes:")
+    def __init__(self, rank: int, axes: Sequence[int]) -> None:
+        self.axes = rules.normal_axes(axes, rank, "axes:")
         self.others = tuple(axis for axis in range(rank) if axis not in self.axes)
         self._ascending = sorted(range(len(self.axes)), key=self.axes.__getitem__)
+
+    @staticmethod
+    def of(call: rx.Call, attribute: str = "axes") -> NormalizedAxes:
+        """Those in an attribute of a call."""
+        axes = cast("Any", call.attrs[attribute])
+        rank = require_rank(call.args[0], cast("Op", call.op).name)
+        return NormalizedAxes(rank, [axes] if isinstance(axes, int) else axes)
 
     def beside_data(self, parameter: Any) -> Any:
         """Permute and expand a parameter to broadcast along its axes of the data."""
@@ -133,7 +139,7 @@ def layer_norm_decomposition(
         return None
     x, axes = call.args[0], call.attrs["axes"]
     centered = new.bound(R.subtract(x, new.bound(R.mean(x, axes, keepdims=True))))
-    along = NormalizedAxes(call)
+    along = NormalizedAxes.of(call)
     variance = new.bound(R.variance(x, axes, keepdims=True))
     return _scaled(new, call, centered, variance, lambda v: new.bound(along.beside_data(v)))
 
@@ -232,22 +238,44 @@ def through_moments(g: Any, normal: Any, inverse: Any, axes: Sequence[int]) -> A
     return inverse * (g - mean(g) - normal * mean(g * normal))
 
 
-def _gradient_layer_norm(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
+def _gradients(
+    call: Call,
+    gradient: Any,
+    along: NormalizedAxes,
+    axes: Sequence[int],
+    shape: rx.ShapeExpr | None = None,
+) -> list[Expr]:
+    """The gradients of data, gamma and beta, which lie along axes, with moments along `axes`.
+
+    These are axes of the data in another `shape`, if there is one.
+    """
     x, gamma, beta = cast("Any", call.args)
-    along = NormalizedAxes(call)
-    centered, inverse = standardized(x, along.axes, call.attrs["epsilon"])
+    attrs = cast("Mapping[str, Any]", call.attrs)
+
+    def divided(value: Any) -> Any:
+        return value if shape is None else R.reshape(value, shape)
+
+    def whole(value: Any) -> Any:
+        return value if shape is None else R.reshape(value, gradients.shape_like(x))
+
+    centered, inverse = standardized(divided(x), axes, attrs["epsilon"])
     normal = centered * inverse
-    g = gradient * along.beside_data(gamma) if call.attrs["scale"] else gradient
+    g = gradient * along.beside_data(gamma) if attrs["scale"] else gradient
     return [
-        through_moments(g, normal, inverse, along.axes),
-        along.of_parameter(gradient * normal) if call.attrs["scale"] else R.grad.no_grad(gamma),
-        along.of_parameter(gradient) if call.attrs["center"] else R.grad.no_grad(beta),
+        whole(through_moments(divided(g), normal, inverse, axes)),
+        along.of_parameter(gradient * whole(normal)) if attrs["scale"] else R.grad.no_grad(gamma),
+        along.of_parameter(gradient) if attrs["center"] else R.grad.no_grad(beta),
     ]
+
+
+def _gradient_layer_norm(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
+    along = NormalizedAxes.of(call)
+    return _gradients(call, gradient, along, along.axes)
 
 
 def _gradient_rms_norm(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
     x, weight = cast("Any", call.args)
-    along = NormalizedAxes(call)
+    along = NormalizedAxes.of(call)
 
     def mean(value: Any) -> Any:
         return R.mean(value, along.axes, keepdims=True)
@@ -347,12 +375,6 @@ def _check_channels(
     return decided
 
 
-def _along_axis(parameter: Any, rank: int, axis: int) -> Any:
-    """Reshape a vector to lie along an axis of a tensor of this rank."""
-    others = tuple(k for k in range(rank) if k != axis)
-    return R.expand_dims(parameter, others) if others else parameter
-
-
 def _number(x: Any, shape: Sequence[PrimExpr], axes: Sequence[int]) -> rx.PrimValue:
     """The number of elements along axes, in the datatype of x."""
     dtype = cast("rx.TensorStructInfo", x.struct_info).dtype
@@ -365,13 +387,8 @@ def _gradient_batch_norm(
     x, gamma, beta, moving_mean, moving_var = cast("Any", call.args)
     out, mean_out, var_out = cast("Any", gradients.tuple_fields(gradient, 3))
     attrs = cast("Mapping[str, Any]", call.attrs)
-    rank = gradients.require_rank(x, "batch_norm")
-    axis = rules.normal_axis(attrs["axis"], rank)
-    others = tuple(k for k in range(rank) if k != axis)
-
-    def along(vector: Any) -> Any:
-        return _along_axis(vector, rank, axis)
-
+    axes = NormalizedAxes.of(call, "axis")
+    others, along = axes.others, axes.beside_data
     g = out * along(gamma) if attrs["scale"] else out
     if attrs["training"]:
         centered, inverse = standardized(x, others, attrs["epsilon"])
@@ -389,8 +406,8 @@ def _gradient_batch_norm(
         moving = [mean_out - R.sum(data_grad, others), var_out - spread * 0.5]
     return [
         data_grad,
-        R.sum(out * normal, others) if attrs["scale"] else R.grad.no_grad(gamma),
-        R.sum(out, others) if attrs["center"] else R.grad.no_grad(beta),
+        axes.of_parameter(out * normal) if attrs["scale"] else R.grad.no_grad(gamma),
+        axes.of_parameter(out) if attrs["center"] else R.grad.no_grad(beta),
         *moving,
     ]
 
@@ -439,33 +456,11 @@ def batch_norm(
     return rx.TupleStructInfo(results)
 
 
-def _gradient_of_channels(
-    g: Any, normal: Any, call: rx.Call, channel: int, rank: int
-) -> tuple[rx.Expr, rx.Expr]:
-    """The gradients of gamma and beta."""
-    others = tuple(k for k in range(rank) if k != channel)
-    gamma, beta = call.args[1:3]
-    return (
-        R.sum(g * normal, others) if call.attrs["scale"] else R.grad.no_grad(gamma),
-        R.sum(g, others) if call.attrs["center"] else R.grad.no_grad(beta),
-    )
-
-
 def _gradient_instance_norm(
     var: rx.Var, call: rx.Call, gradient: rx.Expr, builder: BlockBuilder
 ) -> list[rx.Expr]:
-    x, gamma, _ = cast("Any", call.args)
-    attrs = cast("Mapping[str, Any]", call.attrs)
-    rank = gradients.require_rank(x, "instance_norm")
-    channel = rules.normal_axis(attrs["channel_axis"], rank)
-    axes = rules.normal_axes(attrs["axes"], rank)
-    centered, inverse = standardized(x, axes, attrs["epsilon"])
-    normal = centered * inverse
-    g = gradient * _along_axis(gamma, rank, channel) if attrs["scale"] else gradient
-    return [
-        through_moments(g, normal, inverse, axes),
-        *_gradient_of_channels(gradient, normal, call, channel, rank),
-    ]
+    axes = NormalizedAxes.of(call).axes
+    return _gradients(call, gradient, NormalizedAxes.of(call, "channel_axis"), axes)
 
 
 @register(
@@ -506,29 +501,14 @@ def _gradient_group_norm(
     var: rx.Var, call: rx.Call, gradient: rx.Expr, builder: BlockBuilder
 ) -> list[rx.Expr]:
     """As the gradient of an instance norm, with the channel axis divided into groups."""
-    x, gamma, _ = cast("Any", call.args)
-    attrs = cast("Mapping[str, Any]", call.attrs)
-    shape = gradients.require_shape(x, "group_norm")
-    rank = len(shape)
-    channel = rules.normal_axis(attrs["channel_axis"], rank)
-    groups = ops.const(attrs["num_groups"], shape[channel].dtype)
-    split = rx.ShapeExpr(
-        (*shape[:channel], groups, ops.floordiv(shape[channel], groups), *shape[channel + 1 :])
-    )
-    split_axes = tuple(a + (a > channel) for a in rules.normal_axes(attrs["axes"], rank))
-    reduced = (*split_axes, channel + 1)
-
-    def grouped(value: Any) -> Any:
-        return R.reshape(value, split)
-
-    centered, inverse = standardized(grouped(x), reduced, attrs["epsilon"])
-    normal = centered * inverse
-    g = gradient * _along_axis(gamma, rank, channel) if attrs["scale"] else gradient
-    data_grad = R.reshape(
-        through_moments(grouped(g), normal, inverse, reduced), gradients.shape_like(x)
-    )
-    normal_data = R.reshape(normal, gradients.shape_like(x))
-    return [data_grad, *_gradient_of_channels(gradient, normal_data, call, channel, rank)]
+    shape = gradients.require_shape(call.args[0], "group_norm")
+    along = NormalizedAxes.of(call, "channel_axis")
+    [channel] = along.axes
+    size = shape[channel]
+    groups = ops.const(cast("int", call.attrs["num_groups"]), size.dtype)
+    split = (*shape[:channel], groups, ops.floordiv(size, groups), *shape[channel + 1 :])
+    axes = (*(a + (a > channel) for a in NormalizedAxes.of(call).axes), channel + 1)
+    return _gradients(call, gradient, along, axes, rx.ShapeExpr(split))
 
 
 @register(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from relaxpy.ir.core.dtype import VOID
-from relaxpy.ir.relax.nodes import Call, Expr, ShapeExpr, ShapeStructInfo, TensorStructInfo, Var
+from relaxpy.ir.relax.nodes import Call, Expr, ShapeExpr, ShapeStructInfo, TensorStructInfo
 from relaxpy.ir.relax.op.definition import gradients, rules
 from relaxpy.ir.relax.op.definition.layouts import AttributeLayout
 from relaxpy.ir.relax.op.definition.registry import OpDef, R
@@ -30,12 +30,12 @@ from relaxpy.ir.tir.layout import Layout
 from relaxpy.support.dataclass import dataclass
 
 if TYPE_CHECKING:
+    from relaxpy.ir.op_record import Gradient
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 
 Ints: TypeAlias = tuple[int, ...]
 Sizes: TypeAlias = dict[str, PrimExpr]
 Kind: TypeAlias = Literal["max", "avg"]
-Gradients: TypeAlias = Callable[[Var, Call, Expr, "BlockBuilder"], list[Expr]]
 
 RANKS = (1, 2, 3)
 
@@ -397,7 +397,7 @@ def _legalize_adaptive(count: int) -> rules.Legalize:
     return legalize
 
 
-def _gradient_adaptive(count: int) -> Gradients:
+def _gradient_adaptive(count: int) -> Gradient:
     def derivative(g: Expr, x: Expr, y: Expr, call: Call) -> Any:
         backward = getattr(R.grad, f"adaptive_avg_pool{count}d_backward")
         return backward(g, gradients.shape_like(x), **call.attrs)
