@@ -321,12 +321,12 @@ def literal(array: Array) -> rx.Constant:
 
 def truncated(a: rx.Expr, b: rx.Expr) -> rx.Expr:
     """The quotient of tensors of integers, rounded towards zero."""
-    below: rx.Expr = R.floor_divide(a, b)
+    below: rx.Expr = a // b
     if dtype_of(a).startswith("uint"):
         return below
-    inexact = R.not_equal(R.multiply(below, b), a)
-    negative = R.logical_xor(R.less(a, scalar(0, a)), R.less(b, scalar(0, b)))
-    quotient: rx.Expr = R.add(below, R.astype(R.logical_and(inexact, negative), dtype_of(a)))
+    inexact = R.not_equal(below * b, a)
+    negative = R.logical_xor(a < 0, b < 0)
+    quotient: rx.Expr = below + R.astype(R.logical_and(inexact, negative), dtype_of(a))
     return quotient
 
 

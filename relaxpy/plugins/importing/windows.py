@@ -471,7 +471,7 @@ def mean_pooled(cx: Place, x: Expr, windows: Windows, *, ceil: bool, inside: boo
         return total
     ones, _ = windows.padded(cx, R.ones((1, 1, *windows.sizes), dtype_of(x)), 0)
     counts = pooled(cx, MEANS, ones, whole, ceil=ceil, inside=True)
-    result: Expr = R.divide(total, counts)
+    result: Expr = total / counts
     return result
 
 

@@ -263,7 +263,7 @@ class Context:
             result = R.astype(result, contents.dtype)
         if any(below != 1 for _, below in known):
             below = rx.const(np.array([below for _, below in known]).reshape(shape), contents.dtype)
-            result = R.divide(result, below)
+            result = result / below
         return self.emit(result, "sizes")
 
     def _float(self, element: Element, dtype: str) -> rx.Expr:

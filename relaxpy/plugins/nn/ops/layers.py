@@ -433,7 +433,7 @@ def _convolved(
         raise MisuseError(
             f"a bias is added along one axis C, found layout {layout!r}", about=layout
         )
-    return emit_tensor(R.add(result, R.reshape(expr_of(bias), shape)), name)
+    return emit_tensor(result + R.reshape(expr_of(bias), shape), name)
 
 
 @user_facing
@@ -542,13 +542,14 @@ def get_timestep_embedding(
     half = embedding_dim // 2
     times = R.astype(expr_of(x), "float32")
     steps = R.arange(0, half, dtype="float32")
-    exponents = R.divide(
-        R.multiply(const(-math.log(max_period), "float32"), steps),
-        const(half - downscale_freq_shift, "float32"),
+    exponents = (
+        const(-math.log(max_period), "float32")
+        * steps
+        / const(half - downscale_freq_shift, "float32")
     )
-    angles = R.multiply(R.expand_dims(times, 1), R.expand_dims(R.exp(exponents), 0))
+    angles = R.expand_dims(times, 1) * R.expand_dims(R.exp(exponents), 0)
     if scale != 1:
-        angles = R.multiply(const(scale, "float32"), angles)
+        angles = const(scale, "float32") * angles
     waves = [R.cos, R.sin] if flip_sin_to_cos else [R.sin, R.cos]
     result = R.concat([wave(angles) for wave in waves], axis=-1)
     if embedding_dim % 2 == 1:

@@ -110,19 +110,19 @@ def _allowed(
     if causal or left >= 0 or right >= 0:
         column = reshaped(R.arange(0, queries, 1, "int64"), (queries, 1))
         if valid is not None:
-            offset = R.subtract(R.reshape(valid, (-1, 1, 1, 1)), _number(cx, queries))
-            column = R.add(column, offset)
+            offset = R.reshape(valid, (-1, 1, 1, 1)) - _number(cx, queries)
+            column = column + offset
         elif not isinstance(past, int) or past:
-            column = R.add(column, _number(cx, past))
+            column = column + _number(cx, past)
         column = cx.emit(column, "positions")
         if causal:
-            terms.append(R.less_equal(row, column))
+            terms.append(row <= column)
         if left >= 0:
-            terms.append(R.less_equal(R.subtract(column, const(left, "int64")), row))
+            terms.append(column - const(left, "int64") <= row)
         if right >= 0:
-            terms.append(R.less_equal(row, R.add(column, const(right, "int64"))))
+            terms.append(row <= column + const(right, "int64"))
     if valid is not None:
-        terms.append(R.less(row, R.reshape(valid, (-1, 1, 1, 1))))
+        terms.append(row < R.reshape(valid, (-1, 1, 1, 1)))
     result: Expr | None = None
     for term in terms:
         result = term if result is None else R.logical_and(result, term)
@@ -235,16 +235,16 @@ def step_by_step(
     root = scalar(math.sqrt(factor), query)
     # Heads of queries that share one of keys are rows of one matrix.
     rows = simple(length * (heads // shared))
-    matrix = reshaped(R.multiply(query, root), (batch, shared, rows, width))
-    scores = R.matmul(matrix, R.multiply(R.permute_dims(key, (0, 1, 3, 2)), root))
+    matrix = reshaped(query * root, (batch, shared, rows, width))
+    scores = R.matmul(matrix, R.permute_dims(key, (0, 1, 3, 2)) * root)
     scores = cx.emit(reshaped(scores, (batch, heads, length, total)), "scores")
     steps = [scores]
     if softcap:
         limit = scalar(softcap, query)
-        scores = cx.emit(R.multiply(R.tanh(R.divide(scores, limit)), limit), "capped")
+        scores = cx.emit(R.tanh(scores / limit) * limit, "capped")
     steps.append(scores)
     if bias is not None:
-        scores = cx.emit(R.add(scores, bias), "biased")
+        scores = cx.emit(scores + bias, "biased")
     steps.append(scores)
     dtype = dtype_of(query)
     if precision != dtype:
@@ -301,8 +301,8 @@ def rotary_embedding(
         for k in (0, 1)
     )
     first, second = cx.emit(first), cx.emit(second)
-    real = R.subtract(R.multiply(cos, first), R.multiply(sin, second))
-    imaginary = R.add(R.multiply(sin, first), R.multiply(cos, second))
+    real = cos * first - sin * second
+    imaginary = sin * first + cos * second
     if interleaved:
         sizes = [*shape_of(x)[:3], turned]
         result = reshaped(R.stack([real, imaginary], 4), tuple(sizes))
@@ -418,7 +418,7 @@ def group_query_attention(
     places = position_ids
     if places is None:
         steps = R.expand_dims(R.arange(0, length, 1, "int64"), [0])
-        places = R.add(steps, R.expand_dims(before, [1]))
+        places = steps + R.expand_dims(before, [1])
     places = cx.emit(places, "positions")
     if do_rotary:
         if cos_cache is None or sin_cache is None:
@@ -444,16 +444,14 @@ def group_query_attention(
     q = cx.emit(reshaped(query, (batch, length, num_heads, width)))
     k, v = (cx.emit(R.permute_dims(cache, _HEADS_FIRST)) for cache in caches)
     column = cx.emit(
-        R.add(
-            reshaped(R.arange(0, length, 1, "int64"), (1, 1, length, 1)),
-            reshaped(before, (batch, 1, 1, 1)),
-        )
+        reshaped(R.arange(0, length, 1, "int64"), (1, 1, length, 1))
+        + reshaped(before, (batch, 1, 1, 1))
     )
     row = R.arange(0, kept, 1, "int64")
-    allowed = R.less_equal(row, column)
+    allowed = row <= column
     if local_window_size > 0:
-        first = R.subtract(column, const(local_window_size, "int64"))
-        allowed = R.logical_and(allowed, R.greater(row, first))
+        first = column - const(local_window_size, "int64")
+        allowed = R.logical_and(allowed, row > first)
     dtype = dtype_of(query)
     bias = biased(cx, attention_bias, cx.emit(allowed, "allowed"), dtype)
     if head_sink is not None or smooth_softmax > 0:

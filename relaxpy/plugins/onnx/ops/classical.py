@@ -40,7 +40,7 @@ def vector(values: Sequence[float]) -> Expr:
 def scaler(
     cx: Context, x: Expr, *, offset: Sequence[float] = (0.0,), scale: Sequence[float] = (1.0,)
 ) -> Expr:
-    return R.multiply(R.subtract(tensors.as_dtype(x, "float32"), vector(offset)), vector(scale))
+    return (tensors.as_dtype(x, "float32") - vector(offset)) * vector(scale)
 
 
 @converter("Normalizer", domain=DOMAIN, admitted={"norm": ("MAX", "L1", "L2")})
@@ -51,16 +51,14 @@ def normalizer(cx: Context, x: Expr, *, norm: str = "MAX") -> Expr:
     elif norm == "L1":
         size = R.sum(R.abs(data), axis=[-1], keepdims=True)
     else:
-        size = R.sqrt(R.sum(R.multiply(data, data), axis=[-1], keepdims=True))
+        size = R.sqrt(R.sum(data * data, axis=[-1], keepdims=True))
     bound = cx.emit(size)
-    return R.divide(
-        data, R.where(R.equal(bound, tensors.scalar(0, data)), tensors.scalar(1, data), bound)
-    )
+    return data / R.where(R.equal(bound, tensors.scalar(0, data)), tensors.scalar(1, data), bound)
 
 
 @converter("Binarizer", domain=DOMAIN)
 def binarizer(cx: Context, x: Expr, *, threshold: float = 0.0) -> Expr:
-    return R.astype(R.greater(x, tensors.scalar(threshold, x)), tensors.dtype_of(x))
+    return R.astype(x > tensors.scalar(threshold, x), tensors.dtype_of(x))
 
 
 @converter("Imputer", domain=DOMAIN)
@@ -101,7 +99,7 @@ def one_hot_encoder(
         return hits
     hits = cx.emit(hits)
     found = cx.emit(cx.within(R.max(hits, axis=[-1], keepdims=True), "known categories", 1))
-    return R.multiply(hits, found)
+    return hits * found
 
 
 @converter("ArrayFeatureExtractor", domain=DOMAIN, strings=True)
@@ -203,8 +201,8 @@ def posttransformed(cx: Context, scores: Expr, transform: str) -> Expr:
             return R.nn.softmax(scores, -1)
         case "SOFTMAX_ZERO":
             some = R.astype(R.not_equal(scores, tensors.scalar(0, scores)), "float32")
-            parts = cx.emit(R.multiply(R.nn.softmax(scores, -1), some))
-            return R.divide(parts, R.sum(parts, axis=[-1], keepdims=True))
+            parts = cx.emit(R.nn.softmax(scores, -1) * some)
+            return parts / R.sum(parts, axis=[-1], keepdims=True)
         case "PROBIT":
             return _probit(cx, scores)
         case _:
@@ -217,14 +215,12 @@ def _probit(cx: Context, p: Expr) -> Expr:
     Its relative error is below 0.4 %; ONNX Runtime computes the same.
     """
     a = 0.147
-    above = cx.emit(R.subtract(R.multiply(tensors.scalar(2, p), p), tensors.scalar(1, p)))
-    log = cx.emit(R.log(R.subtract(tensors.scalar(1, p), R.multiply(above, above))))
-    half = cx.emit(
-        R.add(tensors.scalar(2 / (math.pi * a), p), R.multiply(tensors.scalar(0.5, p), log))
-    )
-    inner = R.sqrt(R.subtract(R.multiply(half, half), R.multiply(tensors.scalar(1 / a, p), log)))
-    root = R.sqrt(R.multiply(tensors.scalar(2, p), R.subtract(inner, half)))
-    return R.where(R.less(above, tensors.scalar(0, p)), R.negative(cx.emit(root)), root)
+    above = cx.emit(2 * p - 1)
+    log = cx.emit(R.log(1 - above * above))
+    half = cx.emit(tensors.scalar(2 / (math.pi * a), p) + tensors.scalar(0.5, p) * log)
+    inner = R.sqrt(half * half - tensors.scalar(1 / a, p) * log)
+    root = R.sqrt(2 * (inner - half))
+    return R.where(above < tensors.scalar(0, p), -cx.emit(root), root)
 
 
 @converter("ZipMap", domain=DOMAIN)
@@ -259,7 +255,7 @@ def by_features(values: Sequence[float], x: Expr, rows: int | None = None) -> Ar
 def products(x: Expr, weights: Array, intercepts: Sequence[float] = ()) -> Expr:
     """The product of each observation and each row of weights, plus a number for each row."""
     scores = R.matmul(x, tensors.literal(weights.T.copy()))
-    return R.add(scores, vector(intercepts)) if intercepts else scores
+    return scores + vector(intercepts) if intercepts else scores
 
 
 def class_labels(cx: Context, numbers: Sequence[int], texts: Sequence[str]) -> Expr:
@@ -305,10 +301,10 @@ def labels(
     """
     count = tensors.shape_of(scores)[1]
     if count == 1 and tensors.shape_of(names) == [2]:
-        is_second = R.squeeze(R.greater(scores, tensors.scalar(bound, scores)), [1])
+        is_second = R.squeeze(scores > tensors.scalar(bound, scores), [1])
         score = cx.emit(R.sigmoid(scores) if transform == "LOGISTIC" else scores)
         whole = tensors.scalar(0 if margins and transform != "LOGISTIC" else 1, score)
-        both = R.concat(Tuple((cx.emit(R.subtract(whole, score)), score)), 1)
+        both = R.concat(Tuple((cx.emit(whole - score), score)), 1)
         label = R.take(names, R.astype(is_second, "int64"), 0)
         return [cx.as_strings(label, names), both]
     label = R.take(names, R.argmax(scores, axis=1), 0)
@@ -341,13 +337,13 @@ def _kernel(cx: Context, x: Expr, vectors: Array, kind: str, params: Sequence[fl
     if kind == "LINEAR":
         return linear
     if kind == "RBF":
-        squares = R.sum(R.multiply(x, x), axis=[1], keepdims=True)
+        squares = R.sum(x * x, axis=[1], keepdims=True)
         own = vector((vectors.astype(np.float64) ** 2).sum(1).tolist())
-        distance = R.subtract(R.add(squares, own), R.multiply(linear, scalar(2, x)))
+        distance = squares + own - linear * 2
         bounded = R.maximum(distance, scalar(0, x))
-        return R.exp(R.multiply(bounded, scalar(-gamma, x)))
-    inner = R.add(R.multiply(linear, scalar(gamma, x)), scalar(shift, x))
-    return R.tanh(inner) if kind == "SIGMOID" else R.power(inner, scalar(degree, x))
+        return R.exp(bounded * scalar(-gamma, x))
+    inner = linear * scalar(gamma, x) + scalar(shift, x)
+    return R.tanh(inner) if kind == "SIGMOID" else inner ** scalar(degree, x)
 
 
 _KERNELS = {"kernel_type": ("LINEAR", "POLY", "RBF", "SIGMOID")}
@@ -375,9 +371,9 @@ def svm_regressor(
         sums = R.matmul(found, literal(weights.reshape(-1, 1)))
     else:
         sums = _kernel(cx, data, weights.reshape(1, -1), kernel_type, kernel_params)
-    scores = cx.emit(R.add(sums, vector(rho[:1])))
+    scores = cx.emit(sums + vector(rho[:1]))
     if one_class:
-        inside = R.greater(scores, scalar(0, scores))
+        inside = scores > 0
         return R.where(inside, scalar(1, scores), scalar(-1, scores))
     return posttransformed(cx, scores, post_transform)
 
@@ -405,25 +401,25 @@ def svm_classifier(
     if not vectors_per_class:
         weights = by_features(coefficients, data)
         sums = _kernel(cx, data, weights, kernel_type, kernel_params)
-        scores = cx.emit(R.add(sums, vector(rho[:1])))
+        scores = cx.emit(sums + vector(rho[:1]))
         return labels(cx, names, scores, post_transform, margins=margins)
     count = len(vectors_per_class)
     pairs = list(itertools.combinations(range(count), 2))
     vectors = by_features(support_vectors, data, sum(vectors_per_class))
     found = _kernel(cx, data, vectors, kernel_type, kernel_params)
     weights = _weights_of_pairs(coefficients, vectors_per_class, pairs)
-    scores = cx.emit(R.add(R.matmul(found, literal(weights)), vector(rho[: len(pairs)])))
-    first = R.astype(R.greater(scores, scalar(0, scores)), "float32")
-    second = R.subtract(scalar(1, scores), first)
+    scores = cx.emit(R.matmul(found, literal(weights)) + vector(rho[: len(pairs)]))
+    first = R.astype(scores > 0, "float32")
+    second = 1 - first
     wins, losses = (
         np.array([[float(pair[k] == c) for c in range(count)] for pair in pairs], np.float32)
         for k in (0, 1)
     )
-    votes = R.add(R.matmul(first, literal(wins)), R.matmul(second, literal(losses)))
+    votes = R.matmul(first, literal(wins)) + R.matmul(second, literal(losses))
     label = cx.as_strings(R.take(names, R.argmax(votes, axis=1), 0), names)
     if prob_a:
-        line = R.add(R.multiply(scores, vector(prob_a)), vector(prob_b))
-        sure = R.clip(R.sigmoid(R.negative(line)), 1e-7, 1 - 1e-7)
+        line = scores * vector(prob_a) + vector(prob_b)
+        sure = R.clip(R.sigmoid(-line), 1e-7, 1 - 1e-7)
         shares = cx.emit(_shares(cx, cx.emit(sure), count, pairs))
         return [label, posttransformed(cx, shares, post_transform)]
     if len(pairs) > 1:
@@ -454,15 +450,15 @@ def _shares(cx: Context, sure: Expr, count: int, pairs: Sequence[tuple[int, int]
     """
     rows = shape_of(sure)[0]
     zero = R.zeros((rows, 1), "float32")
-    table = cx.emit(R.concat([sure, R.subtract(scalar(1, sure), sure), zero], axis=1))
+    table = cx.emit(R.concat([sure, 1 - sure, zero], axis=1))
     source = np.full((count, count), 2 * len(pairs), np.int64)
     for k, (i, j) in enumerate(pairs):
         source[i, j], source[j, i] = k, len(pairs) + k
     beats = cx.emit(reshaped(R.take(table, literal(source.reshape(-1)), 1), (rows, count, count)))
     loses = cx.emit(R.permute_dims(beats, [0, 2, 1]))
-    squares = R.sum(R.multiply(loses, loses), axis=[2], keepdims=True)
-    diagonal = R.multiply(squares, literal(np.eye(count, dtype=np.float32)))
-    form = cx.emit(R.subtract(diagonal, R.multiply(beats, loses)))
+    squares = R.sum(loses * loses, axis=[2], keepdims=True)
+    diagonal = squares * literal(np.eye(count, dtype=np.float32))
+    form = cx.emit(diagonal - beats * loses)
     return cx.te(_coupled, form, name="coupled")
 
 

@@ -50,8 +50,8 @@ def with_bias(y: Expr, bias: Expr | None) -> Expr:
     """The result plus a number for each channel."""
     if bias is None:
         return y
-    return R.add(
-        y, tensors.reshaped(bias, (1, tensors.shape_of(bias)[0], *[1] * (tensors.rank_of(y) - 2)))
+    return y + tensors.reshaped(
+        bias, (1, tensors.shape_of(bias)[0], *[1] * (tensors.rank_of(y) - 2))
     )
 
 
@@ -222,7 +222,7 @@ def gemm(
 
 
 def _scaled(x: Expr, factor: float) -> Expr:
-    result: Expr = x if factor == 1.0 else R.multiply(x, tensors.scalar(factor, x))
+    result: Expr = x if factor == 1.0 else x * tensors.scalar(factor, x)
     return result
 
 
@@ -266,13 +266,13 @@ def _power(x: Expr, p: float) -> Expr:
     """The absolute values to a power."""
     if p == 1:
         return R.abs(x)
-    return R.square(x) if p == 2 else R.power(R.abs(x), tensors.scalar(p, x))
+    return R.square(x) if p == 2 else R.abs(x) ** tensors.scalar(p, x)
 
 
 def _root(x: Expr, p: float) -> Expr:
     if p == 1:
         return x
-    return R.sqrt(x) if p == 2 else R.power(x, tensors.scalar(1 / p, x))
+    return R.sqrt(x) if p == 2 else x ** tensors.scalar(1 / p, x)
 
 
 @converter("LpPool")
@@ -288,7 +288,7 @@ def lp_pool(
     windows = Windows.of(x, kernel_shape, **spans)
     powers, whole = windows.padded(cx, cx.emit(_power(x, p)), 0, ceil=bool(ceil_mode))
     means = pooled(cx, MEANS, powers, whole, ceil=False, inside=True)
-    return _root(R.multiply(means, tensors.scalar(math.prod(whole.kernel), x)), p)
+    return _root(means * tensors.scalar(math.prod(whole.kernel), x), p)
 
 
 def _behind(x: Expr) -> list[int]:

@@ -55,8 +55,8 @@ def trilu(cx: Context, x: Expr, k: Value = None, *, upper: int = 1) -> Expr:
         return R.triu(x, found[0]) if upper else R.tril(x, found[0])
     *_, rows, columns = shape_of(x)
     row = reshaped(R.arange(0, rows, 1, "int64"), (rows, 1))
-    diagonal = R.subtract(R.arange(0, columns, 1, "int64"), R.reshape(cx.tensor(k), ()))
-    kept = R.greater_equal(diagonal, row) if upper else R.less_equal(diagonal, row)
+    diagonal = R.arange(0, columns, 1, "int64") - R.reshape(cx.tensor(k), ())
+    kept = diagonal >= row if upper else diagonal <= row
     return R.where(kept, x, scalar(0, x))
 
 
@@ -108,7 +108,7 @@ def range_(cx: Context, start: Value, limit: Value, delta: Value) -> Expr:
         count = R.reshape(R.maximum(R.astype(length, "int64"), const(0, "int64")), (1,))
         (size,) = cx.sizes_at_run_time(count, 1, "length")
     position = R.astype(R.arange(0, size, 1, "int64"), dtype)
-    return R.add(R.reshape(tensors[0], ()), R.multiply(position, R.reshape(tensors[2], ())))
+    return R.reshape(tensors[0], ()) + position * R.reshape(tensors[2], ())
 
 
 def _length(first: Element, last: Element, step: Element) -> Size | None:
@@ -299,7 +299,7 @@ def _drawn(cx: Context, name: str, sizes: Sequence[Any], seed: float | None) -> 
 
 
 def _scaled(x: Expr, scale: float, offset: float, dtype: str) -> Expr:
-    moved = R.add(R.multiply(x, const(scale, "float64")), const(offset, "float64"))
+    moved = x * const(scale, "float64") + const(offset, "float64")
     return R.astype(moved, dtype)
 
 
@@ -372,8 +372,8 @@ def multinomial(
     batch, classes = shape_of(x, 2)
     shares = R.cumsum(R.nn.softmax(R.astype(x, "float64"), -1), 1)
     draws = R.expand_dims(_drawn(cx, "uniform", [batch, sample_size], seed), 2)
-    below = R.astype(R.greater_equal(draws, R.expand_dims(shares, 1)), "int64")
-    last = R.subtract(R.sum(R.ones((classes,), "int64")), const(1, "int64"))
+    below = R.astype(draws >= R.expand_dims(shares, 1), "int64")
+    last = R.sum(R.ones((classes,), "int64")) - const(1, "int64")
     return R.astype(R.minimum(R.sum(below, [2]), last), dtype_of_code(dtype))
 
 
@@ -393,15 +393,13 @@ def dropout(
     share = R.reshape(cx.tensor(ratio), ()) if ratio is not None else const(0.5, "float32")
     share = R.astype(share, "float64")
     kept = R.greater_equal(_drawn(cx, "uniform", shape_of(x), 0 if seed is None else seed), share)
-    scale = R.astype(
-        R.divide(const(1.0, "float64"), R.subtract(const(1.0, "float64"), share)), dtype_of(x)
-    )
+    scale = R.astype(const(1.0, "float64") / (const(1.0, "float64") - share), dtype_of(x))
     if training_mode is not None and known is None:
         training = R.reshape(cx.tensor(training_mode), ())
         kept = R.where(training, kept, everything)
         scale = R.where(training, scale, scalar(1, x))
     mask = cx.emit(kept)
-    return R.where(mask, R.multiply(x, scale), scalar(0, x)), mask
+    return R.where(mask, x * scale, scalar(0, x)), mask
 
 
 def uniform(shape: Any, seed: int) -> Array:

@@ -85,20 +85,20 @@ def _old_binary(op: Any) -> Callable[..., Expr]:
 
 def _quotient(a: Expr, b: Expr) -> Expr:
     """a / b; of integers rounded towards zero."""
-    return R.divide(a, b) if is_float(a) else truncated(a, b)
+    return a / b if is_float(a) else truncated(a, b)
 
 
 def _power(x: Expr, exponent: Expr) -> Expr:
     """x to the power, in the datatype of `x`."""
     dtype, other = dtype_of(x), dtype_of(exponent)
     if dtype == other:
-        return R.power(x, exponent)
+        return x**exponent
     if is_float(x) and "float64" not in other:
-        return R.power(x, R.astype(exponent, dtype))
+        return x ** R.astype(exponent, dtype)
     if is_float(exponent) and not is_float(x):
-        return R.astype(R.power(R.astype(x, "float64"), R.astype(exponent, "float64")), dtype)
+        return R.astype(R.astype(x, "float64") ** R.astype(exponent, "float64"), dtype)
     wide = "float64" if is_float(exponent) else "int64"
-    return R.astype(R.power(R.astype(x, wide), R.astype(exponent, wide)), dtype)
+    return R.astype(R.astype(x, wide) ** R.astype(exponent, wide), dtype)
 
 
 _BINARY = {
@@ -138,7 +138,7 @@ def mod(cx: Context, a: Expr, b: Expr, *, fmod: int = 0) -> Expr:
 
 def _remainder(a: Expr, b: Expr) -> Expr:
     """The remainder of integers, with the sign of `a`."""
-    result: Expr = R.subtract(a, R.multiply(_quotient(a, b), b))
+    result: Expr = a - _quotient(a, b) * b
     return result
 
 
@@ -162,12 +162,12 @@ for _name, _op in {"Max": R.maximum, "Min": R.minimum, "Sum": R.add}.items():
 
 @converter("Mean")
 def mean(cx: Context, *data: Expr) -> Expr:
-    return R.divide(_fold(R.add)(cx, *data), scalar(len(data), data[0]))
+    return _fold(R.add)(cx, *data) / scalar(len(data), data[0])
 
 
 @converter("Reciprocal")
 def reciprocal(cx: Context, x: Expr) -> Expr:
-    return R.divide(scalar(1, x), x)
+    return 1 / x
 
 
 @converter("IsInf")
@@ -177,7 +177,7 @@ def is_inf(cx: Context, x: Expr, *, detect_negative: int = 1, detect_positive: i
     if not detect_negative and not detect_positive:
         return R.not_equal(x, x) if not is_float(x) else R.zeros_like(x, "bool")
     limit = scalar(np.inf, x)
-    return R.equal(x, limit) if detect_positive else R.equal(x, R.negative(limit))
+    return R.equal(x, limit) if detect_positive else R.equal(x, -limit)
 
 
 @converter("Clip")
@@ -237,7 +237,7 @@ def cast_to(cx: Context, x: Expr, code: int, saturate: int, round_mode: str) -> 
         whole = R.bitwise_and(R.astype(x, "int32"), const((1 << bits) - 1, "int32"))
         if dtype == "int8":
             half = const(1 << (bits - 1), "int32")
-            whole = R.subtract(R.bitwise_xor(whole, half), half)
+            whole = R.bitwise_xor(whole, half) - half
         return cx.of_element_type(R.astype(whole, dtype), code)
     if dtype == dtype_of(x):
         return x
@@ -276,7 +276,7 @@ def leaky_relu(cx: Context, x: Expr, *, alpha: float = 0.01) -> Expr:
 
 @converter("PRelu", since=7)
 def prelu(cx: Context, x: Expr, slope: Expr) -> Expr:
-    return R.where(R.less(x, scalar(0, x)), cx.broadcast(R.multiply, x, slope), x)
+    return R.where(x < 0, cx.broadcast(R.multiply, x, slope), x)
 
 
 @converter("PRelu")
@@ -289,16 +289,14 @@ def prelu_1(cx: Context, x: Expr, slope: Expr) -> Expr:
 
 @converter("Elu")
 def elu(cx: Context, x: Expr, *, alpha: float = 1.0) -> Expr:
-    below = R.multiply(
-        scalar(alpha, x), R.subtract(R.exp(R.minimum(x, scalar(0, x))), scalar(1, x))
-    )
-    return R.where(R.less(x, scalar(0, x)), below, x)
+    below = scalar(alpha, x) * (R.exp(R.minimum(x, scalar(0, x))) - 1)
+    return R.where(x < 0, below, x)
 
 
 @converter("Celu")
 def celu(cx: Context, x: Expr, *, alpha: float = 1.0) -> Expr:
-    below = R.subtract(R.exp(R.divide(R.minimum(x, scalar(0, x)), scalar(alpha, x))), scalar(1, x))
-    return R.add(R.maximum(x, scalar(0, x)), R.multiply(scalar(alpha, x), below))
+    below = R.exp(R.minimum(x, scalar(0, x)) / scalar(alpha, x)) - 1
+    return R.maximum(x, scalar(0, x)) + scalar(alpha, x) * below
 
 
 @converter("Selu")
@@ -309,26 +307,26 @@ def selu(
     alpha: float = 1.67326319217681884765625,
     gamma: float = 1.05070102214813232421875,
 ) -> Expr:
-    return R.multiply(scalar(gamma, x), elu(cx, x, alpha=alpha))
+    return scalar(gamma, x) * elu(cx, x, alpha=alpha)
 
 
 @converter("HardSigmoid")
 def hard_sigmoid(cx: Context, x: Expr, *, alpha: float = 0.2, beta: float = 0.5) -> Expr:
-    line = R.add(R.multiply(x, scalar(alpha, x)), scalar(beta, x))
+    line = x * scalar(alpha, x) + scalar(beta, x)
     return R.clip(line, 0.0, 1.0)
 
 
 @converter("Softplus")
 def softplus(cx: Context, x: Expr) -> Expr:
-    tail = R.log(R.add(R.exp(R.negative(R.abs(x))), scalar(1, x)))
-    return R.add(R.maximum(x, scalar(0, x)), tail)
+    tail = R.log(R.exp(-R.abs(x)) + 1)
+    return R.maximum(x, scalar(0, x)) + tail
 
 
 @converter("Swish")
 def swish(cx: Context, x: Expr, *, alpha: float = 1.0) -> Expr:
     if alpha == 1.0:
         return R.nn.silu(x)
-    return R.multiply(x, R.sigmoid(R.multiply(x, scalar(alpha, x))))
+    return x * R.sigmoid(x * scalar(alpha, x))
 
 
 @converter("Gelu", admitted={"approximate": ("none", "tanh")})
@@ -338,8 +336,8 @@ def gelu(cx: Context, x: Expr, *, approximate: str = "none") -> Expr:
 
 @converter("Shrink")
 def shrink(cx: Context, x: Expr, *, lambd: float = 0.5, bias: float = 0.0) -> Expr:
-    low = R.where(R.less(x, scalar(-lambd, x)), R.add(x, scalar(bias, x)), scalar(0, x))
-    return R.where(R.greater(x, scalar(lambd, x)), R.subtract(x, scalar(bias, x)), low)
+    low = R.where(x < scalar(-lambd, x), x + scalar(bias, x), scalar(0, x))
+    return R.where(x > scalar(lambd, x), x - scalar(bias, x), low)
 
 
 def _flat_at(cx: Context, x: Expr, axis: int, compute: Callable[[Expr], Expr]) -> Expr:
@@ -407,19 +405,19 @@ def bit_cast(cx: Context, x: Expr, *, to: int) -> Expr:
 
 @converter("Scale")
 def scale(cx: Context, x: Expr, *, scale: float = 1.0) -> Expr:
-    return R.multiply(x, scalar(scale, x))
+    return x * scalar(scale, x)
 
 
 @converter("Affine")
 def affine(cx: Context, x: Expr, *, alpha: float = 1.0, beta: float = 0.0) -> Expr:
-    return R.add(R.multiply(x, scalar(alpha, x)), scalar(beta, x))
+    return x * scalar(alpha, x) + scalar(beta, x)
 
 
 @converter("ScaledTanh")
 def scaled_tanh(cx: Context, x: Expr, *, alpha: float = 1.0, beta: float = 1.0) -> Expr:
-    return R.multiply(R.tanh(R.multiply(x, scalar(beta, x))), scalar(alpha, x))
+    return R.tanh(x * scalar(beta, x)) * scalar(alpha, x)
 
 
 @converter("ParametricSoftplus")
 def parametric_softplus(cx: Context, x: Expr, *, alpha: float = 1.0, beta: float = 1.0) -> Expr:
-    return R.multiply(R.nn.softplus(R.multiply(x, scalar(beta, x))), scalar(alpha, x))
+    return R.nn.softplus(x * scalar(beta, x)) * scalar(alpha, x)

@@ -638,7 +638,7 @@ def _scaled_sizes(cx: Context, x: Expr, axes: Sequence[int], scales: Value) -> t
         require_count("scales", values, len(axes))
         return [_scaled(size, scale) for size, scale in zip(old, values, strict=True)], values
     lengths = R.astype(cx.tensor(cx.contents(old, [len(old)], "int64")), dtype_of(vector))
-    sizes = R.astype(R.floor(R.multiply(lengths, vector)), "int64")
+    sizes = R.astype(R.floor(lengths * vector), "int64")
     return cx.sizes_at_run_time(cx.emit(sizes), len(old), "size"), vector
 
 
@@ -664,10 +664,10 @@ def _fitted(
         R.astype(cx.tensor(cx.contents(list(items), [count], "int64")), "float64")
         for items in zip(*pairs, strict=True)
     )
-    ratios = R.divide(sizes, lengths)
+    ratios = sizes / lengths
     extreme = R.min if policy == "not_larger" else R.max
     scales = cx.emit(R.broadcast_to(extreme(ratios, 0, keepdims=True), (count,)))
-    rounded = R.floor(R.add(R.multiply(lengths, scales), const(0.5, "float64")))
+    rounded = R.floor(lengths * scales + const(0.5, "float64"))
     return cx.sizes_at_run_time(cx.emit(R.astype(rounded, "int64")), count, "size"), scales
 
 
@@ -775,7 +775,7 @@ def upsample_1(
 @converter("ImageScaler")
 def image_scaler(cx: Context, x: Expr, *, bias: Sequence[float], scale: float = 1.0) -> Expr:
     shifts = const(np.array(bias).reshape(1, -1, 1, 1), dtype_of(x))
-    return R.add(R.multiply(x, tensors.scalar(scale, x)), shifts)
+    return x * tensors.scalar(scale, x) + shifts
 
 
 @converter("Crop")

@@ -287,7 +287,7 @@ def _function(
                         )
                     ]
                     one = rx.const(1, counter)
-                    again = [cx.emit(R.add(i, one)), goes_on, *next_states, *grown]
+                    again = [cx.emit(i + one), goes_on, *next_states, *grown]
                     then = closed_scope(cx, [cx.builder.emit(rx.Call(itself, tuple(again)))])
                 else:
                     cx.builder.end_scope()
@@ -384,16 +384,16 @@ def _scanned(
         for x, axis, backwards in zip(sequences, axes, reverse, strict=True):
             if backwards and last is None:
                 count = used or cx.tensor(cx.contents([length], (), "int64"))
-                done = cx.emit(R.add(cx.tensor(i), rx.const(1, "int64")))
+                done = cx.emit(cx.tensor(i) + rx.const(1, "int64"))
                 # Below 0 are iterations after the last one.
-                last = cx.emit(R.maximum(R.subtract(count, done), rx.const(0, "int64")))
+                last = cx.emit(R.maximum(count - done, rx.const(0, "int64")))
             index = last if backwards and last is not None else cx.tensor(i)
             part = cx.emit(R.take(x, index, axis=axis))
             parts.append(cx.of_element_type(part, cx.code(x)))
         found = cx.subgraph(body, [*values, *parts])
         if used is None:
             return _Step(None, found[:states], found[states:])
-        runs = cx.emit(R.less(cx.tensor(i), used))
+        runs = cx.emit(cx.tensor(i) < used)
         old = [cx.tensor(value) for value in values]
         old += [cx.emit(R.zeros_like(cx.tensor(value))) for value in found[states:]]
         kept: list[Value] = [

@@ -39,17 +39,17 @@ def gelu(cx: Context, x: Expr) -> Expr:
 
 @converter("BiasGelu", domain=DOMAIN)
 def bias_gelu(cx: Context, a: Expr, b: Expr) -> Expr:
-    return R.nn.gelu(R.add(a, b))
+    return R.nn.gelu(a + b)
 
 
 @converter("FastGelu", domain=DOMAIN)
 def fast_gelu(cx: Context, x: Expr, bias: Expr | None = None) -> Expr:
-    return R.nn.gelu_tanh(x if bias is None else R.add(x, bias))
+    return R.nn.gelu_tanh(x if bias is None else x + bias)
 
 
 @converter("QuickGelu", domain=DOMAIN)
 def quick_gelu(cx: Context, x: Expr, *, alpha: float = 1.702) -> Expr:
-    return R.multiply(x, R.sigmoid(R.multiply(x, tensors.scalar(alpha, x))))
+    return x * R.sigmoid(x * tensors.scalar(alpha, x))
 
 
 @converter("Trilu", domain=DOMAIN)
@@ -67,8 +67,8 @@ def expand_dims(cx: Context, x: Expr, axis: Value) -> Expr:
 @converter("CDist", domain=DOMAIN, admitted={"metric": ("euclidean", "sqeuclidean")})
 def cdist(cx: Context, a: Expr, b: Expr, *, metric: str = "sqeuclidean") -> Expr:
     """The distances of all rows of `a` from all rows of `b`."""
-    difference = cx.emit(R.subtract(R.expand_dims(a, 1), R.expand_dims(b, 0)))
-    squares = R.sum(R.multiply(difference, difference), 2)
+    difference = cx.emit(R.expand_dims(a, 1) - R.expand_dims(b, 0))
+    squares = R.sum(difference * difference, 2)
     return squares if metric == "sqeuclidean" else R.sqrt(squares)
 
 
@@ -137,7 +137,7 @@ def fused_matmul(
 ) -> Expr:
     left = _transposed(a, transA, transBatchA)
     result = R.matmul(left, _transposed(b, transB, transBatchB))
-    return result if alpha == 1.0 else R.multiply(result, tensors.scalar(alpha, a))
+    return result if alpha == 1.0 else result * tensors.scalar(alpha, a)
 
 
 def _transposed(x: Expr, matrices: int = 1, batch: int = 0) -> Expr:
@@ -185,7 +185,7 @@ def fused_conv(
     **filters: Unpack[FilterAttributes],
 ) -> Expr:
     result = conv(cx, x, w, b, **filters)
-    y = result if z is None else R.add(result, z)
+    y = result if z is None else result + z
     return _activated(cx, cx.emit(y), activation, list(activation_params or []))
 
 
@@ -230,8 +230,8 @@ def skip_simplified_layer_normalization(
     *,
     epsilon: float = 1e-12,
 ) -> list[Expr | None]:
-    total = R.add(x, skip)
-    total = cx.emit(total if bias is None else R.add(total, bias))
+    total = x + skip
+    total = cx.emit(total if bias is None else total + bias)
     return [_rms(cx, total, gamma, epsilon), None, None, total]
 
 
@@ -251,10 +251,10 @@ def skip_layer_normalization(
     *,
     epsilon: float = 1e-12,
 ) -> list[Expr]:
-    total = R.add(x, skip)
-    total = cx.emit(total if bias is None else R.add(total, bias))
+    total = x + skip
+    total = cx.emit(total if bias is None else total + bias)
     variance = R.variance(total, [-1], True)
-    deviation = R.rsqrt(R.add(variance, tensors.scalar(epsilon, variance)))
+    deviation = R.rsqrt(variance + tensors.scalar(epsilon, variance))
     mean = R.mean(total, [-1], True)
     return [_layer(cx, total, gamma, beta, epsilon), mean, deviation, total]
 
@@ -282,9 +282,9 @@ def embed_layer_normalization(
         positions = R.strided_slice(position_embedding, [0], [0], [length])
     else:
         positions = R.take(position_embedding, position_ids, axis=0)
-    total = R.add(total, positions)
+    total = total + positions
     if segment_ids is not None and segment_embedding is not None:
-        total = R.add(total, R.take(segment_embedding, segment_ids, axis=0))
+        total = total + R.take(segment_embedding, segment_ids, axis=0)
     total = cx.emit(total)
     count = R.zeros((batch,), "int32") if mask is None else R.sum(R.astype(mask, "int32"), axis=[1])
     return [_layer(cx, total, gamma, beta, epsilon), count, total]
@@ -314,10 +314,10 @@ def _seen(mask: Expr, batch: tensors.Size, keys: tensors.Size) -> Expr:
         count = tensors.shape_of(mask)[0]
         columns = R.arange(0, keys, 1, "int64")
         bounds = R.expand_dims(R.astype(mask, "int64"), axes)
-        inside = R.less(columns, R.strided_slice(bounds, [0], [0], [batch]))
+        inside = columns < R.strided_slice(bounds, [0], [0], [batch])
         if prove_equal(tensors.as_size(count), tensors.as_size(batch * 2)):
             starts = R.strided_slice(bounds, [0], [batch], [batch * 2])
-            inside = R.logical_and(inside, R.greater_equal(columns, starts))
+            inside = R.logical_and(inside, columns >= starts)
         elif not prove_equal(tensors.as_size(count), tensors.as_size(batch)):
             raise UnsupportedError(f"a mask of {count} numbers for {batch} sequences")
         return R.expand_dims(inside, [1, 2])
@@ -342,17 +342,17 @@ def attended(
     batch, heads, length, size = tensors.shape_of(q, 4)
     width = tensors.shape_of(v)[3]
     scores = R.matmul(q, _transposed(k))
-    scores = cx.emit(R.multiply(scores, tensors.scalar(scale or 1 / math.sqrt(float(size)), q)))  # type: ignore[arg-type]
+    scores = cx.emit(scores * tensors.scalar(scale or 1 / math.sqrt(float(size)), q))  # type: ignore[arg-type]
     if bias is not None:
-        scores = R.add(scores, bias)
+        scores = scores + bias
     if mask is not None:
         seen = _seen(mask, batch, tensors.shape_of(k)[2])
-        scores = R.where(seen, scores, R.add(scores, tensors.scalar(filter_value, q)))
+        scores = R.where(seen, scores, scores + tensors.scalar(filter_value, q))
     if causal:
         every = tensors.shape_of(k)[2]
         rows = R.arange(every - length, every, 1, "int64")
         columns = R.arange(0, every, 1, "int64")
-        seen = R.greater_equal(R.expand_dims(rows, 1), columns)
+        seen = R.expand_dims(rows, 1) >= columns
         scores = R.where(seen, scores, tensors.scalar(filter_value, q))
     found = R.permute_dims(R.matmul(R.nn.softmax(scores, -1), v), [0, 2, 1, 3])
     return tensors.reshaped(found, (batch, length, tensors.product([heads, width])))
@@ -379,7 +379,7 @@ def attention(
     unidirectional: int = 0,
 ) -> list[Expr]:
     every = R.matmul(x, weights)
-    every = cx.emit(every if bias is None else R.add(every, bias))
+    every = cx.emit(every if bias is None else every + bias)
     width = tensors.shape_of(every)[2]
     if not isinstance(width, int):
         raise UnsupportedError("the width of the weights is symbolic")
@@ -430,7 +430,7 @@ def rotary(
         num_heads = hidden // (2 * half)
     if tensors.rank_of(position_ids) == 1:
         steps = R.arange(0, sizes[-2], 1, tensors.dtype_of(position_ids))
-        position_ids = R.expand_dims(R.add(steps, position_ids), [0])
+        position_ids = R.expand_dims(steps + position_ids, [0])
     return rotary_embedding(
         cx,
         x,
@@ -451,7 +451,7 @@ def with_biases(cx: Context, parts: Sequence[Expr], bias: Expr | None) -> Sequen
     shifted: list[Expr] = []
     for part in parts:
         end = begin + whole(tensors.shape_of(part)[-1])
-        shifted.append(cx.emit(R.add(part, R.strided_slice(bias, [0], [begin], [end]))))
+        shifted.append(cx.emit(part + R.strided_slice(bias, [0], [begin], [end])))
         begin = end
     return shifted
 
@@ -518,8 +518,8 @@ def unfold_tensor(cx: Context, x: Expr, *, size: int, dim: int = -1, step: int =
     rank = tensors.rank_of(x)
     axis = tensors.normal_axis(dim, rank)
     count = simple((tensors.shape_of(x)[axis] - size) // step + 1)
-    starts = R.multiply(R.arange(0, count, 1, "int64"), const(step, "int64"))
-    places = R.add(R.expand_dims(starts, 1), R.arange(0, size, 1, "int64"))
+    starts = R.arange(0, count, 1, "int64") * const(step, "int64")
+    places = R.expand_dims(starts, 1) + R.arange(0, size, 1, "int64")
     parts = cx.emit(R.take(x, cx.emit(places), axis))
     order = [*range(rank + 1)]
     order.append(order.pop(axis + 1))
@@ -532,12 +532,12 @@ def unfold_tensor(cx: Context, x: Expr, *, size: int, dim: int = -1, step: int =
 @converter("ScaledSiLU", domain=DOMAIN)
 def scaled_silu(cx: Context, x: Expr, scale: Expr | None = None, *, alpha: float = 1.0) -> Expr:
     factor = tensors.scalar(alpha, x) if scale is None else R.astype(scale, tensors.dtype_of(x))
-    return R.nn.silu(R.multiply(x, factor))
+    return R.nn.silu(x * factor)
 
 
 @converter("GatedAdd", domain=DOMAIN)
 def gated_add(cx: Context, x: Expr, y: Expr, gate: Expr) -> Expr:
-    return R.add(x, R.multiply(y, gate))
+    return x + y * gate
 
 
 @converter("GatedRMSNorm", domain=DOMAIN)
@@ -561,15 +561,15 @@ def gated_rms_norm(
         R.nn.rms_norm(cx.emit(groups), factors, [-1], epsilon), [*outer, width]
     )
     opening = (R.sigmoid if activation == "sigmoid" else R.nn.silu)(opening)
-    return R.astype(R.multiply(normal, opening), tensors.dtype_of(x))
+    return R.astype(normal * opening, tensors.dtype_of(x))
 
 
 @converter("LinearAttentionGate", domain=DOMAIN)
 def linear_attention_gate(
     cx: Context, a: Expr, dt_bias: Expr, decay_scale: Expr, b: Expr | None = None
 ) -> list[Expr]:
-    shifted = R.add(R.astype(a, "float32"), dt_bias)
-    decay = R.astype(R.multiply(decay_scale, R.nn.softplus(shifted)), tensors.dtype_of(a))
+    shifted = R.astype(a, "float32") + dt_bias
+    decay = R.astype(decay_scale * R.nn.softplus(shifted), tensors.dtype_of(a))
     if b is None:
         return [decay]
     return [decay, R.astype(R.sigmoid(R.astype(b, "float32")), tensors.dtype_of(b))]
@@ -717,16 +717,16 @@ def mixture_of_experts(
             hidden = R.minimum(hidden, scalar(swiglu_limit, hidden))
             linear = R.clip(linear, -swiglu_limit, swiglu_limit)
         hidden = cx.emit(hidden)
-        gate = R.sigmoid(R.multiply(hidden, scalar(activation_alpha, hidden)))
-        shifted = R.add(linear, scalar(activation_beta, linear))
-        hidden = R.multiply(R.multiply(hidden, gate), shifted)
+        gate = R.sigmoid(hidden * scalar(activation_alpha, hidden))
+        shifted = linear + scalar(activation_beta, linear)
+        hidden = hidden * gate * shifted
     elif activation_type in _ACTIVATIONS and fc3 is None:
         hidden = _ACTIVATIONS[activation_type](hidden)
     else:
         raise UnsupportedError(f"the activation {activation_type!r} is not imported")
     y = _products(cx, cx.emit(hidden), fc2, fc2_bias, group, 1)
     y = reshaped(y, [tokens, k, shape_of(fc2)[1]])
-    return reshaped(R.sum(R.multiply(y, R.expand_dims(weights, 2)), axis=[1]), shape)
+    return reshaped(R.sum(y * R.expand_dims(weights, 2), axis=[1]), shape)
 
 
 def _chosen(cx: Context, probs: Expr, k: int, *, normalised: bool) -> tuple[Expr, Expr]:
@@ -734,7 +734,7 @@ def _chosen(cx: Context, probs: Expr, k: int, *, normalised: bool) -> tuple[Expr
     best = cx.builder.emit(R.topk(R.nn.softmax(probs, -1), k, -1, "both", True, "int64"))
     weights, experts = (cx.emit(TupleGetItem(best, n)) for n in (0, 1))
     if normalised:
-        weights = cx.emit(R.divide(weights, R.sum(weights, axis=[-1], keepdims=True)))
+        weights = cx.emit(weights / R.sum(weights, axis=[-1], keepdims=True))
     return weights, experts
 
 
@@ -754,7 +754,7 @@ def _products(
         return compute((as_size(count), as_size(columns)), element)
 
     found = cx.te(grouped, rows, matrices, group, name="expert_products")
-    return found if bias is None else cx.emit(R.add(found, R.take(bias, group, 0)))
+    return found if bias is None else cx.emit(found + R.take(bias, group, 0))
 
 
 def _halves(cx: Context, x: Expr, *, interleaved: bool) -> tuple[Expr, Expr]:

@@ -50,7 +50,7 @@ def matmul_integer_to_float(
     dtype = tensors.dtype_of(b_scale)
     left = dequantized(a, a_scale, a_zero_point, dtype)
     result = R.matmul(left, dequantized(b, b_scale, b_zero_point, dtype))
-    return result if bias is None else R.add(result, bias)
+    return result if bias is None else result + bias
 
 
 @converter("QGemm", domain=DOMAIN)
@@ -78,8 +78,8 @@ def qgemm(
     right = dequantized(b, scale, zero, "float32")
     y = gemm(cx, left, right, alpha=alpha, transA=transA, transB=transB)
     if c is not None:
-        step = R.multiply(R.multiply(a_scale, b_scale), tensors.scalar(alpha, a_scale))
-        y = R.add(y, R.multiply(R.astype(c, "float32"), step))
+        step = a_scale * b_scale * tensors.scalar(alpha, a_scale)
+        y = y + R.astype(c, "float32") * step
     if y_scale is None:
         return y
     code = code_of(tensors.dtype_of(a if y_zero_point is None else y_zero_point))
@@ -162,7 +162,7 @@ def dynamic_quantize_lstm(
     def product(_: Expr, direction: int) -> Expr:
         values, scale, zero = (part(p, direction) for p in (w, w_scale, w_zero_point))
         total = matmul_integer(cx, every, cx.emit(values), x_zero, cx.emit(zero))
-        return R.multiply(R.astype(total, "float32"), R.multiply(x_scale, scale))
+        return R.astype(total, "float32") * (x_scale * scale)
 
     def each_row(p: Expr, direction: int) -> Expr:
         return cx.emit(R.broadcast_to(part(p, direction), (rows,)))
@@ -176,7 +176,7 @@ def dynamic_quantize_lstm(
             return scales, sums, None
         zeros = cx.emit(R.astype(each_row(r_zero_point, direction), "int32"))
         count = cx.tensor(cx.contents([hidden], (), "int32"))
-        return scales, R.subtract(sums, R.multiply(zeros, count)), zeros
+        return scales, sums - zeros * count, zeros
 
     return lstm_layer(
         cx,
@@ -238,11 +238,9 @@ def matmul_nbits(
             middle = tensors.reshaped(zero_points, (N, blocks))
         middle = R.expand_dims(middle, 2)
     factors = tensors.reshaped(scales, (N, blocks, 1))
-    weights = tensors.reshaped(
-        R.multiply(R.subtract(values, middle), factors), (N, blocks * block_size)
-    )
+    weights = tensors.reshaped((values - middle) * factors, (N, blocks * block_size))
     result = R.matmul(a, R.permute_dims(R.strided_slice(cx.emit(weights), [1], [0], [K])))
-    return result if bias is None else R.add(result, bias)
+    return result if bias is None else result + bias
 
 
 @converter("GatherBlockQuantized", domain=DOMAIN)
@@ -284,10 +282,10 @@ def gather_block_quantized(
         zeros = numbers(zero_points)
         length = tensors.shape_of(scales)[-1]
         zeros = R.strided_slice(zeros, [tensors.rank_of(zeros) - 1], [0], [length])
-        found = R.subtract(found, R.astype(blocks(cx.emit(zeros)), dtype))
+        found = found - R.astype(blocks(cx.emit(zeros)), dtype)
     elif is_packed:
-        found = R.subtract(found, tensors.scalar(1 << (bits - 1), scales))
-    return R.multiply(found, blocks(rows(scales)))
+        found = found - tensors.scalar(1 << (bits - 1), scales)
+    return found * blocks(rows(scales))
 
 
 def _qlinear(name: str, count: int = 1, **more: Any) -> None:

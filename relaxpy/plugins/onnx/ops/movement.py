@@ -101,7 +101,7 @@ def _run_time_shape(
         vector = R.where(R.equal(vector, const(0, "int64")), copied, vector)
     total = cx.tensor(cx.contents([tensors.product(old)], [], "int64"))
     known = R.prod(R.where(R.equal(vector, const(-1, "int64")), const(1, "int64"), vector))
-    rest = R.floor_divide(total, R.maximum(known, const(1, "int64")))
+    rest = total // R.maximum(known, const(1, "int64"))
     return cx.sizes_at_run_time(
         R.where(R.equal(vector, const(-1, "int64")), rest, vector), count, "size", given
     )
@@ -206,7 +206,7 @@ def unsqueeze(cx: Context, x: Expr, axes: Value) -> Expr:
         return R.expand_dims(x, cx.numbers(axes, "axes"))
     rank = tensors.rank_of(x) + tensors.length_known(R.reshape(cx.tensor(axes), (-1,)))
     among = axes_mask(cx, cx.tensor(axes), rank)
-    place = R.subtract(R.cumsum(R.where(among, integer(0), integer(1)), 0), integer(1))
+    place = R.cumsum(R.where(among, integer(0), integer(1)), 0) - integer(1)
     sizes = cx.tensor(cx.contents([*tensors.shape_of(x), 1], [tensors.rank_of(x) + 1], "int64"))
     old = R.take(sizes, R.maximum(place, integer(0)), 0)
     return tensors.reshaped(
@@ -239,7 +239,7 @@ def expand(cx: Context, x: Value, shape: Value) -> Expr:
     ):
         return R.broadcast_to(data, tuple(joint))
     return (
-        R.multiply(data, R.ones(tuple(after), tensors.dtype_of(data)))
+        data * R.ones(tuple(after), tensors.dtype_of(data))
         if tensors.dtype_of(data) != "bool"
         else (R.logical_and(data, R.ones(tuple(after), "bool")))
     )
@@ -428,8 +428,8 @@ def _dynamic_slice(
     end = R.scatter_elements(sizes, index, R.astype(ends, "int64"))
     if steps is not None:
         strides = R.scatter_elements(strides, index, R.astype(cx.tensor(steps), "int64"))
-    backwards = R.less(strides, integer(0))
-    below = R.less(begin, R.negative(sizes))
+    backwards = strides < integer(0)
+    below = begin < -sizes
     begin = R.where(R.logical_and(backwards, below), integer(0), begin)
     sliced = cx.builder.emit(R.dynamic_strided_slice(x, begin, end, strides))
     out = [
@@ -454,9 +454,9 @@ def wrapped(indices: Expr, size: tensors.Size) -> Expr:
 
 
 def _counted(indices: Expr, length: Expr) -> Expr:
-    is_inside = R.greater_equal(indices, R.negative(length))
-    is_negative = R.less(indices, tensors.scalar(0, indices))
-    from_start = R.add(indices, length)
+    is_inside = indices >= -length
+    is_negative = indices < 0
+    from_start = indices + length
     return R.where(R.logical_and(is_negative, is_inside), from_start, indices)
 
 
@@ -593,7 +593,7 @@ def pad(
     if axes is not None and cx.array(axes) is None:
         among = wrapped(R.astype(cx.tensor(axes), "int64"), rank)
         every = tensors.literal(np.zeros(2 * rank, np.int64))
-        places = R.concat([among, R.add(among, integer(rank))])
+        places = R.concat([among, among + integer(rank)])
         both = R.scatter_elements(every, places, cx.tensor(pads))
         amounts = cx.sizes_at_run_time(both, 2 * rank, "pad")
     else:

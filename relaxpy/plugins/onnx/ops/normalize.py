@@ -66,8 +66,8 @@ def _normalized_by(
 
 def _scaled(x: Expr, mean: Expr, var: Expr, scale: Expr, bias: Expr, epsilon: float) -> Expr:
     """(x - mean) / sqrt(var + epsilon) * scale + bias."""
-    deviation = R.sqrt(R.add(var, scalar(epsilon, var)))
-    return R.add(R.multiply(R.divide(R.subtract(x, mean), deviation), scale), bias)
+    deviation = R.sqrt(var + scalar(epsilon, var))
+    return (x - mean) / deviation * scale + bias
 
 
 @converter("BatchNormalization", since=9)
@@ -97,7 +97,7 @@ def batch_normalization(
     y = _scaled(wide, centre, spread, gamma, beta, epsilon)
     old, new = scalar(momentum, mean), scalar(1 - momentum, mean)
     running = [
-        R.add(R.multiply(before, old), R.multiply(as_dtype(now, dtype_of(before)), new))
+        before * old + as_dtype(now, dtype_of(before)) * new
         for before, now in ((mean, batch_mean), (var, batch_var))
     ]
     return [as_dtype(y, dtype_of(x)), *running]
@@ -159,13 +159,13 @@ def layer_normalization(
         return [R.nn.layer_norm(x, scale, zeros, axes, epsilon)]
     wide = as_dtype(x, wide_type)
     mean = cx.emit(R.mean(wide, axes, keepdims=True))
-    centred = cx.emit(R.subtract(wide, mean))
+    centred = cx.emit(wide - mean)
     var = R.mean(R.square(centred), axes, keepdims=True)
-    inverse = cx.emit(R.divide(scalar(1, wide), R.sqrt(R.add(var, scalar(epsilon, wide)))))
-    normal = as_dtype(R.multiply(centred, inverse), dtype)
-    y = R.multiply(normal, scale)
+    inverse = cx.emit(1 / R.sqrt(var + scalar(epsilon, wide)))
+    normal = as_dtype(centred * inverse, dtype)
+    y = normal * scale
     statistics = [as_dtype(part, stash) for part in (mean, inverse)]
-    return [y if bias is None else R.add(y, bias), *statistics]
+    return [y if bias is None else y + bias, *statistics]
 
 
 @converter("RMSNormalization")
@@ -180,16 +180,16 @@ def rms_normalization(
         return R.nn.rms_norm(x, scale, axes, epsilon)
     wide = as_dtype(x, stash)
     square = R.mean(R.square(wide), axes, keepdims=True)
-    normal = R.divide(wide, R.sqrt(R.add(square, scalar(epsilon, wide))))
-    return R.multiply(as_dtype(normal, dtype_of(scale)), scale)
+    normal = wide / R.sqrt(square + scalar(epsilon, wide))
+    return as_dtype(normal, dtype_of(scale)) * scale
 
 
 @converter("MeanVarianceNormalization")
 def mean_variance_normalization(cx: Context, x: Expr, *, axes: Sequence[int] = (0, 2, 3)) -> Expr:
     over, wide = normal_axes(axes, rank_of(x)), as_dtype(x, wide_dtype(x))
-    centred = cx.emit(R.subtract(wide, R.mean(wide, over, keepdims=True)))
+    centred = cx.emit(wide - R.mean(wide, over, keepdims=True))
     deviation = R.sqrt(R.mean(R.square(centred), over, keepdims=True))
-    return as_dtype(R.divide(centred, R.add(deviation, scalar(1e-9, wide))), dtype_of(x))
+    return as_dtype(centred / (deviation + scalar(1e-9, wide)), dtype_of(x))
 
 
 @converter("LpNormalization")
@@ -203,7 +203,7 @@ def lp_normalization(cx: Context, x: Expr, *, axis: int = -1, p: int = 2) -> Exp
         raise UnsupportedError(f"p is {p}, expected 1 or 2")
     bound = cx.emit(norm)
     zero = scalar(0, wide)
-    quotient = R.where(R.equal(bound, zero), zero, R.divide(wide, bound))
+    quotient = R.where(R.equal(bound, zero), zero, wide / bound)
     return as_dtype(quotient, dtype_of(x))
 
 
@@ -228,6 +228,6 @@ def lrn(
     ]
     total = shifted[0]
     for term in shifted[1:]:
-        total = R.add(total, term)
-    scaled = R.add(R.multiply(total, scalar(alpha / size, x)), scalar(bias, x))
-    return as_dtype(R.multiply(x, R.power(scaled, scalar(-beta, x))), dtype)
+        total = total + term
+    scaled = total * scalar(alpha / size, x) + scalar(bias, x)
+    return as_dtype(x * scaled ** scalar(-beta, x), dtype)

@@ -58,7 +58,7 @@ def quantized(
     cx: Context, x: Expr, scale: Expr, zero: Expr | None, code: int, saturate: int, wide: str
 ) -> Expr:
     """x / scale + zero, rounded to the nearest number of an element type of ONNX."""
-    value = R.divide(R.astype(x, wide), R.astype(scale, wide))
+    value = R.astype(x, wide) / R.astype(scale, wide)
     return _rounded(value, zero, code, saturate, wide)
 
 
@@ -68,11 +68,11 @@ def _rounded(value: Expr, zero: Expr | None, code: int, saturate: int, wide: str
     if "int" in dtype:
         value = R.round(value)
         if zero is not None:
-            value = R.add(value, R.astype(zero, wide))
+            value = value + R.astype(zero, wide)
         low, high = _integer_range(code)
         return R.astype(R.clip(value, low, high), dtype)
     if zero is not None:
-        value = R.add(value, R.astype(zero, wide))
+        value = value + R.astype(zero, wide)
     if saturate or "float4" in dtype:
         limit = float(ml_dtypes.finfo(dtype).max)  # type: ignore[no-untyped-call]
         value = R.clip(value, -limit, limit)
@@ -128,8 +128,8 @@ def dequantized(x: Expr, scale: Expr, zero: Expr | None, dtype: str) -> Expr:
     value = x
     if zero is not None:
         exact = wide if is_float(x) else "int32"
-        value = R.subtract(R.astype(x, exact), R.astype(zero, exact))
-    product = R.multiply(R.astype(value, wide), R.astype(scale, wide))
+        value = R.astype(x, exact) - R.astype(zero, exact)
+    product = R.astype(value, wide) * R.astype(scale, wide)
     return R.astype(product, dtype) if dtype != wide else product
 
 
@@ -144,7 +144,7 @@ def _shifted(x: Expr, zero: Expr | None, per_row: bool) -> Expr:
         point = R.reshape(point, ())
     elif len(sizes) == 1 and per_row:
         point = R.expand_dims(point, -1)
-    return R.subtract(whole, point)
+    return whole - point
 
 
 @converter("MatMulInteger")
@@ -174,7 +174,7 @@ def _convolved(
     data = cx.emit(_shifted(x, x_zero, per_row=False))
     filters = R.astype(w, "int32")
     if w_zero is not None:
-        filters = R.subtract(filters, R.astype(_channels(w_zero, rank_of(w)), "int32"))
+        filters = filters - R.astype(_channels(w_zero, rank_of(w)), "int32")
     windows = Windows.of(data, kernel_shape or shape_of(w)[2:], **spans)
     return cx.emit(convolved(cx, data, cx.emit(filters), windows, group, "int32"))
 
@@ -205,8 +205,8 @@ def _requantized(total: Expr, scale: Expr, y_scale: Expr, y_zero: Expr) -> Expr:
     rounding, sums halfway between two numbers become the other one.
     """
     step = R.reshape(y_scale, ()) if rank_of(y_scale) else y_scale
-    factor = R.divide(scale, R.astype(step, "float32"))
-    value = R.multiply(R.astype(total, "float32"), factor)
+    factor = scale / R.astype(step, "float32")
+    value = R.astype(total, "float32") * factor
     return _rounded(value, _one(y_zero), code_of(dtype_of(y_zero)), 1, "float32")
 
 
@@ -231,7 +231,7 @@ def qlinear_matmul(
     rows = R.astype(_one(a_scale), "float32")
     if len(shape_of(a_scale)) == 1 and shape_of(a_scale) != [1]:
         rows = R.expand_dims(rows, -1)
-    scale = R.multiply(rows, R.astype(_one(b_scale), "float32"))
+    scale = rows * R.astype(_one(b_scale), "float32")
     return _requantized(total, scale, y_scale, y_zero_point)
 
 
@@ -252,8 +252,8 @@ def qlinear_conv(
     total = _convolved(cx, x, w, x_zero_point, w_zero_point, **filters)
     axes = rank_of(w) - 1
     if B is not None:
-        total = R.add(total, _channels(B, axes))
-    scale = R.multiply(_one(x_scale), _channels(w_scale, axes))
+        total = total + _channels(B, axes)
+    scale = _one(x_scale) * _channels(w_scale, axes)
     return _requantized(total, scale, y_scale, y_zero_point)
 
 
@@ -261,11 +261,11 @@ def qlinear_conv(
 def dynamic_quantize_linear(cx: Context, x: Expr) -> list[Expr]:
     low = R.minimum(R.min(x), scalar(0, x))
     high = R.maximum(R.max(x), scalar(0, x))
-    width = cx.emit(R.subtract(high, low))
-    scale = cx.emit(R.divide(width, scalar(255, x)))
+    width = cx.emit(high - low)
+    scale = cx.emit(width / 255)
     # Zeros only: the formula of ONNX divides 0 by 0; ONNX's reference and ONNX Runtime scale by 1.
     scale = cx.emit(R.where(R.equal(scale, scalar(0, x)), scalar(1, x), scale))
-    exact = R.divide(R.negative(low), scale)
+    exact = -low / scale
     zero = cx.emit(R.astype(R.clip(R.round(exact), 0, 255), "uint8"))
     y = quantized(cx, x, scale, zero, code_of("uint8"), 1, "float32")
     return [y, scale, zero]

@@ -199,7 +199,7 @@ def _layer(
                 reset_bias = _columns(of_state, hidden * 2, size)
                 zero = R.zeros((hidden,), dtype_of(x))
                 of_state = R.concat([_columns(of_state, 0, hidden * 2), zero], axis=0)
-            inputs = R.add(inputs, R.add(of_inputs, of_state))
+            inputs = inputs + (of_inputs + of_state)
         inputs = cx.emit(inputs)
         batch = shape_of(inputs)[1]  # as the kernel sees it, also where the bias decides sizes
         begin = [

@@ -23,8 +23,8 @@ def _log_sum_exp(x: Expr, axes: Any, keep: bool) -> Expr:
         return R.astype(_log_sum_exp(R.astype(x, "float64"), axes, keep), tensors.dtype_of(x))
     peak = R.max(x, axes, True)
     finite = R.where(R.isfinite(peak), peak, R.zeros_like(peak))
-    total = R.log(R.sum(R.exp(R.subtract(x, finite)), axes, keep))
-    return R.add(total, finite if keep else R.squeeze(finite, axes))
+    total = R.log(R.sum(R.exp(x - finite), axes, keep))
+    return total + (finite if keep else R.squeeze(finite, axes))
 
 
 def _widely(compute: Reduce) -> Reduce:
@@ -180,7 +180,7 @@ def _search(op: Any) -> Callable[..., Expr]:
             return R.astype(op(x, at, bool(keepdims)), "int64")
         last = cx.tensor(cx.contents([tensors.shape_of(x)[at] - 1], (), "int64"))
         found = R.astype(op(R.flip(x, at), at, bool(keepdims)), "int64")
-        return R.subtract(last, cx.emit(found))
+        return last - cx.emit(found)
 
     return convert
 
@@ -283,15 +283,7 @@ def non_max_suppression(
         places = [R.strided_slice(boxes, [2], [k], [k + 1]) for k in range(4)]
         half = tensors.scalar(0.5, boxes)
         x, y, w, h = places
-        boxes = R.concat(
-            [
-                R.subtract(y, R.multiply(h, half)),
-                R.subtract(x, R.multiply(w, half)),
-                R.add(y, R.multiply(h, half)),
-                R.add(x, R.multiply(w, half)),
-            ],
-            2,
-        )
+        boxes = R.concat([y - h * half, x - w * half, y + h * half, x + w * half], 2)
     most = (
         cx.tensor(max_output_boxes_per_class)
         if max_output_boxes_per_class is not None

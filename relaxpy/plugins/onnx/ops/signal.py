@@ -144,7 +144,7 @@ def stft(
             window = cx.match(window, [length], dtype_of(window), "window")
         values = reshaped(window, (length, 1))
         wide = R.broadcast_to(values, (length, parts)) if parts == 2 else values
-        matrix = R.multiply(matrix, reshaped(wide, (simple(length * parts), 1)))
+        matrix = matrix * reshaped(wide, (simple(length * parts), 1))
 
     def framed(x: Tensor) -> Tensor:
         shape = as_sizes([batch, count, simple(length * parts)])

@@ -26,7 +26,7 @@ def _groups(tensors: tuple[Expr, ...], size: int) -> list[tuple[Any, ...]]:
 
 
 def _with_norm(gradient: Expr, x: Expr, factor: float) -> Expr:
-    return R.add(R.multiply(x, scalar(factor, x)), gradient) if factor else gradient
+    return x * scalar(factor, x) + gradient if factor else gradient
 
 
 def _in_order(results: list[list[Expr]]) -> list[Expr]:
@@ -45,12 +45,12 @@ def adagrad(
 ) -> list[Expr]:
     results = []
     for x, gradient, squares in _groups(tensors, 3):
-        steps = R.multiply(R.astype(step, dtype_of(x)), scalar(decay_factor, x))
-        now = R.divide(rate, R.add(scalar(1, x), steps))
+        steps = R.astype(step, dtype_of(x)) * scalar(decay_factor, x)
+        now = rate / (1 + steps)
         g = cx.emit(_with_norm(gradient, x, norm_coefficient))
-        total = cx.emit(R.add(squares, R.multiply(g, g)))
-        scale = R.add(R.sqrt(total), scalar(epsilon, x))
-        results.append([R.subtract(x, R.divide(R.multiply(now, g), scale)), total])
+        total = cx.emit(squares + g * g)
+        scale = R.sqrt(total) + scalar(epsilon, x)
+        results.append([x - now * g / scale, total])
     return _in_order(results)
 
 
@@ -70,26 +70,22 @@ def adam(
     for x, gradient, mean, square in _groups(tensors, 4):
         g = cx.emit(_with_norm(gradient, x, norm_coefficient))
         m = _blend(cx, mean, g, alpha)
-        v = _blend(cx, square, R.multiply(g, g), beta)
+        v = _blend(cx, square, g * g, beta)
         steps = R.astype(step, dtype_of(x))
         one = scalar(1, x)
-        corrected = R.multiply(
-            rate,
-            R.divide(
-                R.sqrt(R.subtract(one, R.power(scalar(beta, x), steps))),
-                R.subtract(one, R.power(scalar(alpha, x), steps)),
-            ),
+        corrected = rate * (
+            R.sqrt(one - scalar(beta, x) ** steps) / (one - scalar(alpha, x) ** steps)
         )
-        factor = R.where(R.greater(step, const(0, dtype_of(step))), corrected, rate)
-        moved = R.divide(R.multiply(factor, m), R.add(R.sqrt(v), scalar(epsilon, x)))
-        new = R.subtract(x, moved)
-        results.append([R.multiply(new, scalar(1 - norm_coefficient_post, x)), m, v])
+        factor = R.where(step > const(0, dtype_of(step)), corrected, rate)
+        moved = factor * m / (R.sqrt(v) + scalar(epsilon, x))
+        new = x - moved
+        results.append([new * scalar(1 - norm_coefficient_post, x), m, v])
     return _in_order(results)
 
 
 def _blend(cx: Context, old: Expr, new: Expr, share: float) -> Expr:
-    kept = R.multiply(old, scalar(share, old))
-    return cx.emit(R.add(kept, R.multiply(new, scalar(1 - share, old))))
+    kept = old * scalar(share, old)
+    return cx.emit(kept + new * scalar(1 - share, old))
 
 
 @converter("Momentum", domain=DOMAIN, admitted={"mode": ("nesterov", "standard")})
@@ -106,11 +102,11 @@ def momentum(
     results = []
     for x, gradient, velocity in _groups(tensors, 3):
         g = cx.emit(_with_norm(gradient, x, norm_coefficient))
-        later = R.greater(step, const(0, dtype_of(step)))
+        later = step > const(0, dtype_of(step))
         share = R.where(later, scalar(beta, x), scalar(1, x))
-        v = cx.emit(R.add(R.multiply(velocity, scalar(alpha, x)), R.multiply(share, g)))
-        moved = R.add(g, R.multiply(v, scalar(alpha, x))) if mode == "nesterov" else v
-        results.append([R.subtract(x, R.multiply(rate, moved)), v])
+        v = cx.emit(velocity * scalar(alpha, x) + share * g)
+        moved = g + v * scalar(alpha, x) if mode == "nesterov" else v
+        results.append([x - rate * moved, v])
     return _in_order(results)
 
 

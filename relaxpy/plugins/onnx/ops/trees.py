@@ -87,7 +87,7 @@ class _Forest:
         assert self.members is not None
         row = R.take(literal(self.members), at, axis=0)
         hits = R.astype(R.equal(R.expand_dims(value, -1), row), "int32")
-        return R.greater(R.max(hits, axis=[-1]), const(0, "int32"))
+        return R.max(hits, axis=[-1]) > const(0, "int32")
 
 
 def _test(mode: str, value: Expr, limit: Expr) -> Expr:
@@ -186,7 +186,7 @@ def _computed_in(x: Expr) -> str:
 def _scores(cx: Context, scores: Expr, attributes: dict[str, Any]) -> Expr:
     """The scores of trees and the base values."""
     base = _numbers(attributes, "base_values", dtype_of(scores))
-    return R.add(scores, literal(base)) if base.size else scores
+    return scores + literal(base) if base.size else scores
 
 
 _FOLDS = {"AVERAGE": R.mean, "SUM": R.sum, "MIN": R.min, "MAX": R.max}

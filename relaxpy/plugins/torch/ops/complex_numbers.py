@@ -79,7 +79,7 @@ def complex_of(cx: Context, re: Expr, im: Expr) -> Complex:
 
 @complex_converter("polar")
 def polar(cx: Context, size: Expr, turn: Expr) -> Complex:
-    return Complex(R.multiply(size, R.cos(turn)), R.multiply(size, R.sin(turn)))
+    return Complex(size * R.cos(turn), size * R.sin(turn))
 
 
 @complex_converter("real")
@@ -94,17 +94,17 @@ def imag(cx: Context, z: Complex) -> Expr:
 
 @complex_converter("conj", "_conj", "_conj_copy", "conj_physical", "_conj_physical")
 def conj(cx: Context, z: Complex) -> Complex:
-    return Complex(z.re, R.negative(z.im))
+    return Complex(z.re, -z.im)
 
 
 @complex_converter("_neg_view", "_neg_view_copy")
 def neg(cx: Context, z: Complex) -> Complex:
-    return Complex(R.negative(z.re), R.negative(z.im))
+    return Complex(-z.re, -z.im)
 
 
 @complex_converter("mH", "matrix_H", "adjoint")
 def adjoint(cx: Context, z: Complex) -> Complex:
-    return Complex(transposed(cx, z.re), R.negative(transposed(cx, z.im)))
+    return Complex(transposed(cx, z.re), -transposed(cx, z.im))
 
 
 @complex_converter(
@@ -141,14 +141,14 @@ def real_of(value: Any) -> bool:
 
 def times(cx: Context, a: Complex, b: Complex) -> Complex:
     """The product, element by element."""
-    re = R.subtract(R.multiply(a.re, b.re), R.multiply(a.im, b.im))
-    im = R.add(R.multiply(a.re, b.im), R.multiply(a.im, b.re))
+    re = a.re * b.re - a.im * b.im
+    im = a.re * b.im + a.im * b.re
     return Complex(cx.emit(re), cx.emit(im))
 
 
 def plus(cx: Context, a: Complex, b: Complex) -> Complex:
     """The sum, element by element."""
-    return Complex(cx.emit(R.add(a.re, b.re)), cx.emit(R.add(a.im, b.im)))
+    return Complex(cx.emit(a.re + b.re), cx.emit(a.im + b.im))
 
 
 @complex_converter("addcmul", "addcdiv")
@@ -168,8 +168,8 @@ def addmm(
     if name == "addr":
         a, b = (Complex(*(R.expand_dims(k, n) for k in (z.re, z.im))) for z, n in ((a, 1), (b, 0)))
     op: Any = R.multiply if name == "addr" else R.matmul
-    re = R.subtract(op(a.re, b.re), op(a.im, b.im))
-    im = R.add(op(a.re, b.im), op(a.im, b.re))
+    re = op(a.re, b.re) - op(a.im, b.im)
+    im = op(a.re, b.im) + op(a.im, b.re)
     parts = [R.sum(k, [0]) for k in (re, im)] if name == "addbmm" else [re, im]
     found = times(cx, Complex(*map(cx.emit, parts)), as_complex(cx, alpha))
     if beta == 0:
@@ -179,18 +179,18 @@ def addmm(
 
 @complex_converter("vdot")
 def vdot(cx: Context, a: Complex, b: Complex) -> Complex:
-    re = R.add(R.matmul(a.re, b.re), R.matmul(a.im, b.im))
-    return Complex(re, R.subtract(R.matmul(a.re, b.im), R.matmul(a.im, b.re)))
+    re = R.matmul(a.re, b.re) + R.matmul(a.im, b.im)
+    return Complex(re, R.matmul(a.re, b.im) - R.matmul(a.im, b.re))
 
 
 def quotient(cx: Context, a: Complex, b: Complex) -> Complex:
     """a / b, with b scaled so that its square neither overflows nor vanishes."""
     large = R.maximum(R.abs(b.re), R.abs(b.im))
     scale = cx.emit(R.where(R.equal(large, scalar(0.0, large)), R.ones_like(large), large))
-    c, d = (cx.emit(R.divide(k, scale)) for k in (b.re, b.im))
-    below = cx.emit(R.add(R.multiply(c, c), R.multiply(d, d)))
-    above = times(cx, a, Complex(c, R.negative(d)))
-    return Complex(*(cx.emit(R.divide(R.divide(k, below), scale)) for k in (above.re, above.im)))
+    c, d = (cx.emit(k / scale) for k in (b.re, b.im))
+    below = cx.emit(c * c + d * d)
+    above = times(cx, a, Complex(c, -d))
+    return Complex(*(cx.emit(k / below / scale) for k in (above.re, above.im)))
 
 
 @complex_converter("div", "divide", "true_divide")
@@ -198,7 +198,7 @@ def div(cx: Context, x: Value, y: Value) -> Complex:
     a = as_complex(cx, x)
     if real_of(y):
         below = cx.tensor(y, cx.result_dtype())
-        return Complex(R.divide(a.re, below), R.divide(a.im, below))
+        return Complex(a.re / below, a.im / below)
     return quotient(cx, a, as_complex(cx, y))
 
 
@@ -216,17 +216,15 @@ def size_of(cx: Context, z: Complex) -> Expr:
     """The absolute value, without overflow on the way."""
     dtype = dtype_of(z.re)
     if dtype != "float64":
-        squares = (
-            R.multiply(x, x) for x in (cx.emit(R.astype(k, "float64")) for k in (z.re, z.im))
-        )
+        squares = (x * x for x in (cx.emit(R.astype(k, "float64")) for k in (z.re, z.im)))
         size = R.astype(R.sqrt(R.add(*squares)), dtype)
     else:
         a, b = cx.emit(R.abs(z.re)), cx.emit(R.abs(z.im))
         large = cx.emit(R.maximum(a, b))
         plain = cx.emit(R.logical_or(R.equal(large, scalar(0.0, large)), R.isinf(large)))
-        ratio = cx.emit(R.divide(R.minimum(a, b), R.where(plain, R.ones_like(large), large)))
-        root = R.sqrt(R.add(R.multiply(ratio, ratio), scalar(1.0, large)))
-        size = R.where(plain, large, R.multiply(large, root))
+        ratio = cx.emit(R.minimum(a, b) / R.where(plain, R.ones_like(large), large))
+        root = R.sqrt(ratio * ratio + 1)
+        size = R.where(plain, large, large * root)
     infinite = R.logical_or(R.isinf(z.re), R.isinf(z.im))
     return cx.emit(R.where(infinite, const(math.inf, dtype), size))
 
@@ -245,7 +243,7 @@ def angle(cx: Context, z: Complex) -> Expr:
 def sgn(cx: Context, z: Complex) -> Complex:
     size = size_of(cx, z)
     below = R.where(R.equal(size, scalar(0.0, size)), R.ones_like(size), size)
-    return Complex(R.divide(z.re, below), R.divide(z.im, below))
+    return Complex(z.re / below, z.im / below)
 
 
 # ---- questions
@@ -414,45 +412,43 @@ def _emitted(cx: Context, re: Expr, im: Expr) -> Complex:
 
 
 def _scaled(z: Complex, factor: float) -> Complex:
-    return Complex(R.multiply(z.re, _number(factor)), R.multiply(z.im, _number(factor)))
+    return Complex(z.re * _number(factor), z.im * _number(factor))
 
 
 def _moved(z: Complex, distance: float) -> Complex:
-    return Complex(R.add(z.re, _number(distance)), z.im)
+    return Complex(z.re + _number(distance), z.im)
 
 
 def _conj(z: Complex) -> Complex:
-    return Complex(z.re, R.negative(z.im))
+    return Complex(z.re, -z.im)
 
 
 def _turned_left(z: Complex) -> Complex:
     """i z."""
-    return Complex(R.negative(z.im), z.re)
+    return Complex(-z.im, z.re)
 
 
 def _turned_right(z: Complex) -> Complex:
     """-i z."""
-    return Complex(z.im, R.negative(z.re))
+    return Complex(z.im, -z.re)
 
 
 def _with_sign(cx: Context, size: Expr, sign: Expr) -> Expr:
-    return R.where(is_negative(cx, cx.emit(sign)), R.negative(size), size)
+    return R.where(is_negative(cx, cx.emit(sign)), -size, size)
 
 
 def exp(cx: Context, z: Complex) -> Complex:
     size, real = cx.emit(R.exp(z.re)), R.equal(z.im, _number(0.0))
     return _emitted(
-        cx,
-        R.where(real, size, R.multiply(size, R.cos(z.im))),
-        R.where(real, z.im, R.multiply(size, R.sin(z.im))),
+        cx, R.where(real, size, size * R.cos(z.im)), R.where(real, z.im, size * R.sin(z.im))
     )
 
 
 def exp_minus_one(cx: Context, z: Complex) -> Complex:
-    half = cx.emit(R.sin(R.multiply(z.im, _number(0.5))))
-    below = R.multiply(_number(2.0), R.multiply(half, half))
-    re = R.subtract(R.multiply(expm1(cx, z.re), R.cos(z.im)), below)
-    return _emitted(cx, re, R.multiply(R.exp(z.re), R.sin(z.im)))
+    half = cx.emit(R.sin(z.im * _number(0.5)))
+    below = _number(2.0) * (half * half)
+    re = expm1(cx, z.re) * R.cos(z.im) - below
+    return _emitted(cx, re, R.exp(z.re) * R.sin(z.im))
 
 
 def log(cx: Context, z: Complex) -> Complex:
@@ -461,21 +457,21 @@ def log(cx: Context, z: Complex) -> Complex:
 
 def log_of_one_more(cx: Context, z: Complex) -> Complex:
     x, y = z.re, z.im
-    square = R.add(R.multiply(x, R.add(x, _number(2.0))), R.multiply(y, y))
-    near = R.multiply(_number(0.5), log1p(cx, cx.emit(square)))
+    square = x * (x + _number(2.0)) + y * y
+    near = _number(0.5) * log1p(cx, cx.emit(square))
     moved = _moved(z, 1.0)
     whole = log(cx, moved)
-    is_near = R.less(size_of(cx, z), _number(0.5))
+    is_near = size_of(cx, z) < _number(0.5)
     return _emitted(cx, R.where(is_near, near, whole.re), whole.im)
 
 
 def sqrt(cx: Context, z: Complex) -> Complex:
     zero = _number(0.0)
-    mean = R.multiply(_number(0.5), R.add(size_of(cx, z), R.abs(z.re)))
+    mean = _number(0.5) * (size_of(cx, z) + R.abs(z.re))
     root = cx.emit(R.sqrt(mean))
-    below = R.where(R.equal(root, zero), _number(1.0), R.multiply(_number(2.0), root))
-    other = cx.emit(R.divide(R.abs(z.im), below))
-    right = cx.emit(R.greater_equal(z.re, zero))
+    below = R.where(R.equal(root, zero), _number(1.0), _number(2.0) * root)
+    other = cx.emit(R.abs(z.im) / below)
+    right = cx.emit(z.re >= zero)
     infinite = R.isinf(z.im)
     re = R.where(infinite, _number(math.inf), R.where(right, root, other))
     size = R.where(infinite, _number(math.inf), R.where(right, other, root))
@@ -483,21 +479,21 @@ def sqrt(cx: Context, z: Complex) -> Complex:
 
 
 def sinh(cx: Context, z: Complex) -> Complex:
-    re = R.multiply(R.sinh(z.re), R.cos(z.im))
-    return _emitted(cx, re, R.multiply(R.cosh(z.re), R.sin(z.im)))
+    re = R.sinh(z.re) * R.cos(z.im)
+    return _emitted(cx, re, R.cosh(z.re) * R.sin(z.im))
 
 
 def cosh(cx: Context, z: Complex) -> Complex:
-    re = R.multiply(R.cosh(z.re), R.cos(z.im))
-    return _emitted(cx, re, R.multiply(R.sinh(z.re), R.sin(z.im)))
+    re = R.cosh(z.re) * R.cos(z.im)
+    return _emitted(cx, re, R.sinh(z.re) * R.sin(z.im))
 
 
 def tanh(cx: Context, z: Complex) -> Complex:
     t, s, c = (cx.emit(x) for x in (R.tanh(z.re), R.sin(z.im), R.cos(z.im)))
-    square = cx.emit(R.multiply(t, t))
-    below = cx.emit(R.add(R.multiply(c, c), R.multiply(square, R.multiply(s, s))))
-    above = R.multiply(R.multiply(s, c), R.subtract(_number(1.0), square))
-    return _emitted(cx, R.divide(t, below), R.divide(above, below))
+    square = cx.emit(t * t)
+    below = cx.emit(c * c + square * (s * s))
+    above = s * c * (_number(1.0) - square)
+    return _emitted(cx, t / below, above / below)
 
 
 def asinh(cx: Context, z: Complex) -> Complex:
@@ -513,33 +509,33 @@ def asin(cx: Context, z: Complex) -> Complex:
 
 def _roots(cx: Context, z: Complex) -> tuple[Complex, Complex]:
     """The roots of 1 - z and of 1 + z."""
-    left = sqrt(cx, _emitted(cx, R.subtract(_number(1.0), z.re), R.negative(z.im)))
-    return left, sqrt(cx, _emitted(cx, R.add(z.re, _number(1.0)), z.im))
+    left = sqrt(cx, _emitted(cx, _number(1.0) - z.re, -z.im))
+    return left, sqrt(cx, _emitted(cx, z.re + _number(1.0), z.im))
 
 
 def acos(cx: Context, z: Complex) -> Complex:
     left, right = _roots(cx, z)
-    re = R.multiply(_number(2.0), R.atan2(left.re, right.re))
+    re = _number(2.0) * R.atan2(left.re, right.re)
     return _emitted(cx, re, R.asinh(times(cx, _conj(right), left).im))
 
 
 def acosh(cx: Context, z: Complex) -> Complex:
-    below = sqrt(cx, _emitted(cx, R.subtract(z.re, _number(1.0)), z.im))
-    above = sqrt(cx, _emitted(cx, R.add(z.re, _number(1.0)), z.im))
-    im = R.multiply(_number(2.0), R.atan2(below.im, above.re))
+    below = sqrt(cx, _emitted(cx, z.re - _number(1.0), z.im))
+    above = sqrt(cx, _emitted(cx, z.re + _number(1.0), z.im))
+    im = _number(2.0) * R.atan2(below.im, above.re)
     return _emitted(cx, R.asinh(times(cx, _conj(below), above).re), im)
 
 
 def atanh(cx: Context, z: Complex) -> Complex:
     one = _number(1.0)
     x, y = cx.emit(R.abs(z.re)), z.im
-    near, far = cx.emit(R.subtract(one, x)), R.add(one, x)
-    square = cx.emit(R.multiply(y, y))
-    below = R.add(R.multiply(near, near), square)
-    ratio = R.divide(R.multiply(_number(4.0), x), below)
-    size = R.multiply(_number(0.25), log1p(cx, cx.emit(ratio)))
-    im = R.atan2(R.multiply(_number(2.0), y), R.subtract(R.multiply(near, far), square))
-    return _emitted(cx, _with_sign(cx, size, z.re), R.multiply(_number(0.5), im))
+    near, far = cx.emit(one - x), one + x
+    square = cx.emit(y * y)
+    below = near * near + square
+    ratio = _number(4.0) * x / below
+    size = _number(0.25) * log1p(cx, cx.emit(ratio))
+    im = R.atan2(_number(2.0) * y, near * far - square)
+    return _emitted(cx, _with_sign(cx, size, z.re), _number(0.5) * im)
 
 
 def _about(function: Function) -> Function:
@@ -631,9 +627,9 @@ def _normalised(cx: Context, x: Expr, count: Size, normalization: int, *, invers
     if not wanted:
         return x
     if isinstance(count, int):
-        return R.multiply(x, scalar(float(count) ** wanted, x)) if count else x
+        return x * scalar(float(count) ** wanted, x) if count else x
     number = cx.tensor(count, dtype_of(x))
-    return R.multiply(x, R.power(number, scalar(wanted, x)))
+    return x * number ** scalar(wanted, x)
 
 
 @complex_converter("_fft_c2c")

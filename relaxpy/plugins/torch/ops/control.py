@@ -178,7 +178,7 @@ def _scan(
             R.index_put(whole, [at], R.expand_dims(cx.tensor(row, dtype_of(whole)), 0))
             for whole, row in zip(written, found[len(states) :], strict=True)
         ]
-        return [R.add(i, rx.const(1, "int64")), *found[: len(states)], *grown]
+        return [i + rx.const(1, "int64"), *found[: len(states)], *grown]
 
     result = _loop(
         cx,

@@ -94,8 +94,8 @@ def iota(cx: Context, count: Size, *, start: Any, step: Any, dtype: Value) -> Ex
 def _ramp(cx: Context, count: Size, start: Any, step: Any) -> Expr:
     dtype = cx.result_dtype()
     places = R.astype(R.arange(0, count, 1, "int64"), dtype)
-    scaled = places if _is(step, 1) else R.multiply(places, cx.tensor(step, dtype))
-    return scaled if _is(start, 0) else R.add(scaled, cx.tensor(start, dtype))
+    scaled = places if _is(step, 1) else places * cx.tensor(step, dtype)
+    return scaled if _is(start, 0) else scaled + cx.tensor(start, dtype)
 
 
 def _is(value: Any, number: int) -> bool:
@@ -109,12 +109,12 @@ def linspace(cx: Context, start: Any, end: Any, count: Any, *_: Value) -> Expr:
     places = R.astype(R.arange(0, count, 1, "int64"), wide)
     first, last = cx.tensor(start, wide), cx.tensor(end, wide)
     if isinstance(count, int) and count < 2:
-        return R.astype(R.add(R.multiply(places, const(0.0, wide)), first), dtype)
-    steps = R.subtract(cx.tensor(count, wide), const(1.0, wide))
-    step = R.divide(R.subtract(last, first), steps)
-    below = R.add(first, R.multiply(places, step))
-    above = R.subtract(last, R.multiply(R.subtract(steps, places), step))
-    is_below = R.less(places, R.divide(cx.tensor(count, wide), const(2.0, wide)))
+        return R.astype(places * const(0.0, wide) + first, dtype)
+    steps = cx.tensor(count, wide) - const(1.0, wide)
+    step = (last - first) / steps
+    below = first + places * step
+    above = last - (steps - places) * step
+    is_below = places < cx.tensor(count, wide) / const(2.0, wide)
     return R.astype(R.where(is_below, below, above), dtype)
 
 
@@ -317,7 +317,7 @@ def native_dropout(
     if is_other:
         kept = R.permute_dims(kept, [order.index(axis) for axis in range(len(order))])
     scale = 0.0 if p == 1 else 1 / (1 - p)
-    scaled = R.multiply(R.multiply(x, kept), cx.tensor(scale, cx.result_dtype(0)))
+    scaled = x * kept * cx.tensor(scale, cx.result_dtype(0))
     return scaled, R.astype(kept, "bool")
 
 
@@ -340,9 +340,9 @@ def rrelu_with_noise(
 def _by_slopes(cx: Context, x: rx.Expr, lower: float, upper: float) -> tuple[rx.Expr, rx.Expr]:
     """x times slopes, which are drawn where it is not positive; and the slopes."""
     zero, one = (cx.tensor(number, dtype_of(x)) for number in (0.0, 1.0))
-    signs = cx.emit(R.where(R.less_equal(x, zero), R.negative(one), one))
+    signs = cx.emit(R.where(x <= zero, -one, one))
     plan = {"op": "rrelu", "args": [{"tensor": 0}, lower, upper, True], "kwargs": {}}
     info = tensor_of(shape_of(x), dtype_of(x))
     drawn = _call(cx, [rx.StringImm(json.dumps(plan)), rx.ShapeExpr(()), signs], info)
     slopes = cx.emit(R.abs(drawn))
-    return R.multiply(x, slopes), slopes
+    return x * slopes, slopes

@@ -38,7 +38,7 @@ def _sign(x: Expr) -> Expr:
     if not is_float(x):
         return R.sign(x)
     zero, dtype = scalar(0, x), dtype_of(x)
-    return R.subtract(R.astype(R.greater(x, zero), dtype), R.astype(R.less(x, zero), dtype))
+    return R.astype(x > zero, dtype) - R.astype(x < zero, dtype)
 
 
 #: Functions whose results are their operands.
@@ -145,7 +145,7 @@ def _scaled(op: Any) -> Callable[..., Expr]:
         a, b = operands(cx, x, y)
         if alpha != 1:
             kind = wide_dtype(a) if is_float(a) else dtype_of(a)
-            a, b = cx.tensor(a, kind), R.multiply(cx.tensor(b, kind), cx.tensor(alpha, kind))
+            a, b = cx.tensor(a, kind), cx.tensor(b, kind) * cx.tensor(alpha, kind)
         if dtype_of(a) == "bool":
             return R.logical_or(a, b)
         result: Expr = op(a, b)
@@ -189,7 +189,7 @@ def logical_not(cx: Context, x: Expr) -> Expr:
 def div(cx: Context, x: Value, y: Value, *, rounding_mode: str | None = None) -> Expr:
     a, b = _factors(cx, x, y)
     if rounding_mode is None:
-        return R.divide(floated(cx, a), floated(cx, b))
+        return floated(cx, a) / floated(cx, b)
     if rounding_mode == "floor":
         return R.floor_divide(a, b)
     return truncated(a, b)
@@ -200,13 +200,13 @@ def truncated(a: Expr, b: Expr) -> Expr:
     if not is_float(a):
         return tensors.truncated(a, b)
     kind = wide_dtype(a)
-    return R.trunc(R.divide(as_dtype(a, kind), as_dtype(b, kind)))
+    return R.trunc(as_dtype(a, kind) / as_dtype(b, kind))
 
 
 @converter("fmod")
 def fmod(cx: Context, x: Value, y: Value) -> Expr:
     a, b = operands(cx, x, y)
-    return R.mod(a, b) if is_float(a) else R.subtract(a, R.multiply(truncated(a, b), b))
+    return R.mod(a, b) if is_float(a) else a - truncated(a, b) * b
 
 
 @converter("remainder")
@@ -217,8 +217,8 @@ def remainder(cx: Context, x: Value, y: Value) -> Expr:
         return R.floor_mod(a, b)
     rest = cx.emit(R.mod(a, b))
     zero = scalar(0.0, a)
-    differ = R.logical_xor(R.less(rest, zero), R.less(b, zero))
-    return R.where(R.logical_and(R.not_equal(rest, zero), differ), R.add(rest, b), rest)
+    differ = R.logical_xor(rest < zero, b < zero)
+    return R.where(R.logical_and(R.not_equal(rest, zero), differ), rest + b, rest)
 
 
 @converter("pow", "float_power")
@@ -226,33 +226,33 @@ def power(cx: Context, x: Value, y: Value) -> Expr:
     dtype = cx.result_dtype()
     a = cx.tensor(x, dtype)
     if y == 2:
-        return R.multiply(a, a)
+        return a * a
     if y == 0.5:
         return R.sqrt(a)
     if y == -0.5:
         return R.rsqrt(a)
     if y == -1:
-        return R.divide(scalar(1.0, a), a)
-    return R.power(a, cx.tensor(y, dtype))
+        return 1 / a
+    return a ** cx.tensor(y, dtype)
 
 
 @converter("reciprocal")
 def reciprocal(cx: Context, x: Expr) -> Expr:
     y = floated(cx, x)
-    return R.divide(scalar(1.0, y), y)
+    return 1 / y
 
 
 @converter("exp2")
 def exp2(cx: Context, x: Expr) -> Expr:
     y = floated(cx, x)
-    return R.power(scalar(2.0, y), y)
+    return 2**y
 
 
 def _log_of_base(base: float) -> Callable[[Context, Expr], Expr]:
     def convert(cx: Context, x: Expr) -> Expr:
         y = floated(cx, x)
         wide = R.astype(y, "float64")
-        return R.astype(R.multiply(R.log(wide), const(1 / math.log(base), "float64")), dtype_of(y))
+        return R.astype(R.log(wide) * const(1 / math.log(base), "float64"), dtype_of(y))
 
     return convert
 
@@ -265,9 +265,9 @@ converter("log10")(_log_of_base(10))
 def log1p(cx: Context, x: Expr) -> Expr:
     wide = floated(cx, x)
     one = scalar(1.0, wide)
-    above = R.add(one, wide)
+    above = one + wide
     # Goldberg 1991, theorem 4: exact where 1 + x loses digits of x
-    ratio = R.multiply(R.log(above), R.divide(wide, R.subtract(above, one)))
+    ratio = R.log(above) * (wide / (above - one))
     small = R.equal(above, one)
     large = R.equal(above, scalar(math.inf, wide))
     return R.where(small, wide, R.where(large, above, ratio))
@@ -277,8 +277,8 @@ def log1p(cx: Context, x: Expr) -> Expr:
 def expm1(cx: Context, x: Expr) -> Expr:
     """exp(x) - 1 = tanh(x / 2) (exp(x) + 1), which loses no digits."""
     y = floated(cx, x)
-    half = R.tanh(R.multiply(y, scalar(0.5, y)))
-    return R.multiply(half, R.add(R.exp(y), scalar(1.0, y)))
+    half = R.tanh(y * scalar(0.5, y))
+    return half * (R.exp(y) + 1)
 
 
 @converter("round", "round.decimals", wide=True)
@@ -289,8 +289,8 @@ def rounded(cx: Context, x: Expr, *, decimals: int = 0) -> Expr:
         return R.round(x)
     factor = const(10.0 ** abs(decimals), dtype_of(x))
     if decimals > 0:
-        return R.divide(R.round(R.multiply(x, factor)), factor)
-    return R.multiply(R.round(R.divide(x, factor)), factor)
+        return R.round(x * factor) / factor
+    return R.round(x / factor) * factor
 
 
 @converter("isfinite")
@@ -338,16 +338,16 @@ def relu6(cx: Context, x: Expr) -> Expr:
 @converter("leaky_relu", wide=True)
 def leaky_relu(cx: Context, x: Expr, slope: float = 0.01) -> Expr:
     if slope > 1 or slope < 0:
-        return R.where(R.greater(x, scalar(0.0, x)), x, R.multiply(x, scalar(slope, x)))
+        return R.where(x > 0, x, x * scalar(slope, x))
     return R.nn.leakyrelu(x, float(slope))
 
 
 @converter("elu", wide=True)
 def elu(cx: Context, x: Expr, alpha: float = 1.0, scale: float = 1.0, inner: float = 1.0) -> Expr:
-    scaled = x if inner == 1 else R.multiply(x, scalar(float(inner), x))
-    negative = R.multiply(expm1(cx, scaled), scalar(float(alpha) * float(scale), x))
-    positive = x if scale == 1 else R.multiply(x, scalar(float(scale), x))
-    return R.where(R.greater(x, scalar(0.0, x)), positive, negative)
+    scaled = x if inner == 1 else x * scalar(float(inner), x)
+    negative = expm1(cx, scaled) * scalar(float(alpha) * float(scale), x)
+    positive = x if scale == 1 else x * scalar(float(scale), x)
+    return R.where(x > 0, positive, negative)
 
 
 @converter("gelu", wide=True)
@@ -362,8 +362,8 @@ def softplus(cx: Context, x: Expr, beta: float = 1.0, threshold: float = 20.0) -
 
 @converter("hardsigmoid", wide=True)
 def hardsigmoid(cx: Context, x: Expr) -> Expr:
-    raised = clamp(cx, R.add(x, scalar(3.0, x)), 0.0, 6.0)
-    return R.divide(raised, scalar(6.0, x))
+    raised = clamp(cx, x + 3, 0.0, 6.0)
+    return raised / 6
 
 
 @converter("_to_copy", "to.dtype_layout")

@@ -148,19 +148,19 @@ def _weights(
         return compute(shape, lambda place, at: weight(double(place), double(at)))
 
     found = cx.te(weights, name="weights")
-    return R.divide(found, R.sum(found, [0], True)) if widened else found
+    return found / R.sum(found, [0], True) if widened else found
 
 
 def _as_integers(cx: Context, weights: Expr) -> tuple[Expr, Expr]:
     """Weights times the largest power of 2 for which they fit into 16 bits, and its exponent."""
     powers = const(2.0 ** np.arange(1, 23), "float64")
     half = const(0.5, "float64")
-    most = R.floor(R.add(R.multiply(R.max(weights), powers), half))
-    fits = R.less(most, const(2.0**15, "float64"))
+    most = R.floor(R.max(weights) * powers + half)
+    fits = most < const(2.0**15, "float64")
     digits = cx.emit(R.sum(R.astype(fits, "int32")))
-    scaled = R.multiply(weights, R.power(const(2.0, "float64"), R.astype(digits, "float64")))
+    scaled = weights * const(2.0, "float64") ** R.astype(digits, "float64")
     scaled = cx.emit(scaled)
-    return R.astype(R.trunc(R.add(scaled, R.multiply(R.sign(scaled), half))), "int32"), digits
+    return R.astype(R.trunc(scaled + R.sign(scaled) * half), "int32"), digits
 
 
 def _filtered(
@@ -186,8 +186,8 @@ def _filtered(
         y = R.matmul(R.permute_dims(cx.tensor(y, kind), order), cx.tensor(weights, kind))
         if digits is not None:
             one, zero, top = (const(value, kind) for value in (1, 0, 255))
-            half = R.left_shift(one, R.subtract(digits, one))
-            y = R.minimum(R.maximum(R.right_shift(R.add(y, half), digits), zero), top)
+            half = R.left_shift(one, digits - one)
+            y = R.minimum(R.maximum(R.right_shift(y + half, digits), zero), top)
         y = cx.emit(R.permute_dims(y, order))
     return y
 
@@ -314,7 +314,7 @@ def deform_conv2d(
     windows = Windows.of(data, sizes, stride, dilation, [*pad, *pad], "NOTSET")
     weights = factors if is_masked else None
     y = deformed(cx, data, filters, moves, weights, windows, groups, moved)
-    return R.add(y, reshaped(added, [1, -1, 1, 1]))
+    return y + reshaped(added, [1, -1, 1, 1])
 
 
 Ints = int | Sequence[int]
@@ -388,10 +388,10 @@ def avg_pool(
         means = mean_pooled(cx, grown, whole, ceil=False, inside=True)
         elements = math.prod(windows.kernel)
         if tensors.is_float(data):
-            y = R.multiply(means, tensors.scalar(elements / divisor, x))
+            y = means * tensors.scalar(elements / divisor, x)
         else:  # the quotient of the sum, which is a whole number
-            total = R.round(R.multiply(means, const(float(elements), "float64")))
-            y = R.trunc(R.divide(total, const(float(divisor), "float64")))
+            total = R.round(means * const(float(elements), "float64"))
+            y = R.trunc(total / const(float(divisor), "float64"))
     return tensors.reshaped(y, cx.result_shape()) if data is not x else y
 
 
@@ -474,7 +474,7 @@ def adaptive_max_pool(cx: Context, x: Expr, sizes: Sequence[Any]) -> tuple[Expr,
         if tensors.is_float(x):  # of several NaN the last one
             numbers = R.arange(0, tensors.as_size(length), 1, "int64")
             last = cx.emit(R.max(R.where(R.isnan(rows), numbers, const(-1, "int64")), [outer]))
-            places = R.where(R.less(last, const(0, "int64")), places, last)
+            places = R.where(last < const(0, "int64"), places, last)
         results = R.max(rows, [outer]), places
         return tuple(tensors.reshaped(result, [*before, *wanted]) for result in results)
 

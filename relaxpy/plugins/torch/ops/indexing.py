@@ -39,7 +39,7 @@ def wrapped(cx: Context, indices: Expr, size: Size) -> Expr:
     constant = cx.constant(indices)
     if constant is not None and (constant >= 0).all():
         return whole
-    return R.where(R.less(whole, const(0, "int64")), R.add(whole, cx.tensor(size, "int64")), whole)
+    return R.where(whole < const(0, "int64"), whole + cx.tensor(size, "int64"), whole)
 
 
 def _is_inside(cx: Context, indices: Expr, size: Size) -> bool:
@@ -60,8 +60,8 @@ def from_front(cx: Context, indices: Expr, size: Size) -> Expr:
     if _is_inside(cx, indices, size):
         return indices
     whole = cx.tensor(indices, "int64")
-    lower = R.subtract(whole, cx.tensor(size, "int64"))
-    return R.where(R.less(whole, const(0, "int64")), lower, whole)
+    lower = whole - cx.tensor(size, "int64")
+    return R.where(whole < const(0, "int64"), lower, whole)
 
 
 @converter("embedding")
@@ -287,7 +287,7 @@ def scatter_add(cx: Context, x: Expr, axis: int, indices: Expr, source: Expr) ->
 def index_add(
     cx: Context, x: Expr, axis: int, indices: Expr, source: Expr, *, alpha: Value = 1
 ) -> Expr:
-    scaled = source if alpha == 1 else R.multiply(source, cx.tensor(alpha, dtype_of(source)))
+    scaled = source if alpha == 1 else source * cx.tensor(alpha, dtype_of(source))
     return _slices_scattered(cx, x, axis, indices, scaled, "add")
 
 
@@ -360,13 +360,11 @@ def diagonal_scatter(
     a, b = cx.axis(first, x), cx.axis(second, x)
     sizes = shape_of(x)
     rows, columns = R.arange(0, sizes[a], 1, "int64"), R.arange(0, sizes[b], 1, "int64")
-    on = R.equal(R.expand_dims(R.add(rows, const(offset, "int64")), 1), R.expand_dims(columns, 0))
+    on = R.equal(R.expand_dims(rows + const(offset, "int64"), 1), R.expand_dims(columns, 0))
     rest = [k for k in range(len(sizes)) if k not in (a, b)]
     length = shape_of(source)[-1]
     starts = const(np.array(max(-offset, 0)), "int64")
-    place = R.minimum(
-        R.maximum(R.subtract(rows, starts), const(0, "int64")), cx.tensor(length, "int64")
-    )
+    place = R.minimum(R.maximum(rows - starts, const(0, "int64")), cx.tensor(length, "int64"))
     # One element more, for the rows without one on the diagonal.
     last = rank_of(source) - 1
     longer = R.nn.pad(source, [0, 0] * last + [0, 1])
@@ -403,9 +401,9 @@ def embedding_renorm(cx: Context, weight: Expr, indices: Expr, most: float, orde
     ones = R.ones(tuple(shape_of(flat)), dtype)
     used = R.scatter_elements(R.zeros((rows,), dtype), flat, ones, 0)
     norms = cx.emit(norm(cx, R.abs(weight), order))
-    long = R.logical_and(R.greater(used, const(0, dtype)), R.greater(norms, const(most, dtype)))
-    shorter = R.divide(const(most, dtype), R.add(norms, const(1e-7, dtype)))
-    return R.multiply(weight, R.expand_dims(R.where(long, shorter, const(1, dtype)), 1))
+    long = R.logical_and(used > const(0, dtype), norms > const(most, dtype))
+    shorter = const(most, dtype) / (norms + const(1e-7, dtype))
+    return weight * R.expand_dims(R.where(long, shorter, const(1, dtype)), 1)
 
 
 @converter("_embedding_bag", "_embedding_bag_forward_only")
@@ -470,7 +468,7 @@ def embedding_bag(
         places = R.arange(0, count, 1, "int64")
         bag = R.astype(R.bucketize(places, starts, right=True), "int64")
         is_padding = R.equal(R.astype(indices, "int64"), const(padding, "int64"))
-        bag = R.subtract(bag, const(1, "int64"))
+        bag = bag - const(1, "int64")
         rest[0] = R.where(is_padding, cx.tensor(bags, "int64"), bag) if padding >= 0 else bag
     if mode and cx.uses(2):
         rest[1] = sizes

@@ -54,14 +54,14 @@ def attention(
     if factor is None:
         factor = R.rsqrt(cx.tensor(size, dtype_of(query)))
     last = [*range(rank - 2), rank - 1, rank - 2]
-    scores = R.matmul(R.multiply(query, factor), R.permute_dims(key, last))
+    scores = R.matmul(query * factor, R.permute_dims(key, last))
     if causal:
         mask = _causal(cx, query, key)
     if mask is None:
         return R.matmul(R.nn.softmax(scores), value)
     least = scalar(-math.inf, query)
     is_bool = dtype_of(mask) == "bool"
-    scores = cx.emit(R.where(mask, scores, least) if is_bool else R.add(scores, mask))
+    scores = cx.emit(R.where(mask, scores, least) if is_bool else scores + mask)
     weights = R.nn.softmax(scores)
     if not causal:
         # a row without any key gives zeros
@@ -73,7 +73,7 @@ def attention(
 def _causal(cx: Context, query: Expr, key: Expr) -> Expr:
     rows, columns = shape_of(query)[-2], shape_of(key)[-2]
     at = R.expand_dims(R.arange(0, rows, 1, "int64"), 1)
-    return R.less_equal(R.expand_dims(R.arange(0, columns, 1, "int64"), 0), at)
+    return R.expand_dims(R.arange(0, columns, 1, "int64"), 0) <= at
 
 
 def _repeated(cx: Context, query: Expr, x: Expr) -> Expr:
@@ -101,23 +101,23 @@ def _joint_attention(
     """Self-attention by one product for queries, keys and values; and its weights by head."""
     batch, length, width = shape_of(x)
     size = cx.simplify(width // heads)
-    joint = R.add(R.matmul(x, R.permute_dims(weight)), bias)
+    joint = R.matmul(x, R.permute_dims(weight)) + bias
     apart = R.permute_dims(reshaped(joint, [batch, length, 3, heads, size]), [2, 0, 3, 1, 4])
     parts = cx.emit(R.split(apart, 3, 0))
     query, key, value = (R.squeeze(cx.emit(parts[k]), [0]) for k in range(3))
     factor = R.rsqrt(cx.tensor(size, dtype_of(x)))
-    scores = R.matmul(R.multiply(query, factor), R.permute_dims(key, [0, 1, 3, 2]))
+    scores = R.matmul(query * factor, R.permute_dims(key, [0, 1, 3, 2]))
     if mask is not None:
         if mask_type == 1:
             mask = reshaped(mask, [batch, 1, 1, length])
         if dtype_of(mask) == "bool":
             scores = R.where(mask, scalar(-math.inf, x), scores)
         else:
-            scores = R.add(scores, mask)
+            scores = scores + mask
     weights = cx.emit(R.nn.softmax(scores))
     mixed = R.permute_dims(R.matmul(weights, value), [0, 2, 1, 3])
     y = R.matmul(reshaped(mixed, [batch, length, width]), R.permute_dims(out_weight))
-    return R.add(y, out_bias), weights
+    return y + out_bias, weights
 
 
 @converter("_native_multi_head_attention", wide=True)
@@ -175,15 +175,15 @@ def transformer_encoder_layer(
         ]
 
     def fed(y: Expr) -> Expr:
-        hidden = R.add(R.matmul(y, R.permute_dims(weight_1)), bias_1)
+        hidden = R.matmul(y, R.permute_dims(weight_1)) + bias_1
         active = R.nn.gelu(hidden) if use_gelu else R.nn.relu(hidden)
-        return R.add(R.matmul(active, R.permute_dims(weight_2)), bias_2)
+        return R.matmul(active, R.permute_dims(weight_2)) + bias_2
 
     if norm_first:
-        middle = cx.emit(R.add(x, attended(cx.emit(normalised(x, first)))))
-        return R.add(middle, fed(cx.emit(normalised(middle, second))))
-    middle = cx.emit(normalised(R.add(x, attended(x)), first))
-    return normalised(R.add(middle, fed(middle)), second)
+        middle = cx.emit(x + attended(cx.emit(normalised(x, first))))
+        return middle + fed(cx.emit(normalised(middle, second)))
+    middle = cx.emit(normalised(x + attended(x), first))
+    return normalised(middle + fed(middle), second)
 
 
 _GATES: dict[str, tuple[Callable[..., Any], list[Activation], list[int]]] = {
@@ -243,7 +243,7 @@ def _walked(
             more = {"bias": R.strided_slice(biases[1], [0], [hidden * 2], [hidden * 3])}
             biases[1] = R.nn.pad(R.strided_slice(biases[1], [0], [0], [hidden * 2]), [0, hidden])
     if biases:
-        inputs = R.add(inputs, R.add(*biases))
+        inputs = inputs + R.add(*biases)
 
     def walk(*tensors: Any) -> Any:
         count = len(tensors) - len(more)
@@ -288,7 +288,7 @@ def softmax(
     y = cx.tensor(x, cx.result_dtype())
     is_log = "log_softmax" in str(cx.node.target)
     if not rank_of(x):
-        return R.multiply(y, scalar(0.0, y)) if is_log else R.exp(R.multiply(y, scalar(0.0, y)))
+        return y * 0 if is_log else R.exp(y * 0)
     op = R.nn.log_softmax if is_log else R.nn.softmax
     return op(y, cx.axis(axis, x))
 
@@ -296,8 +296,8 @@ def softmax(
 def _moments(x: Expr, axes: Sequence[int]) -> tuple[Expr, Expr]:
     """The mean and the variance, with their axes kept."""
     mean = R.mean(x, list(axes), True)
-    centred = R.subtract(x, mean)
-    return mean, R.mean(R.multiply(centred, centred), list(axes), True)
+    centred = x - mean
+    return mean, R.mean(centred * centred, list(axes), True)
 
 
 def _affine(
@@ -331,7 +331,7 @@ def native_layer_norm(
     axes = list(range(rank_of(x) - len(shape), rank_of(x)))
     mean, variance = _moments(x, axes)
     y = layer_norm(cx, x, shape, weight, bias, eps)
-    return y, mean, R.rsqrt(R.add(variance, scalar(eps, variance)))
+    return y, mean, R.rsqrt(variance + scalar(eps, variance))
 
 
 @converter("rms_norm", "_fused_rms_norm", wide=True)
@@ -348,8 +348,8 @@ def rms_norm(
     y = R.nn.rms_norm(x, gamma, axes, epsilon)
     if "_fused" not in str(cx.node.target):
         return y
-    squares = R.mean(R.multiply(x, x), axes, True)
-    return y, R.rsqrt(R.add(squares, scalar(epsilon, squares)))
+    squares = R.mean(x * x, axes, True)
+    return y, R.rsqrt(squares + scalar(epsilon, squares))
 
 
 @converter("group_norm")
@@ -404,7 +404,7 @@ def native_group_norm(
     mean, variance = _moments(apart, [2])
     mean, variance = R.squeeze(mean, [2]), R.squeeze(variance, [2])
     y = group_norm(cx, x, groups, weight, bias, eps)
-    return y, mean, R.rsqrt(R.add(variance, scalar(eps, variance)))
+    return y, mean, R.rsqrt(variance + scalar(eps, variance))
 
 
 def _channels(x: Expr, vector: Expr) -> Expr:
@@ -416,13 +416,13 @@ def _by_statistics(
 ) -> Expr:
     """x normalised by a mean and a variance of its channels."""
     wide = wide_dtype(x)
-    factor = R.rsqrt(R.add(R.astype(variance, wide), scalar(eps, R.zeros((), wide))))
-    centred = R.subtract(R.astype(x, wide), _channels(x, R.astype(mean, wide)))
-    y = R.multiply(centred, _channels(x, factor))
+    factor = R.rsqrt(R.astype(variance, wide) + scalar(eps, R.zeros((), wide)))
+    centred = R.astype(x, wide) - _channels(x, R.astype(mean, wide))
+    y = centred * _channels(x, factor)
     if weight is not None:
-        y = R.multiply(y, _channels(x, as_dtype(weight, dtype_of(y))))
+        y = y * _channels(x, as_dtype(weight, dtype_of(y)))
     if bias is not None:
-        y = R.add(y, _channels(x, as_dtype(bias, dtype_of(y))))
+        y = y + _channels(x, as_dtype(bias, dtype_of(y)))
     return as_dtype(y, dtype_of(x))
 
 
@@ -440,7 +440,7 @@ def batch_norm(
     cudnn: bool,
 ) -> Expr:
     if rank_of(x) < 2:  # PyTorch admits it where there are no elements
-        return R.multiply(x, scalar(1.0, x))
+        return x * 1
     if training or mean is None or variance is None:
         axes = [k for k in range(rank_of(x)) if k != 1]
         m, v = _moments(x, axes)

@@ -68,7 +68,7 @@ def linear(cx: Context, x: Expr, weight: Expr, bias: Expr | None = None) -> Expr
     if bias is None:
         return R.matmul(x, matrix, dtype_of(x))
     product = _wide_product(x, matrix)
-    return R.add(product, cx.tensor(bias, dtype_of(product)))
+    return product + cx.tensor(bias, dtype_of(product))
 
 
 def _wide_product(a: Expr, b: Expr) -> Expr:
@@ -79,12 +79,12 @@ def _wide_product(a: Expr, b: Expr) -> Expr:
 def _plus(cx: Context, x: Expr, product: Expr, beta: Any, alpha: Any) -> Expr:
     """beta * x + alpha * product; where beta is 0, `x` may be NaN."""
     dtype = dtype_of(product)
-    scaled = product if alpha == 1 else R.multiply(product, cx.tensor(alpha, dtype))
+    scaled = product if alpha == 1 else product * cx.tensor(alpha, dtype)
     if beta == 0:
         sizes = cx.result_shape()
         return R.broadcast_to(scaled, tuple(sizes)) if shape_of(scaled) != sizes else scaled
     added = cx.tensor(x, dtype)
-    return R.add(scaled, added if beta == 1 else R.multiply(added, cx.tensor(beta, dtype)))
+    return scaled + (added if beta == 1 else added * cx.tensor(beta, dtype))
 
 
 @converter("addmm", "addmv", "baddbmm")
@@ -151,7 +151,7 @@ def convolution(
     else:
         y = _CONVOLUTIONS[count](batched, weight, strides, pads, dilations, groups, out_dtype=dtype)
     if bias is not None:
-        y = R.add(y, R.reshape(cx.tensor(bias, dtype_of(y)), [1, -1, *[1] * count]))
+        y = y + R.reshape(cx.tensor(bias, dtype_of(y)), [1, -1, *[1] * count])
     return y if batched is x else R.squeeze(y, [0])
 
 
@@ -185,7 +185,7 @@ def matmul_of_int8(cx: Context, a: Expr, b: Expr) -> Expr:
 @converter("_weight_int8pack_mm")
 def matmul_by_int8(cx: Context, x: Expr, weight: Expr, scales: Expr) -> Expr:
     wide = (cx.tensor(item, "float32") for item in (x, R.permute_dims(weight)))
-    return R.multiply(R.matmul(*wide), cx.tensor(scales, "float32"))
+    return R.matmul(*wide) * cx.tensor(scales, "float32")
 
 
 @converter("_scaled_mm")
@@ -204,10 +204,10 @@ def scaled_matmul(
     if any(rank_of(scale) > 1 and 1 not in shape_of(scale) for scale in (scale_a, scale_b)):
         raise UnsupportedError("a scale for each block of a matrix")
     product = R.matmul(cx.tensor(a, "float32"), cx.tensor(b, "float32"))
-    y = R.multiply(R.multiply(product, scale_a), scale_b)
+    y = product * scale_a * scale_b
     if bias is not None:
-        y = R.add(y, cx.tensor(bias, "float32"))
-    return y if scale_result is None else R.multiply(y, scale_result)
+        y = y + cx.tensor(bias, "float32")
+    return y if scale_result is None else y * scale_result
 
 
 @converter("_grouped_mm")
@@ -240,7 +240,7 @@ def _grouped_rows(cx: Context, x: Expr, matrices: Expr, ends: Expr) -> Expr:
     rows, inner = shape_of(x)
     groups, _, columns = shape_of(matrices)
     numbers = R.expand_dims(R.arange(0, rows, 1, "int64"), 1)
-    before = R.less_equal(R.expand_dims(cx.tensor(ends, "int64"), 0), numbers)
+    before = R.expand_dims(cx.tensor(ends, "int64"), 0) <= numbers
     group = cx.emit(R.sum(R.astype(before, "int64"), [1]))
     wide = wide_dtype(x)
 
@@ -356,7 +356,7 @@ def _each(
     """The loss of each row, and its weight, which is 0 for the class that is ignored."""
     logits = R.matmul(x, R.permute_dims(weight, [1, 0]))
     if bias is not None:
-        logits = R.add(logits, bias)
+        logits = logits + bias
     target = cx.emit(R.astype(classes, "int64"))
     kept = cx.emit(R.not_equal(target, const(ignored, "int64")))
     place = cx.emit(R.where(kept, target, const(0, "int64")))
@@ -364,9 +364,9 @@ def _each(
     chosen = R.squeeze(R.gather_elements(logs, R.expand_dims(place, 1), 1), [1])
     weights = R.astype(kept, dtype_of(x))
     if importance is not None:
-        weights = R.multiply(weights, R.take(importance, place, 0))
+        weights = weights * R.take(importance, place, 0)
     shared = cx.emit(weights)
-    return R.negative(R.multiply(shared, chosen)), shared
+    return -(shared * chosen), shared
 
 
 @converter("_linear_cross_entropy_batch_chunked_no_reduction", namespace="torch_nn", wide=True)
@@ -387,6 +387,6 @@ def linear_cross_entropy(
     losses, weights = _each(cx, x, weight, classes, bias, importance, ignored)
     total = R.sum(losses)
     if reduction == "mean":
-        total = R.divide(total, R.sum(weights))
+        total = total / R.sum(weights)
     none = R.zeros((0,), dtype_of(x))
     return total, none, none, none

@@ -138,7 +138,7 @@ def _rolled(cx: Context, x: Expr, shift: Size, axis: int) -> Expr:
     if isinstance(shift, int):
         return R.roll(x, [shift], [axis])
     size = shape_of(x)[axis]
-    sources = R.subtract(R.arange(0, size, 1, "int64"), cx.tensor(shift, "int64"))
+    sources = R.arange(0, size, 1, "int64") - cx.tensor(shift, "int64")
     return R.take(x, R.floor_mod(sources, cx.tensor(size, "int64")), axis)
 
 
@@ -430,7 +430,7 @@ def _between(cx: Context, x: Expr, axis: int, places: Expr) -> list[Expr]:
     (count,) = tensors.sizes_known(places)
     size = cx.tensor(tensors.shape_of(x)[axis], "int64")
     zero = const(0, "int64")
-    counted = R.where(R.less(places, zero), R.add(places, size), places)
+    counted = R.where(places < zero, places + size, places)
     inside = R.minimum(R.maximum(counted, zero), size)
     edges = cx.emit(R.concat([R.zeros((1,), "int64"), inside, tensors.reshaped(size, [1])], 0))
     low = R.strided_slice(edges, [0], [0], [count + 1])
@@ -460,7 +460,7 @@ def resize(cx: Context, x: Expr, size: Any) -> Expr:
 def cdist(cx: Context, a: Expr, b: Expr, p: float, mode: int | None) -> Expr:
     rows = R.expand_dims(a, tensors.rank_of(a) - 1)
     columns = R.expand_dims(b, tensors.rank_of(b) - 2)
-    return norm(cx, R.abs(R.subtract(rows, columns)), p)
+    return norm(cx, R.abs(rows - columns), p)
 
 
 def norm(cx: Context, size: Expr, p: float) -> Expr:
@@ -474,9 +474,9 @@ def norm(cx: Context, size: Expr, p: float) -> Expr:
     if p == 1:
         return R.sum(size, [last])
     if p == 2:
-        return R.sqrt(R.sum(R.multiply(size, size), [last]))
+        return R.sqrt(R.sum(size * size, [last]))
     power = cx.tensor(float(p), tensors.dtype_of(size))
-    return R.power(R.sum(R.power(size, power), [last]), cx.tensor(1.0 / p, tensors.dtype_of(size)))
+    return R.sum(size**power, [last]) ** cx.tensor(1.0 / p, tensors.dtype_of(size))
 
 
 @converter("_trilinear", wide=True)
@@ -489,4 +489,4 @@ def trilinear(
         for axis in axes:
             operand = R.expand_dims(operand, axis)
         parts.append(operand)
-    return R.sum(R.multiply(R.multiply(parts[0], parts[1]), parts[2]), list(summed))
+    return R.sum(parts[0] * parts[1] * parts[2], list(summed))

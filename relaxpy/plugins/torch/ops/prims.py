@@ -80,11 +80,7 @@ def convert_element_type(cx: Context, x: Expr, dtype: Any) -> Expr:
 def is_negative(cx: Context, x: Expr) -> Expr:
     """A boolean tensor: true where the sign bit of elements is set."""
     if not tensors.is_float(x):
-        return (
-            R.less(x, tensors.scalar(0, x))
-            if tensors.dtype_of(x) != "bool"
-            else R.logical_xor(x, x)
-        )
+        return x < 0 if tensors.dtype_of(x) != "bool" else R.logical_xor(x, x)
     wide = tensors.wide_dtype(x)
     integer = wide.replace("float", "int")
     y = cx.emit(tensors.reshaped(cx.tensor(x, wide), [tensors.product(tensors.shape_of(x))]))
@@ -158,7 +154,7 @@ def signbit(cx: Context, x: Expr) -> Expr:
 def copysign(cx: Context, x: Value, y: Value) -> Expr:
     a, b = (floated(cx, operand) for operand in operands(cx, x, y))
     size = R.abs(a)
-    return R.where(is_negative(cx, cx.emit(b)), R.negative(size), size)
+    return R.where(is_negative(cx, cx.emit(b)), -size, size)
 
 
 @converter("fmax", "fmin")
@@ -256,7 +252,7 @@ def nextafter(cx: Context, x: Value, y: Value) -> Expr:
 def angle(cx: Context, x: Expr) -> Expr:
     y = floated(cx, x)
     pi = const(math.pi, tensors.dtype_of(y))
-    turned = R.where(R.less(y, tensors.scalar(0.0, y)), pi, tensors.scalar(0.0, y))
+    turned = R.where(y < 0, pi, tensors.scalar(0.0, y))
     return R.where(R.isnan(y), y, turned)
 
 
@@ -266,7 +262,7 @@ def fma(cx: Context, a: Value, b: Value, c: Value) -> Expr:
     dtype = cx.result_dtype()
     wide = "float64" if dtype in ("float32", "float64") else "float32"
     x, y, z = (cx.tensor(value, wide) for value in (a, b, c))
-    return cast(R.add(R.multiply(x, y), z), dtype)
+    return cast(x * y + z, dtype)
 
 
 @converter("as_strided_scatter")

@@ -101,12 +101,12 @@ def moments(
     """The variance of elements along axes, and their mean."""
     chosen, sizes = cx.axes(axes, x), shape_of(x)
     delta = 1.0 if correction is None else float(correction)
-    centred = R.subtract(x, R.mean(x, chosen, True) if chosen else x)
-    squares = R.multiply(centred, centred)
+    centred = x - (R.mean(x, chosen, True) if chosen else x)
+    squares = centred * centred
     above = R.sum(squares, chosen, keepdim) if chosen else squares
     count = cx.tensor(product([sizes[k] for k in chosen]), dtype_of(x))
-    below = R.maximum(R.subtract(count, scalar(delta, x)), scalar(0.0, x))
-    return R.divide(above, below), R.mean(x, chosen, keepdim) if chosen else x
+    below = R.maximum(count - scalar(delta, x), scalar(0.0, x))
+    return above / below, R.mean(x, chosen, keepdim) if chosen else x
 
 
 @converter(
@@ -144,9 +144,9 @@ def vector_norm(
     if order == 1:
         return R.sum(y, chosen, keepdim)
     if order == 2:
-        return R.sqrt(R.sum(R.multiply(y, y), chosen, keepdim))
-    powers = R.sum(R.power(y, scalar(float(order), y)), chosen, keepdim)
-    return R.power(powers, scalar(1.0 / float(order), y))
+        return R.sqrt(R.sum(y * y, chosen, keepdim))
+    powers = R.sum(y ** scalar(float(order), y), chosen, keepdim)
+    return powers ** scalar(1.0 / float(order), y)
 
 
 @converter("cumsum", "cumprod")
@@ -316,13 +316,13 @@ def histc(cx: Context, x: Expr, bins: int = 100, low: float = 0, high: float = 0
     if low == high:
         least, most = cx.emit(R.min(y)), cx.emit(R.max(y))
         same = R.equal(least, most)
-        first = R.where(same, R.subtract(least, tensors.scalar(1.0, y)), least)
-        last = R.where(same, R.add(most, tensors.scalar(1.0, y)), most)
+        first = R.where(same, least - 1, least)
+        last = R.where(same, most + 1, most)
     else:
         first, last = tensors.scalar(float(low), y), tensors.scalar(float(high), y)
-    part = R.divide(R.subtract(y, first), R.subtract(last, first))
-    place = R.astype(R.floor(R.multiply(part, tensors.scalar(float(bins), y))), "int64")
-    inside = R.logical_and(R.less_equal(first, y), R.less_equal(y, last))
+    part = (y - first) / (last - first)
+    place = R.astype(R.floor(part * tensors.scalar(float(bins), y)), "int64")
+    inside = R.logical_and(first <= y, y <= last)
     place = R.where(inside, R.minimum(place, _whole(bins - 1)), _whole(bins))
     return _tallied(cx, bins, cx.emit(place), tensors.dtype_of(y))
 
@@ -337,13 +337,13 @@ def _edges(cx: Context, x: Expr, bins: int, low: float | None, high: float | Non
     else:
         first, last = (cx.emit(cx.tensor(float(value), dtype)) for value in (low, high))
     half = R.where(R.equal(first, last), const(0.5, dtype), const(0.0, dtype))
-    first, last = cx.emit(R.subtract(first, half)), cx.emit(R.add(last, half))
+    first, last = cx.emit(first - half), cx.emit(last + half)
     numbers = R.arange(0, bins + 1, 1, "int64")
-    step = cx.emit(R.divide(R.subtract(last, first), const(float(bins), dtype)))
-    ahead = R.add(first, R.multiply(R.astype(numbers, dtype), step))
-    back = R.astype(R.subtract(_whole(bins), numbers), dtype)
-    behind = R.subtract(last, R.multiply(back, step))
-    return cx.emit(R.where(R.less(numbers, _whole((bins + 1) // 2)), ahead, behind))
+    step = cx.emit((last - first) / const(float(bins), dtype))
+    ahead = first + R.astype(numbers, dtype) * step
+    back = R.astype(_whole(bins) - numbers, dtype)
+    behind = last - back * step
+    return cx.emit(R.where(numbers < _whole((bins + 1) // 2), ahead, behind))
 
 
 def _columns(cx: Context, x: Expr, count: int) -> list[Expr]:
@@ -363,24 +363,23 @@ def _histogram(
     inside: Any = const(True, "bool")
     for x, edge, count in zip(columns, edges, bins, strict=True):
         ends = [R.take(edge, cx.tensor(end, "int64"), 0) for end in (0, count)]
-        within = R.logical_and(R.less_equal(ends[0], x), R.less_equal(x, ends[1]))
-        found = R.subtract(R.astype(R.bucketize(x, edge, right=True), "int64"), _whole(1))
+        within = R.logical_and(ends[0] <= x, x <= ends[1])
+        found = R.astype(R.bucketize(x, edge, right=True), "int64") - _whole(1)
         last = cx.tensor(cx.simplify(tensors.as_size(count) - 1), "int64")
-        place = R.add(R.multiply(place, cx.tensor(count, "int64")), R.minimum(found, last))
+        place = place * cx.tensor(count, "int64") + R.minimum(found, last)
         inside = R.logical_and(inside, within)
     total = tensors.product(bins)
     place = cx.emit(R.where(inside, place, cx.tensor(total, "int64")))
     amounts = None if weight is None else cx.emit(_flat(cx.tensor(weight, dtype)))
     counted = cx.emit(tensors.reshaped(_tallied(cx, total, place, dtype, amounts), bins))
     if density:
-        counted = R.divide(counted, R.sum(counted))
+        counted = counted / R.sum(counted)
         for k, (edge, count) in enumerate(zip(edges, bins, strict=True)):
-            widths = R.subtract(
-                R.strided_slice(edge, [0], [1], [cx.simplify(tensors.as_size(count) + 1)]),
-                R.strided_slice(edge, [0], [0], [count]),
-            )
+            widths = R.strided_slice(
+                edge, [0], [1], [cx.simplify(tensors.as_size(count) + 1)]
+            ) - R.strided_slice(edge, [0], [0], [count])
             shape = [count if axis == k else 1 for axis in range(len(bins))]
-            counted = R.divide(counted, tensors.reshaped(widths, shape))
+            counted = counted / tensors.reshaped(widths, shape)
     return counted
 
 
@@ -441,7 +440,7 @@ def histogram_of_edges(
 def bincount(cx: Context, x: Expr, weights: Expr | None = None, least: int = 0) -> Expr:
     if tensors.shape_of(x) == [0]:
         return R.zeros((least,), cx.result_dtype())
-    needed = R.maximum(R.add(R.astype(R.max(x), "int64"), _whole(1)), _whole(least))
+    needed = R.maximum(R.astype(R.max(x), "int64") + _whole(1), _whole(least))
     bins = cx.number_of(cx.emit(needed), "bins")
     return _tallied(cx, bins, x, cx.result_dtype(), weights)
 
@@ -493,7 +492,7 @@ def unique_consecutive(
     steps = R.concat([R.zeros((1,), "int64"), differs], 0)
     place = cx.emit(R.cumsum(steps, 0))
     last = R.strided_slice(place, [0], [cx.simplify(tensors.as_size(size) - 1)], [size])
-    count = cx.number_of(cx.emit(R.add(tensors.reshaped(last, []), _whole(1))), "count")
+    count = cx.number_of(cx.emit(tensors.reshaped(last, []) + _whole(1)), "count")
     numbers = R.arange(0, size, 1, "int64")
     beyond = R.full((count,), cx.tensor(size, "int64"), "int64")
     first = R.scatter_elements(beyond, place, numbers, 0, "min")
@@ -509,7 +508,7 @@ def nonzero_static(cx: Context, x: Expr, *, size: int, fill_value: int = -1) -> 
         return R.zeros((size, 0), "int64")
     mask = cx.emit(_flat(truth(cx, x)))
     (total,) = tensors.shape_of(mask)
-    order = R.subtract(R.cumsum(R.astype(mask, "int64"), 0), _whole(1))
+    order = R.cumsum(R.astype(mask, "int64"), 0) - _whole(1)
     place = R.where(mask, R.minimum(order, _whole(size)), _whole(size))
     numbers = R.arange(0, total, 1, "int64")
     empty = R.full((size + 1,), _whole(-1), "int64")
@@ -519,9 +518,9 @@ def nonzero_static(cx: Context, x: Expr, *, size: int, fill_value: int = -1) -> 
     for extent in reversed(tensors.shape_of(x)):
         whole = R.maximum(cx.tensor(extent, "int64"), _whole(1))
         columns.append(R.floor_mod(rest, whole))
-        rest = R.floor_divide(rest, whole)
+        rest = rest // whole
     rows = R.stack(columns[::-1], 1)
-    missing = R.less(R.expand_dims(flat, 1), _whole(0))
+    missing = R.expand_dims(flat, 1) < _whole(0)
     return R.where(missing, _whole(fill_value), rows)
 
 

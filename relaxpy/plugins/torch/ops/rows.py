@@ -155,9 +155,9 @@ def nanmedian(cx: Context, x: Expr, axis: int, keepdim: bool = False) -> tuple[E
 
     def middle(values: Expr, at: int) -> Expr:
         unknown = R.sum(R.astype(R.isnan(values), "int64"), [at], True)
-        known = R.subtract(cx.tensor(tensors.shape_of(values)[at], "int64"), unknown)
-        below = R.maximum(R.subtract(known, const(1, "int64")), const(0, "int64"))
-        return R.floor_divide(below, const(2, "int64"))
+        known = cx.tensor(tensors.shape_of(values)[at], "int64") - unknown
+        below = R.maximum(known - const(1, "int64"), const(0, "int64"))
+        return below // const(2, "int64")
 
     return _chosen(cx, x, axis, keepdim, middle)
 
@@ -202,9 +202,9 @@ def reduced_into(
     zeros = cx.emit(R.zeros(tuple(tensors.shape_of(x)), "int64"))
     ones = cx.emit(R.ones(tuple(tensors.shape_of(source)), "int64"))
     count = cx.emit(scattered(cx, zeros, axis, indices, ones, "add"))
-    hit = R.greater(count, const(0, "int64"))
+    hit = count > const(0, "int64")
     if reduction == "mean":
-        parts = R.add(count, const(1, "int64")) if own else R.maximum(count, const(1, "int64"))
+        parts = count + const(1, "int64") if own else R.maximum(count, const(1, "int64"))
         divisor = R.astype(parts, tensors.dtype_of(x))
         quotient = R.divide if tensors.is_float(x) else R.floor_divide
         found = quotient(found, divisor)
