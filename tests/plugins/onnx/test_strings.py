@@ -337,10 +337,6 @@ def test_branches_and_loops_carry_strings() -> None:
     check(proto, *({"c": np.array(c), "count": np.array(3), "x": x} for c in (True, False)))
 
 
-def map_type(key: int, value: int) -> onnx.TypeProto:
-    return helper.make_map_type_proto(key, helper.make_tensor_type_proto(value, []))
-
-
 #: Operators on dictionaries, the types of keys and values, a dictionary, and the row it becomes.
 #: ONNX Runtime takes few of them from Python, so the rows are what the text of ONNX says.
 MAPS: list[tuple[str, dict[str, Any], tuple[int, int], dict[Any, Any], list[Any]]] = [

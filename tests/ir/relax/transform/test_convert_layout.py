@@ -71,7 +71,6 @@ def same_values(before: IRModule, after: IRModule) -> None:
 
 
 CONV = 'x: R.Tensor((2, 3, 9, 9), "float32"), w: R.Tensor((4, 3, 3, 3), "float32")'
-BIAS = f'{CONV}, bias: R.Tensor((2, 4, 7, 7), "float32")'
 TO = "R.permute_dims({}, (0, 2, 3, 1))"
 BACK = "R.permute_dims({}, (0, 3, 1, 2))"
 IN_NHWC = (
