@@ -1,5 +1,6 @@
 """Rows of parametrised tests."""
 
+import ast
 import random
 import re
 from collections import Counter
@@ -9,6 +10,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from relaxpy import errors
 from tests.fuzz.seed import SEED
 
 T = TypeVar("T")
@@ -134,6 +136,60 @@ def sections(text: str) -> dict[str, str]:
         name, _, body = section.partition("\n")
         found[name] = body
     return found
+
+
+def titled(text: str) -> Iterator[tuple[str, list[Any], str]]:
+    """The name, the marks and the text of each row of a table.
+
+    The line before a text is `--- name`, or `--- RULE-1 RULE-2: name`.
+    """
+    for title, body in sections(text).items():
+        rules, _, name = title.rpartition(": ")
+        yield name, [pytest.mark.rule(*rules.split())] if rules else [], body
+
+
+def rows(text: str) -> list[Any]:
+    """The texts of a table, each a row that is named, and marked with its rules."""
+    return [pytest.param(body, id=name, marks=marks) for name, marks, body in titled(text)]
+
+
+def commented(row: str) -> tuple[str, list[tuple[str, str]]]:
+    """The program of a row, and the comments after it, which `follow` explains."""
+    text, *comments = re.split(r"^# (?=do: |holds: |error: )", row, flags=re.MULTILINE)
+    parts = (comment.replace("\n#   ", " ").strip().partition(": ") for comment in comments)
+    return text, [(kind, code) for kind, _, code in parts]
+
+
+def follow(comments: Iterable[tuple[str, str]], names: dict[str, Any]) -> None:
+    """Do and check what the comments after a program say, whose statements bind names.
+
+        # do: first, second = bindings(func)
+        # holds: first.var is None
+        # error: func(3) -> RelaxpyError: expected a tensor
+
+    Errors are those of `relaxpy.errors`.
+
+    Errors:
+        AssertionError: an expression does not hold; the message has both sides of a comparison.
+    """
+    for kind, code in comments:
+        match kind:
+            case "do":
+                exec(code, names)
+            case "holds":
+                assert eval(code, names), "\n".join([code, *_sides(code, names)])
+            case _:
+                call, _, error = code.rpartition(" -> ")
+                name, _, message = error.partition(": ")
+                with pytest.raises(getattr(errors, name), match=message):
+                    eval(call, names)
+
+
+def _sides(code: str, names: dict[str, Any]) -> list[str]:
+    match ast.parse(code, mode="eval").body:
+        case ast.Compare(left=left, comparators=others):
+            return [repr(eval(ast.unparse(side), names)) for side in (left, *others)]
+    return []
 
 
 def variants(text: str) -> list[str]:

@@ -10,7 +10,6 @@ iterations:
 An error is that of a rule, or of none, `-`, and of the class that belongs to the rule.
 """
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -25,6 +24,7 @@ from relaxpy.errors import (
     UnknownPackedFuncError,
 )
 from tests.ir.relax.texts import module
+from tests.rows import commented, follow
 
 KINDS = {"FN": FunctionSignatureError, "MC": MatchCastError, "EV": UnknownPackedFuncError}
 
@@ -57,7 +57,7 @@ def run_row(
     Errors:
         AssertionError: a call has another result or error, or the targets have different errors.
     """
-    text, *comments = re.split(r"^# (?=do: |holds: |error: )", row, flags=re.MULTILINE)
+    text, comments = commented(row)
     mod = module(text, given())
     errors: dict[str, object] = {}
     for target, count in steps.items():
@@ -65,13 +65,13 @@ def run_row(
         executable = relaxpy.compile(mod, target, **options)
         names |= {name: executable[name] for name in executable.function_names}
         names |= {"N": count, "np": np, "ones": ones, "zeros": zeros, "linked": linked}
-        for comment in comments:
-            title, _, said = comment.replace("\n#   ", " ").strip().partition(": ")
-            if title == "do":
-                exec(said, names)
-                continue
-            if title == "holds":
-                assert eval(said, names), f"{said} on {target}"
+        for title, said in comments:
+            if title != "error":
+                try:
+                    follow([(title, said)], names)
+                except AssertionError as error:
+                    error.add_note(f"on {target}")
+                    raise
                 continue
             call, _, error = said.partition(" -> ")
             rule, _, message = error.partition(": ")

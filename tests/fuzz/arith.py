@@ -300,11 +300,6 @@ def domains(session: Session, count: int = 2) -> dict[tir.Var, Any]:
     return found
 
 
-def may_lie_in(table: dict[tir.Var, Any], env: Env) -> bool:
-    """Whether the variables of `table` lie in their domains at `env`, as far as these are known."""
-    return all(lies_in(env[var], IntervalSet.of(domain), env) for var, domain in table.items())
-
-
 def ends_at(table: dict[tir.Var, Any], env: Env) -> bool:
     """Whether the variables of `table` lie in their domains at `env`."""
     found = {var: IntervalSet.of(domain) for var, domain in table.items()}
@@ -377,10 +372,6 @@ def clipped(session: Session, points: list[Env]) -> None:
 def repeated(session: Session, points: list[Env]) -> None:
     expr = session.source.any(session.chosen.randint(1, 8))
     session.run("detect_common_subexpr", (expr,), lambda: arith.detect_common_subexpr(expr, 2))
-
-
-def satisfied(system: list[E], table: dict[tir.Var, Any], env: Env) -> bool:
-    return ends_at(table, env) and all(value_at(r, env) is True for r in system)
 
 
 def iterators(session: Session) -> dict[tir.Var, Range]:

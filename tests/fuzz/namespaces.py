@@ -21,6 +21,7 @@ from relaxpy.errors import RelaxpyError
 from relaxpy.script import from_source, ir as I, relax as R, tir as T
 from relaxpy.script.language.wording import public_names
 from tests.fuzz.progress import counted
+from tests.rows import table
 
 MEMORY = 1_500_000_000
 SECONDS = 20
@@ -30,6 +31,11 @@ LONGEST = 20_000
 def _pool(text: str) -> list[str]:
     """The expressions of a text, with semicolons between them."""
     return [part.strip() for part in text.split(" ;")]
+
+
+def _lines(text: str) -> list[str]:
+    """The statements of a text, in which `\\n` ends a line."""
+    return [part.replace(r"\n", "\n") for part in _pool(text)]
 
 
 NUMBERS = _pool(r"""
@@ -101,60 +107,21 @@ class M:
         return x
 """
 #: What is done with a call, as lines of a graph function, a kernel, or something else.
-IN_GRAPHS = [
-    *("y = {}", "{}", "{}; {}", "y: {} = x", "y = R.match_cast(x, {})", "return {}", "x = x + {}"),
-    *(
-        "with {}:\n    y = R.exp(x)",
-        "with {} as z:\n    y = z",
-        "if {}:\n    y = x\nelse:\n    y = x",
-    ),
-    *("for z in {}:\n    y = z", "y = ({}).struct_info", "y = ({})[0]", "y, z = {}", "y = -{}"),
-    *(
-        "with R.dataflow():\n    y = {}\n    R.output(y)",
-        "y = {} == {}",
-        "y = [*{}]",
-        "y = f'{{{}}}'",
-    ),
-    *(
-        "y = isinstance({}, int)",
-        "y = {{{}: 1}}",
-        "y = str({})",
-        "y = sorted([{}, {}])",
-        "y = {}(x)",
-    ),
-]
-IN_KERNELS = [
-    *(
-        "{}",
-        "A[i] = {}",
-        "A[{}] = 1",
-        "z = {}",
-        "z: {} = 1",
-        "z: T.int32 = {}",
-        "with {}:\n    A[i] = 1",
-    ),
-    *(
-        "with {} as z:\n    A[i] = 1",
-        "for z in {}:\n    A[i] = 1",
-        "if {}:\n    A[i] = 1",
-        "A[i] += {}",
-    ),
-    *("while {}:\n    A[i] = 1", "assert {}, 'a'", "z, w = {}", "T.evaluate({})", "A[i] = ({})[0]"),
-    *("with T.block('b'):\n    {}\n    A[i] = 1", "with T.block('b'):\n    z = {}\n    A[z] = 1"),
-    *(
-        "T.where({})",
-        "return {}",
-        "z = {}\nA[i] = z[0]",
-        "z = ({}) == ({})",
-        "z = [*{}]",
-        "z = ({}).dtype",
-    ),
-    *(
-        "with T.block('b'):\n    z = T.axis.spatial({}, i)\n    A[z] = 1",
-        "z = T.meta_var({})",
-        "z = {}(i)",
-    ),
-]
+IN_GRAPHS = _lines(r"""
+y = {} ; {} ; {}; {} ; y: {} = x ; y = R.match_cast(x, {}) ; return {} ; x = x + {} ;
+with {}:\n    y = R.exp(x) ; with {} as z:\n    y = z ; if {}:\n    y = x\nelse:\n    y = x ;
+for z in {}:\n    y = z ; y = ({}).struct_info ; y = ({})[0] ; y, z = {} ; y = -{} ;
+with R.dataflow():\n    y = {}\n    R.output(y) ; y = {} == {} ; y = [*{}] ; y = f'{{{}}}' ;
+y = isinstance({}, int) ; y = {{{}: 1}} ; y = str({}) ; y = sorted([{}, {}]) ; y = {}(x)
+""")
+IN_KERNELS = _lines(r"""
+{} ; A[i] = {} ; A[{}] = 1 ; z = {} ; z: {} = 1 ; z: T.int32 = {} ; with {}:\n    A[i] = 1 ;
+with {} as z:\n    A[i] = 1 ; for z in {}:\n    A[i] = 1 ; if {}:\n    A[i] = 1 ; A[i] += {} ;
+while {}:\n    A[i] = 1 ; assert {}, 'a' ; z, w = {} ; T.evaluate({}) ; A[i] = ({})[0] ;
+with T.block('b'):\n    {}\n    A[i] = 1 ; with T.block('b'):\n    z = {}\n    A[z] = 1 ;
+T.where({}) ; return {} ; z = {}\nA[i] = z[0] ; z = ({}) == ({}) ; z = [*{}] ; z = ({}).dtype ;
+with T.block('b'):\n    z = T.axis.spatial({}, i)\n    A[z] = 1 ; z = T.meta_var({}) ; z = {}(i)
+""")
 OTHERS = [
     "@R.function\ndef f(x: {}):\n    return x\n",
     "@R.function\ndef f(x: R.Tensor) -> {}:\n    return x\n",
@@ -183,71 +150,23 @@ def public(space: object, name: str, seen: set[int]) -> Iterator[str]:
 NAMES = [
     name for space, short in ((R, "R"), (T, "T"), (I, "I")) for name in public(space, short, set())
 ]
-KEYWORDS = [
-    *(
-        "axis",
-        "axes",
-        "dtype",
-        "shape",
-        "name",
-        "value",
-        "out_sinfo",
-        "scope",
-        "annotations",
-        "data",
-    ),
-    *(
-        "strides",
-        "elem_offset",
-        "attrs",
-        "layout",
-        "keepdims",
-        "begin",
-        "end",
-        "thread",
-        "key",
-        "pure",
-    ),
-]
-
-
+KEYWORDS = _pool("""
+axis ; axes ; dtype ; shape ; name ; value ; out_sinfo ; scope ; annotations ; data ; strides ;
+elem_offset ; attrs ; layout ; keepdims ; begin ; end ; thread ; key ; pure
+""")
 #: What parameters of these names may take.
-FITTING = {
-    "dtype out_dtype": [
-        "'float32'",
-        "'int8'",
-        "'bool'",
-        "'float16'",
-        "T.int32",
-        "'float32x4'",
-        "''",
-    ],
-    "shape extents size fields": ["[n, 4]", "(3,)", "[]", "(m, 2)", "[2**40]", "R.shape([n])", "s"],
-    "strides indices axes begin end placement": ["[0]", "[1, 0]", "[m]", "(-1,)", "[]", "[[0], 1]"],
-    "axis ndim lanes index stop start step offset bitwidth align": [
-        "0",
-        "-1",
-        "1",
-        "4",
-        "[0, 1]",
-        "m",
-    ],
-    "func function combiner f mapping lambda": [
-        "lambda a: a",
-        "lambda a, b: a + b",
-        "lambda *a: a",
-    ],
-    "annotations attrs options infos": ["{}", "{'a': 1}", "{'a': [1, 'b']}", "{'pragma_x': m}"],
-    "name scope thread thread_tag storage_scope kinds": [
-        "'a'",
-        "'shared'",
-        "'threadIdx.x'",
-        "'SR'",
-    ],
-    "args tensors values tuple_value": ["(x, y)", "[x]", "x", "R.tuple(x)", "[A[0], m]", "t", "[]"],
-    "out_sinfo sinfo_args struct_info": ["R.Tensor((n, 4), 'float32')", "[R.Object]", "R.Tuple()"],
-}
-FITS = {word: found for words, found in FITTING.items() for word in words.split()}
+FITTING = table("""
+dtype out_dtype : 'float32' ; 'int8' ; 'bool' ; 'float16' ; T.int32 ; 'float32x4' ; ''
+shape extents size fields : [n, 4] ; (3,) ; [] ; (m, 2) ; [2**40] ; R.shape([n]) ; s
+strides indices axes begin end placement : [0] ; [1, 0] ; [m] ; (-1,) ; [] ; [[0], 1]
+axis ndim lanes index stop start step offset bitwidth align : 0 ; -1 ; 1 ; 4 ; [0, 1] ; m
+func function combiner f mapping lambda : lambda a: a ; lambda a, b: a + b ; lambda *a: a
+annotations attrs options infos : {} ; {'a': 1} ; {'a': [1, 'b']} ; {'pragma_x': m}
+name scope thread thread_tag storage_scope kinds : 'a' ; 'shared' ; 'threadIdx.x' ; 'SR'
+args tensors values tuple_value : (x, y) ; [x] ; x ; R.tuple(x) ; [A[0], m] ; t ; []
+out_sinfo sinfo_args struct_info : R.Tensor((n, 4), 'float32') ; [R.Object] ; R.Tuple()
+""")
+FITS = {word: _pool(found) for words, found in FITTING for word in words.split()}
 
 
 def taken(name: str) -> list[str]:

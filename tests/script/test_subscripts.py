@@ -30,11 +30,6 @@ def bound(rng: random.Random, size: int, name: str) -> str:
     return rng.choice(choices)
 
 
-def last(name: str) -> str:
-    """The last index of an axis."""
-    return f"{name} - 1" if name else "-1"
-
-
 def drawn(rng: random.Random, shape: tuple[int, ...], names: list[str]) -> str:
     """The text of a subscript of a tensor, each of whose dimensions may have a name."""
     count = rng.randint(0, len(shape))

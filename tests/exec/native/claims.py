@@ -16,7 +16,6 @@ from relaxpy.exec.native.calls import called
 from relaxpy.exec.native.calls.static_entry import make_kernel_entry
 from relaxpy.script import from_source
 
-Array = np.ndarray[Any, Any]
 HEADER = """
 @T.prim_func
 def main({params}):

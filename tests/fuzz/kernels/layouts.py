@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from random import Random
-from types import SimpleNamespace
 from typing import Any
 
 from tests.fuzz.kernels.expressions import Tensor
@@ -11,7 +10,6 @@ from tests.fuzz.kernels.nests import Nests
 from tests.fuzz.kernels.program import Argument, Call, Edge, Memory, Scalar, View
 from tests.fuzz.kernels.semantics import FLOATS, low_and_high
 
-_T = SimpleNamespace(min=min, max=max, int64=int, int32=int)
 _EDGES: tuple[Edge, ...] = ("start", "end", "end")
 
 

@@ -11,7 +11,6 @@ from relaxpy.ir.tir.iteration import Range
 
 x, f, h = T.Var("x", "int32"), T.Var("f", "float32"), T.Var("h", "handle")
 one = {x: Range(0, 3)}
-part = [Range(x, x + 1)]
 change = T.BijectiveLayout("NCHW", "NCHW4c")
 NEITHER: list[object] = [3, 2.5, "s", f, h, T.Ramp(x, 1, 4), Range(0, 3), Ellipsis]
 

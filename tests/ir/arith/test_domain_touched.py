@@ -5,18 +5,9 @@ import pytest
 from relaxpy import tir as T
 from relaxpy.arith import domain_touched
 from relaxpy.errors import MisuseError
-from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.iteration import Range
 from relaxpy.script import tir as S
 from tests.ir.arith.boxes import value
-
-E = T.PrimExpr
-i, k, n = (T.Var(name, "int32") for name in "ikn")
-flag = T.Var("b", "bool")
-buffer = T.decl_buffer([16], "int32", "buf")
-loaded = T.BufferLoad(buffer, [i])
-yes, no = ops.const(True), ops.const(False)
-fld = ops.floordiv
 
 
 @S.prim_func

@@ -11,7 +11,7 @@ from tests.fuzz.integers import VARIABLES, expressions
 from tests.ir.arith.boxes import points, value
 
 E = T.PrimExpr
-x, y, z, h = (T.Var(name, "int32") for name in "xyzh")
+x, y, z = (T.Var(name, "int32") for name in "xyz")
 fld, flm, tdiv, tmod = ops.floordiv, ops.floormod, ops.truncdiv, ops.truncmod
 
 
@@ -127,23 +127,6 @@ def test_unions_keep_what_can_be_joined() -> None:
     assert arith.union_lower_bound([]).is_nothing()
     with pytest.raises(MisuseError, match="expected an IntervalSet"):
         arith.union_lower_bound([3])  # type: ignore[list-item]
-
-
-i, j = T.Var("i", "int32"), T.Var("j", "int32")
-SPLIT = i * 4 + j
-REGIONS: list[tuple[list[tuple[E, int]], dict[T.Var, int], E | bool, bool]] = [
-    ([(i, 2), (i + 2, 2)], {i: 8}, True, False),
-    ([(i * 4, 2)], {i: 8}, True, False),
-    ([(i * 4, 8)], {i: 8}, True, True),
-    ([(SPLIT * 4, 8)], {i: 4, j: 4}, SPLIT < 13, True),
-    ([(SPLIT * 4, 8), (SPLIT * 3, 5)], {i: 4, j: 4}, SPLIT < 13, False),
-    ([(1 - i, 4), (20 - j * 4, 16)], {i: 4, j: 4}, True, True),
-    ([(fld(i, 4), 1), (flm(i, 4), 1)], {i: 8}, True, True),
-    ([(fld(i + j, 2), 1)], {i: 8, j: 4}, True, True),
-    ([(fld(i * 3 + j, 2), 1)], {i: 4, j: 2}, True, False),
-    ([(i * 2 + j, 1)], {i: 4, j: 2}, i * 2 + j > 2, True),
-    ([(flm(i, 3), 1), (fld(i, 3), 1)], {i: 8}, True, False),
-]
 
 
 def test_domains_over_other_variables_are_opened() -> None:

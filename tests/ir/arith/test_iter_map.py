@@ -28,7 +28,7 @@ from tests.ir.arith.boxes import evaluate
 
 X, Y, Z = (tir.Var(name, "int64") for name in "xyz")
 N = tir.SizeVar("n", "int64")
-SURJECTIVE, BIJECTIVE = IterMapLevel.Surjective, IterMapLevel.Bijective
+BIJECTIVE = IterMapLevel.Bijective
 Iters = dict[tir.Var, Range]
 
 

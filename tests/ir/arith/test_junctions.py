@@ -15,7 +15,7 @@ from tests.fuzz.seed import COUNT
 from tests.ir.arith.boxes import Env, evaluate, holds, points
 
 E = tir.PrimExpr
-x, y, z = (tir.Var(name, "int32") for name in "xyz")
+x, y = (tir.Var(name, "int32") for name in "xy")
 fld, flm = ops.floordiv, ops.floormod
 both, either = tir.And, tir.Or
 

@@ -20,7 +20,7 @@ import pytest
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.script import from_source, ir as I, relax as R, tir as T
-from tests.rows import sections
+from tests.rows import titled
 
 _KINDS = {"f": "float", "i": "int", "u": "uint", "bf": "bfloat"}
 #: The short names of datatypes.
@@ -86,12 +86,7 @@ def changes(text: str) -> list[Any]:
     before; or they are one text in which `-` marks the lines before, and `+` those after. A text
     without either stays as it is.
     """
-    rows = []
-    for title, body in sections(text).items():
-        rules, _, name = title.rpartition(": ")
-        marks = [pytest.mark.rule(*rules.split())] if rules else []
-        rows.append(pytest.param(*both(body), id=name, marks=marks))
-    return rows
+    return [pytest.param(*both(body), id=name, marks=marks) for name, marks, body in titled(text)]
 
 
 def both(body: str) -> tuple[str, str]:

@@ -9,7 +9,6 @@ from relaxpy.relax.frontend.common import autopad
 from tests.ir.relax.graphs import built
 
 X = np.arange(2 * 4 * 7, dtype="float32").reshape(1, 2, 4, 7)
-MODES = {"constant": "constant", "edge": "edge", "reflect": "reflect"}
 
 
 def padded(shape: object, **options: object) -> relaxpy.IRModule:

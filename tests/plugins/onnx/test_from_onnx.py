@@ -24,6 +24,7 @@ from relaxpy.relax.frontend.onnx import from_onnx
 from tests.plugins.onnx.texts import model, node_of, nodes_of
 from tests.rows import table
 
+graph_of = onnx.parser.parse_graph
 Array = np.ndarray[Any, np.dtype[Any]]
 RNG = np.random.default_rng(7)
 
@@ -297,18 +298,10 @@ def test_sizes_of_zero_and_indices_beyond_the_ends(op, x, operands, expected, sy
 
 
 def test_functions_of_the_model_are_inlined_with_their_attributes() -> None:
-    scaled = helper.make_function(
-        "own",
-        "Scaled",
-        ["x"],
-        ["y"],
-        [
-            onnx.parser.parse_node("c = Constant <value_float: float = @factor> ()"),
-            node_of("y = Mul(x, c)"),
-        ],
-        [helper.make_opsetid("", 21)],
-        ["factor"],
-    )
+    scaled = onnx.parser.parse_function("""
+        <domain: "own", opset_import: ["" : 21]> Scaled <factor> (x) => (y)
+            { c = Constant <value_float: float = @factor> () y = Mul(x, c) }
+    """)
     nodes = nodes_of("a = own::Scaled(x, factor=2.0); b = own::Scaled(a, factor=3.0)")
     proto = model(nodes, [value("x", [4])], ["b"], functions=[scaled], domains=[("own", 1)])
     np.testing.assert_allclose(run(proto, X[0]), X[0] * 6, rtol=1e-6)
@@ -387,9 +380,7 @@ def test_all_nodes_that_cannot_be_imported_are_in_one_error() -> None:
 
 
 def test_nodes_that_no_output_needs_are_not_imported() -> None:
-    body = helper.make_graph(
-        nodes_of("negative = Neg(kept)"), "body", [], [value("negative", None)]
-    )
+    body = graph_of("body () => (float[] negative) { negative = Neg(kept) }")
     nodes = [
         *nodes_of("a = Nope(x); b = Relu(a)"),
         node_of("kept = Abs(x)"),  # only a branch reads it
@@ -404,9 +395,7 @@ def test_nodes_that_no_output_needs_are_not_imported() -> None:
 
 
 def test_nodes_may_stand_before_those_that_define_what_they_read() -> None:
-    body = helper.make_graph(
-        nodes_of("n = Neg(late); e = Exp(x)"), *("body", [], [value("n", None)])
-    )
+    body = graph_of("body () => (float[] n) { n = Neg(late) e = Exp(x) }")
     nodes = nodes_of(
         """
         a = If(c, then_branch=body, else_branch=body); y = Add(b, a); late = Abs(x); b = Relu(late)
@@ -434,15 +423,12 @@ def _with(change: Any) -> Any:
     return proto
 
 
-def _loop(nodes: Sequence[Any]) -> Any:
+def _loop(nodes: str) -> Any:
     """A loop of a body that is the nodes, with its condition `a` before and `b` after."""
-    states = [value("a", [], TensorProto.BOOL), value("s", [2, 4])]
-    body = helper.make_graph(
-        [*nodes, node_of("t = Identity(s)")],
-        "body",
-        [value("k", [], TensorProto.INT64), *states],
-        [value("b", [], TensorProto.BOOL), value("t", [2, 4])],
-    )
+    body = graph_of(f"""
+        body (int64 k, bool a, float[2, 4] s) => (bool b, float[2, 4] t)
+            {{ {nodes} t = Identity(s) }}
+    """)
     node = node_of("y = Loop(n, go, x, body=body)", body=body)
     given = {"n": np.array(3), "go": np.array(True)}
     return model([node], [value("x", [2, 4])], ["y"], given)
@@ -459,13 +445,10 @@ _WRONG: dict[str, tuple[Any, str]] = {
     "unknown name": (_bad_node(input=["q", "w.0"]), "node 0 uses 'q', which no node before it"),
     "cycle": (_bad_node(input=["z", "w.0"]), "node 1 uses 'y', which no node before it"),
     "cycle of conditions": (
-        _loop([helper.make_node("Identity", *names) for names in (["c", "b"], ["b", "c"])]),
+        _loop("b = Identity(c) c = Identity(b)"),
         "node 1 uses 'b', which no node before it",
     ),
-    "no condition": (
-        _loop(nodes_of("b = Identity()")),
-        "Identity of ai.onnx 21: operand x is missing",
-    ),
+    "no condition": (_loop("b = Identity()"), "Identity of ai.onnx 21: operand x is missing"),
     "defined twice": (_bad_node(output=["z"]), "uses 'y', which no node before it|second time"),
     "old IR": (_with(lambda p: setattr(p, "ir_version", 2)), "IR version 2"),
     "no version": (
@@ -522,8 +505,8 @@ def test_files_that_are_not_well_formed_have_clear_errors(case: str) -> None:
 
 
 def test_functions_that_call_each_other_without_end_are_refused() -> None:
-    again = helper.make_function(
-        "own", "F", ["x"], ["y"], nodes_of("y = own::F(x)"), [helper.make_opsetid("own", 1)]
+    again = onnx.parser.parse_function(
+        '<domain: "own", opset_import: ["own" : 1]> F (x) => (y) { y = own.F(x) }'
     )
     nodes = nodes_of("y = own::F(x)")
     proto = model(nodes, [value("x", [4])], ["y"], functions=[again], domains=[("own", 1)])
@@ -607,21 +590,13 @@ HUGE = 1 << 40
 
 def nested_calls(depth: int) -> Any:
     """Functions each of which calls the next one twice."""
-    own = helper.make_opsetid("own", 1)
+    ops = [*(f"own.F{k + 1}" for k in range(depth)), "Relu"]
     functions = [
-        helper.make_function(
-            "own",
-            f"F{k}",
-            ["x"],
-            ["y"],
-            [
-                helper.make_node(f"F{k + 1}" if k < depth else "Relu", [name], [out], domain=domain)
-                for name, out in (("x", "t"), ("t", "y"))
-                for domain in ["own" if k < depth else ""]
-            ],
-            [own, helper.make_opsetid("", 21)],
-        )
-        for k in range(depth + 1)
+        onnx.parser.parse_function(f"""
+            <domain: "own", opset_import: ["own" : 1, "" : 21]> F{k} (x) => (y)
+                {{ t = {op}(x) y = {op}(t) }}
+        """)
+        for k, op in enumerate(ops)
     ]
     node = node_of("y = own::F0(x)")
     return model([node], [value("x", [2])], ["y"], functions=functions, domains=[("own", 1)])
@@ -709,9 +684,7 @@ def test_chains_that_double_a_shape_stay_small() -> None:
     assert mod["main"].struct_info.ret.shape.values[0] == 1 << 30
 
 
-BODY = helper.make_graph(
-    nodes_of("out = Relu(item)"), "body", [value("item", None)], [value("out", None)]
-)
+BODY = graph_of("body (float[] item) => (float[] out) { out = Relu(item) }")
 #: ONNX writes this as text, in which names have no such points, and reads it again.
 DOTTED = helper.make_graph(
     nodes_of("t = Mul(s, a.b)"),
@@ -967,14 +940,14 @@ def test_scales_of_an_axis_without_elements(op: str) -> None:
 
 def with_a_body(kind: str, size: int | None, *, outside: bool) -> Any:
     """A scan or loop of `size` rows whose body has or needs a node that cannot be imported."""
-    strange = node_of("b = Nope(a)")
-    nodes = nodes_of("t = Add(s, a); y = Neg(b)")
-    inputs, outputs = [value("s", [2]), value("x", [2])], [value("t", [2]), value("y", [2])]
+    strange = "b = Nope(a)"
+    params, condition, first = "float[2] s, float[2] x", "", ""
     if kind == "Loop":
-        nodes = [node_of("d = Identity(c)"), *nodes]
-        inputs = [value("i", [], TensorProto.INT64), value("c", [], TensorProto.BOOL), inputs[0]]
-        outputs = [value("d", [], TensorProto.BOOL), *outputs]
-    body = helper.make_graph(nodes if outside else [strange, *nodes], "body", inputs, outputs)
+        params, condition, first = "int64 i, bool c, float[2] s", "bool d, ", "d = Identity(c)"
+    body = graph_of(f"""
+        body ({params}) => ({condition}float[2] t, float[2] y)
+            {{ {"" if outside else strange} {first} t = Add(s, a) y = Neg(b) }}
+    """)
     given = [value("s0", [2]), value("xs", [size or "n", 2]), value("a", [2])]
     operands, attributes = ["s0", "xs"], {"num_scan_inputs": 1}
     initializers = {"yes": np.array(True)}
@@ -985,7 +958,8 @@ def with_a_body(kind: str, size: int | None, *, outside: bool) -> Any:
         else:
             initializers["count"] = np.array(size)
     node = helper.make_node(kind, operands, ["end", "ys"], body=body, **attributes)
-    return model([strange, node] if outside else [node], given, ["end", "ys"], initializers)
+    nodes = [node_of(strange), node] if outside else [node]
+    return model(nodes, given, ["end", "ys"], initializers)
 
 
 @pytest.mark.parametrize("outside", [False, True])

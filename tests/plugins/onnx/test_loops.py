@@ -7,19 +7,16 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
-from onnx import TensorProto, helper, numpy_helper
 
 import relaxpy
 from relaxpy.relax.frontend.onnx import from_onnx
-from tests.plugins.onnx.texts import node_of, nodes_of
 
-INT64, FLOAT, BOOL = TensorProto.INT64, TensorProto.FLOAT, TensorProto.BOOL
 TARGETS = ("numpy", "native")
-value = helper.make_tensor_value_info
 
 
-def model(graph: onnx.GraphProto) -> onnx.ModelProto:
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+def model(graph: str) -> onnx.ModelProto:
+    """The model of a graph in ONNX's text."""
+    made = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 18]> {graph}')
     onnx.checker.check_model(made)
     return made
 
@@ -44,47 +41,27 @@ def check(made: onnx.ModelProto, *calls: tuple[np.ndarray, ...]) -> str:
     return mod.script()
 
 
-def counting(*, fixed: int | None = None, condition: bool = False) -> onnx.ModelProto:
+def counting(*, fixed: int | None = None, condition: str = "Identity(c)") -> onnx.ModelProto:
     """A loop with a state of 2 x 3, and outputs of that shape, of a number and of a Boolean."""
-    nodes = [
-        *nodes_of("f = Cast(i, to=FLOAT); h2 = Add(h, f); row = Mul(h2, x)"),
-        *nodes_of("total = ReduceSum(h2, keepdims=0); sign = Greater(total, f)"),
-        node_of("c2 = Less(i, four)") if condition else node_of("c2 = Identity(c)"),
-    ]
-    body = helper.make_graph(
-        nodes,
-        "body",
-        [value("i", INT64, []), value("c", BOOL, []), value("h", FLOAT, [2, 3])],
-        [
-            value("c2", BOOL, []),
-            value("h2", FLOAT, [2, 3]),
-            value("row", FLOAT, [2, 3]),
-            value("total", FLOAT, []),
-            value("sign", BOOL, []),
-        ],
-    )
-    weights = [numpy_helper.from_array(np.array(True), "yes")]
-    if condition:
-        weights.append(numpy_helper.from_array(np.array(4), "four"))
-    inputs = [value("x", FLOAT, [2, 3])]
-    if fixed is None:
-        inputs.append(value("n", INT64, []))
-    else:
-        weights.append(numpy_helper.from_array(np.array(fixed), "n"))
-    return model(
-        helper.make_graph(
-            nodes_of("h, rows, all, signs = Loop(n, yes, x, body=body)", body=body),
-            "graph",
-            inputs,
-            [
-                value("h", FLOAT, [2, 3]),
-                value("rows", FLOAT, ["k", 2, 3]),
-                value("all", FLOAT, ["k"]),
-                value("signs", BOOL, ["k"]),
-            ],
-            weights,
-        )
-    )
+    count = ", int64 n" if fixed is None else ""
+    known = "" if fixed is None else f", int64 n = {{{fixed}}}"
+    return model(f"""
+        graph (float[2, 3] x{count})
+            => (float[2, 3] h, float[k, 2, 3] rows, float[k] all, bool[k] signs)
+            <bool yes = {{1}}, int64 four = {{4}}{known}>
+        {{
+            h, rows, all, signs = Loop <body = body (int64 i, bool c, float[2, 3] h)
+                => (bool c2, float[2, 3] h2, float[2, 3] row, float total, bool sign)
+            {{
+                f = Cast <to = 1> (i)
+                h2 = Add(h, f)
+                row = Mul(h2, x)
+                total = ReduceSum <keepdims = 0> (h2)
+                sign = Greater(total, f)
+                c2 = {condition}
+            }}> (n, yes, x)
+        }}
+    """)
 
 
 X = np.linspace(-1, 1, 6, dtype=np.float32).reshape(2, 3)
@@ -101,7 +78,7 @@ def test_a_count_of_the_file(count: int) -> None:
 
 @pytest.mark.parametrize("count", [3, 7])
 def test_a_condition_ends_the_loop_before_the_count(count: int) -> None:
-    check(counting(condition=True), (X, np.array(count)))
+    check(counting(condition="Less(i, four)"), (X, np.array(count)))
 
 
 def test_rows_are_written_where_they_stand() -> None:
@@ -114,137 +91,107 @@ def test_rows_are_written_where_they_stand() -> None:
 @pytest.mark.parametrize("lagging", [False, True])
 def test_a_state_that_grows(lagging: bool) -> None:
     """As the tokens of a language model; the sizes of a lagging state change an iteration later."""
-    nodes = nodes_of("""
-        total = ReduceSum(tokens, keepdims=1); token = Mod(total, words);
-        tokens2 = Concat(tokens, token, axis=0); last = Squeeze(token); c2 = Less(zero, last)
+
+    def late(text: str) -> str:
+        return text if lagging else ""
+
+    made = model(f"""
+        graph (int64[length] x, int64 n) => (int64[p] y{late(", int64[q] z")})
+            <bool yes = {{1}}, int64 zero = {{0}}, int64[1] words = {{7}}>
+        {{
+            y{late(", z")} = Loop <body = body
+                (int64 i, bool c, int64[?] tokens{late(", int64[?] late")})
+                => (bool c2, int64[?] tokens2{late(", int64[?] late2")})
+            {{
+                total = ReduceSum <keepdims = 1> (tokens)
+                token = Mod(total, words)
+                tokens2 = Concat <axis = 0> (tokens, token)
+                last = Squeeze(token)
+                c2 = Less(zero, last)
+                {late("late2 = Identity(tokens)")}
+            }}> (n, yes, x{late(", x")})
+        }}
     """)
-    inputs = [value("i", INT64, []), value("c", BOOL, []), value("tokens", INT64, [None])]
-    outputs = [value("c2", BOOL, []), value("tokens2", INT64, [None])]
-    if lagging:
-        nodes.append(node_of("late2 = Identity(tokens)"))
-        inputs.append(value("late", INT64, [None]))
-        outputs.append(value("late2", INT64, [None]))
-    body = helper.make_graph(nodes, "body", inputs, outputs)
-    names = ["x", "x"] if lagging else ["x"]
-    made = model(
-        helper.make_graph(
-            [helper.make_node("Loop", ["n", "yes", *names], ["y", "z"][: len(names)], body=body)],
-            "graph",
-            [value("x", INT64, ["length"]), value("n", INT64, [])],
-            [value(name, INT64, [None]) for name in ["y", "z"][: len(names)]],
-            [
-                numpy_helper.from_array(np.array(True), "yes"),
-                numpy_helper.from_array(np.array(0), "zero"),
-                numpy_helper.from_array(np.array([7]), "words"),
-            ],
-        )
-    )
     calls = [([1], 0), ([1], 5), ([2, 3], 4), ([3, 5, 6], 9)]
     check(made, *((np.array(x), np.array(n)) for x, n in calls))
 
 
 def test_rows_whose_sizes_the_first_iteration_decides() -> None:
     """One output has sizes that depend on data; beside it, the other's are known."""
-    body = helper.make_graph(
-        nodes_of("where = NonZero(x); number = Identity(i); c2 = Identity(c)"),
-        "body",
-        [value("i", INT64, []), value("c", BOOL, [])],
-        [value("c2", BOOL, []), value("where", INT64, [1, None]), value("number", INT64, [])],
-    )
-    made = model(
-        helper.make_graph(
-            nodes_of("rows, numbers = Loop(n, yes, body=body)", body=body),
-            "graph",
-            [value("x", FLOAT, [4]), value("n", INT64, [])],
-            [value("rows", INT64, ["k", 1, "m"]), value("numbers", INT64, ["k"])],
-            [numpy_helper.from_array(np.array(True), "yes")],
-        )
-    )
+    made = model("""
+        graph (float[4] x, int64 n) => (int64[k, 1, m] rows, int64[k] numbers) <bool yes = {1}>
+        {
+            rows, numbers = Loop <body = body (int64 i, bool c)
+                => (bool c2, int64[1, ?] where, int64 number)
+            {
+                where = NonZero(x)
+                number = Identity(i)
+                c2 = Identity(c)
+            }> (n, yes)
+        }
+    """)
     x = np.array([1, 0, 0, 3], np.float32)
     check(made, (x, np.array(3)), (x, np.array(1)))
-
-
-def scanning(*, out_direction: int, out_axis: int) -> onnx.ModelProto:
-    body = helper.make_graph(
-        nodes_of("h2 = Add(h, part); row = Tanh(h2)"),
-        "body",
-        [value("h", FLOAT, [3]), value("part", FLOAT, [3])],
-        [value("h2", FLOAT, [3]), value("row", FLOAT, [3])],
-    )
-    return model(
-        helper.make_graph(
-            [
-                helper.make_node(
-                    "Scan",
-                    ["h", "xs"],
-                    ["last", "rows"],
-                    body=body,
-                    num_scan_inputs=1,
-                    scan_output_directions=[out_direction],
-                    scan_output_axes=[out_axis],
-                )
-            ],
-            "graph",
-            [value("h", FLOAT, [3]), value("xs", FLOAT, ["k", 3])],
-            [value("last", FLOAT, [3]), value("rows", FLOAT, ["a", "b"])],
-        )
-    )
 
 
 @pytest.mark.each_choice
 @pytest.mark.parametrize("out_axis", [0, 1, -1])
 @pytest.mark.parametrize("out_direction", [0, 1])
 def test_a_scan_over_a_symbolic_length(out_direction: int, out_axis: int) -> None:
+    made = model(f"""
+        graph (float[3] h, float[k, 3] xs) => (float[3] last, float[a, b] rows)
+        {{
+            last, rows = Scan <num_scan_inputs = 1, scan_output_directions = [{out_direction}],
+                scan_output_axes = [{out_axis}],
+                body = body (float[3] h, float[3] part) => (float[3] h2, float[3] row)
+            {{
+                h2 = Add(h, part)
+                row = Tanh(h2)
+            }}> (h, xs)
+        }}
+    """)
     rng = np.random.default_rng(0)
     calls = [(X[0], rng.standard_normal((length, 3)).astype(np.float32)) for length in (5, 1, 150)]
-    check(scanning(out_direction=out_direction, out_axis=out_axis), *calls)
+    check(made, *calls)
 
 
 def test_a_loop_within_a_loop() -> None:
-    inner = helper.make_graph(
-        nodes_of("s2 = Add(s, j); d2 = Identity(d); cell = Mul(s2, i)"),
-        "inner",
-        [value("j", INT64, []), value("d", BOOL, []), value("s", INT64, [])],
-        [value("d2", BOOL, []), value("s2", INT64, []), value("cell", INT64, [])],
-    )
-    outer = helper.make_graph(
-        nodes_of("s2, line = Loop(m, yes, s, body=inner); c2 = Identity(c)", inner=inner),
-        "outer",
-        [value("i", INT64, []), value("c", BOOL, []), value("s", INT64, [])],
-        [value("c2", BOOL, []), value("s2", INT64, []), value("line", INT64, ["m"])],
-    )
-    made = model(
-        helper.make_graph(
-            nodes_of("last, lines = Loop(n, yes, zero, body=outer)", outer=outer),
-            "graph",
-            [value("n", INT64, []), value("m", INT64, [])],
-            [value("last", INT64, []), value("lines", INT64, ["n", "m"])],
-            [
-                numpy_helper.from_array(np.array(True), "yes"),
-                numpy_helper.from_array(np.array(0), "zero"),
-            ],
-        )
-    )
+    made = model("""
+        graph (int64 n, int64 m) => (int64 last, int64[n, m] lines)
+            <bool yes = {1}, int64 zero = {0}>
+        {
+            last, lines = Loop <body = outer (int64 i, bool c, int64 s)
+                => (bool c2, int64 s2, int64[m] line)
+            {
+                s2, line = Loop <body = inner (int64 j, bool d, int64 s)
+                    => (bool d2, int64 s2, int64 cell)
+                {
+                    s2 = Add(s, j)
+                    d2 = Identity(d)
+                    cell = Mul(s2, i)
+                }> (m, yes, s)
+                c2 = Identity(c)
+            }> (n, yes, zero)
+        }
+    """)
     check(made, *((np.array(n), np.array(m)) for n, m in ((3, 4), (1, 1), (130, 2))))
 
 
-@pytest.mark.parametrize("directions", [[0], [1]])
-def test_sequences_of_a_batch_have_their_own_lengths(directions: list[int]) -> None:
-    body = helper.make_graph(
-        nodes_of("t = Add(s, x); y = Neg(t)"),
-        "body",
-        [value(name, FLOAT, [3]) for name in ("s", "x")],
-        [value(name, FLOAT, [3]) for name in ("t", "y")],
-    )
-    names = ["lengths", "s0", "xs"]
-    attributes = {"body": body, "num_scan_inputs": 1, "directions": directions}
-    graph = helper.make_graph(
-        [helper.make_node("Scan", names, ["end", "ys"], **attributes)],
-        "scan",
-        [value("lengths", INT64, [2]), value("s0", FLOAT, [2, 3]), value("xs", FLOAT, [2, "n", 3])],
-        [value("end", FLOAT, [2, 3]), value("ys", FLOAT, [2, "n", 3])],
-    )
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 8)], ir_version=3)
+@pytest.mark.parametrize("direction", [0, 1])
+def test_sequences_of_a_batch_have_their_own_lengths(direction: int) -> None:
+    made = onnx.parser.parse_model(f"""
+        <ir_version: 3, opset_import: ["" : 8]>
+        scan (int64[2] lengths, float[2, 3] s0, float[2, n, 3] xs)
+            => (float[2, 3] end, float[2, n, 3] ys)
+        {{
+            end, ys = Scan <num_scan_inputs = 1, directions = [{direction}],
+                body = body (float[3] s, float[3] x) => (float[3] t, float[3] y)
+            {{
+                t = Add(s, x)
+                y = Neg(t)
+            }}> (lengths, s0, xs)
+        }}
+    """)
     rng = np.random.default_rng(0)
     calls = []
     for lengths, n in [((4, 2), 4), ((1, 5), 5), ((3, 3), 3)]:
@@ -254,23 +201,17 @@ def test_sequences_of_a_batch_have_their_own_lengths(directions: list[int]) -> N
 
 
 def test_a_map_over_a_sequence_uses_values_from_outside_of_its_body() -> None:
-    body = helper.make_graph(
-        nodes_of("f = Add(e, w); r = Mul(f, h)"),
-        "body",
-        [value("e", FLOAT, None)],
-        [value("r", FLOAT, None)],
-    )
-    made = model(
-        helper.make_graph(
-            [
-                *nodes_of("h = Neg(x); s = SequenceConstruct(x, h)"),
-                helper.make_node("SequenceMap", ["s"], ["t"], body=body),
-                *nodes_of("y = ConcatFromSequence(t, axis=0)"),
-            ],
-            "graph",
-            [value("x", FLOAT, [2, 3])],
-            [value("y", FLOAT, [4, 3])],
-            [numpy_helper.from_array(np.float32(2), "w")],
-        )
-    )
+    made = model("""
+        graph (float[2, 3] x) => (float[4, 3] y) <float w = {2}>
+        {
+            h = Neg(x)
+            s = SequenceConstruct(x, h)
+            t = SequenceMap <body = body (float[] e) => (float[] r)
+            {
+                f = Add(e, w)
+                r = Mul(f, h)
+            }> (s)
+            y = ConcatFromSequence <axis = 0> (t)
+        }
+    """)
     check(made, (np.arange(6, dtype=np.float32).reshape(2, 3),))

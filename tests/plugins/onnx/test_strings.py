@@ -313,52 +313,28 @@ def test_sequences_of_strings_are_read_and_returned() -> None:
     check(proto, *feeds)
 
 
-def branch(name: str, value: Array) -> onnx.GraphProto:
-    tensor = onnx.numpy_helper.from_array(value, "value")
-    node = helper.make_node("Constant", [], [name], value=tensor)
-    return helper.make_graph([node], name, [], [helper.make_tensor_value_info(name, STRING, None)])
-
-
 def test_branches_and_loops_carry_strings() -> None:
-    body = helper.make_graph(
-        nodes_of("""
-            again = Identity(going); next = StringConcat(state, chosen); row = Gather(next, zero)
-        """),
-        "body",
-        [
-            helper.make_tensor_value_info("i", INT64, []),
-            helper.make_tensor_value_info("going", TensorProto.BOOL, []),
-            helper.make_tensor_value_info("state", STRING, [None]),
-        ],
-        [
-            helper.make_tensor_value_info("again", TensorProto.BOOL, []),
-            helper.make_tensor_value_info("next", STRING, [None]),
-            helper.make_tensor_value_info("row", STRING, []),
-        ],
-        [onnx.numpy_helper.from_array(np.array(0), "zero")],
-    )
-    ways = {
-        "then_branch": branch("then", texts("+", "-")),
-        "else_branch": branch("else", texts("*")),
-    }
-    proto = model(
-        [
-            helper.make_node("If", ["c"], ["chosen"], **ways),
-            node_of("last, rows = Loop(count, , x, body=body)", body=body),
-        ],
+    proto = onnx.parser.parse_model("""
+        <ir_version: 10, opset_import: ["" : 21]>
+        graph (bool c, int64 count, string[?] x) => (string[?] last, string[?, ?] rows)
         {
-            "c": helper.make_tensor_type_proto(TensorProto.BOOL, []),
-            "count": helper.make_tensor_type_proto(INT64, []),
-            "x": helper.make_tensor_type_proto(STRING, [None]),
-        },
-        ["last", "rows"],
-    )
+            chosen = If <
+                then_branch = then () => (string[] p)
+                    { p = Constant <value = string[2] {"+", "-"}> () },
+                else_branch = else () => (string[] q)
+                    { q = Constant <value = string[1] {"*"}> () }
+            > (c)
+            last, rows = Loop <body = body (int64 i, bool going, string[?] state)
+                => (bool again, string[?] next, string row) <int64 zero = {0}>
+            {
+                again = Identity(going)
+                next = StringConcat(state, chosen)
+                row = Gather(next, zero)
+            }> (count, , x)
+        }
+    """)
     x = texts("a", "b")
     check(proto, *({"c": np.array(c), "count": np.array(3), "x": x} for c in (True, False)))
-
-
-def map_type(key: int, value: int) -> onnx.TypeProto:
-    return helper.make_map_type_proto(key, helper.make_tensor_type_proto(value, []))
 
 
 #: Operators on dictionaries, the types of keys and values, a dictionary, and the row it becomes.

@@ -41,7 +41,6 @@ def norm(x: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
 
 LENGTHS = np.array([1, 3, 2, 0], "int32")
 SQUARE = np.arange(16, dtype="float32").reshape(4, 4)
-BATCHES = np.arange(24, dtype="float32").reshape(2, 3, 4)
 DEEP = np.arange(32, dtype="float32").reshape(1, 8, 2, 2)
 Q = np.array([[-7, 3, 20], [0, 5, -128]], "int8")
 HALF, TWO = np.array(0.5, "float32"), np.array(2, "int32")

@@ -11,7 +11,7 @@ from relaxpy.errors import RelaxpyError
 from relaxpy.ir import structural_equal
 from relaxpy.relay import transform
 
-X, Y, UNIT, ANY = relay.Var("x"), relay.Var("y"), relay.Tuple([]), relay.Var("_")
+X, UNIT, ANY = relay.Var("x"), relay.Tuple([]), relay.Var("_")
 INT = relay.scalar_type("int32")
 XI, YI = relay.Var("x", INT), relay.Var("y", INT)
 BINARY = {

@@ -23,7 +23,6 @@ from tests.rows import draw
 #: Differences are taken at each element of inputs of at most this size.
 MOST_ELEMENTS = 64
 NO_GRADIENT = Op("relax.grad.no_grad")
-Values = Array | tuple[Array, ...]
 
 
 def is_compared(case: Case) -> bool:

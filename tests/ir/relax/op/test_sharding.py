@@ -22,7 +22,7 @@ from tests.ir.relax.op.notation import Row, check_known, rows
 
 MESH = DeviceMesh((2, 2), (0, 1, 2, 3))
 LINE = DeviceMesh((2,), (0, 1))
-N, M = tir.Var("n", "int64"), tir.Var("m", "int64")
+N = tir.Var("n", "int64")
 Call = Callable[..., rx.Call]
 
 

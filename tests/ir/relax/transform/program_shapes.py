@@ -1,251 +1,221 @@
 """Programs of a size, of shapes that are hard for passes: long, wide, nested, many of a kind."""
 
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
+from textwrap import indent
 
-from relaxpy import IRModule, topi
+from relaxpy import IRModule
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.tir import expr as tir
 from relaxpy.relax.transform import Normalize
-from tests.ir.relax.sinfos import rank, tensor
+from tests.ir.relax.sinfos import tensor
+from tests.ir.relax.texts import module
+from tests.rows import sections
 
 SQUARE = tensor(4, 4)
-SCALAR = tensor(dtype="bool")
-Fill = Callable[[BlockBuilder, rx.Var, int], rx.Expr]
 SHAPES: dict[str, Callable[[int], IRModule]] = {}
+
+#: Lines of `main`, which has the parameter x; in a dataflow block and without one.
+BODIES = sections("""
+--- chain
+for _ in range(count):
+    x = R.exp(x)
+return x
+--- fan
+# One value is used by all, whose results nothing uses except the first and the last.
+x = R.abs(x)
+first = R.exp(x)
+for _ in range(count - 1):
+    last = R.exp(x)
+y = R.add(first, last)
+return y
+--- fan_of_constants
+# As `fan`, with different values, all of which are in one tuple.
+y = R.tuple(*[R.add(x, R.const(float(k), "float32")) for k in range(count)])
+return y
+--- fold
+# Only constants.
+y = R.const([1.0] * 4, "float32")
+for _ in range(count):
+    y = R.add(y, R.const(1.0, "float32"))
+y = R.add(x, y)
+return y
+--- diamonds
+# Each value is used twice by the next one, through two others: 2 ** count paths.
+for _ in range(count // 3):
+    x = R.add(R.exp(x), R.abs(x))
+return x
+--- fibonacci
+# Each sum is of the two before it, and a product uses the last: exponentially many paths.
+b = R.abs(x)
+a = R.add(x, b)
+for k in range(count - 1):
+    if k % 2:
+        a = R.add(a, b)
+    else:
+        b = R.add(b, a)
+y = R.matmul(x, a if count % 2 else b)
+return y
+--- squares
+# Each product is of the one before it with itself, and a vector is multiplied by the last.
+vector = R.sum(x, axis=0)
+for _ in range(count):
+    x = R.matmul(x, x)
+y = R.matmul(vector, x)
+return y
+--- products
+y = R.matmul(R.permute_dims(x), x)
+for _ in range(count // 2 - 1):
+    y = R.matmul(R.permute_dims(y), x)
+return y
+--- parallel_products
+y = R.tuple(*[R.matmul(x, R.const([[float(k)] * 4] * 4)) for k in range(count)])
+return y
+--- transpositions
+for _ in range(count):
+    x = R.permute_dims(x)
+return x
+--- concatenation
+# One concatenation of so many values.
+y = R.concat([R.permute_dims(x) for _ in range(count)], axis=0)
+return y
+--- reshapes
+for _ in range(count // 2):
+    x = R.reshape(R.reshape(x, (16,)), (4, 4))
+return x
+--- aliases
+for _ in range(count):
+    x = x
+y = R.exp(x)
+return y
+--- one_tuple
+# A tuple of so many fields, each of which is projected.
+whole = R.tuple(*[x] * (count // 2))
+first = whole[0]
+for k in range(1, count // 2):
+    last = whole[k]
+y = R.add(first, last)
+return y
+--- casts
+# Each cast binds a shape variable.
+y = R.match_cast(x, R.Tensor(ndim=2, dtype="float32"))
+for size in sizes:
+    y = R.match_cast(y, R.Tensor((size, 4), "float32"))
+return y
+--- statistics
+# Normalisations, each with several results.
+for _ in range(count // 2):
+    normed = R.nn.batch_norm(x, row, row, row, row, axis=1)
+    x = normed[0]
+return x
+--- mixed
+# Aliases, equal calls, tuples, casts, constants, reshapes, and unused values.
+for k in range(count // 10):
+    one = R.exp(x)
+    other = R.exp(x)
+    alias = one
+    pair = (alias, other)
+    field = pair[1]
+    cast = R.match_cast(field, f32[4, 4])
+    total = R.add(cast, R.const(float(k)))
+    nothing = R.abs(total)
+    x = R.reshape(R.reshape(total, (16,)), (4, 4))
+return x
+--- scans
+# Products of a matrix with two others, one transposed, and scans.
+w = R.abs(x)
+for _ in range(count // 6):
+    turned = R.permute_dims(w)
+    x = R.cumsum(R.exp(R.add(R.matmul(x, w), R.matmul(x, turned))), 0)
+return x
+""")
+WHOLE = sections("""
+--- effects
+# Impure calls and kernels that change their argument.
+@impure
+def main(x: f32[4, 4]):
+    for _ in range(count // 2):
+        _ = effect(x)
+        x = R.exp(x)
+    return x
+--- blocks
+# As many dataflow blocks as bindings, with others between them.
+@impure
+def main(x: f32[4, 4]):
+    for _ in range(count // 2):
+        with R.dataflow():
+            x = R.exp(x)
+            R.output(x)
+        _ = effect(x)
+    return x
+--- weights
+# Sums with values that only a weight decides.
+def main(y: f32[4, 4], w: f32[4, 4]):
+    R.func_attr({"num_input": 1})
+    with R.dataflow():
+        for _ in range(count // 2):
+            y = R.add(y, R.negative(w))
+        z = y
+        R.output(z)
+    return z
+--- images
+# Normalised convolutions, with operators between them that have any layout or but one.
+def main(x: f32[1, 4, 6, 6], w: f32[4, 4, 3, 3], g: f32[4]):
+    with R.dataflow():
+        for k in range(count // 4):
+            convolved = R.nn.conv2d(x, w, padding=1)
+            normed = R.nn.batch_norm(convolved, g, g, g, g, 1, training=False)
+            first = normed[0]
+            x = R.nn.softmax(first, 1) if k % 3 else R.nn.relu(first)
+        y = x
+        R.output(y)
+    return y
+--- conditionals
+# One after the other.
+def main(x: f32[4, 4], c: bool):
+    for _ in range(count // 3):
+        if c:
+            x = R.exp(x)
+        else:
+            x = R.abs(x)
+    return x
+--- local_functions
+# One after the other, each capturing the result of the one before it.
+def main(x: f32[4, 4]):
+    for _ in range(count // 3):
+        def local(p: f32[4, 4]) -> f32[4, 4]:
+            return R.add(p, x)
+        x = local(x)
+    return x
+""")
 
 
 def _enter(name: str, make: Callable[[int], IRModule]) -> None:
     SHAPES[name] = cache(lambda count: Normalize()(make(count)))
 
 
+def _read(text: str, count: int) -> IRModule:
+    sizes = [tir.Var(f"n{k}", "int64") for k in range(count)]
+    row, effect = rx.const([1.0] * 4, "float32"), rx.ExternFunc("effect")
+    return module(text, {"count": count, "sizes": sizes, "row": row, "effect": effect})
+
+
+for _name, _text in WHOLE.items():
+    _enter(_name, partial(_read, _text))
+for _name, _text in BODIES.items():
+    _lines, _, _result = _text.rpartition("return ")
+    _block = indent(f"{_lines}out = {_result}R.output(out)\n", "    ")
+    for _kind, _body in (("", _text), ("_in_dataflow", f"with R.dataflow():\n{_block}return out")):
+        _body = 'R.func_attr({"num_input": 1})\n' + _body
+        _main = f"def main(x: f32[4, 4]):\n{indent(_body, '    ')}"
+        _enter(f"{_name}{_kind}", partial(_read, _main))
+
+
 def shape(make: Callable[[int], IRModule]) -> Callable[[int], IRModule]:
     """Enter the function from a size to a module."""
     _enter(make.__name__, make)
     return make
-
-
-def _main(builder: BlockBuilder, fill: Fill, count: int, *, dataflow: bool) -> None:
-    x = rx.Var("x", SQUARE)
-    with builder.function("main", [x], attrs={"num_input": 1}):
-        with builder.dataflow() if dataflow else nullcontext():
-            result = fill(builder, x, count)
-            if dataflow:
-                result = builder.emit_output(result)
-        builder.emit_func_output(result)
-
-
-def body(fill: Fill) -> Fill:
-    """Enter the bindings as those of `main`, in a dataflow block and without one."""
-    for dataflow in (False, True):
-
-        def make(count: int, dataflow: bool = dataflow) -> IRModule:
-            builder = BlockBuilder()
-            _main(builder, fill, count, dataflow=dataflow)
-            return builder.finalize()
-
-        _enter(f"{fill.__name__}{'_in_dataflow' if dataflow else ''}", make)
-    return fill
-
-
-def _sum(builder: BlockBuilder, values: Sequence[rx.Expr]) -> rx.Expr:
-    return builder.emit(op.add(values[0], values[-1]))
-
-
-@body
-def chain(builder: BlockBuilder, x: rx.Var, count: int) -> rx.Expr:
-    for _ in range(count):
-        x = builder.emit(op.exp(x))
-    return x
-
-
-@body
-def fan(builder: BlockBuilder, x: rx.Var, count: int) -> rx.Expr:
-    """One value is used by all, whose results nothing uses except the first and the last."""
-    x = builder.emit(op.abs(x))
-    return _sum(builder, [builder.emit(op.exp(x)) for _ in range(count)])
-
-
-@body
-def fan_of_constants(builder: BlockBuilder, x: rx.Var, count: int) -> rx.Expr:
-    """As `fan`, with different values, all of which are in one tuple."""
-    values = [builder.emit(op.add(x, rx.const(float(k), "float32"))) for k in range(count)]
-    return builder.emit(rx.Tuple(tuple(values)))
-
-
-@body
-def fold(builder: BlockBuilder, x: rx.Var, count: int) -> rx.Expr:
-    """Only constants."""
-    y = builder.emit(rx.const([1.0] * 4, "float32"))
-    for _ in range(count):
-        y = builder.emit(op.add(y, rx.const(1.0, "float32")))
-    return builder.emit(op.add(x, y))
-
-
-@body
-def diamonds(builder: BlockBuilder, x: rx.Var, count: int) -> rx.Expr:
-    """Each value is used twice by the next one, through two others: 2 ** count paths."""
-    for _ in range(count // 3):
-        x = builder.emit(op.add(builder.emit(op.exp(x)), builder.emit(op.abs(x))))
-    return x
-
-
-@body
-def fibonacci(builder: BlockBuilder, x: rx.Var, count: int) -> rx.Expr:
-    """Each sum is of the two before it, and a product uses the last: exponentially many paths."""
-    first, second = x, builder.emit(op.abs(x))
-    for _ in range(count):
-        first, second = second, builder.emit(op.add(first, second))
-    return builder.emit(op.matmul(x, second))
-
-
-@body
-def squares(builder: BlockBuilder, x: rx.Var, count: int) -> rx.Expr:
-    """Each product is of the one before it with itself, and a vector is multiplied by the last."""
-    vector = builder.emit(op.sum(x, axis=0))
-    for _ in range(count):
-        x = builder.emit(op.matmul(x, x))
-    return builder.emit(op.matmul(vector, x))
-
-
-@body
-def products(builder: BlockBuilder, x: rx.Var, count: int) -> rx.Expr:
-    y = x
-    for _ in range(count // 2):
-        y = builder.emit(op.matmul(builder.emit(op.permute_dims(y)), x))
-    return y
-
-
-@body
-def parallel_products(builder: BlockBuilder, x: rx.Var, count: int) -> rx.Expr:
-    values = [builder.emit(op.matmul(x, rx.const([[float(k)] * 4] * 4))) for k in range(count)]
-    return builder.emit(rx.Tuple(tuple(values)))
-
-
-@body
-def transpositions(builder: BlockBuilder, x: rx.Var, count: int) -> rx.Expr:
-    for _ in range(count):
-        x = builder.emit(op.permute_dims(x))
-    return x
-
-
-@body
-def concatenation(builder: BlockBuilder, x: rx.Var, count: int) -> rx.Expr:
-    """One concatenation of so many values."""
-    values = [builder.emit(op.permute_dims(x)) for _ in range(count)]
-    return builder.emit(op.concat(values, axis=0))
-
-
-@body
-def reshapes(builder: BlockBuilder, x: rx.Var, count: int) -> rx.Expr:
-    for _ in range(count // 2):
-        x = builder.emit(op.reshape(builder.emit(op.reshape(x, (16,))), (4, 4)))
-    return x
-
-
-@body
-def aliases(builder: BlockBuilder, x: rx.Var, count: int) -> rx.Expr:
-    for _ in range(count):
-        x = builder.emit(x)
-    return builder.emit(op.exp(x))
-
-
-@body
-def one_tuple(builder: BlockBuilder, x: rx.Var, count: int) -> rx.Expr:
-    """A tuple of so many fields, each of which is projected."""
-    whole = builder.emit(rx.Tuple((x,) * (count // 2)))
-    items = [builder.emit(rx.TupleGetItem(whole, k)) for k in range(count // 2)]
-    return _sum(builder, items)
-
-
-@body
-def pairs(builder: BlockBuilder, x: rx.Var, count: int) -> rx.Expr:
-    for _ in range(count // 2):
-        pair = builder.emit(rx.Tuple((x, x)))
-        x = builder.emit(rx.TupleGetItem(pair, 1))
-    return builder.emit(op.exp(x))
-
-
-@body
-def casts(builder: BlockBuilder, x: rx.Var, count: int) -> rx.Expr:
-    """Each cast binds a shape variable."""
-    y = builder.match_cast(x, rank(2))
-    for k in range(count):
-        y = builder.match_cast(y, tensor(tir.Var(f"n{k}", "int64"), 4))
-    assert y is not None
-    return y
-
-
-@body
-def unused(builder: BlockBuilder, x: rx.Var, count: int) -> rx.Expr:
-    y = x
-    for _ in range(count):
-        y = builder.emit(op.exp(y))
-    return builder.emit(op.abs(x))
-
-
-@body
-def statistics(builder: BlockBuilder, x: rx.Var, count: int) -> rx.Expr:
-    """Normalisations, each with several results."""
-    row = rx.const([1.0] * 4, "float32")
-    for _ in range(count // 2):
-        normed = builder.emit(op.nn.batch_norm(x, row, row, row, row, axis=1))
-        x = builder.emit(rx.TupleGetItem(normed, 0))
-    return x
-
-
-@body
-def mixed(builder: BlockBuilder, x: rx.Var, count: int) -> rx.Expr:
-    """Aliases, equal calls, tuples, casts, constants, reshapes, and unused values."""
-    for k in range(count // 10):
-        one = builder.emit(op.exp(x))
-        other = builder.emit(op.exp(x))
-        alias = builder.emit(one)
-        pair = builder.emit(rx.Tuple((alias, other)))
-        field = builder.emit(rx.TupleGetItem(pair, 1))
-        total = builder.emit(op.add(builder.match_cast(field, SQUARE), rx.const(float(k))))
-        builder.emit(op.abs(total))
-        x = builder.emit(op.reshape(builder.emit(op.reshape(total, (16,))), (4, 4)))
-    return x
-
-
-@body
-def scans(builder: BlockBuilder, x: rx.Var, count: int) -> rx.Expr:
-    """Products of a matrix with two others, one transposed, and scans."""
-    w = builder.emit(op.abs(x))
-    for _ in range(count // 6):
-        turned = builder.emit(op.permute_dims(w))
-        total = op.add(builder.emit(op.matmul(x, w)), builder.emit(op.matmul(x, turned)))
-        x = builder.emit(op.cumsum(builder.emit(op.exp(builder.emit(total))), 0))
-    return x
-
-
-def _kernels(builder: BlockBuilder, x: rx.Var, count: int) -> rx.Expr:
-    for k in range(count):
-        x = builder.emit_te(topi.add, x, float(k), primfunc_name_hint="add")
-    return x
-
-
-@shape
-def kernels(count: int) -> IRModule:
-    """As many PrimFuncs as bindings."""
-    builder = BlockBuilder()
-    _main(builder, _kernels, count, dataflow=True)
-    return builder.finalize()
-
-
-@shape
-def effects(count: int) -> IRModule:
-    """Impure calls and kernels that change their argument."""
-    builder, x = BlockBuilder(), rx.Var("x", SQUARE)
-    with builder.function("main", [x], pure=False):
-        for _ in range(count // 2):
-            builder.emit(rx.Call(rx.ExternFunc("effect"), [x]))
-            x = builder.emit(op.exp(x))
-        builder.emit_func_output(x)
-    return builder.finalize()
 
 
 @shape
@@ -263,19 +233,6 @@ def outputs(count: int) -> IRModule:
 
 
 @shape
-def blocks(count: int) -> IRModule:
-    """As many dataflow blocks as bindings, with others between them."""
-    builder, x = BlockBuilder(), rx.Var("x", SQUARE)
-    with builder.function("main", [x], pure=False):
-        for _ in range(count // 2):
-            with builder.dataflow():
-                x = builder.emit_output(op.exp(x))
-            builder.emit(rx.Call(rx.ExternFunc("effect"), [x]))
-        builder.emit_func_output(x)
-    return builder.finalize()
-
-
-@shape
 def parameters(count: int) -> IRModule:
     builder = BlockBuilder()
     params = [rx.Var("x", SQUARE) for _ in range(count)]
@@ -286,47 +243,6 @@ def parameters(count: int) -> IRModule:
                 y = builder.emit(op.add(y, builder.emit(op.exp(param))))
             y = builder.emit_output(y)
         builder.emit_func_output(y)
-    return builder.finalize()
-
-
-@shape
-def weights(count: int) -> IRModule:
-    """Sums with values that only a weight decides."""
-    builder, y, w = BlockBuilder(), rx.Var("y", SQUARE), rx.Var("w", SQUARE)
-    with builder.function("main", [y, w], attrs={"num_input": 1}):
-        with builder.dataflow():
-            for _ in range(count // 2):
-                y = builder.emit(op.add(y, builder.emit(op.negative(w))))
-            result = builder.emit_output(y)
-        builder.emit_func_output(result)
-    return builder.finalize()
-
-
-@shape
-def images(count: int) -> IRModule:
-    """Normalised convolutions, with operators between them that have any layout or but one."""
-    x, w, g = (rx.Var("x", sinfo) for sinfo in (tensor(1, 4, 6, 6), tensor(4, 4, 3, 3), tensor(4)))
-    builder = BlockBuilder()
-    with builder.function("main", [x, w, g]):
-        with builder.dataflow():
-            for k in range(count // 4):
-                convolved = builder.emit(op.nn.conv2d(x, w, padding=1))
-                normed = builder.emit(op.nn.batch_norm(convolved, g, g, g, g, 1, training=False))
-                first = builder.emit(rx.TupleGetItem(normed, 0))
-                x = builder.emit(op.nn.softmax(first, 1) if k % 3 else op.nn.relu(first))
-            result = builder.emit_output(x)
-        builder.emit_func_output(result)
-    return builder.finalize()
-
-
-@shape
-def conditionals(count: int) -> IRModule:
-    """One after the other."""
-    builder, x, c = BlockBuilder(), rx.Var("x", SQUARE), rx.Var("c", SCALAR)
-    with builder.function("main", [x, c]):
-        for _ in range(count // 3):
-            x = builder.emit(rx.If(c, rx.SeqExpr((), op.exp(x)), rx.SeqExpr((), op.abs(x))))
-        builder.emit_func_output(x)
     return builder.finalize()
 
 
@@ -402,56 +318,4 @@ def calls_of_calls(count: int) -> IRModule:
     with builder.function("main", [x]):
         assert callee is not None
         builder.emit_func_output(builder.emit(rx.Call(callee, (x,))))
-    return builder.finalize()
-
-
-@shape
-def local_functions(count: int) -> IRModule:
-    """One after the other, each capturing the result of the one before it."""
-    builder, x = BlockBuilder(), rx.Var("x", SQUARE)
-    with builder.function("main", [x]):
-        for _ in range(count // 3):
-            p = rx.Var("p", SQUARE)
-            local = builder.emit(rx.Function([p], rx.SeqExpr([], op.add(p, x)), SQUARE))
-            x = builder.emit(rx.Call(local, (x,)))
-        builder.emit_func_output(x)
-    return builder.finalize()
-
-
-@shape
-def nested_conditionals(count: int) -> IRModule:
-    builder, x, c = BlockBuilder(), rx.Var("x", SQUARE), rx.Var("c", SCALAR)
-    inner: rx.Expr = op.exp(x)
-    for _ in range(count):
-        inner = rx.If(c, rx.SeqExpr((), inner), rx.SeqExpr((), x))
-    with builder.function("main", [x, c]):
-        builder.emit_func_output(builder.emit(inner))
-    return builder.finalize()
-
-
-@shape
-def nested_functions(count: int) -> IRModule:
-    """Local functions, each in the one before it, that capture all parameters around them."""
-    builder, x = BlockBuilder(), rx.Var("x", SQUARE)
-    inner: rx.Expr = op.exp(x)
-    for _ in range(count):
-        p, local, y = rx.Var("p", SQUARE), rx.Var("local"), rx.Var("y", SQUARE)
-        func = rx.Function([p], rx.SeqExpr([], inner), SQUARE)
-        bindings = [rx.VarBinding(local, func), rx.VarBinding(y, rx.Call(local, (x,)))]
-        inner = rx.SeqExpr([rx.BindingBlock(bindings)], op.add(p, y))
-    with builder.function("main", [x]):
-        builder.emit_func_output(builder.emit(inner))
-    return builder.finalize()
-
-
-@shape
-def nested_tuples(count: int) -> IRModule:
-    builder, x = BlockBuilder(), rx.Var("x", SQUARE)
-    with builder.function("main", [x]):
-        y = x
-        for _ in range(count):
-            y = builder.emit(rx.Tuple((y, x)))
-        for _ in range(count):
-            y = builder.emit(rx.TupleGetItem(y, 0))
-        builder.emit_func_output(builder.emit(op.exp(y)))
     return builder.finalize()

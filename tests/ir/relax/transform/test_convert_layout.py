@@ -20,7 +20,7 @@ from tests.ir.relax.graphs import returning
 from tests.ir.relax.sinfos import tensor
 from tests.ir.relax.texts import module
 from tests.ir.relax.transform.before_after import leaves
-from tests.rows import sections
+from tests.rows import titled
 
 NHWC: Mapping[str, Sequence[str]] = {"relax.nn.conv2d": ["NHWC", "OHWI"]}
 BLOCKS: Mapping[str, Sequence[str]] = {"relax.nn.conv2d": ["NCHW4c", "OIHW4o"]}
@@ -71,7 +71,6 @@ def same_values(before: IRModule, after: IRModule) -> None:
 
 
 CONV = 'x: R.Tensor((2, 3, 9, 9), "float32"), w: R.Tensor((4, 3, 3, 3), "float32")'
-BIAS = f'{CONV}, bias: R.Tensor((2, 4, 7, 7), "float32")'
 TO = "R.permute_dims({}, (0, 2, 3, 1))"
 BACK = "R.permute_dims({}, (0, 3, 1, 2))"
 IN_NHWC = (
@@ -92,12 +91,10 @@ def rows(text: str) -> list[Any]:
     its operands, unless there are parameters of these names. What `to` and `back` do is the layout.
     """
     found = []
-    for title, body in sections(text).items():
-        rules, _, name = title.rpartition(": ")
+    for name, marks, body in titled(text):
         params = dict(re.findall(r"^(\w+): (.*)\n", body, re.MULTILINE))
         bindings = re.sub(r"^\w+: .*\n", "", body, flags=re.MULTILINE)
         before, after = map(str.strip, bindings.split("=>"))
-        marks = [pytest.mark.rule(rules)] if rules else []
         found.append(pytest.param(params, before, after, id=name, marks=marks))
     return found
 

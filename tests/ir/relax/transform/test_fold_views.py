@@ -12,6 +12,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.relax import transform
 from relaxpy.script import from_source
 from tests.ir.relax.texts import graph, module
+from tests.rows import commented, follow, rows
 
 
 def folded(mod: IRModule) -> IRModule:
@@ -40,129 +41,143 @@ def floats(*shape: int) -> np.ndarray:
     return np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
 
 
-@pytest.mark.rule("OPT-1")
-def test_linear_does_not_copy_its_weight() -> None:
-    model = graph("""
-    def main(x: R.Tensor(("n", 4), "float32"), w: R.Tensor((3, 4), "float32")):
-        y = R.linear(x, w)
-        return y
-    """)
-    assert kernels(folded(model)) == ["transpose_matmul"]
-    check(model, floats(2, 4), floats(3, 4))
-    ex = relaxpy.compile(model, "numpy")
-    assert [row.method for row in ex.report()] == ["contraction over k"]
-    assert ".T" in ex.source
+VIEWS = rows("""
+--- linear does not copy its weight
+def main(x: f32[n, 4], w: f32[3, 4]):
+    y = R.linear(x, w)
+    return y
+# holds: kernels(after) == ["transpose_matmul"]
+# do: check(mod, floats(2, 4), floats(3, 4))
+# do: ex = relaxpy.compile(mod, "numpy")
+# holds: [row.method for row in ex.report()] == ["contraction over k"]
+# holds: ".T" in ex.source
+--- views of views are one
+def main(x: f32[2, 3, 1], w: f32[4, 2]):
+    turned = R.permute_dims(x, (2, 1, 0))
+    flat = R.squeeze(turned, 0)
+    more = R.expand_dims(flat, 1)
+    wide = R.broadcast_to(more, (3, 4, 2))
+    y = R.add(wide, w)
+    return y
+# holds: len(kernels(after)) == 1
+# do: check(mod, floats(2, 3, 1), floats(4, 2))
+--- a reshape that drops axes of size 1 is a view
+def main(x: f32[n, 1, 4]):
+    flat = R.reshape(x, (n, 4))
+    y = R.exp(flat)
+    return y
+# holds: len(kernels(after)) == 1
+# do: check(mod, floats(2, 1, 4))
+--- a reshape of other axes is none
+def main(x: f32[6, 4]):
+    flat = R.reshape(x, (3, 8))
+    y = R.exp(flat)
+    return y
+# holds: len(kernels(after)) == 2
+# do: check(mod, floats(6, 4))
+--- what is filled with a value is the value
+def main(x: f32[n, 4], mask: bool[4]):
+    low = R.full((n, 4), R.const(-2.5, "float32"), "float32")
+    y = R.where(mask, x, low)
+    return y
+# do: (name,) = kernels(after)
+# holds: "-2.5" in after[name].script()
+# do: check(mod, floats(3, 4), np.array([True, False, True, False]))
+--- a copy that is read twice stays
+def main(x: f32[2, 3]):
+    turned = R.permute_dims(x)
+    y = R.nn.softmax(turned)
+    return y
+# holds: kernels(after) == ["transpose", "softmax"]
+# do: check(mod, floats(2, 3))
+--- a copy that is returned stays
+def main(x: f32[2, 3]):
+    turned = R.permute_dims(x)
+    y = R.exp(turned)
+    return turned, y
+# holds: kernels(after) == ["transpose", "transpose_tir_exp"]
+--- a tensor that is overwritten is copied first
+@kernel
+def clear(a: f32[2, 3]):
+    for i, j in SS(2, 3, "clear"):
+        a[vi, vj] = T.float32(0)
+
+def main(x: f32[2, 3]):
+    own = R.exp(x)
+    turned = R.permute_dims(own)
+    empty = R.call_tir_inplace(cls.clear, (own,), inplace_indices=[0], out_sinfo=f32[2, 3])
+    y = R.exp(turned)
+    return (empty, y)
+# holds: after is before
+# do: _, found = relaxpy.compile(mod)["main"](floats(2, 3))
+# do: np.testing.assert_allclose(found, np.exp(np.exp(floats(2, 3))).T, rtol=1e-5)
+--- a kernel that copies only a part is no view
+@kernel
+def part(a: f32[3, 3], b: f32[3, 3]):
+    for i, j in SS(2, 3, "part"):
+        b[vi, vj] = a[vj, vi]
+
+def main(x: f32[3, 3]):
+    y = R.call_tir(cls.part, (x,), f32[3, 3])
+    z = R.exp(y)
+    return z
+# holds: after is before
+--- the first part of a transposed tensor is no view of all of it
+def main(x: f32[6, 4]):
+    transposed = R.permute_dims(x, [1, 0])
+    first = R.strided_slice(transposed, [0], [0], [2], [1])
+    rest = R.strided_slice(transposed, [0], [2], [4], [1])
+    y = R.multiply(first, R.exp(rest))
+    return y
+# do: x = floats(6, 4)
+# do: check(mod, x)
+# do: found = [relaxpy.compile(mod, target)["main"](x) for target in ("numpy", "native")]
+# do: np.testing.assert_allclose(found, [x.T[:2] * np.exp(x.T[2:])] * 2, rtol=1e-5)
+--- a part of the repetitions is no view
+@kernel
+def part(x: f32[3, 2], y: f32[5, 2]):
+    for i, j in SS(5, 2):
+        y[vi, vj] = x[vi // 2, vj]
+
+def main(x: f32[3, 2], w: f32[2, 4]):
+    lv = R.call_tir(cls.part, (x,), f32[5, 2])
+    y = R.matmul(lv, w)
+    return y
+# holds: kernels(after) == ["part", "matmul"]
+# do: check(mod, floats(3, 2), floats(2, 4))
+--- a scan that others use is not flipped
+def main(x: f32[7, 5]):
+    sums = R.cumsum(x, 0)
+    y = R.flip(sums, 0)
+    return (sums, y)
+# holds: after is before
+--- a scan along another axis than that of the first flip is flipped after it
+def main(x: f32[7, 5]):
+    flipped = R.flip(x, 1)
+    sums = R.cumsum(flipped, 0)
+    y = R.flip(sums, 0)
+    return y
+# holds: len(kernels(after)) == 1
+# do: check(mod, floats(7, 5))
+--- what is not a scan is not flipped
+def main(x: f32[7, 5]):
+    flipped = R.flip(x, 1)
+    sums = R.sum(flipped, 0)
+    y = R.flip(sums, 0)
+    return y
+# holds: after is before
+""")
 
 
-@pytest.mark.rule("OPT-1")
-def test_views_of_views_are_one() -> None:
-    model = graph("""
-    def main(x: R.Tensor((2, 3, 1), "float32"), w: R.Tensor((4, 2), "float32")):
-        turned = R.permute_dims(x, (2, 1, 0))
-        flat = R.squeeze(turned, 0)
-        more = R.expand_dims(flat, 1)
-        wide = R.broadcast_to(more, (3, 4, 2))
-        y = R.add(wide, w)
-        return y
-    """)
-    assert len(kernels(folded(model))) == 1
-    check(model, floats(2, 3, 1), floats(4, 2))
-
-
-@pytest.mark.rule("OPT-1")
-def test_reshapes_that_add_axes_of_size_1_are_views_and_others_are_not() -> None:
-    units = graph("""
-    def main(x: R.Tensor(("n", 1, 4), "float32")):
-        n = T.int64()
-        flat = R.reshape(x, (n, 4))
-        y = R.exp(flat)
-        return y
-    """)
-    rows = graph("""
-    def main(x: R.Tensor((6, 4), "float32")):
-        flat = R.reshape(x, (3, 8))
-        y = R.exp(flat)
-        return y
-    """)
-    assert len(kernels(folded(units))) == 1
-    assert len(kernels(folded(rows))) == 2
-    check(units, floats(2, 1, 4))
-    check(rows, floats(6, 4))
-
-
-@pytest.mark.rule("OPT-1")
-def test_what_is_filled_with_a_value_is_the_value() -> None:
-    model = graph("""
-    def main(x: R.Tensor(("n", 4), "float32"), mask: R.Tensor((4,), "bool")):
-        n = T.int64()
-        low = R.full((n, 4), R.const(-2.5, "float32"), "float32")
-        y = R.where(mask, x, low)
-        return y
-    """)
-    after = folded(model)
-    (name,) = kernels(after)
-    assert "-2.5" in after[name].script()
-    check(model, floats(3, 4), np.array([True, False, True, False]))
-
-
-@pytest.mark.rule("OPT-1")
-def test_a_copy_that_is_read_twice_or_returned_stays() -> None:
-    twice = graph("""
-    def main(x: R.Tensor((2, 3), "float32")):
-        turned = R.permute_dims(x)
-        y = R.nn.softmax(turned)
-        return y
-    """)
-    returned = graph("""
-    def main(x: R.Tensor((2, 3), "float32")):
-        turned = R.permute_dims(x)
-        y = R.exp(turned)
-        return turned, y
-    """)
-    assert kernels(folded(twice)) == ["transpose", "softmax"]
-    assert kernels(folded(returned)) == ["transpose", "transpose_tir_exp"]
-    check(twice, floats(2, 3))
-
-
-@pytest.mark.rule("OPT-2", "OPT-11")
-def test_a_tensor_that_is_overwritten_is_copied_first() -> None:
-    Model = graph("""
-    @kernel
-    def clear(a: f32[2, 3]):
-        for i, j in SS(2, 3, "clear"):
-            a[vi, vj] = T.float32(0)
-
-    def main(x: f32[2, 3]):
-        own = R.exp(x)
-        turned = R.permute_dims(own)
-        empty = R.call_tir_inplace(
-            cls.clear, (own,), inplace_indices=[0], out_sinfo=f32[2, 3]
-        )
-        y = R.exp(turned)
-        return (empty, y)
-    """)
-    x = floats(2, 3)
-    before = transform.LegalizeOps()(Model)
-    assert transform.FoldViews()(before) is before
-    _, found = relaxpy.compile(Model)["main"](x)
-    np.testing.assert_allclose(found, np.exp(np.exp(x)).T, rtol=1e-5)
-
-
-@pytest.mark.rule("OPT-1")
-def test_kernels_that_copy_only_a_part_are_no_views() -> None:
-    Model = graph("""
-    @kernel
-    def part(a: f32[3, 3], b: f32[3, 3]):
-        for i, j in SS(2, 3, "part"):
-            b[vi, vj] = a[vj, vi]
-
-    def main(x: f32[3, 3]):
-        y = R.call_tir(cls.part, (x,), f32[3, 3])
-        z = R.exp(y)
-        return z
-    """)
-    before = transform.LegalizeOps()(Model)
-    assert transform.FoldViews()(before) is before
+@pytest.mark.rule("OPT-1", "OPT-2", "OPT-11")
+@pytest.mark.parametrize("row", VIEWS)
+def test_views_are_read_where_they_are_and_other_copies_stay(row: str) -> None:
+    text, comments = commented(row)
+    mod = graph(text)
+    before = transform.LegalizeOps()(mod)
+    names = {"mod": mod, "before": before, "after": transform.FoldViews()(before)}
+    assert transform.FoldViews()(names["after"]) is names["after"]
+    follow(comments, {**globals(), **names})
 
 
 def test_nothing_to_do_is_the_same_module() -> None:
@@ -175,23 +190,6 @@ def test_nothing_to_do_is_the_same_module() -> None:
     before = transform.LegalizeOps()(Model)
     assert transform.FoldViews()(before) is before
     assert structural_equal(before, transform.LegalizeOps()(Model))
-
-
-@pytest.mark.rule("OPT-1")
-def test_the_first_part_of_a_transposed_tensor_is_no_view_of_all_of_it() -> None:
-    model = graph("""
-    def main(x: R.Tensor((6, 4), "float32")):
-        transposed = R.permute_dims(x, [1, 0])
-        first = R.strided_slice(transposed, [0], [0], [2], [1])
-        rest = R.strided_slice(transposed, [0], [2], [4], [1])
-        y = R.multiply(first, R.exp(rest))
-        return y
-    """)
-    check(model, floats(6, 4))
-    x = floats(6, 4)
-    for target in ("numpy", "native"):
-        found = relaxpy.compile(model, target)["main"](x)
-        np.testing.assert_allclose(found, x.T[:2] * np.exp(x.T[2:]), rtol=1e-5)
 
 
 ATTENTION = """
@@ -248,23 +246,6 @@ def test_what_is_read_often_is_copied(form: str) -> None:
     mod = attention(32, "n", form)
     assert len(kernels(folded(mod))) > 3
     check(mod, floats(2, 4, 32, 4), floats(2, 2, 2, 4), floats(2, 2, 2, 4))
-
-
-@pytest.mark.rule("OPT-1")
-def test_a_part_of_the_repetitions_is_no_view() -> None:
-    Model = graph("""
-    @kernel
-    def part(x: f32[3, 2], y: f32[5, 2]):
-        for i, j in SS(5, 2):
-            y[vi, vj] = x[vi // 2, vj]
-
-    def main(x: f32[3, 2], w: f32[2, 4]):
-        lv = R.call_tir(cls.part, (x,), f32[5, 2])
-        y = R.matmul(lv, w)
-        return y
-    """)
-    assert kernels(folded(Model)) == ["part", "matmul"]
-    check(Model, floats(3, 2), floats(2, 4))
 
 
 @pytest.mark.rule("OPT-11")
@@ -355,37 +336,6 @@ def test_the_scan_from_the_end_is_one_loop_on_each_target() -> None:
     for target in ("numpy", "native"):
         methods = [row.method for row in relaxpy.compile(model, target).report()]
         assert [m.removeprefix("native, ") for m in methods] == ["elementwise", "add scan over i1"]
-
-
-@pytest.mark.rule("OPT-1")
-def test_flipped_copies_stay_where_others_use_them_or_their_axis_differs() -> None:
-    used_twice = graph("""
-    def main(x: f32[7, 5]):
-        sums = R.cumsum(x, 0)
-        y = R.flip(sums, 0)
-        return (sums, y)
-    """)
-    before = transform.LegalizeOps()(used_twice)
-    assert transform.FoldViews()(before) is before
-    other_axis = graph("""
-    def main(x: f32[7, 5]):
-        flipped = R.flip(x, 1)
-        sums = R.cumsum(flipped, 0)
-        y = R.flip(sums, 0)
-        return y
-    """)
-    assert len(kernels(folded(other_axis))) == 1
-    check(other_axis, floats(7, 5))
-    no_scan = transform.LegalizeOps()(
-        graph("""
-    def main(x: f32[7, 5]):
-        flipped = R.flip(x, 1)
-        sums = R.sum(flipped, 0)
-        y = R.flip(sums, 0)
-        return y
-    """)
-    )
-    assert transform.FoldViews()(no_scan) is no_scan
 
 
 _ALIASES = {
