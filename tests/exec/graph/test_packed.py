@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import sys
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -19,6 +18,7 @@ from relaxpy.exec.fast_paths import PACKED_CALLS
 from relaxpy.exec.graph.sessions import Plan, Session
 from relaxpy.exec.runtime.registry import provided, remove_global_func
 from relaxpy.script import from_source
+from relaxpy.support.dataclass import replace
 from tests.exec.graph.test_outline import native_functions
 
 pytest.importorskip("llvmlite")
@@ -32,14 +32,17 @@ class Box:
     def __init__(self, bias: float = 0, event: Any = None) -> None:
         self.bias, self.event = bias, event
         self.seen: list[int] = []
+        self.lengths: set[int] = set()
         self.valid = np.array([1])
         self.rows = 4
 
     def called(self, number: int, factor: float, x: Array, out: Array) -> None:
         self.seen.append(number)
+        self.lengths.add(len(x))
+        bias = self.bias
         if self.event is not None:
             self.event(self, number)
-        out[...] = x * np.float32(factor) + np.float32(number + self.bias)
+        out[...] = x * np.float32(factor) + np.float32(number + bias)
 
     def plan(self, forms: Any, calls: Sequence[Any]) -> Plan:
         tensors = [np.zeros((self.rows, *shape), dtype) for dtype, shape in forms]
@@ -139,10 +142,13 @@ def test_results_and_calls_are_those_of_the_text(programs: tuple[Any, Any], x: A
 def test_what_a_plan_does_not_fit_is_left_to_the_text(programs: tuple[Any, Any]) -> None:
     """Other numbers of rows, objects, arguments."""
     native, text = programs
-    three = X[:3]
     box, other = Box(), object()
-    expected = text["main"](Box(), Box(), three)
-    np.testing.assert_array_equal(native["main"](box, Box(), three), expected)
+    for rows in (3, 5, 0):
+        x = np.resize(X, (rows, 3))
+        box.lengths.clear()
+        expected = text["main"](Box(), Box(), x)
+        np.testing.assert_array_equal(native["main"](box, box, x), expected)
+        assert box.lengths == {rows}
     messages = []
     for program in programs:
         found = []
@@ -202,16 +208,15 @@ def test_errors_of_relaxpy_are_those_of_the_text(programs: tuple[Any, Any]) -> N
 
 
 def test_an_outdated_plan_is_left_to_the_text(programs: tuple[Any, Any]) -> None:
+    """All steps are those after the change, also the one in which it happens."""
     native, text = programs
 
     def event(box: Box, number: int) -> None:
-        if box.valid[0]:
-            box.valid[0] = 0
-            box.bias = 1
+        box.valid[0], box.bias = 0, 1
 
-    expected = text["main"](Box(1), Box(0), X)
+    expected = text["main"](Box(1), Box(1), X)
     box = Box(event=event)
-    np.testing.assert_array_equal(native["main"](box, Box(0), X), expected)
+    np.testing.assert_array_equal(native["main"](box, box, X), expected)
 
 
 def test_a_plan_that_fails_is_left_to_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,17 +246,34 @@ def test_a_plan_owns_what_machine_code_reads() -> None:
     assert dropped[0]() is None  # after the call
 
 
+class Returned:
+    """The result of a step, which machine code drops."""
+
+
 def test_calls_leave_no_references(programs: tuple[Any, Any]) -> None:
     native, _ = programs
+    living: weakref.WeakSet[Returned] = weakref.WeakSet()
+
+    def returned(*_: Any) -> Returned:
+        found = Returned()
+        living.add(found)
+        return found
+
+    class Returning(Box):
+        def plan(self, forms: Any, calls: Sequence[Any]) -> Plan:
+            plan = super().plan(forms, calls)
+            steps = tuple((returned, (self,), *step) for step in plan.steps)
+            return replace(plan, steps=steps)
+
     for event in (None, lambda box, number: box.missing):
-        box, other = Box(event=event), Box()
-        counts = []
-        for _ in range(3):
-            with suppress(AttributeError):
-                native["main"](box, other, X)
-            gc.collect()
-            counts.append((sys.getrefcount(box), sys.getrefcount(None) // 50))
-        assert counts[1] == counts[2]
+        box = Returning(event=event)
+        with suppress(AttributeError):
+            native["main"](box, box, X)
+        assert [*living] == []
+        dropped = weakref.ref(box)
+        del box
+        gc.collect()
+        assert dropped() is None
 
 
 def test_twin_functions_share_code_but_not_objects() -> None:
