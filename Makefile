@@ -115,7 +115,8 @@ test: $(READY)
 # where nobody looks: tests of lifetimes and of native code whose freed memory is overwritten,
 # without any code that was kept from before.
 LIFETIMES := tests/exec/native tests/exec/graph tests/exec/test_memory_of_results.py \
-	tests/exec/test_fast_paths.py tests/exec/test_executable.py tests/exec/test_from_dlpack.py
+	tests/exec/test_fast_paths.py tests/exec/test_executable.py tests/exec/test_from_dlpack.py \
+	tests/plugins/nn/test_cache_safety.py
 test-slow: $(READY)
 	test -x .arm/python || $(PY) tools/arm.py
 	$(PYTEST) --layer=slow

@@ -34,6 +34,8 @@ STATIC_ENTRY: Final = FastPath("static entry")
 """One builtin checks arrays of fixed shapes by a table."""
 WHOLE_GRAPH: Final = FastPath("whole graph")
 """A function whose kernels are native is native, too."""
+PACKED_CALLS: Final = FastPath("packed calls")
+"""Calls of packed functions that have plans are steps of native functions."""
 OUTLINING: Final = FastPath("outlining")
 """Successive native kernels in a function that is not native are a native function."""
 PACKED_WEIGHTS: Final = FastPath("packed weights")
@@ -51,6 +53,7 @@ FAST_PATHS: Final = (
     ONLY_KERNEL,
     STATIC_ENTRY,
     WHOLE_GRAPH,
+    PACKED_CALLS,
     OUTLINING,
     PACKED_WEIGHTS,
     ONLY_PACKED,

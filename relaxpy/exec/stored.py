@@ -31,6 +31,7 @@ from relaxpy.exec.container import Container, digest
 from relaxpy.exec.fast_paths import FAST_PATHS
 from relaxpy.exec.graph.link import NativeFunction
 from relaxpy.exec.graph.program import Constant
+from relaxpy.exec.graph.sessions import Session
 from relaxpy.exec.native.calls.called import CalledKernel, changed_runtime
 from relaxpy.exec.native.calls.interpreter import FAILURES, connect_failures, fits_interpreter
 from relaxpy.exec.native.calls.jit import Library, link
@@ -172,6 +173,7 @@ def linked_program(
             [Constant(literals[n], _packing(how)) for n, how in entry["constants"]],
             None if entry["entry"] is None else StaticEntry(*entry["entry"]),
             entry["written"],
+            [Session.loaded(*session) for session in entry["sessions"]],
         ).linked(library, partial(_run, lowered, entry["name"]))
         for entry in table["functions"]
     }

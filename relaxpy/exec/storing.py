@@ -89,6 +89,7 @@ def program_table(
                 "exports": graph.exports,
                 "entry": graph.entry and astuple(graph.entry),
                 "written": graph.written,
+                "sessions": [astuple(session) for session in graph.sessions],
                 "constants": [
                     (number(c.literal.data), c.packing and astuple(c.packing))
                     for c in graph.constants

@@ -85,7 +85,9 @@ class GraphBackend(NativeBackend):
         except (RefusedError, RecursionError):
             self.module = before
             return False
-        self.graphs[name] = NativeFunction(symbol, graph.constants, entry, graph.written)
+        self.graphs[name] = NativeFunction(
+            symbol, graph.constants, entry, graph.written, graph.sessions
+        )
         return True
 
     def _check_packed(self, graph: Graph) -> None:

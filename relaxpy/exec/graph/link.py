@@ -11,6 +11,7 @@ import numpy as np
 
 from relaxpy.exec.container import release
 from relaxpy.exec.graph.program import Constant, constants_name
+from relaxpy.exec.graph.sessions import Session, WithoutSessions, WithSessions
 from relaxpy.exec.native.calls.called import WithCopies
 from relaxpy.exec.native.calls.entry import entry_name, make_entry
 from relaxpy.exec.native.calls.static_entry import StaticEntry
@@ -25,13 +26,15 @@ from relaxpy.support.dataclass import dataclass
 class NativeFunction:
     """A Relax function in the code of a library, which refers to it as `symbol`.
 
-    It writes the parameters at the positions `written`, which are therefore not copied.
+    It writes the parameters at the positions `written`, which are therefore not copied. Its last
+    parameters are the words of `sessions`.
     """
 
     symbol: str
     constants: Sequence[Constant]
     entry: StaticEntry | None
     written: Sequence[int]
+    sessions: Sequence[Session]
 
     @property
     def exports(self) -> list[str]:
@@ -45,6 +48,13 @@ class NativeFunction:
         Large constants are packed when it is first called: a program that is compiled to be saved
         needs no copy of them.
         """
+        count = len(self.sessions)
+        if not count:
+            return self._with_constants(library, fallback)
+        native = self._with_constants(library, WithoutSessions(fallback, count))
+        return WithSessions(native, fallback, self.sessions)
+
+    def _with_constants(self, library: Library, fallback: Callable[..., Any]) -> Callable[..., Any]:
         packed = sum(c.literal.nbytes for c in self.constants if c.packing is not None)
         if packed < _LARGE:
             return self._linked(library, fallback, [*map(_in_memory, self.constants)])

@@ -44,10 +44,20 @@ class Parameters:
         """
         number = self._count
         param, value = self._read(sinfo)
-        if isinstance(param, Array):
+        if not isinstance(param, Fields):
             self._positions[number] = len(self.params)
         self.params.append(param)
         return value
+
+    def position(self, number: int) -> int:
+        """The position of a parameter with this number.
+
+        Errors:
+            RefusedError: it is a field of one.
+        """
+        if number not in self._positions:
+            raise RefusedError("the object of a packed function is a field of a parameter")
+        return self._positions[number]
 
     def written(self, memory: Memory) -> int:
         """The position of a parameter that a kernel writes, which the entry then checks."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal, TypeAlias
 
+from relaxpy.exec.graph.sessions import Session
 from relaxpy.exec.native.calls.entry import Array, Tree, leaves_of
 from relaxpy.exec.native.values.datatypes import RefusedError
 from relaxpy.exec.native.values.packing import Packing
@@ -187,7 +188,24 @@ class Loop:
         yield from self.iteration.taken()
 
 
-Step: TypeAlias = "KernelCall | Filling | Check | Branch | Loop"
+@dataclass(frozen=True, slots=True, eq=False)
+class PackedStep:
+    """A call of a packed function that writes `outputs`: call `number` of those in a `session`.
+
+    The session is a tensor of words. The first dimension of all other tensors is equal.
+    """
+
+    session: Tensor
+    number: int
+    inputs: Sequence[Tensor]
+    outputs: Sequence[Tensor]
+
+    def reads(self) -> Iterator[Tensor]:
+        """The tensors that are used."""
+        return iter((self.session, *self.inputs, *self.outputs))
+
+
+Step: TypeAlias = "KernelCall | Filling | Check | Branch | Loop | PackedStep"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -234,6 +252,7 @@ class Graph:
         constants: the constants, each with the order of its elements in memory, if not its own.
         region: the steps; its results are the new tensors of the `result`, each of them once.
         written: the positions of the parameters that kernels write in place, none of them a tuple.
+        sessions: those of packed functions; the last parameters are their words.
     """
 
     params: Sequence[Tree]
@@ -245,6 +264,7 @@ class Graph:
     region: Region
     result: Value
     written: Sequence[int]
+    sessions: Sequence[Session]
 
     @property
     def is_small(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from relaxpy.exec.graph.packed import Sessions
 from relaxpy.exec.graph.parameters import Parameters, tensor_of
 from relaxpy.exec.graph.program import (
     Branch,
@@ -33,11 +34,12 @@ from relaxpy.exec.native.calls.entry import Array, Integer, size_names
 from relaxpy.exec.native.signature import EntrySignature
 from relaxpy.exec.native.values.datatypes import RefusedError
 from relaxpy.exec.native.values.packing import Packing
-from relaxpy.exec.runtime.checks import widened
+from relaxpy.exec.runtime.checks import output_sinfos, widened
 from relaxpy.exec.runtime.registry import split_result
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.op import Op
+from relaxpy.ir.op_record import CallKind
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.relax.relations.shape_vars import substitute_info
@@ -87,6 +89,7 @@ class GraphReader:
         self._known: dict[tir.Var, tir.PrimExpr] = {}
         """The values of shape variables that casts define."""
         self._sizes = self._parameters.sizes
+        self._sessions = Sessions(self._parameters)
 
     def read(self) -> Graph:
         """The program.
@@ -115,6 +118,7 @@ class GraphReader:
             self._region(results),
             result,
             sorted(map(parameters.written, written)),
+            self._sessions.found(),
         )
 
     def _check_result(self, func: rx.Function, result: Value) -> None:
@@ -170,6 +174,8 @@ class GraphReader:
                 return whole[index]
             case rx.Call(op=Op() as op) if op.record.calls and op.record.calls.is_kernel:
                 return self._kernel(expr)
+            case rx.Call(op=Op() as op) if op.record.calls is CallKind.DPS_PACKED:
+                return self._packed(expr)
             case rx.Call(op=rx.Var() as name) if name in self._functions:
                 return self._loop(name, expr)
             case rx.Call(op=Op(name="relax.shape_of"), args=[arg]):
@@ -513,6 +519,20 @@ class GraphReader:
             passed.append(size)
         passed += [tir.IntImm("int64", value) for value in signature.constants]
         return KernelCall(callee.name, arguments, passed, new)
+
+    def _packed(self, call: rx.Call) -> Value:
+        """The result of a call of a packed function on an object, numbers and tensors."""
+        func, operands = call.args
+        if not isinstance(func, rx.ExternFunc) or not isinstance(operands, rx.Tuple):
+            raise RefusedError("it calls a function value")
+        item, *others = operands.fields
+        numbers = [arg for arg in others if isinstance(arg, rx.PrimValue)]
+        inputs = [self._read(self._value(arg)) for arg in others[len(numbers) :]]
+        outputs = [self._new(substitute_info(sinfo, self._known)) for sinfo in output_sinfos(call)]
+        step = self._sessions.step(func, self._value(item), numbers, inputs, outputs)
+        self._steps.append(step)
+        is_tuple = isinstance(call.sinfo_args[0], rx.TupleStructInfo)
+        return tuple(outputs) if is_tuple else outputs[0]
 
 
 def _sinfo(value: Value) -> rx.StructInfo:

@@ -11,6 +11,7 @@ from math import prod
 from types import MappingProxyType
 
 from relaxpy.exec.fast_paths import SHARED_MEMORY
+from relaxpy.exec.graph.packed import RUN, emit_run
 from relaxpy.exec.graph.program import (
     Branch,
     Check,
@@ -19,6 +20,7 @@ from relaxpy.exec.graph.program import (
     KernelCall,
     Loop,
     Memory,
+    PackedStep,
     Region,
     Step,
     Tensor,
@@ -185,6 +187,8 @@ class RegionEmitter:
                 return f.branch(f.compare("ne", truth, 0), *ways)[0]
             case Loop():
                 return self._loop(step)
+            case PackedStep():
+                return self._packed(step)
 
     def _call(self, call: KernelCall) -> Value:
         arguments = [
@@ -193,6 +197,18 @@ class RegionEmitter:
         ]
         arguments += [self.frame.index(size) for size in call.sizes]
         return self.function.call(self.kernels[call.kernel], I32, *arguments)
+
+    def _packed(self, step: PackedStep) -> Value:
+        f, tensors = self.function, [*step.inputs, *step.outputs]
+        emit_run(f.module)
+        addresses, sizes = f.alloca(POINTER, len(tensors)), f.alloca(I64, len(tensors))
+        for n, tensor in enumerate(tensors):
+            f.store(self._pointer(tensor.memory), f.element(addresses, n, POINTER), 8)
+            f.store(self.frame.index(byte_count(tensor)), f.element(sizes, n, I64))
+        session, rows = self._pointer(step.session.memory), self.frame.index(tensors[0].shape[0])
+        counts = (f.const(I64, n) for n in (len(step.inputs), len(tensors)))
+        number = f.const(I64, step.number)
+        return f.call(RUN, I32, session, number, rows, addresses, sizes, *counts)
 
     def _way(self, branch: Branch, number: int) -> list[Value]:
         """The status after a region of a branch; `_AGAIN` if its loop continues."""

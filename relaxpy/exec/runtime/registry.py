@@ -45,6 +45,9 @@ from relaxpy.support.entry import user_facing
 _SLOTS = (GetSetDescriptorType, MemberDescriptorType)
 _NO_ATTRS: Mapping[str, Any] = MappingProxyType({})
 
+Planner: TypeAlias = Callable[[Any, Any, Any], Any]
+"""The plan of calls on an object (`graph/sessions.py`), or None."""
+
 
 _passes_tensors: ContextVar[bool] = ContextVar("relaxpy_passes_tensors", default=False)
 
@@ -360,6 +363,7 @@ _functions: dict[str, Callable[..., Any]] = {}
 registered = _functions.get
 """The function that is registered under a name, or None."""
 _pure_names: set[str] = set()
+_planners: dict[str, tuple[Callable[..., Any], Planner]] = {}
 python_functions: dict[str, Callable[..., Any]] = {}
 """Functions of `vm.builtin.register_py_func`; packed functions of the same name take precedence."""
 _PROVIDERS = (
@@ -404,13 +408,25 @@ def register_func(
     return enter
 
 
-def provided(name: str, *, pure: bool = False) -> Callable[[F], F]:
-    """A decorator that registers a function of relaxpy, unless a user's has the name already."""
+def provided(name: str, *, pure: bool = False, planned: Planner | None = None) -> Callable[[F], F]:
+    """A decorator that registers a function of relaxpy, unless a user's has the name already.
+
+    The calls of one that can be `planned` are steps of native functions, which may repeat them.
+    """
 
     def enter(func: F) -> F:
+        if planned is not None:
+            _planners[name] = func, planned
         return func if name in _functions else _enter(name, func, False, pure)
 
     return enter
+
+
+def planner(name: str) -> Planner | None:
+    """The planner of calls of the function under `name`, unless a user has replaced that."""
+    func = _found(name) or get_global_func(name, allow_missing=True)
+    known, plan = _planners.get(name, (None, None))
+    return plan if known is func else None
 
 
 def _enter(name: str, func: F, override: bool, pure: bool) -> F:

@@ -42,7 +42,7 @@ _FUNCTIONS: Final = (
     *("PyLong_AsLongLongAndOverflow", "Py_DecRef", "PyErr_Clear", "PyTuple_New"),
     *("PyTuple_SetItem", "PyErr_Occurred", "PyErr_CheckSignals", "PyGILState_Ensure"),
     *("PyGILState_Release", "PyObject_CallFunction", "PyErr_SetObject"),
-    "PyErr_GivenExceptionMatches",
+    *("PyErr_GivenExceptionMatches", "PyObject_Call"),
 )
 _NEW_ARRAY: Final = "PyArray_Empty"
 OBJECTS: Final[Mapping[str, object]] = {

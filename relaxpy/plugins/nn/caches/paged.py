@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from numbers import Real
 from typing import Any
 
 import numpy as np
 
 from relaxpy.errors import RuntimeCheckError
+from relaxpy.exec.graph.sessions import Forms, Numbers, Plan
 from relaxpy.exec.runtime.registry import provided
 from relaxpy.exec.runtime.values import Array
 from relaxpy.plugins.nn.caches.attention import merge
@@ -89,7 +91,12 @@ def _kernel(given: object) -> Any:
     return given[1] if isinstance(given, tuple) and given[:1] == ("relaxpy",) else None
 
 
-@provided("vm.builtin.attention_kv_cache_attention_with_fused_qkv", pure=True)
+def _planned(cache: object, forms: Forms, calls: Sequence[Numbers]) -> Plan | None:
+    """The plan of calls of `attention_with_fused_qkv`."""
+    return cache.planned(forms, calls) if type(cache) is PagedKVCache else None
+
+
+@provided("vm.builtin.attention_kv_cache_attention_with_fused_qkv", pure=True, planned=_planned)
 def attention_with_fused_qkv(
     cache: PagedKVCache,
     layer: int,

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, fields
+from operator import setitem
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from typing_extensions import override
 
 from relaxpy.errors import RuntimeCheckError, counted
+from relaxpy.exec.graph.sessions import Forms, Numbers, Plan
 from relaxpy.exec.runtime.values import Array, PrimFuncValue
 from relaxpy.plugins.nn.caches.attention import Parts, attend, attend_by, grouped, with_sinks
 from relaxpy.plugins.nn.caches.sequences import SequenceState, check_tensor
@@ -200,6 +202,12 @@ class _Work:
         self._seen: dict[tuple[bool | None, int, int], Array] = {}
         self._queries: tuple[Array | None, Array] = None, np.empty(0)
 
+    @override
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy without what is derived, whose views would be copies."""
+        seen, window = self._sequences[False], self._sequences[True]
+        return _Work, (self.rows, seen, window, self.masks)
+
     def places(self, sliding: bool, with_own: bool = True) -> Places:
         """The locations of the tokens, with or without those of the call."""
         found = self._places.get((sliding, with_own))
@@ -250,6 +258,46 @@ class _Work:
         return self.rows, own, (slice(None), place), seen, sums
 
 
+@dataclass(eq=False)
+class _Call:
+    """The call that has begun, and what its layers share.
+
+    Fields:
+        shapes: those of `qkv` and the result of layers with fused heads.
+        rotated: queries, keys and values after rotation, (rows, heads, d); layers share them.
+        appended: the layers that have appended the tokens.
+        attended: those that have attended to the tokens of the call alone.
+        valid: as a `Plan` has it; 0 after the call.
+        prepared: the arguments of kernels, for layers whose attention slides and others.
+        new: the rotated keys and values by head.
+        place: the index of the slots of all heads.
+    """
+
+    work: list[_Work]
+    positions: Array
+    slots: Array | slice
+    shapes: tuple[tuple[int, ...], ...]
+    rotated: tuple[Array, ...]
+    valid: Array
+    appended: set[int] = field(default_factory=set)
+    attended: set[int] = field(default_factory=set)
+    prepared: dict[bool, list[Prepared | None]] = field(default_factory=dict, init=False)
+    new: tuple[Array, ...] = field(init=False)
+    place: tuple[slice, Array | slice] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.new = tuple(x.transpose(1, 0, 2) for x in self.rotated[1:])
+        self.place = slice(None), self.slots
+
+    @override
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy without what is derived, whose views would be copies."""
+        return _Call, tuple(getattr(self, each.name) for each in fields(self) if each.init)
+
+
+_NO_CALL: Final = _Call([], np.empty(0, np.int32), slice(0), (), (), np.array([0]))
+
+
 class PagedKVCache(SequenceState):
     """Keys and values of the tokens of many sequences, for each layer."""
 
@@ -272,6 +320,7 @@ class PagedKVCache(SequenceState):
         self.max_sequences, tokens, self.chunk, page_size, self.sliding, window = limits
         self.window = window if MHA_SLIDING in kinds else 0
         self.kinds, (self.heads, self.kv_heads), self.dtype = kinds, heads, dtype
+        self._dtype_name = str(dtype)
         self.d_qk, self.d_v = sizes
         self._with_heads = {layer for layer, kind in enumerate(kinds) if kind != MLA}
         rotate, extra = rotary
@@ -289,23 +338,22 @@ class PagedKVCache(SequenceState):
                 keys = self._tensor(self.kv_heads, self.d_qk)
                 self.layers.append((keys, self._tensor(self.kv_heads, self.d_v)))
         self.sequences: dict[int, Sequence] = {}
-        self._clear_call()
+        self._call = _NO_CALL
 
     def _tensor(self, heads: int, size: int) -> Array:
         tensor = np.zeros((heads, self.pages.count * self.pages.size, size), self.dtype)
         self.pages.tensors.append(tensor)
         return tensor
 
-    def _clear_call(self) -> None:
-        self.work: list[_Work] = []
-        self.positions: Array = np.empty(0, np.int32)
-        self.slots: Array | slice = slice(0)
-        self._appended: set[int] = set()
-        self._attended: set[int] = set()
-        self._shapes: tuple[tuple[int, ...], ...] = ()
-        self._rotated: tuple[Array, ...] = ()
-        self._new: tuple[Array, ...] = ()
-        self._prepared: dict[bool, list[Prepared | None]] = {}
+    @property
+    def positions(self) -> Array:
+        """The positions of the tokens of the call."""
+        return self._call.positions
+
+    def _change_call(self, call: _Call) -> None:
+        """Set the call, so that plans of the one before are outdated."""
+        self._call.valid[0] = 0
+        self._call = call
 
     # --- sequences
 
@@ -317,7 +365,7 @@ class PagedKVCache(SequenceState):
     def clear(self) -> None:
         for seq_id in list(self.sequences):
             self.remove(seq_id)
-        self._clear_call()
+        self._change_call(_NO_CALL)
 
     @override
     def add(self, seq_id: int) -> None:
@@ -415,7 +463,7 @@ class PagedKVCache(SequenceState):
         start = 0
         slots: list[int] = []
         positions: list[int] = []
-        self.work = []
+        works = []
         for seq, length, own, depth in zip(seqs, lengths, parents, depths, strict=True):
             slots += self.pages.append(seq, length)
             positions += [seq.position + d for d in depth]
@@ -429,26 +477,30 @@ class PagedKVCache(SequenceState):
                     kept = before[max(0, len(before) - self.window + 1) :]
                     window_mask = _window_mask(mask, depth, len(kept), self.window)
                 window = Sequence(slots=[*kept, *new])
-            self.work.append(_Work(rows, seq, window, (mask, window_mask)))
+            works.append(_Work(rows, seq, window, (mask, window_mask)))
             seq.tree = own
             seq.position += length
             start += length
         places = Sequence(slots=slots).places()
-        self.slots = places[0] if len(places) == 1 else np.array(slots, np.int64)
-        self.positions = np.array(positions, np.int32)
-        self._prepared = {}
         heads, kv_heads, d = self.heads, self.kv_heads, self.d_qk
-        self._shapes = (start, heads + 2 * kv_heads, d), (start, heads, self.d_v)
         q, k, v = (np.empty((start, n, d), self.dtype) for n in (heads, kv_heads, kv_heads))
-        self._rotated = q, k, v
-        self._new = k.transpose(1, 0, 2), v.transpose(1, 0, 2)
+        self._change_call(
+            _Call(
+                works,
+                np.array(positions, np.int32),
+                places[0] if len(places) == 1 else np.array(slots, np.int64),
+                ((start, heads + 2 * kv_heads, d), (start, heads, self.d_v)),
+                (q, k, v),
+                np.array([1]),
+            )
+        )
 
     @override
     def end(self) -> None:
         for seq_id in self.require_running():
             if self.sequences[seq_id].tree is None:
                 self._slide(self.sequences[seq_id])
-        self._clear_call()
+        self._change_call(_NO_CALL)
 
     def commit(self, seq_ids: list[int], leaves: list[int]) -> None:
         """Keep the path to a token of the tree at the end of a sequence; nothing for -1."""
@@ -509,9 +561,10 @@ class PagedKVCache(SequenceState):
 
         Each head may have a sink, a score without a value.
         """
+        call = self._call
         is_as_planned = (
             type(qkv) is type(out) is np.ndarray
-            and (qkv.shape, out.shape) == self._shapes
+            and (qkv.shape, out.shape) == call.shapes
             and qkv.dtype == out.dtype == self.dtype
             and layer in self._with_heads
         )
@@ -521,10 +574,73 @@ class PagedKVCache(SequenceState):
             self._check("the result", out, self.heads, self.d_v, dtype=None)
         if sinks is not None:
             check_tensor("the tensor of sinks", sinks, (self.heads,), None)
-        keys, values = self.layers[layer]
-        keys[:, self.slots], values[:, self.slots] = self._split(qkv)
-        self._appended.add(layer)
-        self._attend(layer, scale, self._rotated[0], out, sinks)
+        steps = iter(self._steps(call, ((layer, scale),), qkv, out, sinks)[0])
+        for function in steps:
+            function(*next(steps))
+
+    def planned(self, forms: Forms, calls: Iterable[Numbers]) -> Plan | None:
+        """The plan of calls of `fused` without sinks, if they fit the call that has begun."""
+        call = self._call
+        after_rows = [(self._dtype_name, shape[1:]) for shape in call.shapes]
+        is_known = self.running is not None and after_rows == [*forms]
+        if not is_known or {(len(each), type(each[0])) for each in calls} != {(2, int)}:
+            return None
+        layers = [(int(layer), float(scale)) for layer, scale in calls]
+        if not self._with_heads.issuperset([layer for layer, _ in layers]):
+            return None
+        qkv, out = (np.empty(shape, self.dtype) for shape in call.shapes)
+        steps = tuple(self._steps(call, layers, qkv, out))
+        return Plan(call.valid, len(call.positions), (qkv, out), steps)
+
+    def _steps(
+        self,
+        call: _Call,
+        layers: Iterable[tuple[int, float]],
+        qkv: Array,
+        out: Array,
+        sinks: Array | None = None,
+    ) -> list[tuple[Any, ...]]:
+        """The functions that each layer calls, each with a tuple of arguments after it."""
+        (q, k, v), (rotate, extra) = call.rotated, self.rotary
+        if rotate is None:
+            first, end = self.heads, self.heads + self.kv_heads
+            split: tuple[Any, ...] = setitem, (q, ..., qkv[:, :first])
+            new = (
+                qkv[:, part].transpose(1, 0, 2) for part in (slice(first, end), slice(end, None))
+            )
+            new_keys, new_values = new
+        else:
+            split = rotate, (np.ascontiguousarray(qkv), call.positions, q, k, v, extra)
+            new_keys, new_values = call.new
+        place, kernel = call.place, self.attention
+        has_kernel = sinks is None and kernel is not None
+        is_direct = not has_kernel or (out.dtype == self.dtype and out.flags.c_contiguous)
+        found: Array = out if is_direct else np.empty(out.shape, self.dtype)
+        mixed = found.reshape(len(q), self.kv_heads, -1, self.d_v) if has_kernel else found
+        every = []
+        for layer, scale in layers:
+            keys, values = self.layers[layer]
+            steps = [
+                *split, setitem, (keys, place, new_keys), setitem, (values, place, new_values),
+                call.appended.add, (layer,),
+            ]  # fmt: skip
+            sliding = self.kinds[layer] == MHA_SLIDING
+            prepared = call.prepared.get(sliding)
+            if prepared is None:
+                queries = grouped(q, keys)
+                prepared = [work.prepared(queries, sliding) for work in call.work]
+                call.prepared[sliding] = prepared
+            for work, own in zip(call.work, prepared, strict=True):
+                if own is None or not has_kernel:
+                    steps += self._attend, (layer, work, scale, q, found[work.rows], sinks)
+                else:
+                    rows, queries, tokens, visible, sums = own
+                    some = queries, keys[tokens], values[tokens], visible
+                    steps += kernel, (*some, scale, mixed[rows], sums)
+            if found is not out:
+                steps += setitem, (out, ..., found)
+            every.append(tuple(steps))
+        return every
 
     def shared(self, layer: int, scale: float, q: Array, k: Array, v: Array, out: Array) -> None:
         """Attend to the cache of another layer, which appended the tokens of the call."""
@@ -533,52 +649,21 @@ class PagedKVCache(SequenceState):
         self._check("k", k, self.kv_heads, self.d_qk, dtype=None)
         self._check("v", v, self.kv_heads, self.d_v, dtype=None)
         self._check("the result", out, self.heads, self.d_v, dtype=None)
-        if layer not in self._appended:
+        call = self._call
+        if layer not in call.appended:
             raise RuntimeCheckError(f"layer {layer} has not appended the tokens of the call")
-        self._attend(layer, scale, q, out, None)
+        for work in call.work:
+            self._attend(layer, work, scale, q, out[work.rows], None)
 
-    def _attend(self, layer: int, scale: float, q: Array, out: Array, sinks: Array | None) -> None:
-        """Attend with queries; those that `_split` writes are the same array in all layers."""
-        kernel, sliding = self.attention, self.kinds[layer] == MHA_SLIDING
-        if sinks is not None or kernel is None or q is not self._rotated[0]:
-            for work in self.work:
-                mixed = out[work.rows]
-                lse = _attend(
-                    self.attention, work, sliding, q, self._seen(layer, work), scale, mixed
-                )
-                if sinks is not None:
-                    mixed[...] = with_sinks(mixed, lse, sinks)
-            return
-        keys, values = self.layers[layer]
-        prepared = self._prepared.get(sliding)
-        if prepared is None:
-            queries = grouped(q, keys)
-            prepared = [work.prepared(queries, sliding) for work in self.work]
-            self._prepared[sliding] = prepared
-        is_direct = out.dtype == self.dtype and out.flags.c_contiguous
-        found: Array = out if is_direct else np.empty(out.shape, self.dtype)
-        mixed = found.reshape(len(q), self.kv_heads, -1, self.d_v)
-        for number, own in enumerate(prepared):
-            if own is None:
-                work = self.work[number]
-                seen = self._seen(layer, work)
-                _attend(kernel, work, sliding, q, seen, scale, found[work.rows])
-            else:
-                rows, queries, place, visible, sums = own
-                kernel(queries, keys[place], values[place], visible, scale, mixed[rows], sums)
-        if found is not out:
-            out[...] = found
-
-    def _split(self, qkv: Array) -> tuple[Array, ...]:
-        """Keys and values by head; the queries are written to the first of `_rotated`."""
-        rotate, extra = self.rotary
-        q, k, v = self._rotated
-        if rotate is not None:
-            rotate(np.ascontiguousarray(qkv), self.positions, q, k, v, extra)
-            return self._new
-        first, end = self.heads, self.heads + self.kv_heads
-        q[...] = qkv[:, :first]
-        return qkv[:, first:end].transpose(1, 0, 2), qkv[:, end:].transpose(1, 0, 2)
+    def _attend(
+        self, layer: int, work: _Work, scale: float, q: Array, out: Array, sinks: Array | None
+    ) -> None:
+        """Write the attention of the rows of a sequence, which may be in several runs of slots."""
+        sliding = self.kinds[layer] == MHA_SLIDING
+        seen = self._seen(layer, work)
+        lse = _attend(self.attention, work, sliding, q, seen, scale, out)
+        if sinks is not None:
+            out[...] = with_sinks(out, lse, sinks)
 
     def own(
         self, layer: int, scale: float, q: Array, k: Array, v: Array, out: Array, lse: Array
@@ -595,9 +680,9 @@ class PagedKVCache(SequenceState):
         self._check("v", v, heads, None, dtype=None)
         self._check("the result", out, self.heads, v.shape[2], dtype=None)
         self._check("the sums", lse, self.heads, dtype=_FLOAT32)
-        self._attended.add(layer)
+        self._call.attended.add(layer)
         sliding = self.kinds[layer] == MHA_SLIDING
-        for work in self.work:
+        for work in self._call.work:
             rows = work.rows
             keys, values = (x[rows].transpose(1, 0, 2) for x in (k, v))
             if self.attention is not None:
@@ -620,10 +705,10 @@ class PagedKVCache(SequenceState):
         self._check("q", q, self.heads, self.d_qk, dtype=None)
         self._check("the result", out, self.heads, self.d_v, dtype=None)
         self._check("the sums", lse, self.heads, dtype=_FLOAT32)
-        decodes = all(work.rows.stop == work.rows.start + 1 for work in self.work)
-        with_own = decodes and layer in self._appended - self._attended
+        decodes = all(work.rows.stop == work.rows.start + 1 for work in self._call.work)
+        with_own = decodes and layer in self._call.appended - self._call.attended
         kernel = self.latent_attention if self.kinds[layer] == MLA else self.attention
-        for work in self.work:
+        for work in self._call.work:
             rows = work.rows
             seen = self._seen(layer, work, with_own)
             if seen:
@@ -635,8 +720,8 @@ class PagedKVCache(SequenceState):
         """Append the latent rows of multi-head latent attention."""
         keys, _ = self._layer(layer, MLA)
         self._check("the tensor of rows", rows, self.d_qk, dtype=self.dtype)
-        keys[0, self.slots] = rows
-        self._appended.add(layer)
+        keys[0, self._call.slots] = rows
+        self._call.appended.add(layer)
 
 
 def _attend(

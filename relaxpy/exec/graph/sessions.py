@@ -1,0 +1,109 @@
+"""Calls of packed functions in a native function, which share an object such as a cache.
+
+Before a native function runs, the packed function gets all of its calls on the object, and returns
+a `Plan`: for each call, functions with their arguments, which machine code calls (`packed.py`).
+These are builtins for the most part, so that Python runs as often whatever the number of calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from relaxpy.errors import RelaxpyError
+from relaxpy.exec.runtime.registry import planner
+from relaxpy.exec.runtime.values import Array
+from relaxpy.support.dataclass import dataclass
+
+Forms: TypeAlias = tuple[tuple[str, tuple[int, ...]], ...]
+"""The datatype of each tensor, and its shape after the number of rows, which all share."""
+Numbers: TypeAlias = tuple[int | float, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """The calls of a packed function on an object, for tensors with a number of rows.
+
+    It lives while the native function runs, which takes no addresses but those of its objects.
+
+    Fields:
+        valid: one int64, which becomes 0 when the object changes so that the plan is outdated.
+        tensors: contiguous arrays. Inputs are copied to the first ones before each call, outputs
+            from the last ones after it.
+        steps: for each call, functions and tuples of their arguments, in turn.
+    """
+
+    valid: Array
+    rows: int
+    tensors: Sequence[Array]
+    steps: tuple[tuple[Any, ...], ...]
+
+    def words(self) -> Array:
+        """The words that machine code reads."""
+        objects = map(id, (self.valid, self.steps, *self.tensors))
+        return np.array([self.rows, *objects], np.int64)
+
+
+ROWS, VALID, STEPS, TENSORS = range(4)
+"""The positions of these words, the last ones the addresses of objects."""
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """The calls of the packed function `symbol` on the argument at a `position`, in their order.
+
+    Each has its numbers. Their tensors have the same forms.
+    """
+
+    position: int
+    symbol: str
+    forms: Forms
+    calls: tuple[Numbers, ...]
+
+    @classmethod
+    def loaded(cls, position: int, symbol: str, forms: Any, calls: Any) -> Session:
+        """The session of a JSON form."""
+        shapes = ((dtype, tuple(shape)) for dtype, shape in forms)
+        return cls(position, symbol, tuple(shapes), tuple(map(tuple, calls)))
+
+    def plan(self, args: Sequence[Any]) -> Plan | None:
+        """The plan for the arguments of the native function; None if there is none."""
+        plan = planner(self.symbol)
+        if plan is None or self.position >= len(args):
+            return None
+        try:
+            found: Plan | None = plan(args[self.position], self.forms, self.calls)
+        except RelaxpyError:  # the text raises it where it belongs
+            return None
+        return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WithSessions:
+    """A native function with sessions, whose words are its last arguments."""
+
+    native: Callable[..., Any]
+    fallback: Callable[..., Any]
+    sessions: Sequence[Session]
+
+    def __call__(self, *args: Any, **keywords: Any) -> Any:
+        """The result of native code, or of the fallback, for the other arguments."""
+        plans = [session.plan(args) for session in self.sessions]  # which live until the result
+        found = [plan for plan in plans if plan is not None]
+        if keywords or len(found) < len(plans):
+            return self.fallback(*args, **keywords)
+        return self.native(*args, *[plan.words() for plan in found])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WithoutSessions:
+    """The fallback of such a function, without the words of `count` sessions."""
+
+    fallback: Callable[..., Any]
+    count: int
+
+    def __call__(self, *args: Any) -> Any:
+        """The result of the text."""
+        return self.fallback(*args[: len(args) - self.count])
