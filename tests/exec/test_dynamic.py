@@ -26,6 +26,7 @@ from relaxpy.script import from_source, ir as I, relax as R, tir as T
 from tests.ir.relax.op.cases import CASES, Case
 from tests.ir.relax.op.comparison import check, define
 from tests.ir.relax.op.scratch import forgotten_operators
+from tests.ir.relax.op.variants import one_call
 from tests.rows import draw, third
 
 TARGETS = pytest.mark.parametrize("target", ["native", "numpy", "reference"])
@@ -39,12 +40,7 @@ def program(case: Case, *, ndim: bool, dtype: bool) -> IRModule:
         kind = DataType(array.dtype if dtype else "void")
         sinfo = rx.TensorStructInfo(None, kind, ndim=array.ndim if ndim else -1)
         params.append(rx.Var(f"x{k}", sinfo))
-    builder = BlockBuilder()
-    with builder.function("main", params):
-        with builder.dataflow():
-            out = builder.emit_output(case.call(*params))
-        builder.emit_func_output(out)
-    return builder.finalize()
+    return one_call(case, params)
 
 
 def most_open(case: Case, *, ndim: bool = False) -> IRModule:

@@ -2,37 +2,17 @@
 
 import pytest
 
-from relaxpy.ir import DataType, IRModule, Op, assert_structural_equal
+from relaxpy.ir import IRModule, Op, assert_structural_equal
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.block_builder.builder import BlockBuilder
-from relaxpy.ir.relax.nodes import TensorStructInfo as Tensor
 from relaxpy.ir.relax.op import registered_ops
-from relaxpy.ir.tir import expr as tir
 from relaxpy.script import from_source, ir as I, relax as R, tir as T
 from relaxpy.script.printer import metadata
-from tests.ir.relax.op.cases import CASES, Case
+from tests.ir.relax.op.cases import CASES
+from tests.ir.relax.op.variants import program
 
 #: Read back in tests/ir/relax/op/test_inspect.py and in test_parse_distributed.py.
 ELSEWHERE = ("relax.inspect.", "relax.dist.")
-
-
-def program(case: Case, *, symbolic: bool) -> IRModule:
-    """A function of one call; with symbolic sizes, equal sizes are one variable."""
-    sizes: dict[int, tir.Var] = {}
-    params = []
-    for k, array in enumerate(case.inputs):
-        shape = [
-            sizes.setdefault(n, tir.Var(f"n{n}", "int64")) if symbolic and n > 1 else n
-            for n in array.shape
-        ]
-        params.append(rx.Var(f"x{k}", Tensor(shape, DataType(array.dtype))))
-    builder = BlockBuilder()
-    with builder.function("main", params):
-        with builder.dataflow():
-            out = builder.emit_output(case.call(*params))
-        builder.emit_func_output(out)
-    return builder.finalize()
 
 
 def read_back(module: IRModule) -> None:
@@ -48,7 +28,7 @@ def read_back(module: IRModule) -> None:
 def test_operators_read_back(operator: str):
     for case in CASES:
         if case.operator == operator:
-            read_back(program(case, symbolic=False))
+            read_back(program(case))
 
 
 CALLS_AND_EFFECTS = """

@@ -10,7 +10,6 @@ import pytest
 import relaxpy
 from relaxpy import tir
 from relaxpy.errors import MisuseError, ScheduleError
-from relaxpy.ir.short_text.nodes import short_text
 from relaxpy.script import from_source, tir as T
 from relaxpy.tir.schedule import BlockRV, Instruction, InstructionKind, LoopRV, Trace, testing
 from tests.exec.kernel.written import kernel
@@ -57,7 +56,7 @@ def extents(sch: tir.Schedule, block: str) -> list[int]:
 
 
 def reads(sch: tir.Schedule, block: str) -> list[str]:
-    return [short_text(region) for region in sch.get(sch.get_block(block)).reads]
+    return [str(region).split("\n")[-1] for region in sch.get(sch.get_block(block)).reads]
 
 
 #: Kernels, or their names, before and after the schedule `s`.

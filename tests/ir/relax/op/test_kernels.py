@@ -8,16 +8,15 @@ import numpy as np
 import pytest
 
 from relaxpy.exec.compile import compile
-from relaxpy.ir import DataType, IRModule, Op, assert_structural_equal
+from relaxpy.ir import DataType, Op, assert_structural_equal
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.op.definition.registry import registered_ops
 from relaxpy.ir.relax.transform.legalize import LegalizeOps
-from relaxpy.ir.tir import expr as tir
 from relaxpy.script import from_source
 from tests.ir.relax.op.cases import CASES, WITHOUT_ROWS, Case
 from tests.ir.relax.op.comparison import check, define
+from tests.ir.relax.op.variants import program
 from tests.rows import draw
 
 #: Operators of which no kernel is left: ranges of literals are constants, the others are bounds.
@@ -31,27 +30,6 @@ SCALAR = {
     "relax.vision.roi_align": _REGIONS,
     "relax.vision.roi_pool": _REGIONS,
 }
-
-
-def program(case: Case, *, symbolic: bool) -> IRModule:
-    """A function of one call; with symbolic sizes, equal sizes are one variable, 1 stays 1."""
-    sizes: dict[int, Any] = {}
-    params = []
-    for k, array in enumerate(case.inputs):
-        shape = [
-            sizes.setdefault(n, tir.Var(f"n{n}", "int64"))
-            if symbolic and n > 1 and (k, axis) not in case.literal
-            else n
-            for axis, n in enumerate(array.shape)
-        ]
-        sinfo = rx.TensorStructInfo(tuple(shape), DataType(array.dtype))  # type: ignore[arg-type]
-        params.append(rx.Var(f"x{k}", sinfo))
-    builder = BlockBuilder()
-    with builder.function("main", params):
-        with builder.dataflow():
-            out = builder.emit_output(case.call(*params))
-        builder.emit_func_output(out)
-    return builder.finalize()
 
 
 def assert_datatypes(found: Any, function: rx.StructInfo | None) -> None:
@@ -80,7 +58,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def test_the_kernel_computes_the_definition(case: Case, symbolic: bool) -> None:
-    module = program(case, symbolic=symbolic)
+    module = program(case, "symbolic" if symbolic else "static")
     lowered = LegalizeOps()(module)
     assert_structural_equal(from_source(lowered.script()), lowered)
     calls = [node for node in walk(lowered["main"]) if isinstance(node, rx.Call)]

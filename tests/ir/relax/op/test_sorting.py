@@ -17,7 +17,7 @@ from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import Var
 from tests.ir.relax.graphs import returning
 from tests.ir.relax.op.cases.case import Case
-from tests.ir.relax.op.test_kernels import program
+from tests.ir.relax.op.variants import program
 from tests.ir.relax.sinfos import tensor
 
 HOLES = [3.0, np.nan, 1.0, 3.0, np.nan, -2.0, 0.0, 0.5, 0.25]
@@ -36,7 +36,7 @@ ORDERED: dict[str, tuple[Callable[..., rx.Expr], list[float]]] = {
 def test_nan_is_the_greatest_of_narrow_floats(label: str, dtype: str) -> None:
     make, expected = ORDERED[label]
     x = np.array(HOLES, getattr(ml_dtypes, dtype))
-    module = program(Case("relax.sort", label, (x,), make, np.sort), symbolic=False)
+    module = program(Case("relax.sort", label, (x,), make, np.sort))
     for target in ("reference", "numpy"):
         found: Any = compile(module, target)["main"](x)
         assert label == "argsort" or DataType(found.dtype) == dtype
@@ -48,7 +48,7 @@ def test_nan_is_above_the_boundaries_of_narrow_floats(dtype: str) -> None:
     kind = getattr(ml_dtypes, dtype)
     x, boundaries = np.array(HOLES, kind), np.array([0, 1, np.nan], kind)
     case = Case("relax.bucketize", "NaN", (x, boundaries), op.bucketize, np.searchsorted)
-    found: Any = compile(program(case, symbolic=False))["main"](x, boundaries)
+    found: Any = compile(program(case))["main"](x, boundaries)
     np.testing.assert_array_equal(found, [2, 2, 1, 2, 2, 0, 0, 1, 1])
 
 
@@ -72,7 +72,7 @@ def test_buckets_of_known_boundaries(dtype: str, target: str) -> None:
         right = bool(number % 2)
         make = partial(op.bucketize, out_int32=right, right=right)
         case = Case("relax.bucketize", "known", (x, boundaries), make, np.searchsorted)
-        found: Any = compile(program(case, symbolic=False), target)["main"](x, boundaries)
+        found: Any = compile(program(case), target)["main"](x, boundaries)
         assert found.dtype == ("int32" if right else "int64")
         expected = np.searchsorted(bounds, wide, "right" if right else "left")
         np.testing.assert_array_equal(found, expected)
@@ -92,7 +92,7 @@ def _best(data: np.ndarray[Any, Any], k: int, *, largest: bool) -> list[list[int
 def _called(
     make: Callable[..., rx.Expr], x: np.ndarray[Any, Any], target: str | None = None
 ) -> list[Any]:
-    module = program(Case("relax.sort", "rows", (x,), make, np.sort), symbolic=False)
+    module = program(Case("relax.sort", "rows", (x,), make, np.sort))
     found: list[Any] = compile(module, target)["main"](x).tolist()
     return found
 
@@ -153,7 +153,7 @@ def test_loops_select_the_same_bits_as_a_sort(dtype: str, largest: bool, kind: A
     for shape, axis in {"both": shapes, "values": shapes[:1], "indices": shapes[1:2]}[kind]:
         x = rng.choice(values, shape)
         make = partial(op.topk, k=7, axis=axis, ret_type=kind, largest=largest)
-        module = program(Case("relax.topk", "bits", (x,), make, np.sort), symbolic=False)
+        module = program(Case("relax.topk", "bits", (x,), make, np.sort))
         executable = compile(module, "native")
         assert bool(executable.report().rows) == (dtype != "float8_e4m3fn")
         assert all(row.backend == "native" for row in executable.report())
@@ -179,7 +179,7 @@ def test_few_elements_and_their_positions(axis: int, dtype: str, largest: bool) 
         one_of_both = [("values", values), ("indices", places)] if x.shape[0] == 5 else []
         for k_text, found in (("both", None), *one_of_both):
             make = partial(op.topk, k=3, axis=axis, ret_type=k_text, largest=largest, dtype="int64")
-            module = program(Case("relax.topk", "axis", (x,), make, np.sort), symbolic=False)
+            module = program(Case("relax.topk", "axis", (x,), make, np.sort))
             for target in ("native", "numpy"):
                 result: Any = compile(module, target)["main"](x)
                 pairs = (
@@ -282,7 +282,7 @@ def test_medians_of_many_elements(dtype: str, special: tuple[float, ...]) -> Non
 
     def medians(data: np.ndarray[Any, Any], axis: int | None) -> Any:
         make = partial(op.median, axis=axis)
-        module = program(Case("relax.median", "", (data,), make, np.sort), symbolic=False)
+        module = program(Case("relax.median", "", (data,), make, np.sort))
         return compile(module)["main"](data)
 
     places = []
@@ -357,10 +357,10 @@ def test_distinct_elements_of_many_integers(
 def test_no_elements_have_no_median(target: str) -> None:
     empty = Case("relax.median", "", (np.zeros((2, 0), "float32"),), op.median, np.median)
     with pytest.raises(RuntimeCheckError, match="x has an element along the axes, found none"):
-        compile(program(empty, symbolic=False), target)["main"](*empty.inputs)
+        compile(program(empty), target)["main"](*empty.inputs)
     [x] = empty.inputs
     columns = Case("relax.median", "", (x,), lambda v: op.median(v, 0), np.median)
-    value, index = compile(program(columns, symbolic=False), target)["main"](x)
+    value, index = compile(program(columns), target)["main"](x)
     assert np.asarray(value).shape == np.asarray(index).shape == (0,)
 
 
@@ -370,7 +370,7 @@ def test_orders_and_medians_of_views_leave_them_as_they_are(dtype: str) -> None:
     for x in (data[::2, ::-3], data.T[100:160], np.asfortranarray(data[:90]), data[:0]):
         before = x.copy()
         for make in (partial(op.argsort, axis=1), partial(op.median, axis=1)):
-            module = program(Case("relax.sort", "views", (x,), make, np.sort), symbolic=False)
+            module = program(Case("relax.sort", "views", (x,), make, np.sort))
             found = compile(module)["main"](x)
             places = np.argsort(before, 1, kind="stable")
             if isinstance(found, np.ndarray):

@@ -129,6 +129,16 @@ def converted(array: Array, dtype: str, *, number: bool) -> Array:
         return np.clip(whole, least, most).astype(dtype)
 
 
+def one_call(case: Case, params: list[rx.Var]) -> IRModule:
+    """The function of the parameters that the case calls its operator on."""
+    builder = BlockBuilder()
+    with builder.function("main", params):
+        with builder.dataflow():
+            out = builder.emit_output(case.call(*params))
+        builder.emit_func_output(out)
+    return builder.finalize()
+
+
 def module(case: Case, inputs: tuple[Array, ...], knowledge: str) -> IRModule:
     """A function of one call; with symbolic sizes, equal sizes are one variable, 1 stays 1."""
     sizes: dict[int, Any] = {}
@@ -151,12 +161,12 @@ def module(case: Case, inputs: tuple[Array, ...], knowledge: str) -> IRModule:
             case _:
                 info = rx.TensorStructInfo(None, "void")
         params.append(rx.Var(f"x{k}", info))
-    builder = BlockBuilder()
-    with builder.function("main", params):
-        with builder.dataflow():
-            out = builder.emit_output(case.call(*params))
-        builder.emit_func_output(out)
-    return builder.finalize()
+    return one_call(case, params)
+
+
+def program(case: Case, knowledge: str = "static") -> IRModule:
+    """The module of the case with its own inputs."""
+    return module(case, case.inputs, knowledge)
 
 
 def is_taken(case: Case, inputs: tuple[Array, ...]) -> bool:
