@@ -92,16 +92,16 @@ def detect_clip_bound(expr: ExprLike, var_list: Sequence[Var]) -> list[PrimExpr 
             return []
         by, end = ops.const(abs(number), dtype), 2 * index
         if number > 0:
-            limit, choose = ops.floordiv(rest, by), ops.minimum
+            limit, choose = rest // by, ops.minimum
             end += 1
         else:
-            limit, choose = ops.mul(ops.floordiv(rest, by), -1), ops.maximum
+            limit, choose = ops.floordiv(rest, by) * -1, ops.maximum
         previous = ends[end]
         limit = ops.cast_to(limit, variables[index].dtype)
         ends[end] = simplify(limit if previous is None else choose(previous, limit))
     for low, high in zip(ends[::2], ends[1::2], strict=True):
         if low is not None and high is not None:
-            empty = simplify(ops.compare(tir.LT, high, low))
+            empty = simplify(high < low)
             if isinstance(empty, tir.IntImm) and empty.value:
                 return []
     return ends

@@ -259,7 +259,7 @@ def sequence_mask(
 
     def element(*index: PrimExpr) -> PrimExpr:
         length = _index(valid_length(index[1 - axis]))
-        return intrin.if_then_else(ops.compare(tir.GE, index[axis], length), fill, data(*index))
+        return intrin.if_then_else(index[axis] >= length, fill, data(*index))
 
     return injective(data.shape, element, "T_sequence_mask")
 
@@ -283,13 +283,13 @@ def sliding_window(
         )
     windows, steps = as_sizes(window_shape), as_sizes(strides)
     counts = [
-        tidy(ops.add(ops.floordiv(ops.sub(size, window), step), ops.const(1, "int64")))
+        tidy((size - window) // step + ops.const(1, "int64"))
         for size, window, step in zip(data.shape[first:], windows, steps, strict=True)
     ]
 
     def element(*index: PrimExpr) -> PrimExpr:
         source = (
-            ops.add(ops.mul(number, step), offset)
+            number * step + offset
             for number, step, offset in zip(
                 index[first : first + count], steps, index[first + count :], strict=True
             )
@@ -325,16 +325,16 @@ def matrix_set_diag(
     def store(ins: list[Buffer], out: Buffer) -> Stmt:
         def on_diagonal(number: int) -> Stmt:
             row, column = ops.const(max(-number, 0), "int64"), ops.const(max(number, 0), "int64")
-            size = tidy(ops.minimum(ops.sub(rows, row), ops.sub(columns, column)))
+            size = tidy(ops.minimum(rows - row, columns - column))
             shift = ops.const(0, "int64")
             if is_band and (above if number >= 0 else below):
-                shift = tidy(ops.sub(diagonal.shape[-1], size))
+                shift = tidy(diagonal.shape[-1] - size)
             line = [ops.const(high - number, "int64")] if is_band else []
 
             def element(index: list[PrimExpr]) -> Stmt:
                 *lead, i = index
-                value = load(ins[0], [*lead, *line, ops.add(i, shift)])
-                return BufferStore(out, value, (*lead, ops.add(i, row), ops.add(i, column)))
+                value = load(ins[0], [*lead, *line, i + shift])
+                return BufferStore(out, value, (*lead, i + row, i + column))
 
             return loops((*data.shape[:-2], size), element)
 
@@ -418,17 +418,17 @@ def space_to_batch_nd(
     batch, *spatial = padded.shape
     shape = [batch, *spatial]
     for axis, size in enumerate(sizes, start=1):
-        shape[0] = tidy(ops.mul(shape[0], size))
-        shape[axis] = tidy(ops.floordiv(shape[axis], size))
+        shape[0] = tidy(shape[0] * size)
+        shape[axis] = tidy(shape[axis] // size)
 
     def element(*index: PrimExpr) -> PrimExpr:
-        source, position = list(index), ops.floordiv(index[0], batch)
-        source[0] = ops.floormod(index[0], batch)
+        source, position = list(index), index[0] // batch
+        source[0] = index[0] % batch
         for axis in range(len(sizes), 0, -1):
             size = sizes[axis - 1]
-            offset = ops.floormod(position, size) if axis > 1 else position
-            source[axis] = ops.add(ops.mul(index[axis], size), offset)
-            position = ops.floordiv(position, size)
+            offset = position % size if axis > 1 else position
+            source[axis] = index[axis] * size + offset
+            position = position // size
         return padded(*source)
 
     return injective(shape, element, "space_to_batch_nd")
@@ -450,23 +450,22 @@ def batch_to_space_nd(
     sizes = [ops.const(size, "int64") for size in block_shape]
     shape = list(data.shape)
     for axis, size in enumerate(sizes, start=1):
-        shape[0] = tidy(ops.floordiv(shape[0], size))
-        shape[axis] = tidy(ops.mul(shape[axis], size))
+        shape[0] = tidy(shape[0] // size)
+        shape[axis] = tidy(shape[axis] * size)
     batch = shape[0]
 
     def element(*index: PrimExpr) -> PrimExpr:
         source: list[PrimExpr] = list(index)
         position: PrimExpr = ops.const(0, "int64")
         for axis, size in enumerate(sizes, start=1):
-            position = ops.add(ops.mul(position, size), ops.floormod(index[axis], size))
-            source[axis] = ops.floordiv(index[axis], size)
-        source[0] = ops.add(ops.mul(position, batch), index[0])
+            position = position * size + index[axis] % size
+            source[axis] = index[axis] // size
+        source[0] = position * batch + index[0]
         return data(*source)
 
     merged = injective(shape, element, "batch_to_space_nd")
     ends = [
-        ops.sub(size, ops.const(cut, "int64"))
-        for size, cut in zip(shape[1:], crop_end_list, strict=False)
+        size - ops.const(cut, "int64") for size, cut in zip(shape[1:], crop_end_list, strict=False)
     ]
     axes = list(range(1, len(sizes) + 1))
     return strided_slice(merged, list(crop_begin_list), ends, None, axes)
@@ -583,7 +582,7 @@ def depthwise_conv2d_nchw(
     """
     groups = _channels(Filter, 0)
     channels, multiple, *window = Filter.shape
-    kernel = reshape(Filter, [ops.mul(channels, multiple), 1, *window])
+    kernel = reshape(Filter, [channels * multiple, 1, *window])
     return group_conv2d_nchw(Input, kernel, stride, padding, dilation, groups, out_dtype)
 
 
@@ -610,5 +609,5 @@ def depthwise_conv2d_nhwc(
     kernel = Filter if kernel_layout == "HWOI" else transpose(Filter, (0, 1, 3, 2))
     groups = _channels(kernel, 2)
     *window, channels, multiple = kernel.shape
-    kernel = reshape(kernel, [*window, 1, ops.mul(channels, multiple)])
+    kernel = reshape(kernel, [*window, 1, channels * multiple])
     return group_conv2d_nhwc(Input, kernel, stride, padding, dilation, groups, out_dtype)

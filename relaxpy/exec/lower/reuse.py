@@ -390,9 +390,7 @@ class _Storages:
         if nbytes is None or not isinstance(offset, rx.PrimValue) or offset.value.dtype != INT64:
             return False
         first, zero = offset.value, ops.const(0, INT64)
-        return always(ops.compare(tir.GE, first, zero)) and always(
-            ops.compare(tir.LE, ops.add(first, nbytes), size)
-        )
+        return always(first >= zero) and always(first + nbytes <= size)
 
 
 def _is_kernel_call(value: rx.Expr | Op) -> bool:
@@ -422,7 +420,7 @@ def _bytes(shape: rx.Expr, dtype: rx.Expr) -> tir.PrimExpr | None:
     dims = _dimensions(shape)
     if dims is None or not isinstance(dtype, rx.DataTypeImm):
         return None
-    return ops.mul(product(dims), ops.const(dtype.value.numpy().itemsize, INT64))
+    return product(dims) * ops.const(dtype.value.numpy().itemsize, INT64)
 
 
 def _dimensions(shape: rx.Expr) -> tuple[tir.PrimExpr, ...] | None:

@@ -175,16 +175,16 @@ class Quantization:
         def weight(*indices: PrimExpr) -> PrimExpr:
             *row, index = indices
             if not self.group:
-                value = ops.mul(packed(*indices).astype(self.dtype), scale(*row, 0))
+                value = packed(*indices).astype(self.dtype) * scale(*row, 0)
             else:
-                place = ops.floormod(index, self.per_word).astype("uint32")
-                word = packed(*row, ops.floordiv(index, self.per_word))
-                shift = ops.mul(place, ops.const(self.bits, "uint32"))
+                place = (index % self.per_word).astype("uint32")
+                word = packed(*row, index // self.per_word)
+                shift = place * ops.const(self.bits, "uint32")
                 mask = ops.const((1 << self.bits) - 1, "uint32")
                 integer = ((word >> shift) & mask).astype(self.dtype)
-                centred = ops.sub(integer, ops.const(self.greatest, self.dtype))
-                own = scale(*row, ops.floordiv(index, self.group)).astype(self.dtype)
-                value = ops.mul(centred, own)
+                centred = integer - ops.const(self.greatest, self.dtype)
+                own = scale(*row, index // self.group).astype(self.dtype)
+                value = centred * own
             return value if dtype is None else value.astype(dtype)
 
         result: Tensor = compute((*packed.shape[:-1], size), weight, name="dequantize")
@@ -244,8 +244,8 @@ def scaled_sums(
     def product(*at: PrimExpr) -> PrimExpr:
         value = sums(*at).astype("float32")
         if scale is not None:
-            value = ops.mul(value, scale(at[-1], 0).astype("float32"))
-        return ops.mul(value, row_scale(*at[:-1], 0)).astype(dtype)
+            value = value * scale(at[-1], 0).astype("float32")
+        return (value * row_scale(*at[:-1], 0)).astype(dtype)
 
     result: Tensor = compute(sums.shape, product, name="scaled")
     return result

@@ -400,7 +400,7 @@ class _Lowering:
             is_state = node.producer in scan.state_placeholder
             if not step.axis or not (is_state or node.producer.op in steps):
                 continue
-            distance = simplify(ops.sub(step.axis[0].var, node.indices[0]))
+            distance = simplify(step.axis[0].var - node.indices[0])
             known = distance.value if isinstance(distance, tir.IntImm) else -1
             if known < 1 if is_state else known != 0:
                 raise MisuseError(

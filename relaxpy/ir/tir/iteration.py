@@ -64,7 +64,7 @@ class Range(Copied):
     @property
     def stop(self) -> PrimExpr:
         """The exclusive end, `min + extent`."""
-        return ops.add(self.min, self.extent)
+        return self.min + self.extent
 
 
 def check_integer(value: PrimExpr, noun: str, buffer: str | None = None) -> PrimExpr:
@@ -90,8 +90,8 @@ def extent_between(start: PrimExpr, stop: PrimExpr) -> PrimExpr:
         if isinstance(start, Add) and start.a is stop.a:
             first, last = start.b, stop.b
             if isinstance(first, IntImm) and isinstance(last, IntImm):
-                return ops.sub(last, first)
-    return ops.sub(stop, start)
+                return last - first
+    return stop - start
 
 
 K = TypeVar("K", bound=IntEnum)

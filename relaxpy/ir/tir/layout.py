@@ -211,14 +211,14 @@ def _convert_index(values: Sequence[ExprLike], src: Layout, dst: Layout) -> list
     for axis in dst.names:
         position, offset = by_axis[axis.upper()], by_axis.get(axis.lower())
         if offset is not None:
-            position = ops.add(ops.mul(position, src.factors[axis.lower()]), offset)
+            position = ops.mul(position, src.factors[axis.lower()]) + offset
         factor = dst.factors.get(axis.lower())
         if factor is None:
             converted.append(position)
         elif axis.isupper():
-            converted.append(ops.floordiv(position, ops.const(factor, position.dtype)))
+            converted.append(position // ops.const(factor, position.dtype))
         else:
-            converted.append(ops.floormod(position, ops.const(factor, position.dtype)))
+            converted.append(position % ops.const(factor, position.dtype))
     return converted
 
 
@@ -231,7 +231,7 @@ def _convert_shape(values: Sequence[ExprLike], src: Layout, dst: Layout) -> list
     shape = []
     for axis in dst.names:
         dimension, block = by_axis[axis.upper()], dst.factors.get(axis.lower())
-        dimension = ops.mul(dimension, src.factors.get(axis.lower(), 1))
+        dimension = dimension * src.factors.get(axis.lower(), 1)
         if block is not None:
             length = ops.const(block, dimension.dtype)
             dimension = ops.ceildiv(dimension, length) if axis.isupper() else length

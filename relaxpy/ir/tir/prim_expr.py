@@ -79,11 +79,14 @@ def _function(name: str, *, reflected: bool = False) -> Callable[[Any, ExprLike]
     """The method of an operator, which is a function of `ops`."""
 
     def apply(self: ScalarOperators, other: ExprLike) -> PrimExpr:
-        value = self.__prim_expr__()
-        result: PrimExpr = getattr(ops, name)(*((other, value) if reflected else (value, other)))
+        result: PrimExpr = getattr(ops, name)(self.__prim_expr__(), other)
         return result
 
-    return apply
+    def applied(self: ScalarOperators, other: ExprLike) -> PrimExpr:
+        result: PrimExpr = getattr(ops, name)(other, self.__prim_expr__())
+        return result
+
+    return applied if reflected else apply
 
 
 def _bitwise(name: str, *, reflected: bool = False) -> Callable[[Any, ExprLike], PrimExpr]:

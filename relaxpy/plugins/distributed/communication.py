@@ -260,8 +260,8 @@ def _bytes(sinfo: rx.StructInfo | None, share: Fraction) -> Bytes:
         return None
     size: PrimExpr = ops.const(sinfo.dtype.numpy().itemsize * share.numerator, "int64")
     for dim in dims:
-        size = ops.mul(size, dim)
-    return _tidy(ops.floordiv(size, share.denominator))
+        size = size * dim
+    return _tidy(size // share.denominator)
 
 
 def _plus(a: Bytes, b: Bytes) -> Bytes:
@@ -269,7 +269,7 @@ def _plus(a: Bytes, b: Bytes) -> Bytes:
         return None
     if isinstance(a, int) and isinstance(b, int):
         return a + b
-    return _tidy(ops.add(ops.cast_to(a, "int64"), ops.cast_to(b, "int64")))
+    return _tidy(ops.cast_to(a, "int64") + ops.cast_to(b, "int64"))
 
 
 def _tidy(size: PrimExpr) -> PrimExpr | int:

@@ -78,11 +78,8 @@ def transform_matrix(
         size, total, columns = as_sizes([length, count, outputs])
 
         def element(row: PrimExpr, column: PrimExpr) -> PrimExpr:
-            n, source = (ops.floordiv(row, as_size(parts[0])), ops.floormod(row, as_size(parts[0])))
-            k, target = (
-                ops.floordiv(column, as_size(parts[1])),
-                ops.floormod(column, as_size(parts[1])),
-            )
+            n, source = (row // as_size(parts[0]), row % as_size(parts[0]))
+            k, target = (column // as_size(parts[1]), column % as_size(parts[1]))
             value = twiddle(n, k, total, source, target, inverse=inverse, onesided=onesided)
             return ops.cast_to(value, dtype)
 
@@ -103,7 +100,7 @@ def twiddle(
 ) -> PrimExpr:
     """The share of part `source` of element n in part `target` of element k of a transform."""
     one, zero = double(1.0), double(0.0)
-    angle = double(ops.floormod(n * k, count)) * double(2 * math.pi) / double(count)
+    angle = double(n * k % count) * double(2 * math.pi) / double(count)
     sine = intrin.sin(angle)
     negative = source > target if inverse else source < target
     odd = tir.Select(negative, -sine, sine)

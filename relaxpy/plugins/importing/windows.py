@@ -272,9 +272,9 @@ def autopad(
     for size, stride, extent, dilation in windows:
         total = _total(size, stride, (extent - 1) * dilation + 1)
         if deconv:
-            total = ops.sub(extent - 1, total)
-        less = ops.floordiv(total, 2)
-        more = ops.sub(total, less)
+            total = extent - 1 - total
+        less = total // 2
+        more = total - less
         before.append(less if mode == "SAME_UPPER" else more)
         after.append(more if mode == "SAME_UPPER" else less)
     if pad_type == "constant":
@@ -286,8 +286,8 @@ def autopad(
 
 def _total(size: PrimExpr, stride: int, extent: int) -> PrimExpr:
     """The padding along an axis for ceil(size / stride) windows."""
-    covered = ops.add(ops.mul(ops.sub(ops.ceildiv(size, stride), 1), stride), extent)
-    return ops.maximum(ops.sub(covered, size), 0)
+    covered = ops.mul(ops.sub(ops.ceildiv(size, stride), 1), stride) + extent
+    return ops.maximum(covered - size, 0)
 
 
 def padded(cx: Place, x: Expr, pads: Sequence[Size], mode: str, value: Expr | float | None) -> Expr:
@@ -455,7 +455,7 @@ def _numbered(x: Tensor, *, by_columns: bool, by_channel: bool) -> Tensor:
         ]
         total: PrimExpr = ops.const(0, "int64")
         for axis in order:
-            total = ops.add(ops.mul(total, x.shape[axis]), index[axis])
+            total = ops.mul(total, x.shape[axis]) + index[axis]
         return ops.cast_to(total, "int64")
 
     return computed(x.shape, element, "numbers")
@@ -541,12 +541,12 @@ def _columns(windows: Windows, groups: int, x: Any, offset: Any, mask: Any = Non
     zero = ops.const(0, "int64")
 
     def element(n: PrimExpr, c: PrimExpr, member: PrimExpr, *at: PrimExpr) -> PrimExpr:
-        part = ops.floordiv(c * groups, channels) * members + member
+        part = c * groups // channels * members + member
         positions = []
         rest = member
         for k in reversed(range(count)):
-            index = ops.floormod(rest, ops.const(windows.kernel[k], "int64"))
-            rest = ops.floordiv(rest, ops.const(windows.kernel[k], "int64"))
+            index = rest % ops.const(windows.kernel[k], "int64")
+            rest = rest // ops.const(windows.kernel[k], "int64")
             base = at[k] * windows.strides[k] - windows.before[k] + index * windows.dilations[k]
             positions.append(double(base) + double(offset(n, part * count + k, *at)))
         positions.reverse()

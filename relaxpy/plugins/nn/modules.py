@@ -10,7 +10,7 @@ from typing_extensions import override
 from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.relax.nodes import TupleGetItem
 from relaxpy.ir.relax.op.definition.registry import R
-from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.ir.tir import expr as tir
 from relaxpy.plugins.nn.core import Dim, Parameter, Tensor, emit_tensor, expr_of, items_of
 from relaxpy.plugins.nn.module import Module, ModuleList
 from relaxpy.plugins.nn.ops import layers
@@ -221,7 +221,7 @@ def _channels_of_group(channels: Dim, groups: int) -> Dim:
             raise MisuseError(f"{channels} channels cannot be divided into {groups} groups")
         return channels // groups
     dim = tir.Var(channels, "int64") if isinstance(channels, str) else channels
-    return dim if groups == 1 else ops.floordiv(dim, groups)
+    return dim if groups == 1 else dim // groups
 
 
 @user_constructed

@@ -117,8 +117,8 @@ def suggest_index_map(
     axes: list[tuple[tuple[int, int], PrimExpr]] = []
     for var, lower_factor, extent in reversed(digits):
         key = list(domains).index(var), -lower_factor
-        axes.append((key, analyzer.simplify(ops.floormod(rest, extent))))
-        rest = analyzer.simplify(ops.floordiv(rest, extent))
+        axes.append((key, analyzer.simplify(rest % extent)))
+        rest = analyzer.simplify(rest // extent)
     axes.sort(key=lambda axis: axis[0])
     return IndexMap(tuple(variables), tuple(axis for _, axis in axes))
 
@@ -127,7 +127,7 @@ def _position(indices: Sequence[PrimExpr], buffer: Buffer) -> PrimExpr:
     """The number of an element in the order of its axes."""
     position: PrimExpr = IntImm("int32", 0)
     for index, size in zip(indices, buffer.shape, strict=True):
-        position = ops.add(ops.mul(position, ops.cast_to(size, index.dtype)), index)
+        position = position * ops.cast_to(size, index.dtype) + index
     return position
 
 

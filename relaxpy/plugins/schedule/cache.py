@@ -245,7 +245,7 @@ def _writes_what_is_read(
         return False
     return all(
         prove(ops.compare(LE, w.min, r.min))
-        and prove(ops.compare(LE, ops.add(r.min, r.extent), ops.add(w.min, w.extent)))
+        and prove(ops.compare(LE, r.min + r.extent, w.min + w.extent))
         for w, r in zip(written, _read_region(Site(parent, place + 1), buffer), strict=True)
     )
 
@@ -298,10 +298,10 @@ def _read_region(site: Site, buffer: Buffer) -> list[Range]:
     found = []
     for covered, size in zip(sets, buffer.shape, strict=True):
         zero = ops.const(0, size.dtype)
-        limits = (zero, ops.sub(size, 1)) if covered is None else covered
+        limits = (zero, size - 1) if covered is None else covered
         low = ops.maximum(ops.cast_to(limits[0], size.dtype), zero)
-        high = ops.minimum(ops.cast_to(limits[1], size.dtype), ops.sub(size, 1))
-        extent = ops.add(ops.sub(high, low), 1)
+        high = ops.minimum(ops.cast_to(limits[1], size.dtype), size - 1)
+        extent = ops.sub(high, low) + 1
         found.append(Range.from_min_extent(simplify(low), simplify(extent)))
     return found
 
@@ -320,7 +320,7 @@ def _copy(
         lambda variables: BufferStore(target, BufferLoad(source, variables), tuple(variables)),
     )
     loops = {Var(f"ax{k}", rng.min.dtype): Range(rng.extent) for k, rng in enumerate(region)}
-    values = tuple(ops.add(rng.min, var) for var, rng in zip(loops, region, strict=True))
+    values = tuple(rng.min + var for var, rng in zip(loops, region, strict=True))
     realize = BlockRealize(values, ops.all_of(condition), block)
     return serial_nest(loops.items(), realize), realize
 

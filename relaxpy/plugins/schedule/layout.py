@@ -492,7 +492,7 @@ def as_index_map(block: stmt.Block, ranges: Sequence[Range]) -> IndexMap:
     """The map from the variables of a block to the ends of ranges."""
     copies = [it.var.renamed(it.var.name) for it in block.iter_vars]
     at = {it.var: copy for it, copy in zip(block.iter_vars, copies, strict=True)}
-    ends = [end for rng in ranges for end in (rng.min, ops.add(rng.min, rng.extent))]
+    ends = [end for rng in ranges for end in (rng.min, rng.min + rng.extent)]
     return IndexMap(tuple(copies), tuple(substitute(end, at) for end in ends))
 
 
@@ -500,7 +500,7 @@ def _range(item: Any) -> Range:
     match item:
         case (start, stop):
             first = ops.convert(start)
-            extent = Analyzer().simplify(ops.sub(ops.convert(stop), first))
+            extent = Analyzer().simplify(ops.convert(stop) - first)
             return Range.from_min_extent(first, extent)
         case tuple() | list():
             raise unexpected(item, "a range of a region is a value, or a begin and an end")

@@ -14,7 +14,7 @@ from relaxpy.ir.arith.tvm.iter_reader import IterMapLevel, analyzer_of
 from relaxpy.ir.core.dtype import BOOL
 from relaxpy.ir.core.node import Attr, as_attrs
 from relaxpy.ir.core.traverse import children, occurrences
-from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.analysis.regions import Interval, with_regions
 from relaxpy.ir.tir.buffer import BufferLoad, decl_buffer
 from relaxpy.ir.tir.expr import ExprLike, IntImm, IterVarKind, PrimExpr, Var
@@ -285,9 +285,9 @@ def split(
     value: PrimExpr = ops.const(0, dtype)
     domains = {Var(f"{loop.loop_var.name}_{k}", dtype): Range(size) for k, size in enumerate(sizes)}
     for var, domain in domains.items():
-        value = ops.add(ops.mul(value, domain.extent), var)
+        value = value * domain.extent + var
         analyzer.bind(var, domain)
-    inside = ops.compare(tir.LT, value, loop.extent)
+    inside = value < loop.extent
     predicate = None if disable_predication or analyzer.can_prove(inside) else inside
     if predicate is not None:
         _check_only_blocks(loop)
@@ -337,7 +337,7 @@ def _inferred(loop: For, factors: Sequence[ExprLike | None]) -> list[PrimExpr]:
     if len(known) < len(given):
         rest = Analyzer().simplify(ops.ceildiv(loop.extent, product))
         return [rest if f is None else f for f in given]
-    if not Analyzer().can_prove(ops.compare(tir.GE, product, loop.extent)):
+    if not Analyzer().can_prove(product >= loop.extent):
         raise refused(
             f"the product {product} of the factors is not known to reach the extent "
             f"{loop.extent} of loop {loop.loop_var.name}",
@@ -366,11 +366,11 @@ def fuse(state: State, loops: Sequence[For], *, preserve_unit_iters: bool) -> Fo
     values: dict[Var, PrimExpr] = {}
     for k, loop in reversed(list(enumerate(loops))):
         extent = ops.cast_to(loop.extent, dtype)
-        whole = fused if k == 0 else ops.floormod(fused, ops.mul(lower, extent))
+        whole = fused if k == 0 else fused % (lower * extent)
         is_unit = isinstance(extent, IntImm) and extent.value == 1
-        value = ops.const(0, dtype) if is_unit else ops.floordiv(whole, lower)
+        value = ops.const(0, dtype) if is_unit else whole // lower
         values[loop.loop_var] = ops.cast_to(value, loop.loop_var.dtype)
-        lower = ops.mul(lower, extent)
+        lower = lower * extent
     renewed: dict[Block, Block] = {}
     body = substituted(loops[-1].body, values, renewed)
     zero = ops.const(0, dtype)
@@ -384,9 +384,7 @@ def fuse(state: State, loops: Sequence[For], *, preserve_unit_iters: bool) -> Fo
 
 def _check_inits_of_nothing(loops: Sequence[For]) -> None:
     """Errors: ScheduleError if an init that runs without iterations would not after `fuse`."""
-    empty = {
-        at.loop_var for at in loops if not Analyzer().can_prove(ops.compare(tir.GT, at.extent, 0))
-    }
+    empty = {at.loop_var for at in loops if not Analyzer().can_prove(at.extent > 0)}
     others = {at.loop_var for at in loops} - empty
     for realize in outermost_blocks(loops[-1]):
         block = realize.block
@@ -791,7 +789,7 @@ class _Division:
                 first = ops.const(0, it.var.dtype)
             second = self._half(it, low.source, low.extent, self.inner, "i")
             step = ops.cast_to(low.extent, it.var.dtype)
-            self.values[it.var] = ops.add(ops.mul(first, step), second)
+            self.values[it.var] = first * step + second
         self.conditions = self._divided_condition([at.loop_var for at in outer])
 
     def _indivisible(self) -> Exception:

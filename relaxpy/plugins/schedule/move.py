@@ -210,7 +210,7 @@ def _required(state: State, stage: Stage, loop: For) -> dict[Var, tuple[PrimExpr
                 step = _step(index, var, inner)
                 value = None
                 if covered is not None and step is not None:
-                    low, high = (simplify(ops.floordiv(end, step)) for end in covered)
+                    low, high = (simplify(end // step) for end in covered)
                     value = covered if index is var else (low, high)
                 found.setdefault(var, []).append(value)
     return {
@@ -225,8 +225,8 @@ def _step(index: PrimExpr, var: Var, inner: Mapping[Var, Range]) -> int | None:
     if index is var:
         return 1
     analyzer = analyzer_of(inner)
-    nearby = substitute(index, {var: ops.add(var, 1)})
-    step = analyzer.simplify(ops.sub(nearby, index))
+    nearby = substitute(index, {var: var + 1})
+    step = analyzer.simplify(nearby - index)
     if not isinstance(step, IntImm) or step.value < 1:
         return None
     rest = analyzer.simplify(substitute(index, {var: ops.const(0, var.dtype)}))
@@ -249,7 +249,7 @@ def _written(
         _check_written_somewhere(stage, producer, buffer, place, shared, new_loops)
         pairs = list(zip(place, box, strict=True))
         for index, rng in _solved(analyzer_of(domains_of([*shared, *new_loops])), pairs):
-            last = ops.sub(rng.stop, 1)
+            last = rng.stop - 1
             ends = analyzer.simplify(rng.min), analyzer.simplify(last)
             if isinstance(index, Var) and index in spatial and index not in found:
                 found[index] = ends
@@ -281,17 +281,17 @@ def _solved(
     for row in pairs:
         match row:
             case FloorDiv(a=Var() as var, b=IntImm() as step), rows if step.value > 0:
-                remainder = ops.floormod(var, step)
+                remainder = var % step
                 column = next((pair for pair in pairs if pair[0] == remainder), None)
                 columns = column[1] if column else Range(step)
                 whole = analyzer.can_prove_equal(columns.min, 0) and analyzer.can_prove_equal(
                     columns.extent, step
                 )
-                ends = [columns.min, ops.sub(columns.stop, 1)]
+                ends = [columns.min, columns.stop - 1]
                 one_row = analyzer.can_prove_equal(rows.extent, 1)
                 if whole or (one_row and is_inside(analyzer, ends, [Range(step)] * 2)):
-                    first = ops.add(ops.mul(rows.min, step), columns.min)
-                    size = ops.mul(rows.extent, step) if whole else columns.extent
+                    first = rows.min * step + columns.min
+                    size = rows.extent * step if whole else columns.extent
                     others = [pair for pair in pairs if pair is not row and pair is not column]
                     return [(var, Range.from_min_extent(first, size)), *_solved(analyzer, others)]
     return pairs
@@ -377,14 +377,14 @@ def _nest(
     for it in stage.block.iter_vars:
         assert it.dom is not None
         dtype = it.var.dtype
-        first, last = ranges.get(it.var, (it.dom.min, ops.sub(it.dom.stop, 1)))
+        first, last = ranges.get(it.var, (it.dom.min, it.dom.stop - 1))
         first = analyzer.simplify(ops.cast_to(first, dtype))
-        extent = analyzer.simplify(ops.add(ops.sub(ops.cast_to(last, dtype), first), 1))
+        extent = analyzer.simplify(ops.sub(ops.cast_to(last, dtype), first) + 1)
         value = first
         if preserve_unit_loops or not (isinstance(extent, IntImm) and extent.value == 1):
             var = Var(f"ax{len(loops)}", dtype)
             loops.append((var, Range(extent)))
-            value = ops.add(first, var)
+            value = first + var
             analyzer.bind(*loops[-1])
         values.append(value)
         tests += open_tests(analyzer, value, it.dom)

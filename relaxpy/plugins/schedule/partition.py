@@ -130,7 +130,7 @@ def loop_partition(
     new_loops: list[stmt.For] = []
     for name, end in zip(names, ends, strict=True):
         var = Var(name, dtype)
-        extent = Analyzer().simplify(ops.sub(end, start))
+        extent = Analyzer().simplify(end - start)
         known = domains | {var: Range.from_min_extent(start, extent)}
         later = None if not new_loops else var
         body = _Copied(loop.loop_var, var, name, known, later).visit(loop.body)
@@ -165,8 +165,8 @@ def _ends(loop: stmt.For, factors: Sequence[ExprLike | None]) -> list[PrimExpr]:
             raise refused(f"a factor is positive, found {factor.value}", loop)
     total: PrimExpr = ops.const(0, dtype)
     for factor in given:
-        total = total if factor is None else ops.add(total, factor)
-    rest = simplify(ops.sub(loop.extent, total))
+        total = total if factor is None else total + factor
+    rest = simplify(loop.extent - total)
     analyzer = Analyzer()
     if not analyzer.can_prove(rest > 0 if None in given else rest >= 0):
         raise refused(f"the factors exceed the extent {loop.extent} of the loop", loop)
@@ -175,7 +175,7 @@ def _ends(loop: stmt.For, factors: Sequence[ExprLike | None]) -> list[PrimExpr]:
     ends: list[PrimExpr] = []
     end: PrimExpr = ops.const(0, dtype)
     for factor in given:
-        end = simplify(ops.add(end, rest if factor is None else factor))
+        end = simplify(end + (rest if factor is None else factor))
         ends.append(end)
     return ends
 
@@ -260,7 +260,7 @@ class _Copied:
         for rng in region.region:
             first = substitute(rng.min, bound)
             low = analyzer.const_int_bound(first)
-            high = analyzer.const_int_bound(ops.add(first, ops.sub(rng.extent, 1)))
+            high = analyzer.const_int_bound(first + ops.sub(rng.extent, 1))
             size = high.max_value - low.min_value + 1
             if not _is_finite(low, high) or size > _LIMIT:
                 return region
@@ -301,7 +301,7 @@ def pad_einsum(state: State, block: stmt.Block, padding: Sequence[int]) -> None:
     for it, factor in zip(block.iter_vars, factors, strict=True):
         assert it.dom is not None
         extents[it.var] = it.dom.extent
-        padded = ops.mul(ops.ceildiv(it.dom.extent, factor), factor)
+        padded = ops.ceildiv(it.dom.extent, factor) * factor
         sizes[it.var] = analyzer.simplify(padded)
     grown = {var for var, size in sizes.items() if not analyzer.can_prove_equal(size, extents[var])}
     accesses = _accesses(stage)
@@ -419,7 +419,7 @@ def _copied(
 
     def store(variables: Sequence[Var]) -> stmt.BufferStore:
         analyzer = analyzer_of(dict(zip(variables, loops.values(), strict=True)))
-        tests = [ops.compare(tir.LT, v, size) for v, size in zip(variables, inside, strict=True)]
+        tests = [v < size for v, size in zip(variables, inside, strict=True)]
         needed = [test for test in tests if not analyzer.can_prove(test)]
         value: PrimExpr = BufferLoad(source, variables)
         if needed:
@@ -486,16 +486,16 @@ def _shifted(
         if low < high and alone and loop is not None and _is_own(stage, loop, it):
             del bounds[it.var]
             extents[loop.loop_var] = ops.const(high - low, loop.loop_var.dtype)
-            moved[it.var] = Analyzer().simplify(ops.add(it.var, low))
+            moved[it.var] = Analyzer().simplify(it.var + low)
             it = replace(it, dom=Range(ops.const(high - low, it.var.dtype)))
         iters.append(it)
     for it in iters:
         if it.var in bounds and it.dom is not None:
             low, high = bounds[it.var]
             if low:
-                others.append(ops.compare(tir.GE, it.var, low))
+                others.append(it.var >= low)
             if not ops.is_const(it.dom.extent, high):
-                others.append(ops.compare(tir.LT, it.var, high))
+                others.append(it.var < high)
 
     def moved_index(index: PrimExpr) -> PrimExpr:
         new = substitute(index, moved)

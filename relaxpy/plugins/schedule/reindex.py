@@ -288,7 +288,7 @@ class Overlap:
 
     def is_new(self) -> PrimExpr:
         """The condition that an element was not written in the iteration before."""
-        first = ops.compare(tir.LT, self.loop.loop_var, ops.add(self.loop.min, 1))
+        first = self.loop.loop_var < ops.add(self.loop.min, 1)
         return ops.any_of(first, ops.compare(tir.LE, self.count, self.rest))
 
 
@@ -391,10 +391,10 @@ def _overlaps(
             continue
         (loop,) = loops
         low, high = bound
-        size = simplify(ops.sub(ops.add(high, 1), low))
-        after = substitute(low, {loop.loop_var: ops.add(loop.loop_var, 1)})
-        step = simplify(ops.sub(after, low))
-        rest = simplify(ops.sub(index, low))
+        size = simplify(ops.add(high, 1) - low)
+        after = substitute(low, {loop.loop_var: loop.loop_var + 1})
+        step = simplify(after - low)
+        rest = simplify(index - low)
         if not isinstance(size, IntImm) or not isinstance(step, IntImm) or step.value <= 0:
             continue
         inner = [var for var in own if mentions(index, (var,))]
@@ -426,7 +426,7 @@ def _check_condition(stage: Stage, overlap: Overlap, index: PrimExpr) -> None:
         if not mentions(test, relevant):
             continue
         sides = (test.a, test.b) if isinstance(test, (tir.LT, tir.LE, tir.GT, tir.GE)) else None
-        rest = None if sides is None else ops.sub(ops.sub(*sides), index)
+        rest = None if sides is None else ops.sub(*sides) - index
         if rest is None or mentions(Analyzer().simplify(rest), relevant):
             raise refused(
                 f"the condition {test} of block {stage.name} is not one of an index", stage.block
@@ -441,10 +441,9 @@ def _check_reads(buffer: Buffer, rolled: Overlap, shared: Sequence[For], site: c
         bound = None if bounds is None else bounds[rolled.axis]
         if bounds is None:
             continue
-        last = ops.add(rolled.low, rolled.size - 1)
+        last = rolled.low + (rolled.size - 1)
         if bound is None or not (
-            analyzer.can_prove(ops.compare(tir.GE, bound[0], rolled.low))
-            and analyzer.can_prove(ops.compare(tir.LE, bound[1], last))
+            analyzer.can_prove(bound[0] >= rolled.low) and analyzer.can_prove(bound[1] <= last)
         ):
             raise refused(
                 f"an iteration of loop {rolled.loop.loop_var.name} may read elements of "
@@ -464,7 +463,7 @@ def _fold(state: State, buffer: Buffer, rolled: Overlap) -> None:
     """Keep only as many elements along an axis as an iteration writes."""
     variables = tuple(Var(f"i{k}", size.dtype) for k, size in enumerate(buffer.shape))
     folded: list[PrimExpr] = list(variables)
-    folded[rolled.axis] = ops.floormod(variables[rolled.axis], rolled.size)
+    folded[rolled.axis] = variables[rolled.axis] % rolled.size
     shape = list(buffer.shape)
     shape[rolled.axis] = ops.const(rolled.size, shape[rolled.axis].dtype)
     new = decl_buffer(shape, buffer.dtype, buffer.name, scope=buffer.scope())

@@ -277,7 +277,7 @@ class KernelBuilder:
             self.loops[variables[-1]] = Range.from_min_extent(first, extent)
         values: list[PrimExpr] = [*variables]
         if form.first is not None:
-            values = [ops.add(form.first, ops.mul(var, form.step)) for var in variables]
+            values = [form.first + var * form.step for var in variables]
         with self.body("loop") as body:
             yield values
         result, span = body.fold(), self.span(at)

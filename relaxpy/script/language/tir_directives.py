@@ -108,7 +108,7 @@ def _loop(kind: ForKind, name: str) -> Callable[..., records.LoopForm]:
 
 def _iterations(start: PrimExpr, extent: PrimExpr, step: int) -> tuple[PrimExpr, PrimExpr]:
     """The bounds of a loop over the numbers of iterations of one with a step."""
-    count = ops.ceildiv(extent if step > 0 else ops.sub(0, extent), abs(step))
+    count = ops.ceildiv(extent if step > 0 else 0 - extent, abs(step))
     if isinstance(count, IntImm):
         count = ops.maximum(count, 0)
     return ops.const(0, start.dtype), count

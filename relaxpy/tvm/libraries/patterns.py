@@ -230,7 +230,7 @@ def product(dims: Dims) -> tir.PrimExpr:
     """The product of dimensions."""
     result: tir.PrimExpr = ops.const(1, "int64")
     for dim in dims:
-        result = ops.mul(result, dim)
+        result = result * dim
     return result
 
 

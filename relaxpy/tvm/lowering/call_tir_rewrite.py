@@ -509,7 +509,7 @@ def _search(sums: te.Tensor, samples: te.Tensor, rows: te.Tensor, dtype: str) ->
 
     def element(i: tir.PrimExpr, j: tir.PrimExpr) -> tir.PrimExpr:
         exceeds = ops.cast_to(samples(i, j), FLOAT64) < sums(rows(i, j), k.var)
-        last = ops.sub(count, ops.const(1, count.dtype))
+        last = count - ops.const(1, count.dtype)
         return cast("tir.PrimExpr", reduce.min(intrin.if_then_else(exceeds, k.var, last), axis=k))
 
     first = te.compute(samples.shape, element, name="get_sample_index")

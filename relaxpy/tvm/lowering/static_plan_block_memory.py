@@ -72,8 +72,8 @@ def byte_count(shape: ShapeExpr, dtype: DataType) -> tir.PrimExpr:
         return ops.const(factor, INT64)
     total = dims[0]
     for dim in dims[1:]:
-        total = ops.mul(total, dim)
-    return total if factor == 1 else ops.mul(ops.const(factor, INT64), total)
+        total = total * dim
+    return total if factor == 1 else ops.const(factor, INT64) * total
 
 
 def storage_call(call: Call, size: tir.PrimExpr, dtype: DataType) -> Call:

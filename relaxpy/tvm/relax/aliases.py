@@ -14,7 +14,6 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.variables import dataflow_liveness_analysis
 from relaxpy.ir.relax.known import expect
 from relaxpy.ir.te.topi.shapes import product
-from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.entry import user_facing
 
@@ -247,7 +246,7 @@ def _fits(operand: rx.StructInfo | None, result: rx.StructInfo | None) -> bool |
         prove_equal(a, b) is True for a, b in zip(have, want, strict=True)
     ):
         return True
-    return False if always(ops.compare(tir.GE, product(have), product(want))) else None
+    return False if always(product(have) >= product(want)) else None
 
 
 Listed = list[tuple[int, set[int]]]

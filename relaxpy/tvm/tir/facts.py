@@ -409,7 +409,7 @@ def domain_touched(
             ranges.append(Range.from_min_extent(ops.const(0, size.dtype), size))
             continue
         low, high = map(simplify, covered)
-        ranges.append(Range.from_min_extent(low, simplify(ops.add(ops.sub(high, low), 1))))
+        ranges.append(Range.from_min_extent(low, simplify(ops.sub(high, low) + 1)))
     return ranges
 
 

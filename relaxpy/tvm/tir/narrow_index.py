@@ -312,10 +312,7 @@ class _Fact:
         if len(at) < len(counters):
             return None
         domains = (
-            ops.all_of(
-                ops.compare(tir.GE, var, domain.min),
-                ops.compare(tir.LT, var, ops.add(domain.min, domain.extent)),
-            )
+            ops.all_of(var >= domain.min, var < domain.min + domain.extent)
             for var, domain in self.loops
         )
         claims = [substitute(claim, at) for claim in (*domains, *self.conditions)]
@@ -460,8 +457,8 @@ def _succeeds(value: PrimExpr, analyzer: Analyzer) -> bool:
         for node in walk(value):
             if isinstance(node, BufferLoad):
                 for index, size in zip(node.indices, node.buffer.shape, strict=True):
-                    yield ops.compare(tir.GE, index, 0)
-                    yield ops.compare(tir.LT, index, size)
+                    yield index >= 0
+                    yield index < size
             elif isinstance(node, _DIVISIONS) and node.dtype.is_int:
                 yield ops.compare(tir.NE, node.b, 0)
             elif isinstance(node, tir.Call):

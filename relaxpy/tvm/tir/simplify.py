@@ -99,7 +99,7 @@ class Simplifier:
     def function(self, func: PrimFunc) -> PrimFunc:
         """`func` with its body changed; itself if that stays."""
         shapes = [size for b in func.buffer_map.values() for size in b.shape if is_safe(size)]
-        with self.assuming(*(ops.compare(tir.GE, size, 0) for size in shapes)):
+        with self.assuming(*(size >= 0 for size in shapes)):
             body = self.statement(func.body)
         return func if body is func.body else func.with_body(body)
 
@@ -335,7 +335,7 @@ class _Remover(Simplifier):
             case st.Evaluate(value=value) if not does_nothing(changed):
                 return _computed(value)
             case st.For(extent=extent, body=body):
-                is_empty = self.holds(ops.compare(tir.LE, extent, 0)) is True
+                is_empty = self.holds(extent <= 0) is True
                 if is_empty or does_nothing(body):
                     return _computed(changed.min, extent)
             case st.IfThenElse(condition=condition, then_case=yes, else_case=no):
@@ -473,7 +473,7 @@ class UnrollLoop(_StatementPass):
                 copies = []
                 for k in range(count):
                     copy = rename(body, {v: v.renamed(v.name) for v in defined}) if k else body
-                    at = {var: ops.add(first, ops.const(k, var.dtype))}
+                    at = {var: first + ops.const(k, var.dtype)}
                     copies.append(substitute(copy, at, folded_literals))
                 return st.stmt_seq(*copies) if copies else nothing()
             case _:

@@ -155,7 +155,7 @@ class BufferTable:
             mins = [r.min for r in source.region]
             absolute = []
             for low, index, size in zip(mins[dropped:], indices, buffer.shape, strict=True):
-                shifted = ops.add(low, index)
+                shifted = low + index
                 if not is_inside(index, size, axes, shape_vars):
                     test = ops.all_of(ops.convert(index >= 0), ops.convert(index < size))
                     shifted = if_then_else(test, shifted, ops.const(-1, shifted.dtype))
@@ -191,15 +191,13 @@ class BufferTable:
             return
         count: PrimExpr = ops.const(root.dtype.itemsize, "int64")
         for size in root.shape:
-            count = ops.mul(count, ops.cast_to(size, "int64"))
-        count = ops.floordiv(count, buffer.dtype.itemsize)
-        reach = [
-            ops.mul(ops.sub(n, 1), s) for n, s in zip(buffer.shape, strides_of(buffer), strict=True)
-        ]
+            count = count * ops.cast_to(size, "int64")
+        count = count // buffer.dtype.itemsize
+        reach = [(n - 1) * s for n, s in zip(buffer.shape, strides_of(buffer), strict=True)]
         for extreme in (ops.minimum, ops.maximum):
             end: PrimExpr = buffer.elem_offset
             for far in reach:
-                end = ops.add(end, extreme(far, 0))
+                end = end + extreme(far, 0)
             yield end, count
 
     def is_argument(self, root: Buffer) -> bool:
@@ -282,7 +280,7 @@ def _position(buffer: Buffer, indices: Indices) -> PrimExpr:
     """The position in memory of an element of `buffer`, in elements."""
     position: PrimExpr = buffer.elem_offset
     for index, stride in zip(indices, strides_of(buffer), strict=True):
-        position = ops.add(position, ops.mul(index, stride))
+        position = position + index * stride
     return position
 
 
@@ -295,7 +293,7 @@ def strides_of(buffer: Buffer) -> Sequence[PrimExpr]:
     stride: PrimExpr = ops.const(1, "int64")
     for size in reversed(buffer.shape):
         strides.insert(0, stride)
-        stride = ops.mul(stride, ops.cast_to(size, "int64"))
+        stride = stride * ops.cast_to(size, "int64")
     return tuple(strides)
 
 

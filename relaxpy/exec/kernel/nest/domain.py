@@ -154,8 +154,8 @@ def _cut(offset: IndexPoly, step: int) -> IndexPoly:
     if step == -1:
         return offset + 1
     if step > 0:
-        return as_poly(ops.floordiv((offset * -1 + (step - 1)).expr(), step))
-    return as_poly(ops.floordiv(offset.expr(), -step)) + 1
+        return as_poly((offset * -1 + (step - 1)).expr() // step)
+    return as_poly(offset.expr() // -step) + 1
 
 
 def _nonempty(

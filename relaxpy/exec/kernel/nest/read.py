@@ -179,7 +179,7 @@ class _Reader:
         if loop.kind != st.ForKind.SERIAL:
             self.kinds[var] = loop.kind
         start = self.value(start)
-        axis = nest.Axis(var, start, ops.add(start, self.value(extent)), loop.span)
+        axis = nest.Axis(var, start, start + self.value(extent), loop.span)
         self.axes.append(axis)
         inner = tuple(self.items(body))
         self.axes.pop()
@@ -633,7 +633,7 @@ def lane_of(value: tir.PrimExpr, lane: tir.PrimExpr) -> tir.PrimExpr:
         return value
     match value:
         case tir.Ramp(base=base, stride=stride):
-            return ops.add(base, ops.mul(ops.cast_to(lane, stride.dtype), stride))
+            return base + ops.cast_to(lane, stride.dtype) * stride
         case tir.Broadcast(value=scalar):
             return scalar
         case tir.Cast(dtype=dtype, value=inner):

@@ -76,7 +76,7 @@ def expand_locals(nest: Nest, arguments: Iterable[Buffer]) -> Nest:
             local.append(replace(entry, axes=()))
             continue
         wide = decl_buffer(shape, buffer.dtype, buffer.name)
-        expanded[buffer] = wide, tuple(ops.sub(a.var, a.start) for a in expanded_axes)
+        expanded[buffer] = wide, tuple(a.var - a.start for a in expanded_axes)
         local.append(Local(wide, ()))
     if not expanded:
         return replace(nest, local=tuple(local))

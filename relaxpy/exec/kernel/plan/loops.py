@@ -125,7 +125,7 @@ class _Loops:
         if whole is None:
             return None
         var = axis.var.renamed(axis.var.name)
-        index = ops.add(ops.const(count, kind), var)
+        index = ops.const(count, kind) + var
         rest = Axis(var, ops.const(0, kind), ops.const(extent - count, kind))
         return whole, Loop(rest, substituted(loop.body, {axis.var: index}))
 
@@ -172,7 +172,7 @@ class _Loops:
         ]
         joint_index: PrimExpr = ops.const(0, kind)
         for digit in digits:
-            joint_index = ops.add(ops.mul(joint_index, digit.stop), digit.var)
+            joint_index = joint_index * digit.stop + digit.var
         nest = Loop(digits[-1], substituted(loop.body, {axis.var: joint_index}))
         for digit in reversed(digits[:-1]):
             nest = Loop(digit, (nest,))
@@ -333,8 +333,8 @@ def coalesced_axis(outer: Axis, inner: Axis, shape_vars: Container[Var]) -> Coal
     size = as_poly(inner.stop)
     var = Var(_common_name(outer.var.name, inner.var.name), kind)
     stop = ops.cast_to((as_poly(outer.stop) * size).expr(), kind)
-    before = ops.mul(ops.cast_to(outer.var, kind), ops.cast_to(size.expr(), kind))
-    value = ops.cast_to(ops.sub(var, before), inner.var.dtype)
+    before = ops.cast_to(outer.var, kind) * ops.cast_to(size.expr(), kind)
+    value = ops.cast_to(var - before, inner.var.dtype)
     return Coalesced(Axis(var, ops.const(0, kind), stop), value)
 
 
@@ -431,7 +431,7 @@ def linear_position(load: BufferLoad, axes: Sequence[Axis], variables: Set[Var])
         low, high = ops.convert(index >= 0), ops.convert(index < size)
         if not (analyzer.can_prove(low) and analyzer.can_prove(high)):
             return None
-        row = ops.mul(position, ops.cast_to(size, INT64))
-        position = ops.add(row, ops.cast_to(index, INT64))
+        row = position * ops.cast_to(size, INT64)
+        position = row + ops.cast_to(index, INT64)
     simple = analyzer.simplify(position)
     return affine(simple, variables) if keeps_divisions(position, simple, axes) else None

@@ -325,7 +325,7 @@ class _Collector:
         condition = branch.condition
         first = frozenset() if branch.orelse else _first_iterations(condition, box)
         if first:
-            start = [replace(a, stop=ops.add(a.start, 1)) if a.var in first else a for a in box]
+            start = [replace(a, stop=a.start + 1) if a.var in first else a for a in box]
             peeled = (a for a in box if a.var in first)
             tests = [t for a in peeled if (t := nonempty_condition(a, self.shape_vars)) is not None]
             # The guards are not evaluated if the loop is empty.

@@ -264,7 +264,7 @@ class Analyzer:
         """True if an ordering holds by the symbolic interval of the difference of its sides."""
         if not isinstance(condition, (tir.LT, tir.LE)) or condition.a.dtype.family != "int":
             return False
-        difference = ops.sub(condition.b, condition.a)
+        difference = condition.b - condition.a
         if difference.dtype.vector:
             return False
         covered = self.int_set(difference)
@@ -357,15 +357,15 @@ class Analyzer:
             return
         self._domains = {**self._domains, var: domain}
         least, _ = self._engine.bound(low)
-        _, greatest = self._engine.bound(ops.add(low, extent))
+        _, greatest = self._engine.bound(low + extent)
         if least < greatest:
             self._update(var, ConstIntBound.of((least, greatest - 1)), allow_override)
             if isinstance(extent, tir.IntImm) and extent.value == greatest - least:
                 return  # implied by the bounds
         value = ops.cast_to(var, low.dtype)
         if not (isinstance(low, tir.IntImm) and least < greatest):  # the bounds say it otherwise
-            self._facts = self._engine.assume(self._facts, ops.compare(tir.GE, value, low))
-        upper = ops.compare(tir.LT, value, ops.add(low, extent))
+            self._facts = self._engine.assume(self._facts, value >= low)
+        upper = value < low + extent
         self._facts = self._engine.assume(self._facts, upper)
 
     def update(

@@ -128,7 +128,7 @@ class IntervalSet(IntSet):
         if isinstance(domain, IntervalSet):
             return domain
         check_type(domain, Range, "expected an IntervalSet or a Range")
-        return IntervalSet(domain.min, simplify(ops.sub(domain.stop, 1)))
+        return IntervalSet(domain.min, simplify(domain.stop - 1))
 
 
 def domains_of(table: Mapping[tir.Var, IntervalSet | Range]) -> dict[tir.Var, IntervalSet]:
@@ -181,7 +181,7 @@ def hull_of_lanes(value: tir.PrimExpr) -> IntervalSet:
                 start = base.value if isinstance(base, tir.IntImm) else 0
                 if not low <= length <= high or not low <= start + length <= high:
                     return EVERYTHING  # it overflows
-                ends = (base, simplify(ops.add(base, length)))
+                ends = (base, simplify(base + length))
             return IntervalSet(*(ends if stride >= 0 else ends[::-1]))
         case _ if not value.dtype.vector:
             return IntervalSet(value, value)
@@ -222,7 +222,7 @@ def _reaches(a: IntervalSet, b: IntervalSet) -> bool:
     """True if `b` is known to end at or after the integer that precedes `a`."""
     if not a.has_lower_bound() or not b.has_upper_bound():
         return True
-    gap = simplify(ops.compare(tir.LE, a.min_value, ops.add(b.max_value, 1)))
+    gap = simplify(a.min_value <= b.max_value + 1)
     return isinstance(gap, tir.IntImm) and bool(gap.value)
 
 

@@ -258,14 +258,12 @@ class _Check:
 
     def is_filled(self, padded: Padded, splits: Sequence[IterSplitExpr], period: PrimExpr) -> bool:
         """True if the values other than padding cover some digits, which repeat by `period`."""
-        reader, size = self.reader, ops.sub(padded.end, padded.begin)
-        if reader.holds(ops.compare(tir.LE, period, size)):
+        reader, size = self.reader, padded.end - padded.begin
+        if reader.holds(period <= size):
             return True
         [step, *others] = [split.lower_factor for split in splits]
-        after = ops.sub(padded.mark.extent, padded.end)
-        return not others and all(
-            reader.holds(ops.compare(tir.LT, end, step)) for end in (padded.begin, after)
-        )
+        after = padded.mark.extent - padded.end
+        return not others and all(reader.holds(end < step) for end in (padded.begin, after))
 
     @staticmethod
     def text(mark: IterMark) -> PrimExpr:
@@ -309,7 +307,7 @@ def values_of_marks(
         if len(index.args) > 1:
             raise MisuseError(f"an index of several splits has no inverse: {index}", about=index)
         for arg in index.args:
-            shifted = ops.sub(ops.cast_to(value, arg.dtype), index.base)
+            shifted = ops.cast_to(value, arg.dtype) - index.base
             _enter(values_by_mark, arg, _unscaled(shifted, arg.scale))
     for mark in marks_of(iter_map):
         if isinstance(mark.source, IterSumExpr):
@@ -322,30 +320,30 @@ def values_of_marks(
 
 
 def _enter(values: dict[IterMark, PrimExpr], split: IterSplitExpr, digits: PrimExpr) -> None:
-    digits_value = ops.mul(digits, split.lower_factor)
+    digits_value = digits * split.lower_factor
     entered = values.get(split.source)
-    values[split.source] = digits_value if entered is None else ops.add(entered, digits_value)
+    values[split.source] = digits_value if entered is None else entered + digits_value
 
 
 def _unscaled(value: PrimExpr, scale: PrimExpr) -> PrimExpr:
     if isinstance(scale, tir.IntImm) and scale.value < 0:
-        return ops.floordiv(ops.mul(value, -1), ops.const(-scale.value, scale.dtype))
-    return ops.floordiv(value, scale)
+        return value * -1 // ops.const(-scale.value, scale.dtype)
+    return value // scale
 
 
 def _split_fused(values: dict[IterMark, PrimExpr], source: IterSumExpr, value: PrimExpr) -> None:
     """Enter the operands of a fused iterator, from the coarsest to the finest."""
     if len(source.args) == 1:
         [arg] = source.args
-        _enter(values, arg, _unscaled(ops.sub(value, source.base), arg.scale))
+        _enter(values, arg, _unscaled(value - source.base, arg.scale))
         return
     for position, arg in enumerate(source.args):
         factor = arg.scale
         negative = isinstance(factor, tir.IntImm) and factor.value < 0
-        digits = ops.floordiv(value, ops.mul(factor, -1) if negative else factor)
+        digits = value // (factor * -1 if negative else factor)
         if position:
-            digits = ops.floormod(digits, arg.extent)
-        _enter(values, arg, ops.sub(ops.sub(arg.extent, 1), digits) if negative else digits)
+            digits = digits % arg.extent
+        _enter(values, arg, arg.extent - 1 - digits if negative else digits)
 
 
 def _variable(source: PrimExpr, value: PrimExpr) -> tuple[Var, PrimExpr]:
@@ -353,7 +351,7 @@ def _variable(source: PrimExpr, value: PrimExpr) -> tuple[Var, PrimExpr]:
         case Var():
             return source, value
         case tir.Sub(a=Var() as var, b=start):
-            return var, ops.add(value, start)
+            return var, value + start
         case _:
             raise MisuseError(f"an iterator over `{source}` has no variable", about=source)
 
@@ -453,9 +451,9 @@ class _Divider(Extents):
         divided = self.split(split)
         scale = split.scale
         if divided.is_outer:
-            value = ops.add(ops.mul(divided.outer, scale), index.base)
+            value = divided.outer * scale + index.base
             return [IterMark(value, self.times(divided.outer_extent, scale)), IterMark(zero, one)]
-        value = ops.add(ops.mul(divided.inner, scale), index.base)
+        value = divided.inner * scale + index.base
         inner = IterMark(value, self.times(divided.inner_extent, scale))
         return [IterMark(divided.outer, divided.outer_extent), inner]
 
@@ -527,8 +525,8 @@ class _Divider(Extents):
         assert isinstance(mark.source, IterSumExpr)
         if is_const(mark.source.base, 0) and self.is_full(mark):
             return
-        conditions = [ops.compare(tir.LT, value, mark.extent)]
-        if not self.analyzer.can_prove(ops.compare(tir.GE, value, 0)):
+        conditions = [value < mark.extent]
+        if not self.analyzer.can_prove(value >= 0):
             conditions.insert(0, ops.compare(tir.LE, 0, value))
         self.predicates[inner] = ops.all_of(self.predicates[inner], *conditions)
 
@@ -548,7 +546,7 @@ class _Divider(Extents):
             if not is_const(operand.outer_extent, 1):
                 outer_extent = self.times(outer_extent, operand.outer_extent)
             if not operand.is_outer:
-                inner.append(ops.mul(operand.inner, scale))
+                inner.append(operand.inner * scale)
         if border is None:
             border = ops.const(1, source.dtype)
         return _Divided(
@@ -563,12 +561,12 @@ class _Divider(Extents):
             unit = is_const(operand.outer_extent, 1)
             if is_const(operand.outer, 0) or (unit and not self.divides(border, scale)):
                 continue
-            terms.append(ops.mul(operand.outer, self.exact_quotient(scale, border)))
+            terms.append(operand.outer * self.exact_quotient(scale, border))
         return _total(terms, source.dtype)
 
 
 def _total(terms: Sequence[PrimExpr], dtype: str) -> PrimExpr:
     total: PrimExpr | None = None
     for term in terms:
-        total = term if total is None else ops.add(total, term)
+        total = term if total is None else total + term
     return ops.const(0, dtype) if total is None else total

@@ -133,16 +133,16 @@ def normalize_iter_map_to_expr(expr: PrimExpr) -> PrimExpr:
                 return ops.const(0, expr.dtype)
             value = normalize_iter_map_to_expr(mark)
             if not is_const(factor, 1):
-                value = ops.floordiv(value, factor)
-            if not prove_equal(ops.mul(factor, extent), mark.extent):
-                value = ops.floormod(value, extent)
-            return ops.mul(value, scale)
+                value = value // factor
+            if not prove_equal(factor * extent, mark.extent):
+                value = value % extent
+            return value * scale
         case IterSumExpr(args=args, base=base):
             total: PrimExpr | None = None
             for arg in args:
                 value = normalize_iter_map_to_expr(arg)
-                total = value if total is None else ops.add(total, value)
-            return base if total is None else ops.add(total, base)
+                total = value if total is None else total + value
+            return base if total is None else total + base
         case _:
             return expr
 
@@ -189,15 +189,15 @@ class Extents:
 
     def times(self, a: PrimExpr, b: PrimExpr) -> PrimExpr:
         """a * b."""
-        return self.simple(ops.mul(a, b))
+        return self.simple(a * b)
 
     def quotient(self, a: PrimExpr, b: PrimExpr) -> PrimExpr:
         """a / b, rounded down."""
-        return self.simple(ops.floordiv(a, b))
+        return self.simple(a // b)
 
     def remainder(self, a: PrimExpr, b: PrimExpr) -> PrimExpr:
         """The remainder of `quotient`."""
-        return self.simple(ops.floormod(a, b))
+        return self.simple(a % b)
 
     def divides(self, divisor: PrimExpr, value: PrimExpr) -> bool:
         """True if `value` is known to be a multiple of `divisor`."""
@@ -241,7 +241,7 @@ class Padded:
 
     def is_padding(self, value: PrimExpr) -> PrimExpr:
         """True if a value of the iterator is padding."""
-        after = ops.compare(tir.GE, value, self.end)
+        after = value >= self.end
         return after if is_const(self.begin, 0) else ops.any_of(value < self.begin, after)
 
     def sides(self, value: PrimExpr, simplify: Callable[[PrimExpr], PrimExpr]) -> list[PrimExpr]:
@@ -249,10 +249,10 @@ class Padded:
 
         Only the first multiple has padding before the values, and only the last one after them.
         """
-        high = simplify(ops.floordiv(value, self.multiple))
-        low = simplify(ops.floormod(value, self.multiple))
+        high = simplify(value // self.multiple)
+        low = simplify(value % self.multiple)
         whole, rest = (simplify(f(self.end, self.multiple)) for f in (ops.floordiv, ops.floormod))
-        last_only = is_const(simplify(ops.sub(self.multiple, rest)), 1)
+        last_only = is_const(simplify(self.multiple - rest), 1)
         before = ops.all_of(ops.compare(tir.EQ, high, 0), low < self.begin)
         after = ops.compare(tir.EQ if last_only else tir.GE, low, rest)
         after = ops.all_of(ops.compare(tir.EQ, high, whole), after)
@@ -318,7 +318,7 @@ class Reader(Extents):
                 raise RefusedError(f"the range of {var.name} depends on other iterators")
             if not is_const(domain.extent, 1) or not self.simplify_trivial:
                 start = ops.cast_to(domain.min, var.dtype)
-                self.leaves[var] = IterMark(ops.sub(var, start), domain.extent)
+                self.leaves[var] = IterMark(var - start, domain.extent)
 
     # --- sums
 
@@ -326,9 +326,9 @@ class Reader(Extents):
         """a + sign * b."""
         terms = dict(a.terms)
         for split, scale in b.terms.items():
-            step = ops.mul(scale, sign)
-            terms[split] = self.simple(ops.add(terms[split], step)) if split in terms else step
-        base = self.simple(ops.add(a.base, ops.mul(b.base, sign)))
+            step = scale * sign
+            terms[split] = self.simple(terms[split] + step) if split in terms else step
+        base = self.simple(a.base + ops.mul(b.base, sign))
         return self.tidy({s: k for s, k in terms.items() if not is_const(k, 0)}, base)
 
     def multiply(self, total: Sum, factor: PrimExpr) -> Sum:
@@ -379,7 +379,7 @@ class Reader(Extents):
 
     def is_natural(self, value: PrimExpr) -> bool:
         """True if `value` is known not to be negative."""
-        return self.holds(ops.compare(tir.GE, value, 0))
+        return self.holds(value >= 0)
 
     def tidy(self, terms: dict[IterSplitExpr, PrimExpr], base: PrimExpr) -> Sum:
         """Replace each constrained sum by one iterator, and join adjacent digits."""
@@ -393,8 +393,8 @@ class Reader(Extents):
                 scale = total.terms[low]
                 if (
                     low.source is high.source
-                    and self.same(high.lower_factor, ops.mul(low.lower_factor, low.extent))
-                    and self.same(total.terms[high], ops.mul(scale, low.extent))
+                    and self.same(high.lower_factor, low.lower_factor * low.extent)
+                    and self.same(total.terms[high], scale * low.extent)
                 ):
                     extent = self.times(low.extent, high.extent)
                     del total.terms[low], total.terms[high]
@@ -414,7 +414,7 @@ class Reader(Extents):
             if not self.same(self.times(scale, factor), total.terms[split]):
                 return total
         others = {s: k for s, k in total.terms.items() if s not in constraint.scales}
-        base = self.simple(ops.sub(total.base, ops.mul(constraint.offset, factor)))
+        base = self.simple(total.base - constraint.offset * factor)
         return Sum({**others, IterSplitExpr(constraint.mark): factor}, base)
 
     # --- fusing and splitting
@@ -451,13 +451,13 @@ class Reader(Extents):
             args, shift, extent = [], zero, zero
             for split, factor in chain:
                 negative = is_negative(total.terms[split])
-                args.append(_scaled(split, ops.mul(factor, -1) if negative else factor))
+                args.append(_scaled(split, factor * -1 if negative else factor))
                 if negative:
-                    last = ops.sub(split.extent, 1)
-                    shift = self.simple(ops.add(shift, ops.mul(factor, last)))
+                    last = split.extent - 1
+                    shift = self.simple(shift + factor * last)
                 extent = self.times(factor, split.extent)
             mark = IterMark(IterSumExpr(args[::-1], shift), extent)
-            base = self.simple(ops.sub(total.base, ops.mul(shift, unit)))
+            base = self.simple(total.base - shift * unit)
             return IterSplitExpr(mark), unit, base
         return None
 
@@ -516,12 +516,8 @@ class Reader(Extents):
                 return self.add(ratio, Sum({}, self.quotient(remaining.base, divisor)))
             return Sum({}, self.remainder(remaining.base, divisor))
         split, scale, base = self.fused(remaining)
-        last = ops.add(base, ops.mul(scale, ops.sub(split.extent, 1)))
-        if (
-            not self.whole
-            and self.is_natural(base)
-            and self.holds(ops.compare(tir.LT, last, divisor))
-        ):
+        last = base + ops.mul(scale, ops.sub(split.extent, 1))
+        if not self.whole and self.is_natural(base) and self.holds(last < divisor):
             return ratio if is_quotient else remaining
         if not self.divides(scale, divisor):
             raise RefusedError(
@@ -540,7 +536,7 @@ class Reader(Extents):
         """Quotient and remainder of `split + shift` by `divisor`."""
         one, zero = ops.const(1, split.dtype), ops.const(0, split.dtype)
         over = self.remainder(shift, divisor)
-        if not self.whole and self.holds(ops.compare(tir.LE, ops.add(over, split.extent), divisor)):
+        if not self.whole and self.holds(over + split.extent <= divisor):
             return Sum({}, self.quotient(shift, divisor)), Sum({split: one}, over)
         even = is_const(over, 0) and self.divides(divisor, split.extent)
         if even and split not in self.pads:
@@ -558,7 +554,7 @@ class Reader(Extents):
         padded = self.pad(split, shift, divisor, expr)
         mark = padded.mark
         high = IterSplitExpr(mark, divisor, self.quotient(mark.extent, divisor))
-        offset = self.quotient(ops.sub(shift, padded.begin), divisor)
+        offset = self.quotient(shift - padded.begin, divisor)
         return Sum({high: one}, offset), Sum({IterSplitExpr(mark, 1, divisor): one}, zero)
 
     def pad(
@@ -577,7 +573,7 @@ class Reader(Extents):
                 f"`{expr}` and others pad an iterator of extent {split.extent} in different ways"
             )
         begin, multiple = common
-        end = self.simple(ops.add(begin, split.extent))
+        end = self.simple(begin + split.extent)
         extent = self.times(self.simple(ops.ceildiv(end, multiple)), multiple)
         mark = IterMark(IterSumExpr([split], begin), extent)
         self.padded[split] = Padded(mark, begin, end, multiple)
@@ -609,23 +605,23 @@ class Reader(Extents):
             split, scale, base = self.fused(total)
             ends = limits.setdefault(split, [ops.const(0, split.dtype), split.extent])
             if low is not None:
-                least = self.simple(ops.ceildiv(ops.sub(low, base), scale))
+                least = self.simple(ops.ceildiv(low - base, scale))
                 ends[0] = self.simple(ops.maximum(ends[0], least))
             if high is not None:
-                most = self.simple(ops.ceildiv(ops.sub(high, base), scale))
+                most = self.simple(ops.ceildiv(high - base, scale))
                 ends[1] = self.simple(ops.minimum(ends[1], most))
         for split, (begin, end) in limits.items():
-            extent = self.simple(ops.sub(end, begin))
+            extent = self.simple(end - begin)
             if isinstance(extent, IntImm) and extent.value <= 0:
                 raise RefusedError("the predicate holds for no value of the iterators")
-            shifted = IterSumExpr([split], self.simple(ops.mul(begin, -1)))
+            shifted = IterSumExpr([split], self.simple(begin * -1))
             mark = IterMark(shifted, extent)
             unit: dict[IterSplitExpr, PrimExpr] = {split: ops.const(1, split.dtype)}
             self.constrained.append(Constrained(unit, mark, shifted.base))
             source = split.source.source
             if isinstance(source, IterSumExpr) and IterSplitExpr(split.source) is split:
                 flat = {_scaled(arg, ops.const(1, arg.dtype)): arg.scale for arg in source.args}
-                offset = self.simple(ops.add(shifted.base, source.base))
+                offset = self.simple(shifted.base + source.base)
                 self.constrained.append(Constrained(flat, mark, offset))
 
     def limits(self, comparison: PrimExpr) -> tuple[Sum, PrimExpr | None, PrimExpr | None]:
@@ -688,7 +684,7 @@ def _common(uses: list[tuple[PrimExpr, PrimExpr]]) -> tuple[PrimExpr, PrimExpr] 
     """The shift of an iterator, and the divisor of its padded extent."""
     shift, divisor = uses[0]
     if len(uses) == 1:
-        return ops.floormod(shift, divisor), divisor
+        return shift % divisor, divisor
     numbers = [
         (s.value, d.value) for s, d in uses if isinstance(s, IntImm) and isinstance(d, IntImm)
     ]

@@ -30,7 +30,6 @@ from relaxpy.ir.relax.op.distributed import (
     split,
 )
 from relaxpy.ir.relax.relations.context import Context
-from relaxpy.ir.tir import ops
 
 
 def _gradient_allreduce(g: Any, x: Any, y: Any, call: Call) -> Any:
@@ -97,7 +96,7 @@ def _joined(x: TensorStructInfo, num_workers: int, axis: int) -> TensorStructInf
     position, shape = normal_axis(axis, x.ndim), x.get_shape()
     if shape is None:
         return tensor(None, x.dtype, x.vdevice, x.ndim)
-    size = ops.mul(shape[position], num_workers)
+    size = shape[position] * num_workers
     return tensor((*shape[:position], size, *shape[position + 1 :]), x.dtype, x.vdevice)
 
 

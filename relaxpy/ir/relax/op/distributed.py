@@ -287,14 +287,14 @@ def shard(
     shape = x.get_shape()
     if shape is None:
         return tensor(None, x.dtype, x.vdevice, x.ndim)
-    remainder = ops.floormod(shape[position], num_workers)
+    remainder = shape[position] % num_workers
     if ctx.prove_equal(remainder, ops.const(0, remainder.dtype)) is False:
         raise refuse(
             f"dimension {position} of {name} {shape_text(shape)} is {shown(shape[position])}, "
             f"which is not a multiple of {num_workers} workers",
             num_workers,
         )
-    share = tidy(ops.floordiv(shape[position], num_workers))
+    share = tidy(shape[position] // num_workers)
     return tensor((*shape[:position], share, *shape[position + 1 :]), x.dtype, x.vdevice)
 
 

@@ -37,7 +37,7 @@ def _gradient_take(
     if call.attrs["mode"] != "fast":
         shape = require_shape(x, "take")
         size = shape[axis or 0]
-        last = ops.sub(size, ops.const(1, size.dtype))
+        last = size - ops.const(1, size.dtype)
         positions = R.astype(positions, "int64")
         if call.attrs["mode"] == "wrap":
             positions = R.floor_mod(positions, rx.PrimValue(size))

@@ -231,7 +231,7 @@ def _with_inferred_size(sizes: rules.Sizes, old: rules.Sizes, about: object = No
         raise MisuseError(
             f"-1 may be any size in {rules.shape_text(sizes)}: others are 0", about=about
         )
-    return (*before, tidy(ops.floordiv(product(old), others)), *after)
+    return (*before, tidy(product(old) // others), *after)
 
 
 def _legalize_reshape(builder: BlockBuilder, call: rx.Call) -> rx.Expr:
@@ -512,7 +512,7 @@ def _gradient_concat(var: Var, call: Call, gradient: Expr, builder: BlockBuilder
                 call,
                 hint="state it by R.match_cast",
             )
-        ends.append(tidy(ops.add(ends[-1], shape[axis])))
+        ends.append(tidy(ends[-1] + shape[axis]))
     cuts = ends[1:-1]
     if not cuts:
         return [Tuple((gradient,))]
@@ -617,7 +617,7 @@ def _gradient_split(var: Var, call: Call, gradient: Expr, builder: BlockBuilder)
         )
     total: Expr | None = None
     for section, (begin, size) in zip(sections, split_bounds(shape[axis], cuts), strict=True):
-        remaining = tidy(ops.sub(shape[axis], ops.add(begin, size)))
+        remaining = tidy(shape[axis] - (begin + size))
         before, after = (
             R.zeros((*shape[:axis], gap, *shape[axis + 1 :]), sinfo.dtype)
             for gap in (begin, remaining)

@@ -202,7 +202,7 @@ def _bytes(sinfo: rx.TensorStructInfo) -> tir.PrimExpr | None:
     sizes = literal_shape(sinfo)
     if sizes is None or sinfo.dtype.is_void:
         return None
-    return ops.mul(product(sizes), ops.const(-(-sinfo.dtype.bits // 8), INT64))
+    return product(sizes) * ops.const(-(-sinfo.dtype.bits // 8), INT64)
 
 
 def _check_inside(
@@ -219,7 +219,7 @@ def _check_inside(
     if _is_below(offset, zero):
         raise rules.refuse(f"the view begins at byte {rules.shown(offset)}, before the tensor")
     have, want = _bytes(data), _bytes(result)
-    if have is not None and want is not None and _is_below(have, ops.add(want, offset)):
+    if have is not None and want is not None and _is_below(have, want + offset):
         raise rules.refuse(
             f"a view of {rules.shown(want)} bytes from byte {rules.shown(offset)} on leaves the "
             f"tensor, "
@@ -240,4 +240,4 @@ def _check_inside(
 
 def _is_below(value: tir.PrimExpr, limit: tir.PrimExpr) -> bool:
     """True if `value` is less for all values of the variables."""
-    return always(ops.compare(tir.LT, value, limit))
+    return always(value < limit)

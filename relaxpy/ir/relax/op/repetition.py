@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def _scaled(size: PrimExpr, count: int) -> PrimExpr:
-    return tidy(ops.mul(size, ops.const(count, size.dtype)))
+    return tidy(size * ops.const(count, size.dtype))
 
 
 def _require_counts(repeats: Sequence[int]) -> None:

@@ -384,9 +384,7 @@ def slice_scatter(
     expected[position] = None
     if isinstance(first, PrimExpr) and isinstance(last, PrimExpr) and isinstance(by, PrimExpr):
         a, b, c = (ops.cast_to(v, INT64) for v in (first, last, by))
-        expected[position] = ops.floordiv(
-            ops.sub(ops.add(b, ops.sub(c, ops.const(1, INT64))), a), c
-        )
+        expected[position] = (b + (c - ops.const(1, INT64)) - a) // c
         if isinstance(last, IntImm) and isinstance(shape[position], IntImm):
             limit = cast("IntImm", shape[position]).value
             if last.value > limit:

@@ -186,7 +186,7 @@ def multibox_transform_loc(
     batch, _, count = sizes
     four = ops.const(4, INT64)
     for name, sinfo, expected in (
-        ("loc_pred", loc_pred, (batch, ops.mul(four, count))),
+        ("loc_pred", loc_pred, (batch, four * count)),
         ("anchor", anchor, (ops.const(1, INT64), count, four)),
     ):
         shape = literal_shape(sinfo)

@@ -86,7 +86,7 @@ def _wide(dtype: DataType) -> DataType:
 
 
 def _product(a: PrimExpr, b: PrimExpr, wide: DataType) -> PrimExpr:
-    return ops.mul(ops.cast_to(a, wide), ops.cast_to(b, wide))
+    return ops.cast_to(a, wide) * ops.cast_to(b, wide)
 
 
 def _sum(term: PrimExpr, axes: Sequence[IterVar]) -> Any:
@@ -99,7 +99,7 @@ def _grouped(channel: PrimExpr, width: PrimExpr, member: PrimExpr, count: PrimEx
     """Channel `member` of `count` in the group of `channel`, where groups have this width."""
     if ops.is_const(width, 0):  # there are no channels
         return member
-    return ops.add(ops.mul(ops.floordiv(channel, width), count), member)
+    return channel // width * count + member
 
 
 def _default_kernel_layout(data_layout: str) -> str:
@@ -143,7 +143,7 @@ def conv(
     dtype = _joint(inp, filt, out_dtype)
     wide = _wide(dtype)
     source = _padded(data, windows, wide)
-    per_group = ops.floordiv(dims["O"], number(groups))
+    per_group = dims["O"] // number(groups)
 
     def term(index: Mapping[str, PrimExpr], element: Mapping[str, PrimExpr]) -> PrimExpr:
         channel = element["C"]
@@ -174,7 +174,7 @@ def _without_ends(kernel: _Axes, ends: Mapping[str, tuple[int, int]]) -> _Axes:
     Such an element adds 0 to every result, or NaN if it is not finite: then the remaining elements
     become NaN instead.
     """
-    sizes = [ops.sub(n, number(sum(ends.get(a, ())))) for a, n in kernel.sizes.items()]
+    sizes = [n - number(sum(ends.get(a, ()))) for a, n in kernel.sizes.items()]
     first = [number(ends[axis][0] if axis in ends else 0) for axis in kernel.order]
     zeros = None if kernel.tensor.dtype.is_int else _times_zero(kernel, ends)
 
@@ -203,8 +203,8 @@ def _times_zero(kernel: _Axes, ends: Mapping[str, tuple[int, int]]) -> Tensor:
             test
             for axis, var in variables.items()
             for test in (
-                ops.compare(tir.LT, var, number(ends[axis][0])),
-                ops.compare(tir.GE, var, ops.sub(kernel.sizes[axis], number(ends[axis][1]))),
+                var < number(ends[axis][0]),
+                var >= kernel.sizes[axis] - number(ends[axis][1]),
             )
         )
     )
@@ -212,9 +212,7 @@ def _times_zero(kernel: _Axes, ends: Mapping[str, tuple[int, int]]) -> Tensor:
 
     def total(*index: PrimExpr) -> Any:
         at = dict(zip((a for a in kernel.order if a in "OI"), index, strict=True)) | variables
-        return _sum(
-            ops.mul(tir.Select(left_out, kernel.at(at), zero), zero), list(windows.values())
-        )
+        return _sum(tir.Select(left_out, kernel.at(at), zero) * zero, list(windows.values()))
 
     sizes = [kernel.sizes[axis] for axis in kernel.order if axis in "OI"]
     return te.compute(sizes, total, name="kernel_rest", attrs=_OF_FILTER)  # type: ignore[no-any-return]
@@ -267,7 +265,7 @@ def _written_out(
 
 def _channel(group: PrimExpr | None, member: PrimExpr, count: PrimExpr) -> PrimExpr:
     """The channel that is a member of a group of `count`; itself if there is one group only."""
-    return member if group is None else ops.add(ops.mul(group, count), member)
+    return member if group is None else group * count + member
 
 
 def _matrices(w: _Axes, order: str, extents: Mapping[str, PrimExpr], dtype: DataType) -> Tensor:
@@ -317,8 +315,8 @@ def conv_transpose(
     out = dict(zip(axes, out_sizes, strict=True))
     goal = Layout.of(out_layout or data_layout)
     order = "".join(a for a in goal.names if a.isupper())
-    per_group = ops.floordiv(dims["I"], number(groups))
-    final = out | {"N": sizes["N"], "C": ops.mul(dims["O"], number(groups))}
+    per_group = dims["I"] // number(groups)
+    final = out | {"N": sizes["N"], "C": dims["O"] * number(groups)}
     dtype = _joint(data, kernel, out_dtype)
     wide = _wide(dtype)
 
@@ -340,10 +338,10 @@ def conv_transpose(
         source = at | {"C": _channel(at.get("G"), at["I"], per_group)}
         value = BufferLoad(ins[0], [source[a] for a in x.order])
         factor = BufferLoad(ins[1], [*window, *(at[a] for a in matrix_axes[count:])])
-        return ops.mul(ops.cast_to(value, wide), factor)
+        return ops.cast_to(value, wide) * factor
 
     padded_sizes = [
-        ops.add(final[a], number(windows.before.get(a, 0) + windows.after.get(a, 0))) for a in order
+        final[a] + number(windows.before.get(a, 0) + windows.after.get(a, 0)) for a in order
     ]
     extents |= sizes
     padded_result = overlap_add(
@@ -359,9 +357,7 @@ def conv_transpose(
     )
 
     def cropped(*index: PrimExpr) -> Any:
-        position = [
-            ops.add(i, number(windows.before.get(a, 0))) for a, i in zip(order, index, strict=True)
-        ]
+        position = [i + number(windows.before.get(a, 0)) for a, i in zip(order, index, strict=True)]
         return ops.cast_to(padded_result(*position), dtype)
 
     result = te.compute([final[a] for a in order], cropped, name="T_crop")
@@ -389,7 +385,7 @@ def conv_backward_weight(
     count = len(x.order) - 2
     axes = spatial_axes(count)
     windows = Windows.of(count, stride, padding, dilation)
-    per_group = ops.floordiv(dims["O"], number(groups))
+    per_group = dims["O"] // number(groups)
     dtype = _joint(grad, data, out_dtype)
     wide = _wide(dtype)
     source = _padded(x, windows, wide)

@@ -160,7 +160,7 @@ def _sign(v: PrimExpr) -> PrimExpr:
 def _negative(v: PrimExpr) -> PrimExpr:
     if v.dtype.is_bool:
         raise MisuseError("a Boolean has no negative")
-    return ops.mul(v, ops.const(-1, v.dtype) if v.dtype.family != "uint" else _all_ones(v.dtype))
+    return v * (ops.const(-1, v.dtype) if v.dtype.family != "uint" else _all_ones(v.dtype))
 
 
 def _all_ones(dtype: DataType) -> PrimExpr:
@@ -245,7 +245,7 @@ def elemwise_sum(xs: Sequence[Tensor]) -> Tensor:
 
 def square(x: Tensor) -> Tensor:
     """x * x."""
-    return map_elements(lambda v: ops.mul(v, v), x, "T_multiply")
+    return map_elements(lambda v: v * v, x, "T_multiply")
 
 
 def cast(x: Tensor, dtype: str) -> Tensor:
@@ -289,12 +289,12 @@ def _power(x: PrimExpr, y: PrimExpr) -> PrimExpr:
 
 def _floor_divide(x: PrimExpr, y: PrimExpr) -> PrimExpr:
     a, b = ops.match_dtypes(x, y)
-    return ops.floordiv(a, b) if a.dtype.is_int else tir.FloorDiv(a, b)
+    return a // b if a.dtype.is_int else tir.FloorDiv(a, b)
 
 
 def _floor_mod(x: PrimExpr, y: PrimExpr) -> PrimExpr:
     a, b = ops.match_dtypes(x, y)
-    return ops.floormod(a, b) if a.dtype.is_int else tir.FloorMod(a, b)
+    return a % b if a.dtype.is_int else tir.FloorMod(a, b)
 
 
 def _divide(x: PrimExpr, y: PrimExpr) -> PrimExpr:
@@ -315,9 +315,9 @@ def _log_add_exp(x: PrimExpr, y: PrimExpr) -> PrimExpr:
         return ops.cast_to(
             _log_add_exp(intrin.cast(a, "float32"), intrin.cast(b, "float32")), a.dtype
         )
-    gap = ops.mul(intrin.abs(ops.sub(a, b)), ops.const(-1.0, a.dtype))
-    different = ops.add(ops.maximum(a, b), intrin.log1p(intrin.exp(gap)))
-    equal = ops.add(a, ops.const(math.log(2), a.dtype))
+    gap = intrin.abs(a - b) * ops.const(-1.0, a.dtype)
+    different = ops.maximum(a, b) + intrin.log1p(intrin.exp(gap))
+    equal = a + ops.const(math.log(2), a.dtype)
     return tir.Select(ops.compare(tir.EQ, a, b), equal, different)
 
 
@@ -502,7 +502,7 @@ def _polynomial(x: PrimExpr, coefficients: Sequence[tuple[int, int]]) -> PrimExp
         number = (pow(divisor, -1, 1 << kind.bits) << exponent) % (1 << kind.bits)
         low, high = ops.int_range(kind)
         factor = ops.const(number if number <= high else number + 2 * low, kind)
-        result = ops.mul(ops.add(result, factor), x)
+        result = (result + factor) * x
     return result
 
 
@@ -516,8 +516,8 @@ def _logarithm_of_large_power(y: PrimExpr, last: PrimExpr) -> PrimExpr:
     if kind.bits == 8:  # the power is 1
         return ops.const(0, kind)
     eight, six = ops.const(8, kind), ops.const(6, kind)
-    t = ops.bitwise("tir.shift_right", ops.sub(last, ops.const(1, kind)), eight)
-    return ops.mul(ops.bitwise("tir.shift_right", y, six), _polynomial(t, _LOGARITHM))
+    t = ops.bitwise("tir.shift_right", last - ops.const(1, kind), eight)
+    return ops.bitwise("tir.shift_right", y, six) * _polynomial(t, _LOGARITHM)
 
 
 def _product_of_squares(
@@ -533,18 +533,18 @@ def _product_of_squares(
     for k, factor in enumerate(squares):
         shifted = ops.bitwise("tir.shift_right", y, ops.const(k, kind))
         bit = ops.bitwise("tir.bitwise_and", shifted, one)
-        result = ops.mul(result, tir.Select(ops.compare(tir.EQ, bit, one), factor, one))
+        result = result * tir.Select(ops.compare(tir.EQ, bit, one), factor, one)
     is_odd = ops.compare(tir.NE, last, zero)
-    large = tir.Select(is_odd, ops.add(one, _polynomial(logarithm, _EXPONENTIAL)), zero)
-    is_small = ops.compare(tir.LT, y, ops.const(1 << len(squares), kind))
-    result = ops.mul(result, tir.Select(is_small, one, large))
+    large = tir.Select(is_odd, one + _polynomial(logarithm, _EXPONENTIAL), zero)
+    is_small = y < ops.const(1 << len(squares), kind)
+    result = result * tir.Select(is_small, one, large)
     if kind.family == "uint":
         return result
     x, minus = squares[0], ops.const(-1, kind)
     unit = ops.any_of(ops.compare(tir.EQ, x, one), ops.compare(tir.EQ, x, minus))
     odd = ops.bitwise("tir.bitwise_and", y, one)
     inverse = tir.Select(unit, tir.Select(ops.compare(tir.EQ, odd, one), x, one), zero)
-    return tir.Select(ops.compare(tir.LT, y, zero), inverse, result)
+    return tir.Select(y < zero, inverse, result)
 
 
 def combine(name: str, lhs: Any, rhs: Any) -> Any:
@@ -572,7 +572,7 @@ def where(condition: Value, x: Value, y: Value) -> Any:
         if not c.dtype.is_bool:
             return tir.Select(is_true(c), a, b)
         as_number = ops.cast_to(c, "int64")  # as TVM compares it
-        return tir.Select(ops.compare(tir.LT, ops.const(0, "int64"), as_number), a, b)
+        return tir.Select(ops.const(0, "int64") < as_number, a, b)
 
     return broadcast(choose, (condition, x, y), "T_where")
 
@@ -647,7 +647,7 @@ def quantize(
     def element(*index: PrimExpr) -> PrimExpr:
         value = ops.cast_to(data(*index), wide) / _parameter(scale, index, axis, wide)
         rounded = intrin.round(value) if dtype.is_int else value
-        return _clipped(ops.add(rounded, _parameter(zero_point, index, axis, wide)), dtype)
+        return _clipped(rounded + _parameter(zero_point, index, axis, wide), dtype)
 
     return computed(data.shape, element, "quantized")
 
@@ -667,8 +667,8 @@ def dequantize(
 
     def element(*index: PrimExpr) -> PrimExpr:
         zero = _parameter(zero_point, index, axis, exact)
-        difference = ops.cast_to(ops.sub(ops.cast_to(data(*index), exact), zero), wide)
-        value = ops.mul(difference, _parameter(scale, index, axis, wide))
+        difference = ops.cast_to(ops.cast_to(data(*index), exact) - zero, wide)
+        value = difference * _parameter(scale, index, axis, wide)
         return _clipped(value, dtype) if dtype.bits < FLOAT32.bits else ops.cast_to(value, dtype)
 
     return computed(data.shape, element, "dequantized")

@@ -284,9 +284,9 @@ class _Sampled:
         one = ops.const(1, INT64)
         if self.align_corners:
             last = size - 1
-            folded = ops.floormod(index, ops.maximum(last * 2, one))
+            folded = index % ops.maximum(last * 2, one)
             return tir.Select(folded > last, last * 2 - folded, folded)
-        folded = ops.floormod(index, ops.maximum(size * 2, one))
+        folded = index % ops.maximum(size * 2, one)
         return tir.Select(folded >= size, size * 2 - 1 - folded, folded)
 
     def value(
@@ -429,8 +429,8 @@ Finish: TypeAlias = Callable[[PrimExpr, Sequence[PrimExpr]], PrimExpr]
 CROP = "tf_crop_and_resize"
 _ROUNDINGS: dict[str, Callable[[PrimExpr], PrimExpr]] = {
     "round": intrin.round,
-    "round_prefer_floor": lambda v: intrin.ceil(ops.sub(v, double(0.5))),
-    "round_prefer_ceil": lambda v: intrin.floor(ops.add(v, double(0.5))),
+    "round_prefer_floor": lambda v: intrin.ceil(v - double(0.5)),
+    "round_prefer_ceil": lambda v: intrin.floor(v + double(0.5)),
     "floor": intrin.floor,
     "ceil": intrin.ceil,
 }
@@ -726,7 +726,7 @@ def _converted(value: PrimExpr, dtype: DataType, slack: float = 0.0) -> PrimExpr
     if value.dtype.is_float and dtype.is_int and not dtype.is_bool:
         if slack:
             small, zero = ops.const(slack, value.dtype), ops.const(0, value.dtype)
-            value = value + tir.Select(ops.compare(tir.LT, value, zero), -small, small)
+            value = value + tir.Select(value < zero, -small, small)
         low, high = ops.int_range(dtype)
         value = ops.minimum(value, ops.const(float(high), value.dtype))
         value = ops.maximum(value, ops.const(float(low), value.dtype))
@@ -774,8 +774,7 @@ def _repeated(
 
     def element(*index: PrimExpr) -> PrimExpr:
         source = [
-            ops.floordiv(i, ops.const(repeats[n], i.dtype)) if n in repeats else i
-            for n, i in enumerate(index)
+            i // ops.const(repeats[n], i.dtype) if n in repeats else i for n, i in enumerate(index)
         ]
         return _converted(data(*source), dtype)
 

@@ -59,8 +59,8 @@ def _from_start(index: PrimExpr, size: PrimExpr) -> PrimExpr:
     position = ops.cast_to(index, "int64")
     if str(index.dtype).startswith("uint"):
         return position
-    is_negative = ops.compare(tir.LT, position, ops.const(0, "int64"))
-    return intrin.if_then_else(is_negative, ops.add(position, ops.cast_to(size, "int64")), position)
+    is_negative = position < ops.const(0, "int64")
+    return intrin.if_then_else(is_negative, position + ops.cast_to(size, "int64"), position)
 
 
 def gather(data: Tensor, axis: int, indices: Tensor) -> Tensor:
@@ -319,12 +319,12 @@ def _slice_checks(
     start, end, step = bounds
     one, size = ops.const(1, "int64"), ops.cast_to(data.shape[axis], "int64")
     shape = [ops.cast_to(n, "int64") for n in data.shape]
-    shape[axis] = simplify(ops.floordiv(ops.sub(ops.add(end, ops.sub(step, one)), start), step))
+    shape[axis] = simplify((end + (step - one) - start) // step)
     conditions = [
-        (ops.compare(tir.GE, step, one), "step is positive"),
-        (ops.compare(tir.GE, start, ops.const(0, "int64")), "start is at least 0"),
-        (ops.compare(tir.LE, start, end), "end is not before start"),
-        (ops.compare(tir.LE, end, size), f"end is at most the size of axis {axis}"),
+        (step >= one, "step is positive"),
+        (start >= ops.const(0, "int64"), "start is at least 0"),
+        (start <= end, "end is not before start"),
+        (end <= size, f"end is at most the size of axis {axis}"),
     ]
     for k, (n, expected) in enumerate(zip(src.shape, shape, strict=True)):
         is_equal = ops.compare(tir.EQ, ops.cast_to(n, "int64"), expected)
@@ -348,7 +348,7 @@ def slice_scatter(
     def store(ins: list[Buffer], out: Buffer) -> Stmt:
         def update(index: list[PrimExpr]) -> Stmt:
             target = [ops.cast_to(i, "int64") for i in index]
-            target[axis] = ops.add(first, ops.mul(target[axis], by))
+            target[axis] = first + target[axis] * by
             return BufferStore(out, load(ins[0], tuple(index)), tuple(target))
 
         body: Stmt = loops(src.shape, update)
@@ -375,7 +375,7 @@ def take_grad(output_grad: Tensor, x: Tensor, indices: Tensor, axis: int | None)
                 taken,
                 *(ops.cast_to(i, "int64") for i in after),
             )
-            value = ops.add(load(out, target), ops.cast_to(load(ins[0], tuple(index)), wide))
+            value = load(out, target) + ops.cast_to(load(ins[0], tuple(index)), wide)
             return BufferStore(out, value, target)
 
         return loops(output_grad.shape, update)
@@ -408,8 +408,8 @@ def reverse_sequence(
     def element(*index: PrimExpr) -> PrimExpr:
         i, one = _index(index[along]), ops.const(1, "int64")
         length = ops.minimum(_index(seq_lengths(index[batch])), _index(a.shape[along]))
-        is_reversed = ops.compare(tir.LT, i, length)
-        source = intrin.if_then_else(is_reversed, ops.sub(ops.sub(length, one), i), i)
+        is_reversed = i < length
+        source = intrin.if_then_else(is_reversed, length - one - i, i)
         return a(*index[:along], source, *index[along + 1 :])
 
     return injective(a.shape, element, "T_reverse_sequence")
@@ -436,8 +436,8 @@ def dynamic_strided_slice(
         source = []
         for axis, (i, size) in enumerate(zip(index, a.shape, strict=True)):
             k = ops.const(axis, "int64")
-            first = ops.minimum(_index(begin(k)), ops.sub(size, _index(1)))
-            source.append(ops.add(first, ops.mul(i, _index(strides(k)))))
+            first = ops.minimum(_index(begin(k)), size - _index(1))
+            source.append(first + i * _index(strides(k)))
         return a(*source)
 
     return injective(sizes, element, "T_dynamic_strided_slice")
@@ -461,8 +461,8 @@ def unravel_index(indices: Tensor, shape: Tensor) -> Tensor:
         digits: list[PrimExpr] = []
         for axis in range(rank - 1, -1, -1):
             size = ops.cast_to(shape(ops.const(axis, "int64")), position.dtype)
-            digits.append(ops.floormod(position, size))
-            position = ops.floordiv(position, size)
+            digits.append(position % size)
+            position = position // size
         value = digits[-1]
         for axis, digit in enumerate(reversed(digits[:-1]), start=1):
             is_axis = ops.compare(tir.EQ, index[0], ops.const(axis, "int64"))

@@ -149,10 +149,10 @@ def upsampling(
 
 def _enlarged(size: PrimExpr, scale: float) -> PrimExpr:
     if float(scale).is_integer():
-        return tidy(ops.mul(size, ops.const(int(scale), size.dtype)))
+        return tidy(size * ops.const(int(scale), size.dtype))
     if isinstance(size, tir.IntImm):
         return ops.const(round(size.value * scale), size.dtype)
-    exact = ops.mul(ops.cast_to(size, "float64"), ops.const(scale, "float64"))
+    exact = ops.cast_to(size, "float64") * ops.const(scale, "float64")
     return tidy(ops.cast_to(intrin.round(exact), "int64"))
 
 
@@ -179,7 +179,7 @@ def lrn(
     shifted = []
     for offset in range(size):
         begin = [offset if a == axis else 0 for a in range(data.ndim)]
-        ends = [ops.add(n, ops.const(k, n.dtype)) for n, k in zip(x.shape, begin, strict=True)]
+        ends = [n + ops.const(k, n.dtype) for n, k in zip(x.shape, begin, strict=True)]
         shifted.append(transform.strided_slice(squares, begin, ends, assume_inbound=True))
     total = elementwise.elemwise_sum(shifted)
     scaled = add(multiply(total, alpha / size), bias)
@@ -196,9 +196,7 @@ def relu(x: Tensor) -> Tensor:
 def leaky_relu(x: Tensor, alpha: float) -> Tensor:
     """x where it is positive, else alpha * x."""
     zero, slope = ops.const(0, x.dtype), ops.const(alpha, x.dtype)
-    return elementwise.map_elements(
-        lambda v: tir.Select(v > zero, v, ops.mul(v, slope)), x, "compute"
-    )
+    return elementwise.map_elements(lambda v: tir.Select(v > zero, v, v * slope), x, "compute")
 
 
 def prelu(x: Tensor, slope: Tensor, axis: int = 1) -> Tensor:
@@ -208,7 +206,7 @@ def prelu(x: Tensor, slope: Tensor, axis: int = 1) -> Tensor:
     def element(*index: PrimExpr) -> PrimExpr:
         channel = ops.const(0, "int64") if ops.is_const(slope.shape[0], 1) else index[axis]
         value = x(*index)
-        return tir.Select(value > zero, value, ops.mul(value, slope(channel)))
+        return tir.Select(value > zero, value, value * slope(channel))
 
     return elementwise.computed(x.shape, element, "compute", elementwise.BROADCAST)
 
@@ -224,8 +222,8 @@ def selu(x: Tensor) -> Tensor:
 
     def element(v: PrimExpr) -> PrimExpr:
         low = ops.minimum(v, zero)
-        below = ops.mul(intrin.tanh(ops.mul(low, half)), ops.add(intrin.exp(low), one))
-        return tir.Select(v > zero, ops.mul(scale, v), ops.mul(slope, below))
+        below = intrin.tanh(low * half) * (intrin.exp(low) + one)
+        return tir.Select(v > zero, scale * v, slope * below)
 
     return elementwise.map_elements(element, x, "T_selu")
 
@@ -239,10 +237,10 @@ def softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     by, limit = ops.const(beta, x.dtype), ops.const(threshold, x.dtype)
 
     def element(v: PrimExpr) -> PrimExpr:
-        power = ops.mul(v, by)
-        below = ops.mul(intrin.abs(power), ops.const(-1.0, x.dtype))
+        power = v * by
+        below = intrin.abs(power) * ops.const(-1.0, x.dtype)
         above = ops.maximum(power, ops.const(0.0, x.dtype))
-        log_term = ops.add(above, intrin.log1p(intrin.exp(below)))
+        log_term = above + intrin.log1p(intrin.exp(below))
         return tir.Select(power > limit, v, ops.div(log_term, by))
 
     return elementwise.map_elements(element, x, "compute")
@@ -330,9 +328,7 @@ def softmax(x: Tensor, axis: int = -1) -> Tensor:
     largest = _largest(wide, axis)
 
     powers = elementwise.computed(
-        x.shape,
-        lambda *i: intrin.exp(ops.sub(wide(*i), largest(*_without(axis, i)))),
-        "T_softmax_exp",
+        x.shape, lambda *i: intrin.exp(wide(*i) - largest(*_without(axis, i))), "T_softmax_exp"
     )
     total = _exp_sum(wide, axis, "T_softmax_expsum", lambda i: powers(*i))
     result: Tensor = te.compute(
@@ -353,14 +349,12 @@ def log_softmax(x: Tensor, axis: int = -1) -> Tensor:
     largest = _largest(wide, axis)
 
     total = _exp_sum(
-        wide, axis, "compute", lambda i: intrin.exp(ops.sub(wide(*i), largest(*_without(axis, i))))
+        wide, axis, "compute", lambda i: intrin.exp(wide(*i) - largest(*_without(axis, i)))
     )
 
     def element(*index: PrimExpr) -> PrimExpr:
         outer_index = _without(axis, index)
-        return ops.sub(
-            ops.sub(wide(*index), largest(*outer_index)), intrin.log(total(*outer_index))
-        )
+        return wide(*index) - largest(*outer_index) - intrin.log(total(*outer_index))
 
     result: Tensor = te.compute(x.shape, element, name="compute", attrs={"axis": axis})
     return elementwise.as_dtype(result, x.dtype)
@@ -390,13 +384,12 @@ def layer_norm(
         param_index = [index[a] for a in axes]
         moment_index = [ops.const(0, i.dtype) if a in axes else i for a, i in enumerate(index)]
         value = ops.mul(
-            centered(*index),
-            intrin.rsqrt(ops.add(spread(*moment_index), ops.const(epsilon, x.dtype))),
+            centered(*index), intrin.rsqrt(spread(*moment_index) + ops.const(epsilon, x.dtype))
         )
         if scale:
-            value = ops.mul(value, ops.cast_to(gamma(*param_index), x.dtype))
+            value = value * ops.cast_to(gamma(*param_index), x.dtype)
         if center:
-            value = ops.add(value, ops.cast_to(beta(*param_index), x.dtype))
+            value = value + ops.cast_to(beta(*param_index), x.dtype)
         return ops.cast_to(value, data.dtype)
 
     return elementwise.computed(data.shape, element, "T_layer_norm", elementwise.BROADCAST)
@@ -420,13 +413,13 @@ def rms_norm(data: Tensor, weight: Tensor, axis: Sequence[int], epsilon: float =
 
     def inverse_root(*index: PrimExpr) -> PrimExpr:
         mean = tir.Div(total(*index), count)
-        return intrin.rsqrt(ops.add(mean, ops.const(epsilon, x.dtype)))
+        return intrin.rsqrt(mean + ops.const(epsilon, x.dtype))
 
     inverse = elementwise.computed(total.shape, inverse_root, "rsqrt", elementwise.INJECTIVE)
 
     def element(*index: PrimExpr) -> PrimExpr:
         kept = [i for a, i in enumerate(index) if a not in axes]
-        return ops.mul(ops.mul(inverse(*kept), x(*index)), scale(*(index[a] for a in axes)))
+        return inverse(*kept) * x(*index) * scale(*(index[a] for a in axes))
 
     result = elementwise.computed(x.shape, element, "T_rms_norm", elementwise.INJECTIVE)
     return elementwise.as_dtype(result, data.dtype)
@@ -445,19 +438,14 @@ def pixel_shuffle(data: Tensor, upscale_factor: int, name: str = "PixelShuffle")
         )
     *lead, channels, height, width = data.shape
     factor = ops.const(upscale_factor, "int64")
-    square = ops.mul(factor, factor)
-    shape = (
-        *lead,
-        tidy(ops.floordiv(channels, square)),
-        tidy(ops.mul(height, factor)),
-        tidy(ops.mul(width, factor)),
-    )
+    square = factor * factor
+    shape = (*lead, tidy(channels // square), tidy(height * factor), tidy(width * factor))
 
     def element(*index: PrimExpr) -> PrimExpr:
         *outer, c, y, x = index
-        i, j = ops.floormod(y, factor), ops.floormod(x, factor)
-        channel = ops.add(ops.mul(c, square), ops.add(ops.mul(i, factor), j))
-        return data(*outer, channel, ops.floordiv(y, factor), ops.floordiv(x, factor))
+        i, j = y % factor, x % factor
+        channel = c * square + (i * factor + j)
+        return data(*outer, channel, y // factor, x // factor)
 
     return injective(shape, element, name)
 
@@ -493,20 +481,16 @@ def depth_to_space(
         raise unexpected(mode, "depth_to_space: mode is 'DCR' or 'CRD'")
     channels, rows, columns = _image_axes(layout, "depth_to_space")
     block = ops.const(block_size, "int64")
-    square = ops.mul(block, block)
+    square = block * block
     shape = list(data.shape)
-    shape[channels] = depth = tidy(ops.floordiv(shape[channels], square))
-    shape[rows], shape[columns] = (tidy(ops.mul(shape[a], block)) for a in (rows, columns))
+    shape[channels] = depth = tidy(shape[channels] // square)
+    shape[rows], shape[columns] = (tidy(shape[a] * block) for a in (rows, columns))
 
     def element(*index: PrimExpr) -> PrimExpr:
         source, c, y, x = list(index), index[channels], index[rows], index[columns]
-        offset = ops.add(ops.mul(ops.floormod(y, block), block), ops.floormod(x, block))
-        source[channels] = (
-            ops.add(ops.mul(offset, depth), c)
-            if mode == "DCR"
-            else ops.add(ops.mul(c, square), offset)
-        )
-        source[rows], source[columns] = ops.floordiv(y, block), ops.floordiv(x, block)
+        offset = y % block * block + x % block
+        source[channels] = offset * depth + c if mode == "DCR" else c * square + offset
+        source[rows], source[columns] = y // block, x // block
         return data(*source)
 
     return injective(shape, element, "depth_to_space")
@@ -524,15 +508,15 @@ def space_to_depth(data: Tensor, block_size: int, layout: str = "NCHW") -> Tenso
     channels, rows, columns = _image_axes(layout, "space_to_depth")
     block = ops.const(block_size, "int64")
     shape, depth = list(data.shape), data.shape[channels]
-    shape[channels] = tidy(ops.mul(depth, ops.mul(block, block)))
-    shape[rows], shape[columns] = (tidy(ops.floordiv(shape[a], block)) for a in (rows, columns))
+    shape[channels] = tidy(depth * (block * block))
+    shape[rows], shape[columns] = (tidy(shape[a] // block) for a in (rows, columns))
 
     def element(*index: PrimExpr) -> PrimExpr:
         source, channel = list(index), index[channels]
-        offset = ops.floordiv(channel, depth)
-        source[channels] = ops.floormod(channel, depth)
-        source[rows] = ops.add(ops.mul(index[rows], block), ops.floordiv(offset, block))
-        source[columns] = ops.add(ops.mul(index[columns], block), ops.floormod(offset, block))
+        offset = channel // depth
+        source[channels] = channel % depth
+        source[rows] = index[rows] * block + offset // block
+        source[columns] = index[columns] * block + offset % block
         return data(*source)
 
     return injective(shape, element, "space_to_depth")
@@ -560,9 +544,9 @@ def _terms(
     def loss(*index: PrimExpr) -> PrimExpr:
         target = class_of(*index)
         index_of_class = (*index[:1], target, *index[1:])
-        value = ops.mul(ops.cast_to(predictions(*index_of_class), wide), ops.const(-1, wide))
+        value = ops.cast_to(predictions(*index_of_class), wide) * ops.const(-1, wide)
         if weights is not None:
-            value = ops.mul(value, ops.cast_to(weights(target), wide))
+            value = value * ops.cast_to(weights(target), wide)
         return intrin.if_then_else(is_ignored(target), ops.const(0, wide), value)
 
     return (
@@ -608,8 +592,8 @@ def _moments(x: Tensor, axes: Sequence[int], *, keepdims: bool) -> tuple[Tensor,
 
 def _scaled(value: PrimExpr, gamma: PrimExpr | None, beta: PrimExpr | None) -> PrimExpr:
     if gamma is not None:
-        value = ops.mul(value, ops.cast_to(gamma, value.dtype))
-    return value if beta is None else ops.add(value, ops.cast_to(beta, value.dtype))
+        value = value * ops.cast_to(gamma, value.dtype)
+    return value if beta is None else value + ops.cast_to(beta, value.dtype)
 
 
 def _normalized(
@@ -626,8 +610,8 @@ def _normalized(
 
     def element(*index: PrimExpr) -> PrimExpr:
         moment_index = [ops.const(0, i.dtype) if a in axes else i for a, i in enumerate(index)]
-        inverse = intrin.rsqrt(ops.add(variance(*moment_index), ops.const(epsilon, x.dtype)))
-        value = ops.mul(ops.sub(x(*index), mean(*moment_index)), inverse)
+        inverse = intrin.rsqrt(variance(*moment_index) + ops.const(epsilon, x.dtype))
+        value = (x(*index) - mean(*moment_index)) * inverse
         channel = param_index(index)
         gamma, beta = (None if param is None else param(channel) for param in params)
         return ops.cast_to(_scaled(value, gamma, beta), dtype)
@@ -664,19 +648,19 @@ def batch_norm(
 
     def element(*index: PrimExpr) -> PrimExpr:
         channel = index[axis]
-        inverse = intrin.rsqrt(ops.add(variance(channel), ops.const(epsilon, wide)))
+        inverse = intrin.rsqrt(variance(channel) + ops.const(epsilon, wide))
         # One factor for each channel: that is one product for each element.
         factor = _scaled(inverse, gamma(channel) if scale else None, None)
-        value = ops.mul(ops.sub(x(*index), mean(channel)), factor)
+        value = (x(*index) - mean(channel)) * factor
         return ops.cast_to(_scaled(value, None, beta(channel) if center else None), data.dtype)
 
     def moved(moving: Tensor, current: Tensor) -> Tensor:
         def element(channel: PrimExpr) -> PrimExpr:
             if not training:
                 return moving(channel)
-            previous = ops.mul(ops.cast_to(moving(channel), wide), ops.const(1 - momentum, wide))
-            new = ops.mul(current(channel), ops.const(momentum, wide))
-            return ops.cast_to(ops.add(previous, new), moving.dtype)
+            previous = ops.cast_to(moving(channel), wide) * ops.const(1 - momentum, wide)
+            new = current(channel) * ops.const(momentum, wide)
+            return ops.cast_to(previous + new, moving.dtype)
 
         return computed(moving.shape, element, "moving")
 
@@ -725,7 +709,7 @@ def group_norm(
     channel = normal_axis(channel_axis, data.ndim)
     size = data.shape[channel]
     groups = ops.const(num_groups, size.dtype)
-    width = ops.floordiv(size, groups)
+    width = size // groups
     split = (*data.shape[:channel], groups, width, *data.shape[channel + 1 :])
     split_axes = [a + (a > channel) for a in (normal_axis(a, data.ndim) for a in axes)]
     reduced = [*split_axes, channel + 1]
@@ -733,7 +717,7 @@ def group_norm(
     params = gamma if scale else None, beta if center else None
 
     def param_index(index: Sequence[PrimExpr]) -> PrimExpr:
-        return ops.add(ops.mul(index[channel], width), index[channel + 1])
+        return index[channel] * width + index[channel + 1]
 
     result = _normalized(x, reduced, epsilon, params, param_index, data.dtype, "T_group_norm")
     return transform.reshape(result, data.shape)

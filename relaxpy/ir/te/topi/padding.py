@@ -39,9 +39,9 @@ def pad(
         is_inside, source = [], []
         for i, low, high, size in zip(index, before, after, data.shape, strict=True):
             if not (is_const(low, 0) and is_const(high, 0)):
-                is_inside.append(ops.compare(tir.GE, i, low))
-                is_inside.append(ops.compare(tir.LT, i, ops.add(low, size)))
-            source.append(i if is_const(low, 0) else ops.sub(i, low))
+                is_inside.append(i >= low)
+                is_inside.append(i < low + size)
+            source.append(i if is_const(low, 0) else i - low)
         value = data(*source)
         return intrin.if_then_else(ops.all_of(*is_inside), value, fill) if is_inside else value
 
@@ -62,7 +62,7 @@ def _widths(
 
 
 def _padded(size: PrimExpr, low: PrimExpr, high: PrimExpr) -> PrimExpr:
-    return tidy(ops.add(ops.add(size, low), high))
+    return tidy(size + low + high)
 
 
 def _extended(
@@ -102,14 +102,14 @@ def _extended_along(
                 return data(*(positions.get(n, i) for n, i in enumerate(index)))
             axis, *others = axes
             i, (low, high), size = index[axis], widths[axis], data.shape[axis]
-            position = ops.sub(i, low)
+            position = i - low
             start, end = sources(position, size)
             value = read(others, {**positions, axis: position})
             if not _is_negative(high):
-                is_after = ops.compare(tir.GE, i, ops.add(low, size))
+                is_after = i >= low + size
                 value = intrin.if_then_else(is_after, read(others, {**positions, axis: end}), value)
             if not _is_negative(low):
-                is_before = ops.compare(tir.LT, i, low)
+                is_before = i < low
                 value = intrin.if_then_else(
                     is_before, read(others, {**positions, axis: start}), value
                 )
@@ -144,8 +144,8 @@ def reflect_pad(
     """
 
     def sources(position: PrimExpr, size: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
-        last = ops.mul(ops.sub(size, ops.const(1, size.dtype)), ops.const(2, size.dtype))
-        return ops.sub(ops.const(0, position.dtype), position), ops.sub(last, position)
+        last = (size - ops.const(1, size.dtype)) * ops.const(2, size.dtype)
+        return ops.const(0, position.dtype) - position, last - position
 
     return _extended(data, pad_before, pad_after, name, sources)
 
@@ -163,7 +163,7 @@ def replicate_pad(
     """
 
     def sources(position: PrimExpr, size: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
-        return ops.const(0, size.dtype), ops.sub(size, ops.const(1, size.dtype))
+        return ops.const(0, size.dtype), size - ops.const(1, size.dtype)
 
     return _extended(data, pad_before, pad_after, name, sources)
 
@@ -181,7 +181,7 @@ def circular_pad(
     """
 
     def sources(position: PrimExpr, size: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
-        return ops.add(position, size), ops.sub(position, size)
+        return position + size, position - size
 
     return _extended(data, pad_before, pad_after, name, sources)
 
@@ -206,11 +206,8 @@ def mirror_pad(
         return reflect_pad(data, pad_before, pad_after, name)
 
     def sources(position: PrimExpr, size: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
-        twice, one = ops.mul(size, ops.const(2, size.dtype)), ops.const(1, position.dtype)
-        return (
-            ops.sub(ops.const(-1, position.dtype), position),
-            ops.sub(ops.sub(twice, one), position),
-        )
+        twice, one = size * ops.const(2, size.dtype), ops.const(1, position.dtype)
+        return (ops.const(-1, position.dtype) - position, twice - one - position)
 
     return _extended(data, pad_before, pad_after, name, sources)
 
@@ -234,8 +231,8 @@ def dilate(
             if is_const(step, 1):
                 source.append(i)
                 continue
-            is_element.append(ops.compare(tir.EQ, ops.floormod(i, step), ops.const(0, i.dtype)))
-            source.append(ops.floordiv(i, step))
+            is_element.append(ops.compare(tir.EQ, i % step, ops.const(0, i.dtype)))
+            source.append(i // step)
         value = data(*source)
         return intrin.if_then_else(ops.all_of(*is_element), value, fill) if is_element else value
 
@@ -249,4 +246,4 @@ def dilate(
 def _dilated(size: PrimExpr, step: PrimExpr) -> PrimExpr:
     """The size of an axis after dilation; an empty axis stays empty."""
     one = ops.const(1, size.dtype)
-    return ops.maximum(ops.add(ops.mul(ops.sub(size, one), step), one), ops.const(0, size.dtype))
+    return ops.maximum((size - one) * step + one, ops.const(0, size.dtype))

@@ -100,13 +100,13 @@ class Along:
         """The number of elements of a window inside the axis, or inside the padded axis."""
         if (include_padding or not (self.before or self.after)) and not self.ceil:
             return number(self.kernel)
-        first = ops.sub(ops.mul(window, number(self.stride)), number(self.before))
+        first = window * number(self.stride) - number(self.before)
         low = number(-self.before if include_padding else 0)
-        high = ops.add(self.size, number(self.after if include_padding else 0))
+        high = self.size + number(self.after if include_padding else 0)
         # The first element of the window from `low` on, and the first from `high` on.
-        begin = _clamped(ops.ceildiv(ops.sub(low, first), number(self.dilation)), self.kernel)
-        stop = _clamped(ops.ceildiv(ops.sub(high, first), number(self.dilation)), self.kernel)
-        return ops.sub(stop, begin)
+        begin = _clamped(ops.ceildiv(low - first, number(self.dilation)), self.kernel)
+        stop = _clamped(ops.ceildiv(high - first, number(self.dilation)), self.kernel)
+        return stop - begin
 
 
 def _clamped(value: PrimExpr, most: int) -> PrimExpr:
@@ -206,7 +206,7 @@ def divided(total: Tensor, counts: Mapping[int, Tensor | int], dtype: DataType) 
         members: PrimExpr = ops.const(1, total.dtype)
         for axis, count in counts.items():
             value = count(index[axis]) if isinstance(count, Tensor) else count
-            members = ops.mul(members, ops.cast_to(value, total.dtype))
+            members = members * ops.cast_to(value, total.dtype)
         return ops.cast_to(tir.Div(total(*index), members), dtype)
 
     return computed(total.shape, element, "pool_avg")
@@ -329,7 +329,7 @@ def _spread(g: Tensor, others: Sequence[Tensor], windows: Sequence[Along], term:
     """Add `term` of each element of g to all elements of its window."""
     shape = list(g.shape)
     for along in windows:
-        shape[along.axis] = ops.add(along.size, number(along.before + along.end))
+        shape[along.axis] = along.size + number(along.before + along.end)
 
     def position_of(element: Index, index: Index) -> tuple[PrimExpr, ...]:
         position = list(index)
@@ -457,7 +457,7 @@ def _first_greatest(x: Tensor, windows: Sequence[Along], *, last_nan: bool = Fal
 def _is_inside(place: PrimExpr, along: Along, size: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
     """True if a position along a padded axis is outside the padding."""
     before = number(along.before)
-    return ops.compare(tir.LE, before, place), ops.compare(tir.LT, place, ops.add(before, size))
+    return before <= place, place < before + size
 
 
 def _cropped(padded: Tensor, x: Tensor, windows: Sequence[Along]) -> Tensor:
@@ -468,7 +468,7 @@ def _cropped(padded: Tensor, x: Tensor, windows: Sequence[Along]) -> Tensor:
     def element(*index: PrimExpr) -> Any:
         position = list(index)
         for along in windows:
-            position[along.axis] = ops.add(index[along.axis], number(along.before))
+            position[along.axis] = index[along.axis] + number(along.before)
         return padded(*position)
 
     return computed(x.shape, element, "T_crop")
@@ -481,8 +481,8 @@ def _adaptive_bounds(
     window: PrimExpr, size: PrimExpr, count: PrimExpr
 ) -> tuple[PrimExpr, PrimExpr]:
     """The begin and end of window number `window` of `count` along an axis of `size` elements."""
-    begin = ops.floordiv(ops.mul(window, size), count)
-    return begin, ops.ceildiv(ops.mul(ops.add(window, number(1)), size), count)
+    begin = window * size // count
+    return begin, ops.ceildiv((window + number(1)) * size, count)
 
 
 def _adaptive(x: Tensor, axis: int, count: PrimExpr, kind: Literal["sum", "max"]) -> Tensor:
@@ -510,11 +510,11 @@ def _adaptive(x: Tensor, axis: int, count: PrimExpr, kind: Literal["sum", "max"]
         begin, end = _adaptive_bounds(index[axis], size, count)
 
         def term(k: int) -> PrimExpr:
-            position = number(0) if ops.is_const(size, 1) else ops.add(begin, number(k))
+            position = number(0) if ops.is_const(size, 1) else begin + number(k)
             value = x(*index[:axis], position, *index[axis + 1 :])
             if k < shortest:
                 return value
-            return intrin.if_then_else(ops.compare(tir.LT, position, end), value, identity)
+            return intrin.if_then_else(position < end, value, identity)
 
         return folded(combine, map(term, range(longest)))
 
@@ -537,13 +537,13 @@ def _one_by_one(
     def store(ins: list[Buffer], out: Buffer) -> Stmt:
         def body(index: list[PrimExpr]) -> Stmt:
             target = (*index[:axis], window, *index[axis:])
-            source = (*index[:axis], ops.add(begin, k), *index[axis:])
+            source = (*index[:axis], begin + k, *index[axis:])
             return BufferStore(out, combine(load(out, target), load(ins[0], source)), target)
 
         def clear(index: list[PrimExpr]) -> Stmt:
             return BufferStore(out, identity, tuple(index))
 
-        members = For(k, number(0), ops.sub(end, begin), ForKind.SERIAL, loops(others, body))
+        members = For(k, number(0), end - begin, ForKind.SERIAL, loops(others, body))
         windows = For(window, number(0), shape[axis], ForKind.SERIAL, members)
         return stmt_seq(loops(shape, clear), windows)
 
@@ -593,7 +593,7 @@ def _adaptive_members(
 
     def members(axis: int, window: PrimExpr) -> PrimExpr:
         begin, end = _adaptive_bounds(window, sizes[axis], counts[axis])
-        return ops.sub(end, begin)
+        return end - begin
 
     members_by_axis: dict[int, Tensor | int] = {}
     for axis, count in counts.items():

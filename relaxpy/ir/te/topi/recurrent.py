@@ -62,7 +62,7 @@ class _Walk:
     @property
     def count(self) -> PrimExpr:
         length = self.inputs.shape[0]
-        return ops.add(length, ops.const(1, length.dtype))
+        return length + ops.const(1, length.dtype)
 
     def position(self, t: PrimExpr) -> PrimExpr:
         return self.inputs.shape[0] - t if self.reverse else t - 1
@@ -424,7 +424,7 @@ def lstm(
     _check(Xs, Wi, Wh, weight_layout)
     length, batch, inputs = Xs.shape
     rows = Wi.shape[0]
-    hidden = simplify(ops.floordiv(rows, ops.const(4, rows.dtype)))
+    hidden = simplify(rows // ops.const(4, rows.dtype))
     width = hidden if proj is None else proj.shape[0]
 
     def product(t: PrimExpr, b: PrimExpr, j: PrimExpr) -> PrimExpr:

@@ -323,7 +323,7 @@ def _scan(
     def store(ins: list[Buffer], out: Buffer) -> Stmt:
         def body(index: list[PrimExpr]) -> Stmt:
             previous = list(index)
-            previous[position] = ops.sub(index[position], one)
+            previous[position] = index[position] - one
             is_first = ops.compare(tir.EQ, index[position], ops.const(0, one.dtype))
             term = load(ins[0], previous if exclusive else index)
             first = ops.const(start, wide) if exclusive else load(ins[0], index)
@@ -384,14 +384,14 @@ def linear_recurrence(
                 return [*index[:axis], position, *index[axis + 1 :]]
 
             k = index[axis]
-            here = at(ops.sub(ops.sub(size, one), k)) if transposed else index
-            before = at(ops.sub(size, k) if transposed else ops.sub(k, one))
+            here = at(size - one - k) if transposed else index
+            before = at(size - k if transposed else k - one)
             term = before if exclusive else here
             factor = before if transposed else term
             first = ops.const(0, wide) if exclusive else load(ins[1], term)
-            rest = ops.mul(load(ins[0], factor), load(out, before))
+            rest = load(ins[0], factor) * load(out, before)
             is_first = ops.compare(tir.EQ, k, ops.const(0, one.dtype))
-            value = intrin.if_then_else(is_first, first, ops.add(load(ins[1], term), rest))
+            value = intrin.if_then_else(is_first, first, load(ins[1], term) + rest)
             return BufferStore(out, value, tuple(here))
 
         return loops(terms.shape, body)

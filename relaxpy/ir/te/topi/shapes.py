@@ -42,7 +42,7 @@ def product(sizes: Sizes) -> PrimExpr:
 def total(sizes: Sizes) -> PrimExpr:
     """The sum of dimensions; equal dimensions are multiplied by their number."""
     if all(size is sizes[0] for size in sizes):
-        return ops.mul(sizes[0], ops.const(len(sizes), INT64))
+        return sizes[0] * ops.const(len(sizes), INT64)
     return tidy(functools.reduce(ops.add, sizes))
 
 
@@ -172,7 +172,7 @@ def ravel(index: Sizes, shape: Sizes) -> PrimExpr:
     """The row-major linear index of the element at `index`."""
     position: PrimExpr = ops.const(0, INT64)
     for i, size in zip(index, shape, strict=True):
-        position = ops.add(ops.mul(position, size), i)
+        position = position * size + i
     return position
 
 
@@ -182,8 +182,8 @@ def unravel(position: PrimExpr, shape: Sizes) -> tuple[PrimExpr, ...]:
     for axis, size in reversed(list(enumerate(shape))):
         # That of a literal leading dimension is redundant, and it is there as in TVM.
         is_digit = axis or isinstance(size, IntImm)
-        index.append(ops.floormod(position, size) if is_digit else position)
-        position = ops.floordiv(position, size)
+        index.append(position % size if is_digit else position)
+        position = position // size
     return tuple(reversed(index))
 
 
@@ -244,10 +244,8 @@ def split_bounds(
     if isinstance(indices_or_sections, int):
         count = indices_or_sections
         section = simplify(ops.ceildiv(size, ops.const(count, "int64")))
-        bounds_between = [
-            simplify(ops.mul(section, ops.const(k, "int64"))) for k in range(1, count)
-        ]
-        last = simplify(ops.sub(size, ops.mul(section, ops.const(count - 1, "int64"))))
+        bounds_between = [simplify(section * ops.const(k, "int64")) for k in range(1, count)]
+        last = simplify(size - section * ops.const(count - 1, "int64"))
         if count <= 2 or prove_equal(last, section):
             sizes = [section] * (count - 1) + [last]
             return list(zip([zero, *bounds_between], sizes, strict=True))
@@ -256,7 +254,7 @@ def split_bounds(
     bounds = []
     for begin, end in zip([zero, *bounds_between], [*bounds_between, size], strict=True):
         start = _clamped(begin, size)
-        length = ops.sub(size if end is size else _clamped(end, size), start)
+        length = (size if end is size else _clamped(end, size)) - start
         ordered = end is not size and are_ordered_literals(begin, end)
         bounds.append((start, tidy(length if ordered else ops.maximum(length, zero))))
     return bounds

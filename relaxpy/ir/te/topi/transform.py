@@ -65,7 +65,7 @@ def eye(n: ExprLike, m: ExprLike | None = None, k: ExprLike = 0, dtype: str = "f
 
     def element(i: PrimExpr, j: PrimExpr) -> PrimExpr:
         row, column = ops.cast_to(i, "int64"), ops.cast_to(j, "int64")
-        is_diagonal = ops.compare(tir.EQ, row, ops.sub(column, offset))
+        is_diagonal = ops.compare(tir.EQ, row, column - offset)
         return intrin.if_then_else(is_diagonal, ops.const(1, dtype), ops.const(0, dtype))
 
     return computed(as_sizes((n, n if m is None else m)), element, "eye")
@@ -81,14 +81,14 @@ def hamming_window(
     wide = accumulator(DataType(dtype))
     size = ops.cast_to(ops.convert(window_size), "int64")
     is_periodic = ops.cast_to(ops.convert(periodic), "bool")
-    period = tir.Select(is_periodic, size, ops.sub(size, ops.const(1, "int64")))
+    period = tir.Select(is_periodic, size, size - ops.const(1, "int64"))
     low, swing = (ops.cast_to(ops.convert(v), wide) for v in (alpha, beta))
     single = ops.compare(tir.EQ, size, ops.const(1, "int64"))
 
     def element(i: PrimExpr) -> PrimExpr:
         share = ops.div(ops.cast_to(i, wide), ops.cast_to(period, wide))
-        wave = intrin.cos(ops.mul(ops.const(2 * math.pi, wide), share))
-        value = ops.sub(low, ops.mul(swing, wave))
+        wave = intrin.cos(ops.const(2 * math.pi, wide) * share)
+        value = low - swing * wave
         return ops.cast_to(tir.Select(single, ops.const(1, wide), value), dtype)
 
     return computed((size,), element, "hamming_window")
@@ -110,9 +110,9 @@ def range_length(
         if isinstance(by, tir.IntImm) and by.value < 0:
             first, last, by = last, first, ops.const(-by.value, INT64)
         if not isinstance(by, tir.IntImm):  # which may be negative
-            return simplify(ops.sub(zero, ops.floordiv(ops.sub(first, last), by)))
-        rounded = ops.sub(ops.add(last, ops.const(by.value - 1, INT64)), first)
-        length = tidy(ops.floordiv(rounded, by))
+            return simplify(zero - (first - last) // by)
+        rounded = last + ops.const(by.value - 1, INT64) - first
+        length = tidy(rounded // by)
         return ops.maximum(length, zero) if isinstance(length, tir.IntImm) else length
     first, last, by = (ops.cast_to(v, "float64") for v in (start, end, step))
     for value in (first, last, by):
@@ -121,7 +121,7 @@ def range_length(
     if all(isinstance(v, tir.FloatImm) for v in (first, last, by)):
         exact = math.ceil((last.value - first.value) / by.value)  # type: ignore[attr-defined]
         return ops.const(max(0, exact), INT64)
-    return ops.cast_to(intrin.ceil(ops.div(ops.sub(last, first), by)), INT64)
+    return ops.cast_to(intrin.ceil(ops.div(last - first, by)), INT64)
 
 
 def arange(
@@ -141,9 +141,7 @@ def arange(
     first, last = (0, start) if stop is None else (start, stop)
     begin, end, by = map(ops.convert, (first, last, step))
     size = range_length(begin, end, by) if length is None else length
-    return computed(
-        (size,), lambda i: ops.cast_to(ops.add(begin, ops.mul(by, i)), dtype), "T_arange"
-    )
+    return computed((size,), lambda i: ops.cast_to(begin + ops.mul(by, i), dtype), "T_arange")
 
 
 _MAX_CHAIN = 16
@@ -242,16 +240,14 @@ def concatenate(a_tuple: Sequence[Tensor], axis: int = 0) -> Tensor:
 
     def element(*index: PrimExpr) -> PrimExpr:
         def read(k: int) -> PrimExpr:
-            return a_tuple[k](
-                *(ops.sub(i, starts[k]) if a == axis else i for a, i in enumerate(index))
-            )
+            return a_tuple[k](*(i - starts[k] if a == axis else i for a, i in enumerate(index)))
 
         def select(first: int, stop: int) -> PrimExpr:
             """Select the element of one of these tensors by bisection."""
             if stop - first == 1:
                 return read(first)
             middle = (first + stop + 1) // 2
-            is_after = ops.compare(tir.GE, ops.sub(index[axis], starts[middle]), zero)
+            is_after = index[axis] - starts[middle] >= zero
             return intrin.if_then_else(is_after, select(middle, stop), select(first, middle))
 
         return select(0, len(a_tuple))
@@ -288,7 +284,7 @@ def stack(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
             """Select the element of one of these tensors; bisection limits the nesting."""
             if stop - first > _MAX_CHAIN:
                 middle = (first + stop) // 2
-                is_after = ops.compare(tir.GE, index[axis], ops.const(middle, "int64"))
+                is_after = index[axis] >= ops.const(middle, "int64")
                 return intrin.if_then_else(is_after, select(middle, stop), select(first, middle))
             result: PrimExpr = tensors[first](*source)
             for k in range(first + 1, stop):
@@ -320,7 +316,7 @@ def _slice_along(x: Tensor, axis: int, begin: PrimExpr, size: PrimExpr, name: st
     shape = [size if a == axis else s for a, s in enumerate(x.shape)]
 
     def element(*index: PrimExpr) -> PrimExpr:
-        return x(*(ops.add(i, begin) if a == axis else i for a, i in enumerate(index)))
+        return x(*(i + begin if a == axis else i for a, i in enumerate(index)))
 
     return injective(shape, element, name)
 
@@ -338,8 +334,8 @@ def slice_bounds(
     last = _slice_bound(end, size, backwards=backwards, inbound=inbound)
     low, high = (last, first) if backwards else (first, last)
     step = abs(stride)
-    rounded = ops.sub(ops.add(high, ops.const(step - 1, "int64")), low)
-    length = shapes.tidy(ops.floordiv(rounded, ops.const(step, "int64")))
+    rounded = high + ops.const(step - 1, "int64") - low
+    length = shapes.tidy(rounded // ops.const(step, "int64"))
     to_the_end = ops.is_const(last, -1) if backwards else ops.is_const(first, 0)
     ordered = to_the_end or inbound or (not backwards and shapes.are_ordered_literals(begin, end))
     if isinstance(length, tir.IntImm) or not ordered:
@@ -350,17 +346,17 @@ def slice_bounds(
 def _slice_bound(index: PrimExpr, size: PrimExpr, *, backwards: bool, inbound: bool) -> PrimExpr:
     """Clamp `index` to [0, size], or to [-1, size - 1] if the stride is negative."""
     low = ops.const(-1 if backwards else 0, "int64")
-    high = ops.sub(size, ops.const(1, "int64")) if backwards else size
+    high = size - ops.const(1, "int64") if backwards else size
     if isinstance(index, tir.IntImm):
         if index.value < 0:
-            return ops.maximum(ops.add(index, size), low)
+            return ops.maximum(index + size, low)
         inside = inbound and not isinstance(size, tir.IntImm)
         return index if inside or (index.value == 0 and not backwards) else ops.minimum(index, high)
     if inbound or index is high:
         return index
-    is_from_end = simplify(ops.compare(tir.LT, index, ops.const(0, index.dtype)))
+    is_from_end = simplify(index < ops.const(0, index.dtype))
     if not ops.is_const(is_from_end, 0):
-        index = intrin.if_then_else(is_from_end, ops.add(index, size), index)
+        index = intrin.if_then_else(is_from_end, index + size, index)
     return ops.minimum(ops.maximum(index, low), high)
 
 
@@ -394,7 +390,7 @@ def strided_slice(
     if slice_mode == "size":
         strides = None
         ends = tuple(
-            a.shape[axis] if _is_negative(length) else ops.add(first, length)
+            a.shape[axis] if _is_negative(length) else first + length
             for axis, first, length in zip(named, begins, ends, strict=True)
         )
     steps = shapes.as_sizes([1] * len(begins) if strides is None else strides)
@@ -409,8 +405,7 @@ def strided_slice(
 
     def element(*index: PrimExpr) -> PrimExpr:
         source_index = [
-            ops.add(ops.mul(i, starts[k][1]), starts[k][0]) if k in starts else i
-            for k, i in enumerate(index)
+            i * starts[k][1] + starts[k][0] if k in starts else i for k, i in enumerate(index)
         ]
         return a(*source_index)
 
@@ -450,10 +445,7 @@ def take(
         position = ops.cast_to(raw, "int64")
         before, after = index[:first_axis], index[first_axis + len(taken_shape) :]
         if mode == "nan":
-            is_valid = ops.all_of(
-                ops.compare(tir.GE, position, ops.const(0, "int64")),
-                ops.compare(tir.LT, position, extent),
-            )
+            is_valid = ops.all_of(position >= ops.const(0, "int64"), position < extent)
             nan = tir.FloatImm(a.dtype, float("nan"))
             return intrin.if_then_else(is_valid, flat(*before, position, *after), nan)
         return flat(*before, _valid_index(position, extent, mode), *after)
@@ -463,7 +455,7 @@ def take(
 
 def _valid_index(position: PrimExpr, extent: PrimExpr, mode: TakeMode) -> PrimExpr:
     if mode == "clip":
-        last = ops.sub(extent, ops.const(1, "int64"))
+        last = extent - ops.const(1, "int64")
         return ops.minimum(ops.maximum(ops.const(0, "int64"), position), last)
     if mode == "wrap":  # the extent may be 0
         return tir.FloorMod(position, ops.maximum(extent, ops.const(1, "int64")))
@@ -516,7 +508,7 @@ def matmul(
         right = b(
             *shapes.broadcast_index(lead_b, lead, batch), *_turned((k.var, *remaining), transp_b)
         )
-        term = ops.mul(ops.cast_to(left, wide), ops.cast_to(right, wide))
+        term = ops.cast_to(left, wide) * ops.cast_to(right, wide)
         if ops.is_const(extent, 0):
             return ops.const(0, term.dtype)
         return (reduce.any if term.dtype.is_bool else reduce.sum)(term, axis=k)
@@ -534,8 +526,8 @@ def flip(a: Tensor, axis: int = 0) -> Tensor:
     axis = normal_axis(axis, a.ndim)
 
     def element(*index: PrimExpr) -> PrimExpr:
-        last = ops.sub(a.shape[axis], ops.const(1, index[axis].dtype))
-        return a(*index[:axis], ops.sub(last, index[axis]), *index[axis + 1 :])
+        last = a.shape[axis] - ops.const(1, index[axis].dtype)
+        return a(*index[:axis], last - index[axis], *index[axis + 1 :])
 
     return injective(a.shape, element, "T_reverse_sequence")
 
@@ -552,19 +544,15 @@ def roll(a: Tensor, shift: int, axis: int) -> Tensor:
             return a(*index[:axis], source, *index[axis + 1 :])
 
         if not isinstance(size, tir.IntImm):
-            return element_at(
-                ops.floormod(ops.sub(position, ops.const(shift, position.dtype)), size)
-            )
+            return element_at((position - ops.const(shift, position.dtype)) % size)
         count = shift % size.value if size.value else 0
         if not count:
             return element_at(position)
         # Two slices, each of which is copied at once.
-        entered = ops.add(position, ops.const(size.value - count, position.dtype))
+        entered = position + ops.const(size.value - count, position.dtype)
         start = ops.const(count, position.dtype)
-        inside = ops.compare(tir.LE, start, position)
-        return intrin.if_then_else(
-            inside, element_at(ops.sub(position, start)), element_at(entered)
-        )
+        inside = start <= position
+        return intrin.if_then_else(inside, element_at(position - start), element_at(entered))
 
     return injective(a.shape, element, "T_roll")
 
@@ -573,10 +561,10 @@ def repeat(a: Tensor, repeats: int, axis: int) -> Tensor:
     """Repeat each slice of a along an axis `repeats` times."""
     axis = normal_axis(axis, a.ndim)
     count = ops.const(repeats, "int64")
-    shape = (*a.shape[:axis], tidy(ops.mul(a.shape[axis], count)), *a.shape[axis + 1 :])
+    shape = (*a.shape[:axis], tidy(a.shape[axis] * count), *a.shape[axis + 1 :])
 
     def element(*index: PrimExpr) -> PrimExpr:
-        source = ops.floordiv(index[axis], count) if repeats else index[axis]
+        source = index[axis] // count if repeats else index[axis]
         return a(*index[:axis], source, *index[axis + 1 :])
 
     return injective(shape, element, "T_repeat")
@@ -591,13 +579,11 @@ def tile(a: Tensor, reps: Sequence[int]) -> Tensor:
     times = [1] * (rank - len(reps)) + list(reps)
     leading = rank - a.ndim
     sizes = [ops.const(1, "int64")] * leading + list(a.shape)
-    shape = [
-        tidy(ops.mul(n, ops.const(count, n.dtype))) for n, count in zip(sizes, times, strict=True)
-    ]
+    shape = [tidy(n * ops.const(count, n.dtype)) for n, count in zip(sizes, times, strict=True)]
 
     def element(*index: PrimExpr) -> PrimExpr:
         axes = zip(index[leading:], a.shape, strict=True)
-        return a(*(i if ops.is_const(n, 0) else ops.floormod(i, n) for i, n in axes))
+        return a(*(i if ops.is_const(n, 0) else i % n for i, n in axes))
 
     return injective(shape, element, "T_tile")
 
@@ -647,7 +633,7 @@ def trilu(data: Tensor, k: ExprLike, upper: bool) -> Tensor:
 
     def element(*index: PrimExpr) -> PrimExpr:
         row, column = (ops.cast_to(i, "int64") for i in index[-2:])
-        diagonal = ops.sub(column, offset)
+        diagonal = column - offset
         is_kept = ops.compare(tir.LE if upper else tir.GE, row, diagonal)
         return tir.Select(is_kept, data(*index), zero)
 
@@ -731,8 +717,8 @@ def transform_layout(
         source = inverse.map_indices(index)
         conditions = []
         for position, size in zip(source, data.shape, strict=True):
-            conditions.append(ops.compare(tir.GE, position, ops.const(0, position.dtype)))
-            conditions.append(ops.compare(tir.LT, position, size))
+            conditions.append(position >= ops.const(0, position.dtype))
+            conditions.append(position < size)
         for i, mapped in zip(index, index_map.map_indices(source), strict=True):
             conditions.append(ops.compare(tir.EQ, mapped, i))
         undecided = [c for c in map(analyzer.simplify, conditions) if not _is_true(c)]
@@ -755,7 +741,7 @@ def _with_padding(
         return data
     zero = ops.const(0, "int64")
     widths = [
-        zero if same else ops.sub(new, old)
+        zero if same else new - old
         for same, new, old in zip(same_size, padded_shape, data.shape, strict=True)
     ]
     return pad(data, [zero] * data.ndim, widths, fill)
@@ -797,7 +783,7 @@ def einsum(subscripts: str, *operand: Tensor) -> Tensor:
         ]
         term = ops.cast_to(factors[0], wide)
         for factor in factors[1:]:
-            term = ops.mul(term, ops.cast_to(factor, wide))
+            term = term * ops.cast_to(factor, wide)
         if empty:
             return ops.const(0, term.dtype)
         if not summed:

@@ -93,7 +93,7 @@ def number(value: int) -> PrimExpr:
 
 def extent(kernel: PrimExpr, dilation: int) -> PrimExpr:
     """The number of elements of an axis that a window spans."""
-    return ops.add(ops.mul(ops.sub(kernel, number(1)), number(dilation)), number(1))
+    return (kernel - number(1)) * number(dilation) + number(1)
 
 
 def window_count(
@@ -111,8 +111,8 @@ def window_count(
     TVM, where only multiples of the stride are divided by themselves: (n - 3) // 2 + 1.
     """
     extra = stride - 1 if ceil_mode else 0
-    span = simplify(ops.sub(ops.add(size, number(padding + extra)), extent(kernel, dilation)))
-    total = ops.add(ops.floordiv(span, number(stride)), number(1))
+    span = simplify(size + number(padding + extra) - extent(kernel, dilation))
+    total = span // number(stride) + number(1)
     terms = as_poly(span).terms
     divided = {m: c // stride for m, c in terms.items() if not c % stride}
     rest = {m: c for m, c in terms.items() if c % stride}
@@ -190,14 +190,14 @@ class Windows:
 
     def span(self, axis: str, count: PrimExpr, kernel: PrimExpr, extra: int) -> PrimExpr:
         """The number of elements of the unpadded axis that windows span, plus `extra`."""
-        last = ops.mul(ops.sub(count, number(1)), number(self.strides[axis]))
-        padded = ops.add(last, extent(kernel, self.dilation[axis]))
-        return simplify(ops.add(padded, number(extra - self.padding(axis))))
+        last = (count - number(1)) * number(self.strides[axis])
+        padded = last + extent(kernel, self.dilation[axis])
+        return simplify(padded + number(extra - self.padding(axis)))
 
 
 def window_position(w: PrimExpr, k: PrimExpr, stride: int, dilation: int) -> PrimExpr:
     """The position along a padded axis of element k of window w."""
-    return ops.add(ops.mul(w, number(stride)), ops.mul(k, number(dilation)))
+    return w * number(stride) + k * number(dilation)
 
 
 def whole_axes(x: Tensor, layout: Layout) -> tuple[Tensor, str]:
@@ -264,13 +264,13 @@ def overlap_add(
         )
         value = term(ins, element_index, window_index, summation)
         if summation:
-            value = ops.add(BufferLoad(partial, window_index), value)
+            value = BufferLoad(partial, window_index) + value
         element = serial_loops(summation, summed, BufferStore(partial, value, window_index))
         if summation:
             element = SeqStmt((BufferStore(partial, zero, window_index), element))
         added_index = _variables("j", count)
         target = position_of(element_index, added_index)
-        total = ops.add(BufferLoad(out, target), BufferLoad(partial, added_index))
+        total = BufferLoad(out, target) + BufferLoad(partial, added_index)
         added = serial_loops(added_index, count, BufferStore(out, total, target))
         step = SeqStmt((serial_loops(window_index, count, element), added))
         cleared = serial_loops(cleared_index, shape, BufferStore(out, zero, cleared_index))

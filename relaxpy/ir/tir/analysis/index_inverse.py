@@ -44,7 +44,7 @@ def shape_of(
         covered = analyzer.int_set(index, iters)
         if not covered.has_upper_bound():
             raise MisuseError(f"the index `{index}` has no bound", about=shape)
-        sizes.append(analyzer.simplify(ops.add(covered.max_value, 1)))
+        sizes.append(analyzer.simplify(covered.max_value + 1))
     return sizes
 
 
@@ -102,7 +102,7 @@ def minimum_of(index: IterSumExpr) -> PrimExpr:
     least: PrimExpr = index.base
     for arg in index.args:
         if isinstance(arg.scale, IntImm) and arg.scale.value < 0:
-            least = ops.add(least, ops.mul(arg.scale, ops.sub(arg.extent, 1)))
+            least = least + arg.scale * ops.sub(arg.extent, 1)
     return least
 
 
@@ -111,5 +111,5 @@ def stop_of(index: IterSumExpr) -> PrimExpr:
     greatest: PrimExpr = index.base
     for arg in index.args:
         if not (isinstance(arg.scale, IntImm) and arg.scale.value < 0):
-            greatest = ops.add(greatest, ops.mul(arg.scale, ops.sub(arg.extent, 1)))
-    return ops.add(greatest, 1)
+            greatest = greatest + ops.mul(arg.scale, ops.sub(arg.extent, 1))
+    return greatest + 1

@@ -118,7 +118,7 @@ class Accesses:
                 self.expression(first)
                 self.expression(extent)
                 low = self.interval(first)
-                last = self.interval(ops.sub(ops.add(first, extent), 1))
+                last = self.interval(ops.add(first, extent) - 1)
                 self.bounds[var] = low and last and (low[0], last[1])
                 self.statement(body)
             case stmt.LetStmt(var=var, value=value, body=body):
@@ -245,7 +245,7 @@ class Accesses:
         low = self.interval(rng.min)
         if isinstance(rng.extent, tir.IntImm) and rng.extent.value == 1:
             return low
-        high = self.interval(simplify(ops.sub(rng.stop, 1)))
+        high = self.interval(simplify(rng.stop - 1))
         return None if low is None or high is None else (low[0], high[1])
 
     def interval(self, expr: PrimExpr) -> Interval:
@@ -254,7 +254,7 @@ class Accesses:
             if not isinstance(expr.stride, tir.IntImm):
                 return None
             first = self.interval(expr.base)
-            last = self.interval(ops.add(expr.base, ops.mul(expr.stride, expr.lanes - 1)))
+            last = self.interval(expr.base + expr.stride * (expr.lanes - 1))
             if expr.stride.value < 0:
                 first, last = last, first
             return None if first is None or last is None else (first[0], last[1])
@@ -316,8 +316,8 @@ class Accesses:
         # on one side is bounded by the other side.
         match condition:
             case tir.LT(a=a, b=b):
-                self._at_most(a, ops.sub(b, 1))
-                self._at_least(b, ops.add(a, 1))
+                self._at_most(a, b - 1)
+                self._at_least(b, a + 1)
             case tir.LE(a=a, b=b):
                 self._at_most(a, b)
                 self._at_least(b, a)
@@ -332,14 +332,14 @@ class Accesses:
         current, bound = self.bounds.get(var) if var is not None else None, self._interval(limit)
         if var is not None and current is not None and bound is not None:
             low, high = current
-            self.bounds[var] = low, simplify(ops.minimum(high, ops.sub(bound[1], offset)))
+            self.bounds[var] = low, simplify(ops.minimum(high, bound[1] - offset))
 
     def _at_least(self, expr: PrimExpr, limit: PrimExpr) -> None:
         var, offset = _shifted(expr)
         current, bound = self.bounds.get(var) if var is not None else None, self._interval(limit)
         if var is not None and current is not None and bound is not None:
             low, high = current
-            self.bounds[var] = simplify(ops.maximum(low, ops.sub(bound[0], offset))), high
+            self.bounds[var] = simplify(ops.maximum(low, bound[0] - offset)), high
 
 
 def _fits(bound: PrimExpr, dtype: DataType) -> bool:
@@ -374,13 +374,13 @@ def _conjuncts(condition: PrimExpr, holds: bool) -> Iterator[PrimExpr]:
         case tir.Call(op=Op(name="tir.likely"), args=(operand,)):
             yield from _conjuncts(operand, holds)
         case tir.GT(a=a, b=b):
-            yield ops.compare(tir.LT, b, a) if holds else ops.compare(tir.LE, a, b)
+            yield b < a if holds else a <= b
         case tir.GE(a=a, b=b):
-            yield ops.compare(tir.LE, b, a) if holds else ops.compare(tir.LT, a, b)
+            yield b <= a if holds else a < b
         case tir.LT(a=a, b=b):
-            yield condition if holds else ops.compare(tir.LE, b, a)
+            yield condition if holds else b <= a
         case tir.LE(a=a, b=b):
-            yield condition if holds else ops.compare(tir.LT, b, a)
+            yield condition if holds else b < a
         case tir.EQ() if holds:
             yield condition
         case _:
@@ -392,9 +392,9 @@ def _combine(
 ) -> Interval:
     match expr:
         case tir.Add():
-            return ops.add(left[0], right[0]), ops.add(left[1], right[1])
+            return left[0] + right[0], left[1] + right[1]
         case tir.Sub():
-            return ops.sub(left[0], right[1]), ops.sub(left[1], right[0])
+            return left[0] - right[1], left[1] - right[0]
         case tir.Min():
             return ops.minimum(left[0], right[0]), ops.minimum(left[1], right[1])
         case tir.Max():
@@ -404,19 +404,19 @@ def _combine(
                 left, right = right, left
             if not isinstance(right[0], tir.IntImm) or right[0] is not right[1]:
                 return None
-            ends = ops.mul(left[0], right[0]), ops.mul(left[1], right[0])
+            ends = left[0] * right[0], left[1] * right[0]
             return ends if right[0].value >= 0 else ends[::-1]
         case _:
             pass
     divisor = right[0]
     if not isinstance(divisor, tir.IntImm) or divisor is not right[1] or divisor.value <= 0:
         return None
-    low, high = (simplify(ops.floordiv(end, divisor)) for end in left)
+    low, high = (simplify(end // divisor) for end in left)
     if isinstance(expr, tir.FloorDiv):
         return low, high
     if low is high:
-        return ops.floormod(left[0], divisor), ops.floormod(left[1], divisor)
-    return ops.const(0, divisor.dtype), ops.sub(divisor, 1)
+        return left[0] % divisor, left[1] % divisor
+    return ops.const(0, divisor.dtype), divisor - 1
 
 
 def union(a: Interval, b: Interval) -> Interval:
@@ -429,7 +429,7 @@ def union(a: Interval, b: Interval) -> Interval:
 def _outermost(a: PrimExpr, b: PrimExpr, *, least: bool) -> PrimExpr:
     if a is b:
         return a
-    difference = simplify(ops.sub(b, a))
+    difference = simplify(b - a)
     if isinstance(difference, tir.IntImm):
         return a if (difference.value >= 0) == least else b
     return ops.minimum(a, b) if least else ops.maximum(a, b)
@@ -453,5 +453,5 @@ def _range(interval: Interval, size: PrimExpr) -> Range:
     if isinstance(low, tir.IntImm) and low.value < 0:
         low = ops.const(0, low.dtype)
     if isinstance(high, tir.IntImm) and isinstance(size, tir.IntImm) and high.value >= size.value:
-        high = ops.sub(size, 1)
-    return Range.from_min_extent(low, simplify(ops.add(ops.sub(high, low), 1)))
+        high = size - 1
+    return Range.from_min_extent(low, simplify(ops.sub(high, low) + 1))

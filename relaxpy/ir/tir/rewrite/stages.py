@@ -705,7 +705,7 @@ def covers_domain(stage: Stage) -> bool:
         it.dom is not None
         and _has_no_gaps(index)
         and analyzer.can_prove_equal(minimum_of(index), it.dom.min)
-        and analyzer.can_prove_equal(stop_of(index), ops.add(it.dom.min, it.dom.extent))
+        and analyzer.can_prove_equal(stop_of(index), it.dom.min + it.dom.extent)
         for it, index in zip(stage.block.iter_vars, detected.indices, strict=True)
     )
 
@@ -713,7 +713,7 @@ def covers_domain(stage: Stage) -> bool:
 def _has_no_gaps(index: IterSumExpr) -> bool:
     """True if a surjective index has every value from its minimum to its maximum."""
     count = prod((arg.extent for arg in index.args), start=ops.const(1, index.dtype))
-    size = ops.sub(stop_of(index), minimum_of(index))
+    size = stop_of(index) - minimum_of(index)
     return Analyzer().can_prove_equal(size, count)
 
 
@@ -800,7 +800,7 @@ def written_box(
         return None
     simplify = Analyzer().simplify
     bounds = [(simplify(minimum_of(i)), simplify(stop_of(i))) for i in detected.indices]
-    box = [Range.from_min_extent(low, simplify(ops.sub(stop, low))) for low, stop in bounds]
+    box = [Range.from_min_extent(low, simplify(stop - low)) for low, stop in bounds]
     return [
         Range.from_min_extent(ops.cast_to(r.min, s.dtype), ops.cast_to(r.extent, s.dtype))
         for r, s in zip(box, buffer.shape, strict=True)

@@ -11,7 +11,7 @@ from relaxpy.ir.arith.tvm.iter_map import iter_map_simplify
 from relaxpy.ir.core.dtype import BOOL
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, map_children, preorder
-from relaxpy.ir.tir import expr as tir, ops, substitution
+from relaxpy.ir.tir import ops, substitution
 from relaxpy.ir.tir.analysis.regions import with_regions
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import IterVarKind, PrimExpr, Var
@@ -410,8 +410,8 @@ def copied_block(
 
 def open_tests(analyzer: Analyzer, index: PrimExpr, domain: Range) -> list[PrimExpr]:
     """The unproved bounds conditions of `index` in `domain`."""
-    stop = ops.add(domain.min, domain.extent)
-    tests = ops.compare(tir.GE, index, domain.min), ops.compare(tir.LT, index, stop)
+    stop = domain.min + domain.extent
+    tests = index >= domain.min, index < stop
     return [test for test in tests if not analyzer.can_prove(test)]
 
 

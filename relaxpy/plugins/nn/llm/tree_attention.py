@@ -195,7 +195,7 @@ _LEAST_SCORE = -5e4
 def _at(x: te.Tensor, *indices: Any) -> Any:
     """An element; a first index outside of `x` means the nearest one."""
     first, *rest = indices
-    last = ops.sub(x.shape[0], 1)
+    last = x.shape[0] - 1
     nearest = ops.maximum(
         ops.const(0, last.dtype), ops.minimum(ops.cast_to(first, last.dtype), last)
     )
@@ -212,7 +212,7 @@ def _int32(value: Any) -> Any:
 
 def _segments(count: Any, bounds: te.Tensor, name: str) -> Any:
     """The segment of each number below a count; `bounds` are the starts, and the end."""
-    b = te.reduce_axis((0, ops.sub(bounds.shape[0], 1)), "b")
+    b = te.reduce_axis((0, bounds.shape[0] - 1), "b")
 
     def segment(i: Any) -> Any:
         after = ops.compare(tir.LE, _at(bounds, b + 1), _int32(i))

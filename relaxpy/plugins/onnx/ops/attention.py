@@ -353,9 +353,9 @@ def _written(
 
     def element(*index: PrimExpr) -> PrimExpr:
         start = ops.const(0, "int64") if starts is None else starts(index[0])
-        position = ops.sub(index[axis], start)
+        position = index[axis] - start
         if circular:
-            position = ops.floormod(position, size)
+            position = position % size
         source = [*index]
         source[axis] = position
         inside = ops.all_of(position >= 0, position < length)

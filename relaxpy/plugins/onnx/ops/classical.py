@@ -506,12 +506,12 @@ def _coupled(form: Tensor) -> Tensor:
     errors = stage(1, error, "error")
 
     def finished(t: PrimExpr, b: PrimExpr) -> PrimExpr:
-        at_begin = ops.compare(tir.EQ, ops.floormod(t - 1, count), whole(0))
+        at_begin = ops.compare(tir.EQ, (t - 1) % count, whole(0))
         converged = tir.And(at_begin, errors(t, b, whole(0)) < real(bound))
         return tir.Or(state(t - 1, b, count) > real(0.5), converged)
 
     def changed(t: PrimExpr, b: PrimExpr, j: PrimExpr) -> PrimExpr:
-        k = ops.floormod(t - 1, count)
+        k = (t - 1) % count
         step = (energies(t, b, whole(0)) - slopes(t, b, k)) / form(b, k, k)
         here = tir.Select(ops.compare(tir.EQ, j, k), step, real(0.0))
         moved = (state(t - 1, b, j) + here) / (step + real(1.0))

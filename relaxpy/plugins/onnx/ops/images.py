@@ -152,8 +152,8 @@ def _overlapped(
             window = place - k.var
         else:
             offset = place - member * hole
-            window = ops.floordiv(offset, as_size(step))
-            inside = [ops.compare(tir.EQ, ops.floormod(offset, as_size(step)), zero)]
+            window = offset // as_size(step)
+            inside = [ops.compare(tir.EQ, offset % as_size(step), zero)]
         inside += [member < members, window >= 0, window < windows]
         source = [*others[:at], ops.maximum(ops.minimum(window, windows - 1), zero), *others[at:]]
         source.insert(member_axis, ops.minimum(member, members - 1))
@@ -169,14 +169,14 @@ def _overlapped(
             "overlapped",
         )
     sums = computed(
-        [*first, ops.floordiv(length + (before - 1), phases) + 1, phases, *last],
+        [*first, (length + (before - 1)) // phases + 1, phases, *last],
         lambda *index: term(index[at], index[at + 1], [*index[:at], *index[at + 2 :]]),
         "overlapped",
     )
 
     def element(*index: PrimExpr) -> PrimExpr:
         place = index[at] + before
-        both = ops.floordiv(place, phases), ops.floormod(place, phases)
+        both = place // phases, place % phases
         return sums(*index[:at], *both, *index[at + 1 :])
 
     return computed([*first, length, *last], element, "ordered")

@@ -152,7 +152,7 @@ def stft(
 
         def element(b: PrimExpr, f: PrimExpr, row: PrimExpr) -> PrimExpr:
             width = as_size(whole(parts))
-            n, part = ops.floordiv(row, width), ops.floormod(row, width)
+            n, part = row // width, row % width
             return x(b, f * stride + n, part)
 
         return computed(shape, element, "frames")
@@ -201,7 +201,7 @@ def mel_weighttransform_matrix(
             value = tir.Select(falling, down, tir.Select(rising, up, peak))
             return ops.cast_to(value, dtype)
 
-        return computed([ops.floordiv(length, as_size(2)) + 1, count], element, "mel_weights")
+        return computed([length // as_size(2) + 1, count], element, "mel_weights")
 
     scalars = (R.reshape(part, ()) for part in (sample_rate, lower_edge_hertz, upper_edge_hertz))
     return cx.te(kernel, *(cx.emit(part) for part in scalars), name="mel_weights")

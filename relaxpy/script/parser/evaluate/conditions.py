@@ -175,7 +175,7 @@ def in_range(numbers: range, value: PrimExpr) -> PrimExpr | bool:
     conditions = [ops.compare(tir.LE, first, value), ops.compare(tir.LE, value, last)]
     step = abs(numbers.step)
     if step > 1:
-        remainder = ops.floormod(ops.sub(value, first), step)
+        remainder = ops.sub(value, first) % step
         conditions.append(ops.compare(tir.EQ, remainder, 0))
     return ops.all_of(*conditions)
 

@@ -88,7 +88,7 @@ def fills_layout(sinfo: rx.StructInfo | None, layout: str) -> bool:
         return False
     for letter, block in Layout.of(layout).factors.items():
         size = shape[_number(letter.upper())]
-        if not same(ops.floormod(size, ops.const(block, size.dtype)), ops.const(0, size.dtype)):
+        if not same(size % ops.const(block, size.dtype), ops.const(0, size.dtype)):
             return False
     return True
 

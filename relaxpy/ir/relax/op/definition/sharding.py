@@ -146,7 +146,7 @@ class _Operand:
 
 
 def _divides(count: int, size: PrimExpr) -> bool:
-    rest = ops.floormod(size, ops.const(count, size.dtype))
+    rest = size % ops.const(count, size.dtype)
     return prove_equal(rest, ops.const(0, size.dtype)) is True
 
 

@@ -44,7 +44,6 @@ from relaxpy.ir.te.topi.windows import (
     spatial_axes,
     whole_shape,
 )
-from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
 from relaxpy.ir.tir.layout import BijectiveLayout, Layout
 from relaxpy.support.dataclass import dataclass
@@ -122,7 +121,7 @@ def in_blocks(sizes: Mapping[str, PrimExpr], layout: Layout) -> list[PrimExpr]:
         return [sizes[axis] for axis in layout.names]
     for letter, block in layout.factors.items():
         size = sizes[letter.upper()]
-        if rules.differ(ops.floormod(size, number(block)), number(0)):
+        if rules.differ(size % number(block), number(0)):
             raise rules.refuse(
                 f"axis {letter.upper()} of the result has size {rules.shown(size)}, which blocks "
                 f"of "
@@ -136,7 +135,7 @@ def in_blocks(sizes: Mapping[str, PrimExpr], layout: Layout) -> list[PrimExpr]:
 def fills_blocks(sizes: Mapping[str, PrimExpr], layout: Layout) -> bool:
     """True if it is known that blocks divide the axes."""
     return all(
-        rules.same(ops.floormod(sizes[letter.upper()], number(block)), number(0))
+        rules.same(sizes[letter.upper()] % number(block), number(0))
         for letter, block in layout.factors.items()
     )
 
@@ -351,7 +350,7 @@ class Convolution:
         if w is not None:
             kind = "input" if transposed else "output"
             divided = w["I" if transposed else "O"]
-            if differ(ops.floormod(divided, number(self.groups)), number(0)):
+            if differ(divided % number(self.groups), number(0)):
                 raise refuse(
                     f"{self.groups} groups do not divide the {shown(divided)} {kind} channels of "
                     f"the weight, found {weight} in {self.kernel.name}",
@@ -372,7 +371,7 @@ class Convolution:
 
     def _channels(self, w: Sizes, *, transposed: bool) -> PrimExpr:
         """The number of channels of data that fit a weight."""
-        return w["I"] if transposed else ops.mul(w["I"], number(self.groups))
+        return w["I"] if transposed else w["I"] * number(self.groups)
 
     def result(self, x: Sizes, w: Sizes) -> Sizes:
         """The dimensions of a convolution."""
@@ -381,7 +380,7 @@ class Convolution:
 
     def transposed_result(self, x: Sizes, w: Sizes, output_padding: Ints) -> Sizes:
         """The dimensions of a transposed convolution."""
-        sizes = {"N": x["N"], "C": ops.mul(w["O"], number(self.groups))}
+        sizes = {"N": x["N"], "C": w["O"] * number(self.groups)}
         for axis, extra in zip(self.axes, output_padding, strict=True):
             size = sizes[axis] = self.windows.span(axis, x[axis], w[axis], extra)
             if isinstance(size, IntImm) and size.value < 0:
@@ -397,7 +396,7 @@ class Convolution:
         divided = w["I" if transposed else "O"]
         return (
             same(x["C"], self._channels(w, transposed=transposed))
-            and same(ops.floormod(divided, number(self.groups)), number(0))
+            and same(divided % number(self.groups), number(0))
             and fills_blocks(result, self.out)
         )
 

@@ -63,7 +63,7 @@ def check_operands(
                 named[second],
             )
     if q is not None and k is not None:
-        remainder = q[2] if ops.is_const(k[2], 0) else ops.floormod(q[2], k[2])
+        remainder = q[2] if ops.is_const(k[2], 0) else q[2] % k[2]
         if isinstance(remainder, IntImm) and remainder.value:
             raise rules.refuse(
                 f"the heads of key divide those of query, found {rules.shown(k[2])} and "
@@ -80,14 +80,14 @@ def _divides(key_heads: PrimExpr, heads: PrimExpr) -> bool:
     """True if the heads of keys are known to divide those of queries."""
     if ops.is_const(key_heads, 0):
         return ops.is_const(heads, 0)
-    return rules.same(heads, key_heads) or ops.is_const(tidy(ops.floormod(heads, key_heads)), 0)
+    return rules.same(heads, key_heads) or ops.is_const(tidy(heads % key_heads), 0)
 
 
 def group_size(heads: PrimExpr, key_heads: PrimExpr) -> PrimExpr:
     """The number of query heads per key head (grouped-query attention)."""
     if ops.is_const(key_heads, 0) or not _divides(key_heads, heads):
         key_heads = ops.maximum(key_heads, ops.const(1, "int64"))
-    return tidy(ops.floordiv(heads, key_heads))
+    return tidy(heads // key_heads)
 
 
 def _check_bias(query: TensorStructInfo, key: TensorStructInfo, bias: TensorStructInfo) -> None:

@@ -506,7 +506,7 @@ def _gradient_group_norm(
     [channel] = along.axes
     size = shape[channel]
     groups = ops.const(cast("int", call.attrs["num_groups"]), size.dtype)
-    split = (*shape[:channel], groups, ops.floordiv(size, groups), *shape[channel + 1 :])
+    split = (*shape[:channel], groups, size // groups, *shape[channel + 1 :])
     axes = (*(a + (a > channel) for a in NormalizedAxes.of(call).axes), channel + 1)
     return _gradients(call, gradient, along, axes, rx.ShapeExpr(split))
 
@@ -557,7 +557,7 @@ def group_norm(
     shape = literal_shape(data)
     if shape is not None:
         size = shape[channel]
-        remainder = ops.floormod(size, ops.const(num_groups, size.dtype))
+        remainder = size % ops.const(num_groups, size.dtype)
         if (isinstance(remainder, IntImm) and remainder.value) or rules.differ(
             remainder, ops.const(0, size.dtype)
         ):

@@ -51,7 +51,7 @@ def _gradient_pad(g: Any, x: Any, y: Any, call: Call) -> Any:
             continue
         size = sizes[axis]
         positions = R.arange(PrimValue(shape[axis])) - before
-        last = PrimValue(ops.sub(size, _number(1, size)))
+        last = PrimValue(size - _number(1, size))
         if mode == "replicate":
             positions = R.minimum(R.maximum(positions, 0), last)
         elif mode == "circular":
@@ -113,7 +113,7 @@ def pad(
     for axis, size in enumerate(shape):
         widths = pad_width[2 * axis : 2 * axis + 2]
         _check_widths(data, axis, size, widths, pad_mode)
-        sizes.append(tidy(ops.add(size, _number(sum(widths), size))) if sum(widths) else size)
+        sizes.append(tidy(size + _number(sum(widths), size)) if sum(widths) else size)
     return rules.tensor(sizes, data.dtype)
 
 
@@ -137,7 +137,7 @@ def _check_widths(
 
 def _remainder(size: PrimExpr, by: int) -> PrimExpr:
     """The remainder of a size, which is 0 if the size is a multiple."""
-    return tidy(ops.floormod(size, _number(by, size)))
+    return tidy(size % _number(by, size))
 
 
 def _legalize_pixel_shuffle(builder: BlockBuilder, call: Call) -> Expr:
@@ -197,8 +197,8 @@ def pixel_shuffle(data: TensorStructInfo, upscale_factor: int) -> TensorStructIn
         )
     factor = _number(upscale_factor, height)
     sizes = (
-        tidy(ops.floordiv(channels, _number(square, channels))),
-        tidy(ops.mul(height, factor)),
-        tidy(ops.mul(width, factor)),
+        tidy(channels // _number(square, channels)),
+        tidy(height * factor),
+        tidy(width * factor),
     )
     return rules.tensor((*lead, *sizes), data.dtype, data.vdevice)

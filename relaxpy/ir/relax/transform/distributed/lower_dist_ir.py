@@ -31,7 +31,6 @@ from relaxpy.ir.relax.transform.distributed.placements import (
     whole,
 )
 from relaxpy.ir.relax.transform.rewrite_pass import RewritePass
-from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.analysis.axis_groups import Axis, AxisGroups
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
@@ -129,7 +128,7 @@ def _dims_of_part(sinfo: DTensorStructInfo, about: rx.Expr) -> Sequence[PrimExpr
                     span=about.span,
                     about=about,
                 )
-            result[spec.axis] = ops.floordiv(size, count)
+            result[spec.axis] = size // count
     return result
 
 

@@ -252,7 +252,7 @@ def is_multiple(size: PrimExpr, count: int) -> bool:
     """True if a size is provably a multiple of a number."""
     if isinstance(size, IntImm):
         return size.value % count == 0
-    rest = ops.floormod(size, ops.const(count, size.dtype))
+    rest = size % ops.const(count, size.dtype)
     return prove_equal(rest, ops.const(0, rest.dtype)) is True
 
 

@@ -306,7 +306,7 @@ def _axes_without_units(source: Buffer, target: Buffer) -> Axes | None:
 
 
 def _part(size: PrimExpr, repeats: int) -> PrimExpr:
-    return size if repeats <= 1 else simplify(ops.floordiv(size, repeats))
+    return size if repeats <= 1 else simplify(size // repeats)
 
 
 def _place(index: PrimExpr, repeats: int, size: PrimExpr) -> PrimExpr:

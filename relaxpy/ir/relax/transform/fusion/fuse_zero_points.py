@@ -272,6 +272,6 @@ def _sums(axes: int | Sequence[int], data: Tensor, point: Tensor | None = None) 
         value = ops.cast_to(data(*index), INT32)
         if point is None:
             return value
-        return ops.sub(value, point(*broadcast_index(point.shape, index, data.shape)))
+        return value - point(*broadcast_index(point.shape, index, data.shape))
 
     return topi.sum(computed(data.shape, element, "shifted"), axes, keepdims=True)
