@@ -347,7 +347,10 @@ def freeze(value: object) -> Attr:
     if type(value) in _SCALARS:
         return value
     if isinstance(value, (list, tuple)):
-        return tuple(freeze(v) for v in value)
+        try:
+            return tuple(freeze(v) for v in value)
+        except RecursionError:
+            raise MisuseError("a list is nested too deeply, or contains itself") from None
     if isinstance(value, Mapping) and not isinstance(value, Attrs):
         return Attrs(value)
     if isinstance(value, np.ndarray) and value.flags.writeable:

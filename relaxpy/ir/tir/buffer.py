@@ -18,6 +18,7 @@ from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import ExprLike, IntImm, PrimExpr, Ramp, Var
 from relaxpy.ir.tir.iteration import IterVar, Range, check_integer, extent_between
 from relaxpy.support.dataclass import dataclass, replace
+from relaxpy.support.entry import user_constructed, user_facing
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span
@@ -284,6 +285,7 @@ def _constant(value: PrimExpr) -> PrimExpr:
     return simplify(value)
 
 
+@user_constructed
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class BufferRegion(Copied):
     """A rectangular region of a buffer: one Range per dimension."""
@@ -363,6 +365,7 @@ def check_access(
     return buffer.dtype.spread(values[-1].dtype) if vector else buffer.dtype, buffer, values
 
 
+@user_facing
 def decl_buffer(
     shape: Sequence[ExprLike] | ExprLike,
     dtype: str | None = None,

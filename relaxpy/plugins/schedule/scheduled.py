@@ -363,6 +363,7 @@ class ScheduledKernels:
         """A seed, drawn at random, for another schedule."""
         return self._random.getrandbits(31)
 
+    @user_facing
     def remove_rv(self, rand_var: BlockRV | LoopRV) -> None:
         """Forget a name of a block or loop."""
         self._item(rand_var, type(rand_var))

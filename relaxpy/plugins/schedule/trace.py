@@ -15,6 +15,7 @@ from relaxpy.ir.tir.analysis.index_map import IndexMap
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import ConstExpr, IntImm, StringImm, Var
 from relaxpy.support.dataclass import dataclass
+from relaxpy.support.entry import user_constructed
 
 if TYPE_CHECKING:
     from relaxpy.plugins.schedule.schedule import Schedule
@@ -56,6 +57,7 @@ _OPERANDS = {("annotate", "ann_val")}
 _OBJECTS = "index_map"
 
 
+@user_constructed
 class InstructionKind:
     """A primitive as an instruction of a trace: its name, and which parameters are operands.
 
@@ -191,6 +193,7 @@ class Instruction:
         return self.as_python({})
 
 
+@user_constructed
 class Trace:
     """The instructions of a Schedule in the order in which they were applied."""
 
