@@ -119,7 +119,7 @@ class Buffer(Copied):
         indices = index if isinstance(index, tuple) else (index,)
         indices = _expand(indices, self.ndim)
         if len(indices) != self.ndim:
-            raise MisuseError(index_count(self, indices))
+            raise _wrong_count(self, indices)
         slices = [i for i in indices if isinstance(i, slice)]
         if slices and all(i.step is None for i in slices):
             return BufferRegion(self, _region(self, indices))
@@ -231,6 +231,13 @@ def index_count(buffer: Buffer, indices: Sequence[object]) -> str:
     return (
         f"buffer {buffer.name} has {dimensions}, found {counted(len(indices), 'index', 'indices')}"
     )
+
+
+def _wrong_count(buffer: Buffer, indices: Sequence[object]) -> MisuseError:
+    names = ", ".join("ijklmn"[: buffer.ndim])
+    is_nested = 0 < len(indices) < buffer.ndim <= 6
+    hint = f"one pair of brackets has all indices: {buffer.name}[{names}]" if is_nested else None
+    return MisuseError(index_count(buffer, indices), hint=hint)
 
 
 def _expand(indices: tuple[Index, ...], ndim: int) -> tuple[Index, ...]:
@@ -351,7 +358,7 @@ def check_access(
     check_type(buffer, Buffer, "a Buffer is accessed")
     values = ops.convert_all(indices)
     if len(values) != buffer.ndim:
-        raise MisuseError(index_count(buffer, values))
+        raise _wrong_count(buffer, values)
     vector = False
     for value in values:
         kind = value.dtype

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from typing_extensions import override
 
@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 
 
 class _Name:
+    display_name: ClassVar[str]
+
+    @override
+    def __repr__(self) -> str:
+        return f"<{self.display_name}>"
+
     def same_as(self, other: object) -> bool:
         """True if both are the same name."""
         return self is other

@@ -119,7 +119,9 @@ class BlockBuilder:
                 yield
                 if not opened.is_complete:
                     raise BuilderStateError(
-                        f"function {name} ends without emit_func_output", rule="AST-11"
+                        f"function {name} ends without emit_func_output",
+                        rule="AST-11",
+                        hint="name its result: bb.emit_func_output(result)",
                     )
             finally:
                 self._functions.remove(opened)
