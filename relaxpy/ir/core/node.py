@@ -230,6 +230,8 @@ class Attrs(Mapping[str, "Attr"]):
             table = {str(k): freeze(v) for k, v in dict(items).items()}
         except RecursionError:
             raise MisuseError("an attribute is nested too deeply, or contains itself") from None
+        except MisuseError:
+            raise
         except (TypeError, ValueError):
             raise unexpected(items, "attributes are a table of names and values") from None
         object.__setattr__(self, "_items", MappingProxyType(table))

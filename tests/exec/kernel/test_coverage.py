@@ -485,7 +485,7 @@ def test_an_access_pointer_is_an_argument_if_it_is_that_of_the_first_element(tar
     assert b.tolist() == a.tolist()
     with pytest.raises(CompileError, match="not the address of the first element"):
         compile(second, target)
-    with pytest.raises(CompileError, match="(ptx_ldmatrix|type_annotation) cannot run"):
+    with pytest.raises(CompileError, match=r"(ptx_ldmatrix|type_annotation) cannot run"):
         compile(elsewhere, target)
 
 
