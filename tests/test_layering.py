@@ -117,7 +117,7 @@ FLOORS = {
     """,
     "relaxpy/support": """
         frames.py dataclass.py scopes.py gc_pause.py launched.py absent.py missing.py
-        lazy.py screen.py diagnostics.py progress.py entry.py pysource.py
+        lazy.py screen.py diagnostics.py progress.py misfit.py entry.py pysource.py
     """,
     "relaxpy/plugins/llm": """
         config.py decoders.py weight_names.py packed.py compiled.py sampling.py engine.py tokens.py

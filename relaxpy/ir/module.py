@@ -227,6 +227,7 @@ class IRModule(FunctionTable[GlobalVar, BaseFunc]):
         """A copy without the attribute `attr_key`."""
         return self.with_fields(attrs=self.attrs.without(attr_key))
 
+    @user_facing
     def update_global_info(self, name: str, global_info: Sequence[object]) -> None:
         """Set the global infos listed under `name`."""
         self.global_infos[name] = _listed(global_info)

@@ -6,16 +6,11 @@ import ast
 import functools
 import linecache
 import operator
-import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
-from numbers import Integral, Real
-from os import PathLike
-from types import FrameType, NoneType
-from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
-
-import numpy as np
+from types import FrameType
+from typing import Final, ParamSpec, TypeAlias, TypeVar
 
 from relaxpy.errors import (
     MisuseError,
@@ -25,28 +20,13 @@ from relaxpy.errors import (
     Span,
     UnknownAttributeError,
     close_names,
-    unexpected,
 )
 from relaxpy.support.frames import is_user_frame, keep_callback_frames
 
 P = ParamSpec("P")
 T = TypeVar("T")
-_PLAIN: Final[Mapping[str, tuple[Any, str]]] = {
-    "str": (str, "a string"),
-    "int": (Integral, "an integer"),
-    "float": (Real, "a number"),
-    "bool": ((bool, np.bool_), "True or False"),
-    "None": (NoneType, "None"),
-    "PathLike": (PathLike, "a path"),
-    "os.PathLike": (PathLike, "a path"),
-    "Mapping": (Mapping, "a table"),
-    "Sequence": (Iterable, "a list"),
-    "Iterable": (Iterable, "a list"),
-}
-"""By annotation, what an argument is an instance of, and its name in messages."""
-_ELEMENTS: Final = re.compile(r"\[[^][]*\]")
-_WRAPPER: Final = "relaxpy.support.gc_pause"
-"""The module whose functions only call what they decorate."""
+_MISFIT: Final = (AssertionError, AttributeError, LookupError, TypeError, ValueError)
+"""Errors of Python inside of a function that arguments of other types cause."""
 Position: TypeAlias = tuple[int, int, int, int]
 
 
@@ -56,7 +36,7 @@ def user_facing(function: Callable[P, T]) -> Callable[P, T]:
     An error without a position gets the position of the argument that caused it, in the line of the
     call. A RecursionError becomes a MisuseError, and so does the TypeError of Python for arguments
     that the function does not take. So does an error of Python inside of the function, if an
-    argument is not the string, number or Boolean that the function is annotated to take.
+    argument does not match its annotation.
     """
 
     @functools.wraps(function)
@@ -70,9 +50,11 @@ def user_facing(function: Callable[P, T]) -> Callable[P, T]:
                     raise  # already reported, or an outer frame has enough stack to report it
                 raise nested_too_deeply() from None
             except TypeError as error:
-                if isinstance(error, RelaxpyError) or _has_run(error):
+                if isinstance(error, RelaxpyError) or not is_user_frame(sys._getframe().f_back):
                     raise
-                if not is_user_frame(sys._getframe().f_back):
+                from relaxpy.support.misfit import binds  # only for an error
+
+                if binds(function, args, kwargs):
                     raise
                 raise _other_arguments(function, error, kwargs) from None
         except RelaxpyError as error:
@@ -81,8 +63,10 @@ def user_facing(function: Callable[P, T]) -> Callable[P, T]:
         except (Exception, KeyboardInterrupt) as error:  # one of user code is propagated
             caller = sys._getframe().f_back
             if is_user_frame(caller):
-                if isinstance(error, (AttributeError, LookupError, TypeError, ValueError)):
-                    refused = _misfit(function, args, kwargs)
+                if isinstance(error, _MISFIT) and not isinstance(error, RelaxpyError):
+                    from relaxpy.support.misfit import first_misfit  # only for an error
+
+                    refused = first_misfit(function, args, kwargs)
                     if refused is not None:
                         attach_position(refused, caller, args, kwargs)
                         raise refused from None
@@ -90,39 +74,6 @@ def user_facing(function: Callable[P, T]) -> Callable[P, T]:
             raise
 
     return entry
-
-
-def _misfit(
-    function: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object]
-) -> MisuseError | None:
-    """The error for the first argument that has none of the plain types of its annotation."""
-    import inspect  # only for an error: `import relaxpy` is fast
-
-    signature = inspect.signature(function)
-    try:
-        arguments = signature.bind(*args, **kwargs).arguments
-    except TypeError:  # Python's own error is raised by the caller
-        return None
-    for name, value in arguments.items():
-        annotation = str(signature.parameters[name].annotation)
-        while annotation != (annotation := _ELEMENTS.sub("", annotation)):
-            pass
-        accepted = annotation.split(" | ")
-        kinds = [_PLAIN[kind] for kind in accepted if kind in _PLAIN]
-        if len(kinds) == len(accepted) and not isinstance(value, tuple(k for k, _ in kinds)):
-            what = " or ".join(noun for _, noun in kinds)
-            is_constructor = function.__name__ == "__init__"
-            owner = type(args[0]).__name__ if is_constructor else function.__qualname__
-            return unexpected(value, f"{owner}: {name} is {what}")
-    return None
-
-
-def _has_run(error: TypeError) -> bool:
-    """True if the function that the innermost handler calls has begun to run."""
-    trace = error.__traceback__ and error.__traceback__.tb_next
-    while trace is not None and trace.tb_frame.f_globals.get("__name__") == _WRAPPER:
-        trace = trace.tb_next
-    return trace is not None
 
 
 def _other_arguments(

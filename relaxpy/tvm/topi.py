@@ -312,6 +312,8 @@ def matrix_set_diag(
     Errors:
         MisuseError: a rank does not fit, or the diagonals are not in ascending order.
     """
+    if not isinstance(k, int) and not len(k):
+        raise unexpected(k, "matrix_set_diag: k is an integer or two of them")
     low, high = (k, k) if isinstance(k, int) else (k[0], k[-1])
     is_band = low != high
     if data.ndim < 2 or low > high or diagonal.ndim != data.ndim - (0 if is_band else 1):

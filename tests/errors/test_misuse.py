@@ -95,6 +95,104 @@ def test_an_array_is_not_a_string_a_number_or_a_boolean() -> None:
     assert seen > 150
 
 
+KERNEL = from_source("@T.prim_func\ndef f(): T.evaluate(0)")
+ITSELF: list[object] = []
+ITSELF.append(ITSELF)
+NONSENSE = {
+    "nothing": None,
+    "a number": 3,
+    "a string": "x",
+    "an empty list": [],
+    "a list of itself": ITSELF,
+    "an object": object(),
+    "an array": np.ones(2),
+    "a module": MODULE,
+    "a tensor": te.placeholder((3,), "float32"),
+}
+SWEPT = (
+    *(relaxpy, arith, ir, relax, relax.analysis, relax.dpl, relax.op, relax.op.nn, relax.utils),
+    *(runtime, te, tir, tir.analysis, tir.stmt_functor, tir.transform, topi, topi.image, topi.nn),
+    *(relax.transform, relaxpy.transform, relaxpy.target, relax.frontend.nn),
+)
+FUNCTIONS = {
+    value: None
+    for module in SWEPT
+    for name in dir(module)
+    if not name.startswith("_")
+    if inspect.isfunction(value := getattr(module, name, None))
+    if value.__module__.startswith("relaxpy.")
+}
+"""The public functions, each once."""
+
+
+@pytest.mark.parametrize("kind", NONSENSE)
+def test_nonsense_of_a_kind_is_refused_by_every_function(
+    kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    errors = []
+    for function in FUNCTIONS:
+        named = {
+            p.name: NONSENSE[kind]
+            for p in inspect.signature(function).parameters.values()
+            if p.default is p.empty
+            if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
+        }
+        try:
+            function(**named)
+        except (RelaxpyError, OSError):  # a file of this name is not there
+            pass
+        except Exception as error:
+            errors.append((function.__module__, function.__qualname__, error))
+    assert not errors
+
+
+def test_arguments_that_are_missing_are_named() -> None:
+    for function in functions_of(*SWEPT):
+        params = inspect.signature(function).parameters.values()
+        required = [
+            p.name
+            for p in params
+            if p.default is p.empty
+            if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
+        ]
+        if required:
+            with pytest.raises(MisuseError, match=required[0]):
+                function()
+
+
+@pytest.mark.parametrize(
+    ("use", "message"),
+    [
+        (lambda x: te.scan(3, x, x), "scan: init is a tensor expression or a list of tensor expr"),
+        (lambda x: tir.decl_buffer((3,), scope=[]), "decl_buffer: scope is a string"),
+        (lambda x: tir.analysis.expr_deep_equal(3, 3), "expr_deep_equal: lhs is a scalar expr"),
+        (lambda x: topi.reshape(x, 3.5), "topi.reshape: newshape is a list of scalars"),
+        (lambda x: topi.concatenate([x, [x]]), "a_tuple is a list of tensor expressions"),
+        (lambda x: topi.broadcast_to(x, (1,)), "shape is a repetition of placeholder of (3,)"),
+        (lambda x: topi.broadcast_to(x, ()), "shape is a repetition of placeholder of (3,)"),
+        (lambda x: topi.tensordot(x, x, 2), "axes is between 0 and 1, found 2"),
+        (lambda x: topi.tensordot(x, x, [[0]]), "axes are pairs"),
+        (lambda x: topi.trilu(x, 0, True), "data has at least 2 axes"),
+        (lambda x: topi.nn.conv1d(x, x, 1, 0, 1), "has the axes NCW, found rank 1"),
+        (lambda x: topi.matrix_set_diag(x, x, []), "k is an integer or two of them"),
+        (lambda x: te.sum([], te.reduce_axis((0, 3))), "expr is a scalar or several of them"),
+        (lambda x: relax.Tuple(ITSELF), "contains itself"),
+        (lambda x: relax.Var("x") + ITSELF, "contains itself"),
+        (lambda x: tir.AttrStmt(ITSELF, "key", 0, tir.Evaluate(0)), "contains itself"),
+        (lambda x: relax.BlockBuilder().lookup_binding([]), "lookup_binding: var is a Var"),
+        (lambda x: relax.BlockBuilder().has_func(3, 4), "has_func: gvar is a GlobalVar"),
+        (lambda x: tir.Schedule(KERNEL).remove_rv([]), "remove_rv: rand_var is a BlockRV or"),
+        (lambda x: nn.Linear(3, 4).state_dict(destination=3), "destination is a table"),
+        (lambda x: relaxpy.transform.PassContext(check=np.ones(2)), 'check is a bool or "values"'),
+    ],
+)
+def test_an_argument_without_meaning_is_named(use: Callable[[Any], object], message: str) -> None:
+    with pytest.raises(MisuseError) as caught:
+        use(te.placeholder((3,), "float32"))
+    assert message in str(caught.value)
+
+
 LAYERS = [
     (name, param.name)
     for name, layer in inspect.getmembers(nn, inspect.isclass)

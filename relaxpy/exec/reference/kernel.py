@@ -20,6 +20,7 @@ from relaxpy.exec.runtime.registry import call_packed
 from relaxpy.exec.runtime.scalar import (
     Scalar,
     ScalarEvaluator,
+    accessed,
     addressed,
     cast,
     is_evaluated,
@@ -519,6 +520,8 @@ class KernelRun(ScalarEvaluator):
 
     def _argument(self, arg: Any) -> Value:
         """An argument for a function outside the kernel, with arrays for pointers."""
+        if isinstance(arg, tir.Call) and arg.op is Op("tir.tvm_access_ptr"):
+            arg = accessed(arg, self.span)
         if isinstance(arg, tir.Var) and arg in self.memory:
             return self.memory[arg]
         return self.value(arg)
@@ -547,8 +550,13 @@ def check_supported(func: PrimFunc, name: str) -> None:
     check_datatypes(func, name)
     unknown_calls = []
     threads = []
+    pointers = []
     for node in walk(func):
         match node:
+            case tir.Call(op=Op(name="tir.tvm_access_ptr")):
+                pointers.append(node)
+            case tir.Call(op=Op(name="tir.type_annotation")):  # of a pointer
+                pass
             case tir.Call(op=Op()) if not is_evaluated(node):
                 unknown_calls.append(node)
             case tir.Call(op=Op(name="tir.address_of")):
@@ -568,5 +576,7 @@ def check_supported(func: PrimFunc, name: str) -> None:
     if unknown_calls:  # report an external kernel rather than the intrinsics of its launch
         reported = max(unknown_calls, key=lambda call: kernel_name(call) is not None)
         raise unsupported(reported, name).located(func.span)
+    for pointer in pointers:
+        accessed(pointer, func.span)
     for statement in threads:
         raise launched(name, statement)

@@ -7,7 +7,7 @@ Booleans are Python's, floats are scalars of NumPy or ml_dtypes, and a vector is
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
 from typing import Any, TypeAlias
 
@@ -156,13 +156,29 @@ def addressed(call: tir.Call, span: Span | None) -> Buffer:
     """
     [access] = call.args
     assert isinstance(access, BufferLoad)
-    if not all(ops.is_const(index, 0) for index in access.indices):
+    _check_first(call, access.indices, span)
+    return access.buffer
+
+
+def accessed(call: tir.Call, span: Span | None) -> tir.Var:
+    """The pointer to the memory of a `tvm_access_ptr`, as the argument of a function.
+
+    Errors:
+        CompileError: it is not the address of the first element.
+    """
+    _, data, offset, *_ = call.args
+    _check_first(call, (offset if isinstance(data, tir.Var) else data,), span)
+    assert isinstance(data, tir.Var)
+    return data
+
+
+def _check_first(call: tir.Call, indices: Sequence[object], span: Span | None) -> None:
+    if not all(ops.is_const(index, 0) for index in indices):
         raise CompileError(
             f"{call} is not the address of the first element of a buffer",
             span=span,
             hint="declare a buffer that starts there, by T.decl_buffer(..., elem_offset=...)",
         )
-    return access.buffer
 
 
 def display_name(call: tir.Call) -> str:

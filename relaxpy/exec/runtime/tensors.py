@@ -105,6 +105,7 @@ def empty(
     return np.empty(sizes, DataType(dtype).of_elements()).view(Tensor)
 
 
+@user_facing
 def convert(value: Any) -> Any:
     """The value that a program gets for a Python object: lists become tuples, at any depth.
 

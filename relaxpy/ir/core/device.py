@@ -12,7 +12,7 @@ from typing_extensions import override
 from relaxpy.errors import MisuseError, close_names, unexpected
 from relaxpy.ir.core.node import Node
 from relaxpy.support.dataclass import dataclass
-from relaxpy.support.entry import user_facing
+from relaxpy.support.entry import user_constructed, user_facing
 
 KINDS = (
     *("cpu", "cuda", "opencl", "vulkan", "metal", "vpi", "rocm", "ext_dev", "hexagon", "webgpu"),
@@ -35,6 +35,7 @@ def split_device(text: object) -> tuple[str, int]:
     return kind, int(digits or 0)
 
 
+@user_constructed
 @dataclass(frozen=True, slots=True, repr=False)
 class Device(Node):
     """One device of a machine.

@@ -230,6 +230,8 @@ class Attrs(Mapping[str, "Attr"]):
             table = {str(k): freeze(v) for k, v in dict(items).items()}
         except RecursionError:
             raise MisuseError("an attribute is nested too deeply, or contains itself") from None
+        except MisuseError:
+            raise
         except (TypeError, ValueError):
             raise unexpected(items, "attributes are a table of names and values") from None
         object.__setattr__(self, "_items", MappingProxyType(table))
@@ -347,7 +349,10 @@ def freeze(value: object) -> Attr:
     if type(value) in _SCALARS:
         return value
     if isinstance(value, (list, tuple)):
-        return tuple(freeze(v) for v in value)
+        try:
+            return tuple(freeze(v) for v in value)
+        except RecursionError:
+            raise MisuseError("a list is nested too deeply, or contains itself") from None
     if isinstance(value, Mapping) and not isinstance(value, Attrs):
         return Attrs(value)
     if isinstance(value, np.ndarray) and value.flags.writeable:

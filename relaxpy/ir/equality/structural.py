@@ -25,6 +25,7 @@ from relaxpy.ir.equality.walk import KINDS, EndPair, EndScope, Visit, Walk, fiel
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.support.dataclass import replace
+from relaxpy.support.entry import user_facing
 from relaxpy.support.gc_pause import gc_paused
 
 # Shared nodes yield tokens at each use, so that there may be too many tokens to enumerate.
@@ -60,6 +61,7 @@ class _LongKey(NamedTuple):
         return same_hash and structural_equal(self.node, other.node)  # type: ignore[attr-defined]
 
 
+@user_facing
 @gc_paused
 def structural_hash(node: object, map_free_vars: bool = False, *, whole_arrays: bool = True) -> int:
     """A hash that structurally equal nodes share; only the first tokens are hashed.
@@ -112,6 +114,7 @@ def _beside(value: object, other: object) -> object:
     return ops.convert(value) if is_number else value
 
 
+@user_facing
 @gc_paused
 def first_mismatch(
     lhs: object, rhs: object, map_free_vars: bool = False, skip_tensor_content: bool = False
@@ -290,6 +293,7 @@ def _members(subject: object) -> list[tuple[Step, object]]:
     return []
 
 
+@user_facing
 def get_first_structural_mismatch(
     lhs: object, rhs: object, map_free_vars: bool = False, skip_tensor_content: bool = False
 ) -> tuple[AccessPath, AccessPath] | None:
@@ -298,6 +302,7 @@ def get_first_structural_mismatch(
     return None if mismatch is None else (mismatch.lhs_path, mismatch.rhs_path)
 
 
+@user_facing
 def structural_equal(lhs: object, rhs: object, map_free_vars: bool = False) -> bool:
     """True if the two are the same program up to the names of variables.
 
@@ -306,6 +311,7 @@ def structural_equal(lhs: object, rhs: object, map_free_vars: bool = False) -> b
     return first_mismatch(lhs, rhs, map_free_vars) is None
 
 
+@user_facing
 def assert_structural_equal(lhs: object, rhs: object, map_free_vars: bool = False) -> None:
     """Check structural equality.
 

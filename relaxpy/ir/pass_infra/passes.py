@@ -384,7 +384,7 @@ class PassContext:
 
     def _value_checks(self) -> tuple[PassInstrument, ...]:
         """The instrument that compares values, if `check` requests it."""
-        if not isinstance(self.check, bool) and self.check != "values":
+        if not isinstance(self.check, bool) and str(self.check) != "values":
             raise unexpected(self.check, 'check is a bool or "values"')
         inputs = self.check_inputs
         if inputs is None:

@@ -18,6 +18,7 @@ from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import ExprLike, IntImm, PrimExpr, Ramp, Var
 from relaxpy.ir.tir.iteration import IterVar, Range, check_integer, extent_between
 from relaxpy.support.dataclass import dataclass, replace
+from relaxpy.support.entry import user_constructed, user_facing
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span
@@ -118,7 +119,7 @@ class Buffer(Copied):
         indices = index if isinstance(index, tuple) else (index,)
         indices = _expand(indices, self.ndim)
         if len(indices) != self.ndim:
-            raise MisuseError(index_count(self, indices))
+            raise _wrong_count(self, indices)
         slices = [i for i in indices if isinstance(i, slice)]
         if slices and all(i.step is None for i in slices):
             return BufferRegion(self, _region(self, indices))
@@ -232,6 +233,13 @@ def index_count(buffer: Buffer, indices: Sequence[object]) -> str:
     )
 
 
+def _wrong_count(buffer: Buffer, indices: Sequence[object]) -> MisuseError:
+    names = ", ".join("ijklmn"[: buffer.ndim])
+    is_nested = 0 < len(indices) < buffer.ndim <= 6
+    hint = f"one pair of brackets has all indices: {buffer.name}[{names}]" if is_nested else None
+    return MisuseError(index_count(buffer, indices), hint=hint)
+
+
 def _expand(indices: tuple[Index, ...], ndim: int) -> tuple[Index, ...]:
     at = next((k for k, i in enumerate(indices) if isinstance(i, EllipsisType)), None)
     if at is None:
@@ -284,6 +292,7 @@ def _constant(value: PrimExpr) -> PrimExpr:
     return simplify(value)
 
 
+@user_constructed
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class BufferRegion(Copied):
     """A rectangular region of a buffer: one Range per dimension."""
@@ -349,7 +358,7 @@ def check_access(
     check_type(buffer, Buffer, "a Buffer is accessed")
     values = ops.convert_all(indices)
     if len(values) != buffer.ndim:
-        raise MisuseError(index_count(buffer, values))
+        raise _wrong_count(buffer, values)
     vector = False
     for value in values:
         kind = value.dtype
@@ -363,6 +372,7 @@ def check_access(
     return buffer.dtype.spread(values[-1].dtype) if vector else buffer.dtype, buffer, values
 
 
+@user_facing
 def decl_buffer(
     shape: Sequence[ExprLike] | ExprLike,
     dtype: str | None = None,

@@ -147,6 +147,8 @@ def comm_reducer(
         axes = list(axis) if isinstance(axis, (list, tuple)) else [axis]
         is_tuple = isinstance(expr, (tuple, list))
         source = [ops.convert(e) for e in (expr if is_tuple else [expr])]
+        if not source:
+            raise unexpected(expr, f"{name}: expr is a scalar or several of them")
         dtypes = [s.dtype for s in source]
         lhs, rhs = (
             [Var(f"{name}_{k}" if is_tuple else name, d) for k, d in enumerate(dtypes)]

@@ -223,6 +223,7 @@ class Tensor(TensorMethods):
 class Parameter(Tensor):
     """A weight of a layer, which may have a value. `attrs` is for the attributes that users set."""
 
+    @user_facing
     def __init__(self, shape: Sequence[Dim], dtype: str | None = None) -> None:
         """Errors: MisuseError if a dimension is negative, or not a dimension."""
         super().__init__(

@@ -78,6 +78,7 @@ class Module(SubroutineMixin, Branch):
         for _, param in self.named_parameters():
             yield param
 
+    @user_facing
     def state_dict(
         self, *, prefix: str = "", destination: MutableMapping[str, Parameter] | None = None
     ) -> MutableMapping[str, Parameter]:
@@ -382,7 +383,7 @@ class ParameterList(_List[Parameter]):
     def __init__(self, params: Iterable[Parameter] | None = None) -> None:
         """Errors: MisuseError (also TypeError) if an item is not a parameter."""
         self._items = []
-        self.extend(params or ())
+        self.extend(() if params is None else params)
 
     @property
     def params(self) -> list[Parameter]:

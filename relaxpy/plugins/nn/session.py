@@ -193,6 +193,7 @@ class ObjectModule(ExternModule):
         MisuseError (also ValueError): there is no such file.
     """
 
+    @user_facing
     def __init__(
         self, symbols: Mapping[str, Callable[..., Any]], filepath: str | PathLike[str]
     ) -> None:
@@ -209,6 +210,7 @@ class SourceModule(ExternModule):
         MisuseError (also ValueError): a format is unknown, or there is no such file.
     """
 
+    @user_facing
     def __init__(
         self,
         symbols: Mapping[str, Callable[..., Any]],

@@ -363,6 +363,7 @@ class ScheduledKernels:
         """A seed, drawn at random, for another schedule."""
         return self._random.getrandbits(31)
 
+    @user_facing
     def remove_rv(self, rand_var: BlockRV | LoopRV) -> None:
         """Forget a name of a block or loop."""
         self._item(rand_var, type(rand_var))
@@ -437,11 +438,13 @@ class ScheduledKernels:
     def _known(self, value: Any) -> Any:
         """Arguments of a primitive with names replaced by the numbers drawn."""
         match value:
+            case _ if not self._numbers:
+                return value
             case tuple() | list():
                 return type(value)(map(self._known, value))
             case dict():
                 return {key: self._known(item) for key, item in value.items()}
-            case PrimExpr() if self._numbers:
+            case PrimExpr():
                 return substitute(value, self._numbers)
             case _:
                 return value
@@ -460,7 +463,9 @@ class ScheduledKernels:
     def _item(self, rv: object, kind: type) -> tuple[State, _Item]:
         noun = "block" if kind is BlockRV else "loop"
         if not isinstance(rv, kind):
-            raise unexpected(rv, f"expected a {noun}{', or its name' * (kind is BlockRV)}")
+            hint = f"{noun}s are its elements" if isinstance(rv, (list, tuple)) else None
+            expected = f"expected a {noun}{', or its name' * (kind is BlockRV)}"
+            raise unexpected(rv, expected, hint=hint)
         if rv not in self._items:
             raise UnknownRVError(f"the schedule did not return this {noun}, or removed its name")
         name, item = self._items[rv]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from typing_extensions import override
 
@@ -15,12 +15,19 @@ from relaxpy.ir.tir.analysis.index_map import IndexMap
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import ConstExpr, IntImm, StringImm, Var
 from relaxpy.support.dataclass import dataclass
+from relaxpy.support.entry import user_constructed
 
 if TYPE_CHECKING:
     from relaxpy.plugins.schedule.schedule import Schedule
 
 
 class _Name:
+    display_name: ClassVar[str]
+
+    @override
+    def __repr__(self) -> str:
+        return f"<{self.display_name}>"
+
     def same_as(self, other: object) -> bool:
         """True if both are the same name."""
         return self is other
@@ -56,6 +63,7 @@ _OPERANDS = {("annotate", "ann_val")}
 _OBJECTS = "index_map"
 
 
+@user_constructed
 class InstructionKind:
     """A primitive as an instruction of a trace: its name, and which parameters are operands.
 
@@ -191,6 +199,7 @@ class Instruction:
         return self.as_python({})
 
 
+@user_constructed
 class Trace:
     """The instructions of a Schedule in the order in which they were applied."""
 

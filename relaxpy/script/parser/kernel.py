@@ -644,6 +644,12 @@ class KernelReader(kernel_builder.KernelBuilder):
         order = list(range(len(form.bounds)))
         targets: list[tuple[ast.expr, Any]] = [(node.target, order if len(order) != 1 else 0)]
         if isinstance(node.target, (ast.Tuple, ast.List)):
+            if len(order) == 1 < len(node.target.elts):
+                raise self.error(
+                    node.target,
+                    f"this is one loop, found {len(node.target.elts)} variables",
+                    hint="several loops are T.grid(extent, extent)",
+                )
             targets = list(displays.paired(self.values, node.target, order))
         positions: dict[str, int | list[int]] = {}  # of the loops whose variables a name binds
         hints = [""] * len(order)

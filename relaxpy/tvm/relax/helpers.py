@@ -40,6 +40,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+@user_facing
 def gen_call_tir_inputs(
     func: Callable[..., Any], *args: object, **kwargs: object
 ) -> tuple[PrimFunc, list[rx.Expr], list[rx.StructInfo], rx.ShapeExpr | None]:

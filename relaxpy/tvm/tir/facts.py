@@ -235,6 +235,8 @@ def detect_buffer_access_lca(func: PrimFunc) -> dict[Buffer, stmt.Block | stmt.F
 @user_facing
 def expr_deep_equal(lhs: PrimExpr, rhs: PrimExpr) -> bool:
     """True if two expressions have the same structure; variables are equal only to themselves."""
+    for name, expr in ("lhs", lhs), ("rhs", rhs):
+        check_type(expr, PrimExpr, f"expr_deep_equal: {name} is a scalar expression")
     return lhs is rhs or lhs.same_as(rhs)
 
 

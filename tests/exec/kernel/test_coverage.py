@@ -466,13 +466,27 @@ def test_hardware_intrinsics_are_named_wherever_they_occur() -> None:
 
 
 @pytest.mark.parametrize("target", ["native", "numpy", "reference"])
-def test_the_error_for_an_access_pointer_says_what_can_be_passed(target: str) -> None:
+def test_an_access_pointer_is_an_argument_if_it_is_that_of_the_first_element(target: str) -> None:
     @T.prim_func
-    def func(A: T.Buffer((3,), "float32")):
-        T.evaluate(T.call_packed("test.nowhere", A.access_ptr("r")))
+    def func(A: T.Buffer((2, 2), "float32"), B: T.Buffer((2, 2), "float32")):
+        T.evaluate(T.call_extern("int32", "test.moved", A.access_ptr("r"), B.access_ptr("w")))
 
-    with pytest.raises(CompileError, match=r"not its access_ptr"):
-        compile(func, target)
+    @T.prim_func
+    def second(A: T.Buffer((3,), "float32")):
+        T.evaluate(T.call_packed("test.moved", A.access_ptr("r", offset=1)))
+
+    @T.prim_func
+    def elsewhere(A: T.Buffer((3,), "float32")):
+        T.evaluate(T.call_intrin("int32", "tir.ptx_ldmatrix", A.access_ptr("r")))
+
+    register_func("test.moved", lambda a, b: b.__setitem__(..., a), override=True)
+    a, b = np.arange(4, dtype="float32").reshape(2, 2), np.zeros((2, 2), "float32")
+    compile(func, target)["func"](a, b)
+    assert b.tolist() == a.tolist()
+    with pytest.raises(CompileError, match="not the address of the first element"):
+        compile(second, target)
+    with pytest.raises(CompileError, match=r"(ptx_ldmatrix|type_annotation) cannot run"):
+        compile(elsewhere, target)
 
 
 @I.ir_module

@@ -60,6 +60,17 @@ def test_how_many_axes_are_reduced_is_known_at_run_time(op: str, noop: int) -> N
     np.testing.assert_allclose(found, REDUCTIONS[op](x, axis=(2, 0)), 1e-5, 1e-5)
 
 
+IDENTITIES = {"ReduceSum": 0, "ReduceProd": 1, "ReduceMax": -np.inf, "ReduceMin": np.inf}
+
+
+@pytest.mark.parametrize("target", ["native", "numpy", "reference"])
+def test_reductions_of_no_elements(target: str) -> None:
+    x, axes = np.zeros((2, 0), "float32"), np.array([1])
+    for op, expected in {**IDENTITIES, "ReduceL2": 0, "ReduceMean": np.nan}.items():
+        run = relaxpy.compile(from_onnx(model(op, {"x": x, "axes": axes}, {})), target)["main"]
+        np.testing.assert_array_equal(run(x, axes), np.full((2, 1), expected, "float32"))
+
+
 def test_a_result_of_unknown_rank_is_refused() -> None:
     operands = {"x": np.zeros((2, 3), "float32"), "axes": np.array([0])}
     proto = model("ReduceSum", operands, {"axes": ["k"]}, keepdims=0)

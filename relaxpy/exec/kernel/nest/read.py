@@ -10,7 +10,14 @@ from relaxpy.errors import CompileError
 from relaxpy.exec.kernel.nest import nodes as nest
 from relaxpy.exec.kernel.nest.bounds import is_range_inside, keeps_divisions, may_fail
 from relaxpy.exec.kernel.nest.buffers import BufferTable, written_buffers
-from relaxpy.exec.runtime.scalar import addressed, display_name, is_evaluated, launched, remedy
+from relaxpy.exec.runtime.scalar import (
+    accessed,
+    addressed,
+    display_name,
+    is_evaluated,
+    launched,
+    remedy,
+)
 from relaxpy.ir.arith.algebra.affine import affine, as_poly
 from relaxpy.ir.core.dtype import BOOL, VOID
 from relaxpy.ir.core.node import Node
@@ -482,6 +489,8 @@ class _Reader:
             raise self.unsupported(call)
         args: list[Node] = []
         for arg in call.args:
+            if isinstance(arg, tir.Call) and arg.op is Op("tir.tvm_access_ptr"):
+                arg = accessed(arg, self.span)
             match arg:
                 case tir.Var():
                     memory = self.buffers.passed_memory(arg)

@@ -119,7 +119,9 @@ class BlockBuilder:
                 yield
                 if not opened.is_complete:
                     raise BuilderStateError(
-                        f"function {name} ends without emit_func_output", rule="AST-11"
+                        f"function {name} ends without emit_func_output",
+                        rule="AST-11",
+                        hint="name its result: bb.emit_func_output(result)",
                     )
             finally:
                 self._functions.remove(opened)
@@ -426,6 +428,7 @@ class BlockBuilder:
         """Make `var` visible before it is bound: a local function may call itself (SC-4)."""
         self._out.declare(var)
 
+    @user_facing
     def lookup_binding(self, var: rx.Var) -> rx.Expr | None:
         """The value that `var` is bound to, or None for a parameter."""
         return self._out.values.get(var)
@@ -499,6 +502,7 @@ class BlockBuilder:
         check_name(func_name, "the name of a function")
         return self._table.add(self._derived(func), func_name)
 
+    @user_facing
     def has_func(self, gvar: rx.GlobalVar, func: rx.BaseFunc) -> bool:
         """True if `gvar` is `func`, or a structurally equal function, in the module."""
         return self._table.has(gvar, func)

@@ -600,7 +600,10 @@ def convert_to_expr(value: object) -> bases.Expr:
     if isinstance(value, str):
         return StringImm(value)
     if isinstance(value, (tuple, list)):
-        return Tuple(tuple(convert_to_expr(v) for v in value))
+        try:
+            return Tuple(tuple(convert_to_expr(v) for v in value))
+        except RecursionError:
+            raise MisuseError("a list is nested too deeply, or contains itself") from None
     raise MisuseError(
         f"expected a Relax expression, found {described(value)}",
         rule="AST-15",

@@ -305,6 +305,7 @@ class Function(BaseFunc):
         return None if is_base_of(declared, derived or ObjectStructInfo()) else declared
 
     @staticmethod
+    @user_facing
     def create_empty(
         params: Sequence[Var],
         ret_struct_info: base.StructInfo,

@@ -193,6 +193,7 @@ def erase_struct_info(sinfo: rx.StructInfo) -> TypeKind:
             return ObjectType()
 
 
+@user_facing
 def wrap_type(ty: Type | PrimType) -> rx.StructInfo:
     """The least specific struct info of type `ty`.
 

@@ -27,6 +27,7 @@ from relaxpy.ir.relax.op.definition.gradients import gradient_of_kernel
 from relaxpy.ir.relax.op.definition.registry import Operand, register, renamed
 from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.tir.expr import PrimExpr, Var
+from relaxpy.support.entry import user_facing
 
 StructInfos: TypeAlias = rx.StructInfo | Sequence[rx.StructInfo]
 OutputShape: TypeAlias = rx.Expr | Sequence[PrimExpr | int]
@@ -101,7 +102,7 @@ def declared_outputs(
     if out_sinfo is not None:
         sinfo = output_sinfo(out_sinfo)
     else:
-        declared = sinfo_list(sinfo_args or ())
+        declared = sinfo_list(() if sinfo_args is None else sinfo_args)
         if len(declared) != 1:
             raise StructInfoError(
                 f"takes the struct info of one output, found {len(declared)}",
@@ -695,6 +696,7 @@ def call_pure_packed(
     )
 
 
+@user_facing
 def call_packed(
     func: rx.Expr | str, *args: Operand, sinfo_args: StructInfos = (), **attrs: object
 ) -> rx.Call:
@@ -706,6 +708,7 @@ def call_packed(
     return evaluated(call)
 
 
+@user_facing
 def call_tir_packed(gvar: rx.Expr, args: Operands) -> rx.Call:
     """A plain call of the kernel `gvar` with everything that it takes: `gvar(*args)`.
 

@@ -17,6 +17,7 @@ from relaxpy.ir.relax.op.manipulate import permute_dims
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.topi.shapes import Subscripts, label_sizes, parse_subscripts
 from relaxpy.ir.tir.expr import PrimExpr
+from relaxpy.support.entry import user_facing
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder
@@ -289,6 +290,7 @@ def einsum(operands: rx.TupleStructInfo, subscripts: str) -> rx.TensorStructInfo
     return rules.tensor([sizes[label] for label in labels.result], dtype, vdevice)
 
 
+@user_facing
 def linear(
     data: rx.Expr, weight: rx.Expr, bias: rx.Expr | None = None, out_dtype: str | None = None
 ) -> rx.Expr:

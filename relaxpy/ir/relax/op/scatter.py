@@ -14,6 +14,7 @@ from relaxpy.ir.relax.op.definition.registry import R, register
 from relaxpy.ir.te import topi
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
+from relaxpy.support.entry import user_facing
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder
@@ -93,7 +94,7 @@ def _gradient_scatter_elements(
 
 def _plain_update(arguments: dict[str, Any]) -> None:
     """Read "updates" as "update"."""
-    if arguments["reduction"] == "updates":
+    if isinstance(arguments["reduction"], str) and arguments["reduction"] == "updates":
         arguments["reduction"] = "update"
 
 
@@ -402,6 +403,7 @@ def slice_scatter(
     return input_tensor
 
 
+@user_facing
 def masked_fill(x: rx.Expr, mask: rx.Expr, value: object) -> rx.Expr:
     """`value` where the mask is true, else x: no operator, but a call of `where`.
 

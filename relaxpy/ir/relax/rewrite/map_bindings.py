@@ -43,6 +43,7 @@ N = TypeVar("N", bound=Node)
 V = TypeVar("V", bound=Node)
 
 
+@user_facing
 def copy_with_new_vars(func: Function) -> Function:
     """A copy with new variables and shape variables, so that one module can have both (SC-9).
 

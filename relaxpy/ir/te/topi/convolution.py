@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import reduce as folded
 from typing import Any, Final
 
+from relaxpy.errors import MisuseError
 from relaxpy.ir.core.dtype import INT32, DataType
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
@@ -52,6 +53,11 @@ class _Axes:
 
     @property
     def sizes(self) -> dict[str, PrimExpr]:
+        if self.tensor.ndim != len(self.order):
+            raise MisuseError(
+                f"{self.tensor.name} has the axes {self.order}, found rank {self.tensor.ndim}",
+                about=self.tensor,
+            )
         return dict(zip(self.order, self.tensor.shape, strict=True))
 
     def at(self, index: Mapping[str, PrimExpr]) -> Any:

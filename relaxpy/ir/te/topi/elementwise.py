@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.core.dtype import BOOL, FLOAT32, INT32, DataType
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
@@ -21,7 +21,7 @@ from relaxpy.ir.te.topi.shapes import (
 from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr
 
-__all__ = [
+__all__: list[str] = [
     "abs",
     "acos",
     "acosh",
@@ -590,7 +590,14 @@ def broadcast_to(data: Tensor, shape: Sequence[ExprLike]) -> Tensor:
         MisuseError: a dimension of `data` is neither 1 nor that of the shape.
     """
     sizes = as_sizes(shape)
-    broadcast_shapes(data.shape, sizes)
+    full = broadcast_shapes(data.shape, sizes)
+    if len(full) > len(sizes) or any(
+        ops.is_const(size, 1) and isinstance(other, tir.IntImm) and other.value != 1
+        for size, other in zip(sizes, full, strict=True)
+    ):
+        raise unexpected(
+            shape, f"broadcast_to: shape is a repetition of {data.name} of {data.shape}"
+        )
 
     def element(*index: PrimExpr) -> PrimExpr:
         return data(*broadcast_index(data.shape, index, sizes))

@@ -24,7 +24,7 @@ from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr
 from relaxpy.ir.tir.stmt import AssertStmt, BufferStore, Stmt, serial_loops, stmt_seq
 
-__all__ = [
+__all__: list[str] = [
     "adv_index",
     "dynamic_strided_slice",
     "gather",
@@ -266,9 +266,13 @@ def scatter_nd(data: Tensor, indices: Tensor, updates: Tensor, mode: str = "upda
     Negative positions count from the end; `mode` is a reduction of `scatter_elements`.
 
     Errors:
-        MisuseError: there is no such reduction.
+        MisuseError: there is no such reduction; positions have more axes than data.
     """
     count, outer = _positions(indices, 0), indices.ndim - 1
+    if count > data.ndim:
+        raise MisuseError(
+            f"scatter_nd: positions have at most {data.ndim} axes, found {count}", about=indices
+        )
 
     def target_of(ins: list[Buffer], index: list[PrimExpr]) -> list[PrimExpr]:
         return [

@@ -637,6 +637,8 @@ def adaptive_pool_grad(grads: Tensor, sizes: Sequence[PrimExpr], layout: str = "
     """
     g, order = unblocked(grads, layout)
     full_sizes = sizes if len(sizes) == len(order) else whole_shape(sizes, Layout.of(layout))
+    if len(full_sizes) != len(order):
+        raise unexpected(sizes, f"adaptive_pool_grad: sizes is one of each axis of {order}")
     axes = [order.index(axis) for axis in order if axis in "DHW"]
     wide = as_dtype(g, sum_dtype(g.dtype))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from string import ascii_letters
-from typing import Any, Literal
+from typing import Any, Literal, SupportsIndex
 
 from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir import arith
@@ -32,7 +32,7 @@ from relaxpy.ir.tir.expr import ExprLike, PrimExpr
 from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.layout import BijectiveLayout
 
-__all__ = [
+__all__: list[str] = [
     "arange",
     "concatenate",
     "einsum",
@@ -187,7 +187,11 @@ def transpose(a: Tensor, axes: Sequence[int] | None = None) -> Tensor:
 
 
 def expand_dims(
-    a: Tensor, axis: shapes.Axes, num_newaxis: int = 1, *, name: str = "T_expand_dims"
+    a: Tensor,
+    axis: SupportsIndex | Sequence[SupportsIndex],
+    num_newaxis: int = 1,
+    *,
+    name: str = "T_expand_dims",
 ) -> Tensor:
     """Insert axes of size 1 at these positions of the result, or `num_newaxis` from one on."""
     if isinstance(axis, Sequence):
@@ -627,7 +631,13 @@ def one_hot(
 
 
 def trilu(data: Tensor, k: ExprLike, upper: bool) -> Tensor:
-    """The elements on and above (or below) diagonal k of the last two axes; 0 elsewhere."""
+    """The elements on and above (or below) diagonal k of the last two axes; 0 elsewhere.
+
+    Errors:
+        MisuseError: there are not two axes.
+    """
+    if data.ndim < 2:
+        raise MisuseError(f"trilu: data has at least 2 axes, found {data.ndim}", about=data)
     offset = ops.cast_to(ops.convert(k), "int64")
     zero = ops.const(0, data.dtype)
 
@@ -805,14 +815,16 @@ def tensordot(a: Tensor, b: Tensor, axes: int | Sequence[Sequence[int]] = 2) -> 
         MisuseError: the numbers of axes differ, one is out of range, or sizes of a pair differ.
     """
     if isinstance(axes, int):
+        if not 0 <= axes <= min(a.ndim, b.ndim):
+            raise MisuseError(
+                f"tensordot: axes is between 0 and {min(a.ndim, b.ndim)}, found {axes}", about=axes
+            )
         pairs = list(zip(range(a.ndim - axes, a.ndim), range(axes), strict=True))
     else:
-        first, second = axes
-        if len(first) != len(second):
+        if len(axes) != 2 or len(axes[0]) != len(axes[1]):
             raise MisuseError(f"tensordot: axes are pairs, found {axes}", about=axes)
         pairs = [
-            (normal_axis(i, a.ndim), normal_axis(j, b.ndim))
-            for i, j in zip(first, second, strict=True)
+            (normal_axis(i, a.ndim), normal_axis(j, b.ndim)) for i, j in zip(*axes, strict=True)
         ]
     left, right = list(ascii_letters[: a.ndim]), list(ascii_letters[a.ndim : a.ndim + b.ndim])
     for i, j in pairs:

@@ -22,6 +22,7 @@ from relaxpy.ir.relax.op.definition.rules import same
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.layout import Layout
 from relaxpy.support.dataclass import dataclass
+from relaxpy.support.entry import user_facing
 
 if TYPE_CHECKING:
     from relaxpy.ir.op_record import LayoutRule
@@ -162,6 +163,7 @@ def following(rule: Following, *, blocks: bool = False) -> LayoutRule:
     Unless it takes `blocks`, an operand that has them is taken in its initial layout.
     """
 
+    @user_facing
     def infer(call: rx.Call, desired: Desired, known: Mapping[rx.Var, Layouts]) -> Any:
         layout = layouts_of(call.args[0], known)
         if not isinstance(layout, str):

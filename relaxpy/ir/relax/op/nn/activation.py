@@ -14,6 +14,7 @@ from relaxpy.ir.relax.op.definition.layouts import along, same_layout
 from relaxpy.ir.relax.op.definition.registry import R, Rows, family, register
 from relaxpy.ir.relax.op.definition.sharding import same_axes
 from relaxpy.ir.te import topi
+from relaxpy.support.entry import user_facing
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder
@@ -260,6 +261,7 @@ def dropout(data: TensorStructInfo, rate: float = 0.5) -> TupleStructInfo:
     return TupleStructInfo((data, data))
 
 
+@user_facing
 def relu6(data: Expr) -> Expr:
     """min(max(data, 0), 6): no operator, but a call of `clip`."""
     return cast("Expr", R.clip(data, 0, 6))

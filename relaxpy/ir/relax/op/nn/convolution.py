@@ -234,7 +234,8 @@ def completed(count: int) -> Callable[[dict[str, Any]], None]:
             arguments["padding"] = padding
         if arguments["out_layout"] is None:
             arguments["out_layout"] = arguments.get("data_layout", arguments.get("layout"))
-        if arguments.get("out_dtype") in ("", "void"):
+        kind = arguments.get("out_dtype")
+        if isinstance(kind, str) and kind in ("", "void"):
             arguments["out_dtype"] = None
 
     return adapt
