@@ -112,10 +112,12 @@ def emit_product(
             f.branch(is_packed(f, contraction.b), lambda: run(packed), lambda: run(plain))
 
     def has_one_form() -> bool:
-        """True if an unpacked second operand is copied, and then read like a packed one."""
-        emitter = emitter_of(f, plain)
-        is_copied = isinstance(emitter, TileEmitter) and emitter.packs_b
-        return is_copied and contraction.row_fold is None
+        """True if an unpacked second operand is read like a packed one, in a copy or in place."""
+        found = emitter_of(f, plain)
+        if not isinstance(found, TileEmitter) or contraction.row_fold is not None:
+            return False
+        packed = emitter_of(f, contraction)
+        return found.packs_b or (isinstance(packed, TileEmitter) and packed.reads_in_place)
 
     def run_few(rows: Value) -> None:
         suitable = RowLanesEmitter if in_task else (DotEmitter, RowLanesEmitter)

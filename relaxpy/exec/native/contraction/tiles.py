@@ -87,7 +87,8 @@ class TileEmitter:
 
     `tasks` is their number. It follows from the extents alone. The tasks may run in any order and
     in parallel, unless they are all part of a single one, `in_task`. The second operand is packed
-    if `packs`; by default its size decides.
+    if `packs`; by default its size decides. One that may be packed, and that would be read in place
+    otherwise, has an address and a row stride that only a call knows.
     """
 
     def __init__(
@@ -127,7 +128,9 @@ class TileEmitter:
             self.tile = tile = matrix_tiles.SIZE
         self.packed = dots.packed if dots else contraction.accumulator
         self.packs_a = dots is not None or converts(contraction.a, contraction)
-        self.packs_b = dots is not None or (self._packs_b() if packs is None else packs)
+        self.packs_b = dots is not None or (
+            contraction.b.may_be_packed or self._copies_b() if packs is None else packs
+        )
         most = self.band_rows = self._rows_of_task()
         self.height = min(most, self.rows) if isinstance(self.rows, int) else most
         # A task runs over several iterations of an axis that the second operand does not have, the
@@ -142,6 +145,17 @@ class TileEmitter:
         # A task computes several blocks of columns with one packed copy of its rows.
         self.blocks = self._blocks_of_task(in_task=in_task)
         self.tasks = total(f, self._sizes())
+        may_be_packed = contraction.b.may_be_packed and not contraction.b.is_packed
+        self.reads_in_place = may_be_packed and self._can_read_in_place(len(over))
+
+    def _can_read_in_place(self, axes: int) -> bool:
+        """True if an unpacked second operand differs from a packed one in its strides alone.
+
+        The sum has so many `axes`.
+        """
+        has_masks = self.columns != self._tail_start() + sum(self.tail)
+        is_plain = self.dots is None and axes == 1 and not self._copies_b()
+        return is_plain and (self.f.module.has_avx512 or not has_masks)
 
     def _rows_of_task(self) -> int:
         """The most rows of a task, which has whole tiles."""
@@ -178,12 +192,11 @@ class TileEmitter:
         count = ROWS // self.rows
         return axis, count if isinstance(axis.extent, Value) else even(axis.extent, count)
 
-    def _packs_b(self) -> bool:
+    def _copies_b(self) -> bool:
+        """True if an unpacked second operand is copied."""
         contraction = self.contraction
         stride = contraction.column.b
         if isinstance(stride, Value) or stride != 1 or converts(contraction.b, contraction):
-            return True
-        if contraction.b.may_be_packed:
             return True
         if isinstance(self.rows, int) and self.rows <= self.tile.rows:
             return False
@@ -196,7 +209,7 @@ class TileEmitter:
         self.copies = Copies(f, self.contraction, self.tile, self.dots, sizes)
         if self.packs_a:
             self.copies.allocate_rows()
-        if self.packs_b:
+        if self.packs_b and not self.reads_in_place:
             self.copies.allocate_columns()
         if self.dots is not None and self.dots.in_tiles:
             self.sums = f.alloca(accumulator, self.tile.rows * self.width)
@@ -437,7 +450,11 @@ class TileEmitter:
                 pack_rows()
             a, a_row = self.copies.band, self.copies.pitch
             strides = [(n, b) for n, (_, b) in zip(packed(axes), strides, strict=True)]
-        if self.packs_b and self.dots is None:
+        if self.reads_in_place:
+            [axis], [(along, _)] = axes, strides
+            b, step = self.copies.panel_or_rows(b, axis.b, columns, before)
+            strides = [(along, step)]
+        elif self.packs_b and self.dots is None:
             b, width = self.copies.panel_of(b, axes, columns, before), self.width
             strides_in_copy = packed(axes)
             strides = [(a, n * width) for n, (a, _) in zip(strides_in_copy, strides, strict=True)]
@@ -607,12 +624,12 @@ class TileEmitter:
         f, rows = self.f, len(values) // len(types)
         if not axes:
             add = self.dots.add if self.dots else partial(multiply_add, f)
-            scalar = Type(types[0].element)
+            scalar, copied = Type(types[0].element), self.packs_b and not self.reads_in_place
             if not f.module.has_avx512:
                 # Factors that are loaded early take registers that the sums need.
                 f.barrier()
             vectors = [
-                f.load(type, memory.pointer) if self.packs_b else columns.load(memory, type, n)
+                f.load(type, memory.pointer) if copied else columns.load(memory, type, n)
                 for n, (memory, type) in enumerate(zip(b, types, strict=True))
             ]
             results = []
