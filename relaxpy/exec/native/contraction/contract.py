@@ -127,7 +127,8 @@ def emit_product(
                 return run_rows(few, f.compare("sle", rows, most), run_packed_or_plain)
         return run_packed_or_plain()
 
-    if isinstance(rows, Value) and not contraction.b.is_packed:
+    has_few = product.row is not None and not product.row.extent.mentions(frame.long)
+    if isinstance(rows, Value) and has_few and not contraction.b.is_packed:
         # A batch of one is common, and slow in tiles unless these need no copies.
         single = replace(plain.row, extent=1)
         run_rows(single, f.compare("eq", rows, 1), lambda: run_few(rows))

@@ -158,7 +158,11 @@ class FloatPanels(_Panels):
     def _block(self, columns: Axis, over: Sequence[Axis]) -> Sequence[Value]:
         """Decode the columns of a block one after the other, and transpose them."""
         f, decoder, frame, size = self._function, self._decoder, self._frame, self._repeated.count
-        start, tables, lanes = frame.index(columns.start), self._repeated.tables, self._repeated.lanes
+        start, tables, lanes = (
+            frame.index(columns.start),
+            self._repeated.tables,
+            self._repeated.lanes,
+        )
 
         def decode(column: Value) -> None:
             place = {columns.var: start + column}
