@@ -61,8 +61,11 @@ DEPTH = 1024
 """The k-block: the most steps of the sum at a time, which is the rows of a packed block."""
 BLOCKS = 8
 """The most blocks of columns of a task that packs its rows; there are twice as many tasks."""
-UNROLL = 12
-"""The most unrolled iterations of the innermost axes of the sum."""
+UNROLL = 48
+"""The most instructions of a tile for which the innermost axes of the sum are unrolled.
+
+As many multiply-adds take longer than the end of a loop.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -649,7 +652,7 @@ class TileEmitter:
             b_there = [moved(f, memory, combine(f, "mul", index, axis.b)) for memory in b]
             return self._accumulate(axes[1:], a_there, a_row, b_there, types, columns, current)
 
-        if math.prod(extents(axes)) <= UNROLL:
+        if math.prod(extents(axes)) * len(values) <= UNROLL:
             for number in range(int(extents(axes)[0])):
                 values = iteration(number, *values)
             return list(values)
