@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import islice
 
 from relaxpy.exec.native.contraction import matrix_tiles, row_pairs
 from relaxpy.exec.native.contraction.blocking import (
@@ -352,25 +353,32 @@ class TileEmitter:
     ) -> None:
         """Store the results of the epilogue for a strip of rows, whose sums are in scratch memory.
 
-        There they are adjacent: rows of the result may be in one cache set.
+        There they are adjacent: rows of the result may be in one cache set. The vectors of columns
+        follow each other, since a costly epilogue is much code.
         """
         f, contraction, epilogue = self.f, self.contraction, self.epilogue
         assert epilogue is not None
         if self.strip is not None:
             outer = (*outer[:-1], combine(f, "add", outer[-1], number))
             kept = combine(f, "mul", number, self.rows)
-        vectors = [*zip(columns.offsets, columns.lanes, columns.masks, strict=True)]
-        first = (*outer, start, columns.start)
 
-        def sums(row: Value) -> list[Value]:
-            memory = self._scratch(combine(f, "mul", combine(f, "add", kept, row), self.width))
-            type = contraction.accumulator
-            return [
-                f.load(Type(type.element, lanes), advance(f, memory, before, type))
-                for before, lanes in zip(columns.offsets, columns.lanes, strict=True)
-            ]
+        def vector(before: Size, lanes: int, mask: Value | None) -> None:
+            type = Type(contraction.accumulator.element, lanes)
+            first = (*outer, start, combine(f, "add", columns.start, before))
 
-        finish_rows(f, contraction, epilogue, first, height, vectors, sums)
+            def sums(row: Value) -> Value:
+                place = combine(f, "mul", combine(f, "add", kept, row), self.width)
+                return f.load(type, self._scratch(combine(f, "add", place, before)))
+
+            finish_rows(f, contraction, epilogue, first, height, lanes, mask, sums)
+
+        lanes, whole = columns.lanes[0], 0
+        while columns.lanes[whole : whole + 1] == (lanes,) and columns.masks[whole] is None:
+            whole += 1
+        f.loop(0, whole * lanes, lanes, [], lambda before: vector(before, lanes, None))
+        rest = zip(columns.offsets, columns.lanes, columns.masks, strict=True)
+        for before, count, mask in islice(rest, whole, None):
+            vector(before, count, mask)
 
     def _scratch(self, first: Size) -> Value:
         """The address of the sum at `first` there."""
@@ -665,27 +673,23 @@ def finish_rows(
     epilogue: Epilogue,
     first: Indices,
     height: Size,
-    vectors: Sequence[tuple[int, int, Value | None]],
-    sums: Callable[[Value], list[Value]],
+    lanes: int,
+    mask: Value | None,
+    sums: Callable[[Value], Value],
 ) -> None:
-    """Store the results of an epilogue.
+    """Store the results of an epilogue for a vector of columns, which may have a mask.
 
-    `first` are the indices of the first element; `height` is the number of rows; `vectors` are the
-    columns before each vector, its lanes and its mask; `sums` are those of the vectors of a row,
-    counted from the first one.
+    `first` are the indices of the first element; `height` is the number of rows; `sums` are those
+    of a row, counted from the first one.
     """
     *outer, start, column = first
     element = contraction.accumulator.element
 
-    def loaded(row: Size, operand: Initial) -> list[Value]:
-        """The elements of an operand for each vector; one scalar if all columns share it."""
+    def loaded(row: Size, operand: Initial) -> Value:
+        """The elements of an operand; a scalar if all columns share it."""
         if _is_zero(operand.strides[-1]):
-            shared = elements(f, operand, (*outer, row, column), Type(element), None)
-            return [shared] * len(vectors)
-        return [
-            elements(f, operand, (*outer, row, column), Type(element, lanes), mask, (0, before))
-            for before, lanes, mask in vectors
-        ]
+            return elements(f, operand, (*outer, row, column), Type(element), None)
+        return elements(f, operand, (*outer, row, column), Type(element, lanes), mask)
 
     # Values that all rows share are hoisted out of the loop.
     fixed = {
@@ -697,17 +701,15 @@ def finish_rows(
 
     def finish(index: Value) -> None:
         row = combine(f, "add", start, index)
-        totals = sums(index)
+        total = sums(index)
         operands = [
             fixed[n] if n in fixed else loaded(row, operand)
             for n, operand in enumerate(epilogue.operands)
         ]
-        fresh = [values for n, values in enumerate(operands) if n not in fixed]
         with frame.level():
-            frame.settle(value for values in (totals, *fresh) for value in values)
-            for n, (before, _, mask) in enumerate(vectors):
-                value = epilogue.compute(frame, totals[n], [values[n] for values in operands])
-                store(f, contraction, (*outer, row, column), value, mask, (0, before))
+            frame.settle([total, *(v for n, v in enumerate(operands) if n not in fixed)])
+            value = epilogue.compute(frame, total, operands)
+            store(f, contraction, (*outer, row, column), value, mask)
 
     f.loop(0, height, 1, [], finish)
 
