@@ -155,7 +155,7 @@ class TileEmitter:
     def _can_read_in_place(self, axes: int) -> bool:
         """True if an unpacked second operand differs from a packed one in its strides alone.
 
-        The sum has so many `axes`.
+        The sum has a number of `axes`.
         """
         has_masks = self.columns != self._tail_start() + sum(self.tail)
         is_plain = self.dots is None and axes == 1 and not self._copies_b()
