@@ -123,6 +123,50 @@ def test_rows_of_whole_vectors_and_short_ones_keep_their_sizes(sizes) -> None:
         check_one_function("softmax", sizes)
 
 
+PRODUCTS: dict[str, tuple[Sequence[tuple[str, Any]], Body]] = {
+    "a product": KERNELS["a product"],
+    "a product, a bias and relu": (
+        [MATRIX, ("float32", lambda a, b: (b, a + 1)), ("float32", lambda a, b: (a + 1,))],
+        lambda x, y, z: op.nn.relu(op.add(op.matmul(x, y), z)),
+    ),
+}
+CHEAP = [[(17, 33), (21, 70), (40, 19), (61, 65)], [(16, 16), (32, 96), (48, 80), (64, 32)]]
+CHEAP += [[(55, 97), (56, 87), (53, 103), (54, 101)]]
+"""Multiples of no vector, multiples, and products that have threads."""
+
+
+@pytest.mark.parametrize("sizes", CHEAP)
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_many_cheap_products_have_one_function(monkeypatch, name: str, sizes: Any) -> None:
+    monkeypatch.setitem(KERNELS, name, PRODUCTS[name])
+    module, arrays = program(name, sizes)
+    shared = relaxpy.compile(module, "native")
+    kernels = sorted({row.kernel for row in shared.report().rows if "contraction" in row.method})
+    assert len(kernels) == len(sizes)
+    assert len({shared.kernel_source(kernel, "llvm") for kernel in kernels}) == 1
+    with KERNEL_CLASSES.off():
+        separate = relaxpy.compile(module, "native")
+    found = shared["main"](*arrays)
+    check(found, separate["main"](*arrays), exactly=True)
+    check(found, relaxpy.compile(module, "numpy")["main"](*arrays), exactly=False)
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        [(17, 33), (21, 70), (40, 19)],
+        [(17, 33), (21, 70), (40, 19), (8, 35)],
+        [(90, 71), (91, 73), (92, 75), (93, 77)],
+    ],
+    ids=["few", "few rows", "long"],
+)
+def test_products_that_are_few_or_take_long_keep_their_sizes(sizes: Any) -> None:
+    module, _ = program("a product", sizes)
+    ex = relaxpy.compile(module, "native")
+    kernels = sorted({row.kernel for row in ex.report().rows if "contraction" in row.method})
+    assert len({ex.kernel_source(kernel, "llvm") for kernel in kernels}) == len(sizes)
+
+
 def check_one_function(name: str, sizes: Sequence[tuple[int, int]]) -> None:
     module, _ = program(name, sizes)
     ex = relaxpy.compile(module, "native")

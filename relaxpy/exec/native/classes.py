@@ -40,7 +40,11 @@ from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, 
 from relaxpy.support.dataclass import dataclass, replace
 
 _LANES: Final = 16
-"""Elements of a vector: shorter loops are unrolled, and multiples need no remainder."""
+"""Elements of a vector: shorter loops are unrolled, and multiples need no remainder.
+
+All extents that are arguments have as many iterations, more than the rows of products that have
+code of their own.
+"""
 _LONG_ROW: Final = 64
 """The extent of rows from which long kernels do not spend their time around these."""
 _LONG_SUM: Final = 128
@@ -49,6 +53,16 @@ _LONG_SUM_OF_ROW: Final = 64
 """The same for multiples of no vector, in kernels that also compute each element of the row."""
 _SHORT_KERNEL: Final = 1 << 15
 """The iterations up to which a kernel takes less time than to start threads."""
+_SERIAL_PRODUCT: Final = 1 << 18
+"""The same for products, whose iterations are multiply-adds."""
+_CHEAP_PRODUCT: Final = 1 << 19
+"""The multiply-adds up to which a product is cheap: it takes some 20 microseconds.
+
+Its code for all sizes takes up to 1.5 times as long, and that for its own sizes 15 milliseconds of
+compilation: a thousand calls take less time.
+"""
+_MANY_PRODUCTS: Final = 4
+"""The least cheap products of a class, whose code is as long as that of two or three of them."""
 
 T = TypeVar("T")
 
@@ -69,12 +83,13 @@ class KernelClass:
 
 
 def classes_of(functions: Iterable[PrimFunc]) -> Iterator[KernelClass]:
-    """The classes of kernels with at least two members."""
+    """The classes of kernels with at least two members, or more if these are products."""
     for similar in _groups(functions, _parameters):
         readers = [reader for func in similar if (reader := _read(func)) is not None]
         for alike in _groups(readers, _Reader.form):
             for members in _groups(alike, _text):
-                yield _class_of(members)
+                if not members[0].has_product or len(members) >= _MANY_PRODUCTS:
+                    yield _class_of(members)
 
 
 def _groups(items: Iterable[T], key: Callable[[T], Hashable]) -> Iterator[list[T]]:
@@ -193,7 +208,10 @@ class _Reader:
             self._enter_buffer(buffer)
         for node in occurrences(func.body, Stmt):
             iterations += self._enter(node)
-        self.is_short = iterations <= _SHORT_KERNEL
+        self.has_product = any(_is_product(n) for n in occurrences(func.body, BufferStore))
+        if self.has_product:
+            self._check_product(iterations)
+        self.is_short = iterations <= (_SERIAL_PRODUCT if self.has_product else _SHORT_KERNEL)
         for node in occurrences(func.body, Stmt):
             match node:
                 case BlockRealize(iter_values=values, block=Block(iter_vars=iter_vars)):
@@ -204,6 +222,11 @@ class _Reader:
                 case _:
                     pass
         self._places = self._long_extents()
+
+    def _check_product(self, iterations: int) -> None:
+        """Check that products are cheap; those of few rows or columns have code of their own."""
+        if iterations > _CHEAP_PRODUCT or any(n.value < _LANES for n in self._extents):
+            raise RefusedError("the tiles of products depend on sizes")
 
     # ---- extents
 
@@ -250,10 +273,9 @@ class _Reader:
 
     def _read_store(self, store: BufferStore) -> None:
         """Relate extents by the indices of a store and of what it reads."""
-        if _is_product(store.value):
-            raise RefusedError("the tiles of products depend on sizes")
         self._access(store.buffer, store.indices)
-        if not self.is_short and store.buffer.ndim:
+        is_long = not self.is_short and not self.has_product
+        if is_long and store.buffer.ndim:
             row = self._extents[self._numbers[store.buffer] + store.buffer.ndim - 1]
             if row.value < _LONG_ROW:
                 raise RefusedError("its rows are short")
@@ -262,7 +284,7 @@ class _Reader:
             node = stack.pop()
             if isinstance(node, BufferLoad):
                 self._access(node.buffer, node.indices)
-                if not self.is_short:
+                if is_long:
                     self._check_order(store.indices, node.indices)
                 stack += (index for index in node.indices if not isinstance(index, Var))
             elif isinstance(node, Var):
@@ -326,7 +348,7 @@ class _Reader:
         places = {}
         for number, extent in enumerate(self._extents):
             first, least = self._first(number), _LANES
-            if first in summed:
+            if first in summed and not self.has_product:
                 least = _LONG_SUM_OF_ROW if local and extent.value % _LANES else _LONG_SUM
             if first not in self._constant and extent.value >= least:
                 places[number] = first
@@ -395,9 +417,9 @@ def _is_zero(value: PrimExpr) -> bool:
     return isinstance(value, IntImm) and value.value == 0
 
 
-def _is_product(value: PrimExpr) -> bool:
+def _is_product(store: BufferStore) -> bool:
     """True if a sum is one of products of elements, whose tiles depend on sizes."""
-    match value:
+    match store.value:
         case Add(a=BufferLoad(), b=Mul(a=a, b=b)):
             return all(next(occurrences(x, BufferLoad), None) is not None for x in (a, b))
         case _:

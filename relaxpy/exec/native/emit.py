@@ -40,8 +40,8 @@ class KernelEmitter:
     The function returns 0 on success. Otherwise it has either only written memory that it does not
     read, or raised a Python exception: that of an obligation, which `report` numbers, or that of a
     signal that interrupted it. The parameters of a class have `multiples`, powers of two that
-    divide the sizes among them, and need no tests. The function takes the arguments at the
-    positions `constants` packed, if they may be packed.
+    divide the sizes among them, which are long, and need no tests. The function takes the arguments
+    at the positions `constants` packed, if they may be packed.
     """
 
     def __init__(
@@ -75,6 +75,7 @@ class KernelEmitter:
         self.offsets = [o for o in signature.offsets if not isinstance(o, Var)]
         shape_vars = self.plan.shape_vars
         self.frame = Values(f, pointers, variables, program.written, shape_vars)
+        self.frame.long = {size for size in multiples if isinstance(size, Var)}
         uses = self.plan.uses
         once = (b for b in signature.buffers if uses[b] == 1 and b not in program.written)
         self.frame.packable = dict.fromkeys(once)

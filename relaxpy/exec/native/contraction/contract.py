@@ -112,10 +112,12 @@ def emit_product(
             f.branch(is_packed(f, contraction.b), lambda: run(packed), lambda: run(plain))
 
     def has_one_form() -> bool:
-        """True if an unpacked second operand is copied, and then read like a packed one."""
-        emitter = emitter_of(f, plain)
-        is_copied = isinstance(emitter, TileEmitter) and emitter.packs_b
-        return is_copied and contraction.row_fold is None
+        """True if an unpacked second operand is read like a packed one, in a copy or in place."""
+        found = emitter_of(f, plain)
+        if not isinstance(found, TileEmitter) or contraction.row_fold is not None:
+            return False
+        packed = emitter_of(f, contraction)
+        return found.packs_b or (isinstance(packed, TileEmitter) and packed.reads_in_place)
 
     def run_few(rows: Value) -> None:
         suitable = RowLanesEmitter if in_task else (DotEmitter, RowLanesEmitter)
@@ -125,7 +127,8 @@ def emit_product(
                 return run_rows(few, f.compare("sle", rows, most), run_packed_or_plain)
         return run_packed_or_plain()
 
-    if isinstance(rows, Value) and not contraction.b.is_packed:
+    has_few = product.row is not None and not product.row.extent.mentions(frame.long)
+    if isinstance(rows, Value) and has_few and not contraction.b.is_packed:
         # A batch of one is common, and slow in tiles unless these need no copies.
         single = replace(plain.row, extent=1)
         run_rows(single, f.compare("eq", rows, 1), lambda: run_few(rows))

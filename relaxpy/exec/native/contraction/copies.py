@@ -24,7 +24,7 @@ from relaxpy.exec.native.contraction.operands import (
     total,
 )
 from relaxpy.exec.native.contraction.panels import Block, copied_unless_packed, pack
-from relaxpy.exec.native.llvm.function import I32, Function, Type, Value
+from relaxpy.exec.native.llvm.function import I32, I64, Function, Type, Value
 from relaxpy.support.dataclass import dataclass, replace
 
 
@@ -141,13 +141,32 @@ class Copies:
             return [self.panel]
 
         def present(whole: Value) -> list[Value]:
-            rows = int(math.prod(extents(self.contraction.over)))
-            place = combine(f, "mul", columns.start, rows)
-            place = combine(f, "add", place, combine(f, "mul", before, self.sizes.width))
-            return [advance(f, whole, place, self.packed)]
+            return [self._place(whole, columns, before)]
 
         [panel] = copied_unless_packed(f, self.contraction.b, present, copied)
         return Matrix(panel, self.packed)
+
+    def panel_or_rows(
+        self, b: Matrix, stride: Size, columns: Columns, before: Size
+    ) -> tuple[Matrix, Value]:
+        """The rows of a block and their stride, in `b` or in a packed operand, as `panel_of`."""
+        f = self.f
+
+        def present(whole: Value) -> list[Value]:
+            return [self._place(whole, columns, before), f.const(I64, self.sizes.width)]
+
+        def rows() -> list[Value]:
+            return [b.pointer, f.index(stride)]
+
+        pointer, step = copied_unless_packed(f, self.contraction.b, present, rows)
+        return replace(b, pointer=pointer), step
+
+    def _place(self, whole: Value, columns: Columns, before: Size) -> Value:
+        """The address of a block in a packed operand, as for `panel_of`."""
+        f, rows = self.f, int(math.prod(extents(self.contraction.over)))
+        place = combine(f, "mul", columns.start, rows)
+        place = combine(f, "add", place, combine(f, "mul", before, self.sizes.width))
+        return advance(f, whole, place, self.packed)
 
     def copy_rows(self, a: Matrix, axes: Sequence[GemmAxis], start: Size, height: Size) -> None:
         """Copy rows from `a` on; if rows are folded, from the one of number `start` on."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import islice
 
 from relaxpy.exec.native.contraction import matrix_tiles, row_pairs
 from relaxpy.exec.native.contraction.blocking import (
@@ -61,8 +62,11 @@ DEPTH = 1024
 """The k-block: the most steps of the sum at a time, which is the rows of a packed block."""
 BLOCKS = 8
 """The most blocks of columns of a task that packs its rows; there are twice as many tasks."""
-UNROLL = 12
-"""The most unrolled iterations of the innermost axes of the sum."""
+UNROLL = 48
+"""The most instructions of a tile for which the innermost axes of the sum are unrolled.
+
+As many multiply-adds take longer than the end of a loop.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,7 +91,8 @@ class TileEmitter:
 
     `tasks` is their number. It follows from the extents alone. The tasks may run in any order and
     in parallel, unless they are all part of a single one, `in_task`. The second operand is packed
-    if `packs`; by default its size decides.
+    if `packs`; by default its size decides. One that may be packed, and that would be read in place
+    otherwise, has an address and a row stride that only a call knows.
     """
 
     def __init__(
@@ -127,7 +132,9 @@ class TileEmitter:
             self.tile = tile = matrix_tiles.SIZE
         self.packed = dots.packed if dots else contraction.accumulator
         self.packs_a = dots is not None or converts(contraction.a, contraction)
-        self.packs_b = dots is not None or (self._packs_b() if packs is None else packs)
+        self.packs_b = dots is not None or (
+            contraction.b.may_be_packed or self._copies_b() if packs is None else packs
+        )
         most = self.band_rows = self._rows_of_task()
         self.height = min(most, self.rows) if isinstance(self.rows, int) else most
         # A task runs over several iterations of an axis that the second operand does not have, the
@@ -142,6 +149,17 @@ class TileEmitter:
         # A task computes several blocks of columns with one packed copy of its rows.
         self.blocks = self._blocks_of_task(in_task=in_task)
         self.tasks = total(f, self._sizes())
+        may_be_packed = contraction.b.may_be_packed and not contraction.b.is_packed
+        self.reads_in_place = may_be_packed and self._can_read_in_place(len(over))
+
+    def _can_read_in_place(self, axes: int) -> bool:
+        """True if an unpacked second operand differs from a packed one in its strides alone.
+
+        The sum has a number of `axes`.
+        """
+        has_masks = self.columns != self._tail_start() + sum(self.tail)
+        is_plain = self.dots is None and axes == 1 and not self._copies_b()
+        return is_plain and (self.f.module.has_avx512 or not has_masks)
 
     def _rows_of_task(self) -> int:
         """The most rows of a task, which has whole tiles."""
@@ -178,12 +196,11 @@ class TileEmitter:
         count = ROWS // self.rows
         return axis, count if isinstance(axis.extent, Value) else even(axis.extent, count)
 
-    def _packs_b(self) -> bool:
+    def _copies_b(self) -> bool:
+        """True if an unpacked second operand is copied."""
         contraction = self.contraction
         stride = contraction.column.b
         if isinstance(stride, Value) or stride != 1 or converts(contraction.b, contraction):
-            return True
-        if contraction.b.may_be_packed:
             return True
         if isinstance(self.rows, int) and self.rows <= self.tile.rows:
             return False
@@ -196,7 +213,7 @@ class TileEmitter:
         self.copies = Copies(f, self.contraction, self.tile, self.dots, sizes)
         if self.packs_a:
             self.copies.allocate_rows()
-        if self.packs_b:
+        if self.packs_b and not self.reads_in_place:
             self.copies.allocate_columns()
         if self.dots is not None and self.dots.in_tiles:
             self.sums = f.alloca(accumulator, self.tile.rows * self.width)
@@ -336,25 +353,32 @@ class TileEmitter:
     ) -> None:
         """Store the results of the epilogue for a strip of rows, whose sums are in scratch memory.
 
-        There they are adjacent: rows of the result may be in one cache set.
+        There they are adjacent: rows of the result may be in one cache set. The vectors of columns
+        follow each other, since a costly epilogue is much code.
         """
         f, contraction, epilogue = self.f, self.contraction, self.epilogue
         assert epilogue is not None
         if self.strip is not None:
             outer = (*outer[:-1], combine(f, "add", outer[-1], number))
             kept = combine(f, "mul", number, self.rows)
-        vectors = [*zip(columns.offsets, columns.lanes, columns.masks, strict=True)]
-        first = (*outer, start, columns.start)
 
-        def sums(row: Value) -> list[Value]:
-            memory = self._scratch(combine(f, "mul", combine(f, "add", kept, row), self.width))
-            type = contraction.accumulator
-            return [
-                f.load(Type(type.element, lanes), advance(f, memory, before, type))
-                for before, lanes in zip(columns.offsets, columns.lanes, strict=True)
-            ]
+        def vector(before: Size, lanes: int, mask: Value | None) -> None:
+            type = Type(contraction.accumulator.element, lanes)
+            first = (*outer, start, combine(f, "add", columns.start, before))
 
-        finish_rows(f, contraction, epilogue, first, height, vectors, sums)
+            def sums(row: Value) -> Value:
+                place = combine(f, "mul", combine(f, "add", kept, row), self.width)
+                return f.load(type, self._scratch(combine(f, "add", place, before)))
+
+            finish_rows(f, contraction, epilogue, first, height, lanes, mask, sums)
+
+        lanes, whole = columns.lanes[0], 0
+        while columns.lanes[whole : whole + 1] == (lanes,) and columns.masks[whole] is None:
+            whole += 1
+        f.loop(0, whole * lanes, lanes, [], lambda before: vector(before, lanes, None))
+        rest = zip(columns.offsets, columns.lanes, columns.masks, strict=True)
+        for before, count, mask in islice(rest, whole, None):
+            vector(before, count, mask)
 
     def _scratch(self, first: Size) -> Value:
         """The address of the sum at `first` there."""
@@ -437,7 +461,11 @@ class TileEmitter:
                 pack_rows()
             a, a_row = self.copies.band, self.copies.pitch
             strides = [(n, b) for n, (_, b) in zip(packed(axes), strides, strict=True)]
-        if self.packs_b and self.dots is None:
+        if self.reads_in_place:
+            [axis], [(along, _)] = axes, strides
+            b, step = self.copies.panel_or_rows(b, axis.b, columns, before)
+            strides = [(along, step)]
+        elif self.packs_b and self.dots is None:
             b, width = self.copies.panel_of(b, axes, columns, before), self.width
             strides_in_copy = packed(axes)
             strides = [(a, n * width) for n, (a, _) in zip(strides_in_copy, strides, strict=True)]
@@ -607,12 +635,12 @@ class TileEmitter:
         f, rows = self.f, len(values) // len(types)
         if not axes:
             add = self.dots.add if self.dots else partial(multiply_add, f)
-            scalar = Type(types[0].element)
+            scalar, copied = Type(types[0].element), self.packs_b and not self.reads_in_place
             if not f.module.has_avx512:
                 # Factors that are loaded early take registers that the sums need.
                 f.barrier()
             vectors = [
-                f.load(type, memory.pointer) if self.packs_b else columns.load(memory, type, n)
+                f.load(type, memory.pointer) if copied else columns.load(memory, type, n)
                 for n, (memory, type) in enumerate(zip(b, types, strict=True))
             ]
             results = []
@@ -632,7 +660,7 @@ class TileEmitter:
             b_there = [moved(f, memory, combine(f, "mul", index, axis.b)) for memory in b]
             return self._accumulate(axes[1:], a_there, a_row, b_there, types, columns, current)
 
-        if math.prod(extents(axes)) <= UNROLL:
+        if math.prod(extents(axes)) * len(values) <= UNROLL:
             for number in range(int(extents(axes)[0])):
                 values = iteration(number, *values)
             return list(values)
@@ -645,27 +673,23 @@ def finish_rows(
     epilogue: Epilogue,
     first: Indices,
     height: Size,
-    vectors: Sequence[tuple[int, int, Value | None]],
-    sums: Callable[[Value], list[Value]],
+    lanes: int,
+    mask: Value | None,
+    sums: Callable[[Value], Value],
 ) -> None:
-    """Store the results of an epilogue.
+    """Store the results of an epilogue for a vector of columns, which may have a mask.
 
-    `first` are the indices of the first element; `height` is the number of rows; `vectors` are the
-    columns before each vector, its lanes and its mask; `sums` are those of the vectors of a row,
-    counted from the first one.
+    `first` are the indices of the first element; `height` is the number of rows; `sums` are those
+    of a row, counted from the first one.
     """
     *outer, start, column = first
     element = contraction.accumulator.element
 
-    def loaded(row: Size, operand: Initial) -> list[Value]:
-        """The elements of an operand for each vector; one scalar if all columns share it."""
+    def loaded(row: Size, operand: Initial) -> Value:
+        """The elements of an operand; a scalar if all columns share it."""
         if _is_zero(operand.strides[-1]):
-            shared = elements(f, operand, (*outer, row, column), Type(element), None)
-            return [shared] * len(vectors)
-        return [
-            elements(f, operand, (*outer, row, column), Type(element, lanes), mask, (0, before))
-            for before, lanes, mask in vectors
-        ]
+            return elements(f, operand, (*outer, row, column), Type(element), None)
+        return elements(f, operand, (*outer, row, column), Type(element, lanes), mask)
 
     # Values that all rows share are hoisted out of the loop.
     fixed = {
@@ -677,17 +701,15 @@ def finish_rows(
 
     def finish(index: Value) -> None:
         row = combine(f, "add", start, index)
-        totals = sums(index)
+        total = sums(index)
         operands = [
             fixed[n] if n in fixed else loaded(row, operand)
             for n, operand in enumerate(epilogue.operands)
         ]
-        fresh = [values for n, values in enumerate(operands) if n not in fixed]
         with frame.level():
-            frame.settle(value for values in (totals, *fresh) for value in values)
-            for n, (before, _, mask) in enumerate(vectors):
-                value = epilogue.compute(frame, totals[n], [values[n] for values in operands])
-                store(f, contraction, (*outer, row, column), value, mask, (0, before))
+            frame.settle([total, *(v for n, v in enumerate(operands) if n not in fixed)])
+            value = epilogue.compute(frame, total, operands)
+            store(f, contraction, (*outer, row, column), value, mask)
 
     f.loop(0, height, 1, [], finish)
 

@@ -14,6 +14,8 @@ from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Run
 from relaxpy.exec.native.contraction.contract import emit_tiles
+from relaxpy.exec.native.contraction.operands import Matrix
+from relaxpy.exec.native.contraction.panels import Block, pack
 from relaxpy.exec.native.llvm.function import I8, I32, Type, Value
 from relaxpy.exec.native.llvm.interleave import transposed
 from relaxpy.exec.native.loops.axes import Loops
@@ -130,14 +132,15 @@ class FloatPanels(_Panels):
 
     def __init__(self, loops: Loops, run: Run, decoder: Decoder) -> None:
         super().__init__(loops, run, decoder, _DEPTH)
-        elements = self._blocks * self._repeated.count * PANEL
-        self._memory = self._function.alloca(_FLOAT, elements)
+        elements = self._repeated.count * PANEL
+        self._memory = self._function.alloca(_FLOAT, self._blocks * elements)
+        self._columns = self._function.alloca(_FLOAT, elements)
 
     @override
     def _part(self, member: Assignment, columns: Axis, over: Sequence[Axis]) -> None:
         repeated, frame = self._repeated, self._frame
-        side = min(repeated.lanes, self._function.module.vector_bits // 32)
-        self._decode(over, side, partial(self._squares, columns, over, side))
+        self._loops.nested(over, partial(self._block, columns, over), ())
+        frame.forget()
         loops = (*over, *repeated.inner)
         panel = decl_buffer([*(a.extent.expr() for a in loops), PANEL], "float32", "panel")
         place = [(as_poly(a.var) - as_poly(a.start)).expr() for a in (*loops, columns)]
@@ -152,21 +155,28 @@ class FloatPanels(_Panels):
         emit_tiles(product, frame)
         del frame.pointers[panel]
 
-    def _squares(self, columns: Axis, over: Sequence[Axis], side: int, column: Value) -> None:
-        """Decode squares of columns and of successive elements, and transpose them."""
-        f, repeated, decoder = self._function, self._repeated, self._decoder
-        there = [self._frame.index(columns.start) + column + n for n in range(side)]
-        row = self._number(over, repeated.count * PANEL) + column
-        for first in range(0, repeated.count, repeated.lanes):
-            with decoder.numbered(first):
-                vectors = [
-                    decoder.read(repeated.shared, {columns.var: n}, first, repeated.tables, AHEAD)
-                    for n in there
-                ]
-            for lane in range(0, repeated.lanes, side):
-                parts = [f.shuffle(v, None, range(lane, lane + side)) for v in vectors]
-                for n, values in enumerate(transposed(f, parts), first + lane):
-                    f.store(values, f.element(self._memory, row + n * PANEL, values.type))
+    def _block(self, columns: Axis, over: Sequence[Axis]) -> Sequence[Value]:
+        """Decode the columns of a block one after the other, and transpose them."""
+        f, decoder, frame, size = self._function, self._decoder, self._frame, self._repeated.count
+        start, tables, lanes = (
+            frame.index(columns.start),
+            self._repeated.tables,
+            self._repeated.lanes,
+        )
+
+        def decode(column: Value) -> None:
+            place = {columns.var: start + column}
+            for first in range(0, size, lanes):
+                with decoder.numbered(first):
+                    values = decoder.read(self._repeated.shared, place, first, tables, AHEAD)
+                f.store(values, f.element(self._columns, column * size + first, values.type))
+
+        f.loop(0, PANEL, 1, [], decode)
+        block = Block(self._columns, size, PANEL, 1, size)
+        target = f.element(self._memory, self._number(over, size * PANEL), _FLOAT)
+        side = Type("float", min(lanes, f.module.vector_bits // 32))
+        pack(f, Matrix(self._columns, _FLOAT), block, target, PANEL, side)
+        return ()
 
 
 class DigitPanels(_Panels):

@@ -78,7 +78,8 @@ class RunLoops(Loops):
                     None if a == b else self._shown()
                     for a, b in ((whole.axes, run.axes), (whole.over, run.over))
                 )
-                emit_product(product, self.frame, in_task=self.in_task, columns=columns, over=over)
+                in_task = self.in_task or self.program.is_short
+                emit_product(product, self.frame, in_task=in_task, columns=columns, over=over)
                 self.frame.forget()
             case RepeatedLoads() as repeated:
                 from relaxpy.exec.native.loops.decoded_sums import DecodedSums

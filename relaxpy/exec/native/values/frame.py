@@ -78,6 +78,8 @@ class Frame(ABC):
         """Values that the current iteration stored."""
         self.blocks: dict[Buffer, tuple[Sequence[IndexPoly], IndexPoly]] = {}
         """The strides of buffers with memory for some rows only, and the position of index 0."""
+        self.long: Container[Var] = ()
+        """Sizes of more rows than those for which a product has code of its own."""
         self.packable: dict[Buffer, Packing | None] = {}
         """The parameters with a single reader, and their packing, if they may be packed."""
         self.packed: Container[Buffer] = ()
