@@ -73,6 +73,7 @@ class Linked:
 def thawed() -> Iterator[None]:
     """No object is frozen, as in a program that does not use this."""
     gc.unfreeze()
+    linked_lists()  # so many that frozen objects are looked for again
     yield
     gc.collect()
     gc.freeze()
