@@ -90,6 +90,36 @@ def test_a_class_is_as_the_standard_library_makes_it(options: dict[str, bool]) -
     )
 
 
+CALLS: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
+    ((3,), {}),
+    ((3, "a"), {"note": "x"}),
+    ((), {"size": 4, "members": [1, 2]}),
+    ((3,), {"size": 4}),
+    ((3, "a", [], "x", 5, 6, 7), {}),
+    ((), {"name": "a"}),
+    ((3,), {"total": 1}),
+    ((3,), {"unknown": 1}),
+    ((3,), {"self": 1}),
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_the_first_instances_are_as_later_ones(options: dict[str, bool]) -> None:
+    def instances(decorator: Callable[..., Any]) -> list[object]:
+        return [
+            [outcome(lambda: fields_of(cls(*args, **kwargs))) for cls in classes]  # noqa: B023
+            for args, kwargs in CALLS
+            for classes in [declared(decorator, **options)]
+            for _ in range(12)
+        ]
+
+    assert instances(dataclass) == instances(dataclasses.dataclass)
+
+
+def fields_of(value: Any) -> dict[str, object]:
+    return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+
+
 def test_the_representation_is_that_of_the_standard_library() -> None:
     kinds = (dataclass, dataclasses.dataclass)
     texts = [repr(declared(decorator)[1](2, "b")) for decorator in kinds]

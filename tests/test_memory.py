@@ -21,6 +21,7 @@ from relaxpy.arith import prove_equal
 from relaxpy.ir.arith import canonical
 from relaxpy.relax import transform
 from relaxpy.script import from_source
+from relaxpy.support.dataclass import _INSTANCES
 
 #: Keyed by what a process has a few of: hooks, datatypes, machines, positions of operands, or
 #: nothing.
@@ -141,7 +142,7 @@ def living() -> Counter[str]:
 
 @pytest.mark.parametrize("work", [expressions, legalize, compile_and_run])
 def test_nothing_else_outlives_a_program(work: Callable[[], None]) -> None:
-    for _ in range(2):
+    for _ in range(_INSTANCES + 1):  # after which constructors are compiled
         work()
     before, lines = living(), len(linecache.cache)
     for _ in range(5):

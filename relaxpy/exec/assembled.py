@@ -11,7 +11,6 @@ from relaxpy.exec.native.calls.entry import is_entry, with_fallback
 from relaxpy.exec.native.machine_code.machine import with_current
 from relaxpy.exec.report import ExecutionReport
 from relaxpy.exec.runtime.checks import PublicFunctions, Signature
-from relaxpy.exec.runtime.instrument import Instrument
 from relaxpy.exec.runtime.values import PrimFuncValue, Value
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax import nodes as rx
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from relaxpy.exec.lower.module import Backend
     from relaxpy.exec.lowered import Lowered
     from relaxpy.exec.profile import Profile
+    from relaxpy.exec.runtime.instrument import Instrument
 
 
 def executable_of(

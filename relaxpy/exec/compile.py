@@ -37,7 +37,6 @@ from relaxpy.ir.core.target import DEFAULT, Target, default_target, target_facts
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import PassContext
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.serialize import load_table
 from relaxpy.ir.tir.prim_func import PrimFunc, kernel_faults
 from relaxpy.support.dataclass import replace
@@ -258,6 +257,8 @@ def saved_module(saved: Container, source: str) -> IRModule:
         MisuseError (also ValueError): it is not an executable.
         WellFormedError: the module is not well-formed.
     """
+    from relaxpy.ir.relax.analysis.well_formed import check_well_formed  # most start without it
+
     try:
         module = load_table(saved.content.get("module"), saved.arrays)
         target_kind(str(saved.content.get("target")))

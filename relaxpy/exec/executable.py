@@ -23,7 +23,6 @@ from relaxpy.errors import (
 from relaxpy.exec.container import Container, Sections, as_path
 from relaxpy.exec.report import CompileReport, ExecutionReport, kernel_sources
 from relaxpy.exec.runtime.checks import Bindings, Signature
-from relaxpy.exec.runtime.instrument import Instrument
 from relaxpy.exec.runtime.values import CopiedByReference, Value, user_argument
 from relaxpy.exec.stateful import StatefulCalls
 from relaxpy.ir import hooks
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from relaxpy.exec.profile import Profile, ProfileComparison
+    from relaxpy.exec.runtime.instrument import Instrument
 
 MachineCode: TypeAlias = Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
 """The machine code of a file in its JSON form: for this CPU, or for several."""

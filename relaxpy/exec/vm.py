@@ -10,9 +10,7 @@ from typing_extensions import override
 
 from relaxpy.errors import MisuseError, check_type, unknown_attribute
 from relaxpy.exec.executable import EntryPoint, Executable
-from relaxpy.exec.profile import Profile
 from relaxpy.exec.runtime.checks import Signature
-from relaxpy.exec.runtime.instrument import Instrument
 from relaxpy.exec.runtime.registry import passing_tensors
 from relaxpy.exec.runtime.tensors import as_tensors
 from relaxpy.exec.runtime.values import FunctionValue, Value, describe
@@ -21,6 +19,10 @@ from relaxpy.ir.core.device import Device
 from relaxpy.ir.core.tensor import check_device
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.entry import user_facing
+
+if TYPE_CHECKING:
+    from relaxpy.exec.profile import Profile
+    from relaxpy.exec.runtime.instrument import Instrument
 
 
 @dataclass(frozen=True, slots=True)

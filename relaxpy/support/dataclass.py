@@ -10,7 +10,7 @@ import dataclasses
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import Field
-from functools import lru_cache
+from functools import lru_cache, partial
 from operator import attrgetter
 from reprlib import recursive_repr
 from types import CodeType, FunctionType, MemberDescriptorType
@@ -107,6 +107,8 @@ class _Frozen:
 _CHANGEABLE: Final = _Changeable.__dataclass_params__  # type: ignore[attr-defined]
 _FROZEN: Final = _Frozen.__dataclass_params__  # type: ignore[attr-defined]
 _FACTORY: Final = dataclasses._HAS_DEFAULT_FACTORY  # type: ignore[attr-defined]
+_INSTANCES: Final = 8
+"""The number of instances for which no constructor is compiled."""
 _SELF, _ABSENT, _SET = "self", "_absent", "_set"
 """Names in constructors, which no field has."""
 _FIELD_TYPE: Final = dataclasses.fields(_Changeable)[0]._field_type  # type: ignore[attr-defined]
@@ -163,18 +165,52 @@ def _add(cls: type, name: str, value: object) -> None:
 
 
 class _Constructor:
-    """The constructor of a class until it is first used, when a compiled one replaces it."""
+    """The constructor of a class until it has been used some times, when it is compiled.
+
+    Most classes have few instances in a process, or none: compiling takes as long as 30 of them.
+    """
 
     def __init__(self, cls: type, fields: tuple[Field[Any], ...], *, frozen: bool) -> None:
         self._cls, self._fields, self._frozen = cls, fields, frozen
+        self._positions = [f.name for f in fields if f.init and not f.kw_only]
+        self._left = _INSTANCES
 
     def __get__(self, instance: object, owner: type) -> Callable[..., None]:
+        if instance is None or self._left <= 0:
+            return self._compiled().__get__(instance, owner)  # type: ignore[no-any-return]
+        self._left -= 1
+        return partial(self._fill, instance)
+
+    def _compiled(self) -> Any:
         function: Any = _compiled_constructor(self._cls, self._fields, frozen=self._frozen)
         function.__qualname__ = f"{self._cls.__qualname__}.__init__"
         if vars(self._cls).get("__init__") is self:
             self._cls.__init__ = function
-        bound: Callable[..., None] = function.__get__(instance, owner)
-        return bound
+        return function
+
+    def _fill(self, instance: Any, /, *args: Any, **values: Any) -> None:
+        """Do what the compiled constructor does, which raises the errors for other arguments."""
+        named = dict(zip(self._positions, args, strict=False))
+        given = {**named, **values}
+        attributes: dict[str, Any] = {}
+        for field in self._fields:
+            if field.init and field.name in given:
+                attributes[field.name] = given.pop(field.name)
+            elif _has_factory(field):
+                attributes[field.name] = field.default_factory()  # type: ignore[operator]
+            elif field.default is not dataclasses.MISSING:
+                attributes[field.name] = field.default
+            elif field.init:
+                break
+        else:
+            if not given and len(named) == len(args) and named.keys().isdisjoint(values):
+                set_field = object.__setattr__ if self._frozen else setattr
+                for name, value in attributes.items():
+                    set_field(instance, name, value)
+                if hasattr(self._cls, "__post_init__"):
+                    instance.__post_init__()
+                return
+        self._compiled()(instance, *args, **values)
 
 
 def _compiled_constructor(

@@ -5,11 +5,41 @@ from __future__ import annotations
 import functools
 import gc
 from collections.abc import Callable
-from itertools import count
 from typing import Final, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+_FEW: Final = 1 << 12
+"""The number of new objects that the collector may visit after a pause."""
+_MANY: Final = 1 << 16
+"""The same in a program with frozen objects, which are counted one by one."""
+_COLLECTED: Final = 1 << 20
+"""The number of new objects after which garbage is collected."""
+
+
+class _NewObjects:
+    """The objects that remain after pauses, and how many of them a visit may take."""
+
+    few = _FEW
+    _kept = 0
+
+    def keep(self, number: int) -> None:
+        """Move all objects to the oldest generation; after many, collect garbage instead."""
+        if gc.get_freeze_count():  # of objects that the program has frozen, one by one
+            self.few = _MANY
+            return
+        self.few = _FEW
+        self._kept += number
+        if self._kept > _COLLECTED:
+            self._kept = 0
+            gc.collect()
+        else:
+            gc.freeze()
+            gc.unfreeze()
+
+
+_new_objects: Final = _NewObjects()
 
 
 def gc_paused(function: Callable[P, T]) -> Callable[P, T]:
@@ -17,8 +47,8 @@ def gc_paused(function: Callable[P, T]) -> Callable[P, T]:
 
     Nodes form no cycles, so that reference counting frees them. The collector runs whenever the
     number of objects has grown enough. While a large program is built it would therefore visit the
-    same nodes over and over, which takes half of the time to parse 10,000 bindings. Many objects
-    that remain afterwards count as old: a first visit would take a tenth of a second.
+    same nodes over and over, which takes half of the time to parse 10,000 bindings. Objects that
+    remain afterwards count as old: a first visit would take a tenth of the time to create them.
     """
 
     @functools.wraps(function)
@@ -30,23 +60,9 @@ def gc_paused(function: Callable[P, T]) -> Callable[P, T]:
         try:
             return function(*args, **kwargs)
         finally:
-            # Frozen objects are counted one by one.
-            if gc.get_count()[0] - before > _MANY and not gc.get_freeze_count():
-                _keep_new_objects()
+            new = gc.get_count()[0] - before
+            if new > _new_objects.few:
+                _new_objects.keep(new)
             gc.enable()
 
     return paused
-
-
-_MANY: Final = 1 << 16
-_COLLECTED: Final = 16
-_times: Final = count(1)
-
-
-def _keep_new_objects() -> None:
-    """Move all objects to the oldest generation; every sixteenth time collect garbage instead."""
-    if next(_times) % _COLLECTED:
-        gc.freeze()
-        gc.unfreeze()
-    else:
-        gc.collect()

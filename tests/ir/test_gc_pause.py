@@ -56,11 +56,11 @@ def searches(work: Callable[[], object]) -> int:
 
 
 @gc_paused
-def linked_lists() -> list[object]:
+def linked_lists(number: int = 100_000) -> list[object]:
     """More objects than a first visit may take, the first of which refers to itself."""
     first = Linked()
     first.other = first
-    return [first, *([] for _ in range(100_000))]
+    return [first, *([] for _ in range(number))]
 
 
 class Linked:
@@ -73,17 +73,19 @@ class Linked:
 def thawed() -> Iterator[None]:
     """No object is frozen, as in a program that does not use this."""
     gc.unfreeze()
+    linked_lists()  # so many that frozen objects are looked for again
     yield
     gc.collect()
     gc.freeze()
 
 
 @pytest.mark.usefixtures("often", "thawed")
-def test_what_was_built_is_not_visited_when_the_collector_goes_on() -> None:
+@pytest.mark.parametrize("number", [10_000, 100_000])
+def test_what_was_built_is_not_visited_when_the_collector_goes_on(number: int) -> None:
     kept: list[object] = []
 
     def work() -> None:
-        kept.append(linked_lists())
+        kept.append(linked_lists(number))
         kept.append([[] for _ in range(100)])
 
     assert min(searches(work) for _ in range(2)) == 0

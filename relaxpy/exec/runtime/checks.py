@@ -16,7 +16,6 @@ from relaxpy.errors import (
     RuntimeCheckError,
     counted,
 )
-from relaxpy.exec.runtime.scalar import Scalar, ScalarEvaluator, checked
 from relaxpy.exec.runtime.values import (
     Category,
     FunctionValue,
@@ -34,16 +33,15 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import is_of_relaxpy
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.analysis.variables import used_vars
 from relaxpy.ir.relax.block_builder.infer import callee_name
 from relaxpy.ir.relax.relations import free_shape_vars, is_base_of, substitute_info
-from relaxpy.ir.short_text.nodes import ShortText
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.support.dataclass import dataclass, replace
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span
+    from relaxpy.exec.runtime.scalar import Scalar
 
 
 @dataclass(slots=True)
@@ -69,6 +67,9 @@ class Bindings:
         Errors:
             RuntimeCheckError: a variable is not bound, a division by zero, or an overflow.
         """
+        # Native code evaluates sizes itself: its programs start without this.
+        from relaxpy.exec.runtime.scalar import ScalarEvaluator, checked
+
         return ScalarEvaluator(self.sizes, checked).value(expr)
 
 
@@ -280,6 +281,8 @@ class Matcher:
             raise
         if actual == expected:
             return
+        from relaxpy.ir.short_text.nodes import ShortText  # only for an error
+
         text = ShortText().prim(expr, INT64)
         how = f"not {expected}" if isinstance(expr, tir.ConstExpr) else f"but {text} = {expected}"
         used, sizes = [v for v in walk(expr) if isinstance(v, tir.Var)], self._bindings.sizes
@@ -624,6 +627,8 @@ def with_unused_results(module: IRModule) -> IRModule:
 
     It is decided before passes, which remove uses.
     """
+    from relaxpy.ir.relax.analysis.variables import used_vars  # programs from the disk: unused
+
     result = module
     for name, func in module.functions.items():
         if not isinstance(func, rx.Function):

@@ -41,8 +41,6 @@ from relaxpy.errors import (
 from relaxpy.ir.core.node import Attrs, Node, is_function
 from relaxpy.ir.hooks import call
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.pass_infra.reproducer import add_remaining, reproducible
-from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.nodes.expr import evaluating
 from relaxpy.support import progress
 from relaxpy.support.dataclass import dataclass
@@ -77,13 +75,14 @@ def check_options(step: Hashable) -> None:
 @lru_cache(maxsize=256)
 def _declared(cls: type) -> Mapping[str, object]:
     """The options of a class with their types, none if these cannot be evaluated."""
-    if not is_dataclass(cls):
+    options = [field.name for field in fields(cls) if field.init] if is_dataclass(cls) else ()
+    if not options:
         return {}
     try:
         hints = get_type_hints(cls)
     except NameError:
         return {}
-    return {field.name: hints[field.name] for field in fields(cls) if field.init}
+    return {name: hints[name] for name in options}
 
 
 def _has_type(value: Any, kind: Any) -> bool:
@@ -238,6 +237,8 @@ class Pass(ABC):
                 else "IRModule.from_expr makes a module of one function",
                 about=mod,
             )
+        from relaxpy.ir.pass_infra.reproducer import reproducible  # programs from the disk: unused
+
         progress.now(self.info.name)
         context = PassContext.current()
         with evaluating(None), reproducible(self, mod, context.reproducer_dir, context.options):
@@ -575,6 +576,8 @@ def verify(mod: IRModule) -> None:
     Errors:
         WellFormedError: it is not; the error has all violations.
     """
+    from relaxpy.ir.relax.analysis.well_formed import check_well_formed  # most start without it
+
     violations = check_well_formed(mod)
     if violations:
         raise WellFormedError(violations)
@@ -630,6 +633,8 @@ class Sequential(Pass):
                     mod = required_pass(required)(mod)
                 mod = step(mod)
             except Exception as error:  # of any kind: it is raised again
+                from relaxpy.ir.pass_infra.reproducer import add_remaining  # only for an error
+
                 add_remaining(error, self._after(index, ctx))
                 raise
         return mod

@@ -30,6 +30,9 @@ def mentioned_globals(expr: Expr) -> tuple[str, ...]:
         node = stack.pop()
         if type(node) is VarBinding:
             node = node.value
+            if type(node) is Call:  # most are those of the function before a pass
+                names |= dict.fromkeys(mentioned_globals(node))
+                continue
         if isinstance(node, GlobalVar):
             names[node.name_hint] = None
         elif not node._variable and id(node) not in visited:

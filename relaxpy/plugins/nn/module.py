@@ -21,7 +21,6 @@ from relaxpy.errors import (
     unexpected,
 )
 from relaxpy.ir import hooks
-from relaxpy.ir.relax.transform.append_in_place import AttachExternModules
 from relaxpy.plugins.nn.core import Array, Parameter, items_of
 from relaxpy.plugins.nn.exporter import Branch, export, named_items
 from relaxpy.plugins.nn.methods import MODULE_INSTEAD
@@ -200,6 +199,8 @@ class Module(SubroutineMixin, Branch):
             MisuseError (also TypeError, ValueError): as for `export_tvm`, or a parameter has no
                 value, or the format is unknown or its library is not installed.
         """
+        from relaxpy.ir.relax.transform.append_in_place import AttachExternModules
+
         full = ModuleSpec.from_raw(spec, self)
         mod, params, externs = export(full, debug=debug)
         if missing := [path for path, param in params if param.data is None]:

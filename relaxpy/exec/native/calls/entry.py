@@ -50,7 +50,6 @@ from relaxpy.exec.native.llvm.function import (
 )
 from relaxpy.exec.native.llvm.module import Module
 from relaxpy.exec.native.machine_code.objects import Library
-from relaxpy.exec.native.maths.numbers import widen
 from relaxpy.exec.native.threads.memory import memory
 from relaxpy.exec.runtime.values import empty
 from relaxpy.support.dataclass import dataclass
@@ -582,6 +581,8 @@ def _bits(f: Function, item: Value, param: Number) -> Value:
         return f.cast("bitcast", number, "i64")
 
     def from_numpy() -> list[Value]:
+        from relaxpy.exec.native.maths.numbers import widen  # programs from the disk: unused
+
         element = {"float16": "half", "bfloat16": "bfloat", "float32": "float"}[param.dtype]
         value = field_of(f, item, VALUE, Type(element))
         return [f.cast("fpext", value if element == "float" else widen(value), "double")]

@@ -7,13 +7,12 @@ from string import ascii_letters
 from typing import TYPE_CHECKING, cast
 
 from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.relax.known import literal_shape, tensor_of, tensor_sinfo
 from relaxpy.ir.relax.op.definition import gradients, rules
 from relaxpy.ir.relax.op.definition.registry import R, register
 from relaxpy.ir.relax.op.definition.sharding import matmul_axes
 from relaxpy.ir.relax.op.elementwise import BINARY
-from relaxpy.ir.relax.op.manipulate import permute_dims
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.topi.shapes import Subscripts, label_sizes, parse_subscripts
 from relaxpy.ir.tir.expr import PrimExpr
@@ -44,7 +43,7 @@ def _legalize_matmul(builder: BlockBuilder, call: rx.Call) -> rx.Expr:
 def _transposed(matrix: rx.Expr) -> rx.Expr:
     """A stack of matrices, each transposed."""
     ndim = gradients.require_rank(matrix, "matmul")
-    return permute_dims(matrix, (*range(ndim - 2), ndim - 1, ndim - 2))
+    return op.permute_dims(matrix, (*range(ndim - 2), ndim - 1, ndim - 2))
 
 
 def _gradient_matmul(
@@ -302,5 +301,5 @@ def linear(
         bias    broadcasts with (..., m)
         result  (..., m)
     """
-    product = matmul(data, permute_dims(weight), out_dtype=out_dtype)
+    product = matmul(data, op.permute_dims(weight), out_dtype=out_dtype)
     return product if bias is None else cast("rx.Expr", BINARY["add"](product, bias))
