@@ -53,6 +53,8 @@ _SHARE = 16
 """The least number of elements that are accumulated into a partial result."""
 _SEGMENT = 8192
 """The number of consecutive elements after which reading on elsewhere costs little."""
+_CACHED = 1 << 13
+"""The most elements of a row that stays in the first-level cache for several passes."""
 _UNROLLED = 8
 """The size of a partial reduction is a multiple of this unroll factor."""
 
@@ -101,18 +103,33 @@ def _divided(tree: Tree, program: KernelProgram) -> Tree:
             time = time_of(tree, plan, [axis])
             if not _is_worth(time * axis.extent):
                 return tree
-            if axis.extent.constant is None and _is_worth(time):
-                inner = within_batch(tree, program)
-                if inner is not None:
-                    rows = replace(inner, axis=Axis(inner.axis.var, low, high))
-                    time = time_of(inner, plan, [inner.axis])
-                    return Tasks((axis,), inner.axis, 1, low, high, rows, time)
+            inner = within_batch(tree, program) if _is_worth(time) else None
+            if inner is not None and (axis.extent.constant is None or _fits(inner, tree)):
+                rows = replace(inner, axis=Axis(inner.axis.var, low, high))
+                time = time_of(inner, plan, [inner.axis])
+                count = 1
+                if axis.extent.constant is not None:  # each block computes the outer index
+                    count = min(max(1, cost.GRAIN // (time.constant or 1)), _extent(inner.axis))
+                return Tasks((axis,), inner.axis, count, low, high, rows, time * count)
             rows = replace(tree, axis=Axis(axis.var, low, high))
             return Tasks((), axis, size, low, high, rows, time * size)
         case Run() if _is_worth(time_of(tree, plan, ())):
             return _of_axes(tree, program)
         case _:
             return tree
+
+
+def _fits(inner: Tile, tile: Tile) -> bool:
+    """True if a row of an iteration of `tile` is contiguous and fits into a cache.
+
+    Rows of matmuls are not computed one by one.
+    """
+    elements = max(math.prod(map(_extent, run.loops)) for run in runs((inner,)))
+    return (
+        elements <= _CACHED
+        and all(row.axis == tile.rows[b].axis + 1 for b, row in inner.rows.items())
+        and all(product_of(run) is None for run in runs((tile,)))
+    )
 
 
 def _in_any_order(tree: For, plan: Plan) -> bool:
@@ -329,6 +346,8 @@ def within_batch(tile: Tile, program: KernelProgram) -> Tile | None:
         along = [a for a in axes if a is not None]
         if not along or len(along) < len(members):
             continue
+        if any(len(r.loops) > 1 and lane_axis(r) is a for r, a in zip(members, along, strict=True)):
+            continue  # iterations are the lanes of vectors
         if max(map(_elements, members, along)) < _LEAST:
             continue
         rows = _rows(members, along, program)

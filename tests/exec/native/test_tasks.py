@@ -333,6 +333,33 @@ def test_blocks_of_rows_are_within_a_batch_of_unknown_size(body: str) -> None:
         np.testing.assert_allclose(executable["main"](x), expected, rtol=2e-6, atol=1e-6)
 
 
+BATCHES = {
+    ("R.nn.softmax(x, axis=-1)", (3, 300, 200)): "tasks of i0 < 3, i1 < 300 in blocks",
+    # A row is longer than the first-level cache.
+    ("R.nn.softmax(x, axis=-1)", (3, 30, 20_000)): "tasks of i0 < 3",
+    # The elements of a row are the lanes of vectors.
+    ("R.nn.softmax(x, axis=1)", (3, 100, 1000)): "tasks of i0 < 3",
+}
+
+
+@pytest.mark.parametrize(("body", "shape"), BATCHES)
+def test_rows_that_stay_in_the_cache_are_computed_one_by_one(body, shape, monkeypatch) -> None:
+    monkeypatch.setattr(cost, "GRAIN", 10_000_000)
+    text = graph(f'x: R.Tensor({shape}, "float32")', body)
+    executable, by_numpy = (
+        relaxpy.compile(from_source(text), target=t) for t in ("native", "numpy")
+    )
+    first, _ = executable.kernel_source("softmax", kind="tree").split("\n", 1)
+    expected = BATCHES[body, shape]
+    found = re.sub(r"T\.int64\((\d+)\)", r"\1", first)
+    assert found.startswith(expected)
+    assert found.count(" < ") == expected.count(" < ")
+    x = floats(*shape)
+    x[0, 0, :3] = np.inf, -np.inf, np.nan
+    with np.errstate(all="ignore"):
+        np.testing.assert_allclose(executable["main"](x), by_numpy["main"](x), rtol=1e-5, atol=1e-7)
+
+
 @pytest.mark.parametrize("shape", ['("n",)', '("n", 8)', '("n", "m")'])
 def test_elements_of_unknown_number_are_divided_in_a_call(shape: str) -> None:
     func = function("R.nn.relu(x0) + x1", *[f'{shape}, "float32"'] * 2)

@@ -70,7 +70,7 @@ _TABLE: Final[Mapping[str, _Emitters]] = {
     "atan": _Emitters(double=trigonometric.atan, single_called=trigonometric.atan_float),
     "atan2": _Emitters(double=trigonometric.atan2, for_single=trigonometric.atan2_short),
     "erf": _Emitters(double=others.erf, single=others.erf_float),
-    "hypot": _Emitters(double=others.hypot),
+    "hypot": _Emitters(double=others.hypot, for_single=others.hypot_short),
     "fmod": _Emitters(double=others.fmod),
 }
 

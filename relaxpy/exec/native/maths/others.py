@@ -193,6 +193,15 @@ def hypot(x: Value, y: Value) -> Value:
     sum = fma(b, b, error) + square
     result = square_root(sum) * back
     result = x.function.select(compare("uno", x, y), x + y, result)
+    return _infinite_if_either(x, y, result)
+
+
+def hypot_short(x: Value, y: Value) -> Value:
+    """`hypot` of `float` as `double`, whose squares do not overflow. Error: that of rounding."""
+    return _infinite_if_either(x, y, square_root(fma(x, x, y * y)))
+
+
+def _infinite_if_either(x: Value, y: Value, result: Value) -> Value:
     for value in (x, y):
         result = select(compare("oeq", absolute(value), math.inf), math.inf, result)
     return result

@@ -10,8 +10,8 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.core.dtype import INT32, DataType
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
-from relaxpy.ir.te.topi.elementwise import accumulator, as_dtype
-from relaxpy.ir.te.topi.padding import pad
+from relaxpy.ir.te.topi.elementwise import accumulator, as_dtype, injective
+from relaxpy.ir.te.topi.padding import element_of_pad, pad
 from relaxpy.ir.te.topi.windows import (
     AXIS_NAMES,
     WINDOW_NAMES,
@@ -78,6 +78,40 @@ def _padded(x: _Axes, windows: Windows, wide: DataType) -> _Axes:
     after = [windows.after.get(axis, 0) for axis in x.order]
     tensor = x.tensor if wide.is_int else as_dtype(x.tensor, wide)
     return _Axes(pad(tensor, before, after, ops.const(0, tensor.dtype), "pad_temp"), x.order)
+
+
+def _phases(
+    x: _Axes, windows: Windows, wide: DataType, count: PrimExpr, size: PrimExpr
+) -> Mapping[int, _Axes]:
+    """`_padded` as a stage for each remainder of the positions along the last axis by its stride.
+
+    The elements that `count` windows of this `size` have at the same offset are consecutive in the
+    stage of that offset, so that vectors of windows are loaded without gaps.
+    """
+    axis = x.order[-1]
+    step, dilation = windows.strides[axis], windows.dilation[axis]
+    before, after = (
+        [number(widths.get(a, 0)) for a in x.order] for widths in (windows.before, windows.after)
+    )
+    tensor = x.tensor if wide.is_int else as_dtype(x.tensor, wide)
+    zero = ops.const(0, tensor.dtype)
+    shape = [n + a + b for n, a, b in zip(tensor.shape, before, after, strict=True)]
+
+    def stage(remainder: int, last: int) -> Tensor:
+        def element(*index: PrimExpr) -> PrimExpr:
+            position = index[-1] * step + remainder
+            return element_of_pad(tensor, before, after, zero, [*index[:-1], position])
+
+        return injective([*shape[:-1], count + last], element, "pad_temp")
+
+    offsets = range(0, _literal(size) * dilation, dilation)
+    most = {offset % step: offset // step for offset in offsets}
+    return {n: _Axes(stage(n, last), x.order) for n, last in most.items()}
+
+
+def _literal(value: PrimExpr) -> int:
+    assert isinstance(value, tir.IntImm)
+    return value.value
 
 
 def _joint(first: Tensor, second: Tensor, out_dtype: str | None) -> DataType:
@@ -148,7 +182,17 @@ def conv(
         dims = kernel.sizes
     dtype = _joint(inp, filt, out_dtype)
     wide = _wide(dtype)
-    source = _padded(data, windows, wide)
+    is_written_out = (
+        groups > 1 and ops.is_const(dims["I"], 1) and _is_small(dims[axis] for axis in axes)
+    )
+    last = data.order[-1]
+    step = windows.strides.get(last, 1)
+    by_phase = is_written_out and step > 1
+    sources = (
+        _phases(data, windows, wide, sizes[last], dims[last])
+        if by_phase
+        else {0: _padded(data, windows, wide)}
+    )
     per_group = dims["O"] // number(groups)
 
     def term(index: Mapping[str, PrimExpr], element: Mapping[str, PrimExpr]) -> PrimExpr:
@@ -157,7 +201,12 @@ def conv(
             channel = _grouped(index["C"], per_group, channel, dims["I"])
         position = {axis: windows.position(axis, index[axis], element[axis]) for axis in axes}
         weight = {axis: element[axis] for axis in axes} | {"O": index["C"], "I": element["C"]}
-        values = source.at({"N": index["N"], "C": channel} | position), kernel.at(weight)
+        phase = 0
+        if by_phase:
+            after, phase = divmod(_literal(element[last]) * windows.dilation[last], step)
+            position[last] = index[last] + after
+        at = {"N": index["N"], "C": channel} | position
+        values = sources[phase].at(at), kernel.at(weight)
         return _product(*values, wide)
 
     out = Layout.of(out_layout or data_layout)
@@ -165,7 +214,7 @@ def conv(
     summed = [axis for axis in data.order if axis != "N"]
     extents = {axis: dims["I" if axis == "C" else axis] for axis in summed}
     name = f"{'group_' * (groups > 1)}conv{count}d_{order.lower()}"
-    if groups > 1 and ops.is_const(dims["I"], 1) and _is_small(dims[axis] for axis in axes):
+    if is_written_out:
         body = _written_out(term, order, extents, summed)
     else:
         body = _reduction(term, order, extents, summed)
@@ -254,10 +303,8 @@ def _written_out(
     elements: list[dict[str, PrimExpr]] = [{}]
     width = 1
     for axis in summed:
-        size = extents[axis]
-        assert isinstance(size, tir.IntImm)
-        elements = [p | {axis: number(k)} for p in elements for k in range(size.value)]
-        width = size.value
+        width = _literal(extents[axis])
+        elements = [p | {axis: number(k)} for p in elements for k in range(width)]
 
     def element(*index: PrimExpr) -> Any:
         outer = dict(zip(order, index, strict=True))

@@ -34,19 +34,26 @@ def pad(
     """
     before, after = _widths(data, pad_before, pad_after, "pad")
     fill = ops.cast_to(pad_value, data.dtype)
-
-    def element(*index: PrimExpr) -> PrimExpr:
-        is_inside, source = [], []
-        for i, low, high, size in zip(index, before, after, data.shape, strict=True):
-            if not (is_const(low, 0) and is_const(high, 0)):
-                is_inside.append(i >= low)
-                is_inside.append(i < low + size)
-            source.append(i if is_const(low, 0) else i - low)
-        value = data(*source)
-        return intrin.if_then_else(ops.all_of(*is_inside), value, fill) if is_inside else value
-
     shape = list(map(_padded, data.shape, before, after))
-    return injective(shape, element, name)
+    return injective(shape, lambda *i: element_of_pad(data, before, after, fill, i), name)
+
+
+def element_of_pad(
+    data: Tensor,
+    before: Sequence[PrimExpr],
+    after: Sequence[PrimExpr],
+    fill: PrimExpr,
+    index: Sequence[PrimExpr],
+) -> PrimExpr:
+    """The element of the padded data at an index."""
+    is_inside, source = [], []
+    for i, low, high, size in zip(index, before, after, data.shape, strict=True):
+        if not (is_const(low, 0) and is_const(high, 0)):
+            is_inside.append(i >= low)
+            is_inside.append(i < low + size)
+        source.append(i if is_const(low, 0) else i - low)
+    value = data(*source)
+    return intrin.if_then_else(ops.all_of(*is_inside), value, fill) if is_inside else value
 
 
 def _widths(

@@ -9,8 +9,10 @@ import pytest
 
 from relaxpy import topi
 from relaxpy.errors import MisuseError
+from relaxpy.ir.arith.algebra.affine import affine
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.te import tensor as te
-from relaxpy.ir.te.tensor import Tensor
+from relaxpy.ir.te.tensor import ProducerLoad, Tensor
 from relaxpy.ir.tir import expr as tir
 from tests.fuzz.seed import COUNT
 from tests.ir.relax.op.cases.windows import convolve, pool, transpose_convolve
@@ -131,6 +133,23 @@ def test_narrow_floats_are_widened_before_windows_read_them(dtype: str, read: st
     while "conv" not in sums.op.name:
         [sums] = sums.op.input_tensors
     assert str(sums.op.input_tensors[0].dtype) == read
+
+
+@pytest.mark.parametrize("stride", [(1, 1), (2, 2), (1, 3), (2, 1)])
+@pytest.mark.parametrize("dilation", [1, 2])
+@pytest.mark.parametrize("size", [15, "n"])
+def test_windows_of_one_channel_read_consecutive_elements(stride, dilation, size) -> None:
+    width = size if isinstance(size, int) else tir.Var(size, "int64")
+    x, w = te.placeholder((1, 4, 9, width), name="x"), te.placeholder((4, 1, 3, 3), name="w")
+    sums = topi.nn.conv(x, w, stride, 1, dilation, 4, "NCHW")
+    [*_, along] = sums.op.axis
+    nodes = [node for value in sums.op.body for node in walk(value)]
+    read = [n for n in nodes if isinstance(n, ProducerLoad) and n.producer.name == "pad_temp"]
+    assert len(read) == 9
+    for element in read:
+        step = affine(element.indices[-1], {along.var})
+        assert step is not None
+        assert step.constant(along.var) == 1
 
 
 X = te.placeholder((1, 2, 4, 4), name="x")
