@@ -21,7 +21,7 @@ from relaxpy.errors import (
     UnknownAttributeError,
     close_names,
 )
-from relaxpy.support.frames import is_user_frame, keep_callback_frames
+from relaxpy.support.frames import is_user_frame, keep_callback_frames, user_frames
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -63,7 +63,7 @@ def user_facing(function: Callable[P, T]) -> Callable[P, T]:
         except (Exception, KeyboardInterrupt) as error:  # one of user code is propagated
             caller = sys._getframe().f_back
             if is_user_frame(caller):
-                if isinstance(error, _MISFIT) and not isinstance(error, RelaxpyError):
+                if isinstance(error, _MISFIT) and user_frames(error.__traceback__) is None:
                     from relaxpy.support.misfit import first_misfit  # only for an error
 
                     refused = first_misfit(function, args, kwargs)

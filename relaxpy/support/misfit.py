@@ -98,6 +98,8 @@ def _is_instance(value: object, term: Any) -> bool:
         return any(type(value) is type(member) and value == member for member in members)
     if not isinstance(origin, type):
         return True
+    if issubclass(origin, str):  # such as a datatype
+        return isinstance(value, str)
     if origin not in _LISTS:
         try:
             return isinstance(value, _KINDS.get(origin, (origin,))[0])

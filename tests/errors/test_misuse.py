@@ -193,6 +193,12 @@ def test_an_argument_without_meaning_is_named(use: Callable[[Any], object], mess
     assert message in str(caught.value)
 
 
+def test_an_error_of_a_function_of_the_user_is_not_one_of_an_argument() -> None:
+    with pytest.raises(ValueError, match="invalid literal for int") as caught:
+        te.compute((3,), lambda i: int("x"), attrs=3)
+    assert not isinstance(caught.value, RelaxpyError)
+
+
 LAYERS = [
     (name, param.name)
     for name, layer in inspect.getmembers(nn, inspect.isclass)
