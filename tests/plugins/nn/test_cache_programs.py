@@ -182,6 +182,39 @@ def test_a_users_function_replaces_that_of_the_cache() -> None:
     assert isinstance(cache, Pages)
 
 
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_users_kernel_is_called_as_by_the_text(number: int) -> None:
+    """It may have effects, and its exceptions are those of a packed function."""
+    mod, params = exported(["mha"] * 3)
+    native = relaxpy.compile(mod, "native")
+    with PACKED_CALLS.off():
+        text = relaxpy.compile(mod, "native")
+    ids = np.array([[1, 2]], np.int32)
+    outcomes: list[Any] = []
+    for program in (native, text):
+        made = new_cache(program)
+        kernels = [made.rotary[0], made.attention]
+        known, calls = kernels[number], [0]
+
+        def own(*args: Any, known: Any = known, calls: list[int] = calls) -> None:
+            calls[0] += 1
+            if calls[0] == 5:
+                raise ValueError("for a reason")
+            known(*args)
+
+        kernels[number] = own
+        rotary, limits = (kernels[0], made.rotary[1]), (6, 600, 64, 4, 0, 0)
+        sizes = (made.heads, made.kv_heads), (made.d_qk, made.d_v)
+        cache = Pages(limits, made.kinds, *sizes, made.dtype, rotary, kernels[1])
+        state("add_sequence", cache, 0)
+        state("begin_forward", cache, [0], [2])
+        outcomes.append(program["forward"](ids, cache, params).tobytes())
+        with pytest.raises(ValueError, match="for a reason") as caught:
+            program["forward"](ids, cache, params)
+        outcomes.append((type(caught.value).__bases__, str(caught.value), calls))
+    assert outcomes[:2] == outcomes[2:]
+
+
 def test_a_saved_program_runs_its_caches(tmp_path: Path, planned: list[Plan | None]) -> None:
     mod, params = exported(["mha"] * 2, "float16")
     program = relaxpy.compile(mod, "native")
