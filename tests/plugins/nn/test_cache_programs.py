@@ -157,9 +157,14 @@ def test_errors_are_those_of_the_text_and_leave_the_cache_usable() -> None:
         assert part in message
 
 
-def test_a_users_function_replaces_that_of_the_cache() -> None:
+@pytest.mark.parametrize("is_loaded", [False, True])
+def test_a_users_function_replaces_that_of_the_cache(is_loaded: bool, tmp_path: Path) -> None:
+    """Also one that is not registered as pure, though the text of a file is made after that."""
     mod, params = exported(["mha"] * 2)
     program = relaxpy.compile(mod, "native")
+    if is_loaded:
+        program.save(tmp_path / "model")
+        program = relaxpy.load_executable(tmp_path / "model", native_code=True)
     cache = new_cache(program)
     state("add_sequence", cache, 0)
     state("begin_forward", cache, [0], [1])
