@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from math import isfinite
 from typing import Final
 
 from relaxpy.exec.fast_paths import PACKED_CALLS
@@ -88,8 +89,8 @@ def _number(number: rx.PrimValue) -> int | float:
     match number.value:
         case tir.IntImm(value=value, dtype=dtype) if dtype != "bool":
             return value
-        case tir.FloatImm(value=value, dtype=dtype):
-            return float(dtype.numpy().type(value))
+        case tir.FloatImm(value=v, dtype=d) if isfinite(found := float(d.numpy().type(v))):
+            return found
         case _:
             raise RefusedError("a number of a packed function is not known")
 

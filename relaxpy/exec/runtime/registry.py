@@ -412,11 +412,14 @@ def provided(name: str, *, pure: bool = False, planned: Planner | None = None) -
     """A decorator that registers a function of relaxpy, unless a user's has the name already.
 
     The calls of one that can be `planned` are steps of native functions, which may repeat them.
+    A function that replaces it is pure, too, since programs that were compiled before make their
+    text when they first call it.
     """
 
     def enter(func: F) -> F:
         if planned is not None:
             _planners[name] = func, planned
+            _pure_names.add(name)
         return func if name in _functions else _enter(name, func, False, pure)
 
     return enter
@@ -443,7 +446,7 @@ def _enter(name: str, func: F, override: bool, pure: bool) -> F:
             about=name,
         )
     _functions[name] = func
-    if pure:
+    if pure or name in _planners:
         _pure_names.add(name)
     else:
         _pure_names.discard(name)

@@ -288,12 +288,13 @@ def test_twin_functions_share_code_but_not_objects() -> None:
 
 
 def test_what_has_no_plan_stays_in_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Functions that users register, objects in tuples, arguments that are not tensors."""
+    """Functions that users register, objects in tuples, other arguments than tensors, no number."""
     both = LINE.replace("box: R.Object", "both: R.Tuple(R.Object, R.Object)")
     texts = [
         LINE.replace("test.boxed", "test.users"),
         both.replace("(box, ", "(both[0], "),
         LINE.replace("R.prim_value(0.5), y", "R.prim_value(0.5), R.shape([1])"),
+        *(LINE.replace("(0.5)", f"(T.float32({x!r}))") for x in ("inf", "nan")),  # not in JSON
     ]
     relaxpy.register_func("test.users", lambda *args: None, pure=True)
     try:

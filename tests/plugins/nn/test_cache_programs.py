@@ -157,9 +157,14 @@ def test_errors_are_those_of_the_text_and_leave_the_cache_usable() -> None:
         assert part in message
 
 
-def test_a_users_function_replaces_that_of_the_cache() -> None:
+@pytest.mark.parametrize("is_loaded", [False, True])
+def test_a_users_function_replaces_that_of_the_cache(is_loaded: bool, tmp_path: Path) -> None:
+    """Also one that is not registered as pure, though the text of a file is made after that."""
     mod, params = exported(["mha"] * 2)
     program = relaxpy.compile(mod, "native")
+    if is_loaded:
+        program.save(tmp_path / "model")
+        program = relaxpy.load_executable(tmp_path / "model", native_code=True)
     cache = new_cache(program)
     state("add_sequence", cache, 0)
     state("begin_forward", cache, [0], [1])
@@ -180,6 +185,39 @@ def test_a_users_function_replaces_that_of_the_cache() -> None:
     assert layers == [0, 1]
     np.testing.assert_array_equal(found, expected)
     assert isinstance(cache, Pages)
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_users_kernel_is_called_as_by_the_text(number: int) -> None:
+    """It may have effects, and its exceptions are those of a packed function."""
+    mod, params = exported(["mha"] * 3)
+    native = relaxpy.compile(mod, "native")
+    with PACKED_CALLS.off():
+        text = relaxpy.compile(mod, "native")
+    ids = np.array([[1, 2]], np.int32)
+    outcomes: list[Any] = []
+    for program in (native, text):
+        made = new_cache(program)
+        kernels = [made.rotary[0], made.attention]
+        known, calls = kernels[number], [0]
+
+        def own(*args: Any, known: Any = known, calls: list[int] = calls) -> None:
+            calls[0] += 1
+            if calls[0] == 5:
+                raise ValueError("for a reason")
+            known(*args)
+
+        kernels[number] = own
+        rotary, limits = (kernels[0], made.rotary[1]), (6, 600, 64, 4, 0, 0)
+        sizes = (made.heads, made.kv_heads), (made.d_qk, made.d_v)
+        cache = Pages(limits, made.kinds, *sizes, made.dtype, rotary, kernels[1])
+        state("add_sequence", cache, 0)
+        state("begin_forward", cache, [0], [2])
+        outcomes.append(program["forward"](ids, cache, params).tobytes())
+        with pytest.raises(ValueError, match="for a reason") as caught:
+            program["forward"](ids, cache, params)
+        outcomes.append((type(caught.value).__bases__, str(caught.value), calls))
+    assert outcomes[:2] == outcomes[2:]
 
 
 def test_a_saved_program_runs_its_caches(tmp_path: Path, planned: list[Plan | None]) -> None:

@@ -326,6 +326,10 @@ class PagedKVCache(SequenceState):
         rotate, extra = rotary
         self.rotary = _direct(rotate), extra
         self.attention, self.latent_attention = map(_direct, (attention, latent_attention))
+        # Users' functions may have effects, so that their calls cannot be repeated.
+        self._has_own_kernels = all(
+            isinstance(kernel, PrimFuncValue) or kernel is None for kernel in (rotate, attention)
+        )
         # The last page of each sequence, and that of its sinks, may be partly empty.
         count = -(-tokens // page_size) + self.max_sequences * (1 + bool(self.sliding))
         self.pages = Pages(count, page_size)
@@ -582,7 +586,7 @@ class PagedKVCache(SequenceState):
         """The plan of calls of `fused` without sinks, if they fit the call that has begun."""
         call = self._call
         after_rows = [(self._dtype_name, shape[1:]) for shape in call.shapes]
-        is_known = self.running is not None and after_rows == [*forms]
+        is_known = self._has_own_kernels and self.running is not None and after_rows == [*forms]
         if not is_known or {(len(each), type(each[0])) for each in calls} != {(2, int)}:
             return None
         layers = [(int(layer), float(scale)) for layer, scale in calls]
