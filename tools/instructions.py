@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -160,10 +161,13 @@ def assembly_of(kernel: Kernel, machine: Machine) -> str:
 def row(name: str, machine: Machine) -> tuple[float, int]:
     """The instructions for each unit of a kernel in its main loop, and the spills of all loops."""
     found = [loop for loop in loops(assembly(name, machine)) if loop.vectors]
-    main = max(found, key=lambda loop: loop.vectors)
     unit = KERNELS[name].unit
-    units = sum(re.fullmatch(unit, n) is not None for n in main.names) if unit else main.stores
-    return len(main.names) / units, sum(loop.stack for loop in found)
+
+    def units(loop: Loop) -> int:
+        return sum(re.fullmatch(unit, n) is not None for n in loop.names) if unit else loop.stores
+
+    main = max(found, key=units if unit else attrgetter("vectors"))
+    return len(main.names) / units(main), sum(loop.stack for loop in found)
 
 
 def cell(each: float, spills: int) -> str:

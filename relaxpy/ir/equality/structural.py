@@ -311,7 +311,6 @@ def structural_equal(lhs: object, rhs: object, map_free_vars: bool = False) -> b
     return first_mismatch(lhs, rhs, map_free_vars) is None
 
 
-@user_facing
 def assert_structural_equal(lhs: object, rhs: object, map_free_vars: bool = False) -> None:
     """Check structural equality.
 

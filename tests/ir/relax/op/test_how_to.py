@@ -23,7 +23,8 @@ from relaxpy.script import from_source
 from tests.ir.relax.op import test_gradients, test_kernels
 from tests.ir.relax.op.cases import CASES, Case
 from tests.ir.relax.op.scratch import forgotten_operators
-from tests.script.test_round_trip_operators import program, read_back
+from tests.ir.relax.op.variants import program
+from tests.script.test_round_trip_operators import read_back
 
 ROOT = Path(__file__).parents[4]
 PAGE = (ROOT / "docs" / "how-to" / "add-an-operator.md").read_text(encoding="utf-8")
@@ -100,7 +101,7 @@ def test_one_row_is_enough_for_the_tests_of_the_catalogue(names, symbolic) -> No
     for case in rows():
         test_kernels.test_the_kernel_computes_the_definition(case, symbolic)
         test_gradients.assert_gradient(case, symbolic, partial(test_gradients.derivatives, case))
-        read_back(program(case, symbolic=symbolic))
+        read_back(program(case, "symbolic" if symbolic else "static"))
 
 
 def test_the_catalogue_misses_an_operator_without_a_row(names: dict[str, Any]) -> None:
