@@ -125,12 +125,16 @@ def expressions() -> None:
     relaxpy.ir.arith.simplify(T.Select(n < m, T.Max(n, m + 1) // 2, n % 7))
 
 
-def living() -> Counter[str]:
-    """Objects of the package, and functions, alive once every bounded cache is empty, by kind."""
+def empty_caches() -> None:
     canonical.GENERAL._forget()
     for name, cache in caches():
         if name not in FEW:
             cache.cache_clear()
+
+
+def living() -> Counter[str]:
+    """Objects of the package, and functions, alive once every bounded cache is empty, by kind."""
+    empty_caches()
     gc.collect()
     kinds = map(type, gc.get_objects())
     return Counter(
@@ -144,6 +148,7 @@ def living() -> Counter[str]:
 def test_nothing_else_outlives_a_program(work: Callable[[], None]) -> None:
     for _ in range(_INSTANCES + 1):  # after which constructors are compiled
         work()
+        empty_caches()
     before, lines = living(), len(linecache.cache)
     for _ in range(5):
         work()

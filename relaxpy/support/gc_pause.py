@@ -11,32 +11,32 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _FEW: Final = 1 << 12
-"""The number of new objects that the collector may visit after a pause."""
+"""The number of new objects that the collector may visit after a pause of a program that starts."""
 _MANY: Final = 1 << 16
-"""The same in a program with frozen objects, which are counted one by one."""
-_COLLECTED: Final = 1 << 20
-"""The number of new objects after which garbage is collected."""
+"""The same later: old objects that a program gives up are found late."""
+_COLLECTED: Final = 16
+"""The number of pauses with more new objects after which garbage is collected."""
 
 
 class _NewObjects:
-    """The objects that remain after pauses, and how many of them a visit may take."""
+    """The number of objects that the next visit may take, and how often there were more."""
 
-    few = _FEW
-    _kept = 0
+    def __init__(self) -> None:
+        self.few = _FEW
+        self._times = 0
 
-    def keep(self, number: int) -> None:
-        """Move all objects to the oldest generation; after many, collect garbage instead."""
+    def keep(self) -> None:
+        """Move all objects to the oldest generation; every sixteenth time collect garbage."""
         if gc.get_freeze_count():  # of objects that the program has frozen, one by one
             self.few = _MANY
             return
-        self.few = _FEW
-        self._kept += number
-        if self._kept > _COLLECTED:
-            self._kept = 0
-            gc.collect()
-        else:
+        self._times += 1
+        if self._times % _COLLECTED:
             gc.freeze()
             gc.unfreeze()
+        else:
+            self.few = _MANY
+            gc.collect()
 
 
 _new_objects: Final = _NewObjects()
@@ -60,9 +60,8 @@ def gc_paused(function: Callable[P, T]) -> Callable[P, T]:
         try:
             return function(*args, **kwargs)
         finally:
-            new = gc.get_count()[0] - before
-            if new > _new_objects.few:
-                _new_objects.keep(new)
+            if gc.get_count()[0] - before > _new_objects.few:
+                _new_objects.keep()
             gc.enable()
 
     return paused

@@ -12,6 +12,7 @@ from relaxpy.ir import load_json, save_json, structural_equal, structural_hash
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.script import from_source
+from relaxpy.support import gc_pause
 from relaxpy.support.gc_pause import gc_paused
 
 
@@ -70,10 +71,10 @@ class Linked:
 
 
 @pytest.fixture
-def thawed() -> Iterator[None]:
-    """No object is frozen, as in a program that does not use this."""
+def thawed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A program that starts, and has frozen no object."""
     gc.unfreeze()
-    linked_lists()  # so many that frozen objects are looked for again
+    monkeypatch.setattr(gc_pause, "_new_objects", gc_pause._NewObjects())
     yield
     gc.collect()
     gc.freeze()
@@ -93,9 +94,26 @@ def test_what_was_built_is_not_visited_when_the_collector_goes_on(number: int) -
 
 
 @pytest.mark.usefixtures("often", "thawed")
-def test_garbage_in_cycles_of_many_builds_is_found() -> None:
-    found = [ref(linked_lists()[0]) for _ in range(40)]
+@pytest.mark.parametrize("number", [10_000, 100_000])
+def test_garbage_in_cycles_of_many_builds_is_found(number: int) -> None:
+    found = [ref(linked_lists(number)[0]) for _ in range(40)]
     assert any(entry() is None for entry in found)
+
+
+@pytest.mark.usefixtures("often", "thawed")
+@pytest.mark.parametrize("number", [3000, 10_000, 100_000])
+def test_garbage_in_cycles_of_users_is_found_beside_many_builds(number: int) -> None:
+    """As soon as without builds, but for a few: each may hold much memory."""
+    given_up: list[ref[Linked]] = []
+    most = 0
+    for _ in range(60):
+        own = Linked()
+        own.other = own
+        given_up.append(ref(own))
+        linked_lists(number)
+        _more = [[] for _ in range(3000)]
+        most = max(most, sum(entry() is not None for entry in given_up))
+    assert most <= 40
 
 
 def test_objects_that_others_froze_stay_frozen() -> None:
