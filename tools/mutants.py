@@ -154,8 +154,8 @@ MEMORY = 8 << 30
 SURVIVED, NO_IMPORT, CRASH, NO_END = "survived", "no import", "a crash", "no end"
 #: The prefix of a verdict if neither a test nor the package has failed, but the trial itself.
 FAULT = "fault: "
-#: Rewritten assertions would load the package past the mutated module, and its plugin too early.
-PYTEST = ["-q", "-p", "no:cacheprovider", "-p", "no:relaxpy", "--assert=plain"]
+#: Rewritten assertions would load the package past the mutated module.
+PYTEST = ["-q", "-p", "no:cacheprovider", "--assert=plain"]
 
 COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE,
