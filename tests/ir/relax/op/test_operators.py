@@ -61,7 +61,7 @@ def test_the_other_methods() -> None:
 
 def test_a_plus_sign_is_not_an_operator() -> None:
     with pytest.raises(MisuseError, match=r"^\+ is not defined on Relax expressions") as caught:
-        +X
+        _ = +X
     assert caught.value.diagnostic.hint == "write x"
 
 
