@@ -289,7 +289,8 @@ def main(x: f32[4], y: f32[4]):
         for b, needed in Dependencies(bindings).needs.items()
     }
     assert needs == {
-        **dict.fromkeys("ab", set()),
+        "a": set(),
+        "b": set(),
         "c": {"a", "b"},
         "d": {"c"},
         "e": {"c", "d"},
