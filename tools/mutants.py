@@ -112,6 +112,7 @@ AREAS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
                 for n in ("bounds", "compatibility", "erasure", "order")
             ),
             *(f"{OF_RELAX}/op/test_{n}.py" for n in ("call", "inspect")),
+            f"{OF_RELAX}/transform/test_runtime_lowering.py",
             "tests/ir/test_sharing.py",
             *(f"tests/script/test_{n}.py" for n in ("errors_relax", "parse_graphs")),
         ),
@@ -148,7 +149,7 @@ AREAS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
             ),
             *(f"{OF_RELAX}/{n}.py" for n in ("op/test_operators", "test_struct_info")),
             "tests/exec/test_tensors.py",
-            "tests/script/test_parse_distributed.py",
+            *(f"tests/script/test_parse_{n}.py" for n in ("distributed", "python_functions")),
             "tests/test_public_face.py",
         ),
     ),
