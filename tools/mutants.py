@@ -77,7 +77,6 @@ AREAS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
                 for n in ("growth", "infer", "sizes", "struct_info", "utils", "well_formed")
             ),
             "tests/exec/test_match_cast.py",
-            "tests/test_public_face.py",
         ),
     ),
     "derivation": (
@@ -147,10 +146,12 @@ AREAS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
                     *("serialize", "sharing", "structural", "target", "text"),
                 )
             ),
-            *(f"{OF_RELAX}/{n}.py" for n in ("op/test_operators", "test_struct_info")),
+            *(
+                f"{OF_RELAX}/{n}.py"
+                for n in ("op/test_operators", "test_struct_info", "test_utils")
+            ),
             "tests/exec/test_tensors.py",
             *(f"tests/script/test_parse_{n}.py" for n in ("distributed", "python_functions")),
-            "tests/test_public_face.py",
         ),
     ),
     "kernels": (
