@@ -41,6 +41,14 @@ def test_a_test_of_each_kind_is_quick(kind: str) -> None:
         assert every - slow, f"all are slow: {begin}"
 
 
+@pytest.mark.parametrize("function", slow_tests.SHARP)
+def test_rows_that_alone_notice_a_mutant_are_quick(function: str) -> None:
+    names = [f"{function}[{row}]" for row in slow_tests.SHARP[function]]
+    assert slow_tests.quick_tests(dict.fromkeys(names, 9.0), 0.0) == {*names}
+    slow = frozenset(layers.listed())
+    assert not any(layers.is_slow(name, slow) for name in names)
+
+
 def test_the_table_names_files_that_exist() -> None:
     files = {name.partition("::")[0] for name in layers.listed()}
     assert [file for file in sorted(files) if not (ROOT / file).exists()] == []

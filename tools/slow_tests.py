@@ -5,10 +5,10 @@ Run `make times`, which measures all tests, or `python tools/slow_tests.py FILE.
 made once in a process is paid by whichever test comes first.
 
 The quick layer has, of each test function, each rule of the specification and each kind of slow
-tests, the row that takes the least time, unless that takes more than `MOST` seconds, and then the
-tests that take the least time, as many as its budget allows. Likewise the slow layer has a row of
-each other test function, and then as many of the rest as its budget allows. Only `make test-all`
-runs the others.
+tests, the row that takes the least time, unless that takes more than `MOST` seconds, and the rows
+in `SHARP`, and then the tests that take the least time, as many as its budget allows. Likewise the
+slow layer has a row of each other test function, and then as many of the rest as its budget allows.
+Only `make test-all` runs the others.
 """
 
 from __future__ import annotations
@@ -38,6 +38,29 @@ KINDS = {
     "a session of the language server": ("tests/plugins/cli/test_lsp.py",),
     "torch.compile": ("tests/plugins/torch/test_regions.py",),
     "a pretrained model": ("tests/plugins/onnx/test_pretrained.py",),
+}
+#: Rows of test functions that the quick layer has: they alone notice some mutants of the package.
+SHARP = {
+    "tests/exec/kernel/test_initial_stores.py::test_a_store_is_what_an_accumulation_begins_with": (
+        "on the diagonal",
+    ),
+    "tests/exec/kernel/test_inits.py::test_a_block_is_initialised_once": (
+        "split, the outer half outside",
+    ),
+    "tests/exec/kernel/test_mistakes.py::test_the_checkers_find_a_mistake": (
+        "hoist an initialisation out of a loop",
+    ),
+    "tests/exec/kernel/test_numbered_axes.py::test_stores_of_initial_values": (
+        "f32(7)-i * 4 + j - 4",
+        "x[i, 0] * f32(2)-j * 4 + i",
+    ),
+    "tests/fuzz/kernels/test_regressions.py::test_what_was_found_stays_mended": (
+        "a sum without iterations begins in the iteration in which its iterators do",
+    ),
+    "tests/ir/relax/test_relations_bounds.py::test_bounds_of_struct_infos_are_the_closest_ones": (
+        "spread tensors",
+        "tensors",
+    ),
 }
 HEADER = """\
 # Written by tools/slow_tests.py. A line that begins with a file has the seconds of its quick tests;
@@ -88,6 +111,8 @@ def quick_tests(times: Mapping[str, float], budget: float) -> set[str]:
     for begins in KINDS.values():
         of_kind = [name for name in times if name.startswith(begins)]
         quick.update(sorted(of_kind, key=times.__getitem__)[:1])
+    sharp = {f"{function}[{row}]" for function, names in SHARP.items() for row in names}
+    quick.update(sharp & times.keys())
     return with_the_cheapest(quick, times, budget)
 
 

@@ -69,11 +69,27 @@ def test_what_names_no_datatype_is_refused(value: object):
 @pytest.mark.rule("DT-8")
 @pytest.mark.parametrize(
     "text",
-    ["int0", "float32x0", "int70000", "float32x70000", "float8_e4m3x0", "bfloat32", "handle32"],
+    [
+        *("int0", "float32x0", "int70000", "float32x70000", "int65536", "float32x65536"),
+        *("float8_e4m3x0", "bfloat32", "handle32"),
+    ],
 )
 def test_an_impossible_width_is_refused(text: str):
     with pytest.raises(MisuseError, match="impossible width"):
         DataType(text)
+
+
+@pytest.mark.rule("DT-8")
+def test_the_greatest_width_and_number_of_lanes() -> None:
+    dtype = DataType("int65535x65535")
+    assert (dtype.bits, dtype.lanes) == (65535, 65535)
+
+
+@pytest.mark.parametrize("text", ["i1", "u1"])
+def test_integers_of_one_bit_are_not_suggested(text: str) -> None:
+    with pytest.raises(MisuseError) as caught:
+        DataType(text)
+    assert caught.value.diagnostic.hint is None
 
 
 @pytest.mark.parametrize(

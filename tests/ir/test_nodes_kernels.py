@@ -137,6 +137,8 @@ def test_a_buffer_is_not_gone_through_and_a_region_is_not_a_value():
         ops.convert(A[0:2, 0])
     with pytest.raises(MisuseError, match="has 2 ranges"):
         BufferRegion(A, [Range(1)])
+    ranges = [Range(1), Range(2)]
+    assert BufferRegion(A, ranges).region == tuple(ranges)
 
 
 def test_loads_by_begin_and_lanes():

@@ -678,3 +678,27 @@ def test_results_of_equality_have_the_names_of_tvm():
     for result, kind in ((I32 == N, face.expr.EqualOp), (I32 != N, face.expr.NotEqualOp)):
         assert isinstance(result, kind)
         assert result.asobject() is result
+
+
+# --- intrinsics
+
+_REAL = "exp exp2 exp10 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan sinh cosh tanh"
+_REAL += " asinh acosh atanh erf sigmoid floor ceil trunc round nearbyint"
+
+
+def test_functions_of_one_number_are_calls_of_the_intrinsics_of_their_names():
+    for name in _REAL.split():
+        call = getattr(face, name)(F32)
+        assert (call.op.name, call.args, call.dtype) == (f"tir.{name}", (F32,), "float32")
+    assert {*intrinsics.UNARY_MATH} == {*_REAL.split(), "fabs", "popcount", "clz"}
+    assert {*intrinsics.BINARY_MATH} == {
+        *("atan2", "copysign", "fmod", "hypot", "ldexp", "nextafter", "pow")
+    }
+
+
+def test_integer_divisions_may_divide_by_zero_unless_the_divisor_is_another_number():
+    for kind in (tir.Div, tir.Mod, tir.FloorDiv, tir.FloorMod):
+        for divisor, may in ((0, True), (1, False), (-2, False), (I32, True)):
+            assert ops.may_divide_by_zero(kind(I32, ops.convert(divisor))) is may
+    assert not ops.may_divide_by_zero(tir.Div(F32, F32))
+    assert not ops.may_divide_by_zero(I32 * 0)

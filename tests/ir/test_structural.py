@@ -124,6 +124,14 @@ def test_memory_is_part_of_what_a_buffer_is():
     found = first_mismatch(over("local"), over(""))
     assert found is not None
     assert "local" in str(found)
+    places = [
+        tir.Var("p", PointerType(PrimType(DataType("int8")), s)) for s in ("", "global", "local")
+    ]
+    assert [structural_equal(Evaluate(places[0]), Evaluate(p), True) for p in places] == [
+        True,
+        True,
+        False,
+    ]
     to = [tir.Var("p", PointerType(PrimType(DataType(d)))) for d in ("int8", "int16")]
     assert not structural_equal(*(PrimFunc([p], Evaluate(0)) for p in to))
 

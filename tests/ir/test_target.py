@@ -80,8 +80,11 @@ def test_other_targets_are_errors(target: Any) -> None:
         lambda: relax.get_default_pipeline(target),
         *((lambda: Target(target), lambda: Target("llvm", target)) if target not in CUDA else ()),
     ):
-        with pytest.raises(MisuseError, match=r"there is no target .*; targets are numpy, nat"):
+        with pytest.raises(
+            MisuseError, match=r"there is no target .*; targets are numpy, nat"
+        ) as caught:
             use()
+        assert caught.value.about is target
 
 
 @pytest.mark.parametrize("target", [*CUDA, {"kind": "cuda"}])

@@ -122,6 +122,9 @@ def test_placements_are_read_and_written() -> None:
         (lambda: DeviceMesh((2, 2), (0, 1)), r"of shape \(2, 2\) has 4 devices, found 2"),
         (lambda: device_mesh((2,), I.Range(0, 4)), r"of shape \(2,\) has 2 devices, found 4"),
         (lambda: device_mesh((10**9,), I.Range(0, 10**9)), "at most 65536 devices"),
+        (lambda: device_mesh((1,), I.Range(0, tir.Var("n", "int64"))), "of devices are constants"),
+        (lambda: device_mesh((1,), I.Range(tir.Var("n"), 1)), "of devices are constants"),
+        (lambda: DeviceMesh({2}, (0, 1)), "the shape of a mesh is a list"),  # type: ignore[arg-type]
         (lambda: DeviceMesh(2, (0, 1)), "the shape of a mesh is a list"),  # type: ignore[arg-type]
         (lambda: DeviceMesh((2,), (0, -1)), "numbered from 0"),
         (lambda: PlacementSpec.sharding(-1), "an axis is an integer >= 0"),
@@ -142,6 +145,12 @@ def test_placements_are_read_and_written() -> None:
 def test_what_is_not_a_spread_tensor(make: Callable[[], object], message: str) -> None:
     with rejected(MisuseError, message):
         make()
+
+
+def test_a_placement_of_another_mesh_is_what_the_error_is_about() -> None:
+    with pytest.raises(MisuseError) as caught:
+        spread(4, 8, placement="R")
+    assert caught.value.about == Placement.from_text("R")
 
 
 @pytest.mark.parametrize(

@@ -453,6 +453,17 @@ def test_memory_may_come_as_a_pointer() -> None:
     np.testing.assert_array_equal(memory, wanted)
 
 
+@pytest.mark.parametrize(
+    "call", ['tvm_struct_get(A.data, 0, 1, "int64")', "tvm_struct_set(A.data, 0, 1, 3)"]
+)
+@pytest.mark.parametrize("target", ["numpy", "native", "reference"])
+def test_fields_of_the_arrays_of_a_host_are_not_read_or_set(call: str, target: str) -> None:
+    text = f'@T.prim_func\ndef f(A: T.Buffer((4,), "float32")):\n    T.evaluate(T.{call})'
+    name = call.partition("(")[0]
+    with pytest.raises(CompileError, match=rf"the intrinsic tir\.{name} cannot run"):
+        compile(from_source(text), target)["f"](np.zeros(4, "float32"))
+
+
 def test_hardware_intrinsics_are_named_wherever_they_occur() -> None:
     @T.prim_func
     def in_a_condition(X: T.Buffer((3,), "float32")):

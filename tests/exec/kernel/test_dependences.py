@@ -16,6 +16,26 @@ from tests.exec.kernel.written import kernel, numbers, run_row
 from tests.rows import sections
 
 DEPENDENCES = sections("""
+--- an element that is read, stored and read again has the value of its iteration
+def f(A: f32[1], B: f32[4], C: f32[4], D: f32[4]):
+    for i in range(4):
+        B[i] = A[0]
+        A[0] = C[i] * T.float32(2)
+        D[i] = A[0]
+--- a number with one more digit is that of other digits
+def f(A: f32[16], B: f32[3, 4], C: f32[3, 4, 2]):
+    for i, j in T.grid(3, 4):
+        A[4 * i + j] = B[i, j]
+        for k in range(2):
+            C[i, j, k] = A[4 * i + j + 2 * k]
+--- ranges begin at a number that is not known
+def f(A: f32[9], B: f32[9], n: T.int64):
+    for i in range(n, 8):
+        A[i] = B[i] * T.float32(2)
+        B[i] = A[i + 1]
+        A[i - 1] = B[i + 1]
+# args: n=1
+# args: n=5
 --- digits with different extents in two statements do not determine a number
 def f(A: f32[24], B: f32[4, 8]):
     for i, j in T.grid(4, 8):

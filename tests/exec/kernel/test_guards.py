@@ -19,6 +19,22 @@ def f(A: i32[n], at: i32[m], C: i32[m, 2]):
 # args: n=0, m=2, at=ints(-1, -1)
 # args: n=2, m=2, at=ints(-1, 2) -> index 2 is out
 # args: n=0, m=2, at=ints(-1, 0) -> index 0 is out
+--- the digits of a number may be above
+def f(A: f32[2, 3], B: f32[n]):
+    for i in range(n):
+        B[i] = A[i // 3, i % 3]
+# args: n=6
+# args: n=8 -> index 2 is outside dimension 0
+--- the digits of a number may be below
+def f(A: f32[2, 3], B: f32[n]):
+    for i in range(n):
+        B[i] = A[i // 3 - 1, i % 3]
+# args: n=6 -> index -1 is outside dimension 0
+--- the digits of a known number may be above
+def f(A: f32[2, 3], B: f32[8]):
+    for i in range(8):
+        B[i] = A[i // 3, i % 3]
+# args: A=numbers(6).reshape(2, 3) -> index 2 is outside dimension 0
 --- each condition is evaluated only where those before it let it
 def f(A: i32[4], at: i32[4], C: bool[4], D: i32[4]):
     for i in range(4):

@@ -132,6 +132,64 @@ def f(X: f32[3, m], Y: f32[3]):
         with T.init():
             Y[vi] = T.float32(100)
         Y[vi] = Y[vi] + X[vi, vk] * Y[(vi + 1) % 3]
+--- from what the block changes after its sum
+def f(X: f32[3, m], Y: f32[3]):
+    C = T.alloc_buffer((1,))
+    C[0] = T.float32(3)
+    for k, i in T.grid(m, 3):
+        with T.block("sum"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                Y[vi] = C[0]
+            Y[vi] = Y[vi] + X[vi, vk]
+            C[0] = C[0] + Y[vi]
+--- in a loop that ends before it
+def f(X: f32[3, m], Y: f32[3]):
+    for k, i in T.grid(m, 3):
+        if i == 2:
+            break
+        with T.block("sum"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                Y[vi] = T.float32(100)
+            Y[vi] = Y[vi] + X[vi, vk]
+--- in a loop whose length another block changes
+def f(X: f32[3, m], Y: f32[3]):
+    C = T.alloc_buffer((1,), "int32")
+    C[0] = 3
+    for k in range(m):
+        for i in range(C[0]):
+            with T.block("sum"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    Y[vi] = T.float32(100)
+                Y[vi] = Y[vi] + X[vi, vk]
+        for i in range(1):
+            C[0] = C[0] - 1 - C[0] % 2
+--- with an init inside of its init
+def f(X: f32[3, m], Y: f32[3]):
+    for k, i in T.grid(m, 3):
+        with T.block("outer"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                for j in range(2):
+                    with T.block("inner"):
+                        vj = T.axis.reduce(2, j)
+                        with T.init():
+                            Y[vi] = T.float32(100)
+                        Y[vi] = Y[vi] + T.float32(1)
+            Y[vi] = Y[vi] + X[vi, vk]
+--- with a loop of unknown length in its init
+def f(X: f32[3, m], Y: f32[3]):
+    for k, i in T.grid(m, 3):
+        with T.block("sum"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                Y[vi] = T.float32(1)
+                while Y[vi] < T.float32(90):
+                    for j in range(2):
+                        Y[vi] = Y[vi] * T.float32(2) + T.Cast("float32", j)
+            Y[vi] = Y[vi] + X[vi, vk]
 --- from what the block changes
 def f(X: f32[3, m], Y: f32[3]):
     for k, i in RS(m, 3):

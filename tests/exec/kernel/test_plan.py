@@ -11,6 +11,7 @@ from relaxpy.exec.kernel.nest.domain import split
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan import dependence, planner, schedule, tree as plan
 from relaxpy.exec.kernel.plan.blocking import in_tiles
+from relaxpy.exec.kernel.plan.memory import reads_sizes_only
 from relaxpy.exec.kernel.plan.planner import make_plan
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Contraction, For, Run, Scan, Tile
@@ -187,3 +188,36 @@ def test_a_size_that_is_too_large_for_most_values_is_right_for_the_rest() -> Non
         with pytest.raises(RuntimeCheckError, match="cannot allocate") as caught:
             run(np.zeros(1, "float32"))
         assert caught.value.diagnostic.rule == "PX-9"
+
+
+@pytest.mark.parametrize(
+    ("parameters", "expected"),
+    [
+        ("a: f32[n], b: f32[n, 4]", True),
+        ("a: f32[n], b: f32[4], k: T.int64", True),
+        ("a: f32[n], b: f32[4], k: T.int32", False),
+        ("a: f32[n], b: f32[4], k: T.float32", False),
+        ('a: f32[n], b: T.Buffer((4,), "float32", strides=(2,))', False),
+        ('a: f32[n], b: T.Buffer((4,), "float32", elem_offset=1)', False),
+        ('a: T.Buffer((4,), "float32", strides=(2,)), b: f32[4], n: T.int64', False),
+        ('a: T.Buffer((4,), "float32", strides=(2,))', False),
+    ],
+)
+def test_a_kernel_that_is_called_without_checks_has_plain_arguments(parameters, expected) -> None:
+    func = kernel(f"def f({parameters}):\n    a[1] = T.float32(1)")
+    assert reads_sizes_only(make_plan(func, "f")) is expected
+
+
+@pytest.mark.parametrize(("strides", "expected"), [("[1]", {}), ("[2]", {}), ("[]", {"B": "C"})])
+def test_an_intermediate_result_is_not_in_the_memory_of_strided_results(strides, expected) -> None:
+    func = kernel(f"""
+def f(A: f32[4], c: T.handle):
+    C = T.match_buffer(c, (4,), "float32", strides={strides})
+    B = T.alloc_buffer((4,))
+    for i in range(4):
+        B[i] = A[i] * T.float32(3)
+    for i in range(4):
+        C[i] = B[i] + T.float32(1)
+""")
+    shared = make_plan(func, "f").shared
+    assert {buffer.name: owner.name for buffer, owner in shared.items()} == expected

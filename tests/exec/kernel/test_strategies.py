@@ -76,6 +76,21 @@ def f(A: f32[n], B: f32[n]):
 # args: n=8
 # args: n=0
 # whole: yes
+--- digits of a number that has no whole number of the last one
+def f(A: f32[4], B: f32[9], C: f32[35]):
+    for k in range(35):
+        C[k] = A[k % 4] + B[k // 4]
+# methods: elementwise; elementwise
+--- extremes and products of products
+def f(A: f32[4, 5], B: f32[5, 3], C: f32[4, 3], D: f32[4, 3]):
+    for i, j, k in SSR(4, 3, 5):
+        with T.init():
+            C[vi, vj] = T.float32(-100)
+        C[vi, vj] = T.max(C[vi, vj], A[vi, vk] * B[vk, vj])
+    for i, j, k in SSR(4, 3, 5):
+        with T.init():
+            D[vi, vj] = T.float32(2)
+        D[vi, vj] = D[vi, vj] * (A[vi, vk] * B[vk, vj])
 --- another shape
 def f(A: f32[4, 6], B: f32[3, 8]):
     for i, j in SS(3, 8):

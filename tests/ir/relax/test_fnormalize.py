@@ -145,6 +145,13 @@ def test_a_rule_may_emit_bindings_look_up_values_and_return_another_expression(o
     assert names == ["relax.exp", "relax.abs", "relax.negative", "relax.add"]
 
 
+def test_a_rule_may_return_another_operator_with_the_same_operands(op: Op) -> None:
+    before = module(op)
+    op.set_attr("FNormalize", lambda builder, call: rx.Call(Op("relax.negative"), call.args))
+    names = [call.op.name for call in calls(Normalize()(before))]
+    assert names == ["relax.exp", "relax.negative"]
+
+
 def test_a_rule_that_never_keeps_a_call_is_an_error(op: Op) -> None:
     before = module(op)
     op.set_attr("FNormalize", lambda builder, call: rx.Call(call.op, [*call.args, rx.Tuple(())]))

@@ -11,7 +11,7 @@ from relaxpy import IRModule, compile, relax
 from relaxpy.ir import assert_structural_equal
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
-from relaxpy.ir.relax.relations.shape_vars import variables_of
+from relaxpy.ir.relax.relations.shape_vars import dimension_vars, variables_of
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.substitution import substitute
 from relaxpy.relax import transform
@@ -22,6 +22,14 @@ from tests.ir.relax.sinfos import shape, tensor
 
 N, M, K = (tir.Var(name, "int64") for name in ("n", "m", "k"))
 STEPS = 20
+
+
+def test_a_variable_is_a_dimension_where_it_is_a_whole_one_of_a_tensor_that_a_value_has() -> None:
+    takes = relax.FuncStructInfo([tensor(K)], relax.ObjectStructInfo())
+    nested = relax.TupleStructInfo([tensor(M), relax.TupleStructInfo([shape(K), takes])])
+    assert [*dimension_vars(tensor(N, M + 1, 3))] == [N]
+    assert [*dimension_vars(nested, tensor(N, M))] == [M, N, M]
+    assert [*dimension_vars(shape(N), takes)] == []
 
 
 def program(n_of: str, body: str) -> IRModule:

@@ -180,7 +180,10 @@ def test_free_variables_are_those_that_no_function_struct_info_owns(sinfo, free)
 @pytest.mark.rule("SC-16")
 def test_no_function_struct_info_at_any_depth_owns_what_is_in_scope() -> None:
     inner = func(tensor(N), ret=shape(N))
-    for sinfo in (inner, func(tensor(M), ret=inner), func(tensor(M), inner, ret=Object)):
+    for sinfo in (
+        *(inner, func(tensor(M), ret=inner), func(tensor(M), inner, ret=Object)),
+        *(tuple_of(inner, Object), tuple_of(tuple_of(inner))),
+    ):
         assert free_shape_vars(sinfo) == ()
         assert free_shape_vars(sinfo, {N}) == (N,)
         assert free_shape_vars(alpha_rename(sinfo, {N}), {N}) == (N,)

@@ -264,3 +264,12 @@ def test_every_kind_of_node_has_a_text() -> None:
     assert "StructInfo" not in dump_ast(x, include_struct_info_annotations=False)
     with pytest.raises(MisuseError, match="expected a node"):
         dump_ast(3)  # type: ignore[arg-type]
+
+
+@pytest.mark.rule("LEG-13")
+def test_types_of_struct_info_are_that_of_pure_functions_by_default() -> None:
+    scalar = relax.PrimStructInfo("int64")
+    assert relax.FuncType([scalar], scalar) == relax.FuncStructInfo([scalar], scalar, True)
+    assert relax.FuncType([scalar], scalar, False) == relax.FuncStructInfo([scalar], scalar, False)
+    with pytest.raises(MisuseError, match="expected a list of types, found int 5"):
+        relax.TupleType(5)

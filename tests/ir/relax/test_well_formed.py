@@ -441,7 +441,7 @@ def test_a_division_that_need_not_be_made_is_left_to_the_run() -> None:
         assert rules(function([var("x", shape(n))], rx.PrimValue(value))) == []
     real = tir.FloatImm("float64", 0.0)
     assert rules(function([], rx.PrimValue(tir.Div(real, real)))) == []
-    for surely in (zero + zero, zero + (n + n), (n + n) + zero):
+    for surely in (zero + zero, zero + (n + n), (n + n) + zero, zero + (n // 2) + n // 2):
         assert rules(function([var("x", shape(n))], rx.PrimValue(surely))) == ["PX-3"]
     for asked in (
         tir.Select(zero > 0, n, n),

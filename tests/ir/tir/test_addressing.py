@@ -83,9 +83,14 @@ def test_pointers_say_what_is_done_with_how_much() -> None:
     assert structural_equal(buffer.access_ptr(1, extent=7).args[3], ops.const(7))
     wide = decl_buffer((M, N), strides=(N + 1, 1))
     assert structural_equal(wide.access_ptr("r").args[3], (N + 1) * M)
-    four = decl_buffer((16,)).access_ptr("r", content_lanes=4, offset=8)
-    assert four.args[0].dtype == "float32x4"
-    assert [a.value for a in four.args[2:4] if isinstance(a, tir.IntImm)] == [2, 2]
+    for lanes, kind, found in (
+        (1, "float32", [8, 8]),
+        (2, "float32x2", [4, 4]),
+        (4, "float32x4", [2, 2]),
+    ):
+        wide = decl_buffer((16,)).access_ptr("r", content_lanes=lanes, offset=8)
+        assert wide.args[0].dtype == kind
+        assert [a.value for a in wide.args[2:4] if isinstance(a, tir.IntImm)] == found
 
 
 def test_what_is_not_a_place_or_mask_is_refused() -> None:

@@ -78,6 +78,21 @@ def test_access_pointers_say_what_they_are_for():
     assert opaque == []
 
 
+def test_the_address_of_an_element_reaches_all_of_its_buffer():
+    @T.prim_func
+    def func(X: T.Buffer((8,), "float32"), Y: T.Buffer((8,), "float32")):
+        with T.block("call"):
+            T.reads(Y[3])
+            T.writes()
+            T.evaluate(T.call_extern("int32", "fill", T.address_of(X[2]), Y[3]))
+
+    block = blocks(func.body)[-1].block
+    reads, writes, opaque = analysis.get_block_access_region(block, by_data(func))
+    assert_structural_equal(list(block.reads), reads)
+    assert writes == []
+    assert [str(region) for region in opaque] == ["X[0:8]"]
+
+
 sums = kernel("""
 def sums(A: f32[8, 8], B: f32[8]):
     C = T.alloc_buffer((8, 8), "float32")

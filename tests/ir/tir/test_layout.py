@@ -38,9 +38,10 @@ def test_axes_run_over_integers_of_the_datatype() -> None:
         assert axis.dom is not None
         assert axis.var.dtype == axis.dom.min.dtype == axis.dom.extent.dtype == dtype
         assert axis.dom.extent is T.const(4, dtype)
-    for wrong in ("float32", None):
-        with pytest.raises(TypeError):
-            T.layout("NCHW", dtype=wrong)  # type: ignore[arg-type]
+    with pytest.raises(MisuseError, match="axes run over signed integers"):
+        T.layout("NCHW", dtype="float32")
+    with pytest.raises(MisuseError, match="a layout is named by a string, found 'NCHW', None"):
+        T.layout("NCHW", dtype=None)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["N!", "NN", "N4c", "Nc", "4N", "N0n", "16", "NCHWc", 3])

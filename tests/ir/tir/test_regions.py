@@ -111,6 +111,11 @@ for i, k in T.grid(3, 3):
     assert inferred(body) == ("A[T.int64(0):T.int64(3), v]", "B[v, T.int64(0)]")
 
 
+def test_products_of_unknown_values_cover_the_dimension() -> None:
+    body = "for j in range(n, n + 4):\n    B[v, n * j] = A[v, j * n]"
+    assert inferred(body) == ("A[v, 0:32]", "B[v, 0:32]")
+
+
 def test_an_index_of_unknown_range_covers_the_dimension() -> None:
     body = "for j in range(4):\n    B[v, (j * j) & 7] = A[v, j * n]"
     assert inferred(body) == ("A[v, 0:32]", "B[v, 0:32]")

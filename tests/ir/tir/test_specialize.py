@@ -112,6 +112,14 @@ def test_strides_and_offsets_are_sizes_too() -> None:
     assert same.buffer_map[a].elem_offset is n
 
 
+def test_buffers_share_memory_only_with_another_one_of_the_function() -> None:
+    a, b = copied.params[:2]
+    shared = copied.specialize({a: copied.buffer_map[b]})
+    assert shared.buffer_map[a].data is shared.buffer_map[b].data is copied.buffer_map[b].data
+    other = tir.decl_buffer((16, 16), strides=[8, 1], elem_offset=4)
+    assert copied.specialize({a: other}).buffer_map[a].data is copied.buffer_map[a].data
+
+
 def test_literals_are_folded() -> None:
     b = folding.params[1]
     known = folding.specialize({b: tir.decl_buffer([16], "int32")})

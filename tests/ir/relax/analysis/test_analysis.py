@@ -10,7 +10,12 @@ from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import strongly_connected
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.relax.analysis import variables
-from relaxpy.ir.relax.analysis.effects import calls_made, contains_impure_call
+from relaxpy.ir.relax.analysis.effects import (
+    Dependencies,
+    calls_made,
+    contains_impure_call,
+    may_fail,
+)
 from relaxpy.ir.relax.call_graph import call_graph, detect_recursion
 from relaxpy.relax import analysis
 from tests.ir.relax.graphs import (
@@ -30,6 +35,7 @@ from tests.ir.relax.graphs import (
     var,
 )
 from tests.ir.relax.sinfos import func, prim, rank, shape, tensor
+from tests.ir.relax.texts import graph
 
 
 def test_variables_are_bound_or_free() -> None:
@@ -235,3 +241,58 @@ def test_parameters_have_the_names_that_users_of_tvm_know(name: str) -> None:
 def test_what_is_called_for_each_expression_is_a_function() -> None:
     with pytest.raises(MisuseError, match="fvisit is a function"):
         variables.post_order_visit(rx.Var("x", rx.ObjectStructInfo()), None)  # type: ignore[arg-type]
+
+
+@pytest.mark.rule("OPT-3")
+@pytest.mark.parametrize(
+    ("value", "may"),
+    [
+        *((f"R.{call}", False) for call in ("add(x, x)", "add(x, y)", "reshape(x, (4,))")),
+        *((call, False) for call in ("R.concat((x, y))", "(x, u)", "x", "R.add(u, u)")),
+        *((f"R.reshape({operands})", True) for operands in ("u, (4,)", "x, s")),
+        *((call, True) for call in ("R.concat((x, u))", "R.add(x, u)", "R.exp(w)")),
+        *((call, True) for call in ("g(x)", "R.match_cast(x, f32[2, 2])")),
+        ('R.call_pure_packed("f", x, sinfo_args=f32[4])', True),
+    ],
+)
+def test_an_operator_cannot_fail_on_operands_of_known_shapes_and_datatypes(value, may) -> None:
+    func = graph(f"""
+def main(x: f32[2, 2], y: f32[2, 2], u: R.Tensor("float32"), w: R.Tensor((2,)),
+         s: R.Shape(ndim=1), g: R.Callable((f32[2, 2],), f32[2, 2])):
+    a = {value}
+    return x
+""")["main"]
+    [binding] = func.body.blocks[0].bindings  # type: ignore[attr-defined]
+    assert may_fail(binding) is may
+
+
+@pytest.mark.rule("OPT-2")
+def test_a_mutation_stays_after_what_precedes_it_and_before_what_follows() -> None:
+    func = graph("""
+@kernel
+def increment(a: f32[4]):
+    for i in S(4, "A"):
+        a[vi] = a[vi] + T.float32(1)
+
+def main(x: f32[4], y: f32[4]):
+    a = R.exp(y)
+    b = R.exp(x)
+    c = R.call_tir_inplace(cls.increment, (x,), 0, f32[4])
+    d = R.exp(y)
+    e = R.call_tir_inplace(cls.increment, (c,), 0, f32[4])
+    f = R.exp(y)
+    return f
+""")["main"]
+    bindings = func.body.blocks[0].bindings  # type: ignore[attr-defined]
+    needs = {
+        b.var.name_hint: {n.var.name_hint for n in needed if isinstance(n, rx.VarBinding)}
+        for b, needed in Dependencies(bindings).needs.items()
+    }
+    assert needs == {
+        "a": set(),
+        "b": set(),
+        "c": {"a", "b"},
+        "d": {"c"},
+        "e": {"c", "d"},
+        "f": {"e"},
+    }

@@ -166,6 +166,7 @@ COMPUTABLE = [
         "S = R.match_cast(B, R.Tensor((m,))); C = R.zeros((m,), 'int8'); D = R.zeros((n,), 'int8')",
         "B S C",
     ),
+    ("1", "R.match_cast(B, R.Tensor((m,))); C = R.add(B, B); D = R.zeros((m,), 'int8')", "B C"),
     ("0", "C = R.add(A, B); E = (C, A)", "A B C E"),
     ("1", "C = R.print(B); D = R.add(B, B)", "B D"),
 ]

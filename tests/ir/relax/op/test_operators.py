@@ -59,6 +59,12 @@ def test_the_other_methods() -> None:
     assert X.astype("int8").struct_info == tensor(2, 3, dtype="int8")
 
 
+def test_a_plus_sign_is_not_an_operator() -> None:
+    with pytest.raises(MisuseError, match=r"^\+ is not defined on Relax expressions") as caught:
+        _ = +X
+    assert caught.value.diagnostic.hint == "write x"
+
+
 def test_equality_is_identity_and_expressions_are_keys() -> None:
     assert X == X
     assert X != Y
