@@ -600,16 +600,10 @@ def _scaled_i(k: Loops, x: Number, order: int) -> Number:
     size = k.local(size_of(x))[0]
     result = k.local(x)
     with k.when(size < _LARGE):
-        square = k.local(size * size * 0.25)[0]
-        term = k.local(number(1))
-        total = k.local(number(1))
-        step = k.local(number(1))
-        with k.repeat(term[0] > total[0] * 2.0**-54):
-            k.store(term, 0, term[0] * square / (step[0] * (step[0] + float(order))))
-            k.store(total, 0, total[0] + term[0])
-            k.store(step, 0, step[0] + 1.0)
+        terms = [1 / (math.factorial(j) * math.factorial(j + order)) for j in range(40)]
+        total = power_series(k.local(size * size * 0.25)[0], terms)
         front = size * 0.5 if order else number(1)
-        k.store(result, 0, front * total[0] * exp(-size))
+        k.store(result, 0, front * total * exp(-size))
     with k.when(size >= _LARGE):
         terms = [value * (-1) ** j for j, value in enumerate(_hankel(order))]
         inverse = k.local(number(1) / size)[0]
