@@ -504,6 +504,9 @@ _register()
 
 
 _LARGE = 25.0
+#: A mean of n waves is J but for J of order 2 n, and in the sums of Y of order 2 n - 60.
+_WAVES = 32
+_SINES_OF_J = [math.sin((k + 0.5) * math.pi / _WAVES) for k in range(_WAVES // 2)]
 _COUNT = 64
 _ANGLES = [(k + 0.5) * math.pi / _COUNT for k in range(_COUNT // 2)]
 _SINES = [math.sin(angle) for angle in _ANGLES]
@@ -543,9 +546,9 @@ def _oscillating(k: Loops, x: Number, order: float, *, second: bool) -> Number:
 
 def _near_j(x: Number, order: int) -> Number:
     total = number(0)
-    for sine in _SINES:
+    for sine in _SINES_OF_J:
         total = total + (sin(x * sine) * sine if order else cos(x * sine))
-    return total * (2 / _COUNT)
+    return total * (2 / _WAVES)
 
 
 def _bessel_j(k: Loops, x: Number, order: int) -> Number:
