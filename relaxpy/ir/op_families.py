@@ -15,8 +15,8 @@ distributed: dist.annotate_sharding dist.call_tir_local_view dist.redistribute
     dist.redistribute_replica_to_shard
 elementwise: abs acos acosh add asin asinh astype atan atan2 atanh bitwise_and bitwise_not
     bitwise_or bitwise_xor ceil clip cos cosh divide equal erf ewise_fma exp floor floor_divide
-    floor_mod greater greater_equal isfinite isinf isnan left_shift less less_equal log
-    log_add_exp logical_and logical_not logical_or logical_xor maximum minimum mod multiply
+    floor_mod greater greater_equal isfinite isinf isnan left_shift less less_equal log log10
+    log2 log_add_exp logical_and logical_not logical_or logical_xor maximum minimum mod multiply
     negative not_equal power right_shift round rsqrt sigmoid sign sin sinh sqrt square subtract
     tan tanh trunc wrap_param
 grad: grad.cumprod_backward grad.end_checkpoint grad.linear_recurrence grad.no_grad

@@ -321,11 +321,11 @@ def cdist_backward(grad: Tensor, a: Tensor, b: Tensor, p: float, distance: Tenso
 def pairs_of_rows(x: Tensor) -> tuple[Tensor, Tensor]:
     """The two rows of each pair in order; `torch.triu_indices` has one program for each size."""
     count = x.shape[0]
-    row = torch.arange(count, device=x.device)
-    start = row * (2 * count - row - 1) // 2
     pair = torch.arange(count * (count - 1) // 2, device=x.device)
-    one = torch.searchsorted(start, pair, right=True) - 1
-    return one, pair - start[one] + one + 1
+    # The first pair of row r is r (2 n - 1 - r) / 2, where the root is exact.
+    odd = 2 * count - 1
+    one = ((odd - torch.sqrt((odd * odd - 8 * pair).double())) / 2).long()
+    return one, pair - one * (odd - one) // 2 + one + 1
 
 
 @decomposition("_pdist_backward")

@@ -118,6 +118,14 @@ def test_limits_of_odd_functions_are_exact(name: str) -> None:
     np.testing.assert_array_equal(np.signbit(found), np.signbit(expected[:64]))
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_logarithms_of_powers_of_the_base_are_exact(dtype: type[np.generic]) -> None:
+    exponents = {"log2": np.arange(-144, 128), "log10": np.resize(np.arange(11), 32)}
+    for name, expected in exponents.items():
+        x = (np.longdouble(int(name[3:])) ** expected).astype(dtype)
+        np.testing.assert_array_equal(evaluate([name], [x])[name], expected)
+
+
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
 def test_half_precision_is_single_precision_rounded(dtype: type[np.generic]) -> None:
     x = np.arange(1 << 16, dtype=np.uint16).view(dtype)

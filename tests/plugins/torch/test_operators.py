@@ -193,6 +193,15 @@ def test_arguments_that_are_rare(name: str) -> None:
     torch.testing.assert_close(found, function(x), equal_nan=True)
 
 
+@pytest.mark.parametrize("name", ["cummax", "cummin"])
+def test_greatest_elements_along_the_last_axis_are_scans(name: str) -> None:
+    x = torch.randn(3, 100)
+    program = torch.export.export(Applied(getattr(torch, name), ((x, 1), {})), (x,))
+    ex = relaxpy.compile(from_exported_program(program), "native")
+    scans = [row.method for row in ex.report() if "scan" in row.method]
+    assert scans == [f"native, {name[3:]} scan over i", "native, max scan over i"]
+
+
 @pytest.mark.parametrize("p", [0.0, 1.0, 2.0, 3.0, float("inf")])
 def test_distances_of_any_number_of_rows(p: float) -> None:
     rows = torch.arange(21.0).reshape(7, 3) ** 2 % 17

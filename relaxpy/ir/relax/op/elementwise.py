@@ -167,6 +167,18 @@ UNARY = family(
         gradient=elementwise(lambda g, x, y: g / x),
     ),
     _float(
+        "log2",
+        "The logarithm of x to base 2.",
+        precision_policy=2,
+        gradient=elementwise(lambda g, x, y: g / x * (1 / math.log(2))),
+    ),
+    _float(
+        "log10",
+        "The logarithm of x to base 10.",
+        precision_policy=2,
+        gradient=elementwise(lambda g, x, y: g / x * (1 / math.log(10))),
+    ),
+    _float(
         "rsqrt",
         "1 / sqrt(x).",
         precision_policy=2,

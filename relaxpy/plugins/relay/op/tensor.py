@@ -29,8 +29,9 @@ from relaxpy.plugins.relay.op.relations import RelationError
 
 _SAME_NAMES: Final = {
     ("data", "Identity"): """
-        abs acos acosh asin asinh atan atanh ceil cos cosh erf exp floor log negative round rsqrt
-        sigmoid sign sin sinh sqrt tan tanh trunc bitwise_not logical_not zeros_like ones_like
+        abs acos acosh asin asinh atan atanh ceil cos cosh erf exp floor log log2 log10 negative
+        round rsqrt sigmoid sign sin sinh sqrt tan tanh trunc bitwise_not logical_not
+        zeros_like ones_like
     """,
     ("lhs rhs", "Broadcast"): """
         add subtract multiply divide floor_divide power mod floor_mod maximum minimum
@@ -43,15 +44,9 @@ for (_operands, _relation), _names in _SAME_NAMES.items():
         define(_name, getattr(R, _name), _operands, {}, relation=_relation)
 
 
-def _logarithm(data: rx.Expr, base: int) -> rx.Expr:
-    return R.divide(R.log(data), number(math.log(base), dtype_of(data)))
-
-
 define_all(
     {
         "copy": lambda data: data,
-        "log2": lambda data: _logarithm(data, 2),
-        "log10": lambda data: _logarithm(data, 10),
         "fast_exp": lambda data: R.exp(data),
         "fast_erf": lambda data: R.erf(data),
         "fast_tanh": lambda data: R.tanh(data),

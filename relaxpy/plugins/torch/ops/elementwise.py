@@ -28,8 +28,9 @@ from relaxpy.plugins.torch.registry import Value, converter
 #: Functions of floats; integers become the default float first.
 _OF_FLOATS = {
     **{name: getattr(R, name) for name in ("acos", "acosh", "asin", "asinh", "atan", "atanh")},
-    **{name: getattr(R, name) for name in ("cos", "cosh", "erf", "exp", "log", "rsqrt", "sigmoid")},
-    **{name: getattr(R, name) for name in ("sin", "sinh", "sqrt", "tan", "tanh")},
+    **{name: getattr(R, name) for name in ("cos", "cosh", "erf", "exp", "log", "log2", "log10")},
+    **{name: getattr(R, name) for name in ("rsqrt", "sigmoid", "sin", "sinh", "sqrt", "tan")},
+    "tanh": R.tanh,
 }
 
 
@@ -246,19 +247,6 @@ def reciprocal(cx: Context, x: Expr) -> Expr:
 def exp2(cx: Context, x: Expr) -> Expr:
     y = floated(cx, x)
     return 2**y
-
-
-def _log_of_base(base: float) -> Callable[[Context, Expr], Expr]:
-    def convert(cx: Context, x: Expr) -> Expr:
-        y = floated(cx, x)
-        wide = R.astype(y, "float64")
-        return R.astype(R.log(wide) * const(1 / math.log(base), "float64"), dtype_of(y))
-
-    return convert
-
-
-converter("log2")(_log_of_base(2))
-converter("log10")(_log_of_base(10))
 
 
 @converter("log1p", wide=True)

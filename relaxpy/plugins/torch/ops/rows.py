@@ -25,6 +25,7 @@ def cummax(cx: Context, x: Expr, axis: int) -> tuple[Expr, Expr]:
     if not tensors.rank_of(x):
         return x, const(0, "int64")
     greatest = "cummax" in str(cx.node.target)
+    extreme = ops.maximum if greatest else ops.minimum
     at = cx.axis(axis, x)
     y = cx.tensor(x, "int8") if tensors.dtype_of(x) == "bool" else x
 
@@ -40,7 +41,7 @@ def cummax(cx: Context, x: Expr, axis: int) -> tuple[Expr, Expr]:
             return found | isnan(new) if tensors.is_float(y) else found
 
         with k.every(x.shape) as index:
-            value = Select(replaced(index), x[index], values[before(index)])
+            value = extreme(values[before(index)], x[index])
             k.store(values, index, if_then_else(index[at] == 0, x[index], value))
         with k.every(x.shape) as index:
             place = ops.maximum(places[before(index)], Select(replaced(index), index[at], whole(0)))

@@ -504,6 +504,9 @@ _register()
 
 
 _LARGE = 25.0
+#: A mean of n waves is J but for J of order 2 n, and in the sums of Y of order 2 n - 60.
+_WAVES = 32
+_SINES_OF_J = [math.sin((k + 0.5) * math.pi / _WAVES) for k in range(_WAVES // 2)]
 _COUNT = 64
 _ANGLES = [(k + 0.5) * math.pi / _COUNT for k in range(_COUNT // 2)]
 _SINES = [math.sin(angle) for angle in _ANGLES]
@@ -543,9 +546,9 @@ def _oscillating(k: Loops, x: Number, order: float, *, second: bool) -> Number:
 
 def _near_j(x: Number, order: int) -> Number:
     total = number(0)
-    for sine in _SINES:
+    for sine in _SINES_OF_J:
         total = total + (sin(x * sine) * sine if order else cos(x * sine))
-    return total * (2 / _COUNT)
+    return total * (2 / _WAVES)
 
 
 def _bessel_j(k: Loops, x: Number, order: int) -> Number:
@@ -600,16 +603,10 @@ def _scaled_i(k: Loops, x: Number, order: int) -> Number:
     size = k.local(size_of(x))[0]
     result = k.local(x)
     with k.when(size < _LARGE):
-        square = k.local(size * size * 0.25)[0]
-        term = k.local(number(1))
-        total = k.local(number(1))
-        step = k.local(number(1))
-        with k.repeat(term[0] > total[0] * 2.0**-54):
-            k.store(term, 0, term[0] * square / (step[0] * (step[0] + float(order))))
-            k.store(total, 0, total[0] + term[0])
-            k.store(step, 0, step[0] + 1.0)
+        terms = [1 / (math.factorial(j) * math.factorial(j + order)) for j in range(40)]
+        total = power_series(k.local(size * size * 0.25)[0], terms)
         front = size * 0.5 if order else number(1)
-        k.store(result, 0, front * total[0] * exp(-size))
+        k.store(result, 0, front * total * exp(-size))
     with k.when(size >= _LARGE):
         terms = [value * (-1) ** j for j, value in enumerate(_hankel(order))]
         inverse = k.local(number(1) / size)[0]

@@ -29,7 +29,7 @@ nn.max_pool1d nn.max_pool2d nn.max_pool3d nn.avg_pool1d nn.avg_pool2d nn.avg_poo
 nn.adaptive_avg_pool1d nn.adaptive_avg_pool2d nn.adaptive_avg_pool3d
 """
 #: What autocast of PyTorch computes in float32, of the operators that follow in TVM.
-NEVER = "acos asin cosh exp log power rsqrt sinh tan"
+NEVER = "acos asin cosh exp log log2 log10 power rsqrt sinh tan"
 POLICIES = dict.fromkeys(ALWAYS.split(), 0) | dict.fromkeys(FOLLOW.split(), 1)
 assert not POLICIES.keys() & set(NEVER.split())
 

@@ -35,7 +35,7 @@ def _in(dtype: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _unary() -> Iterator[Case]:
     table: dict[str, Callable[[Array], Array]] = {
-        **{n: getattr(np, n) for n in ("exp", "log", "sqrt", "sin", "cos", "tan")},
+        **{n: getattr(np, n) for n in ("exp", "log", "log2", "log10", "sqrt", "sin", "cos", "tan")},
         **{n: getattr(np, n) for n in ("sinh", "cosh", "tanh", "abs", "ceil", "floor", "trunc")},
         **{f"a{n}": getattr(np, f"arc{n}") for n in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
         "round": np.round,
@@ -51,7 +51,8 @@ def _unary() -> Iterator[Case]:
         "logical_not": lambda x: x == 0,
         "bitwise_not": np.invert,
     }
-    domain = {"acosh": lambda x: 1 + np.abs(x), "log": np.abs, "sqrt": np.abs, "rsqrt": np.abs}
+    domain = dict.fromkeys(("log", "log2", "log10", "sqrt", "rsqrt"), np.abs)
+    domain |= {"acosh": lambda x: 1 + np.abs(x)}
     domain |= dict.fromkeys(("asin", "acos", "atanh"), lambda x: np.tanh(x) * np.float32(0.9))
     whole = {"abs", "negative", "square", "ceil", "floor", "round", "trunc", "sign"}
     whole |= {"logical_not", "bitwise_not"}
