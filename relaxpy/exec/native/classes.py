@@ -53,10 +53,8 @@ _LONG_SUM_OF_ROW: Final = 64
 """The same for multiples of no vector, in kernels that also compute each element of the row."""
 _SHORT_KERNEL: Final = 1 << 15
 """The iterations up to which a kernel takes less time than to start threads."""
-_SERIAL_PRODUCT: Final = 1 << 18
-"""The same for products, whose iterations are multiply-adds."""
-_CHEAP_PRODUCT: Final = 1 << 19
-"""The multiply-adds up to which a product is cheap: it takes some 20 microseconds.
+_CHEAP_PRODUCT: Final = 1 << 18
+"""The multiply-adds up to which a product is cheap: it takes some 10 microseconds, on one thread.
 
 Its code for all sizes takes up to 1.5 times as long, and that for its own sizes 15 milliseconds of
 compilation: a thousand calls take less time.
@@ -211,7 +209,7 @@ class _Reader:
         self.has_product = any(_is_product(n) for n in occurrences(func.body, BufferStore))
         if self.has_product:
             self._check_product(iterations)
-        self.is_short = iterations <= (_SERIAL_PRODUCT if self.has_product else _SHORT_KERNEL)
+        self.is_short = self.has_product or iterations <= _SHORT_KERNEL
         for node in occurrences(func.body, Stmt):
             match node:
                 case BlockRealize(iter_values=values, block=Block(iter_vars=iter_vars)):
@@ -274,8 +272,7 @@ class _Reader:
     def _read_store(self, store: BufferStore) -> None:
         """Relate extents by the indices of a store and of what it reads."""
         self._access(store.buffer, store.indices)
-        is_long = not self.is_short and not self.has_product
-        if is_long and store.buffer.ndim:
+        if not self.is_short and store.buffer.ndim:
             row = self._extents[self._numbers[store.buffer] + store.buffer.ndim - 1]
             if row.value < _LONG_ROW:
                 raise RefusedError("its rows are short")
@@ -284,7 +281,7 @@ class _Reader:
             node = stack.pop()
             if isinstance(node, BufferLoad):
                 self._access(node.buffer, node.indices)
-                if is_long:
+                if not self.is_short:
                     self._check_order(store.indices, node.indices)
                 stack += (index for index in node.indices if not isinstance(index, Var))
             elif isinstance(node, Var):
