@@ -6,15 +6,23 @@ import pytest
 
 from relaxpy.ir import IRModule, Op
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import children, map_children, occurrences, rename, rewrite, walk
+from relaxpy.ir.core.traverse import (
+    children,
+    consists_of,
+    map_children,
+    occurrences,
+    rename,
+    rewrite,
+    walk,
+)
 from relaxpy.ir.equality.structural import structural_equal
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes import TensorStructInfo as Tensor
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.lower import create_prim_func
 from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
-from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer
-from relaxpy.ir.tir.iteration import IterVar
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, decl_buffer
+from relaxpy.ir.tir.iteration import IterVar, Range
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import Block, BufferStore, Evaluate, For, SeqStmt, Stmt
 from relaxpy.ir.tir.substitution import substitute
@@ -63,6 +71,19 @@ def test_occurrences_are_those_of_a_walk():
     for root, one, other in product(roots, classes, classes):
         expected = [node for node in walk(root) if isinstance(node, (one, other))]
         assert list(occurrences(root, one, other)) == expected
+
+
+def test_ranges_say_what_is_in_their_bounds() -> None:
+    """Most nodes of a kernel are in ranges, which no search for statements enters."""
+    a = decl_buffer((8,), "int32", "A")
+    for stop, has_call in ((N, False), (intrin.call_extern("int64", "f", N), True)):
+        rng = Range(0, stop)
+        for node in (rng, IterVar(rng, "i", 0), BufferRegion(a, [rng])):
+            assert consists_of(node, tir.PrimExpr)
+            assert consists_of(node, tir.Var, tir.IntImm) is not has_call
+    assert consists_of(IterVar(None, "i", 0), tir.Var)
+    scalar = BufferRegion(decl_buffer((), "int32", "B"), [])
+    assert list(occurrences(scalar, Buffer)) == [scalar.buffer]
 
 
 def test_walk_is_not_limited_by_depth():

@@ -13,8 +13,7 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.relax.known import expect
 from relaxpy.ir.relax.nodes import Call, DataflowVar, Expr, Function, GlobalVar, Var, VarBinding
 from relaxpy.ir.tir import expr as tir
-from relaxpy.ir.tir.buffer import Buffer, BufferRegion
-from relaxpy.ir.tir.iteration import IterVar, Range
+from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.support.entry import user_facing
 
 K = TypeVar("K", bound=Hashable)
@@ -47,21 +46,8 @@ def _operands(node: Node) -> list[Node]:
     if type(node) is Call and not node.sinfo_args and node.attrs is EMPTY_ATTRS:
         nodes = node.op, *node.args
     return [
-        child
-        for child in nodes
-        if child._bits_inside & _CALL
-        and (kind := type(child)) not in _WITHOUT_NAMES
-        and not (kind is BufferRegion and _are_plain(child.region))  # type: ignore[attr-defined]
-        and not (kind is IterVar and _are_plain((child.dom,)))  # type: ignore[attr-defined]
+        child for child in nodes if child._bits_inside & _CALL and type(child) not in _WITHOUT_NAMES
     ]
-
-
-def _are_plain(ranges: Iterable[Range | None]) -> bool:
-    """True if no bound of some ranges has a call in it."""
-    for bounds in ranges:
-        if bounds and (bounds.min._bits_inside | bounds.extent._bits_inside) & _CALL:
-            return False
-    return True
 
 
 _CALL: Final = tir.Call._bits

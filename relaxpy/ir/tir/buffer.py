@@ -309,6 +309,14 @@ class BufferRegion(Copied):
         if len(self.region) != self.buffer.ndim:
             raise MisuseError(f"a region of {self.buffer.name} has {self.buffer.ndim} ranges")
 
+    @property
+    @override
+    def _bits_inside(self) -> int:  # type: ignore[override]
+        bits = 0
+        for rng in self.region:
+            bits |= rng._bits_inside
+        return bits or -1
+
     def __prim_expr__(self) -> PrimExpr:
         """The elements as a vector load, if they are contiguous and constant in number."""
         extents = [rng.extent for rng in self.region]

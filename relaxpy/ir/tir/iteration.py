@@ -62,6 +62,11 @@ class Range(Copied):
         )
 
     @property
+    @override
+    def _bits_inside(self) -> int:  # type: ignore[override]
+        return self.min._bits_inside | self.extent._bits_inside
+
+    @property
     def stop(self) -> PrimExpr:
         """The exclusive end, `min + extent`."""
         return self.min + self.extent
@@ -149,6 +154,12 @@ class IterVar(Copied, ScalarOperators):
     @override
     def __prim_expr__(self) -> PrimExpr:
         return self.var
+
+    @property
+    @override
+    def _bits_inside(self) -> int:  # type: ignore[override]
+        own = self.var._bits_inside
+        return own if self.dom is None else own | self.dom._bits_inside
 
     @property
     def dtype(self) -> DataType:
