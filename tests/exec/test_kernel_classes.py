@@ -131,8 +131,7 @@ PRODUCTS: dict[str, tuple[Sequence[tuple[str, Any]], Body]] = {
     ),
 }
 CHEAP = [[(17, 33), (21, 70), (40, 19), (61, 65)], [(16, 16), (32, 96), (48, 80), (64, 32)]]
-CHEAP += [[(55, 97), (56, 87), (53, 103), (54, 101)]]
-"""Multiples of no vector, multiples, and products that have threads."""
+"""Multiples of no vector, and multiples."""
 
 
 @pytest.mark.parametrize("sizes", CHEAP)
