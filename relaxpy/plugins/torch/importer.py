@@ -544,6 +544,11 @@ _OF_FLOATS = frozenset(
         *("std", "var_mean", "std_mean", "layer_norm", "group_norm", "frac", "lerp"),
         *("logcumsumexp", "smooth_l1_loss", "binary_cross_entropy", "nll_loss", "nll_loss_nd"),
         *("nll_loss2d", "nll_loss_forward", "upsample_linear1d", "upsample_trilinear3d"),
+        *("binary_cross_entropy_with_logits", "huber_loss", "leaky_relu", "hardshrink", "hypot"),
+        *("logaddexp", "logaddexp2", "igamma", "igammac", "special_gammainc", "special_gammaincc"),
+        *("cholesky", "cholesky_inverse", "cholesky_solve", "triangular_solve", "linalg_eigh"),
+        *("linalg_eigvalsh", "linalg_lu", "linalg_lu_factor", "linalg_lu_factor_ex"),
+        *("_lu_with_info", "nextafter", "bernoulli", "multinomial", "normal", "poisson"),
     }
 )
 #: Those that are for uint8, too.
@@ -553,7 +558,7 @@ _OF_NUMBERS = frozenset(
     {
         *("mm", "bmm", "matmul", "addmm", "baddbmm", "mv", "dot", "linear", "einsum", "ceil"),
         *("floor", "round", "trunc", "abs", "relu", "threshold", "median", "topk", "argmax"),
-        "argmin",
+        *("argmin", "nanmedian", "fmod", "remainder", "tensordot", "linalg_matmul", "trace"),
     }
 )
 #: Operands that must have the datatype of the first operand.

@@ -457,6 +457,12 @@ REFUSED: dict[str, Sequence[Callable[[Any], Any]]] = {
         lambda x: F.smooth_l1_loss(x, x),
         lambda x: F.binary_cross_entropy(x, x),
         lambda x: x.logcumsumexp(0),
+        *(F.hardshrink, torch.linalg.eigvalsh, torch.linalg.lu_factor),
+        lambda x: F.leaky_relu(x, 1),
+        lambda x: torch.hypot(x, x),
+        lambda x: torch.logaddexp(x, x),
+        lambda x: torch.igamma(x, x),
+        lambda x: F.huber_loss(x, x),
     ),
     "for floats and uint8 only, found int64": (
         lambda x: F.interpolate(x[None, None], scale_factor=2),
@@ -470,6 +476,8 @@ REFUSED: dict[str, Sequence[Callable[[Any], Any]]] = {
         lambda x: (x > 2).relu_(),
         lambda x: (x > 2).argmax(),
         lambda x: (x > 2).median(),
+        lambda x: (x > 2).trace(),
+        lambda x: torch.remainder(x > 2, x > 1),
     ),
     "for operands of one datatype, found float32 and float64": (
         lambda x: F.layer_norm(x.float(), (2,), torch.ones(2).double()),
