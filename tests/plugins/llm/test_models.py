@@ -602,9 +602,7 @@ def python_calls(function: Any) -> int:
 
 
 @pytest.mark.parametrize("family", ["llama", "mistral, sliding"])
-def test_a_layer_enters_python_equally_often_for_many_sequences(
-    family: str, tmp_path: Path
-) -> None:
+def test_a_layer_does_not_enter_python_for_many_sequences(family: str, tmp_path: Path) -> None:
     pytest.importorskip("safetensors")
     pytest.importorskip("llvmlite")
     found = {}
@@ -621,11 +619,11 @@ def test_a_layer_enters_python_equally_often_for_many_sequences(
         for count in (1, 2, 6):
             numbers = list(range(count))
             step = partial(model.run, cache, numbers, [[5]] * count, numbers)
-            step()
+            for _ in range(9):  # then constructors of plans are compiled
+                step()
             found[layers, count] = python_calls(step)
     of_a_layer = {count: found[3, count] - found[2, count] for count in (1, 2, 6)}
-    assert of_a_layer[2] == of_a_layer[6]
-    assert max(of_a_layer.values()) <= 15
+    assert set(of_a_layer.values()) == {0}
 
 
 def test_a_call_that_fails_leaves_sequences_as_they_were(llama: Any) -> None:

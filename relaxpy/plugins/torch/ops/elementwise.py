@@ -27,10 +27,11 @@ from relaxpy.plugins.torch.registry import Value, converter
 
 #: Functions of floats; integers become the default float first.
 _OF_FLOATS = {
-    **{name: getattr(R, name) for name in ("acos", "acosh", "asin", "asinh", "atan", "atanh")},
-    **{name: getattr(R, name) for name in ("cos", "cosh", "erf", "exp", "log", "log2", "log10")},
-    **{name: getattr(R, name) for name in ("rsqrt", "sigmoid", "sin", "sinh", "sqrt", "tan")},
-    "tanh": R.tanh,
+    name: getattr(R, name)
+    for name in (
+        *("acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "erf", "exp", "log"),
+        *("log2", "log10", "rsqrt", "sigmoid", "sin", "sinh", "sqrt", "tan", "tanh"),
+    )
 }
 
 
