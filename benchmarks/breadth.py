@@ -24,7 +24,8 @@ from torch.nn import functional
 
 from benchmarks.models import Array, Emit, check, floats, model, timed
 from relaxpy.exec.compile import compile
-from relaxpy.ir.relax import nodes as rx, op
+from relaxpy.ir import ops as op
+from relaxpy.ir.relax import nodes as rx
 
 SECONDS = 0.5
 

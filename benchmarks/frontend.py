@@ -24,10 +24,10 @@ import relaxpy
 from relaxpy.ir.equality.structural import structural_equal, structural_hash
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.functional import map_functions
+from relaxpy.ir.passes.legalize import LegalizeOps
+from relaxpy.ir.passes.rewrite_pass import Normalize
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.nodes import Function
-from relaxpy.ir.relax.transform.legalize import LegalizeOps
-from relaxpy.ir.relax.transform.rewrite_pass import Normalize
 from relaxpy.ir.serialize import load_json, save_json
 from relaxpy.script import from_source
 

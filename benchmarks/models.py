@@ -25,8 +25,9 @@ import numpy as np
 
 from benchmarks import experts, peers
 from relaxpy.exec.compile import compile
+from relaxpy.ir import ops as op
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.relax import nodes as rx, op
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.variables import occurring_vars
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.tir import expr as tir

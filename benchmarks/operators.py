@@ -23,8 +23,9 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from relaxpy.exec.compile import compile
+from relaxpy.ir import ops as op
 from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.relax import nodes as rx, op
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.tir import expr as tir
 

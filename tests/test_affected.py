@@ -22,7 +22,7 @@ TESTS = {
         ("relaxpy/exec/runtime/registry.py", "tests/exec/test_registry.py"),
         ("relaxpy/ir/serialize.py", "tests/ir/test_serialize.py"),
         ("relaxpy/ir/arith/prove.py", "tests/ir/arith/test_rewrites.py"),
-        ("relaxpy/ir/relax/op/grad.py", "tests/ir/relax/op/test_gradients.py"),
+        ("relaxpy/ir/ops/grad.py", "tests/ir/ops/test_gradients.py"),
         ("tests/layers.py", "tests/test_layers.py"),
         ("tests/exec/test_vm.py", "tests/exec/test_vm.py"),
         ("notebooks/01_first_model.ipynb", "tests/test_notebooks.py"),

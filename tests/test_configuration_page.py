@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 import pytest
 
 import relaxpy
-from relaxpy.ir.relax.transform.cleanup.fold_constant import MAX_BYTES
-from relaxpy.ir.relax.transform.fusion.fuse_ops import MAX_DEPTH, MAX_DEPTH_BY_RULE
+from relaxpy.ir.passes.cleanup.fold_constant import MAX_BYTES
+from relaxpy.ir.passes.fusion.fuse_ops import MAX_DEPTH, MAX_DEPTH_BY_RULE
 from relaxpy.transform import PassContext
 from tests.test_docs_claims import read_by_code, trees_with
 from tests.test_layering import ROOT

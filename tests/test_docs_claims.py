@@ -43,7 +43,7 @@ KNOWN = {
 #: Files that a document tells its reader to write, or that programs write.
 NOT_THERE = {
     "docs/how-to/add-a-pass.md": {
-        "relaxpy/ir/relax/transform/cancel_negatives.py",
+        "relaxpy/ir/passes/cancel_negatives.py",
         "tests/ir/relax/test_cancel_negatives.py",
         "examples/passes/CancelNegatives.py",
     },
@@ -318,7 +318,7 @@ def test_tables_by_operators_are_in_passes_and_beside_the_records() -> None:
         for file, tree in trees_with(r"[\"']relax\.|\bOp\b").items()
         for line in tables_of_operators(tree)
     ]
-    homes = ("relaxpy/ir/relax/transform/", "relaxpy/ir/relax/op/", "relaxpy/tvm/")
+    homes = ("relaxpy/ir/passes/", "relaxpy/ir/ops/", "relaxpy/tvm/")
     assert found
     assert [place for place in found if not place.startswith(homes)] == []
 
@@ -331,7 +331,7 @@ def test_a_table_of_operators_is_found() -> None:
 
 # --- numbers
 
-TRANSFORM = "relaxpy.ir.relax.transform"
+TRANSFORM = "relaxpy.ir.passes"
 BUDGET = "relaxpy.ir.core.budget"
 TEXT = "relaxpy.script.parser.source"
 GUARD = "relaxpy.script.parser.evaluate.guard"

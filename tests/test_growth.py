@@ -9,8 +9,8 @@ import pytest
 import relaxpy
 from relaxpy import IRModule, relax, tir, topi
 from relaxpy.errors import RelaxpyError
-from relaxpy.ir import load_json, save_json, structural_equal, structural_hash
-from relaxpy.ir.relax import nodes as rx, op
+from relaxpy.ir import load_json, ops as op, save_json, structural_equal, structural_hash
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.relax.dpl import PatternMatchingRewriter, is_op, rewrite_call, wildcard

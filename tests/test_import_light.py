@@ -93,11 +93,11 @@ def test_a_program_from_the_disk_loads_no_compiler(tmp_path: Path) -> None:
             [sys.executable, str(file)], env=env, capture_output=True, text=True, check=True
         )
     loaded = {name for name in done.stdout.split() if name.startswith("relaxpy.")}
-    assert "relaxpy.ir.relax.op.nn.activation" in loaded
-    rooms = "ir.te.tensor", "ir.relax.transform", "exec.kernel", "exec.lower", "script.tir"
-    others = "ir.relax.op.image", "ir.relax.op.nn.convolution", "ir.arith.canonical"
+    assert "relaxpy.ir.ops.nn.activation" in loaded
+    rooms = "ir.te.tensor", "ir.passes", "exec.kernel", "exec.lower", "script.tir"
+    others = "ir.ops.image", "ir.ops.nn.convolution", "ir.arith.canonical"
     only_for_some = (
-        *("ir.short_text.nodes", "ir.pass_infra.reproducer", "ir.relax.op.manipulate"),
+        *("ir.short_text.nodes", "ir.pass_infra.reproducer", "ir.ops.manipulate"),
         *("exec.runtime.scalar", "exec.runtime.instrument", "exec.native.maths"),
     )
     unused = (*rooms, *others, *only_for_some)
@@ -112,21 +112,21 @@ def test_the_virtual_machine_loads_no_planner() -> None:
 
 def test_an_operator_is_found_before_its_family_is_loaded() -> None:
     loaded = loaded_by(
-        "from relaxpy.ir.relax import op; from relaxpy.ir.op import Op; "
+        "from relaxpy.ir import ops as op; from relaxpy.ir.op import Op; "
         "assert 'image.resize2d' not in dir(op) and 'nn' in dir(op) and 'add' in dir(op); "
         "assert Op('relax.image.resize2d').record.pure; assert op.add.pure"
     )
-    assert {"relaxpy.ir.relax.op.image", "relaxpy.ir.relax.op.elementwise"} <= loaded
-    assert "relaxpy.ir.relax.op.sorting" not in loaded
+    assert {"relaxpy.ir.ops.image", "relaxpy.ir.ops.elementwise"} <= loaded
+    assert "relaxpy.ir.ops.sorting" not in loaded
 
 
 def test_a_name_of_an_operator_that_is_not_loaded_is_taken() -> None:
     loaded = loaded_by(
-        "import pytest; from relaxpy.errors import MisuseError; from relaxpy.ir.relax import op\n"
+        "import pytest; from relaxpy.errors import MisuseError; from relaxpy.ir import ops as op\n"
         "with pytest.raises(MisuseError, match='registered already, by relaxpy'):\n"
         "    op.register('relax.sort')(lambda x: x)\n"
     )
-    assert "relaxpy.ir.relax.op.sorting" in loaded
+    assert "relaxpy.ir.ops.sorting" in loaded
 
 
 def test_an_operator_may_be_the_first_name_of_a_program() -> None:
@@ -146,7 +146,7 @@ import sys
 from relaxpy.ir.op import Op
 
 def interrupted(frame, event, arg):
-    if event == "call" and frame.f_globals["__name__"] == "relaxpy.ir.relax.op.elementwise":
+    if event == "call" and frame.f_globals["__name__"] == "relaxpy.ir.ops.elementwise":
         return at_the_end
     return None
 
@@ -164,6 +164,6 @@ except KeyboardInterrupt:
 else:
     raise AssertionError("nothing was interrupted")
 assert Op("relax.add").record.pure and Op("relax.wrap_param").record.pure
-from relaxpy.ir.relax import op
+from relaxpy.ir import ops as op
 assert op.add.op is Op("relax.add")
 """)

@@ -93,10 +93,10 @@ FLOORS = {
         tir/analysis serialize.py tir/rewrite
         base.py expr.py type.py attrs.py container.py function.py
         relax/known.py relax/call_graph.py te te/topi short_text
-        relax/relations relax/op/definition relax/op relax/block_builder
+        relax/relations ops/definition ops relax/block_builder
         relax/quantization.py relax/analysis pass_infra relax/rewrite
         instrument.py relax/dpl
-        relax/transform
+        passes
         transform.py
     """,
     "relaxpy/exec": """
@@ -374,7 +374,7 @@ def test_imports_follow_the_architecture_and_run_down() -> None:
     [
         ("relaxpy/ir/core/node.py", "from relaxpy.ir.tir import expr"),
         ("relaxpy/ir/relax/nodes/expr.py", "from relaxpy.ir.relax.relations import is_base_of"),
-        ("relaxpy/ir/relax/op/a.py", "def f():\n from relaxpy.ir.relax.dpl.matcher import a"),
+        ("relaxpy/ir/ops/a.py", "def f():\n from relaxpy.ir.relax.dpl.matcher import a"),
         ("relaxpy/exec/kernel/a.py", "from relaxpy.exec import vm"),
     ],
 )
@@ -462,7 +462,7 @@ def test_an_import_against_the_architecture_is_found(file: str, text: str, fault
 @pytest.mark.parametrize(
     ("file", "text"),
     [
-        ("relaxpy/ir/relax/op/base.py", "from ..tir import expr\nfrom . import info"),
+        ("relaxpy/ir/ops/base.py", "from ..tir import expr\nfrom . import info"),
         ("relaxpy/ir/arith/__init__.py", "def __getattr__(name): ..."),
         ("relaxpy/script/a.py", "from relaxpy import errors, support\nimport rich.console"),
         ("relaxpy/exec/a.py", "def f():\n import torch"),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from relaxpy.ir.relax.op.definition.registry import registered_ops
+from relaxpy.ir.ops.definition.registry import registered_ops
 
 ROOT = Path(__file__).parents[1]
 OWN = {op.name for op in registered_ops().values() if op.record.is_of_relaxpy}

@@ -17,8 +17,8 @@ import relaxpy
 import relaxpy.ir
 from relaxpy.errors import RelaxpyError
 from relaxpy.exec.profile import Profile
-from relaxpy.ir.relax.op.definition.registry import R
-from relaxpy.ir.relax.transform.legalize import register_legalize
+from relaxpy.ir.ops.definition.registry import R
+from relaxpy.ir.passes.legalize import register_legalize
 from relaxpy.script import relax as script
 from relaxpy.script.ir_builder import frames
 from relaxpy.support.absent import ABSENT, ABSENT_MODULES

@@ -17,16 +17,16 @@ from pathlib import Path
 import relaxpy.exec.runtime.operators  # noqa: F401  (registers the implementations)
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.op_record import OpRecord
+from relaxpy.ir.ops.definition.gradients import no_gradient
+from relaxpy.ir.ops.definition.registry import OpDef, registered_ops
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.op.definition.gradients import no_gradient
-from relaxpy.ir.relax.op.definition.registry import OpDef, registered_ops
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from docstrings import entries, escaped, sections, sentence, toctree, written_or_checked  # noqa: E402
 
-from tests.ir.relax.op.cases import CASES, Case  # noqa: E402
+from tests.ir.ops.cases import CASES, Case  # noqa: E402
 
 PAGE = ROOT / "docs" / "operators.md"
 EXAMPLES = ROOT / "tools" / "operator_examples.toml"
@@ -205,7 +205,7 @@ def pages() -> Iterator[tuple[str, str]]:
     written = tomllib.loads(EXAMPLES.read_text(encoding="utf-8"))["programs"]
     listed = []
     for module, members in families():
-        family = module.removeprefix("relaxpy.ir.relax.op.")
+        family = module.removeprefix("relaxpy.ir.ops.")
         listed.append(f"operators/{family}.md")
         rows = "".join(row(operator, "") for operator in members)
         names = [f"{name_in_text(operator)}.md" for operator in members]

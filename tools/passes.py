@@ -15,7 +15,7 @@ from pathlib import Path
 from docstrings import entries, escaped, sections, sentence, toctree, written_or_checked
 
 from relaxpy.ir.pass_infra.passes import Pass
-from relaxpy.ir.relax.transform.compile import STEPS
+from relaxpy.ir.passes.compile import STEPS
 from relaxpy.ir.transform import pipelines
 from relaxpy.plugins.cli.passes import example, public_passes, signature
 
@@ -52,16 +52,16 @@ COLUMNS = """| pass | what it does |
 | --- | --- |
 """
 ROOMS = {
-    "transform": "Normal form and kernels",
-    "transform.cleanup": "Cleaning: bindings, functions and their parameters",
-    "transform.params": "Parameters: values in place of them, and what depends on them alone",
-    "transform.algebra": "Algebra: the laws of operators, and precision",
-    "transform.layout": "Layouts of tensors",
-    "transform.fusion": "Fusion, and functions for back ends",
-    "transform.gradient": "Gradients",
+    "passes": "Normal form and kernels",
+    "passes.cleanup": "Cleaning: bindings, functions and their parameters",
+    "passes.params": "Parameters: values in place of them, and what depends on them alone",
+    "passes.algebra": "Algebra: the laws of operators, and precision",
+    "passes.layout": "Layouts of tensors",
+    "passes.fusion": "Fusion, and functions for back ends",
+    "passes.gradient": "Gradients",
     "plugins.training": "Training",
-    "transform.lowering": "Lowering: explicit calls",
-    "transform.distributed": "Several devices, in relaxpy.relax.distributed.transform",
+    "passes.lowering": "Lowering: explicit calls",
+    "passes.distributed": "Several devices, in relaxpy.relax.distributed.transform",
     "tvm.cleanup": "Passes of TVM over bindings, functions and virtual devices",
     "tvm.params": "Passes of TVM that read parameters and write outputs one by one",
     "tvm.layout": "Passes of TVM that choose layouts by hand",
@@ -71,12 +71,12 @@ ROOMS = {
 }
 """The titles of the groups of passes, in the order of the page. Most of them are packages."""
 MODULES = {
-    "transform.bind_params": "transform.params",
-    "transform.lift_transform_params": "transform.params",
-    "transform.quantize_weights": "transform.params",
-    "transform.convert_layout": "transform.layout",
-    "transform.gradient": "transform.gradient",
-    "transform.append_in_place": "transform.lowering",
+    "passes.bind_params": "passes.params",
+    "passes.lift_transform_params": "passes.params",
+    "passes.quantize_weights": "passes.params",
+    "passes.convert_layout": "passes.layout",
+    "passes.gradient": "passes.gradient",
+    "passes.append_in_place": "passes.lowering",
     "tvm.lazy_params": "tvm.params",
     "tvm.alter_layout": "tvm.layout",
 }
@@ -85,7 +85,7 @@ MODULES = {
 
 def room(cls: type[Pass]) -> str:
     """The group that a pass belongs to."""
-    module = cls.__module__.removeprefix("relaxpy.").removeprefix("ir.relax.")
+    module = cls.__module__.removeprefix("relaxpy.").removeprefix("ir.")
     return MODULES.get(module, module.rpartition(".")[0])
 
 

@@ -16,9 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from relaxpy.ir import op_families
-from relaxpy.ir.relax import op
-from relaxpy.ir.relax.op.definition import registry
+from relaxpy.ir import op_families, ops as op
+from relaxpy.ir.ops.definition import registry
 from relaxpy.script import relax
 
 FAMILIES = Path(op_families.__file__)

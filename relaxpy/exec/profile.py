@@ -37,8 +37,8 @@ from relaxpy.ir import hooks
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
+from relaxpy.ir.ops.definition.registry import registered_ops
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.op.definition.registry import registered_ops
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.entry import user_facing

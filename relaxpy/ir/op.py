@@ -24,7 +24,7 @@ def _modules() -> dict[str, str]:
     found, module = {}, ""
     for word in FAMILIES.split():
         if word.endswith(":"):
-            module = f"relaxpy.ir.relax.op.{word[:-1]}"
+            module = f"relaxpy.ir.ops.{word[:-1]}"
         else:
             found[f"relax.{word}"] = module
     return found

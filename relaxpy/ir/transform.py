@@ -29,7 +29,7 @@ from relaxpy.ir.pass_infra.passes import (
     Sequential as Sequential,
     pass_instrument as pass_instrument,
 )
-from relaxpy.ir.relax.transform.compile import PIPELINES
+from relaxpy.ir.passes.compile import PIPELINES
 from relaxpy.support.entry import user_facing
 
 _pipelines: dict[str, Callable[..., Pass]] = dict(PIPELINES)

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from relaxpy.exec.runtime.instrument import VMInstrumentReturnKind as VMInstrumentReturnKind
     from relaxpy.exec.vm import VirtualMachine as VirtualMachine
     from relaxpy.ir.global_info import DummyGlobalInfo as DummyGlobalInfo, VDevice as VDevice
+    from relaxpy.ir.ops import call_dps_packed as call_dps_packed, call_pure_packed as call_pure_packed, call_tir as call_tir, call_tir_inplace as call_tir_inplace, call_tir_packed as call_tir_packed, call_tir_with_grad as call_tir_with_grad
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder as BlockBuilder
     from relaxpy.ir.relax.nodes.static_type import DynTensorType as DynTensorType, FuncType as FuncType, ObjectType as ObjectType, PackedFuncType as PackedFuncType, ShapeType as ShapeType, TupleType as TupleType, Type as Type
     from relaxpy.ir.relax.nodes.static_type import ObjectType as AnyType
     from relaxpy.ir.relax.nodes.static_type import DynTensorType as TensorType
-    from relaxpy.ir.relax.op import call_dps_packed as call_dps_packed, call_pure_packed as call_pure_packed, call_tir as call_tir, call_tir_inplace as call_tir_inplace, call_tir_packed as call_tir_packed, call_tir_with_grad as call_tir_with_grad
     from relaxpy.ir.relax.rewrite.expr_functor import ExprFunctor as ExprFunctor, PyExprMutator as PyExprMutator
     from relaxpy.ir.transform import get_pipeline as get_pipeline, register_pipeline as register_pipeline
     from relaxpy.relax import analysis as analysis, backend as backend, base_py_module as base_py_module, binding_rewrite as binding_rewrite, block_builder as block_builder, distributed as distributed, dpl as dpl, exec_builder as exec_builder, expr as expr, expr_functor as expr_functor, frontend as frontend, ir as ir, op as op, pipeline as pipeline, relax_to_pyfunc_converter as relax_to_pyfunc_converter, struct_info as struct_info, testing as testing, training as training, transform as transform, ty as ty, utils as utils, vm_build as vm_build
@@ -37,9 +37,9 @@ else:
         relaxpy.exec.runtime.instrument: VMInstrumentReturnKind
         relaxpy.exec.vm: VirtualMachine
         relaxpy.ir.global_info: DummyGlobalInfo VDevice
+        relaxpy.ir.ops: call_dps_packed call_pure_packed call_tir call_tir_inplace call_tir_packed call_tir_with_grad
         relaxpy.ir.relax.block_builder.builder: BlockBuilder
         relaxpy.ir.relax.nodes.static_type: AnyType=ObjectType DynTensorType FuncType ObjectType PackedFuncType ShapeType TensorType=DynTensorType TupleType Type
-        relaxpy.ir.relax.op: call_dps_packed call_pure_packed call_tir call_tir_inplace call_tir_packed call_tir_with_grad
         relaxpy.ir.relax.rewrite.expr_functor: ExprFunctor PyExprMutator
         relaxpy.ir.transform: get_pipeline register_pipeline
         relaxpy.relax.: analysis backend base_py_module binding_rewrite block_builder distributed dpl exec_builder expr expr_functor frontend ir op pipeline relax_to_pyfunc_converter struct_info testing training transform ty utils vm_build

@@ -6,9 +6,9 @@ import sys as _sys
 from typing import Any
 
 from relaxpy.errors import MisuseError as _MisuseError
+from relaxpy.ir.ops.call import call_tir
 from relaxpy.ir.relax.nodes import Constant as _Constant, const as _const
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo as _DTensorStructInfo, device_mesh
-from relaxpy.ir.relax.op.call import call_tir
 from relaxpy.script.language import relax_directives as _directives
 from relaxpy.script.language.annotations import DTensor, resolve as _resolve
 from relaxpy.support.entry import user_facing as _user_facing

@@ -20,10 +20,10 @@ from relaxpy.ir.core.device import (
     webgpu as webgpu,
 )
 from relaxpy.ir.global_info import DummyGlobalInfo as _DummyGlobalInfo, VDevice as _VDevice
+from relaxpy.ir.ops.builtin import stop_lift_params as stop_lift_params
+from relaxpy.ir.ops.call import call_tir_packed as call_tir_packed
+from relaxpy.ir.ops.linear_algebra import linear as linear
 from relaxpy.ir.relax.nodes.distributed import device_mesh as device_mesh
-from relaxpy.ir.relax.op.builtin import stop_lift_params as stop_lift_params
-from relaxpy.ir.relax.op.call import call_tir_packed as call_tir_packed
-from relaxpy.ir.relax.op.linear_algebra import linear as linear
 from relaxpy.script import dist as dist
 from relaxpy.script.language import relax_directives as _directives
 from relaxpy.script.language.annotations import (

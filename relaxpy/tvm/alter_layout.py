@@ -19,23 +19,20 @@ from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.ops.definition.registry import R, with_all_attributes
+from relaxpy.ir.ops.definition.rules import Sizes, same
+from relaxpy.ir.ops.layouts import of_sizes
 from relaxpy.ir.pass_infra.functional import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.passes.cleanup.canonicalize_bindings import CanonicalizeBindings
+from relaxpy.ir.passes.cleanup.dead_code_elimination import DeadCodeElimination, without_dead_code
+from relaxpy.ir.passes.cleanup.eliminate_common_subexpr import EliminateCommonSubexpr
+from relaxpy.ir.passes.convert_layout import LAYOUT_FREE
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.known import literal_shape
-from relaxpy.ir.relax.op.definition.registry import R, with_all_attributes
-from relaxpy.ir.relax.op.definition.rules import Sizes, same
-from relaxpy.ir.relax.op.layouts import of_sizes
 from relaxpy.ir.relax.rewrite import map_bindings as rewriting
-from relaxpy.ir.relax.transform.cleanup.canonicalize_bindings import CanonicalizeBindings
-from relaxpy.ir.relax.transform.cleanup.dead_code_elimination import (
-    DeadCodeElimination,
-    without_dead_code,
-)
-from relaxpy.ir.relax.transform.cleanup.eliminate_common_subexpr import EliminateCommonSubexpr
-from relaxpy.ir.relax.transform.convert_layout import LAYOUT_FREE
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.lower import create_prim_func
 from relaxpy.ir.tir import expr as tir

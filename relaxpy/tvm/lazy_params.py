@@ -16,17 +16,17 @@ from typing_extensions import override
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.ops.definition.registry import R
 from relaxpy.ir.pass_infra.functional import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.passes.bind_params import ReadBeforeUse, input_count
+from relaxpy.ir.passes.cleanup.dataflow_blocks import ToNonDataflow
+from relaxpy.ir.passes.cleanup.private_functions import calls_of
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.variables import defined_symbolic_vars, occurring_vars
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.relations.shape_vars import erase_to_well_defined, shape_vars_of
 from relaxpy.ir.relax.rewrite import map_bindings as rewriting
-from relaxpy.ir.relax.transform.bind_params import ReadBeforeUse, input_count
-from relaxpy.ir.relax.transform.cleanup.dataflow_blocks import ToNonDataflow
-from relaxpy.ir.relax.transform.cleanup.private_functions import calls_of
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.ops import const
 from relaxpy.support.dataclass import dataclass, replace

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 
 from relaxpy.ir.core.target import target_kind
 from relaxpy.ir.pass_infra.passes import Pass, Sequential
-from relaxpy.ir.relax.transform.cleanup.dataflow_blocks import ToNonDataflow
-from relaxpy.ir.relax.transform.cleanup.fold_constant import FoldConstant
-from relaxpy.ir.relax.transform.fusion.fuse_ops import AnnotateTIROpPattern, FuseOps, FuseTIR
-from relaxpy.ir.relax.transform.legalize import LegalizeOps
+from relaxpy.ir.passes.cleanup.dataflow_blocks import ToNonDataflow
+from relaxpy.ir.passes.cleanup.fold_constant import FoldConstant
+from relaxpy.ir.passes.fusion.fuse_ops import AnnotateTIROpPattern, FuseOps, FuseTIR
+from relaxpy.ir.passes.legalize import LegalizeOps
 from relaxpy.support.entry import user_facing
 from relaxpy.tvm.cleanup import module_passes
 from relaxpy.tvm.cleanup.parameters import RewriteDataflowReshape

@@ -11,10 +11,10 @@ from typing_extensions import override
 from relaxpy.errors import MisuseError, check_type
 from relaxpy.ir.core.dtype import Array
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.ops.definition.registry import R
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.known import expect, shape_of
 from relaxpy.ir.relax.nodes import Expr, Function, TensorStructInfo, Var
-from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.te import topi
 from relaxpy.ir.tir.expr import IntImm
 from relaxpy.plugins.nn.core import current_builder

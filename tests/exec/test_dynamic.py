@@ -19,14 +19,14 @@ from relaxpy.exec.kernel.compiler import compile_kernel
 from relaxpy.exec.runtime import dynamic
 from relaxpy.exec.runtime.values import ShapeTuple
 from relaxpy.ir import DataType, IRModule, Op
+from relaxpy.ir.ops.definition.registry import register
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
-from relaxpy.ir.relax.op.definition.registry import register
 from relaxpy.script import from_source, ir as I, relax as R, tir as T
-from tests.ir.relax.op.cases import CASES, Case
-from tests.ir.relax.op.comparison import check, define
-from tests.ir.relax.op.scratch import forgotten_operators
-from tests.ir.relax.op.variants import one_call
+from tests.ir.ops.cases import CASES, Case
+from tests.ir.ops.comparison import check, define
+from tests.ir.ops.scratch import forgotten_operators
+from tests.ir.ops.variants import one_call
 from tests.rows import draw, third
 
 TARGETS = pytest.mark.parametrize("target", ["native", "numpy", "reference"])

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import relaxpy
-from relaxpy.ir import IRModule, structural_equal
-from relaxpy.ir.relax import nodes as rx, op
+from relaxpy.ir import IRModule, ops as op, structural_equal
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.script import from_source
 from tests.ir.relax.graphs import bind, block, function, seq, var

@@ -1,7 +1,7 @@
 """The memory of results is what the records of operators declare, and no pass takes it for other.
 
 That operators without a row here return new memory is compared with what happens in
-`tests/ir/relax/op/test_table.py`, over all of their rows.
+`tests/ir/ops/test_table.py`, over all of their rows.
 """
 
 import random
@@ -14,14 +14,14 @@ from relaxpy import IRModule
 from relaxpy.errors import MisuseError
 from relaxpy.exec.compile import compile
 from relaxpy.ir.op_record import Memory
+from relaxpy.ir.ops.definition.registry import register, registered_ops
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.effects import memory_of
-from relaxpy.ir.relax.op.definition.registry import register, registered_ops
 from relaxpy.relax import BlockBuilder, op
 from relaxpy.script import from_source
 from tests.exec.passes import PASSES
 from tests.fuzz.seed import SEED
-from tests.ir.relax.op.scratch import forgotten_operators
+from tests.ir.ops.scratch import forgotten_operators
 from tests.ir.relax.texts import module
 
 TARGETS = ("native", "numpy", "reference")

@@ -9,8 +9,8 @@ import relaxpy
 from relaxpy import IRModule
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from tests.exec.passes import ROWS
+from tests.ir.passes.before_after import leaves
 from tests.ir.relax.texts import module
-from tests.ir.relax.transform.before_after import leaves
 
 X = np.array([1.0, 2.0, 3.0, 4.0], "float32")
 YES, NO = np.array(True), np.array(False)

@@ -18,8 +18,8 @@ from relaxpy.exec.kernel.compiler import compile_kernel
 from relaxpy.exec.kernel.emit.emitted import Unchecked
 from relaxpy.exec.python_ast import load_text
 from relaxpy.script import from_source
+from tests.ir.passes.before_after import leaves
 from tests.ir.relax.texts import module
-from tests.ir.relax.transform.before_after import leaves
 
 VECTOR = 'R.Tensor((4,), "float32")'
 X = np.array([1.0, 2.0, 3.0, 4.0], "float32")

@@ -25,8 +25,9 @@ from relaxpy.exec.runtime.values import (
     scalar_of,
     to_value,
 )
+from relaxpy.ir import ops as op
 from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.relax import nodes as rx, op
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir
 from relaxpy.script import from_source
 

@@ -15,8 +15,8 @@ import numpy as np
 from relaxpy import tir
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
+from relaxpy.ir.ops.definition.registry import find, registered_ops
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.op.definition.registry import find, registered_ops
 from tests.ir.relax.graphs import kernel
 
 OPERATORS = [record.op for record in registered_ops().values()]

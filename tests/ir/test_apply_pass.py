@@ -4,8 +4,8 @@ import pytest
 
 from relaxpy.errors import MisuseError, TransformError
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.passes.legalize import LegalizeOps
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
-from relaxpy.ir.relax.transform.legalize import LegalizeOps
 from relaxpy.ir.transform import ApplyPassToFunction, PassContext, module_pass
 from relaxpy.script import from_source
 

@@ -50,7 +50,7 @@ def paused(frame, event, argument):
         forked.wait()
     return paused
 def entered(frame, event, argument):
-    return paused if frame.f_globals["__name__"] == "relaxpy.ir.relax.op.elementwise" else None
+    return paused if frame.f_globals["__name__"] == "relaxpy.ir.ops.elementwise" else None
 @contextmanager
 def importing():
     sys.settrace(entered)

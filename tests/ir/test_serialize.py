@@ -21,8 +21,8 @@ from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.reduce import Reduce
 from relaxpy.ir.tir.stmt import BufferStore, For, ForKind
 from relaxpy.script import from_source
-from tests.ir.relax.op.cases import CASES
-from tests.ir.relax.op.variants import program
+from tests.ir.ops.cases import CASES
+from tests.ir.ops.variants import program
 from tests.script.test_round_trip import kernels
 from tests.script.test_round_trip_graphs import modules
 

@@ -8,10 +8,10 @@ from typing_extensions import override
 from relaxpy import IRModule, errors
 from relaxpy.ir import structural_equal, transform
 from relaxpy.ir.pass_infra import passes
+from relaxpy.ir.passes.fusion.fuse_ops import FuseOps
+from relaxpy.ir.passes.rewrite_pass import Normalize
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import well_formed
-from relaxpy.ir.relax.transform.fusion.fuse_ops import FuseOps
-from relaxpy.ir.relax.transform.rewrite_pass import Normalize
 from relaxpy.ir.transform import (
     Pass,
     PassContext,
@@ -229,7 +229,7 @@ def test_names_of_passes_that_run_and_of_other_packages_are_not_misspelt(mod: IR
     def mine(mod: IRModule, ctx: PassContext) -> IRModule:
         return mod
 
-    names = ["FuseOps", "relaxpy.ir.relax.transform.rewrite_pass.Normalize"]
+    names = ["FuseOps", "relaxpy.ir.passes.rewrite_pass.Normalize"]
     with PassContext(disabled_pass=names), PassContext(required_pass=["tir.UnrollLoop"]):
         pass
     with PassContext(disabled_pass=["FuzeOps"]):
@@ -264,7 +264,7 @@ def test_a_plain_name_that_a_pass_of_relaxpy_has_too_lists_that_one_alone(mod: I
         after = both(mod)
     assert notes(after) == ("mine",)
     assert not well_formed(after, normal_form=True)
-    with PassContext(disabled_pass=["relaxpy.ir.relax.transform.rewrite_pass.Normalize"]):
+    with PassContext(disabled_pass=["relaxpy.ir.passes.rewrite_pass.Normalize"]):
         assert not well_formed(both(mod), normal_form=True)
     with PassContext(disabled_pass=["mine.Normalize"]):
         after = both(mod)

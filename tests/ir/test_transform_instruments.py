@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from relaxpy.errors import MisuseError, TransformError, WellFormedError
 from relaxpy.ir import IRModule, assert_structural_equal, instrument, transform as passes
-from relaxpy.ir.relax.transform.rewrite_pass import Normalize
+from relaxpy.ir.passes.rewrite_pass import Normalize
 from relaxpy.script import from_source
 from tests.ir.relax.graphs import function, module, shape_of, var
 from tests.ir.relax.sinfos import tensor

@@ -6,8 +6,8 @@ import pytest
 
 from relaxpy.errors import MisuseError, UnknownNameError
 from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.ops.definition.registry import registered_ops
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.op.definition.registry import registered_ops
 from relaxpy.ir.te.tensor import ProducerLoad
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import decl_buffer

@@ -4,14 +4,14 @@ import pytest
 
 from relaxpy.ir import IRModule, Op, assert_structural_equal
 from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.ops import registered_ops
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.op import registered_ops
 from relaxpy.script import from_source, ir as I, relax as R, tir as T
 from relaxpy.script.printer import metadata
-from tests.ir.relax.op.cases import CASES
-from tests.ir.relax.op.variants import program
+from tests.ir.ops.cases import CASES
+from tests.ir.ops.variants import program
 
-#: Read back in tests/ir/relax/op/test_inspect.py and in test_parse_distributed.py.
+#: Read back in tests/ir/ops/test_inspect.py and in test_parse_distributed.py.
 ELSEWHERE = ("relax.inspect.", "relax.dist.")
 
 

@@ -15,8 +15,8 @@ from relaxpy.relax.transform import AlterOpImpl, OptimizeLayoutTransform
 from relaxpy.script import tir as T
 from relaxpy.tir import IndexMap
 from tests.counting import calls
+from tests.ir.passes.before_after import agree
 from tests.ir.relax.texts import graph, pair
-from tests.ir.relax.transform.before_after import agree
 
 ROWS: Callable[..., Any] = lambda i: (i // 4, i % 4)  # noqa: E731
 

@@ -8,7 +8,7 @@ import pytest
 from relaxpy import topi
 from relaxpy.errors import MisuseError
 from relaxpy.ir.te import tensor as te
-from tests.ir.relax.op.cases.windows import convolve, transpose_convolve
+from tests.ir.ops.cases.windows import convolve, transpose_convolve
 from tests.ir.te.topi.test_topi import Array, evaluate
 from tests.rows import table
 

@@ -15,8 +15,8 @@ from relaxpy.relax.transform import (
     LazyTransformParams,
     LiftTransformParams,
 )
+from tests.ir.passes.before_after import check, leaves, numbers, stays
 from tests.ir.relax.texts import graph, module
-from tests.ir.relax.transform.before_after import check, leaves, numbers, stays
 
 TARGETS = ("numpy", "reference")
 

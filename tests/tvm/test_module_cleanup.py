@@ -9,8 +9,8 @@ from relaxpy.errors import MisuseError, StructInfoError, TransformError
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.relax import transform
 from relaxpy.script import ir as I
+from tests.ir.passes.before_after import check, stays
 from tests.ir.relax.texts import graph, module, pair
-from tests.ir.relax.transform.before_after import check, stays
 
 X = np.array([1.0, -2.0, 3.0, 0.5], "float32")
 

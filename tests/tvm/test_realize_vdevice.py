@@ -8,8 +8,8 @@ from relaxpy import IRModule
 from relaxpy.errors import TransformError
 from relaxpy.relax.transform import RealizeVDevice
 from relaxpy.script import from_source
+from tests.ir.passes.before_after import check, stays
 from tests.ir.relax.texts import module, pair
-from tests.ir.relax.transform.before_after import check, stays
 
 DEVICES = 'I.module_global_infos({"vdevice": [I.vdevice("llvm"), I.vdevice("cuda", 0)]})'
 

@@ -14,8 +14,8 @@ from relaxpy.relax.transform import (
     LegalizeOps,
     SplitCallTIRByPattern,
 )
+from tests.ir.passes.before_after import agree, stays
 from tests.ir.relax.texts import graph, module
-from tests.ir.relax.transform.before_after import agree, stays
 
 Patterns = module("""
 @T.prim_func

@@ -21,8 +21,8 @@ from relaxpy.relax.transform import (
     ToNonDataflow,
 )
 from relaxpy.transform import Sequential
+from tests.ir.passes.before_after import check, stays
 from tests.ir.relax.texts import graph, module
-from tests.ir.relax.transform.before_after import check, stays
 
 PREPARE = Sequential([LegalizeOps(), ToNonDataflow(), RemovePurityChecking(), CallTIRRewrite()])
 DATA = np.arange(-4, 4, dtype="float32")

@@ -24,12 +24,12 @@ from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
+from relaxpy.ir.ops.definition.registry import infer_op_call
 from relaxpy.ir.pass_infra.passes import PassContext
+from relaxpy.ir.passes.legalize import LegalizeOps
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.op.definition.registry import infer_op_call
 from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
-from relaxpy.ir.relax.transform.legalize import LegalizeOps
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.ops import const
 from relaxpy.support.dataclass import replace

@@ -31,8 +31,8 @@ from relaxpy.exec.runtime.support import CompiledPackedCall
 from relaxpy.ir.core.node import EMPTY_ATTRS
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import CallKind
+from relaxpy.ir.ops.packed import python_callee
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.op.packed import python_callee
 from relaxpy.ir.tir import expr as tir
 from relaxpy.support.dataclass import replace
 

@@ -336,7 +336,7 @@ def _literals(dims: Sequence[tir.PrimExpr]) -> list[int | None]:
 
 def _asserted(codes: Sequence[rx.Expr]) -> list[int] | None:
     """The integers that dimensions are compared with; None if they are used otherwise."""
-    from relaxpy.ir.relax.op.vm import MatchShapeCode  # which few programs need
+    from relaxpy.ir.ops.vm import MatchShapeCode  # which few programs need
 
     numbers = [code.value.value for code in codes if _is_literal(code)]  # type: ignore[attr-defined]
     asserts = all(code == MatchShapeCode.ASSERT_EQUAL_TO_IMM for code in numbers[::2])

@@ -30,7 +30,7 @@ from relaxpy.exec.runtime.values import Closure, PrimFuncValue, Value
 from relaxpy.ir.core.fork_lock import Late
 from relaxpy.ir.core.node import Attrs, Node
 from relaxpy.ir.op import Op
-from relaxpy.ir.relax.op.definition.registry import registered_ops
+from relaxpy.ir.ops.definition.registry import registered_ops
 from relaxpy.ir.serialize import Array, load_table, save_table
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.pysource import load, render, set_span, span_of

@@ -52,9 +52,9 @@ from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import CallKind
+from relaxpy.ir.ops.packed import python_callee
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes.python_function import python_function_of
-from relaxpy.ir.relax.op.packed import python_callee
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.support.dataclass import dataclass, replace

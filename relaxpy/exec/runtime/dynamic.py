@@ -25,13 +25,13 @@ from relaxpy.ir.core.fork_lock import ForkLock
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
+from relaxpy.ir.ops.definition.registry import infer_op_call, registered_ops
 from relaxpy.ir.pass_infra.passes import PassContext
+from relaxpy.ir.passes.legalize import LegalizeOps, is_known
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.known import without_tuples
-from relaxpy.ir.relax.op.definition.registry import infer_op_call, registered_ops
 from relaxpy.ir.relax.relations.context import Context
-from relaxpy.ir.relax.transform.legalize import LegalizeOps, is_known
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.support.dataclass import dataclass
 

@@ -24,10 +24,10 @@ from relaxpy.exec.runtime.values import (
     describe,
     empty,
 )
+from relaxpy.ir import ops as op
 from relaxpy.ir.core.dtype import Array, DataType
-from relaxpy.ir.relax import op
+from relaxpy.ir.ops import misc, packed, python_syntax
 from relaxpy.ir.relax.nodes import FuncStructInfo, PrimStructInfo, StructInfo
-from relaxpy.ir.relax.op import misc, packed, python_syntax
 from relaxpy.ir.relax.relations import erase_to_well_defined
 from relaxpy.ir.relax.relations.shape_vars import substitute_info
 from relaxpy.ir.tir import expr as tir, ops

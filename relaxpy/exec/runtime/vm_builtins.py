@@ -21,8 +21,8 @@ from relaxpy.exec.runtime.values import (
     to_value,
 )
 from relaxpy.ir.core.dtype import Array, DataType
-from relaxpy.ir.relax.op.sorting import sampled
-from relaxpy.ir.relax.op.vm import MakeShapeCode, MatchShapeCode
+from relaxpy.ir.ops.sorting import sampled
+from relaxpy.ir.ops.vm import MakeShapeCode, MatchShapeCode
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -18,11 +18,11 @@ from relaxpy.ir.core.dtype import Array, DataType
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
+from relaxpy.ir.ops.distributed import current_workers, split
+from relaxpy.ir.passes.distributed.propagate_sharding import PropagateSharding
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.known import shape_of
 from relaxpy.ir.relax.nodes.distributed import DeviceMesh, DTensorStructInfo
-from relaxpy.ir.relax.op.distributed import current_workers, split
-from relaxpy.ir.relax.transform.distributed.propagate_sharding import PropagateSharding
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
 from relaxpy.support.dataclass import dataclass

@@ -23,7 +23,7 @@ from typing_extensions import override
 
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.ir.core.dtype import Array
-from relaxpy.ir.relax.op.distributed import Combination, Workers, chosen_workers
+from relaxpy.ir.ops.distributed import Combination, Workers, chosen_workers
 from relaxpy.support.launched import GRACE, end_all, ended_processes, ended_text
 
 _FAILURE, _ENDED = 1, 2

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from relaxpy.errors import MisuseError, RuntimeCheckError, check_type, unexpected
-from relaxpy.ir.relax.op.distributed import Alone, Workers, chosen_workers, started
+from relaxpy.ir.ops.distributed import Alone, Workers, chosen_workers, started
 from relaxpy.support.entry import user_facing
 from relaxpy.support.launched import ended_with_others, is_one_of_several
 

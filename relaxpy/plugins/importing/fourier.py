@@ -9,8 +9,8 @@ from typing import Final
 import numpy as np
 
 from relaxpy.ir.core.dtype import Array
+from relaxpy.ir.ops.definition.registry import R
 from relaxpy.ir.relax.nodes import Expr, PrimValue
-from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.elementwise import computed
 from relaxpy.ir.te.topi.shapes import as_sizes, double

@@ -25,9 +25,9 @@ from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.dtype import Array, DataType
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
+from relaxpy.ir.ops.definition.registry import R
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.known import expect
-from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.te.tensor import Loops as Loops, Number as Number, Tensor, whole as whole, written
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.ops import const as number_literal

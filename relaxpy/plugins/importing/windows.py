@@ -8,11 +8,11 @@ from typing import Any, Final, TypedDict, cast
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.ops import regions
+from relaxpy.ir.ops.definition.registry import R
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.known import shape_of as dims_of_tensor
 from relaxpy.ir.relax.nodes import Expr, TupleGetItem, Var
-from relaxpy.ir.relax.op import regions
-from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor, compute
 from relaxpy.ir.te.topi.elementwise import computed

@@ -15,10 +15,10 @@ from relaxpy.errors import BuilderStateError, MisuseError, unexpected
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.tensor import is_torch, read_array
 from relaxpy.ir.op import Op
+from relaxpy.ir.ops import python_syntax
+from relaxpy.ir.ops.definition.registry import R
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
-from relaxpy.ir.relax.op import python_syntax
-from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.tir import expr as tir
 from relaxpy.plugins.nn.methods import TensorMethods
 from relaxpy.support.entry import line_span, user_facing

@@ -10,9 +10,9 @@ from typing import Any, Final, NoReturn, Self, TypeAlias
 import numpy as np
 
 from relaxpy.errors import MisuseError, UnknownAttributeError, close_names
+from relaxpy.ir.ops.definition.registry import R, registered_ops
+from relaxpy.ir.ops.python_syntax import subscript
 from relaxpy.ir.relax.nodes import Expr
-from relaxpy.ir.relax.op.definition.registry import R, registered_ops
-from relaxpy.ir.relax.op.python_syntax import subscript
 from relaxpy.ir.tir import expr as tir
 from relaxpy.support.absent import instead_of
 from relaxpy.support.entry import user_facing

@@ -199,7 +199,7 @@ class Module(SubroutineMixin, Branch):
             MisuseError (also TypeError, ValueError): as for `export_tvm`, or a parameter has no
                 value, or the format is unknown or its library is not installed.
         """
-        from relaxpy.ir.relax.transform.append_in_place import AttachExternModules
+        from relaxpy.ir.passes.append_in_place import AttachExternModules
 
         full = ModuleSpec.from_raw(spec, self)
         mod, params, externs = export(full, debug=debug)

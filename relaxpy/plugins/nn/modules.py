@@ -8,8 +8,8 @@ from typing import Any, ClassVar, TypeAlias
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError, unexpected
+from relaxpy.ir.ops.definition.registry import R
 from relaxpy.ir.relax.nodes import TupleGetItem
-from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.tir import expr as tir
 from relaxpy.plugins.nn.core import Dim, Parameter, Tensor, emit_tensor, expr_of, items_of
 from relaxpy.plugins.nn.module import Module, ModuleList

@@ -22,10 +22,10 @@ from relaxpy.errors import (
     unexpected,
 )
 from relaxpy.ir import hooks
+from relaxpy.ir.ops import call_dps_packed, null_value
+from relaxpy.ir.ops.definition.registry import R
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
-from relaxpy.ir.relax.op import call_dps_packed, null_value
-from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.tir import expr as tir
 from relaxpy.plugins.nn import core
 from relaxpy.plugins.nn.core import Tensor, items_of, wrap_nested

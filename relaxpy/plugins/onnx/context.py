@@ -17,9 +17,9 @@ from relaxpy.errors import StructInfoError
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.dtype import Array, DataType
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.ops.definition.registry import R
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
-from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.te.topi.shapes import broadcast_sizes
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.ops import const as number_literal

@@ -27,10 +27,10 @@ from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, rename, walk
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.passes.cleanup.dataflow_blocks import ConvertToDataflow
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.relations import is_base_of
-from relaxpy.ir.relax.transform.cleanup.dataflow_blocks import ConvertToDataflow
 from relaxpy.ir.tir import expr as tir
 from relaxpy.plugins.relay import expr as rl
 from relaxpy.plugins.relay.analysis import Scope, Scopes, same_scope, scope_roots

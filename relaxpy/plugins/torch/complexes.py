@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from typing_extensions import override
 
+from relaxpy.ir.ops.definition.registry import R
 from relaxpy.ir.relax.nodes import Expr
-from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.plugins.importing.tensors import dtype_of, rank_of, shape_of
 from relaxpy.plugins.importing.unsupported import UnsupportedError
 from relaxpy.plugins.torch.context import Context

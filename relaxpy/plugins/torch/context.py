@@ -9,9 +9,9 @@ import numpy as np
 import torch
 
 from relaxpy.ir.core.dtype import Array
+from relaxpy.ir.ops.definition.registry import R
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
-from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.te.tensor import compute
 from relaxpy.ir.tir.prim_expr import PrimExpr
 from relaxpy.plugins.importing.tensors import (

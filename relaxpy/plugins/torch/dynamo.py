@@ -22,8 +22,8 @@ from relaxpy.exec.compile import compile as compile_module
 from relaxpy.exec.runtime.values import ShapeTuple
 from relaxpy.ir.core.tensor import as_numpy, as_torch
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.passes.bind_params import BindParams
 from relaxpy.ir.relax.nodes import Function
-from relaxpy.ir.relax.transform.bind_params import BindParams
 from relaxpy.plugins.torch.api import import_exported
 from relaxpy.plugins.torch.arrays import complex_view, constant, real_view
 from relaxpy.plugins.torch.decompose import table_for_graphs

@@ -17,8 +17,8 @@ import torch
 from relaxpy.ir.arith import Analyzer
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.ops.definition.registry import R
 from relaxpy.ir.relax.nodes import Expr, PrimValue
-from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.short_text.nodes import ShortText
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.prim_expr import PrimExpr

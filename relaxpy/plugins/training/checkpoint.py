@@ -8,9 +8,9 @@ from functools import reduce
 from typing import Any
 
 from relaxpy.errors import BuilderStateError, MisuseError, unexpected
+from relaxpy.ir.ops.definition.registry import R
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.nodes import Expr, Var
-from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.support.entry import user_facing
 
 

@@ -11,15 +11,15 @@ from typing_extensions import override
 from relaxpy.errors import MisuseError, TransformError, counted, unexpected
 from relaxpy.ir.core.traverse import rebuild, rename
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.ops.definition.registry import R
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.passes.rewrite_pass import find_function, name_of_function
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.known import tensor_of
-from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.rewrite.bind import in_place_of_parameters
 from relaxpy.ir.relax.rewrite.map_bindings import copy_with_new_vars, replace_variables
-from relaxpy.ir.relax.transform.rewrite_pass import find_function, name_of_function
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.entry import user_facing
 

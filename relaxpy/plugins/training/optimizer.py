@@ -13,10 +13,10 @@ from typing_extensions import override
 from relaxpy.errors import BuilderStateError, MisuseError, unexpected
 from relaxpy.ir.core.dtype import Array, DataType
 from relaxpy.ir.core.tensor import Tensor
+from relaxpy.ir.ops.definition.gradients import is_narrow, narrowed
+from relaxpy.ir.ops.definition.registry import R
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
-from relaxpy.ir.relax.op.definition.gradients import is_narrow, narrowed
-from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.tir.expr import IntImm
 from relaxpy.support.entry import user_facing
 

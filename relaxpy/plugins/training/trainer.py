@@ -33,16 +33,16 @@ from relaxpy.ir.core.dtype import Array, DataType
 from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.core.tensor import as_numpy, as_torch, has_torch, read_array
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.ops.definition.registry import R
+from relaxpy.ir.ops.distributed import current_workers
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.passes.gradient import Gradient
+from relaxpy.ir.passes.legalize import LegalizeOps
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.nodes import Constant, Function, ShapeExpr, TensorStructInfo, Tuple, Var
-from relaxpy.ir.relax.op.definition.registry import R
-from relaxpy.ir.relax.op.distributed import current_workers
 from relaxpy.ir.relax.rewrite.map_bindings import copy_with_new_vars
-from relaxpy.ir.relax.transform.gradient import Gradient
-from relaxpy.ir.relax.transform.legalize import LegalizeOps
 from relaxpy.ir.tir.expr import IntImm
 from relaxpy.plugins.training.loss import AppendLoss, Loss
 from relaxpy.plugins.training.optimizer import Optimizer, static_shape

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relax.op import *
+    from relaxpy.ir.ops import *
     from relaxpy.relax.op import op_attrs as op_attrs
 else:
     _face(globals(), """
-        relaxpy.ir.relax.op: *
+        relaxpy.ir.ops: *
         relaxpy.relax.op.: op_attrs
     """)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relax.op import *
+    from relaxpy.ir.ops import *
 else:
     _face(globals(), """
-        relaxpy.ir.relax.op: *
+        relaxpy.ir.ops: *
     """)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relax.op.builtin import alloc_tensor as alloc_tensor, stop_lift_params as stop_lift_params
+    from relaxpy.ir.ops.builtin import alloc_tensor as alloc_tensor, stop_lift_params as stop_lift_params
 else:
     _face(globals(), """
-        relaxpy.ir.relax.op.builtin: alloc_tensor stop_lift_params
+        relaxpy.ir.ops.builtin: alloc_tensor stop_lift_params
     """)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relax.op.image import affine_grid as affine_grid, grid_sample as grid_sample, resize2d as resize2d, resize3d as resize3d
+    from relaxpy.ir.ops.image import affine_grid as affine_grid, grid_sample as grid_sample, resize2d as resize2d, resize3d as resize3d
 else:
     _face(globals(), """
-        relaxpy.ir.relax.op.image: affine_grid grid_sample resize2d resize3d
+        relaxpy.ir.ops.image: affine_grid grid_sample resize2d resize3d
     """)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relax.op.nn import *
-    from relaxpy.ir.relax.op.nn import relu6 as relu6
+    from relaxpy.ir.ops.nn import *
+    from relaxpy.ir.ops.nn import relu6 as relu6
 else:
     _face(globals(), """
-        relaxpy.ir.relax.op.nn: * relu6
+        relaxpy.ir.ops.nn: * relu6
     """)

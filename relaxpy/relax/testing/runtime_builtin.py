@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relax.op.vm import MakeShapeCode as MakeShapeCode, MatchShapeCode as MatchShapeCode
+    from relaxpy.ir.ops.vm import MakeShapeCode as MakeShapeCode, MatchShapeCode as MatchShapeCode
 else:
     _face(globals(), """
-        relaxpy.ir.relax.op.vm: MakeShapeCode MatchShapeCode
+        relaxpy.ir.ops.vm: MakeShapeCode MatchShapeCode
     """)

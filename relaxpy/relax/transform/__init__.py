@@ -9,30 +9,30 @@ from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
     from relaxpy.exec.explain import Explanation as Explanation, explain as explain
+    from relaxpy.ir.passes.algebra.decompose_ops import DecomposeOpsForInference as DecomposeOpsForInference, DecomposeOpsForTraining as DecomposeOpsForTraining, FoldBatchnormToConv2D as FoldBatchnormToConv2D, ShareSums as ShareSums
+    from relaxpy.ir.passes.algebra.matmuls import AdjustMatmulOrder as AdjustMatmulOrder, CombineParallelMatmul as CombineParallelMatmul, ExpandMatmulOfSum as ExpandMatmulOfSum, ReorderPermuteDimsAfterConcat as ReorderPermuteDimsAfterConcat, ReorderTakeAfterMatmul as ReorderTakeAfterMatmul
+    from relaxpy.ir.passes.algebra.to_mixed_precision import ToMixedPrecision as ToMixedPrecision
+    from relaxpy.ir.passes.append_in_place import AppendInPlace as AppendInPlace, AttachExternModules as AttachExternModules
+    from relaxpy.ir.passes.bind_params import BindParams as BindParams, BindSymbolicVars as BindSymbolicVars, BundleModelParams as BundleModelParams
+    from relaxpy.ir.passes.cleanup.canonicalize_bindings import CanonicalizeBindings as CanonicalizeBindings
+    from relaxpy.ir.passes.cleanup.dataflow_blocks import ConvertToDataflow as ConvertToDataflow, ToNonDataflow as ToNonDataflow, TopologicalSort as TopologicalSort
+    from relaxpy.ir.passes.cleanup.dead_code_elimination import DeadCodeElimination as DeadCodeElimination
+    from relaxpy.ir.passes.cleanup.eliminate_common_subexpr import EliminateCommonSubexpr as EliminateCommonSubexpr
+    from relaxpy.ir.passes.cleanup.fold_constant import FoldConstant as FoldConstant
+    from relaxpy.ir.passes.cleanup.private_functions import InlinePrivateFunctions as InlinePrivateFunctions, LambdaLift as LambdaLift
+    from relaxpy.ir.passes.convert_layout import ConvertLayout as ConvertLayout, SplitLayoutRewritePreproc as SplitLayoutRewritePreproc
+    from relaxpy.ir.passes.fusion.codegen import FuseOpsByPattern as FuseOpsByPattern, MergeCompositeFunctions as MergeCompositeFunctions, RunCodegen as RunCodegen
+    from relaxpy.ir.passes.fusion.fold_views import FoldViews as FoldViews
+    from relaxpy.ir.passes.fusion.fuse_ops import AnnotateTIROpPattern as AnnotateTIROpPattern, FuseOps as FuseOps, FuseTIR as FuseTIR
+    from relaxpy.ir.passes.fusion.grouping import fusion_pays as fusion_pays
+    from relaxpy.ir.passes.fusion.remove_unused_kernel_outputs import RemoveUnusedKernelOutputs as RemoveUnusedKernelOutputs
+    from relaxpy.ir.passes.gradient import Gradient as Gradient
+    from relaxpy.ir.passes.legalize import LegalizeOps as LegalizeOps
+    from relaxpy.ir.passes.lift_transform_params import LiftTransformParams as LiftTransformParams
+    from relaxpy.ir.passes.quantize_weights import QuantizeWeights as QuantizeWeights
+    from relaxpy.ir.passes.rewrite_pass import Normalize as Normalize
     from relaxpy.ir.relax.dpl.graph import FusionPattern as FusionPattern, PatternCheckContext as PatternCheckContext
     from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter as BindingRewriter, map_bindings as map_bindings
-    from relaxpy.ir.relax.transform.algebra.decompose_ops import DecomposeOpsForInference as DecomposeOpsForInference, DecomposeOpsForTraining as DecomposeOpsForTraining, FoldBatchnormToConv2D as FoldBatchnormToConv2D, ShareSums as ShareSums
-    from relaxpy.ir.relax.transform.algebra.matmuls import AdjustMatmulOrder as AdjustMatmulOrder, CombineParallelMatmul as CombineParallelMatmul, ExpandMatmulOfSum as ExpandMatmulOfSum, ReorderPermuteDimsAfterConcat as ReorderPermuteDimsAfterConcat, ReorderTakeAfterMatmul as ReorderTakeAfterMatmul
-    from relaxpy.ir.relax.transform.algebra.to_mixed_precision import ToMixedPrecision as ToMixedPrecision
-    from relaxpy.ir.relax.transform.append_in_place import AppendInPlace as AppendInPlace, AttachExternModules as AttachExternModules
-    from relaxpy.ir.relax.transform.bind_params import BindParams as BindParams, BindSymbolicVars as BindSymbolicVars, BundleModelParams as BundleModelParams
-    from relaxpy.ir.relax.transform.cleanup.canonicalize_bindings import CanonicalizeBindings as CanonicalizeBindings
-    from relaxpy.ir.relax.transform.cleanup.dataflow_blocks import ConvertToDataflow as ConvertToDataflow, ToNonDataflow as ToNonDataflow, TopologicalSort as TopologicalSort
-    from relaxpy.ir.relax.transform.cleanup.dead_code_elimination import DeadCodeElimination as DeadCodeElimination
-    from relaxpy.ir.relax.transform.cleanup.eliminate_common_subexpr import EliminateCommonSubexpr as EliminateCommonSubexpr
-    from relaxpy.ir.relax.transform.cleanup.fold_constant import FoldConstant as FoldConstant
-    from relaxpy.ir.relax.transform.cleanup.private_functions import InlinePrivateFunctions as InlinePrivateFunctions, LambdaLift as LambdaLift
-    from relaxpy.ir.relax.transform.convert_layout import ConvertLayout as ConvertLayout, SplitLayoutRewritePreproc as SplitLayoutRewritePreproc
-    from relaxpy.ir.relax.transform.fusion.codegen import FuseOpsByPattern as FuseOpsByPattern, MergeCompositeFunctions as MergeCompositeFunctions, RunCodegen as RunCodegen
-    from relaxpy.ir.relax.transform.fusion.fold_views import FoldViews as FoldViews
-    from relaxpy.ir.relax.transform.fusion.fuse_ops import AnnotateTIROpPattern as AnnotateTIROpPattern, FuseOps as FuseOps, FuseTIR as FuseTIR
-    from relaxpy.ir.relax.transform.fusion.grouping import fusion_pays as fusion_pays
-    from relaxpy.ir.relax.transform.fusion.remove_unused_kernel_outputs import RemoveUnusedKernelOutputs as RemoveUnusedKernelOutputs
-    from relaxpy.ir.relax.transform.gradient import Gradient as Gradient
-    from relaxpy.ir.relax.transform.legalize import LegalizeOps as LegalizeOps
-    from relaxpy.ir.relax.transform.lift_transform_params import LiftTransformParams as LiftTransformParams
-    from relaxpy.ir.relax.transform.quantize_weights import QuantizeWeights as QuantizeWeights
-    from relaxpy.ir.relax.transform.rewrite_pass import Normalize as Normalize
     from relaxpy.plugins.testing.bisect import Bisection as Bisection, bisect as bisect
     from relaxpy.relax.transform import legalize_ops as legalize_ops, transform as transform
     from relaxpy.tvm.alter_layout import AlterOpImpl as AlterOpImpl, AttachAttrLayoutFreeBuffers as AttachAttrLayoutFreeBuffers, OptimizeLayoutTransform as OptimizeLayoutTransform
@@ -50,30 +50,30 @@ if TYPE_CHECKING:
 else:
     _face(globals(), """
         relaxpy.exec.explain: Explanation explain
+        relaxpy.ir.passes.algebra.decompose_ops: DecomposeOpsForInference DecomposeOpsForTraining FoldBatchnormToConv2D ShareSums
+        relaxpy.ir.passes.algebra.matmuls: AdjustMatmulOrder CombineParallelMatmul ExpandMatmulOfSum ReorderPermuteDimsAfterConcat ReorderTakeAfterMatmul
+        relaxpy.ir.passes.algebra.to_mixed_precision: ToMixedPrecision
+        relaxpy.ir.passes.append_in_place: AppendInPlace AttachExternModules
+        relaxpy.ir.passes.bind_params: BindParams BindSymbolicVars BundleModelParams
+        relaxpy.ir.passes.cleanup.canonicalize_bindings: CanonicalizeBindings
+        relaxpy.ir.passes.cleanup.dataflow_blocks: ConvertToDataflow ToNonDataflow TopologicalSort
+        relaxpy.ir.passes.cleanup.dead_code_elimination: DeadCodeElimination
+        relaxpy.ir.passes.cleanup.eliminate_common_subexpr: EliminateCommonSubexpr
+        relaxpy.ir.passes.cleanup.fold_constant: FoldConstant
+        relaxpy.ir.passes.cleanup.private_functions: InlinePrivateFunctions LambdaLift
+        relaxpy.ir.passes.convert_layout: ConvertLayout SplitLayoutRewritePreproc
+        relaxpy.ir.passes.fusion.codegen: FuseOpsByPattern MergeCompositeFunctions RunCodegen
+        relaxpy.ir.passes.fusion.fold_views: FoldViews
+        relaxpy.ir.passes.fusion.fuse_ops: AnnotateTIROpPattern FuseOps FuseTIR
+        relaxpy.ir.passes.fusion.grouping: fusion_pays
+        relaxpy.ir.passes.fusion.remove_unused_kernel_outputs: RemoveUnusedKernelOutputs
+        relaxpy.ir.passes.gradient: Gradient
+        relaxpy.ir.passes.legalize: LegalizeOps
+        relaxpy.ir.passes.lift_transform_params: LiftTransformParams
+        relaxpy.ir.passes.quantize_weights: QuantizeWeights
+        relaxpy.ir.passes.rewrite_pass: Normalize
         relaxpy.ir.relax.dpl.graph: FusionPattern PatternCheckContext
         relaxpy.ir.relax.rewrite.map_bindings: BindingRewriter map_bindings
-        relaxpy.ir.relax.transform.algebra.decompose_ops: DecomposeOpsForInference DecomposeOpsForTraining FoldBatchnormToConv2D ShareSums
-        relaxpy.ir.relax.transform.algebra.matmuls: AdjustMatmulOrder CombineParallelMatmul ExpandMatmulOfSum ReorderPermuteDimsAfterConcat ReorderTakeAfterMatmul
-        relaxpy.ir.relax.transform.algebra.to_mixed_precision: ToMixedPrecision
-        relaxpy.ir.relax.transform.append_in_place: AppendInPlace AttachExternModules
-        relaxpy.ir.relax.transform.bind_params: BindParams BindSymbolicVars BundleModelParams
-        relaxpy.ir.relax.transform.cleanup.canonicalize_bindings: CanonicalizeBindings
-        relaxpy.ir.relax.transform.cleanup.dataflow_blocks: ConvertToDataflow ToNonDataflow TopologicalSort
-        relaxpy.ir.relax.transform.cleanup.dead_code_elimination: DeadCodeElimination
-        relaxpy.ir.relax.transform.cleanup.eliminate_common_subexpr: EliminateCommonSubexpr
-        relaxpy.ir.relax.transform.cleanup.fold_constant: FoldConstant
-        relaxpy.ir.relax.transform.cleanup.private_functions: InlinePrivateFunctions LambdaLift
-        relaxpy.ir.relax.transform.convert_layout: ConvertLayout SplitLayoutRewritePreproc
-        relaxpy.ir.relax.transform.fusion.codegen: FuseOpsByPattern MergeCompositeFunctions RunCodegen
-        relaxpy.ir.relax.transform.fusion.fold_views: FoldViews
-        relaxpy.ir.relax.transform.fusion.fuse_ops: AnnotateTIROpPattern FuseOps FuseTIR
-        relaxpy.ir.relax.transform.fusion.grouping: fusion_pays
-        relaxpy.ir.relax.transform.fusion.remove_unused_kernel_outputs: RemoveUnusedKernelOutputs
-        relaxpy.ir.relax.transform.gradient: Gradient
-        relaxpy.ir.relax.transform.legalize: LegalizeOps
-        relaxpy.ir.relax.transform.lift_transform_params: LiftTransformParams
-        relaxpy.ir.relax.transform.quantize_weights: QuantizeWeights
-        relaxpy.ir.relax.transform.rewrite_pass: Normalize
         relaxpy.plugins.testing.bisect: Bisection bisect
         relaxpy.relax.transform.: legalize_ops transform
         relaxpy.tvm.alter_layout: AlterOpImpl AttachAttrLayoutFreeBuffers OptimizeLayoutTransform

@@ -14,8 +14,8 @@ import numpy as np
 
 from relaxpy.errors import MisuseError, ParseTypeError, RelaxpyError, Span, UnknownAttributeError
 from relaxpy.ir.core.node import Node
+from relaxpy.ir.ops.definition.registry import registered_ops
 from relaxpy.ir.relax.nodes import Expr, TensorStructInfo
-from relaxpy.ir.relax.op.definition.registry import registered_ops
 from relaxpy.ir.tir import intrin
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import PrimExpr

@@ -9,10 +9,10 @@ from relaxpy.errors import RelaxpyError
 from relaxpy.ir.core.node import Attrs, Node
 from relaxpy.ir.core.traverse import children, walk
 from relaxpy.ir.op import Op
+from relaxpy.ir.ops import registered_ops
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.variables import bound_vars
 from relaxpy.ir.relax.block_builder.infer import signature_of
-from relaxpy.ir.relax.op import registered_ops
 from relaxpy.ir.short_text.document import Concat, Doc, Group, call, keyword, string_text, tuple_doc
 from relaxpy.ir.short_text.nodes import lambda_variables
 from relaxpy.ir.tir.analysis.index_map import IndexMap

@@ -25,6 +25,7 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.pass_infra import functional
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.passes.rewrite_pass import RewritePass
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
@@ -32,7 +33,6 @@ from relaxpy.ir.relax.block_builder.function_table import normalize_global_names
 from relaxpy.ir.relax.nodes import Binding, BindingBlock, Call, DataflowBlock, Function, GlobalVar
 from relaxpy.ir.relax.relations.shape_vars import variables_of
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten, map_with_builder
-from relaxpy.ir.relax.transform.rewrite_pass import RewritePass
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.intrin import ret
 from relaxpy.ir.tir.prim_func import PrimFunc

@@ -25,6 +25,10 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.pass_infra.functional import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.passes.cleanup.canonicalize_bindings import CanonicalizeBindings
+from relaxpy.ir.passes.cleanup.dead_code_elimination import DeadCodeElimination, without_dead_code
+from relaxpy.ir.passes.cleanup.private_functions import calls_of, only_called, with_calls
+from relaxpy.ir.passes.rewrite_pass import RewritePass
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.effects import Effects, Escapes, computes, may_fail
 from relaxpy.ir.relax.analysis.op_pattern import has_reshape_pattern
@@ -38,13 +42,6 @@ from relaxpy.ir.relax.relations.shape_vars import shape_vars_of
 from relaxpy.ir.relax.rewrite.bind import fits, shape_var_images
 from relaxpy.ir.relax.rewrite.expr_functor import PyExprMutator
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten, without_unused
-from relaxpy.ir.relax.transform.cleanup.canonicalize_bindings import CanonicalizeBindings
-from relaxpy.ir.relax.transform.cleanup.dead_code_elimination import (
-    DeadCodeElimination,
-    without_dead_code,
-)
-from relaxpy.ir.relax.transform.cleanup.private_functions import calls_of, only_called, with_calls
-from relaxpy.ir.relax.transform.rewrite_pass import RewritePass
 from relaxpy.ir.te.topi.shapes import product
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.prim_func import PrimFunc

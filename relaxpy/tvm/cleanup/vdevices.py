@@ -19,12 +19,12 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.pass_infra.functional import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.passes.rewrite_pass import RewritePass
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.variables import bound_vars, occurring_vars
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.nodes import Call, Function, StructInfo, TensorStructInfo, Var
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten, replace_variables
-from relaxpy.ir.relax.transform.rewrite_pass import RewritePass
 from relaxpy.support.dataclass import dataclass, replace
 
 _TARGETS: Mapping[str, Iterable[str]] = {"cpu": ("llvm", "c", "cpu")}

@@ -14,14 +14,14 @@ from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.traverse import reached, rebuild
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.ops.definition.registry import with_all_attributes
+from relaxpy.ir.ops.definition.rules import is_one
 from relaxpy.ir.pass_infra.functional import map_functions
+from relaxpy.ir.passes.fusion.codegen import FuseOpsByPattern
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.dpl import graph, pattern as dp
 from relaxpy.ir.relax.known import equal_shapes, literal_shape, rank_of
 from relaxpy.ir.relax.nodes import Call, Constant, Expr, GlobalVar, Var, is_call_of
-from relaxpy.ir.relax.op.definition.registry import with_all_attributes
-from relaxpy.ir.relax.op.definition.rules import is_one
-from relaxpy.ir.relax.transform.fusion.codegen import FuseOpsByPattern
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.support.dataclass import replace
 from relaxpy.support.entry import user_facing

@@ -17,18 +17,18 @@ from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
+from relaxpy.ir.ops.definition.rules import te_kernel
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.passes.algebra.matmuls import is_transposition
+from relaxpy.ir.passes.cleanup.dead_code_elimination import DeadCodeElimination
+from relaxpy.ir.passes.legalize import is_known
+from relaxpy.ir.passes.rewrite_pass import FusionPass
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.known import called_kernel, shape_of, tensor_sinfo
 from relaxpy.ir.relax.nodes.python_function import compiled_function
-from relaxpy.ir.relax.op.definition.rules import te_kernel
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten, map_with_builder
-from relaxpy.ir.relax.transform.algebra.matmuls import is_transposition
-from relaxpy.ir.relax.transform.cleanup.dead_code_elimination import DeadCodeElimination
-from relaxpy.ir.relax.transform.legalize import is_known
-from relaxpy.ir.relax.transform.rewrite_pass import FusionPass
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.elementwise import as_dtype

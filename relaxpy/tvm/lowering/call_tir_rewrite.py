@@ -28,19 +28,19 @@ from relaxpy.ir.global_info import VDevice
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import CallKind
+from relaxpy.ir.ops.call import operand_tuple
+from relaxpy.ir.ops.definition.registry import R, find
+from relaxpy.ir.ops.definition.rules import known_shape, same, te_kernel
+from relaxpy.ir.ops.memory import VIEW_DERIVE
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.passes.legalize import Legalization, legalized
+from relaxpy.ir.passes.rewrite_pass import RewritePass
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.known import expect
 from relaxpy.ir.relax.nodes import Call, Expr
-from relaxpy.ir.relax.op.call import operand_tuple
-from relaxpy.ir.relax.op.definition.registry import R, find
-from relaxpy.ir.relax.op.definition.rules import known_shape, same, te_kernel
-from relaxpy.ir.relax.op.memory import VIEW_DERIVE
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten, map_with_builder
-from relaxpy.ir.relax.transform.legalize import Legalization, legalized
-from relaxpy.ir.relax.transform.rewrite_pass import RewritePass
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.topi import reduction as topi
 from relaxpy.ir.te.topi.elementwise import as_dtype

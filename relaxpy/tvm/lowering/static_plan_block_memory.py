@@ -25,6 +25,8 @@ from relaxpy.ir.core.traverse import children, rebuild, walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.passes.append_in_place import SizeBounds
+from relaxpy.ir.passes.rewrite_pass import RewritePass
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.effects import memory_of
 from relaxpy.ir.relax.analysis.variables import binding_key, binding_vars, occurring_vars
@@ -32,8 +34,6 @@ from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.nodes import Call, DataTypeImm, Expr, Function, PrimValue, ShapeExpr, Var
 from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten, with_bindings
-from relaxpy.ir.relax.transform.append_in_place import SizeBounds
-from relaxpy.ir.relax.transform.rewrite_pass import RewritePass
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.support.dataclass import dataclass, replace

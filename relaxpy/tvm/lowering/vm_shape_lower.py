@@ -13,10 +13,10 @@ from relaxpy.ir.core.traverse import children, map_children, rebuild
 from relaxpy.ir.link import free_name
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
+from relaxpy.ir.ops.vm import MakeShapeCode, MatchShapeCode
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.op.vm import MakeShapeCode, MatchShapeCode
 from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.relax.relations.shape_vars import nested_infos, sizes_of, variables_of
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter

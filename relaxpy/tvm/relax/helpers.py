@@ -22,12 +22,12 @@ from relaxpy.errors import (
 )
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.node import Attrs, Node
+from relaxpy.ir.ops.misc import shape_of
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.infer import apply_signature
 from relaxpy.ir.relax.nodes import Expr, ShapeExpr, StructInfo, TensorStructInfo, as_struct_info
 from relaxpy.ir.relax.nodes.static_type import TypeKind, erase_struct_info, wrap_type
-from relaxpy.ir.relax.op.misc import shape_of
 from relaxpy.ir.relax.relations import shape_vars
 from relaxpy.ir.relax.relations.compatibility import is_base_of, struct_info_glb, struct_info_lca
 from relaxpy.ir.serialize import KINDS

@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from relaxpy.errors import MisuseError, close_names
 from relaxpy.ir.core.node import Attrs
-from relaxpy.ir.relax.op.definition.registry import OpDef, registered_ops
+from relaxpy.ir.ops.definition.registry import OpDef, registered_ops
 
 _SHARED = {
     "AdaptivePool": "relax.nn.adaptive_avg_pool",

@@ -18,7 +18,7 @@ import relaxpy
 from relaxpy.ir.core.dtype import DataType
 from tests.exec.native.test_contract import convolution as convolved
 from tests.guard_pages import guarded
-from tests.ir.relax.op.cases.windows import pool
+from tests.ir.ops.cases.windows import pool
 from tests.ir.relax.texts import DTYPES, module
 from tests.rows import variants
 

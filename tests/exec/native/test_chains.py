@@ -12,7 +12,7 @@ import pytest
 import relaxpy
 from relaxpy.exec.native import backend
 from relaxpy.exec.native.trees import chains
-from relaxpy.ir.relax.transform.fusion import partition
+from relaxpy.ir.passes.fusion import partition
 from relaxpy.script import from_source
 from tests.exec.kernel.written import run_row
 from tests.exec.native.test_contract import graph, numbers

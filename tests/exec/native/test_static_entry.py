@@ -15,8 +15,9 @@ import relaxpy
 from relaxpy.errors import FunctionSignatureError, RelaxpyError, RuntimeCheckError
 from relaxpy.exec.container import Container
 from relaxpy.exec.lower import text
+from relaxpy.ir import ops as op
 from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.relax import nodes as rx, op
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.script import from_source
 from tests.exec.native.claims import claim

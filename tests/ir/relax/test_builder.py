@@ -8,9 +8,9 @@ import pytest
 
 from relaxpy import IRModule, compile, te
 from relaxpy.errors import BuilderStateError, MisuseError, Source, Span, StructInfoError
-from relaxpy.ir import Op, assert_structural_equal
+from relaxpy.ir import Op, assert_structural_equal, ops as op
 from relaxpy.ir.equality import structural
-from relaxpy.ir.relax import nodes as rx, op
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_function, normalize_module
 from relaxpy.runtime import ShapeTuple

@@ -7,8 +7,8 @@ import pytest
 from typing_extensions import override
 
 from relaxpy.errors import BuilderStateError, MisuseError, RelaxpyWarning, StructInfoError
-from relaxpy.ir import IRModule, Op, assert_structural_equal
-from relaxpy.ir.relax import nodes as rx, op
+from relaxpy.ir import IRModule, Op, assert_structural_equal, ops as op
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_function

@@ -18,15 +18,15 @@ from relaxpy.errors import (
     UnknownNameError,
 )
 from relaxpy.exec.compile import compile
-from relaxpy.ir import IRModule, Op, assert_structural_equal
+from relaxpy.ir import IRModule, Op, assert_structural_equal, ops as op
 from relaxpy.ir.core.traverse import walk
-from relaxpy.ir.relax import nodes as rx, op
+from relaxpy.ir.ops.elementwise import UNARY
+from relaxpy.ir.passes import legalize
+from relaxpy.ir.passes.legalize import LegalizeOps
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.te_call import call_te
-from relaxpy.ir.relax.op.elementwise import UNARY
-from relaxpy.ir.relax.transform import legalize
-from relaxpy.ir.relax.transform.legalize import LegalizeOps
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor, compute
 from relaxpy.ir.tir import expr as tir

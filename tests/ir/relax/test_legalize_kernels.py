@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
+from relaxpy.ir import ops as op
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.equality.structural import assert_structural_equal
-from relaxpy.ir.relax import op
-from relaxpy.ir.relax.transform.legalize import LegalizeOps
+from relaxpy.ir.passes.legalize import LegalizeOps
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import Block
 from tests.ir.relax import texts

@@ -5,8 +5,8 @@ import pytest
 from typing_extensions import override
 
 from relaxpy.exec.compile import compile
-from relaxpy.ir import IRModule, Op, assert_structural_equal
-from relaxpy.ir.relax import nodes as rx, op
+from relaxpy.ir import IRModule, Op, assert_structural_equal, ops as op
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.block_builder.derive import normalize_function
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten, map_bindings

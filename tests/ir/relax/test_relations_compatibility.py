@@ -26,7 +26,7 @@ from relaxpy.ir.relax.relations import (
     substitute_info,
 )
 from relaxpy.ir.tir import expr as tir
-from tests.ir.relax.op.notation import evaluate
+from tests.ir.ops.notation import evaluate
 from tests.ir.relax.sinfos import (
     FIRST,
     K,

@@ -24,8 +24,8 @@ from relaxpy.ir.relax.nodes.static_type import (
 )
 from relaxpy.ir.relax.relations.shape_vars import erase_to_well_defined
 from relaxpy.tvm.relax.helpers import find_glb, find_lub, is_subtype, require_subtype
+from tests.ir.ops.notation import evaluate
 from tests.ir.relax import sinfos
-from tests.ir.relax.op.notation import evaluate
 from tests.rows import by_rule
 
 

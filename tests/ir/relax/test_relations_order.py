@@ -17,7 +17,7 @@ from relaxpy.ir.relax.relations.compatibility import (
 from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars, free_shape_vars
 from relaxpy.ir.tir import expr as tir
 from relaxpy.script import relax as R
-from tests.ir.relax.op.notation import evaluate
+from tests.ir.ops.notation import evaluate
 from tests.ir.relax.sinfos import FIRST, M, N, Object, func, packed, rank, shape, tensor
 from tests.rows import by_rule
 

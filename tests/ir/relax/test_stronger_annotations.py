@@ -12,12 +12,12 @@ from relaxpy.errors import MisuseError, StructInfoError, WellFormedError
 from relaxpy.ir import IRModule, Op, structural_equal
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import rebuild, walk
+from relaxpy.ir.passes.legalize import LegalizeOps
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed, well_formed
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_function
 from relaxpy.ir.relax.relations import is_base_of
-from relaxpy.ir.relax.transform.legalize import LegalizeOps
 from tests.fuzz.sized_programs import programs
 from tests.ir.relax.graphs import BOOL, bind, block, function, module, pure, seq, var
 from tests.ir.relax.sinfos import Object, func, prim, rank, sinfos, tensor, tuple_of

@@ -7,8 +7,9 @@ import pytest
 
 from relaxpy import IRModule, relax, te
 from relaxpy.errors import MisuseError, StructInfoError
+from relaxpy.ir import ops as op
 from relaxpy.ir.equality.structural import assert_structural_equal
-from relaxpy.ir.relax import nodes as rx, op
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.variables import bound_vars, defined_symbolic_vars, free_vars
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder

@@ -5,8 +5,8 @@ import re
 import pytest
 
 from relaxpy.errors import Diagnostic, MisuseError
-from relaxpy.ir import IRModule, Op
-from relaxpy.ir.relax import nodes as rx, op
+from relaxpy.ir import IRModule, Op, ops as op
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed, well_formed
 from relaxpy.ir.relax.nodes.distributed import DeviceMesh, DTensorStructInfo, Placement
 from relaxpy.ir.tir import expr as tir, ops

@@ -235,7 +235,7 @@ def test_a_program_of_one_worker_needs_no_mpi() -> None:
     script = """
 import sys, numpy as np, relaxpy
 from relaxpy.relax import BlockBuilder, TensorStructInfo, Var
-from relaxpy.ir.relax.op import ccl
+from relaxpy.ir.ops import ccl
 x = Var("x", TensorStructInfo((2,), "float32"))
 builder = BlockBuilder()
 with builder.function("main", [x]):

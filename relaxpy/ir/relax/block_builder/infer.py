@@ -9,9 +9,9 @@ from relaxpy.ir import hooks
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import CallKind
+from relaxpy.ir.ops.definition.registry import infer_op_call
 from relaxpy.ir.relax import nodes as rx, relations
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
-from relaxpy.ir.relax.op.definition.registry import infer_op_call
 from relaxpy.ir.relax.relations.context import Context, Except, written_at
 from relaxpy.ir.relax.relations.shape_vars import over_sizes_info, simplified_shapes, sizes_of
 from relaxpy.ir.tir import expr as tir

@@ -16,10 +16,10 @@ from relaxpy.ir.core.node import Node, set_fields
 from relaxpy.ir.core.traverse import rewrite, walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import apply_column
+from relaxpy.ir.ops.definition.registry import find
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder import infer
 from relaxpy.ir.relax.block_builder.emitter import Emitter
-from relaxpy.ir.relax.op.definition.registry import find
 from relaxpy.ir.relax.relations import definable_shape_vars, is_base_of
 from relaxpy.ir.relax.relations.compatibility import shape_rank
 from relaxpy.ir.relax.relations.context import Context

@@ -14,10 +14,10 @@ from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import set_fields
 from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.ops.call import call_tir, call_tir_with_grad
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.normalize import note_fit
 from relaxpy.ir.relax.nodes.expr import evaluated
-from relaxpy.ir.relax.op.call import call_tir, call_tir_with_grad
 from relaxpy.ir.relax.relations.shape_vars import sizes_of, variables_of
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.lower import create_prim_func

@@ -26,7 +26,7 @@ def _property(name: str, doc: str) -> property:
     """A property of a tensor, which the operators of `relax.inspect` read."""
 
     def read(self: Expr) -> Any:
-        from relaxpy.ir.relax.op.python_syntax import property_of
+        from relaxpy.ir.ops.python_syntax import property_of
 
         return property_of(self, name)
 
@@ -37,7 +37,7 @@ def _operator(sign: str, *, reflected: bool = False) -> Callable[[Any, Any], Any
     """The method of a Python operator; the reflected one has the expression on the right."""
 
     def apply(self: Expr, other: object) -> Any:
-        from relaxpy.ir.relax.op import python_syntax
+        from relaxpy.ir.ops import python_syntax
 
         operands = (other, self) if reflected else (self, other)
         return python_syntax.apply(sign, *operands)
@@ -50,7 +50,7 @@ def _unary_operator(sign: str) -> Callable[[Any], Any]:
     """The method of a Python operator on one expression."""
 
     def apply(self: Expr) -> Any:
-        from relaxpy.ir.relax.op import python_syntax
+        from relaxpy.ir.ops import python_syntax
 
         return python_syntax.apply_unary(sign, self)
 
@@ -96,7 +96,7 @@ class Expr(Node):
 
     def astype(self, dtype: str) -> Expr:
         """The elements converted to another datatype."""
-        from relaxpy.ir.relax.op.python_syntax import convert
+        from relaxpy.ir.ops.python_syntax import convert
 
         return convert(self, dtype)
 
@@ -128,7 +128,7 @@ class Expr(Node):
 
         if not isinstance(self.struct_info, TensorStructInfo):
             return project_tuple(self, index)
-        from relaxpy.ir.relax.op.python_syntax import subscript
+        from relaxpy.ir.ops.python_syntax import subscript
 
         return subscript(self, index)
 

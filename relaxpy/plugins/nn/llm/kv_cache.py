@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Literal
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.ops.call import call_dps_packed, call_pure_packed
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.op.call import call_dps_packed, call_pure_packed
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.plugins.nn.core import Object, Tensor, current_builder

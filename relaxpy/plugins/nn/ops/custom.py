@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from relaxpy.errors import BuilderStateError, MisuseError, unexpected
+from relaxpy.ir.ops import call_tir, call_tir_inplace
+from relaxpy.ir.ops.definition.registry import R
 from relaxpy.ir.relax.nodes import Expr, ObjectStructInfo, ShapeExpr, StringImm, StructInfo
-from relaxpy.ir.relax.op import call_tir, call_tir_inplace
-from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.tir import expr as tir, ops, reduce
 from relaxpy.ir.tir.prim_func import PrimFunc

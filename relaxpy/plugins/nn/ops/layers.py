@@ -8,9 +8,9 @@ from functools import reduce
 from typing import Any, Literal, Protocol, TypeAlias
 
 from relaxpy.errors import MisuseError, check_type, unexpected
+from relaxpy.ir.ops import builtin, nn as relax_nn
+from relaxpy.ir.ops.definition.registry import R
 from relaxpy.ir.relax.nodes import ShapeExpr, Var, const
-from relaxpy.ir.relax.op import builtin, nn as relax_nn
-from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.tir import expr as tir
 from relaxpy.plugins.nn.core import (
     Tensor,

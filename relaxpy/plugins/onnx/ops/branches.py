@@ -10,8 +10,8 @@ from onnx import TensorProto
 from relaxpy.errors import RelaxpyError
 from relaxpy.ir.arith import Analyzer
 from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.ops.definition.registry import R
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.relations.shape_vars import variables_of
 from relaxpy.ir.tir import expr as tir
 from relaxpy.plugins.importing.tensors import Contents, Size, as_size, rank_of, shape_of, tensor_of

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from relaxpy.ir.core.dtype import Array
+from relaxpy.ir.ops.definition.registry import R
 from relaxpy.ir.relax.nodes import Expr, StringImm, Tuple, const
-from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.tir import expr as tir, intrin, ops, reduce

@@ -12,8 +12,8 @@ from typing import TypedDict
 
 from typing_extensions import Unpack
 
+from relaxpy.ir.ops.definition.registry import R
 from relaxpy.ir.relax.nodes import Expr
-from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.elementwise import computed
 from relaxpy.ir.te.topi.indexing import scatter_elements

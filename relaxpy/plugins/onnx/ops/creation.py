@@ -14,8 +14,8 @@ import numpy as np
 from relaxpy.exec.runtime.registry import register_func
 from relaxpy.ir.arith import Analyzer
 from relaxpy.ir.core.dtype import Array
+from relaxpy.ir.ops.definition.registry import R
 from relaxpy.ir.relax.nodes import Expr, PrimValue, ShapeExpr, TupleGetItem, const
-from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.prim_expr import PrimExpr
 from relaxpy.plugins.importing.tensors import (

@@ -10,8 +10,8 @@ import ml_dtypes
 import numpy as np
 from onnx import TensorProto
 
+from relaxpy.ir.ops.definition.registry import R
 from relaxpy.ir.relax.nodes import Expr, const
-from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import compute
 from relaxpy.ir.tir import expr as tir

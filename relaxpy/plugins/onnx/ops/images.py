@@ -17,8 +17,8 @@ from typing_extensions import Unpack, override
 from relaxpy.errors import MisuseError
 from relaxpy.exec.runtime.registry import register_func
 from relaxpy.ir.core.dtype import FLOAT32, Array, DataType
+from relaxpy.ir.ops.definition.registry import R
 from relaxpy.ir.relax.nodes import Expr, TensorStructInfo, const
-from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi import image

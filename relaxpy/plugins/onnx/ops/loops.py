@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from relaxpy.ir.ops.definition.registry import R
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import BufferLoad, decl_buffer
 from relaxpy.ir.tir.prim_func import PrimFunc

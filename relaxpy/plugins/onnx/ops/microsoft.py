@@ -14,8 +14,8 @@ import numpy as np
 from typing_extensions import Unpack
 
 from relaxpy.ir.arith.prove import prove_equal
+from relaxpy.ir.ops.definition.registry import R
 from relaxpy.ir.relax.nodes import Expr, TupleGetItem, const
-from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.te.tensor import Tensor, compute, reduce_axis
 from relaxpy.ir.tir import reduce
 from relaxpy.plugins.importing import tensors

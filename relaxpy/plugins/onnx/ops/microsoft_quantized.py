@@ -10,8 +10,8 @@ from typing import Any, Final
 from onnx.defs import onnx_opset_version
 from typing_extensions import Unpack
 
+from relaxpy.ir.ops.definition.registry import R
 from relaxpy.ir.relax.nodes import Expr
-from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.plugins.importing import tensors
 from relaxpy.plugins.importing.unsupported import UnsupportedError
 from relaxpy.plugins.importing.windows import simple

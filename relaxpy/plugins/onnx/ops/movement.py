@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from relaxpy.ir.arith.prove import prove_equal
+from relaxpy.ir.ops.definition.registry import R
 from relaxpy.ir.relax.nodes import Expr, ShapeExpr, TupleGetItem, const
-from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.prim_expr import PrimExpr
 from relaxpy.plugins.importing import tensors

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from relaxpy.ir.ops.definition.registry import R
 from relaxpy.ir.relax.nodes import Expr, TupleGetItem
-from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.plugins.importing.tensors import (
     Size,
     are_equal,

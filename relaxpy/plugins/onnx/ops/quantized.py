@@ -8,8 +8,8 @@ import ml_dtypes
 import numpy as np
 from typing_extensions import Unpack
 
+from relaxpy.ir.ops.definition.registry import R
 from relaxpy.ir.relax.nodes import Expr
-from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.plugins.importing.tensors import (
     dtype_of,
     is_float,

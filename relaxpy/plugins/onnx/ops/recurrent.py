@@ -7,8 +7,8 @@ from typing import Any, TypeAlias, TypedDict
 
 from typing_extensions import Unpack
 
+from relaxpy.ir.ops.definition.registry import R
 from relaxpy.ir.relax.nodes import Expr, Tuple, TupleGetItem
-from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.te.topi.recurrent import Activation, gru_kernel, like, lstm_kernel, rnn_kernel
 from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.prim_expr import PrimExpr

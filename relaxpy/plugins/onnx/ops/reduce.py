@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from relaxpy.ir.ops.definition.registry import R
 from relaxpy.ir.relax.nodes import Expr, TupleGetItem, const
-from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.plugins.importing import tensors
 from relaxpy.plugins.importing.unsupported import UnsupportedError
 from relaxpy.plugins.onnx.context import Context

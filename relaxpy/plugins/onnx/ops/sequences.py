@@ -14,9 +14,9 @@ from typing import Any
 from onnx import TensorProto
 
 from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.ops.definition.registry import R
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes import Expr, TensorStructInfo, TupleGetItem, TupleStructInfo
-from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.plugins.importing.sequences import PREFIX
 from relaxpy.plugins.importing.strings import pattern_of
 from relaxpy.plugins.importing.tensors import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from relaxpy.ir.ops.definition.registry import R
 from relaxpy.ir.relax.nodes import Expr
-from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.elementwise import computed
 from relaxpy.ir.te.topi.shapes import as_sizes, double

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from relaxpy.ir.core.dtype import Array
+from relaxpy.ir.ops.definition.registry import R
 from relaxpy.ir.relax.nodes import Expr, const
-from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.plugins.importing.tensors import as_dtype, dtype_of, literal, shape_of
 from relaxpy.plugins.importing.unsupported import UnsupportedError
 from relaxpy.plugins.onnx.context import Context

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from relaxpy.ir.relax import (
-    nodes as rx,
-    op as R,  # noqa: N812
-)
-from relaxpy.ir.relax.op.vision import valid_counts
+from relaxpy.ir import ops as R  # noqa: N812
+from relaxpy.ir.ops.vision import valid_counts
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.te.topi import nn
 from relaxpy.ir.tir.expr import IntImm
 from relaxpy.plugins.relay.op.define import (

@@ -11,8 +11,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from relaxpy.ir import ops as R  # noqa: N812
 from relaxpy.ir.core.node import Attrs
-from relaxpy.ir.relax import nodes as rx, op as R  # noqa: N812
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.plugins.relay.op.define import (
     axes_of,
     define,

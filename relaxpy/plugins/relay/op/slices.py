@@ -7,10 +7,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from relaxpy.ir.relax import (
-    nodes as rx,
-    op as R,  # noqa: N812
-)
+from relaxpy.ir import ops as R  # noqa: N812
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir.expr import IntImm
 from relaxpy.plugins.relay.op.define import (
     Args,

@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final
 
-from relaxpy.ir.relax import nodes as rx, op as R  # noqa: N812
+from relaxpy.ir import ops as R  # noqa: N812
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.te import topi
 from relaxpy.ir.tir.expr import IntImm
 from relaxpy.plugins.relay.expr import Call, Tuple

@@ -12,12 +12,12 @@ from relaxpy.errors import RelaxpyError
 from relaxpy.ir.core.node import Attrs, Node
 from relaxpy.ir.core.traverse import map_children, rename
 from relaxpy.ir.pass_infra.passes import PassContext
+from relaxpy.ir.passes.fusion.fuse_ops import MAX_DEPTH
+from relaxpy.ir.passes.fusion.partition import GraphNode, Group, partition
+from relaxpy.ir.passes.legalize import LegalizeOps
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.op_pattern import OpPatternKind, op_pattern_kind
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
-from relaxpy.ir.relax.transform.fusion.fuse_ops import MAX_DEPTH
-from relaxpy.ir.relax.transform.fusion.partition import GraphNode, Group, partition
-from relaxpy.ir.relax.transform.legalize import LegalizeOps
 from relaxpy.ir.tir.expr import IntImm
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.plugins.relay import expr as rl

@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
+from relaxpy.ir.ops.definition.registry import R
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.tir.intrin import if_then_else
 from relaxpy.ir.tir.ops import const as number
 from relaxpy.ir.tir.prim_expr import PrimExpr

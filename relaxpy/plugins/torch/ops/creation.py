@@ -13,9 +13,9 @@ import torch
 
 from relaxpy.exec.runtime.registry import register_func
 from relaxpy.ir.core.tensor import as_numpy, as_torch
+from relaxpy.ir.ops.definition.registry import R
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes import Expr, const
-from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.tir.prim_expr import PrimExpr
 from relaxpy.plugins.importing.tensors import Size, as_size, dtype_of, shape_of, tensor_of
 from relaxpy.plugins.importing.unsupported import UnsupportedError

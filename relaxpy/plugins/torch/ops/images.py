@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from relaxpy.ir.ops.definition.registry import R
+from relaxpy.ir.ops.regions import bins, larger, smaller
 from relaxpy.ir.relax.nodes import Expr, const
-from relaxpy.ir.relax.op.definition.registry import R
-from relaxpy.ir.relax.op.regions import bins, larger, smaller
 from relaxpy.ir.te.tensor import Tensor, compute
 from relaxpy.ir.te.topi.pooling import adaptive_pool, adaptive_pool1d, adaptive_pool3d
 from relaxpy.ir.te.topi.shapes import FILTERS, double

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.ops.definition.registry import R
 from relaxpy.ir.relax.nodes import Expr, TensorStructInfo, Var, const, is_call_of
-from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import Select
 from relaxpy.plugins.importing.tensors import (

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
+from relaxpy.ir.ops.definition.registry import R
 from relaxpy.ir.relax.nodes import Expr, Tuple, TupleGetItem, const
-from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.te.topi.recurrent import Activation, gru_kernel, like, lstm_kernel, rnn_kernel
 from relaxpy.ir.tir import intrin, ops
 from relaxpy.plugins.importing.tensors import (

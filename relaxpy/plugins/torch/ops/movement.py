@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from relaxpy.ir.ops.definition.registry import R
 from relaxpy.ir.relax.nodes import Expr, const
-from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.te.tensor import Tensor, compute
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.intrin import if_then_else

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.ops.definition.registry import R
 from relaxpy.ir.relax.nodes import Expr, const
-from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.tir import intrin, ops
 from relaxpy.ir.tir.expr import Select
 from relaxpy.plugins.importing import tensors

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.ops.definition.registry import R
 from relaxpy.ir.relax.nodes import Expr, const
-from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.te.topi.elementwise import accumulator
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import Select

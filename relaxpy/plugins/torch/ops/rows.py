@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.ops.definition.registry import R
 from relaxpy.ir.relax.nodes import Expr, TupleGetItem, const
-from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import Select
 from relaxpy.ir.tir.intrin import atan2, cos, exp, if_then_else, isnan, log, sin

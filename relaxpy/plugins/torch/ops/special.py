@@ -16,8 +16,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from relaxpy.ir.ops.definition.registry import R
 from relaxpy.ir.relax.nodes import Expr
-from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import Select
 from relaxpy.ir.tir.intrin import cos, exp, floor, isinf, isnan, log, sin, sqrt, tan

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relax.transform.distributed.lower_dist_ir import LegalizeRedistribute as LegalizeRedistribute, LowerDistIR as LowerDistIR, LowerGlobalViewToLocalView as LowerGlobalViewToLocalView
-    from relaxpy.ir.relax.transform.distributed.propagate_sharding import PropagateSharding as PropagateSharding
+    from relaxpy.ir.passes.distributed.lower_dist_ir import LegalizeRedistribute as LegalizeRedistribute, LowerDistIR as LowerDistIR, LowerGlobalViewToLocalView as LowerGlobalViewToLocalView
+    from relaxpy.ir.passes.distributed.propagate_sharding import PropagateSharding as PropagateSharding
 else:
     _face(globals(), """
-        relaxpy.ir.relax.transform.distributed.lower_dist_ir: LegalizeRedistribute LowerDistIR LowerGlobalViewToLocalView
-        relaxpy.ir.relax.transform.distributed.propagate_sharding: PropagateSharding
+        relaxpy.ir.passes.distributed.lower_dist_ir: LegalizeRedistribute LowerDistIR LowerGlobalViewToLocalView
+        relaxpy.ir.passes.distributed.propagate_sharding: PropagateSharding
     """)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relax.transform.legalize import register_legalize as register_legalize
+    from relaxpy.ir.passes.legalize import register_legalize as register_legalize
 else:
     _face(globals(), """
-        relaxpy.ir.relax.transform.legalize: register_legalize
+        relaxpy.ir.passes.legalize: register_legalize
     """)

@@ -18,9 +18,9 @@ from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Attrs, Node
 from relaxpy.ir.core.traverse import children
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.ops.definition.registry import OpDef
+from relaxpy.ir.ops.python_syntax import TensorDtype
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.op.definition.registry import OpDef
-from relaxpy.ir.relax.op.python_syntax import TensorDtype
 from relaxpy.ir.relax.relations.shape_vars import sizes_of
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import Buffer, BufferRegion

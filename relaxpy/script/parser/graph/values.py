@@ -14,12 +14,10 @@ from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.global_info import VDevice
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.nodes.distributed import DeviceMesh
-from relaxpy.ir.relax.op import python_syntax
-from relaxpy.ir.relax.op.call import sinfo_list
-from relaxpy.ir.relax.op.definition.registry import OpDef, renamed
-from relaxpy.ir.relax.op.python_syntax import (
+from relaxpy.ir.ops import python_syntax
+from relaxpy.ir.ops.call import sinfo_list
+from relaxpy.ir.ops.definition.registry import OpDef, renamed
+from relaxpy.ir.ops.python_syntax import (
     NUMBERS,
     PROPERTIES,
     Inspected,
@@ -28,6 +26,8 @@ from relaxpy.ir.relax.op.python_syntax import (
     inspected,
     known_property,
 )
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.nodes.distributed import DeviceMesh
 from relaxpy.ir.relax.relations.context import written_at
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import IntImm, PrimExpr

@@ -5,10 +5,10 @@ import inspect
 import pytest
 
 from relaxpy.errors import MisuseError
-from relaxpy.ir import IRModule, Op
+from relaxpy.ir import IRModule, Op, ops as op
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import strongly_connected
-from relaxpy.ir.relax import nodes as rx, op
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis import variables
 from relaxpy.ir.relax.analysis.effects import (
     Dependencies,

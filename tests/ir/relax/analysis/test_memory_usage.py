@@ -3,11 +3,12 @@
 import pytest
 
 from relaxpy.errors import MisuseError
+from relaxpy.ir import ops as op
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.relax import nodes as rx, op
+from relaxpy.ir.passes.legalize import LegalizeOps
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.memory_usage import estimate_memory_usage
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
-from relaxpy.ir.relax.transform.legalize import LegalizeOps
 from relaxpy.script import from_source
 from tests.ir.relax.graphs import size
 from tests.ir.relax.sinfos import tensor

@@ -12,10 +12,10 @@ from relaxpy.relax.analysis import OpPatternKind, op_pattern_kind
 from relaxpy.relax.transform import AnnotateTIROpPattern, LegalizeOps
 from relaxpy.script import tir as T
 from tests.exec.kernel.written import kernel
+from tests.ir.passes.before_after import stays
 from tests.ir.relax.graphs import returning
 from tests.ir.relax.sinfos import tensor
 from tests.ir.relax.test_legalize import N
-from tests.ir.relax.transform.before_after import stays
 
 Kind = OpPatternKind
 op = relax.op

@@ -3,9 +3,9 @@
 import pytest
 
 from relaxpy.errors import MisuseError
-from relaxpy.ir.relax import op
+from relaxpy.ir import ops as op
+from relaxpy.ir.passes.legalize import LegalizeOps
 from relaxpy.ir.relax.analysis.op_pattern import has_reshape_pattern
-from relaxpy.ir.relax.transform.legalize import LegalizeOps
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.script import from_source

@@ -13,7 +13,7 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.tir import expr as tir
-from tests.ir.relax.op.cases.case import Array, floats, integers
+from tests.ir.ops.cases.case import Array, floats, integers
 from tests.ir.te.topi.test_topi import evaluate_all as evaluate
 from tests.rows import table
 

@@ -15,7 +15,7 @@ from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import ProducerLoad, Tensor
 from relaxpy.ir.tir import expr as tir
 from tests.fuzz.seed import COUNT
-from tests.ir.relax.op.cases.windows import convolve, pool, transpose_convolve
+from tests.ir.ops.cases.windows import convolve, pool, transpose_convolve
 from tests.ir.te.topi.test_topi import Array, evaluate
 from tests.rows import table
 

@@ -15,7 +15,7 @@ from mpi4py import MPI
 
 import relaxpy
 from relaxpy.distributed import current_workers, use
-from relaxpy.ir.relax.op import ccl, dist
+from relaxpy.ir.ops import ccl, dist
 from relaxpy.relax import BlockBuilder, TensorStructInfo, Var
 
 WORLD = MPI.COMM_WORLD

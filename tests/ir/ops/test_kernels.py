@@ -1,0 +1,111 @@
+"""Operators compute what NumPy computes, on both targets, with known and with symbolic sizes."""
+
+import inspect
+from collections.abc import Collection, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from relaxpy.exec.compile import compile
+from relaxpy.ir import DataType, Op, assert_structural_equal
+from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.ops.definition.registry import registered_ops
+from relaxpy.ir.passes.legalize import LegalizeOps
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.script import from_source
+from tests.ir.ops.cases import CASES, WITHOUT_ROWS, Case
+from tests.ir.ops.comparison import check, define
+from tests.ir.ops.variants import program
+from tests.rows import draw
+
+#: Operators of which no kernel is left: ranges of literals are constants, the others are bounds.
+FOLDED = {"relax.arange", "relax.grad.no_grad"}
+FOLDED |= {"relax.grad.start_checkpoint", "relax.grad.end_checkpoint"}
+
+#: Why the kernels of an operator run one element at a time: there is none that does.
+_REGIONS = "the borders of a region decide which elements it has"
+SCALAR = {
+    "relax.vision.non_max_suppression": "a box remains if no better one that remains is near",
+    "relax.vision.roi_align": _REGIONS,
+    "relax.vision.roi_pool": _REGIONS,
+}
+
+
+def assert_datatypes(found: Any, function: rx.StructInfo | None) -> None:
+    """The values have the datatypes that were inferred."""
+    assert isinstance(function, rx.FuncStructInfo)
+    sinfos = (
+        function.ret.fields if isinstance(function.ret, rx.TupleStructInfo) else (function.ret,)
+    )
+    values = found if isinstance(found, tuple) else (found,)
+    for value, sinfo in zip(values, sinfos, strict=True):
+        assert isinstance(sinfo, rx.TensorStructInfo)
+        assert DataType(value.dtype) == sinfo.dtype
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "symbolic" in metafunc.fixturenames:
+        rows = [
+            (case, symbolic)
+            for case in CASES
+            for symbolic in (False, True)
+            if not (symbolic and "numbers" in case.needs)
+        ]
+        drawn = draw(metafunc.config, rows, lambda row: row[0].operator)
+        ids = [f"{case.name}-{'symbolic' if symbolic else 'static'}" for case, symbolic in drawn]
+        metafunc.parametrize(("case", "symbolic"), drawn, ids=ids)
+
+
+def test_the_kernel_computes_the_definition(case: Case, symbolic: bool) -> None:
+    module = program(case, "symbolic" if symbolic else "static")
+    lowered = LegalizeOps()(module)
+    assert_structural_equal(from_source(lowered.script()), lowered)
+    calls = [node for node in walk(lowered["main"]) if isinstance(node, rx.Call)]
+    with np.errstate(all="ignore"):
+        definition = define(case.expected, case.inputs)
+        for target in ("reference", "numpy"):
+            if target == "reference" or not symbolic:
+                executable = compile(lowered, target)
+                found = executable["main"](*case.inputs)
+                check(found, definition, case.roundings)
+                assert_datatypes(found, module["main"].struct_info)
+    scalar = {row.block for row in executable.report() if row.method == "scalar loop"}
+    assert not scalar or case.operator in SCALAR, "give the reason in SCALAR, or vectorise it"
+    kernels = {call.op for call in calls}
+    runs_itself = Op(case.operator).record.runtime is not None
+    # What runs itself may still have a kernel for shapes that are known.
+    expected_ops = {Op("relax.call_tir"), *([Op(case.operator)] if runs_itself else [])}
+    assert kernels <= expected_ops
+    assert kernels or case.operator in FOLDED
+
+
+def missing(operator: Op, compared: Collection[str]) -> Iterator[str]:
+    """What an operator lacks."""
+    name, record = operator.name, operator.record
+    if not inspect.cleandoc(record.doc).partition("\n")[0].endswith("."):
+        yield f"{name}: no docstring"
+    runs_itself = record.runtime is not None or record.calls is not None
+    if record.legalize is None and not runs_itself and not name.startswith("relax.dist."):
+        yield f"{name}: no legalisation: pass legalize=... to `register`"
+    if record.legalize is not None and record.calls is None:
+        if name not in compared:
+            yield f"{name}: no oracle: add what NumPy says of it to tests/ir/ops/cases/"
+        if not record.pure:
+            yield f"{name}: what is computed by a kernel has no other effect"
+
+
+@pytest.mark.rule("OP-16")
+def test_every_operator_is_documented_lowered_and_compared() -> None:
+    compared = {case.operator for case in CASES}
+    operators = [op for name, op in sorted(registered_ops().items()) if name.startswith("relax.")]
+    assert len(operators) > 200
+    assert [lack for op in operators for lack in missing(op, compared)] == []
+
+
+def test_every_operator_is_compared_or_has_a_reason_not_to_be() -> None:
+    registered = {name for name in registered_ops() if name.startswith("relax.")}
+    compared = {case.operator for case in CASES}
+    excused = {f"relax.{name}" for name in WITHOUT_ROWS}
+    assert compared | excused == registered
+    assert not compared & excused
