@@ -1,6 +1,7 @@
-"""Facts about operators are columns of their records, not tables by name elsewhere."""
+"""Facts about operators are columns of their records, and their names are spelled rightly."""
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -37,3 +38,33 @@ def test_no_table_by_names_of_operators_is_outside_the_records() -> None:
     files = (p for p in ROOT.rglob("*.py") if "relay" not in p.parts)
     found = {table for path in files for table in tables(path)}
     assert found == ALLOWED.keys()
+
+
+#: Names with the prefix of operators that are of other things.
+NOT_OPERATORS = {
+    "an option of a pass": r"relax\.(FoldConstant|FuseOps|backend|rewrite_cuda_graph)\.\w+|"
+    r"relax\.lift_transform_params\.consume_params",
+    "an attribute of functions and calls": r"relax\.(force_pure|unused|"
+    r"memory_plan_dynamic_func_output|rewrite_cuda_graph\.capture_symbolic_vars)",
+    "a module or a class": r"relax\.(frontend|pipeline|transform|expr\.Constant)",
+    "a function of the namespace that returns calls of others": r"relax\.nn\.relu6",
+}
+
+
+def spelled(path: Path) -> Iterator[str]:
+    """The whole strings in a file that have the form of an operator's name."""
+    tree = ast.parse(path.read_text("utf-8"))
+    parts = {part for n in ast.walk(tree) if isinstance(n, ast.JoinedStr) for part in n.values}
+    texts = (n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and n not in parts)
+    yield from (t for t in texts if isinstance(t, str) and re.fullmatch(r"relax(\.\w+)+", t))
+
+
+def test_every_operator_that_is_named_in_the_package_exists() -> None:
+    files = [p for p in ROOT.rglob("*.py") if "relax." in p.read_text("utf-8")]
+    names = {name: path for path in files for name in spelled(path)}
+    others = re.compile("|".join(NOT_OPERATORS.values()))
+    families = {re.sub(r"\dd(_\w+)?$", "", name) for name in registered_ops()}
+    known = {*registered_ops(), *families, "relax.call_"}
+    missing = {n: p for n, p in names.items() if n not in known and not others.fullmatch(n)}
+    assert len(names) > 150
+    assert not missing
