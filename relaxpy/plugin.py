@@ -35,9 +35,9 @@ class Plugin:
     `operators` are modules that register operators when they are imported, `passes` those that
     define classes of passes, and `functions` those that register packed functions. `targets` has
     for each name "module:class": without arguments, the class creates the back end of a module, as
-    `relaxpy.exec.lower.module.NumpyBackend` is one. `hooks` are the functions, "module:function",
-    that the core calls by name, such as the one for the picture of a module; only the plug-ins
-    that come with relaxpy have some.
+    `relaxpy.exec.lower.python_module.NumpyBackend` is one. `hooks` are the functions,
+    "module:function", that the core calls by name, such as the one for the picture of a module;
+    only the plug-ins that come with relaxpy have some.
     """
 
     operators: tuple[str, ...] = ()

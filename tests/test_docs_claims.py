@@ -108,8 +108,8 @@ def test_the_files_of_a_paragraph_are_in_the_folders_that_it_names() -> None:
 
 
 def test_a_file_of_another_folder_is_found() -> None:
-    text = "**A**: `relaxpy/exec/native/`. `threads/memory.py`\n\n**B**: `relaxpy/exec/graph/`. {}"
-    for name, is_there in (("`read.py`", True), ("`memory.py`", False), ("`price.py`", False)):
+    text = "**A**: `relaxpy/exec/native/`. `values/packing.py`\n\n**B**: `relaxpy/exec/graph/`. {}"
+    for name, is_there in (("`emit.py`", True), ("`memory.py`", False), ("`price.py`", False)):
         found = [bool(found) for _, found in of_folders(text.format(name), "relaxpy")]
         assert found == [True, is_there]
 
@@ -339,7 +339,7 @@ GUARD = "relaxpy.script.parser.evaluate.guard"
 NUMBERS: Mapping[str, Sequence[tuple[str, str, int]]] = {
     "relaxpy/exec/native/README.md": [
         ("kernels with more than @ of them", "relaxpy.exec.native.backend._LONGEST_BLOCK", 1),
-        ("has @ KiB of the stack", "relaxpy.exec.native.llvm.function.STACK_BYTES", 1 << 10),
+        ("has @ KiB of the stack", "relaxpy.exec.native.llvm.writer.STACK_BYTES", 1 << 10),
         ("they have at most @ MiB", "relaxpy.exec.native.machine_code.disk_cache.LIMIT", 1 << 20),
     ],
     "relaxpy/exec/README.md": [
@@ -355,7 +355,9 @@ NUMBERS: Mapping[str, Sequence[tuple[str, str, int]]] = {
     "docs/decisions/fusion-without-a-cost-model.md": [
         ("at most @ kernels", f"{TRANSFORM}.fusion.fuse_ops.MAX_DEPTH_BY_RULE", 1)
     ],
-    "docs/differences.md": [("of more than @ nodes", "relaxpy.ir.relax.nodes.base.MAX_NODES", 1)],
+    "docs/differences.md": [
+        ("of more than @ nodes", "relaxpy.ir.relax.nodes.base_classes.MAX_NODES", 1)
+    ],
     "docs/security.md": [
         ("| characters | @ |", f"{BUDGET}.MAX_CHARACTERS", 1),
         ("| tokens | @ |", f"{BUDGET}.MAX_TOKENS", 1),
@@ -380,7 +382,7 @@ NUMBERS: Mapping[str, Sequence[tuple[str, str, int]]] = {
         ("that are not strings | @, ", f"{GUARD}.MAX_KEYS", 1),
         (", @ of them with one hash", f"{GUARD}.MAX_COLLISIONS", 1),
         ("bits of an integer | @ |", f"{GUARD}.MAX_BITS", 1),
-        ("with dimensions | @ |", "relaxpy.ir.relax.nodes.base.MAX_NODES", 1),
+        ("with dimensions | @ |", "relaxpy.ir.relax.nodes.base_classes.MAX_NODES", 1),
         ("iterators over iterators | @ levels", f"{GUARD}.MAX_NESTED", 1),
         ("in an annotation | @ |", "relaxpy.script.language.annotations.MAX_RANK", 1),
         ("| errors reported | @ |", "relaxpy.script.parser.source.MAX_ERRORS", 1),

@@ -94,7 +94,7 @@ FLOORS = {
         base.py expr.py type.py attrs.py container.py function.py
         relax/known.py relax/call_graph.py te te/topi short_text
         relax/relations ops/definition ops relax/block_builder
-        relax/quantization.py relax/analysis pass_infra relax/rewrite
+        relax/group_quantization.py relax/analysis pass_infra relax/rewrite
         instrument.py relax/dpl
         passes
         transform.py
@@ -110,7 +110,7 @@ FLOORS = {
         vm.py compile.py self_test.py doctor.py eager.py
     """,
     "relaxpy/script": """
-        diagnostics.py language printer dist.py ir_builder
+        error_screen.py language printer dist.py ir_builder
         parser/source.py parser/evaluate parser/graph parser/kernel.py parser
         tir.py relax.py ir.py read.py ir_builder/ir ir_builder/tir ir_builder/relax
         highlight.py
@@ -131,7 +131,7 @@ FLOORS = {
     "relaxpy/plugins/torch": """
         registry.py symbols.py arrays.py context.py complexes.py mutation.py ops
         backward.py
-        decompose.py program.py importer.py
+        decompose.py fx_graph.py importer.py
         api.py dynamo.py
     """,
     "relaxpy/plugins/relay": """
@@ -149,8 +149,8 @@ FLOORS = {
     """,
     "relaxpy/plugins/cli": """
         show.py sketch.py
-        programs.py passes.py inputs.py language_models.py
-        lsp/findings.py lsp/names.py lsp/document.py lsp/server.py lsp
+        programs.py named_passes.py inputs.py language_models.py
+        lsp/findings.py lsp/names.py lsp/answers.py lsp/server.py lsp
         commands.py main.py
     """,
 }
@@ -158,7 +158,7 @@ FLOORS = {
 PERFORMED_ABOVE = {
     *("relaxpy/ir/core/node.py", "relaxpy/ir/core/types.py"),
     *("relaxpy/ir/tir/prim_expr.py", "relaxpy/ir/tir/buffer.py"),
-    *("relaxpy/ir/te/tensor.py", "relaxpy/ir/relax/nodes/base.py"),
+    *("relaxpy/ir/te/tensor.py", "relaxpy/ir/relax/nodes/base_classes.py"),
     "relaxpy/ir/relax/nodes/function.py",
     *("relaxpy/plugins/relay/ty.py", "relaxpy/plugins/relay/expr.py"),
 }

@@ -45,7 +45,7 @@ FEW = {
     "relaxpy.exec.native.machine_code.machine.target_machine",
     "relaxpy.exec.native.peak._copied",
     "relaxpy.exec.native.peak.peak_operations",
-    "relaxpy.exec.native.threads.memory.memory",
+    "relaxpy.exec.native.threads.freed_memory.memory",
     "relaxpy.exec.native.threads.pool.pool",
     "relaxpy.exec.runtime.threads.ring",
     "relaxpy.exec.process.own_platform",

@@ -24,7 +24,7 @@ from docstrings import toctree
 from packaging.version import Version
 
 import relaxpy
-from relaxpy.plugins.cli.passes import public_passes
+from relaxpy.plugins.cli.named_passes import public_passes
 
 ROOT = Path(__file__).parents[1]
 LISTING = ROOT / "docs" / "README.md"

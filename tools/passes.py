@@ -17,7 +17,7 @@ from docstrings import entries, escaped, sections, sentence, toctree, written_or
 from relaxpy.ir.pass_infra.passes import Pass
 from relaxpy.ir.passes.compile import STEPS
 from relaxpy.ir.transform import pipelines
-from relaxpy.plugins.cli.passes import example, public_passes, signature
+from relaxpy.plugins.cli.named_passes import example, public_passes, signature
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "passes.md"

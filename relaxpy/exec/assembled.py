@@ -18,7 +18,7 @@ from relaxpy.ir.relax import nodes as rx
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from relaxpy.exec.lower.module import Backend
+    from relaxpy.exec.lower.python_module import Backend
     from relaxpy.exec.lowered import Lowered
     from relaxpy.exec.profile import Profile
     from relaxpy.exec.runtime.instrument import Instrument

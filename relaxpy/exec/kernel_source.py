@@ -9,7 +9,7 @@ from typing import get_args
 from relaxpy.errors import MisuseError, UnknownNameError, close_names, unexpected
 from relaxpy.exec.executable import SourceKind
 from relaxpy.exec.kernel.plan.planner import plan_as_written
-from relaxpy.exec.lower.module import Backend
+from relaxpy.exec.lower.python_module import Backend
 from relaxpy.exec.native.backend import NativeBackend, rewritten
 from relaxpy.exec.native.trees.as_written import program_as_written
 from relaxpy.exec.native.trees.program import program_of

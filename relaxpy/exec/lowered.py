@@ -12,8 +12,8 @@ from relaxpy.errors import MisuseError, RuntimeCheckError, WellFormedError, unex
 from relaxpy.exec.assembled import executable_of, executable_of_lowered
 from relaxpy.exec.container import Sections
 from relaxpy.exec.executable import Executable, Program
-from relaxpy.exec.graph.backend import GraphBackend
-from relaxpy.exec.lower.module import (
+from relaxpy.exec.graph.whole_modules import GraphBackend
+from relaxpy.exec.lower.python_module import (
     Backend,
     LoweredModule,
     NumpyBackend,
@@ -23,7 +23,7 @@ from relaxpy.exec.lower.module import (
 from relaxpy.exec.native.calls.static_entry import enter_object
 from relaxpy.exec.native.machine_code.machine import with_current
 from relaxpy.exec.native.machine_code.objects import recorded, saved_code
-from relaxpy.exec.native.threads.memory import CODE as MEMORY
+from relaxpy.exec.native.threads.freed_memory import CODE as MEMORY
 from relaxpy.exec.native.threads.pool import CODE as POOL
 from relaxpy.exec.reference.runnable import check_runnable
 from relaxpy.exec.report import PASSES, ExecutionReport, ReportRow
@@ -126,7 +126,7 @@ def compiled(program: Program, not_native: str = "", remark: str = "") -> Execut
 
 
 def _for_reference(program: Program) -> Executable:
-    from relaxpy.exec.reference.graph import ReferenceEvaluator
+    from relaxpy.exec.reference.graph_level import ReferenceEvaluator
 
     module = program.module
     rows = tuple(

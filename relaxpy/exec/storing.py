@@ -10,8 +10,8 @@ import numpy as np
 
 from relaxpy.errors import MisuseError, RelaxpyError, Span
 from relaxpy.exec.container import Container, Sections
-from relaxpy.exec.graph.backend import GraphBackend
-from relaxpy.exec.lower.module import LoweredModule
+from relaxpy.exec.graph.whole_modules import GraphBackend
+from relaxpy.exec.lower.python_module import LoweredModule
 from relaxpy.exec.native.machine_code import disk_cache
 from relaxpy.exec.report import ReportRow
 from relaxpy.exec.stored import Source

@@ -14,8 +14,8 @@ from relaxpy.support.dataclass import dataclass
 if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder
     from relaxpy.ir.relax.nodes import Call, Expr, Var
-    from relaxpy.ir.relax.nodes.base import StructInfo
-    from relaxpy.ir.relax.relations.context import Context
+    from relaxpy.ir.relax.nodes.base_classes import StructInfo
+    from relaxpy.ir.relax.relations.derivation import Context
     from relaxpy.ir.relax.rewrite.map_bindings import PrecedingBindings
 
 InferRule: TypeAlias = "Callable[[Call, Context], StructInfo]"

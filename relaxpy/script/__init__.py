@@ -7,7 +7,7 @@ from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
     from relaxpy.script import ir, relax, tir
-    from relaxpy.script.diagnostics import show_diagnostics
+    from relaxpy.script.error_screen import show_diagnostics
     from relaxpy.script.ir import ir_module
     from relaxpy.script.read import from_source, from_source as parse
 
@@ -18,7 +18,7 @@ else:
         globals(),
         """
         relaxpy.script.: ir relax s_tir=tir tir tirx=tir
-        relaxpy.script.diagnostics: show_diagnostics
+        relaxpy.script.error_screen: show_diagnostics
         relaxpy.script.ir: ir_module
         relaxpy.script.read: from_source parse=from_source
         """,

@@ -14,8 +14,8 @@ from relaxpy.script import ir, relax, tir
 from relaxpy.script.language import records
 from relaxpy.script.parser import reading
 from relaxpy.script.parser.evaluate.guard import TextGuard
+from relaxpy.script.parser.graph.expressions import GraphEvaluator
 from relaxpy.script.parser.graph.state import class_name_of
-from relaxpy.script.parser.graph.values import GraphEvaluator
 from relaxpy.script.parser.source import (
     BUILTINS,
     Program,

@@ -335,7 +335,7 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         made.append(name)
         return compile_kernel(func, name, *names)
 
-    monkeypatch.setattr("relaxpy.exec.lower.module.compile_kernel", count)
+    monkeypatch.setattr("relaxpy.exec.lower.python_module.compile_kernel", count)
     return made
 
 

@@ -25,8 +25,8 @@ from relaxpy.exec.fast_paths import (
 )
 from relaxpy.exec.graph.emit import GraphEmitter
 from relaxpy.exec.native.calls.static_entry import StaticEntry
-from relaxpy.exec.native.llvm.function import I32, I64, POINTER
-from relaxpy.exec.native.llvm.module import Module
+from relaxpy.exec.native.llvm.llvm_module import Module
+from relaxpy.exec.native.llvm.writer import I32, I64, POINTER
 from relaxpy.exec.native.machine_code.machine import host
 from relaxpy.script import from_source
 

@@ -13,7 +13,7 @@ import pytest
 
 from relaxpy import IRModule
 from relaxpy.exec.compile import compile
-from relaxpy.plugins.cli.passes import public_passes
+from relaxpy.plugins.cli.named_passes import public_passes
 from tests.exec.passes import REWRITING, ROWS
 from tests.exec.signatures import SIGNATURES
 from tests.fuzz.seed import SEED

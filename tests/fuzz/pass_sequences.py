@@ -18,7 +18,7 @@ import numpy as np
 import relaxpy
 from relaxpy import IRModule
 from relaxpy.errors import RelaxpyError, RelaxpyWarning
-from relaxpy.plugins.cli.passes import public_passes
+from relaxpy.plugins.cli.named_passes import public_passes
 from relaxpy.plugins.testing.bisect import rounding_of
 from relaxpy.plugins.testing.verify import difference
 from relaxpy.relax import transform

@@ -59,10 +59,10 @@ REVIEWED = {
         "BufferSpec.__repr__": "a field of a record",
     },
     "read.py": {"_Text.read": "the reader of a definition"},
-    "parser/graph/function.py": {"GraphReader.local_function": "the reader of a definition"},
+    "parser/graph/relax_function.py": {"GraphReader.local_function": "the reader of a definition"},
     "parser/graph/bindings.py": {"new_variable": "a class of variables"},
     "parser/graph/state.py": {"GraphState._global_var": "an iterator over names"},
-    "parser/graph/values.py": {
+    "parser/graph/expressions.py": {
         "GraphEvaluator.iterable": "an iterator that user_calls.members gave",
         "GraphEvaluator._on_listed_devices": "the module's devices or meshes",
         "_defines": "a class of the user's own, asked for an operator",
@@ -77,7 +77,7 @@ REVIEWED = {
         "FunctionsReader.graph": "the reader of a definition",
         "FunctionsReader.kernel": "the reader of a definition",
     },
-    "parser/graph/signature.py": {"SignatureReader.variable": "a class of variables"},
+    "parser/graph/parameters.py": {"SignatureReader.variable": "a class of variables"},
     "parser/source.py": {
         "Report.failure": "a class of errors",
         "Statements.read": "the reader of statements",

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from relaxpy.exec.fast_paths import ONLY_KERNEL
+from relaxpy.exec.graph.emit_region import RegionEmitter, conjunction, possible
 from relaxpy.exec.graph.program import (
     Graph,
     KernelCall,
@@ -15,7 +16,6 @@ from relaxpy.exec.graph.program import (
     Value as Result,
     constants_name,
 )
-from relaxpy.exec.graph.regions import RegionEmitter, conjunction, possible
 from relaxpy.exec.native.calls.entry import (
     Anything,
     Integer,
@@ -26,9 +26,9 @@ from relaxpy.exec.native.calls.entry import (
 )
 from relaxpy.exec.native.calls.interpreter import call_python, data_of, new_array
 from relaxpy.exec.native.calls.static_entry import StaticEntry, is_static
-from relaxpy.exec.native.llvm.function import I32, I64, POINTER, VOID, Function, Value
-from relaxpy.exec.native.llvm.module import Module
-from relaxpy.exec.native.llvm.values import Signature
+from relaxpy.exec.native.llvm.llvm_module import Module
+from relaxpy.exec.native.llvm.typed_values import Signature
+from relaxpy.exec.native.llvm.writer import I32, I64, POINTER, VOID, Function, Value
 from relaxpy.exec.native.values.expressions import Values
 from relaxpy.ir.tir.expr import IntImm
 

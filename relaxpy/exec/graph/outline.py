@@ -22,7 +22,7 @@ from relaxpy.support.dataclass import dataclass, replace
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span
-    from relaxpy.exec.lower.module import ModuleLowering
+    from relaxpy.exec.lower.python_module import ModuleLowering
 
 _FEWEST: Final = 2
 """The kernel calls of a run that is worth a function; Python calls a single kernel as fast."""

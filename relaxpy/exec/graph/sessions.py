@@ -1,8 +1,9 @@
 """Calls of packed functions in a native function, which share an object such as a cache.
 
 Before a native function runs, the packed function gets all of its calls on the object, and returns
-a `Plan`: for each call, functions with their arguments, which machine code calls (`packed.py`).
-These are builtins for the most part, so that Python runs as often whatever the number of calls.
+a `Plan`: for each call, functions with their arguments, which machine code calls
+(`packed_calls.py`). These are builtins for the most part, so that Python runs as often whatever the
+number of calls.
 """
 
 from __future__ import annotations

@@ -24,9 +24,9 @@ from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.support.progress import stage
 
 if TYPE_CHECKING:
+    from relaxpy.exec.kernel.checked_call import CheckedKernel
     from relaxpy.exec.kernel.emit.form import NumpyForm
     from relaxpy.exec.kernel.emit.numpy import NumpyEmitter
-    from relaxpy.exec.kernel.entry import CheckedKernel
     from relaxpy.exec.kernel.signature import KernelSignature
 
 
@@ -98,7 +98,7 @@ class Kernel:
     @late_property
     def checked(self) -> CheckedKernel:
         """The decorator of `tree` that checks its arguments."""
-        from relaxpy.exec.kernel.entry import CheckedKernel, Exclusion
+        from relaxpy.exec.kernel.checked_call import CheckedKernel, Exclusion
 
         position = self._positions
         excluded = (

@@ -37,7 +37,7 @@ from relaxpy.ir.tir import expr as tir
 from relaxpy.support.dataclass import replace
 
 if TYPE_CHECKING:
-    from relaxpy.exec.lower.module import ModuleLowering
+    from relaxpy.exec.lower.python_module import ModuleLowering
 
 _SMALL = 2**30
 """The number of bits below which an allocation is assumed to succeed."""

@@ -21,7 +21,7 @@ from relaxpy.ir.tir.substitution import substitute
 from relaxpy.support.dataclass import dataclass
 
 if TYPE_CHECKING:
-    from relaxpy.exec.lower.module import ModuleLowering
+    from relaxpy.exec.lower.python_module import ModuleLowering
 
 OBJECT = rx.ObjectStructInfo()
 _DECLARED = (CallKind.KERNEL, CallKind.INPLACE_KERNEL, CallKind.DPS_PACKED)

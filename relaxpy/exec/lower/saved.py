@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from relaxpy.errors import SPAN_OF_LINE, MisuseError, Span
-from relaxpy.exec.kernel.entry import CheckedKernel, Exclusion
+from relaxpy.exec.kernel.checked_call import CheckedKernel, Exclusion
 from relaxpy.exec.kernel.signature import KernelSignature
 from relaxpy.exec.lower.checks import CompiledScalar
 from relaxpy.exec.lower.scope import CheckedFunction
@@ -36,7 +36,7 @@ from relaxpy.support.dataclass import dataclass
 from relaxpy.support.pysource import load, render, set_span, span_of
 
 if TYPE_CHECKING:
-    from relaxpy.exec.lower.module import LoweredModule
+    from relaxpy.exec.lower.python_module import LoweredModule
     from relaxpy.exec.lowered import Lowered
 
 _RECORDS: Final[Mapping[str, type[Any]]] = {

@@ -25,7 +25,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.support.dataclass import dataclass
 
 if TYPE_CHECKING:
-    from relaxpy.exec.lower.module import Backend, ModuleLowering
+    from relaxpy.exec.lower.python_module import Backend, ModuleLowering
 
 FunctionValues: TypeAlias = Mapping[str, tuple[str, Closure | PrimFuncValue]]
 """The Python name and the value of functions of a module, by name."""

@@ -24,11 +24,11 @@ from relaxpy.exec.native.calls.jit import Library, PartsAhead, compile_module
 from relaxpy.exec.native.calls.static_entry import kernel_entry
 from relaxpy.exec.native.classes import KernelClass, classes_of
 from relaxpy.exec.native.emit import KernelEmitter
-from relaxpy.exec.native.llvm.function import I32, I64, POINTER, Function
-from relaxpy.exec.native.llvm.module import Module
+from relaxpy.exec.native.entry_parameters import EntrySignature, signature_of
+from relaxpy.exec.native.llvm.llvm_module import Module
+from relaxpy.exec.native.llvm.writer import I32, I64, POINTER, Function
 from relaxpy.exec.native.machine_code.machine import current, is_current_here, unfit
 from relaxpy.exec.native.machine_code.objects import compile_assembly, recorded
-from relaxpy.exec.native.signature import EntrySignature, signature_of
 from relaxpy.exec.native.split import in_tasks
 from relaxpy.exec.native.threads.pool import native_threads
 from relaxpy.exec.native.trees.chains import with_chains

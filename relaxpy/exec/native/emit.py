@@ -10,10 +10,10 @@ from relaxpy.exec.kernel.nest.nodes import WhileLoop, walk_items
 from relaxpy.exec.kernel.plan.tree import For, Tile, Tree
 from relaxpy.exec.native.calls.entry import Array, Integer, Number, size_names
 from relaxpy.exec.native.calls.interrupt import Interrupt
-from relaxpy.exec.native.llvm.function import F64, I8, I32, I64, POINTER, Function, Value
-from relaxpy.exec.native.llvm.module import Module
+from relaxpy.exec.native.entry_parameters import EntrySignature
+from relaxpy.exec.native.llvm.llvm_module import Module
+from relaxpy.exec.native.llvm.writer import F64, I8, I32, I64, POINTER, Function, Value
 from relaxpy.exec.native.loops.tree_loops import TreeLoops
-from relaxpy.exec.native.signature import EntrySignature
 from relaxpy.exec.native.threads.code import slots
 from relaxpy.exec.native.trees.cost import LONG, has_long_tasks, time_of
 from relaxpy.exec.native.trees.obligations import Obligation

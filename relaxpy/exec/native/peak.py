@@ -12,8 +12,8 @@ from typing import Final, Literal
 import numpy as np
 
 from relaxpy.exec.native.calls.jit import compile_module
-from relaxpy.exec.native.llvm.function import I64, POINTER, Type, Value
-from relaxpy.exec.native.llvm.module import Module
+from relaxpy.exec.native.llvm.llvm_module import Module
+from relaxpy.exec.native.llvm.writer import I64, POINTER, Type, Value
 from relaxpy.exec.native.machine_code.machine import host
 from relaxpy.exec.native.threads.pool import native_threads
 

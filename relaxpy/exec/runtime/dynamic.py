@@ -31,7 +31,7 @@ from relaxpy.ir.passes.legalize import LegalizeOps, is_known
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.known import without_tuples
-from relaxpy.ir.relax.relations.context import Context
+from relaxpy.ir.relax.relations.derivation import Context
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.support.dataclass import dataclass
 

@@ -10,7 +10,7 @@ from relaxpy.ir.core.dtype import DataType
 from relaxpy.support.dataclass import dataclass
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relax.nodes.base import StructInfo
+    from relaxpy.ir.relax.nodes.base_classes import StructInfo
 
 
 @dataclass(frozen=True, slots=True)

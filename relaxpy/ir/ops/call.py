@@ -25,7 +25,7 @@ from relaxpy.ir.relax import nodes as rx, relations
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.relax.nodes.expr import evaluated
 from relaxpy.ir.relax.nodes.struct_info import EnvFunc
-from relaxpy.ir.relax.relations.context import Context
+from relaxpy.ir.relax.relations.derivation import Context
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.support.entry import user_facing
 

@@ -29,7 +29,7 @@ from relaxpy.ir.ops.distributed import (
 )
 from relaxpy.ir.relax.nodes import Call, TensorStructInfo
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo, PlacementSpec
-from relaxpy.ir.relax.relations.context import Context
+from relaxpy.ir.relax.relations.derivation import Context
 
 
 def _gradient_allreduce(g: Any, x: Any, y: Any, call: Call) -> Any:

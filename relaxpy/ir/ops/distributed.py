@@ -25,7 +25,7 @@ from relaxpy.ir.relax.nodes.distributed import (
     Placement,
     PlacementSpec,
 )
-from relaxpy.ir.relax.relations.context import Context
+from relaxpy.ir.relax.relations.derivation import Context
 from relaxpy.ir.te.topi.shapes import shape_text, tidy
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import PrimExpr

@@ -21,7 +21,7 @@ from relaxpy.support.dataclass import replace
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder
-    from relaxpy.ir.relax.relations.context import Context
+    from relaxpy.ir.relax.relations.derivation import Context
 
 IN_STORAGE = Allocation(shape=2, dtype=3, planned=True)
 

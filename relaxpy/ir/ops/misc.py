@@ -15,7 +15,7 @@ from relaxpy.ir.ops.definition.gradients import identity_gradient, no_gradient, 
 from relaxpy.ir.ops.definition.registry import Operand, R, register
 from relaxpy.ir.ops.definition.rules import by_te, tensor
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.relations.context import Context
+from relaxpy.ir.relax.relations.derivation import Context
 from relaxpy.ir.te import topi
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.support.dataclass import replace

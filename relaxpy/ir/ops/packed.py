@@ -24,7 +24,7 @@ from relaxpy.ir.ops.definition.registry import Operand, register
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes import Call, Expr, StructInfo, TupleStructInfo, convert_to_expr
 from relaxpy.ir.relax.relations import is_base_of
-from relaxpy.ir.relax.relations.context import Context
+from relaxpy.ir.relax.relations.derivation import Context
 from relaxpy.support.dataclass import replace
 
 

@@ -13,7 +13,7 @@ from relaxpy.ir.ops.definition.registry import register
 from relaxpy.ir.ops.memory import IN_STORAGE, datatype_by_name, tensor_in
 from relaxpy.ir.ops.misc import UNIT
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.relations.context import Context
+from relaxpy.ir.relax.relations.derivation import Context
 from relaxpy.support.dataclass import replace
 
 

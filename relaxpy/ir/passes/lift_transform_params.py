@@ -31,7 +31,7 @@ from relaxpy.ir.relax.analysis.variables import (
     used_shape_vars,
 )
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.relations.context import Context
+from relaxpy.ir.relax.relations.derivation import Context
 from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars, shape_vars_of
 from relaxpy.ir.relax.rewrite import map_bindings as rewriting
 from relaxpy.ir.relax.rewrite.bind import in_place_of_parameters

@@ -23,8 +23,13 @@ from relaxpy.ir.passes.cleanup.private_functions import calls_of
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
+from relaxpy.ir.relax.group_quantization import (
+    Quantization,
+    as_quantization,
+    rounded_rows,
+    scaled_sums,
+)
 from relaxpy.ir.relax.known import shape_of, tensor_sinfo
-from relaxpy.ir.relax.quantization import Quantization, as_quantization, rounded_rows, scaled_sums
 from relaxpy.ir.relax.rewrite import map_bindings as rewriting
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.tir import expr as tir

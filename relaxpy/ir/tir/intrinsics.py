@@ -1,7 +1,7 @@
 """The intrinsics of TIR: a record of each, which every part of relaxpy asks.
 
 Functions that build their calls are in `intrin.py`, emitters of machine code by name in
-`exec/native/maths/emit.py`.
+`exec/native/maths/by_name.py`.
 """
 
 from __future__ import annotations

@@ -2,4 +2,4 @@
 
 from relaxpy.plugin import Plugin
 
-PLUGIN = Plugin(hooks={"passes": "relaxpy.plugins.cli.passes:public_passes"})
+PLUGIN = Plugin(hooks={"passes": "relaxpy.plugins.cli.named_passes:public_passes"})

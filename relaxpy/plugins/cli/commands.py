@@ -121,7 +121,7 @@ def opt(options: Namespace) -> int:
     from relaxpy.exec.explain import explain
     from relaxpy.ir.pass_infra.reproducer import read_header
     from relaxpy.ir.transform import get_pipeline
-    from relaxpy.plugins.cli.passes import sequence
+    from relaxpy.plugins.cli.named_passes import sequence
     from relaxpy.plugins.testing.bisect import bisect
 
     file = _source(options)
@@ -327,7 +327,7 @@ def lsp(options: Namespace) -> int:
 def passes(options: Namespace) -> int:
     """Print the passes and pipelines, or the documentation of one pass."""
     from relaxpy.ir.transform import pipelines
-    from relaxpy.plugins.cli.passes import described, listed, public_passes
+    from relaxpy.plugins.cli.named_passes import described, listed, public_passes
 
     if options.name is not None:
         print(described(options.name))

@@ -12,7 +12,7 @@ import numpy as np
 from relaxpy.exec.compile import compile_made
 from relaxpy.exec.runtime.registry import get_global_func
 from relaxpy.exec.runtime.values import ShapeTuple
-from relaxpy.ir.relax.quantization import as_quantization
+from relaxpy.ir.relax.group_quantization import as_quantization
 from relaxpy.plugins.llm.config import Config, ModelError, config_of, read_json
 from relaxpy.plugins.llm.decoders import Decoder
 from relaxpy.plugins.llm.packed import Packed, WithPacked, packed_as

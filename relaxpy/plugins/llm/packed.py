@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from typing_extensions import override
 
-from relaxpy.ir.relax.quantization import Quantization, as_quantization
+from relaxpy.ir.relax.group_quantization import Quantization, as_quantization
 from relaxpy.plugins.nn.modules import Embedding, Linear
 from relaxpy.plugins.nn.quantization import Mutator, QuantizedEmbedding, QuantizedLinear
 from relaxpy.plugins.weights.files import StoredTensor

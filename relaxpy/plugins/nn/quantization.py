@@ -12,7 +12,12 @@ from typing_extensions import override
 
 from relaxpy.errors import MisuseError, UnknownNameError, check_type
 from relaxpy.ir.core.tensor import read_array
-from relaxpy.ir.relax.quantization import Quantization, as_quantization, rounded_rows, scaled_sums
+from relaxpy.ir.relax.group_quantization import (
+    Quantization,
+    as_quantization,
+    rounded_rows,
+    scaled_sums,
+)
 from relaxpy.plugins.nn.core import Dim, Effect, Parameter, Tensor, current_builder, wrap_nested
 from relaxpy.plugins.nn.exporter import Branch, named_items
 from relaxpy.plugins.nn.module import Module, ModuleDict, ModuleList, ParameterDict, ParameterList

@@ -8,7 +8,7 @@ from typing import Any
 
 from relaxpy.ir import serialize
 from relaxpy.plugins.relay import expr as rl, ty
-from relaxpy.plugins.relay.infer.module import infer_module
+from relaxpy.plugins.relay.infer.whole_module import infer_module
 from relaxpy.plugins.relay.module import RelayModule
 from relaxpy.plugins.relay.op.registry import Op
 

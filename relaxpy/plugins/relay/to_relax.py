@@ -34,8 +34,8 @@ from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.tir import expr as tir
 from relaxpy.plugins.relay import expr as rl
 from relaxpy.plugins.relay.analysis import Scope, Scopes, same_scope, scope_roots
-from relaxpy.plugins.relay.infer.module import infer_module
 from relaxpy.plugins.relay.infer.solver import substitute
+from relaxpy.plugins.relay.infer.whole_module import infer_module
 from relaxpy.plugins.relay.module import RelayModule
 from relaxpy.plugins.relay.op.registry import Op
 from relaxpy.plugins.relay.op.relations import RelationError

@@ -41,7 +41,7 @@ from relaxpy.ir.tir.rewrite.state import (
 )
 from relaxpy.ir.tir.substitution import mentions, substitute
 from relaxpy.plugins.schedule.cache import with_buffer
-from relaxpy.plugins.schedule.layout import check_trivial_loops
+from relaxpy.plugins.schedule.change_layout import check_trivial_loops
 from relaxpy.plugins.schedule.loops import check_no_carried, check_parallel, check_plain
 from relaxpy.support.dataclass import replace
 

@@ -49,15 +49,15 @@ from relaxpy.ir.tir.rewrite.state import (
 )
 from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt
 from relaxpy.ir.tir.substitution import mentions, substitute
-from relaxpy.plugins.schedule import cache, layout
+from relaxpy.plugins.schedule import cache, change_layout
 from relaxpy.plugins.schedule.loops import without_loops
 from relaxpy.support.dataclass import dataclass, replace
 
 
-def reindex(state: State, block: Block, which: layout.BufferName) -> Block:
+def reindex(state: State, block: Block, which: change_layout.BufferName) -> Block:
     """Copy a buffer before a block reads it, or after it writes it."""
     stages, stage = stage_in_scope(state, block)
-    buffer, is_write = layout.accessed_buffer(stage, which)
+    buffer, is_write = change_layout.accessed_buffer(stage, which)
     check_loads_only(state, buffer)
     check_pure_stage(stage, stages)
     if not is_write and buffer in stage.writes:
@@ -99,8 +99,8 @@ def reindex_cache(
     block: Block,
     which: tuple[str, int],
     storage_scope: str,
-    index_map: layout.Map,
-    map_of: layout.MapOf,
+    index_map: change_layout.Map,
+    map_of: change_layout.MapOf,
 ) -> Block:
     """Let `block` use a copy of a buffer at the indices that a map of its variables returns.
 
@@ -109,7 +109,7 @@ def reindex_cache(
     """
     scope = state.scope(block)
     stages, stage = stage_in_scope(state, block)
-    buffer, is_write = layout.accessed_buffer(stage, which)
+    buffer, is_write = change_layout.accessed_buffer(stage, which)
     check_loads_only(state, buffer)
     check_own_variables(stage)
     indices = only_indices(stage, buffer)
@@ -127,7 +127,7 @@ def reindex_cache(
     domains = iter_domains(block)
     used = IndexMap(tuple(it.var for it in iters), own)
     doms = [domains[it.var] for it in iters]
-    layout.injective(used, doms, assume=False)
+    change_layout.injective(used, doms, assume=False)
     if is_write:
         _check_one_store(stage, buffer, iters)
         check_init_runs(stage)
@@ -467,7 +467,7 @@ def _fold(state: State, buffer: Buffer, rolled: Overlap) -> None:
     shape = list(buffer.shape)
     shape[rolled.axis] = ops.const(rolled.size, shape[rolled.axis].dtype)
     new = decl_buffer(shape, buffer.dtype, buffer.name, scope=buffer.scope())
-    relayout = layout.Relayout(buffer, new, IndexMap(variables, tuple(folded)))
+    relayout = change_layout.Relayout(buffer, new, IndexMap(variables, tuple(folded)))
     body = relayout.visit(state.func.body)
     assert isinstance(body, Stmt)
     state.become(state.func.with_fields(body=body), relayout.renewed)

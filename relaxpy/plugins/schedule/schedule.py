@@ -18,14 +18,14 @@ from relaxpy.ir.tir.rewrite.state import refused
 from relaxpy.ir.tir.stmt import For, ForKind
 from relaxpy.plugins.schedule import (
     cache,
-    layout,
+    change_layout,
     loops,
     move,
     partition,
     partition as padding_module,
     reindex,
 )
-from relaxpy.plugins.schedule.analysis import NamedParts
+from relaxpy.plugins.schedule.queries import NamedParts
 from relaxpy.plugins.schedule.sampling import Location, SamplingKernels
 from relaxpy.plugins.schedule.scheduled import primitive
 from relaxpy.plugins.schedule.trace import BlockRV, LoopRV, Trace
@@ -229,7 +229,7 @@ class Schedule(NamedParts, SamplingKernels):
         Errors:
             ScheduleError: the buffer is a parameter.
         """
-        layout.unsafe_set_dtype(*self._block(block), buffer_index, dtype)
+        change_layout.unsafe_set_dtype(*self._block(block), buffer_index, dtype)
 
     @primitive
     def set_axis_separator(
@@ -242,7 +242,7 @@ class Schedule(NamedParts, SamplingKernels):
 
         `buffer` is ("read", number), ("write", number), a name, or the buffer.
         """
-        layout.set_axis_separator(*self._block(block), buffer, axis_separators or ())
+        change_layout.set_axis_separator(*self._block(block), buffer, axis_separators or ())
 
     @primitive
     def annotate_buffer_access(
@@ -258,9 +258,9 @@ class Schedule(NamedParts, SamplingKernels):
         axis; `buf_type` is "read" or "write".
         """
         state, node = self._block(block)
-        ranges = layout.region_of(gen_new_ranges, node)
-        self._maps[gen_new_ranges] = layout.as_index_map(node, ranges)
-        layout.annotate_buffer_access(state, node, buffer_index, buf_type, ranges)
+        ranges = change_layout.region_of(gen_new_ranges, node)
+        self._maps[gen_new_ranges] = change_layout.as_index_map(node, ranges)
+        change_layout.annotate_buffer_access(state, node, buffer_index, buf_type, ranges)
 
     @primitive
     def reorder_block_iter_var(self, block: BlockRV | str, new_order: Sequence[int]) -> None:
@@ -269,7 +269,7 @@ class Schedule(NamedParts, SamplingKernels):
         Errors:
             ScheduleError: `new_order` does not have the number of each variable once.
         """
-        layout.reorder_block_iter_var(*self._block(block), new_order)
+        change_layout.reorder_block_iter_var(*self._block(block), new_order)
 
     @primitive
     def decompose_reduction(self, block: BlockRV | str, loop: LoopRV) -> BlockRV:
@@ -462,7 +462,7 @@ class Schedule(NamedParts, SamplingKernels):
         assume_injective_transform: bool = False,
     ) -> None:
         state, node = self._block(block)
-        layout.transform_layout(
+        change_layout.transform_layout(
             state,
             node,
             buffer,
@@ -483,7 +483,7 @@ class Schedule(NamedParts, SamplingKernels):
                 not bijective, or it mixes spatial and reduction variables.
         """
         state, node = self._block(block)
-        layout.transform_block_layout(state, node, index_map, self._map)
+        change_layout.transform_block_layout(state, node, index_map, self._map)
 
     @primitive
     def reindex(self, block: BlockRV | str, buffer: tuple[str, int] | str | Buffer) -> BlockRV:

@@ -15,8 +15,8 @@ from relaxpy.ir.tir import expr as tir
 from relaxpy.plugins.importing.unsupported import FrontendError, UnsupportedError
 from relaxpy.plugins.torch.arrays import refuse_form
 from relaxpy.plugins.torch.decompose import decomposed, functional
+from relaxpy.plugins.torch.fx_graph import of_exported, output_of
 from relaxpy.plugins.torch.importer import Importer, Options, imported
-from relaxpy.plugins.torch.program import of_exported, output_of
 from relaxpy.support.dataclass import replace
 from relaxpy.support.entry import user_facing
 from relaxpy.support.progress import long_work

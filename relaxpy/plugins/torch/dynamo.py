@@ -27,8 +27,8 @@ from relaxpy.ir.relax.nodes import Function
 from relaxpy.plugins.torch.api import import_exported
 from relaxpy.plugins.torch.arrays import complex_view, constant, real_view
 from relaxpy.plugins.torch.decompose import table_for_graphs
+from relaxpy.plugins.torch.fx_graph import Program, of_graph
 from relaxpy.plugins.torch.importer import Options, imported
-from relaxpy.plugins.torch.program import Program, of_graph
 from relaxpy.plugins.torch.symbols import is_symbolic, sympy_of
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.entry import user_facing

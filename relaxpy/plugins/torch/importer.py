@@ -43,8 +43,8 @@ from relaxpy.plugins.torch.complexes import (
 )
 from relaxpy.plugins.torch.context import Context
 from relaxpy.plugins.torch.decompose import is_decomposed, names_of, traced
+from relaxpy.plugins.torch.fx_graph import Input, Kind, Program
 from relaxpy.plugins.torch.mutation import Changes, changes_of, is_overload, twin_of
-from relaxpy.plugins.torch.program import Input, Kind, Program
 from relaxpy.plugins.torch.registry import Value, find, is_converted
 from relaxpy.plugins.torch.symbols import Symbols, is_symbolic
 from relaxpy.support import progress

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from relaxpy.relax.analysis import analysis as analysis
     from relaxpy.tvm.relax.helpers import derive_call_ret_struct_info as derive_call_ret_struct_info, erase_to_well_defined as erase_to_well_defined
     from relaxpy.tvm.relax.helpers import derive_call_ret_struct_info as derive_call_ret_type
-    from relaxpy.tvm.relax.layouts import suggest_layout_transforms as suggest_layout_transforms
+    from relaxpy.tvm.relax.kernel_layouts import suggest_layout_transforms as suggest_layout_transforms
     __all__ = ['BaseCheckResult', 'Compatibility', 'OpPatternKind', 'all_global_vars', 'all_vars', 'analysis', 'bound_vars', 'check_compatibility', 'check_well_formed', 'collect_non_negative_expressions', 'computable_at_compile_time', 'contains_impure_call', 'definable_shape_vars', 'definable_tir_vars_in_struct_info', 'definable_tir_vars_in_type', 'defined_symbolic_vars', 'derive_call_ret_struct_info', 'derive_call_ret_type', 'detect_recursion', 'erase_struct_info', 'erase_to_well_defined', 'estimate_memory_usage', 'explain_incompatibility', 'free_shape_vars', 'free_symbolic_vars', 'free_vars', 'get_static_type', 'get_var2val', 'has_reshape_pattern', 'is_base_of', 'name_to_binding', 'op_pattern_kind', 'post_order_visit', 'provably_disjoint', 'remove_all_unused', 'shape_var_map', 'struct_info_base_check', 'struct_info_glb', 'struct_info_lca', 'substitute_info', 'suggest_layout_transforms', 'tir_vars_in_struct_info', 'tir_vars_in_type', 'type_base_check', 'type_lca', 'udchain', 'used_vars', 'well_formed', 'wrap_type']
 else:
     _face(globals(), """
@@ -38,5 +38,5 @@ else:
         relaxpy.ir.relax.rewrite.map_bindings: remove_all_unused
         relaxpy.relax.analysis.: analysis
         relaxpy.tvm.relax.helpers: derive_call_ret_struct_info derive_call_ret_type=derive_call_ret_struct_info erase_to_well_defined
-        relaxpy.tvm.relax.layouts: suggest_layout_transforms
+        relaxpy.tvm.relax.kernel_layouts: suggest_layout_transforms
     """)

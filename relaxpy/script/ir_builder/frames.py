@@ -16,7 +16,7 @@ from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.function_table import known_signature
 from relaxpy.ir.relax.block_builder.normalize import is_leaf
 from relaxpy.ir.relax.call_graph import mentioned_globals
-from relaxpy.ir.relax.nodes.base import check_name
+from relaxpy.ir.relax.nodes.base_classes import check_name
 from relaxpy.ir.relax.relations import is_base_of, struct_info_lca
 from relaxpy.ir.relax.rewrite.map_bindings import replace_variables
 from relaxpy.ir.tir.prim_func import PrimFunc

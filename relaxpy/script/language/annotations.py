@@ -18,7 +18,7 @@ from relaxpy.ir.core.types import PrimType
 from relaxpy.ir.global_info import VDevice
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes import static_type as ty
-from relaxpy.ir.relax.nodes.base import checked_node_count
+from relaxpy.ir.relax.nodes.base_classes import checked_node_count
 from relaxpy.ir.relax.nodes.distributed import DeviceMesh, DTensorStructInfo, Placement
 from relaxpy.ir.relax.nodes.struct_info import check_sizes, integer_hint, scalar_value
 from relaxpy.ir.tir.expr import PrimExpr, Var

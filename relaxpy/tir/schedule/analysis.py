@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.plugins.schedule.analysis import has_block as has_block, is_output_block as is_output_block, suggest_index_map as suggest_index_map
+    from relaxpy.plugins.schedule.queries import has_block as has_block, is_output_block as is_output_block, suggest_index_map as suggest_index_map
 else:
     _face(globals(), """
-        relaxpy.plugins.schedule.analysis: has_block is_output_block suggest_index_map
+        relaxpy.plugins.schedule.queries: has_block is_output_block suggest_index_map
     """)

@@ -37,7 +37,7 @@ from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.known import called_kernel
 from relaxpy.ir.relax.nodes import Function, StructInfo, Var, as_struct_info
 from relaxpy.ir.relax.relations import is_base_of
-from relaxpy.ir.relax.relations.context import Context
+from relaxpy.ir.relax.relations.derivation import Context
 from relaxpy.ir.relax.relations.shape_vars import shape_vars_of
 from relaxpy.ir.relax.rewrite.bind import fits, shape_var_images
 from relaxpy.ir.relax.rewrite.expr_functor import PyExprMutator

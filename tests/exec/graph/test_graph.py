@@ -17,7 +17,7 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import MatchCastError, RelaxpyError
-from relaxpy.exec.graph.backend import GraphBackend
+from relaxpy.exec.graph.whole_modules import GraphBackend
 from relaxpy.exec.kernel.emit.numpy import NumpyEmitter
 from relaxpy.exec.lower import text
 from relaxpy.exec.native.values.failures import FailureTable

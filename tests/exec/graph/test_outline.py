@@ -14,8 +14,8 @@ import pytest
 import relaxpy
 from relaxpy.errors import RelaxpyError
 from relaxpy.exec.fast_paths import OUTLINING
-from relaxpy.exec.graph.backend import GraphBackend
 from relaxpy.exec.graph.emit import GraphEmitter
+from relaxpy.exec.graph.whole_modules import GraphBackend
 from relaxpy.ir.module import IRModule
 from tests.exec.graph.agreement import agree, programs
 from tests.ir.relax.texts import module

@@ -9,7 +9,7 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import RelaxpyError
-from relaxpy.exec.graph.backend import GraphBackend
+from relaxpy.exec.graph.whole_modules import GraphBackend
 from relaxpy.exec.lower import text
 from relaxpy.ir.module import IRModule
 from relaxpy.runtime import ShapeTuple

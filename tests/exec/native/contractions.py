@@ -10,9 +10,9 @@ from relaxpy.exec.native.calls.jit import Library, compile_module
 from relaxpy.exec.native.contraction.geometry import tile_of
 from relaxpy.exec.native.contraction.operands import Gemm, GemmAxis, Initial, Matrix
 from relaxpy.exec.native.contraction.tiles import TileEmitter
-from relaxpy.exec.native.llvm.function import F32, I64, POINTER, Function, Type, Value
+from relaxpy.exec.native.llvm.writer import F32, I64, POINTER, Function, Type, Value
 from relaxpy.exec.native.machine_code.machine import Machine, host
-from relaxpy.exec.native.maths.emit import narrow, widen
+from relaxpy.exec.native.maths.by_name import narrow, widen
 
 TYPES = {"float16": "half", "float32": "float", "float64": "double"}
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from relaxpy.exec.native.calls.jit import compile_module
-from relaxpy.exec.native.llvm.function import I64, POINTER, Type
-from relaxpy.exec.native.llvm.module import Module
+from relaxpy.exec.native.llvm.llvm_module import Module
+from relaxpy.exec.native.llvm.writer import I64, POINTER, Type
 from relaxpy.exec.native.machine_code.machine import Machine, host
-from relaxpy.exec.native.maths.emit import emit_maths
+from relaxpy.exec.native.maths.by_name import emit_maths
 
 ELEMENTS = {"float32": "float", "float64": "double", "float16": "half", "bfloat16": "bfloat"}
 Array = np.ndarray[Any, Any]

@@ -16,7 +16,7 @@ import relaxpy
 from relaxpy import IRModule, relax
 from relaxpy.errors import RelaxpyError
 from relaxpy.exec import lowered as module_of_lowering
-from relaxpy.exec.graph.backend import GraphBackend
+from relaxpy.exec.graph.whole_modules import GraphBackend
 from relaxpy.llm import CompiledDecoder, config_of
 from relaxpy.plugins.llm import compiled
 from relaxpy.relax.training import SetupTrainer, Trainer

@@ -275,7 +275,7 @@ def test_another_processor_or_llvmlite_finds_nothing(place, fresh_machine, monke
 
 START = """
 import numpy as np, sys, relaxpy
-from relaxpy.exec.native.llvm.module import Module
+from relaxpy.exec.native.llvm.llvm_module import Module
 texts, write = [], Module.text
 Module.text = lambda module: texts.append(write(module)) or texts[-1]
 from relaxpy.ir.module import IRModule

@@ -23,8 +23,8 @@ from relaxpy.exec.native.calls.entry import (
 )
 from relaxpy.exec.native.calls.interpreter import DTYPES, PYTHON, fits_interpreter
 from relaxpy.exec.native.calls.jit import compile_module
-from relaxpy.exec.native.llvm.function import F32, I32, I64, POINTER
-from relaxpy.exec.native.llvm.module import Module
+from relaxpy.exec.native.llvm.llvm_module import Module
+from relaxpy.exec.native.llvm.writer import F32, I32, I64, POINTER
 from relaxpy.exec.native.machine_code.machine import host
 
 Entry = Callable[..., object]

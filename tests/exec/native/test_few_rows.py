@@ -9,7 +9,7 @@ import pytest
 from relaxpy.exec.native.contraction.few_rows import DotEmitter, RowLanesEmitter, SpanEmitter
 from relaxpy.exec.native.contraction.geometry import RegisterTile
 from relaxpy.exec.native.contraction.operands import Gemm
-from relaxpy.exec.native.llvm.function import I32, Function
+from relaxpy.exec.native.llvm.writer import I32, Function
 from relaxpy.exec.native.machine_code.machine import Machine, host, narrow
 from tests.exec.native.contractions import Kernel, check, expected
 from tests.exec.native.test_tiles import extreme_bytes, numbers, run, shapes

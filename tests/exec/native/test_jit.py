@@ -11,8 +11,8 @@ import pytest
 from relaxpy.errors import CompileError
 from relaxpy.exec.native.calls import jit
 from relaxpy.exec.native.calls.jit import compile_module
-from relaxpy.exec.native.llvm.function import F32, I64, POINTER, Type, Value
-from relaxpy.exec.native.llvm.module import Module
+from relaxpy.exec.native.llvm.llvm_module import Module
+from relaxpy.exec.native.llvm.writer import F32, I64, POINTER, Type, Value
 from relaxpy.exec.native.machine_code import machine
 from relaxpy.exec.native.machine_code.machine import host, narrow
 from relaxpy.exec.native.machine_code.objects import compile_assembly, compile_object

@@ -7,8 +7,8 @@ import struct
 import numpy as np
 import pytest
 
-from relaxpy.exec.native.llvm.function import I64, POINTER
-from relaxpy.exec.native.llvm.module import Module
+from relaxpy.exec.native.llvm.llvm_module import Module
+from relaxpy.exec.native.llvm.writer import I64, POINTER
 from relaxpy.exec.native.machine_code.loader import LoadedObject
 from relaxpy.exec.native.machine_code.machine import host
 from relaxpy.exec.native.machine_code.objects import compile_object, link_object

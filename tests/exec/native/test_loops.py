@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import relaxpy
-from relaxpy.exec.native.llvm.function import Value
+from relaxpy.exec.native.llvm.writer import Value
 from relaxpy.exec.native.loops import axes, run_loops
 from relaxpy.exec.native.machine_code import machine
 from relaxpy.exec.native.trees.short_rows import short_rows

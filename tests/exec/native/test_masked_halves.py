@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from relaxpy.exec.native.calls.jit import compile_module
-from relaxpy.exec.native.llvm.function import I64, POINTER, Type
-from relaxpy.exec.native.llvm.module import Module
+from relaxpy.exec.native.llvm.llvm_module import Module
+from relaxpy.exec.native.llvm.writer import I64, POINTER, Type
 from relaxpy.exec.native.machine_code.machine import host, narrow
 from tests.guard_pages import guarded
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from relaxpy.exec.native.calls.jit import compile_module
-from relaxpy.exec.native.llvm.function import I64, POINTER, Type, Value
-from relaxpy.exec.native.llvm.module import Module
+from relaxpy.exec.native.llvm.llvm_module import Module
+from relaxpy.exec.native.llvm.writer import I64, POINTER, Type, Value
 from relaxpy.exec.native.machine_code.machine import host, narrow
-from relaxpy.exec.native.maths.emit import MATHS, emit_maths
+from relaxpy.exec.native.maths.by_name import MATHS, emit_maths
 from tests.exec.native.oracle import ELEMENTS, Array, errors, evaluate, samples
 
 _LIBM = ctypes.CDLL(None)

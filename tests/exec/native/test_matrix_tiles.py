@@ -18,8 +18,8 @@ from relaxpy import IRModule, relax
 from relaxpy.exec import self_test as child
 from relaxpy.exec.native.contraction import dots, matrix_tiles
 from relaxpy.exec.native.contraction.tiles import DEPTH
-from relaxpy.exec.native.llvm.function import F32, I8, I16, I32, I64, POINTER, Type, Value
-from relaxpy.exec.native.llvm.module import Module
+from relaxpy.exec.native.llvm.llvm_module import Module
+from relaxpy.exec.native.llvm.writer import F32, I8, I16, I32, I64, POINTER, Type, Value
 from relaxpy.exec.native.machine_code import loader, machine, self_test
 from relaxpy.exec.native.machine_code.machine import Machine, generating_for, host, machine_of
 from relaxpy.exec.native.machine_code.objects import compile_assembly, compile_object

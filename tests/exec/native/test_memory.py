@@ -14,7 +14,7 @@ from relaxpy import compile
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec.executable import Executable
 from relaxpy.exec.native.calls.entry import empty_builtin
-from relaxpy.exec.native.threads.memory import memory
+from relaxpy.exec.native.threads.freed_memory import memory
 from tests.ir.relax.texts import module
 
 MIB = 1 << 20

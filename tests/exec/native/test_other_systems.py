@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from typing_extensions import override
 
-from relaxpy.exec.native.llvm.function import I32, I64, POINTER
-from relaxpy.exec.native.llvm.values import Type
+from relaxpy.exec.native.llvm.typed_values import Type
+from relaxpy.exec.native.llvm.writer import I32, I64, POINTER
 from relaxpy.exec.native.machine_code import loader
 from relaxpy.exec.native.machine_code.machine import Machine, generating_for, host, machine_of
 from relaxpy.exec.native.machine_code.objects import Library, compile_object, link_object
-from relaxpy.exec.native.maths.emit import emit_maths
-from relaxpy.exec.native.threads import memory, pool
+from relaxpy.exec.native.maths.by_name import emit_maths
+from relaxpy.exec.native.threads import freed_memory as memory, pool
 from relaxpy.exec.native.threads.systems import threads_of
 from relaxpy.exec.platforms import LINUX, PLATFORMS, X86_64, Platform
 from relaxpy.exec.process import Linux, own_platform

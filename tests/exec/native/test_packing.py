@@ -18,7 +18,7 @@ import relaxpy
 from relaxpy import relax
 from relaxpy.errors import FunctionSignatureError
 from relaxpy.exec.graph import link
-from relaxpy.exec.graph.backend import GraphBackend
+from relaxpy.exec.graph.whole_modules import GraphBackend
 from relaxpy.exec.native.values import packing
 from relaxpy.exec.native.values.packing import Joined, Packing
 from relaxpy.ir import structural_hash

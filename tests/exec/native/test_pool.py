@@ -13,8 +13,8 @@ import pytest
 
 from relaxpy.errors import MisuseError
 from relaxpy.exec.native.calls.jit import Library, compile_module
-from relaxpy.exec.native.llvm.function import I64, POINTER, Function, Type, Value
-from relaxpy.exec.native.llvm.module import Module
+from relaxpy.exec.native.llvm.llvm_module import Module
+from relaxpy.exec.native.llvm.writer import I64, POINTER, Function, Type, Value
 from relaxpy.exec.native.machine_code.machine import host
 from relaxpy.exec.native.threads.code import parallel
 from relaxpy.exec.runtime.threads import THREADS, thread_count

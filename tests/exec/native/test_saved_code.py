@@ -207,7 +207,7 @@ def test_a_file_without_code_says_so(tmp_path: Path) -> None:
 WITHOUT_LLVMLITE = """
 import sys
 sys.modules["llvmlite"] = None
-from relaxpy.exec.native.llvm.module import Module
+from relaxpy.exec.native.llvm.llvm_module import Module
 if "no text" in sys.argv:
     Module.text = None
 import numpy as np, relaxpy

@@ -12,7 +12,7 @@ from relaxpy import relax
 from relaxpy.errors import RelaxpyError
 from relaxpy.exec import lowered as module_of_lowering
 from relaxpy.exec.compile import compile_made
-from relaxpy.exec.graph.backend import GraphBackend
+from relaxpy.exec.graph.whole_modules import GraphBackend
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.op import Op
 from relaxpy.script import from_source, ir as I, relax as R

@@ -9,7 +9,7 @@ import pytest
 
 from relaxpy.exec.native.contraction.geometry import tile_of
 from relaxpy.exec.native.contraction.operands import Initial, Matrix
-from relaxpy.exec.native.llvm.function import F32, I32, I64, Function, Value
+from relaxpy.exec.native.llvm.writer import F32, I32, I64, Function, Value
 from relaxpy.exec.native.machine_code.machine import Machine, host, narrow
 from tests.exec.native.contractions import Kernel, check, expected
 from tests.guard_pages import guarded

@@ -31,7 +31,7 @@ from relaxpy.ir.passes.rewrite_pass import Normalize
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.dpl.pattern import is_op, wildcard
-from relaxpy.ir.relax.relations.context import Context
+from relaxpy.ir.relax.relations.derivation import Context
 from tests.ir.ops.scratch import forgotten_operators
 from tests.ir.relax.graphs import returning, shape_of, var
 from tests.ir.relax.sinfos import Object, prim, shape, tensor

@@ -10,7 +10,7 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes.distributed import DeviceMesh, DTensorStructInfo, Placement
 from relaxpy.ir.relax.relations import alpha_rename, free_shape_vars, is_base_of, substitute_info
-from relaxpy.ir.relax.relations.context import Context
+from relaxpy.ir.relax.relations.derivation import Context
 from relaxpy.ir.tir import expr as tir
 from tests.ir.relax.sinfos import Object, func, packed, prim, rank, shape, tensor, tuple_of
 

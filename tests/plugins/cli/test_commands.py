@@ -17,7 +17,7 @@ import relaxpy
 from relaxpy.exec.container import Container
 from relaxpy.ir import assert_structural_equal, load_json
 from relaxpy.plugins.cli.main import main
-from relaxpy.plugins.cli.passes import public_passes
+from relaxpy.plugins.cli.named_passes import public_passes
 from relaxpy.script import from_source
 
 ROOT = Path(__file__).parents[3]

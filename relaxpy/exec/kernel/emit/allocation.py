@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
+from relaxpy.exec.kernel.emit.array_values import Rows
 from relaxpy.exec.kernel.emit.scope import KernelScope, dtype_name, literal
-from relaxpy.exec.kernel.emit.values import Rows
 from relaxpy.exec.kernel.nest.nodes import Nest
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Plan, Tile

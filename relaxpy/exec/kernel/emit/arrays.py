@@ -10,6 +10,18 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from relaxpy.errors import CompileError
+from relaxpy.exec.kernel.emit.array_values import (
+    Guards,
+    Limits,
+    Output,
+    Rows,
+    Value,
+    converted_by_store,
+    is_weak,
+    is_work,
+    limits_of,
+    truth_of,
+)
 from relaxpy.exec.kernel.emit.gathers import gather, without_widening, wrapped_size
 from relaxpy.exec.kernel.emit.scalar import ScalarEmitter, unsupported
 from relaxpy.exec.kernel.emit.scope import (
@@ -25,23 +37,11 @@ from relaxpy.exec.kernel.emit.scope import (
     numpy_function,
     title,
 )
-from relaxpy.exec.kernel.emit.values import (
-    Guards,
-    Limits,
-    Output,
-    Rows,
-    Value,
-    converted_by_store,
-    is_weak,
-    is_work,
-    limits_of,
-    truth_of,
-)
 from relaxpy.exec.kernel.emit.views import index_range, view
 from relaxpy.exec.kernel.nest.bounds import may_fail, unproved
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
-from relaxpy.exec.kernel.plan.loops import linear_position
 from relaxpy.exec.kernel.plan.statements import Access
+from relaxpy.exec.kernel.plan.unschedule import linear_position
 from relaxpy.exec.python_ast import Code, assign, attribute, call, do, item, path
 from relaxpy.ir.arith.algebra.affine import Affine, IndexPoly, affine, as_poly
 from relaxpy.ir.core.dtype import DataType

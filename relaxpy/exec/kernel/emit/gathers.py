@@ -6,8 +6,8 @@ import ast
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from relaxpy.exec.kernel.emit.array_values import Output, Value
 from relaxpy.exec.kernel.emit.scope import title
-from relaxpy.exec.kernel.emit.values import Output, Value
 from relaxpy.exec.kernel.emit.views import view
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.python_ast import attribute, call, do, item

@@ -19,6 +19,7 @@ from relaxpy.exec.kernel.emit.allocation import (
     ufunc_name,
     uncertain_views,
 )
+from relaxpy.exec.kernel.emit.array_values import Output, Rows
 from relaxpy.exec.kernel.emit.arrays import ArrayEmitter
 from relaxpy.exec.kernel.emit.contractions import ContractionEmitter, row_products
 from relaxpy.exec.kernel.emit.emitted import Emitted, Entry
@@ -26,7 +27,6 @@ from relaxpy.exec.kernel.emit.form import NumpyForm
 from relaxpy.exec.kernel.emit.gathers import trailing_axes
 from relaxpy.exec.kernel.emit.scalar import ScalarEmitter
 from relaxpy.exec.kernel.emit.scope import KernelScope, dtype_name, literal, title
-from relaxpy.exec.kernel.emit.values import Output, Rows
 from relaxpy.exec.kernel.nest.domain import nonempty_condition, tests_within
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.nest.read import read

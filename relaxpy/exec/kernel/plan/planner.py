@@ -13,11 +13,11 @@ from relaxpy.exec.kernel.plan.copies import forward_copies, reshaped_parameters,
 from relaxpy.exec.kernel.plan.dependence import may_run_at_once
 from relaxpy.exec.kernel.plan.expansion import expand_locals, fill_tables_first
 from relaxpy.exec.kernel.plan.initialisation import fold_initial, with_initialisation
-from relaxpy.exec.kernel.plan.loops import normalise_loops
 from relaxpy.exec.kernel.plan.memory import shared_memory
 from relaxpy.exec.kernel.plan.schedule import schedule
 from relaxpy.exec.kernel.plan.statements import Compound, Statement, statements_of
 from relaxpy.exec.kernel.plan.tree import For, Plan, Run, Tree, accesses, runs
+from relaxpy.exec.kernel.plan.unschedule import normalise_loops
 from relaxpy.exec.runtime.scalar import with_checked_counts
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.core.traverse import occurrences

@@ -20,9 +20,9 @@ from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.plan.arg_extremes import arg_extreme_of
 from relaxpy.exec.kernel.plan.dependence import EARLIER, LATER, Edge, common_axes, edges
 from relaxpy.exec.kernel.plan.idioms import scan_of
-from relaxpy.exec.kernel.plan.loops import canonical, coalesced_axis
 from relaxpy.exec.kernel.plan.statements import Assignment, Compound, Statement
 from relaxpy.exec.kernel.plan.tree import Contraction, For, Run, Tree
+from relaxpy.exec.kernel.plan.unschedule import canonical, coalesced_axis
 from relaxpy.ir.arith.algebra.affine import Affine, affine, as_poly
 from relaxpy.ir.arith.algebra.folding import conjuncts
 from relaxpy.ir.core.traverse import occurrences, strongly_connected

@@ -35,7 +35,8 @@ from relaxpy.exec.native.calls.interpreter import (
     kind_of,
     python,
 )
-from relaxpy.exec.native.llvm.function import (
+from relaxpy.exec.native.llvm.llvm_module import Module
+from relaxpy.exec.native.llvm.writer import (
     BOOL,
     F64,
     I8,
@@ -48,9 +49,8 @@ from relaxpy.exec.native.llvm.function import (
     Type,
     Value,
 )
-from relaxpy.exec.native.llvm.module import Module
 from relaxpy.exec.native.machine_code.objects import Library
-from relaxpy.exec.native.threads.memory import memory
+from relaxpy.exec.native.threads.freed_memory import memory
 from relaxpy.exec.runtime.values import empty
 from relaxpy.support.dataclass import dataclass
 

@@ -17,10 +17,10 @@ import ml_dtypes
 import numpy as np
 
 from relaxpy.errors import RuntimeCheckError
-from relaxpy.exec.native.llvm.function import I8, I32, I64, POINTER, VOID, Function, Type, Value
-from relaxpy.exec.native.llvm.module import Module
+from relaxpy.exec.native.llvm.llvm_module import Module
+from relaxpy.exec.native.llvm.writer import I8, I32, I64, POINTER, VOID, Function, Type, Value
 from relaxpy.exec.native.machine_code.objects import Library
-from relaxpy.exec.native.threads.memory import memory
+from relaxpy.exec.native.threads.freed_memory import memory
 from relaxpy.exec.runtime.values import ShapeTuple
 
 PYTHON: Final = "relaxpy_python"

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Final
 
 from relaxpy.exec.native.calls.interpreter import declare_python, python_text
-from relaxpy.exec.native.llvm.function import I32, I64, Function, Operand, Value
+from relaxpy.exec.native.llvm.writer import I32, I64, Function, Operand, Value
 
 _ITERATIONS: Final = 1 << 12
 _POLL: Final = f"""\

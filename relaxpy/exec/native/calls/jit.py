@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from relaxpy.exec.native.calls.interpreter import PYTHON, connect_python
-from relaxpy.exec.native.llvm.function import MEMORY
-from relaxpy.exec.native.llvm.module import Module
+from relaxpy.exec.native.llvm.llvm_module import Module
+from relaxpy.exec.native.llvm.writer import MEMORY
 from relaxpy.exec.native.machine_code.machine import Machine, current, is_current_here
 from relaxpy.exec.native.machine_code.objects import (
     Library,
@@ -18,7 +18,7 @@ from relaxpy.exec.native.machine_code.objects import (
     recorded,
 )
 from relaxpy.exec.native.threads.code import POOL
-from relaxpy.exec.native.threads.memory import connect_memory, memory
+from relaxpy.exec.native.threads.freed_memory import connect_memory, memory
 from relaxpy.exec.native.threads.pool import connect
 from relaxpy.support.progress import stage
 

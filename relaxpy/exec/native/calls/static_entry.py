@@ -44,7 +44,8 @@ from relaxpy.exec.native.calls.interpreter import (
     kind_of,
     python,
 )
-from relaxpy.exec.native.llvm.function import (
+from relaxpy.exec.native.llvm.llvm_module import Module
+from relaxpy.exec.native.llvm.writer import (
     BOOL,
     I8,
     I32,
@@ -55,7 +56,6 @@ from relaxpy.exec.native.llvm.function import (
     Operand,
     Value,
 )
-from relaxpy.exec.native.llvm.module import Module
 from relaxpy.exec.native.machine_code.machine import current, running_here
 from relaxpy.exec.native.machine_code.objects import Library, link_object, process_object
 from relaxpy.exec.native.threads.code import POOL

@@ -16,7 +16,7 @@ from relaxpy.exec.native.contraction.operands import (
     extents,
     load,
 )
-from relaxpy.exec.native.llvm.function import Function, Type, Value
+from relaxpy.exec.native.llvm.writer import Function, Type, Value
 from relaxpy.support.dataclass import dataclass
 
 _THREADS: Final = 2, 4

@@ -34,8 +34,8 @@ from relaxpy.exec.native.contraction.operands import (
 )
 from relaxpy.exec.native.contraction.panels import is_packed
 from relaxpy.exec.native.contraction.tiles import ROWS, TileEmitter
-from relaxpy.exec.native.llvm.function import Function, Value
-from relaxpy.exec.native.llvm.module import Module
+from relaxpy.exec.native.llvm.llvm_module import Module
+from relaxpy.exec.native.llvm.writer import Function, Value
 from relaxpy.exec.native.maths.numbers import narrow, widen
 from relaxpy.exec.native.threads.code import parallel
 from relaxpy.exec.native.trees.product import (

@@ -24,7 +24,7 @@ from relaxpy.exec.native.contraction.operands import (
     total,
 )
 from relaxpy.exec.native.contraction.panels import Block, copied_unless_packed, pack
-from relaxpy.exec.native.llvm.function import I32, I64, Function, Type, Value
+from relaxpy.exec.native.llvm.writer import I32, I64, Function, Type, Value
 from relaxpy.support.dataclass import dataclass, replace
 
 

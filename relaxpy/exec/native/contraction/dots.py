@@ -23,8 +23,8 @@ from relaxpy.exec.native.contraction.operands import (
     digits,
     offset,
 )
-from relaxpy.exec.native.llvm.function import F32, I8, I16, I32, Function, Type, Value
-from relaxpy.exec.native.llvm.module import Module
+from relaxpy.exec.native.llvm.llvm_module import Module
+from relaxpy.exec.native.llvm.writer import F32, I8, I16, I32, Function, Type, Value
 from relaxpy.exec.native.machine_code.machine import is_current_here, tiles_are_confirmed
 from relaxpy.exec.platforms import TILE
 from relaxpy.support.dataclass import dataclass, replace

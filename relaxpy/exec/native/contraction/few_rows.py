@@ -37,7 +37,7 @@ from relaxpy.exec.native.contraction.operands import (
     total,
 )
 from relaxpy.exec.native.contraction.panels import Block, pack, transpose
-from relaxpy.exec.native.llvm.function import I8, Function, Type, Value
+from relaxpy.exec.native.llvm.writer import I8, Function, Type, Value
 
 MOST_ROWS = 4
 """The most rows that are read along the columns."""

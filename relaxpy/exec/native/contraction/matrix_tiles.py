@@ -19,8 +19,8 @@ from typing import Final
 from relaxpy.exec.native.contraction.dots import Dots
 from relaxpy.exec.native.contraction.geometry import RegisterTile
 from relaxpy.exec.native.contraction.operands import Size
-from relaxpy.exec.native.llvm.function import I8, I64, POINTER, VOID, Function, Type, Value
-from relaxpy.exec.native.llvm.module import Module
+from relaxpy.exec.native.llvm.llvm_module import Module
+from relaxpy.exec.native.llvm.writer import I8, I64, POINTER, VOID, Function, Type, Value
 from relaxpy.exec.native.machine_code.loader import TILES
 
 SIZE: Final = RegisterTile(16, 2, 16)

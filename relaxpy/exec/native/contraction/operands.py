@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import Any, TypeAlias, TypeVar, cast
 
-from relaxpy.exec.native.llvm.function import Function, Type, Value
+from relaxpy.exec.native.llvm.writer import Function, Type, Value
 from relaxpy.exec.native.values.expressions import Values
 from relaxpy.support.dataclass import dataclass, replace
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from relaxpy.exec.native.contraction.operands import Matrix, Size, combine, convert, load
-from relaxpy.exec.native.llvm.function import I8, I64, POINTER, VOID, Function, Type, Value
 from relaxpy.exec.native.llvm.interleave import load_every
+from relaxpy.exec.native.llvm.writer import I8, I64, POINTER, VOID, Function, Type, Value
 from relaxpy.exec.native.trees.lanes import LONGEST_STEP
 from relaxpy.exec.native.values.packing import MARK
 from relaxpy.support.dataclass import dataclass, replace

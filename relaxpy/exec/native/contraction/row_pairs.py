@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final
 
 from relaxpy.exec.native.contraction.operands import GemmAxis, Matrix, Size, combine, moved
-from relaxpy.exec.native.llvm.function import I64, Function, Type, Value
+from relaxpy.exec.native.llvm.writer import I64, Function, Type, Value
 
 _SUMS: Final = Type("i32", 4)
 _BYTES: Final = Type("i8", 16)

@@ -49,7 +49,7 @@ from relaxpy.exec.native.contraction.operands import (
     store,
     total,
 )
-from relaxpy.exec.native.llvm.function import I32, Function, Type, Value
+from relaxpy.exec.native.llvm.writer import I32, Function, Type, Value
 from relaxpy.support.dataclass import dataclass, replace
 
 ROWS = 128

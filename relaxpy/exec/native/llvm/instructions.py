@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from relaxpy.exec.native.llvm.values import (
+from relaxpy.exec.native.llvm.typed_values import (
     BOOL,
     I64,
     POINTER,
@@ -22,7 +22,7 @@ from relaxpy.exec.native.llvm.values import (
 )
 
 if TYPE_CHECKING:
-    from relaxpy.exec.native.llvm.module import Module
+    from relaxpy.exec.native.llvm.llvm_module import Module
 
 _SEPARATE = 4
 """The most lanes of an unknown mask that are accessed one by one, without masked accesses.

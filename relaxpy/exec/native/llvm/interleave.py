@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from relaxpy.exec.native.llvm.function import Function, Type, Value
+from relaxpy.exec.native.llvm.writer import Function, Type, Value
 
 
 def interleaved(f: Function, columns: Sequence[Sequence[Value]]) -> list[Value]:

@@ -10,11 +10,11 @@ from itertools import pairwise
 from relaxpy.exec.kernel.nest.bounds import bounds_of
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.native.calls.interrupt import Interrupt
-from relaxpy.exec.native.llvm.function import I64, I128, Function, Operand, Value
+from relaxpy.exec.native.llvm.writer import I64, I128, Function, Operand, Value
 from relaxpy.exec.native.trees.obligations import Obligation
 from relaxpy.exec.native.trees.program import KernelProgram
+from relaxpy.exec.native.values.environment import Lanes
 from relaxpy.exec.native.values.expressions import Values
-from relaxpy.exec.native.values.frame import Lanes
 from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.substitution import mentions

@@ -16,13 +16,13 @@ from relaxpy.exec.kernel.plan.tree import Run
 from relaxpy.exec.native.contraction.contract import emit_tiles
 from relaxpy.exec.native.contraction.operands import Matrix
 from relaxpy.exec.native.contraction.panels import Block, pack
-from relaxpy.exec.native.llvm.function import I8, I32, Type, Value
 from relaxpy.exec.native.llvm.interleave import transposed
+from relaxpy.exec.native.llvm.writer import I8, I32, Type, Value
 from relaxpy.exec.native.loops.axes import Loops
 from relaxpy.exec.native.loops.decoding import AHEAD, Decoder, Place, dots, fours, pairs
 from relaxpy.exec.native.trees.product import is_factor, product_of
 from relaxpy.exec.native.trees.repeated import PANEL, Digits, RepeatedLoads
-from relaxpy.exec.native.values.frame import Lanes
+from relaxpy.exec.native.values.environment import Lanes
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.tir.buffer import BufferLoad, decl_buffer

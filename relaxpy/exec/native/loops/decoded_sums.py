@@ -9,7 +9,7 @@ from operator import add
 
 from relaxpy.exec.kernel.nest.nodes import loads
 from relaxpy.exec.kernel.plan.tree import Run
-from relaxpy.exec.native.llvm.function import Type, Value
+from relaxpy.exec.native.llvm.writer import Type, Value
 from relaxpy.exec.native.loops.axes import Loops
 from relaxpy.exec.native.loops.decoded_panels import DigitPanels, FloatPanels, has_panels
 from relaxpy.exec.native.loops.decoding import AHEAD, Decoder, DigitSums, Place

@@ -9,7 +9,7 @@ from operator import add
 from typing import TypeAlias
 
 from relaxpy.exec.kernel.nest.nodes import loads
-from relaxpy.exec.native.llvm.function import Function, Type, Value
+from relaxpy.exec.native.llvm.writer import Function, Type, Value
 from relaxpy.exec.native.trees.repeated import Digit, Digits, RepeatedLoads, Table
 from relaxpy.exec.native.values.datatypes import value_type
 from relaxpy.exec.native.values.expressions import Values

@@ -10,8 +10,8 @@ from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Run
 from relaxpy.exec.native.contraction.contract import emit_product
-from relaxpy.exec.native.llvm.function import I64, Value
 from relaxpy.exec.native.llvm.interleave import transposed
+from relaxpy.exec.native.llvm.writer import I64, Value
 from relaxpy.exec.native.loops.axes import Loops
 from relaxpy.exec.native.trees.cost import has_long_code
 from relaxpy.exec.native.trees.masks import Masked
@@ -30,7 +30,7 @@ from relaxpy.exec.native.trees.strategy import (
 from relaxpy.exec.native.trees.transpose import Transpose
 from relaxpy.exec.native.values.accumulate import combined, identity
 from relaxpy.exec.native.values.datatypes import storage_type, value_type
-from relaxpy.exec.native.values.frame import Lanes
+from relaxpy.exec.native.values.environment import Lanes
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import Add, Cast, Max, Min, Mul, PrimExpr, Var

@@ -11,7 +11,7 @@ from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import For, Run, Tile, Tree
 from relaxpy.exec.native.calls.interrupt import Interrupt
 from relaxpy.exec.native.contraction.operands import Size, ceil_div, combine, digits, total
-from relaxpy.exec.native.llvm.function import BOOL, I8, I64, Function, Value
+from relaxpy.exec.native.llvm.writer import BOOL, I8, I64, Function, Value
 from relaxpy.exec.native.loops.items import Items
 from relaxpy.exec.native.loops.run_loops import RunLoops
 from relaxpy.exec.native.threads.code import parallel, slots
@@ -23,8 +23,8 @@ from relaxpy.exec.native.trees.recurrences import CHAINS, Recurrence
 from relaxpy.exec.native.trees.short_rows import short_rows
 from relaxpy.exec.native.trees.strategy import strategy_of
 from relaxpy.exec.native.values.datatypes import storage_type, value_type
+from relaxpy.exec.native.values.environment import Lanes
 from relaxpy.exec.native.values.expressions import Values
-from relaxpy.exec.native.values.frame import Lanes
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import PrimExpr, Var

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any, Final, ParamSpec, TypeVar
 
 from relaxpy.errors import CompileError
-from relaxpy.exec.native.llvm.module import Module
+from relaxpy.exec.native.llvm.llvm_module import Module
 from relaxpy.exec.native.machine_code import disk_cache
 from relaxpy.exec.native.machine_code.processor import generator, processor
 from relaxpy.exec.native.machine_code.self_test import TILED, is_testing, self_test

@@ -16,7 +16,7 @@ import numpy as np
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError
-from relaxpy.exec.native.llvm.function import PROMOTED
+from relaxpy.exec.native.llvm.writer import PROMOTED
 from relaxpy.exec.native.machine_code import disk_cache
 from relaxpy.exec.native.machine_code.loader import LoadedObject, is_loadable
 from relaxpy.exec.native.machine_code.machine import (

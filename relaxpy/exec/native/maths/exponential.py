@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from typing import Final, TypeAlias
 
-from relaxpy.exec.native.llvm.function import Value
+from relaxpy.exec.native.llvm.writer import Value
 from relaxpy.exec.native.maths.numbers import (
     Pair,
     Table,

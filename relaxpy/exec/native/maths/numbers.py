@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
-from relaxpy.exec.native.llvm.function import F32, POINTER, Operand, Type, Value
-from relaxpy.exec.native.llvm.values import literal
+from relaxpy.exec.native.llvm.typed_values import literal
+from relaxpy.exec.native.llvm.writer import F32, POINTER, Operand, Type, Value
 from relaxpy.support.dataclass import dataclass
 
 Pair: TypeAlias = tuple[Value, Value]

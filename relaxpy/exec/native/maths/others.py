@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from relaxpy.exec.native.llvm.function import Value
+from relaxpy.exec.native.llvm.writer import Value
 from relaxpy.exec.native.maths.exponential import exp
 from relaxpy.exec.native.maths.numbers import (
     Table,

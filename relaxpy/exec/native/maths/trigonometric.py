@@ -14,9 +14,9 @@ import math
 from collections.abc import Callable
 from typing import Final
 
-from relaxpy.exec.native.llvm.function import F64, I64, Value
-from relaxpy.exec.native.llvm.module import Module
-from relaxpy.exec.native.llvm.values import literal
+from relaxpy.exec.native.llvm.llvm_module import Module
+from relaxpy.exec.native.llvm.typed_values import literal
+from relaxpy.exec.native.llvm.writer import F64, I64, Value
 from relaxpy.exec.native.maths.numbers import (
     Pair,
     absolute,

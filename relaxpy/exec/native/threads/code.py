@@ -6,7 +6,8 @@ import ctypes
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, TypeAlias
 
-from relaxpy.exec.native.llvm.function import (
+from relaxpy.exec.native.llvm.llvm_module import Module
+from relaxpy.exec.native.llvm.writer import (
     BOOL,
     I8,
     I32,
@@ -19,7 +20,6 @@ from relaxpy.exec.native.llvm.function import (
     Type,
     Value,
 )
-from relaxpy.exec.native.llvm.module import Module
 from relaxpy.exec.native.machine_code.machine import current, running_here
 from relaxpy.exec.native.machine_code.objects import Library, link_object, process_object
 

@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from typing_extensions import override
 
-from relaxpy.exec.native.llvm.function import I32, I64, POINTER, VOID, Function, Value
+from relaxpy.exec.native.llvm.writer import I32, I64, POINTER, VOID, Function, Value
 from relaxpy.exec.native.threads.code import at, invoke
 from relaxpy.exec.platforms import System
 

@@ -9,7 +9,7 @@ from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan.dependence import common_indices, meets_itself
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Plan, Run, Tree
-from relaxpy.exec.native.maths.emit import LONG
+from relaxpy.exec.native.maths.by_name import LONG
 from relaxpy.exec.native.trees.lanes import lane_axis, shared_axis
 from relaxpy.exec.native.trees.product import product_of
 from relaxpy.exec.native.trees.repeated import repeated_loads

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from relaxpy.exec.kernel.plan.updates import Combine, reduction_identity
-from relaxpy.exec.native.llvm.function import Function, Type, Value
+from relaxpy.exec.native.llvm.writer import Function, Type, Value
 from relaxpy.exec.native.values.datatypes import value_type
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.tir.expr import FloatImm, IntImm

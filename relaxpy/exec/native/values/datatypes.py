@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relaxpy.exec.native.llvm.function import BOOL, Type
+from relaxpy.exec.native.llvm.writer import BOOL, Type
 from relaxpy.ir.core.dtype import DataType
 
 

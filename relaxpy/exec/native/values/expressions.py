@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from typing_extensions import override
 
 from relaxpy.exec.kernel.nest.read import MAX_TREE_SIZE
-from relaxpy.exec.native.llvm.function import BOOL, I64, Type, Value
-from relaxpy.exec.native.maths.emit import MATHS, emit_maths
+from relaxpy.exec.native.llvm.writer import BOOL, I64, Type, Value
+from relaxpy.exec.native.maths.by_name import MATHS, emit_maths
 from relaxpy.exec.native.maths.numbers import absolute, narrow, widen
 from relaxpy.exec.native.trees.obligations import Obligation
 from relaxpy.exec.native.values.datatypes import RefusedError, storage_type, value_type
-from relaxpy.exec.native.values.frame import Frame
+from relaxpy.exec.native.values.environment import Frame
 from relaxpy.ir.core.dtype import FLOAT32, DataType
 from relaxpy.ir.core.traverse import tree_size
 from relaxpy.ir.op import Op

@@ -21,7 +21,7 @@ from relaxpy.exec.native.calls.interpreter import (
     declare_python,
     python_text,
 )
-from relaxpy.exec.native.llvm.function import I64, Function, Operand, Type, Value
+from relaxpy.exec.native.llvm.writer import I64, Function, Operand, Type, Value
 from relaxpy.exec.native.machine_code.objects import Library
 from relaxpy.exec.native.trees.obligations import Obligation
 from relaxpy.exec.runtime.scalar import divisor

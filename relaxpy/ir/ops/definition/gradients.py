@@ -19,7 +19,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.known import literal_shape, tensor_sinfo
 from relaxpy.ir.relax.nodes import Call, Expr, Tuple, TupleGetItem, TupleStructInfo
 from relaxpy.ir.relax.relations import explain_disjointness, provably_disjoint
-from relaxpy.ir.relax.relations.context import Context
+from relaxpy.ir.relax.relations.derivation import Context
 from relaxpy.ir.te.topi.shapes import product
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import IntImm, PrimExpr

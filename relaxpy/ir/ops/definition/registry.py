@@ -42,7 +42,7 @@ from relaxpy.ir.ops.definition.signature import Named, Parameter, Signature
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.relax.nodes.expr import evaluated
-from relaxpy.ir.relax.relations.context import Context
+from relaxpy.ir.relax.relations.derivation import Context
 from relaxpy.ir.relax.relations.shape_vars import simplified_shapes
 from relaxpy.ir.tir import expr as tir
 from relaxpy.support.dataclass import dataclass, replace

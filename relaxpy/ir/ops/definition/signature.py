@@ -31,7 +31,7 @@ from relaxpy.ir.op_record import CallArguments
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes import Call, Expr, ShapeExpr, StructInfo, TensorStructInfo
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo, Placement
-from relaxpy.ir.relax.relations.context import Context, written_at
+from relaxpy.ir.relax.relations.derivation import Context, written_at
 from relaxpy.ir.tir import expr as tir
 from relaxpy.support.dataclass import dataclass, replace
 

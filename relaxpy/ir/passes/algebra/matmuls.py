@@ -43,7 +43,7 @@ from relaxpy.ir.relax.known import (
     tensor_sinfo,
 )
 from relaxpy.ir.relax.nodes import Call, Expr, Function, ShapeExpr, VarBinding
-from relaxpy.ir.relax.relations.context import Context
+from relaxpy.ir.relax.relations.derivation import Context
 from relaxpy.ir.relax.rewrite.map_bindings import (
     BindingRewriter,
     Rewritten,

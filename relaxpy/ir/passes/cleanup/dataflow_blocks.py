@@ -21,7 +21,7 @@ from relaxpy.ir.relax.analysis.effects import Dependencies, Effects, calls_made,
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.call_graph import call_graph
 from relaxpy.ir.relax.nodes import BindingBlock, DataflowBlock, DataflowVar, Function, SeqExpr, Var
-from relaxpy.ir.relax.relations.context import Context
+from relaxpy.ir.relax.relations.derivation import Context
 from relaxpy.ir.relax.rewrite.map_bindings import (
     BindingRewriter,
     joined,

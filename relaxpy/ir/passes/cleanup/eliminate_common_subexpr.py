@@ -19,7 +19,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.effects import Effects, Escapes
 from relaxpy.ir.relax.analysis.variables import bind_equally
 from relaxpy.ir.relax.relations import is_base_of
-from relaxpy.ir.relax.relations.context import Context
+from relaxpy.ir.relax.relations.derivation import Context
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.support.dataclass import dataclass
 

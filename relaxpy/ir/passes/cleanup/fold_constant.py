@@ -27,7 +27,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.effects import Effects, Escapes
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.known import called_kernel, without_tuples
-from relaxpy.ir.relax.relations.context import Context
+from relaxpy.ir.relax.relations.derivation import Context
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Refined, Rewritten, is_sharper
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.iteration import Range

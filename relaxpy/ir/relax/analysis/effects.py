@@ -16,7 +16,7 @@ from relaxpy.ir.relax.analysis import variables
 from relaxpy.ir.relax.block_builder.infer import is_pure_call
 from relaxpy.ir.relax.known import expect
 from relaxpy.ir.relax.relations import is_base_of
-from relaxpy.ir.relax.relations.context import Context
+from relaxpy.ir.relax.relations.derivation import Context
 from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars
 from relaxpy.ir.tir import expr as tir
 from relaxpy.support.entry import user_facing

@@ -20,9 +20,9 @@ from relaxpy.ir.relax.block_builder.function_table import (
     normalize_global_names,
 )
 from relaxpy.ir.relax.block_builder.normalize import Normalizer, is_leaf
-from relaxpy.ir.relax.nodes.base import check_name
+from relaxpy.ir.relax.nodes.base_classes import check_name
 from relaxpy.ir.relax.nodes.expr import evaluating, set_name
-from relaxpy.ir.relax.relations.context import Context
+from relaxpy.ir.relax.relations.derivation import Context
 from relaxpy.ir.tir import expr as tir
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.entry import user_facing

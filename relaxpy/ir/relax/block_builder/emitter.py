@@ -13,9 +13,9 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder import infer
 from relaxpy.ir.relax.block_builder.function_table import Signatures
-from relaxpy.ir.relax.nodes.base import check_name
+from relaxpy.ir.relax.nodes.base_classes import check_name
 from relaxpy.ir.relax.relations import alpha_rename, definable_shape_vars, erase_to_well_defined
-from relaxpy.ir.relax.relations.context import Context, Except
+from relaxpy.ir.relax.relations.derivation import Context, Except
 from relaxpy.ir.relax.relations.shape_vars import dimension_vars, known_inside
 from relaxpy.ir.tir import expr as tir
 from relaxpy.support.dataclass import dataclass, replace

@@ -12,7 +12,7 @@ from relaxpy.ir.op_record import CallKind
 from relaxpy.ir.ops.definition.registry import infer_op_call
 from relaxpy.ir.relax import nodes as rx, relations
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
-from relaxpy.ir.relax.relations.context import Context, Except, written_at
+from relaxpy.ir.relax.relations.derivation import Context, Except, written_at
 from relaxpy.ir.relax.relations.shape_vars import over_sizes_info, simplified_shapes, sizes_of
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.prim_func import PrimFunc

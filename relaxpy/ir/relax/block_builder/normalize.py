@@ -22,7 +22,7 @@ from relaxpy.ir.relax.block_builder import infer
 from relaxpy.ir.relax.block_builder.emitter import Emitter
 from relaxpy.ir.relax.relations import definable_shape_vars, is_base_of
 from relaxpy.ir.relax.relations.compatibility import shape_rank
-from relaxpy.ir.relax.relations.context import Context
+from relaxpy.ir.relax.relations.derivation import Context
 from relaxpy.ir.relax.relations.shape_vars import over_sizes_info
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.substitution import substitute

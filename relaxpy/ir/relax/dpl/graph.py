@@ -21,7 +21,7 @@ from relaxpy.ir.relax.dpl.matcher import Goal, Head, Matcher, head_of, heads
 from relaxpy.ir.relax.dpl.pattern import DFPattern, Edge, PatternContext, check_pattern
 from relaxpy.ir.relax.known import equal_shapes
 from relaxpy.ir.relax.nodes import Expr, Var
-from relaxpy.ir.relax.nodes.base import check_name
+from relaxpy.ir.relax.nodes.base_classes import check_name
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.support.dataclass import dataclass, replace
 from relaxpy.support.entry import user_constructed, user_facing

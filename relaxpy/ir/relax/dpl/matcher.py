@@ -16,7 +16,7 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.dpl import pattern as dp
 from relaxpy.ir.relax.known import equal_shapes
-from relaxpy.ir.relax.nodes.base import StructInfo
+from relaxpy.ir.relax.nodes.base_classes import StructInfo
 from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.relax.relations.shape_vars import free_shape_vars, map_params, substitute_info
 from relaxpy.ir.tir.expr import PrimExpr

@@ -20,7 +20,7 @@ from relaxpy.ir.core.node import Attrs, as_attrs, set_fields
 from relaxpy.ir.core.traverse import postorder
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.nodes import BindingBlock, Expr, StructInfo, Var, as_shape, as_struct_info
-from relaxpy.ir.relax.nodes.base import check_name
+from relaxpy.ir.relax.nodes.base_classes import check_name
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.support.dataclass import dataclass, replace
 from relaxpy.support.entry import user_facing

@@ -41,7 +41,7 @@ from relaxpy.ir.relax.dpl.replacing import Replacer, Rewriter
 from relaxpy.ir.relax.dpl.rules import ContextRule, ExprRule, MatchRewriter, Rule, TupleRule
 from relaxpy.ir.relax.nodes import BaseFunc, Expr, Function, If, SeqExpr
 from relaxpy.ir.relax.relations import is_base_of
-from relaxpy.ir.relax.relations.context import Context
+from relaxpy.ir.relax.relations.derivation import Context
 from relaxpy.ir.relax.relations.shape_vars import shape_vars_of
 from relaxpy.ir.relax.rewrite import map_bindings as rewriting
 from relaxpy.ir.relax.rewrite.bind import shape_var_images

@@ -3,7 +3,7 @@
 from typing import TypeAlias
 
 from relaxpy.ir.op import Op
-from relaxpy.ir.relax.nodes.base import (
+from relaxpy.ir.relax.nodes.base_classes import (
     Expr as Expr,
     StructInfo as StructInfo,
     as_struct_info as as_struct_info,

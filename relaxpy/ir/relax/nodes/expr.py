@@ -19,7 +19,7 @@ from relaxpy.ir.core.memo import Released
 from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs, as_attrs, set_fields
 from relaxpy.ir.core.tensor import Tensor, check_elements, is_writable, read_array
 from relaxpy.ir.op import Op
-from relaxpy.ir.relax.nodes import base as bases
+from relaxpy.ir.relax.nodes import base_classes as bases
 from relaxpy.ir.relax.nodes.struct_info import (
     ObjectStructInfo,
     PrimStructInfo,

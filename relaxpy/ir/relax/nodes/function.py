@@ -14,7 +14,7 @@ from relaxpy.errors import MisuseError, check_type, unexpected
 from relaxpy.ir import hooks
 from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs, Node, as_attrs, set_fields
 from relaxpy.ir.op import Op
-from relaxpy.ir.relax.nodes import base
+from relaxpy.ir.relax.nodes import base_classes as base
 from relaxpy.ir.relax.nodes.expr import DataflowVar, GlobalVar, Var, make_call
 from relaxpy.ir.relax.nodes.struct_info import DEFAULT_DERIVE, FuncStructInfo, ObjectStructInfo
 from relaxpy.ir.tir import expr as tir

@@ -11,7 +11,7 @@ from relaxpy.ir.core.dtype import VOID, DataType
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.types import PrimType
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.nodes.base import as_members, as_struct_info, check_kind
+from relaxpy.ir.relax.nodes.base_classes import as_members, as_struct_info, check_kind
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.entry import user_facing
 

@@ -18,7 +18,7 @@ from relaxpy.ir import hooks
 from relaxpy.ir.core.dtype import INT64, VOID, DataType
 from relaxpy.ir.core.node import set_fields
 from relaxpy.ir.global_info import VDevice
-from relaxpy.ir.relax.nodes import base
+from relaxpy.ir.relax.nodes import base_classes as base
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.missing import described, digits

@@ -9,7 +9,7 @@ from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.dtype import INT64, VOID
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.known import equal_shapes
-from relaxpy.ir.relax.nodes.base import as_struct_info
+from relaxpy.ir.relax.nodes.base_classes import as_struct_info
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.relax.relations.shape_vars import (
     alpha_rename,

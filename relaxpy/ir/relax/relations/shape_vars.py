@@ -15,7 +15,7 @@ from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, map_children, rebuild, walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.nodes.base import as_struct_info
+from relaxpy.ir.relax.nodes.base_classes import as_struct_info
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.substitution import substitute

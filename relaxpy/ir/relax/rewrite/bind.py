@@ -30,7 +30,7 @@ from relaxpy.ir.relax.analysis.variables import (
 from relaxpy.ir.relax.block_builder.normalize import is_leaf
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.relax.relations import Compatibility, check_compatibility, shape_vars
-from relaxpy.ir.relax.relations.context import Except
+from relaxpy.ir.relax.relations.derivation import Except
 from relaxpy.ir.relax.rewrite import map_bindings as rewriting
 from relaxpy.ir.relax.rewrite.expr_functor import PyExprMutator
 from relaxpy.ir.tir import expr as tir, ops

@@ -17,7 +17,7 @@ from pygls.workspace import PositionCodec
 
 from relaxpy import __version__
 from relaxpy.errors import Span
-from relaxpy.plugins.cli.lsp.document import Call, Document, Item, rule_text
+from relaxpy.plugins.cli.lsp.answers import Call, Document, Item, rule_text
 from relaxpy.plugins.cli.lsp.findings import Finding
 
 T = TypeVar("T")

@@ -13,7 +13,7 @@ from relaxpy.ir.core.traverse import children, reached, strongly_connected, walk
 from relaxpy.plugins.relay import expr as rl
 from relaxpy.plugins.relay.analysis import Scopes, same_scope, scope_roots
 from relaxpy.plugins.relay.expr import Function, GlobalVar, RelayExpr, Var
-from relaxpy.plugins.relay.infer.module import infer_module
+from relaxpy.plugins.relay.infer.whole_module import infer_module
 from relaxpy.plugins.relay.module import RelayModule, as_function, global_names
 from relaxpy.plugins.relay.run.evaluator import Evaluator
 from relaxpy.plugins.relay.run.values import FunctionValue

@@ -16,7 +16,7 @@ from relaxpy.ir.core.budget import Budget, run
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Node
 from relaxpy.plugins.relay import expr as rl, ty
-from relaxpy.plugins.relay.infer.module import infer_module
+from relaxpy.plugins.relay.infer.whole_module import infer_module
 from relaxpy.plugins.relay.module import RelayModule
 from relaxpy.plugins.relay.text.cursor import MAX_DIMENSIONS, Cursor, Scope, Token, Tokens, Types
 from relaxpy.plugins.relay.text.exprs import Exprs

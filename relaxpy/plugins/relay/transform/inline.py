@@ -15,7 +15,7 @@ from relaxpy.ir.core.node import Attrs, Node
 from relaxpy.ir.equality.structural import structural_equal
 from relaxpy.plugins.relay import expr as rl
 from relaxpy.plugins.relay.analysis import Effects, Scope, Scopes, is_atom, same_scope, scope_roots
-from relaxpy.plugins.relay.infer.module import infer_module
+from relaxpy.plugins.relay.infer.whole_module import infer_module
 from relaxpy.plugins.relay.module import RelayModule, global_names
 from relaxpy.plugins.relay.op.registry import Op
 from relaxpy.plugins.relay.transform import passes

@@ -12,8 +12,8 @@ from typing_extensions import override
 from relaxpy.ir.core.budget import Task, run
 from relaxpy.ir.core.traverse import children, rename, strongly_connected, walk
 from relaxpy.plugins.relay import expr as rl
-from relaxpy.plugins.relay.infer.module import infer_module
 from relaxpy.plugins.relay.infer.solver import substitute
+from relaxpy.plugins.relay.infer.whole_module import infer_module
 from relaxpy.plugins.relay.module import RelayModule, global_names
 from relaxpy.plugins.relay.op.registry import Op
 from relaxpy.plugins.relay.transform.normal_forms import a_normal_form

@@ -15,7 +15,7 @@ from relaxpy.ir.pass_infra.passes import Pass, PassContext, PassInfo
 from relaxpy.plugins.relay import expr as rl
 from relaxpy.plugins.relay.analysis import is_atom
 from relaxpy.plugins.relay.expr import Function, RelayExpr, TempExpr
-from relaxpy.plugins.relay.infer.module import infer_module
+from relaxpy.plugins.relay.infer.whole_module import infer_module
 from relaxpy.plugins.relay.module import RelayModule
 from relaxpy.plugins.relay.ty import Type, TypeVar, UnknownDim
 from relaxpy.plugins.relay.variables import bound_vars, free_type_vars, free_vars_of_functions

@@ -16,7 +16,7 @@ from relaxpy.ir.core.node import Attrs, Node
 from relaxpy.ir.core.traverse import preorder
 from relaxpy.plugins.relay import expr as rl
 from relaxpy.plugins.relay.analysis import is_atom
-from relaxpy.plugins.relay.infer.module import infer_module
+from relaxpy.plugins.relay.infer.whole_module import infer_module
 from relaxpy.plugins.relay.module import RelayModule
 from relaxpy.plugins.relay.op.define import listed
 from relaxpy.plugins.relay.op.makers import build

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from relaxpy.errors import BuilderStateError
 from relaxpy.ir.global_info import VDevice
 from relaxpy.ir.relax.nodes import BaseFunc, GlobalVar
-from relaxpy.ir.relax.nodes.base import check_name
+from relaxpy.ir.relax.nodes.base_classes import check_name
 from relaxpy.script import ir as _namespace
 from relaxpy.script.ir import Range, dummy_global_info, vdevice
 from relaxpy.script.ir_builder.base import IRBuilder

@@ -10,7 +10,7 @@ from typing import Any as _Value  # R.Any is an annotation
 
 from relaxpy.errors import BuilderStateError, MisuseError, UnknownAttributeError
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.nodes.base import check_name
+from relaxpy.ir.relax.nodes.base_classes import check_name
 from relaxpy.script import relax as _namespace
 from relaxpy.script.ir_builder.base import IRBuilder, check_option, handler
 from relaxpy.script.ir_builder.frames import (

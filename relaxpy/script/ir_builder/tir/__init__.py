@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from relaxpy.errors import BuilderStateError, MisuseError, UnknownAttributeError
-from relaxpy.ir.relax.nodes.base import check_name
+from relaxpy.ir.relax.nodes.base_classes import check_name
 from relaxpy.ir.relax.nodes.expr import set_name
 from relaxpy.ir.tir.buffer import Buffer as _Buffer
 from relaxpy.ir.tir.expr import Var

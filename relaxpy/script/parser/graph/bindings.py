@@ -15,8 +15,8 @@ from relaxpy.script.language.annotations import resolve
 from relaxpy.script.language.legacy import matched_sinfo
 from relaxpy.script.language.wording import as_parse_error, describe
 from relaxpy.script.parser.evaluate import displays
+from relaxpy.script.parser.graph.expressions import is_plain
 from relaxpy.script.parser.graph.state import GraphState, Pending
-from relaxpy.script.parser.graph.values import is_plain
 from relaxpy.script.parser.source import bound_names
 from relaxpy.support.dataclass import replace
 

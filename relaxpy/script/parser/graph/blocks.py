@@ -18,8 +18,8 @@ from relaxpy.script.language.relax_directives import match_cast
 from relaxpy.script.language.wording import describe, shown
 from relaxpy.script.parser.evaluate.conditions import fold_condition
 from relaxpy.script.parser.graph import bindings
+from relaxpy.script.parser.graph.expressions import is_plain
 from relaxpy.script.parser.graph.state import Dataflow, GraphState, Pending, ends_in, if_keyword
-from relaxpy.script.parser.graph.values import is_plain
 from relaxpy.script.parser.source import MISSING, Poisoned, bound_names
 from relaxpy.support.dataclass import replace
 

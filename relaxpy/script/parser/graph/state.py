@@ -18,12 +18,12 @@ from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.script.parser.evaluate.guard import OPEN, Guard
 from relaxpy.script.parser.evaluate.macros import Unrolling
-from relaxpy.script.parser.graph.values import GraphEvaluator
+from relaxpy.script.parser.graph.expressions import GraphEvaluator
 from relaxpy.script.parser.source import Positioned, Program, Report, Scope, Statements
 from relaxpy.support.dataclass import dataclass
 
 if TYPE_CHECKING:
-    from relaxpy.script.parser.graph.function import GraphReader
+    from relaxpy.script.parser.graph.relax_function import GraphReader
 
 #: Adds a function that was defined elsewhere to the module, under its name.
 Capture: TypeAlias = Callable[[rx.BaseFunc, str], rx.GlobalVar]

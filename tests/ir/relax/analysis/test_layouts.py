@@ -14,7 +14,7 @@ from relaxpy.ir.tir.analysis.index_map import IndexMap
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import Block
 from relaxpy.script import from_source
-from relaxpy.tvm.relax.layouts import suggest_layout_transforms
+from relaxpy.tvm.relax.kernel_layouts import suggest_layout_transforms
 
 Map = Callable[..., object]
 

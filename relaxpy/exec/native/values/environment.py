@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from relaxpy.exec.kernel.nest.bounds import unproved
 from relaxpy.exec.kernel.nest.buffers import position_of
 from relaxpy.exec.kernel.nest.nodes import Axis
-from relaxpy.exec.native.llvm.function import I8, I64, Function, Slot, Type, Value
 from relaxpy.exec.native.llvm.interleave import interleaved, load_every, parted
+from relaxpy.exec.native.llvm.writer import I8, I64, Function, Slot, Type, Value
 from relaxpy.exec.native.trees.lanes import LONGEST_STEP
 from relaxpy.exec.native.values.datatypes import RefusedError, storage_type
 from relaxpy.exec.native.values.failures import Failures

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from relaxpy.exec.graph.packed import Sessions
+from relaxpy.exec.graph.packed_calls import Sessions
 from relaxpy.exec.graph.parameters import Parameters, tensor_of
 from relaxpy.exec.graph.program import (
     Branch,
@@ -31,7 +31,7 @@ from relaxpy.exec.graph.program import (
 from relaxpy.exec.lower.known import Sizes, kernel_use, sizes_if_equal
 from relaxpy.exec.lower.scope import GlobalCallee
 from relaxpy.exec.native.calls.entry import Array, Integer, size_names
-from relaxpy.exec.native.signature import EntrySignature
+from relaxpy.exec.native.entry_parameters import EntrySignature
 from relaxpy.exec.native.values.datatypes import RefusedError
 from relaxpy.exec.native.values.packing import Packing
 from relaxpy.exec.runtime.checks import output_sinfos, widened
@@ -48,7 +48,7 @@ from relaxpy.ir.tir.ops import cast_to
 from relaxpy.ir.tir.substitution import substitute
 
 if TYPE_CHECKING:
-    from relaxpy.exec.lower.module import ModuleLowering
+    from relaxpy.exec.lower.python_module import ModuleLowering
 
 _ANY = rx.ObjectStructInfo()
 

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from relaxpy.errors import Span
-    from relaxpy.exec.lower.module import ModuleLowering
+    from relaxpy.exec.lower.python_module import ModuleLowering
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from typing_extensions import override
 from relaxpy.support.dataclass import dataclass
 
 if TYPE_CHECKING:
-    from relaxpy.exec.native.llvm.function import Function
+    from relaxpy.exec.native.llvm.writer import Function
 
 FLOATS = {"half": 16, "bfloat": 16, "float": 32, "double": 64}
 """The floating-point types, and their bits."""

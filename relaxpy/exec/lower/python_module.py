@@ -286,7 +286,7 @@ class ModuleLowering:
             func, callee = self.texts[name], self.callees[name]
             assert isinstance(func, rx.Function)
             assert isinstance(callee, GlobalCallee)
-            from relaxpy.exec.lower.function import FunctionLowering
+            from relaxpy.exec.lower.relax_function import FunctionLowering
 
             self._definitions[name] = FunctionLowering(self, func, name).lower(callee)
         return self._definitions[name]

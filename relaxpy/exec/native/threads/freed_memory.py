@@ -17,17 +17,7 @@ import os
 from functools import cache
 from typing import Final
 
-from relaxpy.exec.native.llvm.function import (
-    BOOL,
-    F64,
-    I8,
-    I32,
-    I64,
-    POINTER,
-    VOID,
-    Function,
-    Value,
-)
+from relaxpy.exec.native.llvm.writer import BOOL, F64, I8, I32, I64, POINTER, VOID, Function, Value
 from relaxpy.exec.native.threads.code import (
     Code,
     add,

@@ -14,9 +14,9 @@ from relaxpy.exec.fast_paths import OUTLINING, PACKED_WEIGHTS, WHOLE_GRAPH
 from relaxpy.exec.graph.emit import GraphEmitter
 from relaxpy.exec.graph.link import NativeFunction
 from relaxpy.exec.graph.program import Graph, KernelCall, Tensor
-from relaxpy.exec.graph.read import GraphReader
+from relaxpy.exec.graph.read_function import GraphReader
 from relaxpy.exec.native.backend import NativeBackend
-from relaxpy.exec.native.llvm.module import Module
+from relaxpy.exec.native.llvm.llvm_module import Module
 from relaxpy.exec.native.machine_code.machine import is_current_here
 from relaxpy.exec.native.values.datatypes import RefusedError
 from relaxpy.exec.runtime.dynamic import dynamic_calls, is_dynamic
@@ -28,7 +28,7 @@ from relaxpy.ir.ops.definition.registry import infer_op_call
 from relaxpy.ir.pass_infra.passes import PassContext
 from relaxpy.ir.passes.legalize import LegalizeOps
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.relations.context import Context
+from relaxpy.ir.relax.relations.derivation import Context
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.ops import const
@@ -36,7 +36,7 @@ from relaxpy.support.dataclass import replace
 
 if TYPE_CHECKING:
     from relaxpy.exec.graph.outline import OutlinedFunctions
-    from relaxpy.exec.lower.module import ModuleLowering
+    from relaxpy.exec.lower.python_module import ModuleLowering
 
 
 class GraphBackend(NativeBackend):

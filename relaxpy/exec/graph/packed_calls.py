@@ -19,8 +19,8 @@ from relaxpy.exec.native.calls.interpreter import (
     declare_python,
     field_of,
 )
-from relaxpy.exec.native.llvm.function import BOOL, I8, I32, I64, POINTER, VOID, Function, Value
-from relaxpy.exec.native.llvm.module import Module
+from relaxpy.exec.native.llvm.llvm_module import Module
+from relaxpy.exec.native.llvm.writer import BOOL, I8, I32, I64, POINTER, VOID, Function, Value
 from relaxpy.exec.native.values.datatypes import RefusedError
 from relaxpy.exec.runtime.registry import planner
 from relaxpy.ir.arith.prove import prove_equal

@@ -28,7 +28,7 @@ from relaxpy.ir.ops.python_syntax import (
 )
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes.distributed import DeviceMesh
-from relaxpy.ir.relax.relations.context import written_at
+from relaxpy.ir.relax.relations.derivation import written_at
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
 from relaxpy.script.language import records, wording
@@ -50,7 +50,7 @@ from relaxpy.support.dataclass import replace
 from relaxpy.support.entry import last_name
 
 if TYPE_CHECKING:
-    from relaxpy.script.parser.graph.function import FunctionHost
+    from relaxpy.script.parser.graph.relax_function import FunctionHost
 
 #: The operators of Python that have a meaning between Relax values, and their methods.
 _METHODS = {

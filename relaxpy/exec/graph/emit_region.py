@@ -11,7 +11,7 @@ from math import prod
 from types import MappingProxyType
 
 from relaxpy.exec.fast_paths import SHARED_MEMORY
-from relaxpy.exec.graph.packed import RUN, emit_run
+from relaxpy.exec.graph.packed_calls import RUN, emit_run
 from relaxpy.exec.graph.program import (
     Branch,
     Check,
@@ -27,7 +27,7 @@ from relaxpy.exec.graph.program import (
     constants_name,
 )
 from relaxpy.exec.native.calls.interrupt import Interrupt
-from relaxpy.exec.native.llvm.function import BOOL, F64, I8, I32, I64, POINTER, VOID, Value
+from relaxpy.exec.native.llvm.writer import BOOL, F64, I8, I32, I64, POINTER, VOID, Value
 from relaxpy.exec.native.values.expressions import Values
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.tir.expr import IntImm, PrimExpr

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, cast
 from typing_extensions import override
 
 from relaxpy.exec.native.llvm.instructions import Instructions, Slot as Slot
-from relaxpy.exec.native.llvm.values import (
+from relaxpy.exec.native.llvm.typed_values import (
     BOOL as BOOL,
     F32 as F32,
     F64 as F64,
@@ -39,7 +39,7 @@ from relaxpy.exec.native.llvm.values import (
 )
 
 if TYPE_CHECKING:
-    from relaxpy.exec.native.llvm.module import Module
+    from relaxpy.exec.native.llvm.llvm_module import Module
 
 T = TypeVar("T")
 _SHORT = 512

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Sequence
 
-from relaxpy.exec.native.llvm.function import VOID, Function, Type
-from relaxpy.exec.native.llvm.values import Signature
+from relaxpy.exec.native.llvm.typed_values import Signature
+from relaxpy.exec.native.llvm.writer import VOID, Function, Type
 from relaxpy.exec.platforms import Platform, platform_of_triple
 
 _DEFINED = re.compile(r"^(?:define .*?)?@([\w.]+)(?: =|\()", re.MULTILINE)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final, TypeAlias
 
-from relaxpy.exec.native.llvm.function import Function, Value
+from relaxpy.exec.native.llvm.writer import Function, Value
 from relaxpy.exec.native.maths import exponential, others, trigonometric
 from relaxpy.exec.native.maths.numbers import absolute, narrow, square_root, widen, with_sign
 from relaxpy.support.dataclass import dataclass

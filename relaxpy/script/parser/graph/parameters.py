@@ -15,7 +15,7 @@ from relaxpy.ir.tir import expr as tir
 from relaxpy.script.language.annotations import Prim, is_annotation, resolve, string_dims
 from relaxpy.script.language.records import DatatypeName, as_dtype
 from relaxpy.script.language.wording import as_parse_error, describe
-from relaxpy.script.parser.graph.values import GraphEvaluator
+from relaxpy.script.parser.graph.expressions import GraphEvaluator
 from relaxpy.script.parser.source import (
     MISSING,
     POISON,
