@@ -12,10 +12,9 @@ from typing_extensions import override
 from relaxpy.errors import UnknownNameError, close_names, counted, unexpected
 from relaxpy.exec.as_module import as_module
 from relaxpy.ir import hooks
-from relaxpy.ir.function import BaseFunc
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext, PassInfo, PassInstrument, Sequential
-from relaxpy.ir.relax.nodes import Function
+from relaxpy.ir.relax.nodes import BaseFunc, Function
 from relaxpy.ir.transform import get_pipeline
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.entry import user_facing

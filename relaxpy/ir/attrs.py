@@ -1,5 +1,17 @@
 """Attributes of nodes, under TVM's module name."""
 
-from relaxpy.ir.core.node import Attrs, Attrs as DictAttrs
+# Written by tools/faces.py from relaxpy/names.toml.
+# fmt: off
+# ruff: noqa
+from typing import TYPE_CHECKING
 
-__all__ = ["Attrs", "DictAttrs"]
+from relaxpy.support.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.ir.core.node import Attrs as Attrs
+    from relaxpy.ir.core.node import Attrs as DictAttrs
+    __all__ = ['Attrs', 'DictAttrs']
+else:
+    _face(globals(), """
+        relaxpy.ir.core.node: Attrs DictAttrs=Attrs
+    """)

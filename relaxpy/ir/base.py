@@ -1,18 +1,17 @@
 """Structural comparison and serialisation of programs, under TVM's module name."""
 
-from relaxpy.ir.equality.structural import (
-    assert_structural_equal,
-    get_first_structural_mismatch,
-    structural_equal,
-    structural_hash,
-)
-from relaxpy.ir.serialize import load_json, save_json
+# Written by tools/faces.py from relaxpy/names.toml.
+# fmt: off
+# ruff: noqa
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "assert_structural_equal",
-    "get_first_structural_mismatch",
-    "load_json",
-    "save_json",
-    "structural_equal",
-    "structural_hash",
-]
+from relaxpy.support.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.ir.equality.structural import assert_structural_equal as assert_structural_equal, get_first_structural_mismatch as get_first_structural_mismatch, structural_equal as structural_equal, structural_hash as structural_hash
+    from relaxpy.ir.serialize import load_json as load_json, save_json as save_json
+else:
+    _face(globals(), """
+        relaxpy.ir.equality.structural: assert_structural_equal get_first_structural_mismatch structural_equal structural_hash
+        relaxpy.ir.serialize: load_json save_json
+    """)

@@ -1,6 +1,18 @@
 """The classes of the lists and tables in nodes, under TVM's module name."""
 
-from builtins import tuple as Array  # noqa: N812
-from collections.abc import Mapping as Map
+# Written by tools/faces.py from relaxpy/names.toml.
+# fmt: off
+# ruff: noqa
+from typing import TYPE_CHECKING
 
-__all__ = ["Array", "Map"]
+from relaxpy.support.lazy import face as _face
+
+if TYPE_CHECKING:
+    from builtins import tuple as Array
+    from collections.abc import Mapping as Map
+    __all__ = ['Array', 'Map']
+else:
+    _face(globals(), """
+        builtins: Array=tuple
+        collections.abc: Map=Mapping
+    """)

@@ -1,5 +1,15 @@
 """The base class of functions, under TVM's module name."""
 
-from relaxpy.ir.relax.nodes import BaseFunc
+# Written by tools/faces.py from relaxpy/names.toml.
+# fmt: off
+# ruff: noqa
+from typing import TYPE_CHECKING
 
-__all__ = ["BaseFunc"]
+from relaxpy.support.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.ir.relax.nodes import BaseFunc as BaseFunc
+else:
+    _face(globals(), """
+        relaxpy.ir.relax.nodes: BaseFunc
+    """)

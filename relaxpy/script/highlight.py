@@ -1,5 +1,15 @@
 """Programs in colour, under TVM's module name."""
 
-from relaxpy.script.printer import cprint
+# Written by tools/faces.py from relaxpy/names.toml.
+# fmt: off
+# ruff: noqa
+from typing import TYPE_CHECKING
 
-__all__ = ["cprint"]
+from relaxpy.support.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.script.printer import cprint as cprint
+else:
+    _face(globals(), """
+        relaxpy.script.printer: cprint
+    """)

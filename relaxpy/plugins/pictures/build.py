@@ -11,11 +11,11 @@ import numpy as np
 
 from relaxpy.errors import Diagnostic, RelaxpyError
 from relaxpy.ir.core.traverse import walk
-from relaxpy.ir.function import BaseFunc
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.call_graph import mentioned_globals
+from relaxpy.ir.relax.nodes import BaseFunc
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.plugins.pictures import model
 

@@ -14,11 +14,11 @@ from typing_extensions import override
 
 from relaxpy.errors import MisuseError, UnknownNameError, close_names, counted, unexpected
 from relaxpy.ir.core.traverse import walk
-from relaxpy.ir.function import BaseFunc
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.memory_usage import allocated_bytes, new_outputs
+from relaxpy.ir.relax.nodes import BaseFunc
 from relaxpy.plugins.pictures.model import operator_text, printable
 from relaxpy.plugins.pictures.svg import escaped, notebook_html, style
 from relaxpy.support.dataclass import dataclass

@@ -11,9 +11,9 @@ from typing import Final
 from typing_extensions import override
 
 from relaxpy.errors import Diagnostic, RelaxpyError, counted, unexpected
-from relaxpy.ir.function import BaseFunc
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
+from relaxpy.ir.relax.nodes import BaseFunc
 from relaxpy.plugins.pictures.build import bundle_sources, fold_repeats, mark_faults, picture_of
 from relaxpy.plugins.pictures.model import MODULE, SOURCES, Item, Picture, projected
 from relaxpy.plugins.pictures.svg import SCRIPT, Scene, notebook_html, svg

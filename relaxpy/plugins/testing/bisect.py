@@ -22,10 +22,10 @@ from relaxpy.exec.reference.kernel import randomly_rounded
 from relaxpy.exec.runtime.values import Value
 from relaxpy.ir.core.device import Device
 from relaxpy.ir.core.traverse import occurrences
-from relaxpy.ir.function import BaseFunc
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext, PassInfo, PassInstrument, verify
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.nodes import BaseFunc
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.plugins.testing.random_inputs import random_inputs
 from relaxpy.plugins.testing.verify import EPSILONS, assert_allclose, difference, rounding

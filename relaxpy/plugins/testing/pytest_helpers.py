@@ -17,8 +17,8 @@ from typing_extensions import override
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.device import Device, cpu
 from relaxpy.ir.equality.structural import assert_structural_equal
-from relaxpy.ir.function import BaseFunc
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.relax.nodes import BaseFunc
 from relaxpy.script.parser.decorate import Deferred
 from relaxpy.script.tir import prim_func
 

@@ -18,8 +18,8 @@ from relaxpy.exec.explain import module_diff
 from relaxpy.exec.runtime.values import Value
 from relaxpy.ir import hooks
 from relaxpy.ir.equality.structural import first_mismatch
-from relaxpy.ir.function import BaseFunc
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.relax.nodes import BaseFunc
 from relaxpy.plugins.testing.bisect import Tolerance, copied
 from relaxpy.plugins.testing.random_inputs import random_inputs
 from relaxpy.support.entry import user_facing

@@ -13,8 +13,8 @@ from difflib import unified_diff
 from relaxpy.errors import MisuseError, RelaxpyError, check_type, unexpected
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.equality.structural import structural_equal
-from relaxpy.ir.function import BaseFunc
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.relax.nodes import BaseFunc
 from relaxpy.script.printer.document import Document
 from relaxpy.script.printer.writer import Marks, Options, has_paths, is_marked
 from relaxpy.support.entry import user_facing
