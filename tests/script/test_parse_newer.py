@@ -24,7 +24,7 @@ from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.script import from_source, ir as I, relax as R, s_tir, tir as T, tirx
 from relaxpy.script.language.hardware import INTRINSICS
 from relaxpy.script.parser.graph.expressions import GraphEvaluator
-from relaxpy.script.parser.graph.parameters import SignatureReader
+from relaxpy.script.parser.graph.signature_reader import SignatureReader
 from relaxpy.script.parser.source import BUILTINS, Report, Scope, parse_text
 from tests.script.marked import check_marks
 

@@ -77,7 +77,7 @@ REVIEWED = {
         "FunctionsReader.graph": "the reader of a definition",
         "FunctionsReader.kernel": "the reader of a definition",
     },
-    "parser/graph/parameters.py": {"SignatureReader.variable": "a class of variables"},
+    "parser/graph/signature_reader.py": {"SignatureReader.variable": "a class of variables"},
     "parser/source.py": {
         "Report.failure": "a class of errors",
         "Statements.read": "the reader of statements",

@@ -32,8 +32,8 @@ from relaxpy.script.language.records import handling
 from relaxpy.script.parser.evaluate.guard import OPEN, Guard
 from relaxpy.script.parser.evaluate.macros import Macro, MacroOptions
 from relaxpy.script.parser.graph.expressions import GraphEvaluator
-from relaxpy.script.parser.graph.parameters import Signature
 from relaxpy.script.parser.graph.relax_function import GraphReader
+from relaxpy.script.parser.graph.signature_reader import Signature
 from relaxpy.script.parser.graph.state import class_name_of, declared_pure, ends_in, name_of
 from relaxpy.script.parser.source import (
     POISON,

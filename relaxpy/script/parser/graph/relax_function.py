@@ -23,7 +23,7 @@ from relaxpy.script.parser.evaluate import displays, user_calls
 from relaxpy.script.parser.evaluate.guard import OPEN, Guard
 from relaxpy.script.parser.evaluate.macros import MAX_UNROLLED, Macro, macro_expansion
 from relaxpy.script.parser.graph import bindings, blocks
-from relaxpy.script.parser.graph.parameters import Signature, SignatureReader
+from relaxpy.script.parser.graph.signature_reader import Signature, SignatureReader
 from relaxpy.script.parser.graph.state import Body, Capture, GraphState, declared_pure, name_of
 from relaxpy.script.parser.source import (
     Poisoned,
