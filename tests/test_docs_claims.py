@@ -4,6 +4,7 @@ import ast
 import contextlib
 import functools
 import importlib
+import pkgutil
 import re
 import subprocess
 import sys
@@ -338,19 +339,19 @@ GUARD = "relaxpy.script.parser.evaluate.guard"
 #: What documents say of constants of the code, with @ for the number, and its unit.
 NUMBERS: Mapping[str, Sequence[tuple[str, str, int]]] = {
     "relaxpy/exec/native/README.md": [
-        ("kernels with more than @ of them", "relaxpy.exec.native.backend._LONGEST_BLOCK", 1),
-        ("has @ KiB of the stack", "relaxpy.exec.native.llvm.writer.STACK_BYTES", 1 << 10),
-        ("they have at most @ MiB", "relaxpy.exec.native.machine_code.disk_cache.LIMIT", 1 << 20),
+        ("kernels with more than @ of them", "relaxpy.exec.tuning.CodeSize.LONGEST_BLOCK", 1),
+        ("has @ KiB of the stack", "relaxpy.exec.tuning.Allocations.STACK", 1 << 10),
+        ("they have at most @ MiB", "relaxpy.exec.tuning.Kept.DISK", 1 << 20),
     ],
     "relaxpy/exec/README.md": [
-        ("than @ MiB of constants that passes", "relaxpy.exec.storing._FOLDED", 1 << 20),
-        ("those of @ MiB or more in a function", "relaxpy.exec.graph.link._LARGE", 1 << 20),
+        ("than @ MiB of constants that passes", "relaxpy.exec.tuning.Kept.FOLDED", 1 << 20),
+        ("those of @ MiB or more in a function", "relaxpy.exec.tuning.Kept.PACKED_LAZILY", 1 << 20),
     ],
     "relaxpy/ir/README.md": [
         ("in one, which is @", f"{TRANSFORM}.fusion.fuse_ops.MAX_DEPTH_BY_RULE", 1)
     ],
     "docs/decisions/native-code-by-llvmlite.md": [
-        ("with more than @ instructions", "relaxpy.exec.native.backend._LONGEST_BLOCK", 1)
+        ("with more than @ instructions", "relaxpy.exec.tuning.CodeSize.LONGEST_BLOCK", 1)
     ],
     "docs/decisions/fusion-without-a-cost-model.md": [
         ("at most @ kernels", f"{TRANSFORM}.fusion.fuse_ops.MAX_DEPTH_BY_RULE", 1)
@@ -398,8 +399,7 @@ NUMBERS: Mapping[str, Sequence[tuple[str, str, int]]] = {
     [(document, *row) for document, rows in NUMBERS.items() for row in rows],
 )
 def test_the_number_of_a_document_is_that_of_the_code(document, phrase, name, unit) -> None:
-    module, _, constant = name.rpartition(".")
-    value = getattr(importlib.import_module(module), constant)
+    value = pkgutil.resolve_name(name)
     assert value % unit == 0
     text = " ".join((ROOT / document).read_text(encoding="utf-8").split())
     numbers = (f"{value // unit:,}", str(value // unit))

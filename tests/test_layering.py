@@ -99,7 +99,7 @@ FLOORS = {
         transform.py
     """,
     "relaxpy/exec": """
-        platforms.py process.py runtime python_ast.py fast_paths.py
+        platforms.py tuning.py process.py runtime python_ast.py fast_paths.py
         report.py blas.py as_module.py explain.py container.py stateful.py
         executable.py
         kernel/nest kernel/plan kernel/emit kernel native/llvm native/machine_code

@@ -31,6 +31,7 @@ from relaxpy.exec.runtime.checks import public_signatures
 from relaxpy.exec.runtime.registry import with_instance
 from relaxpy.exec.runtime.threads import thread_count
 from relaxpy.exec.stored import NOT_A_PROGRAM, Source, is_default, linked_program, load_program
+from relaxpy.exec.tuning import Kept
 from relaxpy.ir.core.fork_lock import ForkLock, Late
 from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.core.target import DEFAULT, Target, default_target, target_facts, target_kind
@@ -438,8 +439,6 @@ def _lowered_later(source: Callable[[], IRModule], schedules: str | None) -> Lat
     return Late(with_current(lower))
 
 
-_MOST: Final = 64
-"""The number of executables that are looked up; the least recently used ones are forgotten."""
 _recent: Final[OrderedDict[object, tuple[list[ref[Any]], ref[Executable], Attrs]]] = OrderedDict()
 """An entry keeps the attributes of its module, whose address is a part of its key."""
 _lock: Final = ForkLock()
@@ -467,6 +466,6 @@ def shared_or_new(
     new = compiled(module.clone())
     with _lock:
         _recent[key] = [*map(ref, functions.values())], ref(new), attrs
-        if len(_recent) > _MOST:
+        if len(_recent) > Kept.EXECUTABLES:
             _recent.popitem(last=False)
     return new

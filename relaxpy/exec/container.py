@@ -28,6 +28,7 @@ import numpy as np
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError, unexpected
+from relaxpy.exec.tuning import Kept
 from relaxpy.ir.core.dtype import Array, DataType
 from relaxpy.ir.core.tensor import is_writable
 from relaxpy.ir.serialize import check_size, unique_members
@@ -247,7 +248,7 @@ def _views(sections: Sequence[Array], rows: _Rows, source: str) -> list[Array]:
 
 def digest(array: Array) -> str:
     """The SHA-256 of the elements of an array; that of a large one that cannot change is kept."""
-    if array.nbytes < _LARGE or is_writable(array):
+    if array.nbytes < Kept.DIGEST_KEPT or is_writable(array):
         return hashlib.sha256(_elements(array).data).hexdigest()
     address = id(array)
     known, found = _DIGESTS.get(address, (None, ""))
@@ -259,7 +260,6 @@ def digest(array: Array) -> str:
 
 _DIGESTS: Final[dict[int, tuple[ref[Array], str]]] = {}
 """The hashes of large read-only arrays, by identity."""
-_LARGE: Final = 1 << 16
 
 
 def _forget(address: int, gone: ref[Array]) -> None:

@@ -20,6 +20,7 @@ from relaxpy.exec.native.threads.pool import native_threads
 from relaxpy.exec.platforms import TILE
 from relaxpy.exec.process import own_platform, process
 from relaxpy.exec.runtime.threads import THREADS, thread_count
+from relaxpy.exec.tuning import Kept
 from relaxpy.ir.core.target import default_target
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.entry import user_facing
@@ -177,7 +178,7 @@ def _cache() -> Finding:
     if not usage.path:
         return Finding("cache", "none", usage.problem)
     size = f"{_plural(usage.files, 'file')}, {usage.size / 2**20:.1f} of at most"
-    words = f"{usage.path}, {size} {disk_cache.LIMIT >> 20} MiB"
+    words = f"{usage.path}, {size} {Kept.DISK >> 20} MiB"
     return Finding("cache", words, f"not used: {usage.problem}" if usage.problem else "")
 
 

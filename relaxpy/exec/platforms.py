@@ -13,6 +13,11 @@ from typing import Final, Literal
 
 from relaxpy.support.dataclass import dataclass
 
+LINE_BYTES: Final = 64
+"""The bytes of a cache line, and of the widest vector register: the alignment of memory."""
+PAGE_BYTES: Final = 4096
+"""The bytes of a page, all of which can be read if one can; some systems have larger pages."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Architecture:

@@ -42,6 +42,7 @@ from relaxpy.exec.native.machine_code.processor import generator, processor, sta
 from relaxpy.exec.native.values.packing import Joined, Packing
 from relaxpy.exec.report import ReportRow
 from relaxpy.exec.runtime.threads import thread_count
+from relaxpy.exec.tuning import Kept
 from relaxpy.ir.core.dtype import Array
 from relaxpy.ir.core.fork_lock import late_property
 from relaxpy.ir.core.tensor import is_writable
@@ -269,8 +270,6 @@ def _surroundings() -> str:
     return disk_cache.key_of(*parts, *versions, machine.triple, machine.cpu, machine.features)
 
 
-LARGE: Final = 1 << 20
-"""Bytes of an array from which its file is looked for."""
 _SETTLED: Final = 2
 """The seconds after which a file that is changed again certainly gets another time."""
 
@@ -302,7 +301,7 @@ class MappedFiles:
         It is the path, size, time and offset of a file that is mapped read-only; otherwise it is a
         hash of all elements.
         """
-        if array.nbytes < LARGE or not array.flags.c_contiguous or is_writable(array):
+        if array.nbytes < Kept.OF_FILE or not array.flags.c_contiguous or is_writable(array):
             return digest(array)
         return self._file(array.ctypes.data, array.nbytes) or digest(array)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import astuple
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -15,12 +15,10 @@ from relaxpy.exec.lower.python_module import LoweredModule
 from relaxpy.exec.native.machine_code import disk_cache
 from relaxpy.exec.report import ReportRow
 from relaxpy.exec.stored import Source
+from relaxpy.exec.tuning import Kept
 from relaxpy.ir.core.dtype import Array
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.serialize import save_table
-
-_FOLDED: Final = 1 << 27
-"""Bytes of constants that passes have computed, which are stored with the code."""
 
 
 def store_program(
@@ -42,8 +40,8 @@ def store_program(
         known = sources.get(_place(data))
         if known is None:
             folded += data.nbytes
-            if folded > _FOLDED:
-                raise MisuseError(f"passes have computed more than {_FOLDED >> 20} MiB")
+            if folded > Kept.FOLDED:
+                raise MisuseError(f"passes have computed more than {Kept.FOLDED >> 20} MiB")
         return len(constants) + sections.add(data) if known is None else known
 
     try:

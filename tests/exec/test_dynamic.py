@@ -14,6 +14,7 @@ from hypothesis import given, settings, strategies as st
 
 import relaxpy
 from relaxpy.errors import CompileError, FunctionSignatureError, RuntimeCheckError, StructInfoError
+from relaxpy.exec import tuning
 from relaxpy.exec.compile import compile
 from relaxpy.exec.kernel.compiler import compile_kernel
 from relaxpy.exec.runtime import dynamic
@@ -404,8 +405,8 @@ def test_a_new_legalisation_is_used_by_the_next_executable() -> None:
 
 
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dynamic, "MAX_PROGRAMS", 3)
-    monkeypatch.setattr(dynamic, "MAX_SHAPES", 3)
+    monkeypatch.setattr(tuning.Kept, "PROGRAMS", 3)
+    monkeypatch.setattr(tuning.Kept, "SHAPES", 3)
     kept: list[dynamic.DynamicPrograms] = []
     original = dynamic.DynamicPrograms.find
 

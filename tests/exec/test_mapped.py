@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from relaxpy.exec import tuning
 from relaxpy.exec.container import digest
-from relaxpy.exec.stored import LARGE, MappedFiles
+from relaxpy.exec.stored import MappedFiles
 from relaxpy.ir.core.dtype import Array
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux lists mapped files")
@@ -27,12 +28,12 @@ def written(path: Path, data: Array, age: float = 60) -> Path:
 
 
 def test_a_mapped_array_is_its_place_in_a_file(tmp_path: Path) -> None:
-    data = np.arange(LARGE // 2, dtype=np.float32)
+    data = np.arange(tuning.Kept.OF_FILE // 2, dtype=np.float32)
     path = written(tmp_path / "a file.bin", data)
     first, second = (np.memmap(path, np.float32, "r") for _ in range(2))
     assert str(path) in identity(first)
     assert identity(first) == identity(second)
-    half = LARGE // 4
+    half = tuning.Kept.OF_FILE // 4
     assert len({identity(first), identity(first[half:]), identity(first[:-1])}) == 2
     del first, second
     before = identity(np.memmap(path, np.float32, "r"))
@@ -41,7 +42,7 @@ def test_a_mapped_array_is_its_place_in_a_file(tmp_path: Path) -> None:
 
 
 def test_other_arrays_are_their_elements(tmp_path: Path) -> None:
-    data = np.arange(LARGE // 4, dtype=np.float32)
+    data = np.arange(tuning.Kept.OF_FILE // 4, dtype=np.float32)
     path = written(tmp_path / "weights", data)
     private = np.memmap(path, np.float32, "c")  # which may have been written
     private.flags.writeable = False
@@ -54,7 +55,7 @@ def test_other_arrays_are_their_elements(tmp_path: Path) -> None:
 
 
 def test_hashes_are_those_of_the_elements_now() -> None:
-    data = np.zeros(LARGE, np.uint8)
+    data = np.zeros(tuning.Kept.OF_FILE, np.uint8)
     hashes = {digest(data)}
     data[0] = 1
     view = data[:]
@@ -64,7 +65,7 @@ def test_hashes_are_those_of_the_elements_now() -> None:
     hashes.add(digest(view))
     assert len(hashes) == 3
     for number in range(4):  # arrays that may have the same address
-        fixed = np.full(LARGE, number, np.uint8)
+        fixed = np.full(tuning.Kept.OF_FILE, number, np.uint8)
         fixed.flags.writeable = False
         hashes |= {digest(fixed), digest(fixed)}
         del fixed

@@ -9,10 +9,11 @@ import pytest
 import relaxpy
 from benchmarks import operators
 from benchmarks.operators import Row, compiled
+from relaxpy.exec import tuning
 from relaxpy.exec.kernel import row_blocks
 from relaxpy.script import from_source
 
-BLOCKS = 2 * row_blocks.TARGET
+BLOCKS = 2 * tuning.Blocks.TARGET
 """Bytes of a block of rows and its intermediate results, whatever the size of the arguments."""
 
 
@@ -70,7 +71,7 @@ def scratch_bytes(row: Row) -> int:
 )
 def test_reductions_run_in_blocks(value, declared, shape, monkeypatch) -> None:
     """What is reduced is never as a whole in memory, however much wider than the argument it is."""
-    monkeypatch.setattr(row_blocks, "TARGET", 1 << 18)
+    monkeypatch.setattr(tuning.Blocks, "TARGET", 1 << 18)
     if declared == "symbolic" and shape[0] == 2:
         pytest.skip("one row of an unknown shape is a block at least")
     names = tuple("nm"[: len(shape)]) if declared == "symbolic" else shape
@@ -85,5 +86,5 @@ def test_reductions_run_in_blocks(value, declared, shape, monkeypatch) -> None:
     finally:
         tracemalloc.stop()
     # A thread takes at most four times as much, for fewer blocks.
-    blocks = 4 * row_blocks.TARGET * (row_blocks.threads() + 1)
+    blocks = 4 * tuning.Blocks.TARGET * (row_blocks.threads() + 1)
     assert peak <= 2 * (x.nbytes + expected) + blocks, (peak, x.nbytes)

@@ -29,16 +29,14 @@ from relaxpy.exec.graph.program import (
 from relaxpy.exec.native.calls.interrupt import Interrupt
 from relaxpy.exec.native.llvm.writer import BOOL, F64, I8, I32, I64, POINTER, VOID, Value
 from relaxpy.exec.native.values.expressions import Values
+from relaxpy.exec.platforms import LINE_BYTES
+from relaxpy.exec.tuning import Allocations, Signals
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
 from relaxpy.support.dataclass import dataclass
 
-_STACK_BYTES = 1 << 14
-"""The most bytes of a workspace on the stack."""
 _AGAIN = 2
 """The status of an iteration that is not the last."""
-_TURNS = 1 << 6
-"""The weight of an iteration that runs kernels, in the count for polling signals."""
 _MOST_BYTES = float(1 << 56)
 """No tensor of a possible size is larger."""
 
@@ -118,8 +116,8 @@ class RegionEmitter:
             for other in sizes[1:]:
                 size = f.intrinsic("smax", size, self.frame.index(other))
             self.starts.append(total)
-            total = total + f.arithmetic("and", size + (ALIGNMENT - 1), -ALIGNMENT)
-        if self.starts or self.plan.fixed > _STACK_BYTES:
+            total = total + f.arithmetic("and", size + (LINE_BYTES - 1), -LINE_BYTES)
+        if self.starts or self.plan.fixed > Allocations.WORKSPACE:
             return self._run_with_memory(total)
         if self.plan.offsets:  # possibly of tensors without elements
             self.workspace = f.alloca(I8, max(self.plan.fixed, 1))
@@ -231,7 +229,7 @@ class RegionEmitter:
             return f.compare("eq", status, _AGAIN)
 
         def iteration(_: Value, *places: Value) -> list[Value]:
-            interrupt.poll(_TURNS)
+            interrupt.poll(Signals.TURNS)
             current = dict(zip(memories, places, strict=True))
             half = len(places) // 2
             return [*self._called(loop.iteration, (), current), *places[half:], *places[:half]]
@@ -282,9 +280,6 @@ class RegionEmitter:
         if memory in plan.offsets:
             return f.element(self.workspace, plan.offsets[memory], I8)
         return f.element(self.workspace, self.starts[plan.slots[memory]], I8)
-
-
-ALIGNMENT = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -391,4 +386,4 @@ def _slots(lifetimes: Sequence[_Lifetime]) -> tuple[dict[Memory, int], list[list
 
 
 def _aligned(size: int) -> int:
-    return -(-size // ALIGNMENT) * ALIGNMENT
+    return -(-size // LINE_BYTES) * LINE_BYTES

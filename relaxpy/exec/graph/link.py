@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from relaxpy.exec.native.calls.static_entry import StaticEntry
 from relaxpy.exec.native.machine_code.objects import Library, return_memory
 from relaxpy.exec.native.threads.pool import native_threads
 from relaxpy.exec.native.values.packing import MARK
+from relaxpy.exec.tuning import Kept
 from relaxpy.ir.core.fork_lock import Late
 from relaxpy.support.dataclass import dataclass
 
@@ -56,7 +57,7 @@ class NativeFunction:
 
     def _with_constants(self, library: Library, fallback: Callable[..., Any]) -> Callable[..., Any]:
         packed = sum(c.literal.nbytes for c in self.constants if c.packing is not None)
-        if packed < _LARGE:
+        if packed < Kept.PACKED_LAZILY:
             return self._linked(library, fallback, [*map(_in_memory, self.constants)])
         late = lambda: self._linked(library, fallback, _large_in_memory(self.constants))  # noqa: E731
         return _Unlinked(Late(late))
@@ -104,15 +105,9 @@ def _large_in_memory(constants: Sequence[Constant]) -> list[np.ndarray[Any, Any]
         return array
 
     largest = max(constant.literal.nbytes for constant in constants)
-    share = sum(constant.literal.nbytes for constant in constants) // _AT_ONCE // largest
+    share = sum(constant.literal.nbytes for constant in constants) // Kept.AT_ONCE // largest
     with ThreadPoolExecutor(min(native_threads(), max(share, 1))) as pool:
         return [*pool.map(in_memory, constants)]
-
-
-_LARGE: Final = 1 << 24
-"""Bytes of constants from which they are packed lazily."""
-_AT_ONCE: Final = 20
-"""The share of the constants that is packed at a time, unless one is larger."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from relaxpy.exec.graph.parameters import is_native
 from relaxpy.exec.lower.known import OBJECT, Known, kernel_use
 from relaxpy.exec.runtime.checks import span_of_binding
+from relaxpy.exec.tuning import Shared
 from relaxpy.ir.equality.structural import structural_equal, structural_hash
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.variables import (
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from relaxpy.errors import Span
     from relaxpy.exec.lower.python_module import ModuleLowering
 
-_FEWEST: Final = 2
-"""The kernel calls of a run that is worth a function; Python calls a single kernel as fast."""
 
 Compile: TypeAlias = Callable[[rx.Function], "rx.GlobalVar | None"]
 
@@ -161,7 +160,7 @@ class Outliner:
 
     def _calls(self, run: Sequence[rx.VarBinding]) -> Sequence[rx.Binding]:
         """The bindings instead of a run, whose halves are tried if it has no native form."""
-        if sum(map(self._is_work, run)) < _FEWEST:
+        if sum(map(self._is_work, run)) < Shared.FEWEST_CALLS:
             return run
         func, results = self._function(run)
         name = self._name_of(func)

@@ -9,6 +9,7 @@ from relaxpy.exec.graph.sessions import Session
 from relaxpy.exec.native.calls.entry import Array, Tree, leaves_of
 from relaxpy.exec.native.values.datatypes import RefusedError
 from relaxpy.exec.native.values.packing import Packing
+from relaxpy.exec.tuning import Allocations
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax import nodes as rx
@@ -277,12 +278,11 @@ class Graph:
         for tensor in {t.memory: t for t in (*self.tensors.values(), *used)}.values():
             number = 1
             for dim in tensor.shape:
-                number *= getattr(dim, "value", _MANY)
+                number *= getattr(dim, "value", Allocations.DYNAMIC_ELEMENTS)
             count += number
-        return count < _MANY and all(isinstance(p, Array) for p in leaves_of(self.params))
-
-
-_MANY = 1 << 13
+        return count < Allocations.DYNAMIC_ELEMENTS and all(
+            isinstance(p, Array) for p in leaves_of(self.params)
+        )
 
 
 def leaves(value: Value) -> Iterator[Tensor]:

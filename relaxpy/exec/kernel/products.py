@@ -9,13 +9,14 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from relaxpy.exec.tuning import NumPy
 from relaxpy.ir.core.dtype import Array
 
 
 def matmul(left: Array, right: Array, out: Array | None = None) -> Array:
     """`np.matmul`; integers are converted to floats if these represent all sums exactly."""
     wide = None
-    if left.dtype.kind in "iu" and left.size * right.shape[-1] >= MANY_PRODUCTS:
+    if left.dtype.kind in "iu" and left.size * right.shape[-1] >= NumPy.MANY_PRODUCTS:
         ends = [max(int(x.max()), -int(x.min())) for x in (left, right) if x.size]
         bound = left.shape[-1] * math.prod(ends)
         wide = next((kind for kind, limit in EXACT_SUMS if bound <= limit), None)
@@ -38,8 +39,6 @@ def dot(left: Array, right: Array, out: Array) -> None:
         np.matmul(left, right, out=out)
 
 
-MANY_PRODUCTS = 1 << 14
-"""The number of multiply-adds from which a conversion to floats is faster."""
 EXACT_SUMS = ((np.float32, 1 << 24), (np.float64, 1 << 53))
 
 
@@ -75,7 +74,7 @@ def contract(
         _dots(left[position], right, out[position], batch)
         return out
     copied, other = (right_copied, left) if right_copied > left_copied else (left_copied, right)
-    most = max(MOST_COPIED, other.nbytes)
+    most = max(NumPy.MOST_COPIED, other.nbytes)
     own_axes = range(batch, batch + rows) if other is right else range(batch + rows, len(shape))
     axis = next((k for k in (*range(batch), *own_axes) if shape[k] > 1), None)
     if copied > most and axis is not None:
@@ -98,15 +97,11 @@ def contract(
     return out
 
 
-WORTH_DOTS = 1 << 20
-"""The bytes of windows (im2col) from which it pays not to copy them."""
-MOST_DOTS = 64
-"""With at most so many columns, windows are multiplied with a row one by one."""
-
-
 def _are_dots(rows: tuple[int, ...], columns: tuple[int, ...], copied: int) -> bool:
     """True if to multiply one row with each column, which copies no overlapping windows."""
-    return math.prod(rows) == 1 and math.prod(columns) <= MOST_DOTS and copied > WORTH_DOTS
+    return (
+        math.prod(rows) == 1 and math.prod(columns) <= NumPy.MOST_DOTS and copied > NumPy.WORTH_DOTS
+    )
 
 
 def _dots(row: Array, columns: Array, out: Array, batch: int) -> None:
@@ -115,10 +110,6 @@ def _dots(row: Array, columns: Array, out: Array, batch: int) -> None:
     for index in np.ndindex(*out.shape[batch:]):
         column = columns[(..., *index)]
         np.einsum(row, labels, column, labels, labels[:batch], out=out[(..., *index)])
-
-
-MOST_COPIED = 1 << 22
-"""Operands that have to be copied are multiplied in chunks of so many bytes."""
 
 
 def stays_finite(count: int, *factors: Any) -> bool:

@@ -17,25 +17,9 @@ import numpy as np
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec.blas import has_thread_limit, one_blas_thread
 from relaxpy.exec.runtime.threads import keep_from_this_processor, measured, thread_count
+from relaxpy.exec.tuning import Blocks
 from relaxpy.ir.core.dtype import Array
 from relaxpy.ir.core.fork_lock import ForkLock
-
-TARGET = 1 << 21
-"""The bytes that a block may access, so that intermediate results stay in the cache of a core.
-
-Four times as many where threads share the blocks: with more blocks they wait more often for the
-GIL.
-"""
-SHORTEST_RUN = 1 << 12
-"""Blocks with shorter contiguous runs (in bytes) lose more to gaps than the cache saves."""
-WORTH_SCRATCH = 1 << 16
-"""From so many bytes on, new memory from the system costs more than `Scratch`."""
-WORTH_THREADS = 1 << 24
-"""The amount of work from which several threads are faster than one.
-
-The unit is a multiply-add of a matmul; this is about 0.3 milliseconds.
-"""
-
 
 threads = cache(thread_count)
 """The number of threads that share blocks."""
@@ -142,7 +126,7 @@ class Scratch:
     __slots__ = ("memory", "used")
 
     def __init__(self) -> None:
-        self.memory = np.empty(2 * TARGET, np.uint8)
+        self.memory = np.empty(2 * Blocks.TARGET, np.uint8)
         self.used = 0
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
@@ -168,7 +152,7 @@ def blocks(
     stop: int,
     row_bytes: int,
     row_work: int,
-    run_bytes: int = SHORTEST_RUN,
+    run_bytes: int = Blocks.SHORTEST_RUN,
     of_batch: bool = False,
     by_blas: bool = False,
     once: bool = False,
@@ -188,8 +172,8 @@ def blocks(
     """
     block = rows if once else partial(_block, rows)
     count = stop - start
-    least = -(-SHORTEST_RUN // max(run_bytes, 1))
-    if count * row_work >= WORTH_THREADS and threads() > 1 and not by_blas:
+    least = -(-Blocks.SHORTEST_RUN // max(run_bytes, 1))
+    if count * row_work >= Blocks.WORTH_THREADS and threads() > 1 and not by_blas:
         if of_batch:
             is_even = count % threads() == 0 or count >= 4 * threads()
             if is_even and has_thread_limit():
@@ -197,17 +181,17 @@ def blocks(
                     _share(block, start, stop, -(-count // threads()))
                 return
         elif count > least:
-            step = min(4 * TARGET // max(row_bytes, 1), -(-count // (2 * threads())))
+            step = min(4 * Blocks.TARGET // max(row_bytes, 1), -(-count // (2 * threads())))
             if regular:
-                step = TARGET // max(row_bytes, 1)
+                step = Blocks.TARGET // max(row_bytes, 1)
             _share(block, start, stop, max(least, step))
             return
     total = count * row_bytes
-    if total <= min(TARGET, WORTH_SCRATCH):
+    if total <= min(Blocks.TARGET, Blocks.WORTH_SCRATCH):
         if count > 0:
             block(start, stop, np.empty)
         return
-    step = max(least, TARGET // row_bytes)
+    step = max(least, Blocks.TARGET // row_bytes)
     _run(block, iter(range(start, stop, step)), stop, step)
 
 

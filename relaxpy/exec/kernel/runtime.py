@@ -24,6 +24,7 @@ from relaxpy.exec.kernel.row_blocks import blocks, combine
 from relaxpy.exec.runtime.registry import call_packed
 from relaxpy.exec.runtime.scalar import cast, divisor
 from relaxpy.exec.runtime.values import describe, empty as new_tensor, memory_bytes
+from relaxpy.exec.tuning import NumPy
 from relaxpy.ir.core.dtype import Array, DataType
 from relaxpy.ir.tir.ops import trunc_div
 
@@ -248,10 +249,6 @@ def constant(data: str | tuple[Any, ...], kind: type[Any], shape: tuple[int, ...
 
 Ufunc: TypeAlias = Any
 _MOST_POSITIONS = 1 << 60
-_MANY_POSITIONS = 1 << 27
-"""The iterations of a loop from which the machine's memory is checked."""
-_ARRAYS = 8
-"""The most arrays over all iterations that such a loop may need at a time."""
 
 __all__ = [
     "blocks",
@@ -297,8 +294,9 @@ def positions(start: int, stop: int, dtype: Any) -> Array:
     count = stop - start
     try:
         # NumPy returns none where there are nearly 2**63. Linux grants memory that does not exist.
-        if count < _MANY_POSITIONS or (
-            count < _MOST_POSITIONS and count * np.dtype(dtype).itemsize * _ARRAYS < memory_bytes()
+        if count < NumPy.MANY_POSITIONS or (
+            count < _MOST_POSITIONS
+            and count * np.dtype(dtype).itemsize * NumPy.ARRAYS < memory_bytes()
         ):
             return np.arange(start, stop, dtype=dtype)
     except MemoryError:
@@ -615,7 +613,7 @@ def where(condition: Any, yes: Any, no: Any, out: Array | None = None) -> Any:
     For many elements, bits are selected, since NumPy does not vectorise its function.
     """
     count = max(map(np.size, (condition, yes, no))) if out is None else out.size
-    if count < MANY_CHOSEN:
+    if count < NumPy.MANY_CHOSEN:
         chosen = np.where(condition, yes, no)
         return chosen if out is None else _into(chosen, out)
     condition, yes, no = np.asarray(condition), np.asarray(yes), np.asarray(no)
@@ -630,7 +628,7 @@ def where(condition: Any, yes: Any, no: Any, out: Array | None = None) -> Any:
     if all(x.ndim == 0 or (x.shape == shape and x.flags.c_contiguous) for x in operands):
         operands = [x.reshape(-1) if x.ndim else x for x in operands]
         shape = (out.size,)
-    step = max(1, MANY_CHOSEN * shape[0] // max(out.size, 1))
+    step = max(1, NumPy.MANY_CHOSEN * shape[0] // max(out.size, 1))
     scratch = np.empty((min(step, shape[0]), *shape[1:]), bits)
     for start in range(0, shape[0], step):
         chunk = slice(start, start + step)
@@ -653,10 +651,6 @@ def _kept(condition: Array, yes: Array, no: Array, result: Array, out: Array) ->
     return out
 
 
-MANY_CHOSEN = 1 << 15
-"""The number of elements from which selecting bits, in chunks of it, beats `np.where`."""
-
-
 def clip(x: Array, low: Any, high: Any, out: Array | None = None) -> Array:
     """x limited to numbers; NaN remains. NumPy vectorises this, but not minima with numbers."""
     return x.clip(low, high, out=out)
@@ -664,20 +658,16 @@ def clip(x: Array, low: Any, high: Any, out: Array | None = None) -> Array:
 
 def at_least(x: Array, low: Any, out: Array | None = None) -> Any:
     """`np.maximum` of an array and a number."""
-    if x.size < MANY_LIMITED:
+    if x.size < NumPy.LIMITED:
         return np.maximum(x, low, out=out)
     return x.clip(low, np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).max, out=out)
 
 
 def at_most(x: Array, high: Any, out: Array | None = None) -> Any:
     """`np.minimum` of an array and a number."""
-    if x.size < MANY_LIMITED:
+    if x.size < NumPy.LIMITED:
         return np.minimum(x, high, out=out)
     return x.clip(-np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min, high, out=out)
-
-
-MANY_LIMITED = 1 << 12
-"""The number of elements from which `ndarray.clip` is faster than a minimum or maximum."""
 
 
 def int_floordiv(a: int, b: int) -> int:

@@ -28,6 +28,7 @@ from relaxpy.exec.runtime.checks import Signature, output_sinfos, packed_keyword
 from relaxpy.exec.runtime.dynamic import DynamicOperator, OperatorCall, is_dynamic
 from relaxpy.exec.runtime.registry import UsersImplementation, implementation
 from relaxpy.exec.runtime.support import CompiledPackedCall
+from relaxpy.exec.tuning import NumPy
 from relaxpy.ir.core.node import EMPTY_ATTRS
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import CallKind
@@ -38,9 +39,6 @@ from relaxpy.support.dataclass import replace
 
 if TYPE_CHECKING:
     from relaxpy.exec.lower.python_module import ModuleLowering
-
-_SMALL = 2**30
-"""The number of bits below which an allocation is assumed to succeed."""
 
 
 class CallLowering(ABC):
@@ -322,7 +320,7 @@ class CallLowering(ABC):
             literals = [d.value for d in dims if isinstance(d, tir.IntImm)]
             # For its limits, NumPy counts an axis of size 0 as one of size 1.
             bits = prod(n or 1 for n in literals) * sinfo.dtype.bits
-            small = len(literals) == len(dims) <= 32 and bits < _SMALL
+            small = len(literals) == len(dims) <= 32 and bits < NumPy.SMALL_BITS
             safe = small and min(literals, default=0) >= 0
             return py.call("np.empty" if safe else "rx.empty", shape, dtype)
         assert sinfo.shape is not None

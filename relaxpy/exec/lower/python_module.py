@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from relaxpy.exec.runtime.registry import (
     symbols,
 )
 from relaxpy.exec.runtime.values import Closure, PrimFuncValue, Value
+from relaxpy.exec.tuning import Kept
 from relaxpy.ir.core.fork_lock import ForkLock, Late
 from relaxpy.ir.core.tensor import Tensor
 from relaxpy.ir.module import IRModule
@@ -44,8 +45,6 @@ if TYPE_CHECKING:
     from relaxpy.exec.lower.text import FunctionValues, Text
 
 Array: TypeAlias = np.ndarray[Any, Any]
-_LARGE: Final = 1 << 20
-"""Bytes of a literal from which it is loaded lazily: native code may have a copy."""
 
 
 class Backend(Protocol):
@@ -264,7 +263,7 @@ class ModuleLowering:
 
     def literal(self, expr: rx.Constant) -> ast.expr:
         """The array of a literal; a large one is loaded at run time."""
-        if expr.nbytes < _LARGE:
+        if expr.nbytes < Kept.LOADED_LAZILY:
             return self.share("const", expr.data)
         late = self._literals.setdefault(expr, Late(lambda: np.asarray(expr.data)))
         return py.call(self.share("const", late))

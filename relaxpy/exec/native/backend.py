@@ -43,6 +43,7 @@ from relaxpy.exec.native.values.datatypes import RefusedError
 from relaxpy.exec.native.values.failures import FailureTable
 from relaxpy.exec.native.values.packing import Packing
 from relaxpy.exec.native.weights import constant_arguments
+from relaxpy.exec.tuning import CodeSize, Products
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.core.traverse import occurrences
 from relaxpy.ir.module import IRModule
@@ -414,16 +415,6 @@ def _block_names(func: PrimFunc) -> list[str]:
     return [block.name_hint for block in occurrences(func.body, Block)]
 
 
-_SMALL_PRODUCT = 1 << 15
-"""Multiplications up to which a matmul takes less time than a call of BLAS."""
-
-_SHORT_SUM = 16
-"""Sums up to this length gain less from BLAS than it costs to compute its operands."""
-
-_LONGEST_BLOCK = 4000
-"""Instructions between two jumps up to which LLVM takes less than a second."""
-
-
 def check_native(plan: Plan) -> None:
     """Check that a kernel only has constructs that native code supports.
 
@@ -462,10 +453,10 @@ def check_price(program: KernelProgram) -> None:
         if run in decoded or _is_remainder(run, decoded):
             continue
         depth = math.prod((axis.extent for axis in run.over), start=as_poly(1))
-        if depth.constant is not None and depth.constant <= _SHORT_SUM:
+        if depth.constant is not None and depth.constant <= Products.SHORT_SUM:
             continue
         count = math.prod((axis.extent for axis in run.loops), start=as_poly(1))
-        if count.constant is None or count.constant > _SMALL_PRODUCT:
+        if count.constant is None or count.constant > Products.SMALL:
             raise RefusedError("a product of matrices runs on BLAS")
 
 
@@ -510,7 +501,7 @@ def check_length(functions: Iterable[Function]) -> None:
         RefusedError: they take longer.
     """
     longest = max(function.longest_block() for function in functions)
-    if longest > _LONGEST_BLOCK:
+    if longest > CodeSize.LONGEST_BLOCK:
         raise RefusedError(f"{longest} instructions without a loop take long to compile")
 
 

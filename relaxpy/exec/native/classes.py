@@ -16,6 +16,7 @@ from typing import Any, Final, TypeVar, cast
 from typing_extensions import override
 
 from relaxpy.exec.native.values.datatypes import RefusedError
+from relaxpy.exec.tuning import Shared
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import occurrences, rewrite
 from relaxpy.ir.equality.walk import Walk
@@ -38,29 +39,6 @@ from relaxpy.ir.tir.iteration import IterVar, Range
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, SeqStmt, Stmt
 from relaxpy.support.dataclass import dataclass, replace
-
-_LANES: Final = 16
-"""Elements of a vector: shorter loops are unrolled, and multiples need no remainder.
-
-All extents that are arguments have as many iterations, more than the rows of products that have
-code of their own.
-"""
-_LONG_ROW: Final = 64
-"""The extent of rows from which long kernels do not spend their time around these."""
-_LONG_SUM: Final = 128
-"""The extent from which the code of a reduction does not depend on its length."""
-_LONG_SUM_OF_ROW: Final = 64
-"""The same for multiples of no vector, in kernels that also compute each element of the row."""
-_SHORT_KERNEL: Final = 1 << 15
-"""The iterations up to which a kernel takes less time than to start threads."""
-_CHEAP_PRODUCT: Final = 1 << 18
-"""The multiply-adds up to which a product is cheap: it takes some 10 microseconds, on one thread.
-
-Its code for all sizes takes up to 1.5 times as long, and that for its own sizes 15 milliseconds of
-compilation: a thousand calls take less time.
-"""
-_MANY_PRODUCTS: Final = 4
-"""The least cheap products of a class, whose code is as long as that of two or three of them."""
 
 T = TypeVar("T")
 
@@ -86,7 +64,7 @@ def classes_of(functions: Iterable[PrimFunc]) -> Iterator[KernelClass]:
         readers = [reader for func in similar if (reader := _read(func)) is not None]
         for alike in _groups(readers, _Reader.form):
             for members in _groups(alike, _text):
-                if not members[0].has_product or len(members) >= _MANY_PRODUCTS:
+                if not members[0].has_product or len(members) >= Shared.MANY_PRODUCTS:
                     yield _class_of(members)
 
 
@@ -142,19 +120,18 @@ class _Form(Walk):
 _SIZES: Final = frozenset(("extent", "shape", "reads", "writes"))
 _ARITHMETIC: Final = (Add, Sub, Mul, Min, Max)
 """Expressions whose code does not depend on the numbers in them."""
-_MOST_TOKENS: Final = 1 << 12
 
 
 def _text(reader: _Reader) -> Hashable:
     """A key of a kernel that is equal for kernels that differ in extents and numbers alone."""
     func, form = reader.func.without_attr("global_symbol"), _Form()
-    tokens = tuple(islice(form.tokens(func), _MOST_TOKENS))
+    tokens = tuple(islice(form.tokens(func), Shared.MOST_TOKENS))
     reader.numbers = list(form.numbers)
     try:
         hash(tokens)
     except TypeError:  # an attribute has no hash
         return object()
-    return tokens if len(tokens) < _MOST_TOKENS else object()
+    return tokens if len(tokens) < Shared.MOST_TOKENS else object()
 
 
 def _read(func: PrimFunc) -> _Reader | None:
@@ -179,7 +156,7 @@ def _class_of(readers: Sequence[_Reader]) -> KernelClass:
 
 
 def _multiple(value: PrimExpr) -> int:
-    return _LANES if isinstance(value, IntImm) and value.value % _LANES == 0 else 1
+    return Shared.LANES if isinstance(value, IntImm) and value.value % Shared.LANES == 0 else 1
 
 
 class _Reader:
@@ -209,7 +186,7 @@ class _Reader:
         self.has_product = any(_is_product(n) for n in occurrences(func.body, BufferStore))
         if self.has_product:
             self._check_product(iterations)
-        self.is_short = self.has_product or iterations <= _SHORT_KERNEL
+        self.is_short = self.has_product or iterations <= Shared.SHORT_KERNEL
         for node in occurrences(func.body, Stmt):
             match node:
                 case BlockRealize(iter_values=values, block=Block(iter_vars=iter_vars)):
@@ -223,7 +200,7 @@ class _Reader:
 
     def _check_product(self, iterations: int) -> None:
         """Check that products are cheap; those of few rows or columns have code of their own."""
-        if iterations > _CHEAP_PRODUCT or any(n.value < _LANES for n in self._extents):
+        if iterations > Shared.CHEAP_PRODUCT or any(n.value < Shared.LANES for n in self._extents):
             raise RefusedError("the tiles of products depend on sizes")
 
     # ---- extents
@@ -274,7 +251,7 @@ class _Reader:
         self._access(store.buffer, store.indices)
         if not self.is_short and store.buffer.ndim:
             row = self._extents[self._numbers[store.buffer] + store.buffer.ndim - 1]
-            if row.value < _LONG_ROW:
+            if row.value < Shared.LONG_ROW:
                 raise RefusedError("its rows are short")
         stack: list[Node] = [store.value]
         while stack:
@@ -333,7 +310,7 @@ class _Reader:
             raise RefusedError("it sums across rows")
         if stored and read and stored[-1] in read[:-1] and read[-1] in stored[:-1]:
             last = (self._numbers[v] for v in (stored[-1], read[-1]) if isinstance(v, Var))
-            if any(self._extents[number].value % _LANES for number in last):
+            if any(self._extents[number].value % Shared.LANES for number in last):
                 raise RefusedError("it transposes squares that are not whole")
 
     # ---- the kernel for all sizes
@@ -344,9 +321,13 @@ class _Reader:
         local = sum(isinstance(b, Buffer) for b in self._numbers) > len(self.func.buffer_map)
         places = {}
         for number, extent in enumerate(self._extents):
-            first, least = self._first(number), _LANES
+            first, least = self._first(number), Shared.LANES
             if first in summed and not self.has_product:
-                least = _LONG_SUM_OF_ROW if local and extent.value % _LANES else _LONG_SUM
+                least = (
+                    Shared.LONG_SUM_OF_ROW
+                    if local and extent.value % Shared.LANES
+                    else Shared.LONG_SUM
+                )
             if first not in self._constant and extent.value >= least:
                 places[number] = first
         return places

@@ -15,21 +15,20 @@ from relaxpy.exec.native.llvm.llvm_module import Module
 from relaxpy.exec.native.llvm.writer import F64, I8, I32, I64, POINTER, Function, Value
 from relaxpy.exec.native.loops.tree_loops import TreeLoops
 from relaxpy.exec.native.threads.code import slots
-from relaxpy.exec.native.trees.cost import LONG, has_long_tasks, time_of
+from relaxpy.exec.native.trees.cost import has_long_tasks, time_of
 from relaxpy.exec.native.trees.obligations import Obligation
 from relaxpy.exec.native.trees.program import KernelProgram, Tasks, may_fail
 from relaxpy.exec.native.values.datatypes import RefusedError, storage_type
 from relaxpy.exec.native.values.expressions import Values
 from relaxpy.exec.native.values.failures import Failures
 from relaxpy.exec.native.values.packing import Packing
+from relaxpy.exec.tuning import Allocations, Cost
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import Var
 from relaxpy.ir.tir.ops import int_range
 
-_TASK_BYTES = 1 << 14
-"""The most bytes of a local buffer of a task that is in memory of its thread."""
 _MOST_BYTES = 2.0**50
 """The size of a local buffer is less."""
 
@@ -144,7 +143,7 @@ class KernelEmitter:
         if self.program.is_short:
             return False
         times = [time_of(tree, self.plan, ()).constant for tree in self.program.trees]
-        return any(time is None or time > LONG for time in times)
+        return any(time is None or time > Cost.LONG for time in times)
 
     def _overflows(self, size: IndexPoly) -> Value:
         """True if the terms of a size are too large for any memory, or overflow 64 bits."""
@@ -210,7 +209,7 @@ class KernelEmitter:
             count = _count(buffer, tree)
             type = storage_type(buffer.dtype)
             number = count.constant
-            if number is not None and in_tasks and number * type.bits // 8 <= _TASK_BYTES:
+            if number is not None and in_tasks and number * type.bits // 8 <= Allocations.TASK:
                 self.loops.scratch[buffer] = number
                 continue
             if number is not None and not in_tasks and f.stack.has(number * type.bits // 8):

@@ -10,22 +10,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container, Iterable, Iterator, Sequence
-from typing import Final
 
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.plan.dependence import may_run_at_once
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import For, Plan, Row, Run, Tile, Tree, runs
-from relaxpy.exec.native.trees import cost
 from relaxpy.exec.native.trees.cost import time_of
 from relaxpy.exec.native.trees.lanes import lane_axis
 from relaxpy.exec.native.trees.product import Product, product_of
 from relaxpy.exec.native.trees.program import KernelProgram, Tasks
-from relaxpy.exec.native.trees.repeated import PANEL, RepeatedLoads
+from relaxpy.exec.native.trees.repeated import RepeatedLoads
 from relaxpy.exec.native.trees.short_rows import ShortRows, short_rows
 from relaxpy.exec.native.trees.strategy import strategy_of
 from relaxpy.exec.native.trees.transpose import Transpose
 from relaxpy.exec.native.values.accumulate import identity_of
+from relaxpy.exec.tuning import Cost, Parallel, Weights
 from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.traverse import walk
@@ -34,29 +33,6 @@ from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
 from relaxpy.ir.tir.substitution import mentions
 from relaxpy.support.dataclass import replace
-
-_UNKNOWN = 64
-"""The assumed extent of dynamic axes."""
-_MANY = 64
-"""The number of blocks that balances the load of many threads."""
-_LANES = 256
-"""The least number of consecutive elements in a block."""
-_SQUARES = 64
-"""The same for tiled transposes."""
-_COLUMNS = 1024
-"""The number of consecutive results for which reading by rows is as fast as reading everything."""
-_FEW = 16
-"""With at most so many blocks, a reduction is split instead of its results."""
-_BLOCKS_OF_ONE = 4
-"""The number of blocks of each element of a dynamic batch, which may be large."""
-_SHARE = 16
-"""The least number of elements that are accumulated into a partial result."""
-_SEGMENT = 8192
-"""The number of consecutive elements after which reading on elsewhere costs little."""
-_CACHED = 1 << 13
-"""The most elements of a row that stays in the first-level cache for several passes."""
-_UNROLLED = 8
-"""The size of a partial reduction is a multiple of this unroll factor."""
 
 
 def in_tasks(program: KernelProgram) -> KernelProgram:
@@ -92,7 +68,7 @@ def _divided(tree: Tree, program: KernelProgram) -> Tree:
             time, extent = time_of(tree, plan, [axis]), axis.extent
             divided = tuple(_divided(part, program) for part in body)
             is_same = all(a is b for a, b in zip(body, divided, strict=True))
-            is_long = is_same or (extent.constant or 0) >= _FEW
+            is_long = is_same or (extent.constant or 0) >= Parallel.FEW
             if is_long and _is_worth(time * extent) and _in_any_order(tree, plan):
                 low, high = _block()
                 block = replace(tree, axis=Axis(axis.var, low, high))
@@ -109,7 +85,7 @@ def _divided(tree: Tree, program: KernelProgram) -> Tree:
                 time = time_of(inner, plan, [inner.axis])
                 count = 1
                 if axis.extent.constant is not None:  # each block computes the outer index
-                    count = min(max(1, cost.GRAIN // (time.constant or 1)), _extent(inner.axis))
+                    count = min(max(1, Cost.GRAIN // (time.constant or 1)), _extent(inner.axis))
                 return Tasks((axis,), inner.axis, count, low, high, rows, time * count)
             rows = replace(tree, axis=Axis(axis.var, low, high))
             return Tasks((), axis, size, low, high, rows, time * size)
@@ -126,7 +102,7 @@ def _fits(inner: Tile, tile: Tile) -> bool:
     """
     elements = max(math.prod(map(_extent, run.loops)) for run in runs((inner,)))
     return (
-        elements <= _CACHED
+        elements <= Parallel.CACHED
         and all(row.axis == tile.rows[b].axis + 1 for b, row in inner.rows.items())
         and all(product_of(run) is None for run in runs((tile,)))
     )
@@ -153,21 +129,21 @@ def _of_axes(tree: Run, program: KernelProgram) -> Tree:
         case Transpose(along=along, across=across):
             longer = max(along, across, key=_extent)
             free = [a for a in free if a is longer or (a is not along and a is not across)]
-            choice = _choice(free, longer, _SQUARES, batch)
+            choice = _choice(free, longer, Parallel.SQUARES, batch)
         case ShortRows(axis=rows, outer=outside):
             kept = [a for a in free if any(a is loop for loop in (*outside, rows))]
-            choice = _choice(kept, rows, _LANES, batch)
+            choice = _choice(kept, rows, Parallel.LANES, batch)
         case RepeatedLoads(rows=Axis() as rows, columns=columns):
-            choice = _choice([a for a in free if a is not rows], columns, PANEL, batch)
+            choice = _choice([a for a in free if a is not rows], columns, Weights.PANEL, batch)
         case _:
             lanes = None if tree.is_scalar else lane_axis(tree)
-            choice = _choice(free, lanes, _LANES, batch)
+            choice = _choice(free, lanes, Parallel.LANES, batch)
             if (
                 choice is None
                 and lanes is not None
                 and _may_be_long(lanes, tree, free, plan.shape_vars)
             ):
-                choice = [], lanes, _LANES
+                choice = [], lanes, Parallel.LANES
     if choice is None:
         return tree
     outer, axis, size = choice
@@ -199,7 +175,7 @@ def _may_be_long(axis: Axis, tree: Run, free: Sequence[Axis], shape_vars: Contai
 
 def _is_worth(time: IndexPoly) -> bool:
     """True if to run tasks for a time in picoseconds, which may be unknown."""
-    return time.constant is None or time.constant >= 2 * cost.GRAIN
+    return time.constant is None or time.constant >= 2 * Cost.GRAIN
 
 
 def _block() -> tuple[Var, Var]:
@@ -230,7 +206,7 @@ def _choice(
         if found is not None:
             outer, axis, size = found
             if not outer:
-                size *= max(1, _extent(axis) // (_BLOCKS_OF_ONE * size))
+                size *= max(1, _extent(axis) // (Parallel.BLOCKS_OF_ONE * size))
             return [batch, *outer], axis, size
     ordered = [a for a in axes if a is not along]
     ordered += [a for a in axes if a is along]
@@ -241,9 +217,9 @@ def _choice(
         if number and axis.extent.constant is not None:
             # Fewer blocks than iterations, since each of them computes the outer indices.
             unit = least if axis is along else 1
-            size = max(size, -(-(extent // -(-_MANY // blocks)) // unit) * unit)
+            size = max(size, -(-(extent // -(-Parallel.MANY // blocks)) // unit) * unit)
         total = blocks * -(-extent // size)
-        if total >= _FEW or axis is ordered[-1]:
+        if total >= Parallel.FEW or axis is ordered[-1]:
             return (ordered[:number], axis, size) if total > 1 else None
         blocks = total
     return None
@@ -251,7 +227,7 @@ def _choice(
 
 def _extent(axis: Axis) -> int:
     extent = axis.extent.constant
-    return _UNKNOWN if extent is None else max(extent, 1)
+    return Parallel.UNKNOWN if extent is None else max(extent, 1)
 
 
 def _stretches(run: Run, plan: Plan) -> tuple[Tasks, list[Buffer], Run] | None:
@@ -268,9 +244,11 @@ def _stretches(run: Run, plan: Plan) -> tuple[Tasks, list[Buffer], Run] | None:
         return None
     results = math.prod(map(_extent, axes))
     if any(along is a for a in axes):
-        results //= _COLUMNS
-    axis = next((a for a in run.over if _extent(a) >= _FEW and a is not along), run.over[-1])
-    if results > _FEW or axis.var not in run.independent:
+        results //= Parallel.COLUMNS
+    axis = next(
+        (a for a in run.over if _extent(a) >= Parallel.FEW and a is not along), run.over[-1]
+    )
+    if results > Parallel.FEW or axis.var not in run.independent:
         return None
     time = time_of(run, plan, [axis])
     size, extent = _size(axis, along, time.constant), axis.extent.constant
@@ -281,13 +259,13 @@ def _stretches(run: Run, plan: Plan) -> tuple[Tasks, list[Buffer], Run] | None:
 
 def _size(axis: Axis, along: Axis | None, time: int | None) -> int:
     """The iterations of `axis` in a partial reduction; each takes `time`."""
-    size = _SHARE if time is None else max(_SHARE, 2 * cost.GRAIN // max(time, 1))
+    size = Parallel.SHARE if time is None else max(Parallel.SHARE, 2 * Cost.GRAIN // max(time, 1))
     extent = axis.extent.constant
     if extent is not None:
-        size = max(size, -(-extent // cost.MOST_TASKS))
+        size = max(size, -(-extent // Cost.MOST_TASKS))
         if axis is along:
-            size = max(size, min(_SEGMENT, extent // _FEW))
-    unit = _LANES if axis is along else _UNROLLED
+            size = max(size, min(Parallel.SEGMENT, extent // Parallel.FEW))
+    unit = Parallel.LANES if axis is along else Parallel.UNROLLED
     return -(-size // unit) * unit
 
 
@@ -327,10 +305,6 @@ def _block_count(axis: Axis, size: int) -> PrimExpr:
     return ops.floordiv((axis.extent + (size - 1)).expr(), IntImm(INT64, size))
 
 
-_LEAST: Final = 64
-"""The elements from which a row is a block of its own."""
-
-
 def within_batch(tile: Tile, program: KernelProgram) -> Tile | None:
     """Blocks of a row within one iteration of `tile`, each of which has one row of a batch.
 
@@ -348,7 +322,7 @@ def within_batch(tile: Tile, program: KernelProgram) -> Tile | None:
             continue
         if any(len(r.loops) > 1 and lane_axis(r) is a for r, a in zip(members, along, strict=True)):
             continue  # iterations are the lanes of vectors
-        if max(map(_elements, members, along)) < _LEAST:
+        if max(map(_elements, members, along)) < Parallel.LEAST_ROW:
             continue
         rows = _rows(members, along, program)
         if rows is not None and rows.keys() >= tile.local:
@@ -366,7 +340,7 @@ def _as_long(axis: Axis, run: Run) -> Iterator[Axis]:
 
 def _elements(run: Run, along: Axis) -> int:
     """The elements of a row; unknown extents are assumed to be long."""
-    return math.prod(a.extent.constant or _LEAST for a in run.loops if a is not along)
+    return math.prod(a.extent.constant or Parallel.LEAST_ROW for a in run.loops if a is not along)
 
 
 def _rows(

@@ -20,6 +20,7 @@ from relaxpy.exec.runtime.values import (
     describe,
     prim_dtype,
 )
+from relaxpy.exec.tuning import Kept
 from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.core.fork_lock import ForkLock
 from relaxpy.ir.core.traverse import walk
@@ -197,10 +198,6 @@ def leaves(values: Iterable[Value]) -> Iterator[Value]:
 Build: TypeAlias = Callable[[IRModule], Callable[..., Value]]
 """Compiles a module of kernels and a function `main`, which it returns."""
 
-MAX_PROGRAMS: Final = 256
-"""The capacity of a cache of lowered operators."""
-MAX_SHAPES: Final = 4096
-"""The number of combinations of shapes for which a call caches its program."""
 
 _ndarray: Final = np.ndarray
 
@@ -265,7 +262,7 @@ class DynamicPrograms:
             except RelaxpyError as error:
                 result = error.diagnostic
             self._cache[key] = result
-            if len(self._cache) > MAX_PROGRAMS:
+            if len(self._cache) > Kept.PROGRAMS:
                 self._cache.popitem(last=False)
             return result
 
@@ -344,7 +341,7 @@ class DynamicOperator:
             raise self._refusal(error.diagnostic, values) from None
         if any(type(v) is tuple for v in values):
             run = partial(_run_spread, run)
-        if len(self._known) >= MAX_SHAPES:
+        if len(self._known) >= Kept.SHAPES:
             self._known.clear()
         self._known[tuple(map(self._key, values))] = run
         return run

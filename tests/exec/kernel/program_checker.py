@@ -14,14 +14,12 @@ from itertools import product
 from typing import Any
 from unittest import mock
 
+from relaxpy.exec import tuning
 from relaxpy.exec.kernel.nest.nodes import Axis, Store
-from relaxpy.exec.kernel.plan import blocking
 from relaxpy.exec.kernel.plan.arg_extremes import ArgExtreme
 from relaxpy.exec.kernel.plan.statements import Assignment, Compound
 from relaxpy.exec.kernel.plan.tree import For, Plan, Run, Tile, Tree
-from relaxpy.exec.native import split
 from relaxpy.exec.native.backend import rewritten
-from relaxpy.exec.native.trees import chains, cost, program as native
 from relaxpy.exec.native.trees.lanes import lane_axis
 from relaxpy.exec.native.trees.obligations import Obligation
 from relaxpy.exec.native.trees.product import product_of
@@ -52,11 +50,16 @@ def program_fault(func: PrimFunc, args: tuple[Any, ...], plan: Plan, text: TextR
 
 
 SMALL = {
-    blocking: {"_LEAST_PASSES": 1, "_LEAST_BYTES": -1},
-    native: {"_ROW_ELEMENTS": 3, "_BLOCK_ELEMENTS": 4, "_PRODUCT_ROWS": 2, "_COLUMNS": 2},
-    chains: {"_MOST_ROWS": 2},
-    cost: {"GRAIN": 0},
-    split: {"_LANES": 2, "_COLUMNS": 1, "_FEW": 3, "_SHARE": 2, "_UNROLLED": 1},
+    tuning.Blocks: {"LEAST_PASSES": 1, "LEAST_BYTES": -1},
+    tuning.Rows: {
+        "ELEMENTS": 3,
+        "BLOCK_ELEMENTS": 4,
+        "PRODUCT_ROWS": 2,
+        "COLUMNS": 2,
+        "MOST_CHAIN": 2,
+    },
+    tuning.Cost: {"GRAIN": 0},
+    tuning.Parallel: {"LANES": 2, "COLUMNS": 1, "FEW": 3, "SHARE": 2, "UNROLLED": 1},
 }
 
 
@@ -64,8 +67,8 @@ SMALL = {
 def small_blocks() -> Iterator[None]:
     """However short loops are, and however little they compute: they run in blocks and in tasks."""
     with ExitStack() as stack:
-        for module, values in SMALL.items():
-            stack.enter_context(mock.patch.multiple(module, **values))
+        for group, values in SMALL.items():
+            stack.enter_context(mock.patch.multiple(group, **values))
         yield
 
 

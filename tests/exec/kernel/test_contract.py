@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.lib.stride_tricks import sliding_window_view
 
+from relaxpy.exec import tuning
 from relaxpy.exec.kernel import products
 
 COUNTS = [
@@ -24,7 +25,7 @@ COUNTS = [
 @pytest.mark.parametrize("counts", COUNTS)
 @pytest.mark.parametrize("turned", [False, True])
 def test_pieces_are_the_product(counts, limit, turned, monkeypatch) -> None:
-    monkeypatch.setattr(products, "MOST_COPIED", limit)
+    monkeypatch.setattr(tuning.NumPy, "MOST_COPIED", limit)
     batch, rows, columns, summed = counts
     random = np.random.default_rng(0)
     heads, own, other, inner = ((2, 3)[:batch], (4, 5)[:rows], (3, 6)[:columns], (2, 3, 4)[:summed])
@@ -52,7 +53,7 @@ def test_windows_are_not_copied_all_at_once() -> None:
     finally:
         tracemalloc.stop()
     np.testing.assert_array_equal(out, 32 * 25)
-    assert peak < 2 * products.MOST_COPIED < windows.nbytes // 10
+    assert peak < 2 * tuning.NumPy.MOST_COPIED < windows.nbytes // 10
 
 
 def test_a_row_is_multiplied_with_windows_without_a_copy() -> None:

@@ -167,7 +167,7 @@ def test_a_loop_that_needs_more_memory_than_there_is(monkeypatch: pytest.MonkeyP
     counts = np.zeros(4, np.int32)
     with pytest.raises(RuntimeCheckError, match="a loop of 1099511627776 iterations needs more"):
         last["f"](counts, 1 << 40)
-    monkeypatch.setattr("relaxpy.exec.kernel.runtime._MANY_POSITIONS", 8)
+    monkeypatch.setattr("relaxpy.exec.tuning.NumPy.MANY_POSITIONS", 8)
     monkeypatch.setattr("relaxpy.exec.kernel.runtime.memory_bytes", lambda: 1000)
     last["f"](counts, 10)
     assert counts.tolist() == [8, 9, 6, 7]

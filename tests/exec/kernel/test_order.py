@@ -222,8 +222,8 @@ def test_buffers_of_tiles_take_no_more_room_than_the_arguments_times_a_number(n:
 @pytest.mark.parametrize("n", ["64", "n"])
 @pytest.mark.parametrize("times", [0, 1])
 def test_tiles_that_share_a_buffer_are_multiplied_one_after_the_other(n, times, monkeypatch):
-    monkeypatch.setattr("relaxpy.exec.kernel.plan.expansion._MAX_GROWTH", times)
-    monkeypatch.setattr("relaxpy.exec.kernel.plan.expansion._MAX_ELEMENTS", 1)
+    monkeypatch.setattr("relaxpy.exec.tuning.Plans.GROWTH", times)
+    monkeypatch.setattr("relaxpy.exec.tuning.Plans.ELEMENTS", 1)
     a, b = np.arange(2 * 64 * 64, dtype=np.int32).reshape(2, 64, 64) % 7
     c = np.ones((64, 64), np.int32)
     load(tiled(n, 8))(a, b, c)

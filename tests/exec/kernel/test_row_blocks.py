@@ -15,9 +15,8 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import RuntimeCheckError
-from relaxpy.exec import blas
+from relaxpy.exec import blas, tuning
 from relaxpy.exec.kernel import row_blocks
-from relaxpy.exec.kernel.plan import blocking
 from relaxpy.exec.runtime import threads as runtime_threads
 from relaxpy.script import from_source, tir as T
 
@@ -25,7 +24,7 @@ from relaxpy.script import from_source, tir as T
 @pytest.mark.parametrize("products", [False, True])
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_blocks_cover_all_rows_once_and_pass_errors_on(monkeypatch, threads, products) -> None:
-    monkeypatch.setattr(row_blocks, "TARGET", 40)
+    monkeypatch.setattr(tuning.Blocks, "TARGET", 40)
     monkeypatch.setattr(row_blocks, "threads", lambda: threads)
     for work in (0, 1 << 30):
         for count in (0, 1, 2, 3, 17, 100):
@@ -152,10 +151,10 @@ def stores_to_its_indices(
 @pytest.mark.parametrize("target", ["numpy", "reference"])
 def test_rows_that_store_to_what_they_read_are_computed_once(target, monkeypatch) -> None:
     """Computed again, they would find the indices that they have stored."""
-    monkeypatch.setattr(row_blocks, "TARGET", 1 << 12)
-    monkeypatch.setattr(row_blocks, "WORTH_SCRATCH", 0)
-    monkeypatch.setattr(blocking, "_LEAST_BYTES", 0)
-    monkeypatch.setattr(blocking, "MUCH_WORK", 1)
+    monkeypatch.setattr(tuning.Blocks, "TARGET", 1 << 12)
+    monkeypatch.setattr(tuning.Blocks, "WORTH_SCRATCH", 0)
+    monkeypatch.setattr(tuning.Blocks, "LEAST_BYTES", 0)
+    monkeypatch.setattr(tuning.Blocks, "MUCH_WORK", 1)
     kernel = relaxpy.compile(stores_to_its_indices, target)["stores_to_its_indices"]
     indices = np.full(40, 2, np.int32)
     indices[25] = 77
@@ -339,8 +338,8 @@ def test_one_thread_starts_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_memory_of_a_block_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """Arrays of one block do not overlap, nor do those of calls within a block."""
-    monkeypatch.setattr(row_blocks, "WORTH_SCRATCH", 0)
-    monkeypatch.setattr(row_blocks, "TARGET", 1 << 12)
+    monkeypatch.setattr(tuning.Blocks, "WORTH_SCRATCH", 0)
+    monkeypatch.setattr(tuning.Blocks, "TARGET", 1 << 12)
     monkeypatch.setattr(row_blocks, "_scratch", [])
     found: list[np.ndarray] = []
 
@@ -394,9 +393,9 @@ def test_of_several_bad_indices_that_of_the_first_row_is_reported(seed, monkeypa
         return str(caught.value)
 
     expected = message(relaxpy.compile(picked, target="reference")["picked"])
-    monkeypatch.setattr(row_blocks, "SHORTEST_RUN", 1)
+    monkeypatch.setattr(tuning.Blocks, "SHORTEST_RUN", 1)
     for work in (1, 1 << 60):
-        monkeypatch.setattr(row_blocks, "WORTH_THREADS", work)
+        monkeypatch.setattr(tuning.Blocks, "WORTH_THREADS", work)
         for threads in (1, 2, 3, 5):
             monkeypatch.setattr(row_blocks, "threads", lambda threads=threads: threads)
             assert message(executable["picked"]) == expected
@@ -419,8 +418,8 @@ def test_an_error_is_not_sought_in_blocks_that_have_replaced_their_indices(monke
                 C[vi] = B[vi] * T.int64(2)
 
     monkeypatch.setattr(row_blocks, "threads", lambda: threads)
-    monkeypatch.setattr(row_blocks, "WORTH_THREADS", 1)
-    monkeypatch.setattr(blocking, "MUCH_WORK", 1)
+    monkeypatch.setattr(tuning.Blocks, "WORTH_THREADS", 1)
+    monkeypatch.setattr(tuning.Blocks, "MUCH_WORK", 1)
     executable = relaxpy.compile(replaced, target="numpy")
     assert "rt.blocks(" in executable.source
     indices = np.zeros(300000, np.int64)
@@ -452,10 +451,10 @@ _PARTS = [
 )
 def test_parts_of_accumulations_are_combined_in_the_order_of_rows(value, dtype, shape, monkeypatch):
     """The results are those of the reference evaluator, and the same on one thread and on three."""
-    for size in ("_LEAST_BYTES", "_LEAST_DIVIDED", "_ANY_BLOCK", "_LEAST_RUN"):
-        monkeypatch.setattr(blocking, size, 1)
+    for size in ("LEAST_BYTES", "LEAST_DIVIDED", "ANY_BLOCK", "LEAST_RUN"):
+        monkeypatch.setattr(tuning.Blocks, size, 1)
     for size in ("TARGET", "SHORTEST_RUN", "WORTH_SCRATCH", "WORTH_THREADS"):
-        monkeypatch.setattr(row_blocks, size, 64)
+        monkeypatch.setattr(tuning.Blocks, size, 64)
     if "reshape" in value and "n" in shape:
         value = value.replace("[720]", "[n * m * 6]")
     text = f"@R.function\ndef main(x: R.Tensor({shape}, '{dtype}')):\n    y = {value}\n    return y"

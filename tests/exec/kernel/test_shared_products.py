@@ -12,9 +12,9 @@ import pytest
 
 import relaxpy
 from relaxpy import IRModule, relax
+from relaxpy.exec import tuning
 from relaxpy.exec.executable import Executable
 from relaxpy.exec.kernel import row_blocks
-from relaxpy.exec.kernel.plan import blocking
 from tests.ir.relax.texts import flow
 
 Array = np.ndarray[Any, Any]
@@ -64,9 +64,9 @@ def arguments(mod: IRModule, **sizes: int) -> tuple[Array, ...]:
 def shared(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     """Two threads share all products; the value has the rows and the size of blocks of each."""
     monkeypatch.setattr(row_blocks, "threads", lambda: 2)
-    monkeypatch.setattr(row_blocks, "WORTH_THREADS", 1)
-    monkeypatch.setattr(blocking, "MUCH_WORK", 1)
-    monkeypatch.setattr(blocking, "_LEAST_BYTES", 0)
+    monkeypatch.setattr(tuning.Blocks, "WORTH_THREADS", 1)
+    monkeypatch.setattr(tuning.Blocks, "MUCH_WORK", 1)
+    monkeypatch.setattr(tuning.Blocks, "LEAST_BYTES", 0)
     found: list[tuple[int, int]] = []
     share = row_blocks._share
 
@@ -87,8 +87,8 @@ def test_threads_share_a_batch(shared: list[tuple[int, int]]) -> None:
 @pytest.mark.parametrize("target", [1, 1 << 10, 1 << 21])
 @pytest.mark.parametrize("mod", CONVOLUTIONS.values(), ids=CONVOLUTIONS)
 def test_windows_are_multiplied_in_blocks_on_threads_of_blas(mod, target, shared, monkeypatch):
-    monkeypatch.setattr(row_blocks, "TARGET", target)
-    monkeypatch.setattr(row_blocks, "WORTH_SCRATCH", 0)
+    monkeypatch.setattr(tuning.Blocks, "TARGET", target)
+    monkeypatch.setattr(tuning.Blocks, "WORTH_SCRATCH", 0)
     check(mod)
     assert not shared
     assert "by_blas=True" in text(relaxpy.compile(mod, "numpy"))
@@ -171,7 +171,7 @@ def test_a_child_process_shares_products_with_threads_of_its_own() -> None:
 
 
 def test_sums_that_are_much_work_are_shared(shared, monkeypatch) -> None:
-    monkeypatch.setattr(blocking, "MUCH_WORK", 1 << 20)
+    monkeypatch.setattr(tuning.Blocks, "MUCH_WORK", 1 << 20)
     mod = module({"x": "(1024, 1024)"}, "y = R.sum(x, axis=1)")
     x = arguments(mod)[0]
     found = relaxpy.compile(mod, "numpy")["main"](x)

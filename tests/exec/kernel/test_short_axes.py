@@ -6,7 +6,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from relaxpy.exec.kernel.emit import form
+from relaxpy.exec import tuning
 from relaxpy.exec.reference.kernel import run_prim_func
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.tir.prim_func import PrimFunc
@@ -209,6 +209,6 @@ def _copies(args: list[np.ndarray]) -> list[np.ndarray]:
 
 
 def test_random_stores_are_those_of_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(form, "_LEAST_LONG", 1)
+    monkeypatch.setattr(tuning.NumPy, "LEAST_LONG", 1)
     looped = [compare(number) for number in range(2 * COUNT)]
     assert any(looped)

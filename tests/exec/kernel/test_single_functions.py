@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from relaxpy.exec import tuning
 from relaxpy.exec.kernel import runtime
 from relaxpy.ir.tir.prim_func import PrimFunc
 from tests.exec.kernel.support import check, load, source_of
@@ -206,7 +207,7 @@ def test_where_is_numpys(dtype, condition, yes, no, order) -> None:
         assert b.tobytes() == expected.tobytes()
 
 
-@pytest.mark.parametrize("size", [3, runtime.MANY_CHOSEN])
+@pytest.mark.parametrize("size", [3, tuning.NumPy.MANY_CHOSEN])
 @pytest.mark.parametrize("plain", [False, True])
 def test_where_takes_truths_of_python(size: int, plain: bool) -> None:
     test, other = (rng.integers(0, 2, size).astype(bool) for _ in range(2))

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import relaxpy
+from relaxpy.exec import tuning
 from relaxpy.exec.native import backend
-from relaxpy.exec.native.trees import chains
 from relaxpy.ir.passes.fusion import partition
 from relaxpy.script import from_source
 from tests.exec.kernel.written import run_row
@@ -26,7 +26,7 @@ SIZES = {"batch": 2, "queries": 45, "keys": 77, "heads": 3}
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks have 16 rows at most."""
-    monkeypatch.setattr(chains, "_MOST_ROWS", 16)
+    monkeypatch.setattr(tuning.Rows, "MOST_CHAIN", 16)
 
 
 def attended(

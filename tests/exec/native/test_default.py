@@ -156,7 +156,7 @@ def test_what_cannot_be_linked_runs_on_numpy_with_a_warning(is_ahead, error, mon
         raise error
 
     if is_ahead:  # in the thread that compiles parts of the module
-        monkeypatch.setattr("relaxpy.exec.native.calls.jit._PART", 1)
+        monkeypatch.setattr("relaxpy.exec.tuning.CodeSize.PART", 1)
         monkeypatch.setattr("relaxpy.exec.native.calls.jit._compiled_ahead", fail)
     else:
         monkeypatch.setattr("relaxpy.exec.native.backend.compile_module", fail)

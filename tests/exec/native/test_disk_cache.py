@@ -15,7 +15,7 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import MisuseError
-from relaxpy.exec import lowered as compilation
+from relaxpy.exec import lowered as compilation, tuning
 from relaxpy.exec.container import Container, Sections
 from relaxpy.exec.native.machine_code import disk_cache, machine, processor
 from relaxpy.exec.native.machine_code.disk_cache import key_of, load, store, usage
@@ -195,7 +195,7 @@ def test_the_working_directory_of_a_relative_cache_may_be_removed(monkeypatch, t
 
 
 def test_the_files_that_were_used_least_recently_are_removed(place, monkeypatch) -> None:
-    monkeypatch.setattr(disk_cache, "LIMIT", 10_000)
+    monkeypatch.setattr(tuning.Kept, "DISK", 10_000)
     monkeypatch.setattr(disk_cache, "_sweep", disk_cache._Sweep())
     keys = [key_of(str(n)) for n in range(4)]
     for age, key in enumerate(keys):
@@ -321,7 +321,7 @@ def record_of(calls: list[object]) -> Callable[..., Any]:
 @pytest.mark.parametrize("limit", [None, 1000])
 def test_constants_that_passes_compute_are_stored_up_to_a_limit(place, monkeypatch, limit) -> None:
     if limit is not None:
-        monkeypatch.setattr("relaxpy.exec.storing._FOLDED", limit)
+        monkeypatch.setattr("relaxpy.exec.tuning.Kept.FOLDED", limit)
     weight = np.arange(90_000, dtype=np.float32).reshape(300, 300)
     x = rx.Var("x", rx.TensorStructInfo((300, 300), "float32"))
     builder = BlockBuilder()
@@ -452,6 +452,6 @@ def test_files_are_found_by_path_where_systems_have_nothing_else(monkeypatch, tm
         assert found is not None
         assert bytes(found) == content
     assert (disk_cache.usage().files, disk_cache.usage().size > 6) == (1, True)
-    monkeypatch.setattr(disk_cache, "LIMIT", 1)
+    monkeypatch.setattr(tuning.Kept, "DISK", 1)
     disk_cache._sweep.now(str(tmp_path / "cache"))
     assert disk_cache.usage().files == 0

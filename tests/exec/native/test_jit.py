@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from relaxpy.errors import CompileError
+from relaxpy.exec import tuning
 from relaxpy.exec.native.calls import jit
 from relaxpy.exec.native.calls.jit import compile_module
 from relaxpy.exec.native.llvm.llvm_module import Module
@@ -84,7 +85,7 @@ def test_functions_that_need_not_be_fast_are_a_part_of_their_own(monkeypatch) ->
     expected = 5 + sum(range(5)) + 100 * 5
     library = compile_module(module, ["outer"])
     assert call(library["outer"], 5) == expected
-    monkeypatch.setattr(jit, "_PART", 1)
+    monkeypatch.setattr(tuning.CodeSize, "PART", 1)
     for names in (["inner"], ["outer"], ["outer", "inner"]):
         ahead = jit.PartsAhead()
         ahead.add(module, names)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import relaxpy
-from relaxpy.exec.native.loops import tree_loops
-from relaxpy.exec.native.trees import chains, masks
+from relaxpy.exec import tuning
+from relaxpy.exec.native.trees import chains
 from relaxpy.script import from_source
 from tests.exec.native.test_chains import attended, small_blocks
 from tests.exec.native.test_contract import numbers
@@ -150,8 +150,8 @@ def test_masks_of_data_change_no_bit(hidden: float, monkeypatch: pytest.MonkeyPa
 
 
 def test_against_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(masks, "_LEAST_COLUMNS", 8)
-    monkeypatch.setattr(tree_loops, "PANEL", 8)
+    monkeypatch.setattr(tuning.Rows, "LEAST_COLUMNS", 8)
+    monkeypatch.setattr(tuning.Rows, "PANEL", 8)
     body = 'y = R.nn.attention(q, k, v, causal_mask="BottomRight", window_size=6)'
     module = from_source(text(12, 21, body=body))
     native, reference = (relaxpy.compile(module, target=t) for t in ("native", "reference"))

@@ -15,9 +15,8 @@ import pytest
 
 import relaxpy
 from relaxpy import IRModule, relax
-from relaxpy.exec import self_test as child
+from relaxpy.exec import self_test as child, tuning
 from relaxpy.exec.native.contraction import dots, matrix_tiles
-from relaxpy.exec.native.contraction.tiles import DEPTH
 from relaxpy.exec.native.llvm.llvm_module import Module
 from relaxpy.exec.native.llvm.writer import F32, I8, I16, I32, I64, POINTER, Type, Value
 from relaxpy.exec.native.machine_code import loader, machine, self_test
@@ -257,7 +256,7 @@ def test_linux_is_asked_for_the_state_of_tiles() -> None:
 
 
 @pytest.mark.parametrize("kind", ["tdpbssd", "tdpbf16ps"])
-@pytest.mark.parametrize("depth", [200, 2 * DEPTH, 77])
+@pytest.mark.parametrize("depth", [200, 2 * tuning.Tiles.DEPTH, 77])
 def test_constant_weights_are_packed_for_tiles(kind, depth, here, used) -> None:
     draw = np.random.default_rng(6)
     dtype, _, out = KINDS[kind]

@@ -17,7 +17,7 @@ import pytest
 import relaxpy
 from relaxpy import relax
 from relaxpy.errors import FunctionSignatureError
-from relaxpy.exec.graph import link
+from relaxpy.exec import tuning
 from relaxpy.exec.graph.whole_modules import GraphBackend
 from relaxpy.exec.native.values import packing
 from relaxpy.exec.native.values.packing import Joined, Packing
@@ -247,7 +247,7 @@ def test_equal_constants_are_packed_once(packed: list[Packing], tmp_path: Path) 
 
 
 def test_large_constants_are_packed_by_the_first_call(packed, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(link, "_LARGE", 300 * 70 * 4)
+    monkeypatch.setattr(tuning.Kept, "PACKED_LAZILY", 300 * 70 * 4)
     text = graph(parameters(x=(60, 300), w=(70, 300)), "R.linear(x, w)")
     x, w = numbers((60, 300)), numbers((70, 300), seed=1)
     first = relaxpy.compile(bound(text, w=w), target="native")
@@ -279,7 +279,7 @@ def test_large_constants_are_packed_by_the_first_call(packed, tmp_path, monkeypa
 )
 def test_literals_let_go_of_what_is_packed(packed, monkeypatch, tmp_path, x, w, body, dtype):
     """Of which nothing can be seen: any bits are read again, by any number of threads at once."""
-    monkeypatch.setattr(link, "_LARGE", 1)
+    monkeypatch.setattr(tuning.Kept, "PACKED_LAZILY", 1)
     function = from_source(graph(f"x: R.Tensor({x}), w: R.Tensor({w})", body))["main"]
     dims = [tuple(getattr(n, "value", 60) for n in p.struct_info.shape) for p in function.params]
     kind = str(function.params[1].struct_info.dtype)
@@ -318,7 +318,7 @@ def test_literals_let_go_of_what_is_packed(packed, monkeypatch, tmp_path, x, w, 
 
 
 def test_literals_keep_what_is_read_in_place_too(packed, monkeypatch) -> None:
-    monkeypatch.setattr(link, "_LARGE", 1)
+    monkeypatch.setattr(tuning.Kept, "PACKED_LAZILY", 1)
     shapes = parameters(x=(60, 600), w=(600, 600))
     module = bound(graph(shapes, "(R.matmul(x, w), w)"), w=numbers((600, 600)))
     [literal] = {node for node in walk(module["main"]) if isinstance(node, relax.Constant)}

@@ -17,9 +17,8 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import MisuseError, RelaxpyError
-from relaxpy.exec import lowered as module_of_lowering
+from relaxpy.exec import lowered as module_of_lowering, tuning
 from relaxpy.exec.container import Container, Sections
-from relaxpy.exec.native.calls import jit
 from relaxpy.exec.native.machine_code import objects
 from relaxpy.script import from_source
 
@@ -115,7 +114,7 @@ def main(
 
 
 def test_parts_that_were_compiled_ahead_are_saved(tmp_path, generated, monkeypatch) -> None:
-    monkeypatch.setattr(jit, "_PART", 1)
+    monkeypatch.setattr(tuning.CodeSize, "PART", 1)
     rng = np.random.default_rng(3)
     x = rng.standard_normal((600, 8), "float32") * 1e5
     args = x, rng.standard_normal((8, 8), "float32"), np.array([599, 4])

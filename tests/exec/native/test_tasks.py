@@ -13,8 +13,8 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import RelaxpyError, RuntimeCheckError
+from relaxpy.exec import tuning
 from relaxpy.exec.native.threads import pool
-from relaxpy.exec.native.trees import cost
 from relaxpy.script import from_source
 from tests.exec.native.claims import claim
 from tests.exec.native.test_contract import graph
@@ -31,7 +31,7 @@ pool_of = cache(pool.Pool)
 @pytest.fixture(autouse=True)
 def small_tasks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Loops of few microseconds are divided, and run on three threads."""
-    monkeypatch.setattr(cost, "GRAIN", 200_000)
+    monkeypatch.setattr(tuning.Cost, "GRAIN", 200_000)
     monkeypatch.setattr(pool, "pool", lambda: pool_of(3))
     return
 
@@ -92,7 +92,7 @@ def test_results_have_the_same_bits_for_each_number_of_threads(body, monkeypatch
 
 
 def test_random_kernels_have_the_same_bits_and_do_what_their_text_says(monkeypatch) -> None:
-    monkeypatch.setattr(cost, "GRAIN", 3_000)
+    monkeypatch.setattr(tuning.Cost, "GRAIN", 3_000)
     for number in range(4):
         seed = f"{SEED}/tasks/{number}"
         program = generate(seed)
@@ -281,7 +281,7 @@ def test_short_rows_are_not_divided(shape: tuple[int, ...]) -> None:
 )
 def test_an_image_is_divided_if_the_batch_is_of_unknown_size(channels, divided, monkeypatch):
     """It is most likely one; tasks of whole images would leave all but one thread without work."""
-    monkeypatch.setattr(cost, "GRAIN", 10_000_000)
+    monkeypatch.setattr(tuning.Cost, "GRAIN", 10_000_000)
     text = graph(
         f'x: R.Tensor(("n", {channels}, 56, 56), "float32")', "R.permute_dims(x, (0, 2, 3, 1))"
     )
@@ -344,7 +344,7 @@ BATCHES = {
 
 @pytest.mark.parametrize(("body", "shape"), BATCHES)
 def test_rows_that_stay_in_the_cache_are_computed_one_by_one(body, shape, monkeypatch) -> None:
-    monkeypatch.setattr(cost, "GRAIN", 10_000_000)
+    monkeypatch.setattr(tuning.Cost, "GRAIN", 10_000_000)
     text = graph(f'x: R.Tensor({shape}, "float32")', body)
     executable, by_numpy = (
         relaxpy.compile(from_source(text), target=t) for t in ("native", "numpy")

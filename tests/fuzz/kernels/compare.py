@@ -14,8 +14,7 @@ import numpy as np
 
 import relaxpy
 from relaxpy.errors import ParseError, RelaxpyError, RuntimeCheckError
-from relaxpy.exec.kernel import row_blocks
-from relaxpy.exec.kernel.plan import blocking
+from relaxpy.exec import tuning
 from relaxpy.exec.native.machine_code.machine import obstacle
 from relaxpy.ir import assert_structural_equal
 from relaxpy.ir.tir.prim_func import PrimFunc
@@ -110,14 +109,14 @@ def examine(program: Program, targets: Sequence[str] = TARGETS, *, trip: bool = 
 @contextmanager
 def _blocks(program: Program) -> Iterator[None]:
     """Rows are divided into blocks of as many bytes as `program` states, however little work."""
-    before = row_blocks.TARGET, row_blocks.WORTH_THREADS, blocking.MUCH_WORK
+    before = tuning.Blocks.TARGET, tuning.Blocks.WORTH_THREADS, tuning.Blocks.MUCH_WORK
     if program.block:
-        row_blocks.TARGET, row_blocks.WORTH_THREADS = program.limits()
-        blocking.MUCH_WORK = 1
+        tuning.Blocks.TARGET, tuning.Blocks.WORTH_THREADS = program.limits()
+        tuning.Blocks.MUCH_WORK = 1
     try:
         yield
     finally:
-        row_blocks.TARGET, row_blocks.WORTH_THREADS, blocking.MUCH_WORK = before
+        tuning.Blocks.TARGET, tuning.Blocks.WORTH_THREADS, tuning.Blocks.MUCH_WORK = before
 
 
 def _in_a_thread(function: Callable[..., Any], stack: int) -> Callable[..., Any]:

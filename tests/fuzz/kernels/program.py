@@ -188,7 +188,7 @@ class Program:
         return bool(self.stack or any(m.edge for call in self.calls for m in call.memories))
 
     def limits(self) -> tuple[int, int]:
-        """What `TARGET` and `WORTH_THREADS` of `row_blocks` are, if `block` is given."""
+        """What `TARGET` and `WORTH_THREADS` are, if `block` is given."""
         return self.block, self.block if self.threads else 1 << 30
 
     def standalone(self, notes: Sequence[str] = ()) -> str:
@@ -209,10 +209,9 @@ class Program:
         ]
         if self.block:
             lines += [
-                "from relaxpy.exec.kernel import row_blocks",
-                "from relaxpy.exec.kernel.plan import blocking",
-                "row_blocks.TARGET, row_blocks.WORTH_THREADS = {}, {}".format(*self.limits()),
-                "blocking.MUCH_WORK = 1",
+                "from relaxpy.exec.tuning import Blocks",
+                "Blocks.TARGET, Blocks.WORTH_THREADS = {}, {}".format(*self.limits()),
+                "Blocks.MUCH_WORK = 1",
             ]
         lines += [
             f"executable = relaxpy.compile(called(f, {self.caller!r}))",

@@ -21,16 +21,12 @@ from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Plan, Tile
 from relaxpy.exec.kernel.plan.updates import Combine
 from relaxpy.exec.python_ast import Code, assign, call, code, do, item, text
+from relaxpy.exec.tuning import NumPy
 from relaxpy.ir.arith.algebra.affine import as_poly, number_of
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import FloatImm, IntImm, PrimExpr, Var
 from relaxpy.support.dataclass import dataclass
-
-_MAX_LITERAL_ELEMENTS = 32
-"""The largest number of elements of a constant that is written as numbers."""
-_SMALL = 1 << 30
-"""Buffers of fewer elements are assumed to fit in memory."""
 
 
 def allocations(
@@ -57,7 +53,7 @@ def fresh(scope: KernelScope, buffer: Buffer) -> ast.expr:
     shape = tuple(extent(scope, size) for size in buffer.shape)
     counts = [as_poly(size).constant for size in buffer.shape]
     # NumPy also refuses sizes that are too large beside one of 0.
-    is_small = math.prod(_SMALL if n is None else max(n, 1) for n in counts) < _SMALL
+    is_small = math.prod(NumPy.SMALL if n is None else max(n, 1) for n in counts) < NumPy.SMALL
     return call("np.empty" if is_small else "rt.empty", shape, dtype_name(buffer.dtype))
 
 
@@ -104,7 +100,7 @@ def _constant(buffer: Buffer, data: object) -> ast.expr:
     """A constant array with the elements `data`."""
     values = np.array(data).astype(buffer.dtype.numpy()).reshape(-1)
     shape = tuple(as_poly(size).constant for size in buffer.shape)
-    if values.size <= _MAX_LITERAL_ELEMENTS:
+    if values.size <= NumPy.LITERAL:
         wide = values.astype(np.float64) if buffer.dtype.is_float else values
         elements: Code = tuple(wide.tolist())
     else:

@@ -43,6 +43,7 @@ from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.plan.statements import Access
 from relaxpy.exec.kernel.plan.unschedule import linear_position
 from relaxpy.exec.python_ast import Code, assign, attribute, call, do, item, path
+from relaxpy.exec.tuning import NumPy
 from relaxpy.ir.arith.algebra.affine import Affine, IndexPoly, affine, as_poly
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Node
@@ -56,10 +57,6 @@ from relaxpy.support.dataclass import dataclass
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span
-
-
-FEW_POSITIONS = 32
-"""Along an axis with fewer positions it is faster to compare each one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -159,14 +156,10 @@ def _single_position(emitter: ArrayEmitter, choice: Choice) -> tuple[int, tir.Pr
     for side, position in (sides, sides[::-1]):
         var = without_widening(side)
         for number, axis in enumerate(emitter.layout):
-            few = isinstance(axis.stop, tir.IntImm) and axis.stop.value < FEW_POSITIONS
+            few = isinstance(axis.stop, tir.IntImm) and axis.stop.value < NumPy.FEW_POSITIONS
             if axis.var is var and as_poly(axis.start).same(0) and not few:
                 return None if mentions(position, {axis.var}) else (number, position)
     return None
-
-
-FEW_LIMITED = 1 << 12
-"""For fewer elements, a minimum or maximum is faster than `ndarray.clip`."""
 
 
 class ArrayEmitter:
@@ -471,7 +464,7 @@ class ArrayEmitter:
     def _is_small(self) -> bool:
         """True if the layout is known to have few elements."""
         count = math.prod((a.extent for a in self.layout), start=as_poly(1)).constant
-        return count is not None and count < FEW_LIMITED
+        return count is not None and count < NumPy.LIMITED
 
     def _limited(self, expr: tir.PrimExpr, limits: Limits, out: Output | None) -> Value:
         name = "at_most" if limits.low is None else "at_least" if limits.high is None else "clip"

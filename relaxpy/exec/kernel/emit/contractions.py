@@ -14,15 +14,13 @@ from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Contraction, Plan, Run, Tile, Tree, written_memory
 from relaxpy.exec.kernel.plan.updates import Update
 from relaxpy.exec.python_ast import Code, assign, attribute, call, do, item, path, text
+from relaxpy.exec.tuning import NumPy
 from relaxpy.ir.arith.algebra.affine import affine, as_poly
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import Mul, PrimExpr, Var
 from relaxpy.ir.tir.substitution import mentions, substitute
 from relaxpy.support.dataclass import dataclass, replace
-
-FEW_PRODUCTS = 1 << 19
-"""Fewer multiply-adds take less than fifty microseconds."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -212,7 +210,7 @@ class ContractionEmitter:
         total, summed = math.prod(counts, start=as_poly(1)).constant, counts[-1].constant
         if total is None or summed is None or not self._wide().is_float:
             return False
-        return total < FEW_PRODUCTS and summed != 1
+        return total < NumPy.FEW_PRODUCTS and summed != 1
 
     def _called(self, name: str, args: Sequence[Code], out: ast.expr | None) -> ast.expr:
         return call(name, *args) if out is None else call(name, *args, out=out)

@@ -33,6 +33,7 @@ from relaxpy.exec.kernel.plan.tree import (
     written_memory,
 )
 from relaxpy.exec.kernel.plan.updates import reduction_identity
+from relaxpy.exec.tuning import NumPy
 from relaxpy.ir.arith.algebra.affine import Affine, affine, as_poly
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import expr as tir
@@ -41,12 +42,6 @@ from relaxpy.ir.tir.expr import EQ, Call, ConstExpr, Or, PrimExpr, Var
 from relaxpy.ir.tir.substitution import mentions, substitute
 from relaxpy.support.dataclass import dataclass, replace
 
-_SHORT = 4
-"""The longest axis that a Python loop runs over."""
-_NEAR = 32
-"""The largest stride, in bytes, of the elements that such a loop stores."""
-_LEAST_LONG = 1 << 10
-"""The number of elements from which a strided store outweighs the overhead of its call."""
 _SIMPLE = (tir.Add, tir.Sub, tir.Mul, tir.Div, tir.Max, tir.Min)
 """Operations that are as fast with strided operands, if there is only one."""
 
@@ -114,14 +109,14 @@ def _short_axis(statement: Assignment, axes: Sequence[Axis]) -> Axis | None:
     if not order:
         return None
     inner = next(a for a in axes if a.var is order[-1])
-    near = as_poly(_NEAR) - inner.extent * statement.target.dtype.itemsize
+    near = as_poly(NumPy.NEAR) - inner.extent * statement.target.dtype.itemsize
     if not _is_short(inner) or not near.is_at_least(0, ()):
         return None
     others = [a for a in axes if a is not inner]
     if any(mentions(b, {inner.var}) for a in others for b in (a.start, a.stop)):
         return None
     count = math.prod((a.extent for a in others), start=as_poly(1)).constant
-    if count is not None and count < _LEAST_LONG:
+    if count is not None and count < NumPy.LEAST_LONG:
         return None
     long = {a.var for a in others if not _is_short(a)}
     for _, maps in known[1:]:
@@ -135,7 +130,7 @@ def _short_axis(statement: Assignment, axes: Sequence[Axis]) -> Axis | None:
 def _is_short(axis: Axis) -> bool:
     """True if a loop over the axis has few iterations, but more than one."""
     count = axis.extent.constant
-    return count is not None and 1 < count <= _SHORT
+    return count is not None and 1 < count <= NumPy.SHORT_AXIS
 
 
 def _maps(indices: Sequence[tir.PrimExpr], axes: Sequence[Axis]) -> _Maps | None:

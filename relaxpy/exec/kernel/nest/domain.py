@@ -7,6 +7,7 @@ from typing import Final
 
 from relaxpy.exec.kernel.nest.bounds import keeps_divisions
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
+from relaxpy.exec.tuning import Plans
 from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.traverse import occurrences, walk
@@ -15,7 +16,6 @@ from relaxpy.ir.tir.substitution import mentions
 from relaxpy.support.dataclass import dataclass, replace
 
 Box = tuple[Axis, ...]
-MAX_BOXES = 16
 
 _LARGE: Final = 1 << 62
 """A number to which a size cannot be added: the sum may wrap around."""
@@ -36,7 +36,7 @@ def split(condition: tir.PrimExpr, box: Box, shape_vars: Container[tir.Var]) -> 
     of scalar arguments, which may wrap, in the condition or in the bound that follows from it.
     """
     result = _split(condition, box, shape_vars)
-    if result is None or len(result.holds) + len(result.fails) > MAX_BOXES:
+    if result is None or len(result.holds) + len(result.fails) > Plans.BOXES:
         return None
     return result
 

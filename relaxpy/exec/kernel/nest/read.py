@@ -18,6 +18,7 @@ from relaxpy.exec.runtime.scalar import (
     launched,
     remedy,
 )
+from relaxpy.exec.tuning import Plans
 from relaxpy.ir.arith.algebra.affine import affine, as_poly
 from relaxpy.ir.core.dtype import BOOL, VOID
 from relaxpy.ir.core.node import Node
@@ -42,9 +43,6 @@ from relaxpy.support.dataclass import replace
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span
-
-MAX_TREE_SIZE = 512
-"""A chain of lets may double a value at each step, so larger values are not substituted."""
 
 
 def read(func: PrimFunc, shape_vars: Container[tir.Var], *, may_alias: bool = False) -> nest.Nest:
@@ -413,7 +411,7 @@ class _Reader:
         """The binding of a variable, unless its value is substituted; the statement after it."""
         # Statements that run one by one compute a value once, as in the source.
         is_shared = self.may_alias and bool(children(value))
-        is_small = not is_shared and tree_size(value) <= MAX_TREE_SIZE
+        is_small = not is_shared and tree_size(value) <= Plans.TREE
         if is_small and not self._is_bound_here(var, value, body):
             return substitute(body, {var: value})
         if var.dtype.lanes == 1:
@@ -545,7 +543,7 @@ class _Reader:
                 return None if self.buffers.passed_memory(pointer) is None else ops.const(False)
             case tir.Call(
                 op=Op(name="tir.pow"), args=(x, tir.FloatImm(value=2.0 | 3.0 as exponent))
-            ) if 3 * tree_size(x) <= MAX_TREE_SIZE:
+            ) if 3 * tree_size(x) <= Plans.TREE:
                 square = tir.Mul(x, x)
                 return square if exponent == 2 else tir.Mul(square, x)
             case tir.Call(op=Op()) if not is_evaluated(node):

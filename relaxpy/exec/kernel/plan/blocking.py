@@ -22,6 +22,7 @@ from relaxpy.exec.kernel.plan.tree import (
     runs,
 )
 from relaxpy.exec.kernel.plan.updates import Update
+from relaxpy.exec.tuning import Blocks
 from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly, number_of
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.node import Node
@@ -35,26 +36,6 @@ from relaxpy.support.dataclass import dataclass, replace
 COSTLY: frozenset[Node] = frozenset(
     Op(f"tir.{record.name}") for record in INTRINSICS.values() if record.is_costly
 )
-_LEAST_PASSES = 4
-"""The number of passes over the elements from which blocks pay."""
-_LEAST_BYTES = 1 << 16
-"""The number of bytes up to which all rows are one block, which easily fits into any cache."""
-_ELEMENT_WORK = 4
-"""The time of an elementwise operation, in multiply-adds of a matmul."""
-_COSTLY_OPERATIONS = 8
-"""The operations that take as long as a costly one."""
-MUCH_WORK = 1 << 24
-"""The work from which blocks pay for threads, even with few passes."""
-_LEAST_DIVIDED = 1 << 22
-"""The number of bytes up to which accumulations are faster without a split."""
-_LEAST_RUN = 1 << 12
-"""With fewer contiguous bytes, gaps between them cost more than blocks save."""
-_ROWS_OF_PART = 1 << 4
-"""The number of rows from which partial results need much less memory than operands."""
-_ANY_BLOCK = 1 << 20
-"""The number of bytes up to which the least size of a block does not matter."""
-_LEAST_LONG = 1 << 5
-"""The length of an innermost axis from which the time of a few passes follows their work."""
 
 
 def in_tiles(
@@ -246,21 +227,21 @@ def _blocked(rows: _Rows, trees: Sequence[Tree], worth: _Worth) -> Sequence[Tree
     most = max((_rank(run) for run in members), default=0)
     # Runs over fewer axes, such as those that compute indices, take little time.
     slow = [r for r in members if _rank(r) == most and r.statement not in worth.fast]
-    few = sum(map(_passes, slow)) < _LEAST_PASSES
+    few = sum(map(_passes, slow)) < Blocks.LEAST_PASSES
     pairs = zip(members, rows.axes, strict=True)
     if all(axis in run.over and _needs_no_memory(run) for run, axis in pairs):
         return members
     tile = _tile(rows, trees, worth.local)
     total = (row_bytes(tile, rows.plan) * tile.axis.extent).constant
-    is_large = total is None or total > _LEAST_DIVIDED
+    is_large = total is None or total > Blocks.LEAST_DIVIDED
     pays = rows.reduced or (worth.for_threads and _is_much_work(slow))
     if few and not pays and not (is_large and _saves_memory(tile, rows.plan)):
         return members
     if worth.within_batches and tile.local and _has_gaps_in_batch(rows):
         return members
-    if total is not None and total <= _LEAST_BYTES:
+    if total is not None and total <= Blocks.LEAST_BYTES:
         return members
-    if total is not None and total <= _LEAST_DIVIDED and rows.reduced:
+    if total is not None and total <= Blocks.LEAST_DIVIDED and rows.reduced:
         return _tiled(members, rows.plan, replace(worth, divides=False), trees)
     if worth.divides and any(r.over for r in members):
         tiles = [tile, *(_tile(other, trees, worth.local) for other in _along_others(rows))]
@@ -301,12 +282,14 @@ def _row_size(tile: Tile, buffer: Buffer) -> IndexPoly:
 def _least_block(tile: Tile, plan: Plan) -> int:
     """The bytes of a row, or of the fewest rows of a block if rows have gaps.
 
-    Blocks have `_ROWS_OF_PART` rows if they compute parts of several elements, which need memory.
+    Blocks have `ROWS_OF_PART` rows if they compute parts of several elements, which need memory.
     """
-    rows = max((-(-_LEAST_RUN // (gap.constant or 1)) for gap in gap_bytes(tile, plan)), default=1)
+    rows = max(
+        (-(-Blocks.LEAST_RUN // (gap.constant or 1)) for gap in gap_bytes(tile, plan)), default=1
+    )
     if any(is_part(run, tile) and run.axes for run in runs(tile.body)):
-        rows = max(rows, _ROWS_OF_PART)
-    return max(_ANY_BLOCK, (row_bytes(tile, plan).constant or 0) * rows)
+        rows = max(rows, Blocks.ROWS_OF_PART)
+    return max(Blocks.ANY_BLOCK, (row_bytes(tile, plan).constant or 0) * rows)
 
 
 def _along_others(rows: _Rows) -> Iterator[_Rows]:
@@ -431,17 +414,21 @@ def row_work(tile: Tile) -> IndexPoly:
 
 def _is_much_work(members: Sequence[Run]) -> bool:
     elementwise = (run for run in members if not is_product(run))
-    if any((run.loops[-1].extent.constant or 0) < _LEAST_LONG for run in elementwise):
+    if any((run.loops[-1].extent.constant or 0) < Blocks.LEAST_LONG for run in elementwise):
         return False
     total = sum((_work(run, run.loops) for run in members), as_poly(0)).constant
-    return total is not None and total >= MUCH_WORK
+    return total is not None and total >= Blocks.MUCH_WORK
 
 
 def _work(run: Run, loops: Sequence[Axis]) -> IndexPoly:
     """The work of all iterations of `loops`, ignoring bounds that depend on other loops."""
     inner = {a.var for a in run.loops}
     extents = (a.extent for a in loops if not a.extent.mentions(inner))
-    each = 1 if is_product(run) else _ELEMENT_WORK * max(1, _passes(run, _COSTLY_OPERATIONS))
+    each = (
+        1
+        if is_product(run)
+        else Blocks.ELEMENT_WORK * max(1, _passes(run, Blocks.COSTLY_OPERATIONS))
+    )
     return math.prod(extents, start=as_poly(each))
 
 

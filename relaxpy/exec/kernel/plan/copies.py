@@ -11,6 +11,7 @@ from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.plan.dependence import common_axes
 from relaxpy.exec.kernel.plan.statements import Assignment, Statement
 from relaxpy.exec.kernel.plan.tree import Run, Tree, runs, written_memory
+from relaxpy.exec.tuning import Plans
 from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly, number_of
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import rewrite
@@ -19,9 +20,6 @@ from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.substitution import substitute
 from relaxpy.support.dataclass import replace
-
-_LONG_RUN = 64
-"""The number of contiguous elements from which slices are as fast to read as a copy."""
 
 
 def forward_copies(
@@ -176,7 +174,7 @@ def _is_slice(source: Assignment, readers: Sequence[Assignment]) -> bool:
         return False
     count = sum(1 for reader in readers for _ in _loads_of(source.target, reader))
     run = as_poly(source.target.shape[-1]).constant if source.target.shape else 1
-    return count == 1 or (run is not None and run >= _LONG_RUN)
+    return count == 1 or (run is not None and run >= Plans.LONG_RUN)
 
 
 def _is_only_copied(source: Assignment, readers: Sequence[Assignment]) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Final, cast
+from typing import cast
 
 from relaxpy.exec.kernel.nest.nodes import (
     Axis,
@@ -28,6 +28,7 @@ from relaxpy.exec.kernel.nest.nodes import (
     stored_buffers,
     walk_items,
 )
+from relaxpy.exec.tuning import Plans
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import rewrite, walk
 from relaxpy.ir.tir import ops
@@ -40,22 +41,15 @@ from relaxpy.support.dataclass import replace
 Expanded = Mapping[Buffer, tuple[Buffer, tuple[PrimExpr, ...]]]
 
 
-_MAX_GROWTH: Final = 16
-_MAX_ELEMENTS: Final = 1 << 22
-"""The limit on an expanded buffer: this many times the largest argument, or this many elements."""
-_UNKNOWN: Final = 1 << 20
-"""The estimate for a symbolic dimension: much more than any literal in a shape."""
-
-
 def expand_locals(nest: Nest, arguments: Iterable[Buffer]) -> Nest:
     """`nest` with each buffer that is local to loops allocated once, with a dimension per loop.
 
     This removes dependences between iterations. Loops with unknown bounds are not expanded, nor
     outer ones that would make the buffer much larger than all `arguments`.
     """
-    most = _MAX_ELEMENTS
+    most = Plans.ELEMENTS
     if any(entry.axes for entry in nest.local):
-        most = max(most, *(_MAX_GROWTH * _element_count(b.shape) for b in arguments), 0)
+        most = max(most, *(Plans.GROWTH * _element_count(b.shape) for b in arguments), 0)
     expanded: dict[Buffer, tuple[Buffer, tuple[PrimExpr, ...]]] = {}
     local: list[Local] = []
     laid_over = {*nest.views, *nest.views.values()}
@@ -91,9 +85,9 @@ def _element_count(shape: Iterable[PrimExpr]) -> int:
     total = 1
     for size in shape:
         variables = {v for v in walk(size) if isinstance(v, Var)}
-        estimated = substitute(size, {v: ops.const(_UNKNOWN, v.dtype) for v in variables})
+        estimated = substitute(size, {v: ops.const(Plans.UNKNOWN, v.dtype) for v in variables})
         estimate = Analyzer().simplify(estimated)
-        total *= max(estimate.value, 1) if isinstance(estimate, IntImm) else _UNKNOWN
+        total *= max(estimate.value, 1) if isinstance(estimate, IntImm) else Plans.UNKNOWN
     return total
 
 

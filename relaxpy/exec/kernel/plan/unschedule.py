@@ -7,7 +7,7 @@ product becomes one loop for each factor.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Sequence, Set
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, cast
 
 from relaxpy.exec.kernel.nest.bounds import keeps_divisions, may_fail
 from relaxpy.exec.kernel.nest.domain import may_wrap, split
@@ -23,6 +23,7 @@ from relaxpy.exec.kernel.nest.nodes import (
     substituted,
     walk_items,
 )
+from relaxpy.exec.tuning import Plans
 from relaxpy.ir.arith.algebra.affine import Affine, IndexPoly, affine, as_poly, quotient
 from relaxpy.ir.arith.algebra.folding import conjuncts
 from relaxpy.ir.core.dtype import INT64
@@ -51,9 +52,6 @@ from relaxpy.support.dataclass import dataclass, replace
 
 if TYPE_CHECKING:
     from relaxpy.ir.arith.tvm.analyzer import Analyzer
-
-_PEELED: Final = 8
-"""The least ratio of a loop's iterations to those of its digits for peeling it."""
 
 
 def normalise_loops(nest: Nest, shape_vars: Container[Var]) -> Nest:
@@ -118,7 +116,7 @@ class _Loops:
             return None
         largest = max(n for n in known if n is not None)
         count = extent // largest * largest
-        if count == extent or extent < _PEELED * largest:
+        if count == extent or extent < Plans.PEELED * largest:
             return None
         kind = axis.var.dtype
         whole = self._split(Loop(replace(axis, stop=ops.const(count, kind)), loop.body), outer)

@@ -7,17 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 from relaxpy.exec.native.calls.entry import empty_builtin, entry_name
 from relaxpy.exec.native.calls.static_entry import StaticEntry, make_kernel_entry
 from relaxpy.exec.native.machine_code.objects import Library
+from relaxpy.exec.tuning import Allocations
 from relaxpy.support.dataclass import dataclass
-
-_LARGEST: Final = 1 << 30
-"""The most bytes of a copy that is larger than its array, such as a broadcast one."""
 
 
 class WithCopies:
@@ -77,7 +75,7 @@ def _grows(array: np.ndarray[Any, Any]) -> bool:
     """True if a contiguous copy would be large and take more memory than the array does."""
     steps = zip(array.strides, array.shape, strict=True)
     memory: int = array.itemsize + sum(abs(stride) * (size - 1) for stride, size in steps)
-    return array.nbytes > max(memory, _LARGEST)
+    return array.nbytes > max(memory, Allocations.LARGEST_COPY)
 
 
 def _replaced(value: Any, originals: dict[int, Any]) -> Any:

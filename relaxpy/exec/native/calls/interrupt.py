@@ -15,8 +15,8 @@ from typing import Final
 
 from relaxpy.exec.native.calls.interpreter import declare_python, python_text
 from relaxpy.exec.native.llvm.writer import I32, I64, Function, Operand, Value
+from relaxpy.exec.tuning import Signals
 
-_ITERATIONS: Final = 1 << 12
 _POLL: Final = f"""\
 define internal i32 @relaxpy.poll(ptr %second) nounwind {{
 entry:
@@ -65,7 +65,7 @@ class Interrupt:
         f = self.function
         count = f.load(I64, self._count) + iterations
         f.store(count, self._count)
-        due = f.compare("sge", count, _ITERATIONS)
+        due = f.compare("sge", count, Signals.ITERATIONS)
 
         def look() -> None:
             f.store(f.const(I64, 0), self._count)

@@ -20,6 +20,7 @@ from relaxpy.exec.native.machine_code.objects import (
 from relaxpy.exec.native.threads.code import POOL
 from relaxpy.exec.native.threads.freed_memory import connect_memory, memory
 from relaxpy.exec.native.threads.pool import connect
+from relaxpy.exec.tuning import CodeSize
 from relaxpy.support.progress import stage
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class PartsAhead:
             if module.functions[name].only_tasks() is None:
                 self._waiting.append(name)
                 self._length += len(module.functions[name])
-        if self._length < _PART:
+        if self._length < CodeSize.PART:
             return
         if self._thread is None:
             from concurrent.futures import ThreadPoolExecutor  # it is imported as slowly as NumPy
@@ -72,8 +73,6 @@ class PartsAhead:
 
 
 _GENERATION: Final = "code generation by LLVM"
-_PART: Final = 1 << 12
-"""The number of values of the functions of a part, which LLVM compiles in a tenth of a second."""
 
 
 def _compiled_ahead(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Final
 
 from relaxpy.exec.native.contraction.geometry import RegisterTile
 from relaxpy.exec.native.contraction.operands import (
@@ -17,18 +16,9 @@ from relaxpy.exec.native.contraction.operands import (
     load,
 )
 from relaxpy.exec.native.llvm.writer import Function, Type, Value
+from relaxpy.exec.platforms import PAGE_BYTES
+from relaxpy.exec.tuning import Tiles
 from relaxpy.support.dataclass import dataclass
-
-_THREADS: Final = 2, 4
-"""The thread counts for which blocks of columns are chosen; others run the same blocks."""
-_MANY_TASKS: Final = 64
-"""The number of tasks from which the load is balanced for any number of threads."""
-PLACE_BYTES: Final = 256 * 1024
-"""The packing threshold: larger second operands miss the TLB if they are read in place."""
-_PLACE_PAGES: Final = 128
-"""Larger ones are read in place up to so many pages, if each has `_PAGE_ROWS` of their rows."""
-_PAGE_ROWS: Final = 8
-_PAGE_BYTES: Final = 4096
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -157,14 +147,14 @@ def column_blocks(
 def imbalance(columns: int, full: Sequence[int], tail: Sequence[int], repeats: float) -> float:
     """The load imbalance: the time of the busiest thread divided by the average, at worst.
 
-    Each of `_THREADS` threads takes the next block of `columns`; all blocks run `repeats` times.
+    Each of the threads takes the next block of `columns`; all blocks run `repeats` times.
     """
     count = columns // sum(full) if full else 0
-    if not 0 < repeats * (count + bool(tail)) <= _MANY_TASKS:
+    if not 0 < repeats * (count + bool(tail)) <= Tiles.MANY_TASKS:
         return 1.0
     widths = [sum(full)] * count + [sum(tail)] * bool(tail)
     worst = 1.0
-    for threads in _THREADS:
+    for threads in Tiles.THREADS:
         busy = [0] * threads
         for width in widths * int(repeats):
             busy[busy.index(min(busy))] += width
@@ -183,10 +173,10 @@ def is_near(axes: Sequence[GemmAxis], size: int) -> bool:
             return False
         length = abs(axis.b) * max(0, axis.extent - 1) * size
         spread, rows = spread + length, rows * axis.extent
-        pages *= min(axis.extent, length // _PAGE_BYTES + 1)
+        pages *= min(axis.extent, length // PAGE_BYTES + 1)
     # The windows of an image are on few pages.
-    in_windows = pages <= _PLACE_PAGES and rows >= _PAGE_ROWS * pages
-    return spread <= PLACE_BYTES or in_windows
+    in_windows = pages <= Tiles.PLACE_PAGES and rows >= Tiles.PAGE_ROWS * pages
+    return spread <= Tiles.PLACE_BYTES or in_windows
 
 
 def merged_strides(f: Function, axes: Sequence[GemmAxis]) -> list[GemmAxis]:

@@ -7,15 +7,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeAlias
 
-from relaxpy.exec.native.contraction.blocking import PLACE_BYTES
 from relaxpy.exec.native.contraction.dots import dots_of
-from relaxpy.exec.native.contraction.few_rows import (
-    MOST_DOT_ROWS,
-    MOST_ROWS,
-    DotEmitter,
-    RowLanesEmitter,
-    SpanEmitter,
-)
+from relaxpy.exec.native.contraction.few_rows import DotEmitter, RowLanesEmitter, SpanEmitter
 from relaxpy.exec.native.contraction.geometry import folded, tile_of, with_folded_rows
 from relaxpy.exec.native.contraction.operands import (
     Epilogue,
@@ -33,7 +26,7 @@ from relaxpy.exec.native.contraction.operands import (
     with_values,
 )
 from relaxpy.exec.native.contraction.panels import is_packed
-from relaxpy.exec.native.contraction.tiles import ROWS, TileEmitter
+from relaxpy.exec.native.contraction.tiles import TileEmitter
 from relaxpy.exec.native.llvm.llvm_module import Module
 from relaxpy.exec.native.llvm.writer import Function, Value
 from relaxpy.exec.native.maths.numbers import narrow, widen
@@ -51,22 +44,11 @@ from relaxpy.exec.native.trees.product import (
 from relaxpy.exec.native.values.datatypes import storage_type, value_type
 from relaxpy.exec.native.values.expressions import Values
 from relaxpy.exec.native.values.packing import Joined, Packing
+from relaxpy.exec.tuning import Gemv, Products, Tiles
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.tir.expr import FloatImm, IntImm
 from relaxpy.support.dataclass import replace
-
-_DEEP_BYTES = 256
-"""The length of int8 sums from which more than a few rows are read along the sum."""
-_DEEP = 128
-"""The same for other elements: the extent of the innermost reduction axis."""
-_NEAREST_BYTES = 16 * 1024
-"""The size up to which an operand stays in the L1 cache in any access order."""
-_SPAN_BYTE_ROWS = 1
-"""The most int8 rows that are read along the columns where tiles pack the second operand."""
-_SERIAL = 1 << 18
-"""A contraction with fewer multiply-adds is faster than starting threads."""
-
 
 Emitter: TypeAlias = TileEmitter | DotEmitter | RowLanesEmitter | SpanEmitter
 """The emitter of the tasks of a contraction."""
@@ -121,7 +103,7 @@ def emit_product(
 
     def run_few(rows: Value) -> None:
         suitable = RowLanesEmitter if in_task else (DotEmitter, RowLanesEmitter)
-        for most in (MOST_DOT_ROWS, MOST_ROWS):
+        for most in (Gemv.MOST_DOT_ROWS, Gemv.MOST_ROWS):
             few = replace(contraction.row, most=most)
             if isinstance(emitter_of(f, replace(plain, row=few)), suitable):
                 return run_rows(few, f.compare("sle", rows, most), run_packed_or_plain)
@@ -214,14 +196,14 @@ def _converted_once(operand: Operand, contraction: Gemm) -> str:
         return ""
     many = math.prod(extents((*contraction.outer, contraction.row)))
     is_window = len(merged(contraction.over)) > 1
-    return target if is_window or ROWS <= many < math.inf else ""
+    return target if is_window or Tiles.ROWS <= many < math.inf else ""
 
 
 def _suits_folded_rows(emitter: TileEmitter, fold: Fold) -> bool:
     """True if tiles read rows in place that fill them only if folded, or copy few."""
     contraction = emitter.contraction
     if emitter.dots is not None or converts(contraction.a, contraction):
-        return fold.width < ROWS and _is_one(contraction.over[-1].a)
+        return fold.width < Tiles.ROWS and _is_one(contraction.over[-1].a)
     return not emitter.packs_a and fold.width % emitter.tile.rows > 0
 
 
@@ -232,11 +214,11 @@ def _is_faster_packed(emitter: Emitter) -> bool:
         axes = (*contraction.over, contraction.column)
         size = math.prod(extents(axes)) * contraction.b.type.bits // 8
         is_wide = math.prod(extents((contraction.column,))) > emitter.width
-        return is_wide and _NEAREST_BYTES < size < math.inf
+        return is_wide and Tiles.NEAREST_BYTES < size < math.inf
     if contraction.row_fold is not None:
         return True
     if isinstance(emitter, DotEmitter):
-        return emitter.rows > MOST_ROWS and emitter.dots is None
+        return emitter.rows > Gemv.MOST_ROWS and emitter.dots is None
     return isinstance(emitter, SpanEmitter) and _has_dots(emitter.f.module, contraction)
 
 
@@ -253,7 +235,7 @@ def _run(f: Function, contraction: Gemm, *, in_task: bool) -> None:
     """Emit the tasks, in parallel if there is enough work."""
     emitter = emitter_of(f, contraction, in_task=in_task)
     axes = (*contraction.outer, contraction.row, contraction.column, *contraction.over)
-    if in_task or math.prod(extents(axes)) < _SERIAL:
+    if in_task or math.prod(extents(axes)) < Products.SERIAL:
         f.loop(0, emitter.tasks, 1, [], emitter.emit)
         return
     outer = contraction.values()
@@ -382,7 +364,7 @@ def emitter_of(f: Function, contraction: Gemm, *, in_task: bool = False) -> Emit
     rows, column, bits = contraction.row.extent, contraction.column, f.module.vector_bits
     tile = tile_of(contraction.accumulator, rows, column.extent, bits, f.module.vector_registers)
     most = contraction.row.most if isinstance(rows, Value) else rows
-    if most is None or most > MOST_DOT_ROWS or contraction.b.may_be_packed:
+    if most is None or most > Gemv.MOST_DOT_ROWS or contraction.b.may_be_packed:
         return TileEmitter(f, contraction, tile, in_task=in_task)
     over = merged(contraction.over)
     inner = over[-1:]
@@ -391,19 +373,19 @@ def emitter_of(f: Function, contraction: Gemm, *, in_task: bool = False) -> Emit
         if len(over) > 1 and extents(inner)[0] < dots.vector.lanes:
             # A window of an image fills no vector.
             return TileEmitter(f, contraction, tile, in_task=in_task)
-        if most <= MOST_ROWS or _suits_more_rows(dots):
+        if most <= Gemv.MOST_ROWS or _suits_more_rows(dots):
             return dots
         if (lanes := RowLanesEmitter(f, contraction)).suits(most):
             return lanes
     if isinstance(rows, Value) or rows > (
-        _SPAN_BYTE_ROWS if _has_dots(f.module, contraction) else MOST_ROWS
+        Products.SPAN_BYTE_ROWS if _has_dots(f.module, contraction) else Gemv.MOST_ROWS
     ):
         return TileEmitter(f, contraction, tile, in_task=in_task)
     if not _is_one(column.b) or isinstance(column.extent, Value):
         return TileEmitter(f, contraction, tile, in_task=in_task)
     depth = total(f, [axis.extent for axis in contraction.over])
     size = contraction.b.type.bits // 8
-    small = isinstance(depth, int) and depth * column.extent * size <= PLACE_BYTES
+    small = isinstance(depth, int) and depth * column.extent * size <= Tiles.PLACE_BYTES
     return (
         TileEmitter(f, contraction, tile, in_task=in_task)
         if small
@@ -415,10 +397,10 @@ def _suits_more_rows(dots: DotEmitter) -> bool:
     """True if more than a few rows are read along the sum, which is long."""
     contraction, inner = dots.contraction, dots.over[-1].extent
     if dots.dots is not None:
-        return math.prod(extents(contraction.over)) >= _DEEP_BYTES
+        return math.prod(extents(contraction.over)) >= Products.DEEP_BYTES
     # Each row would convert the second operand again.
     is_plain = not any(converts(m, contraction) for m in (contraction.a, contraction.b))
-    return is_plain and (isinstance(inner, Value) or inner >= _DEEP)
+    return is_plain and (isinstance(inner, Value) or inner >= Products.DEEP_ROWS)
 
 
 def _has_dots(module: Module, contraction: Gemm) -> bool:

@@ -38,33 +38,8 @@ from relaxpy.exec.native.contraction.operands import (
 )
 from relaxpy.exec.native.contraction.panels import Block, pack, transpose
 from relaxpy.exec.native.llvm.writer import I8, Function, Type, Value
-
-MOST_ROWS = 4
-"""The most rows that are read along the columns."""
-MOST_DOT_ROWS = 8
-"""The most rows that are read along the sum; tiles would transpose the columns."""
-_ROWS = 3
-"""The rows whose sums are computed together if their number is known only in a call."""
-_DOTS = 64
-"""The columns of a task that reads along the sum."""
-_GROUP = 4
-"""The most columns that such a task reads at a time."""
-_STREAMED_ROWS, _STREAMED_ELEMENTS = 2, 1 << 20
-"""With so few rows, an operand of so many elements is read in memory order."""
-_SUMS = 16
-"""The most sums of such a task that are in registers of 512 bits."""
-_NARROW_SUMS = 6
-"""The same for pairs of registers of 256 bits."""
-_SPAN = 4096
-"""The most sums of a task that reads along the columns."""
-_LEAST_SPAN = 1024
-"""The columns that are too few to be divided into two tasks."""
-_SHORT_BYTES = 512
-"""Adjacent rows up to this size are prefetched, since they are read by columns, out of order."""
-_AHEAD = 1 << 11
-"""The prefetch distance in bytes."""
-_LINE = 64
-
+from relaxpy.exec.platforms import LINE_BYTES
+from relaxpy.exec.tuning import Gemv
 
 _Add: TypeAlias = Callable[[Sequence[Value], Sequence[Value], Sequence[Value]], list[Value]]
 """The sums plus the products of vectors of rows and columns."""
@@ -138,21 +113,23 @@ class DotEmitter(FewRows):
 
     def __init__(self, f: Function, contraction: Gemm) -> None:
         rows = contraction.row.extent
-        super().__init__(f, contraction, _DOTS, rows if isinstance(rows, int) else _ROWS)
+        super().__init__(
+            f, contraction, Gemv.DOTS, rows if isinstance(rows, int) else Gemv.DYNAMIC_ROWS
+        )
         self.vector = Type(contraction.accumulator.element, 512 // contraction.accumulator.bits)
         # The second operand is the one with the offset: its vectors are read only once.
         accumulator, a, b = contraction.accumulator, contraction.a, contraction.b
         self.dots = dots_of(f.module, accumulator, b, a)
-        sums = _SUMS if f.module.has_avx512 else _NARROW_SUMS
-        self.group = min(_GROUP, max(1, sums // self.rows))
-        if self.dots is not None or (self.rows <= _STREAMED_ROWS and self._is_large()):
+        sums = Gemv.SUMS if f.module.has_avx512 else Gemv.NARROW_SUMS
+        self.group = min(Gemv.GROUP, max(1, sums // self.rows))
+        if self.dots is not None or (self.rows <= Gemv.STREAMED_ROWS and self._is_large()):
             self.group = 1
 
     def _is_large(self) -> bool:
         """True if the second operand is too large to stay cached between calls."""
         sizes = [self.columns, *(axis.extent for axis in self.over)]
         known = [size for size in sizes if isinstance(size, int)]
-        return len(known) == len(sizes) and prod(known) > _STREAMED_ELEMENTS
+        return len(known) == len(sizes) and prod(known) > Gemv.STREAMED_ELEMENTS
 
     def emit(self, task: Value) -> None:
         """Emit the task of that number."""
@@ -279,9 +256,9 @@ class SpanEmitter(FewRows):
     def __init__(self, f: Function, contraction: Gemm, lanes: int) -> None:
         rows = contraction.row.extent
         assert isinstance(rows, int)
-        columns, width = contraction.column.extent, _SPAN // rows
+        columns, width = contraction.column.extent, Gemv.SPAN // rows
         if isinstance(columns, int):
-            width = min(width, max(_LEAST_SPAN, -(-columns // 2 // lanes) * lanes))
+            width = min(width, max(Gemv.LEAST_SPAN, -(-columns // 2 // lanes) * lanes))
         super().__init__(f, contraction, width // lanes * lanes, rows)
         self.group = max(4, 8 // rows)
         self.vector = Type(contraction.accumulator.element, lanes)
@@ -321,7 +298,7 @@ class SpanEmitter(FewRows):
             scalar, lanes = Type(self.vector.element), self.vector.lanes
             group = [self.at(a, b, combine(f, "add", start, n), axis) for n in range(size)]
             _, [first_row] = group[0]
-            for line in range(_AHEAD, _AHEAD + size * short_row, _LINE):
+            for line in range(Gemv.AHEAD, Gemv.AHEAD + size * short_row, LINE_BYTES):
                 f.prefetch(f.element(first_row.pointer, line, I8))
             factors = [
                 [f.splat(convert(m, f.load(m.type, m.pointer), scalar), lanes) for m in there]
@@ -345,7 +322,7 @@ class SpanEmitter(FewRows):
         short_row = 0
         if isinstance(self.columns, int) and axis.b == self.columns:
             length = self.columns * contraction.b.type.bits // 8
-            short_row = length if length <= _SHORT_BYTES else 0
+            short_row = length if length <= Gemv.SHORT_BYTES else 0
 
         def body(a: Sequence[Matrix], b: Sequence[Matrix], _: Sequence[Value]) -> Sequence[Value]:
             extent = axis.extent
@@ -361,21 +338,13 @@ class SpanEmitter(FewRows):
         vectors(end)
 
 
-_COLUMNS = 64
-"""The columns of a task."""
-_LONGEST = 256
-"""The longest sum: the rows and some columns stay in the L1 cache."""
-_UNROLL = 4
-"""The unroll factor of the sum."""
-
-
 class RowLanesEmitter(FewRows):
     """Emits contractions with rows as lanes, a vector of columns at a time."""
 
     def __init__(self, f: Function, contraction: Gemm) -> None:
         rows = contraction.row.extent
         lanes = f.module.vector_bits // contraction.accumulator.bits
-        super().__init__(f, contraction, _COLUMNS, rows if isinstance(rows, int) else lanes)
+        super().__init__(f, contraction, Gemv.COLUMNS, rows if isinstance(rows, int) else lanes)
         self.vector = Type(contraction.accumulator.element, lanes)
 
     def suits(self, most: int) -> bool:
@@ -384,7 +353,7 @@ class RowLanesEmitter(FewRows):
         if len(self.over) != 1 or not lanes // 2 < most <= lanes:
             return False
         [axis] = self.over
-        is_short = isinstance(axis.extent, int) and axis.extent <= _LONGEST
+        is_short = isinstance(axis.extent, int) and axis.extent <= Gemv.LONGEST
         return is_short and self.vector.is_float and converts(contraction.b, contraction)
 
     def emit(self, task: Value) -> None:
@@ -425,9 +394,9 @@ class RowLanesEmitter(FewRows):
             mask = None if are_all else f.lanes_below(f.index(left), lanes)
             present = lanes if are_all else left
             f.loop(0, present, 1, [], lambda n: column_of(column + n, n))
-            whole = depth // _UNROLL * _UNROLL
+            whole = depth // Gemv.UNROLL * Gemv.UNROLL
             sums: Sequence[Value] = [f.const(vector, 0)] * lanes
-            sums = f.loop(0, whole, _UNROLL, sums, partial(products, size=_UNROLL))
+            sums = f.loop(0, whole, Gemv.UNROLL, sums, partial(products, size=Gemv.UNROLL))
             sums = f.loop(whole, depth, 1, sums, partial(products, size=1))
             results = transpose(f, sums)
 

@@ -13,6 +13,7 @@ from relaxpy.exec.native.contraction.operands import Fold, Size, combine
 from relaxpy.exec.native.llvm.llvm_module import Module
 from relaxpy.exec.native.llvm.writer import Function, Type
 from relaxpy.exec.native.trees.product import TARGET, A, B, Dimension, Product, with_column
+from relaxpy.exec.tuning import Tiles
 from relaxpy.support.dataclass import dataclass, replace
 
 
@@ -35,7 +36,7 @@ def tile_of(
         height, vectors = height // 2, min(8, 2 * vectors)
     if height == 8 and isinstance(rows, int) and rows % height:
         # Tiles of one height have half the code. They are as fast, unless these are few of many.
-        heights = (7, 6, 5) if rows <= _FEW else (7,)
+        heights = (7, 6, 5) if rows <= Tiles.FEW_ROWS else (7,)
         height = next((n for n in heights if rows % n == 0), height)
     tile = RegisterTile(height, vectors, lanes)
     if height != 4:
@@ -45,27 +46,18 @@ def tile_of(
     return wide if _steps(wide, rows, columns) <= _steps(tile, rows, columns) else tile
 
 
-_FEW = 128
-"""The number of rows up to which the last tile, which has fewer, takes a part of the time."""
-_MANY = 480
-"""The assumed value of a dynamic extent, most likely a multiple of powers of two."""
-_LATENCY = 8
-"""The number of independent sums that hides the latency of an addition."""
-
-
 def _steps(tile: RegisterTile, rows: Size, columns: Size) -> int:
     """The time of a matmul in tiles, in vector additions, for each step of the sum."""
-    rows, columns = (n if isinstance(n, int) else _MANY for n in (rows, columns))
+    rows, columns = (n if isinstance(n, int) else Tiles.DYNAMIC_EXTENT for n in (rows, columns))
     high, low = divmod(rows, tile.rows)
     wide, narrow = divmod(-(-columns // tile.lanes), tile.vectors)
     heights, widths = {tile.rows: high, low: 1}, {tile.vectors: wide, narrow: 1}
     return sum(
-        max(h * w, _LATENCY) * n * m for h, n in heights.items() for w, m in widths.items() if h * w
+        max(h * w, Tiles.LATENCY) * n * m
+        for h, n in heights.items()
+        for w, m in widths.items()
+        if h * w
     )
-
-
-_ROWS = 3
-"""A vector that is loaded twice has to be used by more rows than this."""
 
 
 def folded(product: Product, module: Module) -> tuple[Product, Fold | None]:
@@ -89,7 +81,7 @@ def _folded(product: Product, lanes: int) -> tuple[Product, Fold] | None:
     """The product with folded columns, or None if they cannot be."""
     column, row = product.column, product.row
     width = column.extent.constant
-    if row is None or row.extent.constant is None or row.extent.constant <= _ROWS:
+    if row is None or row.extent.constant is None or row.extent.constant <= Tiles.REUSED_ROWS:
         return None
     if width is None or width % lanes == 0 or not _is_adjacent(column, B):
         return None

@@ -8,12 +8,9 @@ from functools import partial
 from relaxpy.exec.native.contraction.operands import Matrix, Size, combine, convert, load
 from relaxpy.exec.native.llvm.interleave import load_every
 from relaxpy.exec.native.llvm.writer import I8, I64, POINTER, VOID, Function, Type, Value
-from relaxpy.exec.native.trees.lanes import LONGEST_STEP
 from relaxpy.exec.native.values.packing import MARK
+from relaxpy.exec.tuning import Tiles, Vectors
 from relaxpy.support.dataclass import dataclass, replace
-
-_AHEAD = 4
-"""The prefetch distance, in vectors of a column."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,7 +63,7 @@ def _pack_strided(
         start = combine(f, "mul", row, source.row_stride)
         start = combine(f, "add", start, combine(f, "mul", column, stride))
         pointer = f.element(source.pointer, start, memory.type)
-        if 2 <= step <= LONGEST_STEP:
+        if 2 <= step <= Vectors.LONGEST_STEP:
             raw = load_every(f, Type(memory.type.element, lanes), step, pointer, mask)
         else:
             raw = f.gather(memory.type, pointer, steps, mask)
@@ -157,7 +154,7 @@ def _pack_squares(
                 current = f.intrinsic("smin", current, f.index(source.columns) - 1)
             start = combine(f, "add", combine(f, "mul", current, source.column_stride), row)
             pointer = f.element(source.pointer, start, memory.type)
-            f.prefetch(f.element(pointer, _AHEAD * lanes, memory.type))
+            f.prefetch(f.element(pointer, Tiles.AHEAD * lanes, memory.type))
             vectors.append(load(f, memory, type, pointer, mask))
         at = row * pitch + column
         for values in transpose(f, vectors):
@@ -213,7 +210,7 @@ def _is_low(source: Block, lanes: int) -> bool:
     rows, step = source.rows, source.column_stride
     if isinstance(rows, Value) or isinstance(step, Value):
         return False
-    return 2 <= step <= LONGEST_STEP and rows * step <= 2 * lanes
+    return 2 <= step <= Vectors.LONGEST_STEP and rows * step <= 2 * lanes
 
 
 def _is_one(stride: Size) -> bool:

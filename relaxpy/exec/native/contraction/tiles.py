@@ -50,23 +50,8 @@ from relaxpy.exec.native.contraction.operands import (
     total,
 )
 from relaxpy.exec.native.llvm.writer import I32, Function, Type, Value
+from relaxpy.exec.tuning import Tiles
 from relaxpy.support.dataclass import dataclass, replace
-
-ROWS = 128
-"""The rows of a task, up to a multiple of those of a tile."""
-_MANY_ROWS = 256
-"""The same where they share a packed block of columns, whose packing takes a part of the time."""
-_MANY_BLOCKS = 32
-"""With so many blocks of columns there are enough tasks for any number of rows."""
-DEPTH = 1024
-"""The k-block: the most steps of the sum at a time, which is the rows of a packed block."""
-BLOCKS = 8
-"""The most blocks of columns of a task that packs its rows; there are twice as many tasks."""
-UNROLL = 48
-"""The most instructions of a tile for which the innermost axes of the sum are unrolled.
-
-As many multiply-adds take longer than the end of a loop.
-"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -114,14 +99,14 @@ class TileEmitter:
         self.rows, self.columns = contraction.row.extent, contraction.column.extent
         over = merged(contraction.over)
         first = len(over)
-        while first and math.prod(extents(over[first - 1 :])) <= DEPTH:
+        while first and math.prod(extents(over[first - 1 :])) <= Tiles.DEPTH:
             first -= 1
         # Each k-block has the `whole` innermost axes, `chunk` iterations of the axis before them,
         # and one of the others.
         self.whole, self.chunked = over[first:], over[first - 1] if first else None
         self.singles = over[: max(first - 1, 0)]
         inside = int(math.prod(extents(self.whole)))
-        self.chunk = max(1, DEPTH // max(1, inside))
+        self.chunk = max(1, Tiles.DEPTH // max(1, inside))
         if self.chunked is not None and isinstance(self.chunked.extent, int):
             self.chunk = divisor(self.chunked.extent, self.chunk)
         self.depth = inside * (self.chunk if self.chunked else 1)
@@ -164,8 +149,10 @@ class TileEmitter:
     def _rows_of_task(self) -> int:
         """The most rows of a task, which has whole tiles."""
         tile, columns = self.tile, self.columns
-        is_wide = isinstance(columns, int) and columns >= _MANY_BLOCKS * tile.vectors * tile.lanes
-        return up(_MANY_ROWS if self.packs_b and is_wide else ROWS, tile.rows)
+        is_wide = (
+            isinstance(columns, int) and columns >= Tiles.MANY_BLOCKS * tile.vectors * tile.lanes
+        )
+        return up(Tiles.MANY_ROWS if self.packs_b and is_wide else Tiles.ROWS, tile.rows)
 
     def _blocks_of_task(self, *, in_task: bool) -> int:
         """The blocks of columns of a task, if enough tasks are left, or none is needed."""
@@ -174,8 +161,8 @@ class TileEmitter:
         if self.contraction.column.within is not None:
             return 1
         tasks = math.prod(n if isinstance(n, int) else 1 for n in self._row_sizes())
-        groups = 1 if in_task else -(-2 * BLOCKS // max(1, tasks))
-        return max(1, min(BLOCKS, self.column_blocks // groups))
+        groups = 1 if in_task else -(-2 * Tiles.BLOCKS // max(1, tasks))
+        return max(1, min(Tiles.BLOCKS, self.column_blocks // groups))
 
     def _sizes(self) -> list[Size]:
         return [*self._row_sizes(), ceil_div(self.f, self.column_blocks, self.blocks)]
@@ -191,9 +178,9 @@ class TileEmitter:
         axis = self.contraction.outer[-1] if self.contraction.outer else GemmAxis(1)
         if isinstance(axis.b, Value) or axis.b or isinstance(self.rows, Value) or self.packs_a:
             return None, 1
-        if axis.extent == 1 or not 0 < self.rows <= ROWS // 2:
+        if axis.extent == 1 or not 0 < self.rows <= Tiles.ROWS // 2:
             return None, 1
-        count = ROWS // self.rows
+        count = Tiles.ROWS // self.rows
         return axis, count if isinstance(axis.extent, Value) else even(axis.extent, count)
 
     def _copies_b(self) -> bool:
@@ -660,7 +647,7 @@ class TileEmitter:
             b_there = [moved(f, memory, combine(f, "mul", index, axis.b)) for memory in b]
             return self._accumulate(axes[1:], a_there, a_row, b_there, types, columns, current)
 
-        if math.prod(extents(axes)) * len(values) <= UNROLL:
+        if math.prod(extents(axes)) * len(values) <= Tiles.UNROLL:
             for number in range(int(extents(axes)[0])):
                 values = iteration(number, *values)
             return list(values)

@@ -20,15 +20,12 @@ from relaxpy.exec.native.llvm.typed_values import (
     literal,
     power_of_two_in,
 )
+from relaxpy.exec.platforms import PAGE_BYTES
+from relaxpy.exec.tuning import Vectors
 
 if TYPE_CHECKING:
     from relaxpy.exec.native.llvm.llvm_module import Module
 
-_SEPARATE = 4
-"""The most lanes of an unknown mask that are accessed one by one, without masked accesses.
-
-They are in loops of matmuls, whose sums would be spilled around the call that reads more of them.
-"""
 Slot: TypeAlias = list["str | Slot"]
 """A position among the instructions of a function, where others can be inserted later."""
 
@@ -303,7 +300,7 @@ class Instructions(ABC):
         if type.bits in self.module.platform.architecture.masked:
             return None
         first = self._first.get(mask.name)
-        return None if isinstance(first, Value) and type.lanes <= _SEPARATE else first
+        return None if isinstance(first, Value) and type.lanes <= Vectors.SEPARATE else first
 
     def _widened(self, part: Value, type: Type) -> Value:
         """A vector of `type` whose first lanes are those of a part."""
@@ -458,8 +455,6 @@ def _pieces(known: int) -> Iterator[tuple[int, int]]:
 
 
 _COPY = "llvm.memcpy.p0.p0.i64"
-_PAGE = 4096
-"""The bytes of a page, all of which can be read if one can; some systems have larger pages."""
 
 
 def _declare_copy(module: Module) -> None:
@@ -477,8 +472,8 @@ def _first_elements(module: Module, type: Type) -> str:
         f"""define internal {type} @{name}(ptr %from, i64 %size) #0 {{
   %copy = alloca {type}, align 16
   %address = ptrtoint ptr %from to i64
-  %offset = and i64 %address, {_PAGE - 1}
-  %fits = icmp ule i64 %offset, {_PAGE - size}
+  %offset = and i64 %address, {PAGE_BYTES - 1}
+  %fits = icmp ule i64 %offset, {PAGE_BYTES - size}
   %exists = icmp ne i64 %size, 0
   %readable = and i1 %fits, %exists
   br i1 %readable, label %whole, label %part

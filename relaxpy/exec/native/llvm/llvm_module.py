@@ -8,13 +8,12 @@ from collections.abc import Collection, Iterable, Sequence
 from relaxpy.exec.native.llvm.typed_values import Signature
 from relaxpy.exec.native.llvm.writer import VOID, Function, Type
 from relaxpy.exec.platforms import Platform, platform_of_triple
+from relaxpy.exec.tuning import CodeSize
 
 _DEFINED = re.compile(r"^(?:define .*?)?@([\w.]+)(?: =|\()", re.MULTILINE)
 """The names that a text defines."""
 _USED = re.compile(r"@([\w.]+)")
 """The names that a text uses or defines."""
-_FEW = 64
-"""Functions with so many values are compiled in a separate part."""
 
 
 class Module:
@@ -155,7 +154,7 @@ class Module:
         """
         chosen = list(names)
         slow = {name for name in chosen if not self.functions[name].is_optimised}
-        if sum(len(self.functions[name]) for name in slow) < _FEW:
+        if sum(len(self.functions[name]) for name in slow) < CodeSize.FEW:
             slow = set()
         fast = self.part([n for n in chosen if n not in slow], has_variables=has_variables)
         return fast, self.part([n for n in chosen if n in slow])

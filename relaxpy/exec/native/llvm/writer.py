@@ -37,13 +37,13 @@ from relaxpy.exec.native.llvm.typed_values import (
     compared,
     folded,
 )
+from relaxpy.exec.platforms import LINE_BYTES
+from relaxpy.exec.tuning import Allocations, CodeSize
 
 if TYPE_CHECKING:
     from relaxpy.exec.native.llvm.llvm_module import Module
 
 T = TypeVar("T")
-_SHORT = 512
-"""Functions of fewer values have no long blocks."""
 Carried: TypeAlias = Sequence[Value]
 """The values that an iteration of a loop passes on to the next."""
 
@@ -137,7 +137,7 @@ class Function(Instructions):
 
     def longest_block(self) -> int:
         """The number of instructions of the longest basic block; 0 if all are short."""
-        if self._count < _SHORT:
+        if self._count < CodeSize.SHORT:
             return 0
         lines = _flat(self._top)
         labels = [(n, line) for n, line in enumerate(lines) if line.endswith(":")]
@@ -395,11 +395,6 @@ def _flat(slot: Slot) -> Sequence[str]:
 if TYPE_CHECKING:
     from relaxpy.exec.native.llvm.instructions import Slot
 
-STACK_BYTES: Final = 1 << 13
-"""The most bytes on the stack of a function that has other memory."""
-_LINE: Final = 64
-"""The alignment in bytes. Anything up to this size is always on the stack."""
-
 
 class Stack:
     """The memory of `function`: `more` is the number of bytes elsewhere."""
@@ -407,14 +402,14 @@ class Stack:
     def __init__(self, function: Function) -> None:
         self.function = function
         self.more = 0
-        self._left = STACK_BYTES
+        self._left = Allocations.STACK
         self._lines: Slot = []
         self._base, self._elsewhere = "", self._lines
         self._words = 0
 
     def lines(self) -> Slot:
         """The instructions at the start of the function."""
-        words = f"  %shared = alloca i64, i64 {self._words}, align {_LINE}"
+        words = f"  %shared = alloca i64, i64 {self._words}, align {LINE_BYTES}"
         return [words, self._lines] if self._words else self._lines
 
     def extend(self, base: str, place: Slot | None = None) -> None:
@@ -424,15 +419,15 @@ class Stack:
 
     def has(self, size: int) -> bool:
         """True if the stack has so many bytes left."""
-        return size <= max(self._left, _LINE)
+        return size <= max(self._left, LINE_BYTES)
 
     def add(self, name: str, type: Type, count: int) -> None:
         """Define `name` as the address of `count` elements."""
-        size = -(-max(type.bits, 8) * type.lanes * count // (8 * _LINE)) * _LINE
+        size = -(-max(type.bits, 8) * type.lanes * count // (8 * LINE_BYTES)) * LINE_BYTES
         if not self._base or self.has(size):
             self._left -= size
             # LLVM does not promote memory of several elements unless these are an array.
-            self._lines.append(f"  {name} = alloca [{count} x {type}], align {_LINE}")
+            self._lines.append(f"  {name} = alloca [{count} x {type}], align {LINE_BYTES}")
         else:
             place = f"getelementptr i8, ptr {self._base}, i64 {self.more}"
             self._elsewhere.append(f"  {name} = {place}")

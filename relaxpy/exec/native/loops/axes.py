@@ -15,16 +15,10 @@ from relaxpy.exec.native.trees.obligations import Obligation
 from relaxpy.exec.native.trees.program import KernelProgram
 from relaxpy.exec.native.values.environment import Lanes
 from relaxpy.exec.native.values.expressions import Values
+from relaxpy.exec.tuning import Signals, Vectors
 from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.substitution import mentions
-
-_STRETCH = 1 << 12
-"""The iterations of a loop between two polls of signals."""
-_SHORT = 1 << 10
-"""The most iterations of nested loops without a poll of signals."""
-_TESTED = 8
-"""The iterations whose obligation is tested at a time."""
 
 
 class Loops:
@@ -116,7 +110,7 @@ class Loops:
         inside = self._inside
         if isinstance(start, int) and isinstance(stop, int):
             self._inside *= max(1, (stop - start) // step)
-            if self._inside <= _SHORT:
+            if self._inside <= Signals.SHORT:
                 results = f.loop(start, stop, step, carried, body)
                 self._inside = inside
                 return results
@@ -124,8 +118,10 @@ class Loops:
         end, first_of_all = f.index(stop), f.index(start)
 
         def stretch(first: Value, *values: Value) -> list[Value]:
-            first.multiple = min(first_of_all.multiple, f.const(I64, _STRETCH * step).multiple)
-            count = f.intrinsic("smin", end - first, _STRETCH * step)
+            first.multiple = min(
+                first_of_all.multiple, f.const(I64, Signals.STRETCH * step).multiple
+            )
+            count = f.intrinsic("smin", end - first, Signals.STRETCH * step)
             results = f.loop(first, first + count, step, values, body)
             self.listen(count)
             return [first + count, *results]
@@ -156,7 +152,7 @@ class Loops:
         for group in groups.values():
             axis = group[0].axes[depth]
             if all(len(o.axes) == depth + 1 for o in group):
-                self.chunks(axis, _TESTED, 1, partial(self._tested, group), ())
+                self.chunks(axis, Vectors.TESTED, 1, partial(self._tested, group), ())
             else:
                 self.loop(axis, partial(self.require, group, depth + 1))
 

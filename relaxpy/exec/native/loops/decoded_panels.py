@@ -19,24 +19,17 @@ from relaxpy.exec.native.contraction.panels import Block, pack
 from relaxpy.exec.native.llvm.interleave import transposed
 from relaxpy.exec.native.llvm.writer import I8, I32, Type, Value
 from relaxpy.exec.native.loops.axes import Loops
-from relaxpy.exec.native.loops.decoding import AHEAD, Decoder, Place, dots, fours, pairs
+from relaxpy.exec.native.loops.decoding import Decoder, Place, dots, fours, pairs
 from relaxpy.exec.native.trees.product import is_factor, product_of
-from relaxpy.exec.native.trees.repeated import PANEL, Digits, RepeatedLoads
+from relaxpy.exec.native.trees.repeated import Digits, RepeatedLoads
 from relaxpy.exec.native.values.environment import Lanes
+from relaxpy.exec.tuning import Weights
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.tir.buffer import BufferLoad, decl_buffer
 from relaxpy.ir.tir.expr import Mul, Var
 from relaxpy.support.dataclass import replace
 
-_DEPTH: Final = 1024
-"""The most rows of a panel of floats, which stays in cache for all rows of the other factor."""
-_DIGIT_DEPTH: Final = 4096
-"""The same for an int8 panel."""
-_ROWS: Final = 4
-"""The rows whose sums of digits are in registers together."""
-_VECTORS: Final = 2
-"""The vectors of columns of these."""
 _STEP: Final = 32
 """The digits whose products with int8 are added in pairs to int16."""
 _SIDE: Final = 8
@@ -75,14 +68,14 @@ class _Panels(ABC):
         """
         frame, loops, f = self._frame, self._loops, self._function
         start, stop = loops.bounds(columns)
-        last = f.index(stop) - PANEL
+        last = f.index(stop) - Weights.PANEL
 
         def panel(index: Value) -> None:
             low = Var("low", INT64)
             with frame.level({low: f.intrinsic("smin", index, last)}):
-                self._panel(Axis(columns.var, low, low + PANEL))
+                self._panel(Axis(columns.var, low, low + Weights.PANEL))
 
-        loops.stretches(start, stop, PANEL, (), panel)
+        loops.stretches(start, stop, Weights.PANEL, (), panel)
         frame.forget()
 
     def _panel(self, columns: Axis) -> None:
@@ -118,7 +111,7 @@ class _Panels(ABC):
         """`squares` for each block with the first of each `side` columns of a panel."""
 
         def block() -> Sequence[Value]:
-            self._function.loop(0, PANEL, side, [], squares)
+            self._function.loop(0, Weights.PANEL, side, [], squares)
             return ()
 
         self._loops.nested(over, block, ())
@@ -128,11 +121,11 @@ class _Panels(ABC):
 class FloatPanels(_Panels):
     """Panels of floats, which are operands of tiled matmuls."""
 
-    least_rows = 10
+    least_rows = Weights.LEAST_ROWS
 
     def __init__(self, loops: Loops, run: Run, decoder: Decoder) -> None:
-        super().__init__(loops, run, decoder, _DEPTH)
-        elements = self._repeated.count * PANEL
+        super().__init__(loops, run, decoder, Weights.DEPTH)
+        elements = self._repeated.count * Weights.PANEL
         self._memory = self._function.alloca(_FLOAT, self._blocks * elements)
         self._columns = self._function.alloca(_FLOAT, elements)
 
@@ -142,7 +135,7 @@ class FloatPanels(_Panels):
         self._loops.nested(over, partial(self._block, columns, over), ())
         frame.forget()
         loops = (*over, *repeated.inner)
-        panel = decl_buffer([*(a.extent.expr() for a in loops), PANEL], "float32", "panel")
+        panel = decl_buffer([*(a.extent.expr() for a in loops), Weights.PANEL], "float32", "panel")
         place = [(as_poly(a.var) - as_poly(a.start)).expr() for a in (*loops, columns)]
         assert repeated.own is not None
         value = Mul(repeated.own, BufferLoad(panel, place))
@@ -168,14 +161,16 @@ class FloatPanels(_Panels):
             place = {columns.var: start + column}
             for first in range(0, size, lanes):
                 with decoder.numbered(first):
-                    values = decoder.read(self._repeated.shared, place, first, tables, AHEAD)
+                    values = decoder.read(
+                        self._repeated.shared, place, first, tables, Weights.AHEAD
+                    )
                 f.store(values, f.element(self._columns, column * size + first, values.type))
 
-        f.loop(0, PANEL, 1, [], decode)
-        block = Block(self._columns, size, PANEL, 1, size)
-        target = f.element(self._memory, self._number(over, size * PANEL), _FLOAT)
+        f.loop(0, Weights.PANEL, 1, [], decode)
+        block = Block(self._columns, size, Weights.PANEL, 1, size)
+        target = f.element(self._memory, self._number(over, size * Weights.PANEL), _FLOAT)
         side = Type("float", min(lanes, f.module.vector_bits // 32))
-        pack(f, Matrix(self._columns, _FLOAT), block, target, PANEL, side)
+        pack(f, Matrix(self._columns, _FLOAT), block, target, Weights.PANEL, side)
         return ()
 
 
@@ -185,7 +180,7 @@ class DigitPanels(_Panels):
     A block of the sum is exact, and multiplied by the scales of its columns.
     """
 
-    least_rows = 5
+    least_rows = Weights.LEAST_DIGIT_ROWS
 
     def __init__(
         self,
@@ -195,25 +190,25 @@ class DigitPanels(_Panels):
         digits: Digits,
         finish: Callable[[Run, Sequence[Value]], None],
     ) -> None:
-        super().__init__(loops, run, decoder, _DIGIT_DEPTH)
+        super().__init__(loops, run, decoder, Weights.DIGIT_DEPTH)
         f, self._digits, self._finish = self._function, digits, finish
         self._lanes = f.module.vector_bits // 32
-        self._bytes = f.alloca(I8, self._blocks * self._repeated.count * PANEL)
-        self._scales = f.alloca(_FLOAT, self._blocks * PANEL)
-        self._starts = f.alloca(I32, self._blocks * _ROWS)
+        self._bytes = f.alloca(I8, self._blocks * self._repeated.count * Weights.PANEL)
+        self._scales = f.alloca(_FLOAT, self._blocks * Weights.PANEL)
+        self._starts = f.alloca(I32, self._blocks * Weights.ROWS)
 
     @override
     def _part(self, member: Assignment, columns: Axis, over: Sequence[Axis]) -> None:
         self._decode(over, _SIDE, partial(self._squares, columns, over))
         run = replace(self._run, statements=(member,))
         tile = partial(self._tile, run, columns, over)
-        self._loops.several(self._repeated.rows, _ROWS, tile)
+        self._loops.several(self._repeated.rows, Weights.ROWS, tile)
 
     def _squares(self, columns: Axis, over: Sequence[Axis], column: Value) -> None:
         """Decode squares of columns and of four successive digits, and transpose them."""
         f, digits, frame, count = self._function, self._digits, self._frame, self._repeated.count
         stored, frame.stored = frame.stored, dict(frame.stored)
-        words, number = [], self._number(over, PANEL) + column
+        words, number = [], self._number(over, Weights.PANEL) + column
         for n in range(_SIDE):
             place = {columns.var: frame.index(columns.start) + column + n}
             fields = self._decoder.fields(digits, place, 1)
@@ -223,22 +218,22 @@ class DigitPanels(_Panels):
             words.append(f.new(type, f"bitcast {f.shuffle(*halves, order)} to {type}"))
             scale = self._decoder.scales(digits, place, 1, 1)
             f.store(scale, f.element(self._scales, number + n, _FLOAT))
-        row = self._number(over, count // 4 * PANEL) + column
+        row = self._number(over, count // 4 * Weights.PANEL) + column
         for first in range(0, count // 4, _SIDE):
             parts = [f.shuffle(x, None, range(first, first + _SIDE)) for x in words]
             for n, values in enumerate(transposed(f, parts), first):
-                f.store(values, f.element(self._bytes, row + n * PANEL, values.type))
+                f.store(values, f.element(self._bytes, row + n * Weights.PANEL, values.type))
         frame.stored = stored
 
     def _tile(self, run: Run, columns: Axis, over: Sequence[Axis], rows: Sequence[Place]) -> None:
         """The sums of some rows for all columns of a panel."""
         f, loops, frame, lanes = self._function, self._loops, self._frame, self._lanes
-        vectors = range(0, lanes * _VECTORS, lanes)
+        vectors = range(0, lanes * Weights.VECTORS, lanes)
         zero = f.const(Type("float", lanes), 0)
 
         def starts() -> Sequence[Value]:
             for n, row in enumerate(rows):
-                place = self._number(over, _ROWS) + n
+                place = self._number(over, Weights.ROWS) + n
                 f.store(self._start(row), f.element(self._starts, place, I32))
             return ()
 
@@ -255,7 +250,7 @@ class DigitPanels(_Panels):
 
         if self._digits.zero:
             loops.nested(over, starts, ())
-        f.loop(0, PANEL, lanes * _VECTORS, [], some)
+        f.loop(0, Weights.PANEL, lanes * Weights.VECTORS, [], some)
 
     def _start(self, row: Place) -> Value:
         """The zero-point correction of the sum of a row."""
@@ -277,23 +272,23 @@ class DigitPanels(_Panels):
     ) -> Sequence[Value]:
         """The totals plus the products of a block."""
         f, lanes, count = self._function, self._lanes, self._repeated.count
-        vectors = range(0, lanes * _VECTORS, lanes)
+        vectors = range(0, lanes * Weights.VECTORS, lanes)
         none = f.const(Type("i32", lanes), 0)
         sums = [none] * len(totals)
-        base = self._number(over, count // 4 * PANEL) + column
+        base = self._number(over, count // 4 * Weights.PANEL) + column
         type, wide = Type("i8", 4 * lanes), Type("i32", lanes)
         for first in range(0, count, _STEP):
             short = [f.const(Type("i16", 2 * lanes), 0)] * len(totals)
             for n in range(first, first + _STEP, 4):
                 digits = []
                 for before in vectors:
-                    at = f.element(self._bytes, base + (n // 4 * PANEL + before), wide)
+                    at = f.element(self._bytes, base + (n // 4 * Weights.PANEL + before), wide)
                     digits.append(f.load(type, at))
                 for r, row in enumerate(rows):
                     word = f.new(I32, f"bitcast {self._factors(row, range(n, n + 4))} to i32")
                     factors = f.new(type, f"bitcast {f.splat(word, lanes)} to {type}")
                     for v, vector in enumerate(digits):
-                        place = r * _VECTORS + v
+                        place = r * Weights.VECTORS + v
                         if "vpdpbusd" in f.module.instructions:
                             sums[place] = dots(sums[place], vector, factors)
                         else:
@@ -302,13 +297,17 @@ class DigitPanels(_Panels):
                 sums = [x + fours(y) for x, y in zip(sums, short, strict=True)]
         scales = []
         for before in vectors:
-            at = f.element(self._scales, self._number(over, PANEL) + column + before, _FLOAT)
+            at = f.element(
+                self._scales, self._number(over, Weights.PANEL) + column + before, _FLOAT
+            )
             scales.append(f.load(Type("float", lanes), at))
         results = []
         for place, (total, sum_) in enumerate(zip(totals, sums, strict=True)):
-            r, v = divmod(place, _VECTORS)
+            r, v = divmod(place, Weights.VECTORS)
             if self._digits.zero:
-                start = f.load(I32, f.element(self._starts, self._number(over, _ROWS) + r, I32))
+                start = f.load(
+                    I32, f.element(self._starts, self._number(over, Weights.ROWS) + r, I32)
+                )
                 sum_ = sum_ - f.splat(start, lanes)
             results.append(f.fma(f.cast("sitofp", sum_, "float"), scales[v], total))
         return results
@@ -326,5 +325,5 @@ def has_panels(run: Run, repeated: RepeatedLoads) -> bool:
         return False
     inside = prod(a.extent.constant or 0 for a in repeated.outer[1:]) * repeated.count
     extent = columns.extent.constant
-    is_wide = extent is None or extent >= PANEL
-    return is_wide and inside <= _DEPTH and is_factor(repeated.own)
+    is_wide = extent is None or extent >= Weights.PANEL
+    return is_wide and inside <= Weights.DEPTH and is_factor(repeated.own)

@@ -12,25 +12,12 @@ from relaxpy.exec.kernel.plan.tree import Run
 from relaxpy.exec.native.llvm.writer import Type, Value
 from relaxpy.exec.native.loops.axes import Loops
 from relaxpy.exec.native.loops.decoded_panels import DigitPanels, FloatPanels, has_panels
-from relaxpy.exec.native.loops.decoding import AHEAD, Decoder, DigitSums, Place
-from relaxpy.exec.native.trees.repeated import PANEL, Digits, RepeatedLoads
+from relaxpy.exec.native.loops.decoding import Decoder, DigitSums, Place
+from relaxpy.exec.native.trees.repeated import Digits, RepeatedLoads
+from relaxpy.exec.platforms import LINE_BYTES
+from relaxpy.exec.tuning import Weights
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.support.dataclass import replace
-
-_OF_A_SUM = 8
-"""The digits that are summed in a lane."""
-_CELLS = {1: 1, 2: 4, 4: 4, 8: 3}
-_FEWER_CELLS = {1: 1, 2: 2, 4: 1}
-"""The columns of sums that fit into registers for each number of rows, with AVX-512 and without.
-
-Those of a single row are read one by one, in memory order: they are bandwidth-bound.
-"""
-_CELLS_OF_DIGITS = {1: 1, 2: 2, 4: 2}
-"""The same for columns whose products are added as integers."""
-_LINE = 64
-"""The bytes that a prefetch reads: a cache line."""
-_PREPARED = 1 << 14
-"""The most elements of a row that is converted before all columns."""
 
 
 class DecodedSums:
@@ -59,9 +46,9 @@ class DecodedSums:
         """Emit the loops of the run."""
         run, known = self._run, (self._repeated.rows, self._repeated.columns)
         rest = tuple(a for a in run.axes if all(a is not b for b in known))
-        cells = _CELLS if self._function.module.has_avx512 else _FEWER_CELLS
+        cells = Weights.CELLS if self._function.module.has_avx512 else Weights.FEWER_CELLS
         if self._digits is not None:
-            cells = _CELLS_OF_DIGITS
+            cells = Weights.CELLS_OF_DIGITS
         most = max(cells)
 
         def sums() -> None:
@@ -82,7 +69,7 @@ class DecodedSums:
             return otherwise()
         least_rows = (FloatPanels if digits is None else DigitPanels).least_rows
         counts = []
-        for axis, least in ((rows, least_rows), (columns, PANEL)):
+        for axis, least in ((rows, least_rows), (columns, Weights.PANEL)):
             start, stop = self._loops.bounds(axis)
             counts.append(f.compare("sge", f.index(stop) - start, least))
 
@@ -116,7 +103,7 @@ class DecodedSums:
             return
         [axis], [row] = repeated.outer, rows
         extent, start = axis.extent.constant, self._loops.bounds(axis)[0]
-        if extent is None or start != 0 or extent * repeated.count > _PREPARED:
+        if extent is None or start != 0 or extent * repeated.count > Weights.PREPARED:
             return
         memory = f.alloca(Type("float"), extent * repeated.count)
 
@@ -161,7 +148,7 @@ class DecodedSums:
                 with self._decoder.numbered(first):
                     # LLVM moves nothing past a prefetch: values that one row shares in a block are
                     # computed once, and the vectors of several rows stay in registers.
-                    ahead = AHEAD if (number == 0 and is_first) or len(rows) > 1 else 0
+                    ahead = Weights.AHEAD if (number == 0 and is_first) or len(rows) > 1 else 0
                     decoded = [
                         self._decoder.read(repeated.shared, column, first, repeated.tables, ahead)
                         for column in columns
@@ -240,7 +227,7 @@ class DecodedSums:
             for load, offsets in repeated.offsets.items()
             if load in set(loads(repeated.decoded))
         ]
-        return max(1, _LINE // max(sizes))
+        return max(1, LINE_BYTES // max(sizes))
 
     @property
     def _digits(self) -> Digits | None:
@@ -259,7 +246,7 @@ class DecodedSums:
 
         def blocks(places: Sequence[Place], sums: Sequence[Value]) -> Sequence[Value]:
             size = len(places)
-            lanes = min(size * count, f.module.vector_bits // 4) // _OF_A_SUM
+            lanes = min(size * count, f.module.vector_bits // 4) // Weights.OF_A_SUM
             with frame.level(places[0]), frame.conditionally():
                 fields = [self._decoder.fields(digits, column, size) for column in columns]
                 scales = [self._decoder.scales(digits, column, size, lanes) for column in columns]

@@ -13,12 +13,11 @@ from relaxpy.exec.native.llvm.writer import Function, Type, Value
 from relaxpy.exec.native.trees.repeated import Digit, Digits, RepeatedLoads, Table
 from relaxpy.exec.native.values.datatypes import value_type
 from relaxpy.exec.native.values.expressions import Values
+from relaxpy.exec.tuning import Weights
 from relaxpy.ir.tir.expr import PrimExpr, Var
 
 Place: TypeAlias = Mapping[Var, Value]
 """The values of variables in an iteration."""
-AHEAD = 1 << 11
-"""The prefetch distance in bytes; hardware prefetchers detect the access pattern too late."""
 _PERMUTATIONS = {16: "llvm.x86.avx512.permvar.sf.512", 8: "llvm.x86.avx2.permps"}
 """The permutation of the floats of a register (a table lookup), by its lanes."""
 
@@ -123,7 +122,9 @@ class Decoder:
         packed = digits.packed
         count = size * self.repeated.count * digits.bits // packed.buffer.dtype.bits
         with self._frame.level(column):
-            value = self._frame.load_offsets(packed, range(count), self.repeated.inner, AHEAD)
+            value = self._frame.load_offsets(
+                packed, range(count), self.repeated.inner, Weights.AHEAD
+            )
         type = Type("i8", value.type.lanes * value.type.bits // 8)
         return self._function.new(type, f"bitcast {value} to {type}")
 

@@ -12,6 +12,7 @@ from relaxpy.exec.native.llvm.writer import I8, Value
 from relaxpy.exec.native.trees.obligations import Obligation, of_access, of_value
 from relaxpy.exec.native.values.datatypes import RefusedError
 from relaxpy.exec.native.values.environment import Lanes
+from relaxpy.exec.tuning import Vectors
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.ir.tir.stmt import ForKind
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 
 _VECTOR_BITS = 512
 """The bits of the elements that an iteration of a vectorised loop stores."""
-_UNROLLED = 64
-"""The most iterations that are unrolled."""
 
 
 class Items:
@@ -126,7 +125,7 @@ class Items:
     def _annotated(self, axis: nest.Axis, body: Sequence[nest.Item]) -> None:
         """A loop that is vectorised or unrolled if possible, otherwise serial."""
         kind, extent = self.loops.program.annotated[axis.var], axis.extent.constant
-        if kind == ForKind.UNROLLED and extent is not None and extent <= _UNROLLED:
+        if kind == ForKind.UNROLLED and extent is not None and extent <= Vectors.UNROLLED:
             start = self.function.index(self.loops.bounds(axis)[0])
             for number in range(extent):
                 place = {axis.var: start + number}

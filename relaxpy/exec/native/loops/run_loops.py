@@ -31,6 +31,7 @@ from relaxpy.exec.native.trees.transpose import Transpose
 from relaxpy.exec.native.values.accumulate import combined, identity
 from relaxpy.exec.native.values.datatypes import storage_type, value_type
 from relaxpy.exec.native.values.environment import Lanes
+from relaxpy.exec.tuning import Vectors
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import Add, Cast, Max, Min, Mul, PrimExpr, Var
@@ -39,16 +40,6 @@ from relaxpy.support.dataclass import replace
 
 LANE_BITS = 512
 """The bits of a vector of values, on every machine: the order of sums does not depend on it."""
-_SWEPT_ROWS = 8
-"""The rows that are added in one pass over the accumulators of columns."""
-_BESIDE = 4
-"""The unroll-and-jam factor of iterations that read the same elements."""
-_FEW_REGISTERS = 16
-"""Where there are more, long code computes a vector of values register by register: the values of
-all its registers and the sums would not fit. With fewer, each would load its constants again, which
-took 1.06 to 1.2 times as long with AVX2; only sums beside stores wait for the vector before."""
-_SUMS = 4
-"""The vectors of sums of columns that are computed together, to hide the latency of addition."""
 
 
 class RunLoops(Loops):
@@ -90,7 +81,7 @@ class RunLoops(Loops):
                 self.iterations(rest, lambda: self._sweep(run, along), listens=True)
             case Columns(along=along, form=form, beside=beside):
                 rest = tuple(a for a in run.axes if a is not along and a is not beside)
-                count = _SUMS if form == "wide" else 1
+                count = Vectors.SUMS if form == "wide" else 1
                 of_columns = partial(self._columns, run, along, count, beside)
                 self.iterations(rest, of_columns, listens=True)
             case Reduction(along=along):
@@ -159,10 +150,10 @@ class RunLoops(Loops):
         def chunk(lanes: Lanes, number: int) -> Sequence[Value]:
             with self.frame.level(lanes=lanes):
                 together = partial(self._together, run, lanes.count)
-                self.several(beside, _BESIDE, together, twice=twice)
+                self.several(beside, Vectors.BESIDE, together, twice=twice)
             return ()
 
-        is_long = has_long_code(run, 1 if beside is None else _BESIDE)
+        is_long = has_long_code(run, 1 if beside is None else Vectors.BESIDE)
         chunks = partial(self.chunks, along, size, count, chunk, ())
         chunks(wide=True, twice=twice, is_long=is_long)
 
@@ -392,13 +383,13 @@ class RunLoops(Loops):
 
         if any(m.initial is not None for m in members):
             self.chunks(along, count, 1, begin, ())
-        start, blocks, stop = self.cuts(row, [_SWEPT_ROWS])
+        start, blocks, stop = self.cuts(row, [Vectors.SWEPT_ROWS])
         self.stretches(
             start,
             blocks,
-            _SWEPT_ROWS,
+            Vectors.SWEPT_ROWS,
             (),
-            lambda index: rows([index, *(index + n for n in range(1, _SWEPT_ROWS))]),
+            lambda index: rows([index, *(index + n for n in range(1, Vectors.SWEPT_ROWS))]),
         )
         f.loop(blocks, stop, 1, (), lambda index: rows([index]))
         frame.forget()
@@ -420,7 +411,7 @@ class RunLoops(Loops):
         machine = self.function.module
         # Long code is computed piece by piece; with few registers, a piece is a whole vector.
         is_long = bool(starts) and has_long_code(run, 1)
-        if is_long and machine.vector_registers > _FEW_REGISTERS:
+        if is_long and machine.vector_registers > Vectors.FEW_REGISTERS:
             pieces = max(1, starts[0].type.bits * count // machine.vector_bits)
             starts = self._starts(run, count // pieces) * pieces
         kept = {m.target for m in run.assignments if m.combine is None} - self.program.elided

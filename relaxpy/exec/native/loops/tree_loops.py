@@ -16,15 +16,16 @@ from relaxpy.exec.native.loops.items import Items
 from relaxpy.exec.native.loops.run_loops import RunLoops
 from relaxpy.exec.native.threads.code import parallel, slots
 from relaxpy.exec.native.trees import cost
-from relaxpy.exec.native.trees.masks import LEAST_ROWS, PANEL, Masked
+from relaxpy.exec.native.trees.masks import Masked
 from relaxpy.exec.native.trees.obligations import Obligation
 from relaxpy.exec.native.trees.program import KernelProgram, ObligationTests, Tasks, may_fail
-from relaxpy.exec.native.trees.recurrences import CHAINS, Recurrence
+from relaxpy.exec.native.trees.recurrences import Recurrence
 from relaxpy.exec.native.trees.short_rows import short_rows
 from relaxpy.exec.native.trees.strategy import strategy_of
 from relaxpy.exec.native.values.datatypes import storage_type, value_type
 from relaxpy.exec.native.values.environment import Lanes
 from relaxpy.exec.native.values.expressions import Values
+from relaxpy.exec.tuning import Cost, Rows, Vectors
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import PrimExpr, Var
@@ -140,7 +141,7 @@ class TreeLoops(RunLoops):
         """The recurrences of the loop around the innermost one, several of them interleaved."""
         f, outer = self.function, run.loops[-2]
         start, stop = map(f.index, self.bounds(outer))
-        last = stop - f.remainder(stop - start, CHAINS)
+        last = stop - f.remainder(stop - start, Vectors.CHAINS)
 
         def chains(first: Value, count: int) -> None:
             indices = [first + n for n in range(count)]
@@ -148,7 +149,7 @@ class TreeLoops(RunLoops):
                 self.frame.settle(indices)
                 self._recurrence(run, before, [{outer.var: index} for index in indices])
 
-        self.stretches(start, last, CHAINS, (), lambda index: chains(index, CHAINS))
+        self.stretches(start, last, Vectors.CHAINS, (), lambda index: chains(index, Vectors.CHAINS))
         f.loop(last, stop, 1, (), lambda index: chains(index, 1))
         self.frame.forget()
 
@@ -252,7 +253,7 @@ class TreeLoops(RunLoops):
         no, yes = f.const(BOOL, 0), f.const(BOOL, 1)
         rows = f.index(frame.variable(tile.high)) - frame.variable(tile.low)
         every = [f.const(I64, 0), stop]
-        has_tiles = f.compare("sge", rows, LEAST_ROWS)
+        has_tiles = f.compare("sge", rows, Rows.LEAST_MASKED)
         start = f.branch(has_tiles, lambda: self._shown_columns(tile, stop), lambda: every)
         first, last, _ = f.while_loop([*start, yes], lambda *now: now[2], shown)
         frame.forget()
@@ -279,12 +280,16 @@ class TreeLoops(RunLoops):
             [result] = f.branch(f.compare("slt", low, high), panel, lambda: [no])
             return result
 
-        end = f.arithmetic("and", stop + (PANEL - 1), -PANEL)
+        end = f.arithmetic("and", stop + (Rows.PANEL - 1), -Rows.PANEL)
         [end] = f.while_loop(
-            [end], lambda n: hidden(f.intrinsic("smax", n - PANEL, 0), n), lambda n: [n - PANEL]
+            [end],
+            lambda n: hidden(f.intrinsic("smax", n - Rows.PANEL, 0), n),
+            lambda n: [n - Rows.PANEL],
         )
         [first] = f.while_loop(
-            [zero], lambda n: hidden(n, f.intrinsic("smin", n + PANEL, end)), lambda n: [n + PANEL]
+            [zero],
+            lambda n: hidden(n, f.intrinsic("smin", n + Rows.PANEL, end)),
+            lambda n: [n + Rows.PANEL],
         )
         last = f.intrinsic("smin", end, stop)
         needs_all = f.compare("eq", end, 0)
@@ -385,10 +390,10 @@ class TreeLoops(RunLoops):
         """The grain: the number of blocks of a task."""
         f, constant = self.function, tree.cost.constant
         if constant is not None and not isinstance(blocks, Value):
-            return max(1, cost.GRAIN // max(constant, 1), -(-blocks // cost.MOST_TASKS))
+            return max(1, Cost.GRAIN // max(constant, 1), -(-blocks // Cost.MOST_TASKS))
         time = f.intrinsic("smax", self.frame.index(tree.cost), 1)
-        least = f.intrinsic("smax", f.new(I64, f"sdiv i64 {cost.GRAIN}, {time.name}"), 1)
-        return f.intrinsic("smax", least, f.index(ceil_div(f, blocks, cost.MOST_TASKS)))
+        least = f.intrinsic("smax", f.new(I64, f"sdiv i64 {Cost.GRAIN}, {time.name}"), 1)
+        return f.intrinsic("smax", least, f.index(ceil_div(f, blocks, Cost.MOST_TASKS)))
 
     def blocks(self, tree: Tasks, first: Value, last: Value, extents: Sequence[Size]) -> None:
         """The blocks of a task."""

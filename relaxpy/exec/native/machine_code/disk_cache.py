@@ -20,20 +20,18 @@ from typing import Any, Final, TypeAlias
 
 from relaxpy.errors import MisuseError
 from relaxpy.exec.process import process
+from relaxpy.exec.tuning import Kept
 from relaxpy.support.dataclass import dataclass
 
 SWITCH: Final = "RELAXPY_CACHE"
 """The environment variable: 0 disables the cache, "code" caches machine code but no programs."""
 DIRECTORY: Final = "RELAXPY_CACHE_DIR"
 """The environment variable with the directory, instead of `relaxpy` in that of the user."""
-LIMIT: Final = 1 << 29
-"""Bytes of all files. Beyond that, the least recently used ones are removed."""
 _MAGIC: Final = b"relaxpy object 3\n".ljust(32)
 _HEADER: Final = len(_MAGIC) + hashlib.sha256().digest_size
 """Bytes before the contents, which are aligned like arrays."""
 _SUFFIX: Final = ".o"
 _UNFINISHED: Final = ".tmp"
-_ABANDONED_SECONDS: Final = 3600
 _NUMBERS: Final = count()
 
 
@@ -239,24 +237,24 @@ class _Sweep:
     """Limits the size of the directory, at the first file of a process and after so many bytes."""
 
     def __init__(self) -> None:
-        self._unswept = LIMIT
+        self._unswept = Kept.DISK
 
     def after(self, size: int, place: _Place) -> None:
         """Sweep the directory if a file of `size` bytes may have made it too large."""
         self._unswept += size
-        if self._unswept > LIMIT // 16:
+        if self._unswept > Kept.DISK // 16:
             self._unswept = 0
             self.now(place)
 
     def now(self, place: _Place) -> None:
         """Remove abandoned files, and the files that were used least recently."""
-        limit = time.time() - _ABANDONED_SECONDS
+        limit = time.time() - Kept.ABANDONED
         files = sorted(_files(place), key=lambda item: -item[1].st_mtime)
         total = 0
         for name, entry in files:
             is_unfinished = name.endswith(_UNFINISHED)
             total += 0 if is_unfinished else entry.st_size
-            if entry.st_mtime < limit if is_unfinished else total > LIMIT:
+            if entry.st_mtime < limit if is_unfinished else total > Kept.DISK:
                 with suppress(OSError):
                     path, inside = _in(place, name)
                     os.unlink(path, **inside)

@@ -31,6 +31,7 @@ from relaxpy.exec.native.machine_code.machine import (
 )
 from relaxpy.exec.native.machine_code.processor import generator, interface, processor
 from relaxpy.exec.process import process
+from relaxpy.exec.tuning import CodeSize
 from relaxpy.support.dataclass import dataclass
 
 _LOCK: Final = threading.RLock()
@@ -158,10 +159,6 @@ def _stored_object(key: str, machine: Machine, generate: Callable[[], bytes]) ->
     return code
 
 
-_LONG: Final = 1 << 15
-"""The characters of a module from which LLVM's memory is returned to the system."""
-
-
 def compile_assembly(text: str, machine: Machine | None = None) -> str:
     """The assembly of a module of LLVM IR, for reading."""
     assembly: str = _generate("emit_assembly", text, machine or current())
@@ -181,7 +178,7 @@ def _generate(method: str, text: str, machine: Machine, *, optimised: bool = Tru
         if PROMOTED in text:
             _promote(parsed, target)
         result = getattr(target, method)(parsed)
-    if len(text) >= _LONG:
+    if len(text) >= CodeSize.LONG:
         return_memory()
     return result
 

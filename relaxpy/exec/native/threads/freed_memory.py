@@ -31,23 +31,12 @@ from relaxpy.exec.native.threads.code import (
 from relaxpy.exec.native.threads.systems import free_pages, new_pages, threads_of
 from relaxpy.exec.process import process
 from relaxpy.exec.runtime.values import memory_bytes
+from relaxpy.exec.tuning import Allocations
 
-_LARGE: Final = 1 << 17
-"""The bytes from which a block is kept when it is freed."""
 _WIDEST: Final = 8
 """The bytes of the widest elements, to decide by their number which arrays may be large."""
-_KEPT: Final = 64
-"""The most blocks that are kept."""
-_AGE: Final = 1024
-"""The requests after which an unused block is freed."""
-_SHARE: Final = 1 / 8
-"""The most memory that is kept, as a share of the machine's."""
-_HUGE: Final = 1 << 22
-"""The bytes from which a block has huge pages, of 2 MiB."""
 _RANKS: Final = 32
 """The most axes of arrays that are allocated here."""
-_SLACK: Final = 1 << 24
-"""The bytes of memory, kept or in use, beyond five quarters of the peak usage."""
 _POSSIBLE: Final = 1 << 56
 """No block is larger."""
 _CAPSULE: Final = b"mem_handler"
@@ -66,7 +55,7 @@ _ADDRESSES: Final = ("yield", "advise", "allocator", *_NUMPY, *_PYTHON)
 CODE: Final = Code(
     "memory",
     # Of a kept block: its address, its bytes, and the number of requests when it was freed.
-    blocks=f"[{_KEPT} x [3 x i64]] zeroinitializer",
+    blocks=f"[{Allocations.KEPT} x [3 x i64]] zeroinitializer",
     **dict.fromkeys(("count", "used", "most", "held", "requests", "limit"), "i64 0"),
     locked="i32 0, align 64",
     **dict.fromkeys(_ADDRESSES, "ptr null"),
@@ -191,12 +180,12 @@ def _memory(f: Function, size: Value, shift: Value) -> Value:
     def new(size: Value) -> list[Value]:
         f.call("use", VOID, size)
         most = read(f, "most")
-        bound = most + f.arithmetic("lshr", most, 2) + _SLACK
+        bound = most + f.arithmetic("lshr", most, 2) + Allocations.SLACK
         f.call("shrink", VOID, bound - read(f, "used"))
         f.call("unlock", VOID)
         base = new_pages(f, size, lambda: unused(size))
         can_advise = f.compare("ne", read(f, "advise", POINTER), 0)
-        is_huge = f.arithmetic("and", can_advise, f.compare("uge", size, _HUGE))
+        is_huge = f.arithmetic("and", can_advise, f.compare("uge", size, Allocations.HUGE))
         f.branch(is_huge, lambda: advised(base, size))
         return marked(f.element(base, 64, I8), size, base, size - 64)
 
@@ -214,7 +203,7 @@ def _memory(f: Function, size: Value, shift: Value) -> Value:
             f.store(value, f.element(memory, n, I64))
         return [memory]
 
-    is_large = f.compare("uge", size, _LARGE)
+    is_large = f.compare("uge", size, Allocations.LARGE)
     [found] = f.attempt(lambda: f.branch(is_large, large, small), lambda: [f.const(POINTER, 0)])
     return found
 
@@ -242,8 +231,10 @@ def _give(f: Function, memory: Value) -> None:
         f.call("use", VOID, -size)
         count, requests = read(f, "count"), read(f, "requests")
         age = requests - f.load(I64, f.element(at(f, "blocks"), 2, I64))
-        is_old = f.arithmetic("and", f.compare("sgt", count, 0), f.compare("sgt", age, _AGE))
-        is_full = f.compare("eq", count, _KEPT)
+        is_old = f.arithmetic(
+            "and", f.compare("sgt", count, 0), f.compare("sgt", age, Allocations.AGE)
+        )
+        is_full = f.compare("eq", count, Allocations.KEPT)
         f.branch(f.arithmetic("or", is_full, is_old), evicted)
         block = _block(f, add(f, "count", 1) - 1)
         for n, value in enumerate((memory, size, requests)):
@@ -322,7 +313,7 @@ def _new_array(f: Function, rank: Value, dims: Value, dtype: Value, order: Value
         return [array]
 
     [count] = f.loop(0, f.cast("sext", rank, "i64"), 1, [f.const(F64, 1)], times)
-    [array] = f.branch(f.compare("oge", count, _LARGE // _WIDEST), large, new)
+    [array] = f.branch(f.compare("oge", count, Allocations.LARGE // _WIDEST), large, new)
     return array
 
 
@@ -377,7 +368,7 @@ class Memory:
     def __init__(self) -> None:
         self.library = CODE.linked(_FUNCTIONS)
         here, api = process(), ctypes.pythonapi
-        CODE.set(self.library, "limit", int(min(memory_bytes() * _SHARE, _POSSIBLE)))
+        CODE.set(self.library, "limit", int(min(memory_bytes() * Allocations.SHARE, _POSSIBLE)))
         give_way = threads_of(here.system).functions["yield"]
         CODE.set(self.library, "yield", here.address(give_way))
         if here.system.huge_pages is not None:

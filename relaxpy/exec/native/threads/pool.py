@@ -31,8 +31,8 @@ from relaxpy.exec.native.threads.freed_memory import memory
 from relaxpy.exec.native.threads.systems import FUNCTIONS, MASK_BYTES, Futex, Threads, threads_of
 from relaxpy.exec.process import process
 from relaxpy.exec.runtime.threads import ENTRIES, ring, thread_count
+from relaxpy.exec.tuning import Parallel
 
-_SPINS: Final = 5_000
 #: Functions of Python.
 _FUNCTIONS: Final = {
     "ensure": "PyGILState_Ensure",
@@ -220,7 +220,7 @@ def _worker(f: Function, argument: Value) -> Value:
             f.branch(f.compare("ne", kept, 0), lambda: return_to_all(f))
             return [last, f.index(0)]
 
-        return f.branch(f.compare("sgt", spins, _SPINS), sleep, pause)
+        return f.branch(f.compare("sgt", spins, Parallel.SPINS), sleep, pause)
 
     f.while_loop([f.index(0)] * 2, lambda *_: f.const(BOOL, 1), look)
     return f.const(POINTER, 0)
@@ -346,7 +346,7 @@ def _run_with(
 
         def wait(spins: Value) -> list[Value]:
             more = spins + 1
-            f.branch(f.compare("sgt", more, _SPINS), rest, lambda: _pause(f))
+            f.branch(f.compare("sgt", more, Parallel.SPINS), rest, lambda: _pause(f))
             return [more]
 
         f.while_loop([f.index(0)], is_open, wait)

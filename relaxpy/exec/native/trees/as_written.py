@@ -8,8 +8,8 @@ from relaxpy.exec.kernel.nest.nodes import Axis, Loop, walk_items
 from relaxpy.exec.kernel.plan.planner import kept_kinds
 from relaxpy.exec.kernel.plan.statements import Compound
 from relaxpy.exec.kernel.plan.tree import For, Plan, Tree, runs
-from relaxpy.exec.native.trees.cost import GRAIN
 from relaxpy.exec.native.trees.program import KernelProgram, Tasks, program_of
+from relaxpy.exec.tuning import Cost
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.tir.expr import Var
@@ -45,7 +45,7 @@ def _in_tasks(tree: Tree, parallel: Set[Var], tasks: set[Var]) -> Tree:
     tasks.add(tree.axis.var)
     low, high = Var("lo", INT64), Var("hi", INT64)
     block = replace(tree, axis=Axis(tree.axis.var, low, high))
-    return Tasks((), tree.axis, 1, low, high, block, as_poly(GRAIN))
+    return Tasks((), tree.axis, 1, low, high, block, as_poly(Cost.GRAIN))
 
 
 def without_vectors(program: KernelProgram) -> KernelProgram:

@@ -16,18 +16,13 @@ from relaxpy.exec.native.trees.cost import time_of
 from relaxpy.exec.native.trees.masks import Masked, with_mask
 from relaxpy.exec.native.trees.product import product_of
 from relaxpy.exec.native.trees.program import KernelProgram, ObligationTests, Tasks, whole_runs
+from relaxpy.exec.tuning import Rows
 from relaxpy.ir.arith.algebra.affine import as_poly, number_of
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
 from relaxpy.ir.tir.substitution import mentions
 from relaxpy.support.dataclass import dataclass, replace
-
-_BLOCK_BYTES = 1 << 19
-"""The size of the rows of a block in one buffer, half of the L2 cache."""
-_LEAST_ROWS, _MOST_ROWS = 16, 128
-_UNKNOWN_LENGTH = 2048
-"""The length of a row if it is not known."""
 
 
 def with_chains(program: KernelProgram) -> KernelProgram:
@@ -296,9 +291,9 @@ class _Builder:
     def _size(self, row: Axis) -> int:
         """The number of rows of a block, if possible a divisor of all rows."""
         lengths = (number_of(b.shape[1:]) for b in self.blocks.values())
-        known = [_UNKNOWN_LENGTH if n.constant is None else n.constant for n in lengths]
-        most = _BLOCK_BYTES // (4 * max(1, *known)) // 8 * 8
-        most = min(max(most, _LEAST_ROWS), _MOST_ROWS)
+        known = [Rows.DYNAMIC_LENGTH if n.constant is None else n.constant for n in lengths]
+        most = Rows.CHAIN_BYTES // (4 * max(1, *known)) // 8 * 8
+        most = min(max(most, Rows.LEAST_CHAIN), Rows.MOST_CHAIN)
         extent = row.extent.constant
         if extent is None:
             return most

@@ -1,8 +1,4 @@
-"""The cost model: the time of loops on one thread, which decides the number of tasks.
-
-Units: picoseconds. The figures are for float32 on a CPU with 512-bit vectors and data from the
-last-level cache or memory; those of others differ by less than the error of the estimates.
-"""
+"""The cost model: the picoseconds of loops on one thread, which decide the number of tasks."""
 
 from __future__ import annotations
 
@@ -17,30 +13,11 @@ from relaxpy.exec.kernel.plan.tree import For, Plan, Run, Tile, Tree, runs
 from relaxpy.exec.native.trees.lanes import lane_axis
 from relaxpy.exec.native.trees.product import product_of
 from relaxpy.exec.native.trees.program import ObligationTests, Tasks
+from relaxpy.exec.tuning import Cost
 from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
 from relaxpy.ir.core.traverse import children, occurrences
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, outside_indices
 from relaxpy.ir.tir.expr import Call, Div, FloorDiv, FloorMod, Mod, PrimExpr, Var
-
-GRAIN = 10_000_000
-"""The least time of a task, about that of waking a thread."""
-MOST_TASKS = 64
-LONG = 10**11
-"""The time of loops during which Python signals may wait."""
-_BYTE = 60
-_SAME = 5
-_GATHERED = 600
-_OPERATION = 10
-_FUNCTION = 150
-_DIVISION = 300
-_PRODUCT = 10
-"""A multiply-add of a matmul in tiles."""
-_ITERATION = 1000
-"""An iteration of a loop without vectors."""
-_LONG_CODE = 150
-"""The time of code that is longer than the loop around it."""
-_UNKNOWN = 64
-"""The extent of an axis whose bounds depend on other axes."""
 
 
 def time_of(tree: Tree, plan: Plan, without: Sequence[Axis]) -> IndexPoly:
@@ -57,7 +34,8 @@ def time_of(tree: Tree, plan: Plan, without: Sequence[Axis]) -> IndexPoly:
             return as_poly(0)
         case ObligationTests(obligations=required):
             times = (
-                _iterations(o.axes, without) * (_ITERATION + _of_value(o.index)) for o in required
+                _iterations(o.axes, without) * (Cost.ITERATION + _of_value(o.index))
+                for o in required
             )
             return sum(times, as_poly(0))
         case _:
@@ -75,8 +53,8 @@ def has_long_tasks(tree: Tree) -> bool:
             time = cost.constant
             if time is None:
                 return any(map(_repeats, runs((inner,))))
-            tasks = 1 if tree.parts_of_rows else MOST_TASKS
-            return time * max(1, blocks // tasks) > LONG
+            tasks = 1 if tree.parts_of_rows else Cost.MOST_TASKS
+            return time * max(1, blocks // tasks) > Cost.LONG
         case _:
             return False
 
@@ -119,18 +97,18 @@ def _iterations(axes: Iterable[Axis], without: Sequence[Axis]) -> IndexPoly:
         extent = axis.extent
         has_loads = any(True for atom in extent.atoms() for _ in loads(atom))
         known = not extent.mentions(variables) and not has_loads
-        total = total * (extent if known else as_poly(_UNKNOWN))
+        total = total * (extent if known else as_poly(Cost.UNKNOWN))
     return total
 
 
 def _of_run(run: Run, plan: Plan) -> int:
     """The time of one iteration of all loops."""
     if product_of(run) is not None:
-        return _PRODUCT
+        return Cost.PRODUCT
     along = None if run.is_scalar else lane_axis(run)
     if along is None:
         values = (e for statement in run.statements for e in expressions_of(statement))
-        return _ITERATION + sum(map(_of_value, values))
+        return Cost.ITERATION + sum(map(_of_value, values))
     total = 0
     seen: set[object] = set()
     for member in run.assignments:
@@ -142,17 +120,17 @@ def _of_run(run: Run, plan: Plan) -> int:
             if (buffer, indices) not in seen:
                 seen.add((buffer, indices))
                 total += _of_access(buffer, indices, along.var)
-    return max(total, _SAME)  # sums of a number read nothing
+    return max(total, Cost.SAME)  # sums of a number read nothing
 
 
 def _of_access(buffer: Buffer, indices: tuple[PrimExpr, ...], var: Var) -> int:
     position = position_of(buffer, indices)
     if not position.mentions({var}):
-        return _SAME
+        return Cost.SAME
     linear = affine(position, {var})
     if linear is None or linear.constant(var) != 1:
-        return _GATHERED
-    return _BYTE * buffer.dtype.itemsize
+        return Cost.GATHERED
+    return Cost.BYTE * buffer.dtype.itemsize
 
 
 def _of_value(value: PrimExpr) -> int:
@@ -160,14 +138,14 @@ def _of_value(value: PrimExpr) -> int:
     total = 0
     for node in outside_indices(value):
         if isinstance(node, Call) and node.op in COSTLY:
-            total += _FUNCTION
+            total += Cost.FUNCTION
         elif isinstance(node, (Div, FloorDiv, FloorMod, Mod)) and not node.dtype.is_float:
-            total += _DIVISION
+            total += Cost.DIVISION
         elif not isinstance(node, BufferLoad) and any(True for _ in children(node)):
-            total += _OPERATION
+            total += Cost.OPERATION
     return total
 
 
 def has_long_code(run: Run, count: int) -> bool:
     """True if the code of `count` iterations of a run is much longer than that of a loop."""
-    return count * sum(_of_value(m.value) for m in run.assignments) >= _LONG_CODE
+    return count * sum(_of_value(m.value) for m in run.assignments) >= Cost.LONG_CODE

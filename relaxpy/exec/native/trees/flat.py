@@ -15,6 +15,7 @@ from relaxpy.exec.kernel.plan.tree import Run, Tile, Tree
 from relaxpy.exec.native.trees.program import KernelProgram, whole_runs
 from relaxpy.exec.native.trees.repeated import RepeatedLoads, repeated_loads
 from relaxpy.exec.native.trees.strategy import strategy_of
+from relaxpy.exec.tuning import Vectors
 from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.fork_lock import late_property
@@ -23,9 +24,6 @@ from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
 from relaxpy.ir.tir.ops import cast_to, floordiv, floormod
 from relaxpy.ir.tir.substitution import mentions
 from relaxpy.support.dataclass import replace
-
-_REPEATS = (2, 4, 8)
-"""Extents of axes that are parts of vectors, in which elements are repeated."""
 
 
 def with_flat_axes(program: KernelProgram) -> KernelProgram:
@@ -185,7 +183,7 @@ def _with_quotients(run: Run) -> Run | None:
         return None
     [member], (outer, inner) = run.assignments, run.axes[-2:]
     count, pair, zero = inner.extent.constant, {outer.var, inner.var}, IntImm(INT64, 0)
-    if count not in _REPEATS or not _start_at_0(outer, inner):
+    if count not in Vectors.REPEATS or not _start_at_0(outer, inner):
         return None
     bare = member.relocated(lambda load: BufferLoad(load.buffer, (zero,) * load.buffer.ndim))
     if any(mentions(expr, pair) for expr in (bare.value, *member.guards)):

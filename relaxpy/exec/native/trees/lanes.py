@@ -10,24 +10,13 @@ from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.plan.blocking import COSTLY
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Contraction, Run
+from relaxpy.exec.tuning import Vectors
 from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import BufferLoad, outside_indices
 from relaxpy.ir.tir.expr import Call, PrimExpr, Var
 from relaxpy.ir.tir.substitution import mentions
 from relaxpy.support.dataclass import dataclass, replace
-
-_REVERSED = 2
-_GATHER = 12
-"""The cost of a gather, relative to consecutive elements."""
-_FUNCTION = 8
-"""The cost of a mathematical function."""
-_FOLD = 5
-"""The cost of reducing lanes to their max or min, for each lane."""
-LONGEST_STEP = 8
-"""Up to this stride, elements are loaded by vectors, at the cost of as many loads."""
-_LEAST_SHARED = 8
-"""The elements that iterations without sums must read to be unrolled and jammed."""
 
 
 def with_best_order(run: Run) -> Run:
@@ -105,7 +94,7 @@ class _Work:
         lanes, most = 8.0, min(max(extent or 1, 1), 1 << 63)
         if extent is not None:
             lanes = min(lanes, most)
-        folded = _FOLD * self.folds * lanes / most if extent is not None else 0
+        folded = Vectors.FOLD * self.folds * lanes / most if extent is not None else 0
         return (self.total + folded) / self.count / lanes
 
 
@@ -121,7 +110,7 @@ def _works(run: Run) -> tuple[tuple[Axis, _Work], ...]:
     accesses = [*_accesses(run)]
     operations = sum(map(_functions, run.assignments))
     return tuple(
-        (axis, _work(run, axis, accesses, operations * _FUNCTION))
+        (axis, _work(run, axis, accesses, operations * Vectors.FUNCTION))
         for axis in run.loops
         if axis.var not in dependent and (axis.var in run.independent or axis is run.loops[-1])
     )
@@ -150,8 +139,8 @@ def _work(
         for member, is_target, position in accesses
         if not (is_target and is_summed and member.combine is not None)
     ]
-    if _GATHER in costs:  # the time of distant elements, such as those of stores, decides
-        costs = [_GATHER if cost > _REVERSED else cost for cost in costs]
+    if Vectors.GATHER in costs:  # the time of distant elements, such as those of stores, decides
+        costs = [Vectors.GATHER if cost > Vectors.REVERSED else cost for cost in costs]
     extremes = [m for m in run.accumulations if m.combine in ("min", "max")]
     folds = len(extremes) if is_summed else 0
     return _Work(sum(costs) + 1 + operations, len(costs) + 1 + operations, folds)
@@ -163,10 +152,10 @@ def _access_cost(position: IndexPoly, var: Var, *, is_target: bool) -> float:
     linear = affine(position, {var})
     step = None if linear is None else linear.constant(var)
     if step == -1:
-        return _REVERSED
-    if step is not None and 2 <= step <= LONGEST_STEP and not is_target:
+        return Vectors.REVERSED
+    if step is not None and 2 <= step <= Vectors.LONGEST_STEP and not is_target:
         return step
-    return 1.0 if step == 1 else _GATHER
+    return 1.0 if step == 1 else Vectors.GATHER
 
 
 def shared_axis(run: Run, along: Axis) -> Axis | None:
@@ -192,7 +181,7 @@ def shared_axis(run: Run, along: Axis) -> Axis | None:
             ]
             one.add(places[0])
             four.update(places)
-    enough = len(one) >= (2 if run.over else _LEAST_SHARED)
+    enough = len(one) >= (2 if run.over else Vectors.LEAST_SHARED)
     return axis if enough and len(four) <= 3 * len(one) else None
 
 

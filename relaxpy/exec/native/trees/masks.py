@@ -16,6 +16,7 @@ from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Run, Tile
 from relaxpy.exec.native.trees.product import TARGET, Product, product_of
+from relaxpy.exec.tuning import Rows
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.core.node import Node
@@ -27,15 +28,6 @@ from relaxpy.ir.tir.expr import EQ, GE, LE, FloatImm, IntImm, Mul, Not, PrimExpr
 from relaxpy.ir.tir.substitution import mentions, substitute
 from relaxpy.support.dataclass import dataclass, replace
 
-PANEL = 128
-"""The columns that are skipped together, a multiple of all vector lengths.
-
-The sums of a row do not depend on the number of skipped panels, as the lanes of the others stay the
-same.
-"""
-_LEAST_COLUMNS = 2 * PANEL
-LEAST_ROWS = 9
-"""The rows of a block from which its contractions run in tiles, which can skip columns."""
 _FLAG = DataType("int8")
 
 
@@ -77,7 +69,7 @@ def with_mask(
     extent = None if columns is None else columns.extent.constant
     if columns is None or as_poly(columns.start).constant != 0:
         return tile
-    if (extent is not None and extent < _LEAST_COLUMNS) or (tile.size or 0) < LEAST_ROWS:
+    if (extent is not None and extent < Rows.LEAST_COLUMNS) or (tile.size or 0) < Rows.LEAST_MASKED:
         return tile
     reader = _Reader(tile, scores.target, columns, buffers)
     if not reader.is_masked(rows) or any(

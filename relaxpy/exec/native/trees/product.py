@@ -14,6 +14,7 @@ from relaxpy.exec.kernel.nest.buffers import position_of
 from relaxpy.exec.kernel.nest.nodes import loads
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Run
+from relaxpy.exec.tuning import Products
 from relaxpy.ir.arith.algebra.affine import Affine, IndexPoly, affine, as_poly
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.traverse import walk
@@ -25,15 +26,7 @@ from relaxpy.support.dataclass import dataclass, replace
 TARGET, A, B, INITIAL = range(4)
 """The operands, in the order of strides."""
 _ZERO = as_poly(0)
-_SHORT = 32
-"""The extent below which the column axis is chosen by the costs of vectors and packing."""
-_DEEP = 256
-"""The length of a sum from which these costs dominate the contraction."""
-_FEW_ROWS = 4
-"""The rows from which an axis fills a good part of a tile."""
 _BYTE = 8
-_FEW_OPERATIONS = 5
-"""The operations of an epilogue up to which tiles apply it to their registers."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -262,7 +255,7 @@ def _cheaper(
     """The column axis: not `column` if that is too short to fill vectors."""
     depth = math.prod(d.extent.constant or 0 for d in over)
     length = column.extent.constant
-    if length is None or length >= _SHORT or depth < _DEEP:
+    if length is None or length >= Products.SHORT_AXIS or depth < Products.DEEP:
         return column
 
     def cost(d: Dimension) -> float:
@@ -277,7 +270,7 @@ def _cheaper(
         scatter = 0 if d.strides[TARGET].constant == 1 else 25
         return fill + copy / rows + scatter / depth
 
-    others = [d for d in columns if (d.extent.constant or 0) >= _SHORT]
+    others = [d for d in columns if (d.extent.constant or 0) >= Products.SHORT_AXIS]
     return min([column, *others], key=cost)
 
 
@@ -294,7 +287,7 @@ def _suits_rows(dimension: Dimension) -> float:
 
     A dynamic one, most likely a batch of one, is preferred to those that fill no tile.
     """
-    return float(dimension.extent.constant or _FEW_ROWS)
+    return float(dimension.extent.constant or Products.FEW_ROWS)
 
 
 def _merged(dimensions: Sequence[Dimension]) -> list[Dimension]:
@@ -325,4 +318,4 @@ def is_costly(product: Product) -> bool:
     nodes = [n for m in product.after for n in walk(m.value) if isinstance(n, PrimExpr)]
     short = (BufferLoad, Var, IntImm, FloatImm)
     count = sum(8 if isinstance(n, (Call, Div)) else not isinstance(n, short) for n in nodes)
-    return product.member.target.dtype.bits >= 32 and count > _FEW_OPERATIONS
+    return product.member.target.dtype.bits >= 32 and count > Products.FEW_OPERATIONS

@@ -22,6 +22,7 @@ from relaxpy.exec.native.trees.obligations import Obligation, obligations
 from relaxpy.exec.native.trees.pieces import in_pieces
 from relaxpy.exec.native.trees.product import product_of
 from relaxpy.exec.native.trees.zero_points import without_zero_points
+from relaxpy.exec.tuning import Rows
 from relaxpy.ir.arith.algebra.affine import IndexPoly
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import PrimExpr, Var
@@ -101,15 +102,6 @@ def program_of(plan: Plan, *, is_short: bool = False) -> KernelProgram:
     return KernelProgram(plan, trees, frozenset(elided), owners, found.early, is_short=is_short)
 
 
-_ROW_ELEMENTS = 64
-"""Rows of fewer elements run in blocks of several rows."""
-_BLOCK_ELEMENTS = 1024
-_PRODUCT_ROWS = 64
-"""The rows of a block with a matmul, which share each pass over a factor."""
-_COLUMNS = 256
-"""The size of blocks whose rows are columns of memory."""
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class _Reader:
     """Reads the trees of a plan; `late` are the obligations that they have to test."""
@@ -183,14 +175,14 @@ class _Reader:
         counts: list[int] = []
         for run in members:
             extents = (a.extent.constant for a in run.loops if a.start is not tile.low)
-            counts.append(math.prod(_ROW_ELEMENTS if n is None else max(n, 1) for n in extents))
+            counts.append(math.prod(Rows.ELEMENTS if n is None else max(n, 1) for n in extents))
         elements = max(counts)
-        size = 1 if elements >= _ROW_ELEMENTS else max(1, _BLOCK_ELEMENTS // elements)
+        size = 1 if elements >= Rows.ELEMENTS else max(1, Rows.BLOCK_ELEMENTS // elements)
         if any(product_of(run) for run in members):
-            size = max(size, _PRODUCT_ROWS)
+            size = max(size, Rows.PRODUCT_ROWS)
         longest = (run for run, count in zip(members, counts, strict=True) if count == elements)
         if any(_has_lanes_of(run, tile) for run in longest):
-            size = max(size, _COLUMNS)
+            size = max(size, Rows.COLUMNS)
         most = tile.axis.extent.constant
         size = size if most is None else max(1, min(size, most))
         row = tile.axis

@@ -9,16 +9,12 @@ from relaxpy.exec.kernel.nest.nodes import loads
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Run
 from relaxpy.exec.kernel.plan.updates import update_from
+from relaxpy.exec.tuning import Vectors
 from relaxpy.ir.arith.algebra.affine import affine, as_poly
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.ir.tir.substitution import mentions, substitute
 from relaxpy.support.dataclass import dataclass
-
-CHAINS = 4
-"""The number of independent recurrences that are interleaved to hide latency."""
-_LEAST_LANES = 64
-"""The iterations from which they run as the lanes of a vector."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,7 +59,7 @@ def _prefix_of(run: Run, before: BufferLoad, root: Callable[[Buffer], Buffer]) -
     update = update_from(value, before)
     if update is None or update.combine not in ("max", "min") or target.dtype.is_bool:
         return None
-    if extent is not None and extent < _LEAST_LANES:
+    if extent is not None and extent < Vectors.LEAST_RECURRENCES:
         return None
     if any(root(load.buffer) is root(target) for load in loads(update.operand)):
         return None

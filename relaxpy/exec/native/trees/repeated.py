@@ -18,6 +18,7 @@ from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Plan, Run
 from relaxpy.exec.native.trees.lanes import step_of
 from relaxpy.exec.runtime.scalar import ScalarEvaluator
+from relaxpy.exec.tuning import Weights
 from relaxpy.ir.arith.algebra.affine import affine, as_poly
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import map_children, occurrences, tree_size
@@ -28,26 +29,14 @@ from relaxpy.ir.tir.ops import int_range
 from relaxpy.ir.tir.substitution import mentions, substitute
 from relaxpy.support.dataclass import dataclass
 
-_LANES: Final = 16, 8
-"""The candidate vector lengths, in lanes; a block has several vectors of the first that fits."""
-_MOST: Final = 128
-"""The most iterations of a block."""
-_PART: Final = 32
-"""The iterations of a block that is a part of a long loop."""
 _AND: Final = Op("tir.bitwise_and")
 _MASKS: Final = 3, 7, 15
 """The masks of so few bits that a register holds a table of all their values."""
 _SHIFT: Final = Op("tir.shift_right")
 _DIGIT_BITS: Final = {15: 4}
 """The bits of integers for integer dot products, by their masks."""
-_DIGITS: Final = 32, 64, 128
-"""The possible numbers of these in a block."""
 _EXACT: Final = 2048
 """The maximum of a digit plus its offset."""
-PANEL: Final = 64
-"""The columns of a panel that is decoded for many rows."""
-_LARGEST: Final = 256
-"""The most nodes of a value."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -241,7 +230,7 @@ def _digits(
         (packed, shift), bits, zero = field
         places = numbers.get(shift) if isinstance(shift, Var) else None
         count = len(offsets[own])
-        if places is None or count not in _DIGITS or not outer:
+        if places is None or count not in Weights.DIGITS or not outer:
             continue
         size = packed.buffer.dtype.bits
         found = [n * size + place for n, place in zip(offsets[packed], places, strict=True)]
@@ -476,7 +465,7 @@ def _with_numbers(
     None if such a part is not an integer.
     """
     variables = {axis.var for axis in inner}
-    if tree_size(value) > _LARGEST:
+    if tree_size(value) > Weights.LARGEST:
         return None
     known: dict[PrimExpr, Var] = {}
 
@@ -525,13 +514,13 @@ def _in_parts(value: PrimExpr, over: Sequence[Axis]) -> tuple[PrimExpr, Block | 
     """A value whose innermost loop is divided into blocks, if it consists of whole ones."""
     *outside, axis = over
     extent = axis.extent.constant
-    if extent is None or extent % _PART or as_poly(axis.start).constant != 0:
+    if extent is None or extent % Weights.PART or as_poly(axis.start).constant != 0:
         return value, None
     first, second = (Var(f"{axis.var.name}{n}", axis.var.dtype) for n in range(2))
-    zero, size = (IntImm(axis.var.dtype, n) for n in (0, _PART))
-    outer = Axis(first, zero, IntImm(axis.var.dtype, extent // _PART))
+    zero, size = (IntImm(axis.var.dtype, n) for n in (0, Weights.PART))
+    outer = Axis(first, zero, IntImm(axis.var.dtype, extent // Weights.PART))
     value = substitute(value, {axis.var: first * size + second})
-    return value, ((*outside, outer), (Axis(second, zero, size),), _LANES[0])
+    return value, ((*outside, outer), (Axis(second, zero, size),), Weights.LANES[0])
 
 
 def _block(over: Sequence[Axis]) -> Block | None:
@@ -539,12 +528,12 @@ def _block(over: Sequence[Axis]) -> Block | None:
     count = 1
     for first in reversed(range(len(over))):
         extent = over[first].extent.constant
-        if extent is None or extent < 1 or count * extent > _MOST:
+        if extent is None or extent < 1 or count * extent > Weights.BLOCK:
             return None
-        if first == len(over) - 1 and extent >= _LANES[0]:
+        if first == len(over) - 1 and extent >= Weights.LANES[0]:
             return None
         count *= extent
-        for lanes in _LANES:
+        for lanes in Weights.LANES:
             if count % lanes == 0 and first < len(over) - 1:
                 return tuple(over[:first]), tuple(over[first:]), lanes
     return None

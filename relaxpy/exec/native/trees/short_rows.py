@@ -17,8 +17,9 @@ from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Plan, Run, Tile
 from relaxpy.exec.kernel.plan.updates import Combine
-from relaxpy.exec.native.trees.lanes import LONGEST_STEP, step_of
+from relaxpy.exec.native.trees.lanes import step_of
 from relaxpy.exec.native.trees.program import KernelProgram, whole_runs
+from relaxpy.exec.tuning import RowLanes, Vectors
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import rewrite, walk
@@ -26,19 +27,6 @@ from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer
 from relaxpy.ir.tir.expr import Call, IntImm, PrimExpr, Var
 from relaxpy.ir.tir.substitution import mentions
 from relaxpy.support.dataclass import dataclass
-
-_CHEAP = 6
-"""The elements of a row up to which this is faster for runs without functions and accumulations.
-
-Runs with functions have fewer than a 256-bit vector.
-"""
-_LONGEST = 16
-"""The most iterations of loops inside a row: those of a product with a 4x4 matrix."""
-_LEAST_ROWS = 16
-_FUNCTION = 40
-"""The operations of a mathematical function."""
-_OPERATIONS = 1000
-"""The most operations of a row: compile time grows faster than their number."""
 
 Place: TypeAlias = tuple[int | Var, ...]
 """The place of an element of a row: numbers, and variables of the row and of enclosing loops."""
@@ -87,7 +75,7 @@ def short_rows(tree: Run | Tile, program: KernelProgram) -> ShortRows | None:
     else:
         places = _places(tree.axes)
     for outer, axis in places:
-        is_long = (axis.extent.constant or _LEAST_ROWS) >= _LEAST_ROWS
+        is_long = (axis.extent.constant or RowLanes.LEAST) >= RowLanes.LEAST
         if is_long and any(_has_gaps(run, axis) for run in members):
             finder = _Finder(program.plan, private, outer, axis)
             rows = finder.result() if all(map(finder.add, members)) else None
@@ -129,7 +117,7 @@ def _is_suited(run: Run) -> bool:
 
 def _is_short(axis: Axis) -> bool:
     extent, start = axis.extent.constant, as_poly(axis.start).constant
-    return extent is not None and start is not None and 0 < extent <= LONGEST_STEP
+    return extent is not None and start is not None and 0 < extent <= Vectors.LONGEST_STEP
 
 
 class _UnsuitedError(Exception):
@@ -183,8 +171,8 @@ class _Finder:
         self.has_functions = self.has_functions or calls > 0
         self.accumulates = self.accumulates or bool(run.over)
         self.longest = max(self.longest, count)
-        self.operations += count * (len(nodes) + _FUNCTION * calls)
-        if count > _LONGEST or self.operations > _OPERATIONS:
+        self.operations += count * (len(nodes) + RowLanes.FUNCTION * calls)
+        if count > RowLanes.LONGEST or self.operations > RowLanes.OPERATIONS:
             return False
         within = [a for a in short if all(a is not o for o in run.over)]
         return all(self._unroll(m, row, within, run.over) for m in run.assignments)
@@ -265,13 +253,13 @@ class _Finder:
     def _note(self, element: BufferLoad) -> None:
         """Note an access of memory, which has to be that of near elements."""
         step = step_of(element, self.axis)
-        if step is None or not 0 <= step <= LONGEST_STEP:
+        if step is None or not 0 <= step <= Vectors.LONGEST_STEP:
             raise _UnsuitedError
         self.has_rows = self.has_rows or step > 1
 
     def result(self) -> ShortRows | None:
         """The steps, and the stores at the end; None if it does not pay."""
-        most = LONGEST_STEP - 1 if self.has_functions else _CHEAP
+        most = Vectors.LONGEST_STEP - 1 if self.has_functions else RowLanes.CHEAP
         if not self.has_rows or (self.longest > most and not self.accumulates):
             return None
         loads = [

@@ -17,6 +17,7 @@ from relaxpy.exec.native.trees.recurrences import Recurrence, recurrence_of
 from relaxpy.exec.native.trees.repeated import RepeatedLoads, repeated_loads
 from relaxpy.exec.native.trees.short_rows import ShortRows, short_rows
 from relaxpy.exec.native.trees.transpose import Transpose, transpose_of
+from relaxpy.exec.tuning import Vectors
 from relaxpy.ir.arith.algebra.affine import affine
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.tir.buffer import Buffer
@@ -25,8 +26,6 @@ from relaxpy.support.dataclass import dataclass
 
 SEARCHED = 64
 """The elements that a search tests at once, one for each bit of an integer."""
-_LEAST_SWEPT = 16
-_LEAST_WIDE = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -140,7 +139,7 @@ def _searched(run: Run) -> PrimExpr | None:
 def _is_wide(run: Run, along: Axis) -> bool:
     """True if a run only adds up consecutive elements of several columns."""
     extent = along.extent.constant
-    if not run.over or (extent is not None and extent < _LEAST_WIDE):
+    if not run.over or (extent is not None and extent < Vectors.LEAST_WIDE):
         return False
     if any(isinstance(node, Call) for m in run.assignments for node in walk(m.value)):
         return False
@@ -151,7 +150,10 @@ def _is_wide(run: Run, along: Axis) -> bool:
 
 def is_swept(run: Run) -> bool:
     """True if accumulations over one axis may keep their sums in the targets."""
-    if len(run.over) != 1 or (run.over[0].extent.constant or _LEAST_SWEPT) < _LEAST_SWEPT:
+    if (
+        len(run.over) != 1
+        or (run.over[0].extent.constant or Vectors.LEAST_SWEPT) < Vectors.LEAST_SWEPT
+    ):
         return False
     members = run.accumulations
     return not run.is_serial and all(

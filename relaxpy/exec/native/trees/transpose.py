@@ -8,6 +8,7 @@ from functools import lru_cache
 from relaxpy.exec.kernel.nest.buffers import position_of
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan.tree import Run
+from relaxpy.exec.tuning import Vectors
 from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.tir.buffer import Buffer
@@ -18,8 +19,6 @@ from relaxpy.support.dataclass import dataclass
 _SIDES = (16, 8, 4)
 """The sides of the squares that are transposed in registers."""
 _LARGEST_BITS = 512
-_NODES = 24
-"""Up to so many nodes, the value of an element is emitted for each row of a square."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,7 +43,8 @@ def transpose_of(run: Run, root: Callable[[Buffer], Buffer]) -> Transpose | None
     if run.over or run.after or run.is_scalar or run.is_serial or len(run.axes) < 2:
         return None
     if any(
-        m.combine is not None or sum(1 for _ in walk(m.value)) > _NODES for m in run.assignments
+        m.combine is not None or sum(1 for _ in walk(m.value)) > Vectors.TRANSPOSED_NODES
+        for m in run.assignments
     ):
         return None
     own = {a.var for a in run.axes}

@@ -15,10 +15,10 @@ from relaxpy.exec.kernel.nest.buffers import position_of
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.native.llvm.interleave import interleaved, load_every, parted
 from relaxpy.exec.native.llvm.writer import I8, I64, Function, Slot, Type, Value
-from relaxpy.exec.native.trees.lanes import LONGEST_STEP
 from relaxpy.exec.native.values.datatypes import RefusedError, storage_type
 from relaxpy.exec.native.values.failures import Failures
 from relaxpy.exec.native.values.packing import Packing
+from relaxpy.exec.tuning import Vectors
 from relaxpy.ir.arith.algebra.affine import Affine, IndexPoly, affine, as_poly
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import FloorDiv, FloorMod, PrimExpr, Var
@@ -433,7 +433,7 @@ class Frame(ABC):
         assert self.lanes is not None
         linear = affine(self.position(buffer, indices), {self.lanes.var})
         step = None if linear is None else linear.constant(self.lanes.var)
-        if linear is None or step is None or not 2 <= step <= LONGEST_STEP:
+        if linear is None or step is None or not 2 <= step <= Vectors.LONGEST_STEP:
             return None
         if step > 4 and self.lanes.count * storage_type(buffer.dtype).bits > 512:
             return None  # vectors of several registers; each result needs all of them

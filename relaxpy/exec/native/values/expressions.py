@@ -11,13 +11,13 @@ from collections.abc import Mapping
 
 from typing_extensions import override
 
-from relaxpy.exec.kernel.nest.read import MAX_TREE_SIZE
 from relaxpy.exec.native.llvm.writer import BOOL, I64, Type, Value
 from relaxpy.exec.native.maths.by_name import MATHS, emit_maths
 from relaxpy.exec.native.maths.numbers import absolute, narrow, widen
 from relaxpy.exec.native.trees.obligations import Obligation
 from relaxpy.exec.native.values.datatypes import RefusedError, storage_type, value_type
 from relaxpy.exec.native.values.environment import Frame
+from relaxpy.exec.tuning import Plans
 from relaxpy.ir.core.dtype import FLOAT32, DataType
 from relaxpy.ir.core.traverse import tree_size
 from relaxpy.ir.op import Op
@@ -332,7 +332,7 @@ class Values(Frame):
             RefusedError: the values that it inlines are too long to compute again.
         """
         f, index = self.function, obligation.index
-        if any(tree_size(expr) > MAX_TREE_SIZE for expr in (index, *obligation.path)):
+        if any(tree_size(expr) > Plans.TREE for expr in (index, *obligation.path)):
             raise RefusedError("a test of a value that a long chain of others makes up")
         value = size = f.const(I64, 0)
         if obligation.size is not None:

@@ -14,10 +14,11 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from relaxpy.exec.container import digest
+from relaxpy.exec.platforms import LINE_BYTES
+from relaxpy.exec.tuning import Allocations
 from relaxpy.support.dataclass import dataclass
 
 Array: TypeAlias = np.ndarray[Any, Any]
-_ALIGNMENT = 64
 MARK = 1 << 62
 """The tag added to the address of a packed operand: it exceeds every address."""
 
@@ -136,19 +137,16 @@ def _memory(size: int) -> Array:
     for each.
     """
     populate = getattr(mmap, "MAP_POPULATE", 0)
-    if size < _LARGE or not populate:
+    if size < Allocations.POPULATED or not populate:
         return np.zeros(size, np.uint8)
     memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | populate)
     pages: Any = (ctypes.c_uint8 * size).from_buffer(memory)
     return np.ndarray((size,), np.uint8, pages)
 
 
-_LARGE: Final = 1 << 20
-
-
 def _zeros(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """An array of zeros whose address is a multiple of `_ALIGNMENT`."""
+    """An array of zeros whose address is a multiple of `LINE_BYTES`."""
     size = math.prod(shape) * dtype.itemsize
-    memory = _memory(size + _ALIGNMENT)
-    start = -memory.ctypes.data % _ALIGNMENT
+    memory = _memory(size + LINE_BYTES)
+    start = -memory.ctypes.data % LINE_BYTES
     return memory[start : start + size].view(dtype).reshape(shape)

@@ -1,0 +1,496 @@
+"""The tuning constants: the only place for numbers on which the speed of code depends.
+
+They were measured on one machine: an AMD EPYC of Zen 4 with two CPUs, vectors of 512 bits, and
+caches of 32 KiB (L1), 1 MiB (L2) and 32 MiB (L3). Facts of an instruction set, a format
+or the order of sums stand where they are used, or in `platforms.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+
+class Products:
+    """Matmuls and other sums of products: the form that computes them."""
+
+    SHORT_AXIS: Final = 32
+    """The extent below which the column axis is chosen by the costs of vectors and packing."""
+    DEEP: Final = 256
+    """The length of a sum from which these costs dominate the contraction."""
+    FEW_ROWS: Final = 4
+    """The rows from which an axis fills a good part of a tile."""
+    FEW_OPERATIONS: Final = 5
+    """The operations of an epilogue up to which tiles apply it to their registers."""
+    SMALL: Final = 1 << 15
+    """Multiplications up to which a matmul takes less time than a call of BLAS."""
+    SHORT_SUM: Final = 16
+    """Sums up to this length gain less from BLAS than it costs to compute its operands."""
+    DEEP_BYTES: Final = 256
+    """The length of int8 sums from which more than a few rows are read along the sum."""
+    DEEP_ROWS: Final = 128
+    """The same for other elements: the extent of the innermost reduction axis."""
+    SPAN_BYTE_ROWS: Final = 1
+    """The most int8 rows that are read along the columns where tiles pack the second operand."""
+    SERIAL: Final = 1 << 18
+    """A contraction with fewer multiply-adds is faster than starting threads."""
+
+
+class Tiles:
+    """Matmuls in register tiles (GEMM)."""
+
+    ROWS: Final = 128
+    """The rows of a task, up to a multiple of those of a tile."""
+    MANY_ROWS: Final = 256
+    """The same where they share a packed block of columns, whose packing takes a part of the time.
+"""
+    MANY_BLOCKS: Final = 32
+    """With so many blocks of columns there are enough tasks for any number of rows."""
+    DEPTH: Final = 1024
+    """The k-block: the most steps of the sum at a time, which is the rows of a packed block."""
+    BLOCKS: Final = 8
+    """The most blocks of columns of a task that packs its rows; there are twice as many tasks."""
+    UNROLL: Final = 48
+    """The most instructions of a tile for which the innermost axes of the sum are unrolled. As many
+    multiply-adds take longer than the end of a loop."""
+    FEW_ROWS: Final = 128
+    """The number of rows up to which the last tile, which has fewer, takes a part of the time."""
+    DYNAMIC_EXTENT: Final = 480
+    """The assumed value of a dynamic extent, most likely a multiple of powers of two."""
+    LATENCY: Final = 8
+    """The number of independent sums that hides the latency of an addition."""
+    REUSED_ROWS: Final = 3
+    """A vector that is loaded twice has to be used by more rows than this."""
+    THREADS: Final = 2, 4
+    """The thread counts for which blocks of columns are chosen; others run the same blocks."""
+    MANY_TASKS: Final = 64
+    """The number of tasks from which the load is balanced for any number of threads."""
+    PLACE_BYTES: Final = 256 * 1024
+    """The packing threshold: larger second operands miss the TLB if they are read in place."""
+    PLACE_PAGES: Final = 128
+    """Larger ones are read in place up to so many pages, if each has `PAGE_ROWS` of their rows."""
+    PAGE_ROWS: Final = 8
+    NEAREST_BYTES: Final = 16 * 1024
+    """The size up to which an operand stays in the L1 cache in any access order."""
+    AHEAD: Final = 4
+    """The prefetch distance, in vectors of a column."""
+
+
+class Gemv:
+    """Matmuls of few rows, which are bound by the bandwidth of the second operand (GEMV)."""
+
+    MOST_ROWS: Final = 4
+    """The most rows that are read along the columns."""
+    MOST_DOT_ROWS: Final = 8
+    """The most rows that are read along the sum; tiles would transpose the columns."""
+    DYNAMIC_ROWS: Final = 3
+    """The rows whose sums are computed together if their number is known only in a call."""
+    DOTS: Final = 64
+    """The columns of a task that reads along the sum."""
+    GROUP: Final = 4
+    """The most columns that such a task reads at a time."""
+    STREAMED_ROWS: Final = 2
+    """With so few rows, an operand of so many elements is read in memory order."""
+    STREAMED_ELEMENTS: Final = 1 << 20
+    SUMS: Final = 16
+    """The most sums of such a task that are in registers of 512 bits."""
+    NARROW_SUMS: Final = 6
+    """The same for pairs of registers of 256 bits."""
+    SPAN: Final = 4096
+    """The most sums of a task that reads along the columns."""
+    LEAST_SPAN: Final = 1024
+    """The columns that are too few to be divided into two tasks."""
+    SHORT_BYTES: Final = 512
+    """Adjacent rows up to this size are prefetched, since they are read by columns, out of order.
+"""
+    AHEAD: Final = 1 << 11
+    """The prefetch distance in bytes."""
+    COLUMNS: Final = 64
+    """The columns of a task."""
+    LONGEST: Final = 256
+    """The longest sum: the rows and some columns stay in the L1 cache."""
+    UNROLL: Final = 4
+    """The unroll factor of the sum."""
+
+
+class Weights:
+    """Matmuls with weights of few bits, which are decoded when they are read."""
+
+    LANES: Final = 16, 8
+    """The candidate vector lengths, in lanes; a block has several vectors of the first that fits.
+"""
+    BLOCK: Final = 128
+    """The most iterations of a block."""
+    PART: Final = 32
+    """The iterations of a block that is a part of a long loop."""
+    DIGITS: Final = 32, 64, 128
+    """The possible numbers of these in a block."""
+    PANEL: Final = 64
+    """The columns of a panel that is decoded for many rows."""
+    LARGEST: Final = 256
+    """The most nodes of a value."""
+    LEAST_ROWS: Final = 10
+    """The rows from which panels of floats are decoded once for all of them."""
+    LEAST_DIGIT_ROWS: Final = 5
+    """The same for int8 panels."""
+    DEPTH: Final = 1024
+    """The most rows of a panel of floats, which stays in cache for all rows of the other factor."""
+    DIGIT_DEPTH: Final = 4096
+    """The same for an int8 panel."""
+    ROWS: Final = 4
+    """The rows whose sums of digits are in registers together."""
+    VECTORS: Final = 2
+    """The vectors of columns of these."""
+    OF_A_SUM: Final = 8
+    """The digits that are summed in a lane."""
+    CELLS: Final = {1: 1, 2: 4, 4: 4, 8: 3}
+    FEWER_CELLS: Final = {1: 1, 2: 2, 4: 1}
+    """The columns of sums that fit into registers for each number of rows, with AVX-512 and
+    without. Those of a single row are read one by one, in memory order: they are bandwidth-
+    bound."""
+    CELLS_OF_DIGITS: Final = {1: 1, 2: 2, 4: 2}
+    """The same for columns whose products are added as integers."""
+    PREPARED: Final = 1 << 14
+    """The most elements of a row that is converted before all columns."""
+    AHEAD: Final = 1 << 11
+    """The prefetch distance in bytes; hardware prefetchers detect the access pattern too late."""
+
+
+class Rows:
+    """Steps that share a block of rows, so that what is between them stays in a cache."""
+
+    ELEMENTS: Final = 64
+    """Rows of fewer elements run in blocks of several rows."""
+    BLOCK_ELEMENTS: Final = 1024
+    PRODUCT_ROWS: Final = 64
+    """The rows of a block with a matmul, which share each pass over a factor."""
+    COLUMNS: Final = 256
+    """The size of blocks whose rows are columns of memory."""
+    CHAIN_BYTES: Final = 1 << 19
+    """The size of the rows of a block in one buffer, half of the L2 cache."""
+    LEAST_CHAIN: Final = 16
+    MOST_CHAIN: Final = 128
+    DYNAMIC_LENGTH: Final = 2048
+    """The length of a row if it is not known."""
+    PANEL: Final = 128
+    """The columns that are skipped together, a multiple of all vector lengths. The sums of a row do
+    not depend on the number of skipped panels, as the lanes of the others stay the same."""
+    LEAST_COLUMNS: Final = 2 * PANEL
+    LEAST_MASKED: Final = 9
+    """The rows of a block from which its contractions run in tiles, which can skip columns."""
+
+
+class RowLanes:
+    """Short rows, several of which are in the lanes of a vector."""
+
+    CHEAP: Final = 6
+    """The elements of a row up to which this is faster for runs without functions and
+    accumulations. Runs with functions have fewer than a 256-bit vector."""
+    LONGEST: Final = 16
+    """The most iterations of loops inside a row: those of a product with a 4x4 matrix."""
+    LEAST: Final = 16
+    FUNCTION: Final = 40
+    """The operations of a mathematical function."""
+    OPERATIONS: Final = 1000
+    """The most operations of a row: compile time grows faster than their number."""
+
+
+class Vectors:
+    """The axis of a loop that fills vectors, and the iterations that are computed together."""
+
+    REVERSED: Final = 2
+    GATHER: Final = 12
+    """The cost of a gather, relative to consecutive elements."""
+    FUNCTION: Final = 8
+    """The cost of a mathematical function."""
+    FOLD: Final = 5
+    """The cost of reducing lanes to their max or min, for each lane."""
+    LONGEST_STEP: Final = 8
+    """Up to this stride, elements are loaded by vectors, at the cost of as many loads."""
+    LEAST_SHARED: Final = 8
+    """The elements that iterations without sums must read to be unrolled and jammed."""
+    REPEATS: Final = (2, 4, 8)
+    """Extents of axes that are parts of vectors, in which elements are repeated."""
+    CHAINS: Final = 4
+    """The number of independent recurrences that are interleaved to hide latency."""
+    LEAST_RECURRENCES: Final = 64
+    """The iterations from which they run as the lanes of a vector."""
+    LEAST_SWEPT: Final = 16
+    LEAST_WIDE: Final = 64
+    TRANSPOSED_NODES: Final = 24
+    """Up to so many nodes, the value of an element is emitted for each row of a square."""
+    SWEPT_ROWS: Final = 8
+    """The rows that are added in one pass over the accumulators of columns."""
+    BESIDE: Final = 4
+    """The unroll-and-jam factor of iterations that read the same elements."""
+    FEW_REGISTERS: Final = 16
+    """Where there are more, long code computes a vector of values register by register: the values
+    of all its registers and the sums would not fit. With fewer, each would load its constants
+    again, which took 1.06 to 1.2 times as long with AVX2; only sums beside stores wait for the
+    vector before."""
+    SUMS: Final = 4
+    """The vectors of sums of columns that are computed together, to hide the latency of addition.
+"""
+    UNROLLED: Final = 64
+    """The most iterations that are unrolled."""
+    TESTED: Final = 8
+    """The iterations whose obligation is tested at a time."""
+    SEPARATE: Final = 4
+    """The most lanes of an unknown mask that are accessed one by one, without masked accesses. They
+    are in loops of matmuls, whose sums would be spilled around the call that reads more of them."""
+
+
+class Cost:
+    """The estimate of the time of a loop on one thread, in picoseconds.
+
+    The figures are for float32 with 512-bit vectors and data from the last-level cache or memory;
+    those of others differ by less than the error of the estimates.
+    """
+
+    GRAIN: Final = 10_000_000
+    """The least time of a task, about that of waking a thread."""
+    MOST_TASKS: Final = 64
+    LONG: Final = 10**11
+    """The time of loops during which Python signals may wait."""
+    BYTE: Final = 60
+    SAME: Final = 5
+    GATHERED: Final = 600
+    OPERATION: Final = 10
+    FUNCTION: Final = 150
+    DIVISION: Final = 300
+    PRODUCT: Final = 10
+    """A multiply-add of a matmul in tiles."""
+    ITERATION: Final = 1000
+    """An iteration of a loop without vectors."""
+    LONG_CODE: Final = 150
+    """The time of code that is longer than the loop around it."""
+    UNKNOWN: Final = 64
+    """The extent of an axis whose bounds depend on other axes."""
+
+
+class Parallel:
+    """The division of loops into tasks of threads."""
+
+    UNKNOWN: Final = 64
+    """The assumed extent of dynamic axes."""
+    MANY: Final = 64
+    """The number of blocks that balances the load of many threads."""
+    LANES: Final = 256
+    """The least number of consecutive elements in a block."""
+    SQUARES: Final = 64
+    """The same for tiled transposes."""
+    COLUMNS: Final = 1024
+    """The number of consecutive results for which reading by rows is as fast as reading everything.
+"""
+    FEW: Final = 16
+    """With at most so many blocks, a reduction is split instead of its results."""
+    BLOCKS_OF_ONE: Final = 4
+    """The number of blocks of each element of a dynamic batch, which may be large."""
+    SHARE: Final = 16
+    """The least number of elements that are accumulated into a partial result."""
+    SEGMENT: Final = 8192
+    """The number of consecutive elements after which reading on elsewhere costs little."""
+    CACHED: Final = 1 << 13
+    """The most elements of a row that stays in the first-level cache for several passes."""
+    UNROLLED: Final = 8
+    """The size of a partial reduction is a multiple of this unroll factor."""
+    LEAST_ROW: Final = 64
+    """The elements from which a row is a block of its own."""
+    SPINS: Final = 5_000
+
+
+class Shared:
+    """Code that several kernels, or calls of a function, share."""
+
+    LANES: Final = 16
+    """Elements of a vector: shorter loops are unrolled, and multiples need no remainder. All
+    extents that are arguments have as many iterations, more than the rows of products that have
+    code of their own."""
+    LONG_ROW: Final = 64
+    """The extent of rows from which long kernels do not spend their time around these."""
+    LONG_SUM: Final = 128
+    """The extent from which the code of a reduction does not depend on its length."""
+    LONG_SUM_OF_ROW: Final = 64
+    """The same for multiples of no vector, in kernels that also compute each element of the row."""
+    SHORT_KERNEL: Final = 1 << 15
+    """The iterations up to which a kernel takes less time than to start threads."""
+    CHEAP_PRODUCT: Final = 1 << 18
+    """The multiply-adds up to which a product is cheap: it takes some 10 microseconds, on one
+    thread. Its code for all sizes takes up to 1.5 times as long, and that for its own sizes 15
+    milliseconds of compilation: a thousand calls take less time."""
+    MANY_PRODUCTS: Final = 4
+    """The least cheap products of a class, whose code is as long as that of two or three of them.
+"""
+    MOST_TOKENS: Final = 1 << 12
+    FEWEST_CALLS: Final = 2
+    """The kernel calls of a run that is worth a function; Python calls a single kernel as fast."""
+
+
+class CodeSize:
+    """The length of the code that LLVM compiles at a time, on which its time depends."""
+
+    LONGEST_BLOCK: Final = 4000
+    """Instructions between two jumps up to which LLVM takes less than a second."""
+    SHORT: Final = 512
+    """Functions of fewer values have no long blocks."""
+    FEW: Final = 64
+    """Functions with so many values are compiled in a separate part."""
+    PART: Final = 1 << 12
+    """The number of values of the functions of a part, which LLVM compiles in a tenth of a second.
+"""
+    LONG: Final = 1 << 15
+    """The characters of a module from which LLVM's memory is returned to the system."""
+
+
+class Signals:
+    """How often loops look for signals of Python."""
+
+    ITERATIONS: Final = 1 << 12
+    STRETCH: Final = 1 << 12
+    """The iterations of a loop between two polls of signals."""
+    SHORT: Final = 1 << 10
+    """The most iterations of nested loops without a poll of signals."""
+    TURNS: Final = 1 << 6
+    """The weight of an iteration that runs kernels, in the count for polling signals."""
+
+
+class Allocations:
+    """Memory of calls and of threads."""
+
+    WORKSPACE: Final = 1 << 14
+    """The most bytes of a workspace on the stack."""
+    STACK: Final = 1 << 13
+    """The most bytes on the stack of a function that has other memory."""
+    TASK: Final = 1 << 14
+    """The most bytes of a local buffer of a task that is in memory of its thread."""
+    LARGE: Final = 1 << 17
+    """The bytes from which a block is kept when it is freed."""
+    KEPT: Final = 64
+    """The most blocks that are kept."""
+    AGE: Final = 1024
+    """The requests after which an unused block is freed."""
+    SHARE: Final = 1 / 8
+    """The most memory that is kept, as a share of the machine's."""
+    HUGE: Final = 1 << 22
+    """The bytes from which a block has huge pages, of 2 MiB."""
+    SLACK: Final = 1 << 24
+    """The bytes of memory, kept or in use, beyond five quarters of the peak usage."""
+    LARGEST_COPY: Final = 1 << 30
+    """The most bytes of a copy that is larger than its array, such as a broadcast one."""
+    POPULATED: Final = 1 << 20
+    DYNAMIC_ELEMENTS: Final = 1 << 13
+
+
+class Kept:
+    """Results of compilation that are kept for later calls and processes, and lazy constants."""
+
+    PACKED_LAZILY: Final = 1 << 24
+    """Bytes of constants from which they are packed lazily."""
+    AT_ONCE: Final = 20
+    """The share of the constants that is packed at a time, unless one is larger."""
+    LOADED_LAZILY: Final = 1 << 20
+    """Bytes of a literal from which it is loaded lazily: native code may have a copy."""
+    FOLDED: Final = 1 << 27
+    """Bytes of constants that passes have computed, which are stored with the code."""
+    OF_FILE: Final = 1 << 20
+    """Bytes of an array from which its file is looked for."""
+    DIGEST_KEPT: Final = 1 << 16
+    EXECUTABLES: Final = 64
+    """The number of executables that are looked up; the least recently used ones are forgotten."""
+    PROGRAMS: Final = 256
+    """The capacity of a cache of lowered operators."""
+    SHAPES: Final = 4096
+    """The number of combinations of shapes for which a call caches its program."""
+    DISK: Final = 1 << 29
+    """Bytes of all files. Beyond that, the least recently used ones are removed."""
+    ABANDONED: Final = 3600
+
+
+class Plans:
+    """Expansion, copies and substitution by the planner of loops."""
+
+    BOXES: Final = 16
+    TREE: Final = 512
+    """A chain of lets may double a value at each step, so larger values are not substituted."""
+    LONG_RUN: Final = 64
+    """The number of contiguous elements from which slices are as fast to read as a copy."""
+    GROWTH: Final = 16
+    ELEMENTS: Final = 1 << 22
+    """The limit on an expanded buffer: this many times the largest argument, or this many elements.
+"""
+    UNKNOWN: Final = 1 << 20
+    """The estimate for a symbolic dimension: much more than any literal in a shape."""
+    PEELED: Final = 8
+    """The least ratio of a loop's iterations to those of its digits for peeling it."""
+
+
+class Blocks:
+    """Blocks of rows on the target `numpy`, and the threads that share them."""
+
+    LEAST_PASSES: Final = 4
+    """The number of passes over the elements from which blocks pay."""
+    LEAST_BYTES: Final = 1 << 16
+    """The number of bytes up to which all rows are one block, which easily fits into any cache."""
+    ELEMENT_WORK: Final = 4
+    """The time of an elementwise operation, in multiply-adds of a matmul."""
+    COSTLY_OPERATIONS: Final = 8
+    """The operations that take as long as a costly one."""
+    MUCH_WORK: Final = 1 << 24
+    """The work from which blocks pay for threads, even with few passes."""
+    LEAST_DIVIDED: Final = 1 << 22
+    """The number of bytes up to which accumulations are faster without a split."""
+    LEAST_RUN: Final = 1 << 12
+    """With fewer contiguous bytes, gaps between them cost more than blocks save."""
+    ROWS_OF_PART: Final = 1 << 4
+    """The number of rows from which partial results need much less memory than operands."""
+    ANY_BLOCK: Final = 1 << 20
+    """The number of bytes up to which the least size of a block does not matter."""
+    LEAST_LONG: Final = 1 << 5
+    """The length of an innermost axis from which the time of a few passes follows their work."""
+    TARGET: Final = 1 << 21
+    """The bytes that a block may access, so that intermediate results stay in the cache of a core.
+    Four times as many where threads share the blocks: with more blocks they wait more often for
+    the GIL."""
+    SHORTEST_RUN: Final = 1 << 12
+    """Blocks with shorter contiguous runs (in bytes) lose more to gaps than the cache saves."""
+    WORTH_SCRATCH: Final = 1 << 16
+    """From so many bytes on, new memory from the system costs more than `Scratch`."""
+    WORTH_THREADS: Final = 1 << 24
+    """The amount of work from which several threads are faster than one. The unit is a multiply-add
+    of a matmul; this is about 0.3 milliseconds."""
+
+
+class NumPy:
+    """The calls of NumPy of the target `numpy`."""
+
+    LITERAL: Final = 32
+    """The largest number of elements of a constant that is written as numbers."""
+    SMALL: Final = 1 << 30
+    """Buffers of fewer elements are assumed to fit in memory."""
+    SMALL_BITS: Final = 2**30
+    """The number of bits below which an allocation is assumed to succeed."""
+    FEW_POSITIONS: Final = 32
+    """Along an axis with fewer positions it is faster to compare each one."""
+    LIMITED: Final = 1 << 12
+    """The number of elements from which `ndarray.clip` is faster than a minimum or maximum."""
+    MANY_CHOSEN: Final = 1 << 15
+    """The number of elements from which selecting bits, in chunks of it, beats `np.where`."""
+    MANY_POSITIONS: Final = 1 << 27
+    """The iterations of a loop from which the machine's memory is checked."""
+    ARRAYS: Final = 8
+    """The most arrays over all iterations that such a loop may need at a time."""
+    FEW_PRODUCTS: Final = 1 << 19
+    """Fewer multiply-adds take less than fifty microseconds."""
+    SHORT_AXIS: Final = 4
+    """The longest axis that a Python loop runs over."""
+    NEAR: Final = 32
+    """The largest stride, in bytes, of the elements that such a loop stores."""
+    LEAST_LONG: Final = 1 << 10
+    """The number of elements from which a strided store outweighs the overhead of its call."""
+    MANY_PRODUCTS: Final = 1 << 14
+    """The number of multiply-adds from which a conversion to floats is faster."""
+    WORTH_DOTS: Final = 1 << 20
+    """The bytes of windows (im2col) from which it pays not to copy them."""
+    MOST_DOTS: Final = 64
+    """With at most so many columns, windows are multiplied with a row one by one."""
+    MOST_COPIED: Final = 1 << 22
+    """Operands that have to be copied are multiplied in chunks of so many bytes."""

@@ -1,0 +1,94 @@
+"""Numbers that only speed depends on stand in one table, `relaxpy/exec/tuning.py`."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+EXEC = Path(__file__).parents[2] / "relaxpy/exec"
+#: Files of facts: of systems and CPUs, of the layout of Python's objects and of ELF, coefficients
+#: of polynomials, and how peaks and this machine are measured.
+FACTS = {
+    *("platforms.py", "process.py", "self_test.py", "tuning.py"),
+    *("native/calls/interpreter.py", "native/calls/static_entry.py", "native/contraction/dots.py"),
+    *("native/contraction/matrix_tiles.py", "native/contraction/row_pairs.py", "native/peak.py"),
+    *("native/machine_code/loader.py", "native/machine_code/self_test.py"),
+}
+#: Other constants that are facts, by file: formats, bounds that never matter or that code relies
+#: on, operands of instructions, and lengths of messages and traces.
+NAMES = {
+    "blas.py": "OPENMP",
+    "container.py": "VERSION _ALIGNMENT _LARGEST_TABLE",
+    "graph/signature_reader.py": "_LIMITS",
+    "graph/emit_region.py": "_AGAIN _MOST_BYTES",
+    "graph/sessions.py": "ROWS",
+    "kernel/emit/numpy.py": "_MAX_DEPTH",
+    "kernel/nest/domain.py": "_LARGE",
+    "kernel/products.py": "EXACT_SUMS",
+    "kernel/report.py": "_FEW_BITS",
+    "kernel/runtime.py": ("_MIDDLE _FAR _NUMERATOR _DENOMINATOR _REACH _MOST_POSITIONS _UNSIGNED"),
+    "native/calls/entry.py": "_FASTCALL_WITH_KEYWORDS CONTENT",
+    "native/contraction/tiles.py": "_LEAST_BITS",
+    "native/emit.py": "_MOST_BYTES",
+    "native/llvm/typed_values.py": "FLOATS _BITS",
+    "native/loops/decoded_panels.py": "_STEP _SIDE",
+    "native/loops/decoding.py": "_PERMUTATIONS _PAIRS _FOURS",
+    "native/loops/items.py": "_VECTOR_BITS",
+    "native/loops/run_loops.py": "LANE_BITS",
+    "native/machine_code/disk_cache.py": "_MAGIC",
+    "native/machine_code/machine.py": "_LLVM_VERSION",
+    "native/threads/freed_memory.py": "_WIDEST _RANKS _POSSIBLE _NUMPY",
+    "native/threads/systems.py": "MASK_BYTES",
+    "native/trees/product.py": "TARGET _ZERO _BYTE",
+    "native/trees/repeated.py": "_MASKS _DIGIT_BITS _EXACT",
+    "native/trees/strategy.py": "SEARCHED",
+    "native/trees/transpose.py": "_SIDES _LARGEST_BITS",
+    "native/values/expressions.py": "_WHOLE",
+    "native/values/failures.py": "_NONE",
+    "native/values/environment.py": "NOW",
+    "native/values/packing.py": "MARK",
+    "profile.py": "MAX_EVENTS _EMPTY _NEAR",
+    "runtime/checks.py": "_LONGEST _SHOWN_PARAMS",
+    "runtime/operators.py": "_WIDEST",
+    "runtime/threads.py": "MOST_THREADS ENTRIES",
+    "stored.py": "_SETTLED",
+}
+
+
+def numeric(text: str) -> Iterator[str]:
+    """The constants of a module whose values have numbers: their first names."""
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            values = [n.value for n in ast.walk(node.value) if isinstance(n, ast.Constant)]
+            if any(isinstance(v, int | float) and not isinstance(v, bool) for v in values):
+                target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+                names = [n.id for n in ast.walk(target) if isinstance(n, ast.Name)]
+                yield names[0]
+
+
+def outside(file: str, text: str) -> list[str]:
+    """The constants of a file that are neither in the table nor facts."""
+    facts = NAMES.get(file, "").split()
+    if file in FACTS or file.startswith("native/maths/"):
+        return []
+    return [f"{file}: {name}" for name in numeric(text) if name not in facts]
+
+
+def test_all_tuning_constants_are_in_the_table() -> None:
+    files = {p.relative_to(EXEC).as_posix(): p.read_text("utf-8") for p in EXEC.rglob("*.py")}
+    assert [line for file, text in sorted(files.items()) for line in outside(file, text)] == []
+    stale = {
+        (f, n) for f, names in NAMES.items() for n in names.split() if n not in [*numeric(files[f])]
+    }
+    assert not stale
+
+
+@pytest.mark.parametrize("text", ["_A = 1 << 4", "_A: Final = {1: 2}", "A, B = 2, 4", "_A = -3.5"])
+def test_a_constant_outside_of_the_table_is_found(text: str) -> None:
+    assert len(outside("graph/a.py", text)) == 1
+
+
+@pytest.mark.parametrize("text", ["A = True", "A = 'a'", "def f(): return 3", "A: int"])
+def test_others_are_not(text: str) -> None:
+    assert outside("graph/a.py", text) == []
