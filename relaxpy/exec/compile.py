@@ -33,6 +33,7 @@ from relaxpy.exec.runtime.threads import thread_count
 from relaxpy.exec.stored import NOT_A_PROGRAM, Source, is_default, linked_program, load_program
 from relaxpy.exec.tuning import Kept
 from relaxpy.ir.core.fork_lock import ForkLock, Late
+from relaxpy.ir.core.memo import noted_reads
 from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.core.target import DEFAULT, Target, default_target, target_facts, target_kind
 from relaxpy.ir.module import IRModule
@@ -424,8 +425,9 @@ def _from_disk_or_compiled(
             return executable_of_lowered(program, public, stored.functions, lowered, report, names)
     from relaxpy.exec.lowered import compiled_and_stored
 
-    program = Program(transform(), "native", requested, executable_of_saved)
-    return compiled_and_stored(program, module(), source, remark)
+    with noted_reads() as reads:
+        program = Program(transform(), "native", requested, executable_of_saved)
+        return compiled_and_stored(program, module(), source, remark, reads)
 
 
 def _lowered_later(source: Callable[[], IRModule], schedules: str | None) -> Late[Lowered]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
@@ -34,6 +34,7 @@ from relaxpy.exec.runtime.values import Value
 from relaxpy.exec.stored import Source
 from relaxpy.exec.storing import code_of, program_table, store_program
 from relaxpy.ir.core.fork_lock import Late
+from relaxpy.ir.core.memo import Elements
 from relaxpy.ir.core.target import target_facts
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
@@ -90,11 +91,12 @@ def pipeline(name: str, target: str) -> Pass:
 
 
 def compiled_and_stored(
-    program: Program, module: IRModule, source: Source, remark: str
+    program: Program, module: IRModule, source: Source, remark: str, reads: Set[Elements]
 ) -> Executable:
     """The executable of a native program, which was `module` before the passes, stored as `source`.
 
-    If it cannot be stored, its report says why.
+    If it cannot be stored, its report says why. `reads` are the elements of literals that passes
+    have read, and those that are read now.
     """
     check_runnable(program.module, kernels=False)
 
@@ -104,7 +106,8 @@ def compiled_and_stored(
             changed = _texts(public_signatures(module)) != _texts(public_signatures(result))
             signatures = empty_functions(result) if changed or source.is_made else None
             with stage("storing"):
-                problem = store_program(source, lowered, rows, private_names(result), signatures)
+                names = private_names(result)
+                problem = store_program(source, lowered, rows, names, signatures, reads)
         return f"not kept on disk: {problem}" if problem else ""
 
     lowered = Lowered(lambda: program.module, GraphBackend)

@@ -8,7 +8,9 @@ versions of its dependencies, and the CPU. Nothing is stored if Python objects w
 as functions in a module, take part. Positions are those of the program that is compiled now. What
 is not in the file is compiled when it is needed, such as the Python form of native functions.
 
-The identity of a large array is the part of a file that is mapped, or the hash of its elements.
+Passes read few of the large literals. The first key has the datatype, the shape and the first
+elements of each. Under it is the list of those that passes have read, and the program is under a
+second key, which has the identity of their elements: the part of a file that is mapped, or a hash.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import struct
 import sys
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -45,6 +47,7 @@ from relaxpy.exec.runtime.threads import thread_count
 from relaxpy.exec.tuning import Kept
 from relaxpy.ir.core.dtype import Array
 from relaxpy.ir.core.fork_lock import late_property
+from relaxpy.ir.core.memo import LARGE, Elements
 from relaxpy.ir.core.tensor import is_writable
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule
@@ -84,6 +87,8 @@ class Source:
 
     def __init__(self, module: IRModule, *, has_passes: bool) -> None:
         self.key = self.problem = ""
+        self._large: dict[Elements, int] = {}
+        self._files = MappedFiles()
         surroundings = _surroundings() if disk_cache.keeps_programs() else ""
         if not surroundings or not is_default():
             return
@@ -94,14 +99,23 @@ class Source:
             if isinstance(node, rx.ExternFunc) and python_function_of(node) is not None:
                 self.problem = f"it calls the Python function {node.global_symbol}"
                 return
-        files, arrays = MappedFiles(), list[str]()
+        for literal in self.literals:
+            if literal.nbytes >= LARGE and isinstance(elements := literal.elements, Elements):
+                self._large.setdefault(elements, len(self._large))
+        arrays = list[str]()
 
         def add(array: Array) -> int:
-            arrays.append(f"{array.dtype.name} {array.shape} {files.identity(array)}")
+            arrays.append(f"{array.dtype.name} {array.shape} {self._files.identity(array)}")
+            return len(arrays) - 1
+
+        def add_literal(elements: Elements) -> int:
+            if elements not in self._large:
+                return add(elements())
+            arrays.append(f"{elements.dtype.name} {elements.shape} {elements.beginning.hex()}")
             return len(arrays) - 1
 
         try:
-            table = save_table(module, add)
+            table = save_table(module, add, store_literal=add_literal)
         except RelaxpyError as error:  # an attribute without a JSON form
             self.problem = error.diagnostic.message
             return
@@ -117,6 +131,38 @@ class Source:
             source.key = disk_cache.key_of("made program", source.key, recipe)
         source.is_made = True
         return source
+
+    def load(self) -> memoryview | None:
+        """The file of the program, if there is one."""
+        if not self._large:
+            return disk_cache.load(self.key)
+        read = self._known_to_be_read()
+        return None if read is None else disk_cache.load(self._key_with_elements(read))
+
+    def store(self, content: Iterable[bytes | memoryview], reads: Set[Elements]) -> None:
+        """Store the file of the program, whose passes have read the elements `reads`."""
+        key = self.key
+        if self._large:
+            known = self._known_to_be_read() or ()
+            read = sorted({*known, *(n for e, n in self._large.items() if e in reads)})
+            disk_cache.store(self.key, [json.dumps(read).encode()])
+            key = self._key_with_elements(read)
+        disk_cache.store(key, content)
+
+    def _known_to_be_read(self) -> Sequence[int] | None:
+        """The numbers of the large literals that passes have read so far; None if unknown."""
+        found = disk_cache.load(self.key)
+        try:
+            numbers = None if found is None else json.loads(found.tobytes())
+        except ValueError:
+            return None
+        is_known = isinstance(numbers, list) and all(n in range(len(self._large)) for n in numbers)
+        return numbers if is_known else None
+
+    def _key_with_elements(self, read: Sequence[int]) -> str:
+        large = [*self._large]
+        identities = [self._files.identity(large[n].anywhere()) for n in read]
+        return disk_cache.key_of("elements", self.key, json.dumps(read), *identities)
 
     def span(self, number: int) -> Span | None:
         """The position of a node by its number."""
@@ -136,10 +182,10 @@ def is_default() -> bool:
 
 def load_program(source: Source, lowered: Callable[[], Lowered]) -> StoredProgram | None:
     """The stored program of `source`, if there is one; what it lacks is in its lowered form."""
-    stored = disk_cache.load(source.key)
-    if stored is None:
-        return None
     try:
+        stored = source.load()
+        if stored is None:
+            return None
         saved = Container.of_memory(stored, "the cache")
         literals = [*source.literals, *map(rx.Constant, saved.arrays)]
         code = saved.arrays[0].tobytes()
@@ -294,10 +340,12 @@ class MappedFiles:
 
     def __init__(self) -> None:
         self._mappings: list[_Mapping] | None = None
+        self._begin = time.time()
 
     def identity(self, array: Array) -> str:
         """A text that is equal for arrays of equal elements alone, but may differ for these.
 
+        A file that has changed after this object was made, or shortly before, is hashed.
         It is the path, size, time and offset of a file that is mapped read-only; otherwise it is a
         hash of all elements.
         """
@@ -318,7 +366,7 @@ class MappedFiles:
             return ""
         device = f"{os.major(state.st_dev):02x}:{os.minor(state.st_dev):02x}"
         is_same = state.st_ino == found.inode and device == found.device
-        if not is_same or abs(time.time() - state.st_mtime) < _SETTLED:
+        if not is_same or state.st_mtime > self._begin - _SETTLED:
             return ""
         offset = found.offset + begin - found.begin
         return f"{found.path} {state.st_ino} {state.st_size} {state.st_mtime_ns} {offset}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from dataclasses import astuple
 from typing import Any
 
@@ -12,11 +12,11 @@ from relaxpy.errors import MisuseError, RelaxpyError, Span
 from relaxpy.exec.container import Container, Sections
 from relaxpy.exec.graph.whole_modules import GraphBackend
 from relaxpy.exec.lower.python_module import LoweredModule
-from relaxpy.exec.native.machine_code import disk_cache
 from relaxpy.exec.report import ReportRow
 from relaxpy.exec.stored import Source
 from relaxpy.exec.tuning import Kept
 from relaxpy.ir.core.dtype import Array
+from relaxpy.ir.core.memo import Elements
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.serialize import save_table
 
@@ -27,9 +27,13 @@ def store_program(
     rows: Iterable[ReportRow],
     private_names: Iterable[str],
     signatures: IRModule | None,
+    reads: Set[Elements],
 ) -> str:
-    """Store the compiled form of `source`; the reason if it cannot be stored, or else empty."""
-    constants = [literal.data for literal in source.literals]
+    """Store the compiled form of `source`; the reason if it cannot be stored, or else empty.
+
+    Compilation adds the elements of literals that it reads to `reads`.
+    """
+    constants = [literal.memory(aligned=False) for literal in source.literals]
     sources = {_place(data): index for index, data in enumerate(constants)}
     sections, folded = Sections(), 0
     sections.add(np.frombuffer(code_of(lowered), np.uint8))
@@ -48,7 +52,7 @@ def store_program(
         table = program_table(lowered, number, rows, private_names, source.numbers.get, signatures)
     except RelaxpyError as error:
         return error.diagnostic.message
-    disk_cache.store(source.key, Container.of(table, sections).chunks())
+    source.store(Container.of(table, sections).chunks(), reads)
     return ""
 
 
@@ -89,7 +93,7 @@ def program_table(
                 "written": graph.written,
                 "sessions": [astuple(session) for session in graph.sessions],
                 "constants": [
-                    (number(c.literal.data), c.packing and astuple(c.packing))
+                    (number(c.literal.memory(aligned=False)), c.packing and astuple(c.packing))
                     for c in graph.constants
                 ],
             }

@@ -27,6 +27,7 @@ from relaxpy.ir import global_info, hooks
 from relaxpy.ir.core import device
 from relaxpy.ir.core.budget import MAX_STEPS, Budget, written_out
 from relaxpy.ir.core.dtype import Array as Array, DataType
+from relaxpy.ir.core.memo import Elements
 from relaxpy.ir.core.node import Attrs, Copied, Node, collect_nodes
 from relaxpy.ir.core.tensor import Tensor
 from relaxpy.ir.core.types import PointerType, PrimType
@@ -48,6 +49,7 @@ from relaxpy.support.entry import user_facing
 from relaxpy.support.gc_pause import gc_paused
 
 Store: TypeAlias = Callable[[Array], int]
+StoreLiteral: TypeAlias = Callable[[Elements], int]
 Locate: TypeAlias = Callable[[Span], "int | None"]
 FORMAT = "relaxpy-ir"
 VERSION = 1
@@ -215,6 +217,7 @@ _SPECIAL: dict[type[Node], _Special] = {
         tir_reduce.Reduce,
     ),
     Op: (("name",), lambda op: (op.name,), Op),
+    rx.Constant: (("data", "struct_info"), attrgetter("elements", "struct_info"), rx.Constant),
 }
 _BY_NAME = {name: _kind(name, kind) for name, kind in KINDS.items()}
 _BY_TYPE = {kind: _BY_NAME[name] for name, kind in KINDS.items()}
@@ -269,10 +272,11 @@ class _Writer:
         *,
         external_variables: bool = False,
         store: Store | None = None,
+        store_literal: StoreLiteral | None = None,
         locate: Locate | None = None,
     ) -> None:
         self.external: list[Node] | None = [] if external_variables else None
-        self.store, self.locate = store, locate
+        self.store, self.store_literal, self.locate = store, store_literal, locate
         self.located: list[tuple[int, int]] = []
         self.index: dict[int, int] = {}
         self.kinds: dict[str, int] = {}
@@ -345,6 +349,10 @@ class _Writer:
                 return {"pointer": [str(element.dtype), scope]}
             case PrimType(dtype=dtype):
                 return {"prim": str(dtype)}
+            case Elements() if self.store_literal is not None:
+                return {"array": self.store_literal(value)}
+            case Elements():
+                return self.value(value())
             case np.ndarray() if self.store is not None:
                 return {"array": self.store(value)}
             case np.ndarray() | np.generic():
@@ -380,16 +388,21 @@ def save_json(node: object) -> str:
 
 @gc_paused
 def save_table(
-    node: Node | tuple[object, ...], store: Store, locate: Locate | None = None
+    node: Node | tuple[object, ...],
+    store: Store,
+    locate: Locate | None = None,
+    *,
+    store_literal: StoreLiteral | None = None,
 ) -> dict[str, object]:
     """The text that `save_json` writes, with the number that `store` returns for each array.
 
-    With `locate`, which numbers positions or omits them, it also has those of nodes.
+    Those of large literals are what `store_literal` returns, if it is there. With `locate`, which
+    numbers positions or omits them, it also has those of nodes.
 
     Errors:
         MisuseError: the value of an attribute cannot be saved.
     """
-    writer = _Writer(store=store, locate=locate)
+    writer = _Writer(store=store, store_literal=store_literal, locate=locate)
     table = _table(writer, node)
     return {**table, "spans": writer.located} if writer.located else table
 

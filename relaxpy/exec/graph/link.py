@@ -81,7 +81,7 @@ def _in_memory(constant: Constant, *, releases: bool = False) -> np.ndarray[Any,
     If `releases`, the literal of a packed copy drops its own array.
     """
     literal, packing = constant.literal, constant.packing
-    data = np.require(literal.data, requirements=["C", "A"])
+    data = np.require(literal.memory(aligned=packing is None), requirements="C")
     if packing is None:
         return data
     packed = packing.shared(data)

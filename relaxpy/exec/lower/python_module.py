@@ -271,7 +271,8 @@ class ModuleLowering:
     @property
     def late_literals(self) -> Mapping[int, Array]:
         """The arrays of literals that are loaded at run time, by the identity of their loader."""
-        return {id(late): expr.data for expr, late in self._literals.items()}
+        literals = self._literals.items()
+        return {id(late): expr.memory(aligned=False) for expr, late in literals}
 
     def dtype_name(self, dtype: str) -> str:
         """The global name of a datatype."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial, wraps
 from typing import Final, Generic, TypeVar
 from weakref import ref
+
+import numpy as np
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.dtype import Array
@@ -110,32 +113,84 @@ def check_unshared_size(root: Node) -> None:
         )
 
 
-class Released:
-    """The elements of an array that is computed by `restore` each time that it is read.
+class Elements:
+    """The elements of a literal: an array, or after `release` what `restore` computes at each read.
 
-    Those who read it at the same time share one array, which is read-only.
+    Those who read it at the same time share one array, which is read-only. An array whose address
+    does not fit its datatype is replaced by a copy when it is first read.
     """
 
-    __slots__ = ("_last", "_lock", "_restore", "dtype", "shape")
+    __slots__ = ("__weakref__", "_kept", "_last", "_lock", "_restore", "dtype", "shape")
 
-    def __init__(self, array: Tensor, restore: Callable[[], Array]) -> None:
+    def __init__(self, array: Tensor) -> None:
         self.shape: Final = array.shape
         self.dtype: Final = array.dtype
-        self._lock, self._restore = ForkLock(), restore
-        self._last = self._noted(array)
+        self._lock = ForkLock()
+        self._kept: Tensor | None = array
+        self._restore: Callable[[], Array] | None = None
+        self._last: ref[Tensor] | None = None
 
     def __call__(self) -> Tensor:
-        """The array."""
+        """The array, aligned; the current `noted_reads` have its elements."""
+        for reads in tuple(_NOTED):
+            reads.add(self)
+        return self.aligned()
+
+    def aligned(self) -> Tensor:
+        """The array, aligned."""
+        array = self.anywhere()
+        if array.flags.aligned:
+            return array
         with self._lock:
-            array = self._last()
+            copy = np.frombuffer(array.tobytes(), self.dtype).reshape(self.shape).view(Tensor)
+            self._kept = copy if self._kept is array else self._kept
+            return copy
+
+    def anywhere(self) -> Tensor:
+        """The array, at any address."""
+        kept = self._kept
+        if kept is not None:
+            return kept
+        with self._lock:
+            array = None if self._last is None else self._last()
             if array is None:
+                assert self._restore is not None
                 elements = self._restore()
                 elements.flags.writeable = False
                 array = elements.view(Tensor)
-                self._last = self._noted(array)
+                self._last = self._shared(array)
             return array
 
-    def _noted(self, array: Tensor) -> ref[Tensor]:
+    @property
+    def beginning(self) -> bytes:
+        """The first `BEGINNING` bytes in row-major order; reading these is not noted."""
+        return self.anywhere().flat[: BEGINNING // self.dtype.itemsize].tobytes()
+
+    def release(self, restore: Callable[[], Array]) -> None:
+        """Release the array; `restore` recomputes it, bit for bit."""
+        with self._lock:
+            if self._kept is not None:
+                self._restore, self._last = restore, self._shared(self._kept)
+                self._kept = None
+
+    def _shared(self, array: Tensor) -> ref[Tensor]:
         """A reference to an array, which others may read here after it."""
         array.released = self
         return ref(array)
+
+
+LARGE: Final = 1 << 20
+"""Bytes of a literal from which its reads are noted."""
+BEGINNING: Final = 1 << 12
+_NOTED: Final[list[set[Elements]]] = []
+
+
+@contextmanager
+def noted_reads() -> Iterator[set[Elements]]:
+    """A set to which all elements are added that are read in the context, by any thread."""
+    reads: set[Elements] = set()
+    _NOTED.append(reads)
+    try:
+        yield reads
+    finally:
+        _NOTED[:] = [other for other in _NOTED if other is not reads]

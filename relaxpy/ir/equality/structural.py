@@ -10,6 +10,7 @@ from typing_extensions import override
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir import hooks
+from relaxpy.ir.core.memo import Elements
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.equality.mismatch import (
     ABSENT,
@@ -285,7 +286,8 @@ def _members(subject: object) -> list[tuple[Step, object]]:
     """The components of a node, tuple or mapping, each with the step that leads to it."""
     if isinstance(subject, Node):
         fields = fields_of(KINDS[type(subject)], subject)
-        return [(name, getattr(subject, compared)) for name, compared, _, _ in fields]
+        values = ((name, getattr(subject, compared)) for name, compared, _, _ in fields)
+        return [(name, v() if isinstance(v, Elements) else v) for name, v in values]
     if isinstance(subject, (tuple, list)):
         return list(enumerate(subject))
     if isinstance(subject, Mapping):

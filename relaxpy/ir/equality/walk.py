@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import sha256
-from typing import Any, Final, NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
 from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.memo import BEGINNING, Elements
 from relaxpy.ir.core.node import EMPTY_ATTRS, Node
 from relaxpy.ir.equality.mismatch import Key, Path
 from relaxpy.ir.op import Op
@@ -257,7 +258,7 @@ class Walk:
                 for key in keys
             ]
             return "table", tuple(map(str, keys)), *members
-        if self.skip_tensor_content and isinstance(value, np.ndarray):
+        if self.skip_tensor_content and isinstance(value, (np.ndarray, Elements)):
             return "array", value.dtype.name, value.shape
         return _plain(value, whole_arrays=self.whole_arrays)
 
@@ -370,18 +371,18 @@ def _outer_shape_vars(scope: Node) -> Iterable[Node]:
 _PLAIN = frozenset((str, int, DataType, type(None)))
 
 
-_HASHED: Final = 1 << 12
-"""Bytes of an array beyond which a hash, or the first of them, stand for its elements."""
-
-
 def _plain(value: object, *, whole_arrays: bool = True) -> object:
     if type(value) in _PLAIN:
         return value
+    if isinstance(value, Elements):
+        if not whole_arrays:
+            return "array", value.dtype.name, value.shape, value.beginning
+        value = value()
     if isinstance(value, (np.ndarray, np.generic)):
         data = np.ascontiguousarray(value)
         elements = data.reshape(-1).view(np.uint8).data
-        is_hashed = whole_arrays and data.nbytes > _HASHED
-        content = sha256(elements).digest() if is_hashed else elements[:_HASHED].tobytes()
+        is_hashed = whole_arrays and data.nbytes > BEGINNING
+        content = sha256(elements).digest() if is_hashed else elements[:BEGINNING].tobytes()
         return "array", data.dtype.name, value.shape, content
     if isinstance(value, float):
         return "float", value.hex()

@@ -98,7 +98,7 @@ def _written(failure: _Failure, folder: Path, context: Mapping[str, object]) -> 
     if not isinstance(failure.mod, IRModule):  # one of Relay
         return f"there is no reproducer of a {type(failure.mod).__name__}"
     try:
-        size = sum(c.data.nbytes for c in _constants(failure.mod))
+        size = sum(c.nbytes for c in _constants(failure.mod))
         if size > _LARGEST:
             return f"there is no reproducer: the constants of the module have {size} bytes"
         text = _text(failure.error, failure.mod, failure.passes or [], context)

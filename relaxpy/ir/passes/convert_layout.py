@@ -446,7 +446,7 @@ def _suited_products(call: rx.Call) -> int:
     layouts = attrs["data_layout"], attrs["kernel_layout"]
     if not isinstance(weight, rx.Constant) or layouts != ("NCHW", "OIHW"):
         return 0
-    channels, per_group, *window = weight.data.shape
+    channels, per_group, *window = weight.elements.shape
     products, groups = _elements(call) * per_group * math.prod(window), cast("int", attrs["groups"])
     if groups not in (1, channels):
         return -_SLOWDOWN * products if channels < _LANES * groups else 0
@@ -510,10 +510,12 @@ def _keeps_order(view: rx.Expr) -> bool:
 def _with_filter(node: Node) -> Node | None:
     """A transposed depthwise filter constant, which kernels read in its stored layout."""
     match node:
-        case rx.Call(args=(rx.Constant(data=data),)) if rx.is_call_of(node, "relax.permute_dims"):
-            if data.ndim == len(_LAYOUTS[_CONV][1]) and data.shape[1] == 1:
+        case rx.Call(args=(rx.Constant() as literal,)) if rx.is_call_of(node, "relax.permute_dims"):
+            shape = literal.elements.shape
+            if len(shape) == len(_LAYOUTS[_CONV][1]) and shape[1] == 1:
                 axes = cast("tuple[int, ...]", with_all_attributes(node).attrs["axes"])
-                return rx.Constant(np.ascontiguousarray(data.transpose(axes)), span=node.span)
+                data = np.ascontiguousarray(literal.data.transpose(axes))
+                return rx.Constant(data, span=node.span)
     return None
 
 

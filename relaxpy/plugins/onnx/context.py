@@ -302,7 +302,7 @@ class Context:
         if isinstance(value, Contents):
             return value.elements
         constant = self.importer.constant_of(value)
-        if constant is None or constant.data.size > LIMIT:
+        if constant is None or constant.size > LIMIT:
             return None
         return [item.item() for item in constant.data.reshape(-1)]
 

@@ -450,7 +450,7 @@ class Importer:
         for value, constant in zip(operands, constants, strict=True):
             if isinstance(value, Contents) and value.array.size <= LIMIT:
                 arrays.append(value.array)
-            elif constant is not None and constant.data.size <= LIMIT:
+            elif constant is not None and constant.size <= LIMIT:
                 arrays.append(constant.data)
             else:
                 return None

@@ -30,6 +30,7 @@ from onnx import (
 )
 
 from relaxpy.ir.core.dtype import Array, DataType
+from relaxpy.ir.core.memo import LARGE
 from relaxpy.ir.core.traverse import postorder
 from relaxpy.plugins.importing.tensors import has_arrays
 from relaxpy.plugins.importing.unsupported import (
@@ -495,6 +496,8 @@ def _external_array(proto: TensorProto, name: str, dtype: str, count: int, sourc
     size = _byte_count(proto.data_type, dtype, count)
     if isinstance(source, bytes) and COPIED in places:
         offset = _offset(places, name, size, "the model", len(source))
+        if size >= LARGE and _is_plain(proto.data_type, dtype):
+            return _read_only(np.frombuffer(source, _numpy(dtype), count, offset), proto)
         return _raw_array(proto, name, dtype, count, source[offset : offset + size])
     location = places.get("location", "")
     if not isinstance(source, Path):

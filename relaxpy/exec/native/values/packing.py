@@ -13,7 +13,6 @@ from weakref import WeakValueDictionary
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from relaxpy.exec.container import digest
 from relaxpy.exec.platforms import LINE_BYTES
 from relaxpy.exec.tuning import Allocations
 from relaxpy.support.dataclass import dataclass
@@ -57,20 +56,31 @@ class Packing:
 
     def shared(self, data: Array) -> Array:
         """A packed copy, shared by equal arrays while it is used."""
-        key = digest(data), data.dtype.name, data.shape, self
-        found = _SHARED.get(key)
-        if found is None:
-            found = _SHARED.setdefault(key, self.packed(data))
-        return found
+        some = data.reshape(-1)[:: max(data.size // _SAMPLES, 1)].tobytes()
+        key = data.dtype.name, data.shape, self, some
+        number, packed = 0, None
+        while True:
+            found = _SHARED.get((*key, number))
+            if found is None:
+                packed = self.packed(data) if packed is None else packed
+                found = _SHARED.setdefault((*key, number), packed)
+            if found is packed or self._is_copy(found, data):
+                return found
+            number += 1
 
     def packed(self, data: Array) -> Array:
         """A copy of the elements of `data`, which is contiguous, in this order."""
         source = self._ordered(data)
-        count, width = self.columns[0], self.width
+        columns, width = self.columns[0], self.width
         dtype = np.dtype(self.dtype or data.dtype)
-        target = _zeros((-(-count // width), *source.shape[:-1], width), dtype)
-        for block, first in enumerate(range(0, count, width)):
-            part = source[..., first : first + width]
+        target = _zeros((-(-columns // width), *source.shape[:-1], width), dtype)
+        whole = columns // width if self.columns[1] == 1 and dtype == data.dtype else 0
+        if whole:  # rows of panels, each copied as one element
+            row = np.dtype((np.void, width * dtype.itemsize))
+            rows = source[..., : whole * width].view(row)
+            target[:whole].view(row)[..., 0] = np.moveaxis(rows, -1, 0)
+        for block in range(whole, len(target)):
+            part = source[..., block * width : (block + 1) * width]
             target[block, ..., : part.shape[-1]] = part
         return target if self.joined is None else _joined(target, self.joined)
 
@@ -84,6 +94,13 @@ class Packing:
             part = target[..., first : first + width]
             part[...] = packed[block, ..., : part.shape[-1]]
         return data
+
+    def _is_copy(self, packed: Array, data: Array) -> bool:
+        """True if `packed` is known to be a copy of `data`, bit for bit."""
+        if not self.has_all(data):
+            return False
+        same = self.unpacked(packed, data.shape, data.dtype)
+        return np.array_equal(same.reshape(-1).view(np.uint8), data.reshape(-1).view(np.uint8))
 
     def has_all(self, data: Array) -> bool:
         """True if a packed copy of `data` has each of its elements exactly once."""
@@ -101,6 +118,8 @@ class Packing:
         return as_strided(data.reshape(-1), [extent for extent, _ in axes], strides)
 
 
+_SAMPLES: Final = 1 << 8
+"""The number of elements by which arrays that may be equal are looked up."""
 _SHARED: Final[WeakValueDictionary[tuple[object, ...], Array]] = WeakValueDictionary()
 
 

@@ -227,7 +227,7 @@ class _Kernels:
         if sizes is None:
             return False
         size = math.prod(n or 1 for n in sizes) * sinfo.dtype.itemsize  # NumPy counts it so
-        return size <= max(self.limit, sum(x.data.nbytes for x in dict.fromkeys(operands)))
+        return size <= max(self.limit, sum(x.nbytes for x in dict.fromkeys(operands)))
 
     def _shared(self, kernel: PrimFunc) -> PrimFunc:
         """An equal kernel that may be compiled already."""

@@ -15,8 +15,8 @@ from typing_extensions import override
 from relaxpy.errors import MisuseError, check_type, counted, unexpected
 from relaxpy.ir.core.dtype import INT64, Array, DataType
 from relaxpy.ir.core.fork_lock import ForkLock
-from relaxpy.ir.core.memo import Released
-from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs, as_attrs, set_fields
+from relaxpy.ir.core.memo import LARGE, Elements
+from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs, Node, as_attrs, set_fields
 from relaxpy.ir.core.tensor import Tensor, check_elements, is_writable, read_array
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.nodes import base_classes as bases
@@ -159,8 +159,8 @@ def is_masked(value: object) -> bool:
 class Constant(bases.Expr):
     """A tensor literal (AST-6); the array is copied unless it is already read-only.
 
-    `data` is an array of NumPy that also has `numpy()`, as the tensors of TVM have. After `release`
-    its slot is empty, and `_released` computes it.
+    `data` is an array of NumPy that also has `numpy()`, as the tensors of TVM have. If it is large,
+    and after `release`, its slot is empty, and `_elements` returns it.
     """
 
     _fields = ("data",)
@@ -168,7 +168,7 @@ class Constant(bases.Expr):
     data: Array
     struct_info: bases.StructInfo | None = None
     span: Span | None = None
-    _released: Released = field(init=False)
+    _elements: Elements = field(init=False)
 
     def __post_init__(self) -> None:
         if is_masked(self.data):
@@ -195,37 +195,53 @@ class Constant(bases.Expr):
         kept = data is given and isinstance(self.data, Tensor)
         tensor = self.data if kept else data.view(Tensor)
         set_fields(self, data=tensor, struct_info=sinfo)
+        if data.nbytes >= LARGE or not data.flags.aligned:
+            self._set_apart()
+
+    @override
+    def _nodes_in_fields(self) -> list[Node]:
+        return []
 
     if not TYPE_CHECKING:  # it would make a type checker accept every name
 
         def __getattr__(self, name):
             if name == "data":
-                return self._released()
+                return self._elements()
             return bases.Expr.__getattribute__(self, name)
+
+    def _set_apart(self) -> Elements:
+        """Move the array from the slot `data` to its elements."""
+        with _RELEASING:
+            if not hasattr(self, "_elements"):
+                set_fields(self, _elements=Elements(self.data))  # type: ignore[arg-type]
+                object.__delattr__(self, "data")
+        return self._elements
 
     def release(self, restore: Callable[[], Array]) -> None:
         """Release the array; `restore` recomputes it, bit for bit, when `data` is read."""
-        with _RELEASING:
-            if not self.is_released:
-                assert isinstance(self.data, Tensor)
-                set_fields(self, _released=Released(self.data, restore))
-                object.__delattr__(self, "data")
+        self._set_apart().release(restore)
+
+    def memory(self, *, aligned: bool = True) -> Array:
+        """The array `data`, or one at any address; `noted_reads` do not have it."""
+        if not hasattr(self, "_elements"):
+            return self.data
+        return self._elements.aligned() if aligned else self._elements.anywhere()
 
     @property
-    def is_released(self) -> bool:
-        """True if `data` is computed when it is read."""
-        return hasattr(self, "_released")
+    def elements(self) -> Array | Elements:
+        """The array `data`, or that which returns it if it is large or released."""
+        return self._elements if hasattr(self, "_elements") else self.data
 
     @property
     def data_sinfo(self) -> TensorStructInfo:
         """The datatype and the dimensions of `data`, which is not read."""
-        of = self._described
+        of = self.elements
         return TensorStructInfo(of.shape, DataType(of.dtype))  # type: ignore[arg-type]
 
     @property
     def size(self) -> int:
         """The number of the elements of `data`, which is not read."""
-        return prod(self._described.shape)
+        return prod(self.elements.shape)
 
     @property
     def nbytes(self) -> int:
@@ -233,12 +249,7 @@ class Constant(bases.Expr):
 
         Units: bytes
         """
-        return self.size * self._described.dtype.itemsize
-
-    @property
-    def _described(self) -> Array | Released:
-        """The object with the shape and the datatype of `data`."""
-        return self._released if self.is_released else self.data
+        return self.size * self.elements.dtype.itemsize
 
     @property
     def distributed_sinfo(self) -> bases.StructInfo | None:
@@ -246,9 +257,10 @@ class Constant(bases.Expr):
         return None if isinstance(self.struct_info, TensorStructInfo) else self.struct_info
 
     @property
-    def data_and_placement(self) -> Array | tuple[Array, bases.StructInfo]:
+    def data_and_placement(self) -> Array | Elements | tuple[object, ...]:
         """The key of structural equality: the data, and the struct info if it is distributed."""
-        return self.data if self.distributed_sinfo is None else (self.data, self.distributed_sinfo)
+        placed, elements = self.distributed_sinfo, self.elements
+        return elements if placed is None else (elements, placed)
 
 
 _RELEASING: Final = ForkLock()
