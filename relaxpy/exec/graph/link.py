@@ -95,18 +95,22 @@ def _large_in_memory(constants: Sequence[Constant]) -> list[np.ndarray[Any, Any]
 
     They are packed in small groups, so that only a few elements are in memory twice.
     """
-    from concurrent.futures import ThreadPoolExecutor  # it is imported as slowly as NumPy
-
     unpacked = {constant.literal for constant in constants if constant.packing is None}
 
     def in_memory(constant: Constant) -> np.ndarray[Any, Any]:
         array = _in_memory(constant, releases=constant.literal not in unpacked)
-        return_memory()
+        if constant.packing is not None:
+            return_memory()
         return array
 
     largest = max(constant.literal.nbytes for constant in constants)
     share = sum(constant.literal.nbytes for constant in constants) // Kept.AT_ONCE // largest
-    with ThreadPoolExecutor(min(native_threads(), max(share, 1))) as pool:
+    threads = min(native_threads(), max(share, 1))
+    if threads == 1:
+        return [*map(in_memory, constants)]
+    from concurrent.futures import ThreadPoolExecutor  # it is imported as slowly as NumPy
+
+    with ThreadPoolExecutor(threads) as pool:
         return [*pool.map(in_memory, constants)]
 
 

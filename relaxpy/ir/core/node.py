@@ -194,7 +194,7 @@ def collect_nodes(value: object, nodes: list[Node]) -> None:
         for item in value:
             if isinstance(item, Node):
                 nodes.append(item)
-            else:
+            elif type(item) not in PLAIN_TYPES:
                 collect_nodes(item, nodes)
     elif type(value) not in PLAIN_TYPES and isinstance(value, Mapping):
         for key, item in value.items():
