@@ -3,6 +3,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 HEAVY = {
     "astor",
@@ -167,3 +169,13 @@ assert Op("relax.add").record.pure and Op("relax.wrap_param").record.pure
 from relaxpy.ir import ops as op
 assert op.add.op is Op("relax.add")
 """)
+
+
+@pytest.mark.parametrize(
+    ("library", "name"), [("onnx", "from_onnx"), ("torch", "from_exported_program")]
+)
+def test_importers_load_no_operators_that_a_model_may_not_have(library: str, name: str) -> None:
+    pytest.importorskip(library)
+    loaded = loaded_by(f"from relaxpy.relax.frontend.{library} import {name}")
+    assert f"relaxpy.plugins.{library}.ops" in loaded
+    assert not loaded & {f"relaxpy.ir.ops.nn.{kind}" for kind in ("convolution", "pooling")}

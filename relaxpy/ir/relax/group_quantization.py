@@ -19,7 +19,7 @@ from relaxpy.support.entry import user_facing
 
 _WORD: Final = 32
 """The bits of an element of packed weights, `uint32`."""
-_BLOCK: Final = 1 << 14
+_BLOCK: Final = 1 << 15
 """The elements that are rounded at a time, which stay in the cache of a core."""
 _MOST: Final = ops.const(127.0, "float32")
 _LONGEST: Final = (2**31 - 1) // 127**2
@@ -115,9 +115,10 @@ class Quantization:
         packed = np.empty((len(rows), words), "uint32" if self.group else "int8")
         scale = np.empty((len(rows), groups), self.dtype)
         step = max(_BLOCK // max(length, 1), 1)
-        for first in range(0, len(rows), step):
-            block = slice(first, first + step)
-            packed[block], scale[block] = self._quantized(rows[block])
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            for first in range(0, len(rows), step):
+                block = slice(first, first + step)
+                packed[block], scale[block] = self._quantized(rows[block])
         if not np.isfinite(scale).all():
             raise MisuseError(f"weights are finite, and their scales in {self.dtype}", about=weight)
         outer = weight.shape[:-1]
@@ -134,21 +135,30 @@ class Quantization:
         groups = rows.reshape(number * count, width)
         # Extremes of columns take half of the time of those of short rows.
         largest = np.abs(groups.T, order="C").max(axis=0, initial=0).reshape(number, count)
-        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            scale = (largest / np.float32(self.greatest)).astype(self.dtype)
-            divisor = scale.astype("float32").reshape(number * count, 1)
-            integers = np.divide(groups, divisor)
-            np.rint(integers, out=integers)
-            if not divisor.all():
-                np.copyto(integers, 0, where=divisor == 0)
+        scale = (largest / np.float32(self.greatest)).astype(self.dtype)
+        divisor = scale.astype("float32").reshape(largest.shape)
+        integers = np.divide(groups, divisor.reshape(-1, 1))
+        np.rint(integers, out=integers)
+        if not divisor.all():
+            np.copyto(integers, 0, where=divisor.reshape(-1, 1) == 0)
+        if (np.rint(largest / divisor) > self.greatest).any():  # since the scale is rounded
             np.clip(integers, -self.greatest, self.greatest, out=integers)
-            if not self.group:
-                return integers.reshape(number, size).astype("int8"), scale
-            integers += np.float32(self.greatest)
+        if not self.group:
+            return integers.reshape(number, size).astype("int8"), scale
+        integers += np.float32(self.greatest)
+        return self._words(integers).reshape(number, -1), scale
+
+    def _words(self, integers: Array) -> Array:
+        """The elements in memory for integers from 0 on, which are floats."""
+        if _WORD % self.bits:
             parts = integers.reshape(-1, self.per_word)
             # These sums are exact, as an element has fewer bits than a float64.
-            packed = parts @ np.exp2(self.bits * np.arange(self.per_word))
-            return packed.astype("uint32").reshape(number, -1), scale
+            words = parts @ np.exp2(self.bits * np.arange(self.per_word))
+            return words.astype("uint32")
+        # So are the sums of half an element in float32.
+        parts = integers.reshape(-1, self.per_word // 2)
+        sums = parts @ np.exp2(self.bits * np.arange(self.per_word // 2), dtype="float32")
+        return sums.astype("<u2").view("<u4").astype("uint32", copy=False)
 
     @user_facing
     def dequantize(self, packed: Array, scale: Array, size: int) -> Array:

@@ -374,12 +374,22 @@ def _crops(size: Size) -> bool:
     return isinstance(size, int) and size <= 0
 
 
-MAXIMA = {1: R.nn.max_pool1d, 2: R.nn.max_pool2d, 3: R.nn.max_pool3d}
-MEANS = {1: R.nn.avg_pool1d, 2: R.nn.avg_pool2d, 3: R.nn.avg_pool3d}
+class ByAxes:
+    """The operators of a name by the number of their axes, 1 to 3, loaded when they are used."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getitem__(self, count: int) -> Any:
+        return getattr(R.nn, self._name.format(count))
+
+
+MAXIMA, MEANS = ByAxes("max_pool{}d"), ByAxes("avg_pool{}d")
+CONVOLUTIONS, TRANSPOSED = ByAxes("conv{}d"), ByAxes("conv{}d_transpose")
 
 
 def pooled(
-    cx: Place, operators: dict[int, Any], x: Expr, windows: Windows, *, ceil: bool, inside: bool
+    cx: Place, operators: ByAxes, x: Expr, windows: Windows, *, ceil: bool, inside: bool
 ) -> Expr:
     """The reduced windows; `inside` says whether padding counts."""
     y: Expr = operators[spatial(x)](

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cache, partial
+from inspect import Parameter, signature
 from typing import Any, TypeAlias
 
 from relaxpy.ir.relax.nodes import Expr
@@ -22,14 +23,24 @@ class Converter:
 
     function: Function
     since: int
-    operands: tuple[inspect.Parameter, ...]
-    attributes: Mapping[str, inspect.Parameter]
+    #: The operands, and the attributes by name: a model needs those of few operators.
+    parameters: Callable[[], tuple[Sequence[Parameter], Mapping[str, Parameter]]]
     #: Attributes that change nothing: hints for other engines.
     ignored: frozenset[str]
     #: Attributes that may only have one of these values.
     admitted: Mapping[str, Collection[Any]]
     #: True if operands may be tensors of strings.
     strings: bool
+
+    @property
+    def operands(self) -> Sequence[Parameter]:
+        """The parameters of the function that are operands."""
+        return self.parameters()[0]
+
+    @property
+    def attributes(self) -> Mapping[str, Parameter]:
+        """The parameters of the function that are attributes, by name."""
+        return self.parameters()[1]
 
     def require(self, attributes: Mapping[str, Any]) -> None:
         """Check attributes.
@@ -62,9 +73,9 @@ class Converter:
             UnsupportedError: an operand is missing, or one too many.
         """
         result: list[Any] = []
-        parameters = list(self.operands)
+        parameters = self.operands
         for k, value in enumerate(values):
-            variadic = bool(parameters) and parameters[-1].kind is inspect.Parameter.VAR_POSITIONAL
+            variadic = bool(parameters) and parameters[-1].kind is Parameter.VAR_POSITIONAL
             if k >= len(parameters) and not variadic:
                 if value is None:
                     continue
@@ -79,11 +90,23 @@ class Converter:
             else:
                 result.append(tensor(value))
         for parameter in parameters[len(result) :]:
-            if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            if parameter.kind is Parameter.VAR_POSITIONAL:
                 break
             if parameter.default is parameter.empty:
                 raise UnsupportedError(f"operand {parameter.name} is missing")
         return result
+
+
+def _parameters_of(function: Function) -> tuple[Sequence[Parameter], Mapping[str, Parameter]]:
+    parameters = list(signature(function).parameters.values())[1:]
+    keyword, unpacked = Parameter.KEYWORD_ONLY, Parameter.VAR_KEYWORD
+    attributes = [p for p in parameters if p.kind is keyword]
+    for record in (p for p in parameters if p.kind is unpacked):
+        kind = record.annotation.removeprefix("Unpack[").removesuffix("]")
+        names_of = function.__globals__[kind].__annotations__
+        attributes += [Parameter(n, keyword, default=None) for n in names_of]
+    operands = [p for p in parameters if p.kind not in (keyword, unpacked)]
+    return operands, {p.name: p for p in attributes}
 
 
 #: Domain and operator, then converters with the newest first.
@@ -109,22 +132,9 @@ def converter(
     """
 
     def register(function: Function) -> Function:
-        parameters = list(inspect.signature(function).parameters.values())[1:]
-        keyword, unpacked = inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD
-        attributes = [p for p in parameters if p.kind is keyword]
-        for record in (p for p in parameters if p.kind is unpacked):
-            kind = record.annotation.removeprefix("Unpack[").removesuffix("]")
-            names_of = function.__globals__[kind].__annotations__
-            attributes += [inspect.Parameter(n, keyword, default=None) for n in names_of]
-        entry = Converter(
-            function,
-            since,
-            tuple(p for p in parameters if p.kind not in (keyword, unpacked)),
-            {p.name: p for p in attributes},
-            frozenset({"consumed_inputs", *ignored}),
-            admitted or {},
-            strings,
-        )
+        hints = frozenset({"consumed_inputs", *ignored})
+        parameters = cache(partial(_parameters_of, function))
+        entry = Converter(function, since, parameters, hints, admitted or {}, strings)
         for name in names:
             entries = CONVERTERS.setdefault((domain, name), [])
             entries.append(entry)

@@ -22,9 +22,11 @@ from relaxpy.ir.tir import ops
 from relaxpy.plugins.importing import tensors, windows
 from relaxpy.plugins.importing.unsupported import UnsupportedError
 from relaxpy.plugins.importing.windows import (
+    CONVOLUTIONS,
     LAYOUTS,
     MAXIMA,
     MEANS,
+    TRANSPOSED,
     WindowAttributes,
     Windows,
     at_least,
@@ -41,9 +43,6 @@ from relaxpy.plugins.importing.windows import (
 )
 from relaxpy.plugins.onnx.context import Context
 from relaxpy.plugins.onnx.registry import Value, converter
-
-_CONVOLUTIONS = {1: R.nn.conv1d, 2: R.nn.conv2d, 3: R.nn.conv3d}
-_TRANSPOSED = {1: R.nn.conv1d_transpose, 2: R.nn.conv2d_transpose, 3: R.nn.conv3d_transpose}
 
 
 def with_bias(y: Expr, bias: Expr | None) -> Expr:
@@ -63,7 +62,7 @@ def convolved(
     if not windows.is_fixed:
         x, windows = windows.padded(cx, x, 0)
     layout = LAYOUTS[count]
-    result: Expr = _CONVOLUTIONS[count](
+    result: Expr = CONVOLUTIONS[count](
         x,
         w,
         windows.strides,
@@ -164,7 +163,7 @@ def conv_transpose(
     removed = [*before, *after]
     known = all(isinstance(width, int) for width in removed)
     crops = [max(whole(width), 0) for width in removed] if known else [0] * 2 * count
-    y: Expr = _TRANSPOSED[count](x, w, windows.strides, crops, 0, windows.dilations, group)
+    y: Expr = TRANSPOSED[count](x, w, windows.strides, crops, 0, windows.dilations, group)
     added = [simple(crop - width) for crop, width in zip(crops, removed, strict=True)]
     if not all(tensors.is_size(width, 0) for width in added):
         widths = [0, 0, *added[:count], 0, 0, *added[count:]]

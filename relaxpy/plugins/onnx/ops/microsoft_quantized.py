@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
+from inspect import Parameter, signature
 from itertools import islice
 from typing import Any, Final
 
@@ -324,16 +326,14 @@ def _qlinear(name: str, count: int = 1, **more: Any) -> None:
             return with_channels_first(cx, found[0], computed)
         return computed(found[0])
 
-    operands = tuple(inspect.signature(convert).parameters.values())[1:2]
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    added = {n: inspect.Parameter(n, keyword, default=value) for n, value in more.items()}
-    entry = replace(
-        plain,
-        function=convert,
-        since=1,
-        operands=operands,
-        attributes={**plain.attributes, **added},
-    )
+    @cache
+    def parameters() -> tuple[Sequence[Parameter], Mapping[str, Parameter]]:
+        operands = [*signature(convert).parameters.values()][1:2]
+        kind = Parameter.KEYWORD_ONLY
+        added = {name: Parameter(name, kind, default=value) for name, value in more.items()}
+        return operands, {**plain.attributes, **added}
+
+    entry = replace(plain, function=convert, since=1, parameters=parameters)
     CONVERTERS[DOMAIN, f"QLinear{name}"] = [entry]
 
 
@@ -343,7 +343,7 @@ for _name in ("Sigmoid", "LeakyRelu"):
     _qlinear(_name)
 for _name in ("GlobalAveragePool", "AveragePool"):
     _qlinear(_name, channels_last=0)
-_qlinear("Softmax", opset=inspect.Parameter.empty)
+_qlinear("Softmax", opset=Parameter.empty)
 
 
 @converter("QLinearConcat", domain=DOMAIN)

@@ -33,6 +33,7 @@ from relaxpy.plugins.importing.tensors import (
 from relaxpy.plugins.importing.unsupported import UnsupportedError
 from relaxpy.plugins.importing.windows import (
     MAXIMA,
+    ByAxes,
     Windows,
     averaged,
     deformed,
@@ -395,7 +396,7 @@ def avg_pool(
     return tensors.reshaped(y, cx.result_shape()) if data is not x else y
 
 
-_ADAPTIVE = {1: R.nn.adaptive_avg_pool1d, 2: R.nn.adaptive_avg_pool2d, 3: R.nn.adaptive_avg_pool3d}
+_ADAPTIVE = ByAxes("adaptive_avg_pool{}d")
 #: The same for numbers of windows that are not known, which attributes of operators are not.
 _MEANS = {1: adaptive_pool1d, 2: adaptive_pool, 3: adaptive_pool3d}
 

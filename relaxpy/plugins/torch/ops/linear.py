@@ -24,6 +24,7 @@ from relaxpy.plugins.importing.tensors import (
     wide_dtype,
 )
 from relaxpy.plugins.importing.unsupported import UnsupportedError
+from relaxpy.plugins.importing.windows import CONVOLUTIONS, TRANSPOSED
 from relaxpy.plugins.torch.arrays import part_name
 from relaxpy.plugins.torch.complexes import complex_converter, from_pair, is_complex, to_pair
 from relaxpy.plugins.torch.context import NARROW, Context
@@ -108,10 +109,6 @@ def einsum(cx: Context, equation: str, operands: Sequence[Expr]) -> Expr:
     return R.einsum(list(operands), equation)
 
 
-_CONVOLUTIONS = {1: R.nn.conv1d, 2: R.nn.conv2d, 3: R.nn.conv3d}
-_TRANSPOSED = {1: R.nn.conv1d_transpose, 2: R.nn.conv2d_transpose, 3: R.nn.conv3d_transpose}
-
-
 def each(value: Any, count: int) -> list[int]:
     """A number for each axis: PyTorch takes one for all."""
     items = [value] if isinstance(value, int) else list(value)
@@ -143,13 +140,13 @@ def convolution(
         behind = [max(pad - extra, 0) for pad, extra in zip(pads, more, strict=True)]
         zeros = [max(extra - pad, 0) for pad, extra in zip(pads, more, strict=True)]
         sides = [*pads, *behind]
-        y = _TRANSPOSED[count](
+        y = TRANSPOSED[count](
             batched, weight, strides, sides, [0] * count, dilations, groups, out_dtype=dtype
         )
         if any(zeros):
             y = R.nn.pad(y, [0, 0, 0, 0, *(side for width in zeros for side in (0, width))])
     else:
-        y = _CONVOLUTIONS[count](batched, weight, strides, pads, dilations, groups, out_dtype=dtype)
+        y = CONVOLUTIONS[count](batched, weight, strides, pads, dilations, groups, out_dtype=dtype)
     if bias is not None:
         y = y + R.reshape(cx.tensor(bias, dtype_of(y)), [1, -1, *[1] * count])
     return y if batched is x else R.squeeze(y, [0])
