@@ -33,21 +33,31 @@ def store_program(
 
     Compilation adds the elements of literals that it reads to `reads`.
     """
-    constants = [literal.memory(aligned=False) for literal in source.literals]
-    sources = {_place(data): index for index, data in enumerate(constants)}
+    constants = source.literals
+    sources: dict[object, tuple[int, Array]] = {}
     sections, folded = Sections(), 0
     sections.add(np.frombuffer(code_of(lowered), np.uint8))
+
+    def find_constants() -> None:
+        """Note where the constants are; they move once if a reader needs them aligned."""
+        for index, literal in enumerate(constants):
+            array = literal.memory(aligned=False)
+            sources[_place(array)] = index, array
 
     def number(data: Array) -> int:
         """That of a constant of the program, or after them of a section."""
         nonlocal folded
-        known = sources.get(_place(data))
-        if known is None:
-            folded += data.nbytes
-            if folded > Kept.FOLDED:
-                raise MisuseError(f"passes have computed more than {Kept.FOLDED >> 20} MiB")
-        return len(constants) + sections.add(data) if known is None else known
+        place = _place(data)
+        if place not in sources:
+            find_constants()
+        if place in sources:
+            return sources[place][0]
+        folded += data.nbytes
+        if folded > Kept.FOLDED:
+            raise MisuseError(f"passes have computed more than {Kept.FOLDED >> 20} MiB")
+        return len(constants) + sections.add(data)
 
+    find_constants()
     try:
         table = program_table(lowered, number, rows, private_names, source.numbers.get, signatures)
     except RelaxpyError as error:

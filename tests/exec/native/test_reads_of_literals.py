@@ -14,7 +14,7 @@ from onnx import helper, numpy_helper
 
 import relaxpy
 from relaxpy import relax
-from relaxpy.exec import lowered as module_of_lowering
+from relaxpy.exec import lowered as module_of_lowering, storing
 from relaxpy.exec.graph.whole_modules import GraphBackend
 from relaxpy.exec.native.machine_code import disk_cache
 from relaxpy.ir import structural_equal, structural_hash
@@ -210,3 +210,23 @@ def test_elements_at_any_address_are_aligned_when_they_are_read() -> None:
         assert literal.data.flags.aligned
         assert literal.data is literal.data
         np.testing.assert_array_equal(literal.data, array)
+
+
+def test_constants_that_move_while_a_program_is_stored_are_not_in_it(
+    lowered: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another thread may need their elements aligned at any time."""
+    table = storing.program_table
+
+    def moved(*args: object) -> object:
+        for literal in literals:
+            literal.memory()
+        return table(*args)
+
+    monkeypatch.setattr(storing, "program_table", moved)
+    for weight in (W, changed(W)):
+        module = from_onnx(model(1, weight))
+        literals = [node for node in walk(module["main"]) if isinstance(node, relax.Constant)]
+        np.testing.assert_array_equal(relaxpy.compile(module, "native")["main"](X), weight)
+    assert len(lowered) == 1
+    assert disk_cache.usage().size < LARGE // 4
