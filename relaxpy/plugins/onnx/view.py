@@ -1,7 +1,7 @@
 """A typed view of ONNX files: graphs, nodes and attributes as Python values, tensors as arrays.
 
 A model is read without its weights, which are read one by one from where they stand in its file or
-its bytes.
+its bytes. Large ones are views of the bytes until a program is linked with them.
 """
 
 from __future__ import annotations
