@@ -107,7 +107,7 @@ REVIEWED = {
 CALLERS = {
     "Evaluator.on_call",
     "GraphEvaluator.on_call",
-    "FunctionHost.call_helper",
+    "GraphReader.call_helper",
     "KernelEvaluator.on_call",
     "KernelEvaluator.call_helper",
 }

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from relaxpy.errors import BuilderStateError, MisuseError, RelaxpyError, Span, unexpected
+from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.dtype import HANDLE, INT32, DataType
 from relaxpy.ir.core.node import Attrs, Node
@@ -23,6 +23,7 @@ from relaxpy.ir.tir.expr import IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.iteration import IterVar, Range
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.script.language import records
+from relaxpy.script.language.graph_builder import FunctionBuilder
 from relaxpy.script.language.wording import describe
 from relaxpy.support.dataclass import dataclass, replace
 
@@ -142,11 +143,8 @@ NAMED = (
 _JUMPS: Mapping[Node, str] = {Op("tir.break_loop"): "break", Op("tir.continue_loop"): "continue"}
 
 
-class KernelBuilder:
-    """Builds a kernel from parameters, statements, and the records of `T`.
-
-    `at` is the location of a statement. Only the subclass that reads a text uses it.
-    """
+class KernelBuilder(FunctionBuilder):
+    """Builds a kernel from parameters, statements, and the records of `T`."""
 
     def __init__(self) -> None:
         self.params: dict[Var, None] = {}
@@ -163,16 +161,6 @@ class KernelBuilder:
         self.blocks: list[Block] = [self.root]
         self.undeclared: dict[stmt.Stmt, Block] = {}
         self.has_block = False
-
-    # --- errors
-
-    def error(self, at: Any, message: str, **details: Any) -> RelaxpyError:
-        """Create the error `message` at location `at`."""
-        return BuilderStateError(message, **details)
-
-    def span(self, at: Any) -> Span | None:
-        """The span of location `at`."""
-        return None
 
     def call_at(self, at: Any, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Call `function`; an error in it is reported at location `at`."""
@@ -232,13 +220,8 @@ class KernelBuilder:
         self.buffer_map[handle] = param
         self.owners[param.data] = param
 
-    def finish(
-        self, body: Body, symbol: str | None, *, private_as: str | None, at: Any
-    ) -> PrimFunc:
-        """Create the kernel with this body, adding a root block where one is needed.
-
-        `symbol` is its global symbol; `private_as` is the name of a kernel without one.
-        """
+    def finish(self, body: Body, name: str | None, *, private: bool, at: Any) -> PrimFunc:
+        """Create the kernel with this body, adding a root block where one is needed."""
         first = body.items[0] if len(body.items) == 1 else None
         is_root = isinstance(first, stmt.BlockRealize) and not first.block.iter_vars
         if not is_root:
@@ -249,11 +232,7 @@ class KernelBuilder:
             allocations = tuple(self.root.allocations)
             root = stmt.Block((), (), (), "root", result, None, allocations, span=span)
             result = stmt.BlockRealize((), ops.const(True, "bool"), root, span)
-        if symbol is not None:
-            self.attrs.setdefault("global_symbol", symbol)
-        if private_as is not None and "global_symbol" in self.attrs:
-            name = f" {private_as!r}" if private_as else ""
-            raise self.error(at, f"private kernel{name} has a global_symbol")
+        self.set_symbol(self.attrs, "kernel", name, private=private, at=at)
         return PrimFunc(
             tuple(self.params), result, self.ret_type, self.buffer_map, Attrs(self.attrs), span=span
         )

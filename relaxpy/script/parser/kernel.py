@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 from typing_extensions import override
 
-from relaxpy.errors import Diagnostic, ParseError, RelaxpyError, Span, StructInfoTypeError, warn
+from relaxpy.errors import Diagnostic, RelaxpyError, StructInfoTypeError, warn
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.core.node import Node
@@ -30,7 +30,7 @@ from relaxpy.script.language.annotations import is_annotation
 from relaxpy.script.language.records import PendingFrame, handling, is_helper
 from relaxpy.script.language.wording import as_parse_error, describe, shown
 from relaxpy.script.parser.evaluate import displays, user_calls
-from relaxpy.script.parser.evaluate.evaluator import Evaluator
+from relaxpy.script.parser.evaluate.evaluator import Evaluator, TextReader
 from relaxpy.script.parser.evaluate.guard import OPEN, Guard
 from relaxpy.script.parser.evaluate.macros import Macro, Unrolling, macro_expansion
 from relaxpy.script.parser.source import (
@@ -237,11 +237,13 @@ _VALUELESS = (
 )
 
 
-class KernelReader(kernel_builder.KernelBuilder):
+class KernelReader(TextReader, kernel_builder.KernelBuilder):
     """Parses the definition of one kernel; the locations of statements are syntax tree nodes.
 
     `returns` maps a function of the module, and a number of arguments, to the result datatype.
     """
+
+    values: KernelEvaluator
 
     def __init__(
         self,
@@ -258,30 +260,12 @@ class KernelReader(kernel_builder.KernelBuilder):
         self.values = KernelEvaluator(program, scope, guard, self)
         self.shape_vars: dict[str, Var] = {}
 
-    @property
-    def program(self) -> Program:
-        """The text that is being parsed; during the expansion of a macro, its text."""
-        return self.values.program
-
-    @property
-    def scope(self) -> Scope:
-        """The scope of names in that text."""
-        return self.values.scope
-
     def shape_var(self, name: str) -> Var:
         """The variable for a TypeVar of this name."""
         if name not in self.shape_vars:
             self.shape_vars[name] = Var(name, INT64)
             self.named.add(self.shape_vars[name])
         return self.shape_vars[name]
-
-    @override
-    def error(self, at: Positioned, message: str, **details: Any) -> ParseError:
-        return self.program.error(at, message, **details)
-
-    @override
-    def span(self, at: Positioned) -> Span:
-        return self.program.span(at)
 
     @override
     def call_at(
@@ -306,9 +290,7 @@ class KernelReader(kernel_builder.KernelBuilder):
             if len(self.report.errors) > before:
                 return None
             try:
-                return self.finish(
-                    body, symbol, private_as=node.name if symbol is None else None, at=node
-                )
+                return self.finish(body, symbol or node.name, private=symbol is None, at=node)
             except RelaxpyError as error:
                 self.report.add(as_parse_error(error, self.program.span(node)))
                 return None

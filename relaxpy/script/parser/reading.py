@@ -427,7 +427,7 @@ class FunctionsReader:
         if signature.ret is None and not self.builder.context.as_written:
             gvar, name = definition.gvar, name_of(definition.node)
             error = recursive_without_annotation(gvar.name_hint, definition.program.span(name))
-            reader.state.not_recursive = gvar, error
+            reader.not_recursive = gvar, error
         func = reader.function(definition.node, signature, pure=pure, symbol=definition.symbol)
         if func is not None:
             self.define(definition.node.name, func)

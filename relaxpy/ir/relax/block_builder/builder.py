@@ -393,12 +393,12 @@ class BlockBuilder:
 
     @contextmanager
     def inner_scope(self, params: Sequence[rx.Var] | None = None) -> Iterator[None]:
-        """A scope in which `params` and what they define are visible, for a visit of expressions.
+        """A scope in which `params` and what they define are visible; `end_scope` may end it.
 
-        The bindings that are left in it are dropped.
+        Otherwise, the bindings in it are dropped at the end of the context.
         """
         with self._out.dropping_scopes():
-            self._out.open_scope(params or ())
+            self.begin_scope(params)
             yield
 
     @overload
@@ -419,6 +419,26 @@ class BlockBuilder:
             self._out.drop_scope()
             return None
         return self._out.close_scope(self._normalizer.leaf(rx.convert_to_expr(result)))
+
+    def splice(self, seq: rx.SeqExpr) -> rx.Expr:
+        """The value of `seq`, after its bindings are added to the open block (NF-14).
+
+        The shape variables that it binds are visible from here on.
+        """
+        return self._normalizer.flatten(seq, is_copy=False)
+
+    def last_binding(self) -> rx.Binding | None:
+        """The last binding of the innermost scope, unless it is in a dataflow block."""
+        block = self._out.last_block()
+        return None if block is None else block.bindings[-1]
+
+    def unbind_last(self) -> None:
+        """Drop that binding, which must bind a variable."""
+        self._out.unbind_last()
+
+    def binds(self, var: object) -> bool:
+        """True if `var` is bound in the innermost scope."""
+        return var in self._out.scope.variables
 
     def scope_is_empty(self) -> bool:
         """True if nothing was emitted in the innermost scope."""

@@ -293,6 +293,18 @@ class Emitter:
         if scope.dataflow and isinstance(var, rx.DataflowVar):
             scope.local.add(var)
 
+    def last_block(self) -> Block | None:
+        """The last block of the innermost scope that has bindings, if it is an ordinary one."""
+        block = next((b for b in reversed(self.scope.blocks) if b.bindings), None)
+        return None if block is None or block.dataflow else block
+
+    def unbind_last(self) -> None:
+        """Drop the last binding of `last_block`, which binds a variable."""
+        block = self.last_block()
+        assert block is not None
+        block.bindings.pop()
+        self.ctx.variables.discard(self.scope.variables.pop())
+
     def _note_effects(self, value: rx.Expr, scope: Scope) -> None:
         """Check PU-5 in a dataflow block; elsewhere store the first impure call (PU-15, PU-16)."""
         if isinstance(value, rx.Call):

@@ -329,7 +329,7 @@ class Normalizer:
             case rx.If(cond=cond):
                 stack.append(_Pending(expr, (cond,)))
             case rx.SeqExpr():
-                return self._flatten(expr)
+                return self.flatten(expr)
             case rx.Function():
                 return self.function(expr)
             case _:
@@ -549,12 +549,15 @@ class Normalizer:
                 error.located(binding.value.span or binding.span)
                 raise
 
-    def _flatten(self, seq: rx.SeqExpr) -> rx.Expr:
-        """The value of a nested SeqExpr, after its bindings (NF-14, NF-15, NF-16, NF-23)."""
+    def flatten(self, seq: rx.SeqExpr, *, is_copy: bool = True) -> rx.Expr:
+        """The value of a nested SeqExpr, after its bindings (NF-14, NF-15, NF-16, NF-23).
+
+        A SeqExpr that is not a copy keeps the shape variables that it binds.
+        """
         scope = self.out.scope
         blocks = [block for block in seq.blocks if block.bindings]
         outer = self._shape_vars
-        renamed = self._moved_shape_vars(blocks)
+        renamed = self._moved_shape_vars(blocks) if is_copy else {}
         self._shape_vars = {**outer, **renamed} if renamed else outer
         try:
             if not scope.dataflow:

@@ -18,7 +18,6 @@ from relaxpy.script.ir_builder.frames import (
     BranchFrame,
     FunctionFrame,
     IfFrame,
-    IRModuleFrame,
     RelaxFrame,
     SeqExprFrame,
 )
@@ -90,12 +89,8 @@ def arg(name: str, struct_info: object) -> rx.Var:
         BuilderStateError: the function has a result, or there is none.
     """
     frame = _frame("R.arg")
-    function = next(f for f in reversed(IRBuilder.current().frames) if isinstance(f, FunctionFrame))
     var = rx.Var(name, resolve(struct_info))
-    frame.block_builder.add_params((var,))
-    function.params.append(var)
-    if frame is not function:
-        frame.params.append(var)
+    frame.graph.parameter(var)
     return var
 
 
@@ -162,8 +157,9 @@ def output(*variables: rx.Var) -> None:
     if frame is None:
         raise BuilderStateError("R.output belongs at the end of with R.dataflow():")
     frame.check_position("R.output")
+    inner = frame.graph.builder
     for var in variables:
-        if not isinstance(var, rx.Var) or var not in frame.bound:
+        if not isinstance(var, rx.Var) or not inner.binds(var):
             name = var.name_hint if isinstance(var, rx.Var) else repr(var)
             raise BuilderStateError(
                 f"{name:.60} is not bound in this dataflow block", rule="SC-8", about=var
@@ -205,11 +201,6 @@ def _frame(directive: str) -> RelaxFrame:
     return frame
 
 
-def _value(value: object) -> rx.Expr:
-    """The value to bind; Python numbers become tensor literals."""
-    return rx.const(value) if isinstance(value, (bool, int, float)) else rx.convert_to_expr(value)
-
-
 @user_facing
 def emit(value: object, annotate_struct_info: object = None) -> rx.Var:
     """Bind `value` to a new variable, which `IRBuilder.name` gives a name.
@@ -217,11 +208,8 @@ def emit(value: object, annotate_struct_info: object = None) -> rx.Var:
     Errors:
         StructInfoError: the value is ill-formed, or does not match the annotation.
     """
-    frame = _frame("R.emit")
     sinfo = None if annotate_struct_info is None else resolve(annotate_struct_info)
-    var = frame.block_builder.emit(_value(value), annotation=sinfo)
-    frame.bound[var] = sinfo
-    return var
+    return _apply(records.EmitForm(value, sinfo))  # type: ignore[no-any-return]
 
 
 @user_facing
@@ -234,8 +222,7 @@ def emit_var_binding(value: rx.VarBinding) -> rx.Var:
     frame = _frame("R.emit_var_binding")
     with handling(None):
         binding = emitting.emit_var_binding(value)
-    var = frame.block_builder.emit(binding.value, var=value.var)
-    frame.bound[var] = binding.annotation
+    var = frame.graph.emit(binding.value, None, var=value.var, annotation=binding.annotation)
     IRBuilder.current().named.add(var)
     return var
 
@@ -246,11 +233,8 @@ def emit_match_cast(value: object, struct_info: object) -> rx.Var:
 
     New shape variables that are dimensions in the struct info are bound.
     """
-    frame = _frame("R.emit_match_cast")
-    var = frame.block_builder.match_cast(rx.convert_to_expr(value), resolve(struct_info))
-    assert var is not None
-    frame.bound[var] = None
-    return var
+    form = records.MatchCastForm(value, struct_info)
+    return _frame("R.emit_match_cast").graph.apply(form, None)  # type: ignore[no-any-return]
 
 
 match_cast = emit_match_cast
@@ -264,16 +248,9 @@ def emit_te(func: _Function[..., _Value], *args: object, **kwargs: _Value) -> rx
         BuilderStateError: there is no enclosing module.
         MisuseError: `func` does not return tensor expressions for `args`.
     """
-    frame = _frame("R.emit_te")
-    module = IRBuilder.current().frames[0]
-    if not isinstance(module, IRModuleFrame):
-        raise BuilderStateError(
-            "R.emit_te adds a kernel to the enclosing module, and there is none",
-            hint="build the function in with I.ir_module():",
-        )
     with handling(None):
         form = emitting.emit_te(func, *args, **kwargs)
-    return emitting.kernel_call(form, frame.block_builder, module.global_vars)
+    return _apply(form)  # type: ignore[no-any-return]
 
 
 # --- the directives of relaxpy.script.relax
@@ -300,23 +277,15 @@ def _apply_attributes(form: records.AttrsForm) -> _Value:
 @handler.register(records.DataflowForm)
 @handler.register(records.SeqForm)
 @handler.register(records.OutputForm)
+def _apply_to_block(form: records.Form) -> _Value:
+    if isinstance(form, records.OutputForm):
+        return output(*form.variables)  # type: ignore[arg-type]
+    return dataflow() if isinstance(form, records.DataflowForm) else SeqExpr()
+
+
 @handler.register(records.MatchCastForm)
 @handler.register(records.MatchShapeForm)
 @handler.register(records.EmitForm)
 @handler.register(records.TeForm)
 def _apply(form: records.Form) -> _Value:
-    match form:
-        case records.DataflowForm():
-            return dataflow()
-        case records.SeqForm():
-            return SeqExpr()
-        case records.OutputForm(variables=variables):
-            return output(*variables)  # type: ignore[arg-type]
-        case records.MatchCastForm(value=value, annotation=annotation):
-            return emit_match_cast(value, annotation)
-        case records.EmitForm(value=value, annotation=annotation):
-            return emit(value, annotation)
-        case records.TeForm(function=func, args=args, kwargs=kwargs):
-            return emit_te(func, *args, **kwargs)
-        case _:
-            raise BuilderStateError(f"{describe(form)} is for parsed programs only")
+    return _frame(form.display_name).graph.apply(form, None)

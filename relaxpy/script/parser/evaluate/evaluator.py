@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+from typing_extensions import override
 
 from relaxpy.errors import (
     MissingArgumentError,
@@ -28,6 +29,7 @@ from relaxpy.ir.relax.nodes import Expr, TupleStructInfo
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import BY_ELEMENT, Buffer
 from relaxpy.script.language import wording
+from relaxpy.script.language.graph_builder import FunctionBuilder
 from relaxpy.script.language.records import is_helper
 from relaxpy.script.parser.evaluate import conditions, displays, user_calls
 from relaxpy.script.parser.evaluate.displays import VALUE_ERRORS
@@ -598,3 +600,32 @@ def _operands_of(function: object) -> str | None:
     if isinstance(function, np.ufunc) or module == "numpy":
         return "arrays"
     return "numbers" if module == "math" else None
+
+
+class TextReader(FunctionBuilder):
+    """Base of the readers of functions: the errors and spans are those of the text.
+
+    That is the text that is being parsed, or during the expansion of a macro, its text.
+    """
+
+    values: Evaluator
+
+    @property
+    def program(self) -> Program:
+        """The text."""
+        return self.values.program
+
+    @property
+    def scope(self) -> Scope:
+        """The scope of names in that text."""
+        return self.values.scope
+
+    @override
+    def error(
+        self, at: Positioned, message: str, kind: type[RelaxpyError] | None = None, **details: Any
+    ) -> ParseError:
+        return self.program.error(at, message, kind or ParseError, **details)  # type: ignore[arg-type]
+
+    @override
+    def span(self, at: Positioned) -> Span:
+        return self.program.span(at)

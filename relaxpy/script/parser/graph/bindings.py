@@ -6,19 +6,16 @@ import ast
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from relaxpy.errors import ParseError, RelaxpyError, Span
+from relaxpy.errors import ParseError
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir.expr import Var as SizeVar
 from relaxpy.script.language import records
-from relaxpy.script.language.annotations import resolve
-from relaxpy.script.language.legacy import matched_sinfo
-from relaxpy.script.language.wording import as_parse_error, describe
+from relaxpy.script.language.wording import describe
 from relaxpy.script.parser.evaluate import displays
 from relaxpy.script.parser.graph.expressions import is_plain
 from relaxpy.script.parser.graph.state import GraphState, Pending
 from relaxpy.script.parser.source import bound_names
-from relaxpy.support.dataclass import replace
 
 
 def assign(state: GraphState, target: ast.expr, value: object, at: ast.expr) -> None:
@@ -50,12 +47,11 @@ def tuple_members(state: GraphState, value: object, at: ast.expr) -> list[Any]:
         return list(state.values.iterable(value, at))
     var = value
     if not isinstance(value, rx.Var):
-        with state.at(at):
-            var = state.builder.emit(value, span=state.program.span(at))
+        var = state.emit(value, at)
     sinfo = state.builder.struct_info_of(var)
     if not isinstance(sinfo, rx.TupleStructInfo):
         raise state.error(at, f"only a tuple can be unpacked, found {sinfo}", rule="DER-32")
-    span = state.program.span(at)
+    span = state.span(at)
     return [rx.TupleGetItem(var, k, span=span) for k in range(len(sinfo.fields))]
 
 
@@ -103,20 +99,14 @@ def bind_compound(
         raise state.error(
             at, f"the annotation before it is of {pending.name!r}, this binds {var.name_hint!r}"
         )
-    span = state.program.span(at)
+    options: dict[str, Any] = {"annotation": pending.annotation, "var": var, "span": state.span(at)}
     bound: rx.Var | None
     with state.at(at):
         if pending.cast is None:
-            bound = state.builder.emit(value, annotation=pending.annotation, var=var, span=span)
+            bound = state.builder.emit(value, **options)
         else:
-            bound = state.builder.match_cast(
-                value,
-                pending.cast,
-                annotation=pending.annotation,
-                var=var,
-                bind=var.name_hint != "_",
-                span=span,
-            )
+            options["bind"] = var.name_hint != "_"
+            bound = state.builder.match_cast(value, pending.cast, **options)
     if bound is not None:
         state.scope.set(var.name_hint, bound)
 
@@ -125,19 +115,7 @@ def annotated_sinfo(state: GraphState, node: ast.expr) -> rx.StructInfo:
     """The struct info of an annotation in a body."""
     with state.values.in_annotation():
         value = state.values.value(node)
-    return struct_info_at(state, value, node)
-
-
-def struct_info_at(state: GraphState, value: object, at: ast.expr) -> rx.StructInfo:
-    """The struct info of `value` in a body, where strings are not dimensions."""
-    try:
-        return resolve(value)
-    except RelaxpyError as error:
-        location = None
-        for child in ast.walk(at):
-            if isinstance(child, ast.Constant) and child.value == error.about:
-                location = child
-        raise as_parse_error(error, state.program.span(location or at)) from None
+    return state.struct_info_at(value, node)
 
 
 def bind(
@@ -166,64 +144,15 @@ def bind(
         state.scope.set(name, value)
         return
     var = new_variable(state, name, target)
-    bound: rx.Var | None
+    bound: rx.Var | None = None
     if isinstance(value, rx.Expr) and annotation is None:
-        evaluated = state.builder.name_evaluated(value, name, type(var))
-        if evaluated is not None:
-            state.scope.set(name, evaluated)
-            return
+        bound = state.builder.name_evaluated(value, name, type(var))
     if isinstance(value, (records.MatchCastForm, records.MatchShapeForm)):
-        expr, sinfo = cast_operands(state, value, at)
-        with state.at(at):
-            bound = state.builder.match_cast(
-                expr, sinfo, annotation=annotation, var=var, span=span_of_cast(state, at)
-            )
-    else:
-        expr = bindable(state, value, at)
-        with state.at(at):
-            bound = state.builder.emit(expr, annotation=annotation, var=var, span=var.span)
+        bound = state.cast(value, at, annotation=annotation, var=var)
+    elif bound is None:
+        expr = state.bindable(value, at)
+        bound = state.emit(expr, at, annotation=annotation, var=var, span=var.span)
     state.scope.set(name, bound)
-
-
-def bind_cast(
-    state: GraphState, form: records.MatchCastForm | records.MatchShapeForm, node: ast.expr
-) -> rx.Expr:
-    """Bind a cast inside an expression, and return its variable."""
-    expr, sinfo = cast_operands(state, form, node)
-    with state.at(node):
-        bound = state.builder.match_cast(expr, sinfo, span=span_of_cast(state, node))
-    assert bound is not None
-    return bound
-
-
-def span_of_cast(state: GraphState, node: ast.expr) -> Span:
-    """The location of the value that a cast checks at run time."""
-    return state.program.span(_cast_value(node))
-
-
-def cast_operands(
-    state: GraphState, form: records.MatchCastForm | records.MatchShapeForm, at: ast.expr
-) -> tuple[rx.Expr, rx.StructInfo]:
-    """The value and struct info of a cast; errors in the latter are at its argument."""
-    expr = state.values.expression(form.value, _cast_value(at))
-    if isinstance(form, records.MatchShapeForm):
-        with state.at(at):
-            expr = state.builder.normalize(expr)
-            return expr, matched_sinfo(form, state.builder.struct_info_of(expr))
-    location = at
-    if isinstance(at, ast.Call) and len(at.args) > 1:
-        location = at.args[1]
-    sinfo = struct_info_at(state, form.annotation, location)
-    if isinstance(sinfo, rx.AnyStructInfo):
-        sinfo = replace(sinfo, span=state.program.span(location))
-    return expr, sinfo
-
-
-def bindable(state: GraphState, value: object, at: ast.expr) -> rx.Expr:
-    """Convert `value` to the right side of a binding; Python numbers become tensor literals."""
-    if isinstance(value, (bool, int, float)):
-        return state.values.number(value, at) or rx.const(value)
-    return state.values.expression(value, at)
 
 
 def new_variable(state: GraphState, name: str, target: ast.expr) -> rx.Var:
@@ -231,7 +160,7 @@ def new_variable(state: GraphState, name: str, target: ast.expr) -> rx.Var:
     flow = state.now.dataflow
     is_output = flow is None or flow.outputs.get(name) in state.now.enclosing
     kind = rx.Var if is_output else rx.DataflowVar
-    return kind(name, None, state.program.span(target))
+    return kind(name, None, state.span(target))
 
 
 def declare_shape_var(state: GraphState, name: str, value: SizeVar, at: ast.expr) -> None:
@@ -264,9 +193,7 @@ def expression_statement(state: GraphState, node: ast.expr) -> None:
         case records.AttrsForm(owner="function", attrs=attrs):
             func_attr(state, attrs, node)
         case records.MatchCastForm() | records.MatchShapeForm():
-            expr, sinfo = cast_operands(state, value, node)
-            with state.at(node):
-                state.builder.match_cast(expr, sinfo, bind=False, span=span_of_cast(state, node))
+            state.cast(value, node, bind=False)
         case rx.Call() | records.EmitForm() | rx.Tuple(fields=()):
             emit_unit(state, value, node)
         case records.DataflowForm():
@@ -275,14 +202,11 @@ def expression_statement(state: GraphState, node: ast.expr) -> None:
             raise state.error(node, f"{describe(value)} does nothing here")
 
 
-def emit_unit(state: GraphState, value: object, node: ast.expr) -> rx.Var:
+def emit_unit(state: GraphState, value: object, node: ast.expr) -> rx.Expr:
     """Bind a call in an expression statement, which returns unit."""
-    expr = state.values.expression(value, node)
-    with state.at(node):
-        if isinstance(expr, rx.Var) and expr is not value:
-            var = expr
-        else:
-            var = state.builder.emit(expr, "_", span=state.program.span(node))
+    expr = state.expression(value, node)
+    is_bound = expr is not value and isinstance(expr, rx.Var)
+    var = expr if is_bound else state.emit(expr, node, "_")
     if state.builder.struct_info_of(var) != rx.TupleStructInfo(()):
         raise state.error(
             node,
@@ -316,9 +240,7 @@ def emit_output(state: GraphState, node: ast.Name) -> None:
     """Bind an output again if it was bound as a local variable, as in an unrolled loop."""
     value = state.scope.find(node.id)
     if isinstance(value, rx.DataflowVar):
-        span = state.program.span(node)
-        with state.at(node):
-            bound = state.builder.emit(value, var=rx.Var(node.id, None, span), span=span)
+        bound = state.emit(value, node, var=rx.Var(node.id, None, state.span(node)))
         state.scope.set(node.id, bound)
 
 
@@ -357,14 +279,8 @@ def return_statement(state: GraphState, node: ast.Return) -> None:
             node, "return has a value", rule="AST-11", hint="`return ()` returns unit"
         )
     now.returned = node
-    expr = state.values.expression(state.values.value(node.value), node.value)
-    with state.at(node.value):
-        needs_output = isinstance(expr, rx.DataflowVar) or not isinstance(expr, rx.Var)
-        if now.dataflow is not None and needs_output:
-            expr = state.builder.emit(expr, output=True, span=state.program.span(node.value))
-        now.result = expr
-
-
-def _cast_value(node: ast.expr) -> ast.expr:
-    """The operand of the call of a cast."""
-    return node.args[0] if isinstance(node, ast.Call) and node.args else node
+    expr = state.expression(state.values.value(node.value), node.value)
+    needs_output = isinstance(expr, rx.DataflowVar) or not isinstance(expr, rx.Var)
+    if now.dataflow is not None and needs_output:
+        expr = state.emit(expr, node.value, output=True)
+    now.result = expr

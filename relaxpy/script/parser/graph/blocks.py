@@ -5,26 +5,27 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Mapping, Sequence
-from functools import reduce
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-from relaxpy.errors import StructInfoTypeError, WellFormedError
+from relaxpy.errors import StructInfoTypeError
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.block_builder.normalize import is_leaf
-from relaxpy.ir.relax.relations import is_base_of, struct_info_lca
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.script.language import records
+from relaxpy.script.language.graph_builder import Branch
 from relaxpy.script.language.relax_directives import match_cast
 from relaxpy.script.language.wording import describe, shown
 from relaxpy.script.parser.evaluate.conditions import fold_condition
 from relaxpy.script.parser.graph import bindings
 from relaxpy.script.parser.graph.expressions import is_plain
 from relaxpy.script.parser.graph.state import Dataflow, GraphState, Pending, ends_in, if_keyword
-from relaxpy.script.parser.source import MISSING, Poisoned, bound_names
+from relaxpy.script.parser.source import MISSING, POISON, Poisoned, bound_names
 from relaxpy.support.dataclass import replace
 
+if TYPE_CHECKING:
+    from relaxpy.script.parser.graph.relax_function import GraphReader
 
-def with_statement(state: GraphState, node: ast.With) -> None:
+
+def with_statement(state: GraphReader, node: ast.With) -> None:
     """Read `with R.dataflow():`, or `with R.SeqExpr():`, whose bindings are added here (NF-14)."""
     item = node.items[0]
     match item.context_expr:
@@ -43,17 +44,16 @@ def with_statement(state: GraphState, node: ast.With) -> None:
     check_alone(state, node, f"{form.display_name}()")
     if isinstance(form, records.SeqForm):
         with state.scope.inner():
-            state.statements.read(node.body, state.reader.statement)
+            state.statements.read(node.body, state.statement)
         return
     now = state.now
-    if now.dataflow is not None:
-        raise state.error(item.context_expr, "a dataflow block cannot be inside another one")
+    state.check_block(item.context_expr)
     flow = now.dataflow = Dataflow(outputs_of(state, node.body))
     now.depth += 1
     with state.at(item.context_expr):
         state.builder.begin_dataflow()
     with state.scope.inner() as names:
-        state.statements.read(node.body, state.reader.statement)
+        state.statements.read(node.body, state.statement)
     now.dataflow = None
     now.depth -= 1
     state.builder.end_dataflow()
@@ -68,7 +68,7 @@ def check_alone(state: GraphState, node: ast.With, display_name: str) -> None:
         raise state.error(extra, f"with {display_name} is used alone, without `as`")
 
 
-def cast_block(state: GraphState, node: ast.With, sinfo: rx.StructInfo) -> None:
+def cast_block(state: GraphReader, node: ast.With, sinfo: rx.StructInfo) -> None:
     """Read `with R.match_cast(..., sinfo):`, which casts the value of the if or function in it."""
     item = node.items[0]
     match node.body:
@@ -83,7 +83,7 @@ def cast_block(state: GraphState, node: ast.With, sinfo: rx.StructInfo) -> None:
                 hint="other values replace the dots",
             )
     pending = state.now.pending = Pending(cast=sinfo)
-    state.statements.read(node.body, state.reader.statement)
+    state.statements.read(node.body, state.statement)
     if state.now.pending is pending:
         state.now.pending = Pending()
         raise state.error(
@@ -119,7 +119,7 @@ def outputs_of(state: GraphState, nodes: Sequence[ast.stmt]) -> dict[str, ast.st
     return names
 
 
-def if_statement(state: GraphState, node: ast.If) -> None:
+def if_statement(state: GraphReader, node: ast.If) -> None:
     """Read `if`: the name that both branches bind last is the result."""
     pending = bindings.take_pending(state)
     condition = fold_condition(state.values.value(node.test))
@@ -127,45 +127,38 @@ def if_statement(state: GraphState, node: ast.If) -> None:
         raise StructInfoTypeError(
             f"a condition is a Boolean tensor of rank 0, found {describe(condition)}",
             rule="DER-9",
-            span=state.program.span(node.test),
+            span=state.span(node.test),
             hint=f"write R.logical_and({ast.unparse(node.test)}, R.const(True))",
         )
     is_tuple = isinstance(node.test, (ast.Tuple, ast.List)) and not is_plain(condition)
     if isinstance(node.test, ast.Constant) and isinstance(condition, bool) and node.orelse:
         # A literal keeps both branches; a branch is chosen at parse time by a variable of Python.
-        condition = replace(rx.const(condition), span=state.program.span(node.test))
+        condition = replace(rx.const(condition), span=state.span(node.test))
     if not (is_tuple or isinstance(condition, (rx.Expr, PrimExpr))):
         known_branch(state, node, pending, known=state.values.truth(condition, node.test))
         return
-    now = state.now
-    if now.dataflow is not None:
-        raise WellFormedError(
-            "an if cannot be inside a dataflow block",
-            rule="WF-7c",
-            span=state.program.span(if_keyword(node)),
-            hint="end the block before it and begin another one after it",
-        )
+    state.check_if(if_keyword(node))
     if not node.orelse:
         refuse_if_without_else(state, node)
     name = result_name(state, node)
-    test = state.values.expression(condition, node.test)
-    annotations: list[rx.StructInfo] = []
-    then = read_branch(state, node.body, name, annotations)
-    orelse = read_branch(state, node.orelse, name, annotations)
+    test = state.expression(condition, node.test)
+    then = read_branch(state, node.body, name)
+    orelse = read_branch(state, node.orelse, name)
     if then is None or orelse is None:
         raise Poisoned
-    var = rx.Var(name, None, state.program.span(if_keyword(node)))
+    var = rx.Var(name, None, state.span(if_keyword(node)))
     state.values.forget()
-    if pending.annotation is None and annotations:
-        pending = Pending(name, reduce(struct_info_lca, annotations), pending.cast)
-    value = rx.If(test, then, orelse, span=state.program.span(node.test))
+    annotation = state.annotation_of((then, orelse))
+    if pending.annotation is None and annotation is not None:
+        pending = Pending(name, annotation, pending.cast)
+    value = rx.If(test, then.value, orelse.value, span=state.span(node.test))
     bindings.bind_compound(state, value, var, pending, node.test)
 
 
-def known_branch(state: GraphState, node: ast.If, pending: Pending, *, known: bool) -> None:
+def known_branch(state: GraphReader, node: ast.If, pending: Pending, *, known: bool) -> None:
     """Read the branch that is taken as statements of the enclosing block."""
     state.now.pending = pending
-    state.statements.read(node.body if known else node.orelse, state.reader.statement)
+    state.statements.read(node.body if known else node.orelse, state.statement)
     if state.now.pending is pending and pending.annotation is not None:
         state.now.pending = Pending()
         raise bindings.missing_value(state, node.test)
@@ -206,14 +199,7 @@ def result_name(state: GraphState, node: ast.If) -> str:
                 raise state.error(
                     last, "a branch ends by binding its result to a name", rule="AST-13"
                 )
-    if names[0] != names[1]:
-        raise state.error(
-            node.orelse[-1],
-            f"the branches bind {names[0]!r} and {names[1]!r} last, they must agree",
-            rule="AST-13",
-            hint="bind the same name last in both branches",
-        )
-    return names[0]
+    return state.common_name(names, node.orelse[-1])
 
 
 def refuse_if_without_else(state: GraphState, node: ast.If) -> NoReturn:
@@ -226,68 +212,35 @@ def refuse_if_without_else(state: GraphState, node: ast.If) -> NoReturn:
     )
 
 
-def read_branch(
-    state: GraphState, nodes: Sequence[ast.stmt], name: str, annotations: list[rx.StructInfo]
-) -> rx.SeqExpr | None:
+def read_branch(state: GraphReader, nodes: Sequence[ast.stmt], name: str) -> Branch | None:
     """Parse a branch, whose value is the last value of `name`; None if it has errors."""
     *first, last = nodes
     now = state.now
     now.depth += 1
     before = len(state.report.errors)
-    state.builder.begin_scope()
     try:
-        with state.scope.inner():
-            state.statements.read(first, state.reader.statement, last)
-            result: list[rx.Expr] = []
-
-            def read_last(node: ast.stmt) -> None:
-                result.append(branch_value(state, node, name, annotations))
-
-            state.statements.read([last], read_last)
-            if len(state.report.errors) > before or not result:
-                return state.builder.end_scope()
-            with state.at(last):
-                return state.builder.end_scope(result[0])
+        with state.builder.inner_scope(), state.scope.inner():
+            state.statements.read(first, state.statement, last)
+            branch: list[Branch] = []
+            state.statements.read([last], lambda node: branch.append(end_branch(state, node, name)))
+            return branch[0] if branch and len(state.report.errors) == before else None
     finally:
         now.depth -= 1
 
 
-def branch_value(
-    state: GraphState, node: ast.stmt, name: str, annotations: list[rx.StructInfo]
-) -> rx.Expr:
-    """The value of the last statement of a branch.
+def end_branch(state: GraphReader, node: ast.stmt, name: str) -> Branch:
+    """End the branch whose last statement is `node`.
 
     A leaf is the value of the branch itself; its annotation then applies to the result.
     """
     state.values.forget()
-    match node:
-        case ast.Assign(targets=[target], value=value):
-            result, sinfo = state.values.value(value), None
-        case ast.AnnAssign(target=target, annotation=annotation, value=ast.expr() as value):
-            sinfo = bindings.annotated_sinfo(state, annotation)
-            result = state.values.value(value)
-        case ast.Expr(value=call):
-            return bindings.emit_unit(state, state.values.value(call), call)
-        case _:
-            state.reader.dispatch(node)
-            return bound_value(state, name)
-    assert isinstance(target, ast.Name)
-    if not isinstance(result, records.Form):
-        leaf = bindings.bindable(state, result, value)
-        if is_leaf(leaf):
-            with state.at(value):
-                known = state.builder.struct_info_of(leaf)
-            if sinfo is None or is_base_of(sinfo, known):
-                annotations += [sinfo] if sinfo is not None else []
-                return leaf
-        result = leaf
-    bindings.bind(state, name, result, value, target, sinfo)
-    return bound_value(state, name)
-
-
-def bound_value(state: GraphState, name: str) -> rx.Expr:
-    """The value to which `name` was just bound."""
-    value = state.scope.find(name)
-    if not isinstance(value, rx.Expr):
+    if isinstance(node, ast.Expr):
+        unit = bindings.emit_unit(state, state.values.value(node.value), node.value)
+        return state.end_branch(unit, node)
+    state.dispatch(node)
+    result = state.scope.find(name)
+    if isinstance(node, ast.Assign) and result is not POISON:  # of a Python value, perhaps
+        result = state.bindable(result, node.value)
+    if not isinstance(result, rx.Expr):
         raise Poisoned
-    return value
+    return state.end_branch(result, node)

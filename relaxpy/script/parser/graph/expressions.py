@@ -50,7 +50,7 @@ from relaxpy.support.dataclass import replace
 from relaxpy.support.entry import last_name
 
 if TYPE_CHECKING:
-    from relaxpy.script.parser.graph.relax_function import FunctionHost
+    from relaxpy.script.parser.graph.relax_function import GraphReader
 
 #: The operators of Python that have a meaning between Relax values, and their methods.
 _METHODS = {
@@ -88,7 +88,7 @@ class GraphEvaluator(Evaluator):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         Evaluator.__init__(self, *args, **kwargs)
-        self.host: FunctionHost | None = None
+        self.host: GraphReader | None = None
         self.devices = Devices()
         self.annotating = False
         self._current: ast.expr | None = None

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TypeAlias
 
-from relaxpy.errors import Diagnostic, ParseError, RelaxpyError, WellFormedError
+from typing_extensions import override
+
+from relaxpy.errors import Diagnostic, RelaxpyError, Span, WellFormedError
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
@@ -16,14 +18,17 @@ from relaxpy.ir.relax.analysis.variables import free_vars
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.prim_func import PrimFunc
-from relaxpy.script.parser.evaluate.guard import OPEN, Guard
+from relaxpy.script.language import records
+from relaxpy.script.language.annotations import Devices, resolve
+from relaxpy.script.language.graph_builder import GraphBuilder
+from relaxpy.script.language.legacy import matched_sinfo
+from relaxpy.script.language.wording import as_parse_error
+from relaxpy.script.parser.evaluate.evaluator import TextReader
+from relaxpy.script.parser.evaluate.guard import Guard
 from relaxpy.script.parser.evaluate.macros import Unrolling
 from relaxpy.script.parser.graph.expressions import GraphEvaluator
-from relaxpy.script.parser.source import Positioned, Program, Report, Scope, Statements
-from relaxpy.support.dataclass import dataclass
-
-if TYPE_CHECKING:
-    from relaxpy.script.parser.graph.relax_function import GraphReader
+from relaxpy.script.parser.source import Program, Report, Scope, Statements
+from relaxpy.support.dataclass import dataclass, replace
 
 #: Adds a function that was defined elsewhere to the module, under its name.
 Capture: TypeAlias = Callable[[rx.BaseFunc, str], rx.GlobalVar]
@@ -66,10 +71,11 @@ class Body:
         self.pending = Pending()
 
 
-class GraphState:
-    """The state of a graph function while it is parsed, and the location of errors in it."""
+class GraphState(TextReader, GraphBuilder):
+    """The state of graph functions while they are parsed, and the location of errors in them."""
 
-    reader: GraphReader
+    module_hint = "put the function into the class of an @I.ir_module"
+    values: GraphEvaluator
 
     def __init__(
         self,
@@ -77,35 +83,26 @@ class GraphState:
         scope: Scope,
         builder: BlockBuilder,
         *,
-        guard: Guard = OPEN,
-        report: Report | None = None,
+        guard: Guard,
+        report: Report,
+        devices: Devices,
+        capture: Capture,
+        module_names: Container[str] | None,
     ) -> None:
-        self.builder = builder
-        self.report = report if report is not None else Report()
+        GraphBuilder.__init__(self, builder, module_names)
+        self.report = report
         self.values = GraphEvaluator(program, scope, guard)
+        self.values.host = self  # type: ignore[assignment]  # GraphReader is the only subclass
+        self.values.devices = devices
         self.statements = Statements(self.values, self.report)
         self.body: Body | None = None
-        self.capture: Capture | None = None
+        self.capture = capture
         #: The global function being parsed, and the error if it calls itself.
         self.not_recursive: tuple[rx.GlobalVar, Diagnostic] | None = None
         self._foreign: set[rx.Expr] = set()
         self.unrolling = Unrolling()
         self.values.shape_var_of = self.shape_var
         builder.context.span_of = self.values.position_of
-
-    @property
-    def program(self) -> Program:
-        """The text that is being parsed; during the expansion of a macro, its text."""
-        return self.values.program
-
-    @property
-    def scope(self) -> Scope:
-        """The scope of names in that text."""
-        return self.values.scope
-
-    def error(self, node: Positioned, message: str, **details: Any) -> ParseError:
-        """Create the error `message` at `node`."""
-        return self.program.error(node, message, **details)
 
     def shape_var(self, name: str) -> object:
         """The shape variable for a TypeVar of this name."""
@@ -117,13 +114,49 @@ class GraphState:
         assert self.body is not None
         return self.body
 
+    @override
     @contextmanager
-    def at(self, node: ast.expr | ast.stmt) -> Iterator[None]:
-        """Locate errors of the builder at the operand, or else at `node`."""
+    def at(self, at: ast.expr | ast.stmt) -> Iterator[None]:
+        """Locate errors of the builder at the operand, or else at `at`."""
         try:
             yield
         except RelaxpyError as error:
-            raise self.values.located(error, self.program.span(node)) from None
+            raise self.values.located(error, self.span(at)) from None
+
+    @override
+    def expression(self, value: object, at: ast.expr) -> rx.Expr:
+        return self.values.expression(value, at)
+
+    @override
+    def bindable(self, value: object, at: ast.expr) -> rx.Expr:
+        return self.values.number(value, at) or GraphBuilder.bindable(self, value, at)
+
+    def struct_info_at(self, value: object, at: ast.expr) -> rx.StructInfo:
+        """The struct info of `value` in a body, where strings are not dimensions."""
+        try:
+            return resolve(value)
+        except RelaxpyError as error:
+            location = None
+            for child in ast.walk(at):
+                if isinstance(child, ast.Constant) and child.value == error.about:
+                    location = child
+            raise as_parse_error(error, self.span(location or at)) from None
+
+    @override
+    def cast_operands(
+        self, form: records.MatchCastForm | records.MatchShapeForm, at: ast.expr
+    ) -> tuple[rx.Expr, rx.StructInfo, Span | None]:
+        nodes = at.args if isinstance(at, ast.Call) and at.args else [at]
+        expr, span = self.expression(form.value, nodes[0]), self.span(nodes[0])
+        if isinstance(form, records.MatchShapeForm):
+            with self.at(at):
+                expr = self.builder.normalize(expr)
+                return expr, matched_sinfo(form, self.builder.struct_info_of(expr)), span
+        location = nodes[1] if len(nodes) > 1 else at
+        sinfo = self.struct_info_at(form.annotation, location)
+        if isinstance(sinfo, rx.AnyStructInfo):
+            sinfo = replace(sinfo, span=self.span(location))
+        return expr, sinfo, span
 
     def evaluate(self, expr: rx.Expr, *, shared: bool) -> rx.Expr:
         """Bind `expr` once, before values that are evaluated later, and return its variable.
@@ -164,9 +197,7 @@ class GraphState:
     def _global_var(self, func: rx.Function | PrimFunc) -> rx.Expr:
         """The GlobalVar of `func`, or `func` if it belongs to the function being parsed."""
         name = func.attrs.get("global_symbol")
-        if self.capture is None or (
-            name is None and isinstance(func, rx.Function) and free_vars(func)
-        ):
+        if name is None and isinstance(func, rx.Function) and free_vars(func):
             return func
         names = (known for known in self.scope.names() if self.scope.find(known) is func)
         return self.capture(func, str(name or next(names, "function")))
