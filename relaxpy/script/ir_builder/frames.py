@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from typing_extensions import override
@@ -17,26 +17,22 @@ from relaxpy.ir.relax.nodes.base_classes import check_name
 from relaxpy.ir.relax.rewrite.map_bindings import replace_variables
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.script.ir_builder.base import IRBuilder, IRBuilderFrame, TIRFrame as TIRFrame
-from relaxpy.script.language.annotations import Devices
-from relaxpy.script.language.graph_builder import Branch, GraphBuilder
+from relaxpy.script.language.graph_builder import Branch, GraphBuilder, ModuleBuilder
 from relaxpy.script.language.kernel_builder import KernelBuilder
 
 
-class IRModuleFrame(IRBuilderFrame):
+class IRModuleFrame(IRBuilderFrame, ModuleBuilder):
     """A module: functions are added when their frames end, or by `I.def_function`."""
 
     display_name = "I.ir_module"
 
     def __init__(self) -> None:
-        super().__init__()
+        IRBuilderFrame.__init__(self)
+        ModuleBuilder.__init__(self)
         self.block_builder = BlockBuilder()
         self.global_vars: dict[str, rx.GlobalVar] = {}
         self.functions: dict[rx.GlobalVar, rx.BaseFunc] = {}
         self.called: set[str] = set()
-        self.attrs: dict[str, object] = {}
-        self.global_infos: dict[str, Sequence[object]] = {}
-        self.devices = Devices()
-        self.devices.global_infos = self.global_infos
 
     @override
     @contextmanager
@@ -54,7 +50,8 @@ class IRModuleFrame(IRBuilderFrame):
             for var, func in self.block_builder.get().items()
             if var.name_hint in self.called - self.global_vars.keys()
         }
-        builder.set_result(IRModule({**self.functions, **added}, self.attrs, self.global_infos))
+        functions, global_infos = {**self.functions, **added}, self.devices.global_infos
+        builder.set_result(IRModule(functions, self.attrs, global_infos))
 
     def declare(self, name: str, signature: rx.BaseFunc) -> rx.GlobalVar:
         """Declare a function of this name, with the signature that its callers use.

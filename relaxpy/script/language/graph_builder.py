@@ -1,4 +1,4 @@
-"""Builds graph functions binding by binding, for the parser and for IRBuilder."""
+"""Builds modules and graph functions, binding by binding, for the parser and for IRBuilder."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.normalize import is_leaf
 from relaxpy.ir.relax.relations import is_base_of, struct_info_lca
 from relaxpy.script.language import records
-from relaxpy.script.language.annotations import resolve
+from relaxpy.script.language.annotations import Devices, resolve
 from relaxpy.script.language.relax_directives import kernel_call
 from relaxpy.script.language.wording import describe
 from relaxpy.support.dataclass import dataclass
 
 
-class FunctionBuilder:
-    """Base of the builders of graph functions and kernels.
+class DefinitionBuilder:
+    """Base of the builders of modules, graph functions and kernels.
 
     `at` is the location of a statement. Only the subclasses that read a text use it.
     """
@@ -51,6 +51,32 @@ class FunctionBuilder:
             attrs.setdefault("global_symbol", name)
 
 
+class ModuleBuilder(DefinitionBuilder):
+    """Builds the attributes and the global infos of a module."""
+
+    def __init__(self) -> None:
+        self.attrs: dict[str, object] = {}
+        self.devices = Devices()
+
+    def apply(self, form: object, at: Any) -> None:
+        """Apply a directive of the module."""
+        match form:
+            case records.AttrsForm(owner="module", attrs=attrs):
+                if self.attrs and not form.overwrite:
+                    raise self.error(
+                        at,
+                        "I.module_attrs occurs twice",
+                        hint="with allow_overwrite=True these replace the others",
+                    )
+                self.attrs = dict(attrs)
+            case records.GlobalInfosForm(infos=infos):
+                if self.devices.global_infos:
+                    raise self.error(at, "I.module_global_infos occurs twice")
+                self.devices.global_infos = infos
+            case _:
+                raise self.error(at, "this does nothing in a module")
+
+
 @dataclass(slots=True)
 class Branch:
     """A branch of an if; the `annotation` of a value that is a leaf applies to the result."""
@@ -59,7 +85,7 @@ class Branch:
     annotation: rx.StructInfo | None
 
 
-class GraphBuilder(FunctionBuilder):
+class GraphBuilder(DefinitionBuilder):
     """Builds a graph function from values, the records of `R`, blocks and branches.
 
     `module_names` are the names of the module to which kernels are added, None outside of one.

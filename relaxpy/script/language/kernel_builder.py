@@ -23,7 +23,7 @@ from relaxpy.ir.tir.expr import IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.iteration import IterVar, Range
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.script.language import records
-from relaxpy.script.language.graph_builder import FunctionBuilder
+from relaxpy.script.language.graph_builder import DefinitionBuilder
 from relaxpy.script.language.wording import describe
 from relaxpy.support.dataclass import dataclass, replace
 
@@ -143,7 +143,7 @@ NAMED = (
 _JUMPS: Mapping[Node, str] = {Op("tir.break_loop"): "break", Op("tir.continue_loop"): "continue"}
 
 
-class KernelBuilder(FunctionBuilder):
+class KernelBuilder(DefinitionBuilder):
     """Builds a kernel from parameters, statements, and the records of `T`."""
 
     def __init__(self) -> None:

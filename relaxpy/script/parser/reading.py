@@ -28,7 +28,9 @@ from relaxpy.ir.relax.nodes.python_function import python_function, reindented
 from relaxpy.ir.tir.prim_func import PrimFunc, kernel_faults
 from relaxpy.script.language import records
 from relaxpy.script.language.annotations import Devices
+from relaxpy.script.language.graph_builder import ModuleBuilder
 from relaxpy.script.language.records import handling
+from relaxpy.script.parser.evaluate.evaluator import Evaluator, TextReader
 from relaxpy.script.parser.evaluate.guard import OPEN, Guard
 from relaxpy.script.parser.evaluate.macros import Macro, MacroOptions
 from relaxpy.script.parser.graph.expressions import GraphEvaluator
@@ -152,7 +154,7 @@ class Definition:
 
 
 def directive_of(
-    node: ast.FunctionDef, values: GraphEvaluator
+    node: ast.FunctionDef, values: Evaluator
 ) -> records.FunctionOptions | MacroOptions | None:
     """The first decorator that is R.function, T.prim_func or a macro; None if none is."""
     for decorator in node.decorator_list:
@@ -164,7 +166,7 @@ def directive_of(
     return None
 
 
-def options_of(node: ast.FunctionDef, values: GraphEvaluator) -> records.FunctionOptions:
+def options_of(node: ast.FunctionDef, values: Evaluator) -> records.FunctionOptions:
     """The options of a function's decorators.
 
     Errors:
@@ -192,7 +194,7 @@ class PythonClass:
     scopes: Mapping[str, Sequence[Mapping[str, object]]]
 
 
-def is_python(node: ast.FunctionDef, values: GraphEvaluator) -> bool:
+def is_python(node: ast.FunctionDef, values: Evaluator) -> bool:
     """True if a function is decorated by `I.pyfunc`."""
     return any(
         isinstance(values.value(decorator), records.PythonOptions)
@@ -212,7 +214,7 @@ def text_without_decorator(node: ast.FunctionDef, program: Program) -> str:
     return reindented("\n".join(lines), indent, "")
 
 
-def macro_of(node: ast.FunctionDef, program: Program, values: GraphEvaluator) -> Macro | None:
+def macro_of(node: ast.FunctionDef, program: Program, values: Evaluator) -> Macro | None:
     """The macro that a function of a text defines; None if it is not one."""
     options = directive_of(node, values)
     if not isinstance(options, MacroOptions):
@@ -448,7 +450,7 @@ def derivation_order(definitions: Sequence[Definition]) -> Iterator[Definition]:
         yield from (by_name[name] for name in sorted(group, key=position.__getitem__))
 
 
-class ModuleReader:
+class ModuleReader(TextReader, ModuleBuilder):
     """Parses the class of a module; `python` is the Python class, if there is one."""
 
     def __init__(
@@ -461,24 +463,21 @@ class ModuleReader:
         *,
         as_written: bool,
     ) -> None:
+        ModuleBuilder.__init__(self)
         self.python = python
         self.is_derived = False
-        self.program = program
-        self.scope = scope
         self.report = report
+        self.values = GraphEvaluator(program, scope, guard)
         self.functions = FunctionsReader(scope, report, guard, as_written=as_written)
         self.functions.in_class = True
-        self.values = GraphEvaluator(program, scope, guard)
-        self.values.devices = self.functions.devices
-        self.attrs: dict[str, object] = {}
-        self.global_infos: dict[str, Sequence[object]] = {}
+        self.functions.devices = self.values.devices = self.devices
         self.order: list[str] = []
 
     def module(self, node: ast.ClassDef) -> IRModule | None:
         """The module that a class describes, or None if errors have been reported."""
         previous = len(self.report.errors)
         self.read_bases(node)
-        type_parameters(node, self.program.error, self.report)
+        type_parameters(node, self.error, self.report)
         self.scope.set(node.name, self.functions.module)
         Statements(self.values, self.report).read(docstring_removed(node.body), self.member)
         self.functions.run()
@@ -486,7 +485,7 @@ class ModuleReader:
             return None
         gvars, read = self.functions.gvars, self.functions.read
         functions = {gvars[name]: read[name] for name in self.order} | self.functions.added()
-        module = IRModule(functions, self.attrs, self.global_infos)
+        module = IRModule(functions, self.attrs, self.devices.global_infos)
         if not self.is_derived:
             return module
         # The class of a text is unknown to Python.
@@ -501,19 +500,17 @@ class ModuleReader:
             else:
                 is_allowed = getattr(self.values.value(base), "__python_module__", False)
             if not is_allowed:
-                raise self.program.error(
-                    base, "the class of a module has no base other than BasePyModule"
-                )
+                raise self.error(base, "the class of a module has no base other than BasePyModule")
             self.is_derived = True
         if node.keywords:
             where = node.keywords[0].value
-            raise self.program.error(where, "the class of a module takes no options")
+            raise self.error(where, "the class of a module takes no options")
 
     def python_function(self, node: ast.FunctionDef) -> None:
         """Add a Python function, whose body is not parsed."""
         self.functions.check_free(node.name, node.name, self.program, name_of(node))
         if not self.is_derived:
-            raise self.program.error(
+            raise self.error(
                 name_of(node),
                 f"Python function {node.name!r} needs a class derived from BasePyModule",
                 hint="write class M(BasePyModule), with relaxpy.relax.BasePyModule",
@@ -554,25 +551,6 @@ class ModuleReader:
                 return
             case _:
                 raise refusal(self.program, node, "a module")
-
-    def apply(self, form: object, node: ast.expr) -> None:
-        """Apply a directive of the module."""
-        match form:
-            case records.AttrsForm(owner="module", attrs=attrs):
-                if self.attrs and not form.overwrite:
-                    raise self.program.error(
-                        node,
-                        "I.module_attrs occurs twice",
-                        hint="with allow_overwrite=True these replace the others",
-                    )
-                self.attrs = dict(attrs)
-            case records.GlobalInfosForm(infos=infos):
-                if self.global_infos:
-                    raise self.program.error(node, "I.module_global_infos occurs twice")
-                self.global_infos.update(infos)
-                self.functions.devices.global_infos = self.global_infos
-            case _:
-                raise self.program.error(node, "this does nothing in a module")
 
 
 def read_function(definition: Definition, scope: Scope, guard: Guard = OPEN) -> BaseFunc:

@@ -70,12 +70,8 @@ def module_attrs(attrs: Mapping[str, object], allow_overwrite: bool = False) -> 
     Errors:
         BuilderStateError: it has attributes already, and `allow_overwrite` is False.
     """
-    form, module = _namespace.module_attrs(attrs, allow_overwrite), _module("I.module_attrs")
-    if module.attrs and not form.overwrite:
-        raise BuilderStateError(
-            "I.module_attrs occurs twice", hint="with allow_overwrite=True these replace the others"
-        )
-    module.attrs = dict(form.attrs)
+    form = _namespace.module_attrs(attrs, allow_overwrite)
+    _module("I.module_attrs").apply(form, None)
 
 
 @user_facing
@@ -113,10 +109,8 @@ def module_global_infos(global_infos: Mapping[str, Sequence[object]]) -> None:
     Errors:
         BuilderStateError: the module has global infos.
     """
-    form, module = _namespace.module_global_infos(global_infos), _module("I.module_global_infos")
-    if module.global_infos:
-        raise BuilderStateError("I.module_global_infos occurs twice")
-    module.global_infos.update(form.infos)
+    form = _namespace.module_global_infos(global_infos)
+    _module("I.module_global_infos").apply(form, None)
 
 
 @user_facing

@@ -29,7 +29,7 @@ from relaxpy.ir.relax.nodes import Expr, TupleStructInfo
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import BY_ELEMENT, Buffer
 from relaxpy.script.language import wording
-from relaxpy.script.language.graph_builder import FunctionBuilder
+from relaxpy.script.language.graph_builder import DefinitionBuilder
 from relaxpy.script.language.records import is_helper
 from relaxpy.script.parser.evaluate import conditions, displays, user_calls
 from relaxpy.script.parser.evaluate.displays import VALUE_ERRORS
@@ -602,8 +602,8 @@ def _operands_of(function: object) -> str | None:
     return "numbers" if module == "math" else None
 
 
-class TextReader(FunctionBuilder):
-    """Base of the readers of functions: the errors and spans are those of the text.
+class TextReader(DefinitionBuilder):
+    """Base of the readers of definitions: the errors and spans are those of the text.
 
     That is the text that is being parsed, or during the expansion of a macro, its text.
     """
