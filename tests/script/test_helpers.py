@@ -161,6 +161,8 @@ def test_helpers_bind_values_of_graphs() -> None:
         return out
 
     same(main, expected)
+    spans = [binding.span for block in main.body.blocks for binding in block.bindings]
+    assert all(span is not None and "twice(x)" in span.source.line(span.line) for span in spans)
 
 
 def doubled(t: te.Tensor) -> te.Tensor:

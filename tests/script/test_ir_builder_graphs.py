@@ -240,6 +240,12 @@ def test_a_function_is_what_its_text_says(text: str) -> None:
     same(said(text), text)
 
 
+@pytest.mark.rule("NF-12")
+def test_a_leaf_that_a_branch_emits_last_is_its_value_in_a_text_too() -> None:
+    texts = ["@R.function" + CHOICE.format(last) for last in ("y = R.emit(x)", "y = x")]
+    assert_structural_equal(*map(from_source, texts))
+
+
 def choose(last: Callable[[relax.Var], object], other: Callable[[relax.Var], object]) -> None:
     x = R.arg("x", F32)
     c = R.arg("c", R.Tensor((), "bool"))

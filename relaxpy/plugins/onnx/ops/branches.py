@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 
 from onnx import TensorProto
 
-from relaxpy.errors import RelaxpyError
 from relaxpy.ir.arith import Analyzer
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.ops.definition.registry import R
@@ -20,17 +18,6 @@ from relaxpy.plugins.onnx.context import Context, RanksDifferError
 from relaxpy.plugins.onnx.registry import Value, converter
 from relaxpy.plugins.onnx.view import Graph
 from relaxpy.support.dataclass import dataclass
-
-
-@contextmanager
-def scope(cx: Context, params: Sequence[rx.Var] = ()) -> Iterator[None]:
-    """A scope of the builder, which is dropped when what stands in it cannot be imported."""
-    cx.builder.begin_scope(list(params))
-    try:
-        yield
-    except (UnsupportedError, RelaxpyError):
-        cx.builder.end_scope()
-        raise
 
 
 def closed_scope(cx: Context, values: Sequence[Value]) -> rx.SeqExpr:
@@ -81,7 +68,7 @@ _Way = tuple[rx.SeqExpr, list[tuple[rx.StructInfo, int | None]]]
 
 def _closed_way(cx: Context, way: Callable[[], Sequence[Value]]) -> _Way:
     """A branch as a SeqExpr, and the struct info of its values."""
-    with scope(cx):
+    with cx.builder.inner_scope():
         values = way()
         if any(value is None for value in values):
             raise UnsupportedError("one of its branches has no value for an output")

@@ -19,7 +19,6 @@ from relaxpy.plugins.onnx.ops.branches import (
     cast_to,
     closed_scope,
     joined,
-    scope,
     shape_seen,
 )
 from relaxpy.plugins.onnx.ops.sequences import as_object, item_info
@@ -255,16 +254,16 @@ def _function(
     returned = rx.TupleStructInfo(tuple(s.info(cx, fresh=False) for s in (*shapes, *rows)))
     signature = rx.FuncStructInfo(tuple(map(cx.builder.struct_info_of, params)), returned)
     itself = rx.Var("loop", signature)
-    with scope(cx):
+    with cx.builder.inner_scope():
         cx.builder.declare(itself)
-        with scope(cx, params):
+        with cx.builder.inner_scope(params):
             test: rx.Expr = condition
             if limit is not None:
                 test = R.less(i, limit)
                 if loop.cond is not None or not loop.counts:
                     test = R.logical_and(test, condition)
             test = cx.emit(test)
-            with scope(cx):
+            with cx.builder.inner_scope():
                 number = i if counter == "int64" else cx.emit(R.astype(i, "int64"))
                 found = loop.step(number, condition, list(states))
                 goes_on = (
@@ -289,19 +288,14 @@ def _function(
                     one = rx.const(1, counter)
                     again = [cx.emit(i + one), goes_on, *next_states, *grown]
                     then = closed_scope(cx, [cx.builder.emit(rx.Call(itself, tuple(again)))])
-                else:
-                    cx.builder.end_scope()
             body: rx.SeqExpr | None = None
             if then is not None:
-                with scope(cx):
+                with cx.builder.inner_scope():
                     done = rx.Tuple((*states, *outputs))
                     otherwise = cx.builder.end_scope(done)
                 # Both results are tuples, also of one value.
                 result = cx.builder.emit(rx.If(test, then, otherwise))
                 body = cx.builder.end_scope(result)
-            else:
-                cx.builder.end_scope()
-        cx.builder.end_scope()
     states_now = [joined(a, b) for a, b in zip(shapes, seen, strict=False)]
     now = seen[len(shapes) :]
     if items is not None:
@@ -329,9 +323,9 @@ def _appended(
     if _is_known(shape):
         return both(row)
     is_first = cx.emit(R.equal(i, rx.const(0, tensors.dtype_of(i))))
-    with scope(cx):
+    with cx.builder.inner_scope():
         first = closed_scope(cx, [row])
-    with scope(cx):
+    with cx.builder.inner_scope():
         later = closed_scope(cx, [both(cx.match(row, [1, *sizes], shape.dtype))])
     return cast_to(cx, rx.If(is_first, first, later), _rows(shape, None))
 
