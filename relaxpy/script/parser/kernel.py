@@ -290,7 +290,8 @@ class KernelReader(TextReader, kernel_builder.KernelBuilder):
             if len(self.report.errors) > before:
                 return None
             try:
-                return self.finish(body, symbol or node.name, private=symbol is None, at=node)
+                name = node.name if symbol is None else symbol
+                return self.finish(body, name, private=symbol is None, at=node)
             except RelaxpyError as error:
                 self.report.add(as_parse_error(error, self.program.span(node)))
                 return None

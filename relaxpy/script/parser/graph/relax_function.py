@@ -153,7 +153,7 @@ class GraphReader(GraphState):
                 ret,
                 pure=body.pure,
                 attrs=body.attrs,
-                name=symbol or node.name,
+                name=node.name if symbol is None else symbol,
                 private=symbol is None,
                 at=name_of(node),
             )
