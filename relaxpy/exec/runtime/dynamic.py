@@ -18,6 +18,7 @@ from relaxpy.exec.runtime.values import (
     Value,
     category_of,
     describe,
+    on_views,
     prim_dtype,
 )
 from relaxpy.exec.tuning import Kept
@@ -316,8 +317,11 @@ class DynamicOperator:
         key = tuple([(v.dtype, v.shape) if type(v) is _ndarray else self._key(v) for v in values])
         run = self._known.get(key)
         if run is None:
-            run = self._lower(values)
+            return on_views(self._run_first, values)  # the choice takes long
         return run(*values)
+
+    def _run_first(self, *values: Value) -> Value:
+        return self._lower(values)(*values)
 
     def _key(self, value: Value) -> object:
         """The part of a value that the choice of a program depends on."""

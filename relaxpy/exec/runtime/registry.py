@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import lru_cache
 from itertools import chain
-from types import GetSetDescriptorType, MappingProxyType, MemberDescriptorType, MethodType
+from types import GetSetDescriptorType, MemberDescriptorType, MethodType
 from typing import Any, TypeAlias, TypeVar, overload
 
 from typing_extensions import override
@@ -31,8 +31,7 @@ from relaxpy.errors import (
     unexpected,
 )
 from relaxpy.exec.runtime.checks import declared_result
-from relaxpy.exec.runtime.values import Value, from_packed
-from relaxpy.ir.core.tensor import as_tensor_view
+from relaxpy.exec.runtime.values import NO_ATTRS, Value, from_packed, on_views
 from relaxpy.ir.core.traverse import strongly_connected, walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
@@ -43,7 +42,6 @@ from relaxpy.support.dataclass import dataclass
 from relaxpy.support.entry import user_facing
 
 _SLOTS = (GetSetDescriptorType, MemberDescriptorType)
-_NO_ATTRS: Mapping[str, Any] = MappingProxyType({})
 
 Planner: TypeAlias = Callable[[Any, Any, Any], Any]
 """The plan of calls on an object (`graph/sessions.py`), or None."""
@@ -62,18 +60,11 @@ def passing_tensors() -> Iterator[None]:
         _passes_tensors.reset(token)
 
 
-def _with_originals(value: Any, originals: Mapping[int, Any]) -> Any:
-    """A result with the arrays that were passed instead of the tensors over their memory."""
-    if type(value) in (tuple, list):
-        return type(value)(_with_originals(member, originals) for member in value)
-    return originals.get(id(value), value)
-
-
 def call_users(
     function: Callable[..., Any],
     name: str,
     args: tuple[Any, ...],
-    attrs: Mapping[str, Any] = _NO_ATTRS,
+    attrs: Mapping[str, Any] = NO_ATTRS,
     span: Span | None = None,
 ) -> Any:
     """The result of a user's function, which messages call `name` (EV-19).
@@ -87,11 +78,7 @@ def call_users(
     """
     _calls_users = True
     try:
-        if not _passes_tensors.get():
-            return function(*args, **attrs)
-        views = tuple(map(as_tensor_view, args))
-        originals = {id(view): arg for view, arg in zip(views, args, strict=True)}
-        return _with_originals(function(*views, **attrs), originals)
+        return on_views(function, args, attrs, tensors=_passes_tensors.get())
     except RelaxpyError:
         raise
     except Exception as error:  # of any kind: the error keeps the user's class

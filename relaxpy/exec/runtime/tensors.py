@@ -11,7 +11,7 @@ from relaxpy.errors import MisuseError, RelaxpyError
 from relaxpy.exec.runtime.values import ShapeTuple, as_tensor
 from relaxpy.ir.core.device import Device
 from relaxpy.ir.core.dtype import Array, DataType
-from relaxpy.ir.core.tensor import Tensor, check_device, foreign_array
+from relaxpy.ir.core.tensor import Tensor, as_tensor_view, check_device, foreign_array
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.entry import user_facing
 
@@ -22,7 +22,7 @@ def as_tensors(value: Any, args: Sequence[object] = ()) -> Any:
     Arrays that are among `args` stay unchanged.
     """
     if type(value) is np.ndarray:
-        return next((arg for arg in args if _is_same(arg, value)), value.view(Tensor))
+        return next((arg for arg in args if _is_same(arg, value)), as_tensor_view(value))
     if type(value) is tuple:
         return tuple(as_tensors(field, args) for field in value)
     return value

@@ -6,10 +6,12 @@ import math
 import operator
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import cache
-from typing import Any, Self, TypeAlias, cast
+from types import MappingProxyType
+from typing import Any, Final, Self, TypeAlias, cast
+from weakref import ref
 
 import numpy as np
 from typing_extensions import TypeIs, override
@@ -17,7 +19,7 @@ from typing_extensions import TypeIs, override
 from relaxpy.errors import FunctionSignatureError, MisuseError, RuntimeCheckError, Span, counted
 from relaxpy.ir.core.dtype import BOOL, FLOAT64, INT64, Array as Array, DataType
 from relaxpy.ir.core.fork_lock import late_property
-from relaxpy.ir.core.tensor import Tensor, read_array
+from relaxpy.ir.core.tensor import Tensor, as_tensor_view, read_array
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import Var as SizeVar
@@ -31,6 +33,7 @@ Value: TypeAlias = Any
 (VAL-3, VAL-4), closure (VAL-5, VAL-6, VAL-7), shape (VAL-8), packed function (VAL-9), PrimFunc
 (VAL-10), scalar (VAL-11, VAL-12) or opaque object (VAL-13, VAL-14, VAL-15, VAL-16)."""
 _LEAST, _LARGEST = ops.int_range(INT64)
+NO_ATTRS: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 class Category(Enum):
@@ -393,12 +396,69 @@ def as_tensor(value: Any) -> Value:
     if isinstance(value, np.ndarray):
         if rx.is_masked(value):
             raise RuntimeCheckError(rx.MASKED)
-        is_view = isinstance(value, Tensor) and value.byte_offset
+        is_view = type(value) is Tensor and value.byte_offset
         return value if is_view else np.asarray(value)
     try:
         return read_array(value)
     except BufferError as error:
         raise RuntimeCheckError(str(error)) from None
+
+
+def on_views(
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    attrs: Mapping[str, Any] = NO_ATTRS,
+    *,
+    tensors: bool = False,
+) -> Any:
+    """The result of a function for views of arrays, also in tuples, with the arrays in their place.
+
+    The views keep their shapes, strides and datatypes when those of the arrays change while the
+    function runs, and no array gets other memory. They are `tensors` or plain arrays.
+    """
+    kept: list[ref[Array]] = []
+    views = _views(args, kept, tensors=tensors)
+    result = function(*views, **attrs) if attrs else function(*views)
+    if type(result) is np.ndarray and result.base is None:  # it is not a view
+        return result
+    return _original(result, dict(_by_address(views, args)))
+
+
+def called_on_views(function: Callable[..., Any], *args: Any) -> Any:
+    """The result of `on_views`."""
+    return on_views(function, args)
+
+
+def _views(values: Sequence[Any], kept: list[ref[Array]], *, tensors: bool) -> list[Any]:
+    """The views of values, whose memory does not change as long as what is `kept` lives."""
+    if {*map(type, values)} == {np.ndarray}:
+        # NumPy resizes no array that has a weak reference, even without a check.
+        kept += map(ref, values)
+        return [as_tensor_view(v) for v in values] if tensors else [v.view() for v in values]
+    views = []
+    for value in values:
+        if type(value) is np.ndarray:
+            views += _views((value,), kept, tensors=tensors)
+        elif type(value) is tuple:
+            views.append(tuple(_views(value, kept, tensors=tensors)))
+        else:
+            views.append(value)
+    return views
+
+
+def _by_address(views: Iterable[Any], values: Iterable[Any]) -> Iterator[tuple[int, Any]]:
+    for view, value in zip(views, values, strict=True):
+        yield id(view), value
+        if type(view) is tuple:
+            yield from _by_address(view, value)
+
+
+def _original(value: Any, originals: Mapping[int, Any]) -> Any:
+    if id(value) in originals:
+        return originals[id(value)]
+    if type(value) is tuple or type(value) is list:
+        return type(value)([_original(member, originals) for member in value])
+    return value
 
 
 def from_packed(value: object, sinfos: tuple[rx.StructInfo, ...]) -> Value:

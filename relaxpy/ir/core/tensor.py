@@ -141,7 +141,10 @@ def is_writable(array: Array) -> bool:
 
 def as_tensor_view(value: Any) -> Any:
     """An array as a tensor over the same memory; any other value itself."""
-    return value.view(Tensor) if type(value) is np.ndarray else value
+    if type(value) is not np.ndarray:
+        return value
+    # The first view is NumPy's own: the second one may run code that changes the array's shape.
+    return value.view().view(Tensor)
 
 
 #: The datatypes that torch and `ml_dtypes` have and NumPy does not, and the integers of their bits.
@@ -187,8 +190,8 @@ def foreign_array(value: Any) -> Array | None:
         if not applies:
             continue
         try:
-            return read(value)
-        except (BufferError, RuntimeError, TypeError, ValueError) as error:
+            return np.asarray(read(value))
+        except Exception as error:  # whatever the code of others raises
             failure = failure or error
     if failure is None:
         return None
