@@ -55,12 +55,16 @@ REDUCTIONS: dict[str, Combine] = {
 
 
 def _from_start(index: PrimExpr, size: PrimExpr) -> PrimExpr:
-    """Convert an index to a non-negative int64 index; negative ones count from the end."""
+    """Convert an index to int64; those from -size to -1 count from the end.
+
+    Others are unchanged, so that errors name the index that was stated.
+    """
     position = ops.cast_to(index, "int64")
     if str(index.dtype).startswith("uint"):
         return position
-    is_negative = position < ops.const(0, "int64")
-    return intrin.if_then_else(is_negative, position + ops.cast_to(size, "int64"), position)
+    length = ops.cast_to(size, "int64")
+    is_from_end = ops.all_of(position >= -length, position < ops.const(0, "int64"))
+    return intrin.if_then_else(is_from_end, position + length, position)
 
 
 def gather(data: Tensor, axis: int, indices: Tensor) -> Tensor:

@@ -34,12 +34,14 @@ from relaxpy.plugins.torch.symbols import sympy_of
 
 
 def wrapped(cx: Context, indices: Expr, size: Size) -> Expr:
-    """Indices counted from the front, as int64."""
+    """Indices counted from the front, as int64; those out of bounds are unchanged."""
     whole = cx.tensor(indices, "int64")
     constant = cx.constant(indices)
     if constant is not None and (constant >= 0).all():
         return whole
-    return R.where(whole < const(0, "int64"), whole + cx.tensor(size, "int64"), whole)
+    length = cx.tensor(size, "int64")
+    is_from_end = R.logical_and(whole < const(0, "int64"), whole >= -length)
+    return R.where(is_from_end, whole + length, whole)
 
 
 def _is_inside(cx: Context, indices: Expr, size: Size) -> bool:
@@ -55,13 +57,11 @@ def _is_inside(cx: Context, indices: Expr, size: Size) -> bool:
 def from_front(cx: Context, indices: Expr, size: Size) -> Expr:
     """Indices for an operator which writes and counts negative ones from the end.
 
-    Those that are negative are lowered by the size, so that it finds them out of range.
+    They are unsigned, so that it counts none from the end, and finds negative ones out of range.
     """
     if _is_inside(cx, indices, size):
         return indices
-    whole = cx.tensor(indices, "int64")
-    lower = whole - cx.tensor(size, "int64")
-    return R.where(whole < const(0, "int64"), lower, whole)
+    return R.astype(cx.tensor(indices, "int64"), "uint64")
 
 
 @converter("embedding")
