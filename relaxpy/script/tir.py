@@ -7,6 +7,7 @@ denote statements return records (`relaxpy.script.language.records`), which the 
 from __future__ import annotations
 
 import sys as _sys
+from types import FunctionType as _FunctionType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from relaxpy.ir.te.tensor import ProducerLoad as _ProducerLoad
@@ -36,7 +37,7 @@ from relaxpy.script.parser.decorate import (
     FunctionDecorator as _FunctionDecorator,
 )
 from relaxpy.script.parser.evaluate.macros import MacroDecorator as _MacroDecorator
-from relaxpy.support.entry import user_facing as _user_facing
+from relaxpy.support.entry import found_at as _found_at, user_facing as _user_facing
 
 prim_func: _Decorates[_PrimFunc] = _FunctionDecorator("tir")
 macro = _MacroDecorator("tir")
@@ -115,6 +116,10 @@ _MEMBERS: dict[str, Any] = {
     "truncdiv": _ops.truncdiv,
     "truncmod": _ops.truncmod,
 }
+for _name, _member in _MEMBERS.items():
+    _is_function = isinstance(_member, _FunctionType)
+    if _is_function and vars(_sys.modules[_member.__module__]).get(_member.__name__) is not _member:
+        _found_at(__name__, _member, _name)
 globals().update(_MEMBERS)
 
 if TYPE_CHECKING:

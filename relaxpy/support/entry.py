@@ -30,6 +30,12 @@ _MISFIT: Final = (AssertionError, AttributeError, LookupError, TypeError, ValueE
 Position: TypeAlias = tuple[int, int, int, int]
 
 
+def found_at(module: str, function: Callable[P, T], name: str = "") -> Callable[P, T]:
+    """The function, which pickles refer to by a module, and its name there."""
+    function.__module__, function.__qualname__ = module, name or function.__name__
+    return function
+
+
 def user_facing(function: Callable[P, T]) -> Callable[P, T]:
     """Decorate a function of the API so that tracebacks of its errors show only user frames.
 

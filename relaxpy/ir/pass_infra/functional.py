@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, TypeAlias, TypeVar
@@ -15,7 +16,7 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext, PassInfo, Requirement, listed
 from relaxpy.ir.relax.nodes import BaseFunc, ExternFunc, GlobalVar
 from relaxpy.support.dataclass import dataclass
-from relaxpy.support.entry import user_facing
+from relaxpy.support.entry import found_at, user_facing
 
 ModuleFunction: TypeAlias = Callable[[IRModule, PassContext], IRModule]
 
@@ -95,7 +96,8 @@ def pass_decorator(
 
         return decorate if pass_func is None else decorate(pass_func)
 
-    decorator.__name__ = decorator.__qualname__ = decorator_name
+    decorator.__name__ = decorator_name
+    found_at(sys._getframe(1).f_globals["__name__"], decorator)
     decorator.__doc__ = f"""A pass from `f({arguments})`, or a class with `{method}({arguments})`.
 
     Errors:

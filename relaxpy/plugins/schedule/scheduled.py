@@ -334,15 +334,22 @@ class ScheduledKernels:
             return self._block(rand_var_or_sref)[1]
         return self._loop(rand_var_or_sref)[1]
 
+    @user_facing
     def get_sref(self, rand_var_or_stmt: BlockRV | LoopRV | Block | For) -> StmtSRef:
         """The statement of a name, or a statement of the kernels, and where it is now.
 
         Errors:
-            ScheduleError: it is gone.
+            ScheduleError: it is gone. MisuseError (also TypeError): it is of another type.
         """
         if isinstance(rand_var_or_stmt, (BlockRV, LoopRV)):
             state, node = self._either(rand_var_or_stmt)
             return StmtSRef(node, state)
+        if not isinstance(rand_var_or_stmt, (Block, For)):
+            raise unexpected(
+                rand_var_or_stmt,
+                "get_sref takes a block, a loop or its name",
+                hint="a block is found by sch.get_block(name), its loops by sch.get_loops(block)",
+            )
         for func in self.mod.functions.values():
             kernel = State(func) if isinstance(func, PrimFunc) else None
             if kernel is not None and kernel.is_here(rand_var_or_stmt):

@@ -15,6 +15,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.core.dtype import Array
+from relaxpy.support.entry import found_at
 
 Sizes: TypeAlias = int | Sequence[int]
 Padding: TypeAlias = int | Sequence[int] | str
@@ -397,7 +398,8 @@ def _resize(default: str) -> Any:
         )
         return result.astype(data.dtype)
 
-    return resize
+    resize.__name__ = f"resize{len(default) - 2}d_python"
+    return found_at(__name__, resize)
 
 
 resize1d_python, resize2d_python, resize3d_python = map(_resize, ("NCW", "NCHW", "NCDHW"))

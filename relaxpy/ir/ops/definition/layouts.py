@@ -22,7 +22,7 @@ from relaxpy.ir.relax.known import literal_shape
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.layout import Layout
 from relaxpy.support.dataclass import dataclass
-from relaxpy.support.entry import user_facing
+from relaxpy.support.entry import found_at, user_facing
 
 if TYPE_CHECKING:
     from relaxpy.ir.op_record import LayoutRule
@@ -177,7 +177,7 @@ def _same(call: rx.Call, layout: str) -> InferredLayouts:
     return InferredLayouts((layout,), _like(layout, call.struct_info), call.attrs)
 
 
-same_layout = following(_same, blocks=True)
+same_layout = found_at(__name__, following(_same, blocks=True), "same_layout")
 """The rule of an operator on each element of its first operand."""
 
 

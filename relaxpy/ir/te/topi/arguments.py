@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-from relaxpy.support.entry import user_facing
+from relaxpy.support.entry import found_at, user_facing
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def checked(function: Callable[P, T]) -> Callable[P, T]:
-    """Decorate a tensor function so that it reports arguments of wrong types, as one of topi.
+def checked(function: Callable[P, T], module: str = "") -> Callable[P, T]:
+    """Decorate a tensor function so that it reports arguments of wrong types.
+
+    Users find it in a `module`, by default the one that defines it.
 
     Errors:
         MisuseError (also TypeError): an argument does not match its annotation.
     """
     vars(function)["shown_name"] = f"topi.{function.__name__}"
-    return user_facing(function)
+    return found_at(module or function.__module__, user_facing(function))

@@ -35,7 +35,7 @@ def find(name: str) -> Any:
         return _module(name)
     for module in map(_module, _MODULES):
         if name in module.__all__:
-            return checked(vars(module)[name])
+            return checked(vars(module)[name], "relaxpy.ir.te.topi")
     raise AttributeError(f"module 'relaxpy.ir.te.topi' has no attribute {name!r}")
 
 

@@ -873,4 +873,4 @@ def resize_grad(
 
 
 # Users call functions that check their arguments.
-globals().update({_name: checked(globals()[_name]) for _name in __all__})
+globals().update({_name: checked(globals()[_name], __name__) for _name in __all__})

@@ -28,6 +28,6 @@ else:
             value = next((vars(m)[name] for m in modules if name in m.__all__), None)
             if value is None:
                 raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-            value = checked(value)
+            value = checked(value, __name__)
         globals()[name] = value
         return value
