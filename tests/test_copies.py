@@ -11,11 +11,14 @@ from typing import Any
 import pytest
 
 import relaxpy
-from relaxpy.script import ir as I, relax as R, tir as T
+from relaxpy.script import from_source, ir as I, relax as R, tir as T
 
 #: Modules whose public objects users name in programs that they send to other processes.
 MODULES = {
-    **{"I": I, "R": R, "T": T, "relaxpy": relaxpy},
+    "I": I,
+    "R": R,
+    "T": T,
+    "relaxpy": relaxpy,
     **{name: getattr(relaxpy, name) for name in ("te", "tir", "topi", "relax", "transform", "nd")},
     "topi.nn": relaxpy.topi.nn,
     "topi.image": relaxpy.topi.image,
@@ -56,3 +59,20 @@ def test_public_objects_are_pickled_and_copied(module: str) -> None:
 def test_a_namespace_of_operators_is_the_same_after_a_pickle() -> None:
     assert pickle.loads(pickle.dumps(R.nn)).relu is R.nn.relu
     assert copy.deepcopy(R.image).resize2d is R.image.resize2d
+
+
+@pytest.mark.parametrize("copied", [lambda s: pickle.loads(pickle.dumps(s)), copy.deepcopy])
+def test_a_copied_schedule_goes_on(copied: Any) -> None:
+    text = """
+@T.prim_func
+def f(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+    for i in range(4):
+        with T.block("B"):
+            v = T.axis.spatial(4, i)
+            B[v] = A[v]
+"""
+    schedule = relaxpy.tir.Schedule(from_source(text))
+    new = copied(schedule)
+    new.split(new.get_loops("B")[0], [2, 2])
+    assert len(new.get_loops("B")) == 2
+    assert len(schedule.get_loops(schedule.get_block("B"))) == 1

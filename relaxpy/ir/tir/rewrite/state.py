@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from copy import copy
+
+from typing_extensions import override
 
 from relaxpy.errors import ScheduleError
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
@@ -69,7 +70,18 @@ class State:
 
     def copy(self) -> State:
         """A copy; changes of it do not affect this one."""
-        return copy(self)
+        other = object.__new__(State)
+        vars(other).update(vars(self))
+        return other
+
+    @override
+    def __getstate__(self) -> tuple[PrimFunc, dict[Block, Block]]:
+        """The state for a pickle, without addresses of statements."""
+        return self.func, self.renewed
+
+    def __setstate__(self, state: tuple[PrimFunc, dict[Block, Block]]) -> None:
+        self.func, self.renewed = state
+        self._index()
 
     # --- positions
 
