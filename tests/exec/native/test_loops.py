@@ -274,6 +274,50 @@ def f(A: u8[256], I: u8[n], O: u8[n]):
     for i in range(n):
         O[i] = A[T.Cast("int32", I[i])]
 # args: n=(1, 15, 16, 17, 100, 1000), A=[k * 5 % 256 for k in range(256)]
+--- a table between two steps is computed before them, and these are one loop
+def f(A: f32[N, 40], Z: u8[40], B: f32[N, 40]):
+    twice = T.alloc_buffer((N, 40), "float32")
+    shift = T.alloc_buffer((40,), "float32")
+    wide = T.alloc_buffer((40,), "float32")
+    for i, j in T.grid(N, 40):
+        twice[i, j] = A[i, j] * f32(2)
+    for j in range(40):
+        shift[j] = f32(Z[j])
+    for j in range(40):
+        wide[j] = shift[39 - j] + f32(1)
+    for i, j in T.grid(N, 40):
+        B[i, j] = twice[i, j] + wide[j]
+# with N: 2 | 7 | 300
+# tree: in registers: twice
+--- a table stays after what it reads, and before what stores where it reads
+def f(A: f32[30, 40], C: f32[40], B: f32[30, 40], D: f32[30, 40]):
+    first = T.alloc_buffer((40,), "float32")
+    last = T.alloc_buffer((40,), "float32")
+    for i, j in T.grid(30, 40):
+        B[i, j] = A[i, j] + C[j]
+    for j in range(40):
+        first[j] = B[29, j] * f32(3)
+    for j in range(40):
+        C[j] = first[j]
+    for j in range(40):
+        last[j] = C[j] + A[0, j]
+    for i, j in T.grid(30, 40):
+        A[i, j] = B[i, j] * last[39 - j]
+    for i, j in T.grid(30, 40):
+        D[i, j] = A[i, j] + C[39 - j]
+--- a table that may fail keeps its place among others that may
+def f(n: T.int64, A: f32[n, 40], I: i64[40], J: i64[40], B: f32[n, 40]):
+    twice = T.alloc_buffer((n, 40), "float32")
+    found = T.alloc_buffer((40,), "float32")
+    for i, j in T.grid(n, 40):
+        twice[i, j] = A[I[j], j]
+    for j in range(40):
+        found[j] = A[0, J[j]]
+    for i, j in T.grid(n, 40):
+        B[i, j] = twice[i, j] + found[j]
+# args: n=3, I=[1] * 40, J=range(40)
+# args: n=3, I=[3] * 40, J=[40] * 40 -> index 3 is outside dimension 0
+# args: n=3, I=[1] * 40, J=[40] * 40 -> index 40 is outside dimension 1
 --- functions of three columns
 def f(P: f32[40, 3], A: f32[40, 3]):
     for i, d in T.grid(40, 3):

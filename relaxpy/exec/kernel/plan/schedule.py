@@ -39,10 +39,70 @@ def schedule(
 
     `roots` maps buffers to the buffers that own their memory.
     """
+    statements = tables_first(statements, shape_vars, roots)
     orders = edges(statements, shape_vars, roots)
     return tuple(
         _Scheduler(statements, shape_vars, roots).trees(range(len(statements)), orders, ())
     )
+
+
+def tables_first(
+    statements: Sequence[Statement], shape_vars: Container[Var], roots: Mapping[Buffer, Buffer]
+) -> Sequence[Statement]:
+    """The statements, those first that compute tables, so that the others can be fused.
+
+    A table has fewer loops than each reader, but for tables among these, and needs no result of
+    the statements that it passes. It cannot fail.
+    """
+    early = _tables(statements, shape_vars, roots)
+    if not early:
+        return statements
+    first: list[Statement] = []
+    rest: list[Statement] = []
+    used: set[Buffer] = set()
+    written: set[Buffer] = set()
+    for number, statement in enumerate(statements):
+        reads, writes = (
+            {roots.get(a.buffer, a.buffer) for a in accesses}
+            for accesses in (statement.reads, statement.writes)
+        )
+        if number in early and used.isdisjoint(writes) and written.isdisjoint(reads):
+            first.append(statement)
+            continue
+        rest.append(statement)
+        used |= reads | writes
+        written |= writes
+    return (*first, *rest)
+
+
+def _tables(
+    statements: Sequence[Statement], shape_vars: Container[Var], roots: Mapping[Buffer, Buffer]
+) -> set[int]:
+    """The numbers of the statements that compute tables."""
+    counts = [sum(not domain.is_point(a) for a in s.axes) for s in statements]
+    most = max(counts, default=0)
+    writers = Counter(roots.get(w.buffer, w.buffer) for s in statements for w in s.writes)
+    readers: dict[Buffer, list[int]] = {}
+    for number, statement in enumerate(statements):
+        for buffer in {roots.get(r.buffer, r.buffer) for r in statement.reads}:
+            readers.setdefault(buffer, []).append(number)
+    found: set[int] = set()
+    for number, statement in reversed([*enumerate(statements)]):
+        if not isinstance(statement, Assignment) or counts[number] == most:
+            continue
+        memory = roots.get(statement.target, statement.target)
+        later = readers.get(memory, ())
+        if (
+            later
+            and writers[memory] == 1
+            and all(n in found or counts[number] < counts[n] for n in later)
+            and not any(
+                may_fail(e, statement.axes, shape_vars)
+                for e in (statement.value, *statement.indices, *statement.guards)
+            )
+        ):
+            found.add(number)
+    return found
 
 
 class _Scheduler:
