@@ -215,7 +215,7 @@ class Vectors:
     LEAST_RECURRENCES: Final = 64
     """The iterations from which they run as the lanes of a vector."""
     LEAST_SWEPT: Final = 16
-    LEAST_WIDE: Final = 64
+    LEAST_WIDE: Final = 16
     TRANSPOSED_NODES: Final = 24
     """Up to so many nodes, the value of an element is emitted for each row of a square."""
     SWEPT_ROWS: Final = 8

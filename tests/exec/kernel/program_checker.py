@@ -217,7 +217,7 @@ class ProgramRun(PlanRun):
         for _ in self.anyhow(outside, run.independent):
             if axis is None or axis in run.over:
                 self.vector(run, (), () if axis is None else (axis,))
-            elif is_swept(run):
+            elif is_swept(run, axis):
                 self.vector(run, (axis,), ())
             else:
                 for lanes in self.vectors(axis, run.independent):

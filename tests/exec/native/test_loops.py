@@ -274,6 +274,74 @@ def f(A: u8[256], I: u8[n], O: u8[n]):
     for i in range(n):
         O[i] = A[T.Cast("int32", I[i])]
 # args: n=(1, 15, 16, 17, 100, 1000), A=[k * 5 % 256 for k in range(256)]
+--- neighbouring axes are one axis of sums, and those that are summed are one too
+def f(X: F[I, K, N, M], Y: F[K, M], S: F[I, N, M], R: F[I, K], A: F[()], E: F[I, N, M]):
+    for i, k, n, m in SSRR(I, K, N, M):
+        with T.init():
+            R[i, k] = F(0)
+        R[i, k] = R[i, k] + X[i, k, n, m]
+    for i, n, m, k in SSSR(I, N, M, K):
+        with T.init():
+            S[i, n, m] = F(0)
+        S[i, n, m] = S[i, n, m] + X[i, k, n, m]
+    for i, k, n, m in RRRR(I, K, N, M):
+        with T.init():
+            A[()] = F(0)
+        A[()] = A[()] + X[i, k, n, m]
+    for i, n, m, k in SSSR(I, N, M, K):
+        with T.init():
+            E[i, n, m] = F(1)
+        E[i, n, m] = T.min(E[i, n, m], X[i, k, n, m])
+    for k, m, i, n in SSRR(K, M, I, N):
+        with T.init():
+            Y[k, m] = F(1)
+        Y[k, m] = T.max(Y[k, m], X[i, k, n, m])
+# with I K N M: 2 3 5 4 | 3 50 20 4 | 1 7 33 17 | 4 1 1 9
+# with F: f32 | f64 | i64
+# rtol: 1e-3
+--- axes of any length are one axis of sums
+def f(X: f32[i, 3, n, m], S: f32[i, n, m]):
+    for a, b, c, k in SSSR(i, n, m, 3):
+        with T.init():
+            S[a, b, c] = f32(0)
+        S[a, b, c] = S[a, b, c] + X[a, k, b, c]
+# args: i=(0, 1, 5), n=(0, 1, 7), m=(0, 3, 40)
+# not tree: < m,
+--- axes of any length that are summed are one
+def f(X: f32[i, 3, n, m], R: f32[i, 3]):
+    for a, k, b, c in SSRR(i, 3, n, m):
+        with T.init():
+            R[a, k] = f32(0)
+        R[a, k] = R[a, k] + X[a, k, b, c]
+# args: i=(0, 1, 5), n=(0, 1, 7), m=(0, 3, 40)
+# rtol: 1e-4
+# not tree: < m:
+--- sums of few columns, in registers or in memory
+def f(X: F[M, N], S: F[N], L: F[N]):
+    for n, m in SR(N, M):
+        with T.init():
+            S[n] = F(0)
+        S[n] = S[n] + X[m, n]
+    for n, m in SR(N, M):
+        with T.init():
+            L[n] = X[0, n]
+        L[n] = T.max(L[n], X[m, n])
+# with M: 1 | 17 | 100
+# with N: 1 | 7 | 8 | 15 | 16 | 17 | 31 | 32 | 33 | 47 | 48 | 64 | 65
+# with F: f32 | f64 | i16
+# rtol: 1e-3
+--- axes of sums are one only where they are neighbouring dimensions of all arrays
+def f(X: f32[5, 6, 4], Q: f32[6, 4], P: f32[6, 8], O: f32[6]):
+    for n, m, i in SSR(6, 4, 5):
+        with T.init():
+            Q[n, m] = f32(0)
+        Q[n, m] = Q[n, m] + X[i, n, m]
+    for n, i, m in SRR(6, 5, 4):
+        with T.init():
+            O[n] = f32(0)
+        O[n] = O[n] + X[i, n, m] * P[n, m]
+# tree: each n < T.int64(24), over i < 5
+# tree: over i < 5, m < 4
 --- a table between two steps is computed before them, and these are one loop
 def f(A: f32[N, 40], Z: u8[40], B: f32[N, 40]):
     twice = T.alloc_buffer((N, 40), "float32")

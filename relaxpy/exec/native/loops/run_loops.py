@@ -19,6 +19,7 @@ from relaxpy.exec.native.trees.product import Product
 from relaxpy.exec.native.trees.repeated import RepeatedLoads
 from relaxpy.exec.native.trees.short_rows import ShortRows, Step
 from relaxpy.exec.native.trees.strategy import (
+    LANE_BITS,
     SEARCHED,
     Columns,
     Context,
@@ -37,9 +38,6 @@ from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import Add, Cast, Max, Min, Mul, PrimExpr, Var
 from relaxpy.ir.tir.substitution import mentions
 from relaxpy.support.dataclass import replace
-
-LANE_BITS = 512
-"""The bits of a vector of values, on every machine: the order of sums does not depend on it."""
 
 
 class RunLoops(Loops):
@@ -81,7 +79,9 @@ class RunLoops(Loops):
                 self.iterations(rest, lambda: self._sweep(run, along), listens=True)
             case Columns(along=along, form=form, beside=beside):
                 rest = tuple(a for a in run.axes if a is not along and a is not beside)
-                count = Vectors.SUMS if form == "wide" else 1
+                columns, count = along.extent.constant, Vectors.SUMS if form == "wide" else 1
+                while columns is not None and count > max(1, columns // self.count(run, along)):
+                    count //= 2
                 of_columns = partial(self._columns, run, along, count, beside)
                 self.iterations(rest, of_columns, listens=True)
             case Reduction(along=along):

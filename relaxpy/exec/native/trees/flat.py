@@ -1,7 +1,7 @@
 """Loop coalescing: neighbouring axes of a run become one.
 
-This fills vectors of elementwise runs, and lets all rows of a matmul with packed weights share each
-decoded weight.
+This fills vectors of elementwise runs and of sums, and lets all rows of a matmul with packed
+weights share each decoded weight.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from itertools import pairwise
 from relaxpy.exec.kernel.nest.buffers import position_of
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan.tree import Run, Tile, Tree
+from relaxpy.exec.native.trees.product import product_of
 from relaxpy.exec.native.trees.program import KernelProgram, whole_runs
 from relaxpy.exec.native.trees.repeated import RepeatedLoads, repeated_loads
 from relaxpy.exec.native.trees.strategy import strategy_of
@@ -84,6 +85,11 @@ def _is_plain(run: Run) -> bool:
     return not (run.over or run.after or run.tests or run.is_serial)
 
 
+def _sums(run: Run) -> bool:
+    """True if a run has parallel loops and accumulations that are not matmuls."""
+    return _is_plain(replace(run, over=())) and product_of(run) is None
+
+
 def _start_at_0(*axes: Axis) -> bool:
     return all(as_poly(axis.start).same(0) for axis in axes)
 
@@ -99,9 +105,10 @@ def _decodes(run: Run, program: KernelProgram) -> bool:
 
 def _joiners(run: Run, program: KernelProgram) -> Iterator[_Joiner]:
     """The joiners of two neighbouring axes of a run, inner ones first, then those of its result."""
-    pairs = (_joiner_of(run, *pair) for pair in pairwise(run.axes[::-1]))
+    loops = (run.axes[::-1], run.over[::-1])
+    pairs = (_joiner_of(run, *pair) for axes in loops for pair in pairwise(axes))
     joiner = next(filter(None, pairs), None)
-    if joiner is not None and (_is_plain(run) or _decodes(run, program)):
+    if joiner is not None and (_is_plain(run) or _sums(run) or _decodes(run, program)):
         yield joiner
         yield from _joiners(joiner.run, program)
 
@@ -157,13 +164,17 @@ class _Joiner:
     def run(self) -> Run:
         """The run with one axis."""
         old = self.old
-        place = old.axes.index(self.outer)
         return replace(
             old,
-            axes=(*old.axes[:place], self.axis, *old.axes[place + 2 :]),
+            axes=self._joined(old.axes),
+            over=self._joined(old.over),
             statements=tuple(s.relocated(self._place) for s in old.assignments),
             independent=(old.independent - self.pair) | {self.axis.var},
         )
+
+    def _joined(self, axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
+        rest = (axis for axis in axes if axis is not self.inner)
+        return tuple(self.axis if axis is self.outer else axis for axis in rest)
 
     def _place(self, load: BufferLoad) -> BufferLoad:
         buffer = self.buffers.get(load.buffer)

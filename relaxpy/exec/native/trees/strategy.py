@@ -26,6 +26,8 @@ from relaxpy.support.dataclass import dataclass
 
 SEARCHED = 64
 """The elements that a search tests at once, one for each bit of an integer."""
+LANE_BITS = 512
+"""The bits of a vector of values, on every machine: the order of sums does not depend on it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -118,7 +120,7 @@ def strategy_of(run: Run, program: KernelProgram, context: Context | None = None
     if along is None:
         return Elements()
     if any(along is a for a in run.axes):
-        if is_swept(run):
+        if is_swept(run, along):
             return Columns(along, "swept")
         beside = shared_axis(run, along)
         is_wide = beside is None and _is_wide(run, along)
@@ -148,14 +150,20 @@ def _is_wide(run: Run, along: Axis) -> bool:
     return all(step is not None and step.constant(along.var) in (0, 1) for step in steps)
 
 
-def is_swept(run: Run) -> bool:
-    """True if accumulations over one axis may keep their sums in the targets."""
+def is_swept(run: Run, along: Axis) -> bool:
+    """True if accumulations over one axis should keep their sums in the targets.
+
+    Those of one vector, or that fill few of them, stay in registers.
+    """
     if (
         len(run.over) != 1
         or (run.over[0].extent.constant or Vectors.LEAST_SWEPT) < Vectors.LEAST_SWEPT
     ):
         return False
-    members = run.accumulations
+    members, columns = run.accumulations, along.extent.constant
+    lanes = LANE_BITS // max(16, *(m.target.dtype.bits for m in members))
+    if columns and (columns <= lanes or Vectors.SUMS * lanes % columns == 0):
+        return False
     return not run.is_serial and all(
         not (m.target.dtype.is_float and m.target.dtype.bits < 32) for m in members
     )
