@@ -317,9 +317,8 @@ class Shared:
     """The multiply-adds up to which a product is cheap: it takes some 10 microseconds, on one
     thread. Its code for all sizes takes up to 1.5 times as long, and that for its own sizes 15
     milliseconds of compilation: a thousand calls take less time."""
-    MANY_PRODUCTS: Final = 4
-    """The least cheap products of a class, whose code is as long as that of two or three of them.
-"""
+    MANY: Final = 4
+    """The least members of a class whose code is longer or slower than that of each of them."""
     MOST_TOKENS: Final = 1 << 12
     FEWEST_CALLS: Final = 2
     """The kernel calls of a run that is worth a function; Python calls a single kernel as fast."""

@@ -166,6 +166,42 @@ def test_products_that_are_few_or_take_long_keep_their_sizes(sizes: Any) -> None
     assert len({ex.kernel_source(kernel, "llvm") for kernel in kernels}) == len(sizes)
 
 
+SUMS = [(20, 64), (52, 80), (31, 96), (17, 112)], [(20, 65), (52, 81), (31, 127), (17, 102)]
+
+
+@pytest.mark.parametrize("sizes", SUMS)
+@pytest.mark.parametrize("name", ["sums of rows", "maxima", "softmax"])
+def test_many_short_sums_have_one_function_with_their_results(name: str, sizes: Any) -> None:
+    module, arrays = program(name, sizes)
+    shared = relaxpy.compile(module, "native")
+    assert len(functions(shared)) == 1
+    with KERNEL_CLASSES.off():
+        separate = relaxpy.compile(module, "native")
+        assert len(functions(separate)) == len(sizes)
+    check(shared["main"](*arrays), separate["main"](*arrays), exactly=True)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "count"),
+    [
+        ([(20, 65), (52, 81), (31, 127)], 3),
+        ([(20, 65), (52, 65), (31, 127)], 2),
+        ([(600, 65), (601, 81), (602, 127), (603, 102)], 4),
+        ([(20, 65), (52, 131), (31, 133)], 2),
+        ([(20, 63), (52, 62), (31, 61), (17, 55)], 4),
+    ],
+    ids=["few", "few lengths", "long", "short beside long", "shorter"],
+)
+def test_sums_that_are_few_or_take_long_keep_their_lengths(sizes: Any, count: int) -> None:
+    module, _ = program("sums of rows", sizes)
+    assert len(functions(relaxpy.compile(module, "native"))) == count
+
+
+def functions(ex: Any) -> set[str]:
+    """The different functions of the kernels of a program, in LLVM IR."""
+    return {ex.kernel_source(row.kernel, "llvm") for row in ex.report().rows}
+
+
 def check_one_function(name: str, sizes: Sequence[tuple[int, int]]) -> None:
     module, _ = program(name, sizes)
     ex = relaxpy.compile(module, "native")

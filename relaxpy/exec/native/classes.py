@@ -59,13 +59,15 @@ class KernelClass:
 
 
 def classes_of(functions: Iterable[PrimFunc]) -> Iterator[KernelClass]:
-    """The classes of kernels with at least two members, or more if these are products."""
+    """The classes of kernels with at least two members, or more if these are faster alone."""
     for similar in _groups(functions, _parameters):
         readers = [reader for func in similar if (reader := _read(func)) is not None]
         for alike in _groups(readers, _Reader.form):
             for members in _groups(alike, _text):
-                if not members[0].has_product or len(members) >= Shared.MANY_PRODUCTS:
+                if len(members) >= Shared.MANY:
                     yield _class_of(members)
+                elif not members[0].has_product:
+                    yield from map(_class_of, _groups(members, lambda reader: reader.short_sums))
 
 
 def _groups(items: Iterable[T], key: Callable[[T], Hashable]) -> Iterator[list[T]]:
@@ -196,6 +198,8 @@ class _Reader:
                     self._read_store(node)
                 case _:
                     pass
+        self.short_sums: tuple[int, ...] = ()
+        """The lengths of those sums that are faster if their code has them."""
         self._places = self._long_extents()
 
     def _check_product(self, iterations: int) -> None:
@@ -328,6 +332,9 @@ class _Reader:
                     if local and extent.value % Shared.LANES
                     else Shared.LONG_SUM
                 )
+                if self.is_short and Shared.LONG_SUM_OF_ROW <= extent.value < least:
+                    least = Shared.LONG_SUM_OF_ROW
+                    self.short_sums += (extent.value,)
             if first not in self._constant and extent.value >= least:
                 places[number] = first
         return places
