@@ -244,9 +244,9 @@ class NativeBackend:
         self.packings[name] = emitter.packings
         if emitter.takes_only_packed:
             self.only_packed[name] = program
-        self._ahead.add(self.module, written)
         for function in written:
             self.module.functions[function].close()
+        self._ahead.add(self.module, written)  # a thread may read their text from here on
         return written
 
     def _written(

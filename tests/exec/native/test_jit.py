@@ -2,21 +2,24 @@
 
 import ctypes
 import sys
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+import relaxpy
 from relaxpy.errors import CompileError
 from relaxpy.exec import tuning
 from relaxpy.exec.native.calls import jit
 from relaxpy.exec.native.calls.jit import compile_module
 from relaxpy.exec.native.llvm.llvm_module import Module
-from relaxpy.exec.native.llvm.writer import F32, I64, POINTER, Type, Value
+from relaxpy.exec.native.llvm.writer import F32, I64, POINTER, Function, Type, Value
 from relaxpy.exec.native.machine_code import machine
 from relaxpy.exec.native.machine_code.machine import host, narrow
 from relaxpy.exec.native.machine_code.objects import compile_assembly, compile_object
+from relaxpy.script import from_source
 
 
 def adder(number: int) -> Module:
@@ -92,6 +95,28 @@ def test_functions_that_need_not_be_fast_are_a_part_of_their_own(monkeypatch) ->
         assert ahead.functions == set(names)
         library = compile_module(module, ["outer"], ahead=ahead)
         assert call(library["outer"], 5) == expected
+
+
+def test_functions_stay_as_they_are_while_a_thread_compiles_them(monkeypatch) -> None:
+    passed: set[str] = set()
+    changed: list[str] = []
+    add, close = jit.PartsAhead.add, Function.close
+
+    def noted_add(ahead: jit.PartsAhead, module: Module, names: Iterable[str]) -> None:
+        passed.update(names)
+        add(ahead, module, names)
+
+    def noted_close(function: Function) -> None:
+        changed.extend({function.name} & passed)
+        close(function)
+
+    monkeypatch.setattr(jit.PartsAhead, "add", noted_add)
+    monkeypatch.setattr(Function, "close", noted_close)
+    params = 'x: R.Tensor((20, 30), "float32")'
+    text = f"@R.function\ndef main({params}):\n    return R.sum(R.exp(x), axis=1)\n"
+    relaxpy.compile(from_source(text), "native")
+    assert passed
+    assert not changed
 
 
 def test_what_follows_from_constants_is_not_emitted() -> None:
