@@ -10,14 +10,12 @@ from typing_extensions import override
 
 from relaxpy import plugin
 from relaxpy.errors import MisuseError, check_type, unexpected
+from relaxpy.ir import ops as _ops  # noqa: F401  (registers the operators)
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.ops.call import call_packed as _call_packed
 from relaxpy.ir.ops.definition.registry import OpDef, registered_ops
 from relaxpy.ir.ops.nn.activation import relu6
-from relaxpy.ir.relax import (
-    nodes as rx,
-    op as _op,  # noqa: F401  (registers the operators)
-)
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.tir.expr import CALLED_BY_TEXT, ExprLike, PrimExpr
 from relaxpy.script.language import records

@@ -79,8 +79,8 @@ class RunLoops(Loops):
                 self.iterations(rest, lambda: self._sweep(run, along), listens=True)
             case Columns(along=along, form=form, beside=beside):
                 rest = tuple(a for a in run.axes if a is not along and a is not beside)
-                columns, count = along.extent.constant, Vectors.SUMS if form == "wide" else 1
-                while columns is not None and count > max(1, columns // self.count(run, along)):
+                extent, count = along.extent.constant, Vectors.SUMS if form == "wide" else 1
+                while extent is not None and count > max(1, extent // self.count(run, along)):
                     count //= 2
                 of_columns = partial(self._columns, run, along, count, beside)
                 self.iterations(rest, of_columns, listens=True)
