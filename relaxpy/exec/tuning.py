@@ -390,6 +390,8 @@ class Kept:
     """Bytes of a literal from which it is loaded lazily: native code may have a copy."""
     FOLDED: Final = 1 << 27
     """Bytes of constants that passes have computed, which are stored with the code."""
+    SAMPLES: Final = 1 << 8
+    """The number of elements by which packed constants that may be equal are looked up."""
     OF_FILE: Final = 1 << 20
     """Bytes of an array from which its file is looked for."""
     DIGEST_KEPT: Final = 1 << 16

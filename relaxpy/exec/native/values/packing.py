@@ -14,7 +14,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from relaxpy.exec.platforms import LINE_BYTES
-from relaxpy.exec.tuning import Allocations
+from relaxpy.exec.tuning import Allocations, Kept
 from relaxpy.support.dataclass import dataclass
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -56,7 +56,7 @@ class Packing:
 
     def shared(self, data: Array) -> Array:
         """A packed copy, shared by equal arrays while it is used."""
-        some = data.reshape(-1)[:: max(data.size // _SAMPLES, 1)].tobytes()
+        some = data.reshape(-1)[:: max(data.size // Kept.SAMPLES, 1)].tobytes()
         key = data.dtype.name, data.shape, self, some
         number, packed = 0, None
         while True:
@@ -118,8 +118,6 @@ class Packing:
         return as_strided(data.reshape(-1), [extent for extent, _ in axes], strides)
 
 
-_SAMPLES: Final = 1 << 8
-"""The number of elements by which arrays that may be equal are looked up."""
 _SHARED: Final[WeakValueDictionary[tuple[object, ...], Array]] = WeakValueDictionary()
 
 
