@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from relaxpy import plugins
+from relaxpy.ir.core.target import NAMES
 
 ROOT = Path(__file__).parents[1]
 FILES = dict.fromkeys(
@@ -63,6 +64,11 @@ INNER = {
         "prove": {"canonical"},
         "tvm": {"algebra", "canonical", "engine", "prove", "stack", "tvm"},
     }
+}
+#: Files where the name of a target means something else: a package, or the text of a user.
+OTHER_WORDS = {
+    *("relaxpy/script/parser/evaluate/evaluator.py", "relaxpy/plugins/nn/compiled.py"),
+    *("relaxpy/script/language/wording.py", "relaxpy/exec/cross.py"),
 }
 DEPENDENCIES = {"astor", "ml_dtypes", "numpy", "rich", "typing_extensions"}
 #: What is there where a room is used.
@@ -336,6 +342,23 @@ def faults(file: str, tree: ast.Module) -> list[str]:
     return found
 
 
+def targets_in_code(file: str, tree: ast.AST) -> list[str]:
+    """The places that ask which target or back end there is, and not what it can do."""
+    found = []
+    for node in ast.walk(tree):
+        match node:
+            case ast.Compare(left=left, comparators=[right, *_]):
+                sides = [n for x in (left, right) for n in (x, *getattr(x, "elts", ()))]
+                names = [n.value for n in sides if isinstance(n, ast.Constant) and n.value in NAMES]
+            case ast.Call(func=ast.Name(id="isinstance"), args=[_, kinds]):
+                words = [n.id for n in ast.walk(kinds) if isinstance(n, ast.Name)]
+                names = [word for word in words if word.endswith("Backend")]
+            case _:
+                continue
+        found += [f"{file}:{node.lineno}: is it {name}?" for name in names]
+    return [] if file in OTHER_WORDS else found
+
+
 def test_each_manifest_is_listed() -> None:
     packages = [file for file in FILES if file.endswith("/__init__.py")]
     found = [
@@ -380,6 +403,28 @@ def test_imports_follow_the_architecture_and_run_down() -> None:
 def test_an_import_from_above_is_found(file: str, text: str) -> None:
     [found] = arrows_up(file, ast.parse(text))
     assert "from above" in found
+
+
+def test_code_asks_what_a_target_can_do_and_not_which_it_is() -> None:
+    """`relaxpy/ir/core/target.py` has a table of what each can do, and back ends have methods."""
+    texts = {file: (ROOT / file).read_text(encoding="utf-8") for file in FILES}
+    assert [x for file in FILES for x in targets_in_code(file, ast.parse(texts[file]))] == []
+    assert all({*NAMES} & set(re.findall(r'"(\w+)"', texts[file])) for file in OTHER_WORDS)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'if target == "native": 0',
+        'x = name not in ("numpy", "reference")',
+        'x = 1 if "numpy" != f(y) else 2',
+        "isinstance(backend, GraphBackend)",
+        "isinstance(x, (int, m.Backend | NumpyBackend))",
+    ],
+)
+def test_a_comparison_of_targets_is_found(text: str) -> None:
+    assert targets_in_code("relaxpy/exec/a.py", ast.parse(text))
+    assert not targets_in_code("relaxpy/exec/a.py", ast.parse('run(x, target="native") == "c"'))
 
 
 @pytest.mark.parametrize("package", INNER)

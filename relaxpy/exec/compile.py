@@ -324,7 +324,7 @@ def _loaded_with(code: LoadedCode, saved: Container, source: str) -> Executable:
     if code.objects:
         return compiled("native", "")
     name, not_native = default_target() if requested == DEFAULT else (requested, "")
-    if name == "native" and schedules is None:
+    if target_facts(name).is_native and schedules is None:
         return _stored_or_compiled(with_instance(module), None, requested, code.problem)
     return compiled(name, not_native)
 

@@ -8,11 +8,7 @@ from typing import get_args
 
 from relaxpy.errors import MisuseError, UnknownNameError, close_names, unexpected
 from relaxpy.exec.executable import SourceKind
-from relaxpy.exec.kernel.plan.planner import plan_as_written
 from relaxpy.exec.lower.python_module import Backend
-from relaxpy.exec.native.backend import NativeBackend, rewritten
-from relaxpy.exec.native.trees.as_written import program_as_written
-from relaxpy.exec.native.trees.program import program_of
 from relaxpy.exec.native.trees.text import tree_text
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.tir.prim_func import PrimFunc
@@ -50,10 +46,6 @@ def kernel_source(
     names = {other: other for other in backend.program(module).functions_by_name}
     kernel = backend.compile_kernel(func, name, f"{name}_unchecked", names)
     if kind == "tree":
-        if not isinstance(backend, NativeBackend):
-            return tree_text(rewritten(program_of(kernel.plan)))
-        if backend.as_written:
-            return tree_text(program_as_written(plan_as_written(func, name))[0])
         return tree_text(backend.loops(func, kernel))
     if kind == "python":
         return render(ast.Module([kernel.tree], []))

@@ -157,7 +157,7 @@ _BACKENDS: Final[Mapping[str, Callable[[], Backend]]] = {
 
 def new_backend(target: str, schedules: str | None) -> Callable[[], Backend]:
     """The factory of a target's back end, which may run kernels with their schedules."""
-    if target == "native" and schedules is not None:
+    if target_facts(target).is_native and schedules is not None:
         return partial(GraphBackend, as_written=True)
     return _BACKENDS.get(target) or plugin.backend(target)
 
@@ -184,8 +184,8 @@ class Lowered:
 
     def failure(self, number: int, index: int, size: int) -> RuntimeCheckError:
         """The error of an obligation that native code reports."""
-        backend = self._module().backend
-        assert isinstance(backend, GraphBackend)
+        backend = self._module().backend.native
+        assert backend is not None
         return backend.failures(number, index, size)
 
     def compiled(
@@ -221,7 +221,8 @@ class Lowered:
     def machine_code(self, sections: Sections) -> Mapping[str, Any] | None:
         """The machine code, and the form from which `stored.py` links it, for a file."""
         lowered = self._module()
-        if not isinstance(lowered.backend, GraphBackend):
+        backend = lowered.backend.native
+        if backend is None:
             return None
         module = self._source()
         rows = *_kernel_rows(lowered), *_dynamic_rows(module, lowered.program)
@@ -235,7 +236,7 @@ class Lowered:
             MEMORY.object()
             POOL.object()
             enter_object()
-        found = {**lowered.backend.objects, **objects}
+        found = {**backend.objects, **objects}
         return saved_code(found, sections.add, library, program)
 
 

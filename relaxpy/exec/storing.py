@@ -10,7 +10,6 @@ import numpy as np
 
 from relaxpy.errors import MisuseError, RelaxpyError, Span
 from relaxpy.exec.container import Container, Sections
-from relaxpy.exec.graph.whole_modules import GraphBackend
 from relaxpy.exec.lower.python_module import LoweredModule
 from relaxpy.exec.report import ReportRow
 from relaxpy.exec.stored import Source
@@ -68,8 +67,8 @@ def store_program(
 
 def code_of(lowered: LoweredModule) -> bytes:
     """The machine code of a module, after it was linked."""
-    backend = lowered.backend
-    assert isinstance(backend, GraphBackend)
+    backend = lowered.backend.native
+    assert backend is not None
     return backend.library().code if backend.graphs or backend.called else b""
 
 
@@ -88,8 +87,8 @@ def program_table(
     Errors:
         MisuseError: the module refers to something that has no JSON form.
     """
-    backend = lowered.backend
-    assert isinstance(backend, GraphBackend)
+    backend = lowered.backend.native
+    assert backend is not None
     if lowered.problem:
         raise MisuseError(lowered.problem)
     return {

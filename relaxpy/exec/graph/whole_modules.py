@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from typing_extensions import override
 
@@ -51,6 +51,11 @@ class GraphBackend(NativeBackend):
         self._called: set[str] = set()
         self._replaced: set[str] = set()
         """The functions of kernels whose tasks an entry runs directly."""
+
+    @property
+    def native(self) -> Self:
+        """The back end itself."""
+        return self
 
     def program(self, module: IRModule) -> IRModule:
         """The module, with kernels for operands whose sizes are equal at run time."""

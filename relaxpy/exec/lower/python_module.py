@@ -42,13 +42,20 @@ from relaxpy.support import progress
 from relaxpy.support.pysource import Names
 
 if TYPE_CHECKING:
+    from relaxpy.exec.graph.whole_modules import GraphBackend
     from relaxpy.exec.lower.text import FunctionValues, Text
+    from relaxpy.exec.native.trees.program import KernelProgram
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
 
 class Backend(Protocol):
     """Compiles the PrimFuncs of one module; without own methods, for NumPy."""
+
+    @property
+    def native(self) -> GraphBackend | None:
+        """The back end itself if it writes machine code."""
+        return None
 
     def program(self, module: IRModule) -> IRModule:
         """The module to compile instead of this one; the functions of both are called alike."""
@@ -91,6 +98,13 @@ class Backend(Protocol):
         The result is the reason if kernels stay in Python, else empty.
         """
         return ""
+
+    def loops(self, func: PrimFunc, kernel: Kernel) -> KernelProgram:
+        """The loops of the kernel of `func`."""
+        from relaxpy.exec.native.backend import rewritten
+        from relaxpy.exec.native.trees.program import program_of
+
+        return rewritten(program_of(kernel.plan))
 
     def machine_code(self, name: str, kind: Literal["llvm", "asm"]) -> str | None:
         """The LLVM IR or assembly of the kernel of that Python name, if it has any."""

@@ -375,6 +375,11 @@ class NativeBackend:
 
     def loops(self, func: PrimFunc, kernel: Kernel) -> KernelProgram:
         """The loops of the kernel of `func`, which may be those of its class."""
+        if self.as_written:
+            from relaxpy.exec.kernel.plan.planner import plan_as_written
+            from relaxpy.exec.native.trees.as_written import program_as_written
+
+            return program_as_written(plan_as_written(func, kernel.name))[0]
         shared = self._classes.get(func)
         if shared is None or shared.kernel is None or not kernel.is_native:
             return rewritten(program_of(kernel.plan))

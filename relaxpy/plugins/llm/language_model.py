@@ -128,7 +128,7 @@ class LanguageModel:
         found = []
         if self._files.note is not None and not self.decoder.quantization:
             found.append(self._files.note)
-        if self.decoder.target == "numpy":
+        if not target_facts(self.decoder.target).is_native:
             if self.decoder.packed_layers:
                 speed = (
                     "which takes some 10 times as long for weights in few bits as for float32, and "

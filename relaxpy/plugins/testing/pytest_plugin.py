@@ -135,11 +135,14 @@ def _each_target(metafunc: pytest.Metafunc) -> None:
     marker = metafunc.definition.get_closest_marker("relaxpy_targets")
     if marker is None:
         return
+    from relaxpy.ir.core.target import target_facts
     from relaxpy.plugins.testing.targets import TARGETS, available_targets
 
     here = available_targets()
     takes_name = "target" in metafunc.fixturenames
-    names = marker.args or [name for name in here if takes_name or name != "reference"]
+    names = marker.args or [
+        name for name in here if takes_name or not target_facts(name).runs_as_written
+    ]
     rows = []
     for name in names:
         if name not in TARGETS:

@@ -17,7 +17,7 @@ from relaxpy.exec.native.machine_code.processor import generator, processor
 from relaxpy.exec.native.machine_code.self_test import TILED, is_testing, self_test
 from relaxpy.exec.platforms import Platform, platform_of_triple
 from relaxpy.exec.process import own_platform, process
-from relaxpy.ir.core.target import VARIABLE
+from relaxpy.ir.core.target import VARIABLE, target_facts
 from relaxpy.support.dataclass import dataclass
 
 _LLVM_VERSION: Final = 20
@@ -223,7 +223,8 @@ def obstacle() -> str | None:
 
 def untrusted(platform: Platform) -> str:
     """The reason why no code is run on a system unless it is requested; empty if there is none."""
-    return "" if platform.is_confirmed or os.environ.get(VARIABLE) == "native" else self_test()
+    requested = target_facts(os.environ.get(VARIABLE, "")).is_native
+    return "" if platform.is_confirmed or requested else self_test()
 
 
 def _missing(platform: Platform, features: str) -> str:
