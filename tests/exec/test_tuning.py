@@ -1,6 +1,7 @@
 """Numbers that only speed depends on stand in one table, `relaxpy/exec/tuning.py`."""
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -72,6 +73,16 @@ def outside(file: str, text: str) -> list[str]:
     if file in FACTS or file.startswith("native/maths/"):
         return []
     return [f"{file}: {name}" for name in numeric(text) if name not in facts]
+
+
+def test_each_names_a_program_of_the_benchmarks() -> None:
+    lines = re.findall(r"^    [A-Z_]+: Final = .*", (EXEC / "tuning.py").read_text("utf-8"), re.M)
+    assert len(lines) > 150
+    for line in lines:
+        script, _, row = line.partition("  # ")[2].partition(": ")
+        if script != "not measured":
+            text = (EXEC.parents[1] / f"benchmarks/{script}.py").read_text("utf-8")
+            assert row.split(" ")[0] in text, line
 
 
 def test_all_tuning_constants_are_in_the_table() -> None:

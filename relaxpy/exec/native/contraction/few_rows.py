@@ -120,7 +120,7 @@ class DotEmitter(FewRows):
         # The second operand is the one with the offset: its vectors are read only once.
         accumulator, a, b = contraction.accumulator, contraction.a, contraction.b
         self.dots = dots_of(f.module, accumulator, b, a)
-        sums = Gemv.SUMS if f.module.has_avx512 else Gemv.NARROW_SUMS
+        sums = Gemv.SUMS[f.module.vector_bits]
         self.group = min(Gemv.GROUP, max(1, sums // self.rows))
         if self.dots is not None or (self.rows <= Gemv.STREAMED_ROWS and self._is_large()):
             self.group = 1

@@ -31,7 +31,7 @@ def tile_of(
 ) -> RegisterTile:
     """The largest tile that fits into registers; few rows leave room for more columns."""
     lanes = vector_bits // accumulator.bits
-    height, vectors = (8, 3) if registers >= 32 else (4, 3)
+    height, vectors = Tiles.SIZES[registers]
     while isinstance(rows, int) and rows <= height // 2:
         height, vectors = height // 2, min(8, 2 * vectors)
     if height == 8 and isinstance(rows, int) and rows % height:

@@ -46,7 +46,7 @@ class DecodedSums:
         """Emit the loops of the run."""
         run, known = self._run, (self._repeated.rows, self._repeated.columns)
         rest = tuple(a for a in run.axes if all(a is not b for b in known))
-        cells = Weights.CELLS if self._function.module.has_avx512 else Weights.FEWER_CELLS
+        cells = Weights.CELLS[self._function.module.vector_bits]
         if self._digits is not None:
             cells = Weights.CELLS_OF_DIGITS
         most = max(cells)
