@@ -246,6 +246,19 @@ def test_equal_constants_are_packed_once(packed: list[Packing], tmp_path: Path) 
     assert not packing._SHARED
 
 
+def test_constants_that_differ_in_one_element_have_copies_of_their_own(packed) -> None:
+    text = graph(parameters(x=(60, 300), w=(70, 300)), "R.linear(x, w)")
+    x, weights = numbers((60, 300)), [numbers((70, 300), seed=1) for _ in range(3)]
+    for number, weight in enumerate(weights):
+        weight[0, 1] += number
+        weight[69, 298] = -0.0 if number == 2 else 0.0
+    mains = []
+    for weight in (*weights, *weights):
+        mains.append(relaxpy.compile(bound(text, w=weight.copy()), target="native")["main"])
+        np.testing.assert_allclose(mains[-1](x), x @ weight.T, rtol=1e-4, atol=1e-4)
+    assert len(packed) == 3
+
+
 def test_large_constants_are_packed_by_the_first_call(packed, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(tuning.Kept, "PACKED_LAZILY", 300 * 70 * 4)
     text = graph(parameters(x=(60, 300), w=(70, 300)), "R.linear(x, w)")
