@@ -79,3 +79,27 @@ def test_positions_are_those_of_onnx_runtime(mode: str) -> None:
     found = relaxpy.compile(from_onnx(proto), "numpy")["main"](*feed.values())
     for node, a, b in zip(proto.graph.node, found, expected, strict=True):
         np.testing.assert_allclose(a, b, 1e-4, 1e-4, err_msg=str(node.input))
+
+
+@pytest.mark.parametrize("method", ["linear", "cubic"])
+def test_the_weights_of_a_filter_are_computed_once_for_all_rows(method: str) -> None:
+    node = helper.make_node(
+        "Resize", ["x", "", "", "to"], ["y"], mode=method, antialias=1, axes=[2, 3]
+    )
+    graph = helper.make_graph(
+        [node],
+        "filter",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3, 50, 40])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [helper.make_tensor("to", TensorProto.INT64, [2], [21, 17])],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    executable = relaxpy.compile(from_onnx(model), "native")
+    image = np.random.default_rng(5).standard_normal((2, 3, 50, 40)).astype(np.float32)
+    session = ort.InferenceSession(model.SerializeToString())
+    [expected] = session.run(None, {"x": image})
+    np.testing.assert_allclose(executable["main"](image), expected, rtol=1e-5, atol=1e-5)
+    tree = executable.kernel_source("resize", "tree").splitlines()
+    sums = [line for line in tree if line.strip().startswith("filtered[")]
+    assert len(sums) == 2
+    assert not any("float64" in line for line in sums)

@@ -489,16 +489,19 @@ class _Scaled(Axis):
             return reduce.sum(weights(x, k.var), axis=k)
 
         totals = computed([self.new], total, "weight_sum")
+        # As tables, since each of them is used for all elements along the other axes.
+        shares = computed(
+            [count, self.new], lambda k, x: ops.cast_to(weights(x, k) / totals(x), wide), "share"
+        )
+        positions = computed([count, self.new], lambda k, x: position(x, k), "position")
         shape = (*data.shape[: self.position], self.new, *data.shape[self.position + 1 :])
 
         def element(*index: PrimExpr) -> PrimExpr:
             x = index[self.position]
             k = te.reduce_axis((zero, count), "k")
-            at = ops.maximum(ops.minimum(position(x, k.var), last), zero)
             source_index = [*index]
-            source_index[self.position] = at
-            share = ops.cast_to(weights(x, k.var) / totals(x), wide)
-            return reduce.sum(ops.cast_to(data(*source_index), wide) * share, axis=k)
+            source_index[self.position] = ops.maximum(ops.minimum(positions(k.var, x), last), zero)
+            return reduce.sum(ops.cast_to(data(*source_index), wide) * shares(k.var, x), axis=k)
 
         sums = computed(shape, element, "filtered")
         return computed(shape, lambda *index: finish(sums(*index), index), name)
