@@ -82,13 +82,14 @@ def compiled(text: str, *values: Any) -> None:
 
 def readme() -> Callable[[], None]:
     """README's program."""
+    values = floats(3, 64), floats(64, 256), floats(256, 10)
     text = (
         '@R.function\ndef main(x: R.Tensor(("n", 64), "float32"), '
         'w1: R.Tensor((64, 256), "float32"), w2: R.Tensor((256, 10), "float32")):\n'
         "    with R.dataflow():\n        h = R.nn.relu(R.matmul(x, w1))\n"
         "        y = R.nn.softmax(R.matmul(h, w2))\n        R.output(y)\n    return y\n"
     )
-    return lambda: compiled(text, floats(3, 64), floats(64, 256), floats(256, 10))
+    return lambda: compiled(text, *values)
 
 
 def small_kernels() -> Callable[[], None]:
