@@ -416,6 +416,7 @@ def on_views(
     The views keep their shapes, strides and datatypes when those of the arrays change while the
     function runs, and no array gets other memory. They are `tensors` or plain arrays.
     """
+    _calls_users = True
     kept: list[ref[Array]] = []
     views = _views(args, kept, tensors=tensors)
     result = function(*views, **attrs) if attrs else function(*views)
