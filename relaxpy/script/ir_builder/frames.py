@@ -173,8 +173,9 @@ class SeqExprFrame(RelaxFrame):
             for var in outputs
             if isinstance(var, rx.DataflowVar)
         }
-        seq = replace_variables(rx.SeqExpr(blocks, rx.Tuple(outputs)), ordinary)
-        self.output_vars = inner.splice(seq).fields  # type: ignore[attr-defined]
+        seq = rx.SeqExpr(blocks, rx.Tuple(outputs))
+        value = inner.splice(replace_variables(seq, ordinary) if ordinary else seq)
+        self.output_vars = value.fields  # type: ignore[attr-defined]
 
     def is_dataflow(self) -> bool:
         """True if the bindings are collected in a dataflow block."""

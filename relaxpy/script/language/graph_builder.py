@@ -126,8 +126,10 @@ class GraphBuilder(DefinitionBuilder):
 
     def emit(self, value: rx.Expr, at: Any, *args: Any, **options: Any) -> rx.Var:
         """Bind `value` by `BlockBuilder.emit`, and return the variable."""
+        if "span" not in options:
+            options["span"] = self.span(at)
         with self.at(at):
-            var = self.builder.emit(value, *args, **{"span": self.span(at)} | options)
+            var = self.builder.emit(value, *args, **options)
         if options.get("annotation") is not None:
             self.annotations[var] = options["annotation"]
         return var

@@ -239,8 +239,8 @@ def end_branch(state: GraphReader, node: ast.stmt, name: str) -> Branch:
         return state.end_branch(unit, node)
     state.dispatch(node)
     result = state.scope.find(name)
-    if isinstance(node, ast.Assign) and result is not POISON:  # of a Python value, perhaps
-        result = state.bindable(result, node.value)
     if not isinstance(result, rx.Expr):
-        raise Poisoned
+        if not isinstance(node, ast.Assign) or result is POISON:
+            raise Poisoned
+        result = state.bindable(result, node.value)
     return state.end_branch(result, node)
