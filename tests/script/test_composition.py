@@ -61,22 +61,6 @@ def test_a_function_uses_another_twice(target: str) -> None:
     assert double(ONES).tolist() == [2] * 4
 
 
-def test_callees_of_callees_come_along_once() -> None:
-    @R.function
-    def main(x: R.Tensor((4,), "float32")):
-        return quadruple(double(x))
-
-    assert names(relaxpy.IRModule({"main": main})) == ["main", "double", "quadruple"]
-    assert main(ONES).tolist() == [8] * 4
-    both = relaxpy.IRModule({"main": main, "quadruple": quadruple, "double": double})
-    assert names(both) == ["main", "quadruple", "double"]
-    assert relaxpy.compile(both)["main"](ONES).tolist() == [8] * 4
-    module = relaxpy.IRModule()
-    module["quadruple"] = quadruple
-    module["main"] = main
-    assert names(module) == ["double", "quadruple", "main"]
-
-
 def test_a_class_holds_what_its_functions_use() -> None:
     @I.ir_module
     class Module:
@@ -108,26 +92,6 @@ def test_a_member_is_the_function_that_it_names() -> None:
 
     assert names(Module) == ["twice", "main"]
     assert relaxpy.compile(Module)["main"](ONES).tolist() == [4] * 4
-
-
-def test_different_functions_of_one_name_get_names_of_their_own() -> None:
-    other = another_double()
-
-    @R.function
-    def main(x: R.Tensor((4,), "float32")):
-        return double(x) + other(x)
-
-    module = relaxpy.IRModule.from_expr(main)
-    assert names(module) == ["main", "double", "double1"]
-    assert main(ONES).tolist() == [22] * 4
-
-    @R.function
-    def second(x: R.Tensor((4,), "float32")):
-        return other(quadruple(x))
-
-    module["second"] = second
-    assert names(module) == ["main", "double", "double1", "quadruple", "second"]
-    assert relaxpy.compile(module)["second"](ONES).tolist() == [80] * 4
 
 
 def test_a_callee_that_means_another_function_is_another_one_itself() -> None:

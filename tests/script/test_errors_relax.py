@@ -213,25 +213,6 @@ def test_an_annotation_that_does_not_fit_points_at_the_value() -> None:
     )
 
 
-def test_errors_of_one_function_are_reported_together() -> None:
-    with pytest.raises(ParseError) as caught:
-        from_text("""
-            @R.function
-            def main(x: R.Tensor):
-                a = aa
-                b = bb
-                return cc
-        """)
-    assert [d.message for d in caught.value.diagnostics] == [
-        "unknown name 'aa'",
-        "unknown name 'bb'",
-        "unknown name 'cc'",
-    ]
-    first, second, *_ = str(caught.value).split("\n<string>")
-    assert first.endswith("a = aa" + "\n" + " " * 12 + "^^")
-    assert second.startswith(":5:")
-
-
 def test_too_many_errors_are_cut_short() -> None:
     body = "\n".join(f"    a{i} = b{i}" for i in range(100))
     with pytest.raises(ParseError) as caught:

@@ -98,23 +98,6 @@ def pair(x: relax.Expr) -> tuple[relax.Expr, relax.Expr]:
     return h + 1.0, h * 2.0
 
 
-def test_a_value_that_two_results_share_is_computed_once() -> None:
-    @R.function
-    def helped(x: R.Tensor((4,), "float32")):
-        a, b = pair(x)
-        return (a, b)
-
-    @R.function
-    def inline(x: R.Tensor((4,), "float32")):
-        h = R.exp(x)
-        a = h + 1.0
-        b = h * 2.0
-        return (a, b)
-
-    assert_structural_equal(helped, inline.with_attr("global_symbol", "helped"))
-    assert [p.name_hint for p in helped.body.body.fields] == ["a", "b"]
-
-
 def attention(x: relax.Expr) -> tuple[relax.Expr, relax.Expr, relax.Expr]:
     q, k, v = (R.matmul(x, x) for _ in range(3))
     return R.matmul(R.nn.softmax(R.matmul(q, k)), v), k, v

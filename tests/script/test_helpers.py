@@ -12,11 +12,6 @@ from relaxpy.script import from_source, ir as I, relax as R, tir as T
 from relaxpy.script.ir_builder import IRBuilder, relax as builder_R, tir as builder_T
 
 
-def store_zero(A: tir.Buffer) -> None:
-    T.buffer_store(A, 0, [0])
-    T.evaluate(T.call_extern("int32", "f"))
-
-
 def copy(A: tir.Buffer, B: tir.Buffer) -> None:
     with T.serial(4) as i, T.block("copy"):
         vi = T.axis.spatial(4, i)
@@ -46,26 +41,6 @@ def row(i: tir.Var) -> tir.Var:
 def same(found: tir.PrimFunc | relax.Function, expected: tir.PrimFunc | relax.Function) -> None:
     assert_structural_equal(found, expected.with_attr("global_symbol", "main"))
     assert_structural_equal(from_source(found.script()), found)
-
-
-def test_statements_of_a_helper_stand_where_it_is_called() -> None:
-    @T.prim_func
-    def main(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
-        B[0] = T.float32(1)
-        store_zero(A)
-        if B[0] > T.float32(0):
-            store_zero(B)
-
-    @T.prim_func
-    def expected(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
-        B[0] = T.float32(1)
-        A[0] = T.float32(0)
-        T.evaluate(T.call_extern("int32", "f"))
-        if B[0] > T.float32(0):
-            B[0] = T.float32(0)
-            T.evaluate(T.call_extern("int32", "f"))
-
-    same(main, expected)
 
 
 @pytest.mark.parametrize("helper", [copy, copy_by_builder])

@@ -148,44 +148,6 @@ def main(x: R.Tensor(("n", 4), "float32"), s: R.Shape(["n", 4])):
         function(lambda: R.arg("x", R.Tensor(("n", 4), "float32")))
 
 
-def test_dataflow_blocks_hand_on_their_outputs() -> None:
-    kept: list[Any] = []
-
-    def build() -> None:
-        x = R.arg("x", F32)
-        with R.dataflow() as block:
-            lv = R.emit(R.exp(x))
-            gv = IRBuilder.name("gv", R.emit(R.add(lv, x)))
-            last = R.emit(R.multiply(gv, gv))
-            R.output(gv, last)
-            assert all(isinstance(v, relax.DataflowVar) for v in (lv, gv, last))
-        kept[:] = block.output_vars
-        with R.dataflow():
-            R.emit(R.add(*block.output_vars))
-        R.func_ret_value(kept[1])
-
-    found = function(build)
-    same(
-        found,
-        """
-@R.function
-def main(x: R.Tensor((4, 4), "float32")):
-    with R.dataflow():
-        lv = R.exp(x)
-        gv = R.add(lv, x)
-        last = R.multiply(gv, gv)
-        R.output(gv, last)
-    with R.dataflow():
-        lv1 = R.add(gv, last)
-        R.output()
-    return last
-""",
-    )
-    assert [type(v) for v in kept] == [relax.Var, relax.Var]
-    assert kept[0].name_hint == "gv"
-    assert found.body.body is kept[1]
-
-
 SAID = sections("""
 --- match_casts of dataflow blocks
 def main(x: R.Tensor(ndim=1, dtype="float32")):

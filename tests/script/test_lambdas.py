@@ -40,29 +40,6 @@ def test_a_lambda_given_to_a_macro_keeps_the_names_of_its_place() -> None:
     assert "R.multiply(x, R.const(7.0" not in given.script()
 
 
-def test_a_lambda_handed_from_macro_to_macro_keeps_them_too() -> None:
-    text = (
-        MACROS
-        + """
-@R.function
-def f(x: R.Tensor((4,), "float32")):
-    K = R.const(3.0)
-    y = twice(x, lambda v: R.add(v, K))
-    return y
-"""
-    )
-    script = from_source(text).script()
-    add = next(line for line in script.split("\n") if "R.add" in line)
-    multiply = next(line for line in script.split("\n") if "R.multiply" in line)
-    values = {}
-    for line in script.split("\n"):
-        name, _, value = line.strip().partition(" = ")
-        if value.startswith("R.const"):
-            values[name.partition(":")[0]] = value[8:11]
-    assert values[add.rpartition(", ")[2].rstrip(")")] == "3.0"
-    assert values[multiply.rpartition(", ")[2].rstrip(")")] == "5.0"
-
-
 def test_a_lambda_in_a_kernel_macro_sees_the_loops_of_its_place() -> None:
     @T.macro
     def store(B, value):

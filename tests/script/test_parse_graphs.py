@@ -54,25 +54,6 @@ def test_a_decorated_function_is_a_relax_function() -> None:
     assert decorated.params[0].span.file == __file__
 
 
-@pytest.mark.rule("WF-6b", "SC-12")
-def test_bare_names_anywhere_in_a_signature_define_its_shape_variables() -> None:
-    func = graph("""
-        @R.function
-        def main(
-            x: R.Tensor(("n * 2", "T.max(m, 20)"), "float32"),
-            y: R.Tensor(("n",), "int64"),
-            z: R.Prim(value="m"),
-        ) -> R.Tensor(("n * 2", "T.max(m, 20)"), "float32"):
-            return x
-    """)
-    first, second, third = (p.struct_info for p in func.params)
-    assert isinstance(second, TensorStructInfo)
-    n = second.get_shape()[0]  # type: ignore[index]
-    assert isinstance(third, rx.PrimStructInfo)
-    m = third.value
-    assert first == TensorStructInfo([n * 2, tir.Max(m, tir.IntImm("int64", 20))], "float32")  # type: ignore[arg-type]
-
-
 @pytest.mark.rule("SC-17")
 def test_a_parameter_may_be_the_shape_of_another_before_it() -> None:
     func = from_source("""

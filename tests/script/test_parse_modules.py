@@ -89,41 +89,6 @@ def test_a_module_reads_back() -> None:
     assert_structural_equal(from_source(Model.script()), Model)
 
 
-def test_a_module_inside_a_function_sees_what_is_around_it() -> None:
-    def make(size: int) -> IRModule:
-        scale = 3.0
-
-        @I.ir_module
-        class Inner:
-            @R.function
-            def main(x: R.Tensor((size, "n"), "float32")):
-                return R.const(scale)
-
-        return Inner  # type: ignore[return-value]
-
-    for size in (2, 3):
-        sinfo = make(size)["main"].params[0].struct_info  # type: ignore[attr-defined]
-        assert int(sinfo.get_shape()[0]) == size
-
-
-@pytest.mark.rule("SC-2", "DER-1")
-def test_mutual_recursion() -> None:
-    mod = from_source("""
-@I.ir_module
-class Module:
-    @R.function
-    def even(x: R.Tensor(("n",))) -> R.Tensor(("n",)):
-        return Module.odd(x)
-
-    @R.function
-    def odd(x: R.Tensor(("n",))) -> R.Tensor(("n",)):
-        return even(x)
-""")
-    assert [f.struct_info.ret == f.params[0].struct_info for f in mod.functions.values()] == [
-        True
-    ] * 2
-
-
 @pytest.mark.rule("WF-8b")
 @pytest.mark.parametrize(("result", "missing"), [("", 2), (' -> R.Tensor((), "bool")', 1)])
 def test_a_missing_return_annotation_in_a_cycle_is_the_only_error(

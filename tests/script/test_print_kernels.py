@@ -128,25 +128,6 @@ READ_BACK = {
                 T.evaluate(0)
         """,
     ),
-    "jumps": (
-        stmt.For(
-            K,
-            2,
-            4,
-            0,
-            stmt.IfThenElse(
-                K < 3, stmt.Evaluate(intrin.continue_loop()), stmt.Evaluate(intrin.break_loop())
-            ),
-        ),
-        """
-        def main(A: T.Buffer((8, 8), "float32")):
-            for k in range(2, 6):
-                if k < 3:
-                    T.continue_loop()
-                else:
-                    T.break_loop()
-        """,
-    ),
     "loops that depend on each other are not merged": (
         stmt.For(K, 0, 4, 0, stmt.For(tir.Var("j"), 0, K, 0, NOTHING)),
         """
@@ -173,22 +154,6 @@ READ_BACK = {
         def main(A: T.Buffer((8, 8), "float32")):
             for k in T.thread_binding(32, thread="threadIdx.x", annotations={"pragma": True}):
                 T.evaluate(0)
-        """,
-    ),
-    "siblings use a name again": (
-        stmt.SeqStmt(
-            [
-                stmt.For(tir.Var("i"), 0, 4, 0, NOTHING),
-                stmt.For(tir.Var("i"), 0, 4, 0, stmt.For(tir.Var("i"), 1, 4, 0, NOTHING)),
-            ]
-        ),
-        """
-        def main(A: T.Buffer((8, 8), "float32")):
-            for i in range(4):
-                T.evaluate(0)
-            for i in range(4):
-                for i_1 in range(1, 5):
-                    T.evaluate(0)
         """,
     ),
 }

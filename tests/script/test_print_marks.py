@@ -47,22 +47,6 @@ def marked(text: str) -> list[tuple[str, str]]:
     return out
 
 
-def test_uses_of_a_variable_are_underlined() -> None:
-    text = scalars.script(obj_to_underline=[scalars.params[0]])
-    assert text.split("\n", 2)[2] == "\n".join(
-        [
-            "@T.prim_func",
-            "def scalars(a: T.int32, b: T.int32):",
-            "    T.evaluate(a)",
-            "               ^",
-            "    T.evaluate(b)",
-            "    T.evaluate(a + b * 2)",
-            "               ^",
-            "    T.evaluate(b)",
-        ]
-    )
-
-
 def test_operands_bindings_and_struct_info_are_underlined() -> None:
     main = Model["main"]
     block = main.body.blocks[0]
