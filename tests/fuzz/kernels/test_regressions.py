@@ -65,14 +65,6 @@ def f(n: T.int64, C: i32[1]):
         for j in range(n):
             C[0] = C[0] + 1
 # calls: *(call(n, ints(1)) for n in (0, 1))
---- an operand that a condition and an index share is not overwritten
-def f(A: i32[n], C: i32[3]):
-    for i in range(1):
-        for j in range(3):
-            C[j] = T.Select(
-                3.0 <= 2 + (i * 3 + j), A[T.Select(i * 3 + j < 2, i * 3 + j, i * 3 + j - 2)], 1
-            )
-# calls: call(ints(5, 6, 7), ints(0, 0, 0))
 --- a view may be of scratch whose size is evaluated where its block begins
 def f(m: T.int64, C: f32[2]):
     A = T.alloc_buffer((4 // m,), "float32")
@@ -98,37 +90,6 @@ def f(m: T.int64, Y: i8[k], D: i8[()]):
                 D[()] = Q[()]
         Q[()] = 1
 # calls: *(call(m, np.ones(k, np.int8), np.array(3, np.int8)) for m in (0, 1) for k in (1, 2, 3))
---- the ends of a loop that a condition narrows differ in datatype
-def f(A: i32[1], m: T.int32):
-    for i, j in T.grid(1, 3):
-        with T.block("b"):
-            T.where(j > m)
-            A[i] = T.truncdiv(1, A[0])
-# calls: *(call(ints(a), m) for a in (0, 2) for m in (-1, 2, 4))
---- an axis keeps the value it has where the block begins
-def f(P: i32[1], B: i32[4]):
-    for i in range(1):
-        with T.block("b"):
-            v = T.axis.spatial(4, P[i])
-            P[0] = 2
-            B[v] = 1
-# calls: call(ints(3), ints(0, 0, 0, 0))
---- what an axis is bound to is evaluated although nothing uses it
-def f(A: i32[4], m: T.int64):
-    with T.block("b"):
-        v = T.axis.spatial(4, 1 // m)
-        A[0] = 1
-# calls: call(ints(0, 0, 0, 0), 0)
-# calls: call(ints(0, 0, 0, 0), 1)
---- an axis has its value only where the block runs
-def f(A: i32[4], m: T.int64):
-    for i in range(4):
-        with T.block("b"):
-            v = T.axis.spatial(4, i // m)
-            T.where(i < m)
-            A[v] = A[v] + 1
-# calls: call(ints(0, 0, 0, 0), 0)
-# calls: call(ints(0, 0, 0, 0), 2)
 --- the ends of a loop that does nothing may stop the program
 def f(A: i32[4], m: T.int64):
     for i in range(4):
@@ -144,13 +105,6 @@ def f(A: i32[n]):
             A[j] = 1
 # calls: call(ints())
 # calls: call(ints(0))
---- an extent that reads outside, over a loop that is provably empty
-def f(A: i32[4], m: T.int64):
-    for i in range(A[m]):
-        for j in range(3, 2):
-            A[j] = 1
-# calls: call(ints(2, 0, 0, 0), 4)
-# calls: call(ints(2, 0, 0, 0), 0)
 --- the bounds inside an empty loop that chooses places are not evaluated
 def f(A: i32[n]):
     for i in range(n):
@@ -162,15 +116,6 @@ def f(A: i32[n]):
                 A[vi] = A[vi] + 1
 # calls: call(ints())
 # calls: call(ints(3, 4))
---- the bounds inside an empty loop beside a reduction are not evaluated
-def f(H: i32[n], A: i32[2]):
-    for i in range(n):
-        for j, k in SR(2, 4 // n):
-            with T.init():
-                A[vj] = 0
-            A[vj] = A[vj] + 1
-# calls: call(ints(), ints(1, 2))
-# calls: call(ints(3, 4), ints(1, 2))
 --- the second operand of an or is evaluated where the first does not hold
 def f(C: i32[m], B: i32[1]):
     for i in range(m):
@@ -178,65 +123,12 @@ def f(C: i32[m], B: i32[1]):
             C[i] = 1
 # calls: call(ints(0, 0), ints(1))
 # calls: call(ints(0), ints(1))
---- an element that every iteration reads is missing where there is none
-def f(Y: i32[n]):
-    for i in range(n):
-        Y[i] = T.if_then_else(i >= 1, 5, Y[i % 3] + T.Cast("int32", i))
-# calls: call(ints())
-# calls: call(ints(7))
-# calls: call(ints(7, 8, 9, 1))
---- a test before the first write reads no local buffer
-def f(q: T.int64, m: T.int64, Y: i32[4], B: i32[1]):
-    A = T.alloc_buffer((q - q,), "int32")
-    for i in range(q - q):
-        A[i] = 2
-    for i in range(q // m):
-        with T.block("b"):
-            Z = T.alloc_buffer((2,), "int32")
-            for c in range(2):
-                Z[c] = T.if_then_else(T.Select(B[i] >= A[i], B[i] > 1, A[i] > 1), 1, 2)
-            Y[i] = 1
-# calls: call(0, 1, ints(0, 0, 0, 0), ints(3))
---- both values of a choice are kept until it is made
-def f(A: i32[3], B: i32[3]):
-    for i in range(3):
-        for j in range(2):
-            if i * 2 + j < 3:
-                B[i * 2 + j] = T.max(A[T.Select(i * 2 + j < 3, i * 2 + j, i * 2 + j - 3)], j)
-# calls: call(ints(4, 5, 6), ints(0, 0, 0))
 --- an evaluation may stop the program
 def f(A: i32[1, n]):
     T.evaluate(A[0, 0])
     T.evaluate(T.float32(1))
 # calls: call(ints().reshape(1, 0))
 # calls: call(ints(1).reshape(1, 1))
---- a while loop may be empty
-def f(A: i32[4], m: T.int64):
-    while 4 // m > 5:
-        T.evaluate(0)
-    A[0] = 1
-# calls: call(ints(0, 0, 0, 0), 0)
-# calls: call(ints(0, 0, 0, 0), 1)
---- an index may mention a loop and not depend on it
-def f(W: f32[n, 1]):
-    Z = T.alloc_buffer((n, 1), "float32")
-    for i, j in T.grid(n, 1):
-        Z[i, j] = W[i * j, 0]
-    for i, j in T.grid(n, 1):
-        W[i, j] = W[i, j] + Z[i, j] + W[i * j, 0]
-# calls: call(floats(3, 1))
-# calls: call(floats(0, 1))
---- of places that are gathered together each is looked at where there is an iteration
-def f(A: f32[w, 3], w: T.int64):
-    D = T.alloc_buffer((w, 2), "float32")
-    for i in range(w):
-        for j in range(2):
-            D[i, 1] = A[j, i % 2]
-    for i in range(w):
-        A[i, 0] = D[i, 1]
-# calls: call(floats(0, 3), 0)
-# calls: call(floats(1, 3), 1)
-# calls: call(floats(2, 3), 2)
 --- a loop that never runs says nothing about its variable
 def f(A: i32[4], m: T.int32, k: T.int64):
     for i in T.serial(1, T.max(m, 1)):
@@ -245,40 +137,6 @@ def f(A: i32[4], m: T.int32, k: T.int64):
                 for b in range(3):
                     A[1] = 1
 # calls: call(ints(0, 0, 0, 0), 5, 7)
---- a region is matched only where a block begins in a loop without iteration
-def f(A: i32[1], m: T.int64, k: T.int64):
-    Q = T.alloc_buffer((m,), "int32")
-    for i in range(m):
-        with T.block("opaque"):
-            Y = T.match_buffer(Q[0:1], (1,), "int32")
-            Y[0] = 1
-            for j in R(k):
-                with T.init():
-                    A[0] = 7
-                A[0] = A[0] + Y[0]
-# calls: *(call(ints(0), m, k) for m in (0, 1) for k in (0, 2))
---- a region is matched where a block begins
-def f(A: i32[2], Q: i32[n]):
-    for i in range(n - 1):
-        with T.block("opaque"):
-            Y = T.match_buffer(Q[0:1], (1,), "int32")
-            with T.block("sum"):
-                v = T.axis.reduce(n, i)
-                T.where(Y[0] > 0)
-                with T.init():
-                    Y[0] = 7
-                Y[0] = Y[0] + A[v]
-# calls: call(ints(1, 2), ints(3))
-# calls: call(ints(1, 2), ints(-3))
-# calls: call(ints(1, 2), ints(3, 4))
---- the size of scratch is evaluated where its block runs
-def f(A: i32[4], k: T.int64, n: T.int64):
-    for i in range(k):
-        with T.block("b"):
-            S = T.alloc_buffer((4 // n,), "int32")
-            S[0] = 7
-            A[i] = S[0]
-# calls: *(call(ints(0, 0, 0, 0), k, n) for k in (0, 2) for n in (0, 1, 2))
 --- quotients that cancel in a condition are divided all the same
 def f(A: i32[4], n: T.int64):
     if 4 // n == 4 // n:
@@ -295,11 +153,6 @@ def f(A: i32[4], B: i32[n]):
         A[i * n // n] = 7
 # calls: call(ints(0, 0, 0, 0), ints())
 # calls: call(ints(0, 0, 0, 0), ints(1))
---- a view whose places overlap has its own shape
-def f(A: i32[3], C: i32[1], m: T.int64):
-    V = T.decl_buffer((3,), "int32", data=A.data, strides=[0])
-    C[0] = V[m]
-# calls: *(call(ints(1, 2, 3), ints(0), m) for m in (-1, 0, 2, 3))
 --- a view whose places overlap and that is stored to has its own shape
 def f(A: i32[3], m: T.int64):
     V = T.decl_buffer((2, 2), "int32", data=A.data, strides=[1, 1])
@@ -320,28 +173,6 @@ def f(A: i32[4], n: T.int64):
         V = T.decl_buffer((2, 1), "int32", data=S.data, elem_offset=2 - i, strides=[-1, 1])
         A[i] = V[0, 0]
 # calls: *(call(ints(0, 0, 0, 0), n) for n in (2, 3, 4))
---- a choice may be between truths of an array and a truth of a loop
-def f(A: i32[2], Y: i32[2, 3], C: i32[2, 3]):
-    for i in T.serial(T.int64(3)):
-        for j in range(2):
-            if T.if_then_else(i == T.int64(1), Y[j, i] < A[0], i * 3 > T.int64(2)):
-                C[j, i] = C[j, i * j] - 3
-# calls: call(ints(1, 2), ints(0, 1, 2, 3, 0, 1).reshape(2, 3), ints(*range(6)).reshape(2, 3))
---- an element is what the last store to it stored, by whatever index
-def f(B: i32[2]):
-    for i, j in T.grid(2, 2):
-        B[j] = 1
-        B[i] = 0
-        B[i] = B[j]
-# calls: call(ints(5, 5))
---- rows are what the last store to them stored
-def f(B: i32[40, 2], C: i32[40, 4]):
-    for i, j in T.grid(2, 2):
-        for a in range(40):
-            B[a, j] = C[a, i]
-            B[a, i] = 7
-            C[a, i * 2 + j] = B[a, j]
-# calls: call(ints(*range(80)).reshape(40, 2), ints(*range(160)).reshape(40, 4))
 --- a sum without iterations begins in the iteration in which its iterators do
 def f(Y: i32[3], n: T.int32, m: T.int32):
     for i in range(3):
@@ -371,19 +202,6 @@ def f(Y: i32[3], n: T.int32, m: T.int32, p: T.int32):
                                 Y[vi] = 0
                             Y[vi] = Y[vi] + 1
 # calls: *(call(ints(5, 6, 7), *sizes) for sizes in ((1, 0, 1), (0, 2, 3), (2, 1, 3), (2, 2, 0)))
---- what begins a sum is evaluated although a loop has no iteration
-def f(Y: i32[3], n: T.int32, m: T.int32):
-    for i in range(3):
-        for a in range(n):
-            for b in range(1):
-                with T.block("sum"):
-                    vi = T.axis.spatial(3, i)
-                    v0 = T.axis.reduce(9, b // m)
-                    v1 = T.axis.reduce(9, b * 3 + a)
-                    with T.init():
-                        Y[vi] = 0
-                    Y[vi] = Y[vi] + 1
-# calls: *(call(ints(5, 6, 7), n, m) for n in (0, 1) for m in (0, 1))
 --- a condition on a loop without iterations divides by nothing
 def f(Y: i32[3], n: T.int32, m: T.int32):
     for i in range(3):
@@ -406,26 +224,12 @@ def f(x: T.int32):
             with T.block("opaque"):
                 a = T.alloc_buffer((2, 1), "float32")
 # calls: *(call(n) for n in (0, 1))
---- memory in a branch that is not taken has no size
-def f(A: i32[1], n: T.int32):
-    if A[0] > 0:
-        with T.block("opaque"):
-            B = T.alloc_buffer((4 // n,), "int32")
-            for i in range(4 // n):
-                B[i] = 7
-            A[0] = B[0]
-# calls: *(call(ints(a), n) for a, n in ((0, 0), (1, 2), (1, 0)))
 --- the bounds of a loop without effect are evaluated
 def f(X: i32[n], m: T.int64):
     for i in range(m // n):
         if n == -1:
             X[i] = 1
 # calls: *(call(ints(*range(n)), m) for n, m in ((0, 1), (2, 3)))
---- a size times itself is not less than the size
-def f(X: f32[T.max(n, 1)], Y: f32[n]):
-    for i in range(T.max(n, 1) * T.max(n, 1)):
-        Y[0] = X[i]
-# calls: *(call(floats(n), floats(n)) for n in (1, 4))
 --- a loop inside one without iterations divides by nothing
 def f(A: i32[5], n: T.int32):
     for i in range(n):
@@ -458,12 +262,6 @@ def f(A: f32[()], B: f32[()]):
         if T.Cast("float32", i) < A[()]:
             L[()] = T.Cast("float32", i)
 # calls: call(np.full((), 0.5, np.float32), np.ones((), np.float32))
---- a matched region has no negative extent
-def f(n: T.int64):
-    with T.block("b"):
-        A = T.alloc_buffer((4,), "int32")
-        B = T.match_buffer(A[0 : T.min(0, n)], (n,), "int32")
-# calls: *(call(n) for n in (-3, 0, 2))
 --- a loop of an axis and of a sum begins the sum everywhere if another has no iteration
 def f(Y: i32[3], n: T.int32, m: T.int32):
     for i in range(n):
@@ -475,15 +273,6 @@ def f(Y: i32[3], n: T.int32, m: T.int32):
                     Y[vj] = 0
                 Y[vj] = Y[vj] + 1
 # calls: *(call(ints(5, 6, 7), n, m) for n in (0, 1, 2) for m in (0, 1, 3, 4))
---- a vectorised loop stores to a buffer without dimensions
-def f(A: i32[2]):
-    E = T.alloc_buffer((), "int32")
-    E[()] = 3
-    x = A[1]
-    for w in T.vectorized(2):
-        E[()] = E[()] + 1
-    A[0] = E[()] + x
-# calls: call(ints(0, 0))
 --- the bound of a loop is read outside of a buffer, and so is the store in it
 def f(A: i32[0], n: T.int64):
     K = T.alloc_buffer((3,), "int32")
@@ -516,13 +305,6 @@ def f(A: i32[2], B: i32[1], m: T.int64):
         T.evaluate(V[0])
         B[0] = 7
 # calls: *(call(a, ints(0), m) for a in (ints(1, 2), ints(1, 2, 3, 4)[::2]) for m in (0, 1))
---- a variable of an element of a view over memory with gaps stops the program, if it runs
-def f(A: i32[2], B: i32[1], m: T.int64):
-    V = T.decl_buffer((2,), "int32", data=A.data)
-    if m > 0:
-        t = V[0]
-        B[0] = 7
-# calls: *(call(a, ints(0), m) for a in (ints(1, 2), ints(1, 2, 3, 4)[::2]) for m in (0, 1))
 --- a region of a view over memory with gaps stops the program, if it runs
 def f(A: i32[2], B: i32[1], m: T.int64):
     V = T.decl_buffer((2,), "int32", data=A.data)
@@ -532,14 +314,6 @@ def f(A: i32[2], B: i32[1], m: T.int64):
             B[0] = 5
         B[0] = 7
 # calls: *(call(a, ints(0), m) for a in (ints(1, 2), ints(1, 2, 3, 4)[::2]) for m in (0, 1))
---- a view of memory with gaps that nothing reads is no error
-def f(A: i32[2], B: i32[1], m: T.int64):
-    V = T.decl_buffer((2,), "int32", data=A.data)
-    if m > 5:
-        B[0] = V[0]
-    else:
-        B[0] = 1
-# calls: *(call(ints(1, 2, 3, 4)[::2], ints(0), m) for m in (5, 6))
 """)
 
 
