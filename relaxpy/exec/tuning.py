@@ -1,11 +1,12 @@
 """The tuning constants: the only place for numbers on which the speed of code depends.
 
 They are for one machine: an AMD EPYC of Zen 4 with two CPUs, vectors of 512 bits, and caches of
-32 KiB (L1), 1 MiB (L2) and 32 MiB (L3). A comment names the script of `benchmarks/` and the row
-whose code it helps to choose: measure that one on another machine. "Not measured" are limits, and
-values that no row reads. Tables that depend on the machine have a row for each number of bits of a
-vector register, or of registers. Facts of an instruction set, a format or the order of sums stand
-where they are used, or in `platforms.py`.
+32 KiB (L1), 1 MiB (L2) and 32 MiB (L3). A comment names a script of `benchmarks/` and the row whose
+compilation or run reads the constant, or for which the commit that chose it was made: measure that
+row on another machine. "Not measured" are limits, and values that no row reads. Tables that depend
+on the machine have a value for each width of vector registers in bits, or number of registers.
+Facts of an instruction set, a format or the order of sums stand where they are used, or in
+`platforms.py`.
 """
 
 from __future__ import annotations
