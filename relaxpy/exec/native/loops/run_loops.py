@@ -79,9 +79,7 @@ class RunLoops(Loops):
                 self.iterations(rest, lambda: self._sweep(run, along), listens=True)
             case Columns(along=along, form=form, beside=beside):
                 rest = tuple(a for a in run.axes if a is not along and a is not beside)
-                extent, count = along.extent.constant, Vectors.SUMS if form == "wide" else 1
-                while extent is not None and count > max(1, extent // self.count(run, along)):
-                    count //= 2
+                count = self._together_in(run, along) if form == "wide" else 1
                 of_columns = partial(self._columns, run, along, count, beside)
                 self.iterations(rest, of_columns, listens=True)
             case Reduction(along=along):
@@ -156,6 +154,13 @@ class RunLoops(Loops):
         is_long = has_long_code(run, 1 if beside is None else Vectors.BESIDE)
         chunks = partial(self.chunks, along, size, count, chunk, ())
         chunks(wide=True, twice=twice, is_long=is_long)
+
+    def _together_in(self, run: Run, along: Axis) -> int:
+        """The number of vectors of sums that are computed together: as many as are full."""
+        count, columns = Vectors.SUMS, along.extent.constant
+        while columns is not None and count > max(1, columns // self.count(run, along)):
+            count //= 2
+        return count
 
     def _together(self, run: Run, lanes: int, places: Sequence[Mapping[Var, Value]]) -> None:
         """The iterations at `places`, unrolled and jammed: their sums are interleaved."""
