@@ -19,8 +19,11 @@ from relaxpy.support.entry import user_facing
 
 _WORD: Final = 32
 """The bits of an element of packed weights, `uint32`."""
-_BLOCK: Final = 1 << 16
-"""The elements that are rounded at a time, which stay in the cache of a core."""
+_BLOCK: Final = 1 << 14
+"""The elements that are rounded at a time.
+
+Their arrays stay in the cache of a core, and in memory that the allocator does not give back.
+"""
 _MOST: Final = ops.const(127.0, "float32")
 _LONGEST: Final = (2**31 - 1) // 127**2
 """The number of products of integers in [-127, 127] whose sum fits int32."""
