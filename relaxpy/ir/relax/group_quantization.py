@@ -22,7 +22,7 @@ _WORD: Final = 32
 _BLOCK: Final = 1 << 14
 """The elements that are rounded at a time.
 
-Their arrays stay in the cache of a core, and in memory that the allocator does not give back.
+Their arrays stay in the cache of a core, and in memory that the allocator keeps.
 """
 _MOST: Final = ops.const(127.0, "float32")
 _LONGEST: Final = (2**31 - 1) // 127**2
