@@ -15,7 +15,9 @@ from functools import lru_cache
 from itertools import chain
 from types import GetSetDescriptorType, MemberDescriptorType, MethodType
 from typing import Any, TypeAlias, TypeVar, overload
+from weakref import ref
 
+import numpy as np
 from typing_extensions import override
 
 from relaxpy import plugin
@@ -60,6 +62,11 @@ def passing_tensors() -> Iterator[None]:
         _passes_tensors.reset(token)
 
 
+def _form(value: Any) -> Any:
+    """What kernels rely on, which a user's function may change in place."""
+    return (value.shape, value.strides, value.dtype) if type(value) is np.ndarray else None
+
+
 def call_users(
     function: Callable[..., Any],
     name: str,
@@ -72,13 +79,23 @@ def call_users(
     In `passing_tensors`, arrays are passed as tensors over the same memory.
 
     Errors:
-        PackedFuncError: it raised an Exception. The error is an instance of that class as well, has
-            its attributes and traceback, and keeps it as `failure`. Errors of relaxpy are
-            propagated unchanged.
+        PackedFuncError: it changed the form of an array, or raised an Exception. Then the error is
+            an instance of that class as well, has its attributes and traceback, and keeps it as
+            `failure`. Errors of relaxpy are propagated unchanged.
     """
     _calls_users = True
     try:
-        return on_views(function, args, attrs, tensors=_passes_tensors.get())
+        forms = [*map(_form, args)]
+        if _passes_tensors.get():
+            result = on_views(function, args, attrs, tensors=True)
+        else:
+            kept = [ref(arg) for arg in args if type(arg) is np.ndarray]  # as in `on_views`
+            result = function(*args, **attrs)
+            del kept
+        if forms != [*map(_form, args)]:
+            problem = "changed the shape, the strides or the datatype of an argument"
+            raise PackedFuncError(f"packed function {name!r} {problem}", span=span)
+        return result
     except RelaxpyError:
         raise
     except Exception as error:  # of any kind: the error keeps the user's class

@@ -425,11 +425,6 @@ def on_views(
     return _original(result, dict(_by_address(views, args)))
 
 
-def called_on_views(function: Callable[..., Any], *args: Any) -> Any:
-    """The result of `on_views`."""
-    return on_views(function, args)
-
-
 def _views(values: Sequence[Any], kept: list[ref[Array]], *, tensors: bool) -> list[Any]:
     """The views of values, whose memory does not change as long as what is `kept` lives."""
     if {*map(type, values)} == {np.ndarray}:
