@@ -63,7 +63,7 @@ def passing_tensors() -> Iterator[None]:
 
 
 def _form(value: Any) -> Any:
-    """What kernels rely on, which a user's function may change in place."""
+    """The form of an array, which a user's function may change in place; else None."""
     return (value.shape, value.strides, value.dtype) if type(value) is np.ndarray else None
 
 
