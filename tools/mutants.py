@@ -110,8 +110,8 @@ AREAS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
                 f"{OF_RELAX}/test_relations_{n}.py"
                 for n in ("bounds", "compatibility", "erasure", "order")
             ),
-            *(f"{OF_RELAX}/op/test_{n}.py" for n in ("call", "inspect")),
-            f"{OF_RELAX}/transform/test_runtime_lowering.py",
+            *(f"tests/ir/ops/test_{n}.py" for n in ("call", "inspect")),
+            "tests/ir/passes/test_runtime_lowering.py",
             "tests/ir/test_sharing.py",
             *(f"tests/script/test_{n}.py" for n in ("errors_relax", "parse_graphs")),
         ),
@@ -123,7 +123,7 @@ AREAS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
             f"{OF_RELAX}/test_well_formed.py",
             *(f"{OF_RELAX}/test_well_formed_{n}.py" for n in ("positions", "scopes")),
             f"{OF_RELAX}/analysis",
-            f"{OF_RELAX}/transform/test_dead_code_elimination.py",
+            "tests/ir/passes/test_dead_code_elimination.py",
             *(f"{OF_RELAX}/dpl/test_rewrite_{n}.py" for n in ("bindings", "call")),
             "tests/script/test_errors_relax.py",
         ),
@@ -133,7 +133,7 @@ AREAS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("tests/exec/kernel", "tests/fuzz"),
     ),
     "schedule": (
-        tuple(f"{KERNEL}/plan/{n}.py" for n in ("schedule", "loops", "initialisation")),
+        tuple(f"{KERNEL}/plan/{n}.py" for n in ("schedule", "unschedule", "initialisation")),
         ("tests/exec/kernel", "tests/fuzz"),
     ),
     "nodes": (
@@ -146,11 +146,8 @@ AREAS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
                     *("serialize", "sharing", "structural", "target", "text"),
                 )
             ),
-            *(
-                f"{OF_RELAX}/{n}.py"
-                for n in ("op/test_operators", "test_struct_info", "test_utils")
-            ),
-            "tests/exec/test_tensors.py",
+            *(f"{OF_RELAX}/test_{n}.py" for n in ("struct_info", "utils")),
+            *("tests/ir/ops/test_operators.py", "tests/exec/test_tensors.py"),
             *(f"tests/script/test_parse_{n}.py" for n in ("distributed", "python_functions")),
         ),
     ),
