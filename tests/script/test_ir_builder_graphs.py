@@ -593,3 +593,16 @@ def test_the_namespace_is_that_of_texts() -> None:
             getattr(R, name)
     with pytest.raises(UnknownAttributeError, match="R has no attribute 'nothing'"):
         _ = R.nothing
+
+
+def test_an_if_that_is_refused_leaves_no_condition() -> None:
+    def build() -> None:
+        x = R.arg("x", F32)
+        with suppress(StructInfoError), R.If(R.add(x, x)):
+            with R.Then():
+                R.emit(R.negative(x))
+            with R.Else():
+                R.emit(x)
+        R.func_ret_value(x)
+
+    same(function(build), '@R.function\ndef main(x: R.Tensor((4, 4), "float32")):\n    return x\n')

@@ -275,12 +275,16 @@ class IfFrame(RelaxFrame):
         results = frames[True].result, frames[False].result
         names = [result.name_hint for result in results if result in builder.named]
         then, orelse = frames[True].branch, frames[False].branch
-        self.var = self.graph.emit(
-            rx.If(self.condition, then.value, orelse.value),
-            None,
-            self.graph.common_name(names, None),
-            annotation=self.graph.annotation_of((then, orelse)),
-        )
+        inner = self.graph.builder
+        with inner.inner_scope():  # of the condition, which may be refused
+            var = self.graph.emit(
+                rx.If(self.condition, then.value, orelse.value),
+                None,
+                self.graph.common_name(names, None),
+                annotation=self.graph.annotation_of((then, orelse)),
+            )
+            result = inner.end_scope(var)
+        self.var = inner.splice(result)  # type: ignore[assignment]
 
     @override
     def check_position(self, directive: str) -> None:

@@ -224,6 +224,27 @@ class Loops:
             return list(body(*carried))
         return self.loop(axes[0], lambda *c: self.nested(axes[1:], body, c), carried)
 
+    def unrolled(
+        self, axis: Axis, count: int, body: Callable[..., Sequence[Value]], *carried: Value
+    ) -> list[Value]:
+        """`carried = body(*carried)` in each iteration of the axis, `count` of them at a time."""
+        steps, results = (count, 1), list(carried)
+        for (low, high), step in zip(pairwise(self.cuts(axis, steps)), steps, strict=False):
+
+            def inside(index: Value, *values: Value, step: int = step) -> Sequence[Value]:
+                if self.tested:
+                    self.leave_if_failed()
+                for n in range(step):
+                    self.frame.pin(values)
+                    with self.frame.level({axis.var: index + n}), self.opened(axis):
+                        values = tuple(body(*values))
+                return values
+
+            results = self.stretches(low, high, step, results, inside)
+            self.frame.pin(results)
+            self.frame.forget()
+        return results
+
     def bounds(self, axis: Axis) -> tuple[Value | int, Value | int]:
         """The bounds of an axis, as numbers where they are known."""
         start, stop = as_poly(axis.start), as_poly(axis.stop)

@@ -181,7 +181,11 @@ class RunLoops(Loops):
                     results += self._body(run, sums[n * width : (n + 1) * width])
             return results
 
-        sums = self.nested(run.over, body, starts * len(places))
+        over, inmost = run.over, body
+        count, rows = Vectors.SUMS, over[-1].extent.constant if over else 1
+        if (rows is None or rows > count) and not has_long_code(run, count * len(places)):
+            over, inmost = over[:-1], partial(self.unrolled, run.over[-1], count, body)
+        sums = self.nested(over, inmost, starts * len(places))
         for n, place in enumerate(places):
             with frame.level(place):
                 self._finish(run, sums[n * width : (n + 1) * width])
