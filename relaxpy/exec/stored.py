@@ -9,8 +9,9 @@ as functions in a module, take part. Positions are those of the program that is 
 is not in the file is compiled when it is needed, such as the Python form of native functions.
 
 Passes read few of the large literals. The first key has the datatype, the shape and the first
-elements of each. Under it is the list of those that passes have read, and the program is under a
-second key, which has the identity of their elements: the part of a file that is mapped, or a hash.
+elements of each, and which of them are the same memory. Under it is the list of those that passes
+have read, and the program is under a second key, which has the identity of their elements: the part
+of a file that is mapped, or a hash.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ class Source:
         for literal in self.literals:
             if literal.nbytes >= LARGE and isinstance(elements := literal.elements, Elements):
                 self._large.setdefault(elements, len(self._large))
-        arrays = list[str]()
+        arrays, places = list[str](), dict[object, int]()
 
         def add(array: Array) -> int:
             arrays.append(f"{array.dtype.name} {array.shape} {self._files.identity(array)}")
@@ -111,7 +112,10 @@ class Source:
         def add_literal(elements: Elements) -> int:
             if elements not in self._large:
                 return add(elements())
-            arrays.append(f"{elements.dtype.name} {elements.shape} {elements.beginning.hex()}")
+            # The program may use one of two literals with the same memory in place of the other.
+            number = places.setdefault(place_of(elements.anywhere()), len(arrays))
+            row = elements.dtype.name, elements.shape, number, elements.beginning.hex()
+            arrays.append(" ".join(map(str, row)))
             return len(arrays) - 1
 
         try:
@@ -172,6 +176,11 @@ class Source:
     def numbers(self) -> Mapping[Span, int]:
         """The number of a node at each position."""
         return {s: n for n, s in reversed([*enumerate(self._spans)]) if s is not None}
+
+
+def place_of(data: Array) -> tuple[object, ...]:
+    """A key that two arrays share if they are the same elements in memory."""
+    return data.ctypes.data, data.shape, data.strides, data.dtype
 
 
 def is_default() -> bool:

@@ -98,6 +98,20 @@ def test_which_literals_are_read_may_depend_on_their_elements(lowered: list[str]
     assert len(lowered) <= 4
 
 
+def read_only(array: np.ndarray) -> np.ndarray:
+    return np.frombuffer(array.tobytes(), array.dtype).reshape(array.shape)
+
+
+def test_literals_with_the_same_memory_and_others_have_programs_of_their_own(
+    lowered: list[str],
+) -> None:
+    tied, other = read_only(W), read_only(changed(W))
+    for first, second in ((tied, tied[:]), (tied, other), (other, tied), (tied, tied), (tied, W)):
+        found = compiled("R.concat((w, v, x), 0)", w=first, v=second)["main"](X)
+        np.testing.assert_array_equal(found, np.concatenate([first, second, X]))
+    assert len(lowered) == 2
+
+
 @pytest.mark.parametrize("body", [PRODUCT, FOLDED])
 def test_weights_that_callers_change_in_place(body: str, lowered: list[str]) -> None:
     weight, factor = W.copy(), 1 + (body == FOLDED)
