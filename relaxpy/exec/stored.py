@@ -355,7 +355,7 @@ class MappedFiles:
         """A text that is equal for arrays of equal elements alone, but may differ for these.
 
         A file that has changed after this object was made, or shortly before, is hashed.
-        It is the path, size, time and offset of a file that is mapped read-only; otherwise it is a
+        It is the path, size, times and offset of a file that is mapped read-only; otherwise it is a
         hash of all elements.
         """
         if array.nbytes < Kept.OF_FILE or not array.flags.c_contiguous or is_writable(array):
@@ -375,10 +375,12 @@ class MappedFiles:
             return ""
         device = f"{os.major(state.st_dev):02x}:{os.minor(state.st_dev):02x}"
         is_same = state.st_ino == found.inode and device == found.device
-        if not is_same or state.st_mtime > self._begin - _SETTLED:
+        # Tools that copy files set the time of their contents, but not that of the last change.
+        if not is_same or state.st_ctime > self._begin - _SETTLED:
             return ""
         offset = found.offset + begin - found.begin
-        return f"{found.path} {state.st_ino} {state.st_size} {state.st_mtime_ns} {offset}"
+        times = f"{state.st_mtime_ns} {state.st_ctime_ns}"
+        return f"{found.path} {state.st_ino} {state.st_size} {times} {offset}"
 
 
 def _mappings() -> list[_Mapping]:
