@@ -12,6 +12,7 @@ from relaxpy.exec.native.machine_code.machine import with_current
 from relaxpy.exec.report import ExecutionReport
 from relaxpy.exec.runtime.checks import PublicFunctions, Signature
 from relaxpy.exec.runtime.values import PrimFuncValue, Value, called_on_views
+from relaxpy.ir.core.target import target_facts
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax import nodes as rx
 
@@ -95,7 +96,7 @@ def executable_of_lowered(
 def _entry_point(signature: Signature, run: Callable[..., Value], program: Program) -> EntryPoint:
     if isinstance(run, PrimFuncValue):
         run = run.run  # an entry point checks the arguments as the value would
-    if program.target != "native":  # whose kernels check arrays each time that they are called
+    if not target_facts(program.target).is_native:  # native kernels check arrays at each call
         run = partial(called_on_views, run)
     sinfos = (node for param in signature.params for node in walk(param))
     # Native code takes any object, which may have to be converted.
