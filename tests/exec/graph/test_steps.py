@@ -75,9 +75,9 @@ def outcome(main: Callable[..., Any], twin: Twin, args: tuple[Any, ...]) -> tupl
         result = "an error"
         twin.messages.append(str(error))
     whole = result, tuple(twin.kept), args
-    arrays = [*leaves(whole)]
-    shared = tuple(np.shares_memory(a, b) for a, b in combinations(arrays, 2))
-    same = tuple(a is b for a, b in combinations(arrays, 2))
+    shared = tuple(np.shares_memory(a, b) for a, b in combinations(leaves(whole), 2))
+    # Packed functions get views, and what they keep are these.
+    same = tuple(a is b for a, b in combinations(leaves((result, args)), 2))
     return whole, tuple(twin.log), shared, same
 
 
