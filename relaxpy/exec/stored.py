@@ -9,8 +9,9 @@ as functions in a module, take part. Positions are those of the program that is 
 is not in the file is compiled when it is needed, such as the Python form of native functions.
 
 Passes read few of the large literals. The first key has the datatype, the shape and the first
-elements of each. Under it is the list of those that passes have read, and the program is under a
-second key, which has the identity of their elements: the part of a file that is mapped, or a hash.
+elements of each, and which of them are the same memory. Under it is the list of those that passes
+have read, and the program is under a second key, which has the identity of their elements: the part
+of a file that is mapped, or a hash.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ class Source:
         for literal in self.literals:
             if literal.nbytes >= LARGE and isinstance(elements := literal.elements, Elements):
                 self._large.setdefault(elements, len(self._large))
-        arrays = list[str]()
+        arrays, places = list[str](), dict[object, int]()
 
         def add(array: Array) -> int:
             arrays.append(f"{array.dtype.name} {array.shape} {self._files.identity(array)}")
@@ -111,7 +112,10 @@ class Source:
         def add_literal(elements: Elements) -> int:
             if elements not in self._large:
                 return add(elements())
-            arrays.append(f"{elements.dtype.name} {elements.shape} {elements.beginning.hex()}")
+            # The program may use one of two literals with the same memory in place of the other.
+            number = places.setdefault(place_of(elements.anywhere()), len(arrays))
+            row = elements.dtype.name, elements.shape, number, elements.beginning.hex()
+            arrays.append(" ".join(map(str, row)))
             return len(arrays) - 1
 
         try:
@@ -172,6 +176,11 @@ class Source:
     def numbers(self) -> Mapping[Span, int]:
         """The number of a node at each position."""
         return {s: n for n, s in reversed([*enumerate(self._spans)]) if s is not None}
+
+
+def place_of(data: Array) -> tuple[object, ...]:
+    """A key that two arrays share if they are the same elements in memory."""
+    return data.ctypes.data, data.shape, data.strides, data.dtype
 
 
 def is_default() -> bool:
@@ -346,7 +355,7 @@ class MappedFiles:
         """A text that is equal for arrays of equal elements alone, but may differ for these.
 
         A file that has changed after this object was made, or shortly before, is hashed.
-        It is the path, size, time and offset of a file that is mapped read-only; otherwise it is a
+        It is the path, size, times and offset of a file that is mapped read-only; otherwise it is a
         hash of all elements.
         """
         if array.nbytes < Kept.OF_FILE or not array.flags.c_contiguous or is_writable(array):
@@ -366,10 +375,12 @@ class MappedFiles:
             return ""
         device = f"{os.major(state.st_dev):02x}:{os.minor(state.st_dev):02x}"
         is_same = state.st_ino == found.inode and device == found.device
-        if not is_same or state.st_mtime > self._begin - _SETTLED:
+        # Tools that copy files set the time of their contents, but not that of the last change.
+        if not is_same or state.st_ctime > self._begin - _SETTLED:
             return ""
         offset = found.offset + begin - found.begin
-        return f"{found.path} {state.st_ino} {state.st_size} {state.st_mtime_ns} {offset}"
+        times = f"{state.st_mtime_ns} {state.st_ctime_ns}"
+        return f"{found.path} {state.st_ino} {state.st_size} {times} {offset}"
 
 
 def _mappings() -> list[_Mapping]:

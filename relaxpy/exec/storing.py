@@ -12,7 +12,7 @@ from relaxpy.errors import MisuseError, RelaxpyError, Span
 from relaxpy.exec.container import Container, Sections
 from relaxpy.exec.lower.python_module import LoweredModule
 from relaxpy.exec.report import ReportRow
-from relaxpy.exec.stored import Source
+from relaxpy.exec.stored import Source, place_of
 from relaxpy.exec.tuning import Kept
 from relaxpy.ir.core.dtype import Array
 from relaxpy.ir.core.memo import Elements
@@ -41,12 +41,12 @@ def store_program(
         """Note where the constants are; they move once if a reader needs them aligned."""
         for index, literal in enumerate(constants):
             array = literal.memory(aligned=False)
-            sources[_place(array)] = index, array
+            sources[place_of(array)] = index, array
 
     def number(data: Array) -> int:
         """That of a constant of the program, or after them of a section."""
         nonlocal folded
-        place = _place(data)
+        place = place_of(data)
         if place not in sources:
             find_constants()
         if place in sources:
@@ -128,8 +128,3 @@ def _python_functions(
     from relaxpy.exec.lower.saved import saved_functions  # and all that writes source
 
     return saved_functions(lowered, number, locate)
-
-
-def _place(data: Array) -> tuple[object, ...]:
-    """A key that two arrays share if they are the same elements in memory."""
-    return data.ctypes.data, data.shape, data.strides, data.dtype

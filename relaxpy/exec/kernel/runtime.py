@@ -371,6 +371,13 @@ def wrapped(index: Any, size: Any) -> Any:
     return np.where(index < 0, index + size, index) if np.min(index, initial=0) < 0 else index
 
 
+def from_end(index: Any, size: Any) -> Any:
+    """`index`, with `size` added where it is from -size to -1."""
+    if np.min(index, initial=0) >= 0:
+        return index
+    return np.where(np.logical_and(index < 0, index >= -size), index + size, index)
+
+
 def take(array: Array, indices: Array, axis: int, out: Array | None = None) -> Array:
     """The slices of `array` at `indices` along `axis`; the indices are in bounds.
 

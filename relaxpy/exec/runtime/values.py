@@ -420,7 +420,7 @@ def on_views(
     kept: list[ref[Array]] = []
     views = _views(args, kept, tensors=tensors)
     result = function(*views, **attrs) if attrs else function(*views)
-    if type(result) is np.ndarray and result.base is None:  # it is not a view
+    if result is None or (type(result) is np.ndarray and result.base is None):  # it is no view
         return result
     return _original(result, dict(_by_address(views, args)))
 

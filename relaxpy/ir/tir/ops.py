@@ -529,6 +529,12 @@ def compare(node: type[expr.CmpExpr], a: expr.ExprLike, b: object) -> expr.PrimE
     return node(x, y)
 
 
+def is_from_end(index: expr.PrimExpr, size: expr.PrimExpr) -> expr.PrimExpr:
+    """True if the int64 `index` is from -size to -1: as unsigned numbers, one comparison."""
+    end = cast_to(size, "uint64")
+    return cast_to(index, "uint64") + end < end
+
+
 def all_of(*conditions: expr.ExprLike) -> expr.PrimExpr:
     """The left-associative conjunction, lane by lane for vectors; literals are folded.
 

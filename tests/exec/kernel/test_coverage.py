@@ -367,6 +367,15 @@ def f(x: i32[5], out: i32[5]):
 # args: x=ints(-3, -2, -1, 0, 1)
 # args: x=ints(0, 1, 2, 3, 4)
 # source: rt.wrapped
+--- so does one of which those below the range are unchanged
+def f(x: i64[5], out: i64[5]):
+    for i in S(5):
+        out[vi] = T.if_then_else(
+            T.Cast("uint64", x[vi]) + T.uint64(7) < T.uint64(7), x[vi] + T.int64(7), x[vi]
+        )
+# args: x=np.array([-7, -8, -1, 0, 2**63 - 1])
+# args: x=np.array([0, 1, 2, 7, 8])
+# source: rt.from_end
 --- a choice between other sums is not an index
 def f(x: i32[5], y: i32[5], out: i32[5]):
     for i in S(5):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import sys
 import time
@@ -14,7 +15,7 @@ from onnx import helper, numpy_helper
 
 import relaxpy
 from relaxpy import relax
-from relaxpy.exec import lowered as module_of_lowering, storing
+from relaxpy.exec import lowered as module_of_lowering, stored, storing
 from relaxpy.exec.graph.whole_modules import GraphBackend
 from relaxpy.exec.native.machine_code import disk_cache
 from relaxpy.ir import structural_equal, structural_hash
@@ -98,6 +99,20 @@ def test_which_literals_are_read_may_depend_on_their_elements(lowered: list[str]
     assert len(lowered) <= 4
 
 
+def read_only(array: np.ndarray) -> np.ndarray:
+    return np.frombuffer(array.tobytes(), array.dtype).reshape(array.shape)
+
+
+def test_literals_with_the_same_memory_and_others_have_programs_of_their_own(
+    lowered: list[str],
+) -> None:
+    tied, other = read_only(W), read_only(changed(W))
+    for first, second in ((tied, tied[:]), (tied, other), (other, tied), (tied, tied), (tied, W)):
+        found = compiled("R.concat((w, v, x), 0)", w=first, v=second)["main"](X)
+        np.testing.assert_array_equal(found, np.concatenate([first, second, X]))
+    assert len(lowered) == 2
+
+
 @pytest.mark.parametrize("body", [PRODUCT, FOLDED])
 def test_weights_that_callers_change_in_place(body: str, lowered: list[str]) -> None:
     weight, factor = W.copy(), 1 + (body == FOLDED)
@@ -124,8 +139,30 @@ def test_mapped_files_that_change(body: str, age: int, tmp_path: Path, lowered: 
         then = time.time() - age + number
         os.utime(new, (then, then))
         new.replace(path)
-        mapped = np.memmap(path, np.float32, "r", shape=(N, N))
+        mapped = np.asarray(np.memmap(path, np.float32, "r", shape=(N, N)))
         np.testing.assert_array_equal(compiled(body, w=mapped)["main"](X), factor * weight)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux lists mapped files")
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_mapped_files_that_change_and_keep_their_times(
+    is_replaced: bool, tmp_path: Path, lowered: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by `cp -p` and `tar` of files whose archive has one time for all of them."""
+    monkeypatch.setattr(stored, "_SETTLED", -60)  # as if the file had been there for a while
+    path = tmp_path / "weights"
+    for weight in (W, W, changed(W)):
+        if is_replaced and path.exists():
+            path.unlink()
+        if not path.exists() or weight is not W:
+            with path.open("r+b" if path.exists() else "wb") as file:
+                file.write(weight.tobytes())
+            os.utime(path, (1, 1))
+        with path.open("rb") as file:
+            memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        mapped = np.frombuffer(memory, np.float32).reshape(N, N)
+        np.testing.assert_array_equal(compiled(FOLDED, w=mapped)["main"](X), 2 * weight)
+    assert len(lowered) == 2 + is_replaced
 
 
 @pytest.mark.parametrize("content", [b"", b"[99]", b"[-1]", b"{}", b"[[]]", b"[1.5]", b"\xff"])

@@ -22,7 +22,7 @@ from relaxpy.exec.kernel.emit.array_values import (
     limits_of,
     truth_of,
 )
-from relaxpy.exec.kernel.emit.gathers import gather, without_widening, wrapped_size
+from relaxpy.exec.kernel.emit.gathers import counted_from_end, gather, without_widening
 from relaxpy.exec.kernel.emit.scalar import ScalarEmitter, unsupported
 from relaxpy.exec.kernel.emit.scope import (
     BOOLEAN,
@@ -81,10 +81,10 @@ def choice_of(expr: tir.PrimExpr) -> Choice | None:
 
 def choose(emitter: ArrayEmitter, choice: Choice, out: Output | None) -> Value:
     """The value of a select; this is `out` if the select can write to it."""
-    size = wrapped_size(choice.condition, choice.yes, choice.no)
-    if size is not None and not emitter.varies(size):
+    counted = counted_from_end(choice.condition, choice.yes, choice.no)
+    if counted is not None and not emitter.varies(counted[1]):
         index = emitter.value(choice.no)
-        node = call("rt.wrapped", index.node, emitter.scalars.value(size))
+        node = call(counted[0], index.node, emitter.scalars.value(counted[1]))
         return emitter.named(Value(node, index.dims, choice.no.dtype))  # it may be the index itself
     condition, yes, no = _operands(emitter, choice)
     dims, dtype = condition.dims | yes.dims | no.dims, choice.yes.dtype

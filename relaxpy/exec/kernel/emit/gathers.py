@@ -15,7 +15,7 @@ from relaxpy.ir.arith.algebra.affine import Affine, affine, as_poly
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import BufferLoad
-from relaxpy.ir.tir.expr import LT, Add, Cast, IntImm, PrimExpr, Var
+from relaxpy.ir.tir.expr import LT, Add, Cast, PrimExpr, Var
 from relaxpy.ir.tir.substitution import mentions
 
 if TYPE_CHECKING:
@@ -154,15 +154,16 @@ def without_widening(index: PrimExpr) -> PrimExpr:
             return index
 
 
-def wrapped_size(test: PrimExpr, yes: PrimExpr, no: PrimExpr) -> PrimExpr | None:
-    """n, if this is a select of i + n for negative integers i, else of i."""
-    match test, yes:
-        case LT(a=index, b=IntImm(value=0)), Add(a=moved, b=size) if (
-            index.dtype.is_int
-            and index.dtype == yes.dtype
-            and bool(index == no)
-            and bool(moved == no)
-        ):
-            return size
-        case _:
-            return None
+def counted_from_end(test: PrimExpr, yes: PrimExpr, no: PrimExpr) -> tuple[str, PrimExpr] | None:
+    """n and a function, if this is a select of i + n for integers i in a range, else of i.
+
+    The function of the runtime computes it: `wrapped` for all negative i, `from_end` from -n on.
+    """
+    if not isinstance(test, LT) or not isinstance(yes, Add) or not bool(yes.a == no):
+        return None
+    index, size = test.a, yes.b
+    if index.dtype.is_int and index.dtype == yes.dtype:
+        is_wrapped = bool(index == no) and ops.is_const(test.b, 0)
+        return ("rt.wrapped", size) if is_wrapped else None
+    is_from_end = yes.dtype == INT64 and bool(test == ops.is_from_end(no, size))
+    return ("rt.from_end", size) if is_from_end else None

@@ -63,8 +63,7 @@ def _from_start(index: PrimExpr, size: PrimExpr) -> PrimExpr:
     if str(index.dtype).startswith("uint"):
         return position
     length = ops.cast_to(size, "int64")
-    is_from_end = ops.all_of(position >= -length, position < ops.const(0, "int64"))
-    return intrin.if_then_else(is_from_end, position + length, position)
+    return intrin.if_then_else(ops.is_from_end(position, length), position + length, position)
 
 
 def gather(data: Tensor, axis: int, indices: Tensor) -> Tensor:
