@@ -1,19 +1,21 @@
 """Continue a text, several texts at once, and a conversation.
 
-    python examples/llm/talk.py MODEL
-
-MODEL is a Hugging Face folder or a GGUF file.
+python examples/llm/talk.py MODEL [--target numpy]
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
 
 import relaxpy
 
 
-def main(path: str) -> None:
-    lm = relaxpy.llm.load(path)
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("model", help="a Hugging Face folder or a GGUF file")
+    parser.add_argument("--target", help="native or numpy")
+    options = parser.parse_args()
+    lm = relaxpy.llm.load(options.model, target=options.target)
     for piece in lm.stream("Once upon a time", max_tokens=40):
         print(piece, end="", flush=True)
     print()
@@ -25,4 +27,4 @@ def main(path: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main()

@@ -10,7 +10,7 @@ from relaxpy.exec.runtime.registry import register_func, remove_global_func
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir, intrin, ops, stmt as st
 from relaxpy.ir.tir.buffer import decl_buffer
-from relaxpy.script import tir as T
+from relaxpy.script import from_source, tir as T
 from tests.exec.kernel.support import check, load
 from tests.exec.kernel.written import kernel
 from tests.exec.kernels import buffer, elementwise, matmul, nest, prim_func, rooted, size_var
@@ -75,7 +75,7 @@ def f(A: i32[1]):
         A[0] = t * t
 # [7] => A [8]
 # [2] => A [9]
-# [-1] => f: assertion failed: no debts
+# [-1] => f: no debts
 --- scratch buffers and views of regions
 def f(A: i32[3, 2], O: i32[3, 2]):
     for i in range(3):
@@ -325,3 +325,17 @@ def test_a_loop_that_stands_twice_has_memory_of_its_own_twice() -> None:
     block = st.Block((), (), (), "b", body, alloc_buffers=(row,))
     twice = loop(i, const(4), st.BlockRealize((), TRUE, block))
     check(prim_func([out], st.SeqStmt((twice, twice))), np.arange(4, dtype="float32"))
+
+
+@pytest.mark.parametrize("target", ["reference", "numpy", "native"])
+@pytest.mark.parametrize("message", ["", ', "no debts"', ', ""'])
+def test_an_assertion_that_fails_has_its_message_on_all_targets(message: str, target: str) -> None:
+    func = from_source(f"""
+@T.prim_func
+def f(A: T.Buffer((1,), "int32")):
+    assert A[0] >= 0{message}
+    A[0] = 1
+""")
+    expected = {"": "assertion failed"}.get(message, message[3:-1])
+    with pytest.raises(RuntimeCheckError, match=f"f: {expected}\n"):
+        relaxpy.compile(func, target=target)["f"](np.full(1, -1, "int32"))

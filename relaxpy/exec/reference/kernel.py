@@ -227,9 +227,7 @@ class KernelRun(ScalarEvaluator):
                 self.value(value)
             case st.AssertStmt(condition=condition, message=message, body=body):
                 if not self.value(condition):
-                    raise self._fail(
-                        f"assertion failed: {self.value(message)} (`{condition}`)", stmt.span
-                    )
+                    raise self._fail(self.value(message), stmt.span)
                 self.execute(body)
             case st.AttrStmt(body=body):
                 self.execute(body)

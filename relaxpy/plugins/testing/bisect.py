@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from typing_extensions import override
 
-from relaxpy.errors import MisuseError, RelaxpyError, TransformError
+from relaxpy.errors import MisuseError, RelaxpyError, TransformError, unexpected
 from relaxpy.exec.as_module import as_module
 from relaxpy.exec.compile import compile
 from relaxpy.exec.executable import Executable
@@ -52,6 +52,8 @@ class Tolerance:
     """
 
     def __init__(self, rtol: float | None, *modules: IRModule) -> None:
+        if rtol is not None and not rtol >= 0:
+            raise unexpected(rtol, "expected an rtol of at least 0")
         self._module = None if rtol is not None else modules[0]
         self.rtol = EPSILONS * max(map(rounding_of, modules)) if rtol is None else rtol
 

@@ -10,7 +10,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from relaxpy.errors import MisuseError, RelaxpyError, check_type, counted, unexpected
+from relaxpy.errors import (
+    FunctionSignatureError,
+    MisuseError,
+    RelaxpyError,
+    check_type,
+    counted,
+    unexpected,
+)
 from relaxpy.exec.as_module import as_module
 from relaxpy.exec.compile import compile
 from relaxpy.exec.executable import Executable
@@ -62,6 +69,7 @@ def check_targets(
 
     Errors:
         AssertionError: a target computes something else.
+        FunctionSignatureError: the function does not take the arguments.
         MisuseError (also TypeError, ValueError): there are no random values for a parameter, or an
             option is wrong.
         As `relaxpy.compile`.
@@ -70,6 +78,8 @@ def check_targets(
     module = as_module(mod, "check_targets")
     chosen = available_targets() if targets is None else tuple(targets)
     executables = {target: compile(module, target) for target in chosen if target != oracle}
+    if not executables:
+        raise unexpected(list(chosen), "expected a target other than the oracle")
     if isinstance(runs, bool) or not isinstance(runs, int) or runs < 1:
         raise unexpected(runs, "expected a positive number of runs")
     judge: Any = oracle
@@ -92,6 +102,8 @@ def check_targets(
                     _check_takes(judge, values)
                     errors = RelaxpyError if isinstance(oracle, str) else ()
                     calls[name] = values, _outcome(judge, values, errors)
+                    if args and isinstance(calls[name][1], FunctionSignatureError):
+                        raise calls[name][1]  # no target runs anything
                 values, expected = calls[name]
                 actual = _outcome(entry, values, RelaxpyError)
                 tolerated = partial(tolerance.difference, name, values)

@@ -13,7 +13,7 @@ from hypothesis import find, given, settings
 
 import relaxpy
 from relaxpy import IRModule, testing
-from relaxpy.errors import MisuseError, TransformError
+from relaxpy.errors import FunctionSignatureError, MisuseError, TransformError
 from relaxpy.relax import transform
 from relaxpy.script import ir as I, relax as R, tir as T
 
@@ -427,3 +427,23 @@ def test_pytest_does_not_rewrite_relaxpy(tmp_path: Path) -> None:
     )
     code, out = run(tmp_path)
     assert code == 0, out
+
+
+@pytest.mark.parametrize("oracle", ["reference", "numpy"])
+def test_a_call_that_no_target_takes_is_no_agreement(oracle: str) -> None:
+    with pytest.raises(FunctionSignatureError, match=r"parameter x of half.*found"):
+        testing.check_targets(half, np.ones((2, 7), "float32"), oracle=oracle)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"targets": []}, "a target other than the oracle"),
+        ({"targets": ["numpy"], "oracle": "numpy"}, "a target other than the oracle"),
+        ({"rtol": -0.1}, "rtol of at least 0"),
+        ({"rtol": float("nan")}, "rtol of at least 0"),
+    ],
+)
+def test_a_check_that_compares_nothing_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(MisuseError, match=message):
+        testing.check_targets(half, **options)
