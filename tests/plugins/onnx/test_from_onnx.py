@@ -994,7 +994,7 @@ def test_values_and_positions_of_topk_are_computed_together() -> None:
 @pytest.mark.parametrize(
     ("op", "operands", "message"),
     [
-        ("ScatterElements", [[-4], [9.0]], "index -1 is outside dimension 0"),
+        ("ScatterElements", [[-4], [9.0]], "index -4 is outside dimension 0"),
         ("ScatterND", [[[-4]], [9.0]], "index -4 is outside dimension 0"),
         ("TopK", [[4]], "dimension 0 is 3, but k_0 = 4"),
         ("TopK", [[-1]], "TopK .node 0.: k is -1, expected at least 0"),
