@@ -62,11 +62,6 @@ def passing_tensors() -> Iterator[None]:
         _passes_tensors.reset(token)
 
 
-def _form(value: Any) -> Any:
-    """The form of an array, which a user's function may change in place; else None."""
-    return (value.shape, value.strides, value.dtype) if type(value) is np.ndarray else None
-
-
 def call_users(
     function: Callable[..., Any],
     name: str,
@@ -85,14 +80,15 @@ def call_users(
     """
     _calls_users = True
     try:
-        forms = [*map(_form, args)]
+        arrays = [arg for arg in args if type(arg) is np.ndarray]
+        forms = [(array.shape, array.strides, array.dtype) for array in arrays]
         if _passes_tensors.get():
             result = on_views(function, args, attrs, tensors=True)
         else:
-            kept = [ref(arg) for arg in args if type(arg) is np.ndarray]  # as in `on_views`
+            kept = [*map(ref, arrays)]  # as in `on_views`
             result = function(*args, **attrs)
             del kept
-        if forms != [*map(_form, args)]:
+        if forms != [(array.shape, array.strides, array.dtype) for array in arrays]:
             problem = "changed the shape, the strides or the datatype of an argument"
             raise PackedFuncError(f"packed function {name!r} {problem}", span=span)
         return result
