@@ -8,7 +8,7 @@ import pytest
 import relaxpy
 from relaxpy import IRModule, relax, tir
 from relaxpy.errors import CompileError, MisuseError, ParseError, StructInfoError
-from relaxpy.ir import load_json, save_json, structural_equal
+from relaxpy.ir import VDevice, load_json, save_json, structural_equal
 from relaxpy.relax.distributed import (
     DeviceMesh,
     DTensorStructInfo,
@@ -71,6 +71,26 @@ def test_spread_tensors_are_read_and_written() -> None:
     text = 'R.DTensor((4, 8), "float32", R.dist.device_mesh((2, 2), [0, 1, 2, 3]), "S[0], R")'
     assert str(x) == text
     assert Spread.global_infos["mesh"][0] == MESH
+
+
+def test_a_mesh_that_the_module_lists_is_written_by_its_name() -> None:
+    text = Spread.script()
+    assert 'c = R.match_cast(b, R.DTensor((m, k, 2), "int8", "mesh[1]", "R"))' in text
+    assert text.count("device_mesh") == 3, "two in the list, and one that it does not have"
+    alone = Spread["main"].script()
+    assert 'x: R.DTensor((4, 8), "float32", R.dist.device_mesh((2, 2), [0, 1, 2, 3])' in alone
+    mesh, twin = DeviceMesh((100, 10), range(1000)), DeviceMesh((100, 10), range(999, -1, -1))
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", spread(4, 8, mesh=mesh))
+    with builder.function("main", [x]):
+        moved = builder.emit(relax.op.dist.redistribute(x, twin, Placement.from_text("R, S[1]")))
+        builder.emit_func_output(moved)
+    infos = {"not a name": [mesh], "grids": [twin, mesh, mesh], "vdevice": [VDevice("llvm")]}
+    module = IRModule(builder.get().functions, global_infos=infos)
+    text = module.script()
+    assert 'x, device_mesh="grids[0]", placement="R, S[1]"' in text
+    assert 'x: R.DTensor((4, 8), "float32", "grids[1]", "S[0], R")' in text
+    assert structural_equal(from_source(text), module)
 
 
 @pytest.mark.parametrize("target", ["numpy", "reference"])
@@ -180,8 +200,8 @@ class Module:
 
 def test_another_placement_is_not_accepted() -> None:
     text = Spread.script().replace(
-        'x: R.DTensor((4, 8), "float32", R.dist.device_mesh((2, 2), [0, 1, 2, 3]), "S[0], R")',
-        'x: R.DTensor((4, 8), "float32", R.dist.device_mesh((2, 2), [0, 1, 2, 3]), "R, R")',
+        'x: R.DTensor((4, 8), "float32", "mesh[0]", "S[0], R")',
+        'x: R.DTensor((4, 8), "float32", "mesh[0]", "R, R")',
     )
     assert text != Spread.script()
     with pytest.raises(StructInfoError, match=r"placement R, R is not S\[0\], R"):

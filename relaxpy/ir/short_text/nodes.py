@@ -533,9 +533,8 @@ class ShortText:
                 return self.listed_device_doc(value)
             case Device(kind=kind, index=index):
                 return call(f"{self.relax_prefix}.{kind}", str(index))
-            case DeviceMesh(shape=shape, device_ids=ids):
-                mesh = f"{self.relax_prefix}.dist.device_mesh"
-                return call(mesh, tuple_doc(map(str, shape)), Group("[", map(str, ids), "]"))
+            case DeviceMesh():
+                return self.mesh_doc(value)
             case Placement():
                 return string_text(str(value))
             case IterVar(dom=dom, var=var, iter_type=kind, thread_tag=tag):
@@ -638,6 +637,12 @@ class ShortText:
         if device.memory_scope != "global":
             args.append(string_text(device.memory_scope))
         return call(f"{self.ir_prefix}.vdevice", *args)
+
+    def mesh_doc(self, mesh: DeviceMesh) -> Doc:
+        """A mesh with the numbers of its devices."""
+        devices = Group("[", map(str, mesh.device_ids), "]")
+        name = f"{self.relax_prefix}.dist.device_mesh"
+        return call(name, tuple_doc(map(str, mesh.shape)), devices)
 
     def table_doc(self, items: Mapping[str, object]) -> Doc:
         """A dictionary of attributes."""

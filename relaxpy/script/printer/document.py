@@ -23,6 +23,7 @@ from relaxpy.script.printer.graphs import GraphWriter
 from relaxpy.script.printer.kernels import KernelWriter
 from relaxpy.script.printer.writer import (
     METADATA,
+    ListedInfos,
     Marks,
     Metadata,
     Names,
@@ -30,7 +31,6 @@ from relaxpy.script.printer.writer import (
     ScriptText,
     Writer,
     function_names,
-    listed_devices,
 )
 
 OMITTED = "# Metadata omitted. Use show_meta=True in script() method to show it."
@@ -46,7 +46,7 @@ class Document:
         self.metadata = Metadata()
         self.writer = Writer(options, node, marks)
         self._title = options.name or "Module"
-        self._devices = listed_devices(node) if isinstance(node, IRModule) else None
+        self._listed = ListedInfos.of(node) if isinstance(node, IRModule) else ListedInfos()
         self._reserved = {
             options.ir_prefix,
             options.tir_prefix,
@@ -97,7 +97,7 @@ class Document:
     def _text(self, names: Names) -> ScriptText:
         names.marks = self.marks
         names.show_address = self.options.show_object_address
-        return ScriptText(names, self.options, self.metadata, self._devices)
+        return ScriptText(names, self.options, self.metadata, self._listed)
 
     def _writers(self, names: Names) -> tuple[GraphWriter, KernelWriter]:
         text = self._text(names)
@@ -181,7 +181,7 @@ class Document:
 
     def _module_tables(self, module: IRModule) -> None:
         # Here a device is written in full: its name in the list is known only after this line.
-        text = ScriptText(Names(self._reserved), self.options, self.metadata, {})
+        text = ScriptText(Names(self._reserved), self.options, self.metadata, ListedInfos({}))
         prefix = self.options.ir_prefix
         if module.attrs:
             self.writer.line(call(f"{prefix}.module_attrs", text.function_attrs_doc(module.attrs)))

@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import fields
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple, Self
 
 from typing_extensions import override
 
@@ -22,6 +23,7 @@ from relaxpy.ir.equality.mismatch import AccessPath
 from relaxpy.ir.global_info import VDevice
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.nodes.distributed import DeviceMesh
 from relaxpy.ir.relax.nodes.python_function import reindented
 from relaxpy.ir.short_text import document
 from relaxpy.ir.short_text.nodes import ShortText
@@ -494,32 +496,39 @@ class Metadata:
         return reference
 
 
-def listed_devices(module: IRModule) -> dict[VDevice, str] | None:
-    """The names of the devices that `module` lists, such as "cuda:1"; None if it has no list."""
-    listed = module.global_infos.get("vdevice")
-    if listed is None:
-        return None
-    names: dict[VDevice, str] = {}
-    counts: Counter[str] = Counter()
-    for device in listed:
-        if isinstance(device, VDevice) and device.kind:
-            names.setdefault(device, f"{device.kind}:{counts[device.kind]}")
-            counts[device.kind] += 1
-    return names
+class ListedInfos(NamedTuple):
+    """The names of the devices and meshes that a module lists, such as "cuda:1" and "mesh[0]".
+
+    `devices` is None if the module has no list of devices.
+    """
+
+    devices: Mapping[VDevice, str] | None = None
+    meshes: Mapping[DeviceMesh, str] = MappingProxyType({})
+
+    @classmethod
+    def of(cls, module: IRModule) -> Self:
+        """The names of what `module` lists."""
+        devices: dict[VDevice, str] = {}
+        meshes: dict[DeviceMesh, str] = {}
+        counts: Counter[str] = Counter()
+        for key, infos in module.global_infos.items():
+            for number, info in enumerate(infos):
+                if isinstance(info, DeviceMesh) and re.fullmatch(r"\w+", key):
+                    meshes.setdefault(info, f"{key}[{number}]")
+                elif key == "vdevice" and isinstance(info, VDevice) and info.kind:
+                    devices.setdefault(info, f"{info.kind}:{counts[info.kind]}")
+                    counts[info.kind] += 1
+        return cls(devices if "vdevice" in module.global_infos else None, meshes)
 
 
 class ScriptText(ShortText):
     """Writes the leaves of a program; large constants and opaque objects go into the metadata.
 
-    `devices` are the names of the devices that a module lists.
+    `listed` are the names of the devices and meshes that a module lists.
     """
 
     def __init__(
-        self,
-        names: Names,
-        options: Options,
-        metadata: Metadata,
-        devices: Mapping[VDevice, str] | None,
+        self, names: Names, options: Options, metadata: Metadata, listed: ListedInfos
     ) -> None:
         super().__init__(
             names.of,
@@ -530,7 +539,7 @@ class ScriptText(ShortText):
         self.marks = names.marks
         self._names = names
         self.metadata = metadata
-        self.devices = devices
+        self.listed = listed
 
     @property
     @override
@@ -549,10 +558,15 @@ class ScriptText(ShortText):
 
     @override
     def device_doc(self, device: object) -> document.Doc:
-        if self.devices is None or not isinstance(device, VDevice):
+        if self.listed.devices is None or not isinstance(device, VDevice):
             return super().device_doc(device)
-        name = self.devices.get(device)
+        name = self.listed.devices.get(device)
         return self.listed_device_doc(device) if name is None else document.string_text(name)
+
+    @override
+    def mesh_doc(self, mesh: DeviceMesh) -> document.Doc:
+        name = self.listed.meshes.get(mesh)
+        return super().mesh_doc(mesh) if name is None else document.string_text(name)
 
     @override
     def constant_doc(self, expr: rx.Constant) -> document.Doc:
