@@ -5,11 +5,14 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
+import pickle
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial, wraps
 from importlib.util import find_spec
-from typing import Any, ClassVar, TypeAlias, TypeVar
+from typing import Any, ClassVar, TypeAlias, TypeVar, cast
 
 import pytest
 from typing_extensions import override
@@ -76,9 +79,26 @@ class ParameterGroup:
 
 
 def fixture(func: F | None = None, *, cache_return_value: bool = False) -> Any:
-    """A fixture, which is computed once for the file if `cache_return_value`."""
-    decorator = pytest.fixture(scope="module" if cache_return_value else "function")
-    return decorator if func is None else decorator(func)
+    """A fixture; with `cache_return_value`, it is computed once for equal arguments.
+
+    The arguments are values that can be pickled, and each test has a copy of the result.
+    """
+    if func is None:
+        return partial(fixture, cache_return_value=cache_return_value)
+    return pytest.fixture(_cached(func) if cache_return_value else func)
+
+
+def _cached(func: F) -> F:
+    results: dict[bytes, object] = {}
+
+    @wraps(func)
+    def cached(*args: object, **kwargs: object) -> object:
+        key = pickle.dumps((args, kwargs))
+        if key not in results:
+            results[key] = func(*args, **kwargs)
+        return copy.deepcopy(results[key])
+
+    return cast("F", cached)
 
 
 def enabled_targets() -> list[tuple[str, Device]]:

@@ -13,13 +13,40 @@ named = testing.parameter(by_dict={"no": False, "yes": True})
 left, right = testing.parameters((1, "a"), (2, "b"), ids=["first", "second"])
 
 
+computed: list[object] = []
+
+
+@testing.fixture
+def both(left: int, right: str) -> tuple[int, str]:
+    return left, right
+
+
 @testing.fixture(cache_return_value=True)
-def cached() -> object:
-    return object()
+def cached(number: int, both: tuple[int, str]) -> list[object]:
+    computed.append((number, both))
+    return [number, *both]
 
 
-def test_a_test_runs_for_each_parameter(number: int, cached: object) -> None:
+def test_a_test_runs_for_each_parameter(number: int) -> None:
     assert number in (1, 2)
+
+
+@pytest.mark.parametrize("repeated", [0, 1])
+def test_a_cached_fixture_is_computed_once_for_its_arguments(
+    number: int, left: int, cached: list[object], repeated: int
+) -> None:
+    assert cached == [number, left, "ab"[left - 1]]
+    cached.clear()
+    assert len(computed) == len(set(computed))
+
+
+class TestCachedMethods:
+    @testing.fixture(cache_return_value=True)
+    def cached(self, number: int) -> list[object]:
+        return [number]
+
+    def test_a_method_is_a_fixture(self, number: int, cached: list[object]) -> None:
+        assert cached == [number]
 
 
 def test_names_of_parameters(named: bool, request: pytest.FixtureRequest) -> None:
