@@ -1,5 +1,6 @@
 """Passes: what runs when, in which context, watched by whom, and what a failing one says."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pytest
@@ -311,6 +312,25 @@ def test_contexts_nest(mod: IRModule) -> None:
         with pytest.raises(ZeroDivisionError), PassContext(opt_level=0):
             _ = 1 // 0
         assert PassContext.current() is outer
+
+
+def test_instruments_of_the_default_context_stay_until_they_are_replaced(mod: IRModule) -> None:
+    seen: list[str] = []
+    default = PassContext.current()
+    default.override_instruments([Recorder(seen)])
+    try:
+        Normalize()(mod)
+        assert PassContext.current() is default
+        assert not default.is_default
+        with ThreadPoolExecutor(1) as pool:
+            assert pool.submit(PassContext.current).result().is_default
+        with PassContext():
+            Normalize()(mod)
+    finally:
+        default.override_instruments(None)
+    Normalize()(mod)
+    assert seen == ["enter", "before Normalize", "after Normalize", "exit"]
+    assert PassContext.current().is_default
 
 
 def test_options_are_known_and_of_their_type(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -419,16 +420,15 @@ class PassContext:
 
     @staticmethod
     def current() -> PassContext:
-        """The innermost context entered with `with`, or one with nothing set."""
+        """The innermost context entered with `with`, or the default one of the thread."""
         context = _current.get()
-        return PassContext() if context is None else context
+        return _defaults.context if context is None else context
 
     @property
     def is_default(self) -> bool:
-        """True if this context is the default one, and no pass is running."""
+        """True if this context has the options of the default one."""
         options = self.required_pass, self.disabled_pass, self.instruments, self.config
-        others = self.check, self.reproducer_dir, self.running
-        return not any((*options, *others)) and self.opt_level == 2
+        return not any((*options, self.check, self.reproducer_dir)) and self.opt_level == 2
 
     @staticmethod
     def list_configs() -> dict[str, dict[str, str]]:
@@ -557,6 +557,16 @@ def _instruments(values: Sequence[PassInstrument] | None) -> tuple[PassInstrumen
 
 
 _current: ContextVar[PassContext | None] = ContextVar("relaxpy_pass_context", default=None)
+
+
+class _Defaults(threading.local):
+    """The context of each thread outside of `with`, which has nothing set at first."""
+
+    def __init__(self) -> None:
+        self.context = PassContext()
+
+
+_defaults = _Defaults()
 
 
 @contextmanager
