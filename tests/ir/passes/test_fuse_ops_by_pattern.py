@@ -279,6 +279,24 @@ def test_the_function_for_a_back_end_contains_the_composite_one() -> None:
     stays(step, step(TWICE))
 
 
+def test_the_composite_function_has_the_shape_variables_around_it() -> None:
+    module = graph("""
+    def main(x: R.Tensor(("n", "m"), "float32"), w: R.Tensor(("m", "k"), "float32")):
+        a = R.matmul(x, w)
+        return a
+    """)
+    after = FuseOpsByPattern([("mine.matmul", MATMUL)], annotate_codegen=True)(module)
+    outer = after["fused_relax_matmul_mine"]
+    assert isinstance(outer, relax.Function)
+    inner = outer.body.blocks[0].bindings[0].value
+    assert isinstance(inner, relax.Function)
+    assert relax.analysis.defined_symbolic_vars(inner) == relax.analysis.defined_symbolic_vars(
+        outer
+    )
+    assert not set(inner.params) & set(outer.params)
+    same(module, after)
+
+
 def test_only_entry_functions_are_searched() -> None:
     Module = texts.graph("""
     def main(x: f32[4, 4], w: f32[4, 4]):

@@ -89,17 +89,18 @@ class _Wrappers:
         if backend is None or not isinstance(func, rx.Function):
             return None
         symbol = f"{name}_{backend}"
-        outer = copy_with_new_vars(func)
+        # The shape variables are the same ones, which the composite function takes from around it.
+        params = tuple(rx.Var(p.name_hint, p.struct_info, p.span) for p in func.params)
         inner = rx.Var("gv")
         result = rx.Var("gv1")
         bindings = (
             rx.VarBinding(inner, func.without_attr("Primitive"), func.span),
-            rx.VarBinding(result, rx.Call(inner, outer.params, span=func.span), func.span),
+            rx.VarBinding(result, rx.Call(inner, params, span=func.span), func.span),
         )
         self.names[name] = rx.GlobalVar(symbol)
         del self.result[name]
         self.result[self.names[name]] = rx.Function(
-            outer.params,
+            params,
             rx.SeqExpr((rx.BindingBlock(bindings),), result),
             is_pure=func.is_pure,
             attrs=Attrs({"Codegen": backend, "global_symbol": symbol}),
