@@ -224,7 +224,8 @@ class LazyTransformParams(Pass):
             if not isinstance(func, rx.Function) or not name.endswith("transform_params"):
                 continue
             count = input_count(func, "LazyTransformParams") or 0
-            if name not in called and len(func.params) > count:
+            stores = self.fset_item is not None and func.body.struct_info != rx.TupleStructInfo(())
+            if name not in called and (len(func.params) > count or stores):
                 result = result.clone() if result is mod else result
                 result[name] = func
                 ordinary = ToNonDataflow()(result).functions_by_name[name]
@@ -277,9 +278,10 @@ def _call(name: str, extra: Sequence[rx.Var], *args: rx.Expr, source: rx.Expr) -
 def _with_items(func: rx.Function, count: int) -> tuple[rx.Function, set[rx.Var]]:
     """The function with fields of a tuple as its parameters, and the variables bound to these."""
     weights = func.params[count:]
-    pack, sinfo = weights[0], weights[0].struct_info
-    if len(weights) > 1 or not isinstance(sinfo, rx.TupleStructInfo):
+    sinfo = weights[0].struct_info if len(weights) == 1 else None
+    if not isinstance(sinfo, rx.TupleStructInfo):
         return func, set()
+    pack = weights[0]
     fields = [rx.Var(f"{pack.name_hint}_{k}", s, pack.span) for k, s in enumerate(sinfo.fields)]
     items = _Items(pack, fields)
     body = rewriting.replace_variables(items.sequence(func.body), {pack: rx.Tuple(tuple(fields))})
@@ -337,7 +339,8 @@ def _storing(func: rx.Function, items: set[rx.Var], call: Callable[..., rx.Call]
             if var in items:
                 released = replace(R.vm.kill_object(var), span=var.span)
                 after.append(rx.VarBinding(rx.Var("_"), released, var.span))
-    after += [new for field in list(indices) for new in stores(field, func.params[-1])]
+    for field in list(indices):
+        after += stores(field, func.params[-1] if func.params else field)
     body = result if packed is not None else rx.Tuple(())
     return rebuild(
         func, body=rebuild(func.body, blocks=(rx.BindingBlock(tuple(after)),), body=body)

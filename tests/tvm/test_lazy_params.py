@@ -167,6 +167,22 @@ def test_what_lifting_returns_as_it_is_is_stored() -> None:
         np.testing.assert_array_equal(found, w)
 
 
+@pytest.mark.parametrize("params", ["", "params: R.Tuple()"])
+def test_results_without_weights_are_stored(params: str) -> None:
+    Before = module(f"""
+    def transform_params({params}):
+        c = R.const([1, 2, 3, 4], "float32")
+        y = R.exp(c)
+        return (y, c)
+    """)
+    after = LazyTransformParams()(Before)
+    assert not after["transform_params"].params
+    for target in TARGETS:
+        exp, same = stored(after, "transform_params", (), target=target)
+        np.testing.assert_array_equal(same, [1, 2, 3, 4])
+        np.testing.assert_allclose(exp, np.exp(same), rtol=1e-6)
+
+
 def named(weights: list[Any], names: list[str], index: int, name: str) -> Any:
     names.append(name)
     return weights[index]
