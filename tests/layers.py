@@ -119,18 +119,25 @@ def shuffle(config: pytest.Config, items: list[pytest.Item]) -> None:
 class Times:
     """Appends the processor time of each test, with that of its child processes, to a file.
 
+    A test that is skipped has none: where it runs, it may take long.
+
     Units: seconds
     """
 
     def __init__(self, path: str) -> None:
         # Workers of pytest-xdist write whole lines.
         self.file = Path(path).open("a", buffering=1)  # noqa: SIM115
+        self.skipped = False
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.skipped = self.skipped or report.skipped
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        start = _seconds()
+        start, self.skipped = _seconds(), False
         result = yield
-        self.file.write(f"{_seconds() - start:.3f} {item.nodeid}\n")
+        if not self.skipped:
+            self.file.write(f"{_seconds() - start:.3f} {item.nodeid}\n")
         return result
 
 

@@ -99,6 +99,40 @@ def test_the_slow_layer_has_each_other_function_and_the_cheapest_rows() -> None:
     ]
 
 
+def test_what_was_not_measured_stays_in_its_layer(tmp_path: Path, monkeypatch) -> None:
+    table = (
+        "1.0 x.py\n  1.00 a\n  2.00 b[1]\n  3.00 rare b[2]\n  4.00 rare c\n"
+        "  5.00 rare d[1]\n  6.00 rare d[2]\n"
+    )
+    (tmp_path / "times.txt").write_text(table)
+    monkeypatch.setattr(layers, "TABLE", tmp_path / "times.txt")
+    path = write(tmp_path, {"x.py::a": 0.1, "x.py::b[3]": 0.2, "x.py::d[2]": 900.0})
+    monkeypatch.setattr(slow_tests, "rules_of", lambda files: {})
+    monkeypatch.setattr("sys.argv", ["slow_tests", "--keep", str(path)])
+    slow_tests.main()
+    _, entries, rare = layers.table()
+    assert entries == {
+        "x.py::b[1]": 2.0,
+        "x.py::b[2]": 3.0,
+        "x.py::c": 4.0,
+        "x.py::d[1]": 5.0,
+        "x.py::d[2]": 900.0,
+    }
+    assert rare == {"x.py::b[2]", "x.py::c", "x.py::d[1]"}
+
+
+@pytest.mark.parametrize("skipped", [False, True])
+def test_a_test_that_is_skipped_has_no_time(skipped: bool, tmp_path: Path) -> None:
+    times = layers.Times(str(tmp_path / "times"))
+    run = times.pytest_runtest_protocol(SimpleNamespace(nodeid="a.py::test"))  # type: ignore[arg-type]
+    next(run)
+    for each in False, skipped, False:
+        times.pytest_runtest_logreport(SimpleNamespace(skipped=each))  # type: ignore[arg-type]
+    assert [*run] == []
+    times.file.close()
+    assert [*slow_tests.measured([tmp_path / "times"])] == ["a.py::test"] * (not skipped)
+
+
 def test_a_rule_has_a_quick_test_whatever_it_takes() -> None:
     rules = slow_tests.rules_of(["tests/ir/relax/test_well_formed.py"])
     times = {function: 50.0 for functions in rules.values() for function in functions}
