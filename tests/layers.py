@@ -3,10 +3,12 @@
 `tools/slow_tests.py` writes that table from measured times, so that nobody marks tests by hand.
 """
 
+import functools
 import random
 import re
 import resource
 import time
+from collections import Counter
 from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -87,6 +89,19 @@ def is_kept_out(name: str) -> bool:
     return any(kind.search(name) for kind in (_SKIPPED, _KEPT_OUT))
 
 
+def ignores(config: pytest.Config, path: Path) -> bool:
+    """Whether a file of tests is not imported, as the slow layer has none of its tests."""
+    if config.getoption("--layer") != "slow" or not path.match("test_*.py"):
+        return False
+    return path.relative_to(TABLE.parents[1]).as_posix() not in _slow_files()
+
+
+@functools.cache
+def _slow_files() -> frozenset[str]:
+    _, entries, rare = table()
+    return frozenset(name.partition("::")[0] for name in entries if name not in rare)
+
+
 def keep_layer(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselect the tests of other layers."""
     layer = config.getoption("--layer")
@@ -119,26 +134,52 @@ def shuffle(config: pytest.Config, items: list[pytest.Item]) -> None:
 class Times:
     """Appends the processor time of each test, with that of its child processes, to a file.
 
-    A test that is skipped has none: where it runs, it may take long.
+    Tests that share a fixture of a module or the session have equal shares of its time: whichever
+    comes first sets it up. A test that is skipped has no time: where it runs, it may take long.
 
     Units: seconds
     """
 
     def __init__(self, path: str) -> None:
-        # Workers of pytest-xdist write whole lines.
-        self.file = Path(path).open("a", buffering=1)  # noqa: SIM115
+        self.path = Path(path)
         self.skipped = False
+        self.own: dict[pytest.Function, float] = {}
+        """The time of each test, without that of shared fixtures."""
+        self.shared: Counter[pytest.FixtureDef[object]] = Counter()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self.skipped = self.skipped or report.skipped
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        start, self.skipped = _seconds(), False
+    def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[object]) -> Iterator[None]:
+        if fixturedef.scope == "function":
+            return (yield)
+        start, others = _seconds(), self.shared.total()
+        result = yield
+        others -= self.shared.total()  # fixtures that it uses
+        self.shared[fixturedef] += _seconds() - start + others
+        return result
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Function) -> Iterator[None]:
+        start, shared, self.skipped = _seconds(), self.shared.total(), False
         result = yield
         if not self.skipped:
-            self.file.write(f"{_seconds() - start:.3f} {item.nodeid}\n")
+            self.own[item] = _seconds() - start - (self.shared.total() - shared)
         return result
+
+    def pytest_sessionfinish(self) -> None:
+        uses = {item: _fixtures(item) & self.shared.keys() for item in self.own}
+        users = Counter(fixture for used in uses.values() for fixture in used)
+        with self.path.open("a") as file:
+            for item, own in self.own.items():
+                seconds = own + sum(self.shared[each] / users[each] for each in uses[item])
+                file.write(f"{seconds:.3f} {item.nodeid}\n")
+
+
+def _fixtures(item: pytest.Function) -> set[pytest.FixtureDef[object]]:
+    definitions = item._fixtureinfo.name2fixturedefs
+    return {each for several in definitions.values() for each in several}
 
 
 def _seconds() -> float:

@@ -2,6 +2,8 @@
 
 import ast
 import os
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -99,38 +101,79 @@ def test_the_slow_layer_has_each_other_function_and_the_cheapest_rows() -> None:
     ]
 
 
-def test_what_was_not_measured_stays_in_its_layer(tmp_path: Path, monkeypatch) -> None:
-    table = (
-        "1.0 x.py\n  1.00 a\n  2.00 b[1]\n  3.00 rare b[2]\n  4.00 rare c\n"
-        "  5.00 rare d[1]\n  6.00 rare d[2]\n"
+@pytest.mark.parametrize(("budget", "more"), [(12.0, set()), (10.0, {"x.py::b[1]"})])
+def test_what_was_not_measured_has_the_times_of_the_table(budget, more, tmp_path, monkeypatch):
+    """It is slow where the budget has room for it, and what is rare stays so."""
+    (tmp_path / "times.txt").write_text(
+        "1.0 x.py\n  1.00 a\n  2.00 b[1]\n  3.00 rare b[2]\n  4.00 rare c\n  5.00 rare d[1]\n"
+        "  6.00 rare d[2]\n"
     )
-    (tmp_path / "times.txt").write_text(table)
     monkeypatch.setattr(layers, "TABLE", tmp_path / "times.txt")
-    path = write(tmp_path, {"x.py::a": 0.1, "x.py::b[3]": 0.2, "x.py::d[2]": 900.0})
+    monkeypatch.setattr(slow_tests, "BUDGETS", (0.0, budget))
     monkeypatch.setattr(slow_tests, "rules_of", lambda files: {})
+    path = write(tmp_path, {"x.py::a": 0.1, "x.py::b[3]": 0.2, "x.py::d[2]": 9.0})
     monkeypatch.setattr("sys.argv", ["slow_tests", "--keep", str(path)])
     slow_tests.main()
     _, entries, rare = layers.table()
-    assert entries == {
-        "x.py::b[1]": 2.0,
-        "x.py::b[2]": 3.0,
-        "x.py::c": 4.0,
-        "x.py::d[1]": 5.0,
-        "x.py::d[2]": 900.0,
-    }
-    assert rare == {"x.py::b[2]", "x.py::c", "x.py::d[1]"}
+    times = {"b[1]": 2.0, "b[2]": 3.0, "c": 4.0, "d[1]": 5.0, "d[2]": 9.0}
+    assert entries == {f"x.py::{name}": seconds for name, seconds in times.items()}
+    assert rare == {"x.py::b[2]", "x.py::c", "x.py::d[1]"} | more
 
 
-@pytest.mark.parametrize("skipped", [False, True])
-def test_a_test_that_is_skipped_has_no_time(skipped: bool, tmp_path: Path) -> None:
-    times = layers.Times(str(tmp_path / "times"))
-    run = times.pytest_runtest_protocol(SimpleNamespace(nodeid="a.py::test"))  # type: ignore[arg-type]
-    next(run)
-    for each in False, skipped, False:
-        times.pytest_runtest_logreport(SimpleNamespace(skipped=each))  # type: ignore[arg-type]
-    assert [*run] == []
-    times.file.close()
-    assert [*slow_tests.measured([tmp_path / "times"])] == ["a.py::test"] * (not skipped)
+TIMED = """
+import time
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def first():
+    work(0.04)
+
+
+@pytest.fixture(scope="module")
+def second(first):
+    work(0.2)
+
+
+def work(seconds):
+    start = time.process_time()
+    while time.process_time() < start + seconds:
+        pass
+
+
+def test_a(second):
+    work(0.1)
+
+
+def test_b(second):
+    pass
+
+
+def test_c():
+    pass
+
+
+def test_skipped(first):
+    pytest.skip("not installed")
+"""
+
+
+def test_tests_that_share_a_fixture_have_shares_of_its_time(tmp_path: Path) -> None:
+    """Those that are skipped have no time."""
+    (tmp_path / "conftest.py").write_text(
+        "from tests import layers\n\n\n"
+        "def pytest_configure(config):\n    config.pluginmanager.register(layers.Times('times'))\n"
+    )
+    (tmp_path / "test_timed.py").write_text(TIMED)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    subprocess.run(command, cwd=tmp_path, env=env, check=True, capture_output=True)
+    times = slow_tests.measured([tmp_path / "times"])
+    expected = {"test_a": 0.1 + (0.2 + 0.04) / 2, "test_b": (0.2 + 0.04) / 2, "test_c": 0.0}
+    assert times == pytest.approx(
+        {f"test_timed.py::{name}": seconds for name, seconds in expected.items()}, abs=0.05
+    )
 
 
 def test_a_rule_has_a_quick_test_whatever_it_takes() -> None:
