@@ -18,8 +18,13 @@ import pytest
 TABLE = Path(__file__).with_name("times.txt")
 RARE = "rare "
 """The table has this before the names of tests that only `make test-all` runs."""
-_KEPT_OUT = re.compile(r"_of_ray\b|::test_a_notebook_shows_what_is_saved_in_it\b")
-"""Tests that need Ray, and notebooks. Unless they are quick, no layer has them."""
+_KEPT_OUT = re.compile(
+    r"_of_ray\b|::test_a_notebook_shows_what_is_saved_in_it\b|^tests/test_stranger\.py"
+)
+"""Tests that need Ray, notebooks, and packages that are installed anew, as by `make dist`.
+
+Unless they are quick, no layer has them.
+"""
 _SKIPPED = re.compile(r"^tests/browser/|native/test_arm\.py::test_(programs|a_file)_")
 """Tests of a browser, and all but a sample of those that are emulated. No layer has them.
 
