@@ -140,7 +140,8 @@ class Times:
     """Appends the processor time of each test, with that of its child processes, to a file.
 
     Tests that share a fixture of a module or the session have equal shares of its time: whichever
-    comes first sets it up. A test that is skipped has no time: where it runs, it may take long.
+    comes first sets it up, and the last one of a file ends processes, whose time counts then. A
+    test that is skipped has no time: where it runs, it may take long.
 
     Units: seconds
     """
@@ -150,7 +151,8 @@ class Times:
         self.skipped = False
         self.own: dict[pytest.Function, float] = {}
         """The time of each test, without that of shared fixtures."""
-        self.shared: Counter[pytest.FixtureDef[object]] = Counter()
+        self.shared: Counter[object] = Counter()
+        """The time of each fixture that tests share, and of the end of each file."""
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self.skipped = self.skipped or report.skipped
@@ -166,6 +168,16 @@ class Times:
         return result
 
     @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_teardown(
+        self, item: pytest.Item, nextitem: pytest.Item | None
+    ) -> Iterator[None]:
+        start = _seconds()
+        result = yield
+        if nextitem is None or nextitem.path != item.path:
+            self.shared[item.path] += _seconds() - start
+        return result
+
+    @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Function) -> Iterator[None]:
         start, shared, self.skipped = _seconds(), self.shared.total(), False
         result = yield
@@ -175,6 +187,7 @@ class Times:
 
     def pytest_sessionfinish(self) -> None:
         uses = {item: _fixtures(item) & self.shared.keys() for item in self.own}
+        uses = {item: used and {*used, item.path} for item, used in uses.items()}
         users = Counter(fixture for used in uses.values() for fixture in used)
         with self.path.open("a") as file:
             for item, own in self.own.items():
@@ -182,7 +195,7 @@ class Times:
                 file.write(f"{seconds:.3f} {item.nodeid}\n")
 
 
-def _fixtures(item: pytest.Function) -> set[pytest.FixtureDef[object]]:
+def _fixtures(item: pytest.Function) -> set[object]:
     definitions = item._fixtureinfo.name2fixturedefs
     return {each for several in definitions.values() for each in several}
 

@@ -134,6 +134,8 @@ def first():
 @pytest.fixture(scope="module")
 def second(first):
     work(0.2)
+    yield
+    work(0.06)
 
 
 def work(seconds):
@@ -170,7 +172,8 @@ def test_tests_that_share_a_fixture_have_shares_of_its_time(tmp_path: Path) -> N
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     subprocess.run(command, cwd=tmp_path, env=env, check=True, capture_output=True)
     times = slow_tests.measured([tmp_path / "times"])
-    expected = {"test_a": 0.1 + (0.2 + 0.04) / 2, "test_b": (0.2 + 0.04) / 2, "test_c": 0.0}
+    share = (0.04 + 0.2 + 0.06) / 2
+    expected = {"test_a": 0.1 + share, "test_b": share, "test_c": 0.0}
     assert times == pytest.approx(
         {f"test_timed.py::{name}": seconds for name, seconds in expected.items()}, abs=0.05
     )
