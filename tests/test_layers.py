@@ -215,6 +215,17 @@ def test_each_test_is_in_one_layer(layer, tmp_path, monkeypatch) -> None:
     assert {item.nodeid for item in left} == {*names} - kept
 
 
+@pytest.mark.parametrize("layer", ["quick", "slow", "all"])
+def test_the_slow_layer_imports_files_that_have_slow_tests(layer: str, monkeypatch) -> None:
+    table = layers.Table({}, {"test_a.py::f": 1.0, "test_b.py::f": 1.0}, {"test_b.py::f"})
+    monkeypatch.setattr(layers, "table", lambda: table)
+    monkeypatch.setattr(layers, "_slow_files", layers._slow_files.__wrapped__)
+    config = SimpleNamespace(getoption=lambda _: layer)
+    names = ["test_a.py", "test_b.py", "test_c.py", "conftest.py", "tests"]
+    ignored = [name for name in names if layers.ignores(config, ROOT / name)]  # type: ignore[arg-type]
+    assert ignored == (["test_b.py", "test_c.py"] if layer == "slow" else [])
+
+
 def test_rows_are_drawn_with_the_seed_of_the_run() -> None:
     """Modules read it when they are imported, some of them before pytest is configured."""
     assert os.environ["RELAXPY_FUZZ_SEED"] == seed.SEED
