@@ -1,6 +1,7 @@
 import gc
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -24,6 +25,10 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(layers.Times(config.getoption("--record-times")))
     # A tenth of the run would be spent in visiting the thousands of tests again and again.
     gc.disable()
+
+
+def pytest_ignore_collect(config: pytest.Config, collection_path: Path) -> bool | None:
+    return layers.ignores(config, collection_path) or None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -3,10 +3,12 @@
 `tools/slow_tests.py` writes that table from measured times, so that nobody marks tests by hand.
 """
 
+import functools
 import random
 import re
 import resource
 import time
+from collections import Counter
 from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -16,8 +18,13 @@ import pytest
 TABLE = Path(__file__).with_name("times.txt")
 RARE = "rare "
 """The table has this before the names of tests that only `make test-all` runs."""
-_KEPT_OUT = re.compile(r"_of_ray\b|::test_a_notebook_shows_what_is_saved_in_it\b")
-"""Tests that need Ray, and notebooks. Unless they are quick, no layer has them."""
+_KEPT_OUT = re.compile(
+    r"_of_ray\b|::test_a_notebook_shows_what_is_saved_in_it\b|^tests/test_stranger\.py"
+)
+"""Tests that need Ray, notebooks, and packages that are installed anew, as by `make dist`.
+
+Unless they are quick, no layer has them.
+"""
 _SKIPPED = re.compile(r"^tests/browser/|native/test_arm\.py::test_(programs|a_file)_")
 """Tests of a browser, and all but a sample of those that are emulated. No layer has them.
 
@@ -87,6 +94,19 @@ def is_kept_out(name: str) -> bool:
     return any(kind.search(name) for kind in (_SKIPPED, _KEPT_OUT))
 
 
+def ignores(config: pytest.Config, path: Path) -> bool:
+    """Whether a file of tests is not imported, as the slow layer has none of its tests."""
+    if config.getoption("--layer") != "slow" or not path.match("test_*.py"):
+        return False
+    return path.relative_to(TABLE.parents[1]).as_posix() not in _slow_files()
+
+
+@functools.cache
+def _slow_files() -> frozenset[str]:
+    _, entries, rare = table()
+    return frozenset(name.partition("::")[0] for name in entries if name not in rare)
+
+
 def keep_layer(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselect the tests of other layers."""
     layer = config.getoption("--layer")
@@ -119,19 +139,65 @@ def shuffle(config: pytest.Config, items: list[pytest.Item]) -> None:
 class Times:
     """Appends the processor time of each test, with that of its child processes, to a file.
 
+    Tests that share a fixture of a module or the session have equal shares of its time: whichever
+    comes first sets it up, and the last one of a file ends processes, whose time counts then. A
+    test that is skipped has no time: where it runs, it may take long.
+
     Units: seconds
     """
 
     def __init__(self, path: str) -> None:
-        # Workers of pytest-xdist write whole lines.
-        self.file = Path(path).open("a", buffering=1)  # noqa: SIM115
+        self.path = Path(path)
+        self.skipped = False
+        self.own: dict[pytest.Function, float] = {}
+        """The time of each test, without that of shared fixtures."""
+        self.shared: Counter[object] = Counter()
+        """The time of each fixture that tests share, and of the end of each file."""
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.skipped = self.skipped or report.skipped
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+    def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[object]) -> Iterator[None]:
+        if fixturedef.scope == "function":
+            return (yield)
+        start, others = _seconds(), self.shared.total()
+        result = yield
+        others -= self.shared.total()  # fixtures that it uses
+        self.shared[fixturedef] += _seconds() - start + others
+        return result
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_teardown(
+        self, item: pytest.Item, nextitem: pytest.Item | None
+    ) -> Iterator[None]:
         start = _seconds()
         result = yield
-        self.file.write(f"{_seconds() - start:.3f} {item.nodeid}\n")
+        if nextitem is None or nextitem.path != item.path:
+            self.shared[item.path] += _seconds() - start
         return result
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Function) -> Iterator[None]:
+        start, shared, self.skipped = _seconds(), self.shared.total(), False
+        result = yield
+        if not self.skipped:
+            self.own[item] = _seconds() - start - (self.shared.total() - shared)
+        return result
+
+    def pytest_sessionfinish(self) -> None:
+        uses = {item: _fixtures(item) & self.shared.keys() for item in self.own}
+        uses = {item: used and {*used, item.path} for item, used in uses.items()}
+        users = Counter(fixture for used in uses.values() for fixture in used)
+        with self.path.open("a") as file:
+            for item, own in self.own.items():
+                seconds = own + sum(self.shared[each] / users[each] for each in uses[item])
+                file.write(f"{seconds:.3f} {item.nodeid}\n")
+
+
+def _fixtures(item: pytest.Function) -> set[object]:
+    definitions = item._fixtureinfo.name2fixturedefs
+    return {each for several in definitions.values() for each in several}
 
 
 def _seconds() -> float:

@@ -1,6 +1,7 @@
 """The tree is the architecture: who may import whom, read off the source of every file."""
 
 import ast
+import functools
 import re
 import sys
 from collections.abc import Iterator, Mapping
@@ -188,6 +189,7 @@ def floor_of(file: str) -> tuple[str, int] | None:
     return None
 
 
+@functools.lru_cache(maxsize=1)  # a file is asked about several times in turn
 def imports(tree: ast.AST) -> list[ast.Import | ast.ImportFrom]:
     return [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
 
@@ -212,9 +214,9 @@ def arrows_up(file: str, tree: ast.Module) -> list[str]:
     home = floor_of(file)
     if home is None:
         return []
-    free, found = exempt(file, tree), []
+    found = []
     for node in imports(tree):
-        if not isinstance(node, ast.ImportFrom) or node.module is None or node in free:
+        if not isinstance(node, ast.ImportFrom) or node.module is None:
             continue
         for alias in node.names:
             path = node.module.replace(".", "/")
@@ -222,7 +224,8 @@ def arrows_up(file: str, tree: ast.Module) -> list[str]:
             target = next((name for name in names if name in FILES), None)
             module = target or (f"{path}.py" if f"{path}.py" in FILES else f"{path}/__init__.py")
             there = floor_of(module)
-            if there is not None and there[0] == home[0] and there[1] > home[1]:
+            is_above = there is not None and there[0] == home[0] and there[1] > home[1]
+            if is_above and node not in exempt(file, tree):
                 found.append(f"{file}:{node.lineno}: imports {module} from above")
     return found
 
@@ -408,7 +411,8 @@ def test_an_import_from_above_is_found(file: str, text: str) -> None:
 def test_code_asks_what_a_target_can_do_and_not_which_it_is() -> None:
     """`relaxpy/ir/core/target.py` has a table of what each can do, and back ends have methods."""
     texts = {file: (ROOT / file).read_text(encoding="utf-8") for file in FILES}
-    assert [x for file in FILES for x in targets_in_code(file, ast.parse(texts[file]))] == []
+    some = [file for file in FILES if re.search(rf'"({"|".join(NAMES)})"|Backend\b', texts[file])]
+    assert [x for file in some for x in targets_in_code(file, ast.parse(texts[file]))] == []
     assert all({*NAMES} & set(re.findall(r'"(\w+)"', texts[file])) for file in OTHER_WORDS)
 
 

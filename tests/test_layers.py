@@ -2,6 +2,8 @@
 
 import ast
 import os
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -99,6 +101,84 @@ def test_the_slow_layer_has_each_other_function_and_the_cheapest_rows() -> None:
     ]
 
 
+@pytest.mark.parametrize(("budget", "more"), [(12.0, set()), (10.0, {"x.py::b[1]"})])
+def test_what_was_not_measured_has_the_times_of_the_table(budget, more, tmp_path, monkeypatch):
+    """It is slow where the budget has room for it, and what is rare stays so."""
+    (tmp_path / "times.txt").write_text(
+        "1.0 x.py\n  1.00 a\n  2.00 b[1]\n  3.00 rare b[2]\n  4.00 rare c\n  5.00 rare d[1]\n"
+        "  6.00 rare d[2]\n"
+    )
+    monkeypatch.setattr(layers, "TABLE", tmp_path / "times.txt")
+    monkeypatch.setattr(slow_tests, "BUDGETS", (0.0, budget))
+    monkeypatch.setattr(slow_tests, "rules_of", lambda files: {})
+    path = write(tmp_path, {"x.py::a": 0.1, "x.py::b[3]": 0.2, "x.py::d[2]": 9.0})
+    monkeypatch.setattr("sys.argv", ["slow_tests", "--keep", str(path)])
+    slow_tests.main()
+    _, entries, rare = layers.table()
+    times = {"b[1]": 2.0, "b[2]": 3.0, "c": 4.0, "d[1]": 5.0, "d[2]": 9.0}
+    assert entries == {f"x.py::{name}": seconds for name, seconds in times.items()}
+    assert rare == {"x.py::b[2]", "x.py::c", "x.py::d[1]"} | more
+
+
+TIMED = """
+import time
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def first():
+    work(0.04)
+
+
+@pytest.fixture(scope="module")
+def second(first):
+    work(0.2)
+    yield
+    work(0.06)
+
+
+def work(seconds):
+    start = time.process_time()
+    while time.process_time() < start + seconds:
+        pass
+
+
+def test_a(second):
+    work(0.1)
+
+
+def test_b(second):
+    pass
+
+
+def test_c():
+    pass
+
+
+def test_skipped(first):
+    pytest.skip("not installed")
+"""
+
+
+def test_tests_that_share_a_fixture_have_shares_of_its_time(tmp_path: Path) -> None:
+    """Those that are skipped have no time."""
+    (tmp_path / "conftest.py").write_text(
+        "from tests import layers\n\n\n"
+        "def pytest_configure(config):\n    config.pluginmanager.register(layers.Times('times'))\n"
+    )
+    (tmp_path / "test_timed.py").write_text(TIMED)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    subprocess.run(command, cwd=tmp_path, env=env, check=True, capture_output=True)
+    times = slow_tests.measured([tmp_path / "times"])
+    share = (0.04 + 0.2 + 0.06) / 2
+    expected = {"test_a": 0.1 + share, "test_b": share, "test_c": 0.0}
+    assert times == pytest.approx(
+        {f"test_timed.py::{name}": seconds for name, seconds in expected.items()}, abs=0.05
+    )
+
+
 def test_a_rule_has_a_quick_test_whatever_it_takes() -> None:
     rules = slow_tests.rules_of(["tests/ir/relax/test_well_formed.py"])
     times = {function: 50.0 for functions in rules.values() for function in functions}
@@ -133,6 +213,17 @@ def test_each_test_is_in_one_layer(layer, tmp_path, monkeypatch) -> None:
     quick = {*names} - slow - rare - {"z.py::test_actors_of_ray"}
     assert kept == {"quick": quick, "slow": slow, "all": {*names}}[layer]
     assert {item.nodeid for item in left} == {*names} - kept
+
+
+@pytest.mark.parametrize("layer", ["quick", "slow", "all"])
+def test_the_slow_layer_imports_files_that_have_slow_tests(layer: str, monkeypatch) -> None:
+    table = layers.Table({}, {"test_a.py::f": 1.0, "test_b.py::f": 1.0}, {"test_b.py::f"})
+    monkeypatch.setattr(layers, "table", lambda: table)
+    monkeypatch.setattr(layers, "_slow_files", layers._slow_files.__wrapped__)
+    config = SimpleNamespace(getoption=lambda _: layer)
+    names = ["test_a.py", "test_b.py", "test_c.py", "conftest.py", "tests"]
+    ignored = [name for name in names if layers.ignores(config, ROOT / name)]  # type: ignore[arg-type]
+    assert ignored == (["test_b.py", "test_c.py"] if layer == "slow" else [])
 
 
 def test_rows_are_drawn_with_the_seed_of_the_run() -> None:

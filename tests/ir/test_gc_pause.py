@@ -120,7 +120,8 @@ def test_objects_that_others_froze_stay_frozen() -> None:
     gc.freeze()
     before = gc.get_freeze_count()
     assert linked_lists()
-    assert gc.get_freeze_count() == before > 0
+    # Some of them may be released, and are not counted any more.
+    assert 0 < gc.get_freeze_count() <= before
 
 
 @pytest.fixture

@@ -73,6 +73,23 @@ def test_sizes_that_no_tensor_has_are_refused() -> None:
             from_source(f"@R.function\ndef main(x: {rank}):\n    return x\n")
 
 
+@pytest.mark.parametrize("display", ["{key: 0 for key in keys}", "{key for key in keys}"])
+def test_keys_of_one_hash_are_refused_before_they_are_compared_with_each_other(display) -> None:
+    compared = []
+
+    class Key:
+        def __hash__(self) -> int:
+            return 1
+
+        def __eq__(self, other: object) -> bool:
+            compared.append(other)
+            return self is other
+
+    with pytest.raises(ParseError, match="more than 16 keys of one hash are refused"):
+        from_source(f"{HEADER}    y = {display}\n", {"R": R, "keys": [Key() for _ in range(100)]})
+    assert len(compared) < 17 * 17
+
+
 @pytest.mark.parametrize(
     "size", ["n" + "+n" * 5000 + "+", "-" * 5000 + "n", "(" * 5000, "n" * 5000 + "+"]
 )

@@ -59,6 +59,13 @@ def f(A: f32[6], B: f32[6]):
             A[i] = T.float32(0)
             B[i] = T.float32(9)
 # args: A=numbers(6)
+--- what is ahead in one dimension and behind in another is another element
+def f(A: f32[n * 2 + 1, n * 2 + 1], B: f32[n]):
+    for i in range(n):
+        A[i + n + 1, i] = B[i]
+        B[i] = A[i, i + n + 1]
+# args: A=numbers(9, 9), B=numbers(4)
+# whole: in one step
 --- a running sum over a view
 def f(C: f32[7]):
     V = T.decl_buffer((7,), "float32", data=C.data)

@@ -166,6 +166,18 @@ def f(X: f32[3, m], Y: f32[3]):
                 Y[vi] = Y[vi] + X[vi, vk]
         for i in range(1):
             C[0] = C[0] - 1 - C[0] % 2
+--- in a loop whose length was changed before it
+def f(X: f32[3, m], Y: f32[3]):
+    C = T.alloc_buffer((1,), "int32")
+    C[0] = 1
+    for k in range(m):
+        C[0] = T.min(C[0] + 1, 3)
+        for i in range(C[0]):
+            with T.block("sum"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    Y[vi] = T.float32(100)
+                Y[vi] = Y[vi] + X[vi, vk]
 --- with an init inside of its init
 def f(X: f32[3, m], Y: f32[3]):
     for k, i in T.grid(m, 3):

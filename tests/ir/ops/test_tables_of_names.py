@@ -53,9 +53,9 @@ NOT_OPERATORS = {
 
 def spelled(path: Path) -> Iterator[str]:
     """The whole strings in a file that have the form of an operator's name."""
-    tree = ast.parse(path.read_text("utf-8"))
-    parts = {part for n in ast.walk(tree) if isinstance(n, ast.JoinedStr) for part in n.values}
-    texts = (n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and n not in parts)
+    nodes = [*ast.walk(ast.parse(path.read_text("utf-8")))]
+    parts = {part for n in nodes if isinstance(n, ast.JoinedStr) for part in n.values}
+    texts = (n.value for n in nodes if isinstance(n, ast.Constant) and n not in parts)
     yield from (t for t in texts if isinstance(t, str) and re.fullmatch(r"relax(\.\w+)+", t))
 
 

@@ -16,7 +16,6 @@ import relaxpy
 
 torch: Any = pytest.importorskip("torch")
 pytest.importorskip("expecttest")  # which PyTorch's own samples import
-from torch.testing._internal.common_methods_invocations import op_db, wrapper_set_seed  # noqa: E402
 from torch.utils import _pytree as trees  # noqa: E402
 
 from relaxpy.relax.frontend.torch import from_exported_program, relax_dynamo  # noqa: E402
@@ -77,9 +76,14 @@ class Applied(torch.nn.Module):  # type: ignore[misc]
         return self.op(*args, **kwargs)
 
 
+def own_tests() -> Any:
+    """What PyTorch's own tests use: its import takes two seconds."""
+    return importlib.import_module("torch.testing._internal.common_methods_invocations")
+
+
 def info_of(name: str) -> Any:
     """PyTorch's samples of an operator, which some versions of it do not have."""
-    found = next((info for info in op_db if info.name == name), None)
+    found = next((info for info in own_tests().op_db if info.name == name), None)
     return pytest.skip(f"PyTorch {torch.__version__} has no {name}") if found is None else found
 
 
@@ -233,7 +237,9 @@ def test_positions_meet_infinite_elements(mode: str, padding: str, corners: bool
 
 
 def test_attention_drops_weights_in_training() -> None:
-    attention = partial(wrapper_set_seed, torch.nn.functional.scaled_dot_product_attention)
+    attention = partial(
+        own_tests().wrapper_set_seed, torch.nn.functional.scaled_dot_product_attention
+    )
     x = torch.ones(2, 5, 4).cumsum(1)
     for dropout, causal in [(0.5, False), (1.0, False), (0.25, True)]:
         compare(Applied(attention, ((x, x, x, None, dropout, causal), {})), "native")
