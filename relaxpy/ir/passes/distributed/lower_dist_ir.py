@@ -232,7 +232,7 @@ def _without_placement(arg: rx.Expr) -> rx.Expr:
 
 def _check_needs_parts_only(call: rx.Call, result: rx.StructInfo) -> None:
     """Errors: TransformError if devices compute partial results, which nothing combines."""
-    rule = call.op.record.sharding if isinstance(call.op, Op) else None
+    rule = call.op.record.axes if isinstance(call.op, Op) else None
     if rule is None or not isinstance(result, DTensorStructInfo):
         return
     sinfos = [arg.struct_info for arg in call.args]

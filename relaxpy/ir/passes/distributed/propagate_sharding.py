@@ -52,7 +52,7 @@ class PropagateSharding(Pass):
             for node in walk(func)
         ):
             return mod
-        with_rules = [name for name, op in registered_ops().items() if op.record.sharding]
+        with_rules = [name for name, op in registered_ops().items() if op.record.axes]
         mod = LegalizeOps(skip_ops=with_rules)(InlinePrivateFunctions()(mod))
 
         def distributed(func: rx.Function) -> rx.Function:
@@ -213,48 +213,24 @@ class _Divided:
         wanted = dist.DTensorStructInfo(sinfo.tensor_sinfo, self.mesh, placement)
         return self._bound(_redistributed(arg, wanted, self.call.span), wanted)
 
-    def _computed(self, call: rx.Call) -> rx.Call:
+    def _computed(self, call: rx.Call) -> rx.Expr:
         """The call, or one of operators whose partial results can be combined in its place."""
         kept = {label for labels in self.axes.results for label in labels}
         is_reduced = any(label is not None and label not in kept for label in self.division.along)
         if not is_reduced or rx.is_call_of(call, "relax.call_tir"):
             return call
         assert isinstance(call.op, Op)
-        result, operand = self.var.struct_info, call.args[0].struct_info
-        assert isinstance(result, dist.DTensorStructInfo)
-        assert isinstance(operand, dist.DTensorStructInfo)
-        name, dtype = call.op.name.removeprefix("relax."), result.dtype
-        is_narrow = dtype.is_float and dtype.bits < 32
-        if name in {"max", "min"} or (name in {"sum", "prod", "matmul"} and not is_narrow):
-            return call
-        wide = "float32" if is_narrow else dtype
-        if name == "matmul":
-            total: rx.Call = R.matmul(*call.args, out_dtype=wide)
-            return self._located(R.astype(self._emitted(total), dtype))
-        x = self._emitted(R.astype(call.args[0], wide)) if is_narrow else call.args[0]
-        if name in {"sum", "prod"}:
-            total = rx.Call(call.op, (x,), call.attrs)
-        else:
-            count = placements.reduced_count(call, operand.tensor_sinfo)
-            size = _with_constants(rx.const(count, wide), self.mesh)
-            if name != "mean":
-                sums = self._emitted(R.sum(x, call.attrs["axis"], keepdims=True))
-                x = self._emitted(R.subtract(x, self._emitted(R.divide(sums, size))))
-                x = self._emitted(R.multiply(x, x))
-            sums = self._emitted(R.sum(x, call.attrs["axis"], call.attrs["keepdims"]))
-            total = R.divide(sums, size)
-            if name == "std":
-                total = R.sqrt(self._emitted(total))
-        total = R.astype(self._emitted(total), dtype) if is_narrow else total
-        return self._located(total)
+        assert call.op.record.partial is not None
+        value = call.op.record.partial(call, self._emitted)
+        assert isinstance(value, rx.Call)
+        return replace(value, span=self.call.span)
 
-    def _located(self, call: rx.Call) -> rx.Call:
-        """A call that replaces this one."""
-        return replace(call, span=self.call.span)
-
-    def _emitted(self, call: rx.Call) -> rx.Var:
-        """The variable of such a call."""
-        return self._bound(self._located(call))
+    def _emitted(self, value: rx.Expr) -> rx.Expr:
+        """The variable of an operand, or a constant that every device has."""
+        if isinstance(value, rx.Constant):
+            return _with_constants(value, self.mesh)
+        assert isinstance(value, rx.Call)
+        return self._bound(replace(value, span=self.call.span))
 
 
 def _distributed_builtin(call: rx.Call, var: rx.Var) -> rx.Call:
