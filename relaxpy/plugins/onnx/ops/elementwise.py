@@ -30,8 +30,7 @@ from relaxpy.plugins.importing.tensors import (
     truncated,
 )
 from relaxpy.plugins.importing.unsupported import UnsupportedError
-from relaxpy.plugins.onnx.context import Context, shaped_as
-from relaxpy.plugins.onnx.registry import Value, converter
+from relaxpy.plugins.onnx.context import Context, Value, converter, shaped_as
 from relaxpy.plugins.onnx.view import NARROW, dtype_of as dtype_of_code
 
 _UNARY = {

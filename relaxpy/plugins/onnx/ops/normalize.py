@@ -19,8 +19,7 @@ from relaxpy.plugins.importing.tensors import (
     wide_dtype,
 )
 from relaxpy.plugins.importing.unsupported import UnsupportedError
-from relaxpy.plugins.onnx.context import Context
-from relaxpy.plugins.onnx.registry import converter
+from relaxpy.plugins.onnx.context import Context, converter
 from relaxpy.plugins.onnx.view import dtype_of as dtype_of_code
 
 
