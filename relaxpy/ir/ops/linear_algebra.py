@@ -7,7 +7,7 @@ from string import ascii_letters
 from typing import TYPE_CHECKING, Any, cast
 
 from relaxpy.ir import ops as op
-from relaxpy.ir.core.dtype import FLOAT32, DataType
+from relaxpy.ir.core.dtype import DataType, accumulator
 from relaxpy.ir.ops.definition import gradients, rules
 from relaxpy.ir.ops.definition.axis_rules import matmul_axes
 from relaxpy.ir.ops.definition.registry import R, register
@@ -90,9 +90,10 @@ def _partial_matmul(call: rx.Call, bound: Callable[[Any], Any]) -> Any:
     """With sums in float32, which is rounded once they are combined."""
     sinfo: Any = call.args[0].struct_info
     dtype = cast("DataType", call.attrs["out_dtype"] or sinfo.dtype)
-    if not (dtype.is_float and dtype.bits < FLOAT32.bits):
+    wide = accumulator(dtype)
+    if wide == dtype:
         return call
-    return R.astype(bound(matmul(*call.args, out_dtype=FLOAT32)), dtype)
+    return R.astype(bound(matmul(*call.args, out_dtype=wide)), dtype)
 
 
 @register(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from relaxpy.ir.core.dtype import FLOAT32, DataType
+from relaxpy.ir.core.dtype import FLOAT32, DataType, accumulator
 from relaxpy.ir.ops.definition import rules
 from relaxpy.ir.ops.definition.axis_rules import REDUCED, along
 from relaxpy.ir.ops.definition.gradients import (
@@ -131,7 +131,7 @@ def _in_float32(rule: Callable[[Any, Call, Bound], Any]) -> PartialRule:
 
     def wide_rule(call: Call, bound: Bound) -> Any:
         [x], dtype = call.args, _dtype(call)
-        if dtype == _wide(dtype):
+        if dtype == accumulator(dtype):
             return rule(x, call, bound)
         result = rule(bound(R.astype(x, FLOAT32)), call, bound)
         return None if result is None else R.astype(bound(result), dtype)
@@ -142,10 +142,6 @@ def _in_float32(rule: Callable[[Any, Call, Bound], Any]) -> PartialRule:
 def _dtype(call: Call) -> DataType:
     sinfo: Any = call.args[0].struct_info
     return cast("DataType", sinfo.dtype)
-
-
-def _wide(dtype: DataType) -> DataType:
-    return FLOAT32 if dtype.is_float and dtype.bits < FLOAT32.bits else dtype
 
 
 def _partial_sum(x: Any, call: Call, bound: Bound) -> Any:
@@ -181,7 +177,7 @@ def _known_count(call: Call) -> Expr | None:
         return None
     axes = range(len(shape)) if axis is None else rules.normal_axes(cast("Any", axis), len(shape))
     count = product([shape[axis] for axis in axes])
-    return const(count.value, _wide(dtype)) if isinstance(count, IntImm) else None
+    return const(count.value, accumulator(dtype)) if isinstance(count, IntImm) else None
 
 
 _reduction = rows(_infer, _DOC.format("{}", ""), lambda name: rules.by_te(name, name), **REDUCED)

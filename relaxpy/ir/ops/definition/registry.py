@@ -39,6 +39,7 @@ from relaxpy.ir.op_record import (
 from relaxpy.ir.ops.definition.sharding import infer_distributed
 from relaxpy.ir.ops.definition.signature import Named, Parameter, Signature
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.known import fields_of
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.relax.nodes.expr import evaluated
 from relaxpy.ir.relax.relations.derivation import Context
@@ -290,7 +291,7 @@ def _written(call: rx.Call, kind: CallKind | None) -> CallArguments:
         args[0] = callee.global_symbol
     if kind is not None and kind.has_outputs:
         [out] = call.sinfo_args
-        fields = out.fields if isinstance(out, rx.TupleStructInfo) else (out,)
+        fields = fields_of(out)
         named["out_sinfo"] = out if len(fields) == 1 else list(fields)
         if len(args) > 2:
             named["tir_vars"] = args[2]

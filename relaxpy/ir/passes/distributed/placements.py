@@ -12,6 +12,7 @@ from relaxpy.ir.core.traverse import Groups, walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.known import fields_of
 from relaxpy.ir.relax.nodes.distributed import (
     DeviceMesh,
     DTensorStructInfo,
@@ -48,11 +49,6 @@ def whole(sinfo: rx.StructInfo) -> rx.StructInfo:
     if isinstance(sinfo, rx.TupleStructInfo):
         return rx.TupleStructInfo(tuple(map(whole, sinfo.fields)))
     return sinfo.tensor_sinfo if isinstance(sinfo, DTensorStructInfo) else sinfo
-
-
-def fields_of(sinfo: rx.StructInfo | None) -> tuple[rx.StructInfo | None, ...]:
-    """The fields of a tuple, or the one value."""
-    return sinfo.fields if isinstance(sinfo, rx.TupleStructInfo) else (sinfo,)
 
 
 def axes_of_call(call: rx.Call, result: rx.StructInfo | None, mod: IRModule) -> CallAxes | None:
