@@ -130,7 +130,7 @@ FLOORS = {
         openai_api.py server.py
     """,
     "relaxpy/plugins/onnx": """
-        view.py folding.py registry.py context.py ops
+        view.py folding.py context.py ops
         bodies.py importer.py backend.py
     """,
     "relaxpy/plugins/torch": """

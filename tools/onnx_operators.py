@@ -13,7 +13,7 @@ from pathlib import Path
 import onnx
 
 from relaxpy.plugins.onnx import ops as ops
-from relaxpy.plugins.onnx.registry import CONVERTERS
+from relaxpy.plugins.onnx.context import CONVERTERS
 
 PAGE = Path(__file__).parents[1] / "docs" / "onnx-operators.md"
 HEAD = """# Operators of ONNX

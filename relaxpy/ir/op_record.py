@@ -23,9 +23,8 @@ Normalization: TypeAlias = "Callable[[BlockBuilder, Call], Expr]"
 Legalization: TypeAlias = "Callable[[BlockBuilder, Call], Any]"
 Gradient: TypeAlias = "Callable[[Var, Call, Expr, BlockBuilder], Sequence[Expr]]"
 LayoutRule: TypeAlias = "Callable[[Call, Mapping[str, Sequence[str]], Mapping[Var, Any]], Any]"
-ShardingRule: TypeAlias = (
-    "Callable[[Call, Sequence[StructInfo], Any], Sequence[Sequence[int | None]]]"
-)
+AxesRule: TypeAlias = "Callable[[Call, Sequence[StructInfo], Any], Sequence[Sequence[int | None]]]"
+PartialRule: TypeAlias = "Callable[[Call, Callable[[Expr], Expr]], Expr | None]"
 Decomposition: TypeAlias = "Callable[[PrecedingBindings, Call, bool], Expr | None]"
 MixedPrecisionRule: TypeAlias = "Callable[[Call, str], Expr]"
 CallArguments: TypeAlias = tuple[list[object], dict[str, object]]
@@ -118,6 +117,13 @@ class Allocation:
     killer: str = ""
 
 
+class AxisColumns(TypedDict):
+    """The columns by which an operator relates axes of operands and of its result."""
+
+    axes: AxesRule
+    layout: LayoutRule
+
+
 class Columns(TypedDict, total=False):
     """The properties that can be registered for an operator; see the fields of `OpRecord`."""
 
@@ -128,7 +134,8 @@ class Columns(TypedDict, total=False):
     gradient: Gradient | None
     decompose: Decomposition | None
     layout: LayoutRule | None
-    sharding: ShardingRule | None
+    axes: AxesRule | None
+    partial: PartialRule | None
     mixed_precision: MixedPrecisionRule | None
     precision_policy: int | None
     data_dependent: bool | None
@@ -159,7 +166,8 @@ _FUNCTIONS = frozenset(
         "gradient",
         "decompose",
         "layout",
-        "sharding",
+        "axes",
+        "partial",
         "mixed_precision",
         "runtime",
         "adapt",
@@ -243,8 +251,12 @@ class OpRecord:
     operands it binds; None if the call stays."""
     layout: LayoutRule | None = None
     """Infers the layouts of operands and results from desired and known layouts."""
-    sharding: ShardingRule | None = None
-    """Labels the axes of distributed operands by those of the result, if it takes such operands."""
+    axes: AxesRule | None = None
+    """Labels the axes of operands by those of the result along which the same elements lie. Only
+    with it does an operator compute parts of tensors that are distributed over devices."""
+    partial: PartialRule | None = None
+    """Returns a call by operators whose results on parts of a reduced axis can be combined, and
+    binds their operands; None if there are none."""
     mixed_precision: MixedPrecisionRule | None = None
     """Rewrites the call for another datatype."""
     precision_policy: int | None = None

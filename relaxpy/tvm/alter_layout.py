@@ -31,7 +31,7 @@ from relaxpy.ir.passes.convert_layout import LAYOUT_FREE
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.known import literal_shape
+from relaxpy.ir.relax.known import fields_of, literal_shape
 from relaxpy.ir.relax.rewrite import map_bindings as rewriting
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.lower import create_prim_func
@@ -217,7 +217,7 @@ class _Replacement(rewriting.PrecedingBindings):
         call = cast("rx.Call", self.binding.value)
         old_operands = cast("rx.Tuple", call.args[1]).fields
         [declared] = call.sinfo_args
-        outputs = declared.fields if isinstance(declared, rx.TupleStructInfo) else (declared,)
+        outputs = fields_of(declared)
         args = [self.operand(x, t) for x, t in zip(old_operands, transforms, strict=False)]
         results = list(zip(outputs, transforms[len(transforms) - len(outputs) :], strict=True))
         sinfos = [self.output(sinfo, transform) for sinfo, transform in results]

@@ -313,3 +313,8 @@ FLOAT32 = DataType("float32")
 FLOAT64 = DataType("float64")
 HANDLE = DataType("handle")
 VOID = DataType("")
+
+
+def accumulator(dtype: DataType) -> DataType:
+    """The datatype in which elements are summed: float32 for narrower floats."""
+    return FLOAT32 if dtype.is_float and dtype.bits < FLOAT32.bits else dtype

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
         call_tir_packed,
         call_tir_with_grad,
     )
-    from relaxpy.ir.ops.definition.layouts import InferredLayouts, same_layout
+    from relaxpy.ir.ops.definition.axis_rules import InferredLayouts, same_layout
     from relaxpy.ir.ops.linear_algebra import linear
     from relaxpy.ir.ops.misc import assert_op, null_value, print, shape_of
     from relaxpy.ir.ops.scatter import masked_fill
@@ -74,12 +74,12 @@ __all__ = [
     "vm",
 ]
 _FUNCTIONS = {
-    "InferredLayouts": "definition.layouts",
+    "InferredLayouts": "definition.axis_rules",
     "call_packed": "call",
     "call_tir_packed": "call",
     "linear": "linear_algebra",
     "masked_fill": "scatter",
-    "same_layout": "definition.layouts",
+    "same_layout": "definition.axis_rules",
     "stop_lift_params": "builtin",
 }
 

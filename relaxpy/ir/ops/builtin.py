@@ -6,9 +6,9 @@ from typing import Any
 
 from relaxpy.ir.global_info import VDevice
 from relaxpy.ir.op_record import Allocation, Memory
+from relaxpy.ir.ops.definition.axis_rules import same_axes
 from relaxpy.ir.ops.definition.gradients import identity_gradient
 from relaxpy.ir.ops.definition.registry import register
-from relaxpy.ir.ops.definition.sharding import same_axes
 from relaxpy.ir.ops.memory import datatype_by_name, tensor_in
 from relaxpy.ir.relax import nodes as rx
 
@@ -47,7 +47,7 @@ def alloc_tensor(
 
 @register(
     "relax.builtin.stop_lift_params",
-    sharding=same_axes,
+    axes=same_axes,
     pure=True,
     memory=Memory.SAME,
     gradient=identity_gradient,

@@ -22,6 +22,7 @@ from relaxpy.ir.op_record import CallKind
 from relaxpy.ir.ops.definition.gradients import gradient_of_kernel
 from relaxpy.ir.ops.definition.registry import Operand, register, renamed
 from relaxpy.ir.relax import nodes as rx, relations
+from relaxpy.ir.relax.known import fields_of
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.relax.nodes.expr import evaluated
 from relaxpy.ir.relax.nodes.struct_info import EnvFunc
@@ -229,7 +230,7 @@ def _outputs(call: rx.Call, rule: str) -> tuple[rx.TensorStructInfo, ...]:
             about=call,
         )
     [sinfo] = call.sinfo_args
-    fields = sinfo.fields if isinstance(sinfo, rx.TupleStructInfo) else (sinfo,)
+    fields = fields_of(sinfo)
     outputs = []
     for field in map(_undistributed, fields):
         if not isinstance(field, rx.TensorStructInfo):

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from relaxpy.ir.core.dtype import Array
+from relaxpy.ir.ops.definition.axis_rules import same_axes
 from relaxpy.ir.ops.definition.gradients import by_transpose, masked, of_operand
 from relaxpy.ir.ops.definition.registry import R, register
 from relaxpy.ir.ops.definition.rules import normal_axis, refuse, tensor
-from relaxpy.ir.ops.definition.sharding import same_axes
 from relaxpy.ir.ops.distributed import (
     Among,
     Combination,
@@ -60,7 +60,7 @@ def _allreduce(x: Array, op_type: Combination, in_group: bool, among: Among | No
 
 @register(
     "relax.ccl.allreduce",
-    sharding=same_axes,
+    axes=same_axes,
     pure=True,
     runtime=_allreduce,
     calls_out=True,

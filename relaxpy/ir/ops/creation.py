@@ -12,7 +12,7 @@ from relaxpy.errors import unexpected
 from relaxpy.ir.core.dtype import FLOAT32, FLOAT64, INT64, DataType
 from relaxpy.ir.ops.definition import rules
 from relaxpy.ir.ops.definition.gradients import is_differentiable, no_gradient
-from relaxpy.ir.ops.definition.registry import R, Rows, family, register
+from relaxpy.ir.ops.definition.registry import R, family, register, rows
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.known import tensor_of, tensor_sinfo
 from relaxpy.ir.te import topi
@@ -149,8 +149,8 @@ def _legalize_constant(name: str) -> rules.Legalize:
     return lambda builder, call: _filled(builder, call, value)
 
 
-_create = Rows(_infer_create, _DOC, _legalize_constant, gradient=no_gradient)
-_create_like = Rows(_infer_create_like, _LIKE_DOC, _legalize_constant, gradient=no_gradient)
+_create = rows(_infer_create, _DOC, _legalize_constant, gradient=no_gradient)
+_create_like = rows(_infer_create_like, _LIKE_DOC, _legalize_constant, gradient=no_gradient)
 
 CONSTANTS = family(
     _create("ones", "1"),

@@ -18,7 +18,8 @@ from relaxpy.ir.ops.call import Operands, StructInfos, kernel_args, operand_sinf
 from relaxpy.ir.ops.definition import gradients
 from relaxpy.ir.ops.definition.registry import R, register
 from relaxpy.ir.ops.definition.rules import normal_axis, refuse, shown, tensor
-from relaxpy.ir.relax.nodes import Call, Expr, StructInfo, TensorStructInfo, TupleStructInfo, Var
+from relaxpy.ir.relax.known import fields_of
+from relaxpy.ir.relax.nodes import Call, Expr, StructInfo, TensorStructInfo, Var
 from relaxpy.ir.relax.nodes.distributed import (
     DeviceMesh,
     DTensorStructInfo,
@@ -416,7 +417,7 @@ def _infer_local_view(call: Call, ctx: Context) -> StructInfo:
             f"takes the struct info of one output, found {len(call.sinfo_args)}", about=call
         )
     [sinfo] = call.sinfo_args
-    for field in sinfo.fields if isinstance(sinfo, TupleStructInfo) else (sinfo,):
+    for field in fields_of(sinfo):
         if not isinstance(field, DTensorStructInfo):
             raise StructInfoTypeError(
                 f"outputs are tensors over several devices, found {field}",

@@ -13,10 +13,9 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.core.dtype import BOOL, FLOAT32, DataType
 from relaxpy.ir.op_record import Memory
 from relaxpy.ir.ops.definition import rules
+from relaxpy.ir.ops.definition.axis_rules import BROADCASTING, BY_ELEMENT, same_layout
 from relaxpy.ir.ops.definition.gradients import elementwise, is_differentiable, masked, no_gradient
-from relaxpy.ir.ops.definition.layouts import elementwise_layout, same_layout
-from relaxpy.ir.ops.definition.registry import R, Rows, family, register
-from relaxpy.ir.ops.definition.sharding import broadcast_axes, same_axes
+from relaxpy.ir.ops.definition.registry import R, Rows, family, register, rows
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.known import literal_shape, tensor_sinfo
 from relaxpy.ir.relax.nodes import (
@@ -69,14 +68,13 @@ Shapes:
 Errors:
     StructInfoError: x is not a tensor{error}.
 """
-    return Rows(
+    return rows(
         rule,
         doc,
         lambda name: rules.by_te(name, f"tir_{name}"),
         gradient=no_gradient,
         precision_policy=1,
-        layout=same_layout,
-        sharding=same_axes,
+        **BY_ELEMENT,
     )
 
 
@@ -204,8 +202,7 @@ UNARY = family(
 
 @register(
     "relax.clip",
-    sharding=same_axes,
-    layout=same_layout,
+    **BY_ELEMENT,
     precision_policy=1,
     pure=True,
     legalize=rules.by_te("clip", "tir_clip"),
@@ -382,15 +379,14 @@ Errors:
 """
 
 
-_arithmetic = Rows(
+_arithmetic = rows(
     _infer_arithmetic,
     _ARITHMETIC,
     _legalization,
-    fit_numbers,
-    no_gradient,
+    adapt=fit_numbers,
+    gradient=no_gradient,
     precision_policy=1,
-    layout=elementwise_layout,
-    sharding=broadcast_axes,
+    **BROADCASTING,
 )
 _comparison = replace(_arithmetic, rule=_infer_comparison, doc=_COMPARISON)
 _bitwise = replace(_arithmetic, kernel=lambda name: rules.of_bits(_legalization(name)))
@@ -530,8 +526,7 @@ _gradient = elementwise(
 
 @register(
     "relax.ewise_fma",
-    sharding=broadcast_axes,
-    layout=elementwise_layout,
+    **BROADCASTING,
     precision_policy=1,
     pure=True,
     legalize=rules.by_te("fused_multiply_add", "ewise_fma"),
@@ -593,8 +588,7 @@ def _cast_gradient(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) 
 
 @register(
     "relax.astype",
-    sharding=same_axes,
-    layout=same_layout,
+    **BY_ELEMENT,
     precision_policy=1,
     pure=True,
     legalize=_legalize_astype,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 from relaxpy.ir.op_record import Memory
 from relaxpy.ir.ops.definition import rules
 from relaxpy.ir.ops.definition.gradients import gradient_in_float32
-from relaxpy.ir.ops.definition.registry import R, Rows, family, register
+from relaxpy.ir.ops.definition.registry import R, family, register, rows
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.known import literal_shape
 
@@ -69,7 +69,7 @@ Rule:
     Values between the checkpoints are computed again in the backward pass instead of stored
     (Chen, Xu, Zhang & Guestrin, arXiv:1604.06174, 2016).
 """
-_checkpoints = Rows(_checkpoint, _DOC, lambda name: _legalize_identity)
+_checkpoints = rows(_checkpoint, _DOC, lambda name: _legalize_identity)
 start_checkpoint, end_checkpoint = family(
     *(
         _checkpoints(

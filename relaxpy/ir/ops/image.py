@@ -13,8 +13,8 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.op_record import OpRecord
 from relaxpy.ir.ops.definition import rules
+from relaxpy.ir.ops.definition.axis_rules import AttributeLayout
 from relaxpy.ir.ops.definition.gradients import of_operand, require_shape, tuple_fields
-from relaxpy.ir.ops.definition.layouts import AttributeLayout
 from relaxpy.ir.ops.definition.registry import R, enter, register
 from relaxpy.ir.ops.definition.rules import Legalize, refuse, te_kernel, tensor
 from relaxpy.ir.ops.definition.signature import number_literal

@@ -9,7 +9,7 @@ import numpy as np
 
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.ir.core.dtype import INT64, Array
-from relaxpy.ir.ops.definition import layouts, rules
+from relaxpy.ir.ops.definition import axis_rules, rules
 from relaxpy.ir.ops.definition.gradients import require_rank, require_shape, shape_like
 from relaxpy.ir.ops.definition.registry import R, register
 from relaxpy.ir.relax import nodes as rx
@@ -56,7 +56,7 @@ def _gradient_take(
 
 @register(
     "relax.take",
-    layout=layouts.taken_layout,
+    layout=axis_rules.taken_layout,
     pure=True,
     legalize=rules.by_te("take"),
     gradient=_gradient_take,
@@ -153,22 +153,22 @@ def _gradient_strided_slice(
     return [gradient, *map(R.grad.no_grad, operands)]
 
 
-def _slice_layout(call: rx.Call, layout: str) -> layouts.InferredLayouts | None:
+def _slice_layout(call: rx.Call, layout: str) -> axis_rules.InferredLayouts | None:
     """The slice along the same axes, where the layout has them."""
     axes = _values(cast("rx.StructInfo", call.args[1].struct_info), "axes")
     if axes is None or not all(isinstance(axis, IntImm) for axis in axes):
         return None
-    if layout == layouts.initial_layout(len(layout)):
-        return layouts.InferredLayouts((layout,), layout, call.attrs)
-    moved = layouts.moved_axes([cast("IntImm", axis).value for axis in axes], layout)
+    if layout == axis_rules.initial_layout(len(layout)):
+        return axis_rules.InferredLayouts((layout,), layout, call.attrs)
+    moved = axis_rules.moved_axes([cast("IntImm", axis).value for axis in axes], layout)
     new = rx.Tuple(tuple(rx.PrimValue(ops.const(axis, INT64)) for axis in moved))
-    return layouts.InferredLayouts((layout,), layout, call.attrs, {1: new})
+    return axis_rules.InferredLayouts((layout,), layout, call.attrs, {1: new})
 
 
 @register(
     "relax.strided_slice",
     precision_policy=1,
-    layout=layouts.following(_slice_layout),
+    layout=axis_rules.following(_slice_layout),
     pure=True,
     legalize=_legalize_strided_slice,
     gradient=_gradient_strided_slice,
@@ -335,7 +335,7 @@ def _gradient_gather_elements(
 
 @register(
     "relax.gather_elements",
-    layout=layouts.along("axis", together=True),
+    layout=axis_rules.along("axis", together=True),
     pure=True,
     legalize=rules.by_te(_gather_elements, "gather"),
     gradient=_gradient_gather_elements,

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from string import ascii_letters
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from relaxpy.ir import ops as op
-from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.dtype import DataType, accumulator
 from relaxpy.ir.ops.definition import gradients, rules
+from relaxpy.ir.ops.definition.axis_rules import matmul_axes
 from relaxpy.ir.ops.definition.registry import R, register
-from relaxpy.ir.ops.definition.sharding import matmul_axes
 from relaxpy.ir.ops.elementwise import BINARY
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.known import literal_shape, tensor_of, tensor_sinfo
@@ -86,9 +86,20 @@ def _gradient_matmul(
     return [gradient_of(0, a, rows, first), gradient_of(1, b, columns, second)]
 
 
+def _partial_matmul(call: rx.Call, bound: Callable[[Any], Any]) -> Any:
+    """With sums in float32, which is rounded once they are combined."""
+    sinfo: Any = call.args[0].struct_info
+    dtype = cast("DataType", call.attrs["out_dtype"] or sinfo.dtype)
+    wide = accumulator(dtype)
+    if wide == dtype:
+        return call
+    return R.astype(bound(matmul(*call.args, out_dtype=wide)), dtype)
+
+
 @register(
     "relax.matmul",
-    sharding=matmul_axes,
+    axes=matmul_axes,
+    partial=_partial_matmul,
     precision_policy=0,
     pure=True,
     sign="@",

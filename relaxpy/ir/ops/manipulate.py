@@ -12,9 +12,8 @@ import numpy as np
 from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.op_record import Columns, Memory
-from relaxpy.ir.ops.definition import gradients, layouts, rules
+from relaxpy.ir.ops.definition import axis_rules, gradients, rules
 from relaxpy.ir.ops.definition.registry import R, register
-from relaxpy.ir.ops.definition.sharding import permuted_axes, reshaped_axes
 from relaxpy.ir.ops.definition.signature import integer_literal
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.known import literal_shape, shape_of, tensor_sinfo
@@ -247,7 +246,7 @@ def _reshape_back(g: Any, x: Any, y: Any, call: rx.Call) -> Any:
 
 @register(
     "relax.reshape",
-    sharding=reshaped_axes,
+    axes=axis_rules.reshaped_axes,
     precision_policy=1,
     pure=True,
     memory=Memory.COPY,
@@ -287,7 +286,7 @@ def reshape(
 
 @register(
     "relax.flatten",
-    sharding=reshaped_axes,
+    axes=axis_rules.reshaped_axes,
     precision_policy=1,
     pure=True,
     memory=Memory.COPY,
@@ -311,7 +310,7 @@ def flatten(x: rx.TensorStructInfo) -> rx.TensorStructInfo:
 
 @register(
     "relax.nn.batch_flatten",
-    sharding=reshaped_axes,
+    axes=axis_rules.reshaped_axes,
     precision_policy=1,
     pure=True,
     legalize=_legalize_reshape,
@@ -346,7 +345,7 @@ def _gradient_expand_dims(g: Any, x: Any, y: Any, call: rx.Call) -> Any:
 
 @register(
     "relax.expand_dims",
-    layout=layouts.expanded_layout,
+    layout=axis_rules.expanded_layout,
     precision_policy=1,
     pure=True,
     memory=Memory.COPY,
@@ -382,7 +381,7 @@ def _legalize_squeeze(builder: BlockBuilder, call: rx.Call) -> rx.Expr:
 
 @register(
     "relax.squeeze",
-    layout=layouts.squeezed_layout,
+    layout=axis_rules.squeezed_layout,
     precision_policy=1,
     pure=True,
     memory=Memory.COPY,
@@ -431,8 +430,7 @@ def _gradient_permute_dims(g: Any, x: Any, y: Any, call: rx.Call) -> Any:
 
 @register(
     "relax.permute_dims",
-    sharding=permuted_axes,
-    layout=layouts.permuted_layout,
+    **axis_rules.PERMUTED,
     precision_policy=1,
     pure=True,
     memory=Memory.COPY,
@@ -526,7 +524,7 @@ def _gradient_concat(var: Var, call: Call, gradient: Expr, builder: BlockBuilder
 
 @register(
     "relax.concat",
-    layout=layouts.concat_layout,
+    layout=axis_rules.concat_layout,
     precision_policy=1,
     pure=True,
     legalize=rules.by_te(_concatenate, "concatenate"),
@@ -567,7 +565,7 @@ def _gradient_stack(var: Var, call: Call, gradient: Expr, builder: BlockBuilder)
 
 @register(
     "relax.stack",
-    layout=layouts.stack_layout,
+    layout=axis_rules.stack_layout,
     precision_policy=1,
     pure=True,
     legalize=rules.by_te("stack"),
@@ -630,7 +628,7 @@ def _gradient_split(var: Var, call: Call, gradient: Expr, builder: BlockBuilder)
 
 @register(
     "relax.split",
-    layout=layouts.split_layout,
+    layout=axis_rules.split_layout,
     precision_policy=1,
     pure=True,
     legalize=rules.by_te(_split_kernel, "split"),

@@ -22,6 +22,7 @@ from relaxpy.ir.ops.call import (
 )
 from relaxpy.ir.ops.definition.registry import Operand, register
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.known import fields_of
 from relaxpy.ir.relax.nodes import Call, Expr, StructInfo, TupleStructInfo, convert_to_expr
 from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.relax.relations.derivation import Context
@@ -30,7 +31,7 @@ from relaxpy.support.dataclass import replace
 
 def _infer_inplace(call: Call, ctx: Context) -> StructInfo:
     result = packed_result(replace(call, attrs=EMPTY_ATTRS), ctx)
-    outputs = result.fields if isinstance(result, TupleStructInfo) else (result,)
+    outputs = fields_of(result)
     inputs = [ctx.sinfo_of(arg) for arg in call.args[1:]]
     indices = operand_of_output(call, len(inputs), len(outputs), names=("argument", "result"))
     for index, output in zip(indices, outputs, strict=True):

@@ -8,7 +8,7 @@ from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.dtype import FLOAT32, DataType
 from relaxpy.ir.op import Op
 from relaxpy.ir.ops.definition import gradients, rules
-from relaxpy.ir.ops.definition.layouts import along
+from relaxpy.ir.ops.definition.axis_rules import along
 from relaxpy.ir.ops.definition.registry import R, register
 from relaxpy.ir.relax.known import literal_shape, tensor_of, tensor_sinfo
 from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo, Var

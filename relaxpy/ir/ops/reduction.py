@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.dtype import FLOAT32, DataType, accumulator
 from relaxpy.ir.ops.definition import rules
+from relaxpy.ir.ops.definition.axis_rules import REDUCED, along
 from relaxpy.ir.ops.definition.gradients import (
     count_reduced,
     gradient_in_float32,
@@ -14,17 +16,21 @@ from relaxpy.ir.ops.definition.gradients import (
     shape_like,
     with_reduced_axes,
 )
-from relaxpy.ir.ops.definition.layouts import along, reduction_layout
-from relaxpy.ir.ops.definition.registry import R, Rows, family
-from relaxpy.ir.ops.definition.sharding import reduced_axes
-from relaxpy.ir.relax.known import literal_shape, tensor_of
-from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo
+from relaxpy.ir.ops.definition.registry import R, family, rows
+from relaxpy.ir.relax.known import literal_shape, shape_of, tensor_of
+from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo, const
+from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.topi.shapes import product, reduced_sizes
+from relaxpy.ir.tir.expr import IntImm
 from relaxpy.support.dataclass import replace
 
 if TYPE_CHECKING:
+    from relaxpy.ir.op_record import PartialRule
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+
+Bound: TypeAlias = Callable[[Any], Any]
+"""Binds a value, and returns the variable."""
 
 
 def reduced(
@@ -120,13 +126,61 @@ def _prod_gradient(g: Any, x: Any, y: Any, call: Call) -> Any:
     )
 
 
-_reduction = Rows(
-    _infer,
-    _DOC.format("{}", ""),
-    lambda name: rules.by_te(name, name),
-    layout=reduction_layout,
-    sharding=reduced_axes,
-)
+def _in_float32(rule: Callable[[Any, Call, Bound], Any]) -> PartialRule:
+    """The rule on float32 instead of narrower floats, to which combined results are rounded."""
+
+    def wide_rule(call: Call, bound: Bound) -> Any:
+        [x], dtype = call.args, _dtype(call)
+        if dtype == accumulator(dtype):
+            return rule(x, call, bound)
+        result = rule(bound(R.astype(x, FLOAT32)), call, bound)
+        return None if result is None else R.astype(bound(result), dtype)
+
+    return wide_rule
+
+
+def _dtype(call: Call) -> DataType:
+    sinfo: Any = call.args[0].struct_info
+    return cast("DataType", sinfo.dtype)
+
+
+def _partial_sum(x: Any, call: Call, bound: Bound) -> Any:
+    return Call(call.op, (x,), call.attrs)
+
+
+def _partial_mean(x: Any, call: Call, bound: Bound) -> Any:
+    count = _known_count(call)
+    if count is None:
+        return None
+    return R.divide(bound(R.sum(x, call.attrs["axis"], call.attrs["keepdims"])), bound(count))
+
+
+def _partial_variance(x: Any, call: Call, bound: Bound) -> Any:
+    count = _known_count(call)
+    if count is None:
+        return None
+    mean = R.divide(bound(R.sum(x, call.attrs["axis"], keepdims=True)), bound(count))
+    deviation = bound(R.subtract(x, bound(mean)))
+    return _partial_mean(bound(R.multiply(deviation, deviation)), call, bound)
+
+
+def _partial_std(x: Any, call: Call, bound: Bound) -> Any:
+    variance = _partial_variance(x, call, bound)
+    return None if variance is None else R.sqrt(bound(variance))
+
+
+def _known_count(call: Call) -> Expr | None:
+    """The number of elements that a mean of floats combines, if known."""
+    sinfo, dtype, axis = call.args[0].struct_info, _dtype(call), call.attrs["axis"]
+    shape = shape_of(sinfo.tensor_sinfo if isinstance(sinfo, DTensorStructInfo) else sinfo)
+    if shape is None or not dtype.is_float:
+        return None
+    axes = range(len(shape)) if axis is None else rules.normal_axes(cast("Any", axis), len(shape))
+    count = product([shape[axis] for axis in axes])
+    return const(count.value, accumulator(dtype)) if isinstance(count, IntImm) else None
+
+
+_reduction = rows(_infer, _DOC.format("{}", ""), lambda name: rules.by_te(name, name), **REDUCED)
 _mean = replace(_reduction, rule=_infer_mean, doc=_DOC.format("{}", ", or x holds Booleans"))
 
 REDUCTIONS = family(
@@ -134,36 +188,43 @@ REDUCTIONS = family(
         "sum",
         "The sum of the elements along axes; of Booleans, whether one is true.",
         gradient=of_operand(_sum_gradient),
+        partial=_in_float32(_partial_sum),
     ),
     _mean(
         "mean",
         "The sum along axes over the number of elements, on integers rounded toward zero.",
         gradient=gradient_in_float32(of_operand(_mean_gradient)),
+        partial=_in_float32(_partial_mean),
     ),
     _mean(
         "variance",
         "The mean of the squared distances from the mean along axes, likewise.",
         gradient=gradient_in_float32(of_operand(_variance_gradient)),
+        partial=_in_float32(_partial_variance),
     ),
     _mean(
         "std",
         "The square root of the variance along axes, likewise.",
         gradient=gradient_in_float32(of_operand(_std_gradient)),
+        partial=_in_float32(_partial_std),
     ),
     _reduction(
         "max",
         "The largest element along axes; NaN where there is one.",
         gradient=gradient_in_float32(of_operand(extremum_gradient)),
+        partial=lambda call, bound: call,
     ),
     _reduction(
         "min",
         "The smallest element along axes; NaN where there is one.",
         gradient=gradient_in_float32(of_operand(extremum_gradient)),
+        partial=lambda call, bound: call,
     ),
     _reduction(
         "prod",
         "The product of the elements along axes; of Booleans, whether all are true.",
         gradient=gradient_in_float32(of_operand(_prod_gradient)),
+        partial=_in_float32(_partial_sum),
     ),
 )
 """The operators of this family by their names without `relax.`"""
@@ -237,7 +298,7 @@ Errors:
 Rule:
     Floats narrower than float32 are accumulated in float32; each result is rounded once.
 """
-_scan = Rows(_infer_scan, _SCAN_DOC, _legalization, layout=along("axis"))
+_scan = rows(_infer_scan, _SCAN_DOC, _legalization, layout=along("axis"))
 SCANS = family(
     _scan("cumsum", "sum", gradient=of_operand(_gradient_cumsum)),
     _scan("cumprod", "product", gradient=of_operand(_gradient_cumprod)),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from relaxpy.ir.core.dtype import INT32, INT64
 from relaxpy.ir.ops.definition import rules
+from relaxpy.ir.ops.definition.axis_rules import along, per_axis, repeated_axes
 from relaxpy.ir.ops.definition.gradients import (
     by_transpose,
     no_gradient,
@@ -15,9 +16,7 @@ from relaxpy.ir.ops.definition.gradients import (
     shape_like,
     tuple_fields,
 )
-from relaxpy.ir.ops.definition.layouts import along, per_axis
-from relaxpy.ir.ops.definition.registry import R, Rows, family, register
-from relaxpy.ir.ops.definition.sharding import repeated_axes
+from relaxpy.ir.ops.definition.registry import R, family, register, rows
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.known import literal_shape
 from relaxpy.ir.te import topi
@@ -54,7 +53,7 @@ def _gradient_repeat(g: Any, x: Any, y: Any, call: rx.Call) -> Any:
 
 @register(
     "relax.repeat",
-    sharding=repeated_axes,
+    axes=repeated_axes,
     layout=along("axis"),
     pure=True,
     legalize=rules.by_te(repeat_elements, "repeat"),
@@ -326,7 +325,7 @@ def _legalize_triangle(name: str) -> Any:
     return legalize
 
 
-_triangle = Rows(
+_triangle = rows(
     _infer_triangle, _TRIANGLE, _legalize_triangle, gradient=of_operand(_gradient_triangle)
 )
 TRIANGLES = family(_triangle("tril", "below"), _triangle("triu", "above"))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.ops import indexing
 from relaxpy.ir.ops.definition import gradients, rules
-from relaxpy.ir.ops.definition.layouts import along
+from relaxpy.ir.ops.definition.axis_rules import along
 from relaxpy.ir.ops.definition.registry import R, register
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.known import literal_shape

@@ -11,20 +11,14 @@ import numpy as np
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.ir.core.dtype import INT32, INT64, Array, DataType
 from relaxpy.ir.ops.definition import gradients, rules
+from relaxpy.ir.ops.definition.axis_rules import BROADCASTING, along, extremum_layout, same_layout
 from relaxpy.ir.ops.definition.gradients import (
     gradient_in_float32,
     no_gradient,
     of_operand,
     tuple_fields,
 )
-from relaxpy.ir.ops.definition.layouts import (
-    along,
-    elementwise_layout,
-    extremum_layout,
-    same_layout,
-)
-from relaxpy.ir.ops.definition.registry import R, Rows, family, register
-from relaxpy.ir.ops.definition.sharding import broadcast_axes
+from relaxpy.ir.ops.definition.registry import R, family, register, rows
 from relaxpy.ir.ops.elementwise import fit_numbers
 from relaxpy.ir.ops.reduction import extremum_gradient, reduced
 from relaxpy.ir.relax.known import literal_shape
@@ -632,8 +626,7 @@ _where_gradient = gradients.elementwise(
 
 @register(
     "relax.where",
-    sharding=broadcast_axes,
-    layout=elementwise_layout,
+    **BROADCASTING,
     pure=True,
     legalize=rules.by_te(_where, "where"),
     adapt=fit_numbers,
@@ -696,7 +689,7 @@ Errors:
 """
 
 
-_arg = Rows(
+_arg = rows(
     _infer_arg, _ARG_DOC, _legalize_arg, gradient=gradients.no_gradient, layout=extremum_layout
 )
 ARG_REDUCTIONS = family(_arg("argmax", "largest"), _arg("argmin", "smallest"))

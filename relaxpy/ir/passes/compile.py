@@ -8,8 +8,8 @@ from pkgutil import resolve_name
 from typing import Final, Literal, NamedTuple
 
 from relaxpy.ir.core.target import TARGETS, target_kind
+from relaxpy.ir.ops.definition.axis_rules import repeated_axes, reshaped_axes
 from relaxpy.ir.ops.definition.registry import registered_ops
-from relaxpy.ir.ops.definition.sharding import repeated_axes, reshaped_axes
 from relaxpy.ir.pass_infra.passes import Pass, Sequential
 from relaxpy.ir.passes.algebra.decompose_ops import FoldBatchnormToConv2D, ShareSums
 from relaxpy.ir.passes.cleanup.dataflow_blocks import ConvertToDataflow
@@ -108,7 +108,7 @@ def distributed_pipeline(own_params: bool = False) -> Pass:
 
     # Their kernels would compute indices, but on parts they are the same operators.
     rules = (reshaped_axes, repeated_axes)
-    on_parts = [n for n, op in registered_ops().items() if op.record.sharding in rules]
+    on_parts = [n for n, op in registered_ops().items() if op.record.axes in rules]
     steps = (
         Normalize(),
         PropagateSharding(),

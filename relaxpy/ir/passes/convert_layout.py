@@ -20,11 +20,11 @@ from relaxpy.ir.core.traverse import occurrences, preorder, rebuild, rewrite, wa
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import apply_column, is_of_relaxpy
-from relaxpy.ir.ops.definition.layouts import (
+from relaxpy.ir.ops.definition.axis_rules import (
     AttributeLayout,
     InferredLayouts,
     Layouts,
-    elementwise_layout,
+    broadcast_axes,
     has_blocks,
     initial_layouts,
     layouts_of,
@@ -478,7 +478,7 @@ class _Broadcasts(BindingRewriter):
         call = binding.value
         if not (isinstance(call, rx.Call) and isinstance(call.op, Op)):
             return None
-        if call.op.record.layout is not elementwise_layout:
+        if call.op.record.axes is not broadcast_axes:
             return None
         args = list(call.args)
         for k, arg in enumerate(args):

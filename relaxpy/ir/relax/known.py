@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TypeAlias, TypeGuard
+from typing import TypeAlias, TypeGuard, TypeVar
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.prove import prove_equal
@@ -17,6 +17,7 @@ from relaxpy.ir.tir.prim_func import PrimFunc
 
 Sizes: TypeAlias = tuple[PrimExpr, ...]
 Value: TypeAlias = "rx.Expr | rx.StructInfo | None"
+Info = TypeVar("Info", bound="rx.StructInfo | None")
 
 
 def tensor_sinfo(value: Value) -> rx.TensorStructInfo | None:
@@ -65,6 +66,11 @@ def without_tuples(args: Iterable[rx.Expr]) -> Iterator[rx.Expr]:
             yield from without_tuples(arg.fields)
         else:
             yield arg
+
+
+def fields_of(sinfo: Info) -> tuple[rx.StructInfo | Info, ...]:
+    """The struct info of the fields of a tuple, or that of any other value alone."""
+    return sinfo.fields if isinstance(sinfo, rx.TupleStructInfo) else (sinfo,)
 
 
 def is_kernel_call(expr: object) -> TypeGuard[Call]:

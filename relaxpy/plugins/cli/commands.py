@@ -14,14 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from relaxpy.errors import Diagnostic, MisuseError, RelaxpyError, WellFormedError, counted, warn
-from relaxpy.plugins.cli.programs import (
-    STDIN,
-    ProgramFile,
-    ProgramSource,
-    files_in,
-    models_in,
-    program_source,
-)
+from relaxpy.plugins.cli import programs
 from relaxpy.plugins.cli.show import FORMATS, UsageError, show_error, show_os_error
 
 if TYPE_CHECKING:
@@ -41,12 +34,12 @@ def watch(paths: Sequence[str], run: Callable[[], int]) -> int:
         UsageError: one of the paths is standard input, or names a module.
     """
     for path in paths:
-        if path == STDIN or not Path(path).exists():
+        if path == programs.STDIN or not Path(path).exists():
             raise UsageError(f"--watch takes files and folders, found {path!r:.60}")
     code, before = 0, None
     try:
         while True:
-            now = {file: _time(file) for path in paths for file in files_in(path)}
+            now = {file: _time(file) for path in paths for file in programs.files_in(path)}
             if now != before:
                 code, before = run(), now
             time.sleep(_SECONDS)
@@ -77,10 +70,10 @@ def _check(options: Namespace) -> int:
 
     found: list[tuple[str, Diagnostic]] = []
     read = unread = 0
-    for path in (file for given in options.files for file in files_in(given)):
+    for path in (file for given in options.files for file in programs.files_in(given)):
         name = path
         try:
-            source = program_source(path, options.imported)
+            source = programs.program_source(path, options.imported)
             name = source.name
             program = source.module()
             for doubt in special_size_errors(program):
@@ -125,7 +118,7 @@ def opt(options: Namespace) -> int:
     from relaxpy.plugins.testing.bisect import bisect
 
     file = _source(options)
-    header = (read_header(file.text) if isinstance(file, ProgramFile) else None) or {}
+    header = (read_header(file.text) if isinstance(file, programs.ProgramFile) else None) or {}
     text = options.passes
     if options.pipeline is None and text is None:
         text = header.get("passes")
@@ -169,7 +162,7 @@ def _reproduced(header: Mapping[str, str]) -> Iterator[None]:
 def compile_(options: Namespace) -> int:
     """Save the executable of a program."""
     executable = _executable(options)
-    if options.file != STDIN and _is_same_file(options.file, options.output):
+    if options.file != programs.STDIN and _is_same_file(options.file, options.output):
         raise UsageError(f"{options.output} is the program, which the executable would replace")
     executable.save(options.output)
     print(f"{options.output}: {executable!r}")
@@ -188,11 +181,11 @@ def warm(options: Namespace) -> int:
         reason = place.problem or f"{disk_cache.SWITCH}=code"
         raise UsageError(f"programs are not kept on disk: {reason}")
     code = 0
-    for path in (file for given in options.files for file in models_in(given)):
+    for path in (file for given in options.files for file in programs.models_in(given)):
         before = disk_cache.usage().size
         try:
-            source = program_source(path, options.imported)
-            is_saved = isinstance(source, ProgramFile) and source.saved is not None
+            source = programs.program_source(path, options.imported)
+            is_saved = isinstance(source, programs.ProgramFile) and source.saved is not None
             executable = source.executable(None if is_saved else options.target)
         except OSError as error:
             show_os_error(error)
@@ -298,7 +291,7 @@ def graph(options: Namespace) -> int:
     if options.pipeline is not None:
         program, found = get_pipeline(options.pipeline)(source.module()), []
     picture = draw(program, {"all": True, "none": False}.get(options.fold), found)
-    if options.output in (None, STDIN):
+    if options.output in (None, programs.STDIN):
         print(picture.to_mermaid(), end="")
     else:
         try:
@@ -369,8 +362,8 @@ def explain_rule(options: Namespace) -> int:
     return 0
 
 
-def _source(options: Namespace) -> ProgramSource:
-    return program_source(options.file, options.imported)
+def _source(options: Namespace) -> programs.ProgramSource:
+    return programs.program_source(options.file, options.imported)
 
 
 def _executable(options: Namespace) -> Executable:
@@ -407,7 +400,7 @@ def _is_same_file(one: str, other: str) -> bool:
 
 def _write(program: IRModule | BaseFunc, output: str | None) -> None:
     """Print a program, or write it to a file: as JSON if its name ends so."""
-    if output is None or output == STDIN:
+    if output is None or output == programs.STDIN:
         program.show()
     elif output.endswith(".json"):
         from relaxpy.ir.serialize import save_json

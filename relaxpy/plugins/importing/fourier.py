@@ -16,19 +16,7 @@ from relaxpy.ir.te.topi.elementwise import computed
 from relaxpy.ir.te.topi.shapes import as_sizes, double
 from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.prim_expr import PrimExpr
-from relaxpy.plugins.importing.tensors import (
-    Place,
-    Size,
-    as_dtype,
-    as_size,
-    call,
-    dtype_of,
-    literal,
-    rank_of,
-    reshaped,
-    shape_of,
-    wide_dtype,
-)
+from relaxpy.plugins.importing import tensors
 from relaxpy.plugins.importing.windows import simple, whole
 
 #: The elements of the largest matrix of a transform that is a constant; kernels compute others.
@@ -40,10 +28,10 @@ _FEW: Final = 1 << 18
 
 
 def transform_matrix(
-    cx: Place,
-    length: Size,
-    count: Size,
-    outputs: Size,
+    cx: tensors.Place,
+    length: tensors.Size,
+    count: tensors.Size,
+    outputs: tensors.Size,
     parts: tuple[int, int],
     dtype: str,
     *,
@@ -72,14 +60,14 @@ def transform_matrix(
         value = np.where(source == target, np.cos(angle), np.sin(angle))
         negative = (source > target) if inverse else (source < target)
         value = np.where(negative, -value, value) * weight / (count if inverse else 1)
-        return literal(value.reshape(length * parts[0], outputs * parts[1]).astype(dtype))
+        return tensors.literal(value.reshape(length * parts[0], outputs * parts[1]).astype(dtype))
 
     def table() -> Tensor:
         size, total, columns = as_sizes([length, count, outputs])
 
         def element(row: PrimExpr, column: PrimExpr) -> PrimExpr:
-            n, source = (row // as_size(parts[0]), row % as_size(parts[0]))
-            k, target = (column // as_size(parts[1]), column % as_size(parts[1]))
+            n, source = (row // tensors.as_size(parts[0]), row % tensors.as_size(parts[0]))
+            k, target = (column // tensors.as_size(parts[1]), column % tensors.as_size(parts[1]))
             value = twiddle(n, k, total, source, target, inverse=inverse, onesided=onesided)
             return ops.cast_to(value, dtype)
 
@@ -115,7 +103,7 @@ def twiddle(
 
 
 def transformed(
-    cx: Place, x: Expr, axis: int, count: Size, *, inverse: bool, onesided: bool
+    cx: tensors.Place, x: Expr, axis: int, count: tensors.Size, *, inverse: bool, onesided: bool
 ) -> Expr:
     """The transform of `count` points along an axis, whose other elements are cut off or 0.
 
@@ -123,7 +111,7 @@ def transformed(
     is `onesided` the real one. A transform that is onesided gives the first half of a spectrum that
     is symmetric, and its inverse takes that; `count` is always the number of points.
     """
-    sizes, dtype = shape_of(x), dtype_of(x)
+    sizes, dtype = tensors.shape_of(x), tensors.dtype_of(x)
     length, parts = sizes[axis], whole(sizes[-1])
     outputs = simple(count // 2 + 1) if onesided and not inverse else count
     made = 1 if inverse and onesided else 2
@@ -132,12 +120,16 @@ def transformed(
             *(cx, length, count, outputs, (parts, made), dtype), inverse=inverse, onesided=onesided
         )
         return _by_matrix(cx, x, axis, transform, [outputs, made])
-    wide = wide_dtype(x)
-    operand = as_dtype(x, wide) if parts == 2 else R.squeeze(as_dtype(x, wide), [len(sizes) - 1])
+    wide = tensors.wide_dtype(x)
+    operand = (
+        tensors.as_dtype(x, wide)
+        if parts == 2
+        else R.squeeze(tensors.as_dtype(x, wide), [len(sizes) - 1])
+    )
     shape = [outputs if k == axis else size for k, size in enumerate(sizes[:-1])]
-    found = call(
+    found = tensors.call(
         "fft",
-        [cx.emit(operand), PrimValue(as_size(count))],
+        [cx.emit(operand), PrimValue(tensors.as_size(count))],
         [(0, shape, wide, made == 2)],
         pairs=[0] if parts == 2 else [],
         names=["count"],
@@ -146,10 +138,10 @@ def transformed(
         onesided=onesided,
     )
     y = found if made == 2 else R.expand_dims(cx.emit(found), len(sizes) - 1)
-    return as_dtype(cx.emit(y), dtype)
+    return tensors.as_dtype(cx.emit(y), dtype)
 
 
-def _is_direct(sizes: Sequence[Size], axis: int, count: Size, parts: int) -> bool:
+def _is_direct(sizes: Sequence[tensors.Size], axis: int, count: tensors.Size, parts: int) -> bool:
     """True if the transform of `count` points along an axis takes least time by a matrix."""
     known = [count, *(size for size in sizes if isinstance(size, int))]
     if not isinstance(count, int) or not isinstance(sizes[axis], int):
@@ -158,15 +150,17 @@ def _is_direct(sizes: Sequence[Size], axis: int, count: Size, parts: int) -> boo
     return is_short or (len(known) > len(sizes) and math.prod(map(whole, known)) * parts <= _FEW)
 
 
-def _by_matrix(cx: Place, x: Expr, axis: int, transform: Expr, made: Sequence[Size]) -> Expr:
+def _by_matrix(
+    cx: tensors.Place, x: Expr, axis: int, transform: Expr, made: Sequence[tensors.Size]
+) -> Expr:
     """The product of the elements along an axis, and of their parts, with a matrix."""
-    sizes, rank = shape_of(x), rank_of(x)
+    sizes, rank = tensors.shape_of(x), tensors.rank_of(x)
     others = [k for k in range(rank - 1) if k != axis]
     order = [*others, axis, rank - 1]
     moved = x if order == list(range(rank)) else cx.emit(R.permute_dims(x, order))
     outer = [sizes[k] for k in others]
-    rows = reshaped(moved, (*outer, simple(sizes[axis] * whole(sizes[-1]))))
-    y = reshaped(cx.emit(R.matmul(rows, transform)), (*outer, *made))
+    rows = tensors.reshaped(moved, (*outer, simple(sizes[axis] * whole(sizes[-1]))))
+    y = tensors.reshaped(cx.emit(R.matmul(rows, transform)), (*outer, *made))
     if order == list(range(rank)):
         return y
     moved_back: Expr = R.permute_dims(cx.emit(y), [order.index(k) for k in range(rank)])

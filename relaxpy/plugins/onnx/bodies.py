@@ -17,7 +17,7 @@ from relaxpy.ir.relax.nodes import Expr, TensorStructInfo
 from relaxpy.plugins.importing.tensors import Contents, shape_of
 from relaxpy.plugins.importing.unsupported import UnsupportedError
 from relaxpy.plugins.onnx import view as views
-from relaxpy.plugins.onnx.registry import Value
+from relaxpy.plugins.onnx.context import Value
 from relaxpy.plugins.onnx.view import Graph, Node
 
 

@@ -46,13 +46,14 @@ from relaxpy.plugins.onnx.context import (
     Context,
     RanksDifferError,
     Strings,
+    Value,
+    find,
     storage,
     vocabulary_var,
 )
 from relaxpy.plugins.onnx.folding import FOLDED, UndecidedError, cast
 from relaxpy.plugins.onnx.ops.branches import possible
 from relaxpy.plugins.onnx.ops.sequences import parts_of
-from relaxpy.plugins.onnx.registry import Value, find
 from relaxpy.support import progress
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.entry import user_facing

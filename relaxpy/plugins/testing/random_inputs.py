@@ -276,16 +276,13 @@ _OPERANDS: Final = {
     **dict.fromkeys(("divide", "floor_divide", "floor_mod", "mod"), (1, _POSITIVE)),
     "nn.batch_norm": (4, _POSITIVE),
 }
-#: Operators whose results have the elements of the first operand.
+#: Operators whose results have elements of the first operand, beside those that view or copy it.
 _SAME_VALUES: Final = frozenset(
     {
-        *("astype", "broadcast_to", "concat", "dynamic_strided_slice", "expand_dims", "flatten"),
-        *("flip", "layout_transform", "permute_dims", "repeat", "reshape", "split", "squeeze"),
-        *("builtin.stop_lift_params", "stack", "strided_slice", "tile"),
+        *("astype", "broadcast_to", "concat", "dynamic_strided_slice", "flip", "layout_transform"),
+        *("repeat", "split", "stack", "strided_slice", "tile"),
     }
 )
-
-
 _CONVOLUTIONS: Final = ("nn.conv1d", "nn.conv2d", "nn.conv3d")
 
 
@@ -295,12 +292,17 @@ def summed_dims_of(func: rx.Function) -> Mapping[rx.Var, Sequence[tir.PrimExpr]]
     found: dict[rx.Var, Sequence[tir.PrimExpr]] = {}
     for call, var in _calls(func.body):
         op = call.op.name.removeprefix("relax.") if isinstance(call.op, Op) else ""
-        if op in _SAME_VALUES and call.args[0] in origins:
+        if _has_same_values(call, op) and call.args[0] in origins:
             origins[var] = origins[call.args[0]]
         weight = origins.get(call.args[1]) if len(call.args) > 1 else None
         if weight is not None and (dims := _summed(call, op)):
             found[weight] = dims
     return found
+
+
+def _has_same_values(call: rx.Call, op: str) -> bool:
+    is_copy = isinstance(call.op, Op) and call.op.record.result_memory(call).is_of_operand
+    return is_copy or op in _SAME_VALUES
 
 
 def _calls(body: rx.Expr) -> Iterator[tuple[rx.Call, rx.Var]]:
@@ -366,7 +368,7 @@ def _require(value: rx.Expr, domain: Domain | None, found: dict[rx.Var, Domain])
 
 
 def _call(call: rx.Call, op: str, needed: Domain | None, found: dict[rx.Var, Domain]) -> None:
-    if op in _SAME_VALUES:
+    if _has_same_values(call, op):
         _require(call.args[0], needed, found)
     if op in _OPERANDS:
         index, domain = _OPERANDS[op]

@@ -36,10 +36,9 @@ if TYPE_CHECKING:
     from relaxpy.plugins.testing.bisect import Bisection as Bisection, bisect as bisect
     from relaxpy.relax.transform import legalize_ops as legalize_ops, transform as transform
     from relaxpy.tvm.alter_layout import AlterOpImpl as AlterOpImpl, AttachAttrLayoutFreeBuffers as AttachAttrLayoutFreeBuffers, OptimizeLayoutTransform as OptimizeLayoutTransform
-    from relaxpy.tvm.cleanup.module_passes import AttachGlobalSymbol as AttachGlobalSymbol, ComputePrimValue as ComputePrimValue, DataflowBlockPass as DataflowBlockPass, FunctionPass as FunctionPass, IPCAllReduceRewrite as IPCAllReduceRewrite, LowerGPUIPCAllocStorage as LowerGPUIPCAllocStorage, NormalizeGlobalVar as NormalizeGlobalVar, RemovePurityChecking as RemovePurityChecking, dataflowblock_pass as dataflowblock_pass, function_pass as function_pass
+    from relaxpy.tvm.cleanup.module_passes import AttachGlobalSymbol as AttachGlobalSymbol, ComputePrimValue as ComputePrimValue, DataflowBlockPass as DataflowBlockPass, FunctionPass as FunctionPass, IPCAllReduceRewrite as IPCAllReduceRewrite, LowerGPUIPCAllocStorage as LowerGPUIPCAllocStorage, NormalizeGlobalVar as NormalizeGlobalVar, RealizeVDevice as RealizeVDevice, RemovePurityChecking as RemovePurityChecking, UpdateVDevice as UpdateVDevice, dataflowblock_pass as dataflowblock_pass, function_pass as function_pass
     from relaxpy.tvm.cleanup.parameters import ExpandTupleArguments as ExpandTupleArguments, RemoveRedundantReshape as RemoveRedundantReshape, RemoveUnusedOutputs as RemoveUnusedOutputs, RemoveUnusedParameters as RemoveUnusedParameters, RewriteDataflowReshape as RewriteDataflowReshape, UpdateParamStructInfo as UpdateParamStructInfo, UpdateParamStructInfo as UpdateParamStructInfo
     from relaxpy.tvm.cleanup.parameters import UpdateParamStructInfo as UpdateParamType
-    from relaxpy.tvm.cleanup.vdevices import RealizeVDevice as RealizeVDevice, UpdateVDevice as UpdateVDevice
     from relaxpy.tvm.lazy_params import LazyGetInput as LazyGetInput, LazySetOutput as LazySetOutput, LazyTransformParams as LazyTransformParams
     from relaxpy.tvm.libraries.split_call_tir_by_pattern import FuseTransposeMatmul as FuseTransposeMatmul, SplitCallTIRByPattern as SplitCallTIRByPattern
     from relaxpy.tvm.lowering.call_tir_rewrite import CallTIRRewrite as CallTIRRewrite, DataflowUseInplaceCalls as DataflowUseInplaceCalls, LowerRuntimeBuiltin as LowerRuntimeBuiltin, SpecializePrimFuncBasedOnCallSite as SpecializePrimFuncBasedOnCallSite, VMBuiltinLower as VMBuiltinLower
@@ -77,9 +76,8 @@ else:
         relaxpy.plugins.testing.bisect: Bisection bisect
         relaxpy.relax.transform.: legalize_ops transform
         relaxpy.tvm.alter_layout: AlterOpImpl AttachAttrLayoutFreeBuffers OptimizeLayoutTransform
-        relaxpy.tvm.cleanup.module_passes: AttachGlobalSymbol ComputePrimValue DataflowBlockPass FunctionPass IPCAllReduceRewrite LowerGPUIPCAllocStorage NormalizeGlobalVar RemovePurityChecking dataflowblock_pass function_pass
+        relaxpy.tvm.cleanup.module_passes: AttachGlobalSymbol ComputePrimValue DataflowBlockPass FunctionPass IPCAllReduceRewrite LowerGPUIPCAllocStorage NormalizeGlobalVar RealizeVDevice RemovePurityChecking UpdateVDevice dataflowblock_pass function_pass
         relaxpy.tvm.cleanup.parameters: ExpandTupleArguments RemoveRedundantReshape RemoveUnusedOutputs RemoveUnusedParameters RewriteDataflowReshape UpdateParamStructInfo UpdateParamStructInfo UpdateParamType=UpdateParamStructInfo
-        relaxpy.tvm.cleanup.vdevices: RealizeVDevice UpdateVDevice
         relaxpy.tvm.lazy_params: LazyGetInput LazySetOutput LazyTransformParams
         relaxpy.tvm.libraries.split_call_tir_by_pattern: FuseTransposeMatmul SplitCallTIRByPattern
         relaxpy.tvm.lowering.call_tir_rewrite: CallTIRRewrite DataflowUseInplaceCalls LowerRuntimeBuiltin SpecializePrimFuncBasedOnCallSite VMBuiltinLower

@@ -38,7 +38,7 @@ from relaxpy.ir.passes.rewrite_pass import RewritePass
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.known import expect
+from relaxpy.ir.relax.known import expect, fields_of
 from relaxpy.ir.relax.nodes import Call, Expr
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten, map_with_builder
 from relaxpy.ir.te import tensor as te
@@ -126,7 +126,7 @@ def _outputs(call: rx.Call, inputs: Sequence[rx.Expr]) -> tuple[list[rx.VarBindi
 
 def _output_sinfos(call: rx.Call) -> tuple[rx.StructInfo, ...]:
     [sinfo] = call.sinfo_args
-    return sinfo.fields if isinstance(sinfo, rx.TupleStructInfo) else (sinfo,)
+    return fields_of(sinfo)
 
 
 def _allocation(sinfo: rx.StructInfo, call: rx.Call) -> rx.Call:
@@ -317,7 +317,7 @@ class SpecializePrimFuncBasedOnCallSite(Pass):
 def _specialized(kernel: PrimFunc, call: rx.Call) -> PrimFunc:
     """The kernel for the tensors of a call of it; itself if not all of them are known."""
     [result] = call.sinfo_args
-    results = result.fields if isinstance(result, rx.TupleStructInfo) else (result,)
+    results = fields_of(result)
     tensors: list[tuple[rx.StructInfo | None, rx.Expr | None]] = [
         (arg.struct_info, arg) for arg in operand_tuple(call.args[1]).fields
     ]

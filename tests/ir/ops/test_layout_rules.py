@@ -12,7 +12,7 @@ from relaxpy.errors import MisuseError
 from relaxpy.exec.compile import compile
 from relaxpy.ir import DataType, IRModule, Op, ops as op
 from relaxpy.ir.ops import InferredLayouts
-from relaxpy.ir.ops.definition.layouts import layouts_of
+from relaxpy.ir.ops.definition.axis_rules import layouts_of
 from relaxpy.ir.ops.definition.registry import register, registered_ops, unregister
 from relaxpy.ir.passes.convert_layout import ConvertLayout
 from relaxpy.ir.relax import nodes as rx

@@ -1,5 +1,6 @@
 """The passes for several devices: what the devices compute together is what one would compute."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,9 @@ import relaxpy
 from relaxpy import IRModule, relax
 from relaxpy.errors import StructInfoError, TransformError
 from relaxpy.ir import assert_structural_equal
+from relaxpy.ir.ops import register, unregister
+from relaxpy.ir.ops.definition.axis_rules import REDUCED
+from relaxpy.ir.relax.nodes.distributed import DeviceMesh, Placement
 from relaxpy.relax.analysis import well_formed
 from relaxpy.relax.distributed import transform
 from relaxpy.relax.transform import DeadCodeElimination, LegalizeOps
@@ -140,6 +144,39 @@ def test_partial_results_are_combined(op: str, combine: Any) -> None:
     (data,) = random((3, 8))
     for result in run_on_workers(lowered(mod), data):
         np.testing.assert_allclose(result, combine(data, axis=1), rtol=1e-5)
+
+
+def test_a_reduction_of_a_user_is_combined_by_its_record() -> None:
+    def total(call: relax.Call, bound: Callable[[Any], Any]) -> Any:
+        return relax.op.sum(bound(relax.op.abs(*call.args)), call.attrs["axis"])
+
+    @register(
+        "test.norm",
+        pure=True,
+        legalize=lambda builder, call: total(call, builder.emit),
+        partial=total,
+        **REDUCED,
+    )
+    def norm(
+        x: relax.TensorStructInfo, axis: int = 1, keepdims: bool = False
+    ) -> relax.TensorStructInfo:
+        """The sum of |x| along the second axis."""
+        return relax.TensorStructInfo((4,), x.dtype)
+
+    try:
+        x, builder = relax.Var("x", relax.TensorStructInfo((4, 6), "float32")), relax.BlockBuilder()
+        mesh, placement = DeviceMesh((WORKERS,), (0, 1)), Placement.from_text("S[1]")
+        with builder.function("main", [x]):
+            split = builder.emit(relax.op.dist.annotate_sharding(x, mesh, placement))
+            builder.emit_func_output(builder.emit(norm(split)))
+        mod = lowered(builder.get())
+        assert "allreduce" in mod.script()
+        assert "allgather" not in mod.script()
+        (data,) = random((4, 6))
+        for result in run_on_workers(mod, data):
+            np.testing.assert_allclose(result, np.abs(data).sum(axis=1), rtol=1e-6)
+    finally:
+        unregister("test.norm")
 
 
 def test_annotations_separate_what_is_on_different_meshes() -> None:

@@ -16,7 +16,7 @@ from relaxpy.exec.kernel.plan.updates import Update
 from relaxpy.exec.python_ast import Code, assign, attribute, call, do, item, path, text
 from relaxpy.exec.tuning import NumPy
 from relaxpy.ir.arith.algebra.affine import affine, as_poly
-from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.dtype import DataType, accumulator
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import Mul, PrimExpr, Var
 from relaxpy.ir.tir.substitution import mentions, substitute
@@ -82,7 +82,7 @@ class ContractionEmitter:
         reads = any(
             load.buffer is statement.target for f in self.product.factors for load in loads(f)
         )
-        direct = not (accumulate or scales or reads or self._wide() is not self.dtype)
+        direct = not (accumulate or scales or reads or accumulator(self.dtype) is not self.dtype)
         if roles is None:
             product: ast.expr = self._einsum(summed_factors, out.node if direct else None)
         else:
@@ -95,7 +95,7 @@ class ContractionEmitter:
             value = scale.compute(factor)
             self.body += scale.lines
             product = call("np.multiply", product, self._named(value.node))
-        if self._wide() is not self.dtype:
+        if accumulator(self.dtype) is not self.dtype:
             product = call(attribute(product, "astype"), dtype_name(self.dtype))
         if accumulate:
             self.body.append(do(call("np.add", out.node, product, out=out.node)))
@@ -103,11 +103,6 @@ class ContractionEmitter:
             node = out.node if isinstance(out.node, ast.Subscript) else item(out.node, ...)
             self.body.append(assign(node, product))
         return self.body
-
-    def _wide(self) -> DataType:
-        """The datatype of the accumulator: float32 for narrower floats, for speed and precision."""
-        small = self.dtype.is_float and self.dtype.bits < 32
-        return DataType("float32") if small else self.dtype
 
     def _axes(self, factor: PrimExpr) -> set[Var]:
         return {a.var for a in (*self.run.axes, *self.run.over) if mentions(factor, {a.var})}
@@ -154,7 +149,7 @@ class ContractionEmitter:
         if not self._axes(factor) <= value.dims:
             # A factor may mention an axis on which its value does not depend.
             node = call("rt.broadcast_to", node, tuple(self.scope.index(a.extent) for a in layout))
-        wide = self._wide()
+        wide = accumulator(self.dtype)
         if wide is not self.dtype:
             node = call(attribute(node, "astype"), dtype_name(wide))
         return self._named(node)
@@ -208,7 +203,7 @@ class ContractionEmitter:
         """
         counts = [math.prod((a.extent for a in group), start=as_poly(1)) for group in axes]
         total, summed = math.prod(counts, start=as_poly(1)).constant, counts[-1].constant
-        if total is None or summed is None or not self._wide().is_float:
+        if total is None or summed is None or not accumulator(self.dtype).is_float:
             return False
         return total < NumPy.FEW_PRODUCTS and summed != 1
 

@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast, overload
 
 from relaxpy.errors import MisuseError, UnknownNameError, close_names, counted, unexpected
-from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.dtype import FLOAT32, DataType, accumulator
 from relaxpy.ir.core.node import EMPTY_ATTRS
 from relaxpy.ir.ops.definition import rules
 from relaxpy.ir.ops.definition.registry import R, find
@@ -31,13 +31,11 @@ if TYPE_CHECKING:
     from relaxpy.ir.op_record import Gradient, Legalization
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 
-_WIDE = DataType("float32")
-
 
 def is_narrow(sinfo: rx.StructInfo | None) -> bool:
     """True if a tensor or a scalar holds floats narrower than float32."""
     known = isinstance(sinfo, (rx.TensorStructInfo, rx.PrimStructInfo))
-    return known and sinfo.dtype.is_float and sinfo.dtype.bits < _WIDE.bits  # type: ignore[union-attr]
+    return known and accumulator(sinfo.dtype) != sinfo.dtype  # type: ignore[union-attr]
 
 
 def widened(call: rx.Call, bind: Callable[[rx.Expr], rx.Expr]) -> rx.Call:
@@ -59,11 +57,11 @@ def _wide(expr: rx.Expr, bind: Callable[[rx.Expr], rx.Expr]) -> rx.Expr:
     if not is_narrow(sinfo):
         return expr
     if isinstance(expr, rx.Constant):
-        return rx.Constant(expr.data.astype(_WIDE.numpy()))
+        return rx.Constant(expr.data.astype(FLOAT32.numpy()))
     if isinstance(sinfo, rx.TensorStructInfo):
-        return bind(R.astype(expr, _WIDE))
+        return bind(R.astype(expr, FLOAT32))
     assert isinstance(sinfo, rx.PrimStructInfo)
-    return expr if sinfo.value is None else rx.PrimValue(ops.cast_to(sinfo.value, _WIDE))
+    return expr if sinfo.value is None else rx.PrimValue(ops.cast_to(sinfo.value, FLOAT32))
 
 
 def narrowed(value: rx.Expr, sinfo: rx.StructInfo | None) -> rx.Expr:

@@ -26,20 +26,20 @@ from relaxpy.ir.core.fork_lock import late_property
 from relaxpy.ir.core.node import set_fields
 from relaxpy.ir.op import Op, register_op_attr
 from relaxpy.ir.op_record import (
+    AxesRule,
     CallArguments,
     CallKind,
     Columns,
     Gradient,
-    LayoutRule,
     Legalization,
     OpRecord,
-    ShardingRule,
     apply_column,
     check_columns,
 )
 from relaxpy.ir.ops.definition.sharding import infer_distributed
 from relaxpy.ir.ops.definition.signature import Named, Parameter, Signature
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.known import fields_of
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.relax.nodes.expr import evaluated
 from relaxpy.ir.relax.relations.derivation import Context
@@ -218,7 +218,7 @@ class OpDef:
             except StructInfoTypeError:
                 if self.signature.is_variadic or not _is_distributed(call, ctx):
                     raise
-                return self._infer_distributed(self.record.sharding, call, ctx)
+                return self._infer_distributed(self.record.axes, call, ctx)
             sinfo = self.signature.function(*args, **named)
             sinfo = _inferred(sinfo, self.signature.function)
             if call.sinfo_args:
@@ -226,7 +226,7 @@ class OpDef:
             return simplified_shapes(sinfo, ctx.sizes, lambda: map(ctx.sinfo_of, call.args))
 
     def _infer_distributed(
-        self, rule: ShardingRule | None, call: rx.Call, ctx: Context
+        self, rule: AxesRule | None, call: rx.Call, ctx: Context
     ) -> rx.StructInfo:
         """The struct info of a call some operands of which are distributed."""
         whole = replace(ctx, closed=False)
@@ -291,7 +291,7 @@ def _written(call: rx.Call, kind: CallKind | None) -> CallArguments:
         args[0] = callee.global_symbol
     if kind is not None and kind.has_outputs:
         [out] = call.sinfo_args
-        fields = out.fields if isinstance(out, rx.TupleStructInfo) else (out,)
+        fields = fields_of(out)
         named["out_sinfo"] = out if len(fields) == 1 else list(fields)
         if len(args) > 2:
             named["tir_vars"] = args[2]
@@ -479,25 +479,23 @@ class Rows:
     rule: Callable[..., rx.StructInfo]
     doc: str
     kernel: Callable[[str], Legalization]
-    adapt: Callable[[dict[str, Any]], None] | None = None
-    gradient: Gradient | None = None
-    precision_policy: int | None = None
-    layout: LayoutRule | None = None
-    sharding: ShardingRule | None = None
+    columns: Columns
 
     def __call__(self, name: str, meaning: str, **columns: Unpack[Columns]) -> OpRecord:
         """The record of the operator `relax.name`."""
         kernel = self.kernel(name.rpartition(".")[2])
-        shared = Columns(
-            pure=True,
-            legalize=kernel,
-            adapt=self.adapt,
-            gradient=self.gradient,
-            precision_policy=self.precision_policy,
-            layout=self.layout,
-            sharding=self.sharding,
-        )
+        shared = Columns(pure=True, legalize=kernel) | self.columns
         return OpRecord(f"relax.{name}", self.rule, self.doc.format(meaning), **(shared | columns))
+
+
+def rows(
+    rule: Callable[..., rx.StructInfo],
+    doc: str,
+    kernel: Callable[[str], Legalization],
+    **columns: Unpack[Columns],
+) -> Rows:
+    """The records of operators that also share these columns."""
+    return Rows(rule, doc, kernel, columns)
 
 
 def family(*records: OpRecord) -> dict[str, OpDef]:

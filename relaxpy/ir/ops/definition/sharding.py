@@ -1,14 +1,9 @@
-"""Operators on distributed tensors: how the axes of operands become those of the result.
-
-A sharding rule returns for each axis of each operand a label. A label >= 0 is the axis of the
-result along which the same elements lie, and a negative one means axes that are reduced or
-contracted together. An axis without a label has to be whole on every device.
-"""
+"""The struct info of calls on distributed tensors, by the labels of their axes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, TypeAlias
 
 from typing_extensions import override
 
@@ -22,12 +17,11 @@ from relaxpy.ir.relax.nodes.distributed import (
     Placement,
     PlacementSpec,
 )
-from relaxpy.ir.te.topi.shapes import product
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import PrimExpr
 
 if TYPE_CHECKING:
-    from relaxpy.ir.op_record import ShardingRule
+    from relaxpy.ir.op_record import AxesRule
 
 Labels: TypeAlias = Sequence[int | None]
 _HINT = "change how one of them is distributed by R.dist.redistribute"
@@ -35,7 +29,7 @@ _HINT = "change how one of them is distributed by R.dist.redistribute"
 
 def infer_distributed(
     infer: Callable[[Call], StructInfo],
-    rule: ShardingRule | None,
+    rule: AxesRule | None,
     call: Call,
     sinfos: Sequence[StructInfo],
     names: Sequence[str],
@@ -183,147 +177,3 @@ def _placed_alike(placed: Sequence[_Operand], result: TensorStructInfo) -> DTens
 
 def _refused(message: str, hint: str | None = None, about: object = None) -> StructInfoError:
     return StructInfoError(message, rule="DER-36", hint=hint, about=about)
-
-
-# ---- the rules of families
-
-
-def _rank(sinfo: StructInfo) -> int:
-    return sinfo.ndim if isinstance(sinfo, TensorStructInfo) else 0
-
-
-def same_axes(call: Call, operands: Sequence[StructInfo], result: TensorStructInfo) -> list[Labels]:
-    """The rule of an operator on each element of its first operand."""
-    first = operands[0]
-    placed = range(_rank(first)) if _rank(first) >= 0 else range(_MOST_AXES)
-    return [placed, *((None,) * max(_rank(sinfo), 0) for sinfo in operands[1:])]
-
-
-_MOST_AXES = 1_000
-"""More axes than a placement can split."""
-
-
-def broadcast_axes(
-    call: Call, operands: Sequence[StructInfo], result: TensorStructInfo
-) -> list[Labels]:
-    """The rule of an operator on the elements of operands that broadcast."""
-    return [_last_axes(sinfo, result, result.ndim) for sinfo in operands]
-
-
-def _last_axes(
-    sinfo: StructInfo, result: TensorStructInfo, end: int, count: int | None = None
-) -> list[int | None]:
-    """The labels of axes that broadcast to those of the result before axis `end`.
-
-    These are the first `count` axes of an operand, all by default.
-    """
-    count = _rank(sinfo) if count is None else count
-    if count < 0 or end < 0:
-        return []
-    old, new = shape_of(sinfo), shape_of(result)
-    labels: list[int | None] = []
-    for axis in range(count):
-        label = end - count + axis
-        one = old is not None and ops.is_const(old[axis], 1)
-        is_repeated = one and (new is None or not ops.is_const(new[label], 1))
-        labels.append(None if is_repeated else label)
-    return labels
-
-
-def permuted_axes(
-    call: Call, operands: Sequence[StructInfo], result: TensorStructInfo
-) -> list[Labels]:
-    """The rule of a transposition by the attribute `axes`."""
-    rank = result.ndim
-    axes = cast("tuple[int, ...] | None", call.attrs["axes"])
-    order = list(range(rank))[::-1] if axes is None else [axis % rank for axis in axes]
-    return [[order.index(axis) for axis in range(rank)]]
-
-
-def reduced_axes(
-    call: Call, operands: Sequence[StructInfo], result: TensorStructInfo
-) -> list[Labels]:
-    """The rule of a reduction along the attribute `axis`."""
-    rank = _rank(operands[0])
-    axes = cast("tuple[int, ...] | int | None", call.attrs["axis"])
-    if axes is None:
-        gone = set(range(rank))
-    else:
-        gone = {axis % rank for axis in ((axes,) if isinstance(axes, int) else axes)}
-    labels: list[int | None] = []
-    position = 0
-    for axis in range(rank):
-        labels.append(-1 - axis if axis in gone else position)
-        position += axis not in gone or bool(call.attrs["keepdims"])
-    return [labels]
-
-
-def whole_along(
-    call: Call, operands: Sequence[StructInfo], result: TensorStructInfo
-) -> list[Labels]:
-    """The rule of an operator that needs all elements along the attribute `axis` or `axes` at once.
-
-    Other operands than the first have to be whole.
-    """
-    rank = _rank(operands[0])
-    axes = cast("tuple[int, ...] | int", call.attrs.get("axes", call.attrs.get("axis")))
-    whole = {axis % rank for axis in ((axes,) if isinstance(axes, int) else axes)}
-    labels = [None if k in whole else k for k in range(rank)]
-    return [labels, *((None,) * max(_rank(sinfo), 0) for sinfo in operands[1:])]
-
-
-def matmul_axes(
-    call: Call, operands: Sequence[StructInfo], result: TensorStructInfo
-) -> list[Labels]:
-    """The rule of matmul, which contracts the common axis."""
-    first, second = operands
-    rank = result.ndim
-    if rank < 0:
-        return [[], []]
-    rows, columns = _rank(first) > 1, _rank(second) > 1
-    batch = rank - rows - columns
-    left = _last_axes(first, result, batch, max(_rank(first) - 2, 0))
-    right = _last_axes(second, result, batch, max(_rank(second) - 2, 0))
-    return [[*left, *([batch] if rows else []), -1], [*right, -1, *([rank - 1] if columns else [])]]
-
-
-def repeated_axes(
-    call: Call, operands: Sequence[StructInfo], result: TensorStructInfo
-) -> list[Labels]:
-    """The rule of an operator that repeats each slice along the attribute `axis`."""
-    rank = max(_rank(operands[0]), 0)
-    return [range(rank) if call.attrs["axis"] is not None or rank == 1 else (None,) * rank]
-
-
-def reshaped_axes(
-    call: Call, operands: Sequence[StructInfo], result: TensorStructInfo
-) -> list[Labels]:
-    """The rule of an operator that keeps the order of elements.
-
-    Axes that become others together can be split along the first of them.
-    """
-    old, new = shape_of(operands[0]), shape_of(result)
-    labels: list[int | None] = [None] * max(_rank(operands[0]), 0)
-    if old is not None and new is not None:
-        sources = [axis for axis, size in enumerate(old) if not ops.is_const(size, 1)]
-        targets = [axis for axis, size in enumerate(new) if not ops.is_const(size, 1)]
-        while sources and targets:
-            source, target = _next_group(old, sources, new, targets)
-            labels[sources[0]] = targets[0]
-            sources, targets = sources[source:], targets[target:]
-    return [labels, *([] for _ in operands[1:])]
-
-
-def _next_group(
-    old: Sequence[PrimExpr], sources: Sequence[int], new: Sequence[PrimExpr], targets: Sequence[int]
-) -> tuple[int, int]:
-    """The numbers of leading old and new axes in the smallest group with equally many elements."""
-    for total in range(2, len(sources) + len(targets)):
-        for count in range(1, total):
-            if count > len(sources) or total - count > len(targets):
-                continue
-            before = product([old[axis] for axis in sources[:count]])
-            after = product([new[axis] for axis in targets[: total - count]])
-            if prove_equal(before, after) is True:
-                return count, total - count
-    return len(sources), len(targets)

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from relaxpy.ir.op_record import Memory
 from relaxpy.ir.ops.definition import gradients, rules
+from relaxpy.ir.ops.definition.axis_rules import BY_ELEMENT, along, same_layout
 from relaxpy.ir.ops.definition.gradients import gradient_in_float32
-from relaxpy.ir.ops.definition.layouts import along, same_layout
-from relaxpy.ir.ops.definition.registry import R, Rows, family, register
-from relaxpy.ir.ops.definition.sharding import same_axes
+from relaxpy.ir.ops.definition.registry import R, family, register, rows
 from relaxpy.ir.relax.known import literal_shape
 from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo, Tuple, TupleStructInfo, Var, const
 from relaxpy.ir.te import topi
@@ -26,8 +25,7 @@ def _gradient_relu(g: Any, x: Any, y: Any, call: Call) -> Any:
 
 @register(
     "relax.nn.relu",
-    sharding=same_axes,
-    layout=same_layout,
+    **BY_ELEMENT,
     precision_policy=1,
     pure=True,
     in_place=True,
@@ -85,13 +83,12 @@ def _gradient_silu(g: Any, x: Any, y: Any, call: Call) -> Any:
     return g * share * (1 + R.clip(x, -_FAR, _FAR) * (1 - share))
 
 
-_activation = Rows(
+_activation = rows(
     _infer_float,
     _DOC,
     lambda name: rules.by_te(f"nn.{name}", name),
     precision_policy=1,
-    layout=same_layout,
-    sharding=same_axes,
+    **BY_ELEMENT,
 )
 
 ACTIVATIONS = family(
@@ -124,8 +121,7 @@ def _gradient_leakyrelu(g: Any, x: Any, y: Any, call: Call) -> Any:
 
 @register(
     "relax.nn.leakyrelu",
-    sharding=same_axes,
-    layout=same_layout,
+    **BY_ELEMENT,
     pure=True,
     legalize=rules.by_te("nn.leaky_relu", "leaky_relu"),
     gradient=gradient_in_float32(gradients.of_operand(_gradient_leakyrelu)),
@@ -164,8 +160,7 @@ def _gradient_softplus(g: Any, x: Any, y: Any, call: Call) -> Any:
 
 @register(
     "relax.nn.softplus",
-    sharding=same_axes,
-    layout=same_layout,
+    **BY_ELEMENT,
     pure=True,
     legalize=rules.by_te("nn.softplus"),
     gradient=gradient_in_float32(gradients.of_operand(_gradient_softplus)),

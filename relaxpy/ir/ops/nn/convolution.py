@@ -14,8 +14,8 @@ from relaxpy.ir.arith.prove import prove_equal, simplify
 from relaxpy.ir.core.dtype import VOID, DataType
 from relaxpy.ir.op_record import CallArguments, Columns, OpRecord
 from relaxpy.ir.ops.definition import rules
+from relaxpy.ir.ops.definition.axis_rules import AttributeLayout
 from relaxpy.ir.ops.definition.gradients import is_differentiable, no_gradient, shape_like
-from relaxpy.ir.ops.definition.layouts import AttributeLayout
 from relaxpy.ir.ops.definition.registry import OpDef, R, enter, find
 from relaxpy.ir.ops.definition.rules import (
     Legalize,

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any, cast
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.op import Op
 from relaxpy.ir.ops.definition import gradients, rules
+from relaxpy.ir.ops.definition.axis_rules import along, whole_along
 from relaxpy.ir.ops.definition.gradients import gradient_in_float32, of_operand, require_rank
-from relaxpy.ir.ops.definition.layouts import along
-from relaxpy.ir.ops.definition.registry import R, Rows, family, register
-from relaxpy.ir.ops.definition.sharding import whole_along
+from relaxpy.ir.ops.definition.registry import R, family, register, rows
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.known import literal_shape, tensor_of
 from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo, Var
@@ -162,12 +161,8 @@ Rule:
     Subtracting the maximum keeps every exponent <= 0, so nothing overflows
     (Blanchard, Higham & Higham, IMA J. Numer. Anal. 41(4), 2021).
 """
-_along = Rows(
-    _infer_along,
-    _ALONG_DOC,
-    lambda name: rules.by_te(f"nn.{name}", name),
-    layout=along("axis"),
-    sharding=whole_along,
+_along = rows(
+    _infer_along, _ALONG_DOC, lambda name: rules.by_te(f"nn.{name}", name), **whole_along("axis")
 )
 
 
@@ -288,8 +283,7 @@ def _gradient_rms_norm(var: Var, call: Call, gradient: Expr, builder: BlockBuild
 
 @register(
     "relax.nn.layer_norm",
-    layout=along("axes"),
-    sharding=whole_along,
+    **whole_along("axes"),
     precision_policy=1,
     pure=True,
     legalize=rules.by_te("nn.layer_norm", "layer_norm", axes="axis"),
@@ -320,8 +314,7 @@ def layer_norm(
 
 @register(
     "relax.nn.rms_norm",
-    layout=along("axes"),
-    sharding=whole_along,
+    **whole_along("axes"),
     precision_policy=1,
     pure=True,
     legalize=rules.by_te("nn.rms_norm", "rms_norm", axes="axis"),

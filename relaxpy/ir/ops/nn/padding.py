@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from relaxpy.errors import counted
 from relaxpy.ir.ops.definition import gradients, rules
-from relaxpy.ir.ops.definition.layouts import per_axis
+from relaxpy.ir.ops.definition.axis_rules import per_axis
 from relaxpy.ir.ops.definition.registry import R, register
 from relaxpy.ir.relax.known import literal_shape
 from relaxpy.ir.relax.nodes import Call, Expr, PrimValue, ShapeExpr, TensorStructInfo

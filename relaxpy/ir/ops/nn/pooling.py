@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from relaxpy.ir.core.dtype import VOID
 from relaxpy.ir.ops.definition import gradients, rules
-from relaxpy.ir.ops.definition.layouts import AttributeLayout
+from relaxpy.ir.ops.definition.axis_rules import AttributeLayout
 from relaxpy.ir.ops.definition.registry import OpDef, R
 from relaxpy.ir.ops.nn import convolution
 from relaxpy.ir.ops.nn.convolution import (

@@ -24,6 +24,7 @@ from relaxpy.ir.passes.rewrite_pass import RewritePass
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
+from relaxpy.ir.relax.known import fields_of
 from relaxpy.ir.relax.nodes.distributed import DeviceMesh, DTensorStructInfo, Placement
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, PrecedingBindings, Rewritten
 from relaxpy.ir.tir.analysis.axis_groups import Axis, AxisGroups
@@ -232,7 +233,7 @@ def _without_placement(arg: rx.Expr) -> rx.Expr:
 
 def _check_needs_parts_only(call: rx.Call, result: rx.StructInfo) -> None:
     """Errors: TransformError if devices compute partial results, which nothing combines."""
-    rule = call.op.record.sharding if isinstance(call.op, Op) else None
+    rule = call.op.record.axes if isinstance(call.op, Op) else None
     if rule is None or not isinstance(result, DTensorStructInfo):
         return
     sinfos = [arg.struct_info for arg in call.args]
@@ -406,7 +407,7 @@ class _GlobalViewLowering(BindingRewriter):
 
 def _fields(sinfo: rx.StructInfo) -> list[DTensorStructInfo]:
     """The distributed tensors of a result, none if it is a result of one device."""
-    fields = sinfo.fields if isinstance(sinfo, rx.TupleStructInfo) else (sinfo,)
+    fields = fields_of(sinfo)
     return [field for field in fields if isinstance(field, DTensorStructInfo)]
 
 

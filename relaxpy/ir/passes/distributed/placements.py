@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Container, Iterable, Sequence
-from typing import Final, TypeAlias, cast
+from typing import Final, TypeAlias
 
 from relaxpy.errors import TransformError
 from relaxpy.ir.arith.prove import prove_equal
@@ -12,6 +12,7 @@ from relaxpy.ir.core.traverse import Groups, walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.known import fields_of
 from relaxpy.ir.relax.nodes.distributed import (
     DeviceMesh,
     DTensorStructInfo,
@@ -23,7 +24,7 @@ from relaxpy.ir.tir.analysis.axis_groups import Axis, AxisGroups
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
 from relaxpy.ir.tir.prim_func import PrimFunc
-from relaxpy.support.dataclass import dataclass
+from relaxpy.support.dataclass import dataclass, replace
 
 Label: TypeAlias = Axis | int
 Labels: TypeAlias = Sequence[Label | None]
@@ -50,11 +51,6 @@ def whole(sinfo: rx.StructInfo) -> rx.StructInfo:
     return sinfo.tensor_sinfo if isinstance(sinfo, DTensorStructInfo) else sinfo
 
 
-def fields_of(sinfo: rx.StructInfo | None) -> tuple[rx.StructInfo | None, ...]:
-    """The fields of a tuple, or the one value."""
-    return sinfo.fields if isinstance(sinfo, rx.TupleStructInfo) else (sinfo,)
-
-
 def axes_of_call(call: rx.Call, result: rx.StructInfo | None, mod: IRModule) -> CallAxes | None:
     """The labels of the axes of the call of an operator, None for other calls."""
     if not isinstance(call.op, Op) or result is None:
@@ -62,7 +58,7 @@ def axes_of_call(call: rx.Call, result: rx.StructInfo | None, mod: IRModule) -> 
     result = whole(result)
     if call.op.name == "relax.call_tir" and (found := kernel_of(call, mod)) is not None:
         return _axes_of_kernel(call, *found)
-    rule = call.op.record.sharding
+    rule = call.op.record.axes
     sinfos = [arg.struct_info for arg in call.args]
     wholes = [whole(sinfo) for sinfo in sinfos if sinfo is not None]
     if rule is None or len(wholes) < len(sinfos) or not isinstance(result, rx.TensorStructInfo):
@@ -70,7 +66,7 @@ def axes_of_call(call: rx.Call, result: rx.StructInfo | None, mod: IRModule) -> 
     labels: Sequence[Labels] = rule(call, wholes, result)
     computed: set[Label | None] = {label for own in labels for label in own}
     kept: Labels = tuple(axis if axis in computed else None for axis in range(max(result.ndim, 0)))
-    is_combined = _is_combined(call, wholes[0], result)
+    is_combined = _is_combined(call, wholes)
     return CallAxes(
         tuple(zip(call.args, labels, strict=False)),
         (kept,),
@@ -78,29 +74,13 @@ def axes_of_call(call: rx.Call, result: rx.StructInfo | None, mod: IRModule) -> 
     )
 
 
-_COMBINED = {"sum", "prod", "max", "min", "matmul"}
-_MEANS = {"mean", "variance", "std"}
-
-
-def _is_combined(call: rx.Call, operand: rx.StructInfo, result: rx.TensorStructInfo) -> bool:
+def _is_combined(call: rx.Call, operands: Sequence[rx.StructInfo]) -> bool:
     """True if partial results of an operator, or of simpler ones, can be combined."""
     assert isinstance(call.op, Op)
-    name = call.op.name.removeprefix("relax.")
-    if name in _MEANS and isinstance(operand, rx.TensorStructInfo):
-        return result.dtype.is_float and reduced_count(call, operand) is not None
-    return name in _COMBINED
-
-
-def reduced_count(call: rx.Call, operand: rx.TensorStructInfo) -> int | None:
-    """The number of elements that a reduction combines to one, if known."""
-    dims = operand.get_shape()
-    axes = cast("int | Sequence[int] | None", call.attrs["axis"])
-    if dims is None:
-        return None
-    taken = range(len(dims)) if axes is None else ([axes] if isinstance(axes, int) else axes)
-    sizes = [dims[axis] for axis in taken]
-    known = [size.value for size in sizes if isinstance(size, IntImm)]
-    return math.prod(known) if len(known) == len(sizes) else None
+    if call.op.record.partial is None:
+        return False
+    args = tuple(rx.Var("x", sinfo) for sinfo in operands)
+    return call.op.record.partial(replace(call, args=args), lambda value: value) is not None
 
 
 def whole_axes(call: rx.Call, result: rx.StructInfo | None) -> CallAxes:

@@ -17,6 +17,7 @@ from relaxpy.ir.passes.distributed.placements import OF_PARTS, Placements, is_an
 from relaxpy.ir.passes.legalize import LegalizeOps
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.derive import normalize_module
+from relaxpy.ir.relax.known import fields_of
 from relaxpy.ir.relax.nodes import distributed as dist
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.support.dataclass import dataclass, replace
@@ -52,7 +53,7 @@ class PropagateSharding(Pass):
             for node in walk(func)
         ):
             return mod
-        with_rules = [name for name, op in registered_ops().items() if op.record.sharding]
+        with_rules = [name for name, op in registered_ops().items() if op.record.axes]
         mod = LegalizeOps(skip_ops=with_rules)(InlinePrivateFunctions()(mod))
 
         def distributed(func: rx.Function) -> rx.Function:
@@ -124,9 +125,7 @@ class _Distributing(BindingRewriter):
             assert isinstance(call.op, rx.ExternFunc)
             is_of_parts = call.op.global_symbol in OF_PARTS.values()
             fields = [
-                f
-                for f in placements.fields_of(var.struct_info)
-                if isinstance(f, dist.DTensorStructInfo)
+                f for f in fields_of(var.struct_info) if isinstance(f, dist.DTensorStructInfo)
             ]
             if is_of_parts or not all(field.is_whole for field in fields):
                 return replace(binding, value=_with_declared(call, var.struct_info))
@@ -148,11 +147,7 @@ class _Divided:
         self.call, self.var, self.axes, self.mesh = call, var, axes, mesh
         self._kind = block.var_type
         self._bindings: list[rx.Binding] = []
-        wanted = [
-            f
-            for f in placements.fields_of(var.struct_info)
-            if isinstance(f, dist.DTensorStructInfo)
-        ]
+        wanted = [f for f in fields_of(var.struct_info) if isinstance(f, dist.DTensorStructInfo)]
         self.division = placements.division(axes, wanted, mesh)
 
     def bindings(self) -> list[rx.Binding]:
@@ -169,9 +164,7 @@ class _Divided:
         wanted = self.var.struct_info
         assert wanted is not None
         labels = iter(self.axes.results)
-        computed = [
-            self._as_computed(field, next(labels)) for field in placements.fields_of(wanted)
-        ]
+        computed = [self._as_computed(field, next(labels)) for field in fields_of(wanted)]
         is_tuple = isinstance(wanted, rx.TupleStructInfo)
         result = rx.TupleStructInfo(tuple(computed)) if is_tuple else computed[0]
         call = _with_declared(replace(self.call, args=args), result)
@@ -182,9 +175,7 @@ class _Divided:
             if is_tuple:
                 gets = [rx.TupleGetItem(source, k, span=call.span) for k in range(len(computed))]
                 items = list(map(self._bound, gets))
-            for k, (old, new) in enumerate(
-                zip(computed, placements.fields_of(wanted), strict=True)
-            ):
+            for k, (old, new) in enumerate(zip(computed, fields_of(wanted), strict=True)):
                 if old != new and isinstance(new, dist.DTensorStructInfo):
                     moved = _redistributed(items[k], new, call.span)
                     items[k] = self._bound(moved) if is_tuple else moved
@@ -213,48 +204,24 @@ class _Divided:
         wanted = dist.DTensorStructInfo(sinfo.tensor_sinfo, self.mesh, placement)
         return self._bound(_redistributed(arg, wanted, self.call.span), wanted)
 
-    def _computed(self, call: rx.Call) -> rx.Call:
+    def _computed(self, call: rx.Call) -> rx.Expr:
         """The call, or one of operators whose partial results can be combined in its place."""
         kept = {label for labels in self.axes.results for label in labels}
         is_reduced = any(label is not None and label not in kept for label in self.division.along)
         if not is_reduced or rx.is_call_of(call, "relax.call_tir"):
             return call
         assert isinstance(call.op, Op)
-        result, operand = self.var.struct_info, call.args[0].struct_info
-        assert isinstance(result, dist.DTensorStructInfo)
-        assert isinstance(operand, dist.DTensorStructInfo)
-        name, dtype = call.op.name.removeprefix("relax."), result.dtype
-        is_narrow = dtype.is_float and dtype.bits < 32
-        if name in {"max", "min"} or (name in {"sum", "prod", "matmul"} and not is_narrow):
-            return call
-        wide = "float32" if is_narrow else dtype
-        if name == "matmul":
-            total: rx.Call = R.matmul(*call.args, out_dtype=wide)
-            return self._located(R.astype(self._emitted(total), dtype))
-        x = self._emitted(R.astype(call.args[0], wide)) if is_narrow else call.args[0]
-        if name in {"sum", "prod"}:
-            total = rx.Call(call.op, (x,), call.attrs)
-        else:
-            count = placements.reduced_count(call, operand.tensor_sinfo)
-            size = _with_constants(rx.const(count, wide), self.mesh)
-            if name != "mean":
-                sums = self._emitted(R.sum(x, call.attrs["axis"], keepdims=True))
-                x = self._emitted(R.subtract(x, self._emitted(R.divide(sums, size))))
-                x = self._emitted(R.multiply(x, x))
-            sums = self._emitted(R.sum(x, call.attrs["axis"], call.attrs["keepdims"]))
-            total = R.divide(sums, size)
-            if name == "std":
-                total = R.sqrt(self._emitted(total))
-        total = R.astype(self._emitted(total), dtype) if is_narrow else total
-        return self._located(total)
+        assert call.op.record.partial is not None
+        value = call.op.record.partial(call, self._emitted)
+        assert isinstance(value, rx.Call)
+        return replace(value, span=self.call.span)
 
-    def _located(self, call: rx.Call) -> rx.Call:
-        """A call that replaces this one."""
-        return replace(call, span=self.call.span)
-
-    def _emitted(self, call: rx.Call) -> rx.Var:
-        """The variable of such a call."""
-        return self._bound(self._located(call))
+    def _emitted(self, value: rx.Expr) -> rx.Expr:
+        """The variable of an operand, or a constant that every device has."""
+        if isinstance(value, rx.Constant):
+            return _with_constants(value, self.mesh)
+        assert isinstance(value, rx.Call)
+        return self._bound(replace(value, span=self.call.span))
 
 
 def _distributed_builtin(call: rx.Call, var: rx.Var) -> rx.Call:
@@ -289,7 +256,7 @@ def _as_declared(value: rx.Expr, var: rx.Var, block: rx.BindingBlock) -> Rewritt
     bindings: list[rx.Binding] = []
     leaves: list[rx.Expr] = []
     items = value.fields if isinstance(value, rx.Tuple) else (value,)
-    for leaf, wanted in zip(items, placements.fields_of(var.struct_info), strict=False):
+    for leaf, wanted in zip(items, fields_of(var.struct_info), strict=False):
         if not isinstance(wanted, dist.DTensorStructInfo):
             leaves.append(leaf)
             continue
@@ -311,8 +278,8 @@ def _with_declared(call: rx.Call, result: rx.StructInfo | None) -> rx.Call:
     """The call of something whose result is declared, with a distributed one."""
     if not call.sinfo_args or result is None:
         return call
-    declared = placements.fields_of(result) if len(call.sinfo_args) > 1 else (result,)
-    return rx.Call(call.op, call.args, call.attrs, declared, span=call.span)  # type: ignore[arg-type]
+    declared = fields_of(result) if len(call.sinfo_args) > 1 else (result,)
+    return rx.Call(call.op, call.args, call.attrs, declared, span=call.span)
 
 
 def _refuse_scope(node: rx.MatchCast | rx.Function) -> None:
@@ -347,7 +314,7 @@ def _is_placed(arg: rx.Expr) -> bool:
 
 def _mesh_of(*sinfos: rx.StructInfo | None) -> dist.DeviceMesh | None:
     """The first mesh of these tensors."""
-    fields = (field for sinfo in sinfos for field in placements.fields_of(sinfo))
+    fields = (field for sinfo in sinfos for field in fields_of(sinfo))
     return next((f.device_mesh for f in fields if isinstance(f, dist.DTensorStructInfo)), None)
 
 

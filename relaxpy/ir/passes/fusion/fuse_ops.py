@@ -34,7 +34,7 @@ from relaxpy.ir.relax.analysis.op_pattern import (
 from relaxpy.ir.relax.analysis.variables import occurring_vars
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.call_graph import mentioned_globals
-from relaxpy.ir.relax.known import called_kernel
+from relaxpy.ir.relax.known import called_kernel, fields_of
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, PrecedingBindings, Rewritten
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.prim_func import PrimFunc
@@ -270,7 +270,7 @@ def _otherwise_used(func: rx.BaseFunc, kernels: Mapping[str, FusedKernel]) -> se
 def _is_callable(kernel: FusedKernel, call: rx.Call) -> bool:
     """True if the struct info of a call and its arguments suffices for a call of the kernel."""
     sinfo = call.struct_info
-    outputs = sinfo.fields if isinstance(sinfo, rx.TupleStructInfo) else (sinfo,)
+    outputs = fields_of(sinfo)
     return all(
         isinstance(output, rx.TensorStructInfo)
         and isinstance(output.shape, rx.ShapeExpr)

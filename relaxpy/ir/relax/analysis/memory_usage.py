@@ -12,7 +12,7 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import Allocation
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.known import expect
+from relaxpy.ir.relax.known import expect, fields_of
 from relaxpy.ir.tir.expr import IntImm
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.entry import user_facing
@@ -91,15 +91,11 @@ def new_outputs(call: rx.Call, op: Op) -> Iterator[int | None]:
     if op.record.calls is None or not op.record.calls.has_outputs:
         return
     indices = call.attrs.get("inplace_indices")
-    outputs = [f for sinfo in call.sinfo_args for f in _fields(sinfo)]
+    outputs = [f for sinfo in call.sinfo_args for f in fields_of(sinfo)]
     for k, sinfo in enumerate(outputs):
         if indices is None or (isinstance(indices, tuple) and indices[k : k + 1] == (-1,)):
             known = isinstance(sinfo, rx.TensorStructInfo)
             yield _bytes(sinfo.shape, sinfo.dtype) if known else None  # type: ignore[attr-defined]
-
-
-def _fields(sinfo: rx.StructInfo) -> tuple[rx.StructInfo, ...]:
-    return sinfo.fields if isinstance(sinfo, rx.TupleStructInfo) else (sinfo,)
 
 
 def allocated_bytes(call: rx.Call, allocation: Allocation) -> int | None:

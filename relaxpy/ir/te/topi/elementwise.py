@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from relaxpy.errors import MisuseError, unexpected
-from relaxpy.ir.core.dtype import BOOL, FLOAT32, INT32, DataType
+from relaxpy.ir.core.dtype import BOOL, FLOAT32, INT32, DataType, accumulator as accumulator
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.shapes import (
@@ -251,11 +251,6 @@ def square(x: Tensor) -> Tensor:
 def cast(x: Tensor, dtype: str) -> Tensor:
     """Convert each element to `dtype` as in C: toward zero, and to Bool by != 0."""
     return map_elements(lambda v: ops.cast_to(v, dtype), x, "compute")
-
-
-def accumulator(dtype: DataType) -> DataType:
-    """The datatype in which elements are summed: float32 for narrower floats."""
-    return FLOAT32 if dtype.is_float and dtype.bits < FLOAT32.bits else dtype
 
 
 def as_dtype(x: Tensor, dtype: DataType) -> Tensor:

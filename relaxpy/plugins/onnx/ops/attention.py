@@ -30,8 +30,7 @@ from relaxpy.plugins.importing.tensors import (
 )
 from relaxpy.plugins.importing.unsupported import UnsupportedError
 from relaxpy.plugins.importing.windows import simple, whole
-from relaxpy.plugins.onnx.context import Context
-from relaxpy.plugins.onnx.registry import Value, converter
+from relaxpy.plugins.onnx.context import Context, Value, converter
 from relaxpy.plugins.onnx.view import dtype_of as dtype_of_code
 
 _HEADS_FIRST = (0, 2, 1, 3)

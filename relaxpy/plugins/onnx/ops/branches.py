@@ -14,8 +14,7 @@ from relaxpy.ir.relax.relations.shape_vars import variables_of
 from relaxpy.ir.tir import expr as tir
 from relaxpy.plugins.importing.tensors import Contents, Size, as_size, rank_of, shape_of, tensor_of
 from relaxpy.plugins.importing.unsupported import UnsupportedError
-from relaxpy.plugins.onnx.context import Context, RanksDifferError
-from relaxpy.plugins.onnx.registry import Value, converter
+from relaxpy.plugins.onnx.context import Context, RanksDifferError, Value, converter
 from relaxpy.plugins.onnx.view import Graph
 from relaxpy.support.dataclass import dataclass
 

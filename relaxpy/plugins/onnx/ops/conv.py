@@ -41,8 +41,7 @@ from relaxpy.plugins.importing.windows import (
     spatial,
     whole,
 )
-from relaxpy.plugins.onnx.context import Context
-from relaxpy.plugins.onnx.registry import Value, converter
+from relaxpy.plugins.onnx.context import Context, Value, converter
 
 
 def with_bias(y: Expr, bias: Expr | None) -> Expr:

@@ -38,10 +38,9 @@ from relaxpy.plugins.importing.tensors import (
     tensor_of,
 )
 from relaxpy.plugins.importing.unsupported import UnsupportedError
-from relaxpy.plugins.onnx.context import Context
+from relaxpy.plugins.onnx.context import Context, Value, converter
 from relaxpy.plugins.onnx.folding import sized
 from relaxpy.plugins.onnx.ops.movement import wrapped
-from relaxpy.plugins.onnx.registry import Value, converter
 from relaxpy.plugins.onnx.view import dtype_of as dtype_of_code
 
 #: No range has as many elements.

@@ -16,22 +16,9 @@ from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import compute
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.intrin import reinterpret
-from relaxpy.plugins.importing.tensors import (
-    Size,
-    dtype_of,
-    is_float,
-    normal_axis,
-    product,
-    rank_of,
-    reshaped,
-    scalar,
-    shape_of,
-    tensor_info,
-    truncated,
-)
+from relaxpy.plugins.importing import tensors
 from relaxpy.plugins.importing.unsupported import UnsupportedError
-from relaxpy.plugins.onnx.context import Context, shaped_as
-from relaxpy.plugins.onnx.registry import Value, converter
+from relaxpy.plugins.onnx.context import Context, Value, converter, shaped_as
 from relaxpy.plugins.onnx.view import NARROW, dtype_of as dtype_of_code
 
 _UNARY = {
@@ -63,8 +50,12 @@ def _aligned(x: Expr, y: Expr, broadcast: int, axis: int | None) -> Expr:
     """`y` so that it broadcasts by the rule of opsets before 7: along `axis` of `x`."""
     if not broadcast or axis is None:
         return y
-    behind = rank_of(x) - normal_axis(axis, rank_of(x)) - rank_of(y)
-    return R.expand_dims(y, list(range(rank_of(y), rank_of(y) + behind))) if behind else y
+    behind = tensors.rank_of(x) - tensors.normal_axis(axis, tensors.rank_of(x)) - tensors.rank_of(y)
+    return (
+        R.expand_dims(y, list(range(tensors.rank_of(y), tensors.rank_of(y) + behind)))
+        if behind
+        else y
+    )
 
 
 def _binary(op: Any) -> Callable[..., Expr]:
@@ -85,19 +76,19 @@ def _old_binary(op: Any) -> Callable[..., Expr]:
 
 def _quotient(a: Expr, b: Expr) -> Expr:
     """a / b; of integers rounded towards zero."""
-    return a / b if is_float(a) else truncated(a, b)
+    return a / b if tensors.is_float(a) else tensors.truncated(a, b)
 
 
 def _power(x: Expr, exponent: Expr) -> Expr:
     """x to the power, in the datatype of `x`."""
-    dtype, other = dtype_of(x), dtype_of(exponent)
+    dtype, other = tensors.dtype_of(x), tensors.dtype_of(exponent)
     if dtype == other:
         return x**exponent
-    if is_float(x) and "float64" not in other:
+    if tensors.is_float(x) and "float64" not in other:
         return x ** R.astype(exponent, dtype)
-    if is_float(exponent) and not is_float(x):
+    if tensors.is_float(exponent) and not tensors.is_float(x):
         return R.astype(R.astype(x, "float64") ** R.astype(exponent, "float64"), dtype)
-    wide = "float64" if is_float(exponent) else "int64"
+    wide = "float64" if tensors.is_float(exponent) else "int64"
     return R.astype(R.astype(x, wide) ** R.astype(exponent, wide), dtype)
 
 
@@ -129,9 +120,9 @@ for _name, _op in {
 
 @converter("Mod")
 def mod(cx: Context, a: Expr, b: Expr, *, fmod: int = 0) -> Expr:
-    if is_float(a) and not fmod:
+    if tensors.is_float(a) and not fmod:
         raise UnsupportedError("floats need fmod=1")
-    if fmod and not is_float(a):
+    if fmod and not tensors.is_float(a):
         return cx.broadcast(_remainder, a, b)
     return cx.broadcast(R.mod if fmod else R.floor_mod, a, b)
 
@@ -162,7 +153,7 @@ for _name, _op in {"Max": R.maximum, "Min": R.minimum, "Sum": R.add}.items():
 
 @converter("Mean")
 def mean(cx: Context, *data: Expr) -> Expr:
-    return _fold(R.add)(cx, *data) / scalar(len(data), data[0])
+    return _fold(R.add)(cx, *data) / tensors.scalar(len(data), data[0])
 
 
 @converter("Reciprocal")
@@ -175,15 +166,15 @@ def is_inf(cx: Context, x: Expr, *, detect_negative: int = 1, detect_positive: i
     if detect_negative and detect_positive:
         return R.isinf(x)
     if not detect_negative and not detect_positive:
-        return R.not_equal(x, x) if not is_float(x) else R.zeros_like(x, "bool")
-    limit = scalar(np.inf, x)
+        return R.not_equal(x, x) if not tensors.is_float(x) else R.zeros_like(x, "bool")
+    limit = tensors.scalar(np.inf, x)
     return R.equal(x, limit) if detect_positive else R.equal(x, -limit)
 
 
 @converter("Clip")
 def clip_6(cx: Context, x: Expr, *, min: float | None = None, max: float | None = None) -> Expr:
-    result = x if min is None else R.maximum(x, scalar(min, x))
-    return result if max is None else R.minimum(result, scalar(max, x))
+    result = x if min is None else R.maximum(x, tensors.scalar(min, x))
+    return result if max is None else R.minimum(result, tensors.scalar(max, x))
 
 
 @converter("Clip", since=11)
@@ -194,7 +185,7 @@ def clip(cx: Context, x: Expr, min: Expr | None = None, max: Expr | None = None)
 
 
 def _scalar_of(x: Expr) -> Expr:
-    return R.reshape(x, ()) if tensor_info(x).ndim == 1 else x
+    return R.reshape(x, ()) if tensors.tensor_info(x).ndim == 1 else x
 
 
 @converter("Equal", since=19, strings=True)
@@ -239,11 +230,11 @@ def cast_to(cx: Context, x: Expr, code: int, saturate: int, round_mode: str) -> 
             half = const(1 << (bits - 1), "int32")
             whole = R.bitwise_xor(whole, half) - half
         return cx.of_element_type(R.astype(whole, dtype), code)
-    if dtype == dtype_of(x):
+    if dtype == tensors.dtype_of(x):
         return x
-    if "e8m0" in dtype and is_float(x):
+    if "e8m0" in dtype and tensors.is_float(x):
         return cx.te(lambda t: _to_exponents(t, round_mode, saturate), x, name="cast_e8m0")
-    if "float8" in dtype and saturate and is_float(x):
+    if "float8" in dtype and saturate and tensors.is_float(x):
         limit = _largest(dtype)
         return R.astype(R.clip(x, -limit, limit), dtype)
     return R.astype(x, dtype)
@@ -281,22 +272,22 @@ def prelu(cx: Context, x: Expr, slope: Expr) -> Expr:
 
 @converter("PRelu")
 def prelu_1(cx: Context, x: Expr, slope: Expr) -> Expr:
-    behind = rank_of(x) - 1 - rank_of(slope)
-    if rank_of(slope) == 1 and behind > 0:
+    behind = tensors.rank_of(x) - 1 - tensors.rank_of(slope)
+    if tensors.rank_of(slope) == 1 and behind > 0:
         slope = R.expand_dims(slope, list(range(1, 1 + behind)))
     return prelu(cx, x, slope)
 
 
 @converter("Elu")
 def elu(cx: Context, x: Expr, *, alpha: float = 1.0) -> Expr:
-    below = scalar(alpha, x) * (R.exp(R.minimum(x, scalar(0, x))) - 1)
+    below = tensors.scalar(alpha, x) * (R.exp(R.minimum(x, tensors.scalar(0, x))) - 1)
     return R.where(x < 0, below, x)
 
 
 @converter("Celu")
 def celu(cx: Context, x: Expr, *, alpha: float = 1.0) -> Expr:
-    below = R.exp(R.minimum(x, scalar(0, x)) / scalar(alpha, x)) - 1
-    return R.maximum(x, scalar(0, x)) + scalar(alpha, x) * below
+    below = R.exp(R.minimum(x, tensors.scalar(0, x)) / tensors.scalar(alpha, x)) - 1
+    return R.maximum(x, tensors.scalar(0, x)) + tensors.scalar(alpha, x) * below
 
 
 @converter("Selu")
@@ -307,26 +298,26 @@ def selu(
     alpha: float = 1.67326319217681884765625,
     gamma: float = 1.05070102214813232421875,
 ) -> Expr:
-    return scalar(gamma, x) * elu(cx, x, alpha=alpha)
+    return tensors.scalar(gamma, x) * elu(cx, x, alpha=alpha)
 
 
 @converter("HardSigmoid")
 def hard_sigmoid(cx: Context, x: Expr, *, alpha: float = 0.2, beta: float = 0.5) -> Expr:
-    line = x * scalar(alpha, x) + scalar(beta, x)
+    line = x * tensors.scalar(alpha, x) + tensors.scalar(beta, x)
     return R.clip(line, 0.0, 1.0)
 
 
 @converter("Softplus")
 def softplus(cx: Context, x: Expr) -> Expr:
     tail = R.log(R.exp(-R.abs(x)) + 1)
-    return R.maximum(x, scalar(0, x)) + tail
+    return R.maximum(x, tensors.scalar(0, x)) + tail
 
 
 @converter("Swish")
 def swish(cx: Context, x: Expr, *, alpha: float = 1.0) -> Expr:
     if alpha == 1.0:
         return R.nn.silu(x)
-    return x * R.sigmoid(x * scalar(alpha, x))
+    return x * R.sigmoid(x * tensors.scalar(alpha, x))
 
 
 @converter("Gelu", admitted={"approximate": ("none", "tanh")})
@@ -336,26 +327,26 @@ def gelu(cx: Context, x: Expr, *, approximate: str = "none") -> Expr:
 
 @converter("Shrink")
 def shrink(cx: Context, x: Expr, *, lambd: float = 0.5, bias: float = 0.0) -> Expr:
-    low = R.where(x < scalar(-lambd, x), x + scalar(bias, x), scalar(0, x))
-    return R.where(x > scalar(lambd, x), x - scalar(bias, x), low)
+    low = R.where(x < tensors.scalar(-lambd, x), x + tensors.scalar(bias, x), tensors.scalar(0, x))
+    return R.where(x > tensors.scalar(lambd, x), x - tensors.scalar(bias, x), low)
 
 
 def _flat_at(cx: Context, x: Expr, axis: int, compute: Callable[[Expr], Expr]) -> Expr:
     """`compute` on the matrix that `x` is when flattened at `axis`, in the shape of `x`."""
-    sizes = shape_of(x)
-    at = axis if axis == len(sizes) else normal_axis(axis, len(sizes))
-    matrix = reshaped(x, (product(sizes[:at]), product(sizes[at:])))
-    return reshaped(compute(matrix), tuple(sizes))
+    sizes = tensors.shape_of(x)
+    at = axis if axis == len(sizes) else tensors.normal_axis(axis, len(sizes))
+    matrix = tensors.reshaped(x, (tensors.product(sizes[:at]), tensors.product(sizes[at:])))
+    return tensors.reshaped(compute(matrix), tuple(sizes))
 
 
 def _hardmax(x: Expr, axis: int) -> Expr:
-    at = normal_axis(axis, rank_of(x))
+    at = tensors.normal_axis(axis, tensors.rank_of(x))
     best = R.argmax(x, axis=at, keepdims=True)
-    shape: list[Size] = [1] * rank_of(x)
-    size = shape_of(x)[at]
+    shape: list[tensors.Size] = [1] * tensors.rank_of(x)
+    size = tensors.shape_of(x)[at]
     shape[at] = size
-    position = reshaped(R.arange(0, size, 1, "int64"), tuple(shape))
-    return R.astype(R.equal(R.astype(best, "int64"), position), dtype_of(x))
+    position = tensors.reshaped(R.arange(0, size, 1, "int64"), tuple(shape))
+    return R.astype(R.equal(R.astype(best, "int64"), position), tensors.dtype_of(x))
 
 
 _ALONG = {"Softmax": R.nn.softmax, "LogSoftmax": R.nn.log_softmax, "Hardmax": _hardmax}
@@ -395,7 +386,7 @@ def identity(cx: Context, x: Value) -> Value:
 @converter("BitCast")
 def bit_cast(cx: Context, x: Expr, *, to: int) -> Expr:
     dtype = dtype_of_code(to)
-    if "bool" in (dtype, dtype_of(x)):
+    if "bool" in (dtype, tensors.dtype_of(x)):
         return R.astype(x, dtype)
     return cx.te(lambda t: topi.reinterpret(t, dtype), x, name="bit_cast")
 
@@ -405,19 +396,19 @@ def bit_cast(cx: Context, x: Expr, *, to: int) -> Expr:
 
 @converter("Scale")
 def scale(cx: Context, x: Expr, *, scale: float = 1.0) -> Expr:
-    return x * scalar(scale, x)
+    return x * tensors.scalar(scale, x)
 
 
 @converter("Affine")
 def affine(cx: Context, x: Expr, *, alpha: float = 1.0, beta: float = 0.0) -> Expr:
-    return x * scalar(alpha, x) + scalar(beta, x)
+    return x * tensors.scalar(alpha, x) + tensors.scalar(beta, x)
 
 
 @converter("ScaledTanh")
 def scaled_tanh(cx: Context, x: Expr, *, alpha: float = 1.0, beta: float = 1.0) -> Expr:
-    return R.tanh(x * scalar(beta, x)) * scalar(alpha, x)
+    return R.tanh(x * tensors.scalar(beta, x)) * tensors.scalar(alpha, x)
 
 
 @converter("ParametricSoftplus")
 def parametric_softplus(cx: Context, x: Expr, *, alpha: float = 1.0, beta: float = 1.0) -> Expr:
-    return R.nn.softplus(x * scalar(beta, x)) * scalar(alpha, x)
+    return R.nn.softplus(x * tensors.scalar(beta, x)) * tensors.scalar(alpha, x)

@@ -44,11 +44,10 @@ from relaxpy.plugins.importing.tensors import (
 )
 from relaxpy.plugins.importing.unsupported import UnsupportedError
 from relaxpy.plugins.importing.windows import FilterAttributes, WindowAttributes, simple, whole
-from relaxpy.plugins.onnx.context import Context, call
+from relaxpy.plugins.onnx.context import Context, Value, call, converter
 from relaxpy.plugins.onnx.ops.conv import max_pool
 from relaxpy.plugins.onnx.ops.microsoft import DOMAIN
 from relaxpy.plugins.onnx.ops.quantized import qlinear_conv
-from relaxpy.plugins.onnx.registry import Value, converter
 from relaxpy.support.dataclass import dataclass
 
 #: By pixel format, the mode in which an image is read, and the order of its channels.

@@ -12,7 +12,7 @@ from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import BufferStore, serial_loops
 from relaxpy.plugins.importing import tensors
 from relaxpy.plugins.importing.unsupported import UnsupportedError
-from relaxpy.plugins.onnx.context import Context
+from relaxpy.plugins.onnx.context import Context, Value, converter
 from relaxpy.plugins.onnx.ops.branches import (
     Shape,
     as_scalar,
@@ -22,7 +22,6 @@ from relaxpy.plugins.onnx.ops.branches import (
     shape_seen,
 )
 from relaxpy.plugins.onnx.ops.sequences import as_object, item_info
-from relaxpy.plugins.onnx.registry import Value, converter
 from relaxpy.plugins.onnx.view import Graph
 from relaxpy.support.dataclass import dataclass
 

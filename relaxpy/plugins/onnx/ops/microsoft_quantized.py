@@ -17,7 +17,7 @@ from relaxpy.ir.relax.nodes import Expr
 from relaxpy.plugins.importing import tensors
 from relaxpy.plugins.importing.unsupported import UnsupportedError
 from relaxpy.plugins.importing.windows import simple
-from relaxpy.plugins.onnx.context import Context
+from relaxpy.plugins.onnx.context import CONVERTERS, Context, Value, converter, find
 from relaxpy.plugins.onnx.ops.conv import gemm
 from relaxpy.plugins.onnx.ops.images import with_channels_first
 from relaxpy.plugins.onnx.ops.microsoft import DOMAIN, PLAIN, attention
@@ -30,7 +30,6 @@ from relaxpy.plugins.onnx.ops.quantized import (
     quantized,
 )
 from relaxpy.plugins.onnx.ops.recurrent import BytesOf, LayerAttributes, lstm_layer, part
-from relaxpy.plugins.onnx.registry import CONVERTERS, Value, converter, find
 from relaxpy.plugins.onnx.view import code_of
 
 _NEWEST: Final = onnx_opset_version()

@@ -16,9 +16,8 @@ from relaxpy.ir.tir.prim_expr import PrimExpr
 from relaxpy.plugins.importing import tensors
 from relaxpy.plugins.importing.unsupported import UnsupportedError
 from relaxpy.plugins.importing.windows import padded, simple
-from relaxpy.plugins.onnx.context import Context
+from relaxpy.plugins.onnx.context import Context, Value, converter
 from relaxpy.plugins.onnx.ops.branches import branches
-from relaxpy.plugins.onnx.registry import Value, converter
 
 _MAX_INT = (1 << 31) - 1
 _MOST_BYTES = 1 << 48

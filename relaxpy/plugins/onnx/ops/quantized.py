@@ -21,9 +21,8 @@ from relaxpy.plugins.importing.tensors import (
     wide_dtype,
 )
 from relaxpy.plugins.importing.windows import FilterAttributes, WindowAttributes, Windows
-from relaxpy.plugins.onnx.context import Context
+from relaxpy.plugins.onnx.context import Context, converter
 from relaxpy.plugins.onnx.ops.conv import convolved
-from relaxpy.plugins.onnx.registry import converter
 from relaxpy.plugins.onnx.view import NARROW, code_of, dtype_of as dtype_of_code
 
 

@@ -15,8 +15,7 @@ from relaxpy.ir.tir.prim_expr import PrimExpr
 from relaxpy.plugins.importing.tensors import Size, dtype_of, shape_of
 from relaxpy.plugins.importing.unsupported import UnsupportedError
 from relaxpy.plugins.importing.windows import simple
-from relaxpy.plugins.onnx.context import Context
-from relaxpy.plugins.onnx.registry import converter
+from relaxpy.plugins.onnx.context import Context, converter
 from relaxpy.support.dataclass import dataclass
 
 

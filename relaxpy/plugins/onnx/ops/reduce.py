@@ -11,9 +11,8 @@ from relaxpy.ir.ops.definition.registry import R
 from relaxpy.ir.relax.nodes import Expr, TupleGetItem, const
 from relaxpy.plugins.importing import tensors
 from relaxpy.plugins.importing.unsupported import UnsupportedError
-from relaxpy.plugins.onnx.context import Context
+from relaxpy.plugins.onnx.context import Context, Value, converter
 from relaxpy.plugins.onnx.ops.movement import axes_mask, kept_sizes, wrapped
-from relaxpy.plugins.onnx.registry import Value, converter
 
 Reduce = Callable[[Expr, Any, bool], Expr]
 

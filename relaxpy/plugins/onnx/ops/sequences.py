@@ -29,10 +29,16 @@ from relaxpy.plugins.importing.tensors import (
     tensor_of,
 )
 from relaxpy.plugins.importing.unsupported import UnsupportedError
-from relaxpy.plugins.onnx.context import Context, call as string_call, shaped_as, storage
+from relaxpy.plugins.onnx.context import (
+    Context,
+    Value,
+    call as string_call,
+    converter,
+    shaped_as,
+    storage,
+)
 from relaxpy.plugins.onnx.ops.classical import DOMAIN
 from relaxpy.plugins.onnx.ops.movement import with_parts
-from relaxpy.plugins.onnx.registry import Value, converter
 from relaxpy.plugins.onnx.view import MapType, OptionalType, SequenceType, dtype_of as dtype_of_code
 
 OBJECT = rx.ObjectStructInfo()

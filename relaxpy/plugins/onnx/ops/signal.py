@@ -25,9 +25,8 @@ from relaxpy.plugins.importing.tensors import (
 )
 from relaxpy.plugins.importing.unsupported import UnsupportedError
 from relaxpy.plugins.importing.windows import simple, whole
-from relaxpy.plugins.onnx.context import Context
+from relaxpy.plugins.onnx.context import Context, Value, converter
 from relaxpy.plugins.onnx.ops.reduce import axes_around, sizes_around
-from relaxpy.plugins.onnx.registry import Value, converter
 from relaxpy.plugins.onnx.view import dtype_of as dtype_of_code
 
 

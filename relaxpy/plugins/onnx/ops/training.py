@@ -11,8 +11,7 @@ from relaxpy.ir.ops.definition.registry import R
 from relaxpy.ir.relax.nodes import Expr, const
 from relaxpy.plugins.importing.tensors import dtype_of, scalar
 from relaxpy.plugins.importing.unsupported import UnsupportedError
-from relaxpy.plugins.onnx.context import Context
-from relaxpy.plugins.onnx.registry import converter
+from relaxpy.plugins.onnx.context import Context, converter
 
 DOMAIN = "ai.onnx.preview.training"
 

@@ -1,9 +1,16 @@
-"""Helpers of layout rules: layouts of tensors, and rules of whole families of operators.
+"""How the axes of operands become those of the result: rules of families of operators.
 
+The column `axes` returns for each axis of each operand a label. A label >= 0 is the axis of the
+result along which the same elements lie, and a negative one means axes that are reduced or
+contracted together. An axis without a label is needed whole.
+
+The column `layout` says how a call reads operands whose axes are stored in another order.
 A layout of a tensor names its axes as `tir.Layout` does. A is the axis that was the first one
 originally, B the second: a tensor of layout ACDB has its second axis last, and ABCD4b has blocks of
 4 of it. A rule returns the layouts in which a call takes its operands, that of its result, and the
 attributes of the call on such operands.
+
+Families that have both columns are dictionaries of columns, such as `BY_ELEMENT`.
 """
 
 from __future__ import annotations
@@ -15,11 +22,15 @@ from dataclasses import field
 from string import ascii_uppercase
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
+from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.op import Op
+from relaxpy.ir.op_record import AxisColumns
 from relaxpy.ir.ops.definition.rules import same
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.known import literal_shape
+from relaxpy.ir.relax.known import literal_shape, rank_of, shape_of
+from relaxpy.ir.te.topi.shapes import product
 from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.ir.tir.layout import Layout
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.entry import found_at, user_facing
@@ -27,6 +38,9 @@ from relaxpy.support.entry import found_at, user_facing
 if TYPE_CHECKING:
     from relaxpy.ir.op_record import LayoutRule
 
+Sinfos: TypeAlias = Sequence[rx.StructInfo]
+Labels: TypeAlias = Sequence[int | None]
+"""The labels of the axes of an operand."""
 Layouts: TypeAlias = "str | tuple[Layouts, ...] | None"
 """The layout of a tensor, those of the fields of a tuple, or None of anything else."""
 Desired: TypeAlias = Mapping[str, Sequence[str]]
@@ -181,6 +195,25 @@ same_layout = found_at(__name__, following(_same, blocks=True), "same_layout")
 """The rule of an operator on each element of its first operand."""
 
 
+def _whole(operands: Sinfos) -> list[Labels]:
+    """No labels: the operands are needed whole."""
+    return [(None,) * max(rank_of(sinfo), 0) for sinfo in operands]
+
+
+_MOST_AXES = 1_000
+"""More axes than a placement can split."""
+
+
+def same_axes(call: rx.Call, operands: Sinfos, result: rx.TensorStructInfo) -> list[Labels]:
+    """The labels of an operator on each element of its first operand."""
+    rank = operands[0].ndim if isinstance(operands[0], rx.TensorStructInfo) else 0
+    return [range(rank if rank >= 0 else _MOST_AXES), *_whole(operands[1:])]
+
+
+BY_ELEMENT = AxisColumns(axes=same_axes, layout=same_layout)
+"""An operator on each element of its first operand."""
+
+
 def moved_axes(value: Any, layout: str) -> Any:
     """The positions in a layout of the axes that an attribute lists."""
     if isinstance(value, int):
@@ -215,6 +248,22 @@ def _as_tuple(axes: Any) -> tuple[int, ...]:
     return (axes,) if isinstance(axes, int) else tuple(axes)
 
 
+def whole_along(name: str) -> AxisColumns:
+    """An operator that needs all elements along the axes in an attribute at once."""
+
+    def labels(call: rx.Call, operands: Sinfos, result: rx.TensorStructInfo) -> list[Labels]:
+        rank = rank_of(operands[0])
+        whole = _normal(call.attrs[name], rank)
+        return [[None if k in whole else k for k in range(rank)], *_whole(operands[1:])]
+
+    return AxisColumns(axes=labels, layout=along(name))
+
+
+def _normal(axes: Any, rank: int) -> list[int]:
+    """The axes counted from the first one; all of them if there is no attribute."""
+    return [axis % rank for axis in (range(rank) if axes is None else _as_tuple(axes))]
+
+
 def _split(call: rx.Call, layout: str) -> InferredLayouts | None:
     axis, cuts = cast("int", call.attrs["axis"]), cast("Any", call.attrs["indices_or_sections"])
     result = call.struct_info
@@ -239,7 +288,7 @@ split_layout = following(_split, blocks=True)
 def _reduced(call: rx.Call, layout: str) -> InferredLayouts | None:
     axes, keepdims = cast("Any", call.attrs["axis"]), call.attrs["keepdims"]
     rank = _rank(layout)
-    gone = [axis % rank for axis in (range(rank) if axes is None else _as_tuple(axes))]
+    gone = _normal(axes, rank)
     if keepdims and any(_is_divided(layout, axis) for axis in gone):
         return None
     attrs: Mapping[str, Any] = call.attrs
@@ -249,8 +298,19 @@ def _reduced(call: rx.Call, layout: str) -> InferredLayouts | None:
     return InferredLayouts((layout,), layout if keepdims else _without(layout, gone), attrs)
 
 
-reduction_layout = following(_reduced, blocks=True)
-"""The rule of a reduction along `axis`, which may be divided in blocks unless `keepdims` is set."""
+def _reduced_axes(call: rx.Call, operands: Sinfos, result: rx.TensorStructInfo) -> list[Labels]:
+    rank = rank_of(operands[0])
+    gone = _normal(call.attrs["axis"], rank)
+    labels: list[int | None] = []
+    position = 0
+    for axis in range(rank):
+        labels.append(-1 - axis if axis in gone else position)
+        position += axis not in gone or bool(call.attrs["keepdims"])
+    return [labels]
+
+
+REDUCED = AxisColumns(axes=_reduced_axes, layout=following(_reduced, blocks=True))
+"""A reduction along `axis`, which may be divided in blocks unless `keepdims` is set."""
 
 
 def _position_of_extremum(call: rx.Call, layout: str) -> InferredLayouts | None:
@@ -272,8 +332,15 @@ def _permuted(call: rx.Call, layout: str) -> InferredLayouts:
     return InferredLayouts((layout,), initial_layout(rank), attrs)
 
 
-permuted_layout = following(_permuted)
-"""The rule of a transposition, which takes any layout and returns the initial one."""
+def _permuted_axes(call: rx.Call, operands: Sinfos, result: rx.TensorStructInfo) -> list[Labels]:
+    rank = result.ndim
+    axes = cast("tuple[int, ...] | None", call.attrs["axes"])
+    order = list(range(rank))[::-1] if axes is None else _normal(axes, rank)
+    return [[order.index(axis) for axis in range(rank)]]
+
+
+PERMUTED = AxisColumns(axes=_permuted_axes, layout=following(_permuted))
+"""A transposition, which takes any layout and returns the initial one."""
 
 
 def _new_axes(layout: str, axes: Sequence[int]) -> str:
@@ -366,6 +433,44 @@ taken_layout = following(_taken)
 """The rule of an operator that replaces `axis` by the axes of its second operand."""
 
 
+def repeated_axes(call: rx.Call, operands: Sinfos, result: rx.TensorStructInfo) -> list[Labels]:
+    """The labels of an operator that repeats each slice along the attribute `axis`."""
+    rank = max(rank_of(operands[0]), 0)
+    return [range(rank) if call.attrs["axis"] is not None or rank == 1 else (None,) * rank]
+
+
+def reshaped_axes(call: rx.Call, operands: Sinfos, result: rx.TensorStructInfo) -> list[Labels]:
+    """The labels of an operator that keeps the order of elements.
+
+    Axes that become others together can be split along the first of them.
+    """
+    old, new = shape_of(operands[0]), shape_of(result)
+    labels: list[int | None] = [None] * max(rank_of(operands[0]), 0)
+    if old is not None and new is not None:
+        sources = [axis for axis, size in enumerate(old) if not ops.is_const(size, 1)]
+        targets = [axis for axis, size in enumerate(new) if not ops.is_const(size, 1)]
+        while sources and targets:
+            source, target = _next_group(old, sources, new, targets)
+            labels[sources[0]] = targets[0]
+            sources, targets = sources[source:], targets[target:]
+    return [labels, *([] for _ in operands[1:])]
+
+
+def _next_group(
+    old: Sequence[PrimExpr], sources: Sequence[int], new: Sequence[PrimExpr], targets: Sequence[int]
+) -> tuple[int, int]:
+    """The numbers of leading old and new axes in the smallest group with equally many elements."""
+    for total in range(2, len(sources) + len(targets)):
+        for count in range(1, total):
+            if count > len(sources) or total - count > len(targets):
+                continue
+            before = product([old[axis] for axis in sources[:count]])
+            after = product([new[axis] for axis in targets[: total - count]])
+            if prove_equal(before, after) is True:
+                return count, total - count
+    return len(sources), len(targets)
+
+
 # ---- rules of several operands
 
 
@@ -418,6 +523,35 @@ def elementwise_layout(
     return taken(chosen, lambda whole, layout: _last_axes(whole, _rank(layout)))
 
 
+def broadcast_axes(call: rx.Call, operands: Sinfos, result: rx.TensorStructInfo) -> list[Labels]:
+    """The labels of an operator on the elements of operands that broadcast."""
+    return [_last_labels(sinfo, result, result.ndim) for sinfo in operands]
+
+
+def _last_labels(
+    sinfo: rx.StructInfo, result: rx.TensorStructInfo, end: int, count: int | None = None
+) -> list[int | None]:
+    """The labels of axes that broadcast to those of the result before axis `end`.
+
+    These are the first `count` axes of an operand, all by default.
+    """
+    count = rank_of(sinfo) if count is None else count
+    if count < 0 or end < 0:
+        return []
+    old, new = shape_of(sinfo), shape_of(result)
+    labels: list[int | None] = []
+    for axis in range(count):
+        label = end - count + axis
+        one = old is not None and ops.is_const(old[axis], 1)
+        is_repeated = one and (new is None or not ops.is_const(new[label], 1))
+        labels.append(None if is_repeated else label)
+    return labels
+
+
+BROADCASTING = AxisColumns(axes=broadcast_axes, layout=elementwise_layout)
+"""An operator on the elements of operands that broadcast."""
+
+
 def _is_single(sinfo: rx.StructInfo | None) -> bool:
     """True if a tensor is known to have one element."""
     shape = literal_shape(sinfo)
@@ -449,6 +583,19 @@ def _with_leading_axes(layout: str, rank: int) -> str:
 def _last_axes(layout: str, rank: int) -> str:
     """The layout of an operand with the last axes, before which the others stay in their order."""
     return _renumbered(layout[len(layout) - rank :])
+
+
+def matmul_axes(call: rx.Call, operands: Sinfos, result: rx.TensorStructInfo) -> list[Labels]:
+    """The labels of matmul, which contracts the common axis."""
+    first, second = operands
+    rank = result.ndim
+    if rank < 0:
+        return [[], []]
+    rows, columns = rank_of(first) > 1, rank_of(second) > 1
+    batch = rank - rows - columns
+    left = _last_labels(first, result, batch, max(rank_of(first) - 2, 0))
+    right = _last_labels(second, result, batch, max(rank_of(second) - 2, 0))
+    return [[*left, *([batch] if rows else []), -1], [*right, -1, *([rank - 1] if columns else [])]]
 
 
 def _joined(
