@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import combinations, pairwise
+from collections.abc import Collection, Mapping, Sequence
+from itertools import combinations, pairwise, product, takewhile
 from math import prod
 
 from relaxpy.errors import MisuseError, close_names, unexpected
@@ -184,27 +184,34 @@ def _same_iteration(
     if all(loop in used for loop in wanted) and is_one_to_one(equal, domains_of(used)):
         return True
     domains = domains_of([*first.loops, *second.loops])
+    outer = {loop.loop_var for loop in takewhile(lambda loop: loop not in loops, shared)}
     return all(
-        loop in shared and any(_are_apart(loop.loop_var, ends, domains) for ends in windows)
+        loop in shared and any(_are_apart(loop.loop_var, ends, domains, outer) for ends in windows)
         for loop in wanted
     )
 
 
-def _are_apart(var: Var, ends: Sequence[PrimExpr], domains: Mapping[Var, Range]) -> bool:
+def _are_apart(
+    var: Var, ends: Sequence[PrimExpr], domains: Mapping[Var, Range], outer: Collection[Var]
+) -> bool:
     """True if intervals of different iterations are disjoint: a step is longer than their union.
 
-    `ends` are the first and the last index of each interval.
+    `ends` are the first and the last index of each interval. Both are in one iteration of the
+    `outer` loops, and in any of the others.
     """
     analyzer = Analyzer()
-    for other, domain in domains.items():
-        analyzer.bind(other, domain)
+    copies = {own: Var(own.name, own.dtype) for own in domains if own not in outer}
+    for own, domain in domains.items():
+        analyzer.bind(own, domain)
+        if own in copies:
+            analyzer.bind(copies[own], domain)
     steps = [analyzer.simplify(substitute(end, {var: var + 1}) - end) for end in ends]
     step = steps[0]
     if not isinstance(step, IntImm) or any(not s.same_as(step) for s in steps) or step.value == 0:
         return False
-    rests = [analyzer.const_int_bound(analyzer.simplify(end - var * step)) for end in ends]
-    low, high = min(rest.min_value for rest in rests), max(rest.max_value for rest in rests)
-    return high - low < abs(step.value)
+    rests = dict.fromkeys(analyzer.simplify(end - var * step) for end in ends)
+    gaps = (analyzer.simplify(p - substitute(q, copies)) for p, q in product(rests, repeat=2))
+    return all(analyzer.const_int_bound(gap).max_value < abs(step.value) for gap in gaps)
 
 
 _THREAD_AXES = frozenset(
