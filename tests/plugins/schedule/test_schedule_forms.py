@@ -627,6 +627,18 @@ def lookup(name: str, output: BlockRV) -> Instruction:
     return Instruction(InstructionKind.get("GetBlock"), [], [name, "main"], [output])
 
 
+def test_traces_write_the_buffers_of_blocks_as_pairs() -> None:
+    sch = tir.Schedule(chain)
+    sch.transform_layout(sch.get_block("B"), ("write", 0), lambda i, j: (j, i))
+    sch.reindex(sch.get_block("C"), ("read", 0))
+    index_map = "index_map=lambda i, j: (j, i,)"
+    assert sch.trace.as_python()[1::2] == [
+        f'sch.transform_layout(block=b0, buffer=("write", 0), {index_map}, pad_value=None, '
+        "assume_injective_transform=False)",
+        'b2 = sch.reindex(block=b1, buffer=("read", 0))',
+    ]
+
+
 def test_traces_are_built_of_instructions() -> None:
     block, loops = BlockRV(), [LoopRV(), LoopRV()]
     trace = Trace([lookup("B", block)], {})
