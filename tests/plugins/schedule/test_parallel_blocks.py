@@ -75,8 +75,11 @@ def main(A: T.Buffer((4, 8), "float32"), B: T.Buffer((4, 8), "float32")):
             schedule.parallel(loop)
 
 
+@pytest.mark.parametrize("is_fused", [False, True])
 @TILES
-def test_loops_outside_of_a_parallel_one_do_not_make_tiles_overlap(write, read, is_parallel):
+def test_loops_outside_of_a_parallel_one_do_not_make_tiles_overlap(
+    write, read, is_parallel, is_fused
+):
     func = from_source(f"""
 @T.prim_func
 def main(A: T.Buffer((3, 4, 8), "float32"), B: T.Buffer((3, 4, 8), "float32")):
@@ -92,7 +95,8 @@ def main(A: T.Buffer((3, 4, 8), "float32"), B: T.Buffer((3, 4, 8), "float32")):
                 B[n, o, i] = C[n * 32 + {read}]
 """)
     schedule = tir.Schedule(func)
-    loop = schedule.get_loops("read")[1]
+    outer, loop = schedule.get_loops("read")[:2]
+    loop = schedule.fuse(outer, loop) if is_fused else loop
     if is_parallel:
         schedule.parallel(loop)
     else:
@@ -100,7 +104,8 @@ def main(A: T.Buffer((3, 4, 8), "float32"), B: T.Buffer((3, 4, 8), "float32")):
             schedule.parallel(loop)
 
 
-def test_tiles_of_threads_keep_their_sums_in_a_local_buffer() -> None:
+@pytest.mark.parametrize("is_fused", [False, True])
+def test_tiles_of_threads_keep_their_sums_in_a_local_buffer(is_fused: bool) -> None:
     k = te.reduce_axis((0, 64), "k")
     a, b = (te.placeholder((64, 64), name=name) for name in "AB")
     c = te.compute((64, 64), lambda m, n: te.sum(a[m, k] * b[k, n], axis=k), name="C")
@@ -111,10 +116,13 @@ def test_tiles_of_threads_keep_their_sums_in_a_local_buffer() -> None:
     k0, k1 = schedule.split(kk, [None, 8])
     schedule.reorder(m0, n0, m1, n1, k0, k1, m2, n2)
     schedule.reverse_compute_at(sums, n1)
-    for loop, axis in ((m0, "block"), (m1, "thread")):
-        schedule.bind(loop, f"{axis}Idx.y")
-    for loop, axis in ((n0, "block"), (n1, "thread")):
-        schedule.bind(loop, f"{axis}Idx.x")
+    schedule.bind(m0, "blockIdx.y")
+    schedule.bind(n0, "blockIdx.x")
+    if is_fused:
+        schedule.bind(schedule.fuse(m1, n1), "threadIdx.x")
+    else:
+        schedule.bind(m1, "threadIdx.y")
+        schedule.bind(n1, "threadIdx.x")
     schedule.decompose_reduction("C", k0)
     x, y = np.random.default_rng(0).standard_normal((2, 64, 64)).astype("float32")
     for target in ("numpy", "native"):
