@@ -47,6 +47,10 @@ def test_types_of_pointers():
     assert PointerType("float32") == PointerType(PrimType("float32"), "")
     assert PrimType("int8").script() == "T.int8"
     assert PointerType("int32").script() == 'T.handle("int32", "global")'
+    assert PointerType("int32", "shared").script(tir_prefix="t") == 't.handle("int32", "shared")'
+    assert PrimType("int8").script(verbose_expr=True, tir_prefix="t") == "t.int8"
+    with pytest.raises(MisuseError, match="tir_prefix"):
+        PrimType("int8").script(tir_prefx="t")
     assert PointerType("int8", "shared").storage_scope == "shared"
     with pytest.raises(MisuseError, match="expected a dtype"):
         PointerType(PointerType("int8"))

@@ -661,6 +661,14 @@ def test_effects_of_intrinsics():
     assert intrinsics.effect_of(tir.Call("int32", "tir.unheard_of", ())) == kinds.UpdateState
 
 
+def test_an_assumed_integer_is_not_zero():
+    n, flag = tir.Var("n", "int32"), tir.Var("flag", "bool")
+    assert intrin.assume(n).args == (n != 0,)
+    assert intrin.assume(cond=flag).args == (flag,)
+    with pytest.raises(MisuseError, match="expected a Boolean"):
+        intrin.assume(F32)
+
+
 def test_loads_have_as_many_indices_as_the_buffer_dimensions():
     buffer = decl_buffer((4, N), "float32", "A")
     assert BufferLoad(buffer, [0, N]).dtype == "float32"

@@ -201,6 +201,7 @@ def test_regions_made_real() -> None:
     real = tir.BufferRealize(A, bounds, tir.const(True, "bool"), tir.Evaluate(0))
     expected = tir.AttrStmt(A, "realize_scope", tir.StringImm("shared"), real)
     assert_structural_equal(builder.get(), expected)
+    assert builder.get().script().startswith("with T.realize(buffer[0:2, 0:4]")
 
 
 def test_lets_bind_the_variable_that_they_are_given() -> None:

@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from relaxpy.errors import check_type
+from relaxpy.ir import hooks
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.support.dataclass import dataclass
 
@@ -22,9 +23,10 @@ class PrimType:
     def __post_init__(self) -> None:
         object.__setattr__(self, "dtype", DataType(self.dtype))
 
-    def script(self) -> str:
-        """The text of the type, as programs write it."""
-        return f"T.{self.dtype}"
+    def script(self, **options: object) -> str:
+        """The text of the type, as programs write it; the options are those of programs."""
+        text: str = hooks.call("script", self, **options)
+        return text
 
     def __struct_info__(self) -> StructInfo:
         """The struct info of the scalars of this type, which it means as an annotation."""
@@ -45,9 +47,10 @@ class PointerType:
             object.__setattr__(self, "element_type", PrimType(DataType(self.element_type)))
         check_type(self.storage_scope, str, "expected a storage scope as a string")
 
-    def script(self) -> str:
-        """The text of the type, as programs write it."""
-        return f'T.handle("{self.element_type.dtype}", "{self.storage_scope or "global"}")'
+    def script(self, **options: object) -> str:
+        """The text of the type, as programs write it; the options are those of programs."""
+        text: str = hooks.call("script", self, **options)
+        return text
 
 
 @lru_cache(maxsize=1 << 8)

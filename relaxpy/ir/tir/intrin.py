@@ -301,8 +301,10 @@ def break_loop() -> PrimExpr:
 
 
 def assume(cond: ExprLike) -> PrimExpr:
-    """Assume that `cond` holds."""
-    return Call(BOOL, "tir.assume", (ops.truth(cond),))
+    """Assume that `cond` holds: that it is true, or an integer other than 0."""
+    test = ops.convert(cond)
+    is_number = test.dtype.is_int and not test.dtype.is_bool
+    return Call(BOOL, "tir.assume", (test != 0 if is_number else ops.truth(test),))
 
 
 def undef() -> PrimExpr:

@@ -529,6 +529,36 @@ def compare(node: type[expr.CmpExpr], a: expr.ExprLike, b: object) -> expr.PrimE
     return node(x, y)
 
 
+_ARITHMETIC: dict[str, Callable[[expr.ExprLike, expr.ExprLike], expr.PrimExpr]] = {
+    "Add": add,
+    "Sub": sub,
+    "Mul": mul,
+    "Div": div,
+    "Mod": truncmod,
+    "FloorDiv": floordiv,
+    "FloorMod": floormod,
+    "Min": minimum,
+    "Max": maximum,
+}
+
+
+def folded(node: expr.BinaryOpExpr) -> expr.PrimExpr | None:
+    """The value of an operation on two literals.
+
+    None if the division is by zero, or of floats with a result that is rounded down.
+    """
+    if isinstance(node, expr.CmpExpr):
+        return compare(type(node), node.a, node.b)
+    rounded = isinstance(node, (expr.FloorDiv, expr.FloorMod))
+    if (rounded or isinstance(node, (expr.Div, expr.Mod))) and _is_literal(node.b, 0):
+        return None
+    return (
+        None
+        if rounded and node.dtype.is_float
+        else _ARITHMETIC[type(node).__name__](node.a, node.b)
+    )
+
+
 def is_from_end(index: expr.PrimExpr, size: expr.PrimExpr) -> expr.PrimExpr:
     """True if the int64 `index` is from -size to -1: as unsigned numbers, one comparison."""
     end = cast_to(size, "uint64")

@@ -5,7 +5,7 @@ A kernel may also be source in another language, such as CUDA, which relaxpy can
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import field
 from keyword import iskeyword
 from types import MappingProxyType
@@ -32,20 +32,6 @@ from relaxpy.ir.tir.reduce import Reduce
 from relaxpy.ir.tir.substitution import substitute
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.entry import user_facing
-
-_FOLDED: dict[type[Node], Callable[[ExprLike, ExprLike], PrimExpr]] = {
-    tir.Add: ops.add,
-    tir.Sub: ops.sub,
-    tir.Mul: ops.mul,
-    tir.Div: ops.div,
-    tir.Mod: ops.truncmod,
-    tir.FloorDiv: ops.floordiv,
-    tir.FloorMod: ops.floormod,
-    tir.Min: ops.minimum,
-    tir.Max: ops.maximum,
-    tir.And: ops.all_of,
-    tir.Or: ops.any_of,
-}
 
 
 def specialized(
@@ -78,17 +64,13 @@ def specialized(
 
 
 def folded_literals(node: Node) -> Node | None:
-    """Fold an operation on literals; division by zero is not folded."""
+    """Fold an operation on literals (`ops.folded`), or one that a literal decides."""
     match node:
-        case tir.BinaryOpExpr(a=tir.ConstExpr(), b=tir.ConstExpr() as b):
-            zero = isinstance(node, (tir.Div, tir.Mod, tir.FloorDiv, tir.FloorMod)) and b.value == 0
-            if zero:
-                return None
-            if isinstance(node, tir.CmpExpr):
-                return ops.compare(type(node), node.a, node.b)
-            return _FOLDED[type(node)](node.a, node.b)
+        case tir.BinaryOpExpr(a=tir.ConstExpr(), b=tir.ConstExpr()):
+            return ops.folded(node)
         case tir.Junction(a=tir.IntImm()) | tir.Junction(b=tir.IntImm()):
-            return _FOLDED[type(node)](node.a, node.b)
+            join = ops.all_of if isinstance(node, tir.And) else ops.any_of
+            return join(node.a, node.b)
         case tir.Not(a=tir.IntImm() as a):
             return ops.logical_not(a)
         case tir.Cast(value=tir.ConstExpr() as value, dtype=dtype):

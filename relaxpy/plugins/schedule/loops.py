@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import combinations, pairwise
+from collections.abc import Collection, Mapping, Sequence
+from itertools import combinations, pairwise, product, takewhile
 from math import prod
+from typing import cast
 
 from relaxpy.errors import MisuseError, close_names, unexpected
 from relaxpy.ir.arith.algebra.folding import conjuncts
@@ -13,8 +14,8 @@ from relaxpy.ir.arith.tvm.iter_map import subspace_divide
 from relaxpy.ir.arith.tvm.iter_reader import IterMapLevel, analyzer_of
 from relaxpy.ir.core.dtype import BOOL
 from relaxpy.ir.core.node import Attr, as_attrs
-from relaxpy.ir.core.traverse import children, occurrences
-from relaxpy.ir.tir import ops
+from relaxpy.ir.core.traverse import children, occurrences, rewrite
+from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.analysis.regions import Interval, with_regions
 from relaxpy.ir.tir.buffer import BufferLoad, decl_buffer
 from relaxpy.ir.tir.expr import ExprLike, IntImm, IterVarKind, PrimExpr, Var
@@ -184,27 +185,62 @@ def _same_iteration(
     if all(loop in used for loop in wanted) and is_one_to_one(equal, domains_of(used)):
         return True
     domains = domains_of([*first.loops, *second.loops])
-    return all(
-        loop in shared and any(_are_apart(loop.loop_var, ends, domains) for ends in windows)
-        for loop in wanted
-    )
+    outer = {loop.loop_var for loop in takewhile(lambda loop: loop not in loops, shared)}
+    return all(loop in shared and _are_in_tiles(loop, windows, domains, outer) for loop in wanted)
 
 
-def _are_apart(var: Var, ends: Sequence[PrimExpr], domains: Mapping[Var, Range]) -> bool:
-    """True if intervals of different iterations are disjoint: a step is longer than their union.
+def _are_in_tiles(
+    loop: For,
+    windows: Sequence[Sequence[PrimExpr]],
+    domains: Mapping[Var, Range],
+    outer: Collection[Var],
+) -> bool:
+    """True if intervals of different iterations of `loop` are disjoint in one dimension.
 
-    `ends` are the first and the last index of each interval.
+    `windows` has the first and the last index of each interval by dimension. Both are in one
+    iteration of the `outer` loops, and in any of the others. Of a fused loop, each dimension may
+    decide a digit, which both have in common then.
     """
+    var, others = loop.loop_var, domains.keys() - {loop.loop_var}
+    if any(_are_apart(var, ends, domains, outer) for ends in windows):
+        return True
+    found = (n for w in windows for end in w for n in occurrences(end, tir.FloorDiv, tir.FloorMod))
+    digits = dict.fromkeys(n for n in found if mentions(n, {var}) and not mentions(n, others))
+    decided: dict[PrimExpr, Var] = {}
+    while True:
+        fixed = {*outer, *decided.values()}
+        known = [[_with(end, decided) for end in ends] for ends in windows]
+        new = (n for n in digits if n not in decided)
+        digit = next((n for n in new if any(_are_apart(n, e, domains, fixed) for e in known)), None)
+        if digit is None:
+            return bool(decided) and is_one_to_one(list(decided), domains_of([loop]))
+        decided[digit] = Var("digit", digit.dtype)
+
+
+def _with(expr: PrimExpr, numbers: Mapping[PrimExpr, Var]) -> PrimExpr:
+    """`expr` with variables for some of its subexpressions."""
+    return cast("PrimExpr", rewrite(expr, lambda node: numbers.get(cast("PrimExpr", node))))
+
+
+def _are_apart(
+    number: PrimExpr, ends: Sequence[PrimExpr], domains: Mapping[Var, Range], outer: Collection[Var]
+) -> bool:
+    """True if intervals of different numbers are disjoint: a step is longer than their union."""
     analyzer = Analyzer()
-    for other, domain in domains.items():
-        analyzer.bind(other, domain)
-    steps = [analyzer.simplify(substitute(end, {var: var + 1}) - end) for end in ends]
+    copies = {own: Var(own.name, own.dtype) for own in domains if own not in outer}
+    for own, domain in domains.items():
+        analyzer.bind(own, domain)
+        if own in copies:
+            analyzer.bind(copies[own], domain)
+    tile = Var("tile", number.dtype)
+    numbered = [_with(end, {number: tile}) for end in ends]
+    steps = [analyzer.simplify(substitute(end, {tile: tile + 1}) - end) for end in numbered]
     step = steps[0]
     if not isinstance(step, IntImm) or any(not s.same_as(step) for s in steps) or step.value == 0:
         return False
-    rests = [analyzer.const_int_bound(analyzer.simplify(end - var * step)) for end in ends]
-    low, high = min(rest.min_value for rest in rests), max(rest.max_value for rest in rests)
-    return high - low < abs(step.value)
+    rests = dict.fromkeys(analyzer.simplify(end - tile * step) for end in numbered)
+    gaps = (analyzer.simplify(p - substitute(q, copies)) for p, q in product(rests, repeat=2))
+    return all(analyzer.const_int_bound(gap).max_value < abs(step.value) for gap in gaps)
 
 
 _THREAD_AXES = frozenset(

@@ -23,6 +23,7 @@ from relaxpy.ir.tir.rewrite.stages import (
     check_own_variables,
     check_plain_iterations,
     check_pure_stage,
+    is_unit,
     reduction_of,
     shared_loops,
     stage_in_scope,
@@ -457,7 +458,7 @@ def decompose_padding(state: State, block: stmt.Block, loop: stmt.For) -> stmt.B
         if other is not stage and shared:
             check_no_carried(stage, other, shared)
     assert isinstance(body, stmt.BufferStore)
-    iters = list(zip(block.iter_vars, stage.realize.iter_values, strict=True))
+    iters = list(zip(block.iter_vars, _plain_values(stage, inner), strict=True))
     padded = replace(body, value=pad)
     start, nest = copied_block(
         f"{block.name_hint}_pad_const", iters, padded, stage.realize.predicate, inner, "_pad"
@@ -467,35 +468,48 @@ def decompose_padding(state: State, block: stmt.Block, loop: stmt.For) -> stmt.B
     return start
 
 
+def _plain_values(stage: Stage, inner: Sequence[stmt.For]) -> list[PrimExpr]:
+    """The values of the variables of a block, without those of loops outside that run once."""
+    once = [at for at in stage.loops if at not in inner and is_unit(domains_of([at])[at.loop_var])]
+    starts: dict[PrimExpr, PrimExpr] = {at.loop_var: at.min for at in once}
+    return [starts.get(value, value) for value in stage.realize.iter_values]
+
+
 def _shifted(
     stage: Stage, inner: Sequence[stmt.For], store: stmt.BufferStore, condition: PrimExpr
 ) -> tuple[stmt.Block, stmt.Stmt]:
     """A block of `store` where a condition holds, and the `inner` loops around it.
 
-    Loops whose variable is one of the block, alone in bounds of the condition, run between these.
+    Its variables begin at the lower bounds of the condition. Loops whose variable is one of the
+    block, alone in bounds of the condition, run between these; others test them.
     """
     block, realize = stage.block, stage.realize
     bounds, others = _bounds(block, conjuncts(condition))
     alone = all(a.body is b for a, b in zip(inner, (*inner[1:], realize), strict=True))
+    analyzer = analyzer_of(domains_of(stage.loops))
     extents: dict[Var, PrimExpr] = {}
     moved: dict[Var, PrimExpr] = {}
+    values: dict[Var, PrimExpr] = {}
+    indices: dict[Var, PrimExpr] = {}
+    tests: list[PrimExpr] = []
     iters: list[IterVar] = []
-    for it, at in zip(block.iter_vars, realize.iter_values, strict=True):
+    for it, at in zip(block.iter_vars, _plain_values(stage, inner), strict=True):
         loop = next((outer for outer in inner if outer.loop_var is at), None)
         low, high = bounds.get(it.var, (0, 0))
-        if low < high and alone and loop is not None and _is_own(stage, loop, it):
-            del bounds[it.var]
-            extents[loop.loop_var] = ops.const(high - low, loop.loop_var.dtype)
-            moved[it.var] = Analyzer().simplify(it.var + low)
+        values[it.var] = indices[it.var] = at
+        if low < high:
+            if alone and loop is not None and _is_own(stage, loop, it):
+                extents[loop.loop_var] = ops.const(high - low, loop.loop_var.dtype)
+                indices[it.var] = at + low
+            else:
+                limits = (ops.compare(tir.LE, low, at), at < high)
+                tests += (test for test in limits if not analyzer.can_prove(test))
+                values[it.var] = at - low
+            moved[it.var] = analyzer.simplify(it.var + low)
             it = replace(it, dom=Range(ops.const(high - low, it.var.dtype)))
+        elif it.var in bounds:
+            others += (it.var >= low, it.var < high)
         iters.append(it)
-    for it in iters:
-        if it.var in bounds and it.dom is not None:
-            low, high = bounds[it.var]
-            if low:
-                others.append(it.var >= low)
-            if not ops.is_const(it.dom.extent, high):
-                others.append(it.var < high)
 
     def moved_index(index: PrimExpr) -> PrimExpr:
         new = substitute(index, moved)
@@ -510,8 +524,9 @@ def _shifted(
     assert isinstance(value, PrimExpr)
     body = replace(store, value=value, indices=tuple(map(moved_index, store.indices)))
     rest = with_regions(replace(block, iter_vars=tuple(iters), body=body))
-    tests = [substitute(substitute(test, moved), stage.values()) for test in others]
-    nest: stmt.Stmt = replace(realize, predicate=ops.all_of(realize.predicate, *tests), block=rest)
+    tests += (substitute(test, indices) for test in others)
+    predicate = ops.all_of(*tests, *conjuncts(realize.predicate), True)
+    nest: stmt.Stmt = stmt.BlockRealize(tuple(values.values()), predicate, rest)
     for loop in reversed(inner):
         nest = replace(loop, extent=extents.get(loop.loop_var, loop.extent), body=nest)
     return rest, nest

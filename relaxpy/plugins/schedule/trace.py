@@ -184,8 +184,8 @@ class Instruction:
         for name, value in self.kind.unpacked(self.inputs, self.attrs).items():
             if signature.parameters[name].kind == inspect.Parameter.VAR_POSITIONAL:
                 args += (_written(item, names) for item in value)
-            elif value != [] and value is not None:
-                args.append(f"{name}={_written(value, names)}")
+            elif value != [] and (value is not None or name == "pad_value"):
+                args.append(f"{name}={_argument(name, value, names)}")
         if decision is not None:
             args.append(f"decision={_written(decision, names)}")
         outputs = ", ".join(names.get(output, "_") for output in self.outputs)
@@ -395,6 +395,13 @@ def _names_in(value: object) -> Iterator[object]:
             yield from _names_in(item)
     elif isinstance(value, (BlockRV, LoopRV, Var)):
         yield value
+
+
+def _argument(name: str, value: object, names: Mapping[object, str]) -> str:
+    """The text of an argument: a buffer of a block is a pair, such as ("read", 0)."""
+    text = _written(value, names)
+    is_pair = name == "buffer" and isinstance(value, (list, tuple))
+    return f"({text[1:-1]})" if is_pair else text
 
 
 def _written(value: object, names: Mapping[object, str]) -> str:

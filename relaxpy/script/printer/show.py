@@ -12,6 +12,7 @@ from difflib import unified_diff
 
 from relaxpy.errors import MisuseError, RelaxpyError, check_type, unexpected
 from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.types import PointerType, PrimType
 from relaxpy.ir.equality.structural import structural_equal
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import BaseFunc
@@ -43,14 +44,19 @@ _TOKENS = re.compile(
 
 @user_facing
 @gc_paused
-def script(node: Node, **options: object) -> str:
-    """The TVMScript text of `node`; see `Options`.
+def script(node: Node | PrimType | PointerType, **options: object) -> str:
+    """The TVMScript text of a node or a type; see `Options`.
 
     Errors:
         MisuseError (also TypeError, ValueError): an option is unknown or has a wrong value, or the
             node is nested too deeply.
     """
     checked = Options.of(options)
+    if isinstance(node, PrimType):
+        return f"{checked.tir_prefix}.{node.dtype}"
+    if isinstance(node, PointerType):
+        scope = node.storage_scope or "global"
+        return f'{checked.tir_prefix}.handle("{node.element_type.dtype}", "{scope}")'
     try:
         if not is_marked(checked):
             return Document(node, checked).text()

@@ -40,7 +40,9 @@ _NOT_FUNCTIONS = frozenset((*keyword.kwlist, "range"))
 
 def hint_of(node: Node) -> str:
     """The preferred name of a variable."""
-    if isinstance(node, (tir.Var, Buffer)):
+    if isinstance(node, Buffer):
+        return node.name or "buffer"
+    if isinstance(node, tir.Var):
         return node.name
     return str(getattr(node, "name_hint", ""))
 

@@ -91,6 +91,15 @@ def test_parts_have_the_expressions_that_one_expects() -> None:
     assert [limit.extent for limit in found[-1]] == [yes, low < 7]
 
 
+def test_iterators_of_one_value_keep_their_side() -> None:
+    domains = {i: Range(0, 1), j: Range(0, 1)}
+    found = subspace_divide([i, j], domains, [j], simplify_trivial_iterators=False)
+    assert [[source(mark) for mark in pair] for pair in found[:-1]] == [
+        [i, ops.const(0)],
+        [ops.const(0), j],
+    ]
+
+
 def test_inner_iterators_are_variables() -> None:
     with pytest.raises(MisuseError, match=r"tir\.Var"):
         subspace_divide([x], {x: Range(0, 3)}, [3])  # type: ignore[list-item]

@@ -91,6 +91,42 @@ def test_neutral_literals_of_floats_go() -> None:
         assert simplify(expr) is f
 
 
+WIDE = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", *FLOATS[2:])
+KINDS = (T.Add, T.Sub, T.Mul, T.Div, T.Min, T.Max, T.LT, T.GE, T.EQ)
+
+
+@pytest.mark.parametrize("dtype", WIDE)
+def test_operations_on_literals_are_literals(dtype: str) -> None:
+    kinds = KINDS if "float" in dtype else (*KINDS, T.FloorDiv, T.FloorMod, T.Mod)
+    for kind in kinds:
+        made = kind(ops.const(7, dtype), ops.const(3, dtype))
+        for found in (simplify(made), simplify(T.Select(x < y, made, made))):
+            assert isinstance(found, T.ConstExpr), made
+            assert same(evaluate(found, {}), evaluate(made, {})), (made, found)
+
+
+@pytest.mark.parametrize("kind", [T.FloorDiv, T.FloorMod, T.Div])
+def test_operations_on_literals_without_a_literal_value_stay(kind: type[T.BinaryOpExpr]) -> None:
+    by_zero = kind(half("float32", 7.0), half("float32", 0.0))
+    assert simplify(by_zero) is by_zero
+    if kind is not T.Div:
+        rounded = kind(half("float32", 7.0), half("float32", 0.1))
+        assert simplify(rounded) is rounded
+
+
+@pytest.mark.parametrize(("low", "size", "by"), [(2, 8, 2), (2, 8, 3), (3, 4, 2), (5, 6, 4)])
+def test_truncated_digits_are_divided_once(low: int, size: int, by: int) -> None:
+    div, mod = T.Div, T.Mod
+    digit = div(mod(x, ops.const(low * size)), ops.const(low))
+    expected = div(mod(x, ops.const(low * size)), ops.const(low * by))
+    for sign in (1, -1):
+        divided = div(digit * sign, ops.const(by))
+        assert simplify(divided) is simplify(expected * sign)
+        for value in range(-3 * low * size, 3 * low * size):
+            env = {x: value}
+            assert same(evaluate(simplify(divided), env), evaluate(divided, env)), value
+
+
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("value", [0.1, 1 / 3, 2049.0, 65503.0, 65504.0, 1e-7])
 def test_a_cast_of_a_literal_is_of_what_its_datatype_holds(dtype: str, value: float) -> None:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import relaxpy
 from relaxpy import IRModule, relax, tir
 from relaxpy.errors import MisuseError
 from relaxpy.ir import assert_structural_equal
@@ -187,6 +188,18 @@ def test_the_signature_follows() -> None:
     assert known.struct_info == relax.FuncStructInfo([], relax.PrimStructInfo("int32"), False)
     assert isinstance(known, PrimFunc)
     IRModule({"ten": known})
+
+
+def test_floor_divisions_of_floats_stay() -> None:
+    @T.prim_func(private=True)
+    def rounded(out: T.Buffer((2,), "float32"), x: T.float32):
+        out[0] = T.FloorDiv(T.float32(7), x)
+        out[1] = T.FloorMod(T.float32(7), x)
+
+    known = rounded.specialize({rounded.params[1]: T.float32(2)})
+    out = np.zeros(2, "float32")
+    relaxpy.compile(known)(out)
+    assert out.tolist() == [3, 1]
 
 
 a, b, c, n = matmul.params

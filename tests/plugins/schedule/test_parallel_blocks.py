@@ -35,7 +35,7 @@ def test_a_tiled_product_with_a_written_cache_is_parallel() -> None:
         np.testing.assert_allclose(found, x @ y, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize(
+TILES = pytest.mark.parametrize(
     ("write", "read", "is_parallel"),
     [
         ("o * 8 + i", "o * 8 + i", True),
@@ -48,6 +48,9 @@ def test_a_tiled_product_with_a_written_cache_is_parallel() -> None:
         ("o * 8 + i", "o * 8 + i * 2", False),
     ],
 )
+
+
+@TILES
 def test_blocks_of_a_tile_use_elements_of_no_other(write, read, is_parallel) -> None:
     func = from_source(f"""
 @T.prim_func
@@ -70,3 +73,59 @@ def main(A: T.Buffer((4, 8), "float32"), B: T.Buffer((4, 8), "float32")):
     else:
         with pytest.raises(ScheduleError):
             schedule.parallel(loop)
+
+
+@pytest.mark.parametrize("is_fused", [False, True])
+@TILES
+def test_loops_outside_of_a_parallel_one_do_not_make_tiles_overlap(
+    write, read, is_parallel, is_fused
+):
+    func = from_source(f"""
+@T.prim_func
+def main(A: T.Buffer((3, 4, 8), "float32"), B: T.Buffer((3, 4, 8), "float32")):
+    C = T.alloc_buffer((112,), "float32")
+    for g, a in T.grid(3, 4):
+        for b in range(8):
+            with T.block("write"):
+                n, o, i = T.axis.remap("SSS", [g, a, b])
+                C[n * 32 + {write}] = A[n, o, i]
+        for p in range(8):
+            with T.block("read"):
+                n, o, i = T.axis.remap("SSS", [g, a, p])
+                B[n, o, i] = C[n * 32 + {read}]
+""")
+    schedule = tir.Schedule(func)
+    outer, loop = schedule.get_loops("read")[:2]
+    loop = schedule.fuse(outer, loop) if is_fused else loop
+    if is_parallel:
+        schedule.parallel(loop)
+    else:
+        with pytest.raises(ScheduleError):
+            schedule.parallel(loop)
+
+
+@pytest.mark.parametrize("is_fused", [False, True])
+def test_tiles_of_threads_keep_their_sums_in_a_local_buffer(is_fused: bool) -> None:
+    k = te.reduce_axis((0, 64), "k")
+    a, b = (te.placeholder((64, 64), name=name) for name in "AB")
+    c = te.compute((64, 64), lambda m, n: te.sum(a[m, k] * b[k, n], axis=k), name="C")
+    schedule = tir.Schedule(te.create_prim_func([a, b, c]))
+    sums = schedule.cache_write("C", 0, "local")
+    m, n, kk = schedule.get_loops("C")
+    (m0, m1, m2), (n0, n1, n2) = (schedule.split(at, [None, 4, 4]) for at in (m, n))
+    k0, k1 = schedule.split(kk, [None, 8])
+    schedule.reorder(m0, n0, m1, n1, k0, k1, m2, n2)
+    schedule.reverse_compute_at(sums, n1)
+    schedule.bind(m0, "blockIdx.y")
+    schedule.bind(n0, "blockIdx.x")
+    if is_fused:
+        schedule.bind(schedule.fuse(m1, n1), "threadIdx.x")
+    else:
+        schedule.bind(m1, "threadIdx.y")
+        schedule.bind(n1, "threadIdx.x")
+    schedule.decompose_reduction("C", k0)
+    x, y = np.random.default_rng(0).standard_normal((2, 64, 64)).astype("float32")
+    for target in ("numpy", "native"):
+        found = np.zeros((64, 64), "float32")
+        relaxpy.compile(schedule.mod, target)["main"](x, y, found)
+        np.testing.assert_allclose(found, x @ y, rtol=1e-4, atol=1e-4)

@@ -282,6 +282,28 @@ padded
 padded
 # do: s.decompose_padding("B", s.get_loops("B")[1])
 # holds: extents(s, "B") == [9, 7]
+--- a block begins at the bounds of its padding under loops that stay
+def before(A: i32[1, 5, 7], B: i32[1, 9, 10]):
+    for o, i, j in SSS(1, 9, 10):
+        B[vo, vi, vj] = T.if_then_else(
+            vi >= 2 and vi < 7 and 3 <= vj and vi + vj != 6, A[vo, vi - 2, vj - 3], 8
+        )
+=>
+def after(A: i32[1, 5, 7], B: i32[1, 9, 10]):
+    for o, i in T.grid(1, 9):
+        for j in range(10):
+            with T.block("B_pad_const"):
+                vo = T.axis.spatial(1, 0)
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vo, vi, vj] = 8
+        for j in range(7):
+            with T.block("B"):
+                vo = T.axis.spatial(1, 0)
+                vi = T.axis.spatial(5, i - 2)
+                vj = T.axis.spatial(7, j)
+                T.where(2 <= i and i < 7 and i + (j + 3) != 6)
+                B[vo, vi + 2, vj + 3] = A[vo, vi, vj]
+# do: s.decompose_padding("B", s.get_loops("B")[2])
 --- a block between no values is not moved
 def before(A: i32[5], B: i32[9]):
     for i in S(9):
@@ -625,6 +647,18 @@ def test_names_that_a_schedule_does_not_know_are_index_errors() -> None:
 
 def lookup(name: str, output: BlockRV) -> Instruction:
     return Instruction(InstructionKind.get("GetBlock"), [], [name, "main"], [output])
+
+
+def test_traces_write_the_buffers_of_blocks_as_pairs() -> None:
+    sch = tir.Schedule(chain)
+    sch.transform_layout(sch.get_block("B"), ("write", 0), lambda i, j: (j, i))
+    sch.reindex(sch.get_block("C"), ("read", 0))
+    index_map = "index_map=lambda i, j: (j, i,)"
+    assert sch.trace.as_python()[1::2] == [
+        f'sch.transform_layout(block=b0, buffer=("write", 0), {index_map}, pad_value=None, '
+        "assume_injective_transform=False)",
+        'b2 = sch.reindex(block=b1, buffer=("read", 0))',
+    ]
 
 
 def test_traces_are_built_of_instructions() -> None:

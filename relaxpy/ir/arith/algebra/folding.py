@@ -22,10 +22,17 @@ def folded(node: PrimExpr) -> PrimExpr:
     """`node`, whose operands are simplified, or its folded value.
 
     Rule: Floating-point rewrites only if they keep every value, NaN and signed zeros included:
-        x + -0.0, x - 0.0, x * 1 and x / 1.
+        operations on literals, x + -0.0, x - 0.0, x * 1 and x / 1.
     """
+    if isinstance(node, tir.BinaryOpExpr) and _are_literals(node):
+        value = ops.folded(node)
+        return node if value is None else value
     rule = _RULES.get(type(node))
     return node if rule is None else rule(node)
+
+
+def _are_literals(node: tir.BinaryOpExpr) -> bool:
+    return isinstance(node.a, tir.ConstExpr) and isinstance(node.b, tir.ConstExpr)
 
 
 def _cast(node: PrimExpr) -> PrimExpr:

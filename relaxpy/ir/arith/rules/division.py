@@ -155,11 +155,7 @@ def _inside_extremum(engine: Engine, num: Poly, by: int) -> Poly | None:
 
 
 def _truncate_by(engine: Engine, p: Poly, by: int) -> Poly:
-    """p / by toward zero: by the sign of p, else by common factors and nesting only.
-
-    Rule:
-        (n - m*q) / by = n / by - m/by * q toward zero, where q = n / m: all have the sign of n.
-    """
+    """p / by toward zero: by the sign of p, else by common factors and nesting only."""
     low, high = engine.bound_of_poly(p)
     if low >= 0:
         return floor_by(engine, p, by)
@@ -171,19 +167,50 @@ def _truncate_by(engine: Engine, p: Poly, by: int) -> Poly:
     p, by = poly.divide_exactly(p, common), by // common
     if by == 1:
         return p
+    result = _truncated_remainder(engine, p, by)
+    if result is not None:
+        return result
     if poly.leading(p)[1] < 0:
         return poly.scaled(_truncate_by(engine, poly.scaled(p, -1), by), -1)
+    inner = _truncated(p)
+    if inner is not None:
+        return _truncate_by(engine, dict(inner.num), by * (divisor(inner) or 1))
+    return poly.atom(quotient_atom(p, poly.constant(by), floor=False))
+
+
+def _truncated(p: Poly) -> Quotient | None:
+    """The quotient y / a toward zero, for a literal a, that is all of p."""
     match list(p.items()):
         case [((Quotient(floor=False) as inner,), 1)] if divisor(inner) is not None:
-            return _truncate_by(engine, dict(inner.num), by * (divisor(inner) or 1))
-    match terms.remainders(p):
-        case [terms.Remainder(coefficient=1, cofactor=(), floor=False, num=num, den=den)] if (
-            poly.content(den) % by == 0
-        ):
-            whole = poly.scaled(poly.add(num, p, -1), -1)
-            return poly.add(_truncate_by(engine, num, by), poly.divide_exactly(whole, by))
+            return inner
         case _:
-            return poly.atom(quotient_atom(p, poly.constant(by), floor=False))
+            return None
+
+
+def _truncated_remainder(engine: Engine, p: Poly, by: int) -> Poly | None:
+    """p / by toward zero, where p is one remainder, or its negative.
+
+    Rule:
+        (n - m*q) / by = n / by - m/by * q toward zero, where q = n / m: all have the sign of n.
+        (y/a - m*q) / by = (y - a*m*q) / (a*by), as q = y / (a*m) has that of y.
+    """
+    match terms.remainders(p):
+        case [terms.Remainder(coefficient=1 | -1 as sign, cofactor=(), floor=False) as rest]:
+            num, whole = (
+                poly.scaled(rest.num, sign),
+                poly.scaled(poly.add(rest.num, p, -sign), sign),
+            )
+            if poly.content(rest.den) % by == 0:
+                whole = poly.divide_exactly(whole, by)
+                return poly.add(_truncate_by(engine, num, by), whole, -1)
+            inner = _truncated(rest.num)
+            if inner is not None and poly.constant_of(rest.den) is not None:
+                step = divisor(inner) or 1
+                num = poly.add(poly.scaled(dict(inner.num), sign), whole, -step)
+                return _truncate_by(engine, num, by * step)
+            return None
+        case _:
+            return None
 
 
 def _symbolic(engine: Engine, p: Poly, q: Poly, *, floor: bool) -> Poly:

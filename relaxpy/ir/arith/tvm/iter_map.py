@@ -452,7 +452,8 @@ class _Divider(Extents):
         scale = split.scale
         if divided.is_outer:
             value = divided.outer * scale + index.base
-            return [IterMark(value, self.times(divided.outer_extent, scale)), IterMark(zero, one)]
+            outer = IterMark(value, self.times(divided.outer_extent, scale))
+            return [outer, IterMark(divided.inner * scale, one)]
         value = divided.inner * scale + index.base
         inner = IterMark(value, self.times(divided.inner_extent, scale))
         return [IterMark(divided.outer, divided.outer_extent), inner]
