@@ -82,6 +82,7 @@ class Process:
         self.system = system
         self._addresses = addresses
         self._libraries: list[Any] = []
+        self._found: dict[str, int] = {}
 
     def address(self, name: str) -> int:
         """The address of a C function. Errors: LookupError if there is none."""
@@ -90,10 +91,12 @@ class Process:
             return self._addresses[name]
         if not self._libraries:
             self._libraries.extend(map(ctypes.CDLL, self.system.libraries))
-        for library in self._libraries:
-            with suppress(AttributeError):
-                return ctypes.cast(getattr(library, name), _POINTER).value or 0
-        raise LookupError(f"there is no function {name!r} in this process")
+        if name not in self._found:
+            library = next((lib for lib in self._libraries if hasattr(lib, name)), None)
+            if library is None:
+                raise LookupError(f"there is no function {name!r} in this process")
+            self._found[name] = ctypes.cast(getattr(library, name), _POINTER).value or 0
+        return self._found[name]
 
     def has(self, *names: str) -> bool:
         """True if there are C functions of these names."""

@@ -212,13 +212,18 @@ def line_span(frame: FrameType | None) -> Span | None:
 def _source_of(frame: FrameType) -> Source | None:
     file = frame.f_code.co_filename
     lines = linecache.getlines(file, frame.f_globals)
-    return _source(file, "".join(lines)) if lines else None
+    known, source = _sources.get(file, (None, None))
+    if lines and known is not lines:
+        source = Source(file, "".join(lines))
+        if len(_sources) == _FILES:
+            _sources.clear()
+        _sources[file] = lines, source
+    return source if lines else None
 
 
-@functools.lru_cache(maxsize=16)
-def _source(file: str, text: str) -> Source:
-    """The source of all spans in a file, which has the lines of its text."""
-    return Source(file, text)
+_FILES: Final = 16
+_sources: Final[dict[str, tuple[list[str], Source]]] = {}
+"""The lines of some files, and the source of all spans in each: few calls are in other files."""
 
 
 _Executable: TypeAlias = ast.Call | ast.Subscript | ast.BinOp | ast.Compare | ast.With

@@ -14,6 +14,7 @@ import unicodedata
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache, partial
 from typing import Any, Final
 
 from relaxpy.errors import SPAN_OF_LINE, Span
@@ -173,63 +174,66 @@ def _filled(items: Iterable[str], indent: str) -> Iterator[str]:
     yield line.rstrip()
 
 
-with warnings.catch_warnings():
-    # astor uses deprecated names of node classes.
-    warnings.simplefilter("ignore", DeprecationWarning)
-    import astor
-    from astor.op_util import Precedence
-
 _SOURCE_KEY: Final = "__relaxpy_source__"
 _SPAN_ATTRIBUTE: Final = "relaxpy_span"
 
 
 def render(tree: ast.Module) -> str:
     """The text of `tree`, ending with a newline."""
-    text: str = astor.to_source(tree, pretty_source=folded, source_generator_class=_SourceGenerator)
-    return text
+    return _to_source()(tree)
 
 
-class _SourceGenerator(astor.SourceGenerator):  # type: ignore[misc]
-    """astor's generator, which writes the tokens of the most frequent nodes with fewer calls."""
+@cache
+def _to_source() -> Callable[[ast.Module], str]:
+    """The function that renders: astor is imported for the first tree."""
+    with warnings.catch_warnings():
+        # astor uses deprecated names of node classes.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        import astor
+        from astor.op_util import Precedence
 
-    write: Callable[..., None]
+    def is_plain_number(constant: ast.Constant) -> bool:
+        """True if a constant is an integer that is written without sign and parentheses."""
+        is_whole = type(constant.value) is int and constant.value >= 0
+        return is_whole and getattr(constant, "_pp", Precedence.highest) <= Precedence.Constant
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        write, append = self.write, self.result.append
-        visitors: dict[type, Callable[[Any], None]] = {}
+    class SourceGenerator(astor.SourceGenerator):  # type: ignore[misc]
+        """astor's, which writes the tokens of the most frequent nodes with fewer calls."""
 
-        def write_fast(*items: Any) -> None:
-            for item in items:
-                kind, token = type(item), item
-                if kind is ast.Attribute:
-                    write_fast(item.value, ".", item.attr)
-                    continue
-                if kind is ast.Name:
-                    token = item.id
-                elif kind is ast.Constant and _is_plain_number(item):
-                    write_fast("")
-                    append("")  # in place of a parenthesis
-                    token = repr(item.value)
-                if type(token) is str:
-                    if self.new_lines:
-                        write("")
-                    if token:
-                        append(token)
-                elif isinstance(item, ast.AST):
-                    if kind not in visitors:
-                        visitors[kind] = getattr(self, f"visit_{kind.__name__}")
-                    visitors[kind](item)
-                else:
-                    item()
+        write: Callable[..., None]
 
-        self.write = write_fast
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args)
+            write, append = self.write, self.result.append
+            visitors: dict[type, Callable[[Any], None]] = {}
 
+            def write_fast(*items: Any) -> None:
+                for item in items:
+                    kind, token = type(item), item
+                    if kind is ast.Attribute:
+                        write_fast(item.value, ".", item.attr)
+                        continue
+                    if kind is ast.Name:
+                        token = item.id
+                    elif kind is ast.Constant and is_plain_number(item):
+                        write_fast("")
+                        append("")  # in place of a parenthesis
+                        token = repr(item.value)
+                    if type(token) is str:
+                        if self.new_lines:
+                            write("")
+                        if token:
+                            append(token)
+                    elif isinstance(item, ast.AST):
+                        if kind not in visitors:
+                            visitors[kind] = getattr(self, f"visit_{kind.__name__}")
+                        visitors[kind](item)
+                    else:
+                        item()
 
-def _is_plain_number(constant: ast.Constant) -> bool:
-    """True if a constant is an integer that is written without sign and parentheses."""
-    is_whole = type(constant.value) is int and constant.value >= 0
-    return is_whole and getattr(constant, "_pp", Precedence.highest) <= Precedence.Constant
+            self.write = write_fast
+
+    return partial(astor.to_source, pretty_source=folded, source_generator_class=SourceGenerator)
 
 
 class GeneratedSource:

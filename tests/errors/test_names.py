@@ -2,17 +2,19 @@
 
 import sys
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
+from typing_extensions import override
 
 import relaxpy
 from relaxpy.errors import MisuseError, RelaxpyError, UnknownAttributeError, close_names
 from relaxpy.script import from_source, relax as R, tir as T
-from relaxpy.support.entry import attribute_span, user_facing
+from relaxpy.support.entry import attribute_span, line_span, user_facing
 from relaxpy.support.missing import edit_distance, nearest
 from tests.counting import calls
 
@@ -200,3 +202,20 @@ def test_a_file_is_parsed_once_for_all_that_is_refused_in_it(tmp_path: Path) -> 
 
     first, second = calls(attempt), calls(attempt)
     assert 10 * second < first
+
+
+def test_the_text_of_a_file_is_joined_once_for_the_spans_in_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    joined = []
+
+    class Lines(list[str]):
+        @override
+        def __iter__(self) -> Iterator[str]:
+            joined.append(len(self))
+            return super().__iter__()
+
+    lines = Lines(Path(__file__).read_text(encoding="utf-8").splitlines(keepends=True))
+    monkeypatch.setattr("linecache.getlines", lambda *_: lines)
+    assert all(line_span(sys._getframe()) for _ in range(3))
+    assert len(joined) == 1

@@ -7,12 +7,12 @@ from typing import TypeAlias
 
 import numpy as np
 
-from relaxpy.exec.kernel import row_blocks
 from relaxpy.exec.kernel.nest.nodes import Axis, Branch, Item, Loop, Store, WhileLoop, loads
 from relaxpy.exec.kernel.nest.read import read
 from relaxpy.exec.kernel.plan.arg_extremes import ArgExtreme
 from relaxpy.exec.kernel.plan.statements import Assignment, Compound
 from relaxpy.exec.kernel.plan.tree import Contraction, For, Run, Scan, Tile, Tree
+from relaxpy.exec.runtime.threads import thread_count
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.core.traverse import children, occurrences
 from relaxpy.ir.op import Op
@@ -64,7 +64,7 @@ def _entries(tree: Tree, prefix: str, reason: str) -> Iterator[BlockReport]:
         case Tile(body=runs):
             for run in runs:
                 for entry in _entries(run, f"{prefix}in row blocks, ", reason):
-                    yield replace(entry, threads=str(row_blocks.threads()))
+                    yield replace(entry, threads=str(thread_count()))
         case Run(statement=statement) if tree.loops:
             threads = "BLAS" if isinstance(tree.idiom, Contraction) else "1"
             why = reason or (_DECODES if _decodes(tree) else "")

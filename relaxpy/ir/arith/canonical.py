@@ -300,7 +300,7 @@ class Canonical:
 
     def simplify(self, expr: tir.PrimExpr) -> tir.PrimExpr:
         """`expr` in canonical, readable form."""
-        if isinstance(expr, tir.ConstExpr):
+        if isinstance(expr, tir.ConstExpr) or (self is GENERAL and isinstance(expr, tir.Var)):
             return expr
         result = self._simple.get(expr)
         return self.remember(self._simple, expr, self._simplify) if result is None else result

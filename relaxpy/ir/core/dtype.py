@@ -6,16 +6,18 @@ import re
 from contextlib import suppress
 from enum import IntEnum
 from functools import cache, lru_cache
-from typing import Any, NamedTuple, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
 import ml_dtypes
 import numpy as np
-import numpy.typing as npt
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError, close_names, unexpected
 
-Array: TypeAlias = npt.NDArray[Any]
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+Array: TypeAlias = np.ndarray[tuple[Any, ...], np.dtype[Any]]
 """An array of NumPy, of any shape and datatype."""
 
 _SMALL_FLOATS = {

@@ -66,7 +66,7 @@ class Node:
 
     def _nodes_in_fields(self) -> list[Node]:
         nodes: list[Node] = []
-        for value in field_values(self):
+        for value in _GETTERS[type(self)](self):
             kind = type(value)
             if kind is tuple:
                 for item in value:

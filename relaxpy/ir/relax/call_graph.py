@@ -30,7 +30,8 @@ def mentioned_globals(expr: Expr) -> tuple[str, ...]:
         if type(node) is VarBinding:
             node = node.value
             if type(node) is Call:  # most are those of the function before a pass
-                names |= dict.fromkeys(mentioned_globals(node))
+                if mentioned := mentioned_globals(node):
+                    names |= dict.fromkeys(mentioned)
                 continue
         if isinstance(node, GlobalVar):
             names[node.name_hint] = None

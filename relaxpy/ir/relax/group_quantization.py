@@ -19,7 +19,7 @@ from relaxpy.support.entry import user_facing
 
 _WORD: Final = 32
 """The bits of an element of packed weights, `uint32`."""
-_BLOCK: Final = 1 << 14
+_BLOCK: Final = 1 << 16
 """The elements that are rounded at a time.
 
 Their arrays stay in the cache of a core, and in memory that the allocator keeps.

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.dtype import DataType
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 WIDTH = 100
 INDENT = 4

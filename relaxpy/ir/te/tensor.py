@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ContextDecorator, contextmanager
 from contextvars import ContextVar, Token
 from dataclasses import field
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from typing_extensions import override
@@ -412,9 +413,12 @@ def compute(
     return outputs if many else outputs[0]
 
 
-def _axis_names(
-    fcompute: Callable[..., Any], ndim: int, varargs_names: Sequence[str] | None
-) -> list[str]:
+def _parameters(fcompute: Callable[..., Any]) -> tuple[list[str], bool]:
+    """The names of the positional parameters, and whether any number of others may follow."""
+    if type(fcompute) is FunctionType and not fcompute.__dict__ and not fcompute.__defaults__:
+        code = fcompute.__code__
+        if not code.co_kwonlyargcount and not code.co_flags & inspect.CO_VARKEYWORDS:
+            return [*code.co_varnames[: code.co_argcount]], bool(code.co_flags & inspect.CO_VARARGS)
     named, varargs = [], False
     try:
         parameters = inspect.signature(fcompute).parameters.values()
@@ -429,6 +433,13 @@ def _axis_names(
             raise MisuseError(f"compute: {parameter} is not a plain positional parameter")
         else:
             named.append(parameter.name)
+    return named, varargs
+
+
+def _axis_names(
+    fcompute: Callable[..., Any], ndim: int, varargs_names: Sequence[str] | None
+) -> list[str]:
+    named, varargs = _parameters(fcompute)
     if varargs:
         count = ndim - len(named)
         if varargs_names is not None and len(varargs_names) != count:

@@ -6,7 +6,8 @@ its arguments: it is called only for operands and attributes that the schema adm
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set as AbstractSet
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -90,9 +91,23 @@ def _schema(node: Node, version: int) -> Any:
     if domain == "com.microsoft" and node.op in _ADOPTED:
         domain, version = "", 27
     try:
-        return onnx.defs.get_schema(node.op, version, domain)
+        return _found(node.op, version, domain)
     except onnx.defs.SchemaError:
         return None
+
+
+_found = lru_cache(maxsize=1 << 10)(onnx.defs.get_schema)
+
+
+@lru_cache(maxsize=1 << 10)
+def _attribute_types(schema: Any) -> Mapping[str, int]:
+    return {name: attribute.type.value for name, attribute in schema.attributes.items()}
+
+
+@lru_cache(maxsize=1 << 10)
+def _inputs(schema: Any) -> Sequence[tuple[str, AbstractSet[str]]]:
+    """The names of the inputs, and their types."""
+    return [(parameter.name, parameter.types) for parameter in schema.inputs]
 
 
 def stated_attributes(node: Node, version: int) -> Mapping[str, Any]:
@@ -105,14 +120,15 @@ def stated_attributes(node: Node, version: int) -> Mapping[str, Any]:
     """
     schema = _schema(node, version) or _schema(node, _NEWEST)
     result = dict(node.attributes)
+    types = _attribute_types(schema) if schema else {}
     for proto in node.proto.attribute:
-        known = schema and schema.attributes.get(proto.name)
-        if not known or proto.ref_attr_name or proto.type == known.type.value:
+        known = types.get(proto.name)
+        if known is None or proto.ref_attr_name or proto.type == known:
             continue
-        if (_kind(proto.type), _kind(known.type.value)) != ("INT", "FLOAT"):
+        if (_kind(proto.type), _kind(known)) != ("INT", "FLOAT"):
             raise UnsupportedError(
                 f"attribute {proto.name!r} has the type {_kind(proto.type)}, "
-                f"expected {_kind(known.type.value)}"
+                f"expected {_kind(known)}"
             )
         result[proto.name] = float(proto.i)
     return result
@@ -127,15 +143,15 @@ def require_positions(node: Node, operands: Sequence[Value], version: int) -> No
     schema = _schema(node, version) or _schema(node, _NEWEST)
     if schema is None:
         return
-    for value, parameter in zip(operands, schema.inputs, strict=False):
-        if not parameter.types <= _POSITIONS:
+    for value, (name, types) in zip(operands, _inputs(schema), strict=False):
+        if not types <= _POSITIONS:
             continue
         dtype = value.dtype if isinstance(value, Contents) else None
         if isinstance(value, Expr) and isinstance(value.struct_info, TensorStructInfo):
             dtype = value.struct_info.dtype
         if dtype is not None and "int" not in dtype:
-            names = " or ".join(sorted(name[7:-1] for name in parameter.types))
-            raise UnsupportedError(f"operand {parameter.name} is {dtype}, expected {names}")
+            expected = " or ".join(sorted(kind[7:-1] for kind in types))
+            raise UnsupportedError(f"operand {name} is {dtype}, expected {expected}")
 
 
 def string_outputs(

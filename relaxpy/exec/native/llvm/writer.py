@@ -10,7 +10,6 @@ and each function of a call needs some of it. LLVM also spills registers there.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, cast
@@ -81,17 +80,17 @@ class Function(Instructions):
         self._exits: list[str] = []
         self._left: set[str] = set()
         self._tasks: tuple[int, int, tuple[str, int, int]] | None = None
-        self._closed: tuple[tuple[str, int, int] | None, bytes] | None = None
+        self._closed: tuple[tuple[str, int, int] | None, str] | None = None
 
     def close(self) -> None:
-        """Compress the text to a tenth of its memory: no instruction follows."""
-        self._closed = self.only_tasks(), zlib.compress(self.text().encode(), 1)
+        """Keep one text, which takes less memory than lines: no instruction follows."""
+        self._closed = self.only_tasks(), self.text()
         self._top, self._lines, self._known, self.stack = [], [], {}, Stack(self)
 
     def text(self) -> str:
         """The function as LLVM IR."""
         if self._closed is not None:
-            return zlib.decompress(self._closed[1]).decode()
+            return self._closed[1]
         attributes = "#0" if self.is_optimised else "#0 noinline optnone"
         attributes += f' "{PROMOTED}"' if self.promoted else ""
         head = f"{self.head('define')} {attributes} {{"

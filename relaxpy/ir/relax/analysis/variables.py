@@ -129,6 +129,8 @@ def _shapes(var: rx.Var) -> tuple[rx.Var, ...]:
 
 @memoised
 def _shapes_of(sinfo: rx.StructInfo) -> tuple[rx.Var, ...]:
+    if isinstance(sinfo, rx.TensorStructInfo) and isinstance(sinfo.shape, rx.ShapeExpr):
+        return ()
     return tuple(node for node in walk(sinfo) if isinstance(node, rx.Var))
 
 

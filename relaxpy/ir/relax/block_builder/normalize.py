@@ -11,7 +11,7 @@ from operator import is_
 from typing import TYPE_CHECKING, Final, TypeVar, assert_never, cast
 
 from relaxpy.errors import Diagnostic, MisuseError, RelaxpyError, WellFormedError, unexpected
-from relaxpy.ir.core.memo import NodeTable, VisitBudget
+from relaxpy.ir.core.memo import NodeTable, VisitBudget, memoised
 from relaxpy.ir.core.node import Node, set_fields
 from relaxpy.ir.core.traverse import rewrite, walk
 from relaxpy.ir.op import Op
@@ -689,6 +689,7 @@ class Normalizer:
         return tuple(new[p] for p in params)
 
 
+@memoised
 def _mentions_variable(param: rx.Var) -> bool:
     """True if the struct info of a parameter has a variable as a shape (RES-75)."""
     sinfo = param.struct_info

@@ -108,9 +108,10 @@ def _rank(ndim: int | None, known: int) -> int:
 def check_sizes(values: Sequence[object]) -> None:
     """Raise MisuseError if the dimensions of a tensor contain a negative literal."""
     for value in values:
-        if isinstance(value, (tir.IntImm, int)) and int(value) < 0:
+        number = value.value if isinstance(value, tir.IntImm) else value
+        if isinstance(number, int) and number < 0:
             raise MisuseError(
-                f"a tensor has no dimension of {digits(int(value))} elements",
+                f"a tensor has no dimension of {digits(number)} elements",
                 rule="SI-2",
                 about=value,
                 hint="leave the shape unknown, as in R.Tensor(ndim=2), or use a shape variable",

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 
 import numpy as np
-import numpy.typing as npt
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError, check_type, unexpected
@@ -23,6 +22,8 @@ from relaxpy.support.dataclass import dataclass
 from relaxpy.support.entry import user_facing
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from relaxpy.ir.arith.tvm.analyzer import Analyzer
 
 MapFunction: TypeAlias = Callable[..., Any]
