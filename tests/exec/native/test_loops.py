@@ -542,6 +542,15 @@ def f(n: T.int64, m: T.int64, A: F[n, m], C: F[n, m + 1]):
 # with F: f32 | f16 | f64 | i8 | u8 | i64 | f32
 # args: n=(0, 3), m=(0, 1, 15, 64, 97)
 # args: n=5, m=200, A=odd(5, 200, dtype="F"), C=odd(5, 201, dtype="F")
+--- sums of all integers so far wrap
+def f(n: T.int64, m: T.int64, A: F[n, m], C: F[n, m + 1]):
+    for i in range(n):
+        for j in range(m):
+            C[i, j + 1] = BODY
+# with BODY: C[i, j] + A[i, j] | A[i, j] * F(3) + C[i, j] | C[i, j] - A[i, m - 1 - j]
+# with F: i8 | u8 | i16 | u16 | i32 | i64 | u64
+# args: n=(0, 3), m=(0, 1, 15, 64, 97)
+# args: n=5, m=200
 --- a loop is cut at the iteration that writes what the others read
 def f(D: F[N, N]):
     for k, i, j in T.grid(N, N, N):
