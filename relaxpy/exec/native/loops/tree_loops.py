@@ -346,7 +346,8 @@ class TreeLoops(RunLoops):
                 return value(outer) if isinstance(outer, Value) else outer
 
             pointers = {buffer: value(pointer) for buffer, pointer in frame.pointers.items()}
-            local = tree.body.local if isinstance(tree.body, Tile) else frozenset()
+            rows = tree.body
+            local = self.program.declared(rows) if isinstance(rows, Tile) else {}
             for buffer, count in self.scratch.items():
                 if buffer not in local:
                     continue
