@@ -82,11 +82,12 @@ X86_64: Final = Architecture(
         (): ("pmaddwd",),
         ("avxvnni",): ("vpdpbusd",),
         ("avx512vnni", "avx512vl"): ("vpdpbusd",),
+        ("avx512bf16", *_AVX512): ("dpbf16ps",),
         ("amx-tile", "amx-int8", *_AVX512): ("tdpbssd", "tdpbsud", "tdpbusd", "tdpbuud"),
         ("amx-tile", "amx-bf16", *_AVX512): ("tdpbf16ps",),
     },
     pause="@llvm.x86.sse2.pause()",
-    levels={"x86-64-v3": _V3, "x86-64-v4": _V4, "znver4": (*_V4, "avx512vnni")},
+    levels={"x86-64-v3": _V3, "x86-64-v4": _V4, "znver4": (*_V4, "avx512vnni", "avx512bf16")},
 )
 AARCH64: Final = Architecture(
     name="aarch64",

@@ -43,6 +43,7 @@ _RENAMED: Final = {
     "bmi1": "bmi",
     "abm": "lzcnt",
     "avx512_vnni": "avx512vnni",
+    "avx512_bf16": "avx512bf16",
     "avx_vnni": "avxvnni",
 }
 """The names of LLVM for features of CPUs that Linux and macOS name otherwise."""

@@ -187,16 +187,16 @@ class KernelEmitter:
     def _layout(self) -> tuple[Value, dict[Buffer, Value]]:
         """Place the local buffers on the stack or in a block; return its size and their offsets."""
         frame, f = self.frame, self.function
+        shared = self.plan.shared
         rows = {
-            b: (tree, in_tasks)
+            declared: (b, tree, in_tasks)
             for t in self.program.trees
             for tree, in_tasks in _rows_in(t)
-            for b in tree.local
+            for declared, b in self.program.declared(tree).items()
         }
         total = f.const(I64, 0)
         offsets: dict[Buffer, Value] = {}
         elided = {*self.program.elided, *(load.buffer for load in self.program.rows.values())}
-        shared = self.plan.shared
         needed = {
             shared.get(e.buffer, e.buffer) for e in self.plan.nest.local if e.buffer not in elided
         }.union(self.program.partial)
@@ -205,8 +205,8 @@ class KernelEmitter:
                 continue
             if buffer.strides:
                 raise RefusedError(f"the local buffer {buffer.name} has strides")
-            tree, in_tasks = rows.get(buffer, (None, False))
-            count = _count(buffer, tree)
+            in_rows, tree, in_tasks = rows.get(buffer, (buffer, None, False))
+            count = _count(in_rows, tree)
             type = storage_type(buffer.dtype)
             number = count.constant
             if number is not None and in_tasks and number * type.bits // 8 <= Allocations.TASK:

@@ -224,6 +224,18 @@ def test_functions_of_many_instructions_have_loops_of_their_own() -> None:
     np.testing.assert_allclose(ex["main"](x), 1 / (1 + np.exp(-wide)), rtol=1e-5)
 
 
+@pytest.mark.parametrize(("dtype", "mark"), [("bfloat16", "fcmp uno"), ("float16", "fptrunc")])
+def test_each_result_of_16_bits_is_rounded_once(dtype: str, mark: str) -> None:
+    """What is stored is the bits of the last result, and a copy those of its operand."""
+    counts = []
+    for expression in ("R.flip(x, 0)", "R.add(x, x)", "R.subtract(R.add(x, x), x)"):
+        text = graph(f'x: R.Tensor((64, 64), "{dtype}")', expression)
+        ex = relaxpy.compile(from_source(text), target="native")
+        [name] = {row.kernel for row in ex.report()}
+        counts.append(ex.kernel_source(name, "llvm").count(mark))
+    assert counts[0] == 0 < counts[1] == counts[2] / 2
+
+
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32"])
 @pytest.mark.parametrize("operator", ["divide", "mod", "floor_divide", "floor_mod"])
 def test_quotients_of_integers_are_exact(operator: str, dtype: str) -> None:

@@ -208,7 +208,7 @@ def test_tiles_are_used_only_where_they_are_confirmed(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(dots, "tiles_are_confirmed", lambda: False)
     with generating_for(tiled(), runs_here=True):
-        assert chosen() == ["vpdpbusd", "", ""]
+        assert chosen() == ["vpdpbusd", "dpbf16ps", ""]
     with generating_for(tiled()):  # for reading
         assert chosen() == ["tdpbssd", "tdpbf16ps", ""]
 

@@ -344,6 +344,20 @@ def resized(self: Any, x: Any) -> Any:
     return [F.interpolate(image, **given) for given in options for image in images]
 
 
+@pytest.mark.parametrize("shape", [(8, 9), (40, 33)])
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+def test_an_infinity_is_in_windows_near_it_alone(mode: str, shape: Any) -> None:
+    """A smooth resize has no products of other elements with it, which would be NaN."""
+    x = torch.randn(1, 2, 41, 37)
+    x[0, 0, 30, 20] = torch.inf
+    model = Module(lambda _, x: F.interpolate(x, size=shape, mode=mode, antialias=True))
+    run = relaxpy.compile(from_exported_program(torch.export.export(model, (x,))))["main"]
+    (found,), expected = run(x), model(x)
+    rows, columns = slice(shape[0] // 3), slice(shape[1] // 4)
+    torch.testing.assert_close(found[:, :, rows], expected[:, :, rows], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(found[..., columns], expected[..., columns], rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.each_choice
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("function", [pooled, resized])

@@ -195,6 +195,22 @@ class Copies:
             f.loop(0, height, 1, [], copy_row)
 
         each(f, axes[:-1], [axis.b for axis in axes[:-1]], packed(axes)[:-1], copy)
+        if self.dots is not None and self.dots.swaps:
+            self._swap_pairs(height, total(f, [axis.extent for axis in axes]))
+
+    def _swap_pairs(self, height: Size, depth: Size) -> None:
+        """Exchange the elements of each pair in the copied rows."""
+        f, lanes = self.f, self._wide()
+        vector = Type(self.packed.element, lanes)
+
+        def swap(row: Value, column: Value) -> None:
+            place = advance(f, self.band.pointer, row * self.pitch + column, vector)
+            f.store(f.shuffle(f.load(vector, place), None, [n ^ 1 for n in range(lanes)]), place)
+
+        f.loop(
+            *(0, height, 1, []),
+            lambda row: f.loop(0, depth, lanes, [], lambda column: swap(row, column)) and None,
+        )
 
     def _copy_columns(self, b: Matrix, axes: Sequence[GemmAxis], columns: Columns) -> None:
         f, column = self.f, self.contraction.column

@@ -4,7 +4,9 @@ Those of int8 are exact: 16-bit vectors hold every int8 and uint8 (PMADDWD of x8
 instructions that add four products do not saturate. AArch64 has one for each pair of types; VNNI of
 x86-64 multiplies uint8 by int8. Where both operands are of the same kind, the packed first one is
 offset by 128, and every sum starts from the zero-point correction. Products of bfloat16 are exact
-too, but their sums are rounded: only matrix tiles are used for them, which are many times as fast.
+too, and each is rounded once with its sum, as by FMA, but for subnormal numbers, which are zeros.
+VDPBF16PS adds the odd product of a pair first, so the elements of pairs are swapped in copies: sums
+have the same order as elsewhere. Matrix tiles have another one, but are many times as fast.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ _PAIRS: Final = {4: "sse2.pmadd.wd", 8: "avx2.pmadd.wd", 16: "avx512.pmaddw.d.51
 """The instructions for pairs of 16 bits, by the lanes of the sums."""
 Read: TypeAlias = Callable[[Value, int, Value | None], Value]
 """The elements of a row in a vector of columns by its number; 0 if a condition does not hold."""
-_PAIRED: Final = {"pmaddwd": "int16", "tdpbf16ps": "bfloat16"}
+_PAIRED: Final = {"pmaddwd": "int16", "dpbf16ps": "bfloat16", "tdpbf16ps": "bfloat16"}
 """The instructions that add two products to a lane, and the datatype of their operands."""
 _MOVED: Final = -128
 """XOR with it offsets a byte by 128, and turns signed bytes into unsigned ones or back."""
@@ -44,8 +46,8 @@ class Dots:
     """The dot-product instruction of a contraction; rows of the second operand are joined for it.
 
     Fields:
-        instruction: adds products to a lane: 2 of int16 (pmaddwd) or bfloat16, or 4 of int8; in
-            tiles, tdpb.
+        instruction: adds products to a lane: 2 of int16 (pmaddwd) or bfloat16 (dpbf16ps), or 4 of
+            int8; in tiles, tdpb.
         moves: whether the values of the first operand are offset by 128.
         b_is_unsigned: whether the second operand is uint8 and the copy of the first one int8, or
             vice versa.
@@ -66,6 +68,11 @@ class Dots:
     def dtype(self) -> str:
         """The datatype of the elements of copies, but for the sign of bytes."""
         return _PAIRED.get(self.instruction, "int8")
+
+    @property
+    def swaps(self) -> bool:
+        """True if the instruction adds the last product of a pair first."""
+        return self.instruction == "dpbf16ps"
 
     @property
     def in_tiles(self) -> bool:
@@ -113,8 +120,11 @@ class Dots:
         both = (vector, factor) if self.b_is_unsigned else (factor, vector)
         if self.instruction == "vpdpbusd":
             return f.call(f"llvm.x86.avx512.vpdpbusd.{32 * lanes}", value.type, value, *both)
-        type = Type("i16", 2 * lanes) if self.count == 2 else Type("i8", 4 * lanes)
+        element = "bfloat" if self.swaps else self.packed.element
+        type = Type(element, self.count * lanes)
         parts = [f.new(type, f"bitcast {x} to {type}") for x in both]
+        if self.swaps:
+            return f.call(f"llvm.x86.avx512bf16.dpbf16ps.{32 * lanes}", value.type, value, *parts)
         if self.count == 2:
             return value + f.call(f"llvm.x86.{_PAIRS[lanes]}", vector.type, *parts)
         name = f"llvm.aarch64.neon.{self.instruction}.v{lanes}i32.v{4 * lanes}i8"
@@ -144,7 +154,8 @@ class Dots:
             ]
             for n, (column, type) in enumerate(zip(columns.offsets, types, strict=True)):
                 vectors = [read(first + r, n, exists) for r, exists in enumerate(present)]
-                joined = f.new(type, f"bitcast {_joined(f, vectors)} to {type}")
+                whole_groups = _joined(f, vectors[::-1] if self.swaps else vectors)
+                joined = f.new(type, f"bitcast {whole_groups} to {type}")
                 f.store(joined, f.element(target, number * pitch + column, type))
                 if moved:
                     found.append(self.add_moved(joined, moved[n]))
@@ -205,7 +216,7 @@ def rows_in_copy(copy: Matrix, width: int, columns: Columns) -> Read:
 def dots_of(
     module: Module, accumulator: Type, a: Matrix, b: Matrix, *, in_tiles: bool = False
 ) -> Dots | None:
-    """The dot-product instruction for two operands, or that `in_tiles`, if there is one."""
+    """The dot-product instruction for two operands, if there is one; `in_tiles`, others too."""
     are_floats = accumulator == F32 and a.dtype == b.dtype == "bfloat16"
     if not are_floats and (accumulator != I32 or not a.type == b.type == I8):
         return None
@@ -215,7 +226,8 @@ def dots_of(
     if in_tiles and in_tile in present and (not is_current_here() or tiles_are_confirmed()):
         return Dots(in_tile, moves=False, b_is_unsigned=b.is_unsigned)
     if are_floats:
-        return None
+        is_present = in_tiles and "dpbf16ps" in present
+        return Dots("dpbf16ps", moves=False, b_is_unsigned=False) if is_present else None
     is_same = a.is_unsigned == b.is_unsigned
     of_pair = ("udot" if a.is_unsigned else "sdot") if is_same else "usdot"
     if of_pair in present:

@@ -622,6 +622,8 @@ class TileEmitter:
         f, rows = self.f, len(values) // len(types)
         if not axes:
             add = self.dots.add if self.dots else partial(multiply_add, f)
+            if self.dots:
+                types = [type.of("i32") for type in types]
             scalar, copied = Type(types[0].element), self.packs_b and not self.reads_in_place
             if not f.module.has_avx512:
                 # Factors that are loaded early take registers that the sums need.

@@ -9,6 +9,7 @@ from functools import partial
 from relaxpy.exec.kernel.nest.nodes import Axis, Store
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import For, Run, Tile, Tree
+from relaxpy.exec.kernel.plan.updates import Update
 from relaxpy.exec.native.calls.interrupt import Interrupt
 from relaxpy.exec.native.contraction.operands import Size, ceil_div, combine, digits, total
 from relaxpy.exec.native.llvm.writer import BOOL, I8, I64, Function, Value
@@ -28,7 +29,7 @@ from relaxpy.exec.native.values.expressions import Values
 from relaxpy.exec.tuning import Cost, Rows, Vectors
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
-from relaxpy.ir.tir.expr import PrimExpr, Var
+from relaxpy.ir.tir.expr import Add, Var
 
 
 class TreeLoops(RunLoops):
@@ -76,9 +77,9 @@ class TreeLoops(RunLoops):
         written = {w.buffer for w in run.statement.writes}
         with self.frame.writing(self.aliases(written)):
             match strategy_of(run, self.program):
-                case Recurrence(before=before, operand=PrimExpr() as operand):
+                case Recurrence(before=before, update=Update() as update):
                     self.iterations(
-                        run.loops[:-1], lambda: self._prefixes(run, before, operand), listens=True
+                        run.loops[:-1], lambda: self._prefixes(run, before, update), listens=True
                     )
                 case Recurrence(before=before, has_chains=True):
                     self.iterations(run.loops[:-2], lambda: self._chains(run, before), listens=True)
@@ -89,30 +90,36 @@ class TreeLoops(RunLoops):
                 case _:
                     self._statement(run)
 
-    def _prefixes(self, run: Run, before: BufferLoad, operand: PrimExpr) -> None:
+    def _prefixes(self, run: Run, before: BufferLoad, update: Update) -> None:
         """A prefix scan: the innermost loop in vectors, combined with the lanes before them."""
         frame, f, axis = self.frame, self.function, run.loops[-1]
         count, [statement] = self.count(run, axis), run.assignments
         dtype = statement.target.dtype
-        combined = partial(frame.binary, type(statement.value), dtype)
+        is_sum = update.combine == "add"
+        step = partial(frame.binary, Add if is_sum else type(statement.value), dtype)
 
         def chunk(lanes: Lanes, number: int, last: Value) -> Sequence[Value]:
             with frame.level(lanes=lanes):
-                value = frame.wide(frame.value(operand), count)
+                value, nothing = frame.wide(frame.value(update.operand), count), None
+                if is_sum:
+                    nothing = f.const(value.type, 0)
                 distance = 1
                 while distance < count:
-                    # The first lanes are combined with themselves.
-                    moved = f.shuffle(
-                        value, None, [n - distance if n >= distance else n for n in range(count)]
-                    )
+                    # The first lanes are combined with zeros, or as extremes with themselves.
+                    rest = count if nothing else 0
+                    order = [n - distance if n >= distance else rest + n for n in range(count)]
+                    moved = f.shuffle(value, nothing, order)
                     frame.pin([moved])
-                    value = combined(value, moved)
+                    value = step(value, moved)
                     distance *= 2
-                value = combined(frame.wide(last, count), value)
+                all_of_vector, value = value, step(frame.wide(last, count), value)
                 inside = frame.unproved(statement.target, statement.indices)
                 narrow = frame.narrowed(value, dtype)
                 frame.store(statement.target, statement.indices, narrow, inside)
-            return [f.lane(value, count - 1)]
+            if dtype.is_float:
+                return [f.lane(value, count - 1)]
+            # The next vector waits for one operation of integers, and not for all of these.
+            return [step(last, f.lane(all_of_vector, count - 1))]
 
         self.chunks(axis, count, 1, chunk, self._first(axis, before, [{}]))
 
@@ -339,7 +346,8 @@ class TreeLoops(RunLoops):
                 return value(outer) if isinstance(outer, Value) else outer
 
             pointers = {buffer: value(pointer) for buffer, pointer in frame.pointers.items()}
-            local = tree.body.local if isinstance(tree.body, Tile) else frozenset()
+            rows = tree.body
+            local = self.program.declared(rows) if isinstance(rows, Tile) else {}
             for buffer, count in self.scratch.items():
                 if buffer not in local:
                     continue

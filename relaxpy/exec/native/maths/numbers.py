@@ -219,10 +219,9 @@ def narrow(x: Value, element: str) -> Value:
         return f.cast("fptrunc", x, "half")
     bits = f.cast("bitcast", x, "i32")
     odd = f.arithmetic("and", shifted("lshr", bits, 16), 1)
-    rounded = shifted("lshr", bits + 0x7FFF + odd, 16)
-    quiet = f.arithmetic("or", shifted("lshr", bits, 16), 0x40)
-    upper = f.select(f.compare("uno", x, x), quiet, rounded)
-    return f.cast("bitcast", f.cast("trunc", upper, "i16"), "bfloat")
+    quiet = f.arithmetic("or", bits, 0x400000)
+    rounded = f.select(f.compare("uno", x, x), quiet, bits + 0x7FFF + odd)
+    return f.cast("bitcast", f.cast("trunc", shifted("lshr", rounded, 16), "i16"), "bfloat")
 
 
 Table: TypeAlias = tuple[tuple[float, ...], ...]

@@ -1,13 +1,15 @@
 """Loop coalescing: neighbouring axes of a run become one.
 
-This fills vectors of elementwise runs and of sums, and lets all rows of a matmul with packed
-weights share each decoded weight.
+This fills vectors of elementwise runs and of sums, also of those that share blocks of rows, and
+lets all rows of a matmul with packed weights share each decoded weight.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
+from types import MappingProxyType
+from typing import TypeAlias
 
 from relaxpy.exec.kernel.nest.buffers import position_of
 from relaxpy.exec.kernel.nest.nodes import Axis
@@ -15,8 +17,9 @@ from relaxpy.exec.kernel.plan.tree import Run, Tile, Tree
 from relaxpy.exec.native.trees.product import product_of
 from relaxpy.exec.native.trees.program import KernelProgram, whole_runs
 from relaxpy.exec.native.trees.repeated import RepeatedLoads, repeated_loads
+from relaxpy.exec.native.trees.short_rows import short_rows
 from relaxpy.exec.native.trees.strategy import strategy_of
-from relaxpy.exec.tuning import Vectors
+from relaxpy.exec.tuning import Rows, Vectors
 from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.fork_lock import late_property
@@ -25,6 +28,9 @@ from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
 from relaxpy.ir.tir.ops import cast_to, floordiv, floormod
 from relaxpy.ir.tir.substitution import mentions
 from relaxpy.support.dataclass import replace
+
+_Flat: TypeAlias = Mapping[Buffer, tuple[Buffer, int]]
+"""Buffers with two dimensions joined, and the first of these, by those with both."""
 
 
 def with_flat_axes(program: KernelProgram) -> KernelProgram:
@@ -36,13 +42,19 @@ def with_flat_axes(program: KernelProgram) -> KernelProgram:
     shared, elided = dict(program.plan.shared), set(program.elided)
     for number, tree in enumerate(trees):
         run = _alone(tree, program)
+        renamed: dict[Buffer, tuple[Buffer, int]] = {}
         for joiner in () if run is None else _joiners(run, program):
             trees[number] = run = joiner.run
-            for old, new in joiner.buffers.items():
-                if old in elided:
-                    elided.add(new)
-                else:
-                    shared[new] = shared.get(old, old)
+            renamed |= joiner.buffers
+        if run is None and type(tree) is Tile:
+            for flat, buffers in _flat_tiles(tree, program):
+                trees[number] = flat
+                renamed |= buffers
+        for old, (new, _) in renamed.items():
+            if old in elided:
+                elided.add(new)
+            else:
+                shared[new] = shared.get(old, old)
         if run is not None and (repeated := _with_quotients(run)) is not None:
             trees[number] = repeated
     if all(a is b for a, b in zip(trees, program.trees, strict=True)):
@@ -113,31 +125,91 @@ def _joiners(run: Run, program: KernelProgram) -> Iterator[_Joiner]:
         yield from _joiners(joiner.run, program)
 
 
-def _joiner_of(run: Run, inner: Axis, outer: Axis) -> _Joiner | None:
+def _joiner_of(
+    run: Run, inner: Axis, outer: Axis, buffers: _Flat = MappingProxyType({})
+) -> _Joiner | None:
+    """The joiner of two axes, in a run that shares `buffers` with others."""
     if not _start_at_0(outer, inner):
         return None
-    joiner = _Joiner(run, outer, inner)
-    accesses = (access for m in run.assignments for access in m.elements())
-    return joiner if all(joiner.admits(*access) for access in accesses) and joiner.fits() else None
+    joiner = _Joiner(run, outer, inner, buffers)
+    return joiner if joiner.admits_all() and joiner.fits() else None
+
+
+def _accessed(run: Run) -> set[Buffer]:
+    return {buffer for m in run.assignments for buffer, _ in m.elements()}
+
+
+def _flat_tiles(tile: Tile, program: KernelProgram) -> Iterator[tuple[Tile, _Flat]]:
+    """The blocks of rows with ever fewer axes, and the new buffers of each by the old ones.
+
+    The runs have their short axes joined that are the same dimensions of the buffers of all.
+    """
+    members = [run for run in tile.body if isinstance(run, Run)]
+    if len(members) < len(tile.body) or any(run.is_scalar for run in members):
+        return
+    if short_rows(tile, program) is not None or not all(_is_plain(r) or _sums(r) for r in members):
+        return
+    if tile.axis.extent.constant is None and all(run.axes for run in members):
+        return  # a batch that may be one is divided along another axis
+    joiners: dict[Run, _Joiner] = {}
+    buffers: _Flat = {}
+    for run in members:
+        for inner, outer in (p for axes in (run.axes, run.over) for p in pairwise(axes[::-1])):
+            is_short = (inner.extent.constant or Rows.ELEMENTS) < Rows.ELEMENTS
+            joiner = _joiner_of(run, inner, outer, buffers) if is_short else None
+            if joiner is not None:
+                joiners[run], buffers = joiner, joiner.buffers
+                break
+    for run in members:
+        if run not in joiners:
+            is_same = buffers.keys().isdisjoint(_accessed(run))
+        else:
+            joiners[run].buffers |= buffers
+            is_same = joiners[run].admits_all()
+        if not is_same:
+            return
+    if not joiners:
+        return
+    # All that use the memory of a row have their own strides there.
+    root, accessed = program.plan.root, {b for r in members for b in _accessed(r)}
+    owners = {root(b) for b in buffers.keys() - program.elided if tile.local & {b, root(b)}}
+    sharing = {b for b in accessed - program.elided if root(b) in owners}
+    if not owners <= tile.local or not sharing <= tile.rows.keys():
+        return
+    rows = {**tile.rows}
+    for old, (new, place) in buffers.items():
+        if old in rows:
+            axis = rows[old].axis
+            rows[new] = replace(rows[old], axis=axis - (axis > place))
+    body = tuple(joiners[run].run if run in joiners else run for run in members)
+    local = {buffers[b][0] if b in buffers else b for b in tile.local | sharing}
+    flat = replace(tile, body=body, rows=rows, local=frozenset(local))
+    yield flat, buffers
+    yield from _flat_tiles(flat, program)
 
 
 class _Joiner:
     """Joins the axes `outer` and `inner`; `buffers` has the new buffers by the old ones."""
 
-    def __init__(self, run: Run, outer: Axis, inner: Axis) -> None:
+    def __init__(self, run: Run, outer: Axis, inner: Axis, buffers: _Flat) -> None:
         self.old, self.outer, self.inner = run, outer, inner
         self.pair = {outer.var, inner.var}
-        self.buffers: dict[Buffer, Buffer] = {}
-        self._dimension: dict[Buffer, int] = {}
+        self.buffers = dict(buffers)
         stop = _product(outer.stop, inner.stop)
         self.axis = Axis(Var(outer.var.name, INT64), IntImm(INT64, 0), stop)
+
+    def admits_all(self) -> bool:
+        """True if the axes are joined in all accesses of the run."""
+        return all(self.admits(*access) for m in self.old.assignments for access in m.elements())
 
     def admits(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> bool:
         """True if the axes are neighbouring dimensions of an access, or none of it."""
         if not any(mentions(index, self.pair) for index in indices):
             return buffer not in self.buffers
-        place = next((n for n, i in enumerate(indices) if i is self.outer.var), -1)
-        if buffer.strides or place < 0 or indices[place + 1 : place + 2] != (self.inner.var,):
+        place = next((n for n, i in enumerate(indices) if _is(i, self.outer.var)), -1)
+        if buffer.strides or place < 0 or place + 1 == len(indices):
+            return False
+        if not _is(indices[place + 1], self.inner.var):
             return False
         if any(mentions(i, self.pair) for i in (*indices[:place], *indices[place + 2 :])):
             return False
@@ -148,9 +220,8 @@ class _Joiner:
         if buffer not in self.buffers:
             shape = (*buffer.shape[:place], _product(*sizes), *buffer.shape[place + 2 :])
             shape = tuple(cast_to(size, INT64) for size in shape)
-            self.buffers[buffer] = decl_buffer(shape, str(buffer.dtype), buffer.name)
-            self._dimension[buffer] = place
-        return self._dimension[buffer] == place
+            self.buffers[buffer] = decl_buffer(shape, str(buffer.dtype), buffer.name), place
+        return self.buffers[buffer][1] == place
 
     def fits(self) -> bool:
         """True if the axes occur in these accesses only."""
@@ -177,10 +248,9 @@ class _Joiner:
         return tuple(self.axis if axis is self.outer else axis for axis in rest)
 
     def _place(self, load: BufferLoad) -> BufferLoad:
-        buffer = self.buffers.get(load.buffer)
-        if buffer is None:
+        if load.buffer not in self.buffers:
             return load
-        place = self._dimension[load.buffer]
+        buffer, place = self.buffers[load.buffer]
         indices = (*load.indices[:place], self.axis.var, *load.indices[place + 2 :])
         return BufferLoad(buffer, indices)
 
@@ -235,6 +305,11 @@ def _steps(position: IndexPoly, outer: Axis, inner: Axis) -> tuple[int | None, i
     if linear is None:
         return None, None
     return linear.constant(outer.var), linear.constant(inner.var)
+
+
+def _is(index: PrimExpr, var: Var) -> bool:
+    """True if an index equals a variable."""
+    return index is var or (not isinstance(index, Var) and as_poly(index).same(as_poly(var)))
 
 
 def _product(first: PrimExpr, second: PrimExpr) -> PrimExpr:

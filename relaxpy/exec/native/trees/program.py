@@ -82,6 +82,14 @@ class KernelProgram:
     is_short: bool = False
     """True if it takes less time than to start threads, although its sizes are not known."""
 
+    def declared(self, rows: Tile) -> dict[Buffer, Buffer]:
+        """The local buffers of blocks of rows by those that the kernel declares for them.
+
+        These may have other dimensions.
+        """
+        own, shared = {entry.buffer for entry in self.plan.nest.local}, self.plan.shared
+        return {b if b in own else shared.get(b, b): b for b in rows.local}
+
 
 def program_of(plan: Plan, *, is_short: bool = False) -> KernelProgram:
     """The loop tree of `plan`, with tiles unless the kernel `is_short`: these fit into a cache."""

@@ -8,11 +8,10 @@ from relaxpy.exec.kernel.nest.buffers import position_of
 from relaxpy.exec.kernel.nest.nodes import loads
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Run
-from relaxpy.exec.kernel.plan.updates import update_from
+from relaxpy.exec.kernel.plan.updates import Update, update_from
 from relaxpy.exec.tuning import Vectors
 from relaxpy.ir.arith.algebra.affine import affine, as_poly
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
-from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.ir.tir.substitution import mentions, substitute
 from relaxpy.support.dataclass import dataclass
 
@@ -21,13 +20,13 @@ from relaxpy.support.dataclass import dataclass
 class Recurrence:
     """A run whose innermost iterations read the element that the previous iteration stored.
 
-    If it is a prefix max or min, `operand` has its elements: max and min are associative, so that
-    vectors are combined. If it `has_chains`, the iterations of the loop around the innermost one
-    are independent of each other.
+    If it is a scan by an associative operation, `update` has that and its elements: vectors are
+    combined. If it `has_chains`, the iterations of the loop around the innermost one are
+    independent of each other.
     """
 
     before: BufferLoad
-    operand: PrimExpr | None
+    update: Update | None
     has_chains: bool
 
 
@@ -51,20 +50,25 @@ def recurrence_of(run: Run, root: Callable[[Buffer], Buffer]) -> Recurrence | No
     return None
 
 
-def _prefix_of(run: Run, before: BufferLoad, root: Callable[[Buffer], Buffer]) -> PrimExpr | None:
-    """The elements of a prefix max or min; None for other recurrences."""
+def _prefix_of(run: Run, before: BufferLoad, root: Callable[[Buffer], Buffer]) -> Update | None:
+    """The operation of a scan and its elements; None unless it is associative.
+
+    Sums of floats are not, while those of integers wrap.
+    """
     [statement], var = run.assignments, run.ordered[-1].var
     value, target = statement.value, statement.target
     extent = run.ordered[-1].extent.constant
     update = update_from(value, before)
-    if update is None or update.combine not in ("max", "min") or target.dtype.is_bool:
+    if update is None or target.dtype.is_bool:
+        return None
+    if update.combine not in ("max", "min", *(("add",) if target.dtype.is_int else ())):
         return None
     if extent is not None and extent < Vectors.LEAST_RECURRENCES:
         return None
     if any(root(load.buffer) is root(target) for load in loads(update.operand)):
         return None
     step = affine(position_of(target, statement.indices), {var})
-    return update.operand if step is not None and step.constant(var) == 1 else None
+    return update if step is not None and step.constant(var) == 1 else None
 
 
 def _has_chains(run: Run) -> bool:

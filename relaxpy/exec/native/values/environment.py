@@ -20,6 +20,7 @@ from relaxpy.exec.native.values.failures import Failures
 from relaxpy.exec.native.values.packing import Packing
 from relaxpy.exec.tuning import Vectors
 from relaxpy.ir.arith.algebra.affine import Affine, IndexPoly, affine, as_poly
+from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import FloorDiv, FloorMod, PrimExpr, Var
 from relaxpy.support.dataclass import dataclass
@@ -88,6 +89,8 @@ class Frame(ABC):
         """The reporter of obligations that fail after the first write."""
         self.bound: dict[Var, Value] = {}
         """The variables with values of their own datatypes."""
+        self.widened_from: dict[tuple[str, DataType], Value] = {}
+        """The 16 bits of memory that values of float32 come from, by the name and the datatype."""
         self._positions: dict[tuple[Buffer, tuple[PrimExpr, ...]], IndexPoly] = {}
         self._affine: dict[tuple[IndexPoly, Var], Affine | None] = {}
         self._unproved: dict[object, Mapping[int, PrimExpr]] = {}

@@ -162,15 +162,20 @@ class Values(Frame):
             case "bool":
                 return self.apply("truth", lambda x: f.compare("ne", x, 0), value)
             case "float16":
-                return self.apply("fpext", widen, value)
+                wide = self.apply("fpext", widen, value)
             case "bfloat16":
-                return self.apply("wide", lambda x: widen(f.cast("bitcast", x, "bfloat")), value)
+                wide = self.apply("wide", lambda x: widen(f.cast("bitcast", x, "bfloat")), value)
             case _:
                 return value
+        self.widened_from[wide.name, dtype] = value
+        return wide
 
     def narrowed(self, value: Value, dtype: DataType) -> Value:
         """A value converted to memory's type."""
         f = self.function
+        known = self.widened_from.get((value.name, dtype))
+        if known is not None and known.type.lanes == value.type.lanes:
+            return known
         match str(dtype):
             case "bool":
                 return self.apply("zext8", lambda x: f.cast("zext", x, "i8"), value)

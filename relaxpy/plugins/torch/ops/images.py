@@ -11,11 +11,11 @@ import numpy as np
 from relaxpy.ir.ops.definition.registry import R
 from relaxpy.ir.ops.regions import bins, larger, smaller
 from relaxpy.ir.relax.nodes import Expr, const
-from relaxpy.ir.te.tensor import Tensor, compute
+from relaxpy.ir.te.tensor import Tensor, compute, reduce_axis
 from relaxpy.ir.te.topi.pooling import adaptive_pool, adaptive_pool1d, adaptive_pool3d
 from relaxpy.ir.te.topi.shapes import FILTERS, double
-from relaxpy.ir.tir import intrin, ops
-from relaxpy.ir.tir.expr import EQ, Select
+from relaxpy.ir.tir import intrin, ops, reduce
+from relaxpy.ir.tir.expr import EQ, IntImm, Select
 from relaxpy.ir.tir.prim_expr import PrimExpr
 from relaxpy.plugins.importing import tensors
 from relaxpy.plugins.importing.tensors import (
@@ -24,6 +24,7 @@ from relaxpy.plugins.importing.tensors import (
     as_size,
     dtype_of,
     kernel,
+    number,
     rank_of,
     reshaped,
     shape_of,
@@ -46,6 +47,7 @@ from relaxpy.plugins.torch.context import Context
 from relaxpy.plugins.torch.ops.linear import each
 from relaxpy.plugins.torch.ops.movement import to_shape
 from relaxpy.plugins.torch.registry import converter
+from relaxpy.support.dataclass import dataclass
 
 
 @converter("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d")
@@ -100,56 +102,134 @@ def upsample_bicubic(cx: Context, x: Expr, size: Any, align_corners: bool, *scal
     return _resized(cx, x, "cubic", "align_corners" if align_corners else "half_pixel")
 
 
-def _weights(
-    cx: Context,
-    old: Size,
-    new: Size,
-    scale: float | None,
-    method: str,
-    *,
-    align_corners: bool,
-    widened: bool,
-) -> Expr:
-    """How much of each old element is in each new one: a column, which shrinking may widen."""
-    reach, filtered = FILTERS[method]
-    sizes = double(as_size(old)), double(as_size(new))
-    zero, half, one = double(0.0), double(0.5), double(1.0)
-    last = sizes[0] - one
-    step = sizes[0] / sizes[1] if scale is None else double(1 / scale)
-    if align_corners:
-        several = sizes[1] > one
-        step = Select(several, last / Select(several, sizes[1] - one, one), zero)
+@dataclass(frozen=True, slots=True)
+class _Filter:
+    """The weights along an axis: how much of each old element is in each new one.
 
-    def wide(place: PrimExpr, at: PrimExpr) -> PrimExpr:
-        width = ops.maximum(step, one)
-        centre = step * (at + half)
-        begin, end = (
-            intrin.trunc(centre + width * double(side) + half) for side in (-reach, reach)
-        )
-        inside = ops.all_of(place >= begin, place < end)
-        return Select(inside, filtered(intrin.abs(place - centre + half) / width, -0.5), zero)
+    Each new element has a window of `count` old ones; shrinking may widen it. Of unknown sizes it
+    has all old ones.
+    """
 
-    def narrow(place: PrimExpr, at: PrimExpr) -> PrimExpr:
-        """Those on the edges stand for those beyond."""
-        centre = step * at if align_corners else step * (at + half) - half
-        if method == "linear":
-            centre = ops.maximum(centre, zero)
-        total = zero
-        for offset in range(1 - reach, reach + 1):
-            source = intrin.floor(centre) + double(offset)
-            weight = filtered(intrin.abs(source - centre), -0.75)
+    old: PrimExpr
+    new: PrimExpr
+    step: PrimExpr
+    method: str
+    align_corners: bool
+    widened: bool
+
+    @classmethod
+    def of(
+        cls,
+        sizes: tuple[Size, Size],
+        scale: float | None,
+        method: str,
+        corners: bool,
+        widened: bool,
+    ) -> _Filter:
+        """That between an old and a new size."""
+        old, new = map(as_size, sizes)
+        before, after, one = double(old), double(new), double(1.0)
+        step = before / after if scale is None else double(1 / scale)
+        if corners:
+            several = after > one
+            step = Select(several, (before - one) / Select(several, after - one, one), double(0.0))
+        return cls(old, new, step, method, corners, widened)
+
+    @property
+    def reach(self) -> int:
+        """The minimum number of elements of a window on one side."""
+        return FILTERS[self.method][0]
+
+    @property
+    def width(self) -> PrimExpr:
+        """The factor by which windows are widened."""
+        return ops.maximum(self.step, double(1.0)) if self.widened else double(1.0)
+
+    @property
+    def count(self) -> PrimExpr:
+        """The elements of a window."""
+        width = number(self.width)
+        if not isinstance(self.old, IntImm) or not isinstance(width, float):
+            return self.old
+        # Ends are rounded.
+        most = math.floor(2 * self.reach * width + 2.0**-20) + self.widened
+        return as_size(min(most, self.old.value))
+
+    def centre(self, at: PrimExpr) -> PrimExpr:
+        """The position of the new element `at` among the old ones."""
+        half = double(0.5)
+        if self.widened:
+            return self.step * (at + half)
+        centre = self.step * at if self.align_corners else self.step * (at + half) - half
+        return ops.maximum(centre, double(0.0)) if self.method == "linear" else centre
+
+    def end(self, at: PrimExpr, side: int) -> PrimExpr:
+        """The beginning or the end of a window."""
+        reach = self.width * double(side * self.reach)
+        return intrin.trunc(self.centre(at) + reach + double(0.5))
+
+    def first(self, at: PrimExpr) -> PrimExpr:
+        """The first element of a window, with `count` elements from there."""
+        zero = as_size(0)
+        if self.count is self.old:
+            return zero
+        place = double(at)
+        begin = self.end(place, -1) if self.widened else self.taps(place)[0]
+        return ops.maximum(ops.minimum(ops.cast_to(begin, "int64"), self.old - self.count), zero)
+
+    def taps(self, at: PrimExpr) -> list[PrimExpr]:
+        """The elements of a window that is not widened; some may be beyond the edges."""
+        below = intrin.floor(self.centre(at))
+        return [below + double(n) for n in range(1 - self.reach, self.reach + 1)]
+
+    def weight(self, place: PrimExpr, at: PrimExpr) -> PrimExpr:
+        """The weight of the old element at `place` in the new one `at`."""
+        zero, centre, filtered = double(0.0), self.centre(at), FILTERS[self.method][1]
+        if self.widened:
+            inside = ops.all_of(place >= self.end(at, -1), place < self.end(at, 1))
+            distance = intrin.abs(place - centre + double(0.5))
+            return Select(inside, filtered(distance / self.width, -0.5), zero)
+        # Those on the edges stand for those beyond.
+        total, last = zero, double(self.old) - double(1.0)
+        for source in self.taps(at):
             at_edge = ops.minimum(ops.maximum(source, zero), last)
+            weight = filtered(intrin.abs(source - centre), -0.75)
             total = total + Select(ops.compare(EQ, at_edge, place), weight, zero)
         return total
 
-    weight = wide if widened else narrow
+    def weights(self, cx: Context) -> Expr:
+        """A column of weights for each new element."""
 
-    def weights() -> Tensor:
-        shape = as_size(old), as_size(new)
-        return compute(shape, lambda place, at: weight(double(place), double(at)))
+        def weights() -> Tensor:
+            def element(k: PrimExpr, x: PrimExpr) -> PrimExpr:
+                return self.weight(double(self.first(x) + k), double(x))
 
-    found = cx.te(weights, name="weights")
-    return found / R.sum(found, [0], True) if widened else found
+            return compute((self.count, self.new), element)
+
+        found = cx.te(weights, name="weights")
+        return cx.emit(found / R.sum(found, [0], True)) if self.widened else found
+
+    def sums(self, cx: Context, data: Expr, weights: Expr, axis: int) -> Expr:
+        """The weighted sums of windows along the last axis or the one before."""
+        if self.count is self.old:
+            order = [0, 1, 5 - axis, axis]
+            product = R.matmul(R.permute_dims(data, order), weights)
+            return cx.emit(R.permute_dims(product, order))
+
+        def filtered(data: Tensor, weights: Tensor) -> Tensor:
+            first = compute((self.new,), self.first, "first")
+            shape = [*data.shape]
+            shape[axis] = self.new
+
+            def element(*index: PrimExpr) -> PrimExpr:
+                k = reduce_axis((as_size(0), self.count), "k")
+                source = [*index]
+                source[axis] = first(index[axis]) + k.var
+                return reduce.sum(data(*source) * weights(k.var, index[axis]), axis=k)
+
+            return compute(tuple(shape), element)
+
+        return cx.te(filtered, data, weights)
 
 
 def _as_integers(cx: Context, weights: Expr) -> tuple[Expr, Expr]:
@@ -173,23 +253,21 @@ def _filtered(
     *,
     widened: bool,
 ) -> Expr:
-    """The columns and then the rows as weighted sums, each rounded where the elements are bytes."""
+    """The columns and the rows as weighted sums, each rounded where the elements are bytes."""
     y, is_bytes = x, dtype_of(x) == "uint8"
-    options = {"align_corners": align_corners, "widened": widened}
-    for axis in (3, 2):
-        old, new = shape_of(x)[axis], cx.result_shape()[axis]
-        weights: Expr = cx.emit(_weights(cx, old, new, scales[axis - 2], method, **options))
-        kind = "int32" if is_bytes else "float32" if "16" in dtype_of(x) else dtype_of(x)
-        digits = None
+    kind = "int32" if is_bytes else "float32" if "16" in dtype_of(x) else dtype_of(x)
+    for axis in (3, 2) if is_bytes else (2, 3):
+        sizes = shape_of(x)[axis], cx.result_shape()[axis]
+        along = _Filter.of(sizes, scales[axis - 2], method, align_corners, widened)
+        weights, digits = along.weights(cx), None
         if is_bytes:
             weights, digits = _as_integers(cx, weights)
-        order = [0, 1, 5 - axis, axis]
-        y = R.matmul(R.permute_dims(cx.tensor(y, kind), order), cx.tensor(weights, kind))
+        data, weights = cx.emit(cx.tensor(y, kind)), cx.emit(cx.tensor(weights, kind))
+        y = along.sums(cx, data, weights, axis)
         if digits is not None:
             one, zero, top = (const(value, kind) for value in (1, 0, 255))
             half = R.left_shift(one, digits - one)
-            y = R.minimum(R.maximum(R.right_shift(y + half, digits), zero), top)
-        y = cx.emit(R.permute_dims(y, order))
+            y = cx.emit(R.minimum(R.maximum(R.right_shift(y + half, digits), zero), top))
     return y
 
 
