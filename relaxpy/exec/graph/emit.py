@@ -25,11 +25,11 @@ from relaxpy.exec.native.calls.entry_table import (
     positions_of,
     types_of,
 )
+from relaxpy.exec.native.entry_parameters import size_of
 from relaxpy.exec.native.llvm.llvm_module import Module
 from relaxpy.exec.native.llvm.typed_values import Signature
 from relaxpy.exec.native.llvm.writer import I32, I64, POINTER, Function, Type, Value
 from relaxpy.exec.native.values.expressions import Values
-from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
 
 
 class GraphEmitter:
@@ -41,8 +41,8 @@ class GraphEmitter:
         self.module, self.symbol, self.graph, self.kernels = module, symbol, graph, kernels
         self.outputs: Sequence[Tensor] = graph.region.results
         self.leaves = leaves_of(graph.params)
-        self.computed: dict[PrimExpr, str] = {}
-        """The names of sizes of results that are neither numbers nor variables."""
+        self.names = {**graph.names}
+        """The names of sizes, also of results."""
 
     def emit(self) -> EntryTable:
         """Emit the function, and that of its sizes; return how Python calls them.
@@ -118,14 +118,9 @@ class GraphEmitter:
     # ---- the entry
 
     def _result(self, tensor: Tensor) -> Array:
-        """A new array; a size that is computed has its text as a name."""
-        return Array(str(tensor.sinfo.dtype), tuple(map(self._size, tensor.shape)))
-
-    def _size(self, size: PrimExpr) -> int | str:
-        if isinstance(size, IntImm):
-            return size.value
-        known = self.graph.variables.get(size) if isinstance(size, Var) else None
-        return known or self.computed.setdefault(size, f"computed{len(self.computed)}")
+        """A new array."""
+        shape = tuple(size_of(size, self.names) for size in tensor.shape)
+        return Array(str(tensor.sinfo.dtype), shape)
 
     def _answer(self, value: Result) -> Answer:
         if isinstance(value, tuple):
@@ -139,18 +134,20 @@ class GraphEmitter:
 
     def _emit_sizes(self, positions: Mapping[str, int]) -> str:
         """The function that checks sizes and computes those of results; empty if all are known."""
-        declared, computed = self.graph.declared, self.computed
-        if not declared and not computed:
+        variables = self.graph.variables
+        if len(variables) == len(self.names):
             return ""
         f = self.module.function(f"{self.symbol}.sizes", [(POINTER, "words")], I32, optimised=False)
         words = {name: f.element(f.params[0], n, I64) for name, n in positions.items()}
-        known = words.keys() - set(computed.values())
-        frame = self.frame(f, {name: f.load(I64, words[name]) for name in sorted(known)})
+        frame = self.frame(f, {name: f.load(I64, words[name]) for name in variables.values()})
         differs = f.const(I64, 0)
-        for name, size in declared.items():
+        for size, name in self.names.items():
+            if size in variables:
+                continue
+            if size not in self.graph.names:
+                f.store(frame.index(size), words[name])
+                continue
             difference = f.arithmetic("xor", frame.index(size), f.load(I64, words[name]))
             differs = f.arithmetic("or", differs, difference)
-        for size, name in computed.items():
-            f.store(frame.index(size), words[name])
         f.ret(f.cast("zext", f.compare("ne", differs, 0), "i32"))
         return f.name
