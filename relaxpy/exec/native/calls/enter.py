@@ -38,7 +38,6 @@ from relaxpy.exec.native.llvm.writer import (
     I8,
     I32,
     I64,
-    MEMORY,
     POINTER,
     VOID,
     Function,
@@ -65,21 +64,23 @@ _COLUMNS = 7
 """The tables: words, fields of tuples, new arrays, fields of results, and three of spans."""
 
 
-def entry_texts() -> list[str]:
+def entry_text() -> str:
     """The LLVM IR of the entry, and of the functions that it calls for rarer parameters."""
     module = Module(current().triple, current().vector_bits)
     declare_python(module)
     module.words(POOL, 2)
-    module.words(MEMORY, 2)
-    object_, words = (POINTER, "item"), [(POINTER, "spec"), (POINTER, "words")]
-    _Number(module.function("number", [object_, *words], I32)).emit()
-    params = [object_, *words, (POINTER, "span"), (I64, "total")]
-    _Layout(module.function("layout", params, I32, optimised=False)).emit()
-    params = [(POINTER, name) for name in ("ops", "items", "arrays", "built")]
-    _Answer(module.function("answer", [*params, (I64, "count")], POINTER, optimised=False)).emit()
+
+    def function(name: str, pointers: str, numbers: str = "", result: Type = I32) -> Function:
+        params = [(POINTER, param) for param in pointers.split()]
+        params += [(I64, param) for param in numbers.split()]
+        return module.function(name, params, result)
+
+    _Number(function("number", "item spec words")).emit()
+    _Layout(function("layout", "item spec words span", "total")).emit()
+    _Answer(function("answer", "ops items arrays built", "count", POINTER)).emit()
     params = [(POINTER, "self"), (POINTER, "args"), (I64, "count"), (POINTER, "keywords")]
     _Enter(module.function("enter", params, POINTER)).emit()
-    return [part.text() for part in module.parts(list(module.functions))]
+    return module.text()
 
 
 class _Words:

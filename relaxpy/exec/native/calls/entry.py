@@ -1,9 +1,9 @@
-"""Python functions over native kernels: a builtin that checks its arguments in native code.
+"""Python functions over native code: their parameters, and the builtins that check arguments.
 
-The builtin compares the fields of arrays (type, datatype, rank, shape, layout) with what the kernel
-takes, at the offsets that CPython and NumPy have today; a test at the start checks these. Any
-mismatch, and a kernel that refuses its data, goes to a function in Python, which has the errors and
-accepts everything else. Where the test fails, no kernel is native.
+A builtin compares the fields of arrays (type, datatype, rank, shape, layout) with its parameters,
+at the offsets that CPython and NumPy have today; a test at the start checks these. Any mismatch,
+and code that refuses its data, goes to a function in Python, which has the errors and accepts
+everything else. Where the test fails, no kernel is native.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ from relaxpy.support.dataclass import dataclass
 PASSED: Final = 6
 """The most arguments of a call, in registers; those beyond a function's parameters are ignored."""
 BY_WORDS: Final = -1
-"""In place of a number of tasks: the function takes the address of its arguments."""
+"""Instead of a number of tasks: the function takes the address of its arguments."""
 COUNT, ITEMS, WIDTH, RESULTS, ANSWER, RELEASES, TASKS, SCRATCH = range(8)
 IS_WRITTEN, HAS_FIELDS, IS_GRAPH, FUNCTION, SIZES, SPECS = range(8, 14)
 """The words of a table, the last of which begins the specifications of parameters and results."""
@@ -275,9 +275,9 @@ def enter_object() -> bytes:
     """The object file of the entry."""
 
     def write() -> Sequence[str]:
-        from relaxpy.exec.native.calls.enter import entry_texts  # programs from the disk: unused
+        from relaxpy.exec.native.calls.enter import entry_text  # programs from the disk: unused
 
-        return entry_texts()
+        return (entry_text(),)
 
     return process_object("entry", write)
 
