@@ -30,8 +30,6 @@ class FastPath:
 
 ONLY_KERNEL: Final = FastPath("only kernel")
 """A function that only calls a kernel on its own arguments is replaced by that kernel."""
-STATIC_ENTRY: Final = FastPath("static entry")
-"""One builtin checks arrays of fixed shapes by a table."""
 WHOLE_GRAPH: Final = FastPath("whole graph")
 """A function whose kernels are native is native, too."""
 PACKED_CALLS: Final = FastPath("packed calls")
@@ -51,7 +49,6 @@ KERNEL_CLASSES: Final = FastPath("kernel classes")
 
 FAST_PATHS: Final = (
     ONLY_KERNEL,
-    STATIC_ENTRY,
     WHOLE_GRAPH,
     PACKED_CALLS,
     OUTLINING,

@@ -20,7 +20,7 @@ from relaxpy.exec.lower.python_module import (
     dynamic_programs,
     lower_module,
 )
-from relaxpy.exec.native.calls.static_entry import enter_object
+from relaxpy.exec.native.calls.entry_table import enter_object
 from relaxpy.exec.native.machine_code.machine import with_current
 from relaxpy.exec.native.machine_code.objects import recorded, saved_code
 from relaxpy.exec.native.threads.freed_memory import CODE as MEMORY

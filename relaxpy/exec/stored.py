@@ -36,9 +36,9 @@ from relaxpy.exec.graph.link import NativeFunction
 from relaxpy.exec.graph.program import Constant
 from relaxpy.exec.graph.sessions import Session
 from relaxpy.exec.native.calls.called import CalledKernel, changed_runtime
+from relaxpy.exec.native.calls.entry_table import EntryTable
 from relaxpy.exec.native.calls.interpreter import FAILURES, connect_failures, fits_interpreter
 from relaxpy.exec.native.calls.jit import Library, link
-from relaxpy.exec.native.calls.static_entry import StaticEntry
 from relaxpy.exec.native.machine_code import disk_cache
 from relaxpy.exec.native.machine_code.machine import host
 from relaxpy.exec.native.machine_code.processor import generator, processor, state_of_files
@@ -227,7 +227,7 @@ def linked_program(
         entry["name"]: NativeFunction(
             entry["symbol"],
             [Constant(literals[n], _packing(how)) for n, how in entry["constants"]],
-            None if entry["entry"] is None else StaticEntry(*entry["entry"]),
+            EntryTable(*entry["entry"]),
             entry["written"],
             [Session.loaded(*session) for session in entry["sessions"]],
         ).linked(library, partial(_run, lowered, entry["name"]))
@@ -301,7 +301,7 @@ NOT_A_PROGRAM: Final = (
 
 
 def _called_kernel(name: str, symbol: str, entry: Any, kept: Sequence[int]) -> CalledKernel:
-    return CalledKernel(name, symbol, None if entry is None else StaticEntry(*entry), kept)
+    return CalledKernel(name, symbol, EntryTable(*entry), kept)
 
 
 def _packing(saved: Any) -> Packing | None:

@@ -98,7 +98,7 @@ def program_table(
                 "python_name": lowered.lowering.python_name(name),
                 "symbol": graph.symbol,
                 "exports": graph.exports,
-                "entry": graph.entry and astuple(graph.entry),
+                "entry": astuple(graph.entry),
                 "written": graph.written,
                 "sessions": [astuple(session) for session in graph.sessions],
                 "constants": [
@@ -108,9 +108,7 @@ def program_table(
             }
             for name, graph in backend.graphs.items()
         ],
-        "kernels": [
-            (k.name, k.symbol, k.entry and astuple(k.entry), k.kept) for k in backend.called
-        ],
+        "kernels": [(k.name, k.symbol, astuple(k.entry), k.kept) for k in backend.called],
         "reports": bool(backend.failures.entries and (backend.graphs or backend.called)),
         "python": _python_functions(lowered, number, locate),
         "rows": [astuple(row) for row in rows],

@@ -376,6 +376,8 @@ class Allocations:
     """The most bytes on the stack of a function that has other memory."""
     TASK: Final = 1 << 14  # not measured
     """The most bytes of a local buffer of a task that is in memory of its thread."""
+    ENTRY: Final = 48  # operators: add
+    """The most words of a call in each of its tables on the stack."""
     LARGE: Final = 1 << 17  # operators: add
     """The bytes from which a block is kept when it is freed."""
     KEPT: Final = 64  # operators: add

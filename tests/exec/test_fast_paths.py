@@ -18,13 +18,12 @@ from relaxpy.exec.fast_paths import (
     PACKED_CALLS,
     PACKED_WEIGHTS,
     SHARED_MEMORY,
-    STATIC_ENTRY,
     VIEWS,
     WHOLE_GRAPH,
     FastPath,
 )
 from relaxpy.exec.graph.emit import GraphEmitter
-from relaxpy.exec.native.calls.static_entry import StaticEntry
+from relaxpy.exec.native.calls.entry_table import EntryTable
 from relaxpy.exec.native.llvm.llvm_module import Module
 from relaxpy.exec.native.llvm.writer import I32, I64, POINTER
 from relaxpy.exec.native.machine_code.machine import host
@@ -159,7 +158,6 @@ def test_each_path_on_and_off(name: str) -> None:
 
 REACHED = {
     ONLY_KERNEL: "1 no scalar, kernel 4, 3, function (4, 3)",
-    STATIC_ENTRY: "swapped",
     WHOLE_GRAPH: "chain",
     OUTLINING: "outlined",
     PACKED_WEIGHTS: "packed",
@@ -177,10 +175,10 @@ def test_each_path_is_taken(path: FastPath, monkeypatch: pytest.MonkeyPatch) -> 
     emitted: list[object] = []
     emit = GraphEmitter.emit
 
-    def noted(self: GraphEmitter) -> StaticEntry | None:
+    def noted(self: GraphEmitter) -> EntryTable:
         entry = emit(self)
         packings = [constant.packing for constant in self.graph.constants]
-        emitted.append((self.module.text(), entry is None, packings))
+        emitted.append((self.module.text(), packings))
         return entry
 
     monkeypatch.setattr(GraphEmitter, "emit", noted)

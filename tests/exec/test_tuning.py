@@ -12,7 +12,8 @@ EXEC = Path(__file__).parents[2] / "relaxpy/exec"
 #: of polynomials, and how peaks and this machine are measured.
 FACTS = {
     *("platforms.py", "process.py", "self_test.py", "tuning.py"),
-    *("native/calls/interpreter.py", "native/calls/static_entry.py", "native/contraction/dots.py"),
+    *("native/calls/interpreter.py", "native/calls/entry_table.py", "native/calls/enter.py"),
+    "native/contraction/dots.py",
     *("native/contraction/matrix_tiles.py", "native/contraction/row_pairs.py", "native/peak.py"),
     *("native/machine_code/loader.py", "native/machine_code/self_test.py"),
 }

@@ -13,8 +13,7 @@ from relaxpy.exec.container import release
 from relaxpy.exec.graph.program import Constant, constants_name
 from relaxpy.exec.graph.sessions import Session, WithoutSessions, WithSessions
 from relaxpy.exec.native.calls.called import WithCopies
-from relaxpy.exec.native.calls.entry import entry_name, make_entry
-from relaxpy.exec.native.calls.static_entry import StaticEntry
+from relaxpy.exec.native.calls.entry_table import EntryTable
 from relaxpy.exec.native.machine_code.objects import Library, return_memory
 from relaxpy.exec.native.threads.pool import native_threads
 from relaxpy.exec.native.values.packing import MARK
@@ -33,15 +32,14 @@ class NativeFunction:
 
     symbol: str
     constants: Sequence[Constant]
-    entry: StaticEntry | None
+    entry: EntryTable
     written: Sequence[int]
     sessions: Sequence[Session]
 
     @property
     def exports(self) -> list[str]:
         """The symbols that the library exports for it."""
-        function = entry_name(self.symbol) if self.entry is None else self.entry.function
-        return [function, *([constants_name(self.symbol)] if self.constants else [])]
+        return [*self.entry.exports, *([constants_name(self.symbol)] if self.constants else [])]
 
     def linked(self, library: Library, fallback: Callable[..., Any]) -> Callable[..., Any]:
         """The function, which calls `fallback` if it cannot run.
@@ -70,8 +68,7 @@ class NativeFunction:
             mark = 0 if constant.packing is None else MARK
             ctypes.c_uint64.from_address(table + 8 * index).value = data.ctypes.data + mark
         last = _Fallback(fallback, kept)
-        entry = self.entry
-        make = partial(make_entry if entry is None else entry.builtin, library, self.symbol)
+        make = partial(self.entry.builtin, library, self.symbol)
         return make(WithCopies(partial(make, last), last, self.written))
 
 

@@ -7,6 +7,7 @@ from typing import Final, TypeGuard
 from relaxpy.exec.graph.program import Memory, Passed, Shape, Tensor, Value
 from relaxpy.exec.native.calls.entry import Anything, Array, Fields, Integer, Tree
 from relaxpy.exec.native.calls.interpreter import DTYPES
+from relaxpy.exec.native.entry_parameters import name_of, size_of
 from relaxpy.exec.native.values.datatypes import RefusedError
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir
@@ -22,16 +23,14 @@ class Parameters:
     Fields:
         params: how the entry checks them.
         tensors: those that are tensors, by number among all without the tuples.
-        variables: the names of the shape variables.
-        declared: the names of other dimensions, and the expressions that they must equal.
+        names: those of the shape variables, and of other dimensions, which have to be equal.
         sizes: what the program computes; readers add to it.
     """
 
     def __init__(self) -> None:
         self.params: list[Tree] = []
         self.tensors: dict[int, Tensor] = {}
-        self.variables: dict[tir.Var, str] = {}
-        self.declared: dict[str, tir.PrimExpr] = {}
+        self.names: dict[tir.PrimExpr, str] = {}
         self.sizes: set[tir.PrimExpr] = set()
         self._count = 0
         self._positions: dict[int, int] = {}
@@ -74,7 +73,7 @@ class Parameters:
         Errors:
             RefusedError: a size may overflow or divide by 0, or a variable is unknown.
         """
-        sizes = {*self.sizes, *self.declared.values()}
+        sizes = {*self.sizes, *self.names}
         for limit in _LIMITS:
             if all(self._limit(size, limit) <= 1 << 62 for size in sizes):
                 return limit
@@ -87,41 +86,31 @@ class Parameters:
             return Fields(tuple(param for param, _ in pairs)), tuple(value for _, value in pairs)
         if isinstance(sinfo, rx.ShapeStructInfo) and sinfo.values is not None:
             self._count += len(sinfo.values)
-            dims = (Integer(self._name(size)) for size in sinfo.values)
+            dims = (Integer(name_of(size, self.names)) for size in sinfo.values)
             return Fields(tuple(dims), "shape"), Shape(sinfo.values)
         number = self._count
         self._count += 1
         if isinstance(sinfo, rx.ObjectStructInfo):
             return Anything(), Passed(number)
         if isinstance(sinfo, rx.PrimStructInfo):
-            return self._integer(f"number{number}", sinfo), Passed(number)
+            return self._integer(sinfo), Passed(number)
         tensor = self.tensors[number] = tensor_of(Memory("parameter", number), sinfo)
-        return Array(str(tensor.sinfo.dtype), tuple(map(self._size, tensor.shape))), tensor
+        shape = tuple(size_of(size, self.names) for size in tensor.shape)
+        return Array(str(tensor.sinfo.dtype), shape), tensor
 
-    def _integer(self, name: str, sinfo: rx.PrimStructInfo) -> Integer:
+    def _integer(self, sinfo: rx.PrimStructInfo) -> Integer:
         if sinfo.dtype != "int64" or not isinstance(sinfo.value, tir.Var):
             raise RefusedError("a parameter is a number, or not a variable of 64 bits")
-        if sinfo.value in self.variables:
+        if sinfo.value in self.names:
             raise RefusedError("two parameters are the same variable")
-        self.variables[sinfo.value] = name
-        return Integer(name)
-
-    def _size(self, size: tir.PrimExpr) -> int | str:
-        return size.value if isinstance(size, tir.IntImm) else self._name(size)
-
-    def _name(self, size: tir.PrimExpr) -> str:
-        if isinstance(size, tir.Var):
-            return self.variables.setdefault(size, f"size{len(self.variables)}")
-        name = f"declared{len(self.declared)}"
-        self.declared[name] = size
-        return name
+        return Integer(name_of(sinfo.value, self.names))
 
     def _limit(self, size: tir.PrimExpr, limit: int) -> int:
         """The absolute value that a size does not exceed, if variables do not exceed `limit`."""
         match size:
             case tir.IntImm(value=value):
                 return abs(value)
-            case tir.Var() if size in self.variables:
+            case tir.Var() if size in self.names:
                 return limit
             case tir.Add(a=a, b=b) | tir.Sub(a=a, b=b):
                 return self._limit(a, limit) + self._limit(b, limit)

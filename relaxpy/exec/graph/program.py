@@ -244,10 +244,9 @@ class Graph:
     """A Relax function all of whose kernels are native.
 
     Fields:
-        params: the parameters as its entry checks them; `variables` has their size variables, and
-            other fields number these and the fields of tuples, without the tuples.
-        variables: the names of the shape variables.
-        declared: the names of other dimensions of parameters, and the expressions they must equal.
+        params: the parameters as its entry checks them; other fields number these and the fields of
+            tuples, without the tuples.
+        names: those of the shape variables, and of other dimensions, which parameters must equal.
         limit: the exclusive upper bound of the absolute values of variables.
         tensors: the parameters that are arrays, with their positions.
         constants: the constants, each with the order of its elements in memory, if not its own.
@@ -257,8 +256,7 @@ class Graph:
     """
 
     params: Sequence[Tree]
-    variables: Mapping[Var, str]
-    declared: Mapping[str, PrimExpr]
+    names: Mapping[PrimExpr, str]
     limit: int
     tensors: Mapping[int, Tensor]
     constants: Sequence[Constant]
@@ -266,6 +264,11 @@ class Graph:
     result: Value
     written: Sequence[int]
     sessions: Sequence[Session]
+
+    @property
+    def variables(self) -> Mapping[Var, str]:
+        """The names of the shape variables."""
+        return {size: name for size, name in self.names.items() if isinstance(size, Var)}
 
     @property
     def is_small(self) -> bool:

@@ -72,7 +72,7 @@ class GraphReader:
         self._functions: dict[rx.Expr, rx.Function] = {}
         """Local functions by name, without those that are being read."""
         self._parameters = Parameters()
-        self._variables = self._parameters.variables
+        self._named = self._parameters.names
         self._literals: dict[Memory, rx.Constant] = {}
         self._constants: dict[tuple[rx.Constant, Packing | None], Memory] = {}
         self._outermost: list[Step] = []
@@ -110,8 +110,7 @@ class GraphReader:
             raise RefusedError("it returns a view of a parameter that a kernel writes")
         return Graph(
             parameters.params,
-            parameters.variables,
-            parameters.declared,
+            parameters.names,
             parameters.limit(),
             parameters.tensors,
             [Constant(*constant) for constant in self._constants],
@@ -124,7 +123,8 @@ class GraphReader:
     def _check_result(self, func: rx.Function, result: Value) -> None:
         ret = func.ret_struct_info
         known = None if ret is None else substitute_info(ret, self._known)
-        if known is not None and not is_base_of(known, _sinfo(result), self._variables):
+        variables = {size for size in self._named if isinstance(size, tir.Var)}
+        if known is not None and not is_base_of(known, _sinfo(result), variables):
             raise RefusedError("the struct info of its result is checked when it runs")
 
     def _region(self, results: Sequence[Tensor]) -> Region:
@@ -233,7 +233,7 @@ class GraphReader:
         if not same:
             raise RefusedError("a cast fails")
         for found, size in zip(sizes, expected, strict=True):
-            if isinstance(size, tir.Var) and size not in {*self._known, *self._variables}:
+            if isinstance(size, tir.Var) and size not in {*self._known, *self._named}:
                 if isinstance(found, Element):
                     raise RefusedError("a size depends on data")
                 self._known[size] = found
@@ -308,9 +308,8 @@ class GraphReader:
         if isinstance(first, Passed) and first == second:
             return first
         if isinstance(first, Tensor) and isinstance(second, Tensor):
-            same = first.sinfo.dtype == second.sinfo.dtype and len(first.shape) == len(second.shape)
-            pairs = zip(first.shape, second.shape, strict=False)
-            if same and all(prove_equal(a, b) for a, b in pairs):
+            same = first.sinfo.dtype == second.sinfo.dtype
+            if same and have_shape(first, second.shape):
                 outputs.append(Tensor(Memory("new"), first.sinfo))
                 return outputs[-1]
         raise RefusedError("the kind of a result depends on a branch")
@@ -362,7 +361,7 @@ class GraphReader:
         if len(sizes) != len(value.shape):
             raise RefusedError("the rank of a state changes")
         for size, actual in zip(sizes, value.shape, strict=True):
-            if isinstance(size, tir.Var) and size not in {*self._known, *self._variables}:
+            if isinstance(size, tir.Var) and size not in {*self._known, *self._named}:
                 self._known[size] = actual
         state = self._new(value.sinfo)
         if not have_shape(value, self._replaced(sizes)):

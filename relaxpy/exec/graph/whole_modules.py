@@ -83,7 +83,7 @@ class GraphBackend(NativeBackend):
             self._check_packed(graph)
             entry = GraphEmitter(self.module, symbol, graph, kernels).emit()
             called = {kernels[kernel] for kernel in graph.region.kernels()}
-            if entry is not None and entry.tasks:
+            if entry.tasks > 0:
                 self._replaced |= called
             else:
                 self._called |= called

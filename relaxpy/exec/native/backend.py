@@ -18,10 +18,17 @@ from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Contraction, Plan, Run, runs
 from relaxpy.exec.kernel.report import BlockReport, KernelReport, report_of
 from relaxpy.exec.native.calls.called import CalledKernel, changed_runtime
-from relaxpy.exec.native.calls.entry import Array, emit_entry, entry_name
+from relaxpy.exec.native.calls.entry import Array, table_offset
+from relaxpy.exec.native.calls.entry_table import (
+    BY_WORDS,
+    PASSED,
+    EntryTable,
+    entry_table,
+    from_words,
+    types_of,
+)
 from relaxpy.exec.native.calls.interpreter import FAILURES, fits_interpreter
 from relaxpy.exec.native.calls.jit import Library, PartsAhead, compile_module
-from relaxpy.exec.native.calls.static_entry import kernel_entry
 from relaxpy.exec.native.classes import KernelClass, classes_of
 from relaxpy.exec.native.emit import KernelEmitter
 from relaxpy.exec.native.entry_parameters import EntrySignature, signature_of
@@ -326,13 +333,14 @@ class NativeBackend:
             namespace["rx"] = SimpleNamespace(**vars(namespace["rx"]) | changed_runtime())
 
     def _called_kernel(self, name: str) -> CalledKernel:
-        symbol, params = self._called_symbol(name), self.claimed[name][1].params
+        symbol, signature = self.claimed[name]
+        params = signature.params
         kept = [
             n
             for n, param in enumerate(params)
             if isinstance(param, Array) and (param.written or param.strides is not None)
         ]
-        return CalledKernel(name, symbol, kernel_entry(symbol, params), kept)
+        return CalledKernel(name, symbol, self._entry(name), kept)
 
     def library(self, called: Iterable[str] = ()) -> Library:
         """The native code, with entries of the kernels that are `called` by Python."""
@@ -341,16 +349,12 @@ class NativeBackend:
             module, exports = self.without_entries(), self.exports()
             if entries:
                 module = self.module.copy()
-                for name, (function, signature) in self.claimed.items():
-                    if name not in entries:
-                        continue
-                    symbol = self._called_symbol(name)
-                    if signature.constants:
-                        emit_member(module, symbol, function, signature)
-                    exports.append(symbol)
-                    if kernel_entry(symbol, signature.params) is None:
-                        emit_entry(module, symbol, signature.params)
-                        exports.append(entry_name(symbol))
+                for name in self.claimed.keys() & entries:
+                    entry = self._entry(name)
+                    if entry.tasks == BY_WORDS:
+                        signature = self.claimed[name][1]
+                        emit_by_words(module, entry.function, self._called_symbol(name), signature)
+                    exports.append(entry.function)
             with recorded() as objects:
                 self._library = compile_module(module, exports, ahead=self._ahead)
             if FAILURES in exports:
@@ -360,10 +364,17 @@ class NativeBackend:
         return self._library
 
     def _called_symbol(self, name: str) -> str:
-        """The function of a kernel that takes no more than its parameters and sizes."""
-        symbol, signature = self.claimed[name]
-        is_other = signature.constants or name in self.only_packed
-        return f"{symbol}.{name}" if is_other else symbol
+        """The function of a kernel that takes arrays that are not packed."""
+        symbol = self.claimed[name][0]
+        return f"{symbol}.{name}" if name in self.only_packed else symbol
+
+    def _entry(self, name: str) -> EntryTable:
+        """The entry of a kernel that Python calls."""
+        symbol, (_, signature) = self._called_symbol(name), self.claimed[name]
+        params = signature.params
+        if signature.constants or len(types_of(params)) > PASSED:
+            return entry_table(f"{symbol}.{name}.words", params, tasks=BY_WORDS)
+        return entry_table(symbol, params)
 
     def without_entries(self) -> Module:
         """The functions of a library without entries of kernels."""
@@ -393,14 +404,14 @@ class NativeBackend:
         return text if kind == "llvm" else compile_assembly(text)
 
 
-def emit_member(module: Module, name: str, kernel: str, signature: EntrySignature) -> None:
-    """Write a function `name` that calls the kernel of a class with the constants of a member."""
-    params = [
-        (POINTER if isinstance(param, Array) else I64, f"p{n}")
-        for n, param in enumerate(signature.params)
-    ]
-    f = module.function(name, params, I32, optimised=False)
-    f.ret(f.call(kernel, I32, *f.params, *(f.const(I64, c) for c in signature.constants)))
+def emit_by_words(module: Module, name: str, kernel: str, signature: EntrySignature) -> None:
+    """Write a function `name` that calls a kernel with the words at an address, and its constants.
+
+    A kernel of a class has the constants of a member.
+    """
+    f = module.function(name, [(POINTER, "words")], I32, optimised=False)
+    arguments = from_words(f, types_of(signature.params))
+    f.ret(f.call(kernel, I32, *arguments, *(f.const(I64, c) for c in signature.constants)))
 
 
 def _refused(_: Obligation) -> int:
@@ -427,7 +438,7 @@ def check_native(plan: Plan) -> None:
         RefusedError: it has something else.
     """
     # A CPU that runs no native code does not try it; code for others is checked where it is loaded.
-    if not (unfit() or fits_interpreter()):
+    if not (unfit() or (fits_interpreter() and table_offset())):
         raise RefusedError("it cannot read the arrays of this Python or NumPy")
     if plan.calls_functions:
         raise RefusedError("it calls functions")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from relaxpy.exec.native.calls.entry import Array, Integer, Number, Param, size_names
 from relaxpy.exec.native.calls.interpreter import DTYPES
@@ -65,45 +65,43 @@ def signature_of(program: KernelProgram) -> EntrySignature:
         RefusedError: a parameter is of a type that entries do not check.
     """
     func = program.plan.func
-    sizes: dict[str, PrimExpr] = {}
     names: dict[PrimExpr, str] = {}
-
-    def name_of(size: PrimExpr) -> str:
-        if size not in names:
-            names[size] = f"size{len(names)}"
-            sizes[names[size]] = size
-        return names[size]
-
-    def size_of(size: PrimExpr) -> int | str:
-        return size.value if isinstance(size, IntImm) else name_of(size)
-
     params: list[Param] = []
     buffers: list[Buffer] = []
     offsets: list[PrimExpr] = []
     for param in func.params:
         buffer = func.buffer_of(param)
         if buffer is None:
-            params.append(_scalar(param, name_of))
+            params.append(_scalar(param, names))
             continue
         if str(buffer.dtype) not in DTYPES:
             raise RefusedError(f"the datatype {buffer.dtype}")
-        shape = tuple(s.value if isinstance(s, IntImm) else name_of(s) for s in buffer.shape)
-        strides = None
-        if buffer.strides:
-            strides = tuple(
-                s.value if isinstance(s, IntImm) else name_of(s) for s in buffer.strides
-            )
-        params.append(Array(str(buffer.dtype), shape, buffer in program.written, strides))
+        shape, strides = (
+            tuple(size_of(size, names) for size in sizes)
+            for sizes in (buffer.shape, buffer.strides)
+        )
+        params.append(Array(str(buffer.dtype), shape, buffer in program.written, strides or None))
         buffers.append(buffer)
         if not isinstance(buffer.elem_offset, IntImm) or buffer.elem_offset.value:
             offsets.append(buffer.elem_offset)
+    sizes = {name: size for size, name in names.items()}
     return EntrySignature(tuple(params), tuple(buffers), sizes, tuple(offsets))
 
 
-def _scalar(param: Var, name_of: Callable[[PrimExpr], str]) -> Param:
+def name_of(size: PrimExpr, names: dict[PrimExpr, str]) -> str:
+    """The name of a size among those of parameters, to which it is added if it is new."""
+    return names.setdefault(size, f"size{len(names)}")
+
+
+def size_of(size: PrimExpr, names: dict[PrimExpr, str]) -> int | str:
+    """The value of a literal, or the name of another size."""
+    return size.value if isinstance(size, IntImm) else name_of(size, names)
+
+
+def _scalar(param: Var, names: dict[PrimExpr, str]) -> Param:
     dtype = param.dtype
     if str(dtype) not in DTYPES:
         raise RefusedError(f"the datatype {dtype}")
     if dtype.is_bool or dtype.is_float:
         return Number(str(dtype))
-    return Integer(name_of(param), str(dtype))
+    return Integer(name_of(param, names), str(dtype))

@@ -12,8 +12,7 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import RelaxpyError
-from relaxpy.exec.native.calls import called
-from relaxpy.exec.native.calls.static_entry import make_kernel_entry
+from relaxpy.exec.native.calls.entry_table import EntryTable
 from relaxpy.script import from_source
 
 HEADER = """
@@ -72,18 +71,19 @@ class Claim:
 def calls_left_to_numpy() -> Iterator[list[tuple[object, ...]]]:
     """The arguments of the calls that native code, compiled meanwhile, leaves to NumPy."""
     refused: list[tuple[object, ...]] = []
+    builtin = EntryTable.builtin
 
     def counted(
-        library: Any, symbol: str, listed: Any, fallback: Callable[..., object]
+        self: EntryTable, library: Any, name: str, fallback: Callable[..., object]
     ) -> Callable[..., object]:
         def count(*args: object, **keywords: object) -> object:
             refused.append(args)
             return fallback(*args, **keywords)
 
-        return make_kernel_entry(library, symbol, listed, count)
+        return builtin(self, library, name, count)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(called, "make_kernel_entry", counted)
+        patch.setattr(EntryTable, "builtin", counted)
         yield refused
 
 

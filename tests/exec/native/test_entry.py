@@ -12,20 +12,14 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from relaxpy.exec.native.calls.entry import (
-    Array,
-    Integer,
-    Param,
-    emit_entry,
-    entry_name,
-    make_entry,
-    size_names,
-)
-from relaxpy.exec.native.calls.interpreter import DTYPES, PYTHON, fits_interpreter
+from relaxpy.exec.native.calls.entry import Array, Integer, Param, size_names
+from relaxpy.exec.native.calls.entry_table import entry_table
+from relaxpy.exec.native.calls.interpreter import DTYPES, fits_interpreter
 from relaxpy.exec.native.calls.jit import compile_module
 from relaxpy.exec.native.llvm.llvm_module import Module
 from relaxpy.exec.native.llvm.writer import F32, I32, I64, POINTER
 from relaxpy.exec.native.machine_code.machine import host
+from relaxpy.exec.native.machine_code.objects import Library
 
 Entry = Callable[..., object]
 PARAMS = (Array("float32", ("n", 3)), Integer("k"), Array("float32", ("n", 3), written=True))
@@ -35,7 +29,7 @@ def fallback(*args: object, **keywords: object) -> tuple[object, ...]:
     return ("fallback", args, keywords)
 
 
-def module_of(params: tuple[Param, ...]) -> Module:
+def library_of() -> Library:
     """`kernel(x, k, y, n)` stores x + k in y; it refuses a negative k."""
     module = Module(host().triple, host().vector_bits)
     f = module.function("kernel", [(POINTER, "x"), (I64, "k"), (POINTER, "y"), (I64, "n")], I32)
@@ -51,14 +45,17 @@ def module_of(params: tuple[Param, ...]) -> Module:
 
     f.branch(negative, lambda: None, run)
     f.ret(f.cast("zext", negative, "i32"))
-    emit_entry(module, "kernel", params)
-    return module
+    return compile_module(module, ["kernel"])
+
+
+def entry(params: tuple[Param, ...], fallback: Entry, library: Library | None = None) -> Entry:
+    """The kernel with these parameters in Python."""
+    return entry_table("kernel", params).builtin(library or library_of(), "kernel", fallback)
 
 
 @pytest.fixture(scope="module")
 def kernel() -> Entry:
-    library = compile_module(module_of(PARAMS), ["kernel", entry_name("kernel"), PYTHON])
-    return make_entry(library, "kernel", fallback)
+    return entry(PARAMS, fallback)
 
 
 def arrays(n: int = 4) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
@@ -164,8 +161,7 @@ def test_errors_of_the_fallback_are_raised() -> None:
     def fails(*_: object) -> None:
         raise ValueError("not an array")
 
-    library = compile_module(module_of(PARAMS), ["kernel", entry_name("kernel"), PYTHON])
-    kernel = make_entry(library, "kernel", fails)
+    kernel = entry(PARAMS, fails)
     with pytest.raises(ValueError, match="not an array"):
         kernel(1, 2, 3)
 
@@ -197,8 +193,8 @@ def test_objects_are_neither_lost_nor_kept(kernel: Entry) -> None:
 
 
 def test_the_entry_keeps_its_code_and_nothing_else_keeps_it() -> None:
-    library = compile_module(module_of(PARAMS), ["kernel", entry_name("kernel"), PYTHON])
-    kernel = make_entry(library, "kernel", fallback)
+    library = library_of()
+    kernel = entry(PARAMS, fallback, library)
     code = weakref.ref(library)
     del library
     gc.collect()
@@ -215,9 +211,7 @@ def test_arrays_of_all_datatypes_are_known(dtype: str) -> None:
     module = Module(host().triple, host().vector_bits)
     f = module.function("kernel", [(POINTER, "x"), (I64, "k"), (POINTER, "y"), (I64, "n")], I32)
     f.ret(f.const(I32, 0))
-    emit_entry(module, "kernel", params)
-    library = compile_module(module, ["kernel", entry_name("kernel"), PYTHON])
-    kernel = make_entry(library, "kernel", fallback)
+    kernel = entry(params, fallback, compile_module(module, ["kernel"]))
     for other in DTYPES.values():
         x, y = np.zeros(3, other), np.zeros(3, other)
         assert (kernel(x, 0, y) == ()) == (other.name == dtype)

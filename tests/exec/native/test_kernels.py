@@ -9,7 +9,7 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import RuntimeCheckError
-from relaxpy.exec.native.calls.entry import DTYPES
+from relaxpy.exec.native.calls.interpreter import DTYPES
 from relaxpy.script import from_source
 from tests.exec.kernel.written import run_row
 from tests.fuzz.kernels.compare import examine

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from relaxpy.exec.native.calls.entry import empty_builtin, entry_name
-from relaxpy.exec.native.calls.static_entry import StaticEntry, make_kernel_entry
+from relaxpy.exec.native.calls.entry import empty_builtin
+from relaxpy.exec.native.calls.entry_table import EntryTable
 from relaxpy.exec.native.machine_code.objects import Library
 from relaxpy.exec.tuning import Allocations
 from relaxpy.support.dataclass import dataclass
@@ -86,27 +86,27 @@ def _replaced(value: Any, originals: dict[int, Any]) -> Any:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CalledKernel:
-    """A native kernel that Python calls by its name, through the common entry if it has one.
+    """A native kernel that Python calls by its name.
 
     The arguments at the positions `kept` are not copied.
     """
 
     name: str
     symbol: str
-    entry: StaticEntry | None
+    entry: EntryTable
     kept: Sequence[int]
 
     @property
     def export(self) -> str:
         """The name that its library exports."""
-        return entry_name(self.symbol) if self.entry is None else self.entry.function
+        return self.entry.function
 
     def linked(self, library: Library, python: Callable[..., Any]) -> Callable[..., Any]:
         """The function of a library, which calls the kernel in Python if it refuses arguments."""
         from relaxpy.exec.runtime.support import run_kernel  # and run-time operators
 
         last = partial(run_kernel, python)
-        make = partial(make_kernel_entry, library, self.symbol, self.entry)
+        make = partial(self.entry.builtin, library, self.symbol)
         return make(WithCopies(partial(make, last), last, self.kept))
 
 
