@@ -14,8 +14,6 @@ from relaxpy.exec.native.calls.entry import CONTENT, table_offset
 from relaxpy.exec.native.calls.interpreter import (
     DATA,
     DTYPE,
-    DTYPES,
-    ENTRIES,
     FIELDS,
     FLAGS,
     LENGTH,
@@ -50,16 +48,8 @@ from relaxpy.exec.native.maths.numbers import widen
 from relaxpy.exec.native.threads.code import POOL
 from relaxpy.exec.tuning import Allocations
 
-_COMMON = ("int64", "float32", "float64")
-"""The datatypes of numbers that are tried first."""
-_ELEMENTS = {
-    "bool": "i8",
-    "float16": "half",
-    "bfloat16": "bfloat",
-    "float32": "float",
-    "float64": "double",
-}
-"""The types in LLVM IR of the values of scalars."""
+_ELEMENTS = {"float16": "half", "bfloat16": "bfloat", "float32": "float"}
+"""The types in LLVM IR of the values of floats."""
 _COLUMNS = 7
 """The tables: words, fields of tuples, new arrays, fields of results, and three of spans."""
 
@@ -131,6 +121,10 @@ class _Words:
 
         return f.branch(f.compare("sge", size, 0), lambda: [size], named)[0]
 
+    def entry(self, spec: Value) -> Value:
+        """The object of Python that a specification names."""
+        return self.pointer_at(Value(self.f, POINTER, f"@{PYTHON}"), self.at(spec, table.NUMBER))
+
     def itemsize(self, spec: Value) -> Value:
         """The bytes of an element of an array."""
         return self.f.arithmetic("shl", self.f.index(1), self.at(spec, table.SHIFT))
@@ -186,10 +180,6 @@ class _Enter(_Words):
         """The word of that number in the table."""
         return self.at(self.table, number)
 
-    def _entry(self, spec: Value) -> Value:
-        """The object of Python that a specification names."""
-        return self.pointer_at(Value(self.f, POINTER, f"@{PYTHON}"), self.at(spec, table.NUMBER))
-
     def _called_for(self, name: str, *operands: Value) -> None:
         """Refuse the arguments if a function of the entry does."""
         self.require(self.equal(self.f.call(name, I32, *operands), 0))
@@ -237,7 +227,7 @@ class _Enter(_Words):
         needed = f.cast("trunc", needed, "i32")
         usable = f.arithmetic("and", field_of(f, item, FLAGS, I32), needed)
         has_rank = self.equal(field_of(f, item, RANK, I32), f.cast("trunc", rank, "i32"))
-        dtypes = field_of(f, item, DTYPE, POINTER), self._entry(spec)
+        dtypes = field_of(f, item, DTYPE, POINTER), self.entry(spec)
         same = self.equal(*(kind_of(f, dtype) for dtype in dtypes))
         self.require(self.equal(usable, needed), has_rank, same)
         dims, shape = f.element(spec, table.DIMS, I64), field_of(f, item, SHAPE, POINTER)
@@ -266,7 +256,7 @@ class _Enter(_Words):
     def _open(self, item: Value, spec: Value) -> None:
         """Check the type and the length of a tuple, whose fields become the last items."""
         f, count = self.f, self.at(spec, table.SHIFT)
-        self.require(self.equal(field_of(f, item, TYPE, POINTER), self._entry(spec)))
+        self.require(self.equal(field_of(f, item, TYPE, POINTER), self.entry(spec)))
         self.require(self.equal(field_of(f, item, LENGTH, I64), count))
         start, queued = f.element(item, FIELDS, I8), f.load(I64, self.queued)
 
@@ -361,7 +351,7 @@ class _Enter(_Words):
 
         has_names = f.compare("ne", self.at(spec, table.FLAG_BITS), 0)
         [dims] = f.branch(has_names, known, lambda: [sizes])
-        dtype = self._entry(spec)
+        dtype = self.entry(spec)
         call_python(f, "Py_IncRef", VOID, dtype)
         operands = f.cast("trunc", rank, "i32"), dims, dtype, f.const(I32, 0)
         array = call_python(f, "PyArray_Empty", POINTER, *operands)
@@ -460,72 +450,78 @@ class _Number(_Words):
 
     def emit(self) -> None:
         """Emit the function."""
-        self.overflow = self.f.alloca(I32, 1)
-        self.returns_status(self._body)
-
-    def _body(self) -> None:
         f = self.f
-        item, spec, words = f.params
-        number = self.at(spec, table.NUMBER)
+        self.item, self.spec, words = f.params
+        self.type, self.overflow = field_of(f, self.item, TYPE, POINTER), f.alloca(I32, 1)
+        self.form = self.at(self.spec, table.FLAG_BITS)
+        self.is_numpy = self.equal(self.type, self.entry(self.spec))
 
-        def chosen(dtypes: Sequence[str]) -> list[Value]:
-            read = partial(self._read, item, dtypes[0])
+        def body() -> None:
+            is_integer = f.compare("ule", self.form, table.FORMS.index("uint"))
+            [value] = f.branch(is_integer, self._integer, self._number)
+
+            def compare() -> None:
+                size = self.at(self.spec, table.DIMS)
+                self.require(self.equal(value, self.expected(value, size, words)))
+
+            f.branch(f.compare("ne", self.at(self.spec, table.AXES), 0), compare)
+            self.put(value, words, self.at(self.spec, table.WORD))
+
+        self.returns_status(body)
+
+    def _integer(self) -> list[Value]:
+        """An integer, which fits into an int64."""
+        f = self.f
+
+        def of_numpy() -> list[Value]:
+            # The scalars of NumPy have eight bytes for each value.
+            size = f.arithmetic("shl", f.index(8), self.at(self.spec, table.SHIFT))
+            unused, is_signed = 64 - size, self.equal(self.form, table.FORMS.index("int"))
+            upper = f.arithmetic("shl", field_of(f, self.item, VALUE, I64), unused)
+            value = f.select(is_signed, *(f.arithmetic(n, upper, unused) for n in ("ashr", "lshr")))
+            self.require(f.arithmetic("or", is_signed, f.compare("sge", value, 0)))
+            return [value]
+
+        def of_python() -> list[Value]:
+            self.require(self.equal(self.type, python(f, "integer")))
+            convert = python(f, "PyLong_AsLongLongAndOverflow")
+            value = f.new(I64, f"call i64 {convert.name}({self.item}, {self.overflow})")
+            self.require(self.equal(f.load(I32, self.overflow), 0))
+            return [value]
+
+        return f.branch(self.is_numpy, of_numpy, of_python)
+
+    def _number(self) -> list[Value]:
+        """The bits of a truth value or a float as a float64."""
+        f = self.f
+        is_truth = self.equal(self.form, table.FORMS.index("bool"))
+        expected = f.select(is_truth, *(python(f, kind) for kind in ("truth value", "float")))
+        self.require(f.arithmetic("or", self.is_numpy, self.equal(self.type, expected)))
+
+        def truth() -> list[Value]:
+            of_numpy = f.compare("ne", field_of(f, self.item, VALUE, I8), 0)
+            value = f.select(self.is_numpy, of_numpy, self.equal(self.item, python(f, "True")))
+            return [f.cast("uitofp", value, "double")]
+
+        def shorter(dtypes: Sequence[str] = ("float32", "float16", "bfloat16")) -> list[Value]:
+            def read() -> list[Value]:
+                value = field_of(f, self.item, VALUE, Type(_ELEMENTS[dtypes[0]]))
+                value = value if dtypes[0] == "float32" else widen(value)
+                return [f.cast("fpext", value, "double")]
+
             if len(dtypes) == 1:
                 return read()
-            is_first = self.equal(number, ENTRIES.index(dtypes[0]))
-            return f.branch(is_first, read, lambda: chosen(dtypes[1:]))
+            is_first = self.equal(self.form, table.FORMS.index(dtypes[0]))
+            return f.branch(is_first, read, lambda: shorter(dtypes[1:]))
 
-        [value] = chosen(sorted(DTYPES, key=lambda dtype: dtype not in _COMMON))
+        def real() -> list[Value]:
+            is_short = f.compare("ne", self.form, table.FORMS.index("float64"))
+            is_short = f.arithmetic("and", self.is_numpy, is_short)
+            double = lambda: [field_of(f, self.item, VALUE, Type("double"))]  # noqa: E731
+            return f.branch(is_short, shorter, double)
 
-        def compare() -> None:
-            size = self.at(spec, table.DIMS)
-            self.require(self.equal(value, self.expected(value, size, words)))
-
-        f.branch(f.compare("ne", self.at(spec, table.AXES), 0), compare)
-        self.put(value, words, self.at(spec, table.WORD))
-
-    def _read(self, item: Value, dtype: str) -> list[Value]:
-        """The word of a number of Python, or of a scalar of NumPy."""
-        f, type = self.f, field_of(self.f, item, TYPE, POINTER)
-        kind = "integer" if "int" in dtype else "truth value" if dtype == "bool" else "float"
-        is_numpy, is_python = (self.equal(type, python(f, n)) for n in (f"scalar {dtype}", kind))
-        self.require(f.arithmetic("or", is_numpy, is_python))
-        of_numpy = self._integer if kind == "integer" else self._number
-        return f.branch(
-            is_numpy, lambda: [of_numpy(item, dtype)], lambda: [self._of_python(item, kind)]
-        )
-
-    def _integer(self, item: Value, dtype: str) -> Value:
-        """An integer of NumPy, which fits into an int64."""
-        bits = DTYPES[dtype].itemsize * 8
-        value = field_of(self.f, item, VALUE, Type(f"i{bits}"))
-        if dtype == "uint64":
-            self.require(self.f.compare("sge", value, 0))
-        extension = "zext" if dtype[0] == "u" else "sext"
-        return value if bits == 64 else self.f.cast(extension, value, "i64")
-
-    def _number(self, item: Value, dtype: str) -> Value:
-        """The bits of another scalar of NumPy as a float64."""
-        f = self.f
-        value = field_of(f, item, VALUE, Type(_ELEMENTS[dtype]))
-        if dtype == "bool":
-            value = f.cast("uitofp", f.compare("ne", value, 0), "double")
-        elif dtype != "float64":
-            value = f.cast("fpext", value if dtype == "float32" else widen(value), "double")
-        return f.cast("bitcast", value, "i64")
-
-    def _of_python(self, item: Value, kind: str) -> Value:
-        """The word of a number of Python."""
-        f = self.f
-        if kind == "integer":
-            convert = python(f, "PyLong_AsLongLongAndOverflow")
-            value = f.new(I64, f"call i64 {convert.name}({item}, {self.overflow})")
-            self.require(self.equal(f.load(I32, self.overflow), 0))
-            return value
-        if kind == "float":
-            return field_of(f, item, VALUE, I64)
-        number = f.cast("uitofp", self.equal(item, python(f, "True")), "double")
-        return f.cast("bitcast", number, "i64")
+        [value] = f.branch(is_truth, truth, real)
+        return [f.cast("bitcast", value, "i64")]
 
 
 class _Layout(_Words):

@@ -60,6 +60,8 @@ NAME: Final = 7
 
 They are the bits of the largest value that is accepted, and whether the size defines the word.
 """
+FORMS: Final = ("int", "uint", "bool", "float16", "bfloat16", "float32", "float64")
+"""The forms of numbers: that of a parameter is in the word for flags."""
 ARRAY, SCALAR, FIELDS, ANYTHING = range(4)
 TUPLE, ITEM, RESULT, AGAIN = range(4)
 """How results are built: a tuple of the last ones, an argument, or a new array for the first time.
@@ -254,13 +256,18 @@ class _Writer:
                 yield from (ARRAY, ENTRIES.index(dtype), word, len(shape), flags, shift, len(steps))
                 yield from map(self._size, (*shape, *steps))
             case Integer(name=name, dtype=dtype):
-                yield from (SCALAR, ENTRIES.index(dtype), word, 1, 0, 0, 0, self._size(name))
+                yield from (*self._scalar(dtype, word, 1), self._size(name))
             case Number(dtype=dtype):
-                yield from (SCALAR, ENTRIES.index(dtype), word, 0, 0, 0, 0)
+                yield from self._scalar(dtype, word, 0)
             case Fields(params=params, type=kind):
                 yield from (FIELDS, ENTRIES.index(kind), 0, 0, 0, len(params), 0)
             case Anything():
                 yield from (ANYTHING, 0, 0, 0, 0, 0, 0)
+
+    def _scalar(self, dtype: str, word: int, sizes: int) -> Sequence[int]:
+        form = FORMS.index(dtype.rstrip("0123456789") if "int" in dtype else dtype)
+        shift = DTYPES[dtype].itemsize.bit_length() - 1
+        return SCALAR, ENTRIES.index(f"scalar {dtype}"), word, sizes, form, shift, 0
 
     def _size(self, size: int | str) -> int:
         """A number, or the code of a name as a number below 0."""
