@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial
 from itertools import islice
 from types import SimpleNamespace
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from relaxpy.errors import RelaxpyError
 from relaxpy.exec.fast_paths import KERNEL_CLASSES, ONLY_PACKED, PACKED_WEIGHTS, WHOLE_GRAPH
@@ -34,6 +34,7 @@ from relaxpy.exec.native.emit import KernelEmitter
 from relaxpy.exec.native.entry_parameters import EntrySignature, signature_of
 from relaxpy.exec.native.llvm.llvm_module import Module
 from relaxpy.exec.native.llvm.writer import I32, I64, POINTER, Function
+from relaxpy.exec.native.machine_code.disk_cache import key_of
 from relaxpy.exec.native.machine_code.machine import current, is_current_here, unfit
 from relaxpy.exec.native.machine_code.objects import compile_assembly, recorded
 from relaxpy.exec.native.split import in_tasks
@@ -62,6 +63,9 @@ from relaxpy.ir.tir.stmt import Block
 from relaxpy.ir.tir.substitution import mentions
 from relaxpy.support.dataclass import replace
 from relaxpy.support.progress import stage
+
+_KERNEL: Final = "kernel"
+"""The name of a kernel's function, until a hash of its text follows."""
 
 
 def rewritten(program: KernelProgram) -> KernelProgram:
@@ -245,15 +249,21 @@ class NativeBackend:
         Errors:
             RefusedError: a part of it has no native form.
         """
-        symbol, signature = f"kernel{len(self.claimed)}", signature_of(program)
-        emitter, written = self._written(symbol, program, signature, multiples, constants)
+        signature = signature_of(program)
+        emitter, emitted = self._written(_KERNEL, program, signature, multiples, constants)
+        functions = [self.module.functions[function] for function in emitted]
+        for function in functions:
+            function.close()
+        own = (each.text() for each in functions if each.name.startswith(_KERNEL))
+        symbol = f"{_KERNEL}.{key_of(*own)[:24]}"
+        is_new = symbol not in self.module.functions
+        written = self.module.rename(emitted, _KERNEL, symbol)
         self.claimed[name] = symbol, signature
         self.packings[name] = emitter.packings
         if emitter.takes_only_packed:
             self.only_packed[name] = program
-        for function in written:
-            self.module.functions[function].close()
-        self._ahead.add(self.module, written)  # a thread may read their text from here on
+        if is_new:
+            self._ahead.add(self.module, written)  # a thread may read their text from here on
         return written
 
     def _written(
