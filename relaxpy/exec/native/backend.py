@@ -461,7 +461,7 @@ def check_price(program: KernelProgram) -> None:
                 pass
             case _:
                 continue
-        if not _reuses(product, run.axes):
+        if not _reuses(product, run.axes) or _has_windows(product, run):
             continue
         if product_of(with_best_order(run)):
             continue
@@ -533,3 +533,16 @@ def _is_power(run: Run) -> bool:
 def _reuses(product: Contraction, axes: Sequence[Axis]) -> bool:
     """True if several elements of the target need the same element of a factor."""
     return any(not mentions(f, {a.var}) for f in product.factors for a in axes)
+
+
+def _has_windows(product: Contraction, run: Run) -> bool:
+    """True if memory has where each sum begins: NumPy would copy the elements of all of them."""
+    summed, parallel = ({axis.var for axis in axes} for axes in (run.over, run.axes))
+    return any(
+        mentions(start, parallel) and not mentions(start, summed)
+        for factor in product.factors
+        for load in occurrences(factor, BufferLoad)
+        for index in load.indices
+        if mentions(index, summed)
+        for start in occurrences(index, BufferLoad)
+    )
