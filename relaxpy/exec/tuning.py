@@ -348,8 +348,7 @@ class CodeSize:
     FEW: Final = 64  # start: small_kernels
     """Functions with so many values are compiled in a separate part."""
     PART: Final = 1 << 12  # start: chain
-    """The number of values of the functions of a part, which LLVM compiles in a tenth of a second.
-"""
+    """About the number of values in the functions of a part, which LLVM compiles in 0.1 s."""
     LONG: Final = 1 << 15  # start: small_kernels
     """The characters of a module from which LLVM's memory is returned to the system."""
 

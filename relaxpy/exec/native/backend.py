@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial
 from itertools import islice
 from types import SimpleNamespace
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from relaxpy.errors import RelaxpyError
 from relaxpy.exec.fast_paths import KERNEL_CLASSES, ONLY_PACKED, PACKED_WEIGHTS, WHOLE_GRAPH
@@ -34,6 +34,7 @@ from relaxpy.exec.native.emit import KernelEmitter
 from relaxpy.exec.native.entry_parameters import EntrySignature, signature_of
 from relaxpy.exec.native.llvm.llvm_module import Module
 from relaxpy.exec.native.llvm.writer import I32, I64, POINTER, Function
+from relaxpy.exec.native.machine_code.disk_cache import key_of
 from relaxpy.exec.native.machine_code.machine import current, is_current_here, unfit
 from relaxpy.exec.native.machine_code.objects import compile_assembly, recorded
 from relaxpy.exec.native.split import in_tasks
@@ -62,6 +63,9 @@ from relaxpy.ir.tir.stmt import Block
 from relaxpy.ir.tir.substitution import mentions
 from relaxpy.support.dataclass import replace
 from relaxpy.support.progress import stage
+
+_KERNEL: Final = "kernel"
+"""The name of a kernel's function, until a hash of its text follows."""
 
 
 def rewritten(program: KernelProgram) -> KernelProgram:
@@ -245,15 +249,21 @@ class NativeBackend:
         Errors:
             RefusedError: a part of it has no native form.
         """
-        symbol, signature = f"kernel{len(self.claimed)}", signature_of(program)
-        emitter, written = self._written(symbol, program, signature, multiples, constants)
+        signature = signature_of(program)
+        emitter, emitted = self._written(_KERNEL, program, signature, multiples, constants)
+        functions = [self.module.functions[function] for function in emitted]
+        for function in functions:
+            function.close()
+        own = (each.text() for each in functions if each.name.startswith(_KERNEL))
+        symbol = f"{_KERNEL}.{key_of(*own)[:24]}"
+        is_new = symbol not in self.module.functions
+        written = self.module.rename(emitted, _KERNEL, symbol)
         self.claimed[name] = symbol, signature
         self.packings[name] = emitter.packings
         if emitter.takes_only_packed:
             self.only_packed[name] = program
-        for function in written:
-            self.module.functions[function].close()
-        self._ahead.add(self.module, written)  # a thread may read their text from here on
+        if is_new:
+            self._ahead.add(self.module, written)  # a thread may read their text from here on
         return written
 
     def _written(
@@ -461,7 +471,7 @@ def check_price(program: KernelProgram) -> None:
                 pass
             case _:
                 continue
-        if not _reuses(product, run.axes):
+        if not _reuses(product, run.axes) or _has_windows(product, run):
             continue
         if product_of(with_best_order(run)):
             continue
@@ -533,3 +543,16 @@ def _is_power(run: Run) -> bool:
 def _reuses(product: Contraction, axes: Sequence[Axis]) -> bool:
     """True if several elements of the target need the same element of a factor."""
     return any(not mentions(f, {a.var}) for f in product.factors for a in axes)
+
+
+def _has_windows(product: Contraction, run: Run) -> bool:
+    """True if memory has where each sum begins: NumPy would copy the elements of all of them."""
+    summed, parallel = ({axis.var for axis in axes} for axes in (run.over, run.axes))
+    return any(
+        mentions(start, parallel) and not mentions(start, summed)
+        for factor in product.factors
+        for load in occurrences(factor, BufferLoad)
+        for index in load.indices
+        if mentions(index, summed)
+        for start in occurrences(index, BufferLoad)
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import combinations, pairwise
+from typing import cast
 
 from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.arith.algebra.folding import conjuncts
@@ -11,7 +12,7 @@ from relaxpy.ir.arith.tvm.analyzer import Analyzer, ConstIntBound
 from relaxpy.ir.arith.tvm.iter_reader import analyzer_of
 from relaxpy.ir.core.dtype import BOOL
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import map_children, occurrences
+from relaxpy.ir.core.traverse import map_children, occurrences, rewrite
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import expr as tir, intrin, ops, stmt
 from relaxpy.ir.tir.analysis.regions import with_regions
@@ -527,6 +528,9 @@ def _shifted(
     tests += (substitute(test, indices) for test in others)
     predicate = ops.all_of(*tests, *conjuncts(realize.predicate), True)
     nest: stmt.Stmt = stmt.BlockRealize(tuple(values.values()), predicate, rest)
+    if not alone:  # other blocks stay where they are
+        new = rewrite(inner[0], lambda node: nest if node is realize else None)
+        return rest, cast("stmt.Stmt", new)
     for loop in reversed(inner):
         nest = replace(loop, extent=extents.get(loop.loop_var, loop.extent), body=nest)
     return rest, nest

@@ -244,3 +244,27 @@ def test_any_number_of_rows_read_along_the_sum(dtype: str, columns: int) -> None
         wanted = np.maximum(x.astype("f8") @ w.T.astype("f8") + b, 3)
         size = abs(x.astype("f8")) @ abs(w.T.astype("f8")) + abs(b)
         close(main(x, w, b), wanted, size, 523)
+
+
+def test_memory_may_have_where_each_sum_begins() -> None:
+    kernel = from_source("""
+@T.prim_func
+def main(
+    X: T.Buffer((64, 128), "float32"), start: T.Buffer((40,), "int64"),
+    W: T.Buffer((32, 40), "float32"), Y: T.Buffer((64, 40), "float32"),
+):
+    for i, j, k in T.grid(64, 40, 32):
+        with T.block("windows"):
+            r, c, n = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                Y[r, c] = T.float32(0)
+            Y[r, c] = Y[r, c] + X[r, start[c] + T.Cast("int64", n)] * W[n, c]
+""")
+    executable = relaxpy.compile(kernel, target="native")
+    assert all("native" in row.method for row in executable.report().rows), executable.report()
+    x, w, y = numbers((64, 128)), numbers((32, 40)), np.zeros((64, 40), "float32")
+    start = np.random.default_rng(0).integers(0, 97, 40)
+    executable["main"](x, start, w, y)
+    windows = x.astype("float64")[:, start + np.arange(32)[:, None]]
+    sizes = np.einsum("rnc,nc->rc", abs(windows), abs(w))
+    close(y, np.einsum("rnc,nc->rc", windows, w), sizes, 32)

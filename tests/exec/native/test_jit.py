@@ -100,7 +100,7 @@ def test_functions_that_need_not_be_fast_are_a_part_of_their_own(monkeypatch) ->
 def test_functions_stay_as_they_are_while_a_thread_compiles_them(monkeypatch) -> None:
     passed: set[str] = set()
     changed: list[str] = []
-    add, close = jit.PartsAhead.add, Function.close
+    add, close, rename = jit.PartsAhead.add, Function.close, Function.rename
 
     def noted_add(ahead: jit.PartsAhead, module: Module, names: Iterable[str]) -> None:
         passed.update(names)
@@ -110,8 +110,13 @@ def test_functions_stay_as_they_are_while_a_thread_compiles_them(monkeypatch) ->
         changed.extend({function.name} & passed)
         close(function)
 
+    def noted_rename(function: Function, old: str, new: str) -> None:
+        changed.extend({function.name} & passed)
+        rename(function, old, new)
+
     monkeypatch.setattr(jit.PartsAhead, "add", noted_add)
     monkeypatch.setattr(Function, "close", noted_close)
+    monkeypatch.setattr(Function, "rename", noted_rename)
     params = 'x: R.Tensor((20, 30), "float32")'
     text = f"@R.function\ndef main({params}):\n    return R.sum(R.exp(x), axis=1)\n"
     relaxpy.compile(from_source(text), "native")

@@ -304,6 +304,16 @@ def after(A: i32[1, 5, 7], B: i32[1, 9, 10]):
                 T.where(2 <= i and i < 7 and i + (j + 3) != 6)
                 B[vo, vi + 2, vj + 3] = A[vo, vi, vj]
 # do: s.decompose_padding("B", s.get_loops("B")[2])
+--- the other blocks in the loops of a padded one stay
+def before(A: i32[5, 7], C: i32[9, 7]):
+    B = T.alloc_buffer((5, 7), "int32")
+    for i, j in SS(5, 7):
+        B[vi, vj] = A[vi, vj] * 2
+    for i, j in SS(9, 7):
+        C[vi, vj] = T.if_then_else(vi >= 2 and vi < 7, B[vi - 2, vj], 8)
+# do: s.compute_at("B", s.get_loops("C")[0])
+# do: s.decompose_padding("C", s.get_loops("C")[0])
+# holds: len(s.get_loops("B")) == 2
 --- a block between no values is not moved
 def before(A: i32[5], B: i32[9]):
     for i in S(9):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
+from zlib import crc32
 
 from relaxpy.exec.native.calls.interpreter import PYTHON, connect_python
 from relaxpy.exec.native.llvm.llvm_module import Module
@@ -32,7 +33,9 @@ __all__ = ["Library", "compile_module", "link"]
 class PartsAhead:
     """Parts of a module that a thread compiles while Python writes the functions that follow.
 
-    LLVM takes a third of the time of a compilation, and holds no lock of Python meanwhile.
+    LLVM takes a third of the time of a compilation, and holds no lock of Python meanwhile. The
+    name of a kernel, which follows from its text, decides whether a part ends after it: most parts
+    of a program that was changed a little are as before, and on disk.
     """
 
     def __init__(self) -> None:
@@ -43,13 +46,20 @@ class PartsAhead:
         self._thread: ThreadPoolExecutor | None = None
         self._compiled: list[Future[tuple[bytes, Mapping[str, bytes]]]] = []
 
-    def add(self, module: Module, names: Iterable[str]) -> None:
-        """Add complete functions of `module`. Those that only run tasks may not be needed later."""
+    def add(self, module: Module, names: Sequence[str]) -> None:
+        """Add the complete functions of a kernel of `module`, the first of which has its name.
+
+        Those that only run tasks may not be needed later.
+        """
+        before = self._length
         for name in names:
             if module.functions[name].only_tasks() is None:
                 self._waiting.append(name)
                 self._length += len(module.functions[name])
-        if self._length < CodeSize.PART:
+        # From three quarters of PART on, a part ends by chance, after half of PART on average.
+        is_chosen = crc32(names[0].encode()) / 2**33 * CodeSize.PART < self._length - before
+        least, most = 0.75 * CodeSize.PART, 2 * CodeSize.PART
+        if self._length < (least if is_chosen else most):
             return
         if self._thread is None:
             from concurrent.futures import ThreadPoolExecutor  # it is imported as slowly as NumPy

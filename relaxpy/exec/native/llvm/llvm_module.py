@@ -75,6 +75,19 @@ class Module:
         self.functions[name] = function
         return function
 
+    def rename(self, names: Iterable[str], old: str, new: str) -> list[str]:
+        """Replace the start `old` of names in closed functions; the names that they have now.
+
+        Those whose new names are known are equal to known ones, which remain.
+        """
+        functions = [self.functions.pop(name) for name in names]
+        for function in functions:
+            signature = self._signatures.pop(function.name)
+            function.rename(old, new)
+            self.require(function.name, signature)
+            self.functions.setdefault(function.name, function)
+        return [function.name for function in functions]
+
     def declare(self, name: str, result: Type, params: Iterable[str | Type]) -> None:
         """Declare a function that is defined elsewhere."""
         if name not in self._declarations and name not in self.functions:
@@ -126,28 +139,30 @@ class Module:
     def part(self, names: Sequence[str], *, has_variables: bool = False) -> Module:
         """The functions `names`, with copies of the texts that they mention.
 
-        Variables are those of another part, unless it `has_variables`.
+        Variables are those of another part, unless it `has_variables`. Equal functions are equal
+        parts of all modules.
         """
         part = Module(self.triple, self.vector_bits, self.instructions)
         part.functions = {name: self.functions[name] for name in names}
         used = {used for f in part.functions.values() for used in _USED.findall(f.text())}
         for text in reversed(self._texts):
             if not used.isdisjoint(_DEFINED.findall(text)):
-                part._texts.insert(0, text)
+                part._texts.append(text)
                 used.update(_USED.findall(text))
+        part._texts.sort()
         for name in sorted(used):
             if name in self._declarations:
                 part._declarations[name] = self._declarations[name]
             if name in self.functions and name not in part.functions:
                 part._declarations[name] = self.functions[name].head("declare")
         part._has_variables = has_variables
-        for name, count in self._variables.items():
+        for name, count in sorted(self._variables.items()):
             if has_variables or name in used:
                 part._variables[name] = count
         return part
 
     def parts(self, names: Iterable[str], *, has_variables: bool = True) -> tuple[Module, Module]:
-        """The functions `names` in two parts; the first may have the variables.
+        """The functions `names` in two parts; the last one may have the variables.
 
         The second has the functions that need not be fast. It has none if they are short: a second
         part takes as long as a function of some length.
@@ -156,5 +171,8 @@ class Module:
         slow = {name for name in chosen if not self.functions[name].is_optimised}
         if sum(len(self.functions[name]) for name in slow) < CodeSize.FEW:
             slow = set()
-        fast = self.part([n for n in chosen if n not in slow], has_variables=has_variables)
-        return fast, self.part([n for n in chosen if n in slow])
+        fast, rest = ([n for n in chosen if (n in slow) == is_slow] for is_slow in (False, True))
+        return (
+            self.part(fast, has_variables=has_variables and not slow),
+            self.part(rest, has_variables=has_variables),
+        )

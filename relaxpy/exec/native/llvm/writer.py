@@ -87,6 +87,16 @@ class Function(Instructions):
         self._closed = self.only_tasks(), self.text()
         self._top, self._lines, self._known, self.stack = [], [], {}, Stack(self)
 
+    def rename(self, old: str, new: str) -> None:
+        """Replace the start `old` of the names in a closed function, and of its own."""
+        assert self._closed is not None
+        tasks, text = self._closed
+        if tasks is not None:
+            tasks = tasks[0].replace(old, new, 1), *tasks[1:]
+        self._closed = tasks, text.replace(f"@{old}", f"@{new}")
+        if self.name.startswith(old):
+            self.name = self.name.replace(old, new, 1)
+
     def text(self) -> str:
         """The function as LLVM IR."""
         if self._closed is not None:

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
@@ -110,17 +110,17 @@ def compile_object(text: str = "", slow: str = "", *, machine: Machine | None = 
 
     That of a second part, `slow`, follows it. This takes less time to compile, and longer to run.
     """
-    machine = machine or current()
-    parts = (text, True), (slow, False)
+    target = machine or current()
 
-    def generate() -> bytes:
-        return b"".join(
-            _generate("emit_object", part, machine, optimised=optimised)
-            for part, optimised in parts
-            if part
-        )
+    def generate(part: str, *, optimised: bool) -> bytes:
+        code: bytes = _generate("emit_object", part, target, optimised=optimised)
+        return code
 
-    return _kept(("object", text, slow), machine, generate)
+    return b"".join(
+        _kept((kind, part), target, partial(generate, part, optimised=kind == "object"))
+        for kind, part in (("object", text), ("slow object", slow))
+        if part
+    )
 
 
 def process_object(name: str, write: Callable[[], Sequence[str]]) -> bytes:

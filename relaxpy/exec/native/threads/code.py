@@ -130,7 +130,7 @@ def parallel(
     """
     module = function.module
     outlined = module.function(
-        f"{function.name}.task{len(module.functions)}",
+        f"{function.name}.task{len(function)}",
         [(POINTER, "context"), (I64, "task"), (I64, "slot"), (POINTER, "scratch")],
     )
     outlined.flags = function.flags
