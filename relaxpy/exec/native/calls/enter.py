@@ -118,7 +118,7 @@ class _Words:
         f = self.f
 
         def named() -> list[Value]:
-            code = f.arithmetic("xor", size, -1)
+            code = size - table.NAMES
             word = f.element(words, f.arithmetic("lshr", code, table.NAME), I64)
 
             def define() -> None:
@@ -129,7 +129,8 @@ class _Words:
             f.branch(f.compare("ne", f.arithmetic("and", code, 1), 0), define)
             return [f.load(I64, word)]
 
-        return f.branch(f.compare("sge", size, 0), lambda: [size], named)[0]
+        is_known = f.compare("sge", size, table.NAMES // 2)
+        return f.branch(is_known, lambda: [size], named)[0]
 
     def itemsize(self, spec: Value) -> Value:
         """The bytes of an element of an array."""
