@@ -90,6 +90,27 @@ def test_strides_that_are_declared(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel.runs(WHOLE[:1, :5], np.zeros((3, 9), "float32")[:1, :5].T, 1, 5)
 
 
+@pytest.mark.parametrize("stride", [-1, -2, -128, -129, -(2**63) + 1])
+def test_strides_that_are_negative_numbers(stride: int) -> None:
+    kernel = claim(
+        [
+            f'A = T.match_buffer(a, (n,), "float32", strides=[{stride}])',
+            'B = T.match_buffer(b, (n,), "float32")',
+            "for i in range(n):",
+            "    B[i] = A[i] + T.float32(1)",
+        ],
+        "a: T.handle, b: T.handle, n: T.int64",
+    )
+    memory = np.arange(1000, dtype="float32")
+    for other in {-1, -2, -128, -129, 0, 1}:
+        source = np.ndarray((3,), "float32", memory, 2000, (4 * other,))
+        if other == stride:
+            kernel.runs(source, np.zeros(3, "float32"), 3)
+        else:
+            kernel.fails(f"has stride {other} in", source, np.zeros(3, "float32"), 3)
+    kernel.runs(memory[:1], np.zeros(1, "float32"), 1)
+
+
 def test_strides_of_a_written_array_that_overlaps_itself_or_another(monkeypatch) -> None:
     kernel = strided(monkeypatch, "3, 1")
     a = np.arange(12, dtype="float32").reshape(3, 4)

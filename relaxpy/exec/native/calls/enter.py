@@ -108,7 +108,7 @@ class _Words:
         f = self.f
 
         def named() -> list[Value]:
-            code = f.arithmetic("xor", size, -1)
+            code = size - table.NAMES
             word = f.element(words, f.arithmetic("lshr", code, table.NAME), I64)
 
             def define() -> None:
@@ -119,7 +119,8 @@ class _Words:
             f.branch(f.compare("ne", f.arithmetic("and", code, 1), 0), define)
             return [f.load(I64, word)]
 
-        return f.branch(f.compare("sge", size, 0), lambda: [size], named)[0]
+        is_known = f.compare("sge", size, table.NAMES // 2)
+        return f.branch(is_known, lambda: [size], named)[0]
 
     def entry(self, spec: Value) -> Value:
         """The object of Python that a specification names."""
@@ -199,7 +200,10 @@ class _Enter(_Words):
         first, items = f.element(self.table, table.SPECS, I64), self.word(table.ITEMS)
         [specs] = f.loop(0, items, 1, [first], lambda n, spec: [self._argument(n, spec)])
         is_written = f.compare("ne", self.word(table.IS_WRITTEN), 0)
-        f.branch(is_written, lambda: f.loop(0, items * 24, 24, [], self._apart))
+        stop = items * 24
+        f.branch(
+            is_written, lambda: f.loop(0, stop, 24, [], lambda i: self._apart(i, stop)) and None
+        )
         return f.attempt(lambda: self._called(specs), self._dropped)
 
     def _argument(self, n: Value, spec: Value) -> Value:
@@ -266,19 +270,19 @@ class _Enter(_Words):
         f.loop(0, count, 1, [], add)
         f.store(queued + count, self.queued)
 
-    def _apart(self, i: Value) -> None:
-        """Check that an array does not overlap those before it if one of them is written."""
+    def _apart(self, i: Value, stop: Value) -> None:
+        """Check that an array overlaps no other before `stop` if it is written."""
         f, one = self.f, self.f.element(self.spans, i, I8)
 
         def pair(j: Value) -> None:
             other = f.element(self.spans, j, I8)
-            either = f.arithmetic("or", self.at(one, 2), self.at(other, 2))
             before = f.compare("ule", self.at(one, 1), self.at(other, 0))
             after = f.compare("ule", self.at(other, 1), self.at(one, 0))
             is_apart = f.arithmetic("or", before, after)
-            self.require(f.arithmetic("or", self.equal(either, 0), is_apart))
+            self.require(f.arithmetic("or", self.equal(i, j), is_apart))
 
-        f.loop(0, i, 24, [], pair)
+        is_written = f.compare("ne", self.at(one, 2), 0)
+        f.branch(is_written, lambda: f.loop(0, stop, 24, [], pair))
 
     # ---- results
 

@@ -55,8 +55,10 @@ KIND, NUMBER, WORD, AXES, FLAG_BITS, SHIFT, STRIDED, DIMS = range(8)
 
 Of a tuple, the second word is its type, and `SHIFT` the number of its fields.
 """
+NAMES: Final = -(1 << 63)
+"""The first code of a size that has a name; codes are below half of it, other sizes above."""
 NAME: Final = 7
-"""The bits below the position of a word in the code of a size that has a name.
+"""The bits below the position of a word in such a code.
 
 They are the bits of the largest value that is accepted, and whether the size defines the word.
 """
@@ -243,7 +245,7 @@ class _Writer:
         self._bound.update(self.positions)
         for n, array in enumerate(self._results):
             kind, number, _, axes, _, shift, strided, *sizes = self._words(array, 0)
-            has_names = any(size < 0 for size in sizes)
+            has_names = any(size < NAMES // 2 for size in sizes)
             yield from (kind, number, self.first_result + n, axes, has_names, shift, strided)
             yield from sizes
 
@@ -270,12 +272,12 @@ class _Writer:
         return SCALAR, ENTRIES.index(f"scalar {dtype}"), word, sizes, form, shift, 0
 
     def _size(self, size: int | str) -> int:
-        """A number, or the code of a name as a number below 0."""
+        """A number, which may be a negative stride, or the code of a name."""
         if isinstance(size, int):
-            return size
+            return max(size, NAMES >> 4)  # no array has smaller strides
         is_new = size not in self._bound
         self._bound.add(size)
-        return ~(self.positions[size] << NAME | self._bits.get(size, 63) << 1 | is_new)
+        return NAMES + (self.positions[size] << NAME | self._bits.get(size, 63) << 1 | is_new)
 
 
 def enter_object() -> bytes:
