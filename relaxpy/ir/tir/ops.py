@@ -545,18 +545,28 @@ _ARITHMETIC: dict[str, Callable[[expr.ExprLike, expr.ExprLike], expr.PrimExpr]] 
 def folded(node: expr.BinaryOpExpr) -> expr.PrimExpr | None:
     """The value of an operation on two literals.
 
-    None if the division is by zero, or of floats with a result that is rounded down.
+    None if the division is by zero, or of floats with a result that is rounded down, and of a
+    minimum or maximum of floats neither of which is greater, such as zeros of two signs.
     """
     if isinstance(node, expr.CmpExpr):
         return compare(type(node), node.a, node.b)
     rounded = isinstance(node, (expr.FloorDiv, expr.FloorMod))
     if (rounded or isinstance(node, (expr.Div, expr.Mod))) and _is_literal(node.b, 0):
         return None
-    return (
-        None
-        if rounded and node.dtype.is_float
-        else _ARITHMETIC[type(node).__name__](node.a, node.b)
-    )
+    if node.dtype.is_float and (rounded or _are_unordered(node)):
+        return None
+    return _ARITHMETIC[type(node).__name__](node.a, node.b)
+
+
+def _are_unordered(node: expr.BinaryOpExpr) -> bool:
+    """True of the minimum or maximum of two literals neither of which is greater."""
+    match node:
+        case expr.Min(expr.FloatImm(value=a), expr.FloatImm(value=b)) | expr.Max(
+            expr.FloatImm(value=a), expr.FloatImm(value=b)
+        ):
+            return not (a < b or b < a)
+        case _:
+            return False
 
 
 def is_from_end(index: expr.PrimExpr, size: expr.PrimExpr) -> expr.PrimExpr:

@@ -114,6 +114,13 @@ def test_operations_on_literals_without_a_literal_value_stay(kind: type[T.Binary
         assert simplify(rounded) is rounded
 
 
+@pytest.mark.parametrize("kind", [T.Min, T.Max])
+@pytest.mark.parametrize(("a", "b"), [(0.0, -0.0), (-0.0, 0.0), (float("nan"), 1.0)])
+def test_an_extremum_of_literals_that_are_not_ordered_stays(kind, a: float, b: float) -> None:
+    made = kind(half("float32", a), half("float32", b))
+    assert simplify(made) is made
+
+
 @pytest.mark.parametrize(("low", "size", "by"), [(2, 8, 2), (2, 8, 3), (3, 4, 2), (5, 6, 4)])
 def test_truncated_digits_are_divided_once(low: int, size: int, by: int) -> None:
     div, mod = T.Div, T.Mod
