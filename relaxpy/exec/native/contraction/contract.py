@@ -179,7 +179,7 @@ def _packable(product: Product, contraction: Gemm, frame: Values) -> Gemm:
     if not fixed or len(known) < len(sizes) or others:
         return contraction
     if dots is not None:
-        joined = Joined(dots.count, dots.dtype, emitter.depth, dots.moved)
+        joined = Joined(dots.count, dots.dtype, emitter.depth, dots.moved, dots.swaps)
     uses[buffer] = Packing(emitter.width, tuple(known[:-1]), known[-1], joined, converted)
     return packable
 

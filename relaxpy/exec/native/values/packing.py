@@ -29,13 +29,18 @@ class Joined:
     The elements of a column for `count` successive steps of the sum are adjacent, with the datatype
     `dtype`. Each panel of `depth` steps is padded with zeros to a multiple of `count`. If the other
     operand has the offset `moved`, the panel is followed by its zero-point corrections as int32:
-    `moved` times the sum of each column.
+    `moved` times the sum of each column. If it `swaps`, steps are adjacent in reverse order.
     """
 
     count: int
     dtype: str
     depth: int
     moved: int
+    swaps: bool = False
+
+    def place(self, step: int) -> int:
+        """The place of a step among those that are adjacent."""
+        return self.count - 1 - step if self.swaps else step
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +135,7 @@ def _joined(blocks: Array, how: Joined) -> Array:
     target = _zeros(shape, np.dtype(how.dtype))
     for n in range(count):
         every = stretches[:, :, n::count]
-        target[:, :, : every.shape[2], :, n] = every
+        target[:, :, : every.shape[2], :, how.place(n)] = every
     if how.moved:
         sums = stretches.sum(2, dtype=np.int32) * np.int32(how.moved)
         target[:, :, groups] = sums[..., None].view(target.dtype)
@@ -143,7 +148,7 @@ def _separated(target: Array, how: Joined, dtype: np.dtype[Any]) -> Array:
     plain = np.empty((blocks, stretches, how.depth, width), dtype)
     for n in range(count):
         every = plain[:, :, n::count]
-        every[...] = target[:, :, : every.shape[2], :, n]
+        every[...] = target[:, :, : every.shape[2], :, how.place(n)]
     return plain
 
 
