@@ -72,6 +72,7 @@ FEW = {
     "relaxpy.ir.tir.ops.float_range",
     "relaxpy.ir.tir.ops.int_range",
     "relaxpy.rules.all_rules",
+    "relaxpy.support.pysource._to_source",
 }
 MOST = 1 << 12
 

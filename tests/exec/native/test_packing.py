@@ -104,9 +104,10 @@ def test_floats_of_16_bits_are_converted_once(packed, dtype, body, x, w, kept) -
     expected = relaxpy.compile(from_source(text), target="native")["main"](values, weight)
     executable = relaxpy.compile(bound(text, w=weight), target="native")
     found = executable["main"](values)
-    if dtype == "bfloat16" and "linear" in body and "dpbf16ps" in host().instructions:
-        kept = ""  # dot products take it as it is
-    assert [how.dtype for how in packed] == [kept] * (kept is not None)
+    if dtype == "bfloat16" and "linear" in body and "+avx512bf16" in host().features:
+        assert [how.joined is not None for how in packed] == [True]  # for dot products
+    else:
+        assert [how.dtype for how in packed] == [kept] * (kept is not None)
     assert found.dtype == expected.dtype
     # The order of a sum is that of the filter, unless this is packed.
     limit = np.finfo(np.float32).eps if "conv2d" in body and LAST not in body else 0
@@ -405,26 +406,30 @@ def test_order_of_the_elements() -> None:
 
 @pytest.mark.parametrize(
     ("count", "dtype", "moved", "swaps"),
-    [(4, "int8", -128, False), (2, "int16", 0, False), (2, "int16", 0, True)],
+    [(4, "int8", -128, False), (2, "int16", 0, False), (2, "bfloat16", 0, True)],
 )
-def test_order_of_joined_elements(count: int, dtype: str, moved: int, swaps: bool) -> None:
+@pytest.mark.parametrize("depth", [6, 3])
+def test_order_of_joined_elements(
+    count: int, dtype: str, moved: int, swaps: bool, depth: int
+) -> None:
     data = np.arange(-60, 60, dtype="int8").reshape(5, 24)[::-1].T
-    how = Joined(count, dtype, 6, moved, swaps)
+    how = Joined(count, dtype, depth, moved, swaps)
     packing = Packing(4, ((24, 1),), (5, 24), how)
     packed = packing.packed(np.ascontiguousarray(data.T))
     assert (packing.unpacked(packed, (5, 24), data.dtype) == data.T).all()
-    groups = -(-6 // count)
-    assert packed.shape == (2, 4, groups + bool(moved), 4, count)
-    for block, stretch, group, n, k in np.ndindex(2, 4, groups, 4, count):
-        column, row = 4 * block + n, count * group + (1 - k if swaps else k)
-        inside = column < 5 and row < 6
-        assert packed[block, stretch, group, n, k] == (
-            data[6 * stretch + row, column] if inside else 0
+    groups, stretches = -(-depth // count), 24 // depth
+    assert packed.shape == (2, stretches, groups + bool(moved), 4, count)
+    for block, stretch, group, n, k in np.ndindex(2, stretches, groups, 4, count):
+        column, row = 4 * block + n, count * group + k
+        inside = column < 5 and row < depth
+        place = count - 1 - k if swaps else k
+        assert packed[block, stretch, group, n, place] == (
+            data[depth * stretch + row, column] if inside else 0
         )
     if moved:
         starts = packed[:, :, groups].copy().view("int32")[..., 0]
         for block, stretch, n in np.ndindex(*starts.shape):
-            sums = data[6 * stretch : 6 * stretch + 6].sum(0, dtype="int32")
+            sums = data[depth * stretch : depth * stretch + depth].sum(0, dtype="int32")
             assert starts[block, stretch, n] == (moved * [*sums, 0, 0, 0][4 * block + n])
 
 
