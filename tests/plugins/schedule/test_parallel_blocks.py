@@ -50,6 +50,15 @@ TILES = pytest.mark.parametrize(
 )
 
 
+def check_parallel(schedule: tir.Schedule, loop: tir.schedule.LoopRV, is_parallel: bool) -> None:
+    """A loop becomes parallel, or is refused."""
+    if is_parallel:
+        schedule.parallel(loop)
+    else:
+        with pytest.raises(ScheduleError):
+            schedule.parallel(loop)
+
+
 @TILES
 def test_blocks_of_a_tile_use_elements_of_no_other(write, read, is_parallel) -> None:
     func = from_source(f"""
@@ -68,11 +77,7 @@ def main(A: T.Buffer((4, 8), "float32"), B: T.Buffer((4, 8), "float32")):
 """)
     schedule = tir.Schedule(func)
     loop = schedule.get_loops(schedule.get_block("read"))[0]
-    if is_parallel:
-        schedule.parallel(loop)
-    else:
-        with pytest.raises(ScheduleError):
-            schedule.parallel(loop)
+    check_parallel(schedule, loop, is_parallel)
 
 
 @pytest.mark.parametrize("is_fused", [False, True])
@@ -97,11 +102,7 @@ def main(A: T.Buffer((3, 4, 8), "float32"), B: T.Buffer((3, 4, 8), "float32")):
     schedule = tir.Schedule(func)
     outer, loop = schedule.get_loops("read")[:2]
     loop = schedule.fuse(outer, loop) if is_fused else loop
-    if is_parallel:
-        schedule.parallel(loop)
-    else:
-        with pytest.raises(ScheduleError):
-            schedule.parallel(loop)
+    check_parallel(schedule, loop, is_parallel)
 
 
 @pytest.mark.parametrize("is_fused", [False, True])
