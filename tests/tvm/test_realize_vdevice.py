@@ -5,7 +5,7 @@ import re
 import pytest
 
 from relaxpy import IRModule
-from relaxpy.errors import TransformError
+from relaxpy.errors import StructInfoError, TransformError
 from relaxpy.relax.transform import RealizeVDevice
 from relaxpy.script import from_source
 from tests.ir.passes.before_after import check, stays
@@ -40,6 +40,35 @@ Operands, OperandsAfter = pair(
 def test_devices_spread_to_operands_and_results_but_not_through_copies() -> None:
     check(RealizeVDevice(), Operands, OperandsAfter)
     stays(RealizeVDevice(), OperandsAfter)
+
+
+Annotated, AnnotatedAfter = pair(
+    """
+-def main(x: f32[2, 3], y: f32[2, 3]) -> R.Tuple(f32[2, 3], on_llvm):
++def main(x: on_cuda, y: on_llvm) -> R.Tuple(on_cuda, on_llvm):
+    a = R.exp(x)
+-   b: on_cuda = R.abs(a)
++   b = R.abs(a)
+    c = R.exp(y)
+    return (b, c)
+""",
+    listing,
+)
+
+
+def test_annotations_of_variables_and_results_place_values() -> None:
+    check(RealizeVDevice(), Annotated, AnnotatedAfter)
+    stays(RealizeVDevice(), AnnotatedAfter)
+
+
+@pytest.mark.rule("DER-18")
+def test_an_annotation_does_not_move_a_value_to_another_device() -> None:
+    with pytest.raises(StructInfoError, match="device llvm:0 is not cuda:0"):
+        listing("""
+def main(x: on_llvm):
+    y: on_cuda = R.abs(x)
+    return y
+""")
 
 
 Hints, HintsAfter = pair(

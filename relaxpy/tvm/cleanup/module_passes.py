@@ -17,7 +17,7 @@ IPCAllReduceRewrite, LowerGPUIPCAllocStorage: no-ops that pipelines of programs 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal, cast
 
 from typing_extensions import override
@@ -119,6 +119,7 @@ class _Devices:
         for node in walk(func):
             if isinstance(node, rx.Function):
                 declared.update(_declared(node.params))
+                declared.update(_declared_results(node.ret_struct_info, node.body.body))
             if not isinstance(node, (rx.VarBinding, rx.MatchCast)) or node.var is None:
                 continue
             value = node.value
@@ -152,9 +153,23 @@ class _Devices:
 def _declares_result(binding: rx.Binding) -> bool:
     """True if the device of a value is declared, and not derived from those of operands."""
     value = binding.value
+    if _declared_device(value.struct_info) is None:
+        return True
     if isinstance(value, rx.Call):
         return bool(value.sinfo_args)
     return isinstance(binding, rx.MatchCast) or isinstance(value, rx.Constant)
+
+
+def _declared_results(
+    ret: rx.StructInfo | None, result: rx.Expr
+) -> Iterator[tuple[rx.Var, VDevice]]:
+    """The variables that a function returns, with the devices that it declares for them."""
+    if isinstance(ret, rx.TupleStructInfo) and isinstance(result, rx.Tuple):
+        for sinfo, field in zip(ret.fields, result.fields, strict=True):
+            yield from _declared_results(sinfo, field)
+    device = _declared_device(ret)
+    if device is not None and isinstance(result, rx.Var):
+        yield result, device
 
 
 def _declared(variables: Iterable[rx.Var]) -> dict[rx.Var, VDevice]:

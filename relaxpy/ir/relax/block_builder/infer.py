@@ -262,11 +262,17 @@ def check_annotation(
 ) -> None:
     """Check that a value fits its annotation (DER-18, DER-20, DER-25, DER-45); warn if it may not.
 
+    An annotation with a device places a value whose device is unknown.
+
     Errors:
         StructInfoError: the two are incompatible.
     """
     compatibility = _compatibility(actual, annotation, ctx)
     if compatibility is relations.Compatibility.COMPATIBLE or ctx.as_written:
+        return
+    placed = relations.placed_like(actual, annotation)
+    if placed is not actual:
+        check_annotation(what, rule, placed, annotation, about=about, ctx=ctx)
         return
     is_possible = compatibility is relations.Compatibility.POSSIBLE
     fit = "may not fit" if is_possible else "does not fit"

@@ -11,6 +11,7 @@ from relaxpy.ir.relax.relations.compatibility import (
     explain_disjointness as explain_disjointness,
     explain_incompatibility as explain_incompatibility,
     is_base_of as is_base_of,
+    placed_like as placed_like,
     provably_disjoint as provably_disjoint,
     struct_info_base_check as struct_info_base_check,
     struct_info_glb as struct_info_glb,

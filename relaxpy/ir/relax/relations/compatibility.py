@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 from enum import IntEnum
+from operator import is_
 
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.dtype import INT64, VOID
@@ -357,6 +358,18 @@ def _completed(a: rx.StructInfo, b: rx.StructInfo) -> rx.StructInfo:
             return rx.ShapeStructInfo(None, b.ndim)
         case rx.TupleStructInfo(fields=p), rx.TupleStructInfo(fields=q) if len(p) == len(q):
             return rx.TupleStructInfo(tuple(_completed(x, y) for x, y in zip(p, q, strict=True)))
+        case _:
+            return a
+
+
+def placed_like(a: rx.StructInfo, b: rx.StructInfo) -> rx.StructInfo:
+    """`a`, with the devices of `b` for tensors whose devices are unknown; `a` if there are none."""
+    match a, b:
+        case rx.TensorStructInfo(vdevice=None), rx.TensorStructInfo() if b.vdevice is not None:
+            return replace(a, vdevice=b.vdevice)
+        case rx.TupleStructInfo(fields=p), rx.TupleStructInfo(fields=q) if len(p) == len(q):
+            fields = tuple(placed_like(x, y) for x, y in zip(p, q, strict=True))
+            return a if all(map(is_, fields, p)) else rx.TupleStructInfo(fields)
         case _:
             return a
 
