@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 
 from relaxpy.errors import CompileError, RuntimeCheckError
 from relaxpy.exec.runtime.scalar import ScalarEvaluator, checked
-from relaxpy.ir.tir import expr as tir, intrin
+from relaxpy.ir.tir import expr as tir, intrin, ops
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 SMALL = st.integers(-40, 40)
@@ -201,6 +201,25 @@ def test_bit_operations_are_numpys(p: int, q: int) -> None:
     assert value(intrin.popcount(a), a=p) == bin(p & (2**32 - 1)).count("1")
     assert value(intrin.clz(a), a=p) == 32 - (p & (2**32 - 1)).bit_length()
     assert value(tir.Call("int32", "tir.bitwise_not", (a,)), a=p) == ~p
+
+
+@pytest.mark.parametrize("x", [-math.inf, -1e3, 0.0, 1.0, 1e3, math.inf])
+@pytest.mark.parametrize("y", [-math.inf, -1e3, 0.0, 1e3, math.inf])
+def test_logaddexp_neither_overflows_nor_underflows(x: float, y: float) -> None:
+    a, b = pair("float32")
+    result = value(intrin.logaddexp(a, b), a=np.float32(x), b=np.float32(y))
+    np.testing.assert_allclose(result, np.logaddexp(x, y), rtol=1e-6)
+
+
+@given(st.integers(-(2**15), 2**15), st.integers(0, 2**31 - 1), st.integers(-5, 5))
+def test_fixed_point_products_are_rounded_to_the_nearest_integer(x: int, y: int, s: int) -> None:
+    a, b = pair("int32")
+    nearest = math.floor(Fraction(x * y) * Fraction(2) ** (s - 31) + Fraction(1, 2))
+    args = a, b, ops.const(31), ops.const(s)
+    assert value(tir.Call("int32", "tir.q_multiply_shift", args), a=x, b=y) == nearest
+    shifts = (max(s, 0), 7, 31, True, False) if s > 0 else (7, -s, 31, False, True)
+    args = a, b, *map(ops.const, shifts)
+    assert value(tir.Call("int32", "tir.q_multiply_shift_per_axis", args), a=x, b=y) == nearest
 
 
 @pytest.mark.parametrize(

@@ -325,6 +325,8 @@ class ScalarEvaluator:
                 return self.value(args[1] if self.value(args[0]) else args[2])
             case _ if (record := INTRINSICS.get(name)) is not None and record.is_hint:
                 return self.value(args[0])
+            case _ if record is not None and record.definition is not None:
+                return self.value(record.definition(*args))
             case "tvm_storage_sync":
                 return 0
             case "undef":

@@ -15,7 +15,7 @@ from relaxpy.ir.core.node import Node
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
-from relaxpy.ir.tir.expr import Call, ExprLike, FloatImm, IntImm, PrimExpr, Select, StringImm
+from relaxpy.ir.tir.expr import EQ, Call, ExprLike, FloatImm, IntImm, PrimExpr, Select, StringImm
 
 
 def _unary(name: str) -> Callable[[ExprLike], PrimExpr]:
@@ -99,9 +99,17 @@ def pow(x: ExprLike, y: ExprLike) -> PrimExpr:
 
 
 def logaddexp(a: ExprLike, b: ExprLike) -> PrimExpr:
-    """log(exp(a) + exp(b))."""
-    left, right = ops.match_dtypes(a, b)
-    return log(ops.add(exp(left), exp(right)))
+    """log(exp(a) + exp(b)) = m + log(1 + exp(-|a - b|)) with m = max(a, b): no overflow.
+
+    Integers are computed in float32.
+    """
+    x, y = ops.match_dtypes(a, b)
+    if x.dtype.is_int:
+        return ops.cast_to(logaddexp(cast(x, "float32"), cast(y, "float32")), x.dtype)
+    gap = abs(x - y) * ops.const(-1.0, x.dtype)
+    different = ops.maximum(x, y) + log1p(exp(gap))
+    equal = x + ops.const(math.log(2), x.dtype)
+    return Select(ops.compare(EQ, x, y), equal, different)
 
 
 def _bitwise(name: str) -> Callable[[ExprLike, ExprLike], PrimExpr]:

@@ -13,8 +13,10 @@ from typing import Any, Final
 
 import numpy as np
 
+from relaxpy.ir.core.dtype import INT32, DataType
 from relaxpy.ir.op import Op
-from relaxpy.ir.tir.expr import Call
+from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.expr import Call, PrimExpr, Select
 from relaxpy.support.dataclass import dataclass
 
 
@@ -58,6 +60,8 @@ class Intrinsic:
     """Its value is its operand."""
     is_evaluated: bool = True
     """Programs run with it on a host, where no pass has lowered it."""
+    definition: Callable[..., PrimExpr] | None = None
+    """The expression over its operands that computes it."""
 
     @property
     def is_widened(self) -> bool:
@@ -101,6 +105,36 @@ def _bits(name: str, operands: int, numpy: str, *, is_math: bool = False) -> Int
 
 def _other(name: str, effect: CallEffectKind = CallEffectKind.Pure, **facts: Any) -> Intrinsic:
     return Intrinsic(name, effect=effect, **facts)
+
+
+def _q_multiply_shift(x: PrimExpr, y: PrimExpr, q: PrimExpr, s: PrimExpr) -> PrimExpr:
+    """x * y * 2**(s - q)."""
+    return _fixed_point_product(x, y, ops.maximum(s, 0), q + ops.maximum(-s, 0))
+
+
+def _q_multiply_shift_per_axis(
+    x: PrimExpr,
+    y: PrimExpr,
+    left: PrimExpr,
+    right: PrimExpr,
+    q: PrimExpr,
+    has_left: PrimExpr,
+    has_right: PrimExpr,
+) -> PrimExpr:
+    """x * y * 2**(left - right - q), without the shifts that are not required."""
+    left, right = (
+        Select(ops.truth(has), shift, ops.const(0, shift.dtype))
+        for has, shift in ((has_left, left), (has_right, right))
+    )
+    return _fixed_point_product(x, y, left, q + right)
+
+
+def _fixed_point_product(x: PrimExpr, y: PrimExpr, left: PrimExpr, right: PrimExpr) -> PrimExpr:
+    """x * y * 2**(left - right) in 64 bits, where a half is rounded up."""
+    wide = DataType("int64").with_lanes(x.dtype.lanes)
+    x, y, left, right = (ops.cast_to(value, wide) for value in (x, y, left, right))
+    half = ops.const(1, wide) << (right - 1)
+    return ops.cast_to(((x << left) * y + half) >> right, INT32.with_lanes(wide.lanes))
 
 
 _TABLE: Final = (
@@ -163,6 +197,8 @@ _TABLE: Final = (
     _other("assume", CallEffectKind.EmbedInfo, is_hint=True),
     _other("tvm_thread_invariant", CallEffectKind.UpdateState, is_hint=True),
     _other("tvm_storage_sync", CallEffectKind.UpdateState),
+    _other("q_multiply_shift", operands=4, definition=_q_multiply_shift),
+    _other("q_multiply_shift_per_axis", operands=7, definition=_q_multiply_shift_per_axis),
     _other("undef", CallEffectKind.ReadState),
     _other("call_extern", CallEffectKind.UpdateState),
     _other("tvm_call_packed", CallEffectKind.UpdateState),

@@ -12,6 +12,11 @@ def f(A: i32[4], B: i64[4], C: T.Buffer((), "int32")):
         A[i] = T.clz(A[i]) + T.popcount(A[i])
         B[i] = T.popcount(B[i])
     C[()] = T.clz(A[1]) + T.reinterpret("int32", T.float32(1.5))
+--- fixed-point products
+def f(A: i32[4], B: i32[4]):
+    for i in range(4):
+        A[i] = T.q_multiply_shift(B[i] * 1001, 1518500250, 31, A[i])
+        B[i] = T.q_multiply_shift_per_axis(B[i], 3, 2, 1, 5, T.bool(False), T.bool(True))
 --- powers
 def f(A: f32[4], B: f32[4]):
     for i in range(4):

@@ -533,6 +533,8 @@ class _Reader:
                 return substitute(body, {var: value})
             case tir.Call(op=op, args=(inner,)) if (record := intrinsic_of(op)) and record.is_hint:
                 return inner
+            case tir.Call(op=op, args=args) if (record := intrinsic_of(op)) and record.definition:
+                return record.definition(*args)
             case tir.Call(op=Op(name="tir.undef"), dtype=dtype):
                 return ops.const(0, dtype)
             case tir.Call(op=Op(name="tir.vscale"), dtype=dtype):

@@ -303,19 +303,6 @@ def _mod(x: PrimExpr, y: PrimExpr) -> PrimExpr:
     return ops.truncmod(a, b) if a.dtype.is_int else tir.Mod(a, b)
 
 
-def _log_add_exp(x: PrimExpr, y: PrimExpr) -> PrimExpr:
-    """log(exp(x) + exp(y)) = m + log(1 + exp(-|x - y|)) with m = max(x, y): no overflow."""
-    a, b = ops.match_dtypes(x, y)
-    if a.dtype.is_int:
-        return ops.cast_to(
-            _log_add_exp(intrin.cast(a, "float32"), intrin.cast(b, "float32")), a.dtype
-        )
-    gap = intrin.abs(a - b) * ops.const(-1.0, a.dtype)
-    different = ops.maximum(a, b) + intrin.log1p(intrin.exp(gap))
-    equal = a + ops.const(math.log(2), a.dtype)
-    return tir.Select(ops.compare(tir.EQ, a, b), equal, different)
-
-
 def _atan2(y: PrimExpr, x: PrimExpr) -> PrimExpr:
     """The angle of the point (x, y); of float16 through float32."""
     a, b = ops.match_dtypes(y, x)
@@ -360,7 +347,7 @@ _ARITHMETIC: Mapping[str, Binary] = {
     "mod": _mod,
     "floor_mod": _floor_mod,
     "power": _power,
-    "log_add_exp": _log_add_exp,
+    "log_add_exp": intrin.logaddexp,
     "atan2": _atan2,
     "maximum": ops.maximum,
     "minimum": ops.minimum,
