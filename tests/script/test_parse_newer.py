@@ -589,6 +589,7 @@ def operands(name: str) -> str:
 PLAIN = {
     *("tvm_thread_invariant", "type_annotation", "ignore_loop_partition", "isnullptr", "vscale"),
     *("tvm_call_packed", "tvm_call_cpacked", "call_cpacked", "tvm_storage_sync"),
+    *("q_multiply_shift", "q_multiply_shift_per_axis"),
 }
 
 
