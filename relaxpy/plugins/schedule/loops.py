@@ -139,7 +139,16 @@ def check_parallel(state: State, loop: For, *, reductions: bool = False) -> None
                 f"{stage.name}",
                 loop,
             )
+    written = {buffer for stage in stages for buffer in stage.writes}
     for first, second in combinations(stages, 2):
+        repeats = not first.is_opaque and not first.uses(loop)
+        if (
+            repeats
+            and shared_loops(first, second)[-1] is loop
+            and first.reads.keys().isdisjoint(written)
+            and first.writes.keys().isdisjoint(second.writes)
+        ):
+            first = replace(first, writes={})  # each iteration stores the same values first
         check_no_carried(first, second, [loop])
 
 

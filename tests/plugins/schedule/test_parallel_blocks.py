@@ -105,6 +105,58 @@ def main(A: T.Buffer((3, 4, 8), "float32"), B: T.Buffer((3, 4, 8), "float32")):
     check_parallel(schedule, loop, is_parallel)
 
 
+@pytest.mark.parametrize(
+    ("value", "read", "is_parallel"),
+    [
+        ("A[i]", "i", True),
+        ("A[i]", "7 - i", True),
+        ("A[i] + T.Cast('float32', a)", "i", False),
+        ("A[i] + B[0, 0]", "i", False),
+        ("A[i] + C[7 - i]", "i", False),
+    ],
+)
+def test_blocks_that_repeat_their_stores_are_in_parallel_loops(value, read, is_parallel) -> None:
+    func = from_source(f"""
+@T.prim_func
+def main(A: T.Buffer((8,), "float32"), B: T.Buffer((4, 8), "float32")):
+    C = T.alloc_buffer((8,), "float32")
+    for a in range(4):
+        for b in range(8):
+            with T.block("write"):
+                i = T.axis.spatial(8, b)
+                C[i] = {value}
+        for p in range(8):
+            with T.block("read"):
+                o, i = T.axis.remap("SS", [a, p])
+                B[o, i] = C[{read}]
+""")
+    schedule = tir.Schedule(func)
+    check_parallel(schedule, schedule.get_loops("read")[0], is_parallel)
+    x = np.arange(8, dtype="float32")
+    if is_parallel:
+        for target in ("numpy", "native"):
+            found = np.zeros((4, 8), "float32")
+            relaxpy.compile(schedule.mod, target)["main"](x, found)
+            np.testing.assert_array_equal(found, [x if read == "i" else x[::-1]] * 4)
+
+
+def test_blocks_that_repeat_their_stores_in_a_common_loop_are_not_parallel() -> None:
+    func = from_source("""
+@T.prim_func
+def main(A: T.Buffer((8,), "float32"), B: T.Buffer((4, 8), "float32")):
+    C = T.alloc_buffer((8,), "float32")
+    for a, b in T.grid(4, 8):
+        with T.block("write"):
+            i = T.axis.spatial(8, b)
+            C[i] = A[i]
+        with T.block("read"):
+            o, i = T.axis.remap("SS", [a, b])
+            B[o, i] = C[7 - i]
+""")
+    schedule = tir.Schedule(func)
+    check_parallel(schedule, schedule.get_loops("read")[0], is_parallel=False)
+
+
 @pytest.mark.parametrize("is_fused", [False, True])
 def test_tiles_of_threads_keep_their_sums_in_a_local_buffer(is_fused: bool) -> None:
     k = te.reduce_axis((0, 64), "k")
