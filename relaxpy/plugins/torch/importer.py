@@ -556,7 +556,8 @@ _OF_IMAGES = frozenset(f"upsample_{kind}2d" for kind in ("nearest", "bilinear", 
 #: Those that are for all numbers, but not for Booleans.
 _OF_NUMBERS = frozenset(
     {
-        *("mm", "bmm", "matmul", "addmm", "baddbmm", "mv", "dot", "linear", "einsum", "ceil"),
+        *("mm", "bmm", "matmul", "addmm", "_sparse_addmm", "baddbmm", "mv", "dot", "linear"),
+        *("einsum", "ceil"),
         *("floor", "round", "trunc", "abs", "relu", "threshold", "median", "topk", "argmax"),
         *("argmin", "nanmedian", "fmod", "remainder", "tensordot", "linalg_matmul", "trace"),
     }

@@ -19,10 +19,12 @@ from relaxpy.ir.core.traverse import walk
 torch: Any = pytest.importorskip("torch")
 from torch.testing._internal.two_tensor import TwoTensor  # noqa: E402
 
+from relaxpy.ir import assert_structural_equal  # noqa: E402
 from relaxpy.plugins.importing.unsupported import FrontendError  # noqa: E402
 from relaxpy.plugins.torch.importer import Lines  # noqa: E402
 from relaxpy.relax.frontend import detach_params  # noqa: E402
 from relaxpy.relax.frontend.torch import dynamo_capture_subgraphs, from_exported_program, from_fx  # noqa: E402
+from relaxpy.script import relax as R  # noqa: E402
 
 TARGETS = ["numpy", "native"]
 
@@ -544,3 +546,38 @@ def test_another_batch_names_what_to_write(target: str) -> None:
     with pytest.raises(RuntimeCheckError) as caught:
         run(torch.ones(3, 4, dtype=torch.float64))
     assert "dynamic_shapes" not in str(caught.value)
+
+
+@pytest.mark.parametrize("function", [torch.addmm, torch.sparse.addmm])
+def test_a_sum_with_a_product_has_the_form_of_tvms_importer(function: Any) -> None:
+    class Scaled(torch.nn.Module):  # type: ignore[misc]
+        def forward(self, x: Any, a: Any, b: Any) -> Any:
+            return function(x, a, b, beta=0.8, alpha=0.5)
+
+    mod = from_exported_program(exported(Scaled(), *torch.randn(3, 4, 4).unbind()))
+
+    @R.function
+    def expected(
+        x: R.Tensor((4, 4), "float32"),
+        a: R.Tensor((4, 4), "float32"),
+        b: R.Tensor((4, 4), "float32"),
+    ):
+        with R.dataflow():
+            product = R.matmul(a, b, out_dtype="float32")
+            scaled = R.multiply(product, R.const(0.5, "float32"))
+            start = R.multiply(x, R.const(0.8, "float32"))
+            total = R.add(start, scaled)
+            out = (total,)
+            R.output(out)
+        return out
+
+    assert_structural_equal(
+        mod["main"].without_attr("global_symbol"), expected.without_attr("global_symbol")
+    )
+
+
+def test_a_normalisation_keeps_its_momentum() -> None:
+    layer = torch.nn.BatchNorm1d(3, momentum=0.25)
+    mod = from_exported_program(exported(layer, torch.randn(2, 3)))
+    [call] = [n for n in walk(mod["main"]) if isinstance(n, relax.Call) and "momentum" in n.attrs]
+    assert call.attrs["momentum"] == 0.25

@@ -445,16 +445,23 @@ def batch_norm(
         axes = [k for k in range(rank_of(x)) if k != 1]
         m, v = _moments(x, axes)
         return _by_statistics(x, R.squeeze(m, axes), R.squeeze(v, axes), weight, bias, eps)
-    return inference_norm(x, weight, bias, mean, variance, eps)
+    return inference_norm(x, weight, bias, mean, variance, eps, momentum)
 
 
 def inference_norm(
-    x: Expr, weight: Expr | None, bias: Expr | None, mean: Expr, variance: Expr, eps: float
+    x: Expr,
+    weight: Expr | None,
+    bias: Expr | None,
+    mean: Expr,
+    variance: Expr,
+    eps: float,
+    momentum: float = 0.1,
 ) -> Expr:
-    """Batch normalisation by given statistics."""
+    """Batch normalisation by given statistics, whose momentum has no effect."""
     gamma, beta, options = _affine(x, [shape_of(x)[1]], weight, bias)
     if len({dtype_of(item) for item in (x, gamma, beta, mean, variance)}) > 1:
         return _by_statistics(x, mean, variance, weight, bias, eps)
+    options["momentum"] = momentum
     result = R.nn.batch_norm(x, gamma, beta, mean, variance, 1, eps, training=False, **options)
     return result[0]
 
@@ -471,4 +478,4 @@ def batch_norm_inference(
     eps: float,
 ) -> tuple[Expr, Expr, Expr]:
     empty = R.zeros((0,), wide_dtype(x))
-    return inference_norm(x, weight, bias, mean, variance, eps), empty, empty
+    return inference_norm(x, weight, bias, mean, variance, eps, momentum), empty, empty

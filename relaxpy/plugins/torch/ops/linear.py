@@ -78,17 +78,17 @@ def _wide_product(a: Expr, b: Expr) -> Expr:
 
 
 def _plus(cx: Context, x: Expr, product: Expr, beta: Any, alpha: Any) -> Expr:
-    """beta * x + alpha * product; where beta is 0, `x` may be NaN."""
+    """beta * x + alpha * product, the product first; where beta is 0, `x` may be NaN."""
     dtype = dtype_of(product)
-    scaled = product if alpha == 1 else product * cx.tensor(alpha, dtype)
+    scaled = cx.emit(product if alpha == 1 else product * cx.tensor(alpha, dtype))
     if beta == 0:
         sizes = cx.result_shape()
         return R.broadcast_to(scaled, tuple(sizes)) if shape_of(scaled) != sizes else scaled
     added = cx.tensor(x, dtype)
-    return scaled + (added if beta == 1 else added * cx.tensor(beta, dtype))
+    return (added if beta == 1 else added * cx.tensor(beta, dtype)) + scaled
 
 
-@converter("addmm", "addmv", "baddbmm")
+@converter("addmm", "addmv", "baddbmm", "_sparse_addmm")
 def addmm(cx: Context, x: Expr, a: Expr, b: Expr, *, beta: Value = 1, alpha: Value = 1) -> Expr:
     return _plus(cx, x, _wide_product(a, b), beta, alpha)
 
