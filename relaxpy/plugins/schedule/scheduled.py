@@ -350,10 +350,11 @@ class ScheduledKernels:
                 "get_sref takes a block, a loop or its name",
                 hint="a block is found by sch.get_block(name), its loops by sch.get_loops(block)",
             )
-        for func in self.mod.functions.values():
-            kernel = State(func) if isinstance(func, PrimFunc) else None
-            if kernel is not None and kernel.is_here(rand_var_or_stmt):
-                return StmtSRef(rand_var_or_stmt, kernel)
+        for var, func in self.mod.functions.items():
+            if isinstance(func, PrimFunc):
+                kernel = self._state(var.name_hint)
+                if kernel.is_here(rand_var_or_stmt):
+                    return StmtSRef(rand_var_or_stmt, kernel)
         raise refused("the statement is not in the kernels", rand_var_or_stmt)
 
     @property

@@ -645,6 +645,7 @@ def test_names_that_a_schedule_does_not_know_are_index_errors() -> None:
     copy = sch.copy()
     loop, _ = copy.split(copy.get_loops(block)[0], [None, 2])
     assert copy.get_sref(loop).stmt is copy.get(loop)
+    assert copy.get_sref(copy.get(loop)).same_as(copy.get_sref(loop))
     assert copy.get_sref(loop).parent is not None
     with pytest.raises(IndexError):
         sch.get(loop)
