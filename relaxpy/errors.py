@@ -403,7 +403,7 @@ def check_type(
 
 
 class UnknownOptionError(MisuseError, AttributeError):
-    """No pass has an option of this name."""
+    """No pass has an option of this name, or its value has another type."""
 
 
 class MissingArgumentError(MisuseError):

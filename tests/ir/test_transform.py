@@ -341,7 +341,7 @@ def test_options_are_known_and_of_their_type(monkeypatch: pytest.MonkeyPatch) ->
     assert PassContext.list_configs() == {"relax.test.depth": {"type": "int"}}
     with pytest.raises(errors.MisuseError, match=r"did you mean 'relax\.test\.depth'"):
         PassContext(config={"relax.test.deep": 3})
-    with pytest.raises(errors.MisuseError, match="is of type int"):
+    with pytest.raises(errors.UnknownOptionError, match="is of type int"):
         PassContext(config={"relax.test.depth": "3"})
 
 

@@ -379,7 +379,9 @@ class PassContext:
                     hint=close_names(str(key), _configs, "PassContext"),
                     about=key,
                 )
-            check_type(value, kind, f"option {key} is of type {kind.__name__}")
+            if not isinstance(value, kind):
+                expected = f"option {key} is of type {kind.__name__}"
+                raise UnknownOptionError(unexpected(value, expected).diagnostic)
             if key in _positive and value < 1:
                 raise unexpected(value, f"option {key} is at least 1")
             self.config[key] = _with_defaults(key, value)

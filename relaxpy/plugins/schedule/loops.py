@@ -259,11 +259,9 @@ _THREAD_AXES = frozenset(
 
 def run_as(state: State, loop: For, kind: ForKind) -> None:
     """Make `loop` parallel, vectorized or unrolled, if its iterations may run in any order."""
-    if loop.kind != ForKind.SERIAL:
-        raise refused(f"loop {loop.loop_var.name} is {loop.kind.name.lower()} already", loop)
     if kind != ForKind.UNROLLED:
         check_parallel(state, loop)
-    state.replace({loop: replace(loop, kind=kind)})
+    state.replace({loop: replace(loop, kind=kind, thread_binding=None)})
 
 
 def bind(state: State, loop: For, thread_axis: str) -> None:
@@ -271,8 +269,6 @@ def bind(state: State, loop: For, thread_axis: str) -> None:
     if thread_axis not in _THREAD_AXES:
         hint = close_names(str(thread_axis), _THREAD_AXES)
         raise unexpected(thread_axis, "expected a thread axis such as 'threadIdx.x'", hint=hint)
-    if loop.kind != ForKind.SERIAL:
-        raise refused(f"loop {loop.loop_var.name} is {loop.kind.name.lower()} already", loop)
     check_parallel(state, loop, reductions=thread_axis.startswith("threadIdx"))
     kind = loop.loop_var.dtype
     index = IterVar(None, Var("", kind), IterVarKind.ThreadIndex, thread_axis)

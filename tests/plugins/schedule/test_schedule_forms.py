@@ -10,6 +10,7 @@ import pytest
 import relaxpy
 from relaxpy import tir
 from relaxpy.errors import MisuseError, ScheduleError
+from relaxpy.ir import assert_structural_equal
 from relaxpy.script import from_source, tir as T
 from relaxpy.tir.schedule import BlockRV, Instruction, InstructionKind, LoopRV, Trace, testing
 from tests.exec.kernel.written import kernel
@@ -637,6 +638,15 @@ def after(A: f32[12, 8], C: f32[11, 7]):
             C[vi, vj] = A[vi, vj] * T.float32(2) + T.float32(1)
 # do: s.reverse_compute_inline("C")
 """)
+
+
+@pytest.mark.parametrize("last", ["unroll", "parallel", "bind"])
+def test_the_kind_of_a_loop_may_change_again(last: str) -> None:
+    again, once = tir.Schedule(chain), tir.Schedule(chain)
+    again.bind(again.get_loops("B")[0], "blockIdx.x")
+    for sch in (again, once):
+        getattr(sch, last)(sch.get_loops("B")[0], *(["threadIdx.x"] if last == "bind" else []))
+    assert_structural_equal(again.mod, once.mod)
 
 
 def test_names_that_a_schedule_does_not_know_are_index_errors() -> None:

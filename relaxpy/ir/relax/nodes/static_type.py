@@ -40,6 +40,10 @@ class Type(Node, metaclass=_TypeClass):
     def __struct_info__(self) -> rx.StructInfo:
         return wrap_type(self)
 
+    @property
+    def span(self) -> None:
+        """None: a type has no place in a program."""
+
 
 def _check_rank(ndim: object) -> None:
     if not isinstance(ndim, int) or ndim < -1:
