@@ -379,7 +379,8 @@ class PassContext:
                     hint=close_names(str(key), _configs, "PassContext"),
                     about=key,
                 )
-            if not isinstance(value, kind):
+            is_of_kind = isinstance(value, kind)
+            if not is_of_kind:
                 expected = f"option {key} is of type {kind.__name__}"
                 raise UnknownOptionError(unexpected(value, expected).diagnostic)
             if key in _positive and value < 1:

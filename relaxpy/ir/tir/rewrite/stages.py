@@ -156,9 +156,9 @@ class Stage:
 
     def uses(self, loop: stmt.For) -> bool:
         """True if the variable of a loop decides what the block does, or if it runs."""
-        used = *self.realize.iter_values, self.realize.predicate, *(g for _, g in self.guards)
-        is_used = any(mentions(node, (loop.loop_var,)) for node in used)
-        return is_used or loop in self.direct_loops()
+        outside = *self.realize.iter_values, self.realize.predicate, *(g for _, g in self.guards)
+        used = {var for node in outside for var in occurrences(node, Var)}
+        return loop.loop_var in used or loop in self.direct_loops()
 
     def reduction_loops(self) -> list[stmt.For]:
         """The loops on which a reduction variable depends."""

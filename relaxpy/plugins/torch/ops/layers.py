@@ -461,8 +461,9 @@ def inference_norm(
     gamma, beta, options = _affine(x, [shape_of(x)[1]], weight, bias)
     if len({dtype_of(item) for item in (x, gamma, beta, mean, variance)}) > 1:
         return _by_statistics(x, mean, variance, weight, bias, eps)
-    options["momentum"] = momentum
-    result = R.nn.batch_norm(x, gamma, beta, mean, variance, 1, eps, training=False, **options)
+    result = R.nn.batch_norm(
+        x, gamma, beta, mean, variance, 1, eps, momentum=momentum, training=False, **options
+    )
     return result[0]
 
 
