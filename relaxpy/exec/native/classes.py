@@ -63,11 +63,34 @@ def classes_of(functions: Iterable[PrimFunc]) -> Iterator[KernelClass]:
     for similar in _groups(functions, _parameters):
         readers = [reader for func in similar if (reader := _read(func)) is not None]
         for alike in _groups(readers, _Reader.form):
-            for members in _groups(alike, _text):
-                if len(members) >= Shared.MANY:
-                    yield _class_of(members)
-                elif not members[0].has_product:
-                    yield from map(_class_of, _groups(members, lambda reader: reader.short_sums))
+            for same in _groups(alike, _text):
+                for members in _by_multiples(same):
+                    if len(members) >= Shared.MANY:
+                        yield _class_of(members)
+                    elif not members[0].has_product:
+                        yield from map(
+                            _class_of, _groups(members, lambda reader: reader.short_sums)
+                        )
+
+
+def _by_multiples(readers: Iterable[_Reader]) -> Iterable[Sequence[_Reader]]:
+    """The readers in groups whose sizes are multiples of a vector at the same places.
+
+    If only a few short kernels have these, they join many that have multiples at some of them.
+    """
+    groups: dict[tuple[int, ...], list[_Reader]] = defaultdict(list)
+    for reader in readers:
+        groups[reader.multiples].append(reader)
+    joined = {multiples: [*members] for multiples, members in groups.items()}
+    for multiples, members in groups.items():
+        if len(members) >= Shared.MANY or not members[0].is_short:
+            continue
+        for others, many in groups.items():
+            weaker = all(a <= b for a, b in zip(others, multiples, strict=True))
+            if len(many) >= Shared.MANY and weaker:
+                joined[others] += joined.pop(multiples)
+                break
+    return joined.values()
 
 
 def _groups(items: Iterable[T], key: Callable[[T], Hashable]) -> Iterator[list[T]]:
@@ -152,7 +175,9 @@ def _class_of(readers: Sequence[_Reader]) -> KernelClass:
         reader.func: dict(zip(params, (row[n] for n in different), strict=True))
         for reader, row in zip(readers, rows, strict=True)
     }
-    multiples = {param: _multiple(value) for param, value in members[first.func].items()}
+    multiples = {
+        param: min(_multiple(values[param]) for values in members.values()) for param in params
+    }
     is_short = first.is_short and any(param.dtype.is_int for param in params)
     return KernelClass(general, multiples, is_short, members)
 
@@ -348,13 +373,17 @@ class _Reader:
     def _firsts(self) -> list[int]:
         return list(dict.fromkeys(self._places.values()))
 
+    @property
+    def multiples(self) -> tuple[int, ...]:
+        """For each extent among the `values` a power of two that divides it."""
+        return tuple(_multiple(self._extents[first]) for first in self._firsts)
+
     def form(self) -> Hashable:
         """The facts that kernels of a class have in common beside the text."""
         extents = tuple(
             (e.dtype, None if n in self._places else e.value) for n, e in enumerate(self._extents)
         )
-        multiples = tuple(_multiple(self._extents[first]) for first in self._firsts)
-        return self.is_short, multiples, tuple(self._places.items()), extents
+        return self.is_short, tuple(self._places.items()), extents
 
     def general(self, different: Sequence[int]) -> PrimFunc:
         """The kernel with variables for those `values`, which are its last parameters."""
