@@ -78,9 +78,12 @@ def _between(
     compare: _Comparison,
 ) -> Iterator[Edge]:
     common = common_axes(first, second)
+    loops = {axis.var for axis in first.axes[:common]}
     for x, y in _pairs(first, second):
         if roots.get(x.buffer, x.buffer) is not roots.get(y.buffer, y.buffer):
             continue
+        if i == j and x.buffer is y.buffer and loops <= common_indices(x.indices, y.indices):
+            continue  # only the same iteration accesses the same element
         directions = compare.directions(x, first.axes, y, second.axes, common)
         if directions is None:
             continue
