@@ -19,7 +19,7 @@ from relaxpy.exec.native.values.datatypes import RefusedError
 from relaxpy.exec.tuning import Shared
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import occurrences, rewrite
-from relaxpy.ir.equality.walk import Walk
+from relaxpy.ir.equality.walk import KINDS, Walk
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import (
     Add,
@@ -118,30 +118,37 @@ class _Form(Walk):
     def __init__(self) -> None:
         super().__init__(map_free_vars=False)
         self.numbers: dict[PrimExpr, int] = {}
-        self._parent: object = None
 
     @override
-    def complete(self, fields: list[object], subject: Node, *operands: Any) -> tuple[object, ...]:
-        outer, self._parent = self._parent, subject
-        try:
-            return super().complete(fields, subject, *operands)
-        finally:
-            self._parent = outer
-
-    @override
-    def component(self, value: object, *operands: Any) -> object:
-        path = operands[2]
-        if path and path[1] in _SIZES:
-            return "size"
-        if (
-            isinstance(value, FloatImm)
-            and isinstance(self._parent, _ARITHMETIC)
-            and value.dtype.bits >= 32
-        ):
-            return "number", value.dtype, self.numbers.setdefault(value, len(self.numbers))
-        return super().component(value, *operands)
+    def complete(
+        self, fields: list[object], subject: Node, kind: Any, *operands: Any
+    ) -> tuple[object, ...]:
+        if not (isinstance(subject, _ARITHMETIC) and any(map(_is_number, (subject.a, subject.b)))):
+            return super().complete(fields, subject, _SIZELESS[type(subject)], *operands)
+        for value in (subject.a, subject.b):
+            if _is_number(value):
+                number = self.numbers.setdefault(value, len(self.numbers))
+                fields.append(("number", value.dtype, number))
+            else:
+                fields.append(self.component(value, False, *operands))
+        return tuple(fields)
 
 
+def _is_number(value: PrimExpr) -> bool:
+    return isinstance(value, FloatImm) and value.dtype.bits >= 32
+
+
+class _Sizeless(dict[type[Node], Any]):
+    """The properties of each node class for a walk that visits no extents."""
+
+    def __missing__(self, cls: type[Node]) -> Any:
+        kind = KINDS[cls]
+        fields = tuple(field for field in kind.fields if field[0] not in _SIZES)
+        self[cls] = found = kind._replace(fields=fields)
+        return found
+
+
+_SIZELESS: Final = _Sizeless()
 _SIZES: Final = frozenset(("extent", "shape", "reads", "writes"))
 _ARITHMETIC: Final = (Add, Sub, Mul, Min, Max)
 """Expressions whose code does not depend on the numbers in them."""
@@ -208,13 +215,14 @@ class _Reader:
         iterations = 0
         for buffer in func.buffer_map.values():
             self._enter_buffer(buffer)
-        for node in occurrences(func.body, Stmt):
+        statements = [*occurrences(func.body, Stmt)]
+        for node in statements:
             iterations += self._enter(node)
-        self.has_product = any(_is_product(n) for n in occurrences(func.body, BufferStore))
+        self.has_product = any(isinstance(n, BufferStore) and _is_product(n) for n in statements)
         if self.has_product:
             self._check_product(iterations)
         self.is_short = self.has_product or iterations <= Shared.SHORT_KERNEL
-        for node in occurrences(func.body, Stmt):
+        for node in statements:
             match node:
                 case BlockRealize(iter_values=values, block=Block(iter_vars=iter_vars)):
                     for each, value in zip(iter_vars, values, strict=True):

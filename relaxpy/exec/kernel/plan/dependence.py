@@ -451,6 +451,8 @@ def possible_conflicts(
     paired with itself, as its iterations may conflict. Transitively implied pairs are omitted.
     """
     pairs = {(i, i) for i in range(len(statements))}
+    if len(statements) == 1:
+        return pairs
     uses: dict[Buffer, list[_Use]] = {}
     for i, statement in enumerate(statements):
         for writes, accesses in ((True, statement.writes), (False, statement.reads)):
