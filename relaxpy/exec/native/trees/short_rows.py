@@ -101,8 +101,8 @@ def _in_rows(run: Run, outer: Sequence[Axis], axis: Axis) -> tuple[Axis, list[Ax
 def _has_gaps(run: Run, axis: Axis) -> bool:
     """True if elements of neighbouring rows may not be adjacent in memory."""
     row = next((a for a in run.loops if a.has_bounds_of(axis)), axis)
-    elements = (BufferLoad(*element) for m in run.assignments for element in m.elements())
-    return any(step_of(element, row) not in (0, 1) for element in elements)
+    elements = {element for m in run.assignments for element in m.elements()}
+    return any(step_of(BufferLoad(*element), row) not in (0, 1) for element in elements)
 
 
 def _places(axes: Sequence[Axis]) -> Iterator[tuple[tuple[Axis, ...], Axis]]:
