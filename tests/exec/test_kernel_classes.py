@@ -131,7 +131,8 @@ PRODUCTS: dict[str, tuple[Sequence[tuple[str, Any]], Body]] = {
     ),
 }
 CHEAP = [[(17, 33), (21, 70), (40, 19), (61, 65)], [(16, 16), (32, 96), (48, 80), (64, 32)]]
-"""Multiples of no vector, and multiples."""
+CHEAP += [[(17, 33), (32, 96), (21, 70), (40, 19), (24, 80), (61, 65)]]
+"""Multiples of no vector, multiples, and a few of these among others."""
 
 
 @pytest.mark.parametrize("sizes", CHEAP)
@@ -166,7 +167,8 @@ def test_products_that_are_few_or_take_long_keep_their_sizes(sizes: Any) -> None
     assert len({ex.kernel_source(kernel, "llvm") for kernel in kernels}) == len(sizes)
 
 
-SUMS = [(20, 64), (52, 80), (31, 96), (17, 112)], [(20, 65), (52, 81), (31, 127), (17, 102)]
+SUMS = [[(20, 64), (52, 80), (31, 96), (17, 112)], [(20, 65), (52, 81), (31, 127), (17, 102)]]
+SUMS += [[(32, 76), (20, 65), (52, 81), (31, 127), (17, 102)]]
 
 
 @pytest.mark.parametrize("sizes", SUMS)
@@ -195,6 +197,12 @@ def test_many_short_sums_have_one_function_with_their_results(name: str, sizes: 
 def test_sums_that_are_few_or_take_long_keep_their_lengths(sizes: Any, count: int) -> None:
     module, _ = program("sums of rows", sizes)
     assert len(functions(relaxpy.compile(module, "native"))) == count
+
+
+def test_multiples_that_take_long_keep_them() -> None:
+    sizes = [(300, 97), (301, 127), (303, 131), (305, 133), (307, 144)]
+    module, _ = program("elementwise", sizes)
+    assert len(functions(relaxpy.compile(module, "native"))) == 2
 
 
 def functions(ex: Any) -> set[str]:

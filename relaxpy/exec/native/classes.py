@@ -19,7 +19,7 @@ from relaxpy.exec.native.values.datatypes import RefusedError
 from relaxpy.exec.tuning import Shared
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import occurrences, rewrite
-from relaxpy.ir.equality.walk import Walk
+from relaxpy.ir.equality.walk import KINDS, Walk
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import (
     Add,
@@ -63,11 +63,34 @@ def classes_of(functions: Iterable[PrimFunc]) -> Iterator[KernelClass]:
     for similar in _groups(functions, _parameters):
         readers = [reader for func in similar if (reader := _read(func)) is not None]
         for alike in _groups(readers, _Reader.form):
-            for members in _groups(alike, _text):
-                if len(members) >= Shared.MANY:
-                    yield _class_of(members)
-                elif not members[0].has_product:
-                    yield from map(_class_of, _groups(members, lambda reader: reader.short_sums))
+            for same in _groups(alike, _text):
+                for members in _by_multiples(same):
+                    if len(members) >= Shared.MANY:
+                        yield _class_of(members)
+                    elif not members[0].has_product:
+                        yield from map(
+                            _class_of, _groups(members, lambda reader: reader.short_sums)
+                        )
+
+
+def _by_multiples(readers: Iterable[_Reader]) -> Iterable[Sequence[_Reader]]:
+    """The readers in groups whose sizes are multiples of a vector at the same places.
+
+    If only a few short kernels have these, they join many that have multiples at some of them.
+    """
+    groups: dict[tuple[int, ...], list[_Reader]] = defaultdict(list)
+    for reader in readers:
+        groups[reader.multiples].append(reader)
+    joined = {multiples: [*members] for multiples, members in groups.items()}
+    for multiples, members in groups.items():
+        if len(members) >= Shared.MANY or not members[0].is_short:
+            continue
+        for others, many in groups.items():
+            weaker = all(a <= b for a, b in zip(others, multiples, strict=True))
+            if len(many) >= Shared.MANY and weaker:
+                joined[others] += joined.pop(multiples)
+                break
+    return joined.values()
 
 
 def _groups(items: Iterable[T], key: Callable[[T], Hashable]) -> Iterator[list[T]]:
@@ -95,30 +118,37 @@ class _Form(Walk):
     def __init__(self) -> None:
         super().__init__(map_free_vars=False)
         self.numbers: dict[PrimExpr, int] = {}
-        self._parent: object = None
 
     @override
-    def complete(self, fields: list[object], subject: Node, *operands: Any) -> tuple[object, ...]:
-        outer, self._parent = self._parent, subject
-        try:
-            return super().complete(fields, subject, *operands)
-        finally:
-            self._parent = outer
-
-    @override
-    def component(self, value: object, *operands: Any) -> object:
-        path = operands[2]
-        if path and path[1] in _SIZES:
-            return "size"
-        if (
-            isinstance(value, FloatImm)
-            and isinstance(self._parent, _ARITHMETIC)
-            and value.dtype.bits >= 32
-        ):
-            return "number", value.dtype, self.numbers.setdefault(value, len(self.numbers))
-        return super().component(value, *operands)
+    def complete(
+        self, fields: list[object], subject: Node, kind: Any, *operands: Any
+    ) -> tuple[object, ...]:
+        if not (isinstance(subject, _ARITHMETIC) and any(map(_is_number, (subject.a, subject.b)))):
+            return super().complete(fields, subject, _SIZELESS[type(subject)], *operands)
+        for value in (subject.a, subject.b):
+            if _is_number(value):
+                number = self.numbers.setdefault(value, len(self.numbers))
+                fields.append(("number", value.dtype, number))
+            else:
+                fields.append(self.component(value, False, *operands))
+        return tuple(fields)
 
 
+def _is_number(value: PrimExpr) -> bool:
+    return isinstance(value, FloatImm) and value.dtype.bits >= 32
+
+
+class _Sizeless(dict[type[Node], Any]):
+    """The properties of each node class for a walk that visits no extents."""
+
+    def __missing__(self, cls: type[Node]) -> Any:
+        kind = KINDS[cls]
+        fields = tuple(field for field in kind.fields if field[0] not in _SIZES)
+        self[cls] = found = kind._replace(fields=fields)
+        return found
+
+
+_SIZELESS: Final = _Sizeless()
 _SIZES: Final = frozenset(("extent", "shape", "reads", "writes"))
 _ARITHMETIC: Final = (Add, Sub, Mul, Min, Max)
 """Expressions whose code does not depend on the numbers in them."""
@@ -152,7 +182,9 @@ def _class_of(readers: Sequence[_Reader]) -> KernelClass:
         reader.func: dict(zip(params, (row[n] for n in different), strict=True))
         for reader, row in zip(readers, rows, strict=True)
     }
-    multiples = {param: _multiple(value) for param, value in members[first.func].items()}
+    multiples = {
+        param: min(_multiple(values[param]) for values in members.values()) for param in params
+    }
     is_short = first.is_short and any(param.dtype.is_int for param in params)
     return KernelClass(general, multiples, is_short, members)
 
@@ -183,13 +215,14 @@ class _Reader:
         iterations = 0
         for buffer in func.buffer_map.values():
             self._enter_buffer(buffer)
-        for node in occurrences(func.body, Stmt):
+        statements = [*occurrences(func.body, Stmt)]
+        for node in statements:
             iterations += self._enter(node)
-        self.has_product = any(_is_product(n) for n in occurrences(func.body, BufferStore))
+        self.has_product = any(isinstance(n, BufferStore) and _is_product(n) for n in statements)
         if self.has_product:
             self._check_product(iterations)
         self.is_short = self.has_product or iterations <= Shared.SHORT_KERNEL
-        for node in occurrences(func.body, Stmt):
+        for node in statements:
             match node:
                 case BlockRealize(iter_values=values, block=Block(iter_vars=iter_vars)):
                     for each, value in zip(iter_vars, values, strict=True):
@@ -348,13 +381,17 @@ class _Reader:
     def _firsts(self) -> list[int]:
         return list(dict.fromkeys(self._places.values()))
 
+    @property
+    def multiples(self) -> tuple[int, ...]:
+        """For each extent among the `values` a power of two that divides it."""
+        return tuple(_multiple(self._extents[first]) for first in self._firsts)
+
     def form(self) -> Hashable:
         """The facts that kernels of a class have in common beside the text."""
         extents = tuple(
             (e.dtype, None if n in self._places else e.value) for n, e in enumerate(self._extents)
         )
-        multiples = tuple(_multiple(self._extents[first]) for first in self._firsts)
-        return self.is_short, multiples, tuple(self._places.items()), extents
+        return self.is_short, tuple(self._places.items()), extents
 
     def general(self, different: Sequence[int]) -> PrimFunc:
         """The kernel with variables for those `values`, which are its last parameters."""

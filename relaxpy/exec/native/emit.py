@@ -142,7 +142,7 @@ class KernelEmitter:
         """True if the loops outside of tasks may take so long that they poll signals."""
         if self.program.is_short:
             return False
-        times = [time_of(tree, self.plan, ()).constant for tree in self.program.trees]
+        times = [time_of(tree, ()).constant for tree in self.program.trees]
         return any(time is None or time > Cost.LONG for time in times)
 
     def _overflows(self, size: IndexPoly) -> Value:

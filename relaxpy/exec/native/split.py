@@ -65,7 +65,7 @@ def _divided(tree: Tree, program: KernelProgram) -> Tree:
     plan = program.plan
     match tree:
         case For(axis=axis, body=body):
-            time, extent = time_of(tree, plan, [axis]), axis.extent
+            time, extent = time_of(tree, [axis]), axis.extent
             divided = tuple(_divided(part, program) for part in body)
             is_same = all(a is b for a, b in zip(body, divided, strict=True))
             is_long = is_same or (extent.constant or 0) >= Parallel.FEW
@@ -76,20 +76,20 @@ def _divided(tree: Tree, program: KernelProgram) -> Tree:
             return tree if is_same else replace(tree, body=divided)
         case Tile(axis=axis, size=int(size)):
             low, high = _block()
-            time = time_of(tree, plan, [axis])
+            time = time_of(tree, [axis])
             if not _is_worth(time * axis.extent):
                 return tree
             inner = within_batch(tree, program) if _is_worth(time) else None
             if inner is not None and (axis.extent.constant is None or _fits(inner, tree)):
                 rows = replace(inner, axis=Axis(inner.axis.var, low, high))
-                time = time_of(inner, plan, [inner.axis])
+                time = time_of(inner, [inner.axis])
                 count = 1
                 if axis.extent.constant is not None:  # each block computes the outer index
                     count = min(max(1, Cost.GRAIN // (time.constant or 1)), _extent(inner.axis))
                 return Tasks((axis,), inner.axis, count, low, high, rows, time * count)
             rows = replace(tree, axis=Axis(axis.var, low, high))
             return Tasks((), axis, size, low, high, rows, time * size)
-        case Run() if _is_worth(time_of(tree, plan, ())):
+        case Run() if _is_worth(time_of(tree, ())):
             return _of_axes(tree, program)
         case _:
             return tree
@@ -121,7 +121,7 @@ def _of_axes(tree: Run, program: KernelProgram) -> Tree:
     plan, free = program.plan, _free_axes(tree)
     # A dynamic batch is most likely one, so its elements are divided if there are enough.
     batch = free[0] if free and free[0].extent.constant is None else None
-    if batch is not None and not _is_worth(time_of(tree, plan, [batch])):
+    if batch is not None and not _is_worth(time_of(tree, [batch])):
         batch = None
     match strategy_of(tree, program):
         case Product():
@@ -150,7 +150,7 @@ def _of_axes(tree: Run, program: KernelProgram) -> Tree:
     # One row is computed from another; of errors, the first one in the order of tasks counts.
     by_rows = any(a.var not in tree.independent for a in tree.axes) and not tree.checked
     by_rows = by_rows and axis is lane_axis(tree)
-    time = time_of(tree, plan, [*outer, axis])
+    time = time_of(tree, [*outer, axis])
     low, high = _block()
     block = Axis(axis.var, low, high)
     axes, ordered = (
@@ -235,7 +235,7 @@ def _stretches(run: Run, plan: Plan) -> tuple[Tasks, list[Buffer], Run] | None:
 
     None if the results themselves can be divided, or if the reduction is too short.
     """
-    is_worth = bool(run.accumulations) and _is_worth(time_of(run, plan, ()))
+    is_worth = bool(run.accumulations) and _is_worth(time_of(run, ()))
     if not is_worth or product_of(run) is not None:
         return None
     axes, along = run.axes, lane_axis(run)
@@ -250,7 +250,7 @@ def _stretches(run: Run, plan: Plan) -> tuple[Tasks, list[Buffer], Run] | None:
     )
     if results > Parallel.FEW or axis.var not in run.independent:
         return None
-    time = time_of(run, plan, [axis])
+    time = time_of(run, [axis])
     size, extent = _size(axis, along, time.constant), axis.extent.constant
     if extent is not None and extent <= size:
         return None

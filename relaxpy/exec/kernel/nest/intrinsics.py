@@ -33,17 +33,19 @@ def check_datatypes(func: PrimFunc, name: str) -> None:
                 span=func.span,
                 hint="add a dimension for the lanes, and load them by T.Ramp",
             )
-    for call in occurrences(func.body, Call):
-        if isinstance(call.op, Op) and (record := intrinsic_of(call.op)) and record.of_bits:
-            for arg in call.args:
+    threads: list[For] = []
+    for node in occurrences(func.body, Call, For):
+        assert isinstance(node, Call | For)
+        if isinstance(node, For):
+            threads += [node] if _thread(node) else []
+        elif isinstance(node.op, Op) and (record := intrinsic_of(node.op)) and record.of_bits:
+            for arg in node.args:
                 if not (isinstance(arg, PrimExpr) and arg.dtype.is_int):
                     raise CompileError(
-                        f"{name}: {call.op.name} takes integers, found `{arg}`",
+                        f"{name}: {node.op.name} takes integers, found `{arg}`",
                         span=func.span,
                         hint='for the bits of a float write T.reinterpret("int32", x)',
                     )
-
-    threads = [loop for loop in occurrences(func.body, For) if _thread(loop)]
     for loop in threads:
         for call in occurrences(loop, Call):
             if call.op is _BARRIER:

@@ -67,20 +67,6 @@ def read(func: PrimFunc, shape_vars: Container[tir.Var], *, may_alias: bool = Fa
     )
 
 
-def _is_point(loop: st.For) -> bool:
-    """True if a loop has one iteration, whose number is known, and which runs to its end."""
-    match loop:
-        case st.For(
-            min=tir.IntImm(),
-            extent=tir.IntImm(value=1),
-            kind=st.ForKind.SERIAL,
-            thread_binding=None,
-        ):
-            return not (loop.annotations or any(map(_is_jump, occurrences(loop.body, st.Evaluate))))
-        case _:
-            return False
-
-
 def _is_jump(stmt: st.Evaluate) -> bool:
     """True if a statement leaves a loop or its current iteration."""
     return isinstance(stmt.value, tir.Call) and stmt.value.op in _LOOP_JUMPS
@@ -94,11 +80,12 @@ class _Reader:
         self.assumes_no_alias = False
         """True if the result is correct only if arguments share no memory."""
         self.buffers = BufferTable(func)
+        self.has_jumps = any(map(_is_jump, occurrences(func.body, st.Evaluate)))
         self.axes: list[nest.Axis] = []
         self.kinds: dict[tir.Var, st.ForKind] = {}
         self.used: set[tir.Var] = set(func.params)
         self.points: dict[tir.Var, tir.PrimExpr] = {}
-        """The numbers of the iterations of enclosing loops that have one, until it is replaced."""
+        """The values of variables of enclosing loops and blocks, until these are replaced."""
         self.block: str | None = None
         self.span: Span | None = func.span
 
@@ -118,16 +105,14 @@ class _Reader:
             case st.SeqStmt(seq=seq):
                 for inner in seq:
                     yield from self.items(inner)
-            case st.For(loop_var=var, min=start, body=body) if var not in self.used and _is_point(
-                stmt
-            ):
+            case st.For(loop_var=var, min=start, body=body) if self._is_point(stmt):
                 self.used.add(var)
                 self.points[var] = start
                 return body
             case st.For():
                 start, extent = (substitute(b, self.points) for b in (stmt.min, stmt.extent))
                 loop = self._loop(stmt, start, extent)
-                for bound in (start, extent):
+                for bound in (b for b in (start, extent) if not isinstance(b, tir.IntImm)):
                     if not (loop.body and keeps_divisions(bound, as_poly(bound).expr())):
                         yield from self._evaluated(bound)
                 if loop.body:
@@ -175,6 +160,24 @@ class _Reader:
     def error(self, message: str, hint: str | None = None) -> CompileError:
         return CompileError(f"{self.name}: {message}", span=self.span, hint=hint)
 
+    def _is_point(self, loop: st.For) -> bool:
+        """True if a loop has one iteration, whose number is known, and which runs to its end.
+
+        Its variable was not that of an earlier loop.
+        """
+        match loop:
+            case st.For(
+                loop_var=var,
+                min=tir.IntImm(),
+                extent=tir.IntImm(value=1),
+                kind=st.ForKind.SERIAL,
+                thread_binding=None,
+            ) if var not in self.used:
+                inner = occurrences(loop.body, st.Evaluate) if self.has_jumps else ()
+                return not (loop.annotations or any(map(_is_jump, inner)))
+            case _:
+                return False
+
     def _loop(self, loop: st.For, start: tir.PrimExpr, extent: tir.PrimExpr) -> nest.Loop:
         var, body = loop.loop_var, loop.body
         if var in self.used:
@@ -192,7 +195,6 @@ class _Reader:
 
     def _realize(self, realize: st.BlockRealize) -> Iterator[nest.Item]:
         block = realize.block
-        unbound = replace(block, iter_vars=(), reads=(), writes=())
         items: list[nest.Item] = []
         values: dict[tir.Var, tir.PrimExpr] = {}
         reduced: list[tuple[tir.PrimExpr, tir.PrimExpr]] = []
@@ -201,7 +203,7 @@ class _Reader:
         for iter_var, found in zip(block.iter_vars, realize.iter_values, strict=True):
             bound = substitute(found, points)
             value = ops.cast_to(bound, iter_var.var.dtype)
-            if self._is_bound_here(iter_var.var, value, unbound):
+            if self._is_bound_here(iter_var.var, value, block):
                 var = tir.Var(iter_var.var.name, iter_var.var.dtype)
                 values[iter_var.var] = var
                 items.append(nest.Bind(var, self.value(value), self.span))
@@ -211,11 +213,16 @@ class _Reader:
                 spatial.update(occurrences(bound, tir.Var))
             elif iter_var.dom is not None:
                 reduced.append((self.value(bound), iter_var.dom.min))
-        bound_block = substitute(unbound, {**points, **values})
-        for number in range(len(bound_block.match_buffers)):
-            bound_block = substitute(
-                bound_block, self.buffers.layout_of(bound_block.match_buffers[number])
-            )
+        values = {**points, **values}
+        if block.alloc_buffers or block.match_buffers:
+            # Each buffer whose layout mentions a variable is rebuilt once.
+            bound_block = substitute(replace(block, iter_vars=(), reads=(), writes=()), values)
+            for number in range(len(bound_block.match_buffers)):
+                bound_block = substitute(
+                    bound_block, self.buffers.layout_of(bound_block.match_buffers[number])
+                )
+        else:
+            bound_block, self.points = block, values
         outer, self.block = self.block, block.name_hint or self.block
         for buffer in bound_block.alloc_buffers:
             items += self.buffers.add_local(buffer, bound_block, self.axes)
@@ -510,6 +517,8 @@ class _Reader:
         Errors:
             CompileError: an intrinsic has no meaning outside special hardware.
         """
+        if isinstance(expr, (tir.Var, tir.IntImm)):
+            return expr
         if not any(True for _ in nest.external_calls(expr)):
             return cast("tir.PrimExpr", rewrite(expr, self._rule))
         if isinstance(expr, tir.Call) and nest.is_external(expr):

@@ -231,10 +231,12 @@ def _blocked(rows: _Rows, trees: Sequence[Tree], worth: _Worth) -> Sequence[Tree
     pairs = zip(members, rows.axes, strict=True)
     if all(axis in run.over and _needs_no_memory(run) for run, axis in pairs):
         return members
+    pays = rows.reduced or (worth.for_threads and _is_much_work(slow))
+    if few and not pays and not any(buffer in worth.local for buffer in rows.rows):
+        return members
     tile = _tile(rows, trees, worth.local)
     total = (row_bytes(tile, rows.plan) * tile.axis.extent).constant
     is_large = total is None or total > Blocks.LEAST_DIVIDED
-    pays = rows.reduced or (worth.for_threads and _is_much_work(slow))
     if few and not pays and not (is_large and _saves_memory(tile, rows.plan)):
         return members
     if worth.within_batches and tile.local and _has_gaps_in_batch(rows):

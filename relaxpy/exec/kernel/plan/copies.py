@@ -77,9 +77,9 @@ class _Forwarding:
         readers = [s for s in reading if isinstance(s, Assignment) and _is_plain(s, buffer)]
         if not isinstance(source, Assignment) or len(readers) != len(positions):
             return False
-        if not self._computes_all(source) or not self._is_constant(source, writers[0], readers):
-            return False
         if not _is_slice(source, readers) and not _is_only_copied(source, readers):
+            return False
+        if not self._computes_all(source) or not self._is_constant(source, writers[0], readers):
             return False
         for reader in readers:
             for load in _loads_of(buffer, reader):

@@ -78,9 +78,12 @@ def _between(
     compare: _Comparison,
 ) -> Iterator[Edge]:
     common = common_axes(first, second)
+    loops = {axis.var for axis in first.axes[:common]}
     for x, y in _pairs(first, second):
         if roots.get(x.buffer, x.buffer) is not roots.get(y.buffer, y.buffer):
             continue
+        if i == j and x.buffer is y.buffer and loops <= common_indices(x.indices, y.indices):
+            continue  # only the same iteration accesses the same element
         directions = compare.directions(x, first.axes, y, second.axes, common)
         if directions is None:
             continue
@@ -448,6 +451,8 @@ def possible_conflicts(
     paired with itself, as its iterations may conflict. Transitively implied pairs are omitted.
     """
     pairs = {(i, i) for i in range(len(statements))}
+    if len(statements) == 1:
+        return pairs
     uses: dict[Buffer, list[_Use]] = {}
     for i, statement in enumerate(statements):
         for writes, accesses in ((True, statement.writes), (False, statement.reads)):

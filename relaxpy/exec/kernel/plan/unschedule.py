@@ -56,12 +56,18 @@ if TYPE_CHECKING:
 
 def normalise_loops(nest: Nest, shape_vars: Container[Var]) -> Nest:
     """`nest` with split loops coalesced, fused loops split, and indices simplified."""
-    return replace(nest, items=_Loops(shape_vars).items(nest.items, ()))
+    found: list[Item] = []
+    for item in nest.items:
+        divides = any(_divides(expr) for expr in _all_expressions(item))
+        found += _Loops(shape_vars, divides=divides).items((item,), ())
+    return replace(nest, items=tuple(found))
 
 
 class _Loops:
-    def __init__(self, shape_vars: Container[Var]) -> None:
-        self.shape_vars = shape_vars
+    """Normalises loops, with bodies in which quotients and remainders occur if it `divides`."""
+
+    def __init__(self, shape_vars: Container[Var], *, divides: bool) -> None:
+        self.shape_vars, self.divides = shape_vars, divides
 
     def items(
         self, items: tuple[Item, ...], outer: tuple[Axis, ...], *, simplified: bool = False
@@ -88,15 +94,16 @@ class _Loops:
             loop = joint
         loop = self._narrowed(loop, outer)
         axes = (*outer, loop.axis)
-        if not (simplified and loop is before):
-            loop = self._simplified(loop, axes)
-        digits = self._split(loop, outer)
-        if digits is not None:
-            return self._item(digits, outer, simplified=True)
-        if (parts := self._peeled(loop, outer)) is not None:
-            whole, rest = parts
-            rest = self._simplified(rest, (*outer, rest.axis))
-            return self.items((whole, rest), outer, simplified=True)
+        if self.divides:
+            if not (simplified and loop is before):
+                loop = self._simplified(loop, axes)
+            digits = self._split(loop, outer)
+            if digits is not None:
+                return self._item(digits, outer, simplified=True)
+            if (parts := self._peeled(loop, outer)) is not None:
+                whole, rest = parts
+                rest = self._simplified(rest, (*outer, rest.axis))
+                return self.items((whole, rest), outer, simplified=True)
         return (replace(loop, body=self.items(loop.body, axes, simplified=True)),)
 
     def _peeled(self, loop: Loop, outer: tuple[Axis, ...]) -> tuple[Loop, Loop] | None:

@@ -283,7 +283,7 @@ class _Builder:
         rows = dict.fromkeys(self.rows, Row(0, 0))
         axis = Axis(Var(row.var.name, INT64), low, high)
         tree = Tile(axis, first, end, body, rows, frozenset(rows), size)
-        time = time_of(replace(tree, axis=row), self.program.plan, [*outer, row])
+        time = time_of(replace(tree, axis=row), [*outer, row])
         elided = {self.blocks[b] for b in self.program.elided.intersection(self.blocks)}
         tree = with_mask(tree, block, rows, elided)
         return Tasks(tuple(outer), row, size, low, high, tree, time * size)

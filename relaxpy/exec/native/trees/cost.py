@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from relaxpy.exec.kernel.nest.buffers import position_of
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.plan.blocking import COSTLY
 from relaxpy.exec.kernel.plan.statements import expressions_of
-from relaxpy.exec.kernel.plan.tree import For, Plan, Run, Tile, Tree, runs
+from relaxpy.exec.kernel.plan.tree import For, Run, Tile, Tree, runs
 from relaxpy.exec.native.trees.lanes import lane_axis
 from relaxpy.exec.native.trees.product import product_of
 from relaxpy.exec.native.trees.program import ObligationTests, Tasks
@@ -20,16 +21,16 @@ from relaxpy.ir.tir.buffer import Buffer, BufferLoad, outside_indices
 from relaxpy.ir.tir.expr import Call, Div, FloorDiv, FloorMod, Mod, PrimExpr, Var
 
 
-def time_of(tree: Tree, plan: Plan, without: Sequence[Axis]) -> IndexPoly:
+def time_of(tree: Tree, without: Sequence[Axis]) -> IndexPoly:
     """The time of `tree` in one iteration of the axes `without`."""
     match tree:
         case Run():
-            return _iterations(tree.loops, without) * _of_run(tree, plan)
+            return _iterations(tree.loops, without) * _of_run(tree)
         case For(axis=axis, body=body):
-            return _iterations([axis], without) * _total(body, plan, without)
+            return _iterations([axis], without) * _total(body, without)
         case Tile(axis=axis, low=low, body=body):
             inner = [a for t in body for a in _axes(t) if a.start is low]
-            return _iterations([axis], without) * _total(body, plan, inner)
+            return _iterations([axis], without) * _total(body, inner)
         case Tasks():
             return as_poly(0)
         case ObligationTests(obligations=required):
@@ -70,8 +71,8 @@ def _repeats(run: Run) -> bool:
     )
 
 
-def _total(trees: Iterable[Tree], plan: Plan, without: Sequence[Axis]) -> IndexPoly:
-    return sum((time_of(tree, plan, without) for tree in trees), as_poly(0))
+def _total(trees: Iterable[Tree], without: Sequence[Axis]) -> IndexPoly:
+    return sum((time_of(tree, without) for tree in trees), as_poly(0))
 
 
 def _axes(tree: Tree) -> tuple[Axis, ...]:
@@ -101,7 +102,8 @@ def _iterations(axes: Iterable[Axis], without: Sequence[Axis]) -> IndexPoly:
     return total
 
 
-def _of_run(run: Run, plan: Plan) -> int:
+@lru_cache(maxsize=1 << 6)
+def _of_run(run: Run) -> int:
     """The time of one iteration of all loops."""
     if product_of(run) is not None:
         return Cost.PRODUCT

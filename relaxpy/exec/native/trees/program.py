@@ -178,7 +178,8 @@ class _Reader:
         )
 
     def _tile(self, tile: Tile, serial: tuple[Axis, ...]) -> Tile:
-        body = [inner for run in runs(tile.body) for inner in self._run(run, serial)]
+        read = (inner for run in runs(tile.body) for inner in self._run(run, serial))
+        body = list(fused(read, self.plan))  # now, so that fewer runs are asked for lanes
         members = list(runs(body))
         counts: list[int] = []
         for run in members:
@@ -198,8 +199,9 @@ class _Reader:
             # A member sums over this loop.
             row = replace(row, var=Var(row.var.name, row.var.dtype))
         if size == 1:
-            body = [_of_one_row(t, tile, row.var) if isinstance(t, Run) else t for t in body]
-        return replace(tile, axis=row, body=tuple(fused(body, self.plan)), size=size)
+            rows = (_of_one_row(t, tile, row.var) if isinstance(t, Run) else t for t in body)
+            body = list(fused(rows, self.plan))
+        return replace(tile, axis=row, body=tuple(body), size=size)
 
 
 def may_fail(tree: Tree) -> bool:

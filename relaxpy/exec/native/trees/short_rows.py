@@ -76,7 +76,8 @@ def short_rows(tree: Run | Tile, program: KernelProgram) -> ShortRows | None:
         places = _places(tree.axes)
     for outer, axis in places:
         is_long = (axis.extent.constant or RowLanes.LEAST) >= RowLanes.LEAST
-        if is_long and any(_has_gaps(run, axis) for run in members):
+        are_short = is_long and all(_in_rows(run, outer, axis) for run in members)
+        if are_short and any(_has_gaps(run, axis) for run in members):
             finder = _Finder(program.plan, private, outer, axis)
             rows = finder.result() if all(map(finder.add, members)) else None
             if rows is not None:
@@ -84,11 +85,24 @@ def short_rows(tree: Run | Tile, program: KernelProgram) -> ShortRows | None:
     return None
 
 
+def _in_rows(run: Run, outer: Sequence[Axis], axis: Axis) -> tuple[Axis, list[Axis]] | None:
+    """The axis of a run whose iterations are rows, and its parallel loops within a row.
+
+    None if there is no such axis, or if a loop within a row is long.
+    """
+    inner = [a for a in run.axes if all(a is not o for o in outer)]
+    row = next((a for a in inner if a.has_bounds_of(axis)), None)
+    within = [a for a in inner if a is not row]
+    if row is None or not all(map(_is_short, (*within, *run.over))):
+        return None
+    return row, within
+
+
 def _has_gaps(run: Run, axis: Axis) -> bool:
     """True if elements of neighbouring rows may not be adjacent in memory."""
     row = next((a for a in run.loops if a.has_bounds_of(axis)), axis)
-    elements = (BufferLoad(*element) for m in run.assignments for element in m.elements())
-    return any(step_of(element, row) not in (0, 1) for element in elements)
+    elements = {element for m in run.assignments for element in m.elements()}
+    return any(step_of(BufferLoad(*element), row) not in (0, 1) for element in elements)
 
 
 def _places(axes: Sequence[Axis]) -> Iterator[tuple[tuple[Axis, ...], Axis]]:
@@ -160,12 +174,11 @@ class _Finder:
 
     def add(self, run: Run) -> bool:
         """Add the steps of a run; False if it is not suited."""
-        inner = [a for a in run.axes if all(a is not o for o in self.outer)]
-        row = next((a for a in inner if a.has_bounds_of(self.axis)), None)
-        short = [a for a in (*inner, *run.over) if a is not row]
-        if row is None or not all(map(_is_short, short)):
+        found = _in_rows(run, self.outer, self.axis)
+        if found is None:
             return False
-        count = math.prod(a.extent.constant or 1 for a in short)
+        row, within = found
+        count = math.prod(a.extent.constant or 1 for a in (*within, *run.over))
         nodes = [node for m in run.assignments for node in walk(m.value)]
         calls = sum(isinstance(node, Call) for node in nodes)
         self.has_functions = self.has_functions or calls > 0
@@ -174,7 +187,6 @@ class _Finder:
         self.operations += count * (len(nodes) + RowLanes.FUNCTION * calls)
         if count > RowLanes.LONGEST or self.operations > RowLanes.OPERATIONS:
             return False
-        within = [a for a in short if all(a is not o for o in run.over)]
         return all(self._unroll(m, row, within, run.over) for m in run.assignments)
 
     def _unroll(
