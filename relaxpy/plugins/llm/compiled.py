@@ -156,8 +156,8 @@ class CompiledDecoder:
 
         `rows` count through the tokens of all sequences. After an error these are as before.
         """
-        flat = np.array([token for own in ids for token in own], np.int32)[np.newaxis]
-        if flat.shape[1] == 1 and len(rows) == 1:
+        flat = np.array([token for own in ids for token in own], np.int32)
+        if len(flat) == 1 and len(rows) == 1:
             return self._append(
                 cache, sequences, ids, lambda: self.program["decode"](flat, cache, self.params)
             )
@@ -169,7 +169,7 @@ class CompiledDecoder:
     def states(self, cache: Any, sequence: int, ids: Sequence[int]) -> Any:
         """Append tokens to a sequence; what the last layer sees of each, (len(ids), width)."""
         program, params = self._states
-        flat = np.array([ids], np.int32)
+        flat = np.array(ids, np.int32)
         return self._append(
             cache, [sequence], [ids], lambda: program["states"](flat, cache, params)
         )

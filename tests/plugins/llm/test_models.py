@@ -937,3 +937,13 @@ def test_one_weight_at_a_time_is_read_and_rounded() -> None:
     CompiledDecoder(config, weights, names=names, quantization="q4f32_1")
     assert len(read) == 10
     assert max(counts) == 1
+
+
+@pytest.mark.parametrize("quantization", [None, "q4f32_1"])
+def test_all_layers_have_the_same_products(quantization: str | None) -> None:
+    """The inputs of the first, and the results of the last, are as those of the others."""
+    raw = CONFIGS["mistral"]
+    model = CompiledDecoder(config_of(raw), weights_of(raw, 0), quantization=quantization)
+    products = {row.kernel for row in model.program.report() if "matmul" in row.kernel}
+    fused_with_the_norm = 1  # of one token, which no kernel selects
+    assert len(products) == 2 * 5 + fused_with_the_norm
