@@ -24,6 +24,7 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import cache, partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -57,6 +58,7 @@ from relaxpy.ir.pass_infra.passes import PassContext
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes.python_function import python_function_of
 from relaxpy.ir.serialize import load_table, save_table
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.frames import is_user_frame
 
@@ -88,13 +90,16 @@ class Source:
 
     def __init__(self, module: IRModule, *, has_passes: bool) -> None:
         self.key = self.problem = ""
+        self._module = module
         self._large: dict[Elements, int] = {}
         self._files = MappedFiles()
         surroundings = _surroundings() if disk_cache.keeps_programs() else ""
         if not surroundings or not is_default():
             return
-        nodes = [n for func in module.functions.values() for n in walk(func)]
-        self._spans = [getattr(node, "span", None) for node in nodes]
+        functions = [f for f in module.functions.values() if not isinstance(f, PrimFunc)]
+        nodes = [
+            n for f in functions for n in walk(f) if isinstance(n, rx.Constant | rx.ExternFunc)
+        ]
         self.literals = [node for node in nodes if isinstance(node, rx.Constant)]
         for node in nodes:
             if isinstance(node, rx.ExternFunc) and python_function_of(node) is not None:
@@ -167,6 +172,11 @@ class Source:
         large = [*self._large]
         identities = [self._files.identity(large[n].anywhere()) for n in read]
         return disk_cache.key_of("elements", self.key, json.dumps(read), *identities)
+
+    @late_property
+    def _spans(self) -> Sequence[Span | None]:
+        nodes = chain.from_iterable(map(walk, self._module.functions.values()))
+        return [getattr(node, "span", None) for node in nodes]
 
     def span(self, number: int) -> Span | None:
         """The position of a node by its number."""

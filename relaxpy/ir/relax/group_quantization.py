@@ -22,7 +22,7 @@ _WORD: Final = 32
 _BLOCK: Final = 1 << 16
 """The elements that are rounded at a time.
 
-Their arrays stay in the cache of a core, and in memory that the allocator keeps.
+Their arrays stay in the cache of a core.
 """
 _MOST: Final = ops.const(127.0, "float32")
 _LONGEST: Final = (2**31 - 1) // 127**2
@@ -118,29 +118,34 @@ class Quantization:
         packed = np.empty((len(rows), words), "uint32" if self.group else "int8")
         scale = np.empty((len(rows), groups), self.dtype)
         step = max(_BLOCK // max(length, 1), 1)
+        shared = np.empty(step * (words * self.per_word), "float32")
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             for first in range(0, len(rows), step):
                 block = slice(first, first + step)
-                packed[block], scale[block] = self._quantized(rows[block])
+                packed[block], scale[block] = self._quantized(rows[block], shared)
         if not np.isfinite(scale).all():
             raise MisuseError(f"weights are finite, and their scales in {self.dtype}", about=weight)
         outer = weight.shape[:-1]
         return packed.reshape(*outer, words), scale.reshape(*outer, groups)
 
-    def _quantized(self, rows: Array) -> tuple[Array, Array]:
-        """The integers and the scales of some rows, which may not be finite."""
+    def _quantized(self, rows: Array, shared: Array) -> tuple[Array, Array]:
+        """The integers and the scales of some rows, which may not be finite.
+
+        Blocks have `shared` memory for their elements.
+        """
         (number, size), (_, count) = rows.shape, self.row_sizes(rows.shape[-1])
         width = self.group or size
         if size != count * width or rows.dtype != "float32":
             padded = np.zeros((number, count * width), "float32")
             padded[:, :size] = rows
             rows = padded
-        groups = rows.reshape(number * count, width)
+        groups, shared = rows.reshape(number * count, width), shared[: rows.size]
         # Extremes of columns take half of the time of those of short rows.
-        largest = np.abs(groups.T, order="C").max(axis=0, initial=0).reshape(number, count)
+        columns = np.abs(groups.T, out=shared.reshape(width, number * count))
+        largest = columns.max(axis=0, initial=0).reshape(number, count)
         scale = (largest / np.float32(self.greatest)).astype(self.dtype)
         divisor = scale.astype("float32").reshape(largest.shape)
-        integers = np.divide(groups, divisor.reshape(-1, 1))
+        integers = np.divide(groups, divisor.reshape(-1, 1), out=shared.reshape(groups.shape))
         np.rint(integers, out=integers)
         if not divisor.all():
             np.copyto(integers, 0, where=divisor.reshape(-1, 1) == 0)

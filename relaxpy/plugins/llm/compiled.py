@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -18,9 +19,9 @@ from relaxpy.plugins.llm.decoders import Decoder
 from relaxpy.plugins.llm.packed import Packed, WithPacked, packed_as
 from relaxpy.plugins.llm.weight_names import UNUSED, names_of
 from relaxpy.plugins.nn.core import get_default_dtype
-from relaxpy.plugins.nn.quantization import quantize_model, quantize_state_dict
+from relaxpy.plugins.nn.quantization import quantize_model, rounded
 from relaxpy.plugins.weights.files import open_weights
-from relaxpy.plugins.weights.load import load_weights
+from relaxpy.plugins.weights.load import Values
 from relaxpy.support.dataclass import replace
 
 _CACHE_DTYPES: Final = "float16", "bfloat16", "float32"
@@ -101,14 +102,15 @@ class CompiledDecoder:
         own = {name: p for name, p in plain.items() if _layer(name) not in self._packed}
         skipped = [names.get(name, name) for name in plain.keys() - own.keys()]
         ignored = [name for given in skipped for name in _listed(given)]
-        values = load_weights(weights, own, names, ignore=[*UNUSED, *ignored], progress=progress)
+        values: Any = Values(weights, own, names, [*UNUSED, *ignored])
+        packed: dict[str, Any] = {}
         for layer, weight in self._packed.items():
-            values |= {f"{layer}.{name}": array for name, array in weight.read().items()}
+            packed |= {f"{layer}.{name}": array for name, array in weight.read().items()}
         self._decoder = WithPacked(self._packed).visit("", self._decoder)
         if self.quantization is None:
-            return values
+            return {**values.read(progress), **packed}
         self._decoder = quantize_model(self._decoder, self.quantization)
-        return quantize_state_dict(self._decoder, values)
+        return rounded(self._decoder, ChainMap(packed, values), progress)
 
     def _compiled(self, *methods: str) -> tuple[Any, tuple[Any, ...]]:
         """The program of methods of the model, and the values that these take."""
@@ -154,22 +156,22 @@ class CompiledDecoder:
 
         `rows` count through the tokens of all sequences. After an error these are as before.
         """
-        flat = np.array([token for own in ids for token in own], np.int32)[np.newaxis]
-        if flat.shape[1] == 1 and len(rows) == 1:
+        flat = np.array([token for own in ids for token in own], np.int32)
+        if len(flat) == 1 and len(rows) == 1:
             return self._append(
-                cache, sequences, ids, lambda: self.program["decode"](flat, cache, self.params)
+                cache, sequences, ids, lambda: self.program["decode"](flat, cache, *self.params)
             )
         last = np.array(rows, np.int32)
         return self._append(
-            cache, sequences, ids, lambda: self.program["forward"](flat, last, cache, self.params)
+            cache, sequences, ids, lambda: self.program["forward"](flat, last, cache, *self.params)
         )
 
     def states(self, cache: Any, sequence: int, ids: Sequence[int]) -> Any:
         """Append tokens to a sequence; what the last layer sees of each, (len(ids), width)."""
         program, params = self._states
-        flat = np.array([ids], np.int32)
+        flat = np.array(ids, np.int32)
         return self._append(
-            cache, [sequence], [ids], lambda: program["states"](flat, cache, params)
+            cache, [sequence], [ids], lambda: program["states"](flat, cache, *params)
         )
 
     def _append(

@@ -33,32 +33,31 @@ class Attention(nn.Module):
             self.k_norm = nn.RMSNorm(d, -1, config.eps, bias=False)
 
     def forward(self, x: nn.Tensor, cache: PagedKVCache) -> nn.Tensor:
-        config, rows = self.config, x.shape[1]
+        config, rows = self.config, x.shape[0]
         heads, kv_heads, d = config.heads, config.kv_heads, config.head_dim
-        qkv = self.qkv(x).reshape(1, rows, heads + 2 * kv_heads, d)
+        qkv = self.qkv(x).reshape(rows, heads + 2 * kv_heads, d)
         if config.qk_norm:
-            q, k, v = op.split(qkv, [heads, heads + kv_heads], axis=2)
-            qkv = op.concat([self.q_norm(q), self.k_norm(k), v], dim=2)
+            q, k, v = op.split(qkv, [heads, heads + kv_heads], axis=1)
+            qkv = op.concat([self.q_norm(q), self.k_norm(k), v], dim=1)
         if config.local_theta is not None:
             qkv = self.rotated(qkv, cache)
         qkv = op.astype(qkv, config.cache_dtype or x.dtype)
         scale = d**-0.5 if config.score_scale is None else config.score_scale
         mixed = cache.attention_with_fused_qkv(self.layer, qkv, heads, scale)
-        return self.out(op.astype(mixed, x.dtype).reshape(1, rows, heads * d))
+        return self.out(op.astype(mixed, x.dtype).reshape(rows, heads * d))
 
     def rotated(self, qkv: nn.Tensor, cache: PagedKVCache) -> nn.Tensor:
         """Queries and keys rotated here, as the cache rotates those of all layers alike."""
-        config, (_, rows, count, _) = self.config, qkv.shape
-        d = config.head_dim
+        config, rows, d = self.config, qkv.shape[0], self.config.head_dim
         is_local = config.sliding[self.layer] if config.sliding else False
         theta = (is_local and config.local_theta) or config.theta
         heads = (config.heads, config.kv_heads, config.kv_heads)
         scaling = {} if is_local else config.rope_scaling
         kernel = llama_rope_with_position_map(theta, 1.0, d, *heads[:2], qkv.dtype, scaling)
-        operands: list[Any] = [qkv.reshape(rows, count, d), cache.get_query_positions(rows), 1]
+        operands: list[Any] = [qkv, cache.get_query_positions(rows), 1]
         outs = [nn.Tensor.placeholder((rows, n, d), qkv.dtype) for n in heads]
         parts = op.tensor_ir_op(kernel, "rotate", operands, outs)
-        return op.concat(list(parts), dim=1).reshape(1, rows, count, d)
+        return op.concat(list(parts), dim=1)
 
 
 class GatedMLP(nn.Module):
@@ -89,16 +88,14 @@ class Experts(nn.Module):
         self.down = nn.Parameter((self.count, config.width, config.hidden))
 
     def forward(self, x: nn.Tensor) -> nn.Tensor:
-        _, rows, width = x.shape
-        x = x.reshape(rows, width)
         scores = self.gate(x)
         if not self.sums_to_one:
             scores = op.softmax(scores, axis=-1)
         shares, experts = op.topk(scores, k=self.chosen)
         if self.sums_to_one:
             shares = op.softmax(shares, axis=-1)
-        mix = self.one_row if rows == 1 else self.many_rows
-        return mix(x, shares, experts).reshape(1, rows, width)
+        mix = self.one_row if x.shape[0] == 1 else self.many_rows
+        return mix(x, shares, experts)
 
     def one_row(self, x: nn.Tensor, shares: nn.Tensor, experts: nn.Tensor) -> nn.Tensor:
         """Read the weights of the chosen experts only."""
@@ -204,31 +201,29 @@ class Decoder(nn.Module):
         if self.config.embedding_scale != 1:
             x = x * self.config.embedding_scale
         if self.config.family == "gpt2":
-            rows = ids.shape[1]
-            x = x + self.places(cache.get_query_positions(rows).reshape(1, rows))
+            x = x + self.places(cache.get_query_positions(ids.shape[0]))
         for block in self.blocks:
             x = block(x, cache)
-        return self.norm(x)
+        return x  # before the norm, which other rows than those of the result do not need
 
     def scores(self, x: nn.Tensor) -> nn.Tensor:
-        found = self.embedding.lm_head_forward(x) if self.config.tied else self.head(x)
-        rows = op.reshape(found, [x.shape[1], self.config.vocabulary])
+        x = self.norm(x)
+        rows = self.embedding.lm_head_forward(x) if self.config.tied else self.head(x)
         rows = rows if rows.dtype == "float32" else op.astype(rows, "float32")
         cap = self.config.logit_cap
         return op.tanh(rows * (1 / cap)) * cap if cap else rows
 
     def decode(self, ids: nn.Tensor, cache: PagedKVCache) -> nn.Tensor:
-        """The scores after one token of one sequence: ids (1, 1), result (1, vocabulary)."""
+        """The scores after one token of one sequence: ids (1,), result (1, vocabulary)."""
         return self.scores(self.hidden(ids, cache))
 
     def forward(self, ids: nn.Tensor, rows: nn.Tensor, cache: PagedKVCache) -> nn.Tensor:
-        """The scores after some rows: ids (1, n), rows (m,), result (m, vocabulary)."""
-        return self.scores(op.take(self.hidden(ids, cache), rows, axis=1))
+        """The scores after some rows: ids (n,), rows (m,), result (m, vocabulary)."""
+        return self.scores(op.take(self.hidden(ids, cache), rows, axis=0))
 
     def states(self, ids: nn.Tensor, cache: PagedKVCache) -> nn.Tensor:
-        """The states of rows before the last layer: ids (1, n), result (n, width)."""
-        found = op.reshape(self.hidden(ids, cache), [ids.shape[1], self.config.width])
-        return op.astype(found, "float32")
+        """The states of rows before the last layer: ids (n,), result (n, width)."""
+        return op.astype(self.norm(self.hidden(ids, cache)), "float32")
 
     def create_cache(self, sequences, tokens, chunk, page, sliding):  # type: ignore[no-untyped-def]
         config = self.config
@@ -260,17 +255,17 @@ class Decoder(nn.Module):
     def specification(self, *methods: str) -> dict[str, Any]:
         """The specification of these methods for `export_tvm`, or of those that generate."""
         cache = spec.Object(object_type=PagedKVCache)
-        plain = {"param_mode": "packed", "effect_mode": "none"}
+        plain = {"param_mode": "plain", "effect_mode": "none"}
         limits = ("sequences", "tokens", "chunk", "page", "sliding")
         known = {
-            "decode": {"ids": spec.Tensor([1, 1], "int32"), "cache": cache, "$": plain},
+            "decode": {"ids": spec.Tensor([1], "int32"), "cache": cache, "$": plain},
             "forward": {
-                "ids": spec.Tensor([1, "n"], "int32"),
+                "ids": spec.Tensor(["n"], "int32"),
                 "rows": spec.Tensor(["m"], "int32"),
                 "cache": cache,
                 "$": plain,
             },
             "create_cache": {**dict.fromkeys(limits, int), "$": {**plain, "param_mode": "none"}},
-            "states": {"ids": spec.Tensor([1, "n"], "int32"), "cache": cache, "$": plain},
+            "states": {"ids": spec.Tensor(["n"], "int32"), "cache": cache, "$": plain},
         }
         return {name: known[name] for name in methods or ("decode", "forward", "create_cache")}

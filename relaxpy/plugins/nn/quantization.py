@@ -268,6 +268,13 @@ def quantize_state_dict(model: Module, state_dict: Mapping[str, Any]) -> dict[st
             f"{state_dict!r:.60}",
             about=state_dict,
         )
+    return rounded(model, state_dict)
+
+
+def rounded(
+    model: Module, state_dict: Mapping[str, Any], progress: bool | None = None
+) -> dict[str, Array]:
+    """The result of `quantize_state_dict`; one value after the other is read from the table."""
     quantized = {"": model} if isinstance(model, _Quantized) else {}
     quantized.update(named_items(model, _Quantized))
     result: dict[str, Array] = {}
@@ -282,7 +289,7 @@ def quantize_state_dict(model: Module, state_dict: Mapping[str, Any]) -> dict[st
         return np.asarray(read_array(data))
 
     given = list(model.named_parameters())
-    with long_work("rounding weights", len(given)) as work:
+    with long_work("rounding weights", len(given), shown=progress) as work:
         for path, param in given:
             work.advance(path)
             prefix, _, last = path.rpartition(".")

@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Any, TypeAlias
 
 import numpy as np
+from typing_extensions import override
 
 from relaxpy.errors import Diagnostic, MisuseError, counted, unexpected
 from relaxpy.ir.core.dtype import Array, DataType
@@ -64,19 +65,60 @@ def load_weights(
             of another shape; or as for `open_weights`.
         MisuseError (also TypeError): `params` or `names` are something else.
     """
-    weights = source if isinstance(source, Mapping) else open_weights(source)
-    wanted = list(_wanted(params, names))
-    _check_names(weights, wanted, ignore)
-    problems: list[str] = []
-    values: dict[str, Array] = {}
-    for param in _shown(wanted, progress):
+    return Values(source, params, names, ignore).read(progress)
+
+
+class Values(Mapping[str, Array]):
+    """The values that `load_weights` returns, each read on access. Errors: as for that."""
+
+    def __init__(
+        self,
+        source: str | os.PathLike[str] | Mapping[str, Any],
+        params: Params,
+        names: Names,
+        ignore: Sequence[str],
+    ) -> None:
+        self._weights = source if isinstance(source, Mapping) else open_weights(source)
+        self._wanted = {param.name: param for param in _wanted(params, names)}
+        _check_names(self._weights, [*self._wanted.values()], ignore)
+
+    @override
+    def __getitem__(self, name: str) -> Array:
         try:
-            values[param.name] = _value(weights, param)
-        except _UnfitError as error:
-            problems.append(f"{param.name}: {error}")
-    if problems:
+            return _value(self._weights, self._wanted[name])
+        except _UnfitError:
+            problems = [*filter(None, map(self._problem, self._wanted.values()))]
         raise _listed(f"{counted(len(problems), 'parameter')} cannot have these values", problems)
-    return values
+
+    def read(self, progress: bool | None) -> dict[str, Array]:
+        """All values, with a line of how many are read where it can be seen."""
+        found = {}
+        with long_work("loading weights", len(self), shown=progress) as work:
+            for name in self:
+                work.now(name)
+                found[name] = self[name]
+                work.done += 1
+        return found
+
+    def _problem(self, param: _Wanted) -> str:
+        """The reason why a parameter cannot have its value, or empty."""
+        try:
+            _value(self._weights, param)
+        except _UnfitError as error:
+            return f"{param.name}: {error}"
+        return ""
+
+    @override
+    def __contains__(self, name: object) -> bool:
+        return name in self._wanted
+
+    @override
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._wanted)
+
+    @override
+    def __len__(self) -> int:
+        return len(self._wanted)
 
 
 class _UnfitError(Exception):
@@ -164,15 +206,6 @@ def _listed(message: str, problems: Sequence[str], hint: str | None = None) -> F
     if len(problems) > _MOST_NOTES:
         notes.append(f"and {len(problems) - _MOST_NOTES} more")
     return FrontendError(Diagnostic(message, hint=hint, notes=tuple(notes)))
-
-
-def _shown(wanted: Sequence[_Wanted], progress: bool | None) -> Iterator[_Wanted]:
-    """The parameters; where it can be seen, with a line of how many are done."""
-    with long_work("loading weights", len(wanted), shown=progress) as work:
-        for param in wanted:
-            work.now(param.name)
-            yield param
-            work.done += 1
 
 
 def _value(weights: Mapping[str, Any], param: _Wanted) -> Array:

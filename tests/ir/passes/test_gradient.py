@@ -659,3 +659,17 @@ def test_bindings_have_the_order_of_tvm() -> None:
         *("TupleGetItem", "TupleGetItem", "add", "Tuple", "TupleGetItem", "TupleGetItem", "add"),
         *("negative", "multiply", "divide", "divide"),
     ]
+
+
+def test_the_gradient_of_relu_does_not_keep_the_operand() -> None:
+    before = graph("""
+    def main(x: f64[3]):
+        y = R.sin(x)
+        z = R.nn.relu(y)
+        gv = R.sum(z)
+        return gv
+    """)
+    bindings = Gradient("main")(before)["main_adjoint"].body.blocks[0].bindings
+    y = next(b.var for b in bindings if b.var.name_hint == "y")
+    calls = [b.value for b in bindings if isinstance(b.value, relax.Call)]
+    assert [call.op.name for call in calls if y in call.args] == ["relax.nn.relu"]

@@ -8,6 +8,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
+from weakref import ref
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from relaxpy.plugins.llm.decoders import Decoder
 from relaxpy.plugins.llm.engine import Engine
 from relaxpy.plugins.llm.files import open_model
 from relaxpy.plugins.llm.sampling import Sampling
-from relaxpy.plugins.llm.weight_names import UNUSED
+from relaxpy.plugins.llm.weight_names import UNUSED, names_of
 from relaxpy.plugins.nn import core
 from relaxpy.relax.frontend.nn.quantization import QUANTIZATIONS
 from relaxpy.relax.frontend.weights import load_weights
@@ -913,3 +914,36 @@ def test_a_model_from_the_disk_has_the_default_datatype(tmp_path, monkeypatch) -
     assert "float16" in found[1]
     assert "float16" not in found[0]
     assert found[2] == found[0]
+
+
+def test_one_weight_at_a_time_is_read_and_rounded() -> None:
+    config, weights = config_of(CONFIGS["mistral"]), weights_of(CONFIGS["mistral"], 0)
+    known = names_of(config, weights)
+    read: list[ref[Any]] = []
+    counts = []
+
+    def joined(*parts: Any) -> Any:
+        value = np.concatenate(parts)
+        counts.append(sum(one() is not None for one in read))
+        if value.ndim == 2:  # all others are not rounded
+            read.append(ref(value))
+        return value
+
+    def origin(name: str) -> tuple[list[str], Any]:
+        found = known.get(name, name)
+        return [found] if isinstance(found, str) else found, joined
+
+    names = {name: origin(name) for name in Decoder(config).state_dict()}
+    CompiledDecoder(config, weights, names=names, quantization="q4f32_1")
+    assert len(read) == 10
+    assert max(counts) == 1
+
+
+@pytest.mark.parametrize("quantization", [None, "q4f32_1"])
+def test_all_layers_have_the_same_products(quantization: str | None) -> None:
+    """The inputs of the first, and the results of the last, are as those of the others."""
+    raw = CONFIGS["mistral"]
+    model = CompiledDecoder(config_of(raw), weights_of(raw, 0), quantization=quantization)
+    products = {row.kernel for row in model.program.report() if "matmul" in row.kernel}
+    fused_with_the_norm = 1  # of one token, which no kernel selects
+    assert len(products) == 2 * 5 + fused_with_the_norm

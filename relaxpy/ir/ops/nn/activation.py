@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 
 def _gradient_relu(g: Any, x: Any, y: Any, call: Call) -> Any:
-    return R.where(R.less_equal(x, 0), const(0, x.struct_info.dtype), g)
+    # By the result, so that the operand need not be kept.
+    return R.where(R.less_equal(y, 0), const(0, x.struct_info.dtype), g)
 
 
 @register(

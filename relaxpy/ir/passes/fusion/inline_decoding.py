@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Final
 
 from typing_extensions import override
@@ -53,7 +54,10 @@ class InlineDecoding(Pass):
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         functions = mod.functions_by_name
         kernels = {name: f for name, f in functions.items() if isinstance(f, PrimFunc)}
-        grouped = group_bindings(mod, lambda block: _groups(block, kernels), lift_constants=True)
+        is_worth = cache(_is_worth)  # layers of a model have the same kernels
+        grouped = group_bindings(
+            mod, lambda block: _groups(block, kernels, is_worth), lift_constants=True
+        )
         joined = [
             name
             for name, func in grouped.functions_by_name.items()
@@ -72,7 +76,9 @@ _MARK: Final = "decodes_weights"
 
 
 def _groups(
-    block: rx.DataflowBlock, kernels: Mapping[str, PrimFunc]
+    block: rx.DataflowBlock,
+    kernels: Mapping[str, PrimFunc],
+    is_worth: Callable[[PrimFunc, PrimFunc, int], bool],
 ) -> Mapping[rx.Binding, FunctionGroup]:
     """A group for each matmul and the kernel that decodes its weights, if that is profitable."""
     uses = Counter(var for b in block.bindings for var in occurring_vars(b.value))
@@ -88,7 +94,7 @@ def _groups(
         for number, (source, decoding) in enumerate(zip(sources, kernels_of, strict=True)):
             if source is None or decoding is None or source in groups:
                 continue
-            if _is_worth(decoding[0], product, number):
+            if is_worth(decoding[0], product, number):
                 group = FunctionGroup({_MARK: True})
                 groups |= {source: group, binding: group}
                 for other, widening in zip(sources, kernels_of, strict=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import Any, ClassVar, Literal
@@ -90,15 +91,18 @@ class PagedKVCache(Object):
         value.
 
         Shapes:
-            qkv     (batch, rows, num_qo_heads + 2 * kv heads, d)
+            qkv     (batch, rows, num_qo_heads + 2 * kv heads, d), or without the batch
             sinks   (num_qo_heads,)
-            result  (batch, rows, num_qo_heads, d)
+            result  (batch, rows, num_qo_heads, d), or without the batch
         """
-        b, s, heads, d = qkv.shape
-        out = _tensor((b * s, num_qo_heads, d), qkv.dtype)
-        operands = [qkv.reshape(b * s, heads, d), *([] if sinks is None else [sinks])]
+        *outer, heads, d = qkv.shape
+        rows = math.prod(outer)
+        out = _tensor((rows, num_qo_heads, d), qkv.dtype)
+        operands = [qkv if len(outer) == 1 else qkv.reshape(rows, heads, d)]
+        operands += [] if sinks is None else [sinks]
         found = self._dps("attention_with_fused_qkv", layer_id, sm_scale, *operands, out=out)
-        return Tensor(_expr=found).reshape(b, s, num_qo_heads, d)
+        result = Tensor(_expr=found)
+        return result if len(outer) == 1 else result.reshape(*outer, num_qo_heads, d)
 
     def attention_with_shared_kv(
         self, source_layer_id: int, q: Tensor, current_k: Tensor, current_v: Tensor, sm_scale: float
