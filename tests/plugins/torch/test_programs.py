@@ -360,6 +360,27 @@ def test_an_infinity_is_in_windows_near_it_alone(mode: str, shape: Any) -> None:
 
 @pytest.mark.each_choice
 @pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("dtype", ["uint8", "float32", "float64"])
+@pytest.mark.parametrize("shape", [(8, 9), (2, 50), (50, 2), (70, 61), (1, 41), (41, 37)])
+def test_known_and_symbolic_sizes_are_resized_alike(
+    shape: tuple[int, int], dtype: str, mode: str, target: str
+) -> None:
+    """The former sum the elements of windows; the latter multiply by a matrix."""
+    kind = getattr(torch, dtype)
+    x = (torch.rand(2, 3, 41, 37) * 255).to(kind)
+    model = Module(lambda _, x: F.interpolate(x, size=shape, mode=mode, antialias=True))
+    dims = {2: torch.export.Dim("height", min=2), 3: torch.export.Dim("width", min=2)}
+    # Sums of 160 terms below 255; bytes are rounded alike.
+    expected, error = model(x), 160 * 255 * 2.0**-24 if kind.is_floating_point else 0.0
+    for dynamic in (None, (dims,)):
+        program = torch.export.export(model, (x,), dynamic_shapes=dynamic and (dynamic,))
+        (found,) = relaxpy.compile(from_exported_program(program), target=target)["main"](x)
+        torch.testing.assert_close(found, expected, rtol=0, atol=error)
+
+
+@pytest.mark.each_choice
+@pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("function", [pooled, resized])
 def test_images_of_any_size_are_pooled_and_resized(function: Any, target: str) -> None:
     sizes = [torch.export.Dim(name, min=2, max=64) for name in ("height", "width")]

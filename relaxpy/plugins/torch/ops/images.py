@@ -211,23 +211,24 @@ class _Filter:
 
     def sums(self, cx: Context, data: Expr, weights: Expr, axis: int) -> Expr:
         """The weighted sums of windows along the last axis or the one before."""
+        turned = [0, 1, 3, 2]
         if self.count is self.old:
-            order = [0, 1, 5 - axis, axis]
-            product = R.matmul(R.permute_dims(data, order), weights)
-            return cx.emit(R.permute_dims(product, order))
+            order = turned if axis == 2 else [0, 1, 2, 3]
+            rows = R.permute_dims(cx.tensor(data, dtype_of(weights)), order)
+            return cx.emit(R.permute_dims(R.matmul(rows, weights), order))
+        if axis == 3:  # elements of windows are not consecutive in the result: vectors are rows
+            rows = cx.emit(R.permute_dims(data, turned))
+            return cx.emit(R.permute_dims(self.sums(cx, rows, weights, 2), turned))
 
         def filtered(data: Tensor, weights: Tensor) -> Tensor:
             first = compute((self.new,), self.first, "first")
-            shape = [*data.shape]
-            shape[axis] = self.new
 
-            def element(*index: PrimExpr) -> PrimExpr:
+            def element(n: PrimExpr, c: PrimExpr, y: PrimExpr, x: PrimExpr) -> PrimExpr:
                 k = reduce_axis((as_size(0), self.count), "k")
-                source = [*index]
-                source[axis] = first(index[axis]) + k.var
-                return reduce.sum(data(*source) * weights(k.var, index[axis]), axis=k)
+                value = ops.cast_to(data(n, c, first(y) + k.var, x), weights.dtype)
+                return reduce.sum(value * weights(k.var, y), axis=k)
 
-            return compute(tuple(shape), element)
+            return compute((*data.shape[:2], self.new, data.shape[3]), element)
 
         return cx.te(filtered, data, weights)
 
@@ -256,18 +257,21 @@ def _filtered(
     """The columns and the rows as weighted sums, each rounded where the elements are bytes."""
     y, is_bytes = x, dtype_of(x) == "uint8"
     kind = "int32" if is_bytes else "float32" if "16" in dtype_of(x) else dtype_of(x)
-    for axis in (3, 2) if is_bytes else (2, 3):
-        sizes = shape_of(x)[axis], cx.result_shape()[axis]
-        along = _Filter.of(sizes, scales[axis - 2], method, align_corners, widened)
+    sizes = list(zip(shape_of(x), cx.result_shape(), strict=True))
+    old, new = sizes[2]
+    # Columns are the ones that are transposed, best while there are few rows.
+    grows = isinstance(old, int) and isinstance(new, int) and old < new
+    for axis in (3, 2) if is_bytes or grows else (2, 3):
+        along = _Filter.of(sizes[axis], scales[axis - 2], method, align_corners, widened)
         weights, digits = along.weights(cx), None
         if is_bytes:
             weights, digits = _as_integers(cx, weights)
-        data, weights = cx.emit(cx.tensor(y, kind)), cx.emit(cx.tensor(weights, kind))
-        y = along.sums(cx, data, weights, axis)
+        y = along.sums(cx, cx.emit(y), cx.emit(cx.tensor(weights, kind)), axis)
         if digits is not None:
             one, zero, top = (const(value, kind) for value in (1, 0, 255))
             half = R.left_shift(one, digits - one)
-            y = cx.emit(R.minimum(R.maximum(R.right_shift(y + half, digits), zero), top))
+            y = R.minimum(R.maximum(R.right_shift(y + half, digits), zero), top)
+            y = cx.emit(R.astype(y, "uint8"))
     return y
 
 
