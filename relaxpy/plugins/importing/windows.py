@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypedDict, cast
 
 from relaxpy.errors import MisuseError
@@ -18,7 +19,7 @@ from relaxpy.ir.te.tensor import Tensor, compute
 from relaxpy.ir.te.topi.elementwise import computed
 from relaxpy.ir.te.topi.padding import pad
 from relaxpy.ir.te.topi.pooling import pool_selected
-from relaxpy.ir.te.topi.shapes import double
+from relaxpy.ir.te.topi.shapes import double, sum_dtype
 from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.prim_expr import PrimExpr
 from relaxpy.plugins.importing.tensors import (
@@ -542,39 +543,68 @@ def deformed(
     return reshaped(cx.emit(y), (batch, outputs, *out))
 
 
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """The elements on one side of moved positions along an axis: tables that channels share."""
+
+    index: Tensor
+    inside: Tensor
+    weight: Tensor
+
+
+def _sides(windows: Windows, groups: int, x: Any, offset: Any, k: int) -> list[_Side]:
+    """The elements before and after the positions of members of windows along the spatial axis."""
+    members, size, zero = math.prod(windows.kernel), x.shape[k + 2], ops.const(0, "int64")
+    inner, dtype = math.prod(windows.kernel[k + 1 :]), sum_dtype(x.dtype)
+
+    def table(element: Callable[..., PrimExpr], name: str) -> Tensor:
+        shape = [offset.shape[0], ops.const(groups * members, "int64"), *offset.shape[2:]]
+        return computed(shape, element, name)
+
+    def position(n: PrimExpr, part: PrimExpr, *at: PrimExpr) -> PrimExpr:
+        index = part // inner % windows.kernel[k]
+        base = at[k] * windows.strides[k] - windows.before[k] + index * windows.dilations[k]
+        moved = double(base) + double(offset(n, part * windows.count + k, *at))
+        # Farther away nothing changes, and every index is an int64.
+        return ops.maximum(ops.minimum(moved, double(size + 1)), double(-2.0))
+
+    positions = table(position, "position")
+
+    def side(after: int) -> _Side:
+        def index(*at: PrimExpr) -> PrimExpr:
+            return ops.cast_to(intrin.floor(positions(*at)), "int64") + after
+
+        def weight(*at: PrimExpr) -> PrimExpr:
+            rest = positions(*at) - intrin.floor(positions(*at))
+            return ops.cast_to(rest if after else double(1.0) - rest, dtype)
+
+        return _Side(
+            table(lambda *at: ops.maximum(ops.minimum(index(*at), size - 1), zero), "index"),
+            table(lambda *at: ops.all_of(index(*at) >= zero, index(*at) < size), "inside"),
+            table(weight, "weight"),
+        )
+
+    return [side(0), side(1)]
+
+
 def _columns(windows: Windows, groups: int, x: Any, offset: Any, mask: Any = None) -> Any:
     """The elements under each member of each window, moved by the offsets and interpolated."""
-    count, members = windows.count, math.prod(windows.kernel)
-    if count > 3:
-        raise UnsupportedError(f"{count} axes of space are more than 3")
-    channels = x.shape[1]
-    zero = ops.const(0, "int64")
+    if windows.count > 3:
+        raise UnsupportedError(f"{windows.count} axes of space are more than 3")
+    members, dtype = math.prod(windows.kernel), sum_dtype(x.dtype)
+    axes = [_sides(windows, groups, x, offset, k) for k in range(windows.count)]
 
     def element(n: PrimExpr, c: PrimExpr, member: PrimExpr, *at: PrimExpr) -> PrimExpr:
-        part = c * groups // channels * members + member
-        positions = []
-        rest = member
-        for k in reversed(range(count)):
-            index = rest % ops.const(windows.kernel[k], "int64")
-            rest = rest // ops.const(windows.kernel[k], "int64")
-            base = at[k] * windows.strides[k] - windows.before[k] + index * windows.dilations[k]
-            positions.append(double(base) + double(offset(n, part * count + k, *at)))
-        positions.reverse()
-        total: PrimExpr = double(0.0)
-        for corner in range(2**count):
-            weight, inside, source = double(1.0), [], []
-            for k, position in enumerate(positions):
-                below = intrin.floor(position)
-                high = corner >> k & 1
-                weight = weight * (position - below if high else below + double(1.0) - position)
-                bounded = ops.maximum(ops.minimum(below, double(2.0**40)), double(-(2.0**40)))
-                index = ops.cast_to(bounded, "int64") + high
-                inside += [index >= 0, index < x.shape[k + 2]]
-                source.append(ops.maximum(ops.minimum(index, x.shape[k + 2] - 1), zero))
-            value = double(x(n, c, *source)) * weight
-            total = total + tir.Select(ops.all_of(*inside), value, double(0.0))
+        place = n, c * groups // x.shape[1] * members + member, *at
+        total: PrimExpr = ops.const(0, dtype)
+        for sides in itertools.product(*axes):
+            value = ops.cast_to(x(n, c, *(side.index(*place) for side in sides)), dtype)
+            for side in sides:
+                value = value * side.weight(*place)
+            inside = ops.all_of(*(side.inside(*place) for side in sides))
+            total = total + tir.Select(inside, value, ops.const(0, dtype))
         if mask is not None:
-            total = total * double(mask(n, part, *at))
+            total = total * ops.cast_to(mask(*place), dtype)
         return ops.cast_to(total, x.dtype)
 
     shape = [*x.shape[:2], ops.const(members, "int64"), *offset.shape[2:]]
