@@ -15,12 +15,12 @@ from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.known import shape_of as dims_of_tensor
 from relaxpy.ir.relax.nodes import Expr, TupleGetItem, Var
 from relaxpy.ir.te import topi
-from relaxpy.ir.te.tensor import Tensor, compute
+from relaxpy.ir.te.tensor import Tensor, compute, reduce_axis
 from relaxpy.ir.te.topi.elementwise import computed
 from relaxpy.ir.te.topi.padding import pad
 from relaxpy.ir.te.topi.pooling import pool_selected
 from relaxpy.ir.te.topi.shapes import double, sum_dtype
-from relaxpy.ir.tir import expr as tir, intrin, ops
+from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
 from relaxpy.ir.tir.prim_expr import PrimExpr
 from relaxpy.plugins.importing.tensors import (
     Place,
@@ -609,3 +609,85 @@ def _columns(windows: Windows, groups: int, x: Any, offset: Any, mask: Any = Non
 
     shape = [*x.shape[:2], ops.const(members, "int64"), *offset.shape[2:]]
     return computed(shape, element, "deform_columns")
+
+
+def added(
+    x: Tensor,
+    image: Sequence[PrimExpr],
+    steps: Sequence[int],
+    holes: Sequence[int],
+    before: Sequence[int],
+) -> Tensor:
+    """The sums of the members of overlapping windows at each element of images.
+
+    Shapes:
+        x       (batch, channels, *members, *windows)
+        result  (batch, channels, *image)
+    """
+    y = x
+    for k, length in enumerate(image):
+        y = _overlapped(y, 2 + len(image), length, steps[k], holes[k], before[k])
+    return computed(y.shape, lambda *index: ops.cast_to(y(*index), x.dtype), "added")
+
+
+def _overlapped(
+    x: Tensor, axis: int, length: PrimExpr, step: int, hole: int, before: int
+) -> Tensor:
+    """The sums of overlapping windows at each element of an axis; the third axis has their members.
+
+    Axis by axis, few planes are read at once, and an element has few terms. The last axis, along
+    which conditions would differ from element to element, has zeros on both sides instead. Of
+    adjacent members, one of `step` falls on an element; which one is an axis of its own there until
+    the elements are in their order.
+    """
+    members, windows = x.shape[2], x.shape[axis]
+    dtype = "float32" if str(x.dtype) in ("float16", "bfloat16") else str(x.dtype)
+    zero, phases = as_size(0), as_size(step if hole == 1 else 1)
+    count, places = ops.ceildiv(members, phases), (length + (before - 1)) // phases + 1
+    width, is_alone = (count - 1) * hole, is_size(simple(count), 1)
+    is_padded = axis == x.ndim - 1 and 1 in (step, hole)
+    if is_padded:
+        none = [0] * axis
+        x = pad(x, [*none, width], [*none, ops.maximum(places - windows, zero)])
+
+    def term(place: PrimExpr, phase: PrimExpr, others: Sequence[PrimExpr]) -> PrimExpr:
+        k = reduce_axis((zero, count), "k")
+        number = zero if is_alone else k.var
+        member, window = phase + number * phases, place - number * hole
+        inside = [member < members]
+        if is_padded:
+            window = window + width
+        else:
+            if 1 not in (step, hole):
+                inside.append(ops.compare(tir.EQ, window % step, zero))
+                window = window // step
+            inside += [window >= 0, window < windows]
+            window = ops.maximum(ops.minimum(window, windows - 1), zero)
+        source = [*others[:2], ops.minimum(member, members - 1), *others[2:]]
+        value: PrimExpr = x(*source[:axis], window, *source[axis:])
+        value = ops.cast_to(tir.Select(ops.all_of(*inside), value, ops.const(0, x.dtype)), dtype)
+        return value if is_alone else reduce.sum(value, axis=k)
+
+    at = axis - 1
+    first, last = [*x.shape[:2], *x.shape[3:axis]], x.shape[axis + 1 :]
+    if not is_padded or step == 1:
+
+        def direct(*index: PrimExpr) -> PrimExpr:
+            place, others = index[at] + before, [*index[:at], *index[at + 1 :]]
+            return term(place // phases, place % phases, others)
+
+        return computed([*first, length, *last], direct, "overlapped")
+
+    def at_phase(*index: PrimExpr) -> PrimExpr:
+        return term(index[-1], index[-2], index[:-2])
+
+    sums = at_phase if is_alone else computed([*first, phases, places], at_phase, "sums")
+    turned = computed(
+        [*first, places, phases], lambda *index: sums(*index[:-2], index[-1], index[-2]), "turned"
+    )
+
+    def element(*index: PrimExpr) -> PrimExpr:
+        place = index[-1] + before
+        return turned(*index[:-1], place // phases, place % phases)
+
+    return computed([*first, length], element, "ordered")

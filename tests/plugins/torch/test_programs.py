@@ -395,6 +395,41 @@ def test_images_of_any_size_are_pooled_and_resized(function: Any, target: str) -
         assert_same(run(x), function(None, x))
 
 
+@pytest.mark.each_choice
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "complex64"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"kernel_size": 3, "padding": 1},
+        {"kernel_size": (2, 3), "dilation": (2, 1), "padding": (1, 0)},
+        {"kernel_size": (3, 5), "stride": 2, "padding": (1, 2)},
+        {"kernel_size": 2, "stride": 2},
+        {"kernel_size": (1, 2), "stride": (3, 4)},
+        {"kernel_size": 2, "stride": 3, "dilation": 2, "padding": 2},
+    ],
+)
+def test_windows_are_added_to_images(options: dict[str, Any], dtype: str, target: str) -> None:
+    """Those of batches of any size, and of one image."""
+    is_complex = dtype == "complex64"
+    image = torch.randn(2, 3, 7, 8).to(torch.float32 if is_complex else getattr(torch, dtype))
+    x = F.unfold(image, **options)
+
+    def fold(_: Any, x: Any) -> Any:
+        columns = torch.complex(x, 1 - x) if is_complex else x
+        folded = F.fold(columns, (7, 8), **options), F.fold(columns[0], (7, 8), **options)
+        return tuple(map(torch.view_as_real, folded)) if is_complex else folded
+
+    dims = {0: torch.export.Dim("n", min=1)}
+    program = torch.export.export(Module(fold), (x,), dynamic_shapes=((dims,),))
+    run = relaxpy.compile(from_exported_program(program), target=target)["main"]
+    for data in (x, x[:1]):
+        for found, expected in zip(run(data), fold(None, data), strict=True):
+            # PyTorch rounds each sum of at most 15 terms to 16 bits.
+            rough = {"rtol": 15 / 256, "atol": 15 / 256} if dtype == "bfloat16" else {}
+            torch.testing.assert_close(found, expected, **rough)
+
+
 def test_an_input_that_changes_is_the_first_result() -> None:
     program = torch.export.export(Module(changes_its_input), (torch.ones(2),))
     changed, result = relaxpy.compile(from_exported_program(program))["main"](torch.ones(2))

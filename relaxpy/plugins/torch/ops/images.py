@@ -14,6 +14,7 @@ from relaxpy.ir.relax.nodes import Expr, const
 from relaxpy.ir.te.tensor import Tensor, compute, reduce_axis
 from relaxpy.ir.te.topi.pooling import adaptive_pool, adaptive_pool1d, adaptive_pool3d
 from relaxpy.ir.te.topi.shapes import FILTERS, double
+from relaxpy.ir.te.topi.transform import reshape
 from relaxpy.ir.tir import intrin, ops, reduce
 from relaxpy.ir.tir.expr import EQ, IntImm, Select
 from relaxpy.ir.tir.prim_expr import PrimExpr
@@ -36,6 +37,7 @@ from relaxpy.plugins.importing.windows import (
     MAXIMA,
     ByAxes,
     Windows,
+    added,
     averaged,
     deformed,
     max_indices,
@@ -100,6 +102,33 @@ def upsample_bicubic(cx: Context, x: Expr, size: Any, align_corners: bool, *scal
     if not align_corners:
         _check_scales(cx, x, scales)
     return _resized(cx, x, "cubic", "align_corners" if align_corners else "half_pixel")
+
+
+@converter("col2im")
+def col2im(
+    cx: Context,
+    x: Expr,
+    image: Sequence[Size],
+    kernel: Sequence[int],
+    dilation: Sequence[int],
+    padding: Sequence[int],
+    stride: Sequence[int],
+) -> Expr:
+    batched = cx.emit(x if rank_of(x) == 3 else R.expand_dims(x, 0))
+    sizes = list(zip(image, kernel, dilation, padding, stride, strict=True))
+    windows = [
+        (size + 2 * pad - (n - 1) * hole - 1) // step + 1 for size, n, hole, pad, step in sizes
+    ]
+
+    def folded(columns: Tensor) -> Tensor:
+        batch, depth, _ = columns.shape
+        members = map(as_size, kernel)
+        parts = [batch, depth // math.prod(kernel), *members, *map(as_size, windows)]
+        y = reshape(columns, parts)
+        return added(y, [*map(as_size, image)], stride, dilation, padding)
+
+    y = cx.te(folded, batched, name="col2im")
+    return y if rank_of(x) == 3 else R.squeeze(y, [0])
 
 
 @dataclass(frozen=True, slots=True)
