@@ -509,7 +509,7 @@ def avg_pool(
 
 _ADAPTIVE = ByAxes("adaptive_avg_pool{}d")
 #: The same for numbers of windows that are not known, which attributes of operators are not.
-_MEANS = {1: adaptive_pool1d, 2: adaptive_pool, 3: adaptive_pool3d}
+_POOLS = {1: adaptive_pool1d, 2: adaptive_pool, 3: adaptive_pool3d}
 
 
 @converter(
@@ -529,7 +529,7 @@ def adaptive_avg_pool(cx: Context, x: Expr, sizes: Sequence[Any]) -> Expr:
         y = _ADAPTIVE[count](data, list(wanted))
     else:
         y = cx.te(
-            _MEANS[count], data, list(map(tensors.as_size, wanted)), "avg", name="adaptive_avg_pool"
+            _POOLS[count], data, list(map(tensors.as_size, wanted)), "avg", name="adaptive_avg_pool"
         )
     return tensors.reshaped(y, cx.result_shape()) if data is not x else y
 
@@ -595,6 +595,10 @@ def adaptive_max_pool(cx: Context, x: Expr, sizes: Sequence[Any]) -> tuple[Expr,
         return tuple(R.zeros(shape, dtype) for dtype in dtypes)
     axes = range(outer, tensors.rank_of(x))
 
+    data, sizes = _batched(x, count), list(map(tensors.as_size, wanted))
+    pooled = cx.te(_POOLS[count], data, sizes, "max", name="adaptive_max_pool")
+    y = cx.emit(tensors.reshaped(pooled, shape)) if data is not x else pooled
+
     def write(k: Loops, x: Any, y: Any, places: Any) -> None:
         with k.every(y.shape) as at:
             begins, lengths = [], []
@@ -610,10 +614,8 @@ def adaptive_max_pool(cx: Context, x: Expr, sizes: Sequence[Any]) -> tuple[Expr,
                 for index, size in zip(place, x.shape[outer:], strict=True):
                     number = number * size + index
                 value = k.local(x[(*at[:outer], *place)])[0]
-                is_greater = (places[at] < 0) | (value > y[at]) | intrin.isnan(value)
-                with k.when(is_greater):
-                    k.store(y, at, value)
+                is_first = ops.all_of(places[at] < 0, ops.compare(EQ, value, y[at]))
+                with k.when(is_first | intrin.isnan(value)):
                     k.store(places, at, number)
 
-    outputs = [(shape, dtype) for dtype in dtypes]
-    return tuple(kernel(cx, "adaptive_max_pool", outputs, [x], write))
+    return y, *kernel(cx, "adaptive_max_places", [(shape, "int64")], [x, y], write)
