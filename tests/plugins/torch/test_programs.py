@@ -430,6 +430,32 @@ def test_windows_are_added_to_images(options: dict[str, Any], dtype: str, target
             torch.testing.assert_close(found, expected, **rough)
 
 
+@pytest.mark.each_choice
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("fill", ["ties", "NaN", "-inf"])
+@pytest.mark.parametrize(
+    ("shape", "size"),
+    [
+        ((3, 8, 8), (4, 2)),
+        ((2, 3, 7, 9), (3, 4)),
+        ((2, 3, 3, 4), (5, 7)),
+        ((2, 5, 6, 7), (2, 3, 2)),
+    ],
+)
+def test_indices_of_adaptive_maxima(shape: Any, size: Any, fill: str, target: str) -> None:
+    """Of equal elements the first one, of NaN the last one."""
+    x = torch.randint(0, 3, shape).float()
+    if fill == "NaN":
+        x[torch.rand(shape) < 0.2] = torch.nan
+    if fill == "-inf":
+        x[:] = -torch.inf
+    pool = {2: F.adaptive_max_pool2d, 3: F.adaptive_max_pool3d}[len(size)]
+    model = Module(lambda _, x: pool(x, size, return_indices=True))
+    run = relaxpy.compile(from_exported_program(torch.export.export(model, (x,))), target=target)
+    for found, expected in zip(run["main"](x), model(x), strict=True):
+        torch.testing.assert_close(found, expected, rtol=0, atol=0, equal_nan=True)
+
+
 def test_an_input_that_changes_is_the_first_result() -> None:
     program = torch.export.export(Module(changes_its_input), (torch.ones(2),))
     changed, result = relaxpy.compile(from_exported_program(program))["main"](torch.ones(2))

@@ -29,7 +29,6 @@ from relaxpy.plugins.importing.tensors import (
     rank_of,
     reshaped,
     shape_of,
-    whole,
     wide_dtype,
 )
 from relaxpy.plugins.importing.unsupported import UnsupportedError
@@ -593,29 +592,30 @@ def adaptive_max_pool(cx: Context, x: Expr, sizes: Sequence[Any]) -> tuple[Expr,
     shape, dtypes = [*before, *wanted], (tensors.dtype_of(x), "int64")
     if any(cx.is_size(size, 0) for size in wanted):
         return tuple(R.zeros(shape, dtype) for dtype in dtypes)
-    axes = range(outer, tensors.rank_of(x))
-
     data, sizes = _batched(x, count), list(map(tensors.as_size, wanted))
     pooled = cx.te(_POOLS[count], data, sizes, "max", name="adaptive_max_pool")
     y = cx.emit(tensors.reshaped(pooled, shape)) if data is not x else pooled
 
-    def write(k: Loops, x: Any, y: Any, places: Any) -> None:
-        with k.every(y.shape) as at:
-            begins, lengths = [], []
-            for j in axes:
-                begin = k.local(at[j] * x.shape[j] // y.shape[j])[0]
-                end = ops.ceildiv((at[j] + 1) * x.shape[j], y.shape[j])
-                begins.append(begin)
-                lengths.append(k.local(end - begin)[0])
-            k.store(places, at, -1)
-            with k.every(lengths) as inside:
-                place = [begin + step for begin, step in zip(begins, inside, strict=True)]
-                number = whole(0)
-                for index, size in zip(place, x.shape[outer:], strict=True):
-                    number = number * size + index
-                value = k.local(x[(*at[:outer], *place)])[0]
-                is_first = ops.all_of(places[at] < 0, ops.compare(EQ, value, y[at]))
-                with k.when(is_first | intrin.isnan(value)):
-                    k.store(places, at, number)
+    def indices(x: Tensor, y: Tensor) -> Tensor:
+        old, new, beyond = x.shape[outer:], y.shape[outer:], ops.const((1 << 63) - 1, "int64")
 
-    return y, *kernel(cx, "adaptive_max_places", [(shape, "int64")], [x, y], write)
+        def first(*at: PrimExpr) -> PrimExpr:
+            """That of the maximum; of NaN -1 less the last one."""
+            number = as_size(0)
+            members = []
+            for index, size, windows in zip(at[outer:], old, new, strict=True):
+                # As many as any window has: those after its end are its last one.
+                longest = ops.ceildiv(size, windows) + ops.minimum(size % windows, as_size(1))
+                k = reduce_axis((as_size(0), longest))
+                end = ops.ceildiv((index + 1) * size, windows)
+                members.append((k, ops.minimum(index * size // windows + k.var, end - 1)))
+                number = number * size + members[-1][1]
+            value = x(*at[:outer], *(place for _, place in members))
+            is_most = ops.compare(EQ, value, y(*at))
+            code = Select(intrin.isnan(value), -1 - number, Select(is_most, number, beyond))
+            return reduce.min(code, axis=[k for k, _ in members])
+
+        found = compute(y.shape, first, "first")
+        return compute(y.shape, lambda *at: Select(found(*at) < 0, -1 - found(*at), found(*at)))
+
+    return y, cx.te(indices, x, y, name="adaptive_max_indices")
