@@ -22,7 +22,7 @@ from relaxpy.exec.native.trees.program import KernelProgram, Tasks
 from relaxpy.exec.native.trees.repeated import RepeatedLoads
 from relaxpy.exec.native.trees.short_rows import ShortRows, short_rows
 from relaxpy.exec.native.trees.strategy import strategy_of
-from relaxpy.exec.native.trees.transpose import Transpose
+from relaxpy.exec.native.trees.transpose import Transpose, transpose_of
 from relaxpy.exec.native.values.accumulate import identity_of
 from relaxpy.exec.tuning import Cost, Parallel, Weights
 from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
@@ -320,8 +320,8 @@ def within_batch(tile: Tile, program: KernelProgram) -> Tile | None:
         along = [a for a in axes if a is not None]
         if not along or len(along) < len(members):
             continue
-        if any(len(r.loops) > 1 and lane_axis(r) is a for r, a in zip(members, along, strict=True)):
-            continue  # iterations are the lanes of vectors
+        if any(_are_lanes(a, run, program) for run, a in zip(members, along, strict=True)):
+            continue
         if max(map(_elements, members, along)) < Parallel.LEAST_ROW:
             continue
         rows = _rows(members, along, program)
@@ -336,6 +336,14 @@ def _starts_at_0(axis: Axis) -> bool:
 
 def _as_long(axis: Axis, run: Run) -> Iterator[Axis]:
     return (a for a in run.axes if a.has_bounds_of(axis))
+
+
+def _are_lanes(axis: Axis, run: Run, program: KernelProgram) -> bool:
+    """True if iterations of an axis are the lanes of vectors, of those read or of those written."""
+    transpose = transpose_of(run, program.plan.root)
+    if transpose is not None:
+        return axis is transpose.along or axis is transpose.across
+    return len(run.loops) > 1 and lane_axis(run) is axis
 
 
 def _elements(run: Run, along: Axis) -> int:

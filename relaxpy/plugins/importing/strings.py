@@ -472,7 +472,13 @@ def check_elements(name: str, x: Array, least: float, most: float) -> Array:
 def outside(name: str, x: Array, least: float, most: float) -> str:
     """The error of an element that is not in [`least`, `most`]; "" if all are."""
     array = np.asarray(x)
-    if not array.size or (array.min() >= least and array.max() <= most):
+    if not array.size:
+        return ""
+    if least == 0 and array.dtype.kind == "i":  # negative numbers are large unsigned ones
+        is_inside = array.view(f"u{array.dtype.itemsize}").max() <= most
+    else:
+        is_inside = array.min() >= least and array.max() <= most
+    if is_inside:
         return ""
     wrong = array[~((array >= least) & (array <= most))]
     expected = f"at least {least}" if most == np.iinfo(np.int64).max else f"{least} to {most}"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypedDict, cast
 
 from relaxpy.errors import MisuseError
@@ -14,12 +15,12 @@ from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.known import shape_of as dims_of_tensor
 from relaxpy.ir.relax.nodes import Expr, TupleGetItem, Var
 from relaxpy.ir.te import topi
-from relaxpy.ir.te.tensor import Tensor, compute
+from relaxpy.ir.te.tensor import Tensor, compute, reduce_axis
 from relaxpy.ir.te.topi.elementwise import computed
 from relaxpy.ir.te.topi.padding import pad
 from relaxpy.ir.te.topi.pooling import pool_selected
-from relaxpy.ir.te.topi.shapes import double
-from relaxpy.ir.tir import expr as tir, intrin, ops
+from relaxpy.ir.te.topi.shapes import double, sum_dtype
+from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
 from relaxpy.ir.tir.prim_expr import PrimExpr
 from relaxpy.plugins.importing.tensors import (
     Place,
@@ -542,40 +543,151 @@ def deformed(
     return reshaped(cx.emit(y), (batch, outputs, *out))
 
 
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """The elements on one side of moved positions along an axis: tables that channels share."""
+
+    index: Tensor
+    inside: Tensor
+    weight: Tensor
+
+
+def _sides(windows: Windows, groups: int, x: Any, offset: Any, k: int) -> list[_Side]:
+    """The elements before and after the positions of members of windows along the spatial axis."""
+    members, size, zero = math.prod(windows.kernel), x.shape[k + 2], ops.const(0, "int64")
+    inner, dtype = math.prod(windows.kernel[k + 1 :]), sum_dtype(x.dtype)
+
+    def table(element: Callable[..., PrimExpr], name: str) -> Tensor:
+        shape = [offset.shape[0], ops.const(groups * members, "int64"), *offset.shape[2:]]
+        return computed(shape, element, name)
+
+    def position(n: PrimExpr, part: PrimExpr, *at: PrimExpr) -> PrimExpr:
+        index = part // inner % windows.kernel[k]
+        base = at[k] * windows.strides[k] - windows.before[k] + index * windows.dilations[k]
+        moved = double(base) + double(offset(n, part * windows.count + k, *at))
+        # Farther away nothing changes, and every index is an int64.
+        return ops.maximum(ops.minimum(moved, double(size + 1)), double(-2.0))
+
+    positions = table(position, "position")
+
+    def side(after: int) -> _Side:
+        def index(*at: PrimExpr) -> PrimExpr:
+            return ops.cast_to(intrin.floor(positions(*at)), "int64") + after
+
+        def weight(*at: PrimExpr) -> PrimExpr:
+            rest = positions(*at) - intrin.floor(positions(*at))
+            return ops.cast_to(rest if after else double(1.0) - rest, dtype)
+
+        return _Side(
+            table(lambda *at: ops.maximum(ops.minimum(index(*at), size - 1), zero), "index"),
+            table(lambda *at: ops.all_of(index(*at) >= zero, index(*at) < size), "inside"),
+            table(weight, "weight"),
+        )
+
+    return [side(0), side(1)]
+
+
 def _columns(windows: Windows, groups: int, x: Any, offset: Any, mask: Any = None) -> Any:
     """The elements under each member of each window, moved by the offsets and interpolated."""
-    count, members = windows.count, math.prod(windows.kernel)
-    if count > 3:
-        raise UnsupportedError(f"{count} axes of space are more than 3")
-    channels = x.shape[1]
-    zero = ops.const(0, "int64")
+    if windows.count > 3:
+        raise UnsupportedError(f"{windows.count} axes of space are more than 3")
+    members, dtype = math.prod(windows.kernel), sum_dtype(x.dtype)
+    axes = [_sides(windows, groups, x, offset, k) for k in range(windows.count)]
 
     def element(n: PrimExpr, c: PrimExpr, member: PrimExpr, *at: PrimExpr) -> PrimExpr:
-        part = c * groups // channels * members + member
-        positions = []
-        rest = member
-        for k in reversed(range(count)):
-            index = rest % ops.const(windows.kernel[k], "int64")
-            rest = rest // ops.const(windows.kernel[k], "int64")
-            base = at[k] * windows.strides[k] - windows.before[k] + index * windows.dilations[k]
-            positions.append(double(base) + double(offset(n, part * count + k, *at)))
-        positions.reverse()
-        total: PrimExpr = double(0.0)
-        for corner in range(2**count):
-            weight, inside, source = double(1.0), [], []
-            for k, position in enumerate(positions):
-                below = intrin.floor(position)
-                high = corner >> k & 1
-                weight = weight * (position - below if high else below + double(1.0) - position)
-                bounded = ops.maximum(ops.minimum(below, double(2.0**40)), double(-(2.0**40)))
-                index = ops.cast_to(bounded, "int64") + high
-                inside += [index >= 0, index < x.shape[k + 2]]
-                source.append(ops.maximum(ops.minimum(index, x.shape[k + 2] - 1), zero))
-            value = double(x(n, c, *source)) * weight
-            total = total + tir.Select(ops.all_of(*inside), value, double(0.0))
+        place = n, c * groups // x.shape[1] * members + member, *at
+        total: PrimExpr = ops.const(0, dtype)
+        for sides in itertools.product(*axes):
+            value = ops.cast_to(x(n, c, *(side.index(*place) for side in sides)), dtype)
+            for side in sides:
+                value = value * side.weight(*place)
+            inside = ops.all_of(*(side.inside(*place) for side in sides))
+            total = total + tir.Select(inside, value, ops.const(0, dtype))
         if mask is not None:
-            total = total * double(mask(n, part, *at))
+            total = total * ops.cast_to(mask(*place), dtype)
         return ops.cast_to(total, x.dtype)
 
     shape = [*x.shape[:2], ops.const(members, "int64"), *offset.shape[2:]]
     return computed(shape, element, "deform_columns")
+
+
+def added(
+    x: Tensor,
+    image: Sequence[PrimExpr],
+    steps: Sequence[int],
+    holes: Sequence[int],
+    before: Sequence[int],
+) -> Tensor:
+    """The sums of the members of overlapping windows at each element of images.
+
+    Shapes:
+        x       (batch, channels, *members, *windows)
+        result  (batch, channels, *image)
+    """
+    y = x
+    for k, length in enumerate(image):
+        y = _overlapped(y, 2 + len(image), length, steps[k], holes[k], before[k])
+    return computed(y.shape, lambda *index: ops.cast_to(y(*index), x.dtype), "added")
+
+
+def _overlapped(
+    x: Tensor, axis: int, length: PrimExpr, step: int, hole: int, before: int
+) -> Tensor:
+    """The sums of overlapping windows at each element of an axis; the third axis has their members.
+
+    Axis by axis, few planes are read at once, and an element has few terms. The last axis, along
+    which conditions would differ from element to element, has zeros on both sides instead. Of
+    adjacent members, one of `step` falls on an element; which one is an axis of its own there until
+    the elements are in their order.
+    """
+    members, windows = x.shape[2], x.shape[axis]
+    dtype = "float32" if str(x.dtype) in ("float16", "bfloat16") else str(x.dtype)
+    zero, phases = as_size(0), as_size(step if hole == 1 else 1)
+    count, places = ops.ceildiv(members, phases), (length + (before - 1)) // phases + 1
+    width, is_alone = (count - 1) * hole, is_size(simple(count), 1)
+    is_padded = axis == x.ndim - 1 and 1 in (step, hole)
+    if is_padded:
+        none = [0] * axis
+        x = pad(x, [*none, width], [*none, ops.maximum(places - windows, zero)])
+
+    def term(place: PrimExpr, phase: PrimExpr, others: Sequence[PrimExpr]) -> PrimExpr:
+        k = reduce_axis((zero, count), "k")
+        number = zero if is_alone else k.var
+        member, window = phase + number * phases, place - number * hole
+        inside = [member < members]
+        if is_padded:
+            window = window + width
+        else:
+            if 1 not in (step, hole):
+                inside.append(ops.compare(tir.EQ, window % step, zero))
+                window = window // step
+            inside += [window >= 0, window < windows]
+            window = ops.maximum(ops.minimum(window, windows - 1), zero)
+        source = [*others[:2], ops.minimum(member, members - 1), *others[2:]]
+        value: PrimExpr = x(*source[:axis], window, *source[axis:])
+        value = ops.cast_to(tir.Select(ops.all_of(*inside), value, ops.const(0, x.dtype)), dtype)
+        return value if is_alone else reduce.sum(value, axis=k)
+
+    at = axis - 1
+    first, last = [*x.shape[:2], *x.shape[3:axis]], x.shape[axis + 1 :]
+    if not is_padded or step == 1:
+
+        def direct(*index: PrimExpr) -> PrimExpr:
+            place, others = index[at] + before, [*index[:at], *index[at + 1 :]]
+            return term(place // phases, place % phases, others)
+
+        return computed([*first, length, *last], direct, "overlapped")
+
+    def at_phase(*index: PrimExpr) -> PrimExpr:
+        return term(index[-1], index[-2], index[:-2])
+
+    sums = at_phase if is_alone else computed([*first, phases, places], at_phase, "sums")
+    turned = computed(
+        [*first, places, phases], lambda *index: sums(*index[:-2], index[-1], index[-2]), "turned"
+    )
+
+    def element(*index: PrimExpr) -> PrimExpr:
+        place = index[-1] + before
+        return turned(*index[:-1], place // phases, place % phases)
+
+    return computed([*first, length], element, "ordered")

@@ -361,6 +361,10 @@ def test_grids(mode: str, padding: str) -> None:
         ((3, 2), 6, {"strides": [2, 3], "pads": [1, 1, 1, 1]}),
         ((2, 2), 1, {"strides": [4, 4]}),
         ((2, 3), 4, {"strides": [2, 2], "dilations": [2, 1]}),
+        ((3, 3), 25, {"pads": [1, 1, 1, 1]}),
+        ((1, 3), 8, {"strides": [3, 1], "dilations": [3, 2], "pads": [0, 1, 1, 2]}),
+        ((4, 5), 4, {"strides": [3, 3], "pads": [1, 2, 1, 1]}),
+        ((1, 1), 9, {"strides": [2, 2]}),
     ],
 )
 def test_columns_are_added_to_images(block: Any, length: int, attributes: Any) -> None:

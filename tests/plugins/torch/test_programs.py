@@ -360,6 +360,27 @@ def test_an_infinity_is_in_windows_near_it_alone(mode: str, shape: Any) -> None:
 
 @pytest.mark.each_choice
 @pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("dtype", ["uint8", "float32", "float64"])
+@pytest.mark.parametrize("shape", [(8, 9), (2, 50), (50, 2), (70, 61), (1, 41), (41, 37)])
+def test_known_and_symbolic_sizes_are_resized_alike(
+    shape: tuple[int, int], dtype: str, mode: str, target: str
+) -> None:
+    """The former sum the elements of windows; the latter multiply by a matrix."""
+    kind = getattr(torch, dtype)
+    x = (torch.rand(2, 3, 41, 37) * 255).to(kind)
+    model = Module(lambda _, x: F.interpolate(x, size=shape, mode=mode, antialias=True))
+    dims = {2: torch.export.Dim("height", min=2), 3: torch.export.Dim("width", min=2)}
+    # Sums of 160 terms below 255; bytes are rounded alike.
+    expected, error = model(x), 160 * 255 * 2.0**-24 if kind.is_floating_point else 0.0
+    for dynamic in (None, (dims,)):
+        program = torch.export.export(model, (x,), dynamic_shapes=dynamic and (dynamic,))
+        (found,) = relaxpy.compile(from_exported_program(program), target=target)["main"](x)
+        torch.testing.assert_close(found, expected, rtol=0, atol=error)
+
+
+@pytest.mark.each_choice
+@pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("function", [pooled, resized])
 def test_images_of_any_size_are_pooled_and_resized(function: Any, target: str) -> None:
     sizes = [torch.export.Dim(name, min=2, max=64) for name in ("height", "width")]
@@ -372,6 +393,67 @@ def test_images_of_any_size_are_pooled_and_resized(function: Any, target: str) -
     for height, width in [(5, 7), (2, 3), (9, 4)]:
         x = torch.randn(2, 3, height, width)
         assert_same(run(x), function(None, x))
+
+
+@pytest.mark.each_choice
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "complex64"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"kernel_size": 3, "padding": 1},
+        {"kernel_size": (2, 3), "dilation": (2, 1), "padding": (1, 0)},
+        {"kernel_size": (3, 5), "stride": 2, "padding": (1, 2)},
+        {"kernel_size": 2, "stride": 2},
+        {"kernel_size": (1, 2), "stride": (3, 4)},
+        {"kernel_size": 2, "stride": 3, "dilation": 2, "padding": 2},
+    ],
+)
+def test_windows_are_added_to_images(options: dict[str, Any], dtype: str, target: str) -> None:
+    """Those of batches of any size, and of one image."""
+    is_complex = dtype == "complex64"
+    image = torch.randn(2, 3, 7, 8).to(torch.float32 if is_complex else getattr(torch, dtype))
+    x = F.unfold(image, **options)
+
+    def fold(_: Any, x: Any) -> Any:
+        columns = torch.complex(x, 1 - x) if is_complex else x
+        folded = F.fold(columns, (7, 8), **options), F.fold(columns[0], (7, 8), **options)
+        return tuple(map(torch.view_as_real, folded)) if is_complex else folded
+
+    dims = {0: torch.export.Dim("n", min=1)}
+    program = torch.export.export(Module(fold), (x,), dynamic_shapes=((dims,),))
+    run = relaxpy.compile(from_exported_program(program), target=target)["main"]
+    for data in (x, x[:1]):
+        for found, expected in zip(run(data), fold(None, data), strict=True):
+            # PyTorch rounds each sum of at most 15 terms to 16 bits.
+            rough = {"rtol": 15 / 256, "atol": 15 / 256} if dtype == "bfloat16" else {}
+            torch.testing.assert_close(found, expected, **rough)
+
+
+@pytest.mark.each_choice
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("fill", ["ties", "NaN", "-inf"])
+@pytest.mark.parametrize(
+    ("shape", "size"),
+    [
+        ((3, 8, 8), (4, 2)),
+        ((2, 3, 7, 9), (3, 4)),
+        ((2, 3, 3, 4), (5, 7)),
+        ((2, 5, 6, 7), (2, 3, 2)),
+    ],
+)
+def test_indices_of_adaptive_maxima(shape: Any, size: Any, fill: str, target: str) -> None:
+    """Of equal elements the first one, of NaN the last one."""
+    x = torch.randint(0, 3, shape).float()
+    if fill == "NaN":
+        x[torch.rand(shape) < 0.2] = torch.nan
+    if fill == "-inf":
+        x[:] = -torch.inf
+    pool = {2: F.adaptive_max_pool2d, 3: F.adaptive_max_pool3d}[len(size)]
+    model = Module(lambda _, x: pool(x, size, return_indices=True))
+    run = relaxpy.compile(from_exported_program(torch.export.export(model, (x,))), target=target)
+    for found, expected in zip(run["main"](x), model(x), strict=True):
+        torch.testing.assert_close(found, expected, rtol=0, atol=0, equal_nan=True)
 
 
 def test_an_input_that_changes_is_the_first_result() -> None:

@@ -335,7 +335,9 @@ def max_unpool(
     count = tensors.product(shape)
     indices = cx.within(indices, "indices", 0, simple(count - 1))
 
-    def kernel(places: Tensor, values: Tensor) -> Tensor:
+    def kernel(indices: Tensor, values: Tensor) -> Tensor:
+        # None of them counts from the end.
+        places = computed(indices.shape, lambda i: ops.cast_to(indices(i), "uint64"), "places")
         empty = computed([tensors.as_size(count)], lambda _: ops.const(0, values.dtype), "empty")
         return scatter_elements(empty, places, values)
 

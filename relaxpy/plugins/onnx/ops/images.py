@@ -33,7 +33,6 @@ from relaxpy.plugins.importing import tensors
 from relaxpy.plugins.importing.strings import PREFIX
 from relaxpy.plugins.importing.tensors import (
     Size,
-    as_size,
     dtype_of,
     literal,
     normal_axes,
@@ -43,7 +42,13 @@ from relaxpy.plugins.importing.tensors import (
     shape_of,
 )
 from relaxpy.plugins.importing.unsupported import UnsupportedError
-from relaxpy.plugins.importing.windows import FilterAttributes, WindowAttributes, simple, whole
+from relaxpy.plugins.importing.windows import (
+    FilterAttributes,
+    WindowAttributes,
+    added,
+    simple,
+    whole,
+)
 from relaxpy.plugins.onnx.context import Context, Value, call, converter
 from relaxpy.plugins.onnx.ops.conv import max_pool
 from relaxpy.plugins.onnx.ops.microsoft import DOMAIN
@@ -130,57 +135,6 @@ def affine_grid(cx: Context, theta: Expr, size: Value, *, align_corners: int = 0
     return R.permute_dims(cx.emit(grid), [0, *range(2, count + 2), 1])
 
 
-def _overlapped(
-    x: Tensor, member_axis: int, axis: int, length: PrimExpr, step: int, hole: int, before: int
-) -> Tensor:
-    """The sums of the members of overlapping windows along an axis, at each of its elements.
-
-    Axis by axis, few planes are read at once, and an element has few terms. Of adjacent members,
-    one of `step` falls on an element; which one is an axis of its own until the elements are in
-    their order.
-    """
-    members, windows = x.shape[member_axis], x.shape[axis]
-    dtype = "float32" if str(x.dtype) in ("float16", "bfloat16") else str(x.dtype)
-    zero, at = as_size(0), axis - 1
-    phases = as_size(step if hole == 1 else 1)
-
-    def term(place: PrimExpr, phase: PrimExpr, others: Sequence[PrimExpr]) -> PrimExpr:
-        k = te.reduce_axis((zero, ops.ceildiv(members, phases)), "k")
-        member, inside = phase + k.var * phases, []
-        if hole == 1:
-            window = place - k.var
-        else:
-            offset = place - member * hole
-            window = offset // as_size(step)
-            inside = [ops.compare(tir.EQ, offset % as_size(step), zero)]
-        inside += [member < members, window >= 0, window < windows]
-        source = [*others[:at], ops.maximum(ops.minimum(window, windows - 1), zero), *others[at:]]
-        source.insert(member_axis, ops.minimum(member, members - 1))
-        value = tir.Select(ops.all_of(*inside), x(*source), ops.const(0, x.dtype))
-        return reduce.sum(ops.cast_to(value, dtype), axis=k)
-
-    shape = [*x.shape[:member_axis], *x.shape[member_axis + 1 :]]
-    first, last = shape[:at], shape[at + 1 :]
-    if hole > 1 or step == 1:
-        return computed(
-            [*first, length, *last],
-            lambda *index: term(index[at] + before, zero, [*index[:at], *index[at + 1 :]]),
-            "overlapped",
-        )
-    sums = computed(
-        [*first, (length + (before - 1)) // phases + 1, phases, *last],
-        lambda *index: term(index[at], index[at + 1], [*index[:at], *index[at + 2 :]]),
-        "overlapped",
-    )
-
-    def element(*index: PrimExpr) -> PrimExpr:
-        place = index[at] + before
-        both = place // phases, place % phases
-        return sums(*index[:at], *both, *index[at + 1 :])
-
-    return computed([*first, length, *last], element, "ordered")
-
-
 @converter("Col2Im")
 def col2im(
     cx: Context,
@@ -211,9 +165,7 @@ def col2im(
 
     def kernel(columns: Tensor) -> Tensor:
         y = reshape(columns, as_sizes([batch, channels, *block, *windows]))
-        for k, length in reversed(list(enumerate(as_sizes(image)))):
-            y = _overlapped(y, 2 + k, 3 + 2 * k, length, steps[k], holes[k], widths[k])
-        return computed(y.shape, lambda *index: ops.cast_to(y(*index), columns.dtype), "col2im")
+        return added(y, as_sizes(image), steps, holes, widths)
 
     return cx.te(kernel, x, name="col2im")
 

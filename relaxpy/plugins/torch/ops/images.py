@@ -14,6 +14,7 @@ from relaxpy.ir.relax.nodes import Expr, const
 from relaxpy.ir.te.tensor import Tensor, compute, reduce_axis
 from relaxpy.ir.te.topi.pooling import adaptive_pool, adaptive_pool1d, adaptive_pool3d
 from relaxpy.ir.te.topi.shapes import FILTERS, double
+from relaxpy.ir.te.topi.transform import reshape
 from relaxpy.ir.tir import intrin, ops, reduce
 from relaxpy.ir.tir.expr import EQ, IntImm, Select
 from relaxpy.ir.tir.prim_expr import PrimExpr
@@ -28,7 +29,6 @@ from relaxpy.plugins.importing.tensors import (
     rank_of,
     reshaped,
     shape_of,
-    whole,
     wide_dtype,
 )
 from relaxpy.plugins.importing.unsupported import UnsupportedError
@@ -36,6 +36,7 @@ from relaxpy.plugins.importing.windows import (
     MAXIMA,
     ByAxes,
     Windows,
+    added,
     averaged,
     deformed,
     max_indices,
@@ -100,6 +101,33 @@ def upsample_bicubic(cx: Context, x: Expr, size: Any, align_corners: bool, *scal
     if not align_corners:
         _check_scales(cx, x, scales)
     return _resized(cx, x, "cubic", "align_corners" if align_corners else "half_pixel")
+
+
+@converter("col2im")
+def col2im(
+    cx: Context,
+    x: Expr,
+    image: Sequence[Size],
+    kernel: Sequence[int],
+    dilation: Sequence[int],
+    padding: Sequence[int],
+    stride: Sequence[int],
+) -> Expr:
+    batched = cx.emit(x if rank_of(x) == 3 else R.expand_dims(x, 0))
+    sizes = list(zip(image, kernel, dilation, padding, stride, strict=True))
+    windows = [
+        (size + 2 * pad - (n - 1) * hole - 1) // step + 1 for size, n, hole, pad, step in sizes
+    ]
+
+    def folded(columns: Tensor) -> Tensor:
+        batch, depth, _ = columns.shape
+        members = map(as_size, kernel)
+        parts = [batch, depth // math.prod(kernel), *members, *map(as_size, windows)]
+        y = reshape(columns, parts)
+        return added(y, [*map(as_size, image)], stride, dilation, padding)
+
+    y = cx.te(folded, batched, name="col2im")
+    return y if rank_of(x) == 3 else R.squeeze(y, [0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,23 +239,24 @@ class _Filter:
 
     def sums(self, cx: Context, data: Expr, weights: Expr, axis: int) -> Expr:
         """The weighted sums of windows along the last axis or the one before."""
+        turned = [0, 1, 3, 2]
         if self.count is self.old:
-            order = [0, 1, 5 - axis, axis]
-            product = R.matmul(R.permute_dims(data, order), weights)
-            return cx.emit(R.permute_dims(product, order))
+            order = turned if axis == 2 else [0, 1, 2, 3]
+            rows = R.permute_dims(cx.tensor(data, dtype_of(weights)), order)
+            return cx.emit(R.permute_dims(R.matmul(rows, weights), order))
+        if axis == 3:  # elements of windows are not consecutive in the result: vectors are rows
+            rows = cx.emit(R.permute_dims(data, turned))
+            return cx.emit(R.permute_dims(self.sums(cx, rows, weights, 2), turned))
 
         def filtered(data: Tensor, weights: Tensor) -> Tensor:
             first = compute((self.new,), self.first, "first")
-            shape = [*data.shape]
-            shape[axis] = self.new
 
-            def element(*index: PrimExpr) -> PrimExpr:
+            def element(n: PrimExpr, c: PrimExpr, y: PrimExpr, x: PrimExpr) -> PrimExpr:
                 k = reduce_axis((as_size(0), self.count), "k")
-                source = [*index]
-                source[axis] = first(index[axis]) + k.var
-                return reduce.sum(data(*source) * weights(k.var, index[axis]), axis=k)
+                value = ops.cast_to(data(n, c, first(y) + k.var, x), weights.dtype)
+                return reduce.sum(value * weights(k.var, y), axis=k)
 
-            return compute(tuple(shape), element)
+            return compute((*data.shape[:2], self.new, data.shape[3]), element)
 
         return cx.te(filtered, data, weights)
 
@@ -256,18 +285,21 @@ def _filtered(
     """The columns and the rows as weighted sums, each rounded where the elements are bytes."""
     y, is_bytes = x, dtype_of(x) == "uint8"
     kind = "int32" if is_bytes else "float32" if "16" in dtype_of(x) else dtype_of(x)
-    for axis in (3, 2) if is_bytes else (2, 3):
-        sizes = shape_of(x)[axis], cx.result_shape()[axis]
-        along = _Filter.of(sizes, scales[axis - 2], method, align_corners, widened)
+    sizes = list(zip(shape_of(x), cx.result_shape(), strict=True))
+    old, new = sizes[2]
+    # Columns are the ones that are transposed, best while there are few rows.
+    grows = isinstance(old, int) and isinstance(new, int) and old < new
+    for axis in (3, 2) if is_bytes or grows else (2, 3):
+        along = _Filter.of(sizes[axis], scales[axis - 2], method, align_corners, widened)
         weights, digits = along.weights(cx), None
         if is_bytes:
             weights, digits = _as_integers(cx, weights)
-        data, weights = cx.emit(cx.tensor(y, kind)), cx.emit(cx.tensor(weights, kind))
-        y = along.sums(cx, data, weights, axis)
+        y = along.sums(cx, cx.emit(y), cx.emit(cx.tensor(weights, kind)), axis)
         if digits is not None:
             one, zero, top = (const(value, kind) for value in (1, 0, 255))
             half = R.left_shift(one, digits - one)
-            y = cx.emit(R.minimum(R.maximum(R.right_shift(y + half, digits), zero), top))
+            y = R.minimum(R.maximum(R.right_shift(y + half, digits), zero), top)
+            y = cx.emit(R.astype(y, "uint8"))
     return y
 
 
@@ -476,7 +508,7 @@ def avg_pool(
 
 _ADAPTIVE = ByAxes("adaptive_avg_pool{}d")
 #: The same for numbers of windows that are not known, which attributes of operators are not.
-_MEANS = {1: adaptive_pool1d, 2: adaptive_pool, 3: adaptive_pool3d}
+_POOLS = {1: adaptive_pool1d, 2: adaptive_pool, 3: adaptive_pool3d}
 
 
 @converter(
@@ -496,7 +528,7 @@ def adaptive_avg_pool(cx: Context, x: Expr, sizes: Sequence[Any]) -> Expr:
         y = _ADAPTIVE[count](data, list(wanted))
     else:
         y = cx.te(
-            _MEANS[count], data, list(map(tensors.as_size, wanted)), "avg", name="adaptive_avg_pool"
+            _POOLS[count], data, list(map(tensors.as_size, wanted)), "avg", name="adaptive_avg_pool"
         )
     return tensors.reshaped(y, cx.result_shape()) if data is not x else y
 
@@ -560,27 +592,30 @@ def adaptive_max_pool(cx: Context, x: Expr, sizes: Sequence[Any]) -> tuple[Expr,
     shape, dtypes = [*before, *wanted], (tensors.dtype_of(x), "int64")
     if any(cx.is_size(size, 0) for size in wanted):
         return tuple(R.zeros(shape, dtype) for dtype in dtypes)
-    axes = range(outer, tensors.rank_of(x))
+    data, sizes = _batched(x, count), list(map(tensors.as_size, wanted))
+    pooled = cx.te(_POOLS[count], data, sizes, "max", name="adaptive_max_pool")
+    y = cx.emit(tensors.reshaped(pooled, shape)) if data is not x else pooled
 
-    def write(k: Loops, x: Any, y: Any, places: Any) -> None:
-        with k.every(y.shape) as at:
-            begins, lengths = [], []
-            for j in axes:
-                begin = k.local(at[j] * x.shape[j] // y.shape[j])[0]
-                end = ops.ceildiv((at[j] + 1) * x.shape[j], y.shape[j])
-                begins.append(begin)
-                lengths.append(k.local(end - begin)[0])
-            k.store(places, at, -1)
-            with k.every(lengths) as inside:
-                place = [begin + step for begin, step in zip(begins, inside, strict=True)]
-                number = whole(0)
-                for index, size in zip(place, x.shape[outer:], strict=True):
-                    number = number * size + index
-                value = k.local(x[(*at[:outer], *place)])[0]
-                is_greater = (places[at] < 0) | (value > y[at]) | intrin.isnan(value)
-                with k.when(is_greater):
-                    k.store(y, at, value)
-                    k.store(places, at, number)
+    def indices(x: Tensor, y: Tensor) -> Tensor:
+        old, new, beyond = x.shape[outer:], y.shape[outer:], ops.const((1 << 63) - 1, "int64")
 
-    outputs = [(shape, dtype) for dtype in dtypes]
-    return tuple(kernel(cx, "adaptive_max_pool", outputs, [x], write))
+        def first(*at: PrimExpr) -> PrimExpr:
+            """That of the maximum; of NaN -1 less the last one."""
+            number = as_size(0)
+            members = []
+            for index, size, windows in zip(at[outer:], old, new, strict=True):
+                # As many as any window has: those after its end are its last one.
+                longest = ops.ceildiv(size, windows) + ops.minimum(size % windows, as_size(1))
+                k = reduce_axis((as_size(0), longest))
+                end = ops.ceildiv((index + 1) * size, windows)
+                members.append((k, ops.minimum(index * size // windows + k.var, end - 1)))
+                number = number * size + members[-1][1]
+            value = x(*at[:outer], *(place for _, place in members))
+            is_most = ops.compare(EQ, value, y(*at))
+            code = Select(intrin.isnan(value), -1 - number, Select(is_most, number, beyond))
+            return reduce.min(code, axis=[k for k, _ in members])
+
+        found = compute(y.shape, first, "first")
+        return compute(y.shape, lambda *at: Select(found(*at) < 0, -1 - found(*at), found(*at)))
+
+    return y, cx.te(indices, x, y, name="adaptive_max_indices")
