@@ -34,6 +34,7 @@ from relaxpy.script.parser.evaluate.evaluator import Evaluator, TextReader
 from relaxpy.script.parser.evaluate.guard import OPEN, Guard
 from relaxpy.script.parser.evaluate.macros import Macro, Unrolling, macro_expansion
 from relaxpy.script.parser.source import (
+    MISSING,
     POISON,
     Poisoned,
     Positioned,
@@ -364,7 +365,7 @@ class KernelReader(TextReader, kernel_builder.KernelBuilder):
         self, nodes: Sequence[ast.stmt], names: dict[str, object] | None = None
     ) -> None:
         """Read `nodes` into the innermost body, in a new scope with these names."""
-        with self.scope.inner(names):
+        with self.scope.block(names):
             self.read(nodes)
 
     def inner(self, nodes: Sequence[ast.stmt]) -> stmt.Stmt:
@@ -446,8 +447,8 @@ class KernelReader(TextReader, kernel_builder.KernelBuilder):
         Errors:
             ParseError: the name is already bound to something else in this scope.
         """
-        present = self.scope.frames[-1].get(name, POISON)
-        if present is not POISON and not is_same(present, value):
+        present = self.scope.frames[-1].get(name, MISSING)
+        if present is not MISSING and present is not POISON and not is_same(present, value):
             raise self.error(
                 target,
                 f"{name!r} is already defined in this scope",
@@ -552,7 +553,7 @@ class KernelReader(TextReader, kernel_builder.KernelBuilder):
         if var is None:
             raise self.error(node.annotation, "a variable in a kernel is a scalar or a handle")
         value = self.typed(self.values.value(node.value), var.dtype, node.target.id, node.value)
-        if node.target.id in self.scope.frames[-1]:
+        if self.scope.frames[-1].get(node.target.id, MISSING) is not MISSING:
             raise self.error(node.target, f"{node.target.id!r} is already defined in this scope")
         self.named.add(var)
         self.scope.set(node.target.id, self.let(node.target.id, value, node, var))
@@ -690,7 +691,7 @@ class KernelReader(TextReader, kernel_builder.KernelBuilder):
         if name is not None and not isinstance(name, ast.Name):
             raise self.error(name, "a context is bound to one name")
         names = [] if name is None else [name.id]
-        with self.frame(form, names, at) as value, self.scope.inner(dict.fromkeys(names, value)):
+        with self.frame(form, names, at) as value, self.scope.block(dict.fromkeys(names, value)):
             if rest:
                 self.with_items(rest, body)
             else:

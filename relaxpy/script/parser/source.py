@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field
 from functools import lru_cache
-from itertools import accumulate, zip_longest
+from itertools import accumulate, chain, zip_longest
 from types import CodeType, FrameType, FunctionType
 from typing import Any, Protocol
 
@@ -489,10 +489,8 @@ class Scope:
 
     def names(self) -> Iterator[str]:
         """All visible names."""
-        for frame in reversed(self.frames):
-            yield from frame
-        for mapping in self._enclosing:
-            yield from mapping
+        known = chain.from_iterable((*reversed(self.frames), *self._enclosing))
+        return (name for name in known if self.find(name) is not MISSING)
 
     @contextmanager
     def inner(self, names: Mapping[str, object] | None = None) -> Iterator[dict[str, object]]:
@@ -504,6 +502,18 @@ class Scope:
             yield frame
         finally:
             del self.frames[depth:]
+
+    @contextmanager
+    def block(self, names: Mapping[str, object] | None = None) -> Iterator[dict[str, object]]:
+        """Open a scope whose names hide those of the enclosing mappings, also after its end.
+
+        A name of Python would otherwise silently replace a variable that is not visible any more.
+        """
+        with self.inner(names) as frame:
+            yield frame
+        for name in frame:
+            if self.find_bound(name) is MISSING:
+                self.set(name, MISSING)
 
     def closure(self) -> Scope:
         """The scope of a lambda defined here; later bindings in these frames are visible."""
@@ -651,7 +661,7 @@ def header(node: ast.stmt) -> ast.stmt | ast.expr:
             return node
 
 
-def bound_names(node: ast.stmt) -> Iterator[str]:
+def bound_names(node: ast.stmt | ast.ExceptHandler) -> Iterator[str]:
     """The names that a statement binds in its enclosing scope."""
     worklist: list[ast.expr]
     match node:
@@ -662,9 +672,10 @@ def bound_names(node: ast.stmt) -> Iterator[str]:
         case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
             yield name
             return
-        case ast.If() | ast.With() | ast.For():
-            for inner in (*node.body, *getattr(node, "orelse", ())):
-                yield from bound_names(inner)
+        case ast.If() | ast.With() | ast.For() | ast.While() | ast.Try() | ast.ExceptHandler():
+            for inner in ast.iter_child_nodes(node):
+                if isinstance(inner, ast.stmt | ast.ExceptHandler):
+                    yield from bound_names(inner)
             return
         case _:
             return

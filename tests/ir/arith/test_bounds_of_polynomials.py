@@ -1,13 +1,16 @@
 """What is proved of a polynomial of sizes holds for all their values."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import reduce
 from itertools import product
 
+import pytest
 from hypothesis import given, strategies as st
 
 from relaxpy import tir
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.tir import PrimExpr, Var
+from tests.counting import calls
 
 N, K, L = (Var(name, "int64") for name in "nki")
 SIZES = {N, K}
@@ -72,3 +75,30 @@ def test_a_choice_that_is_also_in_a_product() -> None:
     assert as_poly(size).is_at_least(1, SIZES)
     assert not as_poly(size).exceeds(as_poly(size * size), 0, SIZES)
     assert as_poly(size * size + size).is_at_least(0, SIZES)
+
+
+def nested_minimum(size: int) -> PrimExpr:
+    """Either choice may be bounded before the other, at each level of the nested one."""
+    unknown = [Var(f"v{i}", "int64") for i in range(size)]
+    return tir.Max(K, L) - reduce(tir.Min, unknown, N)
+
+
+def cut_sizes(size: int) -> PrimExpr:
+    """The dimension of a concatenation of slices, less an unknown one."""
+    cuts = [tir.Max(Var(f"v{i}", "int64") - i, number(0)) for i in range(size)]
+    return reduce(tir.Add, cuts) - L
+
+
+@pytest.mark.parametrize(("make", "size", "most"), [(nested_minimum, 8, 2.5), (cut_sizes, 3, 8)])
+def test_work_is_not_exponential_in_choices(
+    make: Callable[[int], PrimExpr], size: int, most: float
+) -> None:
+    once, twice = as_poly(make(size)), as_poly(make(2 * size))
+    first = calls(lambda: once.is_at_least(1, SIZES))
+    assert calls(lambda: twice.is_at_least(1, SIZES)) < most * first
+
+
+def test_a_sum_of_any_number_of_choices_is_proved() -> None:
+    sizes = [Var(f"v{i}", "int64") for i in range(100)]
+    choices = reduce(tir.Add, [tir.Max(size - 3, number(0)) for size in sizes])
+    assert as_poly(choices).is_at_least(0, set(sizes))

@@ -202,3 +202,22 @@ def test_a_large_dimension_is_kept_if_the_program_states_it() -> None:
     mod = built(body, tensor(N), tensor(M))
     assert infos == [tensor(size), tensor(size), relax.TensorStructInfo(dtype="float32", ndim=1)]
     assert_structural_equal(from_source(mod.script()), mod)
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 7, 8, 16])
+def test_equal_sections_together_have_the_dimension_that_was_split(count: int) -> None:
+    x = relax.Var("x", tensor(N, 4))
+    joined = relax.op.concat(relax.op.split(x, count), 0)
+    assert joined.struct_info == tensor(N, 4)
+
+
+@pytest.mark.parametrize("count", [3, 8])
+def test_sections_after_the_end_have_no_elements(count: int) -> None:
+    sections = relax.op.split(relax.Var("x", tensor(N)), count).struct_info
+    assert isinstance(sections, relax.TupleStructInfo)
+    for size in range(2 * count + 1):
+        step, number = -(-size // count), ops.const(size, "int64")
+        for k, section in enumerate(sections.fields):
+            [dimension] = section.shape.values
+            least = max(0, min(step, size - k * step))
+            assert simplify(substitute(dimension, {N: number})).same_as(ops.const(least, "int64"))

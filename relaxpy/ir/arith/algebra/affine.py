@@ -6,6 +6,7 @@ import math
 from collections.abc import Container, Iterable, Iterator, Mapping, Set
 from functools import lru_cache
 from types import MappingProxyType
+from typing import Final
 
 from relaxpy.ir.arith.algebra import poly
 from relaxpy.ir.arith.algebra.poly import Monomial, Poly
@@ -13,6 +14,12 @@ from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.substitution import mentions
 from relaxpy.support.dataclass import dataclass
+
+_BOUNDS: Final = 128
+"""The number of lower bounds of a polynomial after which it counts as not provable.
+
+They are exponential in the number of choices; proofs of indices need a few dozens.
+"""
 
 
 @dataclass(slots=True, eq=False)
@@ -63,13 +70,33 @@ class IndexPoly:
         number = self.constant
         if number is not None:
             return number >= bound
-        least = self - bound
-        if all(
-            factor >= 0 and all(_not_negative(a, sizes) for a in monomial)
-            for monomial, factor in least.terms.items()
-        ):
-            return True
-        return any(weaker.is_at_least(0, sizes) for weaker in least._weaker())
+        signs: dict[tir.PrimExpr, bool] = {}
+
+        def not_negative(atom: tir.PrimExpr) -> bool:
+            if atom not in signs:
+                signs[atom] = _not_negative(atom, sizes)
+            return signs[atom]
+
+        seen: set[frozenset[tuple[Monomial, int]]] = set()
+        remaining = [iter((self - bound,))]
+        while remaining:
+            least = next(remaining[-1], None)
+            if least is None:
+                remaining.pop()
+                continue
+            key = frozenset(least.terms.items())
+            if key in seen:  # two choices are bounded in either order
+                continue
+            if len(seen) == _BOUNDS:
+                return False
+            seen.add(key)
+            if all(
+                factor >= 0 and all(map(not_negative, monomial))
+                for monomial, factor in least.terms.items()
+            ):
+                return True
+            remaining.append(least._weaker())
+        return False
 
     def exceeds(self, other: IndexPoly, least: int, sizes: Container[tir.Var]) -> bool:
         """True if `self - other` is provably >= `least`, as by `is_at_least`."""

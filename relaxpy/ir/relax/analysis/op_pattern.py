@@ -125,13 +125,7 @@ def _is_innermost(node: Stmt) -> TypeGuard[Block]:
     """True if a node is an innermost block, other than the root of the kernel."""
     if not isinstance(node, Block) or not (node.iter_vars or node.name_hint != "root"):
         return False
-    return not _has_block(node.body)
-
-
-def _has_block(node: Stmt) -> bool:
-    if isinstance(node, Block):
-        return True
-    return any(_has_block(child) for child in children(node) if isinstance(child, Stmt))
+    return next(occurrences(node.body, Block), None) is None
 
 
 @memoised

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Collection, Container, Sequence
+from itertools import pairwise
 from string import ascii_letters
 from typing import SupportsIndex, TypeAlias, TypeVar
 
@@ -249,8 +250,10 @@ def split_bounds(
         if count <= 2 or prove_equal(last, section):
             sizes = [section] * (count - 1) + [last]
             return list(zip([zero, *bounds_between], sizes, strict=True))
-    else:
-        bounds_between = list(as_sizes(indices_or_sections))
+        # Differences of bounds in order, as no section is negative: their sum is visibly `size`.
+        ordered_bounds = [zero, *(ops.minimum(bound, size) for bound in bounds_between), size]
+        return [(start, tidy(end - start)) for start, end in pairwise(ordered_bounds)]
+    bounds_between = list(as_sizes(indices_or_sections))
     bounds = []
     for begin, end in zip([zero, *bounds_between], [*bounds_between, size], strict=True):
         start = _clamped(begin, size)

@@ -43,7 +43,7 @@ def with_statement(state: GraphReader, node: ast.With) -> None:
         )
     check_alone(state, node, f"{form.display_name}()")
     if isinstance(form, records.SeqForm):
-        with state.scope.inner():
+        with state.scope.block():
             state.statements.read(node.body, state.statement)
         return
     now = state.now
@@ -52,7 +52,7 @@ def with_statement(state: GraphReader, node: ast.With) -> None:
     now.depth += 1
     with state.at(item.context_expr):
         state.builder.begin_dataflow()
-    with state.scope.inner() as names:
+    with state.scope.block() as names:
         state.statements.read(node.body, state.statement)
     now.dataflow = None
     now.depth -= 1
@@ -219,7 +219,7 @@ def read_branch(state: GraphReader, nodes: Sequence[ast.stmt], name: str) -> Bra
     now.depth += 1
     before = len(state.report.errors)
     try:
-        with state.builder.inner_scope(), state.scope.inner():
+        with state.builder.inner_scope(), state.scope.block():
             state.statements.read(first, state.statement, last)
             branch: list[Branch] = []
             state.statements.read([last], lambda node: branch.append(end_branch(state, node, name)))

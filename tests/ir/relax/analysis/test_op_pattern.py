@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from relaxpy import IRModule, relax
+from relaxpy import IRModule, relax, tir
 from relaxpy.errors import MisuseError
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir.prim_func import PrimFunc
@@ -99,6 +99,13 @@ def declared(a: f32[4], b: f32[4]):
 @pytest.mark.parametrize("kernel", [two_stores, diagonal, without_block, without_store])
 def test_what_has_no_other_kind_is_opaque(kernel: PrimFunc) -> None:
     assert op_pattern_kind(kernel) is Kind.OPAQUE
+
+
+def test_a_kernel_of_branches_deeper_than_the_stack_has_a_kind() -> None:
+    parts = [tensor(tir.Var(f"n{i}", "int64")) for i in range(200)]
+    mod = LegalizeOps()(returning(lambda *xs: op.concat(xs, 0), *parts))
+    [kernel] = [func for func in mod.functions.values() if isinstance(func, PrimFunc)]
+    assert op_pattern_kind(kernel) is Kind.INJECTIVE
 
 
 def test_a_kind_that_is_declared_stays() -> None:
