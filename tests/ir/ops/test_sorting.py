@@ -331,6 +331,8 @@ def test_distinct_elements_in_the_order_of_their_first_occurrence(axis: int | No
         ("uint64", 2**64 - 50, 50),
         ("int32", -9, 65536),
         ("int32", -9, 65537),
+        ("int64", -(2**62), 2**63 - 1),
+        ("uint8", 0, 256),
     ],
 )
 def test_distinct_elements_of_many_integers(
@@ -381,3 +383,50 @@ def test_orders_and_medians_of_views_leave_them_as_they_are(dtype: str) -> None:
                 np.testing.assert_array_equal(found[1], middle)
                 np.testing.assert_array_equal(found[0], before[range(len(x)), middle])
         np.testing.assert_array_equal(x, before)
+
+
+@pytest.mark.each_choice
+@pytest.mark.parametrize("keepdims", [False, True])
+@pytest.mark.parametrize("axis", [None, (1,), (0,), (-1,), (2, 0), (0, 1)])
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        *("float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "bool"),
+        *("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"),
+    ],
+)
+def test_loops_count_to_the_same_median_as_a_sort(dtype: str, axis: Any, keepdims: bool) -> None:
+    rng, info, special = np.random.default_rng(7), DataType(dtype), [0]
+    if info.is_float:
+        values = np.array([0.0, -0.0, *rng.standard_normal(9)]).astype(info.numpy())
+        special = [np.nan, -np.nan, *([] if info.bits == 8 else [np.inf, -np.inf])]
+        values = np.concatenate([values, -values, np.array(special).astype(info.numpy())])
+    else:
+        ends = ops.int_range(info)
+        drawn = rng.integers(*ends, 9, info.numpy(), endpoint=True)
+        values = np.concatenate([np.array(ends, info.numpy()), drawn])
+    for shape in ((3, 70, 2), (5, 1, 4), (2, 33, 17), (1, 1, 1)):
+        make = partial(op.median, axis=axis, keepdims=keepdims)
+        module = returning(make, tensor(*shape, dtype=dtype))
+        native, reference = compile(module, "native"), compile(module, "reference")
+        backends = {row.backend for row in native.report()}
+        assert backends == ({"native"} if dtype != "float8_e4m3fn" else set())
+        for choice in (values, values[:3], values[: -len(special)]):
+            x = rng.choice(choice, shape)
+            found, expected = native["main"](x), reference["main"](x)
+            pairs: Any = zip(found, expected, strict=True) if axis and len(axis) == 1 else ()
+            for one, other in pairs or [(found, expected)]:
+                assert one.tobytes() == other.tobytes()
+                assert one.shape == other.shape
+
+
+def test_loops_find_medians_of_rows_whose_number_is_symbolic() -> None:
+    make = partial(op.median, axis=(1,))
+    executable = compile(returning(make, tensor(Var("n", INT64), 50, 2)), "native")
+    assert {row.backend for row in executable.report()} == {"native"}
+    for n in (0, 1, 9):
+        x = np.random.default_rng(n).standard_normal((n, 50, 2)).astype("float32").round(1)
+        places = np.argsort(x, 1, kind="stable")[:, 24]
+        values, index = executable["main"](x)
+        np.testing.assert_array_equal(index, places)
+        np.testing.assert_array_equal(values, np.take_along_axis(x, places[:, None], 1)[:, 0])
