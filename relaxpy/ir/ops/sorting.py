@@ -46,7 +46,7 @@ def comparable(data: Array) -> Array:
 def order(data: Array, axis: int, *, descending: bool) -> Array:
     """The indices that sort data along an axis stably; NaN compares as the largest."""
     data = comparable(data)
-    if data.size > SMALL and data.shape[axis] > _SHORT and data.dtype.itemsize > 2:
+    if data.size > _FEW and (data.itemsize > 2 or data.shape[axis] <= _SHORT):
         return _order_of_keys(_keys(data, descending=descending), axis)
     if not descending:
         return np.argsort(data, axis, kind="stable")
@@ -56,10 +56,12 @@ def order(data: Array, axis: int, *, descending: bool) -> Array:
 
 
 def _keys(data: Array, *, descending: bool) -> Array:
-    """Signed integers in the order of numbers of 32 or 64 bits; those of equal numbers are equal.
+    """Signed integers of 32 or 64 bits in the order of numbers; those of equal numbers are equal.
 
     Those of floats are their bits, all but the sign inverted if it is set.
     """
+    if data.itemsize <= 2:
+        data = data.astype(np.int32)
     signed = np.dtype(f"i{data.dtype.itemsize}")
     most = np.iinfo(signed).max
     keys = data
@@ -122,10 +124,12 @@ def _elements(data: Array, positions: Array, axis: int) -> Array:
 
 def _sorted(data: Array, axis: int = -1, descending: bool = False) -> Array:
     # NumPy uses a radix sort for stable sorts of integers of at most 16 bits.
-    is_short = data.dtype.kind in "iu" and data.dtype.itemsize <= 2
-    kind: Literal["stable"] | None = "stable" if is_short else None
+    is_radix = data.dtype.kind in "iu" and data.itemsize <= 2 and data.shape[axis] > _SHORT
+    kind: Literal["stable"] | None = "stable" if is_radix else None
     sorted_data: Array = np.sort(comparable(data), axis, kind)
-    return (np.flip(sorted_data, axis) if descending else sorted_data).astype(data.dtype)
+    if descending:
+        return np.flip(sorted_data, axis).astype(data.dtype)
+    return sorted_data.astype(data.dtype, copy=False)
 
 
 def _gradient_sort(g: Any, x: Any, y: Any, call: Call) -> Any:
@@ -186,8 +190,10 @@ FEW = 4
 
 SMALL = 4096
 """The maximum size for which a full sort is faster than the calls of NumPy for selection."""
-_SHORT = 16
-"""The maximum axis length for which NumPy's stable sort is as fast as any."""
+_FEW = 500
+"""The maximum size for which NumPy's stable sort is as fast as any."""
+_SHORT = 32
+"""The maximum axis length for which a radix sort of integers of at most 16 bits is slower."""
 _LONG = 512
 """The minimum size for which a radix sort of 32-bit integers is faster."""
 _LONG_WIDE = 4096
