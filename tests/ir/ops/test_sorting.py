@@ -220,6 +220,8 @@ def test_sorts_of_short_integers(dtype: str) -> None:
         ("int64", -(1 << 31) - 1, 5),
         ("int64", -(1 << 63), (1 << 63) - 1),
         ("uint64", 0, 1 << 31),
+        ("int64", (1 << 62) - 7, (1 << 62) + (1 << 16) - 8),
+        ("uint64", (1 << 64) - 9, (1 << 64) - 1),
     ],
 )
 def test_positions_of_many_integers_are_stable(dtype, low, high, descending) -> None:
@@ -231,6 +233,9 @@ def test_positions_of_many_integers_are_stable(dtype, low, high, descending) -> 
         found = np.moveaxis(np.array(_called(function, values)), axis, 1)
         for row, places in zip(x.tolist(), found.tolist(), strict=True):
             assert places == sorted(range(1800), key=row.__getitem__, reverse=descending)
+        rows = _called(partial(op.sort, axis=axis, descending=descending), values)
+        expected = [sorted(row, reverse=descending) for row in x.tolist()]
+        assert rows == (expected if axis else [list(row) for row in zip(*expected, strict=True)])
 
 
 FLOATS = ["float16", "bfloat16", "float32", "float64"]
@@ -334,12 +339,15 @@ def test_distinct_elements_in_the_order_of_their_first_occurrence(axis: int | No
         ("int32", -9, 65537),
         ("int64", -(2**62), 2**63 - 1),
         ("uint8", 0, 256),
+        ("float32", -9, 30),
+        ("bool", 0, 2),
     ],
 )
-def test_distinct_elements_of_many_integers(
+def test_distinct_elements_of_many_numbers(
     dtype: str, least: int, count: int, returned: tuple[str, ...], is_sorted: bool
 ) -> None:
-    numbers = [0, count - 1, *np.random.default_rng(count).integers(0, count, 700).tolist()]
+    size = 4200 if 2**16 <= count < 2**32 else 700
+    numbers = [0, count - 1, *np.random.default_rng(count).integers(0, count, size).tolist()]
     data = np.array([least + k for k in numbers], dtype)
     make = partial(op.unique, sorted=is_sorted, **dict.fromkeys(returned, True))
     found = compile(returning(make, tensor(*data.shape, dtype=dtype)))["main"](data)
@@ -355,6 +363,15 @@ def test_distinct_elements_of_many_integers(
     for array, name in zip(found if returned else (found,), ("values", *returned), strict=True):
         assert array.dtype == (dtype if name == "values" else "int64")
         assert array.tolist() == expected[name]
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_distinct_numbers_count_nan_as_equal_and_zeros_too(dtype: str) -> None:
+    data = np.array([np.nan, 1, np.nan, -0.0, 0.0], DataType(dtype).numpy())
+    make = partial(op.unique, **dict.fromkeys(RETURNED, True))
+    values, *extras = compile(returning(make, tensor(5, dtype=dtype)))["main"](data)
+    assert str(values.tolist()) == "[-0.0, 1.0, nan]"
+    assert [extra.tolist() for extra in extras] == [[3, 1, 0], [2, 1, 2, 0, 0], [2, 1, 2]]
 
 
 @pytest.mark.parametrize("target", ["reference", "numpy", "native"])
