@@ -110,7 +110,7 @@ def _order_of_keys(keys: Array, axis: int) -> Array:
 
 
 def _narrowed(data: Array, axis: int) -> tuple[Array, Any]:
-    """Integers less the least one, if 16 bits hold these, and this number; or as they are, and 0.
+    """Integers less the least one, if 16 bits hold these, and this number; or unchanged, and 0.
 
     NumPy uses a radix sort for stable sorts of at most 16 bits.
     """
