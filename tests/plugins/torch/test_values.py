@@ -609,3 +609,17 @@ def test_digamma_is_exact_to_seven_ulp_also_near_its_poles(target: str) -> None:
         exact = [mpmath.digamma(value) for value in x.tolist()]
         error = [abs(a - b) / max(1, abs(b)) for a, b in zip(found.tolist(), exact, strict=True)]
     assert max(error) <= 7 * torch.finfo(torch.float64).eps
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int32, torch.uint8])
+@pytest.mark.parametrize("function", [torch.cummax, torch.cummin])
+def test_running_extrema_of_rows_that_fill_few_vectors(function: Any, dtype: Any) -> None:
+    random = torch.Generator().manual_seed(0)
+    for length in (9, 32, 33, 47, 65):
+        x = torch.randint(0, 9, (7, length), generator=random).to(dtype)
+        if dtype.is_floating_point:
+            x[0, 3] = x[1, length // 2] = NAN
+            x[2, 0] = INF
+        found = exported(lambda x: function(x, -1), x, target="native")(x)
+        for ours, theirs in zip(found, function(x, -1), strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=0, atol=0, equal_nan=True)
