@@ -220,7 +220,7 @@ class Vectors:
     """Extents of axes that are parts of vectors, in which elements are repeated."""
     CHAINS: Final = 4  # breadth: cumsum
     """The number of independent recurrences that are interleaved to hide latency."""
-    LEAST_RECURRENCES: Final = 64  # not measured
+    LEAST_RECURRENCES: Final = 32  # not measured
     """The iterations from which they run as the lanes of a vector."""
     LEAST_SWEPT: Final = 16  # operators: max axis 0
     """The rows from which sums of columns are added in the order of memory."""

@@ -1,5 +1,6 @@
 """Sums in 16 bits accumulate in float32 and are rounded once; means of integers do not overflow."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -40,6 +41,11 @@ COMPUTED: dict[str, Callable[[Array], Array]] = {
         x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-5)
     ),
     "R.matmul(x, R.permute_dims(x))": lambda x: x @ x.T,
+    "R.nn.gelu(x)": lambda x: x * (1 + np.vectorize(math.erf)(x / math.sqrt(2))) / 2,
+    "R.nn.gelu_tanh(x)": lambda x: (
+        x / (1 + np.exp(-math.sqrt(8 / math.pi) * (x + 0.044715 * x**3)))
+    ),
+    "R.nn.silu(x)": lambda x: x / (1 + np.exp(-x)),
 }
 
 

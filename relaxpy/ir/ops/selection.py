@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -15,6 +15,7 @@ from relaxpy.ir.ops.sorting import FEW
 from relaxpy.ir.relax.known import literal_shape, tensor_of
 from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo, TupleGetItem
 from relaxpy.ir.te.tensor import Loops, Number, Tensor, written
+from relaxpy.ir.te.topi.shapes import ravel, unravel
 from relaxpy.ir.te.topi.windows import number
 from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
@@ -66,6 +67,41 @@ def selected(data: Tensor, count: int, axis: int, *, largest: bool, dtype: str) 
 
     shape = (*sizes[:axis], count, *sizes[axis:])
     return written("topk", [(shape, str(data.dtype)), (shape, dtype)], [data], write)
+
+
+def middle(data: Tensor, axes: tuple[int, ...], *, keepdims: bool) -> Any:
+    """The element in the middle of a stable sort along axes, or the first NaN, and its position.
+
+    There is an element along the axes, and it is known how many there are. Along several axes,
+    there are no positions.
+    """
+    rest = [n for n in range(len(data.shape)) if n not in axes]
+    sizes, lengths = ([data.shape[n] for n in group] for group in (rest, axes))
+    size = math.prod(length.value for length in lengths if isinstance(length, IntImm))
+    kind = f"int{max(data.dtype.bits, 32 if data.dtype.is_float else 8)}"
+
+    def at(row: Index, along: Sequence[PrimExpr]) -> Index:
+        index = dict(zip((*rest, *axes), (*row, *along), strict=True))
+        return tuple(index[n] for n in range(len(index)))
+
+    def write(loops: Loops, data: Buffer, values: Buffer, *indices: Buffer) -> None:
+        rows = _Rows(loops, sizes, kind, size)
+        keys = rows.array("keys", size)
+        with loops.every(sizes) as row, loops.every(lengths) as along:
+            key = _key(BufferLoad(data, at(row, along)), kind, largest=True)
+            loops.store(keys, (*row, ravel(along, lengths)), key)
+        places = rows.middle(keys, has_nan=data.dtype.is_float)
+        with loops.every(sizes) as row:
+            place = _inside(places[row], number(size))
+            out = at(row, [number(0) for _ in axes]) if keepdims else row
+            loops.store(values, out, BufferLoad(data, at(row, unravel(place, lengths))))
+            for buffer in indices:
+                loops.store(buffer, out, place)
+
+    shape = at(tuple(sizes), [number(1) for _ in axes]) if keepdims else tuple(sizes)
+    outputs = [(shape, str(data.dtype)), (shape, "int64")][: 2 if len(axes) == 1 else 1]
+    found = written("median", outputs, [data], write)
+    return found if len(axes) == 1 else found[0]
 
 
 @dataclass(frozen=True)
@@ -121,6 +157,64 @@ class _Rows:
                 loops.store(left, (*row, position), least)
                 loops.store(free, (*row, position), most)
         return order
+
+    def middle(self, keys: Any, *, has_nan: bool) -> Any:
+        """The place in the middle of a stable sort of keys, or of the first greatest one for a NaN.
+
+        The key there is found bit by bit, from the highest one: each step counts the keys in half
+        of the range that is left. So is the place among those of equal keys.
+        """
+        loops, kind = self.loops, self.kind
+        most = intrin.max_value(kind)
+        low, place, rank, count = (
+            loops.array(self.sizes, dtype, name)
+            for dtype, name in (
+                *((kind, "low"), ("int32", "place")),
+                *(("int32", "rank"), ("int32", "count")),
+            )
+        )
+
+        def counted(meets: Element) -> None:
+            with loops.every(self.sizes) as row:
+                loops.store(count, row, 0)
+                with loops.loop(number(self.count)) as k:
+                    one = ops.cast_to(meets(row, k), "int32")
+                    loops.store(count, row, count[row] + one)
+
+        def search(least: Any, steps: int, step: PrimExpr, meets: Any) -> None:
+            """The least number up to which more than `rank` elements meet a condition."""
+            dtype = str(least.dtype)
+            with loops.loop(number(steps), name="n") as n:
+                half = intrin.shift_right(step, ops.cast_to(n, dtype))
+                counted(lambda row, k: meets(row, k, least[row] + half))
+                with loops.every(self.sizes) as row:
+                    above = least[row] + half + ops.const(1, dtype)
+                    is_above = count[row] <= rank[row]
+                    loops.store(least, row, tir.Select(is_above, above, least[row]))
+
+        with loops.every(self.sizes) as row:
+            loops.store(low, row, intrin.min_value(kind))
+            loops.store(rank, row, (self.count - 1) // 2)
+        if has_nan:
+            counted(lambda row, k: ops.compare(tir.EQ, keys[(*row, k)], most))
+            with loops.every(self.sizes) as row:
+                first = self.count - count[row]
+                loops.store(rank, row, tir.Select(count[row] > 0, first, rank[row]))
+        search(low, most.dtype.bits, most, lambda row, k, key: keys[(*row, k)] <= key)
+        counted(lambda row, k: keys[(*row, k)] < low[row])
+        with loops.every(self.sizes) as row:
+            loops.store(rank, row, rank[row] - count[row])
+            loops.store(place, row, 0)
+        steps = self.count.bit_length()
+        search(
+            place,
+            steps,
+            ops.const((1 << steps) - 1 >> 1, "int32"),
+            lambda row, k, last: (
+                ops.compare(tir.EQ, keys[(*row, k)], low[row]) & (ops.cast_to(k, "int32") <= last)
+            ),
+        )
+        return place
 
     def first_of_groups(self, key: Element, size: int, groups: int) -> Any:
         """As `first`, of the elements of the groups that have the best ones.
@@ -630,6 +724,23 @@ def topk(builder: BlockBuilder, call: Call) -> Expr:
     both = rules.te_kernel(builder, selected, "topk", *operands, **options)
     field = _FIELDS.get(attrs["ret_type"])
     return both if field is None else TupleGetItem(builder.emit(both), field)
+
+
+def median(builder: BlockBuilder, call: Call) -> Expr:
+    """The kernel that counts elements; others are a call of the runtime."""
+    attrs: Any = call.attrs
+    sinfo = tensor_of(builder.struct_info_of(call.args[0]))
+    shape = literal_shape(sinfo)
+    if shape is None or not _has_key(sinfo.dtype):
+        return call
+    axes = attrs["axis"]
+    axes = range(len(shape)) if axes is None else rules.normal_axes(axes, len(shape))
+    lengths = [shape[n] for n in axes]
+    size = math.prod(n.value if isinstance(n, IntImm) else 0 for n in lengths)
+    if not 0 < size <= _LATEST:
+        return call
+    axes, keepdims = tuple(axes), attrs["keepdims"]
+    return rules.te_kernel(builder, middle, "median", *call.args, axes, keepdims=keepdims)
 
 
 def _has_key(dtype: DataType) -> bool:

@@ -46,7 +46,7 @@ def comparable(data: Array) -> Array:
 def order(data: Array, axis: int, *, descending: bool) -> Array:
     """The indices that sort data along an axis stably; NaN compares as the largest."""
     data = comparable(data)
-    if data.size > SMALL and data.shape[axis] > _SHORT and data.dtype.itemsize > 2:
+    if data.size > _FEW and (data.itemsize > 2 or data.shape[axis] <= _SHORT):
         return _order_of_keys(_keys(data, descending=descending), axis)
     if not descending:
         return np.argsort(data, axis, kind="stable")
@@ -56,10 +56,12 @@ def order(data: Array, axis: int, *, descending: bool) -> Array:
 
 
 def _keys(data: Array, *, descending: bool) -> Array:
-    """Signed integers in the order of numbers of 32 or 64 bits; those of equal numbers are equal.
+    """Signed integers of 32 or 64 bits in the order of numbers; those of equal numbers are equal.
 
     Those of floats are their bits, all but the sign inverted if it is set.
     """
+    if data.itemsize <= 2:
+        data = data.astype(np.int32)
     signed = np.dtype(f"i{data.dtype.itemsize}")
     most = np.iinfo(signed).max
     keys = data
@@ -80,6 +82,9 @@ def _keys(data: Array, *, descending: bool) -> Array:
 def _order_of_keys(keys: Array, axis: int) -> Array:
     """As a stable `np.argsort`, which uses a radix sort for at most 16 bits only."""
     size = keys.shape[axis]
+    keys, _ = _narrowed(keys, axis)
+    if keys.itemsize == 2:
+        return np.argsort(keys, axis, kind="stable")
     if keys.itemsize == 8 and keys.min() >= -(1 << 31) and keys.max() < 1 << 31:
         keys = keys.astype(np.int32)
     if keys.itemsize == 4 and size < _LONG:
@@ -104,6 +109,19 @@ def _order_of_keys(keys: Array, axis: int) -> Array:
     return found
 
 
+def _narrowed(data: Array, axis: int) -> tuple[Array, Any]:
+    """Integers less the least one, if 16 bits hold these, and this number; or unchanged, and 0.
+
+    NumPy uses a radix sort for stable sorts of at most 16 bits.
+    """
+    is_wide = data.dtype.kind in "iu" and data.itemsize > 2
+    if is_wide and data.size > SMALL and data.shape[axis] >= _LONG:
+        least = data.min()
+        if int(data.max()) - int(least) <= np.iinfo(np.uint16).max:
+            return (data - least).astype(np.uint16), least
+    return data, 0
+
+
 def _mirrored(data: Array, axis: int) -> Array:
     """As `np.flip`, which takes longer than to sort a few elements."""
     return data[..., ::-1] if axis in (-1, data.ndim - 1) else np.flip(data, axis)
@@ -121,11 +139,16 @@ def _elements(data: Array, positions: Array, axis: int) -> Array:
 
 
 def _sorted(data: Array, axis: int = -1, descending: bool = False) -> Array:
-    # NumPy uses a radix sort for stable sorts of integers of at most 16 bits.
-    is_short = data.dtype.kind in "iu" and data.dtype.itemsize <= 2
-    kind: Literal["stable"] | None = "stable" if is_short else None
-    sorted_data: Array = np.sort(comparable(data), axis, kind)
-    return (np.flip(sorted_data, axis) if descending else sorted_data).astype(data.dtype)
+    narrow, least = _narrowed(data, axis)
+    is_radix = narrow.dtype.kind in "iu" and narrow.itemsize <= 2 and narrow.shape[axis] > _SHORT
+    kind: Literal["stable"] | None = "stable" if is_radix else None
+    ordered: Array = np.sort(comparable(narrow), axis, kind)
+    if descending:
+        ordered = np.flip(ordered, axis)
+    ordered = ordered.astype(data.dtype, copy=descending)
+    if least:
+        ordered += least
+    return ordered
 
 
 def _gradient_sort(g: Any, x: Any, y: Any, call: Call) -> Any:
@@ -186,8 +209,10 @@ FEW = 4
 
 SMALL = 4096
 """The maximum size for which a full sort is faster than the calls of NumPy for selection."""
-_SHORT = 16
-"""The maximum axis length for which NumPy's stable sort is as fast as any."""
+_FEW = 500
+"""The maximum size for which NumPy's stable sort is as fast as any."""
+_SHORT = 32
+"""The maximum axis length for which a radix sort of integers of at most 16 bits is slower."""
 _LONG = 512
 """The minimum size for which a radix sort of 32-bit integers is faster."""
 _LONG_WIDE = 4096
@@ -453,21 +478,13 @@ def _unique(
     return_counts: bool = False,
     axis: int | None = None,
 ) -> Any:
-    is_vector = axis is None or x.ndim == 1
-    if is_vector and x.dtype.kind in "iu" and x.dtype.itemsize > 2 and x.size >= _LONG:
-        least = x.min()
-        if int(x.max()) - int(least) <= np.iinfo(np.uint16).max:  # they are sorted by counting
-            narrow = (x - least).astype(np.uint16)
-            values, *extras = _unique(narrow, sorted, True, return_inverse, return_counts)
-            extras = extras if return_index else extras[1:]
-            values = values.astype(x.dtype) + least
-            return (values, *extras) if extras else values
     flags = (return_index or not sorted, return_inverse, return_counts)
     ordered = comparable(x)
-    results: Any = np.unique(ordered, *flags, axis)  # type: ignore[call-overload]
-    if not any(flags):
-        return results.astype(x.dtype)
-    values, *extras = results
+    if axis is None or x.ndim == 1:
+        values, *extras = _distinct(ordered.reshape(-1), *flags)
+    else:
+        results: Any = np.unique(ordered, *flags, axis)  # type: ignore[call-overload]
+        values, *extras = results if any(flags) else (results,)
     values, extras = values.astype(x.dtype), [np.asarray(e, np.int64).reshape(-1) for e in extras]
     if not sorted:
         order = np.argsort(extras[0])
@@ -476,6 +493,31 @@ def _unique(
         counts = [extras[-1][order]] if return_counts else []
         extras = [*([extras[0][order]] if return_index else []), *inverse, *counts]
     return (values, *extras) if extras else values
+
+
+def _distinct(x: Array, index: bool, inverse: bool, counts: bool) -> list[Array]:
+    """As `np.unique` of a vector, which takes up to 50 times as long: it has a hash table."""
+    if index or inverse:
+        # Without indices, equal elements may be in any order.
+        is_any = not index and x.size <= SMALL
+        places = np.argsort(x) if is_any else order(x, 0, descending=False)
+        values = x[places]
+    else:
+        places = values = _sorted(x)
+    is_first = np.ones(values.size, bool)
+    np.not_equal(values[1:], values[:-1], out=is_first[1:])
+    if x.dtype.kind == "f":
+        is_first[1:] &= ~np.isnan(values[:-1])
+    [starts] = is_first.nonzero()
+    found = [values[starts]]
+    if index:
+        found.append(places[starts])
+    if inverse:
+        found.append(np.empty(x.size, np.int64))
+        found[-1][places] = np.cumsum(is_first) - 1
+    if counts:
+        found.append(np.concatenate((starts[1:], [x.size])) - starts)
+    return found
 
 
 @register("relax.unique", pure=True, data_dependent=True, runtime=_unique, gradient=no_gradient)

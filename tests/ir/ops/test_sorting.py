@@ -204,8 +204,8 @@ def test_loops_select_in_rows_whose_number_is_symbolic() -> None:
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16"])
 def test_sorts_of_short_integers(dtype: str) -> None:
-    x = np.random.default_rng(0).integers(-200, 200, (5, 300)).astype(dtype)
-    for descending in (False, True):
+    numbers = np.random.default_rng(0).integers(-200, 200, 1500).astype(dtype)
+    for x, descending in product((numbers.reshape(5, 300), numbers.reshape(300, 5)), (False, True)):
         rows = [sorted(row, reverse=descending) for row in x.tolist()]
         assert _called(partial(op.sort, descending=descending), x) == rows
 
@@ -220,6 +220,8 @@ def test_sorts_of_short_integers(dtype: str) -> None:
         ("int64", -(1 << 31) - 1, 5),
         ("int64", -(1 << 63), (1 << 63) - 1),
         ("uint64", 0, 1 << 31),
+        ("int64", (1 << 62) - 7, (1 << 62) + (1 << 16) - 8),
+        ("uint64", (1 << 64) - 9, (1 << 64) - 1),
     ],
 )
 def test_positions_of_many_integers_are_stable(dtype, low, high, descending) -> None:
@@ -231,14 +233,18 @@ def test_positions_of_many_integers_are_stable(dtype, low, high, descending) -> 
         found = np.moveaxis(np.array(_called(function, values)), axis, 1)
         for row, places in zip(x.tolist(), found.tolist(), strict=True):
             assert places == sorted(range(1800), key=row.__getitem__, reverse=descending)
+        rows = _called(partial(op.sort, axis=axis, descending=descending), values)
+        expected = [sorted(row, reverse=descending) for row in x.tolist()]
+        assert rows == (expected if axis else [list(row) for row in zip(*expected, strict=True)])
 
 
 FLOATS = ["float16", "bfloat16", "float32", "float64"]
+BITS = [8, 16, 32, 64]
 
 
 @pytest.mark.parametrize("descending", [False, True])
-@pytest.mark.parametrize(("lines", "length"), [(300, 20), (9, 700), (1, 5000)])
-@pytest.mark.parametrize("dtype", [*FLOATS, "int32", "uint32", "int64", "uint64"])
+@pytest.mark.parametrize(("lines", "length"), [(80, 8), (300, 20), (9, 700), (1, 5000)])
+@pytest.mark.parametrize("dtype", [*FLOATS, *(f"{u}int{bits}" for u in ("", "u") for bits in BITS)])
 def test_positions_of_many_numbers_are_stable(dtype, lines, length, descending) -> None:
     rng, kind = np.random.default_rng(4), DataType(dtype).numpy()
     if dtype in FLOATS:
@@ -331,12 +337,17 @@ def test_distinct_elements_in_the_order_of_their_first_occurrence(axis: int | No
         ("uint64", 2**64 - 50, 50),
         ("int32", -9, 65536),
         ("int32", -9, 65537),
+        ("int64", -(2**62), 2**63 - 1),
+        ("uint8", 0, 256),
+        ("float32", -9, 30),
+        ("bool", 0, 2),
     ],
 )
-def test_distinct_elements_of_many_integers(
+def test_distinct_elements_of_many_numbers(
     dtype: str, least: int, count: int, returned: tuple[str, ...], is_sorted: bool
 ) -> None:
-    numbers = [0, count - 1, *np.random.default_rng(count).integers(0, count, 700).tolist()]
+    size = 4200 if 2**16 <= count < 2**32 else 700
+    numbers = [0, count - 1, *np.random.default_rng(count).integers(0, count, size).tolist()]
     data = np.array([least + k for k in numbers], dtype)
     make = partial(op.unique, sorted=is_sorted, **dict.fromkeys(returned, True))
     found = compile(returning(make, tensor(*data.shape, dtype=dtype)))["main"](data)
@@ -352,6 +363,15 @@ def test_distinct_elements_of_many_integers(
     for array, name in zip(found if returned else (found,), ("values", *returned), strict=True):
         assert array.dtype == (dtype if name == "values" else "int64")
         assert array.tolist() == expected[name]
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_distinct_numbers_count_nan_as_equal_and_zeros_too(dtype: str) -> None:
+    data = np.array([np.nan, 1, np.nan, -0.0, 0.0], DataType(dtype).numpy())
+    make = partial(op.unique, **dict.fromkeys(RETURNED, True))
+    values, *extras = compile(returning(make, tensor(5, dtype=dtype)))["main"](data)
+    assert str(values.tolist()) == "[-0.0, 1.0, nan]"
+    assert [extra.tolist() for extra in extras] == [[3, 1, 0], [2, 1, 2, 0, 0], [2, 1, 2]]
 
 
 @pytest.mark.parametrize("target", ["reference", "numpy", "native"])
@@ -381,3 +401,50 @@ def test_orders_and_medians_of_views_leave_them_as_they_are(dtype: str) -> None:
                 np.testing.assert_array_equal(found[1], middle)
                 np.testing.assert_array_equal(found[0], before[range(len(x)), middle])
         np.testing.assert_array_equal(x, before)
+
+
+@pytest.mark.each_choice
+@pytest.mark.parametrize("keepdims", [False, True])
+@pytest.mark.parametrize("axis", [None, (1,), (0,), (-1,), (2, 0), (0, 1)])
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        *("float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "bool"),
+        *("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"),
+    ],
+)
+def test_loops_count_to_the_same_median_as_a_sort(dtype: str, axis: Any, keepdims: bool) -> None:
+    rng, info, special = np.random.default_rng(7), DataType(dtype), [0]
+    if info.is_float:
+        values = np.array([0.0, -0.0, *rng.standard_normal(9)]).astype(info.numpy())
+        special = [np.nan, -np.nan, *([] if info.bits == 8 else [np.inf, -np.inf])]
+        values = np.concatenate([values, -values, np.array(special).astype(info.numpy())])
+    else:
+        ends = ops.int_range(info)
+        drawn = rng.integers(*ends, 9, info.numpy(), endpoint=True)
+        values = np.concatenate([np.array(ends, info.numpy()), drawn])
+    for shape in ((3, 70, 2), (5, 1, 4), (2, 33, 17), (1, 1, 1)):
+        make = partial(op.median, axis=axis, keepdims=keepdims)
+        module = returning(make, tensor(*shape, dtype=dtype))
+        native, reference = compile(module, "native"), compile(module, "reference")
+        backends = {row.backend for row in native.report()}
+        assert backends == ({"native"} if dtype != "float8_e4m3fn" else set())
+        for choice in (values, values[:3], values[: -len(special)]):
+            x = rng.choice(choice, shape)
+            found, expected = native["main"](x), reference["main"](x)
+            pairs: Any = zip(found, expected, strict=True) if axis and len(axis) == 1 else ()
+            for one, other in pairs or [(found, expected)]:
+                assert one.tobytes() == other.tobytes()
+                assert one.shape == other.shape
+
+
+def test_loops_find_medians_of_rows_whose_number_is_symbolic() -> None:
+    make = partial(op.median, axis=(1,))
+    executable = compile(returning(make, tensor(Var("n", INT64), 50, 2)), "native")
+    assert {row.backend for row in executable.report()} == {"native"}
+    for n in (0, 1, 9):
+        x = np.random.default_rng(n).standard_normal((n, 50, 2)).astype("float32").round(1)
+        places = np.argsort(x, 1, kind="stable")[:, 24]
+        values, index = executable["main"](x)
+        np.testing.assert_array_equal(index, places)
+        np.testing.assert_array_equal(values, np.take_along_axis(x, places[:, None], 1)[:, 0])

@@ -570,7 +570,10 @@ def test_pieces_whose_lengths_are_data_are_padded(options: Any, target: str) -> 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.float64])
 @pytest.mark.parametrize(
     ("function", "low", "high", "bound"),
-    [(torch.erfinv, -1, 1, 2.2), (torch.erfc, -5, 11, 0.52), (torch.lgamma, -9, 30, 0.51)],
+    [
+        *((torch.erfinv, -1, 1, 2.2), (torch.erfc, -5, 11, 0.52)),
+        *((torch.lgamma, -9, 30, 0.51), (torch.digamma, -9, 30, 0.51)),
+    ],
 )
 def test_special_functions_are_exact_to_a_few_ulp(
     function: Any, low: float, high: float, bound: float, dtype: Any, target: str
@@ -592,3 +595,31 @@ def test_special_functions_are_exact_to_a_few_ulp(
     error = (found.double() - right).abs() - 4e-15
     assert (error[exact] / ulp[exact]).max() <= bound
     torch.testing.assert_close(found[~exact], right[~exact].to(dtype), equal_nan=True)
+
+
+@pytest.mark.parametrize("target", ["numpy", "native"])
+def test_digamma_is_exact_to_seven_ulp_also_near_its_poles(target: str) -> None:
+    mpmath = pytest.importorskip("mpmath")
+    numbers = torch.rand(600, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    near, nearer = 10 ** (-12 * numbers[:100]), 10 ** (-20 * numbers[:100])
+    poles = [-6 - near, -6 + near, -1 - near, -1 + near, -nearer, nearer, 1 / nearer]
+    x = torch.cat([numbers * 39 - 9, numbers * 8 - 0.6, *poles])
+    (found,) = exported(torch.digamma, x, target=target)(x)
+    with mpmath.workdps(40):
+        exact = [mpmath.digamma(value) for value in x.tolist()]
+        error = [abs(a - b) / max(1, abs(b)) for a, b in zip(found.tolist(), exact, strict=True)]
+    assert max(error) <= 7 * torch.finfo(torch.float64).eps
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int32, torch.uint8])
+@pytest.mark.parametrize("function", [torch.cummax, torch.cummin])
+def test_running_extrema_of_rows_that_fill_few_vectors(function: Any, dtype: Any) -> None:
+    random = torch.Generator().manual_seed(0)
+    for length in (9, 32, 33, 47, 65):
+        x = torch.randint(0, 9, (7, length), generator=random).to(dtype)
+        if dtype.is_floating_point:
+            x[0, 3] = x[1, length // 2] = NAN
+            x[2, 0] = INF
+        found = exported(lambda x: function(x, -1), x, target="native")(x)
+        for ours, theirs in zip(found, function(x, -1), strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=0, atol=0, equal_nan=True)

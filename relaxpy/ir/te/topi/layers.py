@@ -248,30 +248,30 @@ def softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
 
 def gelu(x: Tensor) -> Tensor:
     """x * (1 + erf(x / sqrt(2))) / 2."""
-    half = ops.const(0.5, x.dtype)
-    scaled = multiply(x, ops.const(math.sqrt(0.5), x.dtype))
-    result: Tensor = multiply(x, add(half, multiply(elementwise.erf(scaled), half)))
-    return result
+    wide = _single(x)
+    half = ops.const(0.5, wide.dtype)
+    scaled = multiply(wide, ops.const(math.sqrt(0.5), wide.dtype))
+    result = multiply(wide, add(half, multiply(elementwise.erf(scaled), half)))
+    return elementwise.as_dtype(result, x.dtype)
 
 
 def gelu_tanh(x: Tensor) -> Tensor:
     """x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3))) / 2."""
+    wide = _single(x)
 
     def number(value: float) -> PrimExpr:
-        return ops.const(value, x.dtype)
+        return ops.const(value, wide.dtype)
 
-    cubic = add(number(1.0), multiply(multiply(number(0.044715), x), x))
-    argument = multiply(multiply(number(math.sqrt(2 / math.pi)), x), cubic)
-    result: Tensor = multiply(
-        multiply(number(0.5), x), add(number(1.0), elementwise.tanh(argument))
-    )
-    return result
+    cubic = add(number(1.0), multiply(multiply(number(0.044715), wide), wide))
+    argument = multiply(multiply(number(math.sqrt(2 / math.pi)), wide), cubic)
+    result = multiply(multiply(number(0.5), wide), add(number(1.0), elementwise.tanh(argument)))
+    return elementwise.as_dtype(result, x.dtype)
 
 
 def silu(x: Tensor) -> Tensor:
     """x * sigmoid(x)."""
-    result: Tensor = multiply(x, elementwise.sigmoid(x))
-    return result
+    wide = _single(x)
+    return elementwise.as_dtype(multiply(wide, elementwise.sigmoid(wide)), x.dtype)
 
 
 def _along(x: Tensor, axis: int) -> tuple[list[PrimExpr], IterVar, Callable[..., Any]]:

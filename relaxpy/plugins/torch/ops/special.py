@@ -255,21 +255,15 @@ def ndtri(k: Loops, p: Number) -> Number:
     return Select(p > 0.5, y, -y)
 
 
-#: From where on the series of the gamma function and its relatives are exact to 1e-16.
-_ASYMPTOTIC = 10
+def _moved(k: Loops, x: Number) -> tuple[Number, Number, Number, Number]:
+    """The mirror image m of `x` above 1/2, whether it is below 8, m (m + 7), and m beyond 8.
 
-
-def _recurrence(
-    k: Loops, x: Number, start: float, step: Callable[[Number, Number], Number]
-) -> tuple[Number, Number]:
-    """The mirror image of `x` above 1/2, moved beyond 10, and `step` of all that it passed."""
-    z = k.local(Select(x < 0.5, number(1) - x, x))[0]
-    passed = number(start)
-    for _ in range(_ASYMPTOTIC):
-        below = z < float(_ASYMPTOTIC)
-        passed = k.local(Select(below, step(passed, z), passed))[0]
-        z = k.local(Select(below, z + 1.0, z))[0]
-    return z, passed
+    The factors m + j and m + 7 - j of the product of m + j up to 7 are m (m + 7) + j (7 - j).
+    """
+    mirrored = k.local(Select(x < 0.5, number(1) - x, x))[0]
+    below = mirrored < 8.0
+    part = k.local(mirrored * (mirrored + 7.0))[0]
+    return mirrored, below, part, k.local(Select(below, mirrored + 8.0, mirrored))[0]
 
 
 def _sine_of_pi(x: Number) -> Number:
@@ -283,13 +277,9 @@ def _lgamma(k: Loops, x: Number, *, short: bool) -> Number:
 
     The short form has one logarithm of a quotient, which of all float64 may be out of range.
     """
-    mirrored = k.local(Select(x < 0.5, number(1) - x, x))[0]
-    below = mirrored < 8.0
-    # The product of x + j up to 7, in which x + j and x + 7 - j are one factor.
-    part = k.local(mirrored * (mirrored + 7.0))[0]
+    _, below, part, z = _moved(k, x)
     passed = part * (part + 6.0) * (part + 10.0) * (part + 12.0)
     factor = k.local(select(below, passed, 1.0))[0]
-    z = k.local(Select(below, mirrored + 8.0, mirrored))[0]
     inverse = k.local(number(1) / z)[0]
     terms = [b / (2 * j * (2 * j - 1)) for j, b in enumerate(_BERNOULLI, 1)]
     series = power_series(k.local(inverse * inverse)[0], terms) * inverse
@@ -319,14 +309,17 @@ def lgamma(k: Loops, x: Number) -> Number:
 
 @elementwise("digamma", "special_digamma", "special_psi", prims="digamma")
 def digamma(k: Loops, x: Number) -> Number:
-    """DLMF 5.11.2 behind 10, and recurrence and reflection before."""
-    z, below = _recurrence(k, x, 0.0, lambda passed, z: passed + number(1) / z)
+    """DLMF 5.11.2 behind 8, and recurrence and reflection before."""
+    mirrored, below, part, z = _moved(k, x)
+    # The logarithmic derivative of the product of m + j up to 7.
+    passed = k.local(power_series(part, (0, 720, 252, 28, 1)))[0]
+    slope = k.local(power_series(part, (720, 504, 84, 4)) * (mirrored * 2.0 + 7.0))[0]
     inverse = k.local(number(1) / z)[0]
     square = k.local(inverse * inverse)[0]
     terms = [b / (2 * j) for j, b in enumerate(_BERNOULLI, 1)]
     series = log(z) - inverse * 0.5 - power_series(square, terms) * square
-    right = k.local(series - below)[0]
-    reflected = right - number(math.pi) / tan((x - floor(x)) * math.pi)
+    right = k.local(series - select(below, slope / passed, 0.0))[0]
+    reflected = right - number(math.pi) / tan((x - floor(x + 0.5)) * math.pi)
     value = Select(x < 0.5, reflected, right)
     pole = (x < 0.0) & (floor(x) == x)
     at_zero = select(number(1) / x < 0.0, math.inf, -math.inf)
