@@ -15,7 +15,7 @@ from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.effects import cast_may_fail, makes_impure_call, may_fail
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.call_graph import call_graph, mentioned_globals, reachable, recursive_groups
+from relaxpy.ir.relax.call_graph import call_graph, reachable_functions, recursive_groups
 from relaxpy.ir.relax.nodes import Binding, BindingBlock, DataflowBlock, Expr, Function, MatchCast
 from relaxpy.ir.relax.rewrite.bind import fit_parameters, unproved_result
 from relaxpy.ir.relax.rewrite.map_bindings import without_unused
@@ -57,11 +57,7 @@ class DeadCodeElimination(Pass):
             for name, func in functions.items()
             if "global_symbol" in func.attrs or not isinstance(func, (Function, PrimFunc))
         ]
-        graph = {
-            name: [n for n in mentioned_globals(func) if n in functions]
-            for name, func in functions.items()
-        }
-        reached = reachable(graph, (*entries, *(self.entry_functions or ())))
+        reached = reachable_functions(mod, (*entries, *(self.entry_functions or ())))
         if len(reached) == len(functions):
             return mod
         result = mod.clone()

@@ -34,6 +34,7 @@ from relaxpy.ir.relax.analysis.variables import (
     free_symbolic_vars,
     free_vars,
     occurring_vars,
+    used_shape_vars,
 )
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.block_builder.function_table import FunctionTable
@@ -262,7 +263,7 @@ def _outputs(
     return {group: list(variables) for group, variables in outputs.items()}
 
 
-def _result_sinfo(results: Sequence[rx.Var]) -> rx.StructInfo | None:
+def _result_sinfo(results: Sequence[rx.Var]) -> rx.StructInfo:
     """The struct info of one result, or of a tuple of several."""
     fields = tuple(var.struct_info or rx.ObjectStructInfo() for var in results)
     return fields[0] if len(fields) == 1 else rx.TupleStructInfo(fields)
@@ -377,10 +378,12 @@ class _FunctionOf:
             func = rebuild(func, params=(*func.params, param))
         if not table.keys() >= set(free_vars(func)):
             return None
-        annotated = rebuild(func, ret_struct_info=_result_sinfo(results))
-        if not free_symbolic_vars(annotated):
-            func = annotated
-        return rename(func, _with_new_shape_vars(table, func)), sizes
+        defined = defined_symbolic_vars(func)
+        renamed = _with_new_shape_vars(table, func.params, defined)
+        sinfo = _result_sinfo(results)
+        if set(defined).issuperset(used_shape_vars(sinfo)):
+            func = rebuild(func, ret_struct_info=sinfo)
+        return rename(func, renamed), sizes
 
     def _value(self, value: rx.Expr) -> rx.Expr:
         """The value with operands that are passed, such as constants, replaced by parameters."""
@@ -419,12 +422,14 @@ def _sinfo_key(sinfo: rx.StructInfo | None) -> object:
     return sinfo
 
 
-def _with_new_shape_vars(table: Mapping[rx.Var, rx.Var], func: rx.Function) -> dict[Node, Node]:
+def _with_new_shape_vars(
+    table: Mapping[rx.Var, rx.Var], params: Sequence[rx.Var], defined: Sequence[tir.Var]
+) -> dict[Node, Node]:
     """The table that also renames the shape variables of a function, in struct info too (SC-9)."""
-    shape_vars = {var: var.renamed(var.name) for var in defined_symbolic_vars(func)}
+    shape_vars = {var: var.renamed(var.name) for var in defined}
     renamed: dict[Node, Node] = dict(table.items())
     if shape_vars:
-        variables = dict.fromkeys((*table.values(), *func.params))
+        variables = dict.fromkeys((*table.values(), *params))
         copies = rename(rx.Tuple(tuple(variables)), shape_vars).fields
         images = dict(zip(variables, copies, strict=True))
         renamed.update((old, images[new]) for old, new in table.items())
