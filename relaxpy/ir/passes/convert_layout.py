@@ -34,7 +34,7 @@ from relaxpy.ir.ops.definition.registry import OpDef, R, find, with_all_attribut
 from relaxpy.ir.ops.definition.rules import is_one, same
 from relaxpy.ir.pass_infra.functional import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
-from relaxpy.ir.passes.cleanup.dead_code_elimination import DeadCodeElimination, without_dead_code
+from relaxpy.ir.passes.cleanup.dead_code_elimination import without_dead_code, without_unreachable
 from relaxpy.ir.passes.rewrite_pass import RewritePass
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.variables import occurring_vars
@@ -559,7 +559,7 @@ class SplitLayoutRewritePreproc(Pass):
             return _Splitting(kernels, builder).expr(func)
 
         result = map_with_builder(mod, split)
-        return mod if result is mod else DeadCodeElimination().transform(result, ctx)
+        return mod if result is mod else without_unreachable(normalize_module(result))
 
 
 @dataclass(frozen=True, slots=True)

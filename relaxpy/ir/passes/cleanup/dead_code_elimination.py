@@ -39,31 +39,34 @@ class DeadCodeElimination(Pass):
 
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        mod = self._reachable(normalize_module(mod))
+        mod = normalize_module(mod)
+        named = self.entry_functions or ()
+        for name in named:
+            if name not in mod.functions_by_name:
+                hint = close_names(name, mod.functions_by_name)
+                raise UnknownNameError(f"the module has no function {name}", hint=hint)
+        mod = without_unreachable(mod, named)
         fails = ReturningCalls(mod).may_fail
         has_effect = partial(makes_impure_call, functions=mod.functions_by_name)
         mod = map_functions(mod, Function, lambda func: without_dead_code(func, fails, has_effect))
-        return self._reachable(normalize_module(mod))
+        return without_unreachable(normalize_module(mod), named)
 
-    def _reachable(self, mod: IRModule) -> IRModule:
-        """The module without the private functions that no other function leads to."""
-        functions = mod.functions_by_name
-        for name in self.entry_functions or ():
-            if name not in functions:
-                hint = close_names(name, functions)
-                raise UnknownNameError(f"the module has no function {name}", hint=hint)
-        entries = [
-            name
-            for name, func in functions.items()
-            if "global_symbol" in func.attrs or not isinstance(func, (Function, PrimFunc))
-        ]
-        reached = reachable_functions(mod, (*entries, *(self.entry_functions or ())))
-        if len(reached) == len(functions):
-            return mod
-        result = mod.clone()
-        for name in functions.keys() - reached:
-            del result[name]
-        return result
+
+def without_unreachable(mod: IRModule, named: Sequence[str] = ()) -> IRModule:
+    """The module without the private functions to which no public or named one leads."""
+    functions = mod.functions_by_name
+    entries = [
+        name
+        for name, func in functions.items()
+        if "global_symbol" in func.attrs or not isinstance(func, (Function, PrimFunc))
+    ]
+    reached = reachable_functions(mod, (*entries, *named))
+    if len(reached) == len(functions):
+        return mod
+    result = mod.clone()
+    for name in functions.keys() - reached:
+        del result[name]
+    return result
 
 
 def _may_fail(binding: Binding) -> bool:
