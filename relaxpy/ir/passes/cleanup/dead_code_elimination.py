@@ -8,7 +8,7 @@ from functools import partial
 from typing_extensions import override
 
 from relaxpy.errors import UnknownNameError, close_names
-from relaxpy.ir.core.traverse import strongly_connected, walk
+from relaxpy.ir.core.traverse import strongly_connected
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.functional import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
@@ -16,7 +16,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.effects import cast_may_fail, makes_impure_call, may_fail
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.call_graph import call_graph, reachable_functions, recursive_groups
-from relaxpy.ir.relax.nodes import Binding, BindingBlock, DataflowBlock, Expr, Function, MatchCast
+from relaxpy.ir.relax.nodes import Binding, Expr, Function, MatchCast
 from relaxpy.ir.relax.rewrite.bind import fit_parameters, unproved_result
 from relaxpy.ir.relax.rewrite.map_bindings import without_unused
 from relaxpy.ir.tir.prim_func import PrimFunc
@@ -79,14 +79,7 @@ def without_dead_code(
     has_effect: Callable[[Expr], bool] = makes_impure_call,
 ) -> Function:
     """`func` without unused bindings; impure calls, and ordinary bindings that may fail, stay."""
-    kept = {
-        binding
-        for block in walk(func)
-        if isinstance(block, BindingBlock) and not isinstance(block, DataflowBlock)
-        for binding in block.bindings
-        if fails(binding)
-    }
-    return without_unused(func, kept.__contains__, has_effect)
+    return without_unused(func, has_effect=lambda b: has_effect(b.value) or fails(b))
 
 
 class ReturningCalls:
