@@ -433,7 +433,7 @@ def _converted(func: rx.Function) -> rx.Function:
 
 
 def _channels_last(call: rx.Call) -> Desired:
-    """The desired layouts of a call; kernels read filters of many channels as they are stored."""
+    """The desired layouts of a call; filters of many channels keep theirs."""
     if not rx.is_call_of(call, _CONV):
         return {}
     layout = str(call.attrs["kernel_layout"])

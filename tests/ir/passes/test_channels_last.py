@@ -51,7 +51,7 @@ GROUPED = """h = R.nn.conv2d(R.nn.conv2d(x, u, padding=1), u, padding=1)
 def test_images_are_transposed_at_both_ends_only() -> None:
     count, transposed = layouts(ChannelsLast()(network(CHAIN)))
     assert count == 2
-    assert transposed == 2  # the image and the result: kernels read filters as they are stored
+    assert transposed == 2  # the image and the result, not the filters
 
 
 def test_filters_of_one_channel_are_stored_as_they_are_read() -> None:
