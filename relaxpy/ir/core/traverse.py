@@ -228,7 +228,7 @@ def rename(root: N, table: Mapping[V, Node], renewed: Collection[Node] = ()) -> 
     """
     changed: dict[int, Node] = {id(old): new for old, new in table.items() if new is not old}
     forced = {id(node) for node in renewed}
-    if root not in table:
+    if root not in table and (changed or forced):
         for node, below in last_first(root, _with_struct_info, set(map(id, table))):
             if id(node) in forced or not changed.keys().isdisjoint(map(id, below)):
                 changed[id(node)] = _renamed(node, changed)

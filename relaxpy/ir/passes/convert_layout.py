@@ -34,7 +34,7 @@ from relaxpy.ir.ops.definition.registry import OpDef, R, find, with_all_attribut
 from relaxpy.ir.ops.definition.rules import is_one, same
 from relaxpy.ir.pass_infra.functional import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
-from relaxpy.ir.passes.cleanup.dead_code_elimination import DeadCodeElimination, without_dead_code
+from relaxpy.ir.passes.cleanup.dead_code_elimination import without_dead_code, without_unreachable
 from relaxpy.ir.passes.rewrite_pass import RewritePass
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.variables import occurring_vars
@@ -387,7 +387,8 @@ def _with_value(binding: rx.Binding, value: rx.Expr) -> rx.Binding:
 
 
 _CONV: Final = "relax.nn.conv2d"
-_LAYOUTS: Final = {_CONV: ["NHWC", "HWIO"]}
+_FILTER: Final = "HWIO"
+"""The layout of filters of one channel, whose elements are added up as vectors of channels."""
 _VECTOR: Final = 16
 """From this many channels of a result, vectors run along channels; with fewer, along pixels."""
 _LANES: Final = 4
@@ -426,11 +427,19 @@ def _converted(func: rx.Function) -> rx.Function:
     products = sum(map(_suited_products, _calls(func, _CONV)))
     if products <= 0:
         return func
-    result = cast(
-        "rx.Function", rewrite(converted_function(func, lambda _: _LAYOUTS), _with_filter)
-    )
+    result = cast("rx.Function", rewrite(converted_function(func, _channels_last), _with_filter))
     more = _transposed_elements(result) - _transposed_elements(func)
     return result if products >= more * _PRODUCTS else func
+
+
+def _channels_last(call: rx.Call) -> Desired:
+    """The desired layouts of a call; filters of many channels keep theirs."""
+    if not rx.is_call_of(call, _CONV):
+        return {}
+    layout = str(call.attrs["kernel_layout"])
+    shape = shape_of(call.args[1].struct_info)
+    has_one_channel = shape is not None and is_one(shape[units(layout).index("I")])
+    return {_CONV: ["NHWC", _FILTER if has_one_channel else layout]}
 
 
 def _calls(func: rx.Function, name: str) -> Iterator[rx.Call]:
@@ -512,7 +521,7 @@ def _with_filter(node: Node) -> Node | None:
     match node:
         case rx.Call(args=(rx.Constant() as literal,)) if rx.is_call_of(node, "relax.permute_dims"):
             shape = literal.elements.shape
-            if len(shape) == len(_LAYOUTS[_CONV][1]) and shape[1] == 1:
+            if len(shape) == len(_FILTER) and shape[1] == 1:
                 axes = cast("tuple[int, ...]", with_all_attributes(node).attrs["axes"])
                 data = np.ascontiguousarray(literal.data.transpose(axes))
                 return rx.Constant(data, span=node.span)
@@ -550,7 +559,7 @@ class SplitLayoutRewritePreproc(Pass):
             return _Splitting(kernels, builder).expr(func)
 
         result = map_with_builder(mod, split)
-        return mod if result is mod else DeadCodeElimination().transform(result, ctx)
+        return mod if result is mod else without_unreachable(normalize_module(result))
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.block_builder.normalize import fitting_signature, is_leaf, note_fit
+from relaxpy.ir.relax.block_builder.normalize import derived_like, is_leaf
 from relaxpy.ir.relax.known import without_tuples
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.relax.relations.compatibility import explain_incompatibility, provably_disjoint
@@ -296,7 +296,7 @@ class _Template:
         """The call of the kernel on these operands."""
         kernel, _, *others = self.call.args
         fields = rx.Tuple(tuple(operands[k] for k in self.positions))
-        return _derived_like(self.call, replace(self.call, args=(kernel, fields, *others)))
+        return derived_like(self.call, replace(self.call, args=(kernel, fields, *others)))
 
 
 def _key(rule: Legalization, call: rx.Call, operands: list[rx.Expr]) -> object:
@@ -355,17 +355,8 @@ def _with_derived_shapes(result: rx.Expr, call: rx.Call) -> rx.Expr:
         return result
     new = replace(result, sinfo_args=(call.struct_info,), struct_info=call.struct_info)
     if _plainly_equal(result.sinfo_args[0], call.struct_info):
-        return _derived_like(result, new)
+        return derived_like(result, new)
     set_fields(new, sinfo_is_derived=True)
-    return new
-
-
-def _derived_like(call: rx.Call, new: rx.Call) -> rx.Call:
-    """The call `new`, for which holds what is known about the struct info of `call`."""
-    set_fields(new, sinfo_is_derived=call.sinfo_is_derived)
-    signature = fitting_signature(call)
-    if signature is not None:
-        note_fit(new, signature)
     return new
 
 
@@ -401,5 +392,5 @@ def _with_span(expr: rx.Expr, call: rx.Call) -> rx.Expr:
     if expr.span is not None or call.span is None:
         return expr
     if isinstance(expr, rx.Call):
-        return _derived_like(expr, replace(expr, span=call.span))
+        return derived_like(expr, replace(expr, span=call.span))
     return replace(expr, span=call.span) if isinstance(expr, rx.SeqExpr) else expr

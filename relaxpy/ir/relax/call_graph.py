@@ -71,6 +71,16 @@ def recursive_groups(mod: IRModule) -> list[tuple[str, ...]]:
     return [group for group in groups if len(group) > 1 or group[0] in graph[group[0]]]
 
 
+def reachable_functions(mod: IRModule, roots: Iterable[str]) -> set[str]:
+    """The names of the roots, and of all functions of the module that they lead to."""
+    functions = mod.functions_by_name
+    return set(
+        reached(
+            roots, lambda name: [n for n in mentioned_globals(functions[name]) if n in functions]
+        )
+    )
+
+
 def reachable(graph: Mapping[K, Iterable[K]], roots: Iterable[K]) -> set[K]:
     """The roots, and all that the graph leads to from them."""
     return set(reached(roots, graph.__getitem__))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import field
-from functools import reduce
+from functools import partial, reduce
 from itertools import chain
 from typing import TypeAlias
 
@@ -37,7 +37,6 @@ from relaxpy.ir.tir.expr import And, Call, Or, PrimExpr, Var
 from relaxpy.ir.tir.iteration import IterVar, Range
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.reduce import Reduce
-from relaxpy.ir.tir.substitution import substitute
 from relaxpy.support.dataclass import dataclass, replace
 from relaxpy.support.entry import user_facing
 
@@ -506,15 +505,16 @@ class _Lowering:
 
     def _value(self, expr: tir.PrimExpr, values: dict[tir.Var, tir.PrimExpr]) -> tir.PrimExpr:
         """Simplify `expr` and replace its variables and loads; wide indices become int64."""
-        value = substitute(expr, values)
-        if not is_large(value):
-            value = ordered_as(simplify(value), value)
-        rewritten = traverse.rewrite(value, self._load)
+        if not is_large(expr):
+            expr = ordered_as(simplify(expr), expr)
+        rewritten = traverse.rewrite(expr, partial(self._lowered, values))
         assert isinstance(rewritten, tir.PrimExpr)
         return rewritten
 
-    def _load(self, node: Node) -> Node | None:
+    def _lowered(self, values: dict[tir.Var, tir.PrimExpr], node: Node) -> Node | None:
         match node:
+            case tir.Var():
+                return values.get(node)
             case ProducerLoad(producer=producer, indices=indices):
                 buffer_indices = [self._index(i) for i in indices] if self.wide else indices
                 return BufferLoad(self.buffers[producer], buffer_indices)

@@ -51,14 +51,27 @@ GROUPED = """h = R.nn.conv2d(R.nn.conv2d(x, u, padding=1), u, padding=1)
 def test_images_are_transposed_at_both_ends_only() -> None:
     count, transposed = layouts(ChannelsLast()(network(CHAIN)))
     assert count == 2
-    assert transposed == 4  # the image, the result, and the filter of each convolution
+    assert transposed == 2  # the image and the result, not the filters
 
 
 def test_filters_of_one_channel_are_stored_as_they_are_read() -> None:
     module = ChannelsLast()(network("y = R.nn.conv2d(R.nn.conv2d(x, w), v, groups=32)"))
-    assert layouts(module) == (2, 3)  # the image, the result, and the filter of many channels
+    assert layouts(module) == (2, 2)  # the image and the result
     constants = [c.data.shape for c in occurrences(module["main"], relax.Constant)]
     assert (3, 3, 1, 32) in constants
+
+
+def test_filters_of_many_channels_keep_their_layout() -> None:
+    mod = module("""
+    def main(x: f32[1, 32, 20, 20], w: f32[32, 32, 3, 3], v: f32[3, 3, 32, 16]):
+        with R.dataflow():
+            y = R.nn.conv2d(R.nn.conv2d(x, w), v, kernel_layout="HWIO")
+        return y
+    """)
+    mod["main"] = mod["main"].bind_params({"w": np.ones((32, 32, 3, 3), "float32")})
+    after = ChannelsLast()(mod)
+    assert layouts(after) == (2, 2)  # the image and the result
+    assert after.script().count('kernel_layout="HWIO"') == 1
 
 
 @pytest.mark.parametrize(

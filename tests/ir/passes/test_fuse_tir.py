@@ -287,6 +287,30 @@ def test_kernels_that_other_functions_call_stay() -> None:
     assert set(after.functions_by_name) == {"main", "steps", "tir_exp"}
 
 
+def test_kernels_that_only_unused_kernels_call_are_removed() -> None:
+    Before = module("""
+    @private
+    def steps(x: f32[10]):
+        R.func_attr({"Primitive": True})
+        y = R.call_tir(cls.double, (x,), f32[10])
+        return y
+
+    @kernel
+    def double(a: f32[10], b: f32[10]):
+        for i in S(10, "B"):
+            b[vi] = a[vi] * T.float32(2)
+
+    @kernel
+    def unused(a: f32[10], b: f32[10]):
+        Module.double(a.data, b.data)
+
+    def main(x: f32[10]):
+        y = cls.steps(x)
+        return y
+    """)
+    assert set(fused(Before, X[0, :10]).functions_by_name) == {"main", "steps"}
+
+
 #: Functions that do more than call kernels, and one that is used as a value.
 Unfusable = module("""
 @private

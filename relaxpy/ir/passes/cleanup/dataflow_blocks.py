@@ -74,8 +74,8 @@ class ConvertToDataflow(Pass):
         return canonical_module(result, refuse_contradictions=False)
 
 
-def _has_effect(effects: Effects, value: rx.Expr) -> bool:
-    return any(not effects.is_pure(call) for call in calls_made(value))
+def _has_effect(effects: Effects, binding: rx.Binding) -> bool:
+    return any(not effects.is_pure(call) for call in calls_made(binding.value))
 
 
 class _Converter(BindingRewriter):

@@ -8,15 +8,15 @@ from functools import partial
 from typing_extensions import override
 
 from relaxpy.errors import UnknownNameError, close_names
-from relaxpy.ir.core.traverse import strongly_connected, walk
+from relaxpy.ir.core.traverse import strongly_connected
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.functional import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.effects import cast_may_fail, makes_impure_call, may_fail
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.call_graph import call_graph, mentioned_globals, reachable, recursive_groups
-from relaxpy.ir.relax.nodes import Binding, BindingBlock, DataflowBlock, Expr, Function, MatchCast
+from relaxpy.ir.relax.call_graph import call_graph, reachable_functions, recursive_groups
+from relaxpy.ir.relax.nodes import Binding, Expr, Function, MatchCast
 from relaxpy.ir.relax.rewrite.bind import fit_parameters, unproved_result
 from relaxpy.ir.relax.rewrite.map_bindings import without_unused
 from relaxpy.ir.tir.prim_func import PrimFunc
@@ -39,35 +39,34 @@ class DeadCodeElimination(Pass):
 
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        mod = self._reachable(normalize_module(mod))
+        mod = normalize_module(mod)
+        named = self.entry_functions or ()
+        for name in named:
+            if name not in mod.functions_by_name:
+                hint = close_names(name, mod.functions_by_name)
+                raise UnknownNameError(f"the module has no function {name}", hint=hint)
+        mod = without_unreachable(mod, named)
         fails = ReturningCalls(mod).may_fail
         has_effect = partial(makes_impure_call, functions=mod.functions_by_name)
         mod = map_functions(mod, Function, lambda func: without_dead_code(func, fails, has_effect))
-        return self._reachable(normalize_module(mod))
+        return without_unreachable(normalize_module(mod), named)
 
-    def _reachable(self, mod: IRModule) -> IRModule:
-        """The module without the private functions that no other function leads to."""
-        functions = mod.functions_by_name
-        for name in self.entry_functions or ():
-            if name not in functions:
-                hint = close_names(name, functions)
-                raise UnknownNameError(f"the module has no function {name}", hint=hint)
-        entries = [
-            name
-            for name, func in functions.items()
-            if "global_symbol" in func.attrs or not isinstance(func, (Function, PrimFunc))
-        ]
-        graph = {
-            name: [n for n in mentioned_globals(func) if n in functions]
-            for name, func in functions.items()
-        }
-        reached = reachable(graph, (*entries, *(self.entry_functions or ())))
-        if len(reached) == len(functions):
-            return mod
-        result = mod.clone()
-        for name in functions.keys() - reached:
-            del result[name]
-        return result
+
+def without_unreachable(mod: IRModule, named: Sequence[str] = ()) -> IRModule:
+    """The module without the private functions to which no public or named one leads."""
+    functions = mod.functions_by_name
+    entries = [
+        name
+        for name, func in functions.items()
+        if "global_symbol" in func.attrs or not isinstance(func, (Function, PrimFunc))
+    ]
+    reached = reachable_functions(mod, (*entries, *named))
+    if len(reached) == len(functions):
+        return mod
+    result = mod.clone()
+    for name in functions.keys() - reached:
+        del result[name]
+    return result
 
 
 def _may_fail(binding: Binding) -> bool:
@@ -80,14 +79,7 @@ def without_dead_code(
     has_effect: Callable[[Expr], bool] = makes_impure_call,
 ) -> Function:
     """`func` without unused bindings; impure calls, and ordinary bindings that may fail, stay."""
-    kept = {
-        binding
-        for block in walk(func)
-        if isinstance(block, BindingBlock) and not isinstance(block, DataflowBlock)
-        for binding in block.bindings
-        if fails(binding)
-    }
-    return without_unused(func, kept.__contains__, has_effect)
+    return without_unused(func, has_effect=lambda b: has_effect(b.value) or fails(b))
 
 
 class ReturningCalls:

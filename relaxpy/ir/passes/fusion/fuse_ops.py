@@ -33,7 +33,7 @@ from relaxpy.ir.relax.analysis.op_pattern import (
 )
 from relaxpy.ir.relax.analysis.variables import occurring_vars
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.call_graph import mentioned_globals
+from relaxpy.ir.relax.call_graph import mentioned_globals, reachable_functions
 from relaxpy.ir.relax.known import called_kernel, fields_of
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, PrecedingBindings, Rewritten
 from relaxpy.ir.tir import expr as tir
@@ -237,8 +237,9 @@ class FuseTIR(Pass):
             if name not in public  # unless it is called
             if (kernel := fused_kernel(func, functions)) is not None
         }
-        for func in functions.values() if kernels else ():
-            for name in _otherwise_used(func, kernels):
+        for func in functions.values():
+            # Kernels call kernels only.
+            for name in _otherwise_used(func, kernels) if isinstance(func, rx.Function) else ():
                 del kernels[name]
         if not kernels:
             return before
@@ -339,10 +340,12 @@ class _Fields(PrecedingBindings):
 
 
 def _remove_unused_kernels(mod: IRModule) -> None:
-    """Remove the private kernels that nothing mentions."""
-    functions = mod.functions_by_name.values()
-    mentioned = {name for func in functions for name in mentioned_globals(func)}
-    for var, func in mod.items():
-        is_private = "global_symbol" not in func.attrs
-        if isinstance(func, PrimFunc) and is_private and var.name_hint not in mentioned:
-            del mod[var]
+    """Remove the private kernels to which no other function leads."""
+    functions = mod.functions_by_name
+    roots = [
+        name
+        for name, func in functions.items()
+        if not isinstance(func, PrimFunc) or "global_symbol" in func.attrs
+    ]
+    for name in functions.keys() - reachable_functions(mod, roots):
+        del mod[name]

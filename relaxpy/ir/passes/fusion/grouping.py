@@ -34,9 +34,11 @@ from relaxpy.ir.relax.analysis.variables import (
     free_symbolic_vars,
     free_vars,
     occurring_vars,
+    used_shape_vars,
 )
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.block_builder.function_table import FunctionTable
+from relaxpy.ir.relax.block_builder.normalize import derived_like
 from relaxpy.ir.relax.known import is_kernel_call
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter
 from relaxpy.ir.tir import expr as tir
@@ -262,7 +264,7 @@ def _outputs(
     return {group: list(variables) for group, variables in outputs.items()}
 
 
-def _result_sinfo(results: Sequence[rx.Var]) -> rx.StructInfo | None:
+def _result_sinfo(results: Sequence[rx.Var]) -> rx.StructInfo:
     """The struct info of one result, or of a tuple of several."""
     fields = tuple(var.struct_info or rx.ObjectStructInfo() for var in results)
     return fields[0] if len(fields) == 1 else rx.TupleStructInfo(fields)
@@ -290,6 +292,7 @@ class _FunctionOf:
         defined = [binding.var for binding in bindings if binding.var is not None]
         self._defined = {var: number for number, var in enumerate(defined)}
         self._params: dict[rx.Expr, rx.Var] = {}
+        self._images: dict[rx.Expr, rx.Var] = {}
         self._numbers: dict[rx.Expr, int] = {}
 
     @property
@@ -356,12 +359,14 @@ class _FunctionOf:
 
         None if a shape is a variable that the function lacks.
         """
-        inside = [replace(b, value=self._value(b.value)) for b in self.bindings]
-        table = {arg: p for arg, p in self._params.items() if isinstance(arg, rx.Var)}
         for var in self._defined:
             kind = rx.Var if var in self.outputs else rx.DataflowVar
-            table[var] = kind(var.name_hint, var.struct_info, var.span)
-        results = tuple(self.outputs)
+            self._images[var] = kind(var.name_hint, var.struct_info, var.span)
+        inside = [
+            replace(b, var=b.var and self._images[b.var], value=self._value(b.value))  # type: ignore[arg-type]
+            for b in self.bindings
+        ]
+        results = tuple(self._images[var] for var in self.outputs)
         func = rx.Function(
             tuple(self._params.values()),
             rx.SeqExpr(
@@ -375,21 +380,27 @@ class _FunctionOf:
         if used:
             param = rx.Var("tir_vars", rx.ShapeStructInfo(used))
             func = rebuild(func, params=(*func.params, param))
-        if not table.keys() >= set(free_vars(func)):
+        table = {**self._params, **self._images}
+        free = free_vars(func)
+        if not table.keys() >= set(free):
             return None
-        annotated = rebuild(func, ret_struct_info=_result_sinfo(results))
-        if not free_symbolic_vars(annotated):
-            func = annotated
-        return rename(func, _with_new_shape_vars(table, func)), sizes
+        defined = defined_symbolic_vars(func)
+        sinfo = _result_sinfo(results)
+        if set(defined).issuperset(used_shape_vars(sinfo)):
+            func = rebuild(func, ret_struct_info=sinfo)
+        func = rename(func, {var: table[var] for var in free})
+        return rename(func, {var: var.renamed(var.name) for var in defined}), sizes
 
     def _value(self, value: rx.Expr) -> rx.Expr:
-        """The value with operands that are passed, such as constants, replaced by parameters."""
+        """The value over the variables of the function, as far as these are operands."""
         if isinstance(value, rx.Call):
             args = tuple(self._operand(arg) for arg in value.args)
-            if not all(map(is_, args, value.args)):
-                return replace(value, args=args)
-        elif isinstance(value, rx.TupleGetItem):
-            self._operand(value.tuple_value)
+            if all(map(is_, args, value.args)):
+                return value
+            new = replace(value, args=args)
+            return derived_like(value, new) if is_kernel_call(value) else new
+        if isinstance(value, rx.TupleGetItem):
+            return replace(value, tuple_value=self._operand(value.tuple_value))
         return value
 
     def _operand(self, arg: rx.Expr) -> rx.Expr:
@@ -398,9 +409,9 @@ class _FunctionOf:
                 new = tuple(map(self._operand, fields))
                 return arg if all(map(is_, new, fields)) else replace(arg, fields=new)
             case rx.Var():
-                if arg not in self._defined:
-                    self._param(arg, arg.name_hint)
-                return arg
+                if arg in self._defined:
+                    return self._images.get(arg, arg)
+                return self._param(arg, arg.name_hint)
             case rx.Constant() if self.lift_constants:
                 return self._param(arg, f"param_{len(self._params)}")
             case _:
@@ -417,20 +428,6 @@ def _sinfo_key(sinfo: rx.StructInfo | None) -> object:
     if sinfo is not None and occurring_vars(sinfo):
         raise _Incomparable
     return sinfo
-
-
-def _with_new_shape_vars(table: Mapping[rx.Var, rx.Var], func: rx.Function) -> dict[Node, Node]:
-    """The table that also renames the shape variables of a function, in struct info too (SC-9)."""
-    shape_vars = {var: var.renamed(var.name) for var in defined_symbolic_vars(func)}
-    renamed: dict[Node, Node] = dict(table.items())
-    if shape_vars:
-        variables = dict.fromkeys((*table.values(), *func.params))
-        copies = rename(rx.Tuple(tuple(variables)), shape_vars).fields
-        images = dict(zip(variables, copies, strict=True))
-        renamed.update((old, images[new]) for old, new in table.items())
-        renamed.update(images.items())
-        renamed.update(shape_vars.items())
-    return renamed
 
 
 def _callee_of(binding: rx.Binding) -> str:

@@ -15,6 +15,7 @@ from relaxpy.ir.equality.structural import function_key, structural_equal
 from relaxpy.ir.link import free_name, link_function
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.block_builder.infer import function_sinfo, signature_of
+from relaxpy.ir.relax.call_graph import mentioned_globals
 from relaxpy.ir.relax.nodes import BaseFunc, Function, GlobalVar, ObjectStructInfo, StructInfo
 from relaxpy.ir.tir.expr import FloatImm, IntImm, PrimExpr
 from relaxpy.ir.tir.prim_func import PrimFunc
@@ -36,7 +37,7 @@ _Look: TypeAlias = tuple[object, ...]
 
 
 def _look(func: BaseFunc) -> _Look:
-    """A cheap hash key that equal functions share: their arrays, or numbers of bindings.
+    """A cheap hash key that equal functions share: their arrays, or callees and sizes of blocks.
 
     Kernels of operators on the same arrays differ in the value that their innermost statement has,
     those of one operator on an array and a literal in that.
@@ -46,7 +47,8 @@ def _look(func: BaseFunc) -> _Look:
         return (kind,)
     names = frozenset(func.attrs)
     if isinstance(func, Function):
-        return kind, names, len(func.params), *(len(b.bindings) for b in func.body.blocks)
+        sizes = (len(block.bindings) for block in func.body.blocks)
+        return kind, names, len(func.params), mentioned_globals(func), *sizes
     stmt: Stmt | None = func.body
     while inner := getattr(stmt, "body", None) or getattr(stmt, "block", None):
         stmt = inner

@@ -183,6 +183,15 @@ def fitting_signature(call: rx.Call) -> rx.StructInfo | None:
     return _FITTING_CALLS.get(call)
 
 
+def derived_like(call: rx.Call, new: rx.Call) -> rx.Call:
+    """The call `new`, for which holds what is known about the struct info of `call`."""
+    set_fields(new, sinfo_is_derived=call.sinfo_is_derived)
+    signature = fitting_signature(call)
+    if signature is not None:
+        note_fit(new, signature)
+    return new
+
+
 def _signature(call: rx.Call, ctx: Context) -> rx.StructInfo | None:
     """The signature of the kernel that is called, if the module has it."""
     callee = call.args[0]

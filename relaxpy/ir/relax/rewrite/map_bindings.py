@@ -427,18 +427,21 @@ def remove_all_unused(func: E) -> E:
     return without_unused(func, lambda binding: isinstance(binding, rx.MatchCast))
 
 
-def without_unused(
-    expr: E, keep: Keep, has_effect: Callable[[rx.Expr], bool] = makes_impure_call
-) -> E:
-    """`expr` without bindings that nothing uses, except for impure calls and those to `keep`."""
+def _is_impure(binding: rx.Binding) -> bool:
+    return makes_impure_call(binding.value)
+
+
+def without_unused(expr: E, keep: Keep = lambda _: False, has_effect: Keep = _is_impure) -> E:
+    """`expr` without bindings that nothing uses, except for those to `keep`.
+
+    Ordinary bindings are also kept for their effects, which are impure calls by default.
+    """
     needed = needed_bindings(expr, keep, has_effect)
     return map_bindings(expr, lambda binding, _: None if binding_key(binding) in needed else ())
 
 
 def needed_bindings(
-    root: rx.Expr,
-    keep: Keep = lambda _: False,
-    has_effect: Callable[[rx.Expr], bool] = makes_impure_call,
+    root: rx.Expr, keep: Keep = lambda _: False, has_effect: Keep = _is_impure
 ) -> set[rx.Var | rx.Binding]:
     """The variables that results, effects and bindings to `keep` depend on, and the other casts.
 
@@ -467,7 +470,7 @@ def needed_bindings(
                         if binding.var is not None:
                             binders.setdefault(binding.var, []).append(binding)
                         dataflow = isinstance(block, rx.DataflowBlock)
-                        effects = not dataflow and has_effect(binding.value)
+                        effects = not dataflow and has_effect(binding)
                         if binding.var in used or effects or keep(binding):
                             waiting.append(binding)
             case rx.If(cond=cond, true_branch=yes, false_branch=no):
