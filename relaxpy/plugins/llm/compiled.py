@@ -159,11 +159,11 @@ class CompiledDecoder:
         flat = np.array([token for own in ids for token in own], np.int32)
         if len(flat) == 1 and len(rows) == 1:
             return self._append(
-                cache, sequences, ids, lambda: self.program["decode"](flat, cache, *self.params)
+                cache, sequences, ids, lambda: self.program["decode"](flat, cache, self.params)
             )
         last = np.array(rows, np.int32)
         return self._append(
-            cache, sequences, ids, lambda: self.program["forward"](flat, last, cache, *self.params)
+            cache, sequences, ids, lambda: self.program["forward"](flat, last, cache, self.params)
         )
 
     def states(self, cache: Any, sequence: int, ids: Sequence[int]) -> Any:
@@ -171,7 +171,7 @@ class CompiledDecoder:
         program, params = self._states
         flat = np.array(ids, np.int32)
         return self._append(
-            cache, [sequence], [ids], lambda: program["states"](flat, cache, *params)
+            cache, [sequence], [ids], lambda: program["states"](flat, cache, params)
         )
 
     def _append(

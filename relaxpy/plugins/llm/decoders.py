@@ -255,7 +255,7 @@ class Decoder(nn.Module):
     def specification(self, *methods: str) -> dict[str, Any]:
         """The specification of these methods for `export_tvm`, or of those that generate."""
         cache = spec.Object(object_type=PagedKVCache)
-        plain = {"param_mode": "plain", "effect_mode": "none"}
+        plain = {"param_mode": "packed", "effect_mode": "none"}
         limits = ("sequences", "tokens", "chunk", "page", "sliding")
         known = {
             "decode": {"ids": spec.Tensor([1], "int32"), "cache": cache, "$": plain},
