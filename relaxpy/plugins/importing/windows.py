@@ -624,10 +624,24 @@ def added(
         x       (batch, channels, *members, *windows)
         result  (batch, channels, *image)
     """
-    y = x
-    for k, length in enumerate(image):
-        y = _overlapped(y, 2 + len(image), length, steps[k], holes[k], before[k])
-    return computed(y.shape, lambda *index: ops.cast_to(y(*index), x.dtype), "added")
+    y, spaces = x, list(map(math.gcd, steps, holes))
+    for k, (length, space) in enumerate(zip(image, spaces, strict=True)):
+        # Of the elements, including those before the image, only one of `space` is in a window.
+        few = length if space == 1 else (length + (before[k] - 1)) // space + 1
+        left = before[k] if space == 1 else 0
+        y = _overlapped(y, 2 + len(image), few, steps[k] // space, holes[k] // space, left)
+
+    def element(*index: PrimExpr) -> PrimExpr:
+        at, inside = [*index], list[PrimExpr]()
+        for k, space in enumerate(spaces):
+            if space > 1:
+                place = index[2 + k] + before[k]
+                at[2 + k] = place // space
+                inside.append(ops.compare(tir.EQ, place % space, as_size(0)))
+        value = ops.cast_to(y(*at), x.dtype)
+        return tir.Select(ops.all_of(*inside), value, ops.const(0, x.dtype)) if inside else value
+
+    return computed([*x.shape[:2], *image], element, "added")
 
 
 def _overlapped(

@@ -183,6 +183,11 @@ class _Filter:
         most = math.floor(2 * self.reach * width + 2.0**-20) + self.widened
         return as_size(min(most, self.old.value))
 
+    @property
+    def is_product(self) -> bool:
+        """True if each window has all old elements, so that the sums are a matmul."""
+        return self.count is self.old
+
     def centre(self, at: PrimExpr) -> PrimExpr:
         """The position of the new element `at` among the old ones."""
         half = double(0.5)
@@ -199,7 +204,7 @@ class _Filter:
     def first(self, at: PrimExpr) -> PrimExpr:
         """The first element of a window, with `count` elements from there."""
         zero = as_size(0)
-        if self.count is self.old:
+        if self.is_product:
             return zero
         place = double(at)
         begin = self.end(place, -1) if self.widened else self.taps(place)[0]
@@ -240,7 +245,7 @@ class _Filter:
     def sums(self, cx: Context, data: Expr, weights: Expr, axis: int) -> Expr:
         """The weighted sums of windows along the last axis or the one before."""
         turned = [0, 1, 3, 2]
-        if self.count is self.old:
+        if self.is_product:
             order = turned if axis == 2 else [0, 1, 2, 3]
             rows = R.permute_dims(cx.tensor(data, dtype_of(weights)), order)
             return cx.emit(R.permute_dims(R.matmul(rows, weights), order))
@@ -286,11 +291,15 @@ def _filtered(
     y, is_bytes = x, dtype_of(x) == "uint8"
     kind = "int32" if is_bytes else "float32" if "16" in dtype_of(x) else dtype_of(x)
     sizes = list(zip(shape_of(x), cx.result_shape(), strict=True))
-    old, new = sizes[2]
-    # Columns are the ones that are transposed, best while there are few rows.
-    grows = isinstance(old, int) and isinstance(new, int) and old < new
-    for axis in (3, 2) if is_bytes or grows else (2, 3):
-        along = _Filter.of(sizes[axis], scales[axis - 2], method, align_corners, widened)
+    filters = {
+        axis: _Filter.of(sizes[axis], scales[axis - 2], method, align_corners, widened)
+        for axis in (2, 3)
+    }
+    # Columns are the ones that are transposed, best while there are few rows; in a matmul rows are.
+    less, more = reversed(sizes[3]) if filters[2].is_product else sizes[2]
+    is_less = isinstance(less, int) and isinstance(more, int) and less < more
+    for axis in (3, 2) if is_bytes or is_less else (2, 3):
+        along = filters[axis]
         weights, digits = along.weights(cx), None
         if is_bytes:
             weights, digits = _as_integers(cx, weights)
@@ -605,7 +614,9 @@ def adaptive_max_pool(cx: Context, x: Expr, sizes: Sequence[Any]) -> tuple[Expr,
             members = []
             for index, size, windows in zip(at[outer:], old, new, strict=True):
                 # As many as any window has: those after its end are its last one.
-                longest = ops.ceildiv(size, windows) + ops.minimum(size % windows, as_size(1))
+                rest = size % windows
+                overlaps = windows % ops.maximum(rest, as_size(1)) > 0
+                longest = size // windows + ops.minimum(rest, as_size(1)) + overlaps
                 k = reduce_axis((as_size(0), longest))
                 end = ops.ceildiv((index + 1) * size, windows)
                 members.append((k, ops.minimum(index * size // windows + k.var, end - 1)))
