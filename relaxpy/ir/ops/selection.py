@@ -69,11 +69,11 @@ def selected(data: Tensor, count: int, axis: int, *, largest: bool, dtype: str) 
     return written("topk", [(shape, str(data.dtype)), (shape, dtype)], [data], write)
 
 
-def middle(data: Tensor, axes: tuple[int, ...], *, keepdims: bool) -> Any:
-    """The element in the middle of a stable sort along axes, or the first NaN, and its position.
+def middle(data: Tensor, axes: tuple[int, ...], *, has_index: bool, keepdims: bool) -> Any:
+    """The element in the middle of a stable sort along axes, or the first NaN.
 
-    There is an element along the axes, and it is known how many there are. Along several axes,
-    there are no positions.
+    There is an element along the axes, and it is known how many there are. With `has_index`, also
+    the position along the only axis.
     """
     rest = [n for n in range(len(data.shape)) if n not in axes]
     sizes, lengths = ([data.shape[n] for n in group] for group in (rest, axes))
@@ -99,9 +99,9 @@ def middle(data: Tensor, axes: tuple[int, ...], *, keepdims: bool) -> Any:
                 loops.store(buffer, out, place)
 
     shape = at(tuple(sizes), [number(1) for _ in axes]) if keepdims else tuple(sizes)
-    outputs = [(shape, str(data.dtype)), (shape, "int64")][: 2 if len(axes) == 1 else 1]
+    outputs = [(shape, str(data.dtype)), (shape, "int64")][: 2 if has_index else 1]
     found = written("median", outputs, [data], write)
-    return found if len(axes) == 1 else found[0]
+    return found if has_index else found[0]
 
 
 @dataclass(frozen=True)
@@ -733,14 +733,16 @@ def median(builder: BlockBuilder, call: Call) -> Expr:
     shape = literal_shape(sinfo)
     if shape is None or not _has_key(sinfo.dtype):
         return call
-    axes = attrs["axis"]
-    axes = range(len(shape)) if axes is None else rules.normal_axes(axes, len(shape))
+    axis = attrs["axis"]
+    axes = tuple(range(len(shape)) if axis is None else rules.normal_axes(axis, len(shape)))
     lengths = [shape[n] for n in axes]
     size = math.prod(n.value if isinstance(n, IntImm) else 0 for n in lengths)
     if not 0 < size <= _LATEST:
         return call
-    axes, keepdims = tuple(axes), attrs["keepdims"]
-    return rules.te_kernel(builder, middle, "median", *call.args, axes, keepdims=keepdims)
+    has_index, keepdims = axis is not None and len(axes) == 1, attrs["keepdims"]
+    return rules.te_kernel(
+        builder, middle, "median", *call.args, axes, has_index=has_index, keepdims=keepdims
+    )
 
 
 def _has_key(dtype: DataType) -> bool:

@@ -438,6 +438,17 @@ def test_loops_count_to_the_same_median_as_a_sort(dtype: str, axis: Any, keepdim
                 assert one.shape == other.shape
 
 
+@pytest.mark.parametrize("keepdims", [False, True])
+@pytest.mark.parametrize("shape", [(), (1,), (7,), (4, 3), (2, 1, 5)])
+def test_the_median_of_all_elements_has_no_index(shape: tuple[int, ...], keepdims: bool) -> None:
+    x = np.arange(np.prod(shape, dtype=int), dtype="float32").reshape(shape)
+    module = returning(partial(op.median, keepdims=keepdims), tensor(*shape))
+    for target in ("reference", "numpy", "native"):
+        found: Any = compile(module, target)["main"](x)
+        assert found.shape == ((1,) * x.ndim if keepdims else ())
+        assert found.reshape(()) == (x.size - 1) // 2
+
+
 def test_loops_find_medians_of_rows_whose_number_is_symbolic() -> None:
     make = partial(op.median, axis=(1,))
     executable = compile(returning(make, tensor(Var("n", INT64), 50, 2)), "native")
