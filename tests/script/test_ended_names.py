@@ -105,3 +105,25 @@ def main(x: R.Tensor((4,), "float32")):
     main = from_source(text, extra_vars={"R": R, "y": 2.0})
     assert isinstance(main, relax.Function)
     assert "R.multiply(x, R.const(2.0" in main.script()
+
+
+@pytest.mark.parametrize("name", ["T", "max", "weigh", "expand"])
+def test_modules_and_functions_of_python_are_visible_after_a_block_that_binds_their_name(
+    name: str,
+) -> None:
+    @T.macro
+    def expand(o, k):
+        o[k] = 2
+
+    text = f"""
+@T.prim_func
+def main(o: T.Buffer((8,), "int32")):
+    for {name} in range(8):
+        o[{name}] = 0
+    for k in range(max(2, 3)):
+        o[k] = T.int32(weigh(1))
+    expand(o, 4)
+"""
+    names = {"T": T, "weigh": lambda k: k + 2, "expand": expand}
+    kernel = from_source(text, extra_vars=names)
+    assert all(line in kernel.script() for line in ("in range(3)", "o[k] = 3", "o[4] = 2"))

@@ -35,6 +35,7 @@ from relaxpy.errors import (
     close_names,
 )
 from relaxpy.ir.core.budget import MAX_TOKENS
+from relaxpy.ir.core.node import Node
 from relaxpy.ir.relax.nodes import GlobalVar
 from relaxpy.ir.relax.nodes.struct_info import UNKNOWN_SIZE
 from relaxpy.script.language.wording import as_parse_error
@@ -508,11 +509,12 @@ class Scope:
         """Open a scope whose names hide those of the enclosing mappings, also after its end.
 
         A name of Python would otherwise silently replace a variable that is not visible any more.
+        Modules and functions, such as T and max, do not: they are visible again.
         """
         with self.inner(names) as frame:
             yield frame
         for name in frame:
-            if self.find_bound(name) is MISSING:
+            if self.find_bound(name) is MISSING and not _is_callee(self.find(name)):
                 self.set(name, MISSING)
 
     def closure(self) -> Scope:
@@ -524,6 +526,11 @@ class Scope:
     def for_function(self, *first: Mapping[str, object]) -> Scope:
         """A scope for a function defined here: the names of this scope, then `first`."""
         return Scope(*reversed(self.frames), *first, *self._enclosing)
+
+
+def _is_callee(value: object) -> bool:
+    """True for what a program calls but cannot compute with: a function, or the module of one."""
+    return inspect.ismodule(value) or (callable(value) and not isinstance(value, Node))
 
 
 def captured_names(function: FunctionType, frame: FrameType | None) -> list[Mapping[str, object]]:
