@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 from itertools import product
+from time import process_time
 from typing import Any
 
 import ml_dtypes
@@ -236,6 +237,42 @@ def test_positions_of_many_integers_are_stable(dtype, low, high, descending) -> 
         rows = _called(partial(op.sort, axis=axis, descending=descending), values)
         expected = [sorted(row, reverse=descending) for row in x.tolist()]
         assert rows == (expected if axis else [list(row) for row in zip(*expected, strict=True)])
+
+
+LONG = 200_000
+RUNS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "ascending": lambda x: np.sort(x),
+    "descending": lambda x: np.sort(x)[::-1],
+    "two ascending": lambda x: np.sort(x.reshape(2, -1)).reshape(-1),
+    "ascending with equal ones": lambda x: np.sort(np.where(x > 0, x, 0)),
+    "descending with equal ones": lambda x: np.sort(np.where(x > 0, x, 0))[::-1],
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64"])
+@pytest.mark.parametrize("runs", RUNS.values(), ids=RUNS)
+def test_positions_in_runs_are_stable(runs: Any, dtype: str) -> None:
+    x = runs((np.random.default_rng(1).standard_normal(LONG) * 1e6).astype(dtype))
+    find = compile(returning(op.argsort, tensor(LONG, dtype=dtype)))["main"]
+    np.testing.assert_array_equal(find(x), np.argsort(x, kind="stable"))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "int64"])
+@pytest.mark.parametrize("runs", ["ascending", "descending"])
+def test_positions_in_runs_take_less_time_than_in_disorder(runs: str, dtype: str) -> None:
+    x = np.random.default_rng(1).permutation(LONG).astype(dtype) * 1_000_003
+    make = partial(op.unique, return_index=True)
+    find = compile(returning(make, tensor(LONG, dtype=dtype)))["main"]
+
+    def seconds(array: np.ndarray) -> float:
+        times = []
+        for _ in range(3):
+            start = process_time()
+            find(array)
+            times.append(process_time() - start)
+        return min(times)
+
+    assert seconds(RUNS[runs](x)) < seconds(x) / 2
 
 
 FLOATS = ["float16", "bfloat16", "float32", "float64"]
