@@ -116,7 +116,7 @@ def _is_in_runs(keys: Array, axis: int) -> bool:
     """
     lines = np.moveaxis(keys, axis, -1)
     falls = np.count_nonzero(lines[..., 1:] < lines[..., :-1])
-    return min(falls, keys.size - falls) * _RUN <= keys.size
+    return bool(min(falls, keys.size - falls) * _RUN <= keys.size)
 
 
 def _narrowed(data: Array, axis: int) -> tuple[Array, Any]:
