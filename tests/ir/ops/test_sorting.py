@@ -261,8 +261,7 @@ def test_positions_in_runs_are_stable(runs: Any, dtype: str) -> None:
 @pytest.mark.parametrize("runs", ["ascending", "descending"])
 def test_positions_in_runs_take_less_time_than_in_disorder(runs: str, dtype: str) -> None:
     x = np.random.default_rng(1).permutation(LONG).astype(dtype) * 1_000_003
-    make = partial(op.unique, return_index=True)
-    find = compile(returning(make, tensor(LONG, dtype=dtype)))["main"]
+    find = compile(returning(op.argsort, tensor(LONG, dtype=dtype)))["main"]
 
     def seconds(array: np.ndarray) -> float:
         times = []
@@ -272,7 +271,7 @@ def test_positions_in_runs_take_less_time_than_in_disorder(runs: str, dtype: str
             times.append(process_time() - start)
         return min(times)
 
-    assert seconds(RUNS[runs](x)) < seconds(x) / 2
+    assert seconds(RUNS[runs](x)) < seconds(x) / 3
 
 
 FLOATS = ["float16", "bfloat16", "float32", "float64"]
