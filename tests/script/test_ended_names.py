@@ -105,3 +105,62 @@ def main(x: R.Tensor((4,), "float32")):
     main = from_source(text, extra_vars={"R": R, "y": 2.0})
     assert isinstance(main, relax.Function)
     assert "R.multiply(x, R.const(2.0" in main.script()
+
+
+@pytest.mark.parametrize("name", ["T", "max", "weigh", "expand"])
+def test_modules_and_functions_of_python_are_visible_after_a_block_that_binds_their_name(
+    name: str,
+) -> None:
+    @T.macro
+    def expand(o, k):
+        o[k] = 2
+
+    text = f"""
+@T.prim_func
+def main(o: T.Buffer((8,), "int32")):
+    for {name} in range(8):
+        o[{name}] = 0
+    for k in range(max(2, 3)):
+        o[k] = T.int32(weigh(1))
+    expand(o, 4)
+"""
+    names = {"T": T, "weigh": lambda k: k + 2, "expand": expand}
+    kernel = from_source(text, extra_vars=names)
+    assert all(line in kernel.script() for line in ("in range(3)", "o[k] = 3", "o[4] = 2"))
+
+
+def test_a_name_of_python_that_was_used_before_a_block_is_meant_after_it() -> None:
+    kernel = from_source(
+        """
+@T.prim_func
+def main(o: T.Buffer((k, 4), "int32")):
+    more = T.meta_var(lambda n: n + m)
+    o[0, 0] = more(1)
+    for i, k in T.grid(4, k):
+        o[k, i] = 0
+    for m in range(2):
+        o[m, m] = 1
+    o[0, 0] = more(2)
+    for i, k in T.grid(4, k):
+        with T.block("b"):
+            v, w = T.axis.remap("SS", [i, k])
+            o[w, v] = o[w, v] + k
+""",
+        extra_vars={"T": T, "k": 7, "m": 20},
+    )
+    assert kernel.script().count("T.grid(4, 7)") == 2
+    assert all(f"o[0, 0] = {value}" in kernel.script() for value in (21, 22))
+    main = from_source(
+        """
+@R.function
+def main(x: R.Tensor((4,), "float32")):
+    with R.dataflow():
+        z = R.multiply(x, y)
+        y = R.exp(z)
+        z = R.exp(y)
+        R.output(z)
+    return R.add(z, y)
+""",
+        extra_vars={"R": R, "y": 2.0},
+    )
+    assert "R.add(z_1, R.const(2.0" in main.script()

@@ -161,16 +161,14 @@ class _Rows:
         """The place in the middle of a stable sort of keys, or of the first greatest one for a NaN.
 
         The key there is found bit by bit, from the highest one: each step counts the keys in half
-        of the range that is left. So is the place among those of equal keys.
+        of the range that is left. Its place is that of the last equal key before which no more than
+        `rank` elements come in order.
         """
         loops, kind = self.loops, self.kind
         most = intrin.max_value(kind)
-        low, place, rank, count = (
-            loops.array(self.sizes, dtype, name)
-            for dtype, name in (
-                *((kind, "low"), ("int32", "place")),
-                *(("int32", "rank"), ("int32", "count")),
-            )
+        low = self.array("low")
+        place, rank, count, lesser = (
+            loops.array(self.sizes, "int32", name) for name in ("place", "rank", "count", "lesser")
         )
 
         def counted(meets: Element) -> None:
@@ -180,39 +178,30 @@ class _Rows:
                     one = ops.cast_to(meets(row, k), "int32")
                     loops.store(count, row, count[row] + one)
 
-        def search(least: Any, steps: int, step: PrimExpr, meets: Any) -> None:
-            """The least number up to which more than `rank` elements meet a condition."""
-            dtype = str(least.dtype)
-            with loops.loop(number(steps), name="n") as n:
-                half = intrin.shift_right(step, ops.cast_to(n, dtype))
-                counted(lambda row, k: meets(row, k, least[row] + half))
-                with loops.every(self.sizes) as row:
-                    above = least[row] + half + ops.const(1, dtype)
-                    is_above = count[row] <= rank[row]
-                    loops.store(least, row, tir.Select(is_above, above, least[row]))
-
         with loops.every(self.sizes) as row:
             loops.store(low, row, intrin.min_value(kind))
+            loops.store(lesser, row, 0)
             loops.store(rank, row, (self.count - 1) // 2)
         if has_nan:
             counted(lambda row, k: ops.compare(tir.EQ, keys[(*row, k)], most))
             with loops.every(self.sizes) as row:
                 first = self.count - count[row]
                 loops.store(rank, row, tir.Select(count[row] > 0, first, rank[row]))
-        search(low, most.dtype.bits, most, lambda row, k, key: keys[(*row, k)] <= key)
-        counted(lambda row, k: keys[(*row, k)] < low[row])
+        with loops.loop(number(most.dtype.bits), name="n") as n:
+            half = intrin.shift_right(most, ops.cast_to(n, kind))
+            counted(lambda row, k: keys[(*row, k)] <= low[row] + half)
+            with loops.every(self.sizes) as row:
+                is_above = count[row] <= rank[row]
+                above = low[row] + half + ops.const(1, kind)
+                loops.store(low, row, tir.Select(is_above, above, low[row]))
+                loops.store(lesser, row, tir.Select(is_above, count[row], lesser[row]))
         with loops.every(self.sizes) as row:
-            loops.store(rank, row, rank[row] - count[row])
             loops.store(place, row, 0)
-        steps = self.count.bit_length()
-        search(
-            place,
-            steps,
-            ops.const((1 << steps) - 1 >> 1, "int32"),
-            lambda row, k, last: (
-                ops.compare(tir.EQ, keys[(*row, k)], low[row]) & (ops.cast_to(k, "int32") <= last)
-            ),
-        )
+            with loops.loop(number(self.count)) as k:
+                is_equal = ops.compare(tir.EQ, keys[(*row, k)], low[row])
+                is_next = is_equal & (lesser[row] <= rank[row])
+                loops.store(place, row, tir.Select(is_next, ops.cast_to(k, "int32"), place[row]))
+                loops.store(lesser, row, lesser[row] + ops.cast_to(is_equal, "int32"))
         return place
 
     def first_of_groups(self, key: Element, size: int, groups: int) -> Any:

@@ -35,6 +35,7 @@ from relaxpy.errors import (
     close_names,
 )
 from relaxpy.ir.core.budget import MAX_TOKENS
+from relaxpy.ir.core.node import Node
 from relaxpy.ir.relax.nodes import GlobalVar
 from relaxpy.ir.relax.nodes.struct_info import UNKNOWN_SIZE
 from relaxpy.script.language.wording import as_parse_error
@@ -460,11 +461,12 @@ class ModuleRef:
 class Scope:
     """The names of a program, innermost scope first, inside the enclosing mappings."""
 
-    __slots__ = ("_enclosing", "frames")
+    __slots__ = ("_enclosing", "_used", "frames")
 
     def __init__(self, *enclosing: Mapping[str, object]) -> None:
         self.frames: list[dict[str, object]] = [{}]
         self._enclosing = enclosing
+        self._used: set[str] = set()  # names of the enclosing mappings
 
     def find(self, name: str) -> object:
         """The value of `name`, or MISSING."""
@@ -475,6 +477,13 @@ class Scope:
             if name in mapping:
                 return mapping[name]
         return MISSING
+
+    def use(self, name: str) -> object:
+        """The value of `name` where a program uses it, or MISSING."""
+        value = self.find(name)
+        if self.find_bound(name) is MISSING:
+            self._used.add(name)
+        return value
 
     def find_bound(self, name: str) -> object:
         """The value that the program itself has bound to `name`, or MISSING."""
@@ -508,22 +517,30 @@ class Scope:
         """Open a scope whose names hide those of the enclosing mappings, also after its end.
 
         A name of Python would otherwise silently replace a variable that is not visible any more.
+        Modules and functions, such as T and max, do not, and those that were used before they were
+        hidden are meant: they are visible again.
         """
         with self.inner(names) as frame:
             yield frame
         for name in frame:
-            if self.find_bound(name) is MISSING:
+            is_meant = name in self._used or _is_callee(self.find(name))
+            if self.find_bound(name) is MISSING and not is_meant:
                 self.set(name, MISSING)
 
     def closure(self) -> Scope:
         """The scope of a lambda defined here; later bindings in these frames are visible."""
         scope = Scope(*self._enclosing)
-        scope.frames = list(self.frames)
+        scope.frames, scope._used = list(self.frames), self._used
         return scope
 
     def for_function(self, *first: Mapping[str, object]) -> Scope:
         """A scope for a function defined here: the names of this scope, then `first`."""
         return Scope(*reversed(self.frames), *first, *self._enclosing)
+
+
+def _is_callee(value: object) -> bool:
+    """True for what a program calls but cannot compute with: a function, or the module of one."""
+    return inspect.ismodule(value) or (callable(value) and not isinstance(value, Node))
 
 
 def captured_names(function: FunctionType, frame: FrameType | None) -> list[Mapping[str, object]]:

@@ -348,6 +348,19 @@ def value(x: f32[4]) -> f32[4]:
     y = R.call_tir(cls.add, (x, x), f32[4])
     return y
 
+@private
+def shared(x: f32[4]):
+    R.func_attr({"Primitive": True})
+    y = R.call_tir(cls.add, (x, x), f32[4])
+    return y
+
+@kernel
+def calls(a: f32[4], b: f32[4]):
+    cls = Module
+    cls.shared(a.data)
+    for i in S(4, "C"):
+        b[vi] = a[vi]
+
 @kernel
 def add(a: f32[4], b: f32[4], c: f32[4]):
     for i in S(4, "C"):
@@ -362,7 +375,8 @@ def main(x: f32[4]):
     e = d[0]
     g = cls.unknown(e)
     h = f(g)
-    return h
+    i = cls.shared(h)
+    return i
 """)
 
 

@@ -238,8 +238,7 @@ class FuseTIR(Pass):
             if (kernel := fused_kernel(func, functions)) is not None
         }
         for func in functions.values():
-            # Kernels call kernels only.
-            for name in _otherwise_used(func, kernels) if isinstance(func, rx.Function) else ():
+            for name in _otherwise_used(func, kernels):
                 del kernels[name]
         if not kernels:
             return before

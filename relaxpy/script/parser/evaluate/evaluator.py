@@ -317,7 +317,7 @@ class Evaluator:
 
     def _name(self, node: ast.Name) -> object:
         self.guard.name(node.id, node, self)
-        value = self.scope.find(node.id)
+        value = self.scope.use(node.id)
         if value is MISSING:
             raise self.unknown(node)
         if isinstance(value, Poison):
