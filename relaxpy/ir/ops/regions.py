@@ -761,7 +761,7 @@ def non_max_suppression(
         if sinfo.ndim not in (-1, ndim):
             raise rules.refuse(f"{name} has rank {ndim}, found {sinfo}", sinfo)
         if sinfo is not data and sinfo.dtype not in (INT32, VOID):
-            raise rules.refuse(f"{name} is int32, found {sinfo}", sinfo)
+            raise rules.refuse_type(f"{name} is int32, found {sinfo}", sinfo)
     shape = literal_shape(data)
     fields = None if shape is None else integer_literal(shape[2])
     for name, index, least, width in (

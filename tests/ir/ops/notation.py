@@ -216,7 +216,7 @@ def check_known(row: Row, **names: object) -> None:
 
 
 def check_refused(row: Row, **names: object) -> None:
-    """A call is refused with the message and the hint of its row."""
+    """A call is refused with the message and the hint of its row, as a TypeError for datatypes."""
     if row.twin:
         assert evaluate(row.twin, **names).struct_info is not None
     with pytest.raises(StructInfoError) as caught:
@@ -224,6 +224,8 @@ def check_refused(row: Row, **names: object) -> None:
     found = caught.value.diagnostic
     name = f"relax.{row.call.partition('(')[0]}: "
     assert found.message.startswith(name)
+    if re.search(r"is u?int\d+, found|holds (floats|integers)|one datatype", found.message):
+        assert isinstance(caught.value, TypeError)
     if row.message.startswith("..."):
         assert row.message.removeprefix("...") in found.message
     else:
