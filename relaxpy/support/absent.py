@@ -60,6 +60,7 @@ ABSENT: tuple[tuple[str, str, str], ...] = (
         "tir.merge_static_smem tir.use_async_copy",
         _NOT_TUNED,
     ),
+    ("PassContext", "tir.instrument_bound_checkers", "each run checks indices, by default"),
     ("relax.transform", "FastMathTransform", _EXACT),
     (
         "arith",
