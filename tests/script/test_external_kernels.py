@@ -97,6 +97,47 @@ def test_intrinsics_of_llvm_are_known_by_name() -> None:
         T.llvm_lookup_intrinsic_id("")
 
 
+@pytest.mark.parametrize("target", ["native", "numpy", "reference"])
+def test_intrinsics_of_llvm_that_t_computes_run(target: str) -> None:
+    @T.prim_func
+    def main(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "int32")):
+        for i in range(4):
+            T.call_llvm_intrin("", "llvm.assume", A[i] > T.float32(0))
+            T.evaluate(T.call_intrin("void", "tir.prefetch", T.address_of(A[0]), 0, 3, 1))
+            B[i] = T.call_llvm_pure_intrin("int32", "llvm.ctlz", B[i], T.bool(False))
+            A[i] = T.call_llvm_pure_intrin("float32", "llvm.pow.f32", T.uint32(2), A[i], A[i])
+        A[4:8] = T.call_llvm_pure_intrin("float32x4", "llvm.sqrt", A[4:8])
+        B[4:8] = T.call_llvm_pure_intrin("int32x4", "llvm.ctpop.v4i32", T.uint32(1), B[4:8])
+
+    a, b = np.arange(1, 9, dtype="float32"), np.arange(8, dtype="int32")
+    expected = np.concatenate((a[:4] ** a[:4], np.sqrt(a[4:])))
+    relaxpy.compile(main, target=target)["main"](a, b)
+    np.testing.assert_allclose(a, expected, rtol=1e-6)
+    assert b.tolist() == [32, 31, 30, 30, 1, 2, 2, 3]
+
+
+@pytest.mark.parametrize("target", ["native", "numpy", "reference"])
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (T.call_llvm_pure_intrin("float32", "llvm.sqroot.f32", T.float32(2)), "a function of T"),
+        (T.call_llvm_pure_intrin("float64", "llvm.sqrt.f32", T.float32(2)), "one datatype"),
+        (T.call_llvm_pure_intrin("float32", "llvm.pow.f32", T.float32(2)), r"of .llvm\.pow\.f32"),
+        (T.call_llvm_intrin("float32", T.float32(2)), "a function of T"),
+        (T.tvm_stack_make_shape(1, 2), "pass the buffers and numbers themselves"),
+        (T.call_packed("f", T.tvm_stack_alloca("shape", 4)), "pass the buffers and numbers"),
+        (T.call_intrin("int32", "tir.tvm_call_packed", 3), "is the name of a function"),
+        (T.call_intrin("int32", "tir.call_extern"), "is the name of a function"),
+    ],
+)
+def test_calls_that_nothing_computes_are_refused(
+    target: str, call: tir.PrimExpr, message: str
+) -> None:
+    func = tir.PrimFunc([], tir.Evaluate(call)).with_attr("global_symbol", "main")
+    with pytest.raises(CompileError, match=message):
+        relaxpy.compile(func, target=target)
+
+
 @T.prim_func
 def stores(A: T.Buffer((16,), "float32"), m: T.Buffer((4,), "bool")):
     A.vstore([0], T.Broadcast(T.float32(1), 4))

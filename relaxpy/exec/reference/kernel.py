@@ -37,6 +37,7 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.relax.nodes import GlobalVar
 from relaxpy.ir.tir import expr as tir, stmt as st
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion
+from relaxpy.ir.tir.intrinsics import is_foreign
 from relaxpy.ir.tir.ops import int_range
 from relaxpy.ir.tir.prim_func import PrimFunc, kernel_name
 from relaxpy.ir.tir.substitution import substitute
@@ -47,13 +48,6 @@ if TYPE_CHECKING:
     from relaxpy.errors import Span
 
 CallGlobal = Callable[[GlobalVar, tuple[Value, ...]], Value]
-
-_FOREIGN = frozenset(
-    f"tir.{name}"
-    for name in ("call_extern", "call_pure_extern", "tvm_call_packed", "tvm_call_cpacked")
-)
-"""Calls of functions that are registered by name."""
-
 
 _ERRORS: Final[ContextVar[Callable[[], float] | None]] = ContextVar("errors", default=None)
 """Draws the error of a float that a kernel computes, in roundings to its datatype."""
@@ -220,7 +214,7 @@ class KernelRun(ScalarEvaluator):
             case st.LetStmt(var=var, value=bound, body=body):
                 with self._bound({var: self.value(bound)}):
                     self.execute(body)
-            case st.Evaluate(value=tir.Call(op=Op(name=name) as op, args=args)) if name in _FOREIGN:
+            case st.Evaluate(value=tir.Call(op=op, args=args)) if is_foreign(op):
                 # The result of a function that is called as a statement is ignored.
                 self.value(tir.Call(VOID, op, args))
             case st.Evaluate(value=value):
@@ -491,7 +485,7 @@ class KernelRun(ScalarEvaluator):
                 raise _Continue
             case "address_of":
                 return self.array(addressed(call, self.span))
-            case "call_extern" | "call_pure_extern" | "tvm_call_packed" | "tvm_call_cpacked":
+            case _ if is_foreign(call.op):
                 symbol, *args = (self._argument(a) for a in call.args)
                 result = call_packed(str(symbol), tuple(args))
                 result = 0 if result is None else result

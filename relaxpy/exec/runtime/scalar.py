@@ -19,7 +19,7 @@ from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import expr as tir, ops, stmt as st
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
-from relaxpy.ir.tir.intrinsics import INTRINSICS, intrinsic_of
+from relaxpy.ir.tir.intrinsics import INTRINSICS, intrinsic_of, is_foreign
 from relaxpy.ir.tir.prim_func import PrimFunc, kernel_name
 from relaxpy.support.missing import digits
 
@@ -145,7 +145,11 @@ def reinterpret(value: Scalar, source: DataType, target: DataType) -> Scalar:
 def is_evaluated(call: tir.Call) -> bool:
     """True if programs run with this call of an intrinsic, which no pass has lowered."""
     record = intrinsic_of(call.op)
-    return record is not None and record.is_evaluated
+    if record is None or record.definition is None:
+        is_named = any(isinstance(arg, tir.StringImm) for arg in call.args[:1])
+        return record is not None and record.is_evaluated and (is_named or not record.is_foreign)
+    known = record.definition(*call.args)
+    return known is not None and (call.dtype.is_void or known.dtype == call.dtype)
 
 
 def addressed(call: tir.Call, span: Span | None) -> Buffer:
@@ -185,13 +189,22 @@ def display_name(call: tir.Call) -> str:
     """The name of an intrinsic or external kernel in messages."""
     external = kernel_name(call)
     name = call.op.name if isinstance(call.op, Op) else str(call.op)
-    return f"intrinsic {name}" if external is None else f"external kernel {external!r:.60}"
+    if external is not None:
+        return f"external kernel {external!r:.60}"
+    return f"intrinsic {name}" + (f" of {call.args[0]!s:.60}" if "_llvm_" in name else "")
 
 
 def remedy(call: tir.Call) -> str:
     """The hint of errors for an intrinsic that cannot run."""
     if call.op in (Op("tir.type_annotation"), Op("tir.tvm_access_ptr")):
         return "pass the buffer, its data or T.address_of(buffer[i]), not its access_ptr"
+    name = display_name(call)
+    if "_llvm_" in name:
+        return "write a function of T with operands and a result of one datatype, such as T.sqrt(x)"
+    if "tvm_stack_" in name:
+        return "pass the buffers and numbers themselves, T.call_packed('f', buffer, number)"
+    if is_foreign(call.op):
+        return "its first argument is the name of a function, a string"
     return "it needs hardware, or a pass that lowers it"
 
 
@@ -326,7 +339,9 @@ class ScalarEvaluator:
             case _ if (record := INTRINSICS.get(name)) is not None and record.is_hint:
                 return self.value(args[0])
             case _ if record is not None and record.definition is not None:
-                return self.value(record.definition(*args))
+                known = record.definition(*args)
+                assert known is not None  # or the program is refused before it runs
+                return self.value(known)
             case "tvm_storage_sync":
                 return 0
             case "undef":

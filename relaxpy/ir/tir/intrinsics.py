@@ -16,7 +16,7 @@ import numpy as np
 from relaxpy.ir.core.dtype import INT32, DataType
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import ops
-from relaxpy.ir.tir.expr import Call, PrimExpr, Select
+from relaxpy.ir.tir.expr import Call, IntImm, PrimExpr, Select
 from relaxpy.support.dataclass import dataclass
 
 
@@ -58,10 +58,12 @@ class Intrinsic:
     """It takes several times as long as an addition."""
     is_hint: bool = False
     """Its value is its operand."""
+    is_foreign: bool = False
+    """It calls the registered function that its first operand names."""
     is_evaluated: bool = True
     """Programs run with it on a host, where no pass has lowered it."""
-    definition: Callable[..., PrimExpr] | None = None
-    """The expression over its operands that computes it."""
+    definition: Callable[..., PrimExpr | None] | None = None
+    """The expression over its operands that computes it, or None where nothing does."""
 
     @property
     def is_widened(self) -> bool:
@@ -137,6 +139,38 @@ def _fixed_point_product(x: PrimExpr, y: PrimExpr, left: PrimExpr, right: PrimEx
     return ops.cast_to(((x << left) * y + half) >> right, INT32.with_lanes(wide.lanes))
 
 
+_OF_LLVM: Final = {
+    **{name: name for name in ("fabs", "sqrt", "exp", "exp2", "exp10", "log", "log2", "log10")},
+    **{name: name for name in ("sin", "cos", "tan", "floor", "ceil", "trunc", "pow", "copysign")},
+    **dict.fromkeys(("nearbyint", "rint", "roundeven"), "nearbyint"),
+    "ctpop": "popcount",
+    "ctlz": "clz",
+}
+_WITHOUT_EFFECT: Final = ("assume", "donothing", "prefetch")
+
+
+def _llvm_intrinsic(symbol: PrimExpr, *operands: PrimExpr) -> PrimExpr | None:
+    """The value of an intrinsic of LLVM, such as `llvm.sqrt.f32`.
+
+    Before its operands there may be their number, as a literal of uint32.
+    """
+    name = str(getattr(symbol, "value", "")).removeprefix("llvm.").partition(".")[0]
+    if name in _WITHOUT_EFFECT:
+        return ops.const(0)
+    if len(operands) > 1 and isinstance(operands[0], IntImm) and operands[0].dtype == "uint32":
+        operands = operands[1:]
+    record = INTRINSICS.get(_OF_LLVM.get(name, ""))
+    if record is None or len(operands) < (record.operands or 0):
+        return None
+    x = operands[0]
+    dtype = INT32.with_lanes(x.dtype.lanes) if record.name == "clz" else x.dtype
+    return ops.cast_to(Call(dtype, f"tir.{record.name}", operands[: record.operands]), x.dtype)
+
+
+def _foreign(name: str, effect: CallEffectKind = CallEffectKind.UpdateState) -> Intrinsic:
+    return Intrinsic(name, effect=effect, is_foreign=True)
+
+
 _TABLE: Final = (
     _real("exp", np.exp, is_costly=True),
     _real("exp2", np.exp2),
@@ -192,17 +226,20 @@ _TABLE: Final = (
     _other("vscale"),
     _other("address_of"),
     _other("isnullptr"),
-    _other("call_pure_extern"),
+    _foreign("call_pure_extern", CallEffectKind.Pure),
     _other("likely", CallEffectKind.ExprAnnotation, operands=1, is_hint=True),
     _other("assume", CallEffectKind.EmbedInfo, is_hint=True),
     _other("tvm_thread_invariant", CallEffectKind.UpdateState, is_hint=True),
     _other("tvm_storage_sync", CallEffectKind.UpdateState),
     _other("q_multiply_shift", operands=4, definition=_q_multiply_shift),
     _other("q_multiply_shift_per_axis", operands=7, definition=_q_multiply_shift_per_axis),
+    _other("call_llvm_pure_intrin", definition=_llvm_intrinsic),
+    _other("call_llvm_intrin", CallEffectKind.UpdateState, definition=_llvm_intrinsic),
+    _other("prefetch", CallEffectKind.UpdateState, definition=lambda *_: ops.const(0)),
     _other("undef", CallEffectKind.ReadState),
-    _other("call_extern", CallEffectKind.UpdateState),
-    _other("tvm_call_packed", CallEffectKind.UpdateState),
-    _other("tvm_call_cpacked", CallEffectKind.UpdateState),
+    _foreign("call_extern"),
+    _foreign("tvm_call_packed"),
+    _foreign("tvm_call_cpacked"),
     _other("ret", CallEffectKind.ControlJump),
     _other("break_loop", CallEffectKind.ControlJump),
     _other("continue_loop", CallEffectKind.ControlJump),
@@ -233,6 +270,12 @@ for _record in _TABLE:
 def intrinsic_of(op: object) -> Intrinsic | None:
     """The record of an operator, or None if it is another one, or a function."""
     return INTRINSICS.get(op.name.removeprefix("tir.")) if isinstance(op, Op) else None
+
+
+def is_foreign(op: object) -> bool:
+    """True if `op` calls the registered function that its first operand names."""
+    record = intrinsic_of(op)
+    return record is not None and record.is_foreign
 
 
 def effect_of(call: Call) -> CallEffectKind:

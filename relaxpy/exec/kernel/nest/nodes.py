@@ -14,6 +14,7 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.relax.nodes import GlobalVar
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import Call, PrimExpr, StringImm, Var
+from relaxpy.ir.tir.intrinsics import is_foreign
 from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.ops import may_divide_by_zero
 from relaxpy.ir.tir.stmt import ForKind
@@ -305,24 +306,14 @@ def stored_buffers(items: tuple[Item, ...]) -> set[Buffer]:
     return {item.buffer for item in walk_items(items) if isinstance(item, Store)}
 
 
-EXTERNAL_CALLS = frozenset(
-    Op(f"tir.{name}")
-    for name in (
-        *("call_extern", "call_pure_extern", "tvm_call_packed", "tvm_call_cpacked"),
-        "call_kernel",
-    )
-)
-"""The intrinsics that call registered functions or external kernels."""
-
-
 def external_calls(expr: Node) -> Iterator[Call]:
     """The calls in `expr` of functions outside the kernel, which may have effects."""
     return (call for call in occurrences(expr, Call) if is_external(call))
 
 
 def is_external(call: Call) -> bool:
-    """True if `call` calls a registered function or a function of the module."""
-    return call.op in EXTERNAL_CALLS or not isinstance(call.op, Op)
+    """True if `call` calls a registered function, a kernel, or a function of the module."""
+    return not isinstance(call.op, Op) or is_foreign(call.op) or call.op is Op("tir.call_kernel")
 
 
 def callee_name(call: Call) -> str:

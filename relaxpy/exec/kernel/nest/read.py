@@ -327,7 +327,7 @@ class _Reader:
         constant = Buffer(var, stmt.dtype, stmt.extents, name=var.name)
         changed = any(
             (isinstance(node, st.BufferStore) and node.buffer.data is var)
-            or (isinstance(node, tir.Call) and node.op in nest.EXTERNAL_CALLS)
+            or (isinstance(node, tir.Call) and nest.is_external(node))
             for node in walk(body)
         )
         if not changed:
@@ -490,7 +490,7 @@ class _Reader:
 
     def _call(self, call: tir.Call) -> tir.Call:
         """A call of an external function, with its memory arguments resolved."""
-        if call.op is Op("tir.call_kernel"):  # its launch arguments are not expressions
+        if isinstance(call.op, Op) and not is_evaluated(call):
             raise self.unsupported(call)
         args: list[Node] = []
         for arg in call.args:
@@ -542,6 +542,8 @@ class _Reader:
                 return substitute(body, {var: value})
             case tir.Call(op=op, args=(inner,)) if (record := intrinsic_of(op)) and record.is_hint:
                 return inner
+            case tir.Call(op=Op()) if not is_evaluated(node):
+                raise self.unsupported(node)
             case tir.Call(op=op, args=args) if (record := intrinsic_of(op)) and record.definition:
                 return record.definition(*args)
             case tir.Call(op=Op(name="tir.undef"), dtype=dtype):
@@ -557,8 +559,6 @@ class _Reader:
             ) if 3 * tree_size(x) <= Plans.TREE:
                 square = tir.Mul(x, x)
                 return square if exponent == 2 else tir.Mul(square, x)
-            case tir.Call(op=Op()) if not is_evaluated(node):
-                raise self.unsupported(node)
             case tir.LT(a=tir.IntImm(value=0), b=tir.Cast(value=truth)) if truth.dtype.is_bool:
                 return truth  # the condition of a where
             case tir.Shuffle(indices=[_]) if node.dtype.lanes == 1:
