@@ -18,7 +18,7 @@ from relaxpy.ir.arith.algebra.folding import is_safe
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core import traverse
 from relaxpy.ir.core.dtype import INT32, INT64, DataType
-from relaxpy.ir.core.node import Attrs, Node
+from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs, Node
 from relaxpy.ir.op import Op
 from relaxpy.ir.te.tensor import (
     ComputeOp,
@@ -37,6 +37,7 @@ from relaxpy.ir.tir.expr import And, Call, Or, PrimExpr, Var
 from relaxpy.ir.tir.iteration import IterVar, Range
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.reduce import Reduce
+from relaxpy.ir.tir.substitution import substitute
 from relaxpy.support.dataclass import dataclass, replace
 from relaxpy.support.entry import user_facing
 
@@ -411,6 +412,8 @@ class _Lowering:
     def _loops(self, op: ComputeOp, blocks: list[_Stage], time: tir.Var | None = None) -> st.Stmt:
         """Build the loop nest over the axes of `op`, without the first if it is `time`."""
         axes = [*op.axis, *op.reduce_axis]
+        if op.reduce_axis:
+            axes, blocks[0] = self._enclosed(op, axes, blocks[0])
         loops = [tir.Var(axis.var.name, self._index_type(axis)) for axis in axes]
         if time is not None:
             loops[0] = time
@@ -422,24 +425,51 @@ class _Lowering:
             values: tuple[tir.PrimExpr, ...] = tuple(loops) or (
                 ops.const(0, stage.axes[0].var.dtype),
             )
-            block = st.Block(
-                stage.axes,
-                (),
-                (),
-                stage.name,
-                stage.body,
-                stage.init,
-                annotations=self._annotations(op),
-            )
-            body.append(st.BlockRealize(values, ops.const(True), with_regions(block)))
-        nest = st.stmt_seq(*body)
-        if time is not None:
-            axes, loops = axes[1:], loops[1:]
-        for axis, loop in zip(reversed(axes), reversed(loops), strict=True):
-            assert axis.dom is not None
-            low, extent = self._size(axis.dom.min), self._size(axis.dom.extent)
-            nest = st.For(loop, low, extent, st.ForKind.SERIAL, nest)
-        return nest
+            body.append(stage.realized(values, self._annotations(op)))
+        pairs = list(zip(loops, blocks[0].axes, strict=False))  # one axis without a loop is vi
+        return _in_loops(st.stmt_seq(*body), dict(pairs if time is None else pairs[1:]))
+
+    def _enclosed(
+        self, op: ComputeOp, axes: list[IterVar], stage: _Stage
+    ) -> tuple[list[IterVar], _Stage]:
+        """The axes whose domains read no axes, and blocks of these around the loops over others.
+
+        The outermost block that reduces has the init.
+        """
+        rows = list(zip(axes, stage.axes, _depths(axes), strict=True))
+        last = max(depth for _, _, depth in rows)
+        if not last:
+            return axes, stage
+        kept = [axis for axis, _, depth in rows if depth < last]
+        outer = {
+            inner.var: replace(inner, var=tir.Var(inner.var.name, inner.var.dtype))
+            for _, inner, depth in rows
+            if depth < last
+        }
+        known: dict[tir.Var, tir.PrimExpr] = {
+            axis.var: ops.cast_to(around.var, axis.var.dtype)
+            for axis, around in zip(kept, outer.values(), strict=True)
+        }
+        block_axes: dict[tir.Var, IterVar] = {}  # by their values
+        for axis, inner, depth in rows:
+            if depth < last:
+                value = outer[inner.var].var
+                dom = Range.from_min_extent(value, ops.const(1, value.dtype))
+            else:
+                value = tir.Var(axis.var.name, inner.var.dtype)
+                dom = self._domain(axis, known)
+            block_axes[value] = replace(inner, dom=dom)
+        init = stage.init
+        if reduces := any(axis.iter_type is tir.IterVarKind.CommReduce for axis in outer.values()):
+            stage = replace(stage, init=None)
+        nested = replace(stage, axes=tuple(block_axes.values())).realized(tuple(block_axes))
+        loops = zip(block_axes.items(), rows, strict=True)
+        body = _in_loops(nested, dict(pair for pair, (_, _, depth) in loops if depth == last))
+        if init is not None:
+            init = substitute(init, {var: around.var for var, around in outer.items()})
+        name = self._block_name(f"{op.name}_l{last}")
+        around = _Stage(name, tuple(outer.values()), body, init if reduces else None)
+        return self._enclosed(op, kept, around)
 
     def _index_type(self, axis: IterVar) -> DataType:
         return INT64 if self.wide else axis.var.dtype
@@ -450,8 +480,7 @@ class _Lowering:
         """Create block variables for `axes`, and the values of the axes' variables in the block."""
         block_axes, values = [], {}
         for axis in axes:
-            assert axis.dom is not None
-            dom = Range.from_min_extent(self._size(axis.dom.min), self._size(axis.dom.extent))
+            dom = self._domain(axis, {})
             variable = tir.Var(f"v_{axis.var.name}", self._index_type(axis))
             block_axes.append(IterVar(dom, variable, axis.iter_type))
             values[axis.var] = ops.cast_to(variable, axis.var.dtype)
@@ -507,9 +536,17 @@ class _Lowering:
         """Simplify `expr` and replace its variables and loads; wide indices become int64."""
         if not is_large(expr):
             expr = ordered_as(simplify(expr), expr)
+        return self._replaced(expr, values)
+
+    def _replaced(self, expr: tir.PrimExpr, values: dict[tir.Var, tir.PrimExpr]) -> tir.PrimExpr:
         rewritten = traverse.rewrite(expr, partial(self._lowered, values))
         assert isinstance(rewritten, tir.PrimExpr)
         return rewritten
+
+    def _domain(self, axis: IterVar, values: dict[tir.Var, tir.PrimExpr]) -> Range:
+        assert axis.dom is not None
+        low, extent = (self._replaced(e, values) for e in (axis.dom.min, axis.dom.extent))
+        return Range.from_min_extent(self._size(low), self._size(extent))
 
     def _lowered(self, values: dict[tir.Var, tir.PrimExpr], node: Node) -> Node | None:
         match node:
@@ -562,6 +599,35 @@ class _Stage:
     axes: tuple[IterVar, ...]
     body: st.Stmt
     init: st.Stmt | None = None
+
+    def realized(
+        self, values: Sequence[tir.PrimExpr], annotations: Attrs = EMPTY_ATTRS
+    ) -> st.BlockRealize:
+        """The block, with its regions, at the values of its axes."""
+        block = st.Block(
+            self.axes, (), (), self.name, self.body, self.init, annotations=annotations
+        )
+        return st.BlockRealize(tuple(values), ops.const(True), with_regions(block))
+
+
+def _in_loops(body: st.Stmt, loops: dict[tir.Var, IterVar]) -> st.Stmt:
+    """The body in loops over the domains of axes."""
+    for loop, axis in reversed(loops.items()):
+        assert axis.dom is not None
+        body = st.For(loop, axis.dom.min, axis.dom.extent, st.ForKind.SERIAL, body)
+    return body
+
+
+def _depths(axes: Sequence[IterVar]) -> list[int]:
+    """How many other axes the domain of each axis reads, one by way of the other."""
+    by_var = {axis.var: axis for axis in axes}
+
+    def depth(axis: IterVar) -> int:
+        domain = () if axis.dom is None else traverse.walk(axis.dom)
+        read = (by_var.get(node) for node in domain if isinstance(node, tir.Var))
+        return max((depth(other) + 1 for other in read if other is not None), default=0)
+
+    return [depth(axis) for axis in axes]
 
 
 def _where(condition: tir.PrimExpr, source: tir.PrimExpr, identity: tir.PrimExpr) -> tir.PrimExpr:

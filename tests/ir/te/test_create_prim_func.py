@@ -308,3 +308,43 @@ def test_elements_of_tensors_print_as_they_are_written() -> None:
     a, s = te.placeholder((4,), name="A"), te.placeholder((), name="S")
     assert str(a[0] + 1.0) == "A[0] + T.float32(1.0)"
     assert str(te.compute((4,), lambda i: s() * a[i]).op.body[0]) == "S[()] * A[i]"
+
+
+@pytest.mark.parametrize("target", ["native", "numpy", "reference"])
+@pytest.mark.parametrize("override", [None, "int64"])
+def test_domains_of_reduction_axes_read_other_axes(
+    rng: np.random.Generator, override: str | None, target: str
+) -> None:
+    a = te.placeholder((5, 5, 5), name="A")
+    ends = te.placeholder((6,), "int32", name="ends")
+    flat = te.placeholder((9,), name="flat")
+
+    def nested(i: tir.Var) -> tir.PrimExpr:
+        j = te.reduce_axis((0, i), "j")
+        k = te.reduce_axis((j, i + 1), "k")
+        return reduce.sum(a[i, j, k], axis=[k, j])
+
+    def ragged(i: tir.Var) -> tir.PrimExpr:
+        k = te.reduce_axis((0, ends[i + 1] - ends[i]), "k")
+        return reduce.max(flat[ends[i] + k], axis=k)
+
+    width = te.compute((1,), lambda i: ends[i + 1], name="width")
+
+    def windows(i: tir.Var) -> tir.PrimExpr:
+        k = te.reduce_axis((0, width[0]), "k")
+        return reduce.sum(flat[i + k], axis=k)
+
+    made = [te.compute((5,), f, name=f.__name__) for f in (nested, ragged, windows)]
+    func = create_prim_func([a, ends, flat, *made], override)
+    around = ["nested", "nested_l2", "nested_l1", "ragged", "ragged_l1"]
+    assert blocks(func) == [*around, "width", "windows", "root"]
+    x, y = rng.random((5, 5, 5), "float32"), rng.random(9, "float32")
+    ends_of_rows = np.array([0, 2, 2, 5, 8, 9], "int32")
+    sums, largest, wide = (np.full(5, 7, "float32") for _ in range(3))
+    compile(IRModule({"main": func}), target)["main"](x, ends_of_rows, y, sums, largest, wide)
+    np.testing.assert_allclose(wide, y[:5] + y[1:6], rtol=1e-6)
+    expected = [sum(x[i, j, j : i + 1].sum() for j in range(i)) for i in range(5)]
+    np.testing.assert_allclose(sums, expected, rtol=1e-5)
+    least = [np.finfo("float32").min]
+    rows = np.split(y, ends_of_rows[1:-1])
+    np.testing.assert_array_equal(largest, [max([*row, *least]) for row in rows])
