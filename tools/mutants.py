@@ -548,10 +548,19 @@ class Finder(importlib.abc.MetaPathFinder):
 
 
 class _First:
-    """A pytest plugin: records the first test that fails, or the first file that has no tests."""
+    """A pytest plugin: runs tests in this order, and records the first failure, of a file perhaps.
 
-    def __init__(self) -> None:
+    Tests that a mutant gives other names, which may hold values of the package, are left out.
+    """
+
+    def __init__(self, tests: list[str]) -> None:
+        self.places = {name: k for k, name in enumerate(tests)}
         self.failed = ""
+
+    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
+        """Leave out tests of other names."""
+        found = [item for item in items if item.nodeid in self.places]
+        items[:] = sorted(found, key=lambda item: self.places[item.nodeid])
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         if report.failed and not self.failed:
@@ -629,9 +638,11 @@ def _answer(finder: Finder | None, tests: list[str]) -> str:
             importlib.import_module(finder.name)
         except Exception:
             return NO_IMPORT
-    first = _First()
-    code = pytest.main([*PYTEST, "-x", *tests], [first])
-    if code == pytest.ExitCode.OK:
+    first = _First(tests)
+    files = dict.fromkeys(name.partition("::")[0] for name in tests)
+    code = pytest.main([*PYTEST, "-x", *files], [first])
+    renamed = finder is not None and code == pytest.ExitCode.NO_TESTS_COLLECTED
+    if renamed or code == pytest.ExitCode.OK:
         return SURVIVED
     return first.failed or f"{FAULT}pytest ends with {code!r} and no test failed"
 
