@@ -76,7 +76,7 @@ AREAS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
                 f"{OF_RELAX}/test_{n}.py"
                 for n in ("growth", "infer", "sizes", "struct_info", "utils", "well_formed")
             ),
-            "tests/exec/test_match_cast.py",
+            *("tests/exec/test_match_cast.py", "tests/tvm/test_realize_vdevice.py"),
         ),
     ),
     "derivation": (
