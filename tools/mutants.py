@@ -156,7 +156,10 @@ AREAS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         (
             *("tests/ir/tir", "tests/ir/test_prim_expr.py", "tests/ir/test_nodes_kernels.py"),
             *(f"tests/plugins/schedule/test_schedule_{n}.py" for n in ("errors", "forms")),
-            *("tests/ir/test_structural.py", "tests/script/test_external_kernels.py"),
+            *(f"tests/script/test_{n}.py" for n in ("external_kernels", "parse_kernels")),
+            *(f"tests/ir/{n}.py" for n in ("passes/test_distributed_passes", "test_structural")),
+            *(f"tests/exec/kernel/test_{n}.py" for n in ("coverage", "forms")),
+            *("tests/exec/native/test_intrinsics.py", "tests/ir/te/test_create_prim_func.py"),
         ),
     ),
     "parser": (below("relaxpy/script/parser"), ("tests/script",)),

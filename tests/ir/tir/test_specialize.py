@@ -74,7 +74,7 @@ def folding(a: T.handle, b: T.handle) -> None:
     A = T.match_buffer(a, [n // 8, 8], "int32")
     B = T.match_buffer(b, [n], "int32")
     for i in range(n - 1):
-        B[i] = A[i // 8, i % 8] + (n + 1) * 42
+        B[i] = A[i // 8, i % 8] + ((n + 1) * 42 + (n - 16))
 
 
 @T.prim_func(private=True)
