@@ -279,6 +279,18 @@ def f(X: f32[3, m], Y: f32[3]):
         with T.block("view"):
             vi, vk = T.axis.remap("SS", [i, k])
             X[vi, vk] = V[vi]
+--- in a loop of unknown length
+def f(X: f32[3, m], Y: f32[3]):
+    P = T.alloc_buffer((1,), "int32")
+    P[0] = 0
+    while P[0] < 2:
+        P[0] = P[0] + 1
+        for i, k in T.grid(3, m):
+            with T.block("sum"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    Y[vi] = T.float32(100)
+                Y[vi] = Y[vi] + X[vi, vk]
 """)
 ROWS_OF_4 = 'X = T.match_buffer(x, (3, 4), "float32")\nY = T.match_buffer(y, (3,), "float32")\n'
 BY_AXIS = 'vi, vk = T.axis.remap("SR", [i, k])'
