@@ -130,7 +130,7 @@ AREAS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ),
     "dependence": (
         tuple(f"{KERNEL}/plan/{n}.py" for n in ("dependence", "memory")),
-        ("tests/exec/kernel", "tests/fuzz"),
+        ("tests/exec/kernel", "tests/exec/native/test_loops.py", "tests/fuzz"),
     ),
     "schedule": (
         tuple(f"{KERNEL}/plan/{n}.py" for n in ("schedule", "unschedule", "initialisation")),
