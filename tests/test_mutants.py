@@ -132,10 +132,11 @@ def verdict(finder: object, tests: list[str]) -> str:
     ("text", "expected"),
     [
         ("VALUE = 1", "survived"),
-        ("VALUE = 2", "tests/test_it.py::test_value[1::a b]"),
+        ("VALUE = 3", "tests/test_it.py::test_value[1::a b]"),
         ("VALUE = 1 / 0", "no import"),
         ("", "tests/test_it.py"),
         ("import os; os._exit(3)", "a crash"),
+        ("VALUE = 2  # the test has another name", "survived"),
     ],
 )
 def test_verdicts(tmp_path, monkeypatch, text, expected) -> None:
@@ -144,7 +145,7 @@ def test_verdicts(tmp_path, monkeypatch, text, expected) -> None:
     (tmp_path / "tests" / "test_it.py").write_text(
         "import pytest\n"
         "from mutated_here import VALUE\n"
-        "@pytest.mark.parametrize('n', [1], ids=['1::a b'])\n"
+        "@pytest.mark.parametrize('n', [1], ids=[f'{VALUE % 2}::a b'])\n"
         "def test_value(n): assert VALUE == n\n"
     )
     monkeypatch.chdir(tmp_path)

@@ -306,7 +306,7 @@ def _converted(number: float, dtype: DataType) -> expr.PrimExpr | None:
 
 
 def _is_double(number: int) -> bool:
-    return abs(number).bit_length() <= 53 or (abs(number) < 1 << 1023 and float(number) == number)
+    return abs(number) < 1 << 1023 and float(number) == number
 
 
 def wrap_int(value: int, dtype: DataType) -> int:

@@ -267,6 +267,30 @@ def f(X: f32[3, m], Y: f32[3]) -> T.int32:
         if i == 1:
             T.evaluate(T.ret(i))
     T.evaluate(T.ret(9))
+--- beside a view of its result
+def f(X: f32[3, m], Y: f32[3]):
+    V = T.decl_buffer((3,), "float32", data=Y.data, elem_offset=2, strides=[-1])
+    for k, i in T.grid(m, 3):
+        with T.block("sum"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                Y[vi] = T.float32(100)
+            Y[vi] = Y[vi] + X[vi, vk]
+        with T.block("view"):
+            vi, vk = T.axis.remap("SS", [i, k])
+            X[vi, vk] = V[vi]
+--- in a loop of unknown length
+def f(X: f32[3, m], Y: f32[3]):
+    P = T.alloc_buffer((1,), "int32")
+    P[0] = 0
+    while P[0] < 2:
+        P[0] = P[0] + 1
+        for i, k in T.grid(3, m):
+            with T.block("sum"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    Y[vi] = T.float32(100)
+                Y[vi] = Y[vi] + X[vi, vk]
 """)
 ROWS_OF_4 = 'X = T.match_buffer(x, (3, 4), "float32")\nY = T.match_buffer(y, (3,), "float32")\n'
 BY_AXIS = 'vi, vk = T.axis.remap("SR", [i, k])'

@@ -134,6 +134,20 @@ def f(Y: T.Buffer((4,), "int32"), Z: T.Buffer((4,), "int32")):
         Z[i] = B[i]
 # args: np.array([0, 1, 2, 3], "int32"), np.array([0, 0, 0, 0], "int32")
 # error: buffer B of shape .* is larger than its memory|index -1 is outside .* buffer Y_flat
+--- an init fails after what comes before it
+def f(X: T.Buffer((4,), "int32"), Y: T.Buffer((3,), "int32")):
+    for i, k in T.grid(3, 4):
+        with T.block("before"):
+            vk = T.axis.spatial(4, k)
+            assert X[vk] > 0, "first"
+        with T.block("sum"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                assert X[vk + 1] > 0, "second"
+                Y[vi] = 0
+            Y[vi] = Y[vi] + X[vk]
+# args: np.array([0, 0, 1, 1], "int32"), np.array([0, 0, 0], "int32")
+# error: first
 """)
 
 

@@ -134,6 +134,8 @@ DER-18: x=tensor(2, 3); y=tensor(2, 4) | seq(block(bind(y, x)), y)
     => StructInfoError: dimension 1: 3 is not 4 .DER-18
 DER-20 SI-14: x=tensor(n); y=tensor(4) | seq(block(bind(y, x)), y)
     => warning: dimension 0: n may not be 4 .DER-20 & tensor(4)
+DER-18: x=tuple_of(Object); y=tuple_of(Object, Object) | seq(block(bind(y, x)), y)
+    => StructInfoError: 1 fields are not 2 .DER-18
 SI-15 DER-18: x=Object; y=tensor(2) | seq(block(bind(y, x)), y)
     => StructInfoError: hint: declare what it is first: R.match_cast
 SI-15 DER-18: x=UNKNOWN; y=rank(2) | seq(block(bind(y, x)), y)

@@ -176,6 +176,7 @@ def test_provably_disjoint(a: rx.StructInfo, b: rx.StructInfo, disjoint: bool) -
         (rank(-1, "int64"), tensor(2), "dtype int64 is not float32"),
         (rank(2, ""), tensor(2), "rank 2 is not rank 1"),
         (rank(-1, ""), tensor(2), "shape"),
+        (tuple_of(Object), tuple_of(rank(1), Object), "1 fields are not 2"),
     ],
 )
 def test_the_difference_omits_what_is_unknown(a, b, difference) -> None:

@@ -93,6 +93,21 @@ def test_only_a_dimension_of_a_tensor_is_known_to_be_at_least_0(begin, end, know
 
 
 @pytest.mark.rule("DER-35")
+@pytest.mark.parametrize(
+    "size",
+    ["T.max(n, 0)", "n + T.min(n, 0)", "T.Select(n < 0, m, n)", "T.if_then_else(n < 0, m, n)"],
+)
+def test_the_sign_of_a_dimension_makes_a_choice(size: str) -> None:
+    body = f"return R.concat((x, R.zeros((2, {size}), 'float32')), axis=1)"
+    tensor_of, shape_of = (
+        last_size(program(sinfo, body))
+        for sinfo in ('R.Tensor(("n",), "float32")', 'R.Shape(["n"])')
+    )
+    assert str(tensor_of) == "m + n"
+    assert shape_of.height > tensor_of.height
+
+
+@pytest.mark.rule("DER-35")
 def test_a_cast_to_a_tensor_tells_the_sign_until_its_scope_ends() -> None:
     slice_ = "R.strided_slice(R.concat((x, x), axis=1), [1], [0], [n])"
     before = program('R.Shape(["n"])', f"z = {slice_}\n        return z")

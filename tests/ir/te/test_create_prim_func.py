@@ -217,6 +217,7 @@ REFUSED: list[tuple[Callable[[te.Tensor], object], str]] = [
     (lambda a: te.compute((4,), max), "parameters of <built-in function max> are not known"),
     (lambda a: te.compute((4,), lambda i: []), "fcompute does not return an element"),
     (lambda a: reduce.sum(a[0]), "sum takes axes to reduce over, or several values"),
+    (lambda a: reduce.prod(a[0]), "prod takes axes to reduce over, or several values"),
     (lambda a: te.ProducerLoad(3, []), "a Tensor is read, found 3"),
     (lambda a: te.ProducerLoad(a, 0), "expected a list of indices, found 0"),
     (lambda a: create_prim_func(3), "expected a list of tensors, found 3"),

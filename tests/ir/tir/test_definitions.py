@@ -7,6 +7,7 @@ from relaxpy.errors import MisuseError, WellFormedError
 from relaxpy.script import from_source, relax as R, tir as T
 from relaxpy.tir.analysis import verify_well_formed
 from relaxpy.tvm.tir.facts import renew_defs
+from tests.ir.relax.graphs import at
 from tests.script.marked import check_marks
 
 N = tir.Var("n", "int32")
@@ -97,6 +98,14 @@ def test_variables_end_with_what_defines_them() -> None:
     assert faults(kernel(tir.Evaluate(tir.Let(y, 3, y + 1) + y))) == [
         "a variable is used after the end of its scope: 'y' [PX-7]"
     ]
+
+
+def test_a_fault_is_in_the_innermost_statement_that_has_a_position() -> None:
+    body = tir.SeqStmt([PASS, tir.Evaluate(N)])
+    around = tir.For(tir.Var("i", "int32"), 0, 4, tir.ForKind.SERIAL, body, span=at(3))
+    with pytest.raises(WellFormedError) as caught:
+        verify_well_formed(kernel(around))
+    assert [fault.span for fault in caught.value.diagnostics] == [at(3)]
 
 
 def test_one_place_defines_a_variable() -> None:

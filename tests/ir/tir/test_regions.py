@@ -81,6 +81,28 @@ def inferred(body: str, buffers: str = 'A: T.Buffer((32, 32), "float32")') -> tu
         ("C = T.alloc_buffer((4,))\nC[0] = A[v, 0]\nB[v, 0] = C[0]", "A[v, 0]", "B[v, 0]"),
         ("M = T.match_buffer(A[v, 0:4], (4,))\nB[v, 0] = M[2]", "A[v, 0:4]", "B[v, 0]"),
         ("for j in range(4):\n    B[v, T.min(j, 2)] = A[v, T.max(j, 2)]", "A[v, 2:4]", "B[v, 0:3]"),
+        (
+            "for j in range(32):\n    B[v, j] = T.if_then_else(n > 0, A[v, j - 2], 0)",
+            "A[v, 0:30]",
+            "B[v, 0:32]",
+        ),
+        (
+            "for j in range(32):\n    B[v, j] = T.if_then_else(n > 0, A[v, j + 1], 0)",
+            "A[v, 1:32]",
+            "B[v, 0:32]",
+        ),
+        (
+            "for j in range(32):\n    if T.likely(j < 8):\n        B[v, j] = A[v, j]",
+            "A[v, 0:8]",
+            "B[v, 0:8]",
+        ),
+        ("for j in range(4):\n    B[v, (j + 12) % 8] = A[v, j]", "A[v, 0:4]", "B[v, 4:8]"),
+        (
+            "B.vstore([v, T.Ramp(0, 1, 4)], T.broadcast(1.0, 4), "
+            "predicate=A[v, T.Ramp(8, 1, 4)] > T.broadcast(0.0, 4))",
+            "A[v, 8:12]",
+            "B[v, 0:4]",
+        ),
     ],
 )
 def test_regions_of_a_body(body: str, reads: str, writes: str) -> None:

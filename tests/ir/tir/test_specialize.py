@@ -7,6 +7,7 @@ import relaxpy
 from relaxpy import IRModule, relax, tir
 from relaxpy.errors import MisuseError
 from relaxpy.ir import assert_structural_equal
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.script import tir as T
 
@@ -74,7 +75,7 @@ def folding(a: T.handle, b: T.handle) -> None:
     A = T.match_buffer(a, [n // 8, 8], "int32")
     B = T.match_buffer(b, [n], "int32")
     for i in range(n - 1):
-        B[i] = A[i // 8, i % 8] + (n + 1) * 42
+        B[i] = A[i // 8, i % 8] + ((n + 1) * 42 + (n - 16))
 
 
 @T.prim_func(private=True)
@@ -200,6 +201,19 @@ def test_floor_divisions_of_floats_stay() -> None:
     out = np.zeros(2, "float32")
     relaxpy.compile(known)(out)
     assert out.tolist() == [3, 1]
+
+
+@pytest.mark.parametrize(("divisor", "count"), [(0, 4), (1, 0)])
+def test_divisions_by_zero_stay(divisor: int, count: int) -> None:
+    @T.prim_func(private=True)
+    def divided(out: T.Buffer((4,), "int32"), x: T.int32):
+        out[0] = T.FloorDiv(7, x)
+        out[1] = T.FloorMod(7, x)
+        out[2] = T.Div(7, x)
+        out[3] = T.Mod(7, x)
+
+    known = divided.specialize({divided.params[1]: divisor})
+    assert sum(isinstance(node, tir.BinaryOpExpr) for node in walk(known.body)) == count
 
 
 a, b, c, n = matmul.params

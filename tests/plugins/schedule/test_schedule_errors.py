@@ -138,6 +138,20 @@ for i, j in T.grid(4, 2):
         B[i * 2 + j] = A[i] * L[0]
         L[0] = L[0] + 1
 """
+VIEWED = """
+for i in range(8):
+    with T.block("B"):
+        vi = T.axis.spatial(8, i)
+        V = T.match_buffer(B[0:8], (8,), "int32")
+        V[vi] = B[vi] + A[vi]
+"""
+BARE_CALL = """
+for i in range(8):
+    with T.block("B"):
+        vi = T.axis.spatial(8, i)
+        B[vi] = A[vi]
+    T.call_extern("void", "observe", i)
+"""
 
 
 def named(name: str) -> tir.PrimFunc:
@@ -192,6 +206,8 @@ kernel(SHIFTED, buffers="A, B, C") : s.parallel(loops(s, "B")[0])
     => parallel: blocks B and C may use an element of B in different iterations of i
 kernel(SHIFTED, buffers="A, B, C") : s.reorder(*loops(s, "B")[::-1])
     => reorder: blocks B and C may use an element of B in different iterations of i
+VIEWED : s.parallel(loops(s, "B")[0]) => parallel: block B reads and writes B
+BARE_CALL : s.parallel(loops(s, "B")[0]) => parallel: a statement is not in a block
 matmul : s.parallel(loops(s, "C")[2]) => parallel: loop k is a reduction loop of block C
 matmul : s.bind(loops(s, "C")[2], "blockIdx.x") => bind: loop k is a reduction loop of block C
 AXIS : s.parallel(loops(s, "B")[0]) => parallel: variable vi of block B is
@@ -323,6 +339,13 @@ def test_names_of_blocks_and_loops_outlive_changes_of_others_and_end_with_their_
     for name in (inlined, gone, i):
         with pytest.raises(ScheduleError, match="is not in the kernel any more"):
             sch.get(name)
+
+
+def test_what_a_block_only_writes_through_a_view_runs_in_any_order() -> None:
+    sch = Sch(kernel(VIEWED.replace("B[vi] + ", "")))
+    (loop,) = loops(sch, "B")
+    sch.parallel(loop)
+    assert sch.get(loop).kind == tir.ForKind.PARALLEL
 
 
 def test_what_is_not_a_name_is_refused() -> None:

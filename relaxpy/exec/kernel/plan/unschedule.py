@@ -29,7 +29,7 @@ from relaxpy.ir.arith.algebra.folding import conjuncts
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.fork_lock import late_property
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import consists_of, occurrences, rewrite, walk
+from relaxpy.ir.core.traverse import occurrences, rewrite, walk
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import BufferLoad
 from relaxpy.ir.tir.expr import (
@@ -255,7 +255,7 @@ def analyzer_of(axes: Sequence[Axis]) -> Analyzer:
 def _is_index(expr: PrimExpr) -> bool:
     """True if `expr` is index arithmetic, which does not overflow."""
     kinds = (Var, IntImm, Add, Sub, Mul, FloorDiv, FloorMod, Min, Max, Cast)
-    return consists_of(expr, *kinds) and all(
+    return all(
         isinstance(node, kinds) and node.dtype.family == "int" and node.dtype.bits >= 32
         for node in walk(expr)
     )

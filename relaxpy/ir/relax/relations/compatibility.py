@@ -150,9 +150,6 @@ class _Check:
             return self.mismatch(MAYBE, "the shape is not known")
         a, b = s1.get_shape(), s2.get_shape()
         if a is None or b is None:
-            ranks = shape_rank(s1), shape_rank(s2)
-            if -1 not in ranks and ranks[0] != ranks[1]:
-                return self.mismatch(NO, "{} is not {}", rank_text(ranks[0]), rank_text(ranks[1]))
             return self.mismatch(MAYBE, "the shape may not be {}", s2.shape)
         return self.sizes("dimension", a, b)
 
@@ -313,7 +310,7 @@ def provably_disjoint(
     match a, b:
         case rx.TensorStructInfo(), rx.TensorStructInfo():
             dtypes = {d for d in (a.dtype, b.dtype) if not d.is_void}
-            ranks = {shape_rank(a), shape_rank(b), a.ndim, b.ndim} - {-1}
+            ranks = {a.ndim, b.ndim} - {-1}
             devices = {d for d in (a.vdevice, b.vdevice) if d is not None}
             disjoint = max(len(dtypes), len(ranks), len(devices)) > 1
             return disjoint or _unequal(a.get_shape(), b.get_shape())
@@ -375,9 +372,9 @@ def placed_like(a: rx.StructInfo, b: rx.StructInfo) -> rx.StructInfo:
 
 
 def _unequal(a: Sequence[tir.PrimExpr] | None, b: Sequence[tir.PrimExpr] | None) -> bool:
-    if not a or not b:
-        return False
-    return len(a) != len(b) or any(prove_equal(x, y) is False for x, y in zip(a, b, strict=True))
+    """True if provably a size of one is not the size of the other at its position."""
+    pairs = zip(a or (), b or (), strict=False)
+    return any(prove_equal(x, y) is False for x, y in pairs)
 
 
 @user_facing
