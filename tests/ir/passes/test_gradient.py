@@ -336,7 +336,7 @@ def test_the_body_is_one_dataflow_block() -> None:
 
 def test_an_if_has_no_gradient() -> None:
     Branching = module("""
-    def main(x: f32[3], c: bool[]):
+    def main(x: f32[3], c: R.Tensor((), "bool")):
         if c:
             y = R.sum(x)
         else:
