@@ -391,7 +391,7 @@ def unexpected(value: object, expected: str, **details: Any) -> MisuseError:
     is_named = isclass(value) or isroutine(value) or ismodule(value)
     is_named = is_named or hasattr(value, "display_name")
     found = described(value) if is_named else f"{value!r:.60}"
-    return MisuseError(f"{expected}, found {found}", about=value, **details)
+    return MisuseError(f"{expected}, found {found}", **{"about": value, **details})
 
 
 def check_type(

@@ -144,7 +144,7 @@ REACHING = {
     "a macro decorates a function, found a lambda": ["R.macro(lambda v: v)"],
     "R.function decorates a function, found lambda": ["R.function(lambda v: v)"],
     "T.prim_func decorates a function, found lambda": ["T.prim_func(lambda v: v)"],
-    "only values can be indexed in text": ["R.Tensor[4]", "list[4]"],
+    "only values can be indexed in text": ["list[4]"],
 }
 
 #: Lines that would take much time or memory.

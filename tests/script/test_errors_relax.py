@@ -73,7 +73,7 @@ def test_wrong_arguments_of_an_annotation_are_marked() -> None:
             e: R.Tensor((4, 1.5)),
             #               ^^^ a dimension is an integer expression or a name, found 1.5 [PX-9]
             i: R.Tensor((None, 4)),
-            #  ^^^^^^^^^^^^^^^^^^^ a dimension is an integer expression or a name, found None [PX-9]
+            #           ^^^^^^^^^ a dimension is an integer expression or a name, found None [PX-9]
             # hint: give a size that is not known a name, as in "n", or tir.Var("n", "int64")
             j: R.Tensor(("?", 4)),
             #            ^^^ '?' is not an expression
@@ -85,6 +85,9 @@ def test_wrong_arguments_of_an_annotation_are_marked() -> None:
             #  ^ an annotation is a struct info such as R.Tensor, found 7 [AST-5]
             g: R.Prim(),
             #  ^^^^^^^^ R.Prim has a dtype or a value
+            k: R.Tensor[(4,), "int8"],
+            #           ^^^^^^^^^^^^ R.Tensor is called, found R.Tensor[...]
+            # hint: write R.Tensor(...)
         ):
             return a
     """)

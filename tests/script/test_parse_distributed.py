@@ -146,6 +146,7 @@ def test_placements_are_read_and_written() -> None:
         (lambda: device_mesh((1,), I.Range(tir.Var("n"), 1)), "of devices are constants"),
         (lambda: DeviceMesh({2}, (0, 1)), "the shape of a mesh is a list"),  # type: ignore[arg-type]
         (lambda: DeviceMesh(2, (0, 1)), "the shape of a mesh is a list"),  # type: ignore[arg-type]
+        (lambda: DeviceMesh((2, 0), ()), r"a mesh has at least one device .* found \(2, 0\)"),
         (lambda: DeviceMesh((2,), (0, -1)), "numbered from 0"),
         (lambda: PlacementSpec.sharding(-1), "an axis is an integer >= 0"),
         (lambda: Placement.from_text("S[x]"), "consists of R and S"),

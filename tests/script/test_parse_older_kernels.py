@@ -226,3 +226,10 @@ def test_buffers_and_pointers_between_brackets() -> None:
     assert T.Ptr["int8", "shared"].type_annotation.storage_scope == "shared"
     with pytest.raises(MisuseError, match="unknown dtype"):
         T.Buffer[(2, 4), "flaot"]
+    text = """
+@T.prim_func
+def main(A: T.Buffer{}):
+    A[0] = T.int8(1)
+"""
+    read = [from_source(text.format(given)) for given in ('[(8,), "int8"]', '((8,), "int8")')]
+    assert structural_equal(*read)

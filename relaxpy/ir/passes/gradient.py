@@ -353,6 +353,15 @@ class _Differentiation:
         block = blocks[-1] if blocks else None
         if isinstance(block, rx.DataflowBlock) and len(assertions) == len(bindings):
             return assertions, block
+        values = [binding.value for each in blocks for binding in each.bindings]
+        branching = next((value for value in values if isinstance(value, rx.If)), None)
+        if branching is not None:
+            raise TransformError(
+                f"Gradient: an if in {self.name} has no gradient",
+                span=branching.span,
+                hint="compute both values, and choose by R.where",
+                about=self.original,
+            )
         raise TransformError(
             f"Gradient: the body of {self.name} is not one DataflowBlock",
             hint="apply relax.transform.ConvertToDataflow(min_size=1) to pure code before",

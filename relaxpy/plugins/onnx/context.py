@@ -542,6 +542,28 @@ class Context:
         self.builder.match_cast(shape, rx.ShapeStructInfo(tuple(map(as_size, sizes))), name)
         return sizes
 
+    def sizes_or_shape(self, value: Value) -> list[Size] | rx.Expr:
+        """The elements of a vector of sizes; a shape of unknown rank if it has unknown length."""
+        known = self.integers(value)
+        if known is None and not isinstance(shape_of(self.tensor(value), 1)[0], int):
+            return self.shape_at_run_time(self.tensor(value))
+        return self.sizes(value, "size") if known is None else known
+
+    def shape_at_run_time(self, vector: rx.Expr) -> rx.Expr:
+        """The shape of unknown rank whose sizes are the elements of a vector."""
+        return self.emit(R.tensor_to_shape(self.emit(as_dtype(vector, "int64"))))
+
+    def with_stated_rank(self, value: Value, output: str) -> Value:
+        """A result, cast to the rank that the model states of it if it has an unknown one."""
+        rank = self.importer.model.ranks.get(output)
+        if rank is None or not isinstance(value, rx.Expr):
+            return value
+        info = value.struct_info
+        if not isinstance(info, rx.TensorStructInfo) or info.ndim >= 0:
+            return value
+        sizes = [self.new_size(f"{identifier(output)}_{k}") for k in range(rank)]
+        return self.match(value, sizes, str(info.dtype), identifier(output))
+
     def within(
         self, x: rx.Expr, name: str, least: Size | float = 0, most: Size | None = None
     ) -> rx.Expr:

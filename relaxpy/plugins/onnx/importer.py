@@ -410,6 +410,7 @@ class Importer:
         attributes = {name: value for name, value in stated.items() if name in entry.attributes}
         result = entry.function(context, *positional, **attributes)
         results = result if isinstance(result, (tuple, list)) else [result]
+        results = [*map(context.with_stated_rank, results, node.outputs)]
         return self._with_strings(results, node, are_strings)
 
     def _with_strings(

@@ -6,7 +6,7 @@ import inspect
 import re
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 
 import numpy as np
 from typing_extensions import override
@@ -136,6 +136,14 @@ class Annotation(_Base):
         # Python itself evaluates annotations, and so calls these, before any decorator runs.
         cls.__init__ = user_facing(cls.__init__)  # type: ignore[method-assign]
 
+    @user_facing
+    def __class_getitem__(cls, item: object) -> NoReturn:
+        """Refuse `R.Tensor[(4,), "float32"]`, as types of Python are written."""
+        name = f"R.{cls.__name__.strip('_')}"
+        raise MisuseError(
+            f"{name} is called, found {name}[...]", about=item, hint=f"write {name}(...)"
+        )
+
     def to_struct_info(self, dim: Dim) -> rx.StructInfo:
         """The struct info; `dim` maps string dimensions to expressions."""
         raise AssertionError("every subclass overrides this")
@@ -207,7 +215,11 @@ def _plain(value: object) -> object:
     return value if legacy is None else legacy
 
 
-def _checked_dim(value: object) -> object:
+def _checked_dims(values: Sequence[object]) -> tuple[object, ...]:
+    return tuple(_checked_dim(value, values) for value in values)
+
+
+def _checked_dim(value: object, siblings: object) -> object:
     if isinstance(value, TypeVar):  # `def f[n](x: R.Tensor((n, 4)))`, which Python evaluates
         return value.__name__
     if isinstance(value, rx.Expr):
@@ -217,6 +229,7 @@ def _checked_dim(value: object) -> object:
             value,
             "a dimension is an integer expression or a name",
             rule="PX-9",
+            about=siblings if value is None else value,
             hint=integer_hint(value),
         )
     if not isinstance(value, str):
@@ -286,7 +299,7 @@ class Tensor(Annotation):
         if shape is not None and self.ndim != -1:
             raise MisuseError("give the shape or ndim, not both", about=ndim)
         if isinstance(shape, (tuple, list)):
-            shape = tuple(_checked_dim(s) for s in shape)
+            shape = _checked_dims(shape)
             check_sizes(shape)
             self.node_count = 1 + len(shape)
         self.shape = shape
@@ -371,7 +384,7 @@ class Shape(Annotation):
             values = None
         if values is not None and not isinstance(values, (tuple, list)):
             raise unexpected(values, "a shape is a list of dimensions")
-        self.values = None if values is None else tuple(_checked_dim(v) for v in values)
+        self.values = None if values is None else _checked_dims(values)
         self.node_count = 1 + len(self.values or ())
         self.ndim = checked_ndim(ndim)
         if values is not None and self.ndim != -1:

@@ -522,7 +522,11 @@ class Scope:
         """
         with self.inner(names) as frame:
             yield frame
-        for name in frame:
+        self.hide(frame)
+
+    def hide(self, names: Iterable[str]) -> None:
+        """Hide the values that the enclosing mappings have under `names`, as after a block."""
+        for name in names:
             is_meant = name in self._used or _is_callee(self.find(name))
             if self.find_bound(name) is MISSING and not is_meant:
                 self.set(name, MISSING)

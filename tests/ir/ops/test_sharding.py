@@ -99,6 +99,8 @@ reshape(spread("S[1], R", f32(4, 8)), (1, 4, 8)) => spread("S[2], R", f32(1, 4, 
 reshape(spread("S[0], S[1]", f32(n, 8)), (n, 2, 4)) => spread("S[0], S[1]", f32(n, 2, 4))
 reshape(spread("S[0], R", f32(n * 2, 2, 4)), (n * 2, 8)) => spread("S[0], R", f32(n * 2, 8))
 flatten(spread("S[0], R", f32(4, 8))) => spread("S[0], R", f32(32))
+nn.attention_var_len(*[spread("R, R", f32(1, 5, 2, 4))] * 3, *[spread("R, R", i32(2))] * 2)
+    => spread("R, R", f32(1, 5, 2, 4))
 """
 
 

@@ -255,6 +255,17 @@ def test_a_tensor_that_no_annotation_reaches() -> None:
         transform.PropagateSharding()(Module)
 
 
+def test_a_tensor_of_unknown_rank_has_no_axis_to_split() -> None:
+    Module = module("""
+    I.module_global_infos({"mesh": [R.device_mesh((2,), I.Range(0, 2))]})
+
+    def main(x: R.Tensor("float32")):
+        return R.dist.annotate_sharding(x, "mesh[0]", "S[1]")
+    """)
+    with pytest.raises(TransformError, match="axis 1 is split of a tensor of unknown rank"):
+        transform.PropagateSharding()(Module)
+
+
 def test_partial_results_are_not_forgotten() -> None:
     Module = module("""
     I.module_global_infos({"mesh": [R.device_mesh((2,), I.Range(0, 2))]})

@@ -9,7 +9,7 @@ import relaxpy
 from relaxpy import IRModule, relax, te
 from relaxpy.errors import AssertionFailedError, MisuseError, TransformError, UnknownNameError
 from relaxpy.ir import assert_structural_equal
-from relaxpy.relax.transform import Gradient
+from relaxpy.relax.transform import ConvertToDataflow, Gradient
 from relaxpy.script import relax as R
 from tests.ir.passes.before_after import leaves
 from tests.ir.relax.graphs import built
@@ -332,6 +332,21 @@ def test_the_body_is_one_dataflow_block() -> None:
     with pytest.raises(TransformError, match="not one DataflowBlock") as caught:
         Gradient("main")(Ordinary)
     assert "ConvertToDataflow" in str(caught.value)
+
+
+def test_an_if_has_no_gradient() -> None:
+    Branching = module("""
+    def main(x: f32[3], c: R.Tensor((), "bool")):
+        if c:
+            y = R.sum(x)
+        else:
+            y = R.prod(x)
+        return y
+    """)
+    for mod in (Branching, ConvertToDataflow(min_size=1)(Branching)):
+        with pytest.raises(TransformError, match="an if in main has no gradient") as caught:
+            Gradient("main")(mod)
+        assert caught.value.diagnostic.hint == "compute both values, and choose by R.where"
 
 
 def test_assertions_before_the_block_stay() -> None:

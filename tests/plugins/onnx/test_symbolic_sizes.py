@@ -560,6 +560,27 @@ def test_the_rank_says_how_many_sizes_there_are(op: str, values: Sequence[Sequen
 
 
 def test_a_vector_of_unknown_length_does_not_say_how_many_axes_there_are() -> None:
-    feeds = [{"x": rand(2, 3), "sizes": np.array([3, 2])}]
+    feeds = [{"x": rand(2, 1), "axes": np.array([1])}]
     with pytest.raises(OpNotImplemented, match="the length of a vector of sizes or axes is not"):
-        check("Reshape", {"x": ["n", 3], "sizes": ["k"]}, feeds, {}, {}, opset=18)
+        check("Unsqueeze", {"x": ["n", 1], "axes": ["k"]}, feeds, {}, {}, opset=18)
+
+
+OPEN_RANKS = {
+    "Reshape": ([0, -1], [6, 1], [1, 2, 3, 1], [0, 0, 1], [-1]),
+    "Expand": ([2, 3], [1, 1], [3], [4, 1, 1], [1, 4, 2, 3], []),
+    "ConstantOfShape": ([2, 3], [0, 3], [4], []),
+}
+
+
+@pytest.mark.parametrize("op", OPEN_RANKS)
+@pytest.mark.parametrize("rank", [None, 2])
+def test_a_vector_of_sizes_of_unknown_length_gives_the_stated_rank_or_any(op, rank) -> None:
+    x = {} if op == "ConstantOfShape" else {"x": rand(2, 3)}
+    feeds = [{**x, "sizes": np.array(sizes, np.int64)} for sizes in OPEN_RANKS[op]]
+    proto = one(op, feeds[0], {}, ["y"], {"x": ["n", 3], "sizes": ["k"]}, opset=18)
+    if rank is not None:
+        proto.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", FLOAT, ["p", "q"]))
+        feeds, [other] = feeds[:2], feeds[-2:-1]
+        with pytest.raises(relaxpy.errors.MatchCastError, match="its rank"):
+            relaxpy.compile(from_onnx(proto))["main"](*other.values())
+    runtime.check(proto, *feeds)

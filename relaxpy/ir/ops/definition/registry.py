@@ -231,7 +231,8 @@ class OpDef:
         """The struct info of a call some operands of which are distributed."""
         whole = replace(ctx, closed=False)
         sinfos = [ctx.sinfo_of(arg) for arg in call.args]
-        names = [parameter.name for parameter in self.signature.operands]
+        operands = self.signature.operands[: len(sinfos)]  # the last ones may be left out
+        names = [parameter.name for parameter in operands]
         call = self.signature.completed(call)
         return infer_distributed(lambda new: self.infer(new, whole), rule, call, sinfos, names)
 

@@ -457,6 +457,13 @@ def _require_equal_parts(
     """Refuse to split an axis whose size is not a multiple of the number of shards."""
     dims = sinfo.get_shape()
     for axis, along in _along(placement).items():
+        if sinfo.ndim < 0:
+            raise TransformError(
+                f"PropagateSharding: axis {axis} is split of a tensor of unknown rank, {sinfo}",
+                span=binding.value.span,
+                hint="declare the rank of the parameter that it is computed from",
+                about=binding.value,
+            )
         count = math.prod(mesh.shape[k] for k in along)
         dim = None if dims is None else dims[axis]
         if isinstance(dim, IntImm) and dim.value % count:

@@ -47,6 +47,8 @@ class DeviceMesh(GlobalInfo):
         shape, ids = self.shape, self.device_ids
         if not isinstance(shape, (tuple, list)) or not all(map(_is_natural, shape)):
             raise unexpected(shape, "the shape of a mesh is a list of integers")
+        if 0 in shape:
+            raise unexpected(shape, "a mesh has at least one device along each axis")
         if math.prod(shape) > MAX_DEVICES:
             raise MisuseError(f"a mesh has at most {MAX_DEVICES} devices", about=shape)
         if isinstance(ids, Range):
@@ -70,7 +72,7 @@ class DeviceMesh(GlobalInfo):
     @property
     def device_range(self) -> Range | None:
         """The range of the numbers of the devices, if they are consecutive."""
-        start, count = self.device_ids[0] if self.device_ids else 0, len(self.device_ids)
+        start, count = self.device_ids[0], len(self.device_ids)
         is_range = self.device_ids == tuple(range(start, start + count))
         return Range(start, start + count) if is_range else None
 

@@ -126,9 +126,9 @@ def _length(first: Element, last: Element, step: Element) -> Size | None:
 @converter("ConstantOfShape")
 def constant_of_shape(cx: Context, shape: Value, *, value: Any = None) -> Expr:
     fill = np.zeros(1, np.float32) if value is None else np.asarray(value)
-    sizes = cx.sizes(shape, "size")
+    sizes = cx.sizes_or_shape(shape)
     one = cx.importer.literal(fill.reshape(()))
-    return cx.of_element_type(R.full(tuple(sizes), one, dtype_of(one)), cx.element_type(one))
+    return cx.of_element_type(R.full(sizes, one, dtype_of(one)), cx.element_type(one))
 
 
 @converter("ConstantFill")

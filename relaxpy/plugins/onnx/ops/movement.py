@@ -83,27 +83,32 @@ def reshape(cx: Context, x: Value, shape: Value, *, allowzero: int = 0) -> Expr:
     wanted = cx.integers(shape)
     if wanted is not None:
         return tensors.reshaped(data, tuple(target_shape(cx, data, wanted, allowzero)))
-    vector = cx.tensor(shape)
-    count = tensors.length_known(vector)
-    return tensors.reshaped(data, tuple(_run_time_shape(cx, data, vector, count, allowzero)))
+    return R.reshape(data, _run_time_shape(cx, data, cx.tensor(shape), allowzero))
 
 
 def _run_time_shape(
-    cx: Context, data: Expr, vector: Expr, count: int, allowzero: int
-) -> Sequence[tensors.Size]:
-    """Variables for a shape that is computed, after 0 and -1 in it have their meaning."""
+    cx: Context, data: Expr, vector: Expr, allowzero: int
+) -> Expr | tuple[PrimExpr, ...]:
+    """A shape that is computed, after 0 and -1 in it have their meaning."""
     old, given = tensors.shape_of(data), vector
+    [count] = tensors.shape_of(vector, 1)
     vector = tensors.as_dtype(vector, "int64")
     if not allowzero:
-        padded = [*old[:count], *[0] * (count - len(old))]
-        copied = cx.tensor(cx.contents(padded, [count], "int64"))
+        if isinstance(count, int):
+            padded = [*old[:count], *[0] * (tensors.length_known(vector) - len(old))]
+            copied = cx.tensor(cx.contents(padded, [count], "int64"))
+        else:
+            sizes = cx.tensor(cx.contents(old, [len(old)], "int64"))
+            padded = R.concat([sizes, R.zeros((count,), "int64")])
+            copied = R.strided_slice(padded, [0], [0], [count])
         vector = R.where(R.equal(vector, const(0, "int64")), copied, vector)
     total = cx.tensor(cx.contents([tensors.product(old)], [], "int64"))
     known = R.prod(R.where(R.equal(vector, const(-1, "int64")), const(1, "int64"), vector))
     rest = total // R.maximum(known, const(1, "int64"))
-    return cx.sizes_at_run_time(
-        R.where(R.equal(vector, const(-1, "int64")), rest, vector), count, "size", given
-    )
+    vector = R.where(R.equal(vector, const(-1, "int64")), rest, vector)
+    if not isinstance(count, int):
+        return cx.shape_at_run_time(vector)
+    return tuple(map(tensors.as_size, cx.sizes_at_run_time(vector, count, "size", given)))
 
 
 @converter("Reshape", strings=True)
@@ -226,7 +231,9 @@ def transpose(cx: Context, x: Expr, *, perm: Sequence[int] | None = None) -> Exp
 @converter("Expand", strings=True)
 def expand(cx: Context, x: Value, shape: Value) -> Expr:
     data = cx.tensor(x)
-    wanted = cx.sizes(shape, "size")
+    wanted = cx.sizes_or_shape(shape)
+    if isinstance(wanted, Expr):
+        return _times_ones(data, wanted)
     old = tensors.shape_of(data)
     rank = max(len(old), len(wanted))
     before = [1] * (rank - len(old)) + old
@@ -237,11 +244,13 @@ def expand(cx: Context, x: Value, shape: Value) -> Expr:
         for size, old_size in zip(joint, before, strict=True)
     ):
         return R.broadcast_to(data, tuple(joint))
-    return (
-        data * R.ones(tuple(after), tensors.dtype_of(data))
-        if tensors.dtype_of(data) != "bool"
-        else (R.logical_and(data, R.ones(tuple(after), "bool")))
-    )
+    return _times_ones(data, after)
+
+
+def _times_ones(data: Expr, shape: Sequence[tensors.Size] | Expr) -> Expr:
+    """`data` times ones of a shape, with which it broadcasts."""
+    ones = R.ones(shape, tensors.dtype_of(data))
+    return R.logical_and(data, ones) if tensors.dtype_of(data) == "bool" else data * ones
 
 
 @converter("Concat", strings=True)

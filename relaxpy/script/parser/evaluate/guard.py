@@ -27,6 +27,7 @@ from relaxpy.ir.tir.buffer import Buffer, BufferRegion
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.ir.tir.iteration import IterVar, Range
 from relaxpy.script.language.annotations import Annotation
+from relaxpy.script.language.records import BufferSpec
 from relaxpy.script.language.wording import offers
 from relaxpy.script.parser.evaluate import user_calls
 from relaxpy.script.parser.source import BUILTINS, FromText, ModuleRef
@@ -273,7 +274,10 @@ class TextGuard(Guard):
     @override
     def subscript(self, owner: object, index: object, node: ast.Subscript, at: Evaluator) -> None:
         self._counted_argument(index, node, at)
-        if owner is not Annotated and (inspect.isclass(owner) or inspect.ismodule(owner)):
+        is_form = isinstance(owner, type) and issubclass(owner, (Annotation, BufferSpec))
+        if (inspect.isclass(owner) or inspect.ismodule(owner)) and not (
+            is_form or owner is Annotated
+        ):
             raise at.error(node, "only values can be indexed in text")
 
     @override

@@ -20,7 +20,7 @@ from relaxpy.script.parser.evaluate.macros import MAX_UNROLLED, Macro, macro_exp
 from relaxpy.script.parser.graph import bindings, blocks
 from relaxpy.script.parser.graph.signature_reader import Signature, SignatureReader
 from relaxpy.script.parser.graph.state import Body, GraphState, declared_pure, name_of
-from relaxpy.script.parser.source import Poisoned, docstring_removed, refusal
+from relaxpy.script.parser.source import Poisoned, bound_names, docstring_removed, refusal
 from relaxpy.support.dataclass import replace
 
 
@@ -39,6 +39,7 @@ def for_statement(state: GraphReader, node: ast.For) -> None:
             state.statements.read(node.body, state.statement)
         finally:
             state.now.enclosing = enclosing
+    state.scope.hide(bound_names(node))  # those of a loop without members
 
 
 def loop_members(state: GraphState, node: ast.expr) -> Iterator[tuple[Any, bool]]:
