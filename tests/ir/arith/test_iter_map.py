@@ -27,6 +27,7 @@ from tests.fuzz.seed import COUNT
 from tests.ir.arith.boxes import evaluate
 
 X, Y, Z = (tir.Var(name, "int64") for name in "xyz")
+FUSED = X * 8 + Y
 N = tir.SizeVar("n", "int64")
 BIJECTIVE = IterMapLevel.Bijective
 Iters = dict[tir.Var, Range]
@@ -84,6 +85,10 @@ def points(iters: Iters) -> list[dict[tir.Var, int]]:
         ([X], (4, 4), None),
         ([X % 4], (24,), None),
         ([ops.minimum(X, 3)], (4,), None),
+        ([FUSED // 16, FUSED % 16 // 4, FUSED % 4], (6, 8), [3, 4, 4]),
+        ([(FUSED // 16 * 4 + FUSED % 16 // 4) * 4 + Y % 4], (6, 8), [48]),
+        ([FUSED // 16, FUSED % 16 // 4, Y % 2], (6, 8), None),
+        ([FUSED // 16, FUSED % 16 // 4, Y], (6, 8), None),
     ],
 )
 def test_one_to_one_maps(indices: list[tir.PrimExpr], sizes: tuple[int, ...], found) -> None:

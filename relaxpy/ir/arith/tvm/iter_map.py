@@ -89,7 +89,9 @@ def detected_map(
 
     def detected(reader: Reader) -> tuple[Reader, tuple[IterSumExpr, ...], bool]:
         reader.assume(condition)
-        sums = tuple(reader.index(value) for value in values)
+        read = [reader.index(value) for value in values]
+        splits = iter(reader.lifted(arg for total in read for arg in total.args))
+        sums = tuple(IterSumExpr([next(splits) for _ in t.args], t.base) for t in read)
         return reader, sums, _checked(reader, level, sums, padded=padded)
 
     try:

@@ -383,7 +383,8 @@ class Reader(Extents):
 
     def tidy(self, terms: dict[IterSplitExpr, PrimExpr], base: PrimExpr) -> Sum:
         """Replace each constrained sum by one iterator, and join adjacent digits."""
-        total = Sum(terms, base)
+        lifted = self.lifted(terms)
+        total = Sum({new: terms[old] for old, new in zip(terms, lifted, strict=True)}, base)
         for constraint in self.constrained:
             total = self.under(constraint, total)
         joined = True
@@ -401,6 +402,38 @@ class Reader(Extents):
                     split = IterSplitExpr(low.source, low.lower_factor, extent)
                     return self.add(total, Sum({split: scale}, ops.const(0, base.dtype)))
         return total
+
+    def lifted(self, splits: Iterable[IterSplitExpr]) -> list[IterSplitExpr]:
+        """Splits of an iterator that another split fuses with others, as digits of the fusion."""
+        every = list(splits)
+        has_fusions = any(isinstance(split.source.source, IterSumExpr) for split in every)
+        if not has_fusions or self.level == IterMapLevel.NoCheck:  # these skip values
+            return every
+        parts = {
+            part.source: (part, mark)
+            for mark in marks_of([IterSumExpr(every)])
+            if isinstance(mark.source, IterSumExpr) and len(mark.source.args) > 1
+            if is_const(mark.source.base, 0)  # as of a fusion of iterators that run forwards
+            for part in mark.source.args
+        }
+        new = [self.lift(split, parts) for split in every]
+        return new if len(set(new)) == len(every) else every
+
+    def lift(
+        self, split: IterSplitExpr, parts: Mapping[IterMark, tuple[IterSplitExpr, IterMark]]
+    ) -> IterSplitExpr:
+        """A split as digits of the fusion of which its iterator is one of the `parts`."""
+        if split.source not in parts:
+            return split
+        part, mark = parts[split.source]
+        step = self.quotient(split.lower_factor, part.lower_factor)
+        if not (
+            self.divides(part.lower_factor, split.lower_factor)
+            and self.divides(self.times(step, split.extent), part.extent)
+        ):
+            return split
+        factor = self.times(step, part.scale)
+        return self.lift(IterSplitExpr(mark, factor, split.extent, split.scale), parts)
 
     def under(self, constraint: Constrained, total: Sum) -> Sum:
         """`total` with the sum that a condition constrains as an iterator of its own."""
