@@ -127,16 +127,21 @@ def compile(
 def compile_made(
     make: Callable[[], IRModule], recipe: str, target: TargetLike | None = None
 ) -> Executable:
-    """Compile the module that `make` returns, like `compile`; `recipe` decides what that is.
+    """Compile the module that `make` returns for the target; `recipe` decides what that is.
 
-    Native programs come from the disk cache by the recipe: the module is made only for what is not
-    there. Positions in it are not kept on disk.
+    The target is the current one in `make`. Native programs come from the disk cache by the recipe:
+    the module is made only for what is not there. Positions in it are not kept on disk.
 
     Errors: as for `compile`.
     """
     requested = target_kind(Target.current() if target is None else target)
     name, _ = (requested, "") if requested != DEFAULT else default_target()
-    made = Late(lambda: with_instance(as_module(make(), "compile")))
+
+    def module() -> IRModule:
+        with Target(name):
+            return with_instance(as_module(make(), "compile"))
+
+    made = Late(module)
     source = Source.made(recipe) if target_facts(name).is_native else None
     if source is None or not source.key:
         return compile(made(), target)

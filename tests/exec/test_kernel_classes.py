@@ -453,3 +453,44 @@ def test_a_saved_program(tmp_path: Path) -> None:
     ex.save(tmp_path / "model.rx")
     loaded = relaxpy.load_executable(tmp_path / "model.rx", native_code=True)
     check(loaded["main"](*arrays), ex["main"](*arrays), exactly=True)
+
+
+@pytest.mark.parametrize(
+    ("rows", "shapes", "count"),
+    [
+        (1, [(256, 192), (256, 256), (256, 320)], 1),
+        ("n", [(256, 192), (256, 256), (256, 320)], 1),
+        ("n", [(256, 192), (256, 256), (256, 135)], 2),
+        (1, [(256, 192), (288, 192), (288, 256)], 2),
+        (1, [(256, 192), (256, 63), (256, 12)], 3),
+    ],
+    ids=["one row", "rows", "another width", "another length", "few columns"],
+)
+def test_products_that_decode_weights_have_one_function(
+    rows: Any, shapes: Sequence[tuple[int, int]], count: int
+) -> None:
+    lines = "".join(f"        y{n} = R.matmul(x{n}, w{n})\n" for n in range(3))
+    params = "".join(
+        f'x{n}: R.Tensor(({rows!r}, {shape[0]}), "float32"), w{n}: R.Tensor({shape}, "float32"), '
+        for n, shape in enumerate(shapes)
+    )
+    main = from_source(
+        f"@R.function\ndef main({params}):\n    with R.dataflow():\n{lines}"
+        "        R.output(y0, y1, y2)\n    return y0, y1, y2\n"
+    )
+    plain, step = IRModule({"main": main}), relax.transform.QuantizeWeights(params=["w*"])
+    module, rng = step(plain), np.random.default_rng(7)
+    shared = relaxpy.compile(module, "native")
+    assert len(functions(shared)) == count
+    assert count > 1 or all(".task" in text for text in functions(shared))
+    with KERNEL_CLASSES.off():
+        separate = relaxpy.compile(module, "native")
+    drawn = {f"w{n}": rng.standard_normal(s).astype("float32") for n, s in enumerate(shapes)}
+    stored = step.pack(plain, drawn)
+    for number in (1,) if rows == 1 else (0, 1, 3, 12):
+        for n, (size, _) in enumerate(shapes):
+            stored[f"x{n}"] = rng.standard_normal((number, size)).astype("float32")
+        args = [stored[param.name_hint] for param in module["main"].params]
+        found = shared["main"](*args)
+        check(found, separate["main"](*args), exactly=True)
+        check(found, relaxpy.compile(module, "numpy")["main"](*args), exactly=False)

@@ -510,13 +510,12 @@ class GraphReader:
                 arguments.append(scalar)
             else:
                 raise RefusedError("a kernel takes strides or numbers")
-        passed: list[tir.PrimExpr] = []
+        passed: list[tir.PrimExpr] = [tir.IntImm("int64", n) for n in signature.constants]
         wide = {var: cast_to(value, INT64) for var, value in sizes.items()}
         for name in size_names(signature.params):
             size = widened(signature.sizes[name], wide)
             self._sizes.add(size)
             passed.append(size)
-        passed += [tir.IntImm("int64", value) for value in signature.constants]
         return KernelCall(callee.name, arguments, passed, new)
 
     def _packed(self, call: rx.Call) -> Value:

@@ -420,8 +420,9 @@ def emit_by_words(module: Module, name: str, kernel: str, signature: EntrySignat
     A kernel of a class has the constants of a member.
     """
     f = module.function(name, [(POINTER, "words")], I32, optimised=False)
-    arguments = from_words(f, types_of(signature.params))
-    f.ret(f.call(kernel, I32, *arguments, *(f.const(I64, c) for c in signature.constants)))
+    arguments, count = from_words(f, types_of(signature.params)), len(signature.params)
+    constants = [f.const(I64, value) for value in signature.constants]
+    f.ret(f.call(kernel, I32, *arguments[:count], *constants, *arguments[count:]))
 
 
 def _refused(_: Obligation) -> int:

@@ -2,12 +2,14 @@
 
 An extent may be an argument if it is long, and if only whole dimensions and loops have it. So may a
 number that is an operand of arithmetic. Kernels that are the same without these belong to one
-class, which is compiled once. What all members have in common is not an argument.
+class, which is compiled once. What all members have in common is not an argument. Of products with
+weights of few bits, only the number of columns may be one; that of rows may be a variable.
 """
 
 from __future__ import annotations
 
 import math
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -26,6 +28,7 @@ from relaxpy.ir.tir.expr import (
     BinaryOpExpr,
     Cast,
     FloatImm,
+    FloorDiv,
     IntImm,
     IterVarKind,
     Max,
@@ -207,18 +210,23 @@ class _Reader:
         self.numbers: Sequence[PrimExpr] = ()
         """The numbers that may be arguments, which `_text` finds."""
         self._numbers: dict[Buffer | Var, int] = {}
-        self._extents: list[IntImm] = []
+        self._extents: list[PrimExpr] = []
+        self._sizes: list[int] = []
+        """The values of the extents, and for each variable a number that no other extent has."""
         self._related: list[int] = []
         """For each extent the number of an earlier one that it is related to, or its own."""
+        self._variables: dict[Var, int] = {}
         self._constant: set[int] = set()
         self._summed: set[Var] = set()
         iterations = 0
+        statements = [*occurrences(func.body, Stmt)]
+        products = [n for n in statements if isinstance(n, BufferStore) and _is_product(n)]
+        self._is_decoded = bool(products) and all(map(_is_decoded, products))
         for buffer in func.buffer_map.values():
             self._enter_buffer(buffer)
-        statements = [*occurrences(func.body, Stmt)]
         for node in statements:
             iterations += self._enter(node)
-        self.has_product = any(isinstance(n, BufferStore) and _is_product(n) for n in statements)
+        self.has_product = bool(products) and not self._is_decoded
         if self.has_product:
             self._check_product(iterations)
         self.is_short = self.has_product or iterations <= Shared.SHORT_KERNEL
@@ -237,7 +245,7 @@ class _Reader:
 
     def _check_product(self, iterations: int) -> None:
         """Check that products are cheap; those of few rows or columns have code of their own."""
-        if iterations > Shared.CHEAP_PRODUCT or any(n.value < Shared.LANES for n in self._extents):
+        if iterations > Shared.CHEAP_PRODUCT or min(self._sizes) < Shared.LANES:
             raise RefusedError("the tiles of products depend on sizes")
 
     # ---- extents
@@ -252,10 +260,17 @@ class _Reader:
             raise RefusedError("two loops have the same variable")
         self._numbers[owner] = len(self._extents)
         for extent in extents:
-            if not isinstance(extent, IntImm):
+            number = len(self._extents)
+            if isinstance(extent, IntImm):
+                size = extent.value
+            elif self._is_decoded and isinstance(extent, Var):
+                size = sys.maxsize - self._variables.setdefault(extent, len(self._variables))
+                self._constant.add(number)
+            else:
                 raise RefusedError("its sizes are variables")
-            self._related.append(len(self._extents))
+            self._related.append(number)
             self._extents.append(extent)
+            self._sizes.append(size)
 
     def _enter(self, node: Stmt) -> int:
         """Enter the extents of a statement; the number of its iterations if it is a block."""
@@ -273,7 +288,7 @@ class _Reader:
                         self._summed.add(each.var)
                 for buffer in node.alloc_buffers:
                     self._enter_buffer(buffer)
-                extents = (self._extents[self._numbers[each.var]].value for each in iter_vars)
+                extents = (self._sizes[self._numbers[each.var]] for each in iter_vars)
                 return math.prod(extents) if iter_vars else 0
             case BlockRealize(predicate=IntImm(value=1)) | BufferStore(predicate=None) | SeqStmt():
                 pass
@@ -287,8 +302,8 @@ class _Reader:
         """Relate extents by the indices of a store and of what it reads."""
         self._access(store.buffer, store.indices)
         if not self.is_short and store.buffer.ndim:
-            row = self._extents[self._numbers[store.buffer] + store.buffer.ndim - 1]
-            if row.value < Shared.LONG_ROW:
+            row = self._sizes[self._numbers[store.buffer] + store.buffer.ndim - 1]
+            if row < Shared.LONG_ROW:
                 raise RefusedError("its rows are short")
         stack: list[Node] = [store.value]
         while stack:
@@ -314,14 +329,14 @@ class _Reader:
         match index:
             case Var() if index in self._numbers:
                 first, second = sorted((self._first(number), self._first(self._numbers[index])))
-                if self._extents[first].value != self._extents[second].value:
+                if self._sizes[first] != self._sizes[second]:
                     raise RefusedError("an index does not pass through a whole dimension")
                 if self._extents[first].dtype != self._extents[second].dtype:
                     raise RefusedError("its sizes have two datatypes")
                 self._related[second] = first
                 if second in self._constant:
                     self._constant.add(first)
-            case IntImm():
+            case _ if isinstance(index, IntImm) or self._is_decoded:
                 self._constant.add(self._first(number))
             case BufferLoad() | Cast(value=BufferLoad()):
                 pass
@@ -347,7 +362,7 @@ class _Reader:
             raise RefusedError("it sums across rows")
         if stored and read and stored[-1] in read[:-1] and read[-1] in stored[:-1]:
             last = (self._numbers[v] for v in (stored[-1], read[-1]) if isinstance(v, Var))
-            if any(self._extents[number].value % Shared.LANES for number in last):
+            if any(self._sizes[number] % Shared.LANES for number in last):
                 raise RefusedError("it transposes squares that are not whole")
 
     # ---- the kernel for all sizes
@@ -357,18 +372,14 @@ class _Reader:
         summed = {self._first(self._numbers[var]) for var in self._summed}
         local = sum(isinstance(b, Buffer) for b in self._numbers) > len(self.func.buffer_map)
         places = {}
-        for number, extent in enumerate(self._extents):
+        for number, size in enumerate(self._sizes):
             first, least = self._first(number), Shared.LANES
             if first in summed and not self.has_product:
-                least = (
-                    Shared.LONG_SUM_OF_ROW
-                    if local and extent.value % Shared.LANES
-                    else Shared.LONG_SUM
-                )
-                if self.is_short and Shared.LONG_SUM_OF_ROW <= extent.value < least:
+                least = Shared.LONG_SUM_OF_ROW if local and size % Shared.LANES else Shared.LONG_SUM
+                if self.is_short and Shared.LONG_SUM_OF_ROW <= size < least:
                     least = Shared.LONG_SUM_OF_ROW
-                    self.short_sums += (extent.value,)
-            if first not in self._constant and extent.value >= least:
+                    self.short_sums += (size,)
+            if first not in self._constant and size >= least:
                 places[number] = first
         return places
 
@@ -389,7 +400,8 @@ class _Reader:
     def form(self) -> Hashable:
         """The facts that kernels of a class have in common beside the text."""
         extents = tuple(
-            (e.dtype, None if n in self._places else e.value) for n, e in enumerate(self._extents)
+            (extent.dtype, None if n in self._places else size)
+            for n, (extent, size) in enumerate(zip(self._extents, self._sizes, strict=True))
         )
         return self.is_short, tuple(self._places.items()), extents
 
@@ -446,3 +458,11 @@ def _is_product(store: BufferStore) -> bool:
             return all(next(occurrences(x, BufferLoad), None) is not None for x in (a, b))
         case _:
             return False
+
+
+def _is_decoded(product: BufferStore) -> bool:
+    """True if a sum of products decodes weights, several of which are in an element of memory."""
+    return any(
+        load.buffer.dtype.startswith("uint") and any(isinstance(i, FloorDiv) for i in load.indices)
+        for load in occurrences(product.value, BufferLoad)
+    )

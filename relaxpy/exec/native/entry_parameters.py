@@ -5,15 +5,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 
-from relaxpy.exec.native.calls.entry import Array, Integer, Number, Param, size_names
+from relaxpy.exec.native.calls.entry import Array, Integer, Number, Param
 from relaxpy.exec.native.calls.interpreter import DTYPES
 from relaxpy.exec.native.trees.program import KernelProgram
 from relaxpy.exec.native.values.datatypes import RefusedError
-from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import FloatImm, IntImm, PrimExpr, Var
 from relaxpy.ir.tir.prim_func import PrimFunc
-from relaxpy.ir.tir.substitution import substitute
 from relaxpy.support.dataclass import dataclass, replace
 
 
@@ -21,10 +19,10 @@ from relaxpy.support.dataclass import dataclass, replace
 class EntrySignature:
     """The parameters of an entry, and the meaning of its names.
 
-    The kernel takes the addresses of the `buffers` and the scalars, in the order of `params`, and
-    then the values of `sizes` as i64: each is a variable, or an expression that it has to be equal
-    to. The `offsets` are those that buffers declare; arguments have none. Last are `constants`: the
-    values that one kernel of a class has for the sizes of the class, and the bits of its numbers.
+    The kernel takes the addresses of the `buffers` and the scalars, in the order of `params`, then
+    `constants`: the values that one kernel of a class has for the sizes of the class, and the bits
+    of its numbers. Last are the values of `sizes` as i64: each is a variable, or an expression that
+    it has to be equal to. The `offsets` are those that buffers declare; arguments have none.
     """
 
     params: tuple[Param, ...]
@@ -35,27 +33,22 @@ class EntrySignature:
 
     def of_member(self, func: PrimFunc, values: Mapping[Var, PrimExpr]) -> EntrySignature:
         """The signature of `func`, which has these values for the last parameters of a class."""
-        params = tuple(
-            replace(param, shape=tuple(_value(size, {}) for size in buffer.shape))
-            if isinstance(param, Array) and buffer is not None
-            else param
-            for param, buffer in zip(self.params, func.buffer_map_items, strict=False)
-        )
+        params, sizes = list[Param](), dict(self.sizes)
+        for param, buffer in zip(self.params, func.buffer_map_items, strict=False):
+            if isinstance(param, Array) and buffer is not None:
+                named = [*zip(param.shape, buffer.shape, strict=True)]
+                sizes |= {name: size for name, size in named if isinstance(name, str)}
+                shape = (size.value if isinstance(size, IntImm) else n for n, size in named)
+                param = replace(param, shape=tuple(shape))
+            params.append(param)
         constants = [
             struct.unpack("<q", struct.pack("<d", value.value))[0]
             if isinstance(value, FloatImm)
-            else _value(value, {})
+            else value.value
             for value in values.values()
+            if isinstance(value, FloatImm | IntImm)
         ]
-        constants += [_value(self.sizes[name], values) for name in size_names(self.params)]
-        return replace(self, params=params, constants=tuple(constants))
-
-
-def _value(size: PrimExpr, values: Mapping[Var, PrimExpr]) -> int:
-    """The integer that a size is for these values of its variables."""
-    value = as_poly(substitute(size, values)).constant
-    assert value is not None
-    return value
+        return replace(self, params=tuple(params), sizes=sizes, constants=tuple(constants))
 
 
 def signature_of(program: KernelProgram) -> EntrySignature:

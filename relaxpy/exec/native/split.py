@@ -134,7 +134,10 @@ def _of_axes(tree: Run, program: KernelProgram) -> Tree:
             kept = [a for a in free if any(a is loop for loop in (*outside, rows))]
             choice = _choice(kept, rows, Parallel.LANES, batch)
         case RepeatedLoads(rows=Axis() as rows, columns=columns):
-            choice = _choice([a for a in free if a is not rows], columns, Weights.PANEL, batch)
+            others = [a for a in free if a is not rows]
+            choice = _choice(others, columns, Weights.PANEL, batch)
+            if columns is not None and columns.extent.constant is None and columns in others:
+                choice = choice or ([], columns, Weights.PANEL)
         case _:
             lanes = None if tree.is_scalar else lane_axis(tree)
             choice = _choice(free, lanes, Parallel.LANES, batch)

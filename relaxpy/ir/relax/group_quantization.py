@@ -191,21 +191,35 @@ class Quantization:
         """The weights that programs compute with, as `dtype` if that is passed."""
 
         def weight(*indices: PrimExpr) -> PrimExpr:
-            *row, index = indices
-            if not self.group:
-                value = packed(*indices).astype(self.dtype) * scale(*row, 0)
-            else:
-                place = (index % self.per_word).astype("uint32")
-                word = packed(*row, index // self.per_word)
-                shift = place * ops.const(self.bits, "uint32")
-                mask = ops.const((1 << self.bits) - 1, "uint32")
-                integer = ((word >> shift) & mask).astype(self.dtype)
-                centred = integer - ops.const(self.greatest, self.dtype)
-                own = scale(*row, index // self.group).astype(self.dtype)
-                value = centred * own
+            value = self.weight(packed, scale, *indices)
             return value if dtype is None else value.astype(dtype)
 
         result: Tensor = compute((*packed.shape[:-1], size), weight, name="dequantize")
+        return result
+
+    def weight(self, packed: Tensor, scale: Tensor, *indices: PrimExpr) -> PrimExpr:
+        """One of the weights that programs compute with."""
+        *row, index = indices
+        if not self.group:
+            return packed(*indices).astype(self.dtype) * scale(*row, 0)
+        place = (index % self.per_word).astype("uint32")
+        word = packed(*row, index // self.per_word)
+        shift = place * ops.const(self.bits, "uint32")
+        mask = ops.const((1 << self.bits) - 1, "uint32")
+        integer = ((word >> shift) & mask).astype(self.dtype)
+        centred = integer - ops.const(self.greatest, self.dtype)
+        return centred * scale(*row, index // self.group).astype(self.dtype)
+
+    def product(self, packed: Tensor, scale: Tensor, x: Tensor, size: int) -> Tensor:
+        """`x @ weight^T` of matrices, where weights are decoded when they are read."""
+        k = reduce_axis((0, size), "k")
+
+        def element(row: PrimExpr, column: PrimExpr) -> PrimExpr:
+            weight = self.weight(packed, scale, column, k.var)
+            total: PrimExpr = reduce.sum(x(row, k) * weight, k)
+            return total
+
+        result: Tensor = compute((x.shape[0], packed.shape[0]), element, name="matmul")
         return result
 
     def factors(self, packed: Tensor, scale: Tensor, size: int) -> Tensor:

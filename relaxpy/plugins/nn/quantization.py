@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError, UnknownNameError, check_type
+from relaxpy.ir.core.target import Target, target_facts, target_kind
 from relaxpy.ir.core.tensor import read_array
 from relaxpy.ir.relax.group_quantization import (
     Quantization,
@@ -127,8 +128,26 @@ class _Quantized(Module):
         """`x @ weight^T`."""
         if self.quantization.rounds_operands:
             return self._product_of_integers(x, out_dtype or x.dtype)
+        if self._is_decoded_when_read(x, out_dtype or x.dtype):
+            inside = _of_rows(Quantization.product, self.quantization, self._size)
+            operands = [self.q_weight, self.q_scale, x]
+            found: Tensor = _by_one_kernel(inside, "dequantize_matmul", operands)
+            return found
         weight = self.decoded(self.q_weight, self.q_scale)
         return layers.matmul(x, layers.permute_dims(weight), out_dtype=out_dtype)
+
+    def _is_decoded_when_read(self, x: Tensor, dtype: str) -> bool:
+        """True if the product is one kernel, which the pass InlineDecoding would make for it."""
+        # Programs from the disk cache need no passes.
+        from relaxpy.ir.passes.fusion.inline_decoding import FEW_ROWS, has_fast_groups
+
+        own = self.quantization
+        if not (own.group and x.ndim == 2 and {x.dtype, own.dtype, dtype} == {"float32"}):
+            return False
+        rows, columns = x.shape[0], self.q_weight.shape[0]
+        is_known = isinstance(columns, int) and has_fast_groups(own.group, self._size)
+        are_few = not isinstance(rows, int) or rows <= FEW_ROWS
+        return is_known and are_few and target_facts(target_kind(Target.current())).is_native
 
     def _product_of_integers(self, x: Tensor, dtype: str) -> Tensor:
         """`x @ weight^T`, where the rows of `x` are rounded to int8."""
@@ -158,8 +177,8 @@ class _Quantized(Module):
 
 @lru_cache(256)
 def _of_rows(function: Callable[..., Any], quantization: Quantization, size: int) -> Any:
-    """The function of packed rows and their scales."""
-    return lambda packed, scale: function(quantization, packed, scale, size)
+    """The function of packed rows, their scales, and maybe another operand."""
+    return lambda *tensors: function(quantization, *tensors, size)
 
 
 def _by_one_kernel(

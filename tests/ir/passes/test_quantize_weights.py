@@ -4,6 +4,7 @@ import math
 import re
 import tracemalloc
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import ml_dtypes
@@ -26,6 +27,7 @@ from relaxpy.relax.frontend.nn.quantization import (
 )
 from relaxpy.relax.transform import QuantizeWeights
 from relaxpy.script import from_source, ir as I, relax as R
+from relaxpy.target import Target
 from tests.ir.relax.texts import module
 
 Array = NDArray[Any]
@@ -474,6 +476,42 @@ def test_a_product_with_few_rows_decodes_its_weights(name, rows, count) -> None:
     model = quantize_model(nn.Linear(160, 6), name)
     x = spec.Tensor((rows, 160), QUANTIZATIONS[name].dtype)
     mod, _ = model.export_tvm({"forward": {"x": x}})
-    report = relaxpy.compile(mod, target="native").report()
+    ex = relaxpy.compile(mod, target="native")
+    report = ex.report()
     assert len({row.kernel for row in report}) == count
     assert {row.backend for row in report} == {"native"}
+    with Target("native"):
+        for_target, _ = model.export_tvm({"forward": {"x": x}})
+    same = relaxpy.compile(for_target, target="native")
+    assert texts(same) == texts(ex)
+
+
+def texts(ex: relaxpy.Executable) -> list[str]:
+    """The LLVM IR of the kernels of a program."""
+    kernels = dict.fromkeys(row.kernel for row in ex.report())
+    return [ex.kernel_source(kernel, "llvm") for kernel in kernels]
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "out_dtype", "target", "is_one"),
+    [
+        ("q4f32_1", ("n", 160), None, "native", True),
+        ("q4f32_1", (64, 160), "float32", "native", True),
+        ("q4f32_1", (65, 160), None, "native", False),
+        ("q4f32_1", (2, "n", 160), None, "native", False),
+        ("q4f32_1", ("n", 160), "float16", "native", False),
+        ("q4f16_1", ("n", 160), None, "native", False),
+        ("int8f32", ("n", 160), None, "native", False),
+        ("q4f32_1", ("n", 160), None, "numpy", False),
+        ("q4f32_1", ("n", 160), None, None, False),
+    ],
+)
+def test_a_product_is_one_kernel_for_a_target_that_decodes_in_it(
+    name, shape, out_dtype, target, is_one
+) -> None:
+    model = quantize_model(nn.Linear(160, 6, bias=False, out_dtype=out_dtype), name)
+    x = spec.Tensor(shape, QUANTIZATIONS[name].dtype)
+    with Target(target) if target else nullcontext():
+        mod, _ = model.export_tvm({"forward": {"x": x}})
+    kernels = {gvar.name_hint for gvar in mod.functions} - {"forward"}
+    assert kernels == {"dequantize_matmul" if is_one else "dequantize"}

@@ -144,6 +144,7 @@ def parallel(
         function.store(value, function.element(block, 8 * offset, I8), 8)
         source = outlined.element(context, 8 * offset, I8)
         inside.append(outlined.load(value.type, source, 8))
+        inside[-1].multiple = value.multiple
         offset += _words(value)
     body(outlined, task, slot, *inside)
     outlined.ret()

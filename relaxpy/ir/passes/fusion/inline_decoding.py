@@ -38,7 +38,7 @@ _GROWTH: Final = 1.5
 _PART: Final = 32
 """The divisor of the row length of weights that are not packed."""
 _BYTE: Final = 8
-_ROWS: Final = 64
+FEW_ROWS: Final = 64
 """The maximum number of rows for which decoding inside the matmul is faster than before it."""
 
 
@@ -165,7 +165,7 @@ def _is_worth(decoding: PrimFunc, product: PrimFunc, number: int) -> bool:
     known = [n for n in own if n is not None]
     if len(known) < len(load.indices) or math.prod(known) != weights[0]:
         return False
-    if math.prod(n or 1 for n in extents.values()) > _ROWS:
+    if math.prod(n or 1 for n in extents.values()) > FEW_ROWS:
         return False
     reduced = [a for a in block.iter_vars if _is_reduced(a)]
     if len(reduced) != 1 or load.indices[-1] is not reduced[0].var:
@@ -203,7 +203,11 @@ def _has_groups(decoding: PrimFunc, size: int) -> bool:
         )
     if not all(last in set(occurrences(n.a, tir.Var)) for n in divisions):
         return False
-    group = math.lcm(*divisors)
+    return has_fast_groups(math.lcm(*divisors), size)
+
+
+def has_fast_groups(group: int, size: int) -> bool:
+    """True if matmuls can decode rows of `size` weights in groups of `group` neighbours."""
     is_whole = size % group == 0 or size >= _GROUPS * group
     return is_whole and group <= _MOST and group % _UNIT == 0
 
