@@ -274,10 +274,9 @@ class TextGuard(Guard):
     @override
     def subscript(self, owner: object, index: object, node: ast.Subscript, at: Evaluator) -> None:
         self._counted_argument(index, node, at)
-        is_form = isinstance(owner, type) and issubclass(owner, (Annotation, BufferSpec))
-        if (inspect.isclass(owner) or inspect.ismodule(owner)) and not (
-            is_form or owner is Annotated
-        ):
+        if isinstance(owner, type) and issubclass(owner, (Annotation, BufferSpec)):
+            return
+        if owner is not Annotated and (inspect.isclass(owner) or inspect.ismodule(owner)):
             raise at.error(node, "only values can be indexed in text")
 
     @override
