@@ -10,7 +10,7 @@ import pytest
 import relaxpy
 from relaxpy import IRModule, ir, register_func
 from relaxpy.errors import Diagnostic, MisuseError, UnknownNameError, UnknownPackedFuncError
-from relaxpy.ir.core.node import Attrs
+from relaxpy.ir.core.node import Attrs, as_attrs
 from relaxpy.ir.core.tensor import Tensor
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
@@ -474,6 +474,10 @@ def test_attributes_are_a_table_of_frozen_values():
     data[0] = 9
     assert kept == Attrs({"data": np.arange(3), "deep": (np.arange(3),)})
     assert kept != Attrs({"data": np.arange(4), "deep": (np.arange(3),)})
+    numbers = Attrs({"data": (0, 1, 2), "deep": (data,)})
+    assert numbers != kept
+    assert kept != numbers
+    assert as_attrs({}) is as_attrs(Attrs()) is as_attrs(None)
     assert not kept.data.flags.writeable
     assert Attrs({"a": 1}) == Attrs({"a": 1.0})
     assert hash(Attrs({"a": 1})) == hash(Attrs({"a": 1.0}))

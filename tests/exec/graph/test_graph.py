@@ -36,16 +36,6 @@ def build(body: str, params: str, target: str = "native", **options: Any) -> rel
     return relaxpy.compile(module(text), target, **options)
 
 
-@pytest.fixture
-def no_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fail if the Python text of a module is needed."""
-
-    def load(*_: Any) -> None:
-        raise AssertionError("the text is needed")
-
-    monkeypatch.setattr(text, "load_functions", load)
-
-
 MATRIX = 'x: R.Tensor((3, 4), "float32"), y: R.Tensor((3, 4), "float32")'
 ANY = 'x: R.Tensor(("n", "m"), "float32"), y: R.Tensor(("n", "m"), "float32")'
 PROGRAMS: dict[str, tuple[str, Callable[[Array, Array], Any]]] = {

@@ -10,7 +10,6 @@ import pytest
 import relaxpy
 from relaxpy.errors import RelaxpyError
 from relaxpy.exec.graph.whole_modules import GraphBackend
-from relaxpy.exec.lower import text
 from relaxpy.ir.module import IRModule
 from relaxpy.runtime import ShapeTuple
 from tests.exec.graph.agreement import agree, programs
@@ -54,16 +53,6 @@ def main(t: R.Tuple(), x: f32[3, 4], u: R.Tuple(R.Tuple())):
 """,
     globals(),
 )
-
-
-@pytest.fixture
-def no_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fail if the Python text of a module is needed."""
-
-    def load(*_: Any) -> None:
-        raise AssertionError("the text is needed")
-
-    monkeypatch.setattr(text, "load_functions", load)
 
 
 def program(name: str) -> IRModule:

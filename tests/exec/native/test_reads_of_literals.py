@@ -15,8 +15,7 @@ from onnx import helper, numpy_helper
 
 import relaxpy
 from relaxpy import relax
-from relaxpy.exec import lowered as module_of_lowering, stored, storing
-from relaxpy.exec.graph.whole_modules import GraphBackend
+from relaxpy.exec import stored, storing
 from relaxpy.exec.native.machine_code import disk_cache
 from relaxpy.ir import structural_equal, structural_hash
 from relaxpy.ir.core.memo import LARGE, noted_reads
@@ -31,21 +30,7 @@ FOLDED = "R.matmul(x, R.multiply(w, R.const(2.0, 'float32')))"
 TWO = "R.add(R.multiply(x, w), R.multiply(x, v))"
 
 
-@pytest.fixture(autouse=True)
-def lowered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The programs that were lowered during a test, whose cache is new and switched on."""
-    monkeypatch.setenv("RELAXPY_CACHE", "1")
-    monkeypatch.setenv("RELAXPY_CACHE_DIR", str(tmp_path / "cache"))
-    ran: list[str] = []
-    lower = module_of_lowering.lower_module
-
-    def record(module: relaxpy.IRModule, new_backend: object, *others: object) -> object:
-        if new_backend is GraphBackend:  # constants are evaluated on NumPy
-            ran.append(module.script())
-        return lower(module, new_backend, *others)
-
-    monkeypatch.setattr(module_of_lowering, "lower_module", record)
-    return ran
+pytestmark = pytest.mark.usefixtures("lowered")
 
 
 def compiled(body: str, **weights: np.ndarray) -> relaxpy.Executable:

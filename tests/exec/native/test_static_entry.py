@@ -12,7 +12,6 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import FunctionSignatureError, RelaxpyError, RuntimeCheckError
-from relaxpy.exec.lower import text
 from relaxpy.ir import ops as op
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax import nodes as rx
@@ -124,16 +123,6 @@ def test_a_kernel_that_refuses_its_data() -> None:
 PARAMS = """X: T.Buffer((3, 4), "float32"), Y: T.Buffer((4,), "float32"), \
 Z: T.Buffer((3, 4), "float32"), W: T.Buffer((3, 4), "float32")"""
 BODY = ["for i, j in T.grid(3, 4):", "    Z[i, j] = X[i, j] + Y[j]", "    W[i, j] = X[i, j] * Y[j]"]
-
-
-@pytest.fixture
-def no_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fail if the Python text of a module is needed."""
-
-    def load(*_: Any) -> None:
-        raise AssertionError("the text is needed")
-
-    monkeypatch.setattr(text, "load_functions", load)
 
 
 def floats(*shape: int) -> np.ndarray[Any, Any]:

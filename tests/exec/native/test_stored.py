@@ -10,9 +10,7 @@ import pytest
 import relaxpy
 from relaxpy import relax
 from relaxpy.errors import RelaxpyError
-from relaxpy.exec import lowered as module_of_lowering
 from relaxpy.exec.compile import compile_made
-from relaxpy.exec.graph.whole_modules import GraphBackend
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.op import Op
 from relaxpy.script import from_source, ir as I, relax as R
@@ -34,21 +32,7 @@ class Module:
 X, W = np.linspace(-1, 1, 24, dtype="float32").reshape(3, 8), np.eye(8, dtype="float32")
 
 
-@pytest.fixture(autouse=True)
-def lowered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The programs that were lowered during a test, whose cache is new and switched on."""
-    monkeypatch.setenv("RELAXPY_CACHE", "1")
-    monkeypatch.setenv("RELAXPY_CACHE_DIR", str(tmp_path / "cache"))
-    ran: list[str] = []
-    lower = module_of_lowering.lower_module
-
-    def record(module: relaxpy.IRModule, new_backend: object, *others: object) -> object:
-        if new_backend is GraphBackend:  # constants are evaluated on NumPy
-            ran.append(module.script())
-        return lower(module, new_backend, *others)
-
-    monkeypatch.setattr(module_of_lowering, "lower_module", record)
-    return ran
+pytestmark = pytest.mark.usefixtures("lowered")
 
 
 def compiled(text: str = TEXT) -> relaxpy.Executable:

@@ -186,7 +186,7 @@ class Surveyor:
         self._bound_shape_vars: set[tir.Var] = set()
         self._unbound: set[tir.Var] = set()
         self._being_bound: set[rx.Var | None] = set()
-        self._visits: VisitBudget | None = None
+        self._visits: VisitBudget
 
     def module(self, mod: IRModule) -> Survey:
         """The survey of all Relax functions of a module."""
@@ -296,8 +296,7 @@ class Surveyor:
 
         Calls and tuples bind nothing, so a shared one is visited once.
         """
-        if self._visits is not None:
-            self._visits.spend()
+        self._visits.spend()
         waiting: list[tuple[rx.Expr, Span | None]] = [(root, span)]
         visited: set[int] = set()
         while waiting:

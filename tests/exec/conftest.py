@@ -1,0 +1,38 @@
+"""Fixtures of several files of tests."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import relaxpy
+from relaxpy.exec import lowered as module_of_lowering
+from relaxpy.exec.graph.whole_modules import GraphBackend
+from relaxpy.exec.lower import text
+
+
+@pytest.fixture
+def no_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fail if the Python text of a module is needed."""
+
+    def load(*_: Any) -> None:
+        raise AssertionError("the text is needed")
+
+    monkeypatch.setattr(text, "load_functions", load)
+
+
+@pytest.fixture
+def lowered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The programs that were lowered during a test, whose cache is new and switched on."""
+    monkeypatch.setenv("RELAXPY_CACHE", "1")
+    monkeypatch.setenv("RELAXPY_CACHE_DIR", str(tmp_path / "cache"))
+    ran: list[str] = []
+    lower = module_of_lowering.lower_module
+
+    def record(module: relaxpy.IRModule, new_backend: object, *others: object) -> object:
+        if new_backend is GraphBackend:  # constants are evaluated on NumPy
+            ran.append(module.script())
+        return lower(module, new_backend, *others)
+
+    monkeypatch.setattr(module_of_lowering, "lower_module", record)
+    return ran
