@@ -74,33 +74,79 @@ def middle(data: Tensor, axes: tuple[int, ...], *, keepdims: bool, has_index: bo
 
     There is an element along the axes, and it is known how many there are.
     """
-    rest = [n for n in range(len(data.shape)) if n not in axes]
-    sizes, lengths = ([data.shape[n] for n in group] for group in (rest, axes))
-    size = math.prod(length.value for length in lengths if isinstance(length, IntImm))
-    kind = f"int{max(data.dtype.bits, 32 if data.dtype.is_float else 8)}"
-
-    def at(row: Index, along: Sequence[PrimExpr]) -> Index:
-        index = dict(zip((*rest, *axes), (*row, *along), strict=True))
-        return tuple(index[n] for n in range(len(index)))
+    along = _Axes.of(data.shape, axes)
 
     def write(loops: Loops, data: Buffer, values: Buffer, *indices: Buffer) -> None:
-        rows = _Rows(loops, sizes, kind, size)
-        keys = rows.array("keys", size)
-        with loops.every(sizes) as row, loops.every(lengths) as along:
-            key = _key(BufferLoad(data, at(row, along)), kind, largest=True)
-            loops.store(keys, (*row, ravel(along, lengths)), key)
-        places = rows.middle(keys, has_nan=data.dtype.is_float)
-        with loops.every(sizes) as row:
-            place = _inside(places[row], number(size))
-            out = at(row, [number(0) for _ in axes]) if keepdims else row
-            loops.store(values, out, BufferLoad(data, at(row, unravel(place, lengths))))
+        rows, keys = along.keys(loops, data)
+        places = rows.place(keys, has_nan=data.dtype.is_float)
+        with loops.every(along.sizes) as row:
+            place = _inside(places[row], number(along.count))
+            out = along.at(row, [number(0) for _ in axes]) if keepdims else row
+            element = along.at(row, unravel(place, along.lengths))
+            loops.store(values, out, BufferLoad(data, element))
             for buffer in indices:
                 loops.store(buffer, out, place)
 
-    shape = at(tuple(sizes), [number(1) for _ in axes]) if keepdims else tuple(sizes)
+    shape = along.kept() if keepdims else tuple(along.sizes)
     outputs = [(shape, str(data.dtype)), (shape, "int64")][: 1 + has_index]
     found = written("median", outputs, [data], write)
     return found if has_index else found[0]
+
+
+def nth(data: Tensor, ranks: Tensor, axis: int) -> Any:
+    """The index of the element of each row at a rank in a stable sort along an axis."""
+    along = _Axes.of(data.shape, (axis,))
+
+    def write(loops: Loops, data: Buffer, ranks: Buffer, indices: Buffer) -> None:
+        rows, keys = along.keys(loops, data)
+
+        def rank(row: Index) -> PrimExpr:
+            return BufferLoad(ranks, along.at(row, [number(0)]) if ranks.shape else ())
+
+        places = rows.place(keys, rank)
+        with loops.every(along.sizes) as row:
+            place = _inside(places[row], number(along.count))
+            loops.store(indices, along.at(row, [number(0)]), place)
+
+    return written("nth_index", [(along.kept(), "int64")], [data, ranks], write)[0]
+
+
+@dataclass(frozen=True)
+class _Axes:
+    """Axes along which elements are compared, the others, and the extents of both."""
+
+    axes: tuple[int, ...]
+    rest: list[int]
+    sizes: list[PrimExpr]
+    lengths: list[PrimExpr]
+    count: int
+
+    @staticmethod
+    def of(shape: Sequence[PrimExpr], axes: tuple[int, ...]) -> _Axes:
+        """The axes of a tensor, whose extents along them are known."""
+        rest = [n for n in range(len(shape)) if n not in axes]
+        sizes, lengths = ([shape[n] for n in group] for group in (rest, axes))
+        count = math.prod(length.value for length in lengths if isinstance(length, IntImm))
+        return _Axes(axes, rest, sizes, lengths, count)
+
+    def at(self, row: Sequence[PrimExpr], along: Sequence[PrimExpr]) -> Index:
+        """The index of an element from the indices of its row and along the axes."""
+        index = dict(zip((*self.rest, *self.axes), (*row, *along), strict=True))
+        return tuple(index[n] for n in range(len(index)))
+
+    def kept(self) -> Index:
+        """The shape of a result that has one element along each of the axes."""
+        return self.at(self.sizes, [number(1) for _ in self.axes])
+
+    def keys(self, loops: Loops, data: Buffer) -> tuple[_Rows, Any]:
+        """Memory for the elements of each row, whose keys are in the order of the elements."""
+        kind = f"int{max(data.dtype.bits, 32 if data.dtype.is_float else 8)}"
+        rows = _Rows(loops, self.sizes, kind, self.count)
+        keys = rows.array("keys", self.count)
+        with loops.every(self.sizes) as row, loops.every(self.lengths) as along:
+            key = _key(BufferLoad(data, self.at(row, along)), kind, largest=True)
+            loops.store(keys, (*row, ravel(along, self.lengths)), key)
+        return rows, keys
 
 
 @dataclass(frozen=True)
@@ -157,8 +203,12 @@ class _Rows:
                 loops.store(free, (*row, position), most)
         return order
 
-    def middle(self, keys: Any, *, has_nan: bool) -> Any:
-        """The place in the middle of a stable sort of keys, or of the first greatest one for a NaN.
+    def place(
+        self, keys: Any, at: Callable[[Index], PrimExpr] | None = None, *, has_nan: bool = False
+    ) -> Any:
+        """The place in a stable sort of keys at a rank of each row, or else in the middle of it.
+
+        With `has_nan`, it is that of the first greatest key where there is one of a NaN.
 
         The key there is found bit by bit, from the highest one: each step counts the keys in half
         of the range that is left. Its place is that of the last equal key before which no more than
@@ -181,7 +231,8 @@ class _Rows:
         with loops.every(self.sizes) as row:
             loops.store(low, row, intrin.min_value(kind))
             loops.store(lesser, row, 0)
-            loops.store(rank, row, (self.count - 1) // 2)
+            middle = number((self.count - 1) // 2)
+            loops.store(rank, row, middle if at is None else _inside(at(row), number(self.count)))
         if has_nan:
             counted(lambda row, k: ops.compare(tir.EQ, keys[(*row, k)], most))
             with loops.every(self.sizes) as row:
@@ -729,6 +780,23 @@ def median(builder: BlockBuilder, call: Call) -> Expr:
         return call
     options = {"keepdims": attrs["keepdims"], "has_index": axis is not None and len(axes) == 1}
     return rules.te_kernel(builder, middle, "median", *call.args, axes, **options)
+
+
+def nth_index(builder: BlockBuilder, call: Call) -> Expr:
+    """The kernel that counts elements; others are a call of the runtime."""
+    attrs: Any = call.attrs
+    sinfo, ranks = (tensor_of(builder.struct_info_of(arg)) for arg in call.args)
+    shape = literal_shape(sinfo)
+    kept = literal_shape(ranks)
+    if shape is None or kept is None or not _has_key(sinfo.dtype):
+        return call
+    axis = rules.normal_axis(attrs["axis"], len(shape))
+    size = shape[axis]
+    if kept and not all(map(rules.same, kept, (*shape[:axis], rules.one(), *shape[axis + 1 :]))):
+        return call
+    if not isinstance(size, IntImm) or not 0 < size.value <= _LATEST:
+        return call
+    return rules.te_kernel(builder, nth, "nth_index", *call.args, axis)
 
 
 def _has_key(dtype: DataType) -> bool:

@@ -213,6 +213,41 @@ def argsort(
     return rules.with_dtype(data, data.dtype if dtype.is_void else dtype)
 
 
+def _nth_indices(data: Array, n: Array, axis: int = -1) -> Array:
+    size, axis = data.shape[axis], rules.normal_axis(axis, data.ndim)
+    if not size:
+        raise RuntimeCheckError("data has an element along the axis, found none", rule="DER-36")
+    shape = (*data.shape[:axis], 1, *data.shape[axis + 1 :])
+    if n.ndim and n.shape != shape:
+        raise RuntimeCheckError(
+            f"n is a scalar or has shape {shape}, found {n.shape}", rule="DER-36"
+        )
+    places = np.broadcast_to(np.clip(n, 0, size - 1), shape)
+    found = np.take_along_axis(order(data, axis, descending=False), places, axis)
+    return found.astype(np.int64, copy=False)
+
+
+@register("relax.nth_index", pure=True, runtime=_nth_indices, gradient=no_gradient)
+def nth_index(data: TensorStructInfo, n: TensorStructInfo, axis: int = -1) -> TensorStructInfo:
+    """The index that `argsort` of data has at position n along an axis.
+
+    A position before the first or after the last element is that of this element.
+
+    Shapes:
+        data    rank at least 1, with an element along the axis
+        n       a scalar, or as the result
+        result  as data, with size 1 along the axis, in int64
+    Errors:
+        StructInfoError: the axis is out of range, or n has another shape, or not integers.
+    """
+    rules.require_integer(n.dtype, "n", n)
+    found = rules.with_dtype(reduced(data, (axis,), keepdims=True), INT64)
+    if n.ndim > 0:
+        rules.common_rank((found, n), "nth_index")
+        rules.unified_shapes((found, n), "shapes of the result and n")
+    return found
+
+
 FEW = 4
 """The minimum ratio of elements to k for selection without a full sort."""
 

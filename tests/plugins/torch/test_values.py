@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
+import numpy as np
 import pytest
 
 import relaxpy
@@ -331,6 +332,31 @@ def test_rows_are_scattered_by_one_index_each(reduction: str, columns: Any, targ
     index = torch.tensor([3, 1, 1, 0, 3, 3, 1, 0, 0])
     found = exported(scattered, x, index, source, target=target)(x, index, source)
     torch.testing.assert_close(tuple(found), scattered(x, index, source))
+
+
+@pytest.mark.parametrize("target", ["numpy", "native"])
+def test_elements_at_a_rank_and_the_most_frequent_ones(target: str) -> None:
+    drawn = torch.arange(120.0).mul(37).remainder(11).sub(5).div(2).trunc()
+    x = torch.where(drawn == 2, NAN, torch.where(drawn == 1, -0.0, drawn)).view(2, 20, 3)
+    x[0, :, 0] = NAN
+
+    def chosen(x: Any) -> Any:
+        of_rows = (
+            *x.kthvalue(5, 1),
+            *x.kthvalue(20, 1, True),
+            *x.nanmedian(1),
+            *x.nan_to_num(7).mode(1),
+        )
+        return *of_rows, *x[0, 0, 0].kthvalue(1), *x[0, 0, 0].nanmedian(0), *x[0, 0, 0].mode(0)
+
+    found = exported(chosen, x, target=target)(x)
+    torch.testing.assert_close(found[::2], chosen(x)[::2], equal_nan=True)
+    order = x.numpy().argsort(1, kind="stable")
+    known = x.isnan().logical_not().sum(1).sub(1).clamp(0).div(2, rounding_mode="floor")
+    middle = np.take_along_axis(order, known[:, None].numpy(), 1)[:, 0]
+    last = (x.nan_to_num(7) == found[6][:, None]).int().mul(torch.arange(20)[:, None]).argmax(1)
+    for places, expected in ((found[1], order[:, 4]), (found[5], middle), (found[7], last)):
+        np.testing.assert_array_equal(places, expected)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64])
