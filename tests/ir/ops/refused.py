@@ -268,7 +268,7 @@ median(f32(2, n), 2) !! axis 2 is out of range for rank 2
 median(f32(2, n), [0, -2]) !! axis -2 occurs twice
 median(f32(2, n), []) !! axis is None or has at least one axis
 nth_index(f32(2, n), i64(), 2) !! axis 2 is out of range for rank 2
-nth_index(f32(2, n), f32()) !! n holds integers, found R.Tensor((), dtype="float32")
+nth_index(f32(2, n), f32()) !! n holds integers, found !! convert it with R.astype first
 nth_index(f32(2, n), i64(2)) !! nth_index have one rank, found 2 and 1
 nth_index(f32(2, n), i64(3, 1)) !! ...of the result and n differ in dimension 0: 2 in number 1
 bucketize(f32(2, n), f32(2, n)) !! boundaries is a vector, found R.Tensor((2, n)
