@@ -264,6 +264,8 @@ _LONG_WIDE = 4096
 """The same for 64-bit integers."""
 _RUN = 4096
 """The minimum mean length of ascending or descending runs that are merged."""
+_SPARSE = 4
+"""The maximum ratio of places to integers that mark those that are there."""
 _GROUP = 64
 """The maximum size of a group whose best element is compared with those of other groups."""
 _IN_TURN = 8
@@ -544,6 +546,11 @@ def _unique(
 
 def _distinct(x: Array, index: bool, inverse: bool, counts: bool) -> list[Array]:
     """As `np.unique` of a vector, which takes up to 50 times as long: it has a hash table."""
+    if x.dtype.kind in "iu" and x.size:
+        least = x.min()
+        extent = int(x.max()) - int(least) + 1
+        if extent <= x.size * (1 if index or inverse or counts else _SPARSE):
+            return _marked(x, least, extent, index, inverse, counts)
     if index or inverse:
         # Without indices, equal elements may be in any order.
         is_any = not index and x.size <= SMALL
@@ -564,6 +571,30 @@ def _distinct(x: Array, index: bool, inverse: bool, counts: bool) -> list[Array]
         found[-1][places] = np.cumsum(is_first) - 1
     if counts:
         found.append(np.concatenate((starts[1:], [x.size])) - starts)
+    return found
+
+
+def _marked(
+    x: Array, least: Any, extent: int, index: bool, inverse: bool, counts: bool
+) -> list[Array]:
+    """`_distinct` of integers that mark their places in a short range."""
+    wide = x if x.itemsize == 8 else x.astype(np.int64)
+    places = (wide - wide.dtype.type(least)).view(np.int64)
+    if counts:
+        marks = np.bincount(places)
+    else:
+        marks = np.zeros(extent, bool)
+        marks[places] = True
+    distinct = np.flatnonzero(marks)
+    found = [distinct.astype(x.dtype) + least]
+    if index:
+        first = np.empty(extent, np.int64)
+        first[places[::-1]] = np.arange(x.size)[::-1]
+        found.append(first[distinct])
+    if inverse:
+        found.append((np.cumsum(marks != 0) - 1)[places])
+    if counts:
+        found.append(marks[distinct])
     return found
 
 

@@ -376,6 +376,17 @@ def test_medians_of_long_rows(dtype: Any) -> None:
         torch.testing.assert_close(x.gather(axis, index), values, equal_nan=True)
 
 
+@pytest.mark.parametrize("flags", [{}, {"return_inverse": True}, {"return_counts": True}])
+def test_distinct_elements_with_what_is_requested(flags: dict[str, bool]) -> None:
+    x = torch.tensor([[3, -1, 3], [2, 2, 9], [3, -1, 3]])
+
+    def distinct(x: Any) -> Any:
+        found = [torch.unique(x, dim=dim, **flags) for dim in (None, 0)]
+        return [item for part in found for item in (part if flags else (part,))]
+
+    torch.testing.assert_close(list(exported(distinct, x)(x)), distinct(x))
+
+
 SINGULAR = torch.ones(2, 3, 3) + torch.tensor([0.0, 1.0]).view(2, 1, 1) * torch.eye(3)
 
 
