@@ -69,84 +69,56 @@ def selected(data: Tensor, count: int, axis: int, *, largest: bool, dtype: str) 
     return written("topk", [(shape, str(data.dtype)), (shape, dtype)], [data], write)
 
 
-def middle(data: Tensor, axes: tuple[int, ...], *, keepdims: bool, has_index: bool) -> Any:
-    """The element in the middle of a stable sort along axes, or the first NaN; its position, too.
+def ranked(
+    data: Tensor,
+    ranks: Tensor | None,
+    axes: tuple[int, ...],
+    fields: tuple[str, ...],
+    keepdims: bool,
+) -> Any:
+    """The value and the index, or one of these, of an element of a stable sort along axes.
 
-    There is an element along the axes, and it is known how many there are.
+    That is the one at the rank of each row, or else the first NaN, or the one in the middle. There
+    is an element along the axes, and it is known how many there are.
     """
-    along = _Axes.of(data.shape, axes)
+    rest = [n for n in range(len(data.shape)) if n not in axes]
+    sizes, lengths = ([data.shape[n] for n in group] for group in (rest, axes))
+    size = math.prod(length.value for length in lengths if isinstance(length, IntImm))
+    kind = f"int{max(data.dtype.bits, 32 if data.dtype.is_float else 8)}"
+    inputs = [data] if ranks is None else [data, ranks]
 
-    def write(loops: Loops, data: Buffer, values: Buffer, *indices: Buffer) -> None:
-        rows, keys = along.keys(loops, data)
-        places = rows.place(keys, has_nan=data.dtype.is_float)
-        with loops.every(along.sizes) as row:
-            place = _inside(places[row], number(along.count))
-            out = along.at(row, [number(0) for _ in axes]) if keepdims else row
-            element = along.at(row, unravel(place, along.lengths))
-            loops.store(values, out, BufferLoad(data, element))
-            for buffer in indices:
-                loops.store(buffer, out, place)
-
-    shape = along.kept() if keepdims else tuple(along.sizes)
-    outputs = [(shape, str(data.dtype)), (shape, "int64")][: 1 + has_index]
-    found = written("median", outputs, [data], write)
-    return found if has_index else found[0]
-
-
-def nth(data: Tensor, ranks: Tensor, axis: int) -> Any:
-    """The index of the element of each row at a rank in a stable sort along an axis."""
-    along = _Axes.of(data.shape, (axis,))
-
-    def write(loops: Loops, data: Buffer, ranks: Buffer, indices: Buffer) -> None:
-        rows, keys = along.keys(loops, data)
-
-        def rank(row: Index) -> PrimExpr:
-            return BufferLoad(ranks, along.at(row, [number(0)]) if ranks.shape else ())
-
-        places = rows.place(keys, rank)
-        with loops.every(along.sizes) as row:
-            place = _inside(places[row], number(along.count))
-            loops.store(indices, along.at(row, [number(0)]), place)
-
-    return written("nth_index", [(along.kept(), "int64")], [data, ranks], write)[0]
-
-
-@dataclass(frozen=True)
-class _Axes:
-    """Axes along which elements are compared, the others, and the extents of both."""
-
-    axes: tuple[int, ...]
-    rest: list[int]
-    sizes: list[PrimExpr]
-    lengths: list[PrimExpr]
-    count: int
-
-    @staticmethod
-    def of(shape: Sequence[PrimExpr], axes: tuple[int, ...]) -> _Axes:
-        """The axes of a tensor, whose extents along them are known."""
-        rest = [n for n in range(len(shape)) if n not in axes]
-        sizes, lengths = ([shape[n] for n in group] for group in (rest, axes))
-        count = math.prod(length.value for length in lengths if isinstance(length, IntImm))
-        return _Axes(axes, rest, sizes, lengths, count)
-
-    def at(self, row: Sequence[PrimExpr], along: Sequence[PrimExpr]) -> Index:
-        """The index of an element from the indices of its row and along the axes."""
-        index = dict(zip((*self.rest, *self.axes), (*row, *along), strict=True))
+    def at(row: Index, along: Sequence[PrimExpr]) -> Index:
+        index = dict(zip((*rest, *axes), (*row, *along), strict=True))
         return tuple(index[n] for n in range(len(index)))
 
-    def kept(self) -> Index:
-        """The shape of a result that has one element along each of the axes."""
-        return self.at(self.sizes, [number(1) for _ in self.axes])
+    def write(loops: Loops, data: Buffer, *buffers: Buffer) -> None:
+        rows = _Rows(loops, sizes, kind, size)
+        keys = rows.array("keys", size)
+        with loops.every(sizes) as row, loops.every(lengths) as along:
+            key = _key(BufferLoad(data, at(row, along)), kind, largest=True)
+            loops.store(keys, (*row, ravel(along, lengths)), key)
 
-    def keys(self, loops: Loops, data: Buffer) -> tuple[_Rows, Any]:
-        """Memory for the elements of each row, whose keys are in the order of the elements."""
-        kind = f"int{max(data.dtype.bits, 32 if data.dtype.is_float else 8)}"
-        rows = _Rows(loops, self.sizes, kind, self.count)
-        keys = rows.array("keys", self.count)
-        with loops.every(self.sizes) as row, loops.every(self.lengths) as along:
-            key = _key(BufferLoad(data, self.at(row, along)), kind, largest=True)
-            loops.store(keys, (*row, ravel(along, self.lengths)), key)
-        return rows, keys
+        def rank(row: Index) -> Any:
+            if ranks is None:
+                return number((size - 1) // 2)
+            place = BufferLoad(buffers[0], kept(row) if ranks.shape else ())
+            return _inside(place, number(size))
+
+        def kept(row: Index) -> Index:
+            return at(row, [number(0) for _ in axes])
+
+        places = rows.place(keys, rank, has_nan=ranks is None and data.dtype.is_float)
+        with loops.every(sizes) as row:
+            place = _inside(places[row], number(size))
+            value = BufferLoad(data, at(row, unravel(place, lengths)))
+            out = kept(row) if keepdims else row
+            for field, buffer in zip(fields, buffers[len(inputs) - 1 :], strict=True):
+                loops.store(buffer, out, {"values": value, "indices": place}[field])
+
+    shape = at(tuple(sizes), [number(1) for _ in axes]) if keepdims else tuple(sizes)
+    kinds = {"values": str(data.dtype), "indices": "int64"}
+    found = written("ranked", [(shape, kinds[field]) for field in fields], inputs, write)
+    return found if len(found) > 1 else found[0]
 
 
 @dataclass(frozen=True)
@@ -203,10 +175,8 @@ class _Rows:
                 loops.store(free, (*row, position), most)
         return order
 
-    def place(
-        self, keys: Any, at: Callable[[Index], PrimExpr] | None = None, *, has_nan: bool = False
-    ) -> Any:
-        """The place in a stable sort of keys at a rank of each row, or else in the middle of it.
+    def place(self, keys: Any, at: Callable[[Index], Any], *, has_nan: bool) -> Any:
+        """The place in a stable sort of keys at a rank of each row.
 
         With `has_nan`, it is that of the first greatest key where there is one of a NaN.
 
@@ -231,8 +201,7 @@ class _Rows:
         with loops.every(self.sizes) as row:
             loops.store(low, row, intrin.min_value(kind))
             loops.store(lesser, row, 0)
-            middle = number((self.count - 1) // 2)
-            loops.store(rank, row, middle if at is None else _inside(at(row), number(self.count)))
+            loops.store(rank, row, at(row))
         if has_nan:
             counted(lambda row, k: ops.compare(tir.EQ, keys[(*row, k)], most))
             with loops.every(self.sizes) as row:
@@ -778,8 +747,9 @@ def median(builder: BlockBuilder, call: Call) -> Expr:
     size = math.prod(n.value if isinstance(n, IntImm) else 0 for n in lengths)
     if not 0 < size <= _LATEST:
         return call
-    options = {"keepdims": attrs["keepdims"], "has_index": axis is not None and len(axes) == 1}
-    return rules.te_kernel(builder, middle, "median", *call.args, axes, **options)
+    fields = ("values", "indices") if axis is not None and len(axes) == 1 else ("values",)
+    options = None, axes, fields, attrs["keepdims"]
+    return rules.te_kernel(builder, ranked, "median", *call.args, *options)
 
 
 def nth_index(builder: BlockBuilder, call: Call) -> Expr:
@@ -796,7 +766,7 @@ def nth_index(builder: BlockBuilder, call: Call) -> Expr:
         return call
     if not isinstance(size, IntImm) or not 0 < size.value <= _LATEST:
         return call
-    return rules.te_kernel(builder, nth, "nth_index", *call.args, axis)
+    return rules.te_kernel(builder, ranked, "nth_index", *call.args, (axis,), ("indices",), True)
 
 
 def _has_key(dtype: DataType) -> bool:
