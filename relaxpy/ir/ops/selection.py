@@ -69,38 +69,56 @@ def selected(data: Tensor, count: int, axis: int, *, largest: bool, dtype: str) 
     return written("topk", [(shape, str(data.dtype)), (shape, dtype)], [data], write)
 
 
-def middle(data: Tensor, axes: tuple[int, ...], *, keepdims: bool, has_index: bool) -> Any:
-    """The element in the middle of a stable sort along axes, or the first NaN; its position, too.
+def ranked(
+    data: Tensor,
+    ranks: Tensor | None,
+    axes: tuple[int, ...],
+    fields: tuple[str, ...],
+    keepdims: bool,
+) -> Any:
+    """The value and the index, or one of these, of an element of a stable sort along axes.
 
-    There is an element along the axes, and it is known how many there are.
+    That is the one at the rank of each row, or else the first NaN, or the one in the middle. There
+    is an element along the axes, and it is known how many there are.
     """
     rest = [n for n in range(len(data.shape)) if n not in axes]
     sizes, lengths = ([data.shape[n] for n in group] for group in (rest, axes))
     size = math.prod(length.value for length in lengths if isinstance(length, IntImm))
     kind = f"int{max(data.dtype.bits, 32 if data.dtype.is_float else 8)}"
+    inputs = [data] if ranks is None else [data, ranks]
 
     def at(row: Index, along: Sequence[PrimExpr]) -> Index:
         index = dict(zip((*rest, *axes), (*row, *along), strict=True))
         return tuple(index[n] for n in range(len(index)))
 
-    def write(loops: Loops, data: Buffer, values: Buffer, *indices: Buffer) -> None:
+    def write(loops: Loops, data: Buffer, *buffers: Buffer) -> None:
         rows = _Rows(loops, sizes, kind, size)
         keys = rows.array("keys", size)
         with loops.every(sizes) as row, loops.every(lengths) as along:
             key = _key(BufferLoad(data, at(row, along)), kind, largest=True)
             loops.store(keys, (*row, ravel(along, lengths)), key)
-        places = rows.middle(keys, has_nan=data.dtype.is_float)
+
+        def rank(row: Index) -> Any:
+            if ranks is None:
+                return number((size - 1) // 2)
+            place = BufferLoad(buffers[0], kept(row) if ranks.shape else ())
+            return _inside(place, number(size))
+
+        def kept(row: Index) -> Index:
+            return at(row, [number(0) for _ in axes])
+
+        places = rows.place(keys, rank, has_nan=ranks is None and data.dtype.is_float)
         with loops.every(sizes) as row:
             place = _inside(places[row], number(size))
-            out = at(row, [number(0) for _ in axes]) if keepdims else row
-            loops.store(values, out, BufferLoad(data, at(row, unravel(place, lengths))))
-            for buffer in indices:
-                loops.store(buffer, out, place)
+            value = BufferLoad(data, at(row, unravel(place, lengths)))
+            out = kept(row) if keepdims else row
+            for field, buffer in zip(fields, buffers[len(inputs) - 1 :], strict=True):
+                loops.store(buffer, out, {"values": value, "indices": place}[field])
 
     shape = at(tuple(sizes), [number(1) for _ in axes]) if keepdims else tuple(sizes)
-    outputs = [(shape, str(data.dtype)), (shape, "int64")][: 1 + has_index]
-    found = written("median", outputs, [data], write)
-    return found if has_index else found[0]
+    kinds = {"values": str(data.dtype), "indices": "int64"}
+    found = written("ranked", [(shape, kinds[field]) for field in fields], inputs, write)
+    return found if len(found) > 1 else found[0]
 
 
 @dataclass(frozen=True)
@@ -157,8 +175,10 @@ class _Rows:
                 loops.store(free, (*row, position), most)
         return order
 
-    def middle(self, keys: Any, *, has_nan: bool) -> Any:
-        """The place in the middle of a stable sort of keys, or of the first greatest one for a NaN.
+    def place(self, keys: Any, at: Callable[[Index], Any], *, has_nan: bool) -> Any:
+        """The place in a stable sort of keys at a rank of each row.
+
+        With `has_nan`, it is that of the first greatest key where there is one of a NaN.
 
         The key there is found bit by bit, from the highest one: each step counts the keys in half
         of the range that is left. Its place is that of the last equal key before which no more than
@@ -181,7 +201,7 @@ class _Rows:
         with loops.every(self.sizes) as row:
             loops.store(low, row, intrin.min_value(kind))
             loops.store(lesser, row, 0)
-            loops.store(rank, row, (self.count - 1) // 2)
+            loops.store(rank, row, at(row))
         if has_nan:
             counted(lambda row, k: ops.compare(tir.EQ, keys[(*row, k)], most))
             with loops.every(self.sizes) as row:
@@ -727,8 +747,26 @@ def median(builder: BlockBuilder, call: Call) -> Expr:
     size = math.prod(n.value if isinstance(n, IntImm) else 0 for n in lengths)
     if not 0 < size <= _LATEST:
         return call
-    options = {"keepdims": attrs["keepdims"], "has_index": axis is not None and len(axes) == 1}
-    return rules.te_kernel(builder, middle, "median", *call.args, axes, **options)
+    fields = ("values", "indices") if axis is not None and len(axes) == 1 else ("values",)
+    options = None, axes, fields, attrs["keepdims"]
+    return rules.te_kernel(builder, ranked, "median", *call.args, *options)
+
+
+def nth_index(builder: BlockBuilder, call: Call) -> Expr:
+    """The kernel that counts elements; others are a call of the runtime."""
+    attrs: Any = call.attrs
+    sinfo, ranks = (tensor_of(builder.struct_info_of(arg)) for arg in call.args)
+    shape = literal_shape(sinfo)
+    kept = literal_shape(ranks)
+    if shape is None or kept is None or not _has_key(sinfo.dtype):
+        return call
+    axis = rules.normal_axis(attrs["axis"], len(shape))
+    size = shape[axis]
+    if kept and not all(map(rules.same, kept, (*shape[:axis], rules.one(), *shape[axis + 1 :]))):
+        return call
+    if not isinstance(size, IntImm) or not 0 < size.value <= _LATEST:
+        return call
+    return rules.te_kernel(builder, ranked, "nth_index", *call.args, (axis,), ("indices",), True)
 
 
 def _has_key(dtype: DataType) -> bool:

@@ -213,6 +213,41 @@ def argsort(
     return rules.with_dtype(data, data.dtype if dtype.is_void else dtype)
 
 
+def _nth_indices(data: Array, n: Array, axis: int = -1) -> Array:
+    size, axis = data.shape[axis], rules.normal_axis(axis, data.ndim)
+    if not size:
+        raise RuntimeCheckError("data has an element along the axis, found none", rule="DER-36")
+    shape = (*data.shape[:axis], 1, *data.shape[axis + 1 :])
+    if n.ndim and n.shape != shape:
+        raise RuntimeCheckError(
+            f"n is a scalar or has shape {shape}, found {n.shape}", rule="DER-36"
+        )
+    places = np.broadcast_to(np.clip(n, 0, size - 1), shape)
+    found = np.take_along_axis(order(data, axis, descending=False), places, axis)
+    return found.astype(np.int64, copy=False)
+
+
+@register("relax.nth_index", pure=True, runtime=_nth_indices, gradient=no_gradient)
+def nth_index(data: TensorStructInfo, n: TensorStructInfo, axis: int = -1) -> TensorStructInfo:
+    """The index that `argsort` of data has at position n along an axis.
+
+    A position before the first or after the last element is that of this element.
+
+    Shapes:
+        data    rank at least 1, with an element along the axis
+        n       a scalar, or as the result
+        result  as data, with size 1 along the axis, in int64
+    Errors:
+        StructInfoError: the axis is out of range, or n has another shape, or not integers.
+    """
+    rules.require_integer(n.dtype, "n", n)
+    found = rules.with_dtype(reduced(data, (axis,), keepdims=True), INT64)
+    if n.ndim > 0:
+        rules.common_rank((found, n), "nth_index")
+        rules.unified_shapes((found, n), "shapes of the result and n")
+    return found
+
+
 FEW = 4
 """The minimum ratio of elements to k for selection without a full sort."""
 
@@ -229,6 +264,8 @@ _LONG_WIDE = 4096
 """The same for 64-bit integers."""
 _RUN = 4096
 """The minimum mean length of ascending or descending runs that are merged."""
+_SPARSE = 4
+"""The maximum ratio of places to integers that mark those that are there."""
 _GROUP = 64
 """The maximum size of a group whose best element is compared with those of other groups."""
 _IN_TURN = 8
@@ -509,6 +546,11 @@ def _unique(
 
 def _distinct(x: Array, index: bool, inverse: bool, counts: bool) -> list[Array]:
     """As `np.unique` of a vector, which takes up to 50 times as long: it has a hash table."""
+    if x.dtype.kind in "iu" and x.size:
+        least = x.min()
+        extent = int(x.max()) - int(least) + 1
+        if extent <= x.size * (1 if index or inverse or counts else _SPARSE):
+            return _marked(x, least, extent, index, inverse, counts)
     if index or inverse:
         # Without indices, equal elements may be in any order.
         is_any = not index and x.size <= SMALL
@@ -529,6 +571,30 @@ def _distinct(x: Array, index: bool, inverse: bool, counts: bool) -> list[Array]
         found[-1][places] = np.cumsum(is_first) - 1
     if counts:
         found.append(np.concatenate((starts[1:], [x.size])) - starts)
+    return found
+
+
+def _marked(
+    x: Array, least: Any, extent: int, index: bool, inverse: bool, counts: bool
+) -> list[Array]:
+    """`_distinct` of integers that mark their places in a short range."""
+    wide = x if x.itemsize == 8 else x.astype(np.int64)
+    places = (wide - wide.dtype.type(least)).view(np.int64)
+    if counts:
+        marks = np.bincount(places)
+    else:
+        marks = np.zeros(extent, bool)
+        marks[places] = True
+    distinct = np.flatnonzero(marks)
+    found = [distinct.astype(x.dtype) + least]
+    if index:
+        first = np.empty(extent, np.int64)
+        first[places[::-1]] = np.arange(x.size)[::-1]
+        found.append(first[distinct])
+    if inverse:
+        found.append((np.cumsum(marks != 0) - 1)[places])
+    if counts:
+        found.append(marks[distinct])
     return found
 
 

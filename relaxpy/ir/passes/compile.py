@@ -34,6 +34,7 @@ def _in_loops(name: str) -> Legalization:
 
 _IN_LOOPS: Final = {
     "relax.median": _in_loops("median"),
+    "relax.nth_index": _in_loops("nth_index"),
     "relax.topk": _in_loops("topk"),
     "relax.vision.all_class_non_max_suppression": _in_loops("suppressed"),
 }

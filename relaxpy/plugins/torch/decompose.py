@@ -25,13 +25,7 @@ from torch.fx.experimental.symbolic_shapes import guard_or_false
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 from relaxpy.plugins.importing.unsupported import FrontendError
-from relaxpy.plugins.torch.backward import (
-    DECOMPOSITIONS,
-    Tensor,
-    aten,
-    decomposition,
-    pairs_of_rows,
-)
+from relaxpy.plugins.torch.backward import DECOMPOSITIONS, Tensor, aten, decomposition
 from relaxpy.plugins.torch.mutation import (
     changes_argument,
     changes_of,
@@ -396,14 +390,6 @@ def index_fill(x: Tensor, axis: int, indices: Tensor, value: Tensor | complex) -
     before = [None] * (axis % x.dim())
     filling = torch.as_tensor(value, dtype=x.dtype, device=x.device)
     return aten.index_put(x, [*before, indices], filling)
-
-
-# ---- pairs of rows
-
-
-@decomposition("_pdist_forward")
-def pdist(x: Tensor, p: float = 2.0) -> Tensor:
-    return torch.ops.aten._cdist_forward(x, x, p, None)[pairs_of_rows(x)]
 
 
 # ---- members

@@ -267,6 +267,10 @@ topk(f32(2, n), 1, 2) !! axis 2 is out of range for rank 2
 median(f32(2, n), 2) !! axis 2 is out of range for rank 2
 median(f32(2, n), [0, -2]) !! axis -2 occurs twice
 median(f32(2, n), []) !! axis is None or has at least one axis
+nth_index(f32(2, n), i64(), 2) !! axis 2 is out of range for rank 2
+nth_index(f32(2, n), f32()) !! n holds integers, found !! convert it with R.astype first
+nth_index(f32(2, n), i64(2)) !! nth_index have one rank, found 2 and 1
+nth_index(f32(2, n), i64(3, 1)) !! ...of the result and n differ in dimension 0: 2 in number 1
 bucketize(f32(2, n), f32(2, n)) !! boundaries is a vector, found R.Tensor((2, n)
 unique(f32(2, n), axis=2) !! axis 2 is out of range for rank 2
 multinomial_from_uniform(f32(n, 1), f32(n, 1), f32(n, 1)) !! sample_indices holds integers

@@ -19,7 +19,7 @@ from relaxpy.ir.tir.expr import Var
 from tests.ir.ops.cases.case import Case
 from tests.ir.ops.variants import program
 from tests.ir.relax.graphs import returning
-from tests.ir.relax.sinfos import tensor
+from tests.ir.relax.sinfos import rank, tensor
 
 HOLES = [3.0, np.nan, 1.0, 3.0, np.nan, -2.0, 0.0, 0.5, 0.25]
 ASCENDING = [-2.0, 0.0, 0.25, 0.5, 1.0, 3.0, 3.0, np.nan, np.nan]
@@ -477,3 +477,36 @@ def test_loops_find_medians_of_rows_whose_number_is_symbolic() -> None:
         values, index = executable["main"](x)
         np.testing.assert_array_equal(index, places)
         np.testing.assert_array_equal(values, np.take_along_axis(x, places[:, None], 1)[:, 0])
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int8", "uint64", "bool"])
+def test_loops_count_to_the_same_index_as_a_sort(dtype: str) -> None:
+    rng, info = np.random.default_rng(8), DataType(dtype)
+    values: Any = np.array([0, 1, 3, 100]).astype(dtype)
+    if info.is_float:
+        values = np.array([*values, -0.0, -1.5, np.nan, np.inf, -np.inf]).astype(dtype)
+    for shape, axis in (((37,), 0), ((3, 70, 2), 1)):
+        data = rng.choice(values, shape)
+        kept = [1 if k == axis else size for k, size in enumerate(shape)]
+        numbers: Any = rng.integers(-3, shape[axis] + 3, kept)
+        for n in (numbers, numbers.flat[0]):
+            sinfos = tensor(*shape, dtype=dtype), tensor(*np.shape(n), dtype="int64")
+            module = returning(partial(op.nth_index, axis=axis), *sinfos)
+            executable = compile(module, "native")
+            assert {row.backend for row in executable.report()} == {"native"}
+            places = np.argsort(data, axis, kind="stable")
+            clipped = np.broadcast_to(np.clip(n, 0, shape[axis] - 1), kept)
+            found = executable["main"](data, np.asarray(n))
+            np.testing.assert_array_equal(found, np.take_along_axis(places, clipped, axis))
+
+
+@pytest.mark.parametrize("target", ["reference", "numpy", "native"])
+def test_rows_without_elements_and_ranks_of_other_shapes_are_refused(target: str) -> None:
+    call: Any = returning(op.nth_index, rank(2), rank(-1, "int64"))
+    main = compile(call, target)["main"]
+    with pytest.raises(RuntimeCheckError, match="data has an element along the axis, found none"):
+        main(np.zeros((2, 0), "float32"), np.array(0))
+    with pytest.raises(
+        RuntimeCheckError, match=r"n is a scalar or has shape \(2, 1\), found \(3,\)"
+    ):
+        main(np.zeros((2, 4), "float32"), np.zeros(3, "int64"))

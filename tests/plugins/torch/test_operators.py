@@ -218,6 +218,16 @@ def test_distances_of_any_number_of_rows(p: float) -> None:
         np.testing.assert_allclose(found, torch.pdist(rows[:count], p).numpy(), rtol=1e-6)
 
 
+@pytest.mark.parametrize("target", ["numpy", "native"])
+@pytest.mark.parametrize("p", [0.0, 1.0, 2.0, 0.5, float("inf")])
+def test_distances_of_rows_with_special_values(p: float, target: str) -> None:
+    rows = torch.tensor([[1, 2], [1, 2], [-3, float("nan")], [float("inf"), 2], [float("inf"), 0]])
+    for x in (rows, rows[:1]):
+        program = torch.export.export(Applied(torch.pdist, ((x, p), {})), (x,))
+        (found,) = relaxpy.compile(from_exported_program(program), target)["main"](x.numpy())
+        np.testing.assert_allclose(found, torch.pdist(x, p).numpy(), rtol=1e-6)
+
+
 @pytest.mark.each_choice
 @pytest.mark.parametrize("corners", [False, True])
 @pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])

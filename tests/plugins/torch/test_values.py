@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
+import numpy as np
 import pytest
 
 import relaxpy
@@ -333,6 +334,31 @@ def test_rows_are_scattered_by_one_index_each(reduction: str, columns: Any, targ
     torch.testing.assert_close(tuple(found), scattered(x, index, source))
 
 
+@pytest.mark.parametrize("target", ["numpy", "native"])
+def test_elements_at_a_rank_and_the_most_frequent_ones(target: str) -> None:
+    drawn = torch.arange(120.0).mul(37).remainder(11).sub(5).div(2).trunc()
+    x = torch.where(drawn == 2, NAN, torch.where(drawn == 1, -0.0, drawn)).view(2, 20, 3)
+    x[0, :, 0] = NAN
+
+    def chosen(x: Any) -> Any:
+        of_rows = (
+            *x.kthvalue(5, 1),
+            *x.kthvalue(20, 1, True),
+            *x.nanmedian(1),
+            *x.nan_to_num(7).mode(1),
+        )
+        return *of_rows, *x[0, 0, 0].kthvalue(1), *x[0, 0, 0].nanmedian(0), *x[0, 0, 0].mode(0)
+
+    found = exported(chosen, x, target=target)(x)
+    torch.testing.assert_close(found[::2], chosen(x)[::2], equal_nan=True)
+    order = x.numpy().argsort(1, kind="stable")
+    known = x.isnan().logical_not().sum(1).sub(1).clamp(0).div(2, rounding_mode="floor")
+    middle = np.take_along_axis(order, known[:, None].numpy(), 1)[:, 0]
+    last = (x.nan_to_num(7) == found[6][:, None]).int().mul(torch.arange(20)[:, None]).argmax(1)
+    for places, expected in ((found[1], order[:, 4]), (found[5], middle), (found[7], last)):
+        np.testing.assert_array_equal(places, expected)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64])
 def test_medians_of_long_rows(dtype: Any) -> None:
     x = torch.arange(9000.0).mul(37).remainder(1009).sub(500).view(3, 3000).to(dtype)
@@ -348,6 +374,17 @@ def test_medians_of_long_rows(dtype: Any) -> None:
     for values, index, axis in ((rows[:, None], places[:, None], 1), (columns, lines, 0)):
         torch.testing.assert_close(values, x.median(axis, True)[0], equal_nan=True)
         torch.testing.assert_close(x.gather(axis, index), values, equal_nan=True)
+
+
+@pytest.mark.parametrize("flags", [{}, {"return_inverse": True}, {"return_counts": True}])
+def test_distinct_elements_with_what_is_requested(flags: dict[str, bool]) -> None:
+    x = torch.tensor([[3, -1, 3], [2, 2, 9], [3, -1, 3]])
+
+    def distinct(x: Any) -> Any:
+        found = [torch.unique(x, dim=dim, **flags) for dim in (None, 0)]
+        return [item for part in found for item in (part if flags else (part,))]
+
+    torch.testing.assert_close(list(exported(distinct, x)(x)), distinct(x))
 
 
 SINGULAR = torch.ones(2, 3, 3) + torch.tensor([0.0, 1.0]).view(2, 1, 1) * torch.eye(3)
@@ -573,6 +610,7 @@ def test_pieces_whose_lengths_are_data_are_padded(options: Any, target: str) -> 
     [
         *((torch.erfinv, -1, 1, 2.2), (torch.erfc, -5, 11, 0.52)),
         *((torch.lgamma, -9, 30, 0.51), (torch.digamma, -9, 30, 0.51)),
+        (lambda x: torch.hypot(x, x.roll(1)), -9, 30, 0.51),
     ],
 )
 def test_special_functions_are_exact_to_a_few_ulp(

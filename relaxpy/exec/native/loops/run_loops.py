@@ -163,9 +163,13 @@ class RunLoops(Loops):
         return count
 
     def _together(self, run: Run, lanes: int, places: Sequence[Mapping[Var, Value]]) -> None:
-        """The iterations at `places`, unrolled and jammed: their sums are interleaved."""
+        """The iterations at `places`, unrolled and jammed: their sums are interleaved.
+
+        If these are few, each is that of several sums of the elements in turn, to hide the latency.
+        """
         frame, starts = self.frame, self._starts(run, lanes)
-        width = len(starts)
+        width, turns = len(starts), 1
+        size = width * len(places)
         ready = self._ready(run) if len(places) > 1 else []
 
         def body(*sums: Value) -> list[Value]:
@@ -179,16 +183,21 @@ class RunLoops(Loops):
             for n, place in enumerate(places):
                 with frame.level(place):
                     results += self._body(run, sums[n * width : (n + 1) * width])
-            return results
+            return [*sums[size:], *results]
 
         over, inmost = run.over, body
         count, rows = Vectors.SUMS, over[-1].extent.constant if over else 1
         if (rows is None or rows > count) and not has_long_code(run, count * len(places)):
             over, inmost = over[:-1], partial(self.unrolled, run.over[-1], count, body)
-        sums = self.nested(over, inmost, starts * len(places))
+            bits = sum(start.type.bits for start in starts) * lanes * len(places)
+            while bits and 2 * turns * bits <= count * self.function.module.vector_bits:
+                turns *= 2
+        sums = self.nested(over, inmost, starts * len(places) * turns)
+        members = run.accumulations * len(places)
+        totals = [self._tree(member, sums[n::size]) for n, member in enumerate(members)]
         for n, place in enumerate(places):
             with frame.level(place):
-                self._finish(run, sums[n * width : (n + 1) * width])
+                self._finish(run, totals[n * width : (n + 1) * width])
 
     def _ready(self, run: Run) -> list[Add | Max | Min]:
         """Sums that a run reads and can compute before its stores, each after its operands."""

@@ -166,7 +166,14 @@ def fmax(cx: Context, x: Value, y: Value) -> Expr:
     return R.where(R.isnan(a), b, R.where(R.isnan(b), a, op(a, b)))
 
 
-@elementwise("hypot", prims="hypot")
+def _hypot_short(k: Loops, x: Number, y: Number) -> Number:
+    """The root of the sum of squares, which float64 holds."""
+    a, b = (k.local(ops.cast_to(v, "float64"))[0] for v in (x, y))
+    root = ops.cast_to(intrin.sqrt(a * a + b * b), "float32")
+    return Select(intrin.isinf(x) | intrin.isinf(y), ops.const(math.inf, "float32"), root)
+
+
+@elementwise("hypot", prims="hypot", short=_hypot_short)
 def hypot(k: Loops, x: Number, y: Number) -> Number:
     a, b = (k.local(Select(v < 0, -v, v))[0] for v in (x, y))
     large = k.local(Select(a < b, b, a))[0]

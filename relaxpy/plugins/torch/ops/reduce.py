@@ -449,8 +449,8 @@ def bincount(cx: Context, x: Expr, weights: Expr | None = None, least: int = 0) 
 def unique(
     cx: Context, x: Expr, is_sorted: bool = True, inverse: bool = False, counts: bool = False
 ) -> tuple[Expr, ...]:
-    values, places, numbers = _distinct(cx, _flat(x), 0)
-    return values, tensors.reshaped(places, tensors.shape_of(x)), numbers
+    values, places, numbers = _distinct(cx, _flat(x), 0, inverse, counts)
+    return values, tensors.reshaped(places, tensors.shape_of(x)) if inverse else places, numbers
 
 
 @converter("unique_dim")
@@ -462,14 +462,17 @@ def unique_along(
     inverse: bool = False,
     counts: bool = False,
 ) -> tuple[Expr, ...]:
-    return _distinct(cx, x, cx.axis(axis, x))
+    return _distinct(cx, x, cx.axis(axis, x), inverse, counts)
 
 
-def _distinct(cx: Context, x: Expr, axis: int) -> tuple[Expr, ...]:
-    """Distinct parts along an axis, where each part is among them, and how often each occurs."""
-    found = cx.emit(R.unique(x, True, False, True, True, axis))
-    parts = [cx.builder.emit(found[k]) for k in range(3)]
-    return tuple(R.astype(part, "int64") if k else part for k, part in enumerate(parts))
+def _distinct(cx: Context, x: Expr, axis: int, inverse: bool, counts: bool) -> tuple[Expr, ...]:
+    """Distinct parts along an axis and, if requested, the place of each part, and their counts."""
+    found = cx.emit(R.unique(x, True, False, inverse, counts, axis))
+    if not (inverse or counts):
+        return found, *[R.zeros((0,), "int64")] * 2
+    fields = iter(range(3))
+    parts = (cx.builder.emit(found[next(fields)]) if k else None for k in (True, inverse, counts))
+    return tuple(R.zeros((0,), "int64") if part is None else part for part in parts)
 
 
 @converter("unique_consecutive")

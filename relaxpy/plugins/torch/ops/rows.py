@@ -16,7 +16,6 @@ from relaxpy.plugins.importing.tensors import Loops, Number, kernel, whole
 from relaxpy.plugins.torch.complexes import Complex, complex_converter
 from relaxpy.plugins.torch.context import Context
 from relaxpy.plugins.torch.ops.indexing import along_axis, scattered
-from relaxpy.plugins.torch.ops.reduce import sort
 from relaxpy.plugins.torch.registry import converter
 
 
@@ -116,27 +115,25 @@ def complex_logcumsumexp(cx: Context, z: Complex, axis: int) -> Complex:
     )
 
 
-def _chosen(cx: Context, x: Expr, axis: int, keepdim: bool, place: Any) -> tuple[Expr, Expr]:
-    """The element at a place of the sorted elements, and where it stands."""
-    if not tensors.rank_of(x):
-        return x, const(0, "int64")
-    at = cx.axis(axis, x)
-    values, order = (cx.emit(item) for item in sort(cx, x, at))
-    index = place(values, at)
-    found = tuple(R.gather_elements(item, index, at) for item in (values, order))
-    first, second = found if keepdim else tuple(R.squeeze(item, [at]) for item in found)
-    return first, second
+def _nth(cx: Context, x: Expr, axis: int, keepdim: bool, n: Expr) -> tuple[Expr, Expr]:
+    """The element at a position in order along an axis, and its index."""
+    y = cx.tensor(x, "int8") if tensors.dtype_of(x) == "bool" else x
+    return _at(x, axis, keepdim, cx.emit(R.nth_index(y, n, axis)))
 
 
-def _at(cx: Context, values: Expr, axis: int, place: Any) -> Expr:
-    sizes = tensors.shape_of(values)
-    sizes[axis] = 1
-    return R.full(tuple(sizes), cx.tensor(place, "int64"), "int64")
+def _at(x: Expr, axis: int, keepdim: bool, index: Expr) -> tuple[Expr, Expr]:
+    """The element at an index along an axis, which alone has the gradient, and this index."""
+    value = R.gather_elements(x, index, axis)
+    return (value, index) if keepdim else (R.squeeze(value, [axis]), R.squeeze(index, [axis]))
 
 
 @converter("kthvalue")
-def kthvalue(cx: Context, x: Expr, k: Any, axis: int = -1, keepdim: bool = False) -> Any:
-    return _chosen(cx, x, axis, keepdim, lambda values, at: _at(cx, values, at, k - 1))
+def kthvalue(
+    cx: Context, x: Expr, k: Any, axis: int = -1, keepdim: bool = False
+) -> tuple[Expr, Expr]:
+    if not tensors.rank_of(x):
+        return x, const(0, "int64")
+    return _nth(cx, x, cx.axis(axis, x), keepdim, cx.tensor(k - 1, "int64"))
 
 
 @converter("median.dim")
@@ -145,22 +142,17 @@ def median(cx: Context, x: Expr, axis: int, keepdim: bool = False) -> tuple[Expr
         return x, const(0, "int64")
     at = cx.axis(axis, x)
     index = cx.emit(TupleGetItem(cx.emit(R.median(x, [at], True)), 1))
-    value = R.gather_elements(x, index, at)  # the gradient is that of this element alone
-    return (value, index) if keepdim else (R.squeeze(value, [at]), R.squeeze(index, [at]))
+    return _at(x, at, keepdim, index)
 
 
 @converter("nanmedian.dim")
 def nanmedian(cx: Context, x: Expr, axis: int, keepdim: bool = False) -> tuple[Expr, Expr]:
-    if not tensors.is_float(x):
+    if not tensors.is_float(x) or not tensors.rank_of(x):
         return median(cx, x, axis, keepdim)
-
-    def middle(values: Expr, at: int) -> Expr:
-        unknown = R.sum(R.astype(R.isnan(values), "int64"), [at], True)
-        known = cx.tensor(tensors.shape_of(values)[at], "int64") - unknown
-        below = R.maximum(known - const(1, "int64"), const(0, "int64"))
-        return below // const(2, "int64")
-
-    return _chosen(cx, x, axis, keepdim, middle)
+    at = cx.axis(axis, x)
+    known = R.sum(R.astype(R.equal(x, x), "int64"), [at], True)
+    below = (known - const(1, "int64")) // const(2, "int64")
+    return _nth(cx, x, at, keepdim, cx.emit(below))
 
 
 @converter("median")
@@ -323,25 +315,28 @@ def bucketize(
 
 @converter("mode")
 def mode(cx: Context, x: Expr, axis: int = -1, keepdim: bool = False) -> tuple[Expr, Expr]:
-    """The least of the most frequent values, and the last place where it stood when sorted."""
+    """The least of the most frequent values, and its last index."""
+    if not tensors.rank_of(x):
+        return x, const(0, "int64")
+    at, sizes = cx.axis(axis, x), tensors.shape_of(x)
+    y = cx.tensor(x, "int8") if tensors.dtype_of(x) == "bool" else x
+    shape = [tensors.product(sizes[:at]), sizes[at], tensors.product(sizes[at + 1 :])]
+    both = [cx.emit(tensors.reshaped(v, shape)) for v in (cx.emit(R.sort(y, at)), y)]
 
-    def place(values: Expr, at: int) -> Expr:
-        sizes = tensors.shape_of(values)
-        shape = [tensors.product(sizes[:at]), sizes[at], tensors.product(sizes[at + 1 :])]
-        blocks = cx.emit(tensors.reshaped(values, shape))
+    def write(k: Loops, ordered: Any, x: Any, out: Any) -> None:
+        with k.every((x.shape[0], x.shape[2])) as (a, b):
+            run, best, value = k.local(0, "int64"), k.local(0, "int64"), k.local(x[a, 0, b])
+            found = k.local(0, "int64")
+            with k.loop(x.shape[1]) as i:
+                new, before = ordered[a, i, b], ordered[a, Select(i > 0, i - 1, i), b]
+                k.store(run, 0, Select(new == before, run[0] + 1, ops.const(1, "int64")))
+                with k.when(run[0] > best[0]):
+                    k.store(best, 0, run[0])
+                    k.store(value, 0, new)
+            with k.loop(x.shape[1]) as i:
+                k.store(found, 0, Select(x[a, i, b] == value[0], i, found[0]))
+            k.store(out, (a, whole(0), b), found[0])
 
-        def write(k: Loops, x: Any, out: Any) -> None:
-            with k.every((x.shape[0], x.shape[2])) as (a, b):
-                run, best = k.local(0, "int64"), k.local(0, "int64")
-                with k.loop(x.shape[1]) as i:
-                    before = x[a, Select(i > 0, i - 1, i), b]
-                    k.store(run, 0, Select(x[a, i, b] == before, run[0] + 1, ops.const(1, "int64")))
-                    with k.when(run[0] > best[0]):
-                        k.store(best, 0, run[0])
-                        k.store(out, (a, ops.const(0, "int64"), b), i)
-
-        (found,) = kernel(cx, "mode", [([shape[0], 1, shape[2]], "int64")], [blocks], write)
-        sizes[at] = 1
-        return cx.emit(tensors.reshaped(found, sizes))
-
-    return _chosen(cx, x, axis, keepdim, place)
+    (found,) = kernel(cx, "mode", [([shape[0], 1, shape[2]], "int64")], both, write)
+    sizes[at] = 1
+    return _at(x, at, keepdim, cx.emit(tensors.reshaped(found, sizes)))

@@ -66,6 +66,17 @@ def _ordered() -> Iterator[Case]:
             )
             yield same("argsort", f"{label} {way}", (y,), _order, axis, descending)
     yield case("argsort", "dtype", (x,), lambda v: _order(v, -1, False), dtype="float32")
+    holes = np.where(integers(5, 4, low=0, high=4) == 1, np.nan, floats(5, 4)).astype("float32")
+    for n in (np.array(-9), np.array(2), np.array(9, "uint8"), np.array([[4, 0, 1, 3]])):
+        yield Case(
+            "relax.nth_index", f"{n.tolist()}", (holes, n), lambda v, n: op.nth_index(v, n, 0), _nth
+        )
+
+
+def _nth(v: Array, n: Array) -> Array:
+    """The indices at positions along the first axis, which are clipped to its range."""
+    places = np.broadcast_to(n.clip(0, len(v) - 1).astype("int64"), (1, *v.shape[1:]))
+    return np.take_along_axis(_order(v, 0, False), places, 0)
 
 
 def _top() -> Iterator[Case]:
