@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.base")
 if TYPE_CHECKING:
     from relaxpy.error import TVMError as TVMError
-else:
-    _face(globals(), """
-        relaxpy.error: TVMError
-    """)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.error")
 if TYPE_CHECKING:
     from relaxpy.errors import RelaxpyError as DiagnosticError
     from relaxpy.errors import RelaxpyError as InternalError
@@ -19,7 +20,3 @@ if TYPE_CHECKING:
     from relaxpy.errors import RelaxpyError as OpNotImplemented
     from relaxpy.errors import RelaxpyError as TVMError
     __all__ = ['DiagnosticError', 'InternalError', 'OpAttributeInvalid', 'OpAttributeRequired', 'OpAttributeUnImplemented', 'OpError', 'OpNotImplemented', 'TVMError']
-else:
-    _face(globals(), """
-        relaxpy.errors: DiagnosticError=RelaxpyError InternalError=RelaxpyError OpAttributeInvalid=RelaxpyError OpAttributeRequired=RelaxpyError OpAttributeUnImplemented=RelaxpyError OpError=RelaxpyError OpNotImplemented=RelaxpyError TVMError=RelaxpyError
-    """)

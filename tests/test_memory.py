@@ -27,6 +27,7 @@ from relaxpy.support.dataclass import _INSTANCES
 #: nothing.
 FEW = {
     "relaxpy.support.absent._instead",
+    "relaxpy.support.lazy._names_toml",
     "relaxpy.plugins.distributed.mpi._combining",
     "relaxpy.plugins.llm.connections.connection_class",
     "relaxpy.exec.blas._openblas",

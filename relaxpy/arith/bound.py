@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.arith.bound")
 if TYPE_CHECKING:
     from relaxpy.arith import *
-else:
-    _face(globals(), """
-        relaxpy.arith: *
-    """)

@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.contrib")
 if TYPE_CHECKING:
     from relaxpy.contrib import tvmjs as tvmjs, utils as utils
-else:
-    _face(globals(), """
-        relaxpy.contrib.: tvmjs utils
-    """)

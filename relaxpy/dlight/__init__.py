@@ -7,11 +7,7 @@ from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.dlight")
 if TYPE_CHECKING:
     from relaxpy.dlight import cpu as cpu, gpu as gpu
     from relaxpy.tvm.tir.bind_target import ApplyDefaultSchedule as ApplyDefaultSchedule, ScheduleRule as ScheduleRule
-else:
-    _face(globals(), """
-        relaxpy.dlight.: cpu gpu
-        relaxpy.tvm.tir.bind_target: ApplyDefaultSchedule ScheduleRule
-    """)

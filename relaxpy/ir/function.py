@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.ir.function")
 if TYPE_CHECKING:
     from relaxpy.ir.relax.nodes import BaseFunc as BaseFunc
-else:
-    _face(globals(), """
-        relaxpy.ir.relax.nodes: BaseFunc
-    """)

@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.base_py_module")
 if TYPE_CHECKING:
     from relaxpy.tvm.python_module import BasePyModule as BasePyModule
-else:
-    _face(globals(), """
-        relaxpy.tvm.python_module: BasePyModule
-    """)

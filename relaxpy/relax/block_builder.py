@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.block_builder")
 if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder as BlockBuilder
-else:
-    _face(globals(), """
-        relaxpy.ir.relax.block_builder.builder: BlockBuilder
-    """)

@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relay.function")
 if TYPE_CHECKING:
     from relaxpy.plugins.relay.expr import Function as Function
-else:
-    _face(globals(), """
-        relaxpy.plugins.relay.expr: Function
-    """)

@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relay.nn", "relaxpy.plugins.relay.op.makers:public_name")
 if TYPE_CHECKING:
     from relaxpy.plugins.relay.op.makers import maker as maker
-else:
-    _face(globals(), """
-        relaxpy.plugins.relay.op.makers: maker
-    """, "relaxpy.plugins.relay.op.makers:public_name")

@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relay.prelude")
 if TYPE_CHECKING:
     from relaxpy.plugins.relay.module import Prelude as Prelude
-else:
-    _face(globals(), """
-        relaxpy.plugins.relay.module: Prelude
-    """)

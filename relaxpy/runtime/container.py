@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.runtime.container")
 if TYPE_CHECKING:
     from relaxpy.exec.runtime.values import ShapeTuple as ShapeTuple
-else:
-    _face(globals(), """
-        relaxpy.exec.runtime.values: ShapeTuple
-    """)

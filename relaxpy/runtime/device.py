@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.runtime.device")
 if TYPE_CHECKING:
     from relaxpy.ir.core.device import Device as Device, cpu as cpu, cuda as cuda, device as device
-else:
-    _face(globals(), """
-        relaxpy.ir.core.device: Device cpu cuda device
-    """)

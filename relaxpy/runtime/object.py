@@ -7,10 +7,7 @@ from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.runtime.object")
 if TYPE_CHECKING:
     from relaxpy.ir.core.node import Node as Object
     __all__ = ['Object']
-else:
-    _face(globals(), """
-        relaxpy.ir.core.node: Object=Node
-    """)

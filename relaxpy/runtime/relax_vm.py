@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.runtime.relax_vm")
 if TYPE_CHECKING:
     from relaxpy.exec.vm import VirtualMachine as VirtualMachine
-else:
-    _face(globals(), """
-        relaxpy.exec.vm: VirtualMachine
-    """)

@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.script.highlight")
 if TYPE_CHECKING:
     from relaxpy.script.printer import cprint as cprint
-else:
-    _face(globals(), """
-        relaxpy.script.printer: cprint
-    """)

@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.te.operation")
 if TYPE_CHECKING:
     from relaxpy.te import *
-else:
-    _face(globals(), """
-        relaxpy.te: *
-    """)

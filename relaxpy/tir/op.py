@@ -7,10 +7,6 @@ from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.tir.op")
 if TYPE_CHECKING:
     from relaxpy.tir import *
-else:
-    _face(globals(), """
-        relaxpy.script.language.hardware:INTRINSICS: *
-        relaxpy.tir: *
-    """)

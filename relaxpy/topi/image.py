@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.topi.image")
 if TYPE_CHECKING:
     from relaxpy.ir.te.topi.image import *
-else:
-    _face(globals(), """
-        relaxpy.ir.te.topi.image: *
-    """)

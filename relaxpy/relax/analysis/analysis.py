@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.analysis.analysis")
 if TYPE_CHECKING:
     from relaxpy.relax.analysis import *
-else:
-    _face(globals(), """
-        relaxpy.relax.analysis: *
-    """)

@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.backend.dispatch_sampling")
 if TYPE_CHECKING:
     from relaxpy.relax.backend import DispatchSampling as DispatchSampling
-else:
-    _face(globals(), """
-        relaxpy.relax.backend: DispatchSampling
-    """)

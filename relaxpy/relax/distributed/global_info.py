@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.distributed.global_info")
 if TYPE_CHECKING:
     from relaxpy.ir.relax.nodes.distributed import DeviceMesh as DeviceMesh, device_mesh as device_mesh
-else:
-    _face(globals(), """
-        relaxpy.ir.relax.nodes.distributed: DeviceMesh device_mesh
-    """)

@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.distributed.struct_info")
 if TYPE_CHECKING:
     from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo as DTensorStructInfo, Placement as Placement, PlacementSpec as PlacementSpec
-else:
-    _face(globals(), """
-        relaxpy.ir.relax.nodes.distributed: DTensorStructInfo Placement PlacementSpec
-    """)

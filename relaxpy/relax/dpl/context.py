@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.dpl.context")
 if TYPE_CHECKING:
     from relaxpy.ir.relax.dpl.pattern import PatternContext as PatternContext
-else:
-    _face(globals(), """
-        relaxpy.ir.relax.dpl.pattern: PatternContext
-    """)

@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.ir")
 if TYPE_CHECKING:
     from relaxpy.relax.ir import instrument as instrument
-else:
-    _face(globals(), """
-        relaxpy.relax.ir.: instrument
-    """)

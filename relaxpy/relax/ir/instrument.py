@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.ir.instrument")
 if TYPE_CHECKING:
     from relaxpy.ir.instrument import WellFormedInstrument as WellFormedInstrument
-else:
-    _face(globals(), """
-        relaxpy.ir.instrument: WellFormedInstrument
-    """)

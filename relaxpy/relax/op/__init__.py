@@ -7,11 +7,7 @@ from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.op")
 if TYPE_CHECKING:
     from relaxpy.ir.ops import *
     from relaxpy.relax.op import op_attrs as op_attrs
-else:
-    _face(globals(), """
-        relaxpy.ir.ops: *
-        relaxpy.relax.op.: op_attrs
-    """)

@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.op.mask")
 if TYPE_CHECKING:
     from relaxpy.ir.ops import *
-else:
-    _face(globals(), """
-        relaxpy.ir.ops: *
-    """)

@@ -7,10 +7,7 @@ from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.op.nn")
 if TYPE_CHECKING:
     from relaxpy.ir.ops.nn import *
     from relaxpy.ir.ops.nn import relu6 as relu6
-else:
-    _face(globals(), """
-        relaxpy.ir.ops.nn: * relu6
-    """)

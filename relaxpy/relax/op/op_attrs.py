@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.op.op_attrs", "relaxpy.tvm.relax.op_attrs:attributes")
 if TYPE_CHECKING:
     pass
-else:
-    _face(globals(), """
-    """, "relaxpy.tvm.relax.op_attrs:attributes")

@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.testing.lib_comparator")
 if TYPE_CHECKING:
     from relaxpy.plugins.testing.bisect import LibCompareVMInstrument as LibCompareVMInstrument
-else:
-    _face(globals(), """
-        relaxpy.plugins.testing.bisect: LibCompareVMInstrument
-    """)

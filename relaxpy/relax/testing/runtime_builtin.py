@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.testing.runtime_builtin")
 if TYPE_CHECKING:
     from relaxpy.ir.ops.vm import MakeShapeCode as MakeShapeCode, MatchShapeCode as MatchShapeCode
-else:
-    _face(globals(), """
-        relaxpy.ir.ops.vm: MakeShapeCode MatchShapeCode
-    """)

@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.testing.vm")
 if TYPE_CHECKING:
     from relaxpy.plugins.testing.verify import check_saved_func as check_saved_func
-else:
-    _face(globals(), """
-        relaxpy.plugins.testing.verify: check_saved_func
-    """)

@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.training.optimizer")
 if TYPE_CHECKING:
     from relaxpy.plugins.training.optimizer import Adam as Adam, MomentumSGD as MomentumSGD, Optimizer as Optimizer, SGD as SGD
-else:
-    _face(globals(), """
-        relaxpy.plugins.training.optimizer: Adam MomentumSGD Optimizer SGD
-    """)

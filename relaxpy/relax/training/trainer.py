@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.training.trainer")
 if TYPE_CHECKING:
     from relaxpy.plugins.training.trainer import Trainer as Trainer
-else:
-    _face(globals(), """
-        relaxpy.plugins.training.trainer: Trainer
-    """)

@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.transform.transform")
 if TYPE_CHECKING:
     from relaxpy.relax.transform import *
-else:
-    _face(globals(), """
-        relaxpy.relax.transform: *
-    """)

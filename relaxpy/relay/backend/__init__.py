@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relay.backend")
 if TYPE_CHECKING:
     from relaxpy.relay.backend import interpreter as interpreter
-else:
-    _face(globals(), """
-        relaxpy.relay.backend.: interpreter
-    """)

@@ -7,11 +7,7 @@ from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.tir.schedule.testing")
 if TYPE_CHECKING:
     from relaxpy.plugins.schedule.schedule import verify_trace_roundtrip as verify_trace_roundtrip
     from relaxpy.plugins.testing.verify import assert_structural_equal_ignore_global_symbol as assert_structural_equal_ignore_global_symbol
-else:
-    _face(globals(), """
-        relaxpy.plugins.schedule.schedule: verify_trace_roundtrip
-        relaxpy.plugins.testing.verify: assert_structural_equal_ignore_global_symbol
-    """)

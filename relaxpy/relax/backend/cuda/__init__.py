@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.backend.cuda")
 if TYPE_CHECKING:
     from relaxpy.relax.backend.cuda import cublas as cublas, cudnn as cudnn, cutlass as cutlass
-else:
-    _face(globals(), """
-        relaxpy.relax.backend.cuda.: cublas cudnn cutlass
-    """)

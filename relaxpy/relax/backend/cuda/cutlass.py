@@ -8,9 +8,6 @@ from typing import TYPE_CHECKING
 from relaxpy.support.lazy import face as _face
 import relaxpy.tvm.libraries.patterns as _cutlass  # registers patterns
 
+_face(globals(), "relaxpy.relax.backend.cuda.cutlass")
 if TYPE_CHECKING:
     from relaxpy.tvm.libraries.patterns import partition_for_cutlass as partition_for_cutlass
-else:
-    _face(globals(), """
-        relaxpy.tvm.libraries.patterns: partition_for_cutlass
-    """)

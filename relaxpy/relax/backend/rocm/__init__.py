@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.backend.rocm")
 if TYPE_CHECKING:
     from relaxpy.relax.backend.rocm import hipblas as hipblas
-else:
-    _face(globals(), """
-        relaxpy.relax.backend.rocm.: hipblas
-    """)

@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.frontend.nn.exporter")
 if TYPE_CHECKING:
     from relaxpy.plugins.nn.exporter import add_extern as add_extern
-else:
-    _face(globals(), """
-        relaxpy.plugins.nn.exporter: add_extern
-    """)

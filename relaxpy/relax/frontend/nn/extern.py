@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.frontend.nn.extern")
 if TYPE_CHECKING:
     from relaxpy.plugins.nn.session import ExternModule as ExternModule, ObjectModule as ObjectModule, SourceModule as SourceModule
-else:
-    _face(globals(), """
-        relaxpy.plugins.nn.session: ExternModule ObjectModule SourceModule
-    """)

@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.frontend.nn.spec")
 if TYPE_CHECKING:
     from relaxpy.plugins.nn.spec import Int as Int, MethodSpec as MethodSpec, ModuleSpec as ModuleSpec, Object as Object, Tensor as Tensor, Tuple as Tuple
-else:
-    _face(globals(), """
-        relaxpy.plugins.nn.spec: Int MethodSpec ModuleSpec Object Tensor Tuple
-    """)

@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.frontend.nn.visitor")
 if TYPE_CHECKING:
     from relaxpy.plugins.nn.quantization import Mutator as Mutator
-else:
-    _face(globals(), """
-        relaxpy.plugins.nn.quantization: Mutator
-    """)

@@ -7,11 +7,7 @@ from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.frontend.onnx")
 if TYPE_CHECKING:
     from relaxpy.plugins.onnx.importer import from_onnx as from_onnx
     from relaxpy.relax.frontend.onnx import backend as backend
-else:
-    _face(globals(), """
-        relaxpy.plugins.onnx.importer: from_onnx
-        relaxpy.relax.frontend.onnx.: backend
-    """)

@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.transform.legalize_ops")
 if TYPE_CHECKING:
     from relaxpy.relax.transform.legalize_ops import common as common
-else:
-    _face(globals(), """
-        relaxpy.relax.transform.legalize_ops.: common
-    """)

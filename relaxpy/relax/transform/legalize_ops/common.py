@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.transform.legalize_ops.common")
 if TYPE_CHECKING:
     from relaxpy.ir.passes.legalize import register_legalize as register_legalize
-else:
-    _face(globals(), """
-        relaxpy.ir.passes.legalize: register_legalize
-    """)

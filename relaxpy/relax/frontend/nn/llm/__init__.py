@@ -7,11 +7,7 @@ from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.frontend.nn.llm")
 if TYPE_CHECKING:
     from relaxpy.relax.frontend.nn.llm import kv_cache as kv_cache, position_embedding as position_embedding, tree_attn as tree_attn
     from relaxpy.relax.frontend.nn.llm.position_embedding import llama_rope as llama_rope
-else:
-    _face(globals(), """
-        relaxpy.relax.frontend.nn.llm.: kv_cache position_embedding tree_attn
-        relaxpy.relax.frontend.nn.llm.position_embedding: llama_rope
-    """)
