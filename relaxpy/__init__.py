@@ -4,8 +4,6 @@ Public names are loaded on first use, so that `import relaxpy` is fast.
 """
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face

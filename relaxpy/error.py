@@ -3,8 +3,6 @@
 TVM reports every error in a program that it parses as a `DiagnosticError`."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face

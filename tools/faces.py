@@ -14,7 +14,7 @@ from typing import TypedDict
 
 ROOT = Path(__file__).parents[1]
 TABLE = ROOT / "relaxpy" / "names.toml"
-MARK = "# Written by tools/faces.py from relaxpy/names.toml.\n# fmt: off\n# ruff: noqa\n"
+MARK = "# Written by tools/faces.py from relaxpy/names.toml.\n"
 
 
 class Face(TypedDict, total=False):

@@ -1,8 +1,6 @@
 """The language: its nodes and its rules. The names of this package are loaded on first use."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face

@@ -1,8 +1,6 @@
 """Compilation, under TVM's module name; also in two steps, as tests of TVM do it."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face

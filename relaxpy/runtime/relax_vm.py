@@ -1,8 +1,6 @@
 """The virtual machine, under the name of TVM up to v0.19."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face

@@ -1,8 +1,6 @@
 """Programs as text: the namespaces I, R, T, the parser and the printer."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face

@@ -3,8 +3,6 @@
 The latter needs pytest, which is imported when one of its names is first used."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face

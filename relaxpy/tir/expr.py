@@ -1,8 +1,6 @@
 """Scalar expressions, under TVM's module name: all names of `tir`, and those of `==` and `!=`."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face

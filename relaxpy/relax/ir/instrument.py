@@ -1,8 +1,6 @@
 """Instruments that look at a program before or after each pass."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face

@@ -1,8 +1,6 @@
 """Operators that change shapes, under TVM's module name: all operators."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face

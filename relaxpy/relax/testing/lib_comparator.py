@@ -1,8 +1,6 @@
 """Comparison of the calls of a machine with those of other functions."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face

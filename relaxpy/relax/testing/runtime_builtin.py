@@ -1,8 +1,6 @@
 """The codes that calls of `vm.builtin.match_shape` and `vm.builtin.make_shape` contain."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face

@@ -1,8 +1,6 @@
 """Packed functions that tests of programs call, `test.vm.add` and others, and a check."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face

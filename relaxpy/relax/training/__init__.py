@@ -1,8 +1,6 @@
 """Training: losses, optimisers, and the trainer that runs them."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face

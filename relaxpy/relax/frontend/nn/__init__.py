@@ -1,8 +1,6 @@
 """Models as Python classes, in the manner of PyTorch, which become modules of Relax."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
