@@ -324,10 +324,8 @@ def index_put(
 
 
 def _gradient_slice_scatter(
-    var: rx.Var, call: rx.Call, gradient: rx.Expr, builder: BlockBuilder
+    gradient: Any, _: Any, src: Any, start: Any, end: Any, step: Any, axis: int
 ) -> list[rx.Expr]:
-    _, src, start, end, step = call.args
-    axis = cast("int", call.attrs["axis"])
     tensor_gradient = slice_scatter(gradient, R.zeros_like(src), start, end, step, axis=axis)
     bounds = ([v.value if isinstance(v, rx.PrimValue) else v] for v in (start, end, step))
     src_gradient = R.strided_slice(gradient, [axis], *bounds)
@@ -343,7 +341,7 @@ def _legalize_slice_scatter(builder: BlockBuilder, call: rx.Call) -> rx.Expr:
     "relax.slice_scatter",
     pure=True,
     legalize=_legalize_slice_scatter,
-    gradient=_gradient_slice_scatter,
+    gradient=gradients.of_operands(_gradient_slice_scatter),
 )
 def slice_scatter(
     input_tensor: rx.TensorStructInfo,

@@ -30,11 +30,7 @@ def _cross_entropy(predictions: Tensor, labels: Tensor) -> Tensor:
     return as_dtype(total, predictions.dtype)
 
 
-def _gradient_cross_entropy(
-    var: Var, call: Call, gradient: Expr, builder: BlockBuilder
-) -> list[Expr]:
-    predictions, labels = cast("Any", call.args)
-    scale = cast("Any", gradient)
+def _gradient_cross_entropy(scale: Any, predictions: Any, labels: Any) -> list[Expr]:
     if gradients.require_rank(predictions, "cross_entropy_with_logits") > 1:
         size = gradients.require_shape(predictions, "cross_entropy_with_logits")[0]
         scale = scale / gradients.scalar(size, predictions.struct_info.dtype)
@@ -49,7 +45,7 @@ def _gradient_cross_entropy(
     "relax.nn.cross_entropy_with_logits",
     pure=True,
     legalize=rules.by_te(_cross_entropy, "cross_entropy_with_logits"),
-    gradient=gradients.gradient_in_float32(_gradient_cross_entropy),
+    gradient=gradients.gradient_in_float32(gradients.of_operands(_gradient_cross_entropy)),
 )
 def cross_entropy_with_logits(
     predictions: TensorStructInfo, labels: TensorStructInfo
