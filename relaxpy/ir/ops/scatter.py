@@ -11,7 +11,6 @@ from relaxpy.ir.ops.definition.axis_rules import along
 from relaxpy.ir.ops.definition.registry import R, register
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.known import literal_shape
-from relaxpy.ir.te import topi
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
 from relaxpy.support.entry import user_facing
@@ -332,15 +331,10 @@ def _gradient_slice_scatter(
     return [tensor_gradient, src_gradient, *map(R.grad.no_grad, (start, end, step))]
 
 
-def _legalize_slice_scatter(builder: BlockBuilder, call: rx.Call) -> rx.Expr:
-    axis = call.attrs["axis"]
-    return rules.te_kernel(builder, topi.slice_scatter, "slice_scatter", *call.args, axis=axis)
-
-
 @register(
     "relax.slice_scatter",
     pure=True,
-    legalize=_legalize_slice_scatter,
+    legalize=rules.by_te("slice_scatter", "slice_scatter"),
     gradient=gradients.of_operands(_gradient_slice_scatter),
 )
 def slice_scatter(

@@ -77,22 +77,6 @@ def cross_entropy_with_logits(
     return rules.tensor((), dtype, vdevice)
 
 
-def _legalize_nll_loss(builder: BlockBuilder, call: Call) -> Expr:
-    operator = find(cast("Op", call.op))
-    assert operator is not None
-    predictions, targets, *weights = operator.operands(call)
-    return rules.te_kernel(
-        builder,
-        topi.nn.nll_loss,
-        "nll_loss",
-        predictions,
-        targets,
-        weights[0] if weights else None,
-        call.attrs["reduction"],
-        call.attrs["ignore_index"],
-    )
-
-
 def _loss_operands(call: Call) -> tuple[Any, Any, Any, Any, int]:
     """Predictions, targets, weights or None, whether each target counts, and the class axis."""
     operator = find(cast("Op", call.op))
@@ -186,7 +170,7 @@ def _check_nll(
 @register(
     "relax.nn.nll_loss",
     pure=True,
-    legalize=_legalize_nll_loss,
+    legalize=rules.by_te("nn.nll_loss", "nll_loss"),
     gradient=gradients.gradient_in_float32(_gradient_nll_loss),
 )
 def nll_loss(
