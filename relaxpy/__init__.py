@@ -4,8 +4,6 @@ Public names are loaded on first use, so that `import relaxpy` is fast.
 """
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
@@ -15,6 +13,7 @@ from relaxpy.support.missing import AbsentModules as _AbsentModules
 __version__ = "0.1.0"
 _sys.meta_path.append(_AbsentModules)
 
+_face(globals(), "relaxpy")
 if TYPE_CHECKING:
     from relaxpy import arith as arith, distributed as distributed, dlight as dlight, error as error, errors as errors, ir as ir, llm as llm, nd as nd, relax as relax, relay as relay, runtime as runtime, s_tir as s_tir, script as script, sym as sym, target as target, te as te, testing as testing, tir as tir, tirx as tirx, topi as topi, transform as transform
     from relaxpy.errors import RelaxpyError as TVMError
@@ -32,19 +31,3 @@ if TYPE_CHECKING:
     from relaxpy.ir.transform import get_pipeline as get_pipeline
     from relaxpy.rules import explain as explain
     __all__ = ['DataType', 'DataTypeCode', 'Device', 'Executable', 'IRModule', 'TVMError', 'VirtualMachine', 'arith', 'build', 'compile', 'cpu', 'cuda', 'device', 'distributed', 'dlight', 'doctor', 'error', 'errors', 'explain', 'get_global_func', 'get_pipeline', 'instrument', 'ir', 'llm', 'load_executable', 'nd', 'register_func', 'register_global_func', 'relax', 'relay', 'runtime', 's_tir', 'script', 'sym', 'target', 'te', 'testing', 'tir', 'tirx', 'topi', 'transform']
-else:
-    _face(globals(), """
-        relaxpy.: arith distributed dlight error errors ir llm nd relax relay runtime s_tir script sym target te testing tir tirx topi transform
-        relaxpy.errors: TVMError=RelaxpyError
-        relaxpy.exec.compile: build=compile compile load_executable
-        relaxpy.exec.doctor: doctor
-        relaxpy.exec.executable: Executable
-        relaxpy.exec.runtime.registry: get_global_func register_func register_global_func=register_func
-        relaxpy.exec.vm: VirtualMachine
-        relaxpy.ir.: instrument
-        relaxpy.ir.core.device: Device cpu cuda device
-        relaxpy.ir.core.dtype: DataType DataTypeCode
-        relaxpy.ir.module: IRModule
-        relaxpy.ir.transform: get_pipeline
-        relaxpy.rules: explain
-    """)

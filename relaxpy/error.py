@@ -3,12 +3,11 @@
 TVM reports every error in a program that it parses as a `DiagnosticError`."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.error")
 if TYPE_CHECKING:
     from relaxpy.errors import RelaxpyError as DiagnosticError
     from relaxpy.errors import RelaxpyError as InternalError
@@ -19,7 +18,3 @@ if TYPE_CHECKING:
     from relaxpy.errors import RelaxpyError as OpNotImplemented
     from relaxpy.errors import RelaxpyError as TVMError
     __all__ = ['DiagnosticError', 'InternalError', 'OpAttributeInvalid', 'OpAttributeRequired', 'OpAttributeUnImplemented', 'OpError', 'OpNotImplemented', 'TVMError']
-else:
-    _face(globals(), """
-        relaxpy.errors: DiagnosticError=RelaxpyError InternalError=RelaxpyError OpAttributeInvalid=RelaxpyError OpAttributeRequired=RelaxpyError OpAttributeUnImplemented=RelaxpyError OpError=RelaxpyError OpNotImplemented=RelaxpyError TVMError=RelaxpyError
-    """)

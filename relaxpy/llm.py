@@ -1,23 +1,14 @@
 """Language models that one talks to: chat, server, Hugging Face folders and GGUF files."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.llm")
 if TYPE_CHECKING:
     from relaxpy.plugins.llm.compiled import CompiledDecoder as CompiledDecoder
     from relaxpy.plugins.llm.config import Config as Config, FAMILIES as FAMILIES, ModelError as ModelError, ParameterError as ParameterError, config_of as config_of
     from relaxpy.plugins.llm.engine import Engine as Engine, Request as Request
     from relaxpy.plugins.llm.language_model import LanguageModel as LanguageModel, load as load
     from relaxpy.plugins.llm.sampling import Sampling as Sampling
-else:
-    _face(globals(), """
-        relaxpy.plugins.llm.compiled: CompiledDecoder
-        relaxpy.plugins.llm.config: Config FAMILIES ModelError ParameterError config_of
-        relaxpy.plugins.llm.engine: Engine Request
-        relaxpy.plugins.llm.language_model: LanguageModel load
-        relaxpy.plugins.llm.sampling: Sampling
-    """)

@@ -1,17 +1,11 @@
 """Targets of compilation."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.target")
 if TYPE_CHECKING:
     from relaxpy.exec.cross import Native as Native
     from relaxpy.ir.core.target import Target as Target, TargetKind as TargetKind
-else:
-    _face(globals(), """
-        relaxpy.exec.cross: Native
-        relaxpy.ir.core.target: Target TargetKind
-    """)

@@ -1,7 +1,7 @@
 """Write the modules of public names, one for each table of `relaxpy/names.toml`.
 
-Such a module defines nothing: type checkers read its imports, and programs load a name when they
-first use it. `make format` runs this tool; a test compares the files with the table.
+Such a module defines nothing: type checkers read its imports, and programs find a name by the
+table when they first use it. `make format` runs this tool; a test compares them with the table.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import TypedDict
 
 ROOT = Path(__file__).parents[1]
 TABLE = ROOT / "relaxpy" / "names.toml"
-MARK = "# Written by tools/faces.py from relaxpy/names.toml.\n# fmt: off\n# ruff: noqa\n"
+MARK = "# Written by tools/faces.py from relaxpy/names.toml.\n"
 
 
 class Face(TypedDict, total=False):
     """What the table says of a module.
 
-    `names` and `lookup` are for `relaxpy.support.lazy.face`; `code` stands before them. A module
+    `relaxpy.support.lazy.face` reads `names` and takes `lookup`; `code` stands before. A module
     that is the `same` as another takes that one's place in `sys.modules`.
     """
 
@@ -87,18 +87,17 @@ def text_of(table: dict[str, Face], module: str) -> str:
             f"    sys.modules[__name__] = {name}\n"
         )
     names = parsed(face["names"])
+    lookup = f', "{face["lookup"]}"' if "lookup" in face else ""
     lines = [
+        f'_face(globals(), "{module}"{lookup})',
         "if TYPE_CHECKING:",
         *(f"    {line}" for line in list(static_imports(names)) or ("pass",)),
     ]
     if "=" in face["names"]:
         lines.append(f"    __all__ = {sorted(exported(table, module))}")
-    lookup = f', "{face["lookup"]}"' if "lookup" in face else ""
-    lines += ["else:", '    _face(globals(), """']
-    lines += [f"        {place}: {' '.join(tokens)}" for place, tokens in names.items()]
     imports = "from typing import TYPE_CHECKING\n\nfrom relaxpy.support.lazy import face as _face\n"
     code = face.get("code", "")
-    return f"{head}{imports}{code}\n" + "\n".join([*lines, f'    """{lookup})', ""])
+    return f"{head}{imports}{code}\n" + "\n".join([*lines, ""])
 
 
 def file_of(module: str) -> Path:

@@ -1,12 +1,11 @@
 """Integer reasoning over PrimExprs."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.arith")
 if TYPE_CHECKING:
     from relaxpy.arith import analyzer as analyzer, bound as bound, int_set as int_set, iter_affine_map as iter_affine_map, pattern as pattern
     from relaxpy.ir.arith.prove import prove_equal as prove_equal, simplify as simplify
@@ -16,14 +15,3 @@ if TYPE_CHECKING:
     from relaxpy.ir.arith.tvm.iter_reader import IterMapExpr as IterMapExpr, IterMapLevel as IterMapLevel, IterMark as IterMark, IterSplitExpr as IterSplitExpr, IterSumExpr as IterSumExpr, normalize_iter_map_to_expr as normalize_iter_map_to_expr
     from relaxpy.tvm.patterns import detect_clip_bound as detect_clip_bound, detect_common_subexpr as detect_common_subexpr, detect_linear_equation as detect_linear_equation
     from relaxpy.tvm.tir.facts import domain_touched as domain_touched
-else:
-    _face(globals(), """
-        relaxpy.arith.: analyzer bound int_set iter_affine_map pattern
-        relaxpy.ir.arith.prove: prove_equal simplify
-        relaxpy.ir.arith.tvm.analyzer: Analyzer CompareResult ConstIntBound Extension ModularSet ProofStrength
-        relaxpy.ir.arith.tvm.intset: IntSet IntervalSet PresburgerSet neg_inf pos_inf union_lower_bound
-        relaxpy.ir.arith.tvm.iter_map: IterMapResult detect_iter_map inverse_affine_iter_map iter_map_simplify normalize_to_iter_sum subspace_divide
-        relaxpy.ir.arith.tvm.iter_reader: IterMapExpr IterMapLevel IterMark IterSplitExpr IterSumExpr normalize_iter_map_to_expr
-        relaxpy.tvm.patterns: detect_clip_bound detect_common_subexpr detect_linear_equation
-        relaxpy.tvm.tir.facts: domain_touched
-    """)

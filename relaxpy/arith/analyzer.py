@@ -1,15 +1,10 @@
 """The Analyzer, and the kinds of facts that it knows."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.arith.analyzer")
 if TYPE_CHECKING:
     from relaxpy.ir.arith.tvm.analyzer import Analyzer as Analyzer, CompareResult as CompareResult, ConstIntBound as ConstIntBound, Extension as Extension, ModularSet as ModularSet, ProofStrength as ProofStrength
-else:
-    _face(globals(), """
-        relaxpy.ir.arith.tvm.analyzer: Analyzer CompareResult ConstIntBound Extension ModularSet ProofStrength
-    """)

@@ -1,15 +1,10 @@
 """Bounds, under TVM's module name: all names of `arith`."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.arith.bound")
 if TYPE_CHECKING:
     from relaxpy.arith import *
-else:
-    _face(globals(), """
-        relaxpy.arith: *
-    """)

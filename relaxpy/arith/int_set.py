@@ -1,15 +1,10 @@
 """Sets of integers."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.arith.int_set")
 if TYPE_CHECKING:
     from relaxpy.ir.arith.tvm.intset import IntSet as IntSet, IntervalSet as IntervalSet, PresburgerSet as PresburgerSet, neg_inf as neg_inf, pos_inf as pos_inf, union_lower_bound as union_lower_bound
-else:
-    _face(globals(), """
-        relaxpy.ir.arith.tvm.intset: IntSet IntervalSet PresburgerSet neg_inf pos_inf union_lower_bound
-    """)

@@ -1,15 +1,10 @@
 """Folders of weights, as TVM and MLC store them."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.contrib.tvmjs")
 if TYPE_CHECKING:
     from relaxpy.tvm.tensor_cache import dump_tensor_cache as dump_tensor_cache, load_tensor_cache as load_tensor_cache
-else:
-    _face(globals(), """
-        relaxpy.tvm.tensor_cache: dump_tensor_cache load_tensor_cache
-    """)

@@ -1,15 +1,10 @@
 """Temporary directories: `tvm.contrib.utils`."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.contrib.utils")
 if TYPE_CHECKING:
     from relaxpy.tvm.tensor_cache import TempDirectory as TempDirectory, tempdir as tempdir
-else:
-    _face(globals(), """
-        relaxpy.tvm.tensor_cache: TempDirectory tempdir
-    """)

@@ -1,17 +1,11 @@
 """The schedules of kernels that programs of TVM ask for: `compile` decides them here."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.dlight")
 if TYPE_CHECKING:
     from relaxpy.dlight import cpu as cpu, gpu as gpu
     from relaxpy.tvm.tir.bind_target import ApplyDefaultSchedule as ApplyDefaultSchedule, ScheduleRule as ScheduleRule
-else:
-    _face(globals(), """
-        relaxpy.dlight.: cpu gpu
-        relaxpy.tvm.tir.bind_target: ApplyDefaultSchedule ScheduleRule
-    """)

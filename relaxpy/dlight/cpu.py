@@ -1,16 +1,11 @@
 """Schedule rules for CPUs, by TVM's names."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.dlight.cpu")
 if TYPE_CHECKING:
     from relaxpy.tvm.tir.bind_target import ScheduleRule as GEMV
     __all__ = ['GEMV']
-else:
-    _face(globals(), """
-        relaxpy.tvm.tir.bind_target: GEMV=ScheduleRule
-    """)

@@ -1,12 +1,11 @@
 """Rules for GPUs, by TVM's names."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.dlight.gpu")
 if TYPE_CHECKING:
     from relaxpy.tvm.tir.bind_target import Fallback as Fallback
     from relaxpy.tvm.tir.bind_target import ScheduleRule as GEMV
@@ -17,7 +16,3 @@ if TYPE_CHECKING:
     from relaxpy.tvm.tir.bind_target import ScheduleRule as Reduction
     from relaxpy.tvm.tir.bind_target import ScheduleRule as Transpose
     __all__ = ['Fallback', 'GEMV', 'GeneralReduction', 'LowBatchGEMV', 'Matmul', 'RMSNorm', 'Reduction', 'Transpose']
-else:
-    _face(globals(), """
-        relaxpy.tvm.tir.bind_target: Fallback GEMV=ScheduleRule GeneralReduction=ScheduleRule LowBatchGEMV=ScheduleRule Matmul=ScheduleRule RMSNorm=ScheduleRule Reduction=ScheduleRule Transpose=ScheduleRule
-    """)

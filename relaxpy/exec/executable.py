@@ -23,10 +23,11 @@ from relaxpy.errors import (
 from relaxpy.exec.container import Container, Sections, as_path
 from relaxpy.exec.report import CompileReport, ExecutionReport, kernel_sources
 from relaxpy.exec.runtime.checks import Bindings, Signature
-from relaxpy.exec.runtime.values import CopiedByReference, Value, user_argument
+from relaxpy.exec.runtime.values import Value, user_argument
 from relaxpy.exec.stateful import StatefulCalls
 from relaxpy.ir import hooks
 from relaxpy.ir.core.fork_lock import late_property
+from relaxpy.ir.core.node import CopiedByReference
 from relaxpy.ir.core.tensor import as_torch, has_torch
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule

@@ -1,12 +1,11 @@
 """The language: its nodes and its rules. The names of this package are loaded on first use."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.ir")
 if TYPE_CHECKING:
     from relaxpy.errors import Span as Span
     from relaxpy.ir import attrs as attrs, base as base, container as container, expr as expr, function as function, global_info as global_info, instrument as instrument, module as module, op as op, transform as transform, type as type
@@ -27,23 +26,3 @@ if TYPE_CHECKING:
     from relaxpy.ir.tir.iteration import Range as Range
     from relaxpy.tvm.relax.helpers import SourceName as SourceName, make_node as make_node
     __all__ = ['AccessPath', 'Array', 'Attrs', 'BaseFunc', 'DataType', 'DictAttrs', 'DummyGlobalInfo', 'EnvFunc', 'FuncType', 'GlobalInfo', 'GlobalVar', 'IRModule', 'Map', 'Op', 'PointerType', 'PrimExpr', 'PrimType', 'Range', 'SourceName', 'Span', 'TupleType', 'Type', 'VDevice', 'assert_structural_equal', 'attrs', 'base', 'container', 'expr', 'first_mismatch', 'function', 'get_first_structural_mismatch', 'global_info', 'instrument', 'load_json', 'make_node', 'module', 'op', 'register_op_attr', 'save_json', 'structural_equal', 'structural_hash', 'transform', 'type']
-else:
-    _face(globals(), """
-        relaxpy.errors: Span
-        relaxpy.ir.: attrs base container expr function global_info instrument module op transform type
-        relaxpy.ir.container: Array Map
-        relaxpy.ir.core.dtype: DataType
-        relaxpy.ir.core.node: Attrs DictAttrs=Attrs
-        relaxpy.ir.core.types: PointerType PrimType
-        relaxpy.ir.equality.mismatch: AccessPath
-        relaxpy.ir.equality.structural: assert_structural_equal first_mismatch get_first_structural_mismatch structural_equal structural_hash
-        relaxpy.ir.global_info: DummyGlobalInfo GlobalInfo VDevice
-        relaxpy.ir.module: IRModule
-        relaxpy.ir.op: Op register_op_attr
-        relaxpy.ir.relax.nodes: BaseFunc EnvFunc GlobalVar
-        relaxpy.ir.relax.nodes.static_type: FuncType TupleType Type
-        relaxpy.ir.serialize: load_json save_json
-        relaxpy.ir.tir.expr: PrimExpr
-        relaxpy.ir.tir.iteration: Range
-        relaxpy.tvm.relax.helpers: SourceName make_node
-    """)

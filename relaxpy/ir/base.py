@@ -1,17 +1,11 @@
 """Structural comparison and serialisation of programs, under TVM's module name."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.ir.base")
 if TYPE_CHECKING:
     from relaxpy.ir.equality.structural import assert_structural_equal as assert_structural_equal, get_first_structural_mismatch as get_first_structural_mismatch, structural_equal as structural_equal, structural_hash as structural_hash
     from relaxpy.ir.serialize import load_json as load_json, save_json as save_json
-else:
-    _face(globals(), """
-        relaxpy.ir.equality.structural: assert_structural_equal get_first_structural_mismatch structural_equal structural_hash
-        relaxpy.ir.serialize: load_json save_json
-    """)

@@ -1,18 +1,12 @@
 """The classes of the lists and tables in nodes, under TVM's module name."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.ir.container")
 if TYPE_CHECKING:
     from builtins import tuple as Array
     from collections.abc import Mapping as Map
     __all__ = ['Array', 'Map']
-else:
-    _face(globals(), """
-        builtins: Array=tuple
-        collections.abc: Map=Mapping
-    """)

@@ -1,21 +1,14 @@
 """Scalar expressions, ranges and names of functions, under TVM's module name."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.ir.expr")
 if TYPE_CHECKING:
     from relaxpy.ir.relax.nodes import GlobalVar as GlobalVar
     from relaxpy.ir.relax.nodes import Expr as RelaxExpr
     from relaxpy.ir.tir.expr import PrimExpr as PrimExpr
     from relaxpy.ir.tir.iteration import Range as Range
     __all__ = ['GlobalVar', 'PrimExpr', 'Range', 'RelaxExpr']
-else:
-    _face(globals(), """
-        relaxpy.ir.relax.nodes: GlobalVar RelaxExpr=Expr
-        relaxpy.ir.tir.expr: PrimExpr
-        relaxpy.ir.tir.iteration: Range
-    """)

@@ -1,17 +1,11 @@
 """Types, under TVM's module name."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.ir.type")
 if TYPE_CHECKING:
     from relaxpy.ir.core.types import PointerType as PointerType, PrimType as PrimType
     from relaxpy.ir.relax.nodes.static_type import FuncType as FuncType, TupleType as TupleType, Type as Type
-else:
-    _face(globals(), """
-        relaxpy.ir.core.types: PointerType PrimType
-        relaxpy.ir.relax.nodes.static_type: FuncType TupleType Type
-    """)

@@ -1,12 +1,11 @@
 """The graph level of the IR: expressions, struct info, and the tools that work on them."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax")
 if TYPE_CHECKING:
     from relaxpy.exec.compile import build as build
     from relaxpy.exec.executable import Executable as Executable, VMExecutable as VMExecutable
@@ -30,25 +29,3 @@ if TYPE_CHECKING:
     from relaxpy.tvm.relax.binding_rewrite import DataflowBlockRewrite as DataflowBlockRewrite
     from relaxpy.tvm.relax.dump_ast import PyExprVisitor as PyExprVisitor
     __all__ = ['AnyType', 'BasePyModule', 'Binding', 'BindingBlock', 'BlockBuilder', 'Call', 'Constant', 'DTensorStructInfo', 'DataTypeImm', 'DataflowBlock', 'DataflowBlockRewrite', 'DataflowVar', 'DummyGlobalInfo', 'DynTensorType', 'EnvFunc', 'ExecBuilder', 'Executable', 'Expr', 'ExprFunctor', 'ExprMutator', 'ExprVisitor', 'ExternFunc', 'FuncStructInfo', 'FuncType', 'Function', 'GlobalVar', 'Id', 'If', 'MatchCast', 'ObjectStructInfo', 'ObjectType', 'PackedFuncType', 'PrimStructInfo', 'PrimValue', 'PyExprMutator', 'PyExprVisitor', 'SeqExpr', 'ShapeExpr', 'ShapeStructInfo', 'ShapeType', 'StringImm', 'StructInfo', 'TensorStructInfo', 'TensorType', 'Tuple', 'TupleGetItem', 'TupleStructInfo', 'TupleType', 'Type', 'VDevice', 'VMExecutable', 'VMInstrumentReturnKind', 'Var', 'VarBinding', 'VirtualMachine', '_update_struct_info', 'analysis', 'backend', 'base_py_module', 'binding_rewrite', 'block_builder', 'build', 'call_dps_packed', 'call_pure_packed', 'call_tir', 'call_tir_inplace', 'call_tir_packed', 'call_tir_with_grad', 'const', 'convert_to_expr', 'distributed', 'dpl', 'exec_builder', 'expr', 'expr_functor', 'extern', 'frontend', 'get_default_pipeline', 'get_pipeline', 'get_shape_of', 'ir', 'make_shape', 'op', 'pipeline', 'prim_value', 'register_pipeline', 'relax_to_pyfunc_converter', 'struct_info', 'testing', 'training', 'transform', 'ty', 'update_struct_info', 'utils', 'vm_build']
-else:
-    _face(globals(), """
-        relaxpy.exec.compile: build
-        relaxpy.exec.executable: Executable VMExecutable
-        relaxpy.exec.runtime.instrument: VMInstrumentReturnKind
-        relaxpy.exec.vm: VirtualMachine
-        relaxpy.ir.global_info: DummyGlobalInfo VDevice
-        relaxpy.ir.ops: call_dps_packed call_pure_packed call_tir call_tir_inplace call_tir_packed call_tir_with_grad
-        relaxpy.ir.relax.block_builder.builder: BlockBuilder
-        relaxpy.ir.relax.nodes.static_type: AnyType=ObjectType DynTensorType FuncType ObjectType PackedFuncType ShapeType TensorType=DynTensorType TupleType Type
-        relaxpy.ir.relax.rewrite.expr_functor: ExprFunctor PyExprMutator
-        relaxpy.ir.transform: get_pipeline register_pipeline
-        relaxpy.relax.: analysis backend base_py_module binding_rewrite block_builder distributed dpl exec_builder expr expr_functor frontend ir op pipeline relax_to_pyfunc_converter struct_info testing training transform ty utils vm_build
-        relaxpy.relax.expr: *
-        relaxpy.relax.expr_functor: ExprMutator ExprVisitor
-        relaxpy.relax.struct_info: *
-        relaxpy.tvm.exec_builder: ExecBuilder
-        relaxpy.tvm.pipelines: get_default_pipeline
-        relaxpy.tvm.python_module: BasePyModule
-        relaxpy.tvm.relax.binding_rewrite: DataflowBlockRewrite
-        relaxpy.tvm.relax.dump_ast: PyExprVisitor
-    """)

@@ -1,15 +1,10 @@
 """Modules that also contain Python functions."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.base_py_module")
 if TYPE_CHECKING:
     from relaxpy.tvm.python_module import BasePyModule as BasePyModule
-else:
-    _face(globals(), """
-        relaxpy.tvm.python_module: BasePyModule
-    """)

@@ -1,15 +1,10 @@
 """Rewriting of one dataflow block of a function."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.binding_rewrite")
 if TYPE_CHECKING:
     from relaxpy.tvm.relax.binding_rewrite import DataflowBlockRewrite as DataflowBlockRewrite
-else:
-    _face(globals(), """
-        relaxpy.tvm.relax.binding_rewrite: DataflowBlockRewrite
-    """)

@@ -1,15 +1,10 @@
 """The builder of Relax programs."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.block_builder")
 if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder as BlockBuilder
-else:
-    _face(globals(), """
-        relaxpy.ir.relax.block_builder.builder: BlockBuilder
-    """)

@@ -1,15 +1,10 @@
 """The builder of executables from instructions."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.exec_builder")
 if TYPE_CHECKING:
     from relaxpy.tvm.exec_builder import ExecBuilder as ExecBuilder, VMFuncKind as VMFuncKind
-else:
-    _face(globals(), """
-        relaxpy.tvm.exec_builder: ExecBuilder VMFuncKind
-    """)

@@ -1,17 +1,11 @@
 """Pipelines of passes, and their stages for a target."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.pipeline")
 if TYPE_CHECKING:
     from relaxpy.ir.transform import get_pipeline as get_pipeline, register_pipeline as register_pipeline
     from relaxpy.tvm.pipelines import dataflow_lower_passes as dataflow_lower_passes, default_build_pipeline as default_build_pipeline, finalize_passes as finalize_passes, get_default_pipeline as get_default_pipeline, legalize_passes as legalize_passes, library_dispatch_passes as library_dispatch_passes, zero_pipeline as zero_pipeline
-else:
-    _face(globals(), """
-        relaxpy.ir.transform: get_pipeline register_pipeline
-        relaxpy.tvm.pipelines: dataflow_lower_passes default_build_pipeline finalize_passes get_default_pipeline legalize_passes library_dispatch_passes zero_pipeline
-    """)

@@ -1,21 +1,14 @@
 """Compilation, under TVM's module name; also in two steps, as tests of TVM do it."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.vm_build")
 if TYPE_CHECKING:
     from relaxpy.exec.compile import build as build
     from relaxpy.exec.executable import VMExecutable as VMExecutable
     from relaxpy.tvm.exec_builder import vm_codegen as _vmcodegen
     from relaxpy.tvm.exec_builder import vm_link as _vmlink
     __all__ = ['VMExecutable', '_vmcodegen', '_vmlink', 'build']
-else:
-    _face(globals(), """
-        relaxpy.exec.compile: build
-        relaxpy.exec.executable: VMExecutable
-        relaxpy.tvm.exec_builder: _vmcodegen=vm_codegen _vmlink=vm_link
-    """)

@@ -1,12 +1,11 @@
 """Relay, the predecessor of Relax: programs are read, checked, printed and run."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relay", "relaxpy.plugins.relay.op.makers:public_name")
 if TYPE_CHECKING:
     from relaxpy.errors import RelayTypeError as RelayTypeError, Span as Span
     from relaxpy.plugins.relay.expr import Clause as Clause, Constructor as Constructor, Function as Function, Id as Id, Match as Match, Pattern as Pattern, PatternConstructor as PatternConstructor, PatternTuple as PatternTuple, PatternVar as PatternVar, PatternWildcard as PatternWildcard
@@ -23,19 +22,3 @@ if TYPE_CHECKING:
     from relaxpy.relay.ty import *
     from relaxpy.tvm.tensor_cache import load_param_dict as load_param_dict, save_param_dict as save_param_dict
     __all__ = ['Any', 'Call', 'Clause', 'Constant', 'Constructor', 'ConstructorValue', 'Expr', 'ExprFunctor', 'ExprMutator', 'ExprVisitor', 'FuncType', 'Function', 'GlobalTypeVar', 'GlobalVar', 'IRModule', 'Id', 'If', 'IncompleteType', 'Let', 'Match', 'Pattern', 'PatternConstructor', 'PatternTuple', 'PatternVar', 'PatternWildcard', 'Prelude', 'RefCreate', 'RefRead', 'RefType', 'RefValue', 'RefWrite', 'RelayExpr', 'RelayRefType', 'RelayTypeError', 'ScopeBuilder', 'ShapeVar', 'Span', 'TempExpr', 'TensorType', 'Tuple', 'TupleGetItem', 'TupleType', 'Type', 'TypeCall', 'TypeData', 'TypeFunctor', 'TypeKind', 'TypeMutator', 'TypeRelation', 'TypeVar', 'TypeVisitor', 'Var', 'adt', 'analysis', 'backend', 'bind', 'const', 'create_executor', 'expr', 'expr_functor', 'fromtext', 'function', 'load_param_dict', 'nn', 'op', 'parse', 'parse_expr', 'parser', 'prelude', 'save_param_dict', 'scalar_type', 'testing', 'to_relax', 'transform', 'ty', 'var']
-else:
-    _face(globals(), """
-        relaxpy.errors: RelayTypeError Span
-        relaxpy.plugins.relay.expr: Clause Constructor Function Id Match Pattern PatternConstructor PatternTuple PatternVar PatternWildcard
-        relaxpy.plugins.relay.functors: ExprFunctor ExprMutator ExprVisitor TypeFunctor TypeMutator TypeVisitor
-        relaxpy.plugins.relay.module: IRModule=RelayModule Prelude
-        relaxpy.plugins.relay.run.executor: create_executor
-        relaxpy.plugins.relay.run.values: ConstructorValue RefValue
-        relaxpy.plugins.relay.scope_builder: ScopeBuilder
-        relaxpy.plugins.relay.text.parser: fromtext parse parse_expr
-        relaxpy.plugins.relay.to_relax: to_relax
-        relaxpy.relay.: adt analysis backend expr expr_functor function nn op parser prelude testing transform ty
-        relaxpy.relay.expr: *
-        relaxpy.relay.ty: *
-        relaxpy.tvm.tensor_cache: load_param_dict save_param_dict
-    """, "relaxpy.plugins.relay.op.makers:public_name")

@@ -1,17 +1,11 @@
 """Data types and matches, under the path of TVM."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relay.adt")
 if TYPE_CHECKING:
     from relaxpy.plugins.relay.expr import Clause as Clause, Constructor as Constructor, Match as Match, Pattern as Pattern, PatternConstructor as PatternConstructor, PatternTuple as PatternTuple, PatternVar as PatternVar, PatternWildcard as PatternWildcard
     from relaxpy.plugins.relay.ty import TypeData as TypeData
-else:
-    _face(globals(), """
-        relaxpy.plugins.relay.expr: Clause Constructor Match Pattern PatternConstructor PatternTuple PatternVar PatternWildcard
-        relaxpy.plugins.relay.ty: TypeData
-    """)

@@ -1,19 +1,12 @@
 """Analyses of Relay programs."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relay.analysis")
 if TYPE_CHECKING:
     from relaxpy.plugins.relay.analysis import check_kind as check_kind, is_dataflow as is_dataflow, post_order_visit as post_order_visit, unmatched_cases as unmatched_cases, well_formed as well_formed
     from relaxpy.plugins.relay.to_relax import untranslatable as untranslatable
     from relaxpy.plugins.relay.variables import all_type_vars as all_type_vars, all_vars as all_vars, bound_type_vars as bound_type_vars, bound_vars as bound_vars, free_type_vars as free_type_vars, free_vars as free_vars
-else:
-    _face(globals(), """
-        relaxpy.plugins.relay.analysis: check_kind is_dataflow post_order_visit unmatched_cases well_formed
-        relaxpy.plugins.relay.to_relax: untranslatable
-        relaxpy.plugins.relay.variables: all_type_vars all_vars bound_type_vars bound_vars free_type_vars free_vars
-    """)

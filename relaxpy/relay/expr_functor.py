@@ -1,15 +1,10 @@
 """Traversals of expressions, under the path of TVM."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relay.expr_functor")
 if TYPE_CHECKING:
     from relaxpy.plugins.relay.functors import ExprFunctor as ExprFunctor, ExprMutator as ExprMutator, ExprVisitor as ExprVisitor
-else:
-    _face(globals(), """
-        relaxpy.plugins.relay.functors: ExprFunctor ExprMutator ExprVisitor
-    """)

@@ -1,20 +1,14 @@
 """The registry of Relay operators, and the functions that build their calls."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relay.op", "relaxpy.plugins.relay.op.makers:public_name")
 if TYPE_CHECKING:
     from relaxpy.plugins.relay.op.makers import maker as maker
     from relaxpy.plugins.relay.op.registry import Op as Op, list_op_names as list_op_names, register as register, register_compute as register_compute
     from relaxpy.plugins.relay.op.registry import Op as _Op
     get = _Op.get
     __all__ = ['Op', 'get', 'list_op_names', 'maker', 'register', 'register_compute']
-else:
-    _face(globals(), """
-        relaxpy.plugins.relay.op.makers: maker
-        relaxpy.plugins.relay.op.registry: Op get=Op.get list_op_names register register_compute
-    """, "relaxpy.plugins.relay.op.makers:public_name")

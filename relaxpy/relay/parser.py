@@ -1,17 +1,11 @@
 """Reading of programs, under the path of TVM, and the operators `parser`."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relay.parser", "relaxpy.plugins.relay.op.makers:public_name")
 if TYPE_CHECKING:
     from relaxpy.plugins.relay.op.makers import maker as maker
     from relaxpy.plugins.relay.text.parser import fromtext as fromtext, parse as parse, parse_expr as parse_expr
-else:
-    _face(globals(), """
-        relaxpy.plugins.relay.op.makers: maker
-        relaxpy.plugins.relay.text.parser: fromtext parse parse_expr
-    """, "relaxpy.plugins.relay.op.makers:public_name")

@@ -1,15 +1,10 @@
 """Helpers of tests."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relay.testing")
 if TYPE_CHECKING:
     from relaxpy.plugins.relay.transform.passes import run_infer_type as run_infer_type, run_opt_pass as run_opt_pass
-else:
-    _face(globals(), """
-        relaxpy.plugins.relay.transform.passes: run_infer_type run_opt_pass
-    """)

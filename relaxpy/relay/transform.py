@@ -1,12 +1,11 @@
 """Passes over Relay modules."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relay.transform")
 if TYPE_CHECKING:
     from relaxpy.plugins.relay.transform.fuse_ops import DefuseOps as DefuseOps, FuseOps as FuseOps
     from relaxpy.plugins.relay.transform.inline import DeadCodeElimination as DeadCodeElimination, EliminateCommonSubexpr as EliminateCommonSubexpr, EtaExpand as EtaExpand, Inline as Inline, LambdaLift as LambdaLift, RemoveUnusedFunctions as RemoveUnusedFunctions
@@ -14,12 +13,3 @@ if TYPE_CHECKING:
     from relaxpy.plugins.relay.transform.partial_evaluate import PartialEvaluate as PartialEvaluate
     from relaxpy.plugins.relay.transform.passes import InferType as InferType, RelayPass as RelayPass, function_pass as function_pass
     from relaxpy.plugins.relay.transform.simplify import FoldConstant as FoldConstant, SimplifyExpr as SimplifyExpr, SimplifyInference as SimplifyInference
-else:
-    _face(globals(), """
-        relaxpy.plugins.relay.transform.fuse_ops: DefuseOps FuseOps
-        relaxpy.plugins.relay.transform.inline: DeadCodeElimination EliminateCommonSubexpr EtaExpand Inline LambdaLift RemoveUnusedFunctions
-        relaxpy.plugins.relay.transform.normal_forms: ToANormalForm ToBasicBlockNormalForm ToGraphNormalForm
-        relaxpy.plugins.relay.transform.partial_evaluate: PartialEvaluate
-        relaxpy.plugins.relay.transform.passes: InferType RelayPass function_pass
-        relaxpy.plugins.relay.transform.simplify: FoldConstant SimplifyExpr SimplifyInference
-    """)

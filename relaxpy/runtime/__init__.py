@@ -1,12 +1,11 @@
 """Run-time values, executables and packed functions."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.runtime")
 if TYPE_CHECKING:
     from relaxpy.exec.compile import load_executable as load_executable
     from relaxpy.exec.compile import load_executable as load_module
@@ -27,20 +26,3 @@ if TYPE_CHECKING:
     from relaxpy.runtime import container as container, executable as executable, module as module, object as object, params as params, relax_vm as relax_vm, vm as vm
     from relaxpy.tvm.tensor_cache import dump_tensor_cache as dump_tensor_cache, load_param_dict as load_param_dict, load_param_dict_from_file as load_param_dict_from_file, load_tensor_cache as load_tensor_cache, save_param_dict as save_param_dict, save_param_dict_to_file as save_param_dict_to_file
     __all__ = ['Category', 'Closure', 'DataType', 'DataTypeCode', 'Device', 'Executable', 'Module', 'NDArray', 'Object', 'ShapeTuple', 'Tensor', 'VMInstrumentReturnKind', 'VirtualMachine', 'category_of', 'const', 'container', 'convert', 'cpu', 'cuda', 'device', 'dump_tensor_cache', 'empty', 'executable', 'from_dlpack', 'get_global_func', 'list_global_func_names', 'load_executable', 'load_module', 'load_param_dict', 'load_param_dict_from_file', 'load_tensor_cache', 'module', 'object', 'params', 'register_func', 'register_global_func', 'relax_vm', 'remove_global_func', 'save_param_dict', 'save_param_dict_to_file', 'tensor', 'vm']
-else:
-    _face(globals(), """
-        relaxpy.exec.compile: load_executable load_module=load_executable
-        relaxpy.exec.executable: Executable Module=Executable
-        relaxpy.exec.runtime.instrument: VMInstrumentReturnKind
-        relaxpy.exec.runtime.registry: get_global_func list_global_func_names register_func register_global_func=register_func remove_global_func
-        relaxpy.exec.runtime.tensors: convert empty from_dlpack tensor
-        relaxpy.exec.runtime.values: Category Closure ShapeTuple category_of
-        relaxpy.exec.vm: VirtualMachine
-        relaxpy.ir.core.device: Device cpu cuda device
-        relaxpy.ir.core.dtype: DataType DataTypeCode
-        relaxpy.ir.core.node: Object=Node
-        relaxpy.ir.core.tensor: NDArray=Tensor Tensor
-        relaxpy.ir.tir.ops: const
-        relaxpy.runtime.: container executable module object params relax_vm vm
-        relaxpy.tvm.tensor_cache: dump_tensor_cache load_param_dict load_param_dict_from_file load_tensor_cache save_param_dict save_param_dict_to_file
-    """)

@@ -1,15 +1,10 @@
 """Compiled programs."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.runtime.executable")
 if TYPE_CHECKING:
     from relaxpy.exec.executable import Executable as Executable
-else:
-    _face(globals(), """
-        relaxpy.exec.executable: Executable
-    """)

@@ -1,21 +1,14 @@
 """Compiled programs, and how they are loaded."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.runtime.module")
 if TYPE_CHECKING:
     from relaxpy.exec.compile import load_executable as load_executable
     from relaxpy.exec.compile import load_executable as load_module
     from relaxpy.exec.executable import Executable as Module
     from relaxpy.exec.stateful import BenchmarkResult as BenchmarkResult
     __all__ = ['BenchmarkResult', 'Module', 'load_executable', 'load_module']
-else:
-    _face(globals(), """
-        relaxpy.exec.compile: load_executable load_module=load_executable
-        relaxpy.exec.executable: Module=Executable
-        relaxpy.exec.stateful: BenchmarkResult
-    """)

@@ -1,16 +1,11 @@
 """The base class of nodes."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.runtime.object")
 if TYPE_CHECKING:
     from relaxpy.ir.core.node import Node as Object
     __all__ = ['Object']
-else:
-    _face(globals(), """
-        relaxpy.ir.core.node: Object=Node
-    """)

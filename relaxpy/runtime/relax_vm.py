@@ -1,15 +1,10 @@
 """The virtual machine, under the name of TVM up to v0.19."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.runtime.relax_vm")
 if TYPE_CHECKING:
     from relaxpy.exec.vm import VirtualMachine as VirtualMachine
-else:
-    _face(globals(), """
-        relaxpy.exec.vm: VirtualMachine
-    """)

@@ -1,19 +1,12 @@
 """The virtual machine."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.runtime.vm")
 if TYPE_CHECKING:
     from relaxpy.exec.executable import VMExecutable as VMExecutable
     from relaxpy.exec.runtime.instrument import VMInstrumentReturnKind as VMInstrumentReturnKind
     from relaxpy.exec.vm import VirtualMachine as VirtualMachine
-else:
-    _face(globals(), """
-        relaxpy.exec.executable: VMExecutable
-        relaxpy.exec.runtime.instrument: VMInstrumentReturnKind
-        relaxpy.exec.vm: VirtualMachine
-    """)

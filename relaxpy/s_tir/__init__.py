@@ -1,12 +1,11 @@
 """Schedules of kernels, under the name of TVM after v0.22."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.s_tir")
 if TYPE_CHECKING:
     from relaxpy.s_tir import analysis as analysis, dlight as dlight, schedule as schedule, transform as transform
     from relaxpy.tir import BijectiveLayout as BijectiveLayout, Layout as Layout, MatchBufferRegion as MatchBufferRegion, SBlock as SBlock, SBlockRealize as SBlockRealize, Schedule as Schedule, ScheduleError as ScheduleError, bijective_layout as bijective_layout, layout as layout
@@ -17,10 +16,3 @@ if TYPE_CHECKING:
     from relaxpy.tir.schedule import BlockRV as BlockRV, Instruction as Instruction, LoopRV as LoopRV, SBlockRV as SBlockRV, StmtSRef as StmtSRef, Trace as Trace
     from relaxpy.tir.stmt_functor import renew_defs as renew_defs
     __all__ = ['BijectiveLayout', 'BlockRV', 'Instruction', 'Layout', 'LoopRV', 'MatchBufferRegion', 'SBijectiveLayout', 'SBlock', 'SBlockRV', 'SBlockRealize', 'SLayout', 'Schedule', 'ScheduleError', 'StmtSRef', 'Trace', 'analysis', 'bijective_layout', 'dlight', 'layout', 'renew_defs', 'sbijective_layout', 'schedule', 'slayout', 'transform']
-else:
-    _face(globals(), """
-        relaxpy.s_tir.: analysis dlight schedule transform
-        relaxpy.tir: BijectiveLayout Layout MatchBufferRegion SBijectiveLayout=BijectiveLayout SBlock SBlockRealize SLayout=Layout Schedule ScheduleError bijective_layout layout sbijective_layout=bijective_layout slayout=layout
-        relaxpy.tir.schedule: BlockRV Instruction LoopRV SBlockRV StmtSRef Trace
-        relaxpy.tir.stmt_functor: renew_defs
-    """)

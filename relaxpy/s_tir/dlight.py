@@ -1,8 +1,6 @@
 """`dlight`, under the name of TVM after v0.22."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 import sys
 from typing import TYPE_CHECKING
 

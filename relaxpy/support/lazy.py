@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
-from pkgutil import iter_modules
+from pkgutil import get_data, iter_modules
 from types import ModuleType
 from typing import Any
 
@@ -15,14 +16,24 @@ from relaxpy.support.gc_pause import gc_paused
 from relaxpy.support.missing import attribute_error
 
 
-def face(namespace: dict[str, Any], names: str, lookup: str = "") -> None:
+@cache
+def _names_toml() -> str:
+    """The text of the tables of public names: a program needs few of them, so nothing parses all.
+
+    To import `tomllib` takes as long as to import `relaxpy`.
+    """
+    return (get_data("relaxpy", "names.toml") or b"").decode()
+
+
+def face(namespace: dict[str, Any], table: str, lookup: str = "") -> None:
     """Make a module, whose globals are `namespace`, find its public names on first use (PEP 562).
 
-    `names` lists modules, each with a colon, and what comes from it: `new=old` gives `old` another
-    name, `*` stands for all public names of the module, and a module that ends with a period is
-    the package of the modules that follow. `lookup`, "module:function", says where a function is
-    that takes the name of the module and one that is not listed: it returns its value, or raises.
+    They are the `names` of a table in `names.toml`, which describes them. `lookup`,
+    "module:function", says where a function is that takes the name of the module and one that is
+    not listed: it returns its value, or raises.
     """
+    text = _names_toml().partition(f'["{table}"]\n')[2]
+    names = text.partition('\nnames = """')[2].partition('"""')[0]
     module, locations, others = "", {}, []
     for token in names.split():
         if token.endswith(":"):

@@ -1,8 +1,6 @@
 """Integer reasoning, under the name of TVM after v0.26: it is `relaxpy.arith`."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 import sys
 from typing import TYPE_CHECKING
 

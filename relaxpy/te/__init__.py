@@ -1,12 +1,11 @@
 """Tensor expressions: tensors as functions of their indices."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.te")
 if TYPE_CHECKING:
     from relaxpy.ir.te.lower import create_prim_func as create_prim_func
     from relaxpy.ir.te.tensor import ComputeOp as ComputeOp, ExternOp as ExternOp, PlaceholderOp as PlaceholderOp, ProducerLoad as ProducerLoad, ScanOp as ScanOp, TagScope as TagScope, Tensor as Tensor, TensorSlice as TensorSlice, compute as compute, const as const, extern as extern, placeholder as placeholder, reduce_axis as reduce_axis, scan as scan, size_var as size_var, tag_scope as tag_scope, var as var
@@ -23,14 +22,3 @@ if TYPE_CHECKING:
     from relaxpy.te import operation as operation, tag as tag, tensor as tensor
     from relaxpy.tvm.topi import extern_primfunc as extern_primfunc
     __all__ = ['AXIS_SEPARATOR', 'ComputeOp', 'ExternOp', 'PlaceholderOp', 'ProducerLoad', 'ScanOp', 'TagScope', 'Tensor', 'TensorSlice', 'abs', 'acos', 'acosh', 'add', 'all', 'any', 'asin', 'asinh', 'atan', 'atanh', 'ceil', 'ceildiv', 'comm_reducer', 'compute', 'const', 'cos', 'cosh', 'create_prim_func', 'div', 'erf', 'exp', 'extern', 'extern_primfunc', 'floor', 'floordiv', 'floormod', 'fmod', 'if_then_else', 'indexdiv', 'indexmod', 'isfinite', 'isinf', 'isnan', 'log', 'log10', 'log2', 'max', 'max_value', 'min', 'min_value', 'multiply', 'nearbyint', 'operation', 'placeholder', 'popcount', 'power', 'reduce_axis', 'round', 'rsqrt', 'scan', 'sigmoid', 'sin', 'sinh', 'size_var', 'sqrt', 'subtract', 'sum', 'tag', 'tag_scope', 'tan', 'tanh', 'tensor', 'trunc', 'truncdiv', 'truncmod', 'var']
-else:
-    _face(globals(), """
-        relaxpy.ir.te.lower: create_prim_func
-        relaxpy.ir.te.tensor: ComputeOp ExternOp PlaceholderOp ProducerLoad ScanOp TagScope Tensor TensorSlice compute const extern placeholder reduce_axis scan size_var tag_scope var
-        relaxpy.ir.tir.analysis.index_map: AXIS_SEPARATOR=IndexMap.AXIS_SEPARATOR
-        relaxpy.ir.tir.intrin: abs acos acosh asin asinh atan atanh ceil cos cosh erf exp floor fmod if_then_else isfinite isinf isnan log log10 log2 max_value min_value nearbyint popcount power=pow round rsqrt sigmoid sin sinh sqrt tan tanh trunc
-        relaxpy.ir.tir.ops: add ceildiv div floordiv floormod indexdiv=floordiv indexmod=floormod multiply=mul subtract=sub truncdiv truncmod
-        relaxpy.ir.tir.reduce: all any comm_reducer max min sum
-        relaxpy.te.: operation tag tensor
-        relaxpy.tvm.topi: extern_primfunc
-    """)

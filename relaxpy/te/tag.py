@@ -1,15 +1,10 @@
 """Tags of operations, under TVM's module name: all names of `te`."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.te.tag")
 if TYPE_CHECKING:
     from relaxpy.te import *
-else:
-    _face(globals(), """
-        relaxpy.te: *
-    """)

@@ -3,12 +3,11 @@
 The latter needs pytest, which is imported when one of its names is first used."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.testing")
 if TYPE_CHECKING:
     from relaxpy.ir.equality.structural import assert_structural_equal as assert_structural_equal
     from relaxpy.plugins.testing.golden import assert_golden as assert_golden
@@ -17,13 +16,3 @@ if TYPE_CHECKING:
     from relaxpy.plugins.testing.strategies import inputs as inputs
     from relaxpy.plugins.testing.targets import assert_transforms as assert_transforms, available_targets as available_targets, check_targets as check_targets, pass_diff as pass_diff
     from relaxpy.plugins.testing.verify import assert_allclose as assert_allclose, assert_prim_expr_equal as assert_prim_expr_equal, check_bool_expr_is_true as check_bool_expr_is_true, check_numerical_grads as check_numerical_grads
-else:
-    _face(globals(), """
-        relaxpy.ir.equality.structural: assert_structural_equal
-        relaxpy.plugins.testing.golden: assert_golden
-        relaxpy.plugins.testing.pytest_helpers: CompareBeforeAfter device_enabled enabled_targets fixture main parameter parameters parametrize_targets requires_cublas requires_cuda requires_cuda_compute_version requires_cudagraph requires_cudnn requires_cutlass requires_gpu requires_hexagon requires_hipblas requires_llvm requires_llvm_minimum_version requires_metal requires_multi_gpu requires_nccl requires_nvcc_version requires_opencl requires_package requires_rocm requires_rpc requires_tensorcore requires_vulkan uses_gpu
-        relaxpy.plugins.testing.random_inputs: random_inputs
-        relaxpy.plugins.testing.strategies: inputs
-        relaxpy.plugins.testing.targets: assert_transforms available_targets check_targets pass_diff
-        relaxpy.plugins.testing.verify: assert_allclose assert_prim_expr_equal check_bool_expr_is_true check_numerical_grads
-    """)

@@ -1,15 +1,10 @@
 """Assertions and marks of tests, under TVM's module name: all names of `testing`."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.testing.utils")
 if TYPE_CHECKING:
     from relaxpy.testing import *
-else:
-    _face(globals(), """
-        relaxpy.testing: *
-    """)

@@ -1,12 +1,11 @@
 """The loop level: scalar expressions, statements, buffers and PrimFuncs."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.tir")
 if TYPE_CHECKING:
     from relaxpy.errors import ScheduleError as ScheduleError
     from relaxpy.exec.compile import build_kernels as build
@@ -36,25 +35,3 @@ if TYPE_CHECKING:
     from relaxpy.tir import analysis as analysis, buffer as buffer, data_layout as data_layout, expr as expr, function as function, functor as functor, generic as generic, op as op, schedule as schedule, stmt as stmt, stmt_functor as stmt_functor, transform as transform
     from relaxpy.tvm.tir.functor import PyStmtExprMutator as PyStmtExprMutator, PyStmtExprMutatorWithAnalyzer as PyStmtExprMutatorWithAnalyzer, PyStmtExprVisitor as PyStmtExprVisitor, PyStmtExprVisitorWithAnalyzer as PyStmtExprVisitorWithAnalyzer
     __all__ = ['Add', 'Allocate', 'AllocateConst', 'And', 'AssertStmt', 'AttrStmt', 'BijectiveLayout', 'BinaryOpExpr', 'Block', 'BlockRealize', 'Broadcast', 'Buffer', 'BufferLoad', 'BufferRealize', 'BufferRegion', 'BufferStore', 'Call', 'CallEffectKind', 'Cast', 'CmpExpr', 'CommReducer', 'ConstExpr', 'DeclBuffer', 'Div', 'EQ', 'Evaluate', 'FloatImm', 'FloorDiv', 'FloorMod', 'For', 'ForKind', 'GE', 'GT', 'IfThenElse', 'IndexMap', 'IntImm', 'IterVar', 'IterVarKind', 'LE', 'LT', 'Layout', 'Let', 'LetStmt', 'LogicalExpr', 'MatchBufferRegion', 'Max', 'Min', 'Mod', 'Mul', 'NE', 'Not', 'Or', 'PrimExpr', 'PrimFunc', 'ProducerLoad', 'PyStmtExprMutator', 'PyStmtExprMutatorWithAnalyzer', 'PyStmtExprVisitor', 'PyStmtExprVisitorWithAnalyzer', 'Ramp', 'Range', 'Reduce', 'SBlock', 'SBlockRealize', 'Schedule', 'ScheduleError', 'Select', 'SeqStmt', 'Shuffle', 'SizeVar', 'Stmt', 'StmtSRef', 'StringImm', 'Sub', 'Var', 'While', 'abs', 'acos', 'acosh', 'add', 'address_of', 'all', 'analysis', 'any', 'asin', 'asinh', 'assume', 'atan', 'atan2', 'atanh', 'bijective_layout', 'bitwise_and', 'bitwise_not', 'bitwise_or', 'bitwise_xor', 'break_loop', 'buffer', 'build', 'call_cpacked', 'call_extern', 'call_intrin', 'call_packed', 'call_pure_extern', 'ceil', 'ceildiv', 'clz', 'comm_reducer', 'const', 'continue_loop', 'convert', 'copysign', 'cos', 'cosh', 'data_layout', 'decl_buffer', 'div', 'erf', 'exp', 'exp10', 'exp2', 'expr', 'floor', 'floordiv', 'floormod', 'fmod', 'function', 'functor', 'generic', 'hypot', 'if_then_else', 'indexdiv', 'indexmod', 'infinity', 'isfinite', 'isinf', 'isnan', 'isnullptr', 'layout', 'ldexp', 'likely', 'log', 'log10', 'log1p', 'log2', 'logaddexp', 'logical_not', 'max', 'max_value', 'min', 'min_value', 'multiply', 'nearbyint', 'nextafter', 'op', 'popcount', 'pow', 'power', 'reinterpret', 'ret', 'round', 'rsqrt', 'schedule', 'shift_left', 'shift_right', 'sigmoid', 'sin', 'sinh', 'sqrt', 'stmt', 'stmt_functor', 'stmt_seq', 'subtract', 'sum', 'tan', 'tanh', 'transform', 'trunc', 'truncdiv', 'truncmod', 'undef', 'vscale']
-else:
-    _face(globals(), """
-        relaxpy.errors: ScheduleError
-        relaxpy.exec.compile: build=build_kernels
-        relaxpy.ir.te.tensor: ProducerLoad
-        relaxpy.ir.tir.analysis.index_map: IndexMap
-        relaxpy.ir.tir.buffer: Buffer BufferLoad BufferRegion decl_buffer
-        relaxpy.ir.tir.expr: Add And BinaryOpExpr Broadcast Call Cast CmpExpr ConstExpr Div EQ FloatImm FloorDiv FloorMod GE GT IntImm IterVarKind LE LT Let LogicalExpr Max Min Mod Mul NE Not Or PrimExpr Ramp Select Shuffle SizeVar StringImm Sub Var
-        relaxpy.ir.tir.intrin: abs acos acosh address_of asin asinh assume atan atan2 atanh bitwise_and bitwise_not bitwise_or bitwise_xor break_loop call_cpacked call_extern call_intrin call_packed call_pure_extern ceil clz continue_loop copysign cos cosh erf exp exp10 exp2 floor fmod hypot if_then_else infinity isfinite isinf isnan isnullptr ldexp likely log log10 log1p log2 logaddexp max_value min_value nearbyint nextafter popcount pow power=pow reinterpret ret round rsqrt shift_left shift_right sigmoid sin sinh sqrt tan tanh trunc undef vscale
-        relaxpy.ir.tir.intrinsics: CallEffectKind
-        relaxpy.ir.tir.iteration: IterVar Range
-        relaxpy.ir.tir.layout: BijectiveLayout Layout bijective_layout layout
-        relaxpy.ir.tir.ops: add all=all_of any=any_of ceildiv const convert div floordiv floormod indexdiv=floordiv indexmod=floormod logical_not multiply=mul subtract=sub truncdiv truncmod
-        relaxpy.ir.tir.prim_func: PrimFunc
-        relaxpy.ir.tir.reduce: CommReducer Reduce comm_reducer max min sum
-        relaxpy.ir.tir.stmt: Allocate AllocateConst AssertStmt AttrStmt Block BlockRealize BufferRealize BufferStore DeclBuffer Evaluate For ForKind IfThenElse LetStmt MatchBufferRegion SBlock=Block SBlockRealize=BlockRealize SeqStmt Stmt While stmt_seq
-        relaxpy.plugins.schedule.schedule: Schedule
-        relaxpy.plugins.schedule.scheduled: StmtSRef
-        relaxpy.script.language.hardware:INTRINSICS: *
-        relaxpy.tir.: analysis buffer data_layout expr function functor generic op schedule stmt stmt_functor transform
-        relaxpy.tvm.tir.functor: PyStmtExprMutator PyStmtExprMutatorWithAnalyzer PyStmtExprVisitor PyStmtExprVisitorWithAnalyzer
-    """)

@@ -1,15 +1,10 @@
 """Buffers."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.tir.buffer")
 if TYPE_CHECKING:
     from relaxpy.ir.tir.buffer import Buffer as Buffer, decl_buffer as decl_buffer
-else:
-    _face(globals(), """
-        relaxpy.ir.tir.buffer: Buffer decl_buffer
-    """)

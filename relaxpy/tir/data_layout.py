@@ -1,15 +1,10 @@
 """Layouts, under TVM's module name: all names of `tir`."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.tir.data_layout")
 if TYPE_CHECKING:
     from relaxpy.tir import *
-else:
-    _face(globals(), """
-        relaxpy.tir: *
-    """)

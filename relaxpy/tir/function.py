@@ -1,17 +1,11 @@
 """Kernels, and maps of indices."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.tir.function")
 if TYPE_CHECKING:
     from relaxpy.ir.tir.analysis.index_map import IndexMap as IndexMap
     from relaxpy.ir.tir.prim_func import PrimFunc as PrimFunc
-else:
-    _face(globals(), """
-        relaxpy.ir.tir.analysis.index_map: IndexMap
-        relaxpy.ir.tir.prim_func: PrimFunc
-    """)

@@ -1,15 +1,10 @@
 """Visitors and mutators of statements and expressions, for subclassing."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.tir.functor")
 if TYPE_CHECKING:
     from relaxpy.tvm.tir.functor import PyStmtExprMutator as PyStmtExprMutator, PyStmtExprMutatorWithAnalyzer as PyStmtExprMutatorWithAnalyzer, PyStmtExprVisitor as PyStmtExprVisitor, PyStmtExprVisitorWithAnalyzer as PyStmtExprVisitorWithAnalyzer, mutator as mutator, visitor as visitor
-else:
-    _face(globals(), """
-        relaxpy.tvm.tir.functor: PyStmtExprMutator PyStmtExprMutatorWithAnalyzer PyStmtExprVisitor PyStmtExprVisitorWithAnalyzer mutator visitor
-    """)

@@ -1,19 +1,13 @@
 """Arithmetic of scalars, by name."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.tir.generic")
 if TYPE_CHECKING:
     from relaxpy.ir.tir.intrin import cast as cast
     from relaxpy.tir import add as add, div as div, floordiv as floordiv, multiply as multiply, subtract as subtract
     from relaxpy.tir import div as divide
     __all__ = ['add', 'cast', 'div', 'divide', 'floordiv', 'multiply', 'subtract']
-else:
-    _face(globals(), """
-        relaxpy.ir.tir.intrin: cast
-        relaxpy.tir: add div divide=div floordiv multiply subtract
-    """)

@@ -1,12 +1,11 @@
 """Passes over PrimFuncs."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.tir.transform")
 if TYPE_CHECKING:
     from relaxpy.ir.transform import ApplyPassToFunction as ApplyPassToFunction, PrintIR as PrintIR
     from relaxpy.tvm.tir.bind_target import Apply as Apply, BindTarget as BindTarget, Filter as Filter, PrimFuncPass as PrimFuncPass, prim_func_pass as prim_func_pass
@@ -14,10 +13,3 @@ if TYPE_CHECKING:
     from relaxpy.tvm.tir.simplify import ConvertBlocksToOpaque as ConvertBlocksToOpaque, HoistIfThenElse as HoistIfThenElse, LowerInitBlock as LowerInitBlock, RemoveAssume as RemoveAssume, RemoveNoOp as RemoveNoOp, Simplify as Simplify, UnrollLoop as UnrollLoop
     from relaxpy.tvm.tir.simplify import Simplify as StmtSimplify
     __all__ = ['Apply', 'ApplyPassToFunction', 'BindTarget', 'ConvertBlocksToOpaque', 'Filter', 'ForceNarrowIndexToInt32', 'HoistIfThenElse', 'LowerInitBlock', 'PrimFuncPass', 'PrintIR', 'RemoveAssume', 'RemoveNoOp', 'Simplify', 'StmtSimplify', 'UnrollLoop', 'UseAssumeToReduceBranches', 'prim_func_pass']
-else:
-    _face(globals(), """
-        relaxpy.ir.transform: ApplyPassToFunction PrintIR
-        relaxpy.tvm.tir.bind_target: Apply BindTarget Filter PrimFuncPass prim_func_pass
-        relaxpy.tvm.tir.narrow_index: ForceNarrowIndexToInt32 UseAssumeToReduceBranches
-        relaxpy.tvm.tir.simplify: ConvertBlocksToOpaque HoistIfThenElse LowerInitBlock RemoveAssume RemoveNoOp Simplify StmtSimplify=Simplify UnrollLoop
-    """)

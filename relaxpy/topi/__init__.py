@@ -1,19 +1,12 @@
 """Common tensor functions as tensor expressions."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.topi")
 if TYPE_CHECKING:
     from relaxpy.ir.te.topi import *
     from relaxpy.topi import broadcast as broadcast, image as image, math as math, nn as nn, reduction as reduction, testing as testing, transform as transform, utils as utils
     from relaxpy.tvm.topi import matrix_set_diag as matrix_set_diag, sequence_mask as sequence_mask, sliding_window as sliding_window, sparse_to_dense as sparse_to_dense
-else:
-    _face(globals(), """
-        relaxpy.ir.te.topi: *
-        relaxpy.topi.: broadcast image math nn reduction testing transform utils
-        relaxpy.tvm.topi: matrix_set_diag sequence_mask sliding_window sparse_to_dense
-    """)

@@ -1,15 +1,10 @@
 """Elementwise functions of two tensors as tensor expressions: all names of `topi`."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.topi.broadcast")
 if TYPE_CHECKING:
     from relaxpy.topi import *
-else:
-    _face(globals(), """
-        relaxpy.topi: *
-    """)

@@ -1,15 +1,10 @@
 """Functions of images as tensor expressions."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.topi.image")
 if TYPE_CHECKING:
     from relaxpy.ir.te.topi.image import *
-else:
-    _face(globals(), """
-        relaxpy.ir.te.topi.image: *
-    """)

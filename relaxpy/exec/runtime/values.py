@@ -19,6 +19,7 @@ from typing_extensions import TypeIs, override
 from relaxpy.errors import FunctionSignatureError, MisuseError, RuntimeCheckError, Span, counted
 from relaxpy.ir.core.dtype import BOOL, FLOAT64, INT64, Array as Array, DataType
 from relaxpy.ir.core.fork_lock import late_property
+from relaxpy.ir.core.node import CopiedByReference
 from relaxpy.ir.core.tensor import Tensor, as_tensor_view, read_array
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import ops
@@ -75,18 +76,6 @@ class ShapeTuple(tuple[int, ...]):
     @override
     def __repr__(self) -> str:
         return f"ShapeTuple({list(self)})"
-
-
-class CopiedByReference:
-    """A mixin for immutable objects, whose copies are the objects themselves."""
-
-    __slots__ = ()
-
-    def __copy__(self) -> Self:
-        return self
-
-    def __deepcopy__(self, memo: object) -> Self:
-        return self
 
 
 class FunctionValue(CopiedByReference):

@@ -19,7 +19,19 @@ from relaxpy.support.dataclass import attributes
 from relaxpy.support.entry import user_facing
 
 
-class Node:
+class CopiedByReference:
+    """A mixin for immutable objects, whose copies are the objects themselves."""
+
+    __slots__ = ()
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+
+class Node(CopiedByReference):
     """The base class of all IR nodes, which are frozen and printable.
 
     `_fields` are the structural fields, in the order in which they define variables; spans, cached
@@ -124,12 +136,6 @@ class Node:
     def __repr__(self) -> str:
         return str(self)
 
-    def __copy__(self) -> Self:
-        return self
-
-    def __deepcopy__(self, memo: object) -> Self:
-        return self
-
     @override
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle this node with all nodes below it as one text, so that depth is not limited.
@@ -219,7 +225,7 @@ def _typed(value: Attr) -> Attr:
     return tuple(map(_typed, value)) if type(value) is tuple else value
 
 
-class Attrs(Mapping[str, "Attr"]):
+class Attrs(CopiedByReference, Mapping[str, "Attr"]):
     """An immutable table of compile-time parameters, readable as a mapping or by attribute."""
 
     __slots__ = ("_items",)
@@ -304,12 +310,6 @@ class Attrs(Mapping[str, "Attr"]):
     @override
     def __repr__(self) -> str:
         return repr(dict(self._items))
-
-    def __copy__(self) -> Self:
-        return self
-
-    def __deepcopy__(self, memo: object) -> Self:
-        return self
 
     @override
     def __reduce__(self) -> tuple[Any, ...]:

@@ -139,6 +139,25 @@ def is_writable(array: Array) -> bool:
     return False
 
 
+def literal_array(value: Any, about: object, rule: str) -> Array:
+    """The elements of a literal: `value` itself if nothing can change it, or else a copy.
+
+    Errors:
+        MisuseError: tensors cannot have such elements; `about` is what the user passed.
+    """
+    try:
+        data = np.asarray(read_array(value))
+    except (ValueError, BufferError) as error:
+        raise MisuseError(f"cannot make a tensor of {about!r:.60}: {error}", rule=rule) from None
+    check_elements(data, about, rule)
+    if not data.dtype.isnative:
+        data = data.astype(data.dtype.newbyteorder("="))
+    if data is not value or is_writable(data):
+        data = data.copy()
+        data.flags.writeable = False
+    return data
+
+
 def as_tensor_view(value: Any) -> Any:
     """An array as a tensor over the same memory; any other value itself."""
     if type(value) is not np.ndarray:

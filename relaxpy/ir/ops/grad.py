@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from relaxpy.ir.op_record import Memory
-from relaxpy.ir.ops.definition import rules
-from relaxpy.ir.ops.definition.gradients import gradient_in_float32
+from relaxpy.ir.ops.definition import gradients, rules
 from relaxpy.ir.ops.definition.registry import R, family, register, rows
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.known import literal_shape
@@ -19,18 +18,12 @@ def _legalize_identity(builder: BlockBuilder, call: rx.Call) -> rx.Expr:
     return call.args[0]
 
 
-def _no_gradient(
-    var: rx.Var, call: rx.Call, gradient: rx.Expr, builder: BlockBuilder
-) -> list[rx.Expr]:
-    return [no_grad(call.args[0])]
-
-
 @register(
     "relax.grad.no_grad",
     pure=True,
     memory=Memory.SAME,
     legalize=_legalize_identity,
-    gradient=_no_gradient,
+    gradient=gradients.no_gradient,
 )
 def no_grad(input: rx.StructInfo) -> rx.StructInfo:
     """The input, to which no gradient is propagated.
@@ -52,12 +45,6 @@ def _checkpoint(input: rx.StructInfo, call: rx.Call) -> rx.StructInfo:
     return input
 
 
-def _through_checkpoint(
-    var: rx.Var, call: rx.Call, gradient: rx.Expr, builder: BlockBuilder
-) -> list[rx.Expr]:
-    return [gradient]
-
-
 _DOC = """The input, a variable or a constant; {}. Normalisation binds an expression to one.
 
 Shapes:
@@ -76,26 +63,22 @@ start_checkpoint, end_checkpoint = family(
             f"grad.{name}_checkpoint",
             f"a checkpoint {name}s",
             memory=Memory.SAME,
-            gradient=_through_checkpoint,
+            gradient=gradients.of_operands(lambda g, x: [g]),
         )
         for name in ("start", "end")
     )
 ).values()
 
 
-def _gradient_take_backward(
-    var: rx.Var, call: rx.Call, gradient: rx.Expr, builder: BlockBuilder
-) -> list[rx.Expr]:
-    _, x, indices = call.args
-    output_gradient = R.take(gradient, indices, call.attrs["axis"])
-    return [output_gradient, no_grad(x), no_grad(indices)]
+def _gradient_take_backward(g: Any, _: Any, x: Any, indices: Any, axis: Any) -> list[rx.Expr]:
+    return [R.take(g, indices, axis), no_grad(x), no_grad(indices)]
 
 
 @register(
     "relax.grad.take_backward",
     pure=True,
     legalize=rules.by_te("take_grad", "take_backward"),
-    gradient=_gradient_take_backward,
+    gradient=gradients.of_operands(_gradient_take_backward),
 )
 def take_backward(
     output_grad: rx.TensorStructInfo,
@@ -137,7 +120,7 @@ def _gradient_cumprod_backward(
     "relax.grad.cumprod_backward",
     pure=True,
     legalize=rules.by_te("cumprod_grad", "cumprod_backward"),
-    gradient=gradient_in_float32(_gradient_cumprod_backward),
+    gradient=gradients.gradient_in_float32(_gradient_cumprod_backward),
 )
 def cumprod_backward(
     output_grad: rx.TensorStructInfo, data: rx.TensorStructInfo, axis: int, exclusive: bool = False
@@ -175,7 +158,7 @@ def _gradient_linear_recurrence(
     "relax.grad.linear_recurrence",
     pure=True,
     legalize=rules.by_te("linear_recurrence", "linear_recurrence"),
-    gradient=gradient_in_float32(_gradient_linear_recurrence),
+    gradient=gradients.gradient_in_float32(_gradient_linear_recurrence),
 )
 def linear_recurrence(
     factors: rx.TensorStructInfo,

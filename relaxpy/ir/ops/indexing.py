@@ -10,7 +10,7 @@ import numpy as np
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.ir.core.dtype import INT64, Array
 from relaxpy.ir.ops.definition import axis_rules, rules
-from relaxpy.ir.ops.definition.gradients import require_rank, require_shape, shape_like
+from relaxpy.ir.ops.definition.gradients import of_operands, require_rank, require_shape, shape_like
 from relaxpy.ir.ops.definition.registry import R, register
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.known import literal_shape, tensor_of
@@ -244,11 +244,8 @@ def _sliced(x: Array, begin: Array, end: Array, strides: Array) -> Array:
     return np.array(x[tuple(slices)])
 
 
-def _gradient_dynamic_strided_slice(
-    var: rx.Var, call: rx.Call, gradient: rx.Expr, builder: BlockBuilder
-) -> list[rx.Expr]:
+def _gradient_dynamic_strided_slice(gradient: Any, x: Any, *bounds: Any) -> list[rx.Expr]:
     """Scatter the gradient to the positions of the slice; 0 elsewhere."""
-    x, *bounds = call.args
     shape = rx.ShapeExpr(require_shape(x, "dynamic_strided_slice"))
     count = rx.PrimValue(product(shape.values))
     positions = dynamic_strided_slice(R.reshape(R.arange(count), shape), *bounds)
@@ -262,7 +259,7 @@ def _gradient_dynamic_strided_slice(
     pure=True,
     data_dependent=True,
     runtime=_sliced,
-    gradient=_gradient_dynamic_strided_slice,
+    gradient=of_operands(_gradient_dynamic_strided_slice),
 )
 def dynamic_strided_slice(
     x: rx.TensorStructInfo,
@@ -324,12 +321,8 @@ def _gather_elements(data: Tensor, indices: Tensor, axis: int) -> Tensor:
     return topi.gather(data, axis, indices)
 
 
-def _gradient_gather_elements(
-    var: rx.Var, call: rx.Call, gradient: rx.Expr, builder: BlockBuilder
-) -> list[rx.Expr]:
-    data, indices = call.args
-    zeros, axis = R.zeros_like(data), call.attrs["axis"]
-    grad = R.scatter_elements(zeros, indices, gradient, axis=axis, reduction="add")
+def _gradient_gather_elements(g: Any, data: Any, indices: Any, axis: Any) -> list[rx.Expr]:
+    grad = R.scatter_elements(R.zeros_like(data), indices, g, axis=axis, reduction="add")
     return [grad, R.grad.no_grad(indices)]
 
 
@@ -338,7 +331,7 @@ def _gradient_gather_elements(
     layout=axis_rules.along("axis", together=True),
     pure=True,
     legalize=rules.by_te(_gather_elements, "gather"),
-    gradient=_gradient_gather_elements,
+    gradient=of_operands(_gradient_gather_elements),
 )
 def gather_elements(
     data: rx.TensorStructInfo, indices: rx.TensorStructInfo, axis: int = 0
@@ -396,18 +389,13 @@ def legalize_at_positions(name: str) -> Any:
     return legalize
 
 
-def _gradient_gather_nd(
-    var: rx.Var, call: rx.Call, gradient: rx.Expr, builder: BlockBuilder
-) -> list[rx.Expr]:
+def _gradient_gather_nd(g: Any, data: Any, indices: Any, batch_dims: int) -> list[rx.Expr]:
     """The gradient added at the positions; leading batch axes are positions as well."""
-    data, indices = call.args
-    zeros = R.zeros_like(data)
-    batch = cast("int", call.attrs["batch_dims"])
     positions = indices
-    if batch:
+    if batch_dims:
         shape = require_shape(indices, "gather_nd")
         columns = []
-        for axis in range(batch):
+        for axis in range(batch_dims):
             positions_along = R.reshape(
                 R.arange(rx.PrimValue(shape[axis])),
                 rx.ShapeExpr(
@@ -418,14 +406,14 @@ def _gradient_gather_nd(
             columns.append(R.broadcast_to(positions_along, column_shape))
         columns.append(R.astype(indices, "int64"))
         positions = R.concat(columns, -1)
-    return [R.scatter_nd(zeros, positions, gradient, "add"), R.grad.no_grad(indices)]
+    return [R.scatter_nd(R.zeros_like(data), positions, g, "add"), R.grad.no_grad(indices)]
 
 
 @register(
     "relax.gather_nd",
     pure=True,
     legalize=legalize_at_positions("te_gather_nd"),
-    gradient=_gradient_gather_nd,
+    gradient=of_operands(_gradient_gather_nd),
 )
 def gather_nd(
     data: rx.TensorStructInfo, indices: rx.TensorStructInfo, batch_dims: int = 0

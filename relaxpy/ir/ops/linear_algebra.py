@@ -147,13 +147,6 @@ def matmul(
     return rules.tensor((*batch, *rows, *columns), dtype, vdevice)
 
 
-def _gradient_outer(
-    var: rx.Var, call: rx.Call, gradient: rx.Expr, builder: BlockBuilder
-) -> list[rx.Expr]:
-    x1, x2 = call.args
-    return [matmul(gradient, x2), matmul(x1, gradient)]
-
-
 def _outer(x1: Tensor, x2: Tensor) -> Tensor:
     return topi.einsum("i,j->ij", x1, x2)
 
@@ -163,7 +156,7 @@ def _outer(x1: Tensor, x2: Tensor) -> Tensor:
     precision_policy=0,
     pure=True,
     legalize=rules.by_te(_outer, "outer"),
-    gradient=_gradient_outer,
+    gradient=gradients.of_operands(lambda g, x1, x2: [matmul(g, x2), matmul(x1, g)]),
 )
 def outer(x1: rx.TensorStructInfo, x2: rx.TensorStructInfo) -> rx.TensorStructInfo:
     """The products of all pairs of elements: at [i, j] x1[i] * x2[j].

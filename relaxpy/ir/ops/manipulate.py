@@ -52,10 +52,8 @@ def _legalize_broadcast_to(builder: BlockBuilder, call: rx.Call) -> rx.Expr:
     return rules.te_kernel(builder, topi.broadcast_to, "broadcast_to", *call.args)
 
 
-def _gradient_broadcast_to(
-    var: rx.Var, call: rx.Call, gradient: rx.Expr, builder: BlockBuilder
-) -> list[rx.Expr]:
-    return [gradients.unbroadcast(gradient, call.args[0]), R.grad.no_grad(call.args[1])]
+def _gradient_broadcast_to(g: Expr, x: Expr, shape: Expr) -> list[Expr]:
+    return [gradients.unbroadcast(g, x), R.grad.no_grad(shape)]
 
 
 @register(
@@ -63,7 +61,7 @@ def _gradient_broadcast_to(
     precision_policy=1,
     pure=True,
     legalize=_legalize_broadcast_to,
-    gradient=_gradient_broadcast_to,
+    gradient=gradients.of_operands(_gradient_broadcast_to),
 )
 def broadcast_to(
     x: rx.TensorStructInfo, shape: rx.ShapeStructInfo, call: rx.Call
@@ -122,14 +120,13 @@ def _legalize_collapse(builder: BlockBuilder, call: rx.Call) -> rx.Expr:
     )
 
 
-def _gradient_collapse(
-    var: rx.Var, call: rx.Call, gradient: rx.Expr, builder: BlockBuilder
-) -> list[rx.Expr]:
-    expanded = R.broadcast_to(gradient, gradients.shape_like(call.args[0]))
-    return [expanded, R.grad.no_grad(call.args[1])]
+def _gradient_collapse(g: Expr, data: Expr, shape: Expr) -> list[Expr]:
+    return [R.broadcast_to(g, gradients.shape_like(data)), R.grad.no_grad(shape)]
 
 
-_collapse = Columns(pure=True, legalize=_legalize_collapse, gradient=_gradient_collapse)
+_collapse = Columns(
+    pure=True, legalize=_legalize_collapse, gradient=gradients.of_operands(_gradient_collapse)
+)
 
 
 @register("relax.collapse_sum_to", **_collapse)

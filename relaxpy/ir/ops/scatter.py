@@ -11,7 +11,6 @@ from relaxpy.ir.ops.definition.axis_rules import along
 from relaxpy.ir.ops.definition.registry import R, register
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.known import literal_shape
-from relaxpy.ir.te import topi
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
 from relaxpy.support.entry import user_facing
@@ -324,26 +323,19 @@ def index_put(
 
 
 def _gradient_slice_scatter(
-    var: rx.Var, call: rx.Call, gradient: rx.Expr, builder: BlockBuilder
+    gradient: Any, _: Any, src: Any, start: Any, end: Any, step: Any, axis: int
 ) -> list[rx.Expr]:
-    _, src, start, end, step = call.args
-    axis = cast("int", call.attrs["axis"])
     tensor_gradient = slice_scatter(gradient, R.zeros_like(src), start, end, step, axis=axis)
     bounds = ([v.value if isinstance(v, rx.PrimValue) else v] for v in (start, end, step))
     src_gradient = R.strided_slice(gradient, [axis], *bounds)
     return [tensor_gradient, src_gradient, *map(R.grad.no_grad, (start, end, step))]
 
 
-def _legalize_slice_scatter(builder: BlockBuilder, call: rx.Call) -> rx.Expr:
-    axis = call.attrs["axis"]
-    return rules.te_kernel(builder, topi.slice_scatter, "slice_scatter", *call.args, axis=axis)
-
-
 @register(
     "relax.slice_scatter",
     pure=True,
-    legalize=_legalize_slice_scatter,
-    gradient=_gradient_slice_scatter,
+    legalize=rules.by_te("slice_scatter", "slice_scatter"),
+    gradient=gradients.of_operands(_gradient_slice_scatter),
 )
 def slice_scatter(
     input_tensor: rx.TensorStructInfo,

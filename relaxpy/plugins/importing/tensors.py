@@ -20,8 +20,8 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from relaxpy.errors import MisuseError
-from relaxpy.ir.arith import Analyzer
 from relaxpy.ir.arith.prove import prove_equal
+from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.core.dtype import Array, DataType
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from relaxpy.ir.arith import Analyzer
+from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.core.dtype import Array
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.tir import expr as tir

@@ -14,7 +14,7 @@ from relaxpy.errors import MisuseError, RelayTypeError, unexpected
 from relaxpy.ir import hooks
 from relaxpy.ir.core import node
 from relaxpy.ir.core.dtype import Array, DataType
-from relaxpy.ir.core.tensor import check_elements, read_array
+from relaxpy.ir.core.tensor import check_elements, literal_array, read_array
 from relaxpy.ir.core.traverse import rewrite as rewrite_nodes
 from relaxpy.plugins.relay import ty as types
 from relaxpy.support.dataclass import dataclass, replace
@@ -179,20 +179,9 @@ class Constant(RelayExpr):
     data: Array
 
     def __post_init__(self) -> None:
-        try:
-            data = np.asarray(read_array(self.data))
-        except (ValueError, BufferError) as error:
-            raise MisuseError(
-                f"cannot make a tensor of {self.data!r:.60}: {error}", rule="RLY-39"
-            ) from None
-        check_elements(data, self.data, "RLY-39")
-        dtype = DataType(data.dtype)
-        if not data.dtype.isnative:
-            data = data.astype(data.dtype.newbyteorder("="))
-        if data is not self.data or data.flags.writeable or data.base is not None:
-            data = data.copy()
-            data.flags.writeable = False
-        node.set_fields(self, data=data, checked_type_=types.TensorType(data.shape, dtype))
+        data = literal_array(self.data, self.data, "RLY-39")
+        checked = types.TensorType(data.shape, DataType(data.dtype))
+        node.set_fields(self, data=data, checked_type_=checked)
 
     @property
     def is_scalar(self) -> bool:

@@ -14,7 +14,7 @@ from typing import Any, Final
 import sympy
 import torch
 
-from relaxpy.ir.arith import Analyzer
+from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.ops.definition.registry import R

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import sympy
 import torch
 
-from relaxpy.ir.arith import Analyzer
+from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.tir import expr as tir, intrin
 from relaxpy.ir.tir.ops import const, maximum, minimum
 from relaxpy.ir.tir.prim_expr import PrimExpr

@@ -1,12 +1,11 @@
 """Analyses of Relax programs, and the relations between struct infos."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.analysis")
 if TYPE_CHECKING:
     from relaxpy.ir.relax.analysis.effects import computable_at_compile_time as computable_at_compile_time, contains_impure_call as contains_impure_call
     from relaxpy.ir.relax.analysis.memory_usage import estimate_memory_usage as estimate_memory_usage
@@ -26,17 +25,3 @@ if TYPE_CHECKING:
     from relaxpy.tvm.relax.helpers import derive_call_ret_struct_info as derive_call_ret_type
     from relaxpy.tvm.relax.kernel_layouts import suggest_layout_transforms as suggest_layout_transforms
     __all__ = ['BaseCheckResult', 'Compatibility', 'OpPatternKind', 'all_global_vars', 'all_vars', 'analysis', 'bound_vars', 'check_compatibility', 'check_well_formed', 'collect_non_negative_expressions', 'computable_at_compile_time', 'contains_impure_call', 'definable_shape_vars', 'definable_tir_vars_in_struct_info', 'definable_tir_vars_in_type', 'defined_symbolic_vars', 'derive_call_ret_struct_info', 'derive_call_ret_type', 'detect_recursion', 'erase_struct_info', 'erase_to_well_defined', 'estimate_memory_usage', 'explain_incompatibility', 'free_shape_vars', 'free_symbolic_vars', 'free_vars', 'get_static_type', 'get_var2val', 'has_reshape_pattern', 'is_base_of', 'name_to_binding', 'op_pattern_kind', 'post_order_visit', 'provably_disjoint', 'remove_all_unused', 'shape_var_map', 'struct_info_base_check', 'struct_info_glb', 'struct_info_lca', 'substitute_info', 'suggest_layout_transforms', 'tir_vars_in_struct_info', 'tir_vars_in_type', 'type_base_check', 'type_lca', 'udchain', 'used_vars', 'well_formed', 'wrap_type']
-else:
-    _face(globals(), """
-        relaxpy.ir.relax.analysis.effects: computable_at_compile_time contains_impure_call
-        relaxpy.ir.relax.analysis.memory_usage: estimate_memory_usage
-        relaxpy.ir.relax.analysis.op_pattern: OpPatternKind has_reshape_pattern op_pattern_kind
-        relaxpy.ir.relax.analysis.variables: all_global_vars all_vars bound_vars collect_non_negative_expressions definable_tir_vars_in_struct_info definable_tir_vars_in_type=definable_tir_vars_in_struct_info defined_symbolic_vars free_symbolic_vars free_vars get_var2val name_to_binding post_order_visit tir_vars_in_struct_info tir_vars_in_type=tir_vars_in_struct_info udchain used_vars
-        relaxpy.ir.relax.analysis.well_formed: check_well_formed well_formed
-        relaxpy.ir.relax.call_graph: detect_recursion
-        relaxpy.ir.relax.relations: BaseCheckResult Compatibility check_compatibility definable_shape_vars erase_struct_info explain_incompatibility free_shape_vars get_static_type=erase_struct_info is_base_of provably_disjoint shape_var_map struct_info_base_check struct_info_glb struct_info_lca substitute_info type_base_check=struct_info_base_check type_lca=struct_info_lca wrap_type
-        relaxpy.ir.relax.rewrite.map_bindings: remove_all_unused
-        relaxpy.relax.analysis.: analysis
-        relaxpy.tvm.relax.helpers: derive_call_ret_struct_info derive_call_ret_type=derive_call_ret_struct_info erase_to_well_defined
-        relaxpy.tvm.relax.kernel_layouts: suggest_layout_transforms
-    """)

@@ -1,15 +1,10 @@
 """The pass that chooses how samples are computed."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.backend.dispatch_sampling")
 if TYPE_CHECKING:
     from relaxpy.relax.backend import DispatchSampling as DispatchSampling
-else:
-    _face(globals(), """
-        relaxpy.relax.backend: DispatchSampling
-    """)

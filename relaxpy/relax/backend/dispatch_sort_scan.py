@@ -1,15 +1,10 @@
 """The pass that chooses how sorts and scans are computed."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.backend.dispatch_sort_scan")
 if TYPE_CHECKING:
     from relaxpy.relax.backend import DispatchSortScan as DispatchSortScan
-else:
-    _face(globals(), """
-        relaxpy.relax.backend: DispatchSortScan
-    """)

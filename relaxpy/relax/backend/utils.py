@@ -1,15 +1,10 @@
 """Conditions that the patterns of backends have in common."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.backend.utils")
 if TYPE_CHECKING:
     from relaxpy.tvm.libraries.patterns import has_leaking_intermediate_variables as has_leaking_intermediate_variables
-else:
-    _face(globals(), """
-        relaxpy.tvm.libraries.patterns: has_leaking_intermediate_variables
-    """)

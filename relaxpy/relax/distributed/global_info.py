@@ -1,15 +1,10 @@
 """Meshes of devices."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.distributed.global_info")
 if TYPE_CHECKING:
     from relaxpy.ir.relax.nodes.distributed import DeviceMesh as DeviceMesh, device_mesh as device_mesh
-else:
-    _face(globals(), """
-        relaxpy.ir.relax.nodes.distributed: DeviceMesh device_mesh
-    """)

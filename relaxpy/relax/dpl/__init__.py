@@ -1,21 +1,13 @@
 """The dataflow pattern language: patterns, contexts, rewriting."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.dpl")
 if TYPE_CHECKING:
     from relaxpy.relax.dpl import context as context, pattern as pattern, rewrite as rewrite
     from relaxpy.relax.dpl.context import *
     from relaxpy.relax.dpl.pattern import *
     from relaxpy.relax.dpl.rewrite import *
-else:
-    _face(globals(), """
-        relaxpy.relax.dpl.: context pattern rewrite
-        relaxpy.relax.dpl.context: *
-        relaxpy.relax.dpl.pattern: *
-        relaxpy.relax.dpl.rewrite: *
-    """)

@@ -1,15 +1,10 @@
 """Rewriting of the expressions that patterns match."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.dpl.rewrite")
 if TYPE_CHECKING:
     from relaxpy.ir.relax.dpl.rewriter import ExprPatternRewriter as ExprPatternRewriter, OrRewriter as OrRewriter, PatternMatchingRewriter as PatternMatchingRewriter, TupleRewriter as TupleRewriter, rewrite_bindings as rewrite_bindings, rewrite_call as rewrite_call
-else:
-    _face(globals(), """
-        relaxpy.ir.relax.dpl.rewriter: ExprPatternRewriter OrRewriter PatternMatchingRewriter TupleRewriter rewrite_bindings rewrite_call
-    """)

@@ -1,17 +1,11 @@
 """Front ends: other ways to describe models."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.frontend", "relaxpy.support.lazy:submodule")
 if TYPE_CHECKING:
     from relaxpy.plugins.importing.tensors import detach_params as detach_params
     from relaxpy.relax.frontend import common as common, nn as nn
-else:
-    _face(globals(), """
-        relaxpy.plugins.importing.tensors: detach_params
-        relaxpy.relax.frontend.: common nn
-    """, "relaxpy.support.lazy:submodule")

@@ -1,17 +1,11 @@
 """Functions shared by importers."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.frontend.common")
 if TYPE_CHECKING:
     from relaxpy.plugins.importing.tensors import detach_params as detach_params
     from relaxpy.plugins.importing.windows import autopad as autopad
-else:
-    _face(globals(), """
-        relaxpy.plugins.importing.tensors: detach_params
-        relaxpy.plugins.importing.windows: autopad
-    """)

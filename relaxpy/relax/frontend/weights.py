@@ -1,17 +1,11 @@
 """Weights of models in files of safetensors, GGUF and NumPy."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.frontend.weights")
 if TYPE_CHECKING:
     from relaxpy.plugins.weights.files import Weights as Weights, open_weights as open_weights, save_weights as save_weights
     from relaxpy.plugins.weights.load import load_weights as load_weights
-else:
-    _face(globals(), """
-        relaxpy.plugins.weights.files: Weights open_weights save_weights
-        relaxpy.plugins.weights.load: load_weights
-    """)

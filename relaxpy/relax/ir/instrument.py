@@ -1,15 +1,10 @@
 """Instruments that look at a program before or after each pass."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.ir.instrument")
 if TYPE_CHECKING:
     from relaxpy.ir.instrument import WellFormedInstrument as WellFormedInstrument
-else:
-    _face(globals(), """
-        relaxpy.ir.instrument: WellFormedInstrument
-    """)

@@ -1,15 +1,10 @@
 """Builtins."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.op.builtin")
 if TYPE_CHECKING:
     from relaxpy.ir.ops.builtin import alloc_tensor as alloc_tensor, stop_lift_params as stop_lift_params
-else:
-    _face(globals(), """
-        relaxpy.ir.ops.builtin: alloc_tensor stop_lift_params
-    """)

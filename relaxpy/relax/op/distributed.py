@@ -1,15 +1,10 @@
 """Operators on distributed tensors."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.op.distributed")
 if TYPE_CHECKING:
     from relaxpy.ir.ops.distributed import annotate_sharding as annotate_sharding, call_tir_local_view as call_tir_local_view, redistribute as redistribute, redistribute_replica_to_shard as redistribute_replica_to_shard
-else:
-    _face(globals(), """
-        relaxpy.ir.ops.distributed: annotate_sharding call_tir_local_view redistribute redistribute_replica_to_shard
-    """)

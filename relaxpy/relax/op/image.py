@@ -1,15 +1,10 @@
 """Operators on images."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.op.image")
 if TYPE_CHECKING:
     from relaxpy.ir.ops.image import affine_grid as affine_grid, grid_sample as grid_sample, resize2d as resize2d, resize3d as resize3d
-else:
-    _face(globals(), """
-        relaxpy.ir.ops.image: affine_grid grid_sample resize2d resize3d
-    """)

@@ -1,15 +1,10 @@
 """Elementwise functions, under TVM's module name: all operators."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.op.unary")
 if TYPE_CHECKING:
     from relaxpy.ir.ops import *
-else:
-    _face(globals(), """
-        relaxpy.ir.ops: *
-    """)

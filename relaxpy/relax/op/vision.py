@@ -1,15 +1,10 @@
 """Operators on boxes."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.op.vision")
 if TYPE_CHECKING:
     from relaxpy.ir.ops.vision import all_class_non_max_suppression as all_class_non_max_suppression, get_valid_counts as get_valid_counts, multibox_transform_loc as multibox_transform_loc, non_max_suppression as non_max_suppression, roi_align as roi_align, roi_pool as roi_pool
-else:
-    _face(globals(), """
-        relaxpy.ir.ops.vision: all_class_non_max_suppression get_valid_counts multibox_transform_loc non_max_suppression roi_align roi_pool
-    """)

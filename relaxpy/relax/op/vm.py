@@ -1,15 +1,10 @@
 """Instructions of the virtual machine."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.op.vm")
 if TYPE_CHECKING:
     from relaxpy.ir.ops.vm import alloc_storage as alloc_storage, alloc_tensor as alloc_tensor, call_tir_dyn as call_tir_dyn, kill_object as kill_object
-else:
-    _face(globals(), """
-        relaxpy.ir.ops.vm: alloc_storage alloc_tensor call_tir_dyn kill_object
-    """)

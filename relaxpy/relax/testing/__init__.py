@@ -1,23 +1,14 @@
 """Tools to inspect and test programs."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.testing")
 if TYPE_CHECKING:
     from relaxpy.relax.testing import ast_printer as ast_printer, attention as attention, matmul as matmul, nn as nn, runtime_builtin as runtime_builtin, transform as transform, vm as vm
     from relaxpy.relax.testing.attention import get_relax_attention_module as get_relax_attention_module, get_relax_stacked_attention_module as get_relax_stacked_attention_module
     from relaxpy.relax.testing.matmul import get_relax_matmul_module as get_relax_matmul_module
     from relaxpy.relax.testing.nn import Linear as Linear, LogSoftmax as LogSoftmax, Module as Module, Parameter as Parameter, Placeholder as Placeholder, ReLU as ReLU, Sequential as Sequential, checkpoint as checkpoint, emit as emit, emit_checkpoint as emit_checkpoint, emit_checkpoint_sequential as emit_checkpoint_sequential, emit_te as emit_te, init_params as init_params
     from relaxpy.tvm.relax.dump_ast import dump_ast as dump_ast
-else:
-    _face(globals(), """
-        relaxpy.relax.testing.: ast_printer attention matmul nn runtime_builtin transform vm
-        relaxpy.relax.testing.attention: get_relax_attention_module get_relax_stacked_attention_module
-        relaxpy.relax.testing.matmul: get_relax_matmul_module
-        relaxpy.relax.testing.nn: Linear LogSoftmax Module Parameter Placeholder ReLU Sequential checkpoint emit emit_checkpoint emit_checkpoint_sequential emit_te init_params
-        relaxpy.tvm.relax.dump_ast: dump_ast
-    """)

@@ -1,15 +1,10 @@
 """The text of the syntax tree of a program."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.testing.ast_printer")
 if TYPE_CHECKING:
     from relaxpy.tvm.relax.dump_ast import ASTPrinter as ASTPrinter, dump_ast as dump_ast
-else:
-    _face(globals(), """
-        relaxpy.tvm.relax.dump_ast: ASTPrinter dump_ast
-    """)

@@ -1,15 +1,10 @@
 """Modules with one attention."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.testing.attention")
 if TYPE_CHECKING:
     from relaxpy.tvm.test_models import get_relax_attention_module as get_relax_attention_module, get_relax_stacked_attention_module as get_relax_stacked_attention_module
-else:
-    _face(globals(), """
-        relaxpy.tvm.test_models: get_relax_attention_module get_relax_stacked_attention_module
-    """)

@@ -1,15 +1,10 @@
 """Comparison of the calls of a machine with those of other functions."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.testing.lib_comparator")
 if TYPE_CHECKING:
     from relaxpy.plugins.testing.bisect import LibCompareVMInstrument as LibCompareVMInstrument
-else:
-    _face(globals(), """
-        relaxpy.plugins.testing.bisect: LibCompareVMInstrument
-    """)

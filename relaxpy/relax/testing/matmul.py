@@ -1,15 +1,10 @@
 """Modules with one product of matrices."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.testing.matmul")
 if TYPE_CHECKING:
     from relaxpy.tvm.test_models import get_relax_matmul_module as get_relax_matmul_module
-else:
-    _face(globals(), """
-        relaxpy.tvm.test_models: get_relax_matmul_module
-    """)

@@ -1,17 +1,11 @@
 """Layers that emit kernels, and checkpoints around functions that build programs."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.testing.nn")
 if TYPE_CHECKING:
     from relaxpy.plugins.training.checkpoint import checkpoint as checkpoint, emit_checkpoint as emit_checkpoint, emit_checkpoint_sequential as emit_checkpoint_sequential
     from relaxpy.tvm.test_models import Linear as Linear, LogSoftmax as LogSoftmax, Module as Module, Parameter as Parameter, Placeholder as Placeholder, ReLU as ReLU, Sequential as Sequential, emit as emit, emit_te as emit_te, init_params as init_params
-else:
-    _face(globals(), """
-        relaxpy.plugins.training.checkpoint: checkpoint emit_checkpoint emit_checkpoint_sequential
-        relaxpy.tvm.test_models: Linear LogSoftmax Module Parameter Placeholder ReLU Sequential emit emit_te init_params
-    """)

@@ -1,15 +1,10 @@
 """The codes that calls of `vm.builtin.match_shape` and `vm.builtin.make_shape` contain."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.testing.runtime_builtin")
 if TYPE_CHECKING:
     from relaxpy.ir.ops.vm import MakeShapeCode as MakeShapeCode, MatchShapeCode as MatchShapeCode
-else:
-    _face(globals(), """
-        relaxpy.ir.ops.vm: MakeShapeCode MatchShapeCode
-    """)

@@ -1,15 +1,10 @@
 """Packed functions that tests of programs call, `test.vm.add` and others, and a check."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.testing.vm")
 if TYPE_CHECKING:
     from relaxpy.plugins.testing.verify import check_saved_func as check_saved_func
-else:
-    _face(globals(), """
-        relaxpy.plugins.testing.verify: check_saved_func
-    """)

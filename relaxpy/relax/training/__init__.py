@@ -1,19 +1,12 @@
 """Training: losses, optimisers, and the trainer that runs them."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.training")
 if TYPE_CHECKING:
     from relaxpy.plugins.training.trainer import DataParallel as DataParallel, SetupTrainer as SetupTrainer, Trainer as Trainer
     from relaxpy.relax.training import loss as loss, optimizer as optimizer, setup_trainer as setup_trainer, trainer as trainer, utils as utils
     from relaxpy.relax.training.utils import AppendLoss as AppendLoss
-else:
-    _face(globals(), """
-        relaxpy.plugins.training.trainer: DataParallel SetupTrainer Trainer
-        relaxpy.relax.training.: loss optimizer setup_trainer trainer utils
-        relaxpy.relax.training.utils: AppendLoss
-    """)

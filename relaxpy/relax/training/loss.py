@@ -1,15 +1,10 @@
 """Losses as Relax functions."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.training.loss")
 if TYPE_CHECKING:
     from relaxpy.plugins.training.loss import CategoricalCrossEntropyLoss as CategoricalCrossEntropyLoss, CrossEntropyLoss as CrossEntropyLoss, L1Loss as L1Loss, Loss as Loss, MSELoss as MSELoss
-else:
-    _face(globals(), """
-        relaxpy.plugins.training.loss: CategoricalCrossEntropyLoss CrossEntropyLoss L1Loss Loss MSELoss
-    """)

@@ -1,15 +1,10 @@
 """Optimisers as Relax functions."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.training.optimizer")
 if TYPE_CHECKING:
     from relaxpy.plugins.training.optimizer import Adam as Adam, MomentumSGD as MomentumSGD, Optimizer as Optimizer, SGD as SGD
-else:
-    _face(globals(), """
-        relaxpy.plugins.training.optimizer: Adam MomentumSGD Optimizer SGD
-    """)

@@ -1,15 +1,10 @@
 """The pass that prepares a program for the trainer."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.training.setup_trainer")
 if TYPE_CHECKING:
     from relaxpy.plugins.training.trainer import SetupTrainer as SetupTrainer
-else:
-    _face(globals(), """
-        relaxpy.plugins.training.trainer: SetupTrainer
-    """)

@@ -1,17 +1,11 @@
 """Tools for training."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.training.utils")
 if TYPE_CHECKING:
     from relaxpy.ir.ops.definition.gradients import register_te_gradient as register_te_gradient
     from relaxpy.plugins.training.loss import AppendLoss as AppendLoss
-else:
-    _face(globals(), """
-        relaxpy.ir.ops.definition.gradients: register_te_gradient
-        relaxpy.plugins.training.loss: AppendLoss
-    """)

@@ -1,12 +1,11 @@
 """The passes over Relax programs."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.transform")
 if TYPE_CHECKING:
     from relaxpy.exec.explain import Explanation as Explanation, explain as explain
     from relaxpy.ir.passes.algebra.decompose_ops import DecomposeOpsForInference as DecomposeOpsForInference, DecomposeOpsForTraining as DecomposeOpsForTraining, FoldBatchnormToConv2D as FoldBatchnormToConv2D, ShareSums as ShareSums
@@ -46,42 +45,3 @@ if TYPE_CHECKING:
     from relaxpy.tvm.lowering.static_plan_block_memory import AllocateWorkspace as AllocateWorkspace, KillAfterLastUse as KillAfterLastUse, LowerAllocTensor as LowerAllocTensor, StaticPlanBlockMemory as StaticPlanBlockMemory
     from relaxpy.tvm.lowering.vm_shape_lower import VMShapeLower as VMShapeLower
     __all__ = ['AdjustMatmulOrder', 'AllocateWorkspace', 'AlterOpImpl', 'AnnotateTIROpPattern', 'AppendInPlace', 'AttachAttrLayoutFreeBuffers', 'AttachExternModules', 'AttachGlobalSymbol', 'BindParams', 'BindSymbolicVars', 'BindingRewriter', 'Bisection', 'BundleModelParams', 'CallTIRRewrite', 'CanonicalizeBindings', 'CombineParallelMatmul', 'ComputePrimValue', 'ConvertLayout', 'ConvertToDataflow', 'DataflowBlockPass', 'DataflowUseInplaceCalls', 'DeadCodeElimination', 'DecomposeOpsForInference', 'DecomposeOpsForTraining', 'EliminateCommonSubexpr', 'ExpandMatmulOfSum', 'ExpandTupleArguments', 'Explanation', 'FoldBatchnormToConv2D', 'FoldConstant', 'FoldViews', 'FunctionPass', 'FuseOps', 'FuseOpsByPattern', 'FuseTIR', 'FuseTransposeMatmul', 'FusionPattern', 'Gradient', 'IPCAllReduceRewrite', 'InlinePrivateFunctions', 'KillAfterLastUse', 'LambdaLift', 'LazyGetInput', 'LazySetOutput', 'LazyTransformParams', 'LegalizeOps', 'LiftTransformParams', 'LowerAllocTensor', 'LowerGPUIPCAllocStorage', 'LowerRuntimeBuiltin', 'MergeCompositeFunctions', 'Normalize', 'NormalizeGlobalVar', 'OptimizeLayoutTransform', 'PatternCheckContext', 'QuantizeWeights', 'RealizeVDevice', 'RemovePurityChecking', 'RemoveRedundantReshape', 'RemoveUnusedKernelOutputs', 'RemoveUnusedOutputs', 'RemoveUnusedParameters', 'ReorderPermuteDimsAfterConcat', 'ReorderTakeAfterMatmul', 'RewriteCUDAGraph', 'RewriteDataflowReshape', 'RunCodegen', 'ShareSums', 'SpecializePrimFuncBasedOnCallSite', 'SplitCallTIRByPattern', 'SplitLayoutRewritePreproc', 'StaticPlanBlockMemory', 'ToMixedPrecision', 'ToNonDataflow', 'TopologicalSort', 'UpdateParamStructInfo', 'UpdateParamType', 'UpdateVDevice', 'VMBuiltinLower', 'VMShapeLower', 'bisect', 'dataflowblock_pass', 'explain', 'function_pass', 'fusion_pays', 'legalize_ops', 'map_bindings', 'transform']
-else:
-    _face(globals(), """
-        relaxpy.exec.explain: Explanation explain
-        relaxpy.ir.passes.algebra.decompose_ops: DecomposeOpsForInference DecomposeOpsForTraining FoldBatchnormToConv2D ShareSums
-        relaxpy.ir.passes.algebra.matmuls: AdjustMatmulOrder CombineParallelMatmul ExpandMatmulOfSum ReorderPermuteDimsAfterConcat ReorderTakeAfterMatmul
-        relaxpy.ir.passes.algebra.to_mixed_precision: ToMixedPrecision
-        relaxpy.ir.passes.append_in_place: AppendInPlace AttachExternModules
-        relaxpy.ir.passes.bind_params: BindParams BindSymbolicVars BundleModelParams
-        relaxpy.ir.passes.cleanup.canonicalize_bindings: CanonicalizeBindings
-        relaxpy.ir.passes.cleanup.dataflow_blocks: ConvertToDataflow ToNonDataflow TopologicalSort
-        relaxpy.ir.passes.cleanup.dead_code_elimination: DeadCodeElimination
-        relaxpy.ir.passes.cleanup.eliminate_common_subexpr: EliminateCommonSubexpr
-        relaxpy.ir.passes.cleanup.fold_constant: FoldConstant
-        relaxpy.ir.passes.cleanup.private_functions: InlinePrivateFunctions LambdaLift
-        relaxpy.ir.passes.convert_layout: ConvertLayout SplitLayoutRewritePreproc
-        relaxpy.ir.passes.fusion.codegen: FuseOpsByPattern MergeCompositeFunctions RunCodegen
-        relaxpy.ir.passes.fusion.fold_views: FoldViews
-        relaxpy.ir.passes.fusion.fuse_ops: AnnotateTIROpPattern FuseOps FuseTIR
-        relaxpy.ir.passes.fusion.grouping: fusion_pays
-        relaxpy.ir.passes.fusion.remove_unused_kernel_outputs: RemoveUnusedKernelOutputs
-        relaxpy.ir.passes.gradient: Gradient
-        relaxpy.ir.passes.legalize: LegalizeOps
-        relaxpy.ir.passes.lift_transform_params: LiftTransformParams
-        relaxpy.ir.passes.quantize_weights: QuantizeWeights
-        relaxpy.ir.passes.rewrite_pass: Normalize
-        relaxpy.ir.relax.dpl.graph: FusionPattern PatternCheckContext
-        relaxpy.ir.relax.rewrite.map_bindings: BindingRewriter map_bindings
-        relaxpy.plugins.testing.bisect: Bisection bisect
-        relaxpy.relax.transform.: legalize_ops transform
-        relaxpy.tvm.alter_layout: AlterOpImpl AttachAttrLayoutFreeBuffers OptimizeLayoutTransform
-        relaxpy.tvm.cleanup.module_passes: AttachGlobalSymbol ComputePrimValue DataflowBlockPass FunctionPass IPCAllReduceRewrite LowerGPUIPCAllocStorage NormalizeGlobalVar RealizeVDevice RemovePurityChecking UpdateVDevice dataflowblock_pass function_pass
-        relaxpy.tvm.cleanup.parameters: ExpandTupleArguments RemoveRedundantReshape RemoveUnusedOutputs RemoveUnusedParameters RewriteDataflowReshape UpdateParamStructInfo UpdateParamStructInfo UpdateParamType=UpdateParamStructInfo
-        relaxpy.tvm.lazy_params: LazyGetInput LazySetOutput LazyTransformParams
-        relaxpy.tvm.libraries.split_call_tir_by_pattern: FuseTransposeMatmul SplitCallTIRByPattern
-        relaxpy.tvm.lowering.call_tir_rewrite: CallTIRRewrite DataflowUseInplaceCalls LowerRuntimeBuiltin SpecializePrimFuncBasedOnCallSite VMBuiltinLower
-        relaxpy.tvm.lowering.rewrite_cuda_graph: RewriteCUDAGraph
-        relaxpy.tvm.lowering.static_plan_block_memory: AllocateWorkspace KillAfterLastUse LowerAllocTensor StaticPlanBlockMemory
-        relaxpy.tvm.lowering.vm_shape_lower: VMShapeLower
-    """)

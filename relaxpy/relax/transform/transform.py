@@ -1,15 +1,10 @@
 """Passes, under TVM's module name: all names of `relax.transform`."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.transform.transform")
 if TYPE_CHECKING:
     from relaxpy.relax.transform import *
-else:
-    _face(globals(), """
-        relaxpy.relax.transform: *
-    """)

@@ -1,23 +1,14 @@
 """Schedules of kernels: `tvm.tir.schedule`."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.tir.schedule")
 if TYPE_CHECKING:
     from relaxpy.errors import ScheduleError as ScheduleError
     from relaxpy.plugins.schedule.schedule import Schedule as Schedule
     from relaxpy.plugins.schedule.scheduled import StmtSRef as StmtSRef
     from relaxpy.plugins.schedule.trace import BlockRV as BlockRV, ExprRV as ExprRV, Instruction as Instruction, InstructionKind as InstructionKind, LoopRV as LoopRV, SBlockRV as SBlockRV, Trace as Trace
     from relaxpy.tir.schedule import analysis as analysis, schedule as schedule, testing as testing
-else:
-    _face(globals(), """
-        relaxpy.errors: ScheduleError
-        relaxpy.plugins.schedule.schedule: Schedule
-        relaxpy.plugins.schedule.scheduled: StmtSRef
-        relaxpy.plugins.schedule.trace: BlockRV ExprRV Instruction InstructionKind LoopRV SBlockRV Trace
-        relaxpy.tir.schedule.: analysis schedule testing
-    """)

@@ -1,17 +1,11 @@
 """Checks of schedules: comparison of kernels whatever their names are, and replay of traces."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.tir.schedule.testing")
 if TYPE_CHECKING:
     from relaxpy.plugins.schedule.schedule import verify_trace_roundtrip as verify_trace_roundtrip
     from relaxpy.plugins.testing.verify import assert_structural_equal_ignore_global_symbol as assert_structural_equal_ignore_global_symbol
-else:
-    _face(globals(), """
-        relaxpy.plugins.schedule.schedule: verify_trace_roundtrip
-        relaxpy.plugins.testing.verify: assert_structural_equal_ignore_global_symbol
-    """)

@@ -219,4 +219,4 @@ def test_operators_have_a_gradient_or_a_reason() -> None:
 def test_gradients_other_than_0_are_compared() -> None:
     rules = {case.operator: registered_ops()[case.operator].record.gradient for case in CASES}
     others = {name for name, rule in rules.items() if rule not in (None, no_gradient)}
-    assert others - {case.operator for case in COMPARED} == {"relax.grad.no_grad"}
+    assert others <= {case.operator for case in COMPARED}

@@ -265,6 +265,14 @@ def of_operand(derivative: Callable[[rx.Expr, rx.Expr, rx.Expr, rx.Call], Any]) 
     return rule
 
 
+def of_operands(derivatives: Callable[..., Sequence[rx.Expr]]) -> Gradient:
+    """The rule of an operator from a function that returns the gradients of all operands.
+
+    It takes the gradient of the result, the operands, and by their names the attributes.
+    """
+    return lambda var, call, gradient, builder: derivatives(gradient, *call.args, **call.attrs)
+
+
 def by_transpose(name: str, *kept: int) -> Gradient:
     """The rule of an operator that is linear in its first operand, by its transpose `relax.<name>`.
 

@@ -181,13 +181,12 @@ def softplus(
     return data
 
 
-def _gradient_prelu(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
-    x, alpha = cast("Any", call.args)
+def _gradient_prelu(g: Any, x: Any, alpha: Any, axis: int) -> list[Expr]:
     rank = gradients.require_rank(x, "prelu")
-    axis = rules.normal_axis(cast("int", call.attrs["axis"]), rank)
+    axis = rules.normal_axis(axis, rank)
     others = tuple(k for k in range(rank) if k != axis)
     slope = R.expand_dims(alpha, others) if others else alpha
-    g, positive = cast("Any", gradient), R.greater(x, 0)
+    positive = R.greater(x, 0)
     below = R.where(positive, R.zeros_like(g), g * x)
     total = R.sum(below, others) if others else below
     return [R.where(positive, g, g * slope), gradients.unbroadcast(total, alpha)]
@@ -198,7 +197,7 @@ def _gradient_prelu(var: Var, call: Call, gradient: Expr, builder: BlockBuilder)
     layout=along("axis"),
     pure=True,
     legalize=rules.by_te("nn.prelu"),
-    gradient=gradient_in_float32(_gradient_prelu),
+    gradient=gradient_in_float32(gradients.of_operands(_gradient_prelu)),
 )
 def prelu(data: TensorStructInfo, alpha: TensorStructInfo, axis: int = 1) -> TensorStructInfo:
     """data where it is positive, else alpha * data, with a slope for each channel.

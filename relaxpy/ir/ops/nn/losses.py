@@ -30,11 +30,7 @@ def _cross_entropy(predictions: Tensor, labels: Tensor) -> Tensor:
     return as_dtype(total, predictions.dtype)
 
 
-def _gradient_cross_entropy(
-    var: Var, call: Call, gradient: Expr, builder: BlockBuilder
-) -> list[Expr]:
-    predictions, labels = cast("Any", call.args)
-    scale = cast("Any", gradient)
+def _gradient_cross_entropy(scale: Any, predictions: Any, labels: Any) -> list[Expr]:
     if gradients.require_rank(predictions, "cross_entropy_with_logits") > 1:
         size = gradients.require_shape(predictions, "cross_entropy_with_logits")[0]
         scale = scale / gradients.scalar(size, predictions.struct_info.dtype)
@@ -49,7 +45,7 @@ def _gradient_cross_entropy(
     "relax.nn.cross_entropy_with_logits",
     pure=True,
     legalize=rules.by_te(_cross_entropy, "cross_entropy_with_logits"),
-    gradient=gradients.gradient_in_float32(_gradient_cross_entropy),
+    gradient=gradients.gradient_in_float32(gradients.of_operands(_gradient_cross_entropy)),
 )
 def cross_entropy_with_logits(
     predictions: TensorStructInfo, labels: TensorStructInfo
@@ -79,22 +75,6 @@ def cross_entropy_with_logits(
                 labels,
             )
     return rules.tensor((), dtype, vdevice)
-
-
-def _legalize_nll_loss(builder: BlockBuilder, call: Call) -> Expr:
-    operator = find(cast("Op", call.op))
-    assert operator is not None
-    predictions, targets, *weights = operator.operands(call)
-    return rules.te_kernel(
-        builder,
-        topi.nn.nll_loss,
-        "nll_loss",
-        predictions,
-        targets,
-        weights[0] if weights else None,
-        call.attrs["reduction"],
-        call.attrs["ignore_index"],
-    )
 
 
 def _loss_operands(call: Call) -> tuple[Any, Any, Any, Any, int]:
@@ -190,7 +170,7 @@ def _check_nll(
 @register(
     "relax.nn.nll_loss",
     pure=True,
-    legalize=_legalize_nll_loss,
+    legalize=rules.by_te("nn.nll_loss", "nll_loss"),
     gradient=gradients.gradient_in_float32(_gradient_nll_loss),
 )
 def nll_loss(

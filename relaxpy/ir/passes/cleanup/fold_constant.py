@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from relaxpy.errors import RelaxpyError
 from relaxpy.ir import hooks
-from relaxpy.ir.arith import Analyzer
+from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.core.dtype import Array
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, rebuild

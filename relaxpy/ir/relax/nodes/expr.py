@@ -17,7 +17,7 @@ from relaxpy.ir.core.dtype import INT64, Array, DataType
 from relaxpy.ir.core.fork_lock import ForkLock
 from relaxpy.ir.core.memo import LARGE, Elements
 from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs, Node, as_attrs, set_fields
-from relaxpy.ir.core.tensor import Tensor, check_elements, is_writable, read_array
+from relaxpy.ir.core.tensor import Tensor, check_elements, literal_array, read_array
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.nodes import base_classes as bases
 from relaxpy.ir.relax.nodes.struct_info import (
@@ -174,20 +174,8 @@ class Constant(bases.Expr):
         if is_masked(self.data):
             raise MisuseError(MASKED, about=self.data)
         given = self.data.view(np.ndarray) if isinstance(self.data, Tensor) else self.data
-        try:
-            data = np.asarray(read_array(given))
-        except (ValueError, BufferError) as error:
-            raise MisuseError(
-                f"cannot make a tensor of {self.data!r:.60}: {error}", rule="VAL-1"
-            ) from None
-        check_elements(data, self.data, "VAL-1")
-        dtype = DataType(data.dtype)
-        if not data.dtype.isnative:
-            data = data.astype(data.dtype.newbyteorder("="))
-        if data is not given or is_writable(data):
-            data = data.copy()
-            data.flags.writeable = False
-        actual = TensorStructInfo(data.shape, dtype)  # type: ignore[arg-type]
+        data = literal_array(given, self.data, "VAL-1")
+        actual = TensorStructInfo(data.shape, DataType(data.dtype))  # type: ignore[arg-type]
         declared = bases.as_declared(self.struct_info)
         if declared is not None:
             _check_constant(actual, declared)

@@ -8,8 +8,8 @@ from string import ascii_letters
 from typing import Any, Literal, SupportsIndex
 
 from relaxpy.errors import MisuseError, unexpected
-from relaxpy.ir import arith
 from relaxpy.ir.arith.prove import prove_equal, simplify
+from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
@@ -720,7 +720,7 @@ def transform_layout(
     data = _with_padding(data, index_map, inverse, shape, fill)
 
     def element(*index: PrimExpr) -> PrimExpr:
-        analyzer = arith.Analyzer()
+        analyzer = Analyzer()
         for i, size in zip(index, shape, strict=True):
             assert isinstance(i, tir.Var)
             analyzer.bind(i, Range(0, size))

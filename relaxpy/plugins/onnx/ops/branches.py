@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from onnx import TensorProto
 
-from relaxpy.ir.arith import Analyzer
+from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.ops.definition.registry import R
 from relaxpy.ir.relax import nodes as rx

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from relaxpy.exec.runtime.registry import register_func
-from relaxpy.ir.arith import Analyzer
+from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.core.dtype import Array
 from relaxpy.ir.ops.definition.registry import R
 from relaxpy.ir.relax.nodes import Expr, PrimValue, ShapeExpr, TupleGetItem, const

@@ -1,15 +1,10 @@
 """The pipelines for CPUs."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.backend.cpu_generic")
 if TYPE_CHECKING:
     from relaxpy.relax.pipeline import dataflow_lower_passes as dataflow_lower_passes, finalize_passes as finalize_passes, get_default_pipeline as get_default_pipeline, legalize_passes as legalize_passes, library_dispatch_passes as library_dispatch_passes
-else:
-    _face(globals(), """
-        relaxpy.relax.pipeline: dataflow_lower_passes finalize_passes get_default_pipeline legalize_passes library_dispatch_passes
-    """)

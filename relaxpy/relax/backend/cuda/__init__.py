@@ -1,15 +1,10 @@
 """Patterns of NVIDIA's libraries, and functions that partition modules by them."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.backend.cuda")
 if TYPE_CHECKING:
     from relaxpy.relax.backend.cuda import cublas as cublas, cudnn as cudnn, cutlass as cutlass
-else:
-    _face(globals(), """
-        relaxpy.relax.backend.cuda.: cublas cudnn cutlass
-    """)

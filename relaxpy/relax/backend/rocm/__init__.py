@@ -1,15 +1,10 @@
 """Patterns of AMD's library, and a function that partitions modules by them."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.backend.rocm")
 if TYPE_CHECKING:
     from relaxpy.relax.backend.rocm import hipblas as hipblas
-else:
-    _face(globals(), """
-        relaxpy.relax.backend.rocm.: hipblas
-    """)

@@ -1,17 +1,11 @@
 """Passes over programs on several devices."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.distributed.transform")
 if TYPE_CHECKING:
     from relaxpy.ir.passes.distributed.lower_dist_ir import LegalizeRedistribute as LegalizeRedistribute, LowerDistIR as LowerDistIR, LowerGlobalViewToLocalView as LowerGlobalViewToLocalView
     from relaxpy.ir.passes.distributed.propagate_sharding import PropagateSharding as PropagateSharding
-else:
-    _face(globals(), """
-        relaxpy.ir.passes.distributed.lower_dist_ir: LegalizeRedistribute LowerDistIR LowerGlobalViewToLocalView
-        relaxpy.ir.passes.distributed.propagate_sharding: PropagateSharding
-    """)

@@ -1,15 +1,10 @@
 """From models to modules of Relax functions."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.frontend.nn.exporter")
 if TYPE_CHECKING:
     from relaxpy.plugins.nn.exporter import add_extern as add_extern
-else:
-    _face(globals(), """
-        relaxpy.plugins.nn.exporter: add_extern
-    """)

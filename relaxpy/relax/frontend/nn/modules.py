@@ -1,21 +1,13 @@
 """The layers that models are made of, and their effects."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.frontend.nn.modules")
 if TYPE_CHECKING:
     from relaxpy.plugins.nn.core import Effect as Effect, Parameter as Parameter, Tensor as Tensor, get_default_dtype as get_default_dtype
     from relaxpy.plugins.nn.module import Module as Module, ModuleList as ModuleList
     from relaxpy.plugins.nn.modules import Attention as Attention, Conv1D as Conv1D, Conv2D as Conv2D, Conv3D as Conv3D, ConvTranspose1D as ConvTranspose1D, Embedding as Embedding, GELU as GELU, GroupNorm as GroupNorm, Identity as Identity, LayerNorm as LayerNorm, Linear as Linear, RMSNorm as RMSNorm, ReLU as ReLU, SiLU as SiLU, TimestepEmbedding as TimestepEmbedding, Timesteps as Timesteps
     from relaxpy.plugins.nn.session import IOEffect as IOEffect, KVCache as KVCache
-else:
-    _face(globals(), """
-        relaxpy.plugins.nn.core: Effect Parameter Tensor get_default_dtype
-        relaxpy.plugins.nn.module: Module ModuleList
-        relaxpy.plugins.nn.modules: Attention Conv1D Conv2D Conv3D ConvTranspose1D Embedding GELU GroupNorm Identity LayerNorm Linear RMSNorm ReLU SiLU TimestepEmbedding Timesteps
-        relaxpy.plugins.nn.session: IOEffect KVCache
-    """)

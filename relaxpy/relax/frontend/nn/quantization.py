@@ -1,17 +1,11 @@
 """Models with quantised weights."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.frontend.nn.quantization")
 if TYPE_CHECKING:
     from relaxpy.ir.relax.group_quantization import QUANTIZATIONS as QUANTIZATIONS, Quantization as Quantization
     from relaxpy.plugins.nn.quantization import QuantizedEmbedding as QuantizedEmbedding, QuantizedLinear as QuantizedLinear, quantize_model as quantize_model, quantize_state_dict as quantize_state_dict
-else:
-    _face(globals(), """
-        relaxpy.ir.relax.group_quantization: QUANTIZATIONS Quantization
-        relaxpy.plugins.nn.quantization: QuantizedEmbedding QuantizedLinear quantize_model quantize_state_dict
-    """)

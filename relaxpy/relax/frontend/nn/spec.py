@@ -1,15 +1,10 @@
 """Specifications: the exported methods of a model, and their parameters."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.frontend.nn.spec")
 if TYPE_CHECKING:
     from relaxpy.plugins.nn.spec import Int as Int, MethodSpec as MethodSpec, ModuleSpec as ModuleSpec, Object as Object, Tensor as Tensor, Tuple as Tuple
-else:
-    _face(globals(), """
-        relaxpy.plugins.nn.spec: Int MethodSpec ModuleSpec Object Tensor Tuple
-    """)

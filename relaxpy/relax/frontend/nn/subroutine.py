@@ -1,15 +1,10 @@
 """Layers that become functions of their own."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.frontend.nn.subroutine")
 if TYPE_CHECKING:
     from relaxpy.plugins.nn.subroutine import SubroutineMixin as SubroutineMixin
-else:
-    _face(globals(), """
-        relaxpy.plugins.nn.subroutine: SubroutineMixin
-    """)

@@ -1,15 +1,10 @@
 """relaxpy as a backend of ONNX (`onnx.backend.base`)."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.frontend.onnx.backend")
 if TYPE_CHECKING:
     from relaxpy.plugins.onnx.backend import RelaxpyBackend as RelaxpyBackend, RelaxpyRep as RelaxpyRep, prepare as prepare, run_model as run_model, run_node as run_node, supports_device as supports_device
-else:
-    _face(globals(), """
-        relaxpy.plugins.onnx.backend: RelaxpyBackend RelaxpyRep prepare run_model run_node supports_device
-    """)

@@ -1,15 +1,10 @@
 """How operators are given a legalisation."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.transform.legalize_ops.common")
 if TYPE_CHECKING:
     from relaxpy.ir.passes.legalize import register_legalize as register_legalize
-else:
-    _face(globals(), """
-        relaxpy.ir.passes.legalize: register_legalize
-    """)

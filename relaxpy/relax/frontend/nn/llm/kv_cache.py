@@ -1,17 +1,11 @@
 """Caches of keys and values in pages."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-# fmt: off
-# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
 
+_face(globals(), "relaxpy.relax.frontend.nn.llm.kv_cache")
 if TYPE_CHECKING:
     from relaxpy.plugins.nn.llm.kv_cache import AttnKind as AttnKind, FlashInferPagedKVCache as FlashInferPagedKVCache, PagedKVCache as PagedKVCache, RopeMode as RopeMode, TIRPagedKVCache as TIRPagedKVCache
     from relaxpy.plugins.nn.llm.tree_attention import _attention_sequence_prefill as _attention_sequence_prefill
-else:
-    _face(globals(), """
-        relaxpy.plugins.nn.llm.kv_cache: AttnKind FlashInferPagedKVCache PagedKVCache RopeMode TIRPagedKVCache
-        relaxpy.plugins.nn.llm.tree_attention: _attention_sequence_prefill
-    """)
