@@ -132,7 +132,7 @@ class OpDef:
     @property
     def needs_context(self) -> bool:
         """True if the struct info of a call depends on more than its operands and attributes."""
-        return not self.signature.is_rule or bool(self.signature.injected)
+        return not self.signature.is_rule or Context in self.signature.injected.values()
 
     @user_facing
     def __call__(self, *args: object, **kwargs: object) -> rx.Call:
