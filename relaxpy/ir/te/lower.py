@@ -46,8 +46,14 @@ _SHARED = 8
 
 def is_large(value: PrimExpr) -> bool:
     """True if a value is large as a tree, and much larger than as a DAG."""
-    size = traverse.tree_size(value)
-    return size > _LARGEST and size > _SHARED * sum(1 for _ in traverse.walk(value))
+    visits, waiting = 0, list[Node]([value])
+    while waiting and visits <= _LARGEST:  # few values are
+        node = waiting.pop()
+        waiting += () if node._variable else node._children()
+        visits += 1
+    if visits <= _LARGEST:
+        return False
+    return traverse.tree_size(value) > _SHARED * sum(1 for _ in traverse.walk(value))
 
 
 def bound(values: Sequence[PrimExpr]) -> tuple[list[PrimExpr], list[tuple[Var, PrimExpr]]]:
@@ -451,7 +457,9 @@ class _Lowering:
         block_axes, values = [], {}
         for axis in axes:
             assert axis.dom is not None
-            dom = Range.from_min_extent(self._size(axis.dom.min), self._size(axis.dom.extent))
+            low, extent = self._size(axis.dom.min), self._size(axis.dom.extent)
+            same = low is axis.dom.min and extent is axis.dom.extent
+            dom = axis.dom if same else Range.from_min_extent(low, extent)
             variable = tir.Var(f"v_{axis.var.name}", self._index_type(axis))
             block_axes.append(IterVar(dom, variable, axis.iter_type))
             values[axis.var] = ops.cast_to(variable, axis.var.dtype)

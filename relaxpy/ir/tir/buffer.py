@@ -410,7 +410,7 @@ def decl_buffer(
         raise unexpected(data, f"data of buffer {name} is a pointer variable")
     if buffer_type not in ("", "auto", "default", "auto_broadcast", 1, 2):
         raise unexpected(buffer_type, 'a buffer is of type "default" or "auto_broadcast"')
-    dims = tuple(ops.convert(s) for s in sizes)
+    dims = ops.convert_all(sizes)
     offset_type = dims[0].dtype if dims else INT32
     if elem_offset is None:
         has_offset_variable = offset_factor != 0

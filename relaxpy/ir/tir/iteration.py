@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from relaxpy.errors import MisuseError, check_type, unexpected
 from relaxpy.ir.core.dtype import INT32, DataType
-from relaxpy.ir.core.node import Copied
+from relaxpy.ir.core.node import Copied, Node
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import Add, ExprLike, IntImm, IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.prim_expr import ScalarOperators
@@ -65,6 +65,10 @@ class Range(Copied):
     @override
     def _bits_inside(self) -> int:  # type: ignore[override]
         return self.min._bits_inside | self.extent._bits_inside
+
+    @override
+    def _children(self) -> tuple[Node, ...]:
+        return self.min, self.extent
 
     @property
     def stop(self) -> PrimExpr:
