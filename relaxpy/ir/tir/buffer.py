@@ -78,7 +78,8 @@ class Buffer(Copied):
         _check_pointer(self.data, self.name)
         set_field = object.__setattr__
         for name in ("data_alignment", "offset_factor", "buffer_type"):
-            set_field(self, name, ops.as_int(getattr(self, name)))
+            if type(number := getattr(self, name)) is not int:
+                set_field(self, name, ops.as_int(number))
         set_field(self, "dtype", DataType(self.dtype))
         set_field(self, "shape", ops.convert_all(self.shape))
         set_field(self, "strides", ops.convert_all(self.strides))
@@ -423,8 +424,8 @@ def decl_buffer(
         data,
         kind,
         dims,
-        ops.convert_all(() if strides is None else strides),
-        ops.convert(elem_offset),
+        () if strides is None else strides,  # type: ignore[arg-type]  # which are converted
+        elem_offset,  # type: ignore[arg-type]
         name,
         64 if ops.as_int(data_alignment) <= 0 else data_alignment,
         offset_factor or 1,

@@ -108,6 +108,8 @@ K = TypeVar("K", bound=IntEnum)
 
 def enumerated(kinds: type[K], value: object) -> K:
     """The member of `kinds` for a member or number. Errors: MisuseError if there is none."""
+    if isinstance(value, kinds):
+        return value
     try:
         return kinds(value)  # type: ignore[arg-type]
     except ValueError:
