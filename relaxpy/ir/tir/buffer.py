@@ -306,7 +306,8 @@ class BufferRegion(Copied):
         check_type(self.buffer, Buffer, "expected a Buffer")
         object.__setattr__(self, "region", tuple(self.region))
         for rng in self.region:
-            check_type(rng, Range, "a region consists of Ranges")
+            if type(rng) is not Range:
+                check_type(rng, Range, "a region consists of Ranges")
         if len(self.region) != self.buffer.ndim:
             raise MisuseError(f"a region of {self.buffer.name} has {self.buffer.ndim} ranges")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import typing
 from collections.abc import Callable, Iterator, Mapping
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, Unpack
 
 from typing_extensions import override
@@ -558,7 +559,8 @@ class Namespace:
 def _member(full: str) -> OpDef | Namespace | None:
     if full in _operators:
         return _operators[full]
-    return Namespace(full) if any(key.startswith(f"{full}.") for key in _operators) else None
+    begins = methodcaller("startswith", f"{full}.")
+    return Namespace(full) if any(map(begins, _operators)) else None
 
 
 R = Namespace("relax")

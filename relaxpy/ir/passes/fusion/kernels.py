@@ -8,7 +8,7 @@ from typing import Final, cast
 
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.node import Attrs, Node
-from relaxpy.ir.core.traverse import occurrences, rename, rewrite, walk
+from relaxpy.ir.core.traverse import occurrences, rename, rewrite
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Buffer, decl_buffer
@@ -72,7 +72,7 @@ class _Fusion:
         self.separators: dict[Buffer, tuple[int, ...]] = {}
         self.body: list[Stmt] = []
         sinfos = [param.struct_info for param in func.params if param.struct_info is not None]
-        sizes = (node for sinfo in sinfos for node in walk(sinfo) if isinstance(node, tir.Var))
+        sizes = (size for sinfo in sinfos for size in occurrences(sinfo, tir.Var))
         self.newest: float = max((size.number for size in sizes), default=-1)
 
     def kernel(self) -> FusedKernel:
