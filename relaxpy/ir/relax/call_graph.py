@@ -67,6 +67,7 @@ _CALL: Final = tir.Call._bits
 _WITHOUT_NAMES: Final = frozenset(
     (Op, Var, DataflowVar, Buffer, Constant, ShapeExpr, PrimValue, TensorStructInfo)
 )
+"""Kinds of nodes that mention no function; sizes call intrinsics alone."""
 
 
 def call_graph(mod: IRModule) -> dict[str, tuple[str, ...]]:
