@@ -51,12 +51,14 @@ def memoised(analysis: Callable[[N], V]) -> Callable[[N], V]:
     Callers must not change a result, and a result must not refer to its node.
     """
     cache: NodeTable[V] = NodeTable()
+    entries = cache._entries
 
     @wraps(analysis)
     def cached(node: N) -> V:
-        result = cache.get(node)
-        if result is None:
-            result = cache[node] = analysis(node)
+        entry = entries.get(id(node))
+        if entry is not None:
+            return entry[1]
+        result = cache[node] = analysis(node)
         return result
 
     return cached

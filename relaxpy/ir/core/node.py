@@ -202,7 +202,11 @@ def collect_nodes(value: object, nodes: list[Node]) -> None:
                 nodes.append(item)
             elif type(item) not in PLAIN_TYPES:
                 collect_nodes(item, nodes)
-    elif type(value) not in PLAIN_TYPES and isinstance(value, Mapping):
+    elif (
+        type(value) not in PLAIN_TYPES
+        and not isinstance(value, int)  # kinds of loops
+        and isinstance(value, Mapping)
+    ):
         for key, item in value.items():
             collect_nodes(key, nodes)
             collect_nodes(item, nodes)
@@ -429,8 +433,10 @@ def _check(
     return value
 
 
-def _check_all(kind: type[Node], noun: str, rule: str | None, values: object) -> tuple[object, ...]:
-    if isinstance(values, (str, Node)) or not isinstance(values, Iterable):
+def _check_all(kind: type[Node], noun: str, rule: str | None, values: Any) -> tuple[object, ...]:
+    if type(values) is not tuple and (
+        isinstance(values, (str, Node)) or not isinstance(values, Iterable)
+    ):
         raise unexpected(values, f"expected a list of {noun}s", rule=rule)
     items = tuple(values)
     for item in items:

@@ -9,10 +9,10 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
-from operator import is_
+from operator import is_, methodcaller
 from typing import Any, Final, Generic, TypeVar, cast
 
-from relaxpy.ir.core.node import PLAIN_TYPES, Attrs, Node, field_values
+from relaxpy.ir.core.node import PLAIN_TYPES, Attrs, Copied, Node, field_values
 from relaxpy.support.dataclass import replace
 
 N = TypeVar("N", bound=Node)
@@ -90,8 +90,10 @@ def _occurrences(root: Node, kinds: tuple[type[N], ...], bits: int) -> Iterator[
     while stack:
         node, remaining = stack[-1]
         for child in remaining:
+            if not child._bits_inside & bits:
+                continue
             key = id(child)
-            if not child._bits_inside & bits or key in visited:
+            if key in visited:
                 continue
             visited.add(key)
             if not child._variable and (operands := child._children()):
@@ -136,7 +138,7 @@ def _replaced(value: Any, changed: Mapping[int, Node]) -> Any:
             for item in value
         ]
         return value if all(map(is_, out, value)) else tuple(out)
-    if isinstance(value, Attrs):
+    if type(value) is Attrs:
         table = {k: _replaced(v, changed) for k, v in value.items()}
         return value if all(table[k] is v for k, v in value.items()) else Attrs(table)
     if isinstance(value, dict):
@@ -229,10 +231,14 @@ def rename(root: N, table: Mapping[V, Node], renewed: Collection[Node] = ()) -> 
     changed: dict[int, Node] = {id(old): new for old, new in table.items() if new is not old}
     forced = {id(node) for node in renewed}
     if root not in table and (changed or forced):
-        for node, below in last_first(root, _with_struct_info, set(map(id, table))):
+        below_of = _CHILDREN if isinstance(root, Copied) else _with_struct_info
+        for node, below in last_first(root, below_of, set(map(id, table))):
             if id(node) in forced or not changed.keys().isdisjoint(map(id, below)):
                 changed[id(node)] = _renamed(node, changed)
     return cast("N", changed.get(id(root), root))
+
+
+_CHILDREN: Final[Callable[[Node], Sequence[Node]]] = methodcaller("_children")
 
 
 def _with_struct_info(node: Node) -> Sequence[Node]:

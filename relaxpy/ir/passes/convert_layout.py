@@ -326,7 +326,7 @@ class _Converter:
             return rx.Tuple(tuple(items), span=self.span)
         assert isinstance(layouts, str)
         assert isinstance(target, str)
-        return replace(_conversion(source, layouts, target), span=self.span)
+        return _conversion(source, layouts, target, self.span)
 
     def _bound(self, value: rx.Expr) -> rx.Expr:
         """A variable of the value, or the value itself if it is a leaf."""
@@ -338,14 +338,16 @@ class _Converter:
         return var
 
 
-def _conversion(source: rx.Expr, layout: str, target: str) -> rx.Call:
+def _conversion(source: rx.Expr, layout: str, target: str, span: Span | None) -> rx.Expr:
     """The call that converts a tensor from one layout to another."""
     axes = units(layout)
     if sorted(axes) == sorted(units(target)):
-        return cast("rx.Call", R.permute_dims(source, tuple(map(axes.index, units(target)))))
+        permutation = tuple(map(axes.index, units(target)))
+        return cast("rx.Expr", R.permute_dims(source, permutation, span=span))
     indices = tuple(tir.Var(f"i{k}", "int32") for k in range(len(axes)))
     final = BijectiveLayout(layout, target).forward_index(indices)
-    return cast("rx.Call", R.layout_transform(source, IndexMap(indices, tuple(final))))
+    index_map = IndexMap(indices, tuple(final))
+    return cast("rx.Expr", R.layout_transform(source, index_map, span=span))
 
 
 def _agree(layouts: Layouts, target: Layouts) -> bool:

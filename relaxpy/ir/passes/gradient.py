@@ -24,6 +24,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.variables import occurring_vars
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
+from relaxpy.ir.relax.block_builder.normalize import derived_like
 from relaxpy.ir.relax.known import tensor_of
 from relaxpy.ir.relax.nodes import Binding, Call, DataflowVar, Expr, Var, VarBinding
 from relaxpy.ir.relax.relations import is_base_of
@@ -507,7 +508,7 @@ def _with_spans(func: rx.Function) -> rx.Function:
     def step(binding: rx.Binding, block: rx.BindingBlock) -> rx.Binding:
         span, value = spans.get(binding), binding.value
         if isinstance(value, rx.Call) and value.span is None and span is not None:
-            value = replace(value, span=span)
+            value = derived_like(value, replace(value, span=span))
         if value is binding.value and binding.span is not None:
             return binding
         return replace(binding, value=value, span=binding.span or span)

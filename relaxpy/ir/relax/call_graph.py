@@ -11,7 +11,19 @@ from relaxpy.ir.core.traverse import reached, strongly_connected
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.known import expect
-from relaxpy.ir.relax.nodes import Call, DataflowVar, Expr, Function, GlobalVar, Var, VarBinding
+from relaxpy.ir.relax.nodes import (
+    Call,
+    Constant,
+    DataflowVar,
+    Expr,
+    Function,
+    GlobalVar,
+    PrimValue,
+    ShapeExpr,
+    TensorStructInfo,
+    Var,
+    VarBinding,
+)
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.support.entry import user_facing
@@ -52,7 +64,10 @@ def _operands(node: Node) -> list[Node]:
 
 
 _CALL: Final = tir.Call._bits
-_WITHOUT_NAMES: Final = frozenset((Op, Var, DataflowVar, Buffer))
+_WITHOUT_NAMES: Final = frozenset(
+    (Op, Var, DataflowVar, Buffer, Constant, ShapeExpr, PrimValue, TensorStructInfo)
+)
+"""Kinds of nodes that mention no function; sizes call intrinsics alone."""
 
 
 def call_graph(mod: IRModule) -> dict[str, tuple[str, ...]]:

@@ -47,8 +47,14 @@ _SHARED = 8
 
 def is_large(value: PrimExpr) -> bool:
     """True if a value is large as a tree, and much larger than as a DAG."""
-    size = traverse.tree_size(value)
-    return size > _LARGEST and size > _SHARED * sum(1 for _ in traverse.walk(value))
+    visits, waiting = 0, list[Node]([value])
+    while waiting and visits <= _LARGEST:  # few values are
+        node = waiting.pop()
+        waiting += () if node._variable else node._children()
+        visits += 1
+    if visits <= _LARGEST:
+        return False
+    return traverse.tree_size(value) > _SHARED * sum(1 for _ in traverse.walk(value))
 
 
 def bound(values: Sequence[PrimExpr]) -> tuple[list[PrimExpr], list[tuple[Var, PrimExpr]]]:
@@ -545,8 +551,10 @@ class _Lowering:
 
     def _domain(self, axis: IterVar, values: dict[tir.Var, tir.PrimExpr]) -> Range:
         assert axis.dom is not None
-        low, extent = (self._replaced(e, values) for e in (axis.dom.min, axis.dom.extent))
-        return Range.from_min_extent(self._size(low), self._size(extent))
+        domain = (axis.dom.min, axis.dom.extent)
+        low, extent = (self._size(self._replaced(e, values)) for e in domain)
+        same = low is axis.dom.min and extent is axis.dom.extent
+        return axis.dom if same else Range.from_min_extent(low, extent)
 
     def _lowered(self, values: dict[tir.Var, tir.PrimExpr], node: Node) -> Node | None:
         match node:

@@ -222,7 +222,7 @@ class ProducerLoad(PrimExpr):
         """Errors: MisuseError if the number of indices is wrong, or one is not an integer."""
         check_type(producer, Tensor, "a Tensor is read")
         check_type(indices, (list, tuple), "expected a list of indices")
-        values = tuple(ops.convert(i) for i in indices)
+        values = ops.convert_all(indices)
         if len(values) != producer.ndim:
             raise MisuseError(
                 f"tensor {producer.name} has rank {producer.ndim}, found {len(values)} indices"

@@ -78,7 +78,8 @@ class Buffer(Copied):
         _check_pointer(self.data, self.name)
         set_field = object.__setattr__
         for name in ("data_alignment", "offset_factor", "buffer_type"):
-            set_field(self, name, ops.as_int(getattr(self, name)))
+            if type(number := getattr(self, name)) is not int:
+                set_field(self, name, ops.as_int(number))
         set_field(self, "dtype", DataType(self.dtype))
         set_field(self, "shape", ops.convert_all(self.shape))
         set_field(self, "strides", ops.convert_all(self.strides))
@@ -305,7 +306,8 @@ class BufferRegion(Copied):
         check_type(self.buffer, Buffer, "expected a Buffer")
         object.__setattr__(self, "region", tuple(self.region))
         for rng in self.region:
-            check_type(rng, Range, "a region consists of Ranges")
+            if type(rng) is not Range:
+                check_type(rng, Range, "a region consists of Ranges")
         if len(self.region) != self.buffer.ndim:
             raise MisuseError(f"a region of {self.buffer.name} has {self.buffer.ndim} ranges")
 
@@ -410,7 +412,7 @@ def decl_buffer(
         raise unexpected(data, f"data of buffer {name} is a pointer variable")
     if buffer_type not in ("", "auto", "default", "auto_broadcast", 1, 2):
         raise unexpected(buffer_type, 'a buffer is of type "default" or "auto_broadcast"')
-    dims = tuple(ops.convert(s) for s in sizes)
+    dims = ops.convert_all(sizes)
     offset_type = dims[0].dtype if dims else INT32
     if elem_offset is None:
         has_offset_variable = offset_factor != 0
@@ -423,8 +425,8 @@ def decl_buffer(
         data,
         kind,
         dims,
-        ops.convert_all(() if strides is None else strides),
-        ops.convert(elem_offset),
+        () if strides is None else strides,  # type: ignore[arg-type]  # which are converted
+        elem_offset,  # type: ignore[arg-type]
         name,
         64 if ops.as_int(data_alignment) <= 0 else data_alignment,
         offset_factor or 1,

@@ -55,7 +55,8 @@ class Var(PrimExpr):
         ty: str | PrimType | PointerType | None = None,
     ) -> Self:
         """Create a variable; `dtype` may also be a pointer type, and be called `ty`."""
-        check_type(name, str, "a variable is named by a string")
+        if type(name) is not str:
+            check_type(name, str, "a variable is named by a string")
         dtype = dtype if ty is None else ty
         node, set_field = object.__new__(cls), object.__setattr__
         if isinstance(dtype, PointerType):

@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from relaxpy.errors import MisuseError, check_type, unexpected
 from relaxpy.ir.core.dtype import INT32, DataType
-from relaxpy.ir.core.node import Copied
+from relaxpy.ir.core.node import Copied, Node
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import Add, ExprLike, IntImm, IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.prim_expr import ScalarOperators
@@ -66,6 +66,10 @@ class Range(Copied):
     def _bits_inside(self) -> int:  # type: ignore[override]
         return self.min._bits_inside | self.extent._bits_inside
 
+    @override
+    def _children(self) -> tuple[Node, ...]:
+        return self.min, self.extent
+
     @property
     def stop(self) -> PrimExpr:
         """The exclusive end, `min + extent`."""
@@ -104,6 +108,8 @@ K = TypeVar("K", bound=IntEnum)
 
 def enumerated(kinds: type[K], value: object) -> K:
     """The member of `kinds` for a member or number. Errors: MisuseError if there is none."""
+    if isinstance(value, kinds):
+        return value
     try:
         return kinds(value)  # type: ignore[arg-type]
     except ValueError:

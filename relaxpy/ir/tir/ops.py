@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterable
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, TypeGuard, cast
 
 import ml_dtypes
@@ -100,6 +100,12 @@ def check_variables(variables: object) -> list[expr.Var]:
 _INTEGERS = frozenset(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 
 
+@lru_cache(maxsize=1 << 12)
+def _integer(dtype: str, value: int) -> expr.IntImm:
+    """A literal; those that are used often are kept."""
+    return expr.IntImm(dtype, value)
+
+
 def const(value: expr.ExprLike, dtype: str | None = None) -> expr.PrimExpr:
     """A literal of `dtype`, or as `convert` does. A literal of a vector type is broadcast.
 
@@ -107,7 +113,7 @@ def const(value: expr.ExprLike, dtype: str | None = None) -> expr.PrimExpr:
         MisuseError: the value is not a number, or outside the range of the datatype.
     """
     if type(value) is int and isinstance(dtype, str) and dtype in _INTEGERS:
-        return expr.IntImm(dtype, value)
+        return _integer(dtype, value)
     if isinstance(value, expr.ConstExpr) and not isinstance(value, expr.StringImm):
         value = value.value
     if isinstance(value, np.generic):
@@ -339,7 +345,7 @@ def _literals(a: expr.PrimExpr, b: expr.PrimExpr) -> tuple[Any, Any] | None:
 
 def _literal(value: float, dtype: DataType) -> expr.PrimExpr:
     if dtype.is_int:
-        return expr.IntImm(dtype, wrap_int(int(value), dtype))
+        return _integer(dtype, wrap_int(int(value), dtype))
     with np.errstate(all="ignore"):
         return expr.FloatImm(dtype, float(dtype.numpy().type(value)))
 

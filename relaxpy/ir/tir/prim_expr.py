@@ -19,7 +19,7 @@ from typing_extensions import override
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.core.node import Node, collect_nodes
+from relaxpy.ir.core.node import PLAIN_TYPES, Node, collect_nodes
 from relaxpy.ir.core.types import PointerType, PrimType, scalar_type
 from relaxpy.ir.tir import expr, ops
 
@@ -192,7 +192,11 @@ class PrimExpr(Node, ScalarOperators):
         for name, value in zip(cls._stored, values, strict=True):
             _set_field(new, name, value)
         operands: list[Node] = []
-        collect_nodes(values, operands)
+        for value in values:
+            if isinstance(value, Node):
+                operands.append(value)
+            elif type(value) not in PLAIN_TYPES:
+                collect_nodes(value, operands)
         height, bits, chain = 0, cls._own_bit, cls._chain
         for operand in operands:
             if isinstance(operand, PrimExpr):

@@ -8,6 +8,7 @@ import pytest
 
 from relaxpy.ir import ops as op
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.ops.definition.registry import register
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
@@ -18,6 +19,7 @@ from relaxpy.ir.tir import expr as tir
 from relaxpy.tvm.relax.binding_rewrite import DataflowBlockRewrite
 from relaxpy.tvm.relax.dump_ast import PyExprVisitor
 from tests.counting import calls
+from tests.ir.ops.scratch import forgotten_operators
 from tests.ir.relax.graphs import (
     BOOL,
     bind,
@@ -182,8 +184,32 @@ def test_a_derived_call_whose_operands_stay_is_only_looked_at(make, share) -> No
     assert calls(lambda: normalize_function(func)) < share * first
 
 
-def test_calls_that_mention_nothing_that_is_built_anew_are_only_looked_at() -> None:
-    program = steps(lambda v: rx.Call(op.add.op, (v, v)))
+@forgotten_operators()
+def test_an_operator_is_derived_where_it_is_built_and_not_where_it_is_emitted() -> None:
+    derived: list[rx.TensorStructInfo] = []
+
+    @register("test.counted", pure=True)
+    def counted(x: rx.TensorStructInfo) -> rx.TensorStructInfo:
+        derived.append(x)
+        return x
+
+    bb, x = BlockBuilder(), var("x", tensor(4))
+    with bb.function("main", [x]):
+        bb.emit_func_output(counted(counted(counted(x))))
+    assert derived == [tensor(4)] * 3
+    assert [b.value.struct_info for b in bindings(bb.get()["main"])] == derived
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda v: rx.Call(op.add.op, (v, v)),
+        lambda v: rx.Call(op.reshape.op, (v, rx.ShapeExpr((4,)))),
+    ],
+    ids=["operator", "rule that reads the call"],
+)
+def test_calls_that_mention_nothing_that_is_built_anew_are_only_looked_at(make) -> None:
+    program = steps(make)
     first = calls(lambda: normalize_function(program(200)))
     func = normalize_function(program(200))
     anew = bind(var("y"), pure("f", func.params[0]))

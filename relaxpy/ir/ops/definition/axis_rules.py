@@ -118,7 +118,7 @@ def _number(letter: str) -> int:
 
 def _rank(layout: str) -> int:
     """The number of original axes."""
-    return sum(letter.isupper() for letter in layout)
+    return sum(map(str.isupper, layout))
 
 
 def _unblocked(layout: str) -> str:

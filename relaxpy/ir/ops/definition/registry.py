@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import typing
 from collections.abc import Callable, Iterator, Mapping
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, Unpack
 
 from typing_extensions import override
@@ -132,7 +133,7 @@ class OpDef:
     @property
     def needs_context(self) -> bool:
         """True if the struct info of a call depends on more than its operands and attributes."""
-        return not self.signature.is_rule or bool(self.signature.injected)
+        return not self.signature.is_rule or Context in self.signature.injected.values()
 
     @user_facing
     def __call__(self, *args: object, **kwargs: object) -> rx.Call:
@@ -559,7 +560,8 @@ class Namespace:
 def _member(full: str) -> OpDef | Namespace | None:
     if full in _operators:
         return _operators[full]
-    return Namespace(full) if any(key.startswith(f"{full}.") for key in _operators) else None
+    begins = methodcaller("startswith", f"{full}.")
+    return Namespace(full) if any(map(begins, _operators)) else None
 
 
 R = Namespace("relax")

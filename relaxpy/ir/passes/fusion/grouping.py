@@ -15,14 +15,7 @@ from typing_extensions import override
 from relaxpy.errors import TransformError
 from relaxpy.ir.core.memo import memoised
 from relaxpy.ir.core.node import EMPTY_ATTRS, Attr, Attrs, Node
-from relaxpy.ir.core.traverse import (
-    children,
-    occurrences,
-    postorder,
-    rebuild,
-    rename,
-    strongly_connected,
-)
+from relaxpy.ir.core.traverse import occurrences, postorder, rebuild, rename, strongly_connected
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.pass_infra.passes import register_config
@@ -497,6 +490,6 @@ def _computing(root: Node) -> Iterator[Node]:
             case BufferStore(value=value):
                 waiting.append(value)
             case tir.PrimExpr() | LetStmt() | IfThenElse() | While():
-                waiting += children(node)
+                waiting += node._children()
             case _:
-                waiting += (c for c in children(node) if isinstance(c, Stmt))
+                waiting += [c for c in node._children() if isinstance(c, Stmt)]

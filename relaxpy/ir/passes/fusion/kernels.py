@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import cast
+from typing import Final, cast
 
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.node import Attrs, Node
-from relaxpy.ir.core.traverse import rename, rewrite, walk
+from relaxpy.ir.core.traverse import occurrences, rename, rewrite
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Buffer, decl_buffer
+from relaxpy.ir.tir.iteration import IterVar
 from relaxpy.ir.tir.prim_func import PrimFunc, folded_literals
+from relaxpy.ir.tir.reduce import Reduce
 from relaxpy.ir.tir.stmt import Block, BlockRealize, SeqStmt, Stmt, stmt_seq
 from relaxpy.ir.tir.substitution import mentions, substitute
 from relaxpy.support.dataclass import dataclass, replace
@@ -70,7 +72,7 @@ class _Fusion:
         self.separators: dict[Buffer, tuple[int, ...]] = {}
         self.body: list[Stmt] = []
         sinfos = [param.struct_info for param in func.params if param.struct_info is not None]
-        sizes = (node for sinfo in sinfos for node in walk(sinfo) if isinstance(node, tir.Var))
+        sizes = (size for sinfo in sinfos for size in occurrences(sinfo, tir.Var))
         self.newest: float = max((size.number for size in sizes), default=-1)
 
     def kernel(self) -> FusedKernel:
@@ -212,7 +214,7 @@ class _Fusion:
         if len(kernel.params) != len(arguments):
             raise NotFusable
         images, values = _unified(kernel, arguments)
-        inner = [var for node in walk(kernel.body) if node._binds for var in _definitions(node)]
+        inner = [var for node in _defining(kernel.body) for var in _definitions(node)]
         numbers = [var.number for var in inner if isinstance(var, tir.Var)]
         is_newer = all(number > self.newest for number in numbers)
         body = rename(kernel.body, images, () if is_newer else inner)
@@ -282,6 +284,23 @@ def _is_root(block: Block) -> bool:
     return not (block.iter_vars or block.match_buffers or block.annotations or block.init)
 
 
+def _defining(root: Stmt) -> Iterator[Node]:
+    """The nodes of the body of a kernel that may define variables or buffers."""
+    visited: set[int] = set()
+    waiting: list[Node] = [root]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        for child in node._children():
+            may_define = child._bits_inside & _DEFINING and not child._variable
+            if (may_define or isinstance(child, IterVar)) and id(child) not in visited:
+                visited.add(id(child))
+                waiting.append(child)
+
+
+_DEFINING: Final = Stmt._bits | tir.Let._bits | Reduce._bits
+
+
 def _definitions(node: Node) -> Iterator[Node]:
     """The variables and buffers that a node of the body of a kernel defines."""
     for name in node._binds:
@@ -316,7 +335,7 @@ def _unified(
         images |= {buffer: argument, buffer.data: argument.data}
         equations += zip(buffer.shape, argument.shape, strict=True)
     for size, _ in equations:
-        for var in (node for node in walk(size) if isinstance(node, tir.Var)):
+        for var in occurrences(size, tir.Var):
             images.setdefault(var, var.renamed(var.name))
     unknown = []
     for size, value in equations:
@@ -326,7 +345,7 @@ def _unified(
         if isinstance(image, tir.Var) and image not in values:
             values[image] = ops.cast_to(value, image.dtype)
         else:
-            mentioned = {var: images[var] for var in walk(size) if isinstance(var, tir.Var)}
+            mentioned = {var: images[var] for var in occurrences(size, tir.Var)}
             unknown.append((rename(size, mentioned), value))
     variables = {image for image in images.values() if isinstance(image, tir.Var)}
     for size, value in unknown:

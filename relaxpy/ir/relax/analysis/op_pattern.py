@@ -12,7 +12,7 @@ from typing import TypeGuard
 from relaxpy.ir.arith.algebra.affine import affine, as_poly
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.memo import memoised
-from relaxpy.ir.core.traverse import children, occurrences
+from relaxpy.ir.core.traverse import occurrences
 from relaxpy.ir.relax.known import expect
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
@@ -106,19 +106,17 @@ def is_batched_matmul(func: PrimFunc) -> bool:
 @memoised
 def _computing_blocks(func: PrimFunc) -> tuple[Block | None, ...]:
     """The innermost blocks in order; None for a store that is in no block with variables."""
-    return tuple(_blocks_in(func.body))
-
-
-def _blocks_in(node: Stmt) -> Iterator[Block | None]:
-    if isinstance(node, BufferStore):
-        yield None
-        return
-    if _is_innermost(node):
-        yield node
-        return
-    for child in children(node):
-        if isinstance(child, Stmt):
-            yield from _blocks_in(child)
+    found: list[Block | None] = []
+    waiting: list[Stmt] = [func.body]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, BufferStore):
+            found.append(None)
+        elif _is_innermost(node):
+            found.append(node)
+        else:
+            waiting += [child for child in reversed(node._children()) if isinstance(child, Stmt)]
+    return tuple(found)
 
 
 def _is_innermost(node: Stmt) -> TypeGuard[Block]:

@@ -48,7 +48,7 @@ def occurring_vars(expr: Node) -> dict[rx.Var, None]:
     """Every variable in `expr`, including those in the struct info of variables, in order."""
     if isinstance(expr, rx.Var):
         return _occurring([expr]) if _shapes(expr) else {expr: None}
-    return dict.fromkeys(_vars_in(expr))
+    return {} if _has_dimensions(expr) else dict.fromkeys(_vars_in(expr))
 
 
 @memoised
@@ -70,7 +70,7 @@ def _add_leaves(operands: Iterable[Node], variables: dict[rx.Var, None]) -> bool
                 return False
             variables[operand] = None
         elif isinstance(operand, rx.StructInfo):
-            if _shapes_of(operand):
+            if not _has_dimensions(operand) and _shapes_of(operand):
                 return False
         elif kind not in _CONSTANT:
             return False
@@ -122,15 +122,19 @@ def binding_key(binding: rx.Binding) -> rx.Var | rx.Binding:
     return binding if binding.var is None else binding.var
 
 
+def _has_dimensions(node: Node | None) -> bool:
+    """True for a tensor whose shape is not a variable, as most are."""
+    return isinstance(node, rx.TensorStructInfo) and isinstance(node.shape, rx.ShapeExpr)
+
+
 def _shapes(var: rx.Var) -> tuple[rx.Var, ...]:
     """The variables that are shapes in the struct info of `var`."""
-    return () if var.struct_info is None else _shapes_of(var.struct_info)
+    sinfo = var.struct_info
+    return () if sinfo is None or _has_dimensions(sinfo) else _shapes_of(sinfo)
 
 
 @memoised
 def _shapes_of(sinfo: rx.StructInfo) -> tuple[rx.Var, ...]:
-    if isinstance(sinfo, rx.TensorStructInfo) and isinstance(sinfo.shape, rx.ShapeExpr):
-        return ()
     return tuple(node for node in walk(sinfo) if isinstance(node, rx.Var))
 
 

@@ -160,6 +160,12 @@ def _is_normal_leaf(value: rx.Expr) -> bool:
     return type(value) in ATOMS or type(value) is rx.Tuple
 
 
+def _has_sinfo_of(value: rx.Expr, operand: rx.Expr) -> bool:
+    """True if a rule reads the same from an operand and from the variable to which it is bound."""
+    bound = type(value) in _VARIABLES and value.struct_info is operand.struct_info is not None
+    return bound or value is operand
+
+
 @dataclass(slots=True, eq=False)
 class _Pending:
     """An expression whose operands are being normalised; `done` are the leaves so far."""
@@ -257,8 +263,8 @@ class Normalizer:
                     return False
                 if replaced and arg in replaced:
                     return False
-            elif kind is rx.Tuple:
-                if arg.struct_info is None or not self._are_final(cast("rx.Tuple", arg).fields):
+            elif type(arg) is rx.Tuple:
+                if arg.struct_info is None or not self._are_final(arg.fields):
                     return False
             elif kind not in ATOMS:
                 return False
@@ -384,7 +390,10 @@ class Normalizer:
                     callee, args = node.op, done
                     if len(done) > len(node.args):
                         callee, args = done[0], done[1:]
+                    derived = node.sinfo_is_derived and not sinfos
                     node = replace(node, op=callee, args=tuple(args), sinfo_args=sinfos)
+                    if derived and all(map(_has_sinfo_of, done, top.operands)):
+                        set_fields(node, sinfo_is_derived=True)
                 return self._derive_call(node, top.node)
             case rx.Tuple():
                 if same and node.has_field_sinfos:
@@ -599,8 +608,11 @@ class Normalizer:
 
     def binding(self, binding: rx.Binding) -> None:
         """Write one binding, after those that its value needs."""
-        derived = type(binding) is rx.VarBinding and self._is_derived(binding.value)
-        if derived and self.out.keep(cast("rx.VarBinding", binding)):
+        if (
+            type(binding) is rx.VarBinding
+            and self._is_derived(binding.value)
+            and self.out.keep(binding)
+        ):
             return
         var = declared = new = binding.var
         if var is not None and isinstance(binding.value, rx.Function):

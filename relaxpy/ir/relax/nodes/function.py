@@ -80,7 +80,8 @@ class BindingBlock(Node):
     def __post_init__(self) -> None:
         bindings = base.as_members(self.bindings, "bindings", "AST-17")
         for binding in bindings:
-            base.check_kind(binding, (VarBinding, MatchCast), "a binding", "AST-17")
+            if type(binding) is not VarBinding:
+                base.check_kind(binding, (VarBinding, MatchCast), "a binding", "AST-17")
         set_fields(self, bindings=bindings)
 
 

@@ -161,7 +161,7 @@ class BindingRewriter:
 
     def expr(self, expr: E) -> E:
         """The expression after rewriting of the sequences directly in it, and those in them."""
-        new: rx.Expr = expr
+        new: rx.Expr
         match expr:
             case rx.SeqExpr():
                 new = self.sequence(expr)
@@ -172,7 +172,7 @@ class BindingRewriter:
                     expr, true_branch=self.sequence(yes), false_branch=self.sequence(no)
                 )
             case _:
-                pass
+                return expr
         return cast("E", new)
 
     def function(self, func: rx.Function) -> rx.Function:
@@ -510,7 +510,7 @@ def _above_leaves(root: rx.Expr) -> Iterator[Node]:
             continue
         visited.add(id(node))
         yield node
-        stack += reversed(node._children())
+        stack += [child for child in reversed(node._children()) if type(child) not in _LEAVES]
 
 
 _LEAVES: Final = ATOMS | {Op, rx.ExternFunc}

@@ -113,6 +113,8 @@ def window_count(
     extra = stride - 1 if ceil_mode else 0
     span = simplify(size + number(padding + extra) - extent(kernel, dilation))
     total = span // number(stride) + number(1)
+    if isinstance(total, tir.IntImm):
+        return total
     terms = as_poly(span).terms
     divided = {m: c // stride for m, c in terms.items() if not c % stride}
     rest = {m: c for m, c in terms.items() if c % stride}

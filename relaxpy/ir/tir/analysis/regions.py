@@ -18,7 +18,6 @@ from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.substitution import substitute
-from relaxpy.support.dataclass import replace
 
 #: The minimum and the maximum (inclusive); None if unknown.
 Interval: TypeAlias = "tuple[PrimExpr, PrimExpr] | None"
@@ -90,7 +89,7 @@ def access_regions(
 def with_regions(block: stmt.Block) -> stmt.Block:
     """`block` with the reads and writes that its body has."""
     reads, writes = access_regions(block)
-    return replace(block, reads=reads, writes=writes)
+    return block._alike({"reads": reads, "writes": writes})
 
 
 class Accesses:
@@ -211,7 +210,7 @@ class Accesses:
                 case Var() if node in self.pointers:
                     self.pointer(node, Buffer.READ | Buffer.WRITE)
                 case _:
-                    stack += [c for c in reversed(list(children(node))) if isinstance(c, PrimExpr)]
+                    stack += [c for c in reversed(node._children()) if isinstance(c, PrimExpr)]
 
     def pointer(self, data: Var, mask: int) -> None:
         """Collect a use of the data of a buffer, which `mask` says is read, written or both.
@@ -271,7 +270,8 @@ class Accesses:
     def _interval(self, expr: PrimExpr) -> Interval:
         if isinstance(expr, Var):
             return self.bounds.get(expr, (expr, expr))
-        if not any(self._is_relaxed(node) for node in walk(expr)):
+        may_vary = self.bounds or self.hidden or self.views
+        if not may_vary or not any(self._is_relaxed(node) for node in walk(expr)):
             return expr, expr
         match expr:
             case tir.Cast(dtype=dtype, value=value) if dtype.is_int and value.dtype.is_int:
@@ -303,7 +303,7 @@ class Accesses:
     def where(self, condition: PrimExpr, *, holds: bool) -> Iterator[None]:
         """Narrow the ranges of loops while `condition` holds (or does not)."""
         outer = dict(self.bounds)
-        for conjunct in _conjuncts(self.unfolded(condition), holds):
+        for conjunct in _conjuncts(self.unfolded(condition), holds) if outer else ():
             self.narrow(conjunct)
         try:
             yield
