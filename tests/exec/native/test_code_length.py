@@ -31,6 +31,8 @@ def code(module: IRModule) -> str:
         (["1, 64, 128", "96, 64, 7"], "R.nn.conv1d(x, w)", "call <16 x float> @llvm.fma", 4 * TILE),
         # A row, and 8, 4, 2 and 1 of them by two vectors, of packed weights and of others.
         (['"n", 64', "64, 256"], "R.matmul(x, w)", "call <16 x float> @llvm.fma", 9 + 2 * 15),
+        # Four columns of 32 or 64 at once, and the rest of their sums: no column is left over.
+        (["1, 120", "480, 120"], "R.matmul(x, R.permute_dims(w))", "@llvm.fma.v16f32(", 1 + 2 * 4),
     ],
 )
 def test_instructions_are_few(shapes: list[str], body: str, instruction: str, most: int) -> None:

@@ -35,6 +35,7 @@ from relaxpy.exec.native.contraction.operands import (
     offset,
     store,
     total,
+    whole_steps,
 )
 from relaxpy.exec.native.contraction.panels import Block, pack, transpose
 from relaxpy.exec.native.llvm.writer import I8, Function, Type, Value
@@ -172,7 +173,7 @@ class DotEmitter(FewRows):
                 block(0, columns, start)
 
         most = self.group
-        whole = combine(f, "mul", combine(f, "sdiv", count, most), most)
+        whole = whole_steps(f, count, most)
         f.loop(0, whole, most, [], lambda column: group(column, most))
         f.loop(whole, count, 1, [], lambda column: group(column, 1))
 
@@ -411,6 +412,6 @@ class RowLanesEmitter(FewRows):
                 else:
                     finish(row)
 
-        whole = combine(f, "mul", combine(f, "sdiv", count, lanes), lanes)
+        whole = whole_steps(f, count, lanes)
         f.loop(0, whole, lanes, [], partial(columns, are_all=True))
         f.loop(whole, count, lanes, [], partial(columns, are_all=False))

@@ -218,6 +218,13 @@ def total(f: Function, sizes: Sequence[Size]) -> Size:
     return result
 
 
+def whole_steps(f: Function, count: Size, step: int) -> Size:
+    """The multiple of `step` up to `count`, which is `count` itself if it is known to be one."""
+    if not isinstance(count, Value):
+        return count // step * step
+    return count - f.remainder(count, step)
+
+
 def ceil_div(f: Function, a: Size, b: Size) -> Size:
     """`a / b`, rounded up."""
     return combine(f, "sdiv", combine(f, "add", a, combine(f, "add", b, -1)), b)
@@ -284,15 +291,16 @@ def elements(
     """The elements for adjacent columns; an element that all share is broadcast."""
     if initial.memory is None:
         return f.const(type, initial.value)
-    memory = moved(f, initial.memory, offset(f, indices, initial.strides))
-    memory = moved(f, memory, offset(f, ahead, initial.strides[-2:]))
-    stride = initial.strides[-1]
+    memory, strides = initial.memory, initial.strides
+    pointer = advance(f, memory.pointer, offset(f, indices, strides), memory.type)
+    pointer = advance(f, pointer, offset(f, ahead, strides[-2:]), memory.type)
+    stride = strides[-1]
     if type.lanes == 1 or (not isinstance(stride, Value) and stride in (0, 1)):
         wide = type if stride == 1 else Type(type.element)
-        values = load(f, memory, wide, memory.pointer, mask if stride == 1 else None)
+        values = load(f, memory, wide, pointer, mask if stride == 1 else None)
         return f.splat(values, type.lanes)
     offsets = f.iota(Type("i64", type.lanes)) * stride
-    return convert(memory, f.gather(memory.type, memory.pointer, offsets, mask), type)
+    return convert(memory, f.gather(memory.type, pointer, offsets, mask), type)
 
 
 def store(

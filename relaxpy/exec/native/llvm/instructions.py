@@ -48,10 +48,6 @@ class Instructions(ABC):
         """The masks of first lanes and their number, if masked accesses may be unavailable."""
 
     @abstractmethod
-    def _value(self, type: Type, name: str) -> Value:
-        """The value of that name, or a constant."""
-
-    @abstractmethod
     def _shared(self, words: int) -> Value:
         """The address of `words` words of 64 bits; the next caller may reuse them."""
 
@@ -65,9 +61,10 @@ class Instructions(ABC):
 
     def new(self, type: Type, instruction: str) -> Value:
         """Append an instruction, whose result has `type`."""
-        value = self._value(type, f"%v{self._number()}")
-        self._lines.append(f"  {value.name} = {instruction}")
-        return value
+        self._count += 1
+        name = f"%v{self._count}"
+        self._lines.append(f"  {name} = {instruction}")
+        return Value(self, type, name)
 
     def computed(self, type: Type, instruction: str) -> Value:
         """The result of a pure instruction, which a block has only once."""
@@ -78,12 +75,12 @@ class Instructions(ABC):
 
     def const(self, type: Type, value: float) -> Value:
         """A constant; the same number in all lanes of a vector."""
+        if type is I64:
+            number = Value(self, type, str(int(value)))
+            number.multiple = power_of_two_in(int(value))
+            return number
         text = literal(type.element, value)
-        if type is not I64:
-            return self._value(type, f"splat ({type.element} {text})" if type.lanes > 1 else text)
-        number = self._value(type, text)
-        number.multiple = power_of_two_in(int(value))
-        return number
+        return Value(self, type, f"splat ({type.element} {text})" if type.lanes > 1 else text)
 
     def index(self, value: Operand) -> Value:
         """`value` as a value of i64 if it is a number."""
@@ -97,9 +94,9 @@ class Instructions(ABC):
         """Numbers in the lanes of a vector of elements of `type`."""
         found = [literal(type.element, n) for n in numbers]
         if len(found) == 1:
-            return self._value(Type(type.element), found[0])
+            return Value(self, Type(type.element), found[0])
         text = ", ".join(f"{type.element} {n}" for n in found)
-        return self._value(Type(type.element, len(found)), f"<{text}>")
+        return Value(self, Type(type.element, len(found)), f"<{text}>")
 
     def like(self, value: Value, other: Operand) -> Value:
         """`other` as an operand beside `value`: numbers become constants, scalars are broadcast."""
@@ -113,7 +110,7 @@ class Instructions(ABC):
         if a.type.lanes == 1 < b.type.lanes:
             a = self.splat(a, b.type.lanes)
         if a.type.is_float:
-            name = " ".join(filter(None, (f"f{name}", self.flags)))
+            name = f"f{name} {self.flags}" if self.flags else f"f{name}"
         elif a.type.lanes == 1 and (known := folded(name, a.name, b.name, a.type.bits)) is not None:
             operands = {b.name: b, a.name: a}
             return operands[known] if known in operands else self.const(a.type, int(known))
@@ -167,7 +164,7 @@ class Instructions(ABC):
         text = f"call {result} @{name}({', '.join(map(str, args))})"
         if result == VOID:
             self.put(text)
-            return self._value(VOID, "")
+            return Value(self, VOID, "")
         return self.new(result, text)
 
     def intrinsic(self, name: str, a: Value, *others: Operand) -> Value:
@@ -206,10 +203,10 @@ class Instructions(ABC):
 
     def element(self, pointer: Value, index: Operand, type: Type) -> Value:
         """The address of the element at `index` of an array of the scalar type of `type`."""
-        index = self.index(index)
-        if index.name == "0":
+        position = str(index) if isinstance(index, Value) else f"i64 {int(index)}"
+        if position == "i64 0":
             return pointer
-        address = f"getelementptr {type.element}, ptr {pointer.name}, {index}"
+        address = f"getelementptr {type.element}, ptr {pointer.name}, {position}"
         return self.computed(POINTER, address)
 
     def load(self, type: Type, pointer: Value, align: int | None = None) -> Value:
@@ -349,7 +346,7 @@ class Instructions(ABC):
     def zero(self) -> Value:
         """The address of a zero of any type."""
         self.module.add_text("@zero = internal constant [8 x i8] zeroinitializer, align 8")
-        return self._value(POINTER, "@zero")
+        return Value(self, POINTER, "@zero")
 
     def scatter(
         self, value: Value, pointer: Value, offsets: Value, mask: Value | None = None
@@ -385,7 +382,7 @@ class Instructions(ABC):
             return value
         type = Type(value.type.element, lanes)
         if value.name[0] not in "%@":
-            return self._value(type, f"splat ({value})")
+            return Value(self, type, f"splat ({value})")
         first = self.computed(type, f"insertelement {type} poison, {value}, i64 0")
         zeros = f"<{lanes} x i32> zeroinitializer"
         return self.computed(type, f"shufflevector {first}, {type} poison, {zeros}")
@@ -409,7 +406,7 @@ class Instructions(ABC):
 
     def joined(self, scalars: Sequence[Value]) -> Value:
         """A vector of at least two scalars."""
-        result = self._value(Type(scalars[0].type.element, len(scalars)), "poison")
+        result = Value(self, Type(scalars[0].type.element, len(scalars)), "poison")
         for lane, scalar in enumerate(scalars):
             result = self.computed(result.type, f"insertelement {result}, {scalar}, i64 {lane}")
         return result

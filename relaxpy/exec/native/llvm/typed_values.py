@@ -12,6 +12,7 @@ from typing_extensions import override
 from relaxpy.support.dataclass import dataclass
 
 if TYPE_CHECKING:
+    from relaxpy.exec.native.llvm.instructions import Instructions
     from relaxpy.exec.native.llvm.writer import Function
 
 FLOATS = {"half": 16, "bfloat": 16, "float": 32, "double": 64}
@@ -101,9 +102,11 @@ class Value:
     """
 
     __slots__ = ("function", "multiple", "name", "type")
+    function: Function
 
-    def __init__(self, function: Function, type: Type, name: str) -> None:
-        self.function, self.type, self.name, self.multiple = function, type, name, 1
+    def __init__(self, function: Instructions, type: Type, name: str) -> None:
+        self.function = function  # type: ignore[assignment]  # all instructions are in functions
+        self.type, self.name, self.multiple = type, name, 1
 
     @override
     def __str__(self) -> str:
@@ -185,6 +188,8 @@ def literal(element: str, value: float) -> str:
 
 def folded(name: str, a: str, b: str, bits: int) -> str | None:
     """Constant-fold an operation on integers of `bits` bits, if possible."""
+    if a[0] == b[0] == "%":
+        return None
     kind = name.partition(" ")[0]
     neutral = _NEUTRAL.get(kind)
     if neutral is not None and b == neutral:

@@ -387,10 +387,6 @@ class Function(Instructions):
         return f"{prefix}{self._number()}"
 
     @override
-    def _value(self, type: Type, name: str) -> Value:
-        return Value(self, type, name)
-
-    @override
     def _shared(self, words: int) -> Value:
         return self.stack.shared(words)
 

@@ -205,11 +205,12 @@ def return_memory() -> None:
         process().function(name, ctypes.c_int, ctypes.c_size_t)(0)
 
 
-_SKIPPED: Final = "disable-lsr", "disable-cgp"
-"""Passes of LLVM that take long and make no kernel faster.
+_SKIPPED: Final = {"disable-lsr": "true", "disable-cgp": "true", "enable-misched": "false"}
+"""Options that skip passes of LLVM which take long and make no kernel faster.
 
 Loop strength reduction takes most of the time for tiles of convolutions. CodeGenPrepare moves
-addresses to the blocks that use them.
+addresses to the blocks that use them. The scheduler of machine instructions reorders code that was
+written in a good order.
 """
 
 
@@ -220,13 +221,13 @@ def _code_as_written() -> Iterator[None]:
     The options are process-wide, and others may use LLVM too.
     """
     binding = llvm()
-    for name in _SKIPPED:
-        binding.set_option("relaxpy", f"-{name}=true")
+    for name, value in _SKIPPED.items():
+        binding.set_option("relaxpy", f"-{name}={value}")
     try:
         yield
     finally:
-        for name in _SKIPPED:
-            binding.set_option("relaxpy", f"-{name}=false")
+        for name, value in _SKIPPED.items():
+            binding.set_option("relaxpy", f"-{name}={'false' if value == 'true' else 'true'}")
 
 
 def link_object(code: bytes, exports: Collection[str]) -> Library:
