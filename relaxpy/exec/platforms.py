@@ -40,6 +40,7 @@ class Architecture:
             matrix tiles begin with `TILE`.
         pause: the instruction of a thread that spins.
         levels: the CPUs that code for other machines is generated for, and their features.
+        skipped: the options that skip passes of LLVM which take long and make no kernel faster.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Architecture:
     products: Mapping[tuple[str, ...], tuple[str, ...]]
     pause: str
     levels: Mapping[str, tuple[str, ...]]
+    skipped: Mapping[str, bool]
 
 
 TILE: Final = "tdpb"
@@ -65,6 +67,9 @@ _V3: Final = ("avx2", "fma", "f16c", "bmi", "bmi2", "lzcnt", "movbe", "popcnt")
 _AVX512: Final = ("avx512f", "avx512bw", "avx512dq", "avx512vl")
 _V4: Final = (*_V3, *_AVX512, "avx512cd")
 _N1: Final = ("neon", "lse", "rdm", "fullfp16", "dotprod")
+# Loop strength reduction takes most of the time for tiles of convolutions. CodeGenPrepare moves
+# addresses to the blocks that use them.
+_SKIPPED: Final = {"disable-lsr": True, "disable-cgp": True}
 
 X86_64: Final = Architecture(
     name="x86_64",
@@ -88,6 +93,8 @@ X86_64: Final = Architecture(
     },
     pause="@llvm.x86.sse2.pause()",
     levels={"x86-64-v3": _V3, "x86-64-v4": _V4, "znver4": (*_V4, "avx512vnni", "avx512bf16")},
+    # The scheduler of machine instructions, which these CPUs reorder themselves.
+    skipped={**_SKIPPED, "enable-misched": False},
 )
 AARCH64: Final = Architecture(
     name="aarch64",
@@ -111,6 +118,7 @@ AARCH64: Final = Architecture(
         "apple-m1": _N1,
         "apple-m2": (*_N1, "bf16", "i8mm"),
     },
+    skipped=_SKIPPED,
 )
 
 

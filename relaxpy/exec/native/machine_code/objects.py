@@ -170,7 +170,7 @@ def _generate(method: str, text: str, machine: Machine, *, optimised: bool = Tru
     # Types and constants live as long as their context does.
     with (
         _LOCK,
-        _code_as_written(),
+        _code_as_written(machine.platform.architecture.skipped),
         binding.create_context() as context,
         binding.parse_assembly(text, context) as parsed,
     ):
@@ -205,29 +205,20 @@ def return_memory() -> None:
         process().function(name, ctypes.c_int, ctypes.c_size_t)(0)
 
 
-_SKIPPED: Final = {"disable-lsr": "true", "disable-cgp": "true", "enable-misched": "false"}
-"""Options that skip passes of LLVM which take long and make no kernel faster.
-
-Loop strength reduction takes most of the time for tiles of convolutions. CodeGenPrepare moves
-addresses to the blocks that use them. The scheduler of machine instructions reorders code that was
-written in a good order.
-"""
-
-
 @contextmanager
-def _code_as_written() -> Iterator[None]:
-    """A context that disables the passes `_SKIPPED`.
+def _code_as_written(skipped: Mapping[str, bool]) -> Iterator[None]:
+    """A context in which LLVM has the options that skip passes.
 
     The options are process-wide, and others may use LLVM too.
     """
     binding = llvm()
-    for name, value in _SKIPPED.items():
-        binding.set_option("relaxpy", f"-{name}={value}")
+    for name, value in skipped.items():
+        binding.set_option("relaxpy", f"-{name}={value}".lower())
     try:
         yield
     finally:
-        for name, value in _SKIPPED.items():
-            binding.set_option("relaxpy", f"-{name}={'false' if value == 'true' else 'true'}")
+        for name, value in skipped.items():
+            binding.set_option("relaxpy", f"-{name}={not value}".lower())
 
 
 def link_object(code: bytes, exports: Collection[str]) -> Library:

@@ -372,9 +372,9 @@ def placed_like(a: rx.StructInfo, b: rx.StructInfo) -> rx.StructInfo:
 
 
 def _unequal(a: Sequence[tir.PrimExpr] | None, b: Sequence[tir.PrimExpr] | None) -> bool:
-    """True if provably a size of one is not the size of the other at its position."""
-    pairs = zip(a or (), b or (), strict=False)
-    return any(prove_equal(x, y) is False for x, y in pairs)
+    if not a or not b:
+        return False
+    return len(a) != len(b) or any(prove_equal(x, y) is False for x, y in zip(a, b, strict=True))
 
 
 @user_facing
