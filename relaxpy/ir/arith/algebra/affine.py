@@ -167,10 +167,7 @@ def _not_negative(atom: tir.PrimExpr, sizes: Container[tir.Var]) -> bool:
 
 def may_be_negative(size: tir.PrimExpr) -> bool:
     """True unless a size is at least 0 where its variables are, or an operator has clamped it."""
-    if (
-        isinstance(size, (tir.IntImm, tir.Var))
-        or next(occurrences(size, tir.Max), None) is not None
-    ):
+    if isinstance(size, (tir.IntImm, tir.Var)) or [*occurrences(size, tir.Max)]:
         return False
     return not as_poly(size).is_at_least(0, set(occurrences(size, tir.Var)))
 
