@@ -21,6 +21,7 @@ from relaxpy.ir.ops.definition.registry import R
 from relaxpy.ir.passes.legalize import register_legalize
 from relaxpy.script import relax as script
 from relaxpy.script.ir_builder import frames
+from relaxpy.support import lazy
 from relaxpy.support.absent import ABSENT, ABSENT_MODULES
 
 PACKAGE = Path(relaxpy.__file__).parent
@@ -56,6 +57,14 @@ def test_every_public_name_is_there(face: str) -> None:
         found: dict[str, Any] = {}
         exec(f"from {face} import *", found)
         assert found.keys() >= set(module.__all__)
+
+
+def test_the_table_may_have_the_line_ends_of_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (PACKAGE / "names.toml").read_text(encoding="utf-8").replace("\n", "\r\n")
+    monkeypatch.setattr(lazy, "_names_toml", lambda: text)
+    namespace: dict[str, Any] = {"__name__": "test"}
+    lazy.face(namespace, "relaxpy.target")
+    assert namespace["__getattr__"]("Target") is relaxpy.target.Target
 
 
 def test_front_ends_that_need_an_extra_are_found_and_not_listed() -> None:

@@ -32,8 +32,8 @@ def face(namespace: dict[str, Any], table: str, lookup: str = "") -> None:
     "module:function", says where a function is that takes the name of the module and one that is
     not listed: it returns its value, or raises.
     """
-    text = _names_toml().partition(f'["{table}"]\n')[2]
-    names = text.partition('\nnames = """')[2].partition('"""')[0]
+    text = _names_toml().partition(f'["{table}"]')[2]
+    names = text.partition('names = """')[2].partition('"""')[0]
     module, locations, others = "", {}, []
     for token in names.split():
         if token.endswith(":"):

@@ -49,6 +49,14 @@ def main(x: R.Tensor((4,), "float32")):
     return R.add(x, y)
     #               ^ unknown name 'y' [WF-24]
     # hint: names bound in a block end with it: use them there, or bind them before it
+--- the members of a loop without members
+@R.function
+def main(x: R.Tensor((4,), "float32")):
+    for i, (y, *z) in []:
+        pass
+    return R.multiply(x, y)
+    #                    ^ unknown name 'y' [WF-24]
+    # hint: names bound in a block end with it: use them there, or bind them before it
 --- a loop of a kernel
 @T.prim_func
 def main(o: T.Buffer((4,), "float32")):

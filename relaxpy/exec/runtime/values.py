@@ -20,7 +20,7 @@ from relaxpy.errors import FunctionSignatureError, MisuseError, RuntimeCheckErro
 from relaxpy.ir.core.dtype import BOOL, FLOAT64, INT64, Array as Array, DataType
 from relaxpy.ir.core.fork_lock import late_property
 from relaxpy.ir.core.node import CopiedByReference
-from relaxpy.ir.core.tensor import Tensor, as_tensor_view, read_array
+from relaxpy.ir.core.tensor import MASKED, Tensor, as_tensor_view, is_masked, read_array
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import Var as SizeVar
@@ -383,8 +383,8 @@ def as_tensor(value: Any) -> Value:
         RuntimeCheckError: the array does not provide its elements, or masks some.
     """
     if isinstance(value, np.ndarray):
-        if rx.is_masked(value):
-            raise RuntimeCheckError(rx.MASKED)
+        if is_masked(value):
+            raise RuntimeCheckError(MASKED)
         is_view = type(value) is Tensor and value.byte_offset
         return value if is_view else np.asarray(value)
     try:

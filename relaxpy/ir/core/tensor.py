@@ -139,12 +139,27 @@ def is_writable(array: Array) -> bool:
     return False
 
 
+MASKED = (
+    "found an array with masked elements, which tensors cannot have: "
+    "x.filled(value) is the array with a value in their place"
+)
+
+
+def is_masked(value: object) -> bool:
+    """True if `value` is a NumPy array with masked elements."""
+    if type(value) is np.ndarray or not isinstance(value, np.ndarray):
+        return False
+    return isinstance(value, np.ma.MaskedArray) and bool(np.ma.is_masked(value))
+
+
 def literal_array(value: Any, about: object, rule: str) -> Array:
     """The elements of a literal: `value` itself if nothing can change it, or else a copy.
 
     Errors:
         MisuseError: tensors cannot have such elements; `about` is what the user passed.
     """
+    if is_masked(value):
+        raise MisuseError(MASKED, about=about)
     try:
         data = np.asarray(read_array(value))
     except (ValueError, BufferError) as error:

@@ -159,12 +159,14 @@ def _llvm_intrinsic(symbol: PrimExpr, *operands: PrimExpr) -> PrimExpr | None:
         return ops.const(0)
     if len(operands) > 1 and isinstance(operands[0], IntImm) and operands[0].dtype == "uint32":
         operands = operands[1:]
+    if name == "ctlz":
+        operands = operands[:1]  # without whether the value for 0 is undefined
     record = INTRINSICS.get(_OF_LLVM.get(name, ""))
-    if record is None or len(operands) < (record.operands or 0):
+    if record is None or len(operands) != record.operands:
         return None
     x = operands[0]
     dtype = INT32.with_lanes(x.dtype.lanes) if record.name == "clz" else x.dtype
-    return ops.cast_to(Call(dtype, f"tir.{record.name}", operands[: record.operands]), x.dtype)
+    return ops.cast_to(Call(dtype, f"tir.{record.name}", operands), x.dtype)
 
 
 def _foreign(name: str, effect: CallEffectKind = CallEffectKind.UpdateState) -> Intrinsic:

@@ -697,7 +697,7 @@ def bound_names(node: ast.stmt | ast.ExceptHandler) -> Iterator[str]:
             for inner in ast.iter_child_nodes(node):
                 if isinstance(inner, ast.stmt | ast.ExceptHandler):
                     yield from bound_names(inner)
-            return
+            worklist = [node.target] if isinstance(node, ast.For) else []
         case _:
             return
     while worklist:

@@ -7,7 +7,7 @@ import pytest
 
 from relaxpy import errors
 from relaxpy.errors import StructInfoError
-from relaxpy.ir import Op, assert_structural_equal
+from relaxpy.ir import Op, assert_structural_equal, ops as op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
@@ -337,3 +337,10 @@ def test_a_call_that_is_built_by_hand_gets_all_attributes(x: rx.Var) -> None:
     assert isinstance(binding.value, rx.Call)
     assert dict(binding.value.attrs) == {"axes": None}
     assert dict(call.attrs) == {}
+
+
+def test_a_nested_shape_of_unknown_sizes_is_the_shape_of_the_result() -> None:
+    x = var("x", tensor(2, dtype="int64"))
+    value = op.zeros(op.tensor_to_shape(x), "float32")
+    sizes, zeros = bindings(normalize_function(function([x], value)))
+    assert zeros.value.struct_info == rx.TensorStructInfo(sizes.var, "float32")

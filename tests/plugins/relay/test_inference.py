@@ -404,6 +404,13 @@ def test_lists_of_unequal_lengths_are_not_a_constant() -> None:
         relay.const([[1, 2], [3]])
 
 
+def test_an_array_with_masked_elements_is_not_a_constant() -> None:
+    masked = np.ma.masked_array([1.0, 2.0], mask=[False, True])
+    for create in (relay.const, relay.Constant):
+        with pytest.raises(MisuseError, match="masked elements"):
+            create(masked)
+
+
 @pytest.mark.rule("RLY-98")
 @pytest.mark.parametrize("ty", ["{}int32{}", "fn ({}int32{}) -> int32"])
 def test_inference_grows_with_the_depth_of_types(ty: str) -> None:

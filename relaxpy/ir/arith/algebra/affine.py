@@ -11,6 +11,7 @@ from typing import Final
 from relaxpy.ir.arith.algebra import poly
 from relaxpy.ir.arith.algebra.poly import Monomial, Poly
 from relaxpy.ir.core.dtype import INT64, DataType
+from relaxpy.ir.core.traverse import occurrences
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.substitution import mentions
 from relaxpy.support.dataclass import dataclass
@@ -162,6 +163,13 @@ def _not_negative(atom: tir.PrimExpr, sizes: Container[tir.Var]) -> bool:
             return any(as_poly(operand).is_at_least(0, sizes) for operand in (a, b))
         case _:
             return False
+
+
+def may_be_negative(size: tir.PrimExpr) -> bool:
+    """True unless a size is at least 0 where its variables are, or an operator has clamped it."""
+    if isinstance(size, (tir.IntImm, tir.Var)) or [*occurrences(size, tir.Max)]:
+        return False
+    return not as_poly(size).is_at_least(0, set(occurrences(size, tir.Var)))
 
 
 def _names(monomial: Monomial) -> list[str]:

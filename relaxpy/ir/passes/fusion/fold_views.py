@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 from typing_extensions import override
 
-from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
+from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly, may_be_negative
 from relaxpy.ir.arith.prove import prove_equal, simplify
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, occurrences, rebuild, rewrite, walk
@@ -220,7 +220,8 @@ def _view_of(kernel: PrimFunc) -> View | None:
     if sources:
         is_view = isinstance(value, BufferLoad) and value.buffer is sources[0]
     else:
-        is_view = isinstance(value, (tir.IntImm, tir.FloatImm))
+        is_number = isinstance(value, (tir.IntImm, tir.FloatImm))
+        is_view = is_number and not any(map(may_be_negative, target.shape))  # refused when filled
     if not is_view or target not in filled_buffers(kernel.body):
         return None
     if not isinstance(value, BufferLoad):

@@ -13,6 +13,8 @@ from typing import Final
 from typing_extensions import override
 
 from relaxpy.errors import unexpected
+from relaxpy.ir.arith.algebra.affine import may_be_negative
+from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.node import as_attrs, is_function
 from relaxpy.ir.core.traverse import children, walk
 from relaxpy.ir.module import IRModule
@@ -20,7 +22,13 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.pass_infra.functional import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext, register_config
 from relaxpy.ir.passes.cleanup.canonicalize_bindings import canonical_module
-from relaxpy.ir.passes.fusion.grouping import RULE_OPTION, FunctionGroup, FusionRule, group_bindings
+from relaxpy.ir.passes.fusion.grouping import (
+    RULE_OPTION,
+    FunctionGroup,
+    FusionRule,
+    group_bindings,
+    outputs_of,
+)
 from relaxpy.ir.passes.fusion.kernels import FusedKernel, fused_kernel
 from relaxpy.ir.passes.fusion.partition import GraphNode, partition
 from relaxpy.ir.relax import nodes as rx
@@ -31,10 +39,11 @@ from relaxpy.ir.relax.analysis.op_pattern import (
     is_row_local,
     op_pattern_kind,
 )
-from relaxpy.ir.relax.analysis.variables import occurring_vars
+from relaxpy.ir.relax.analysis.variables import binding_vars, occurring_vars
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.call_graph import mentioned_globals, reachable_functions
 from relaxpy.ir.relax.known import called_kernel, fields_of
+from relaxpy.ir.relax.relations.shape_vars import sizes_of
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, PrecedingBindings, Rewritten
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.prim_func import PrimFunc
@@ -189,7 +198,43 @@ def _groups(
     roots = partition(nodes, limit, lambda k, user: kernels.pays(called[k], called[user]))
     table = {root: FunctionGroup() for root in roots if root.size > 1}
     bound = zip(block.bindings, roots, strict=True)
-    return {binding: table[root] for binding, root in bound if root in table}
+    groups = {binding: table[root] for binding, root in bound if root in table}
+    hiding = _hiding(block, groups)
+    return {binding: group for binding, group in groups.items() if group not in hiding}
+
+
+def _hiding(
+    block: rx.DataflowBlock, groups: Mapping[rx.Binding, FunctionGroup]
+) -> set[FunctionGroup]:
+    """The groups that would hide a negative size, which is refused where memory is allocated.
+
+    They have a tensor inside with a size that may be negative, and that no other tensor has which
+    enters or leaves the group.
+    """
+    doubtful = [(b, size) for b in groups for size in _dimensions(b.var) if may_be_negative(size)]
+    if not doubtful:
+        return set()
+    outputs = outputs_of(block, groups)
+    allocated: dict[FunctionGroup, list[tir.PrimExpr]] = {
+        group: [size for var in variables for size in _dimensions(var)]
+        for group, variables in outputs.items()
+    }
+    group_of = {binding.var: group for binding, group in groups.items()}
+    for binding, group in groups.items():
+        for var in binding_vars(binding):
+            if group_of.get(var) is not group:
+                allocated[group] += _dimensions(var)
+    return {
+        groups[binding]
+        for binding, size in doubtful
+        if not any(prove_equal(size, other) for other in allocated[groups[binding]])
+    }
+
+
+def _dimensions(var: rx.Var | None) -> tuple[tir.PrimExpr, ...]:
+    """The sizes of a tensor, if they are known."""
+    sinfo = None if var is None else var.struct_info
+    return sizes_of(sinfo) if isinstance(sinfo, rx.TensorStructInfo) else ()
 
 
 def _kernel_of(binding: rx.Binding, kernels: _Kernels) -> str:

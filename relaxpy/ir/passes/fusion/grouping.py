@@ -123,7 +123,7 @@ class _Grouper(BindingRewriter):
         members: dict[FunctionGroup, list[rx.Binding]] = {}
         for binding, group in groups.items():
             members.setdefault(group, []).append(binding)
-        outputs = _outputs(block, groups)
+        outputs = outputs_of(block, groups)
         bindings: list[rx.Binding] = []
         for unit in order:
             if isinstance(unit, FunctionGroup):
@@ -241,7 +241,7 @@ def _needs(block: rx.DataflowBlock, groups: Mapping[rx.Binding, FunctionGroup]) 
     return needs
 
 
-def _outputs(
+def outputs_of(
     block: rx.DataflowBlock, groups: Mapping[rx.Binding, FunctionGroup]
 ) -> dict[FunctionGroup, list[rx.Var]]:
     """The variables of each group that others use: first those that are visible after the block."""

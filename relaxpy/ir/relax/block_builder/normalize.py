@@ -161,9 +161,14 @@ def _is_normal_leaf(value: rx.Expr) -> bool:
 
 
 def _has_sinfo_of(value: rx.Expr, operand: rx.Expr) -> bool:
-    """True if a rule reads the same from an operand and from the variable to which it is bound."""
-    bound = type(value) in _VARIABLES and value.struct_info is operand.struct_info is not None
-    return bound or value is operand
+    """True if a rule reads the same from an operand and from the variable to which it is bound.
+
+    A variable for a shape of unknown sizes may be the shape of the result.
+    """
+    sinfo = value.struct_info
+    is_shape = isinstance(sinfo, rx.ShapeStructInfo) and sinfo.values is None
+    is_bound = type(value) in _VARIABLES and sinfo is operand.struct_info is not None
+    return value is operand or (is_bound and not is_shape)
 
 
 @dataclass(slots=True, eq=False)

@@ -9,7 +9,6 @@ from relaxpy.ir.relax.nodes.base_classes import (
     as_struct_info as as_struct_info,
 )
 from relaxpy.ir.relax.nodes.expr import (
-    MASKED as MASKED,
     Call as Call,
     Constant as Constant,
     DataflowVar as DataflowVar,
@@ -24,7 +23,6 @@ from relaxpy.ir.relax.nodes.expr import (
     const as const,
     convert_to_expr as convert_to_expr,
     is_call_of as is_call_of,
-    is_masked as is_masked,
 )
 from relaxpy.ir.relax.nodes.function import (
     BaseFunc as BaseFunc,

@@ -17,7 +17,14 @@ from relaxpy.ir.core.dtype import INT64, Array, DataType
 from relaxpy.ir.core.fork_lock import ForkLock
 from relaxpy.ir.core.memo import LARGE, Elements
 from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs, Node, as_attrs, set_fields
-from relaxpy.ir.core.tensor import Tensor, check_elements, literal_array, read_array
+from relaxpy.ir.core.tensor import (
+    MASKED,
+    Tensor,
+    check_elements,
+    is_masked,
+    literal_array,
+    read_array,
+)
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.nodes import base_classes as bases
 from relaxpy.ir.relax.nodes.struct_info import (
@@ -142,19 +149,6 @@ class DataflowVar(Var):
     """A variable that is in scope only inside one DataflowBlock (SC-7)."""
 
 
-MASKED = (
-    "found an array with masked elements, which tensors cannot have: "
-    "x.filled(value) is the array with a value in their place"
-)
-
-
-def is_masked(value: object) -> bool:
-    """True if `value` is a NumPy array with masked elements."""
-    if type(value) is np.ndarray or not isinstance(value, np.ndarray):
-        return False
-    return isinstance(value, np.ma.MaskedArray) and bool(np.ma.is_masked(value))
-
-
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Constant(bases.Expr):
     """A tensor literal (AST-6); the array is copied unless it is already read-only.
@@ -171,8 +165,6 @@ class Constant(bases.Expr):
     _elements: Elements = field(init=False)
 
     def __post_init__(self) -> None:
-        if is_masked(self.data):
-            raise MisuseError(MASKED, about=self.data)
         given = self.data.view(np.ndarray) if isinstance(self.data, Tensor) else self.data
         data = literal_array(given, self.data, "VAL-1")
         actual = TensorStructInfo(data.shape, DataType(data.dtype))  # type: ignore[arg-type]
