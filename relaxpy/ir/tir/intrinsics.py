@@ -162,9 +162,12 @@ def _llvm_intrinsic(symbol: PrimExpr, *operands: PrimExpr) -> PrimExpr | None:
     record = INTRINSICS.get(_OF_LLVM.get(name, ""))
     if record is None or len(operands) < (record.operands or 0):
         return None
-    x = operands[0]
-    dtype = INT32.with_lanes(x.dtype.lanes) if record.name == "clz" else x.dtype
-    return ops.cast_to(Call(dtype, f"tir.{record.name}", operands[: record.operands]), x.dtype)
+    own = operands[: record.operands]
+    [kind, *others] = {x.dtype for x in own}
+    if others or not (kind.is_int if record.of_bits else kind.is_float):
+        return None
+    dtype = INT32.with_lanes(kind.lanes) if record.name == "clz" else kind
+    return ops.cast_to(Call(dtype, f"tir.{record.name}", own), kind)
 
 
 def _foreign(name: str, effect: CallEffectKind = CallEffectKind.UpdateState) -> Intrinsic:
