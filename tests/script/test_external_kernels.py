@@ -129,6 +129,12 @@ def test_intrinsics_of_llvm_that_t_computes_run(target: str) -> None:
         (T.call_intrin("int32", "tir.tvm_call_packed", 3), "is the name of a function"),
         (T.call_intrin("int32", "tir.call_extern"), "is the name of a function"),
         (T.call_llvm_pure_intrin("float32", "llvm.sqrt", T.float32(2), T.float32(2)), "llvm.sqrt"),
+        (T.call_llvm_pure_intrin("float32", "llvm.ctpop.f32", T.float32(2)), r"of .llvm\.ctpop"),
+        (T.call_llvm_pure_intrin("int32", "llvm.sqrt.i32", T.int32(4)), r"of .llvm\.sqrt\.i32"),
+        (
+            T.call_llvm_pure_intrin("float32", "llvm.pow.f32", T.float32(2), T.float64(2)),
+            "operands and a result of one datatype",
+        ),
     ],
 )
 def test_calls_that_nothing_computes_are_refused(

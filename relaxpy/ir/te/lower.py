@@ -627,13 +627,18 @@ def _in_loops(body: st.Stmt, loops: dict[tir.Var, IterVar]) -> st.Stmt:
 
 
 def _depths(axes: Sequence[IterVar]) -> list[int]:
-    """How many other axes the domain of each axis reads, one by way of the other."""
+    """How many other axes the domain of each axis reads, one by way of the other.
+
+    Errors: MisuseError if a domain reads its own axis.
+    """
     by_var = {axis.var: axis for axis in axes}
 
-    def depth(axis: IterVar) -> int:
+    def depth(axis: IterVar, *inner: IterVar) -> int:
+        if any(axis is other for other in inner):
+            raise MisuseError(f"the domain of axis {axis.var.name} reads the axis itself")
         domain = () if axis.dom is None else traverse.walk(axis.dom)
         read = (by_var.get(node) for node in domain if isinstance(node, tir.Var))
-        return max((depth(other) + 1 for other in read if other is not None), default=0)
+        return max((depth(o, axis, *inner) + 1 for o in read if o is not None), default=0)
 
     return [depth(axis) for axis in axes]
 

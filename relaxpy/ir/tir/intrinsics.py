@@ -164,9 +164,11 @@ def _llvm_intrinsic(symbol: PrimExpr, *operands: PrimExpr) -> PrimExpr | None:
     record = INTRINSICS.get(_OF_LLVM.get(name, ""))
     if record is None or len(operands) != record.operands:
         return None
-    x = operands[0]
-    dtype = INT32.with_lanes(x.dtype.lanes) if record.name == "clz" else x.dtype
-    return ops.cast_to(Call(dtype, f"tir.{record.name}", operands), x.dtype)
+    [kind, *others] = {x.dtype for x in operands}
+    if others or not (kind.is_int if record.of_bits else kind.is_float):
+        return None
+    dtype = INT32.with_lanes(kind.lanes) if record.name == "clz" else kind
+    return ops.cast_to(Call(dtype, f"tir.{record.name}", operands), kind)
 
 
 def _foreign(name: str, effect: CallEffectKind = CallEffectKind.UpdateState) -> Intrinsic:

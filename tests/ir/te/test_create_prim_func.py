@@ -1,6 +1,7 @@
 """Tensor expressions become kernels that compute what NumPy computes."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from relaxpy.ir.relax.nodes import ShapeExpr
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.lower import create_prim_func
 from relaxpy.ir.tir import expr as tir, intrin, reduce
+from relaxpy.ir.tir.iteration import IterVar, Range
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import Block
 
@@ -212,6 +214,14 @@ def test_expressions_may_be_deep() -> None:
     assert sum(isinstance(node, tir.Add) for node in walk(body)) == 3000
 
 
+def endless(a: te.Tensor) -> te.Tensor:
+    """A sum over two axes whose domains read each other."""
+    k, j = tir.Var("k", "int32"), tir.Var("j", "int32")
+    pairs = ((k, j), (j, k))
+    axes = [IterVar(Range(0, end), var, tir.IterVarKind.CommReduce) for var, end in pairs]
+    return te.compute((4,), lambda i: reduce.sum(a[k + j], axis=axes))
+
+
 REFUSED: list[tuple[Callable[[te.Tensor], object], str]] = [
     (lambda a: te.compute((4,), 3), "fcompute is a function of the indices, found 3"),
     (lambda a: te.compute((4,), max), "parameters of <built-in function max> are not known"),
@@ -240,6 +250,7 @@ REFUSED: list[tuple[Callable[[te.Tensor], object], str]] = [
         ),
         "3 datatypes for 2 shapes",
     ),
+    (lambda a: create_prim_func([a, endless(a)]), r"domain of axis k reads the axis its[e]lf"),
 ]
 
 
@@ -335,17 +346,43 @@ def test_domains_of_reduction_axes_read_other_axes(
         k = te.reduce_axis((0, width[0]), "k")
         return reduce.sum(flat[i + k], axis=k)
 
-    made = [te.compute((5,), f, name=f.__name__) for f in (nested, ragged, windows)]
+    def last(i: tir.Var) -> tir.PrimExpr:
+        k = te.reduce_axis((i, 5), "k")
+        return reduce.sum(a[i, i, k], axis=k)
+
+    made = [te.compute((5,), f, name=f.__name__) for f in (nested, ragged, windows, last)]
     func = create_prim_func([a, ends, flat, *made], override)
     around = ["nested", "nested_l2", "nested_l1", "ragged", "ragged_l1"]
-    assert blocks(func) == [*around, "width", "windows", "root"]
+    assert blocks(func) == [*around, "width", "windows", "last", "last_l1", "root"]
     x, y = rng.random((5, 5, 5), "float32"), rng.random(9, "float32")
     ends_of_rows = np.array([0, 2, 2, 5, 8, 9], "int32")
-    sums, largest, wide = (np.full(5, 7, "float32") for _ in range(3))
-    compile(IRModule({"main": func}), target)["main"](x, ends_of_rows, y, sums, largest, wide)
+    results = sums, largest, wide, ends_of_sums = [np.full(5, 7, "float32") for _ in range(4)]
+    compile(IRModule({"main": func}), target)["main"](x, ends_of_rows, y, *results)
+    np.testing.assert_allclose(ends_of_sums, [x[i, i, i:].sum() for i in range(5)], rtol=1e-6)
     np.testing.assert_allclose(wide, y[:5] + y[1:6], rtol=1e-6)
     expected = [sum(x[i, j, j : i + 1].sum() for j in range(i)) for i in range(5)]
     np.testing.assert_allclose(sums, expected, rtol=1e-5)
     least = [np.finfo("float32").min]
     rows = np.split(y, ends_of_rows[1:-1])
     np.testing.assert_array_equal(largest, [max([*row, *least]) for row in rows])
+
+
+@pytest.mark.parametrize("target", ["native", "numpy", "reference"])
+def test_the_largest_element_is_found_along_domains_of_rows(
+    rng: np.random.Generator, target: str
+) -> None:
+    find = reduce.comm_reducer(argmax, lambda *kinds: (-1, -1.0))
+    a = te.placeholder((4, 6, 5), name="A")
+
+    def place(n: tir.Var, i: tir.Var) -> Any:
+        k = te.reduce_axis((0, i), "k")
+        return find((k, a[n, i, k]), axis=k)
+
+    func = create_prim_func([a, *te.compute((4, 6), place)])
+    x, places = rng.random((4, 6, 5), "float32"), np.zeros((4, 6), "int32")
+    values = np.zeros((4, 6), "float32")
+    compile(IRModule({"main": func}), target)["main"](x, places, values)
+    for n, i in np.ndindex(4, 5):
+        row = x[n, i + 1, : i + 1]
+        assert (places[n, i + 1], values[n, i + 1]) == (row.argmax(), row.max())
+    assert (places[:, 0] == -1).all()

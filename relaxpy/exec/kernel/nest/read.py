@@ -212,7 +212,8 @@ class _Reader:
             if iter_var.iter_type != tir.IterVarKind.CommReduce:
                 spatial.update(occurrences(bound, tir.Var))
             elif iter_var.dom is not None:
-                reduced.append((self.value(bound), iter_var.dom.min))
+                first = substitute(iter_var.dom.min, points)
+                reduced.append((self.value(bound), self.value(first)))
         values = {**points, **values}
         if block.alloc_buffers or block.match_buffers:
             # Each buffer whose layout mentions a variable is rebuilt once.

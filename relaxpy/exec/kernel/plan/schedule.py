@@ -213,10 +213,14 @@ class _Scheduler:
         axes = _free(statement, serial)
         if isinstance(statement, Compound):
             extreme = arg_extreme_of(statement)
-            if extreme is not None and extreme.axis in axes:
-                others = tuple(a for a in axes if a is not extreme.axis)
-                return Run((statement,), others, ordered=(extreme.axis,), idiom=extreme)
             tree: Tree = Run((statement,))
+            if extreme is not None and extreme.axis in axes:
+                bounds = [bound for a in axes for bound in (a.start, a.stop)]
+                outer = [a for a in axes if any(mentions(bound, {a.var}) for bound in bounds)]
+                if extreme.axis not in outer:
+                    others = tuple(a for a in axes if a is not extreme.axis and a not in outer)
+                    tree = Run((statement,), others, ordered=(extreme.axis,), idiom=extreme)
+                    axes = tuple(outer)
             for axis in reversed(axes):
                 tree = For(axis, (tree,), statement.reason)
             return tree

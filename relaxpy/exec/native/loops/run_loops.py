@@ -190,7 +190,8 @@ class RunLoops(Loops):
         if (rows is None or rows > count) and not has_long_code(run, count * len(places)):
             over, inmost = over[:-1], partial(self.unrolled, run.over[-1], count, body)
             bits = sum(start.type.bits for start in starts) * lanes * len(places)
-            while bits and 2 * turns * bits <= count * self.function.module.vector_bits:
+            most = count * self.function.module.vector_bits
+            while bits and turns < count and 2 * turns * bits <= most:
                 turns *= 2
         sums = self.nested(over, inmost, starts * len(places) * turns)
         members = run.accumulations * len(places)
