@@ -219,7 +219,7 @@ def _checked_dims(values: Sequence[object]) -> tuple[object, ...]:
     return tuple(_checked_dim(value, values) for value in values)
 
 
-def _checked_dim(value: object, siblings: object) -> object:
+def _checked_dim(value: object, siblings: object = None) -> object:
     if isinstance(value, TypeVar):  # `def f[n](x: R.Tensor((n, 4)))`, which Python evaluates
         return value.__name__
     if isinstance(value, rx.Expr):
