@@ -135,6 +135,7 @@ def test_intrinsics_of_llvm_that_t_computes_run(target: str) -> None:
             T.call_llvm_pure_intrin("float32", "llvm.pow.f32", T.float32(2), T.float64(2)),
             "operands and a result of one datatype",
         ),
+        (T.call_intrin("int32", "tir.call_llvm_intrin"), "write a function of T"),
     ],
 )
 def test_calls_that_nothing_computes_are_refused(

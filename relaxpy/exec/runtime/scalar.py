@@ -191,7 +191,8 @@ def display_name(call: tir.Call) -> str:
     name = call.op.name if isinstance(call.op, Op) else str(call.op)
     if external is not None:
         return f"external kernel {external!r:.60}"
-    return f"intrinsic {name}" + (f" of {call.args[0]!s:.60}" if "_llvm_" in name else "")
+    of = "".join(f" of {symbol!s:.60}" for symbol in call.args[:1]) if "_llvm_" in name else ""
+    return f"intrinsic {name}{of}"
 
 
 def remedy(call: tir.Call) -> str:

@@ -149,7 +149,7 @@ _OF_LLVM: Final = {
 _WITHOUT_EFFECT: Final = ("assume", "donothing", "prefetch")
 
 
-def _llvm_intrinsic(symbol: PrimExpr, *operands: PrimExpr) -> PrimExpr | None:
+def _llvm_intrinsic(symbol: PrimExpr | None = None, *operands: PrimExpr) -> PrimExpr | None:
     """The value of an intrinsic of LLVM, such as `llvm.sqrt.f32`.
 
     Before its operands there may be their number, as a literal of uint32.
