@@ -4,6 +4,7 @@ from relaxpy.plugin import Plugin
 
 PLUGIN = Plugin(
     functions=(
+        "relaxpy.plugins.importing.images",
         "relaxpy.plugins.importing.matrices",
         "relaxpy.plugins.importing.sequences",
         "relaxpy.plugins.importing.strings",

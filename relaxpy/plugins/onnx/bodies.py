@@ -18,7 +18,7 @@ from relaxpy.ir.relax.nodes import Expr, TensorStructInfo
 from relaxpy.plugins.importing.tensors import Contents, shape_of
 from relaxpy.plugins.importing.unsupported import UnsupportedError
 from relaxpy.plugins.onnx import view as views
-from relaxpy.plugins.onnx.context import Value
+from relaxpy.plugins.onnx.context import MICROSOFT, Value
 from relaxpy.plugins.onnx.view import Graph, Node
 
 
@@ -88,7 +88,7 @@ _ADOPTED = ("CausalConvWithState", "LinearAttention")
 
 def _schema(node: Node, version: int) -> Any:
     domain = node.domain
-    if domain == "com.microsoft" and node.op in _ADOPTED:
+    if domain == MICROSOFT and node.op in _ADOPTED:
         domain, version = "", 27
     try:
         return _found(node.op, version, domain)

@@ -8,8 +8,9 @@ from collections import ChainMap
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cache, partial
+from importlib import import_module
 from inspect import Parameter, signature
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 from onnx import TensorProto
@@ -154,8 +155,14 @@ def _parameters_of(function: Function) -> tuple[Sequence[Parameter], Mapping[str
     return operands, {p.name: p for p in attributes}
 
 
-#: Domain and operator, then converters with the newest first.
+#: Domain and operator, then converters with the newest first; `find` adds those of few models.
 CONVERTERS: dict[tuple[str, str], list[Converter]] = {}
+#: Their modules, which are loaded in this order until one has the operator.
+RARE: Final = (
+    *("images", "quantized", "recurrent", "attention", "loops", "signal", "training"),
+    *("microsoft", "microsoft_quantized", "trees"),
+)
+MICROSOFT: Final = "com.microsoft"
 
 
 def converter(
@@ -191,6 +198,10 @@ def converter(
 
 def find(domain: str, op: str, opset: int) -> Converter | None:
     """The newest converter that is not above the opset."""
+    for family in RARE:
+        if (domain, op) in CONVERTERS:
+            break
+        import_module(f"relaxpy.plugins.onnx.ops.{family}")
     entries = CONVERTERS.get((domain, op), [])
     return next((entry for entry in entries if entry.since <= opset), None)
 

@@ -4,14 +4,22 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from pkgutil import iter_modules
 
 import onnx
 import pytest
 from packaging.version import Version
 
+from relaxpy.plugins.onnx import ops
+from relaxpy.plugins.onnx.context import RARE
+
 ROOT = Path(__file__).parents[3]
 PINS = (ROOT / "tools" / "constraints" / "newest.txt").read_text(encoding="utf-8")
 [NEWEST] = re.findall(r"^onnx==(\S+)$", PINS, re.MULTILINE)
+
+
+def test_every_family_of_converters_is_found() -> None:
+    assert {family.name for family in iter_modules(ops.__path__)} <= {*RARE, *vars(ops)}
 
 
 @pytest.mark.skipif(

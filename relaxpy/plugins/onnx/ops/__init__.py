@@ -1,23 +1,16 @@
-"""Converters, one module for each family of operators; importing this fills the table."""
+"""Converters, one module for each family of operators; importing this loads the frequent ones.
+
+`find` loads those that few models need, which `RARE` lists.
+"""
 
 from relaxpy.plugins.onnx.ops import (
-    attention as attention,
     branches as branches,
     classical as classical,
     conv as conv,
     creation as creation,
     elementwise as elementwise,
-    images as images,
-    loops as loops,
-    microsoft as microsoft,
-    microsoft_quantized as microsoft_quantized,
     movement as movement,
     normalize as normalize,
-    quantized as quantized,
-    recurrent as recurrent,
     reduce as reduce,
     sequences as sequences,
-    signal as signal,
-    training as training,
-    trees as trees,
 )

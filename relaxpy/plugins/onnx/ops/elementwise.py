@@ -307,6 +307,11 @@ def hard_sigmoid(cx: Context, x: Expr, *, alpha: float = 0.2, beta: float = 0.5)
     return R.clip(line, 0.0, 1.0)
 
 
+@converter("HardSwish")
+def hard_swish(cx: Context, x: Expr) -> Expr:
+    return x * hard_sigmoid(cx, x, alpha=float(np.float32(1 / 6)), beta=0.5)
+
+
 @converter("Softplus")
 def softplus(cx: Context, x: Expr) -> Expr:
     tail = R.log(R.exp(-R.abs(x)) + 1)

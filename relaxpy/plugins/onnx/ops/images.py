@@ -5,7 +5,6 @@ Those of the domain com.microsoft have channels last, some of them.
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
@@ -14,9 +13,7 @@ from typing import Any
 import numpy as np
 from typing_extensions import Unpack, override
 
-from relaxpy.errors import MisuseError
-from relaxpy.exec.runtime.registry import register_func
-from relaxpy.ir.core.dtype import FLOAT32, Array, DataType
+from relaxpy.ir.core.dtype import FLOAT32, DataType
 from relaxpy.ir.ops.definition.registry import R
 from relaxpy.ir.relax.nodes import Expr, TensorStructInfo, const
 from relaxpy.ir.te import tensor as te
@@ -30,7 +27,7 @@ from relaxpy.ir.te.topi.transform import reshape
 from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
 from relaxpy.ir.tir.prim_expr import PrimExpr
 from relaxpy.plugins.importing import tensors
-from relaxpy.plugins.importing.strings import PREFIX
+from relaxpy.plugins.importing.images import FORMATS
 from relaxpy.plugins.importing.tensors import (
     Size,
     dtype_of,
@@ -49,38 +46,10 @@ from relaxpy.plugins.importing.windows import (
     simple,
     whole,
 )
-from relaxpy.plugins.onnx.context import Context, Value, call, converter
+from relaxpy.plugins.onnx.context import MICROSOFT as DOMAIN, Context, Value, call, converter
 from relaxpy.plugins.onnx.ops.conv import max_pool
-from relaxpy.plugins.onnx.ops.microsoft import DOMAIN
 from relaxpy.plugins.onnx.ops.quantized import qlinear_conv
 from relaxpy.support.dataclass import dataclass
-
-#: By pixel format, the mode in which an image is read, and the order of its channels.
-FORMATS = {"RGB": ("RGB", 1), "BGR": ("RGB", -1), "Grayscale": ("L", 1)}
-
-
-def decode_image(encoded: Any, pixel_format: str) -> Array:
-    """The pixels of a file of an image, as (height, width, channels).
-
-    Errors:
-        MisuseError: Pillow is not installed, or it cannot read the bytes as an image.
-    """
-    try:
-        from PIL import Image, UnidentifiedImageError
-    except ModuleNotFoundError:
-        raise MisuseError("decoding images needs Pillow: pip install pillow") from None
-    mode, order = FORMATS[pixel_format]
-    data = np.asarray(encoded, np.uint8).tobytes()
-    try:
-        with Image.open(io.BytesIO(data)) as image:
-            pixels = np.asarray(image.convert(mode))
-    except (UnidentifiedImageError, Image.DecompressionBombError, OSError, ValueError) as error:
-        raise MisuseError(f"these {len(data)} bytes cannot be decoded as an image") from error
-    return np.ascontiguousarray(pixels.reshape(*pixels.shape[:2], -1)[:, :, ::order])
-
-
-register_func(PREFIX + "decode_image", decode_image, override=True)
-
 
 _METHODS = {
     "nearest": "nearest",

@@ -22,13 +22,11 @@ from relaxpy.plugins.importing import tensors
 from relaxpy.plugins.importing.tensors import as_size, product, reshaped, scalar, shape_of
 from relaxpy.plugins.importing.unsupported import UnsupportedError
 from relaxpy.plugins.importing.windows import FilterAttributes, simple, whole
-from relaxpy.plugins.onnx.context import Context, Value, converter, find
+from relaxpy.plugins.onnx.context import MICROSOFT as DOMAIN, Context, Value, converter, find
 from relaxpy.plugins.onnx.ops.attention import rotary_embedding, written
 from relaxpy.plugins.onnx.ops.conv import conv, conv_transpose, gemm
 from relaxpy.plugins.onnx.ops.creation import trilu as triangle, unique
 from relaxpy.plugins.onnx.ops.movement import unsqueeze
-
-DOMAIN = "com.microsoft"
 
 
 @converter("Gelu", domain=DOMAIN)

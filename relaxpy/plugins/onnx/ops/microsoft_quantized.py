@@ -17,10 +17,17 @@ from relaxpy.ir.relax.nodes import Expr
 from relaxpy.plugins.importing import tensors
 from relaxpy.plugins.importing.unsupported import UnsupportedError
 from relaxpy.plugins.importing.windows import simple
-from relaxpy.plugins.onnx.context import CONVERTERS, Context, Value, converter, find
+from relaxpy.plugins.onnx.context import (
+    CONVERTERS,
+    MICROSOFT as DOMAIN,
+    Context,
+    Value,
+    converter,
+    find,
+)
 from relaxpy.plugins.onnx.ops.conv import gemm
 from relaxpy.plugins.onnx.ops.images import with_channels_first
-from relaxpy.plugins.onnx.ops.microsoft import DOMAIN, PLAIN, attention
+from relaxpy.plugins.onnx.ops.microsoft import PLAIN, attention
 from relaxpy.plugins.onnx.ops.quantized import (
     dequantize_linear,
     dequantized,
