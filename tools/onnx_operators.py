@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from importlib import import_module
 from pathlib import Path
-from pkgutil import iter_modules
 
 import onnx
 
-from relaxpy.plugins.onnx import ops
-from relaxpy.plugins.onnx.context import CONVERTERS
+from relaxpy.plugins.onnx.context import CONVERTERS, find
 
 PAGE = Path(__file__).parents[1] / "docs" / "onnx-operators.md"
 HEAD = """# Operators of ONNX
@@ -31,8 +28,7 @@ strings as operands, whether they are imported.
 
 def rows() -> dict[str, list[tuple[str, str, str, str]]]:
     """By domain: each operator, the opsets of its schemas, how it is imported, and strings."""
-    for family in iter_modules(ops.__path__, f"{ops.__name__}."):
-        import_module(family.name)
+    find("", "no operator", 1)  # which loads all converters
     schemas = defaultdict(list)
     for schema in onnx.defs.get_all_schemas_with_history():
         schemas[schema.domain, schema.name].append(schema)

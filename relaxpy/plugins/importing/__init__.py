@@ -2,6 +2,8 @@
 
 from relaxpy.plugin import Plugin
 
+MATRICES = "relaxpy.matrices."
+"""The beginning of the names of packed functions on matrices."""
 PLUGIN = Plugin(
     functions=(
         "relaxpy.plugins.importing.images",

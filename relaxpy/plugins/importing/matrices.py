@@ -19,14 +19,13 @@ import numpy as np
 from relaxpy.errors import PackedFuncError
 from relaxpy.exec.runtime.registry import provided
 from relaxpy.ir.core.dtype import Array
-
-PREFIX = "relaxpy.matrices."
+from relaxpy.plugins.importing import MATRICES
 
 
 def matrix_function(function: Callable[..., Any]) -> Callable[..., Any]:
     """Register a function of NumPy's arrays."""
 
-    @provided(PREFIX + function.__name__, pure=True)
+    @provided(MATRICES + function.__name__, pure=True)
     def call(options: str, *operands: Array) -> Array | tuple[Array, ...]:
         given = json.loads(options)
         are_complex, wanted = given.pop("complex"), given.pop("results")

@@ -32,7 +32,7 @@ from relaxpy.ir.te.tensor import Loops as Loops, Number as Number, Tensor, whole
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.ops import const as number_literal
 from relaxpy.ir.tir.prim_expr import PrimExpr
-from relaxpy.plugins.importing.matrices import PREFIX
+from relaxpy.plugins.importing import MATRICES
 from relaxpy.plugins.importing.unsupported import UnsupportedError
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.entry import user_facing
@@ -454,6 +454,6 @@ def call(
     ]
     info = infos[0] if len(infos) == 1 else rx.TupleStructInfo(tuple(infos))
     found: rx.Expr = R.call_pure_packed(
-        PREFIX + name, rx.StringImm(text), *tensors, sinfo_args=[info]
+        MATRICES + name, rx.StringImm(text), *tensors, sinfo_args=[info]
     )
     return found

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, TypedDict, cast
 
 from relaxpy.errors import MisuseError
+from relaxpy.ir import ops as operators
 from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.ops import regions
 from relaxpy.ir.ops.definition.registry import R
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.known import shape_of as dims_of_tensor
@@ -18,7 +18,6 @@ from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor, compute, reduce_axis
 from relaxpy.ir.te.topi.elementwise import computed
 from relaxpy.ir.te.topi.padding import pad
-from relaxpy.ir.te.topi.pooling import pool_selected
 from relaxpy.ir.te.topi.shapes import double, sum_dtype
 from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
 from relaxpy.ir.tir.prim_expr import PrimExpr
@@ -440,7 +439,7 @@ def max_indices(
 
     def selected(t: Tensor) -> Tensor:
         numbers = _numbered(t, by_columns=by_columns, by_channel=by_channel)
-        return pool_selected(
+        return topi.nn.pool_selected(
             numbers,
             t,
             windows.kernel,
@@ -500,7 +499,9 @@ def averaged(
     operands = (cx.emit(as_dtype(item, dtype)) for item in (x, rois))
     rows, columns = map(as_size, pooled)
     return cx.te(
-        lambda x, rois: regions.averaged(x, rois, scale, (rows, columns), ratio, **options),
+        lambda x, rois: operators.regions.averaged(
+            x, rois, scale, (rows, columns), ratio, **options
+        ),
         *operands,
         name="roi_align",
     )
@@ -513,7 +514,7 @@ def maxima(
     dtype, sizes = wide_dtype(x), (as_size(rows), as_size(columns))
     operands = (cx.emit(as_dtype(item, dtype)) for item in (x, rois))
     found = cx.te(
-        lambda x, rois: regions.maxima(x, rois, scale, *sizes, places=places),
+        lambda x, rois: operators.regions.maxima(x, rois, scale, *sizes, places=places),
         *operands,
         name="roi_pool",
     )

@@ -155,14 +155,16 @@ def _parameters_of(function: Function) -> tuple[Sequence[Parameter], Mapping[str
     return operands, {p.name: p for p in attributes}
 
 
-#: Domain and operator, then converters with the newest first; `find` adds those of few models.
+#: Domain and operator, then converters with the newest first, of the families that are loaded.
 CONVERTERS: dict[tuple[str, str], list[Converter]] = {}
-#: Their modules, which are loaded in this order until one has the operator.
-RARE: Final = (
-    *("images", "quantized", "recurrent", "attention", "loops", "signal", "training"),
-    *("microsoft", "microsoft_quantized", "trees"),
+#: The modules of converters, which `find` loads in this order until one has the operator.
+FAMILIES: Final = (
+    *("elementwise", "conv", "movement", "reduce", "normalize", "creation", "images"),
+    *("quantized", "recurrent", "attention", "branches", "loops", "sequences", "signal"),
+    *("training", "microsoft", "microsoft_quantized", "classical", "trees"),
 )
 MICROSOFT: Final = "com.microsoft"
+CLASSICAL: Final = "ai.onnx.ml"
 
 
 def converter(
@@ -198,11 +200,13 @@ def converter(
 
 def find(domain: str, op: str, opset: int) -> Converter | None:
     """The newest converter that is not above the opset."""
-    for family in RARE:
+    for family in FAMILIES:
         if (domain, op) in CONVERTERS:
             break
         import_module(f"relaxpy.plugins.onnx.ops.{family}")
     entries = CONVERTERS.get((domain, op), [])
+    if entries:
+        import_module(entries[0].function.__module__)  # which another thread may be loading
     return next((entry for entry in entries if entry.since <= opset), None)
 
 

@@ -39,7 +39,7 @@ from relaxpy.plugins.importing.unsupported import (
     UnsupportedNode,
     refuse_nodes,
 )
-from relaxpy.plugins.onnx import bodies, ops as ops, view, view as views
+from relaxpy.plugins.onnx import bodies, view, view as views
 from relaxpy.plugins.onnx.context import (
     OBJECT,
     BranchesNeededError,

@@ -11,15 +11,18 @@ import pytest
 from packaging.version import Version
 
 from relaxpy.plugins.onnx import ops
-from relaxpy.plugins.onnx.context import RARE
+from relaxpy.plugins.onnx.context import CONVERTERS, FAMILIES, find
 
 ROOT = Path(__file__).parents[3]
 PINS = (ROOT / "tools" / "constraints" / "newest.txt").read_text(encoding="utf-8")
 [NEWEST] = re.findall(r"^onnx==(\S+)$", PINS, re.MULTILINE)
 
 
-def test_every_family_of_converters_is_found() -> None:
-    assert {family.name for family in iter_modules(ops.__path__)} <= {*RARE, *vars(ops)}
+def test_every_operator_has_converters_in_one_family() -> None:
+    assert {family.name for family in iter_modules(ops.__path__)} == {*FAMILIES}
+    find("", "no operator", 1)
+    for key, entries in CONVERTERS.items():
+        assert len({entry.function.__module__ for entry in entries}) == 1, key
 
 
 @pytest.mark.skipif(

@@ -20,9 +20,7 @@ from relaxpy.plugins.importing import tensors
 from relaxpy.plugins.importing.sequences import PREFIX
 from relaxpy.plugins.importing.tensors import literal, reshaped, scalar, shape_of
 from relaxpy.plugins.importing.unsupported import UnsupportedError
-from relaxpy.plugins.onnx.context import OBJECT, Context, converter
-
-DOMAIN = "ai.onnx.ml"
+from relaxpy.plugins.onnx.context import CLASSICAL as DOMAIN, OBJECT, Context, converter
 
 
 def rows_of(cx: Context, x: Expr, dtype: str = "float32") -> Expr:

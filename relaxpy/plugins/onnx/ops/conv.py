@@ -14,9 +14,9 @@ from typing_extensions import Unpack
 
 from relaxpy.ir.ops.definition.registry import R
 from relaxpy.ir.relax.nodes import Expr
+from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.elementwise import computed
-from relaxpy.ir.te.topi.indexing import scatter_elements
 from relaxpy.ir.te.topi.padding import pad
 from relaxpy.ir.tir import ops
 from relaxpy.plugins.importing import tensors, windows
@@ -339,7 +339,7 @@ def max_unpool(
         # None of them counts from the end.
         places = computed(indices.shape, lambda i: ops.cast_to(indices(i), "uint64"), "places")
         empty = computed([tensors.as_size(count)], lambda _: ops.const(0, values.dtype), "empty")
-        return scatter_elements(empty, places, values)
+        return topi.scatter_elements(empty, places, values)
 
     pair = (cx.emit(R.reshape(item, (-1,))) for item in (indices, x))
     flat = cx.te(kernel, *pair, name="max_unpool")

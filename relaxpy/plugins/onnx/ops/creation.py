@@ -376,6 +376,11 @@ def multinomial(
     return R.astype(R.minimum(R.sum(below, [2]), last), dtype_of_code(dtype))
 
 
+@converter("Dropout")
+def dropout_1(cx: Context, x: Expr, *, ratio: float = 0.5, is_test: int = 0) -> tuple[Expr, Expr]:
+    return x, R.ones_like(x, "bool" if cx.opset >= 10 else None)
+
+
 @converter("Dropout", since=12)
 def dropout(
     cx: Context,

@@ -373,11 +373,6 @@ for _name, _op in _ALONG.items():
     converter(_name, since=13)(_along(_op, flat=False))
 
 
-@converter("Dropout")
-def dropout_1(cx: Context, x: Expr, *, ratio: float = 0.5, is_test: int = 0) -> tuple[Expr, Expr]:
-    return x, R.ones_like(x, "bool" if cx.opset >= 10 else None)
-
-
 @converter("Where", strings=True)
 def where(cx: Context, condition: Expr, x: Expr, y: Expr) -> Expr:
     return cx.broadcast(R.where, condition, x, y)

@@ -30,6 +30,7 @@ from relaxpy.plugins.importing.tensors import (
 )
 from relaxpy.plugins.importing.unsupported import UnsupportedError
 from relaxpy.plugins.onnx.context import (
+    CLASSICAL as DOMAIN,
     Context,
     Value,
     call as string_call,
@@ -37,7 +38,6 @@ from relaxpy.plugins.onnx.context import (
     shaped_as,
     storage,
 )
-from relaxpy.plugins.onnx.ops.classical import DOMAIN
 from relaxpy.plugins.onnx.ops.movement import with_parts
 from relaxpy.plugins.onnx.view import MapType, OptionalType, SequenceType, dtype_of as dtype_of_code
 

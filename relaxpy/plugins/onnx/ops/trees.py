@@ -12,14 +12,8 @@ from relaxpy.ir.ops.definition.registry import R
 from relaxpy.ir.relax.nodes import Expr, const
 from relaxpy.plugins.importing.tensors import as_dtype, dtype_of, literal, shape_of
 from relaxpy.plugins.importing.unsupported import UnsupportedError
-from relaxpy.plugins.onnx.context import Context, converter
-from relaxpy.plugins.onnx.ops.classical import (
-    DOMAIN,
-    class_labels,
-    labels,
-    posttransformed,
-    rows_of,
-)
+from relaxpy.plugins.onnx.context import CLASSICAL as DOMAIN, Context, converter
+from relaxpy.plugins.onnx.ops.classical import class_labels, labels, posttransformed, rows_of
 from relaxpy.support.dataclass import dataclass
 
 _MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ")
