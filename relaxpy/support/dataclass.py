@@ -62,12 +62,13 @@ def _dataclass(
     return decorated if cls is None else decorated(cls)
 
 
-class _Arguments(dict[type, tuple[str, ...]]):
-    """The names of the fields of each class that its constructor takes."""
+class _Arguments(dict[type, tuple[tuple[str, ...], Callable[[object], tuple[Any, ...]]]]):
+    """The names of the fields of each class that its constructor takes, and what reads them."""
 
-    def __missing__(self, cls: type) -> tuple[str, ...]:
-        self[cls] = names = tuple(field.name for field in dataclasses.fields(cls) if field.init)
-        return names
+    def __missing__(self, cls: type) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]:
+        names = tuple(field.name for field in dataclasses.fields(cls) if field.init)
+        self[cls] = found = names, attributes(names)
+        return found
 
 
 _arguments: Final = _Arguments()
@@ -80,10 +81,8 @@ def _replace(instance: T, **changes: object) -> T:
         TypeError: the constructor does not take one of `changes`.
     """
     cls = type(instance)
-    for name in _arguments[cls]:
-        if name not in changes:
-            changes[name] = getattr(instance, name)
-    return cls(**changes)
+    names, values = _arguments[cls]
+    return cls(**dict(zip(names, values(instance), strict=True)) | changes)
 
 
 if TYPE_CHECKING:

@@ -79,7 +79,9 @@ def occurrences(root: Node, *kinds: type[N]) -> Iterator[N]:
     bits = 0
     for kind in kinds:
         bits |= kind._bits
-    if root._bits_inside & bits and root._children():
+    if not root._bits_inside & bits:
+        return iter(())
+    if root._children():
         return _occurrences(root, kinds, bits)
     return iter((root,) if isinstance(root, kinds) else ())
 
@@ -178,8 +180,11 @@ def rewrite(root: Node, rule: Callable[[Node], Node | None]) -> Node:
 
     Shared nodes stay shared. The rule is applied to variables, but not to their fields.
     """
-    changed: dict[int, Node] = {}
     root_children = root._children()
+    if not root_children:
+        result = rule(root)
+        return root if result is None else result
+    changed: dict[int, Node] = {}
 
     def operands(node: Node) -> Sequence[Node]:
         return root_children if node is root else () if node._variable else node._children()

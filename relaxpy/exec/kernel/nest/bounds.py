@@ -191,7 +191,8 @@ def _eliminated(
     rising = factor.is_at_least(0, shape_vars)
     if not rising and not (factor * -1).is_at_least(0, shape_vars):
         return None
-    bound = affine(as_poly(axis.stop) - 1 if rising == upper else axis.start, loops)
+    end = as_poly(axis.stop) - 1 if rising == upper else as_poly(axis.start)
+    bound = Affine({}, end) if end.constant is not None else affine(end, loops)
     if bound is None:
         return None
     others = {var: c for var, c in index.coefficients.items() if var is not axis.var}

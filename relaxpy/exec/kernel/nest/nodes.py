@@ -308,7 +308,7 @@ def stored_buffers(items: tuple[Item, ...]) -> set[Buffer]:
 
 def external_calls(expr: Node) -> Iterator[Call]:
     """The calls in `expr` of functions outside the kernel, which may have effects."""
-    return (call for call in occurrences(expr, Call) if is_external(call))
+    return filter(is_external, occurrences(expr, Call))
 
 
 def is_external(call: Call) -> bool:

@@ -127,10 +127,11 @@ def _of_run(run: Run) -> int:
 
 def _of_access(buffer: Buffer, indices: tuple[PrimExpr, ...], var: Var) -> int:
     position = position_of(buffer, indices)
-    if not position.mentions({var}):
-        return Cost.SAME
     linear = affine(position, {var})
-    if linear is None or linear.constant(var) != 1:
+    step = None if linear is None else linear.constant(var)
+    if step == 0:
+        return Cost.SAME
+    if step != 1:
         return Cost.GATHERED
     return Cost.BYTE * buffer.dtype.itemsize
 

@@ -147,10 +147,10 @@ def _work(
 
 
 def _access_cost(position: IndexPoly, var: Var, *, is_target: bool) -> float:
-    if not position.mentions({var}):
-        return 0.5
     linear = affine(position, {var})
     step = None if linear is None else linear.constant(var)
+    if step == 0:
+        return 0.5
     if step == -1:
         return Vectors.REVERSED
     if step is not None and 2 <= step <= Vectors.LONGEST_STEP and not is_target:

@@ -74,10 +74,7 @@ def transpose_of(run: Run, root: Callable[[Buffer], Buffer]) -> Transpose | None
 
 def _stride(buffer: Buffer, indices: tuple[PrimExpr, ...], var: Var) -> IndexPoly | None:
     """The stride of consecutive iterations; None if it varies."""
-    position = position_of(buffer, indices)
-    if not position.mentions({var}):
-        return as_poly(0)
-    linear = affine(position, {var})
+    linear = affine(position_of(buffer, indices), {var})
     return None if linear is None else linear.coefficients.get(var, as_poly(0))
 
 

@@ -130,9 +130,10 @@ def scaled(poly: Poly, factor: int) -> Poly:
 
 def multiply(a: Poly, b: Poly) -> Poly:
     """a * b."""
-    for constant_side, other in ((a, b), (b, a)):
-        if len(constant_side) < 2 and (factor := constant_of(constant_side)) is not None:
-            return scaled(other, factor)
+    if len(b) < 2 and (factor := constant_of(b)) is not None:
+        return scaled(a, factor)
+    if len(a) < 2 and (factor := constant_of(a)) is not None:
+        return scaled(b, factor)
     out: dict[Monomial, int] = {}
     for left, p in a.items():
         for right, q in b.items():
