@@ -67,6 +67,24 @@ def main(x: R.Tensor((4, 4), "float32")):
     assert not loaded & {"importlib.metadata", "subprocess", "statistics", "email"}
 
 
+def test_transposed_weights_are_known_without_a_compiler() -> None:
+    text = """
+@R.function
+def main():
+    with R.dataflow():
+        y = R.permute_dims(R.const([[1, 2], [3, 4]]))
+        R.output(y)
+    return y
+"""
+    loaded = loaded_by(
+        f"import relaxpy; from relaxpy.script import from_source; "
+        f"mod = relaxpy.IRModule({{'main': from_source({text!r})}}); "
+        f"mod = relaxpy.relax.transform.FoldConstant()(mod); "
+        f"assert 'permute_dims' not in mod.script()"
+    )
+    assert not {name for name in loaded if name.startswith(("relaxpy.exec", "astor"))}
+
+
 PROGRAM = """
 from relaxpy.script import relax as R
 import numpy as np
