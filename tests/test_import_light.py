@@ -67,6 +67,24 @@ def main(x: R.Tensor((4, 4), "float32")):
     assert not loaded & {"importlib.metadata", "subprocess", "statistics", "email"}
 
 
+def test_transposed_weights_are_known_without_a_compiler() -> None:
+    text = """
+@R.function
+def main():
+    with R.dataflow():
+        y = R.permute_dims(R.const([[1, 2], [3, 4]]))
+        R.output(y)
+    return y
+"""
+    loaded = loaded_by(
+        f"import relaxpy; from relaxpy.script import from_source; "
+        f"mod = relaxpy.IRModule({{'main': from_source({text!r})}}); "
+        f"mod = relaxpy.relax.transform.FoldConstant()(mod); "
+        f"assert 'permute_dims' not in mod.script()"
+    )
+    assert not {name for name in loaded if name.startswith(("relaxpy.exec", "astor"))}
+
+
 PROGRAM = """
 from relaxpy.script import relax as R
 import numpy as np
@@ -76,7 +94,8 @@ import relaxpy
 def main(x: R.Tensor((4, 4), "float32")):
     return R.nn.relu(R.matmul(x, x))
 
-relaxpy.compile(main, "native")["main"](np.ones((4, 4), np.float32))
+x = relaxpy.runtime.tensor(np.ones((4, 4), np.float32))
+relaxpy.compile(main, "native")["main"](x)
 print(*sys.modules)
 """
 
@@ -104,6 +123,7 @@ def test_a_program_from_the_disk_loads_no_compiler(tmp_path: Path) -> None:
     )
     unused = (*rooms, *others, *only_for_some)
     assert not {name for name in loaded if name[8:].startswith(unused)}
+    assert "numpy.ma" not in set(done.stdout.split()) - loaded_by("import numpy")
 
 
 def test_onnx_loads_converters_when_a_model_needs_them() -> None:

@@ -1,5 +1,7 @@
 """FoldConstant: what is evaluated, what stays, and how large results may be."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -233,3 +235,46 @@ def main() -> R.Tensor((1,), "int64"):
 """)
     nodes = relaxpy.ir.core.traverse.walk(FoldConstant()(mod)["main"])
     assert any(isinstance(node, rx.Call) for node in nodes) != is_folded
+
+
+@pytest.mark.parametrize(
+    ("a", "out", "dtype", "body"),
+    [
+        ("", "", "f32", "B[()] = A[()] / C[()] - T.float32(0.1)"),
+        ("", "", "f32", "B[()] = A[()] * T.float32(0) * C[()]"),
+        ("", "", "f32", "B[()] = A[()] / (C[()] - C[()])"),
+        ("", "", "f32", "B[()] = T.exp(A[()]) + C[()]"),
+        ("", "", "f16", "B[()] = A[()] / C[()]"),
+        ("", "", "i8", "B[()] = A[()] * T.int8(100) * C[()]"),
+        ("", "", "u64", "B[()] = A[()] + C[()]"),
+        ("[3]", "", "f32", "B[()] = A[1]"),
+        ("[2,3,4]", "[4,2,3]", "i8", "for k, i, j in SSS(4, 2, 3): B[vk, vi, vj] = A[vi, vj, vk]"),
+        ("[2,3,4]", "[4,2,3]", "i8", "for i, j, k in SSS(2, 3, 4): B[vk, vi, vj] = A[vi, vj, vk]"),
+        ("[3, 4]", "[2, 3]", "f32", "for i, j in SS(2, 3): B[vi, vj] = A[vj, vi]"),
+        ("[3, 3]", "[3, 3]", "f32", "for i, j in SS(3, 3): B[vi, vj] = A[vi, vi]"),
+        ("[3, 3]", "[3, 3]", "f32", "for i, j in SS(3, 3): B[vi, vj] = A[2 - vi, vj]"),
+        ("[3, 3]", "[3, 3]", "f32", "for i, j in SS(3, 3): B[vi, vj] = A[vj, vi] + C[()]"),
+    ],
+)  # fmt: skip
+def test_values_are_those_of_the_kernel(a: str, out: str, dtype: str, body: str) -> None:
+    mod = module(f"""
+@kernel
+def f(A: {dtype}{a}, C: {dtype}, B: {dtype}{out}):
+    {body}
+
+def main(a: {dtype}{a}, c: {dtype}):
+    return R.call_tir(cls.f, (a, c), out_sinfo={dtype}{out})
+""")
+    values = [filled(param.struct_info) for param in mod["main"].params]
+    after = FoldConstant()(bound(mod, a=values[0], c=values[1]))
+    folded = after["main"].body.body
+    assert isinstance(folded, rx.Constant)
+    expected = relaxpy.compile(mod, target="reference")["main"](*values)
+    assert folded.data.tobytes() == expected.tobytes()
+
+
+def filled(info: object) -> np.ndarray:
+    """An array of small negative and positive numbers."""
+    assert isinstance(info, rx.TensorStructInfo)
+    shape = [int(size) for size in info.shape or ()]
+    return (np.arange(math.prod(shape)) - 5).astype(info.dtype.numpy()).reshape(shape)

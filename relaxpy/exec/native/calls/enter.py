@@ -54,8 +54,11 @@ _COLUMNS = 7
 """The tables: words, fields of tuples, new arrays, fields of results, and three of spans."""
 
 
-def entry_text() -> str:
-    """The LLVM IR of the entry, and of the functions that it calls for rarer parameters."""
+def entry_texts() -> tuple[str, str]:
+    """The LLVM IR of the entry, and of the functions that it calls for rarer parameters.
+
+    The latter need not be fast, and are compiled in less time.
+    """
     module = Module(current().triple, current().vector_bits)
     declare_python(module)
     module.words(POOL, 2)
@@ -67,10 +70,11 @@ def entry_text() -> str:
 
     _Number(function("number", "item spec words")).emit()
     _Layout(function("layout", "item spec words span", "total")).emit()
+    rarer = list(module.functions)
     _Answer(function("answer", "ops items arrays built", "count", POINTER)).emit()
     params = [(POINTER, "self"), (POINTER, "args"), (I64, "count"), (POINTER, "keywords")]
     _Enter(module.function("enter", params, POINTER)).emit()
-    return module.text()
+    return module.part(["answer", "enter"]).text(), module.part(rarer, has_variables=True).text()
 
 
 class _Words:

@@ -284,9 +284,9 @@ def enter_object() -> bytes:
     """The object file of the entry."""
 
     def write() -> Sequence[str]:
-        from relaxpy.exec.native.calls.enter import entry_text  # programs from the disk: unused
+        from relaxpy.exec.native.calls.enter import entry_texts  # programs from the disk: unused
 
-        return (entry_text(),)
+        return entry_texts()
 
     return process_object("entry", write)
 

@@ -13,12 +13,13 @@ from typing_extensions import override
 from relaxpy.errors import RelaxpyError
 from relaxpy.ir import hooks
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
-from relaxpy.ir.core.dtype import Array
+from relaxpy.ir.core.dtype import Array, DataType
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import children, rebuild
+from relaxpy.ir.core.traverse import children, rebuild, rewrite
 from relaxpy.ir.equality.structural import structural_equal, structural_hash
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
+from relaxpy.ir.ops.definition.rules import scalar_literal
 from relaxpy.ir.pass_infra.functional import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext, register_config
 from relaxpy.ir.passes.cleanup.dead_code_elimination import without_dead_code
@@ -30,9 +31,10 @@ from relaxpy.ir.relax.known import called_kernel, without_tuples
 from relaxpy.ir.relax.relations.derivation import Context
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Refined, Rewritten, is_sharper
 from relaxpy.ir.tir import expr as tir
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.prim_func import PrimFunc
-from relaxpy.ir.tir.stmt import For, Stmt, While
+from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt, While
 from relaxpy.support.dataclass import dataclass
 
 MAX_BYTES: Final = 1 << 20
@@ -212,6 +214,9 @@ class _Kernels:
         if _iterations(kernel, shapes) > most:
             return None
         out = np.zeros(sizes, sinfo.dtype.numpy())
+        if (value := _simple_result(kernel, constants, out)) is not None:
+            out[...] = value
+            return rx.Constant(out, span=call.span)
         args = [*(np.asarray(c.data) for c in constants), out]
         try:
             hooks.call("call_kernel", self._shared(kernel), args)
@@ -237,6 +242,64 @@ class _Kernels:
                 return other
         known.append(kernel)
         return kernel
+
+
+def _simple_result(
+    kernel: PrimFunc, constants: Sequence[rx.Constant], out: Array
+) -> Array | float | None:
+    """The result of a kernel that only transposes a constant, or computes one number; or else None.
+
+    Compiling a kernel for NumPy imports modules that nothing else in a native compilation needs.
+    """
+    buffers = kernel.buffer_map_items
+    arrays = [*(constant.data for constant in constants), out]
+    if len(buffers) != len(arrays) or not all(map(_has_form, buffers, arrays)):
+        return None
+    node, loops, values = kernel.body, dict[tir.Var, int](), dict[tir.PrimExpr, tir.PrimExpr]()
+    while not isinstance(node, BufferStore):
+        match node:
+            case For(kind=ForKind.SERIAL, min=tir.IntImm(value=0), extent=tir.IntImm(value=extent)):
+                loops[node.loop_var] = extent
+                node = node.body
+            case BlockRealize(
+                predicate=tir.IntImm(value=1),
+                block=Block(init=None, alloc_buffers=(), match_buffers=()) as block,
+            ):
+                variables = (axis.var for axis in block.iter_vars)
+                values.update(zip(variables, node.iter_values, strict=True))
+                node = block.body
+            case _:
+                return None
+    if node.buffer is not buffers[-1] or node.predicate is not None:
+        return None
+    if [values.get(i, i) for i in node.indices] != [*loops]:
+        return None
+    operands = dict(zip(buffers, constants, strict=False))
+    if not loops:
+
+        def known(load: Node) -> Node | None:
+            constant = operands.get(load.buffer) if isinstance(load, BufferLoad) else None
+            return None if constant is None else scalar_literal(constant)
+
+        value = rewrite(node.value, known)
+        assert isinstance(value, tir.PrimExpr)
+        number = Analyzer().simplify(value)
+        return number.value if isinstance(number, (tir.IntImm, tir.FloatImm)) else None
+    load = node.value
+    if not isinstance(load, BufferLoad) or load.predicate is not None:
+        return None
+    read = [values.get(i, i) for i in load.indices]
+    if load.buffer not in operands or {*read} != {*loops} or len(read) != len(loops):
+        return None
+    moved = operands[load.buffer].data.transpose([read.index(var) for var in loops])
+    return moved if moved.shape == out.shape == (*loops.values(),) else None
+
+
+def _has_form(buffer: Buffer | None, array: Array) -> bool:
+    """True if an array has the datatype and the shape of a compact buffer."""
+    if buffer is None or buffer.strides or buffer.dtype != DataType(array.dtype):
+        return False
+    return [getattr(size, "value", None) for size in buffer.shape] == [*array.shape]
 
 
 def _stored(data: Array) -> int:
