@@ -678,6 +678,7 @@ def test_pieces_whose_lengths_are_data_are_padded(options: Any, target: str) -> 
         *((torch.erfinv, -1, 1, 2.2), (torch.erfc, -5, 11, 0.52)),
         *((torch.lgamma, -9, 30, 0.51), (torch.digamma, -9, 30, 0.51)),
         (lambda x: torch.hypot(x, x.roll(1)), -9, 30, 0.51),
+        (lambda x: torch.polygamma(1, x.abs()), -9, 30, 0.51),
     ],
 )
 def test_special_functions_are_exact_to_a_few_ulp(
