@@ -80,7 +80,7 @@ x: f32[3, N] <- R.add(R.divide(x, R.sum(x, axis=1, keepdims=True)), R.sum(x, axi
 x: f32[S] <- R.variance(x, [0]) => x.var(0)
     : S="50, 1; 1000, 3; 300, 100; 70, 600", tol=1e-5, tree="in registers: T_"
 x: i32[S] <- R.cumsum(x, N) => np.cumsum(x, N, dtype="int32")
-    : S_N="50 0; 7,33 1; 7,33 0; 5,6,9 1; 4,1 1"
+    : S_N="50 0; 7,33 1; 7,33 0; 5,6,9 1; 4,1 1; 40,3 0; 9,3,2 0; 50,17 0; 1,4 0; 9,40 0"
 x: F[1, c, 4, 6]
     <- R.nn.adaptive_avg_pool2d(x, (2, 3), layout="NCHW", out_layout="HWNC")
     => (np.trunc if "F"[0] == "i" else np.array)(

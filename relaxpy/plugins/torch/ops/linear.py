@@ -299,11 +299,11 @@ _NAMES = (
 #: The results that are factors or vectors, without which NumPy's LAPACK computes the others at
 #: once, and the options that request them.
 _FACTORS = {
-    "linalg_solve_ex": ("factors", 1, 2),
-    "linalg_det": ("factors", 1, 2),
-    "linalg_slogdet": ("factors", 2, 3),
-    "linalg_eigh": ("compute_v", 1),
-    "linalg_svd": ("compute_uv", 0, 2),
+    "linalg_solve_ex": ("factors", (1, 2)),
+    "linalg_det": ("factors", (1, 2)),
+    "linalg_slogdet": ("factors", (2, 3)),
+    "linalg_eigh": ("compute_v", (1,)),
+    "linalg_svd": ("compute_uv", (0, 2)),
 }
 
 
@@ -331,7 +331,7 @@ def _packed(cx: Context, *unused: Value) -> Any:
     for checked in checked_names(cx.node):
         options["checked"] = checked
     if name in _FACTORS:
-        option, *numbers = _FACTORS[name]
+        option, numbers = _FACTORS[name]
         options[option] = options.get(option, True) and cx.uses(*numbers)
     meta = cx.meta()
     is_single = not isinstance(meta, (tuple, list))
