@@ -30,7 +30,7 @@ FEW = {
     "relaxpy.support.lazy._names_toml",
     "relaxpy.plugins.distributed.mpi._combining",
     "relaxpy.plugins.llm.connections.connection_class",
-    "relaxpy.exec.blas._openblas",
+    "relaxpy.exec.blas._symbol",
     "relaxpy.exec.kernel.row_blocks._pool",
     "relaxpy.exec.kernel.runtime._series",
     "relaxpy.exec.native.calls.entry.empty_builtin",

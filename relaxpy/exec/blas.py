@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import threading
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from relaxpy.ir.core.dtype import Array
 from relaxpy.support.dataclass import dataclass
 
 
@@ -42,20 +44,45 @@ def numpy_blas() -> Blas:
     return Blas(name, core().decode(), threads())
 
 
-@cache
 def _openblas(function: str) -> Any:
     """A function of the OpenBLAS of NumPy, or None if NumPy uses another BLAS."""
+    prefixes, suffixes = ("scipy_openblas", "openblas"), ("64_", "_64", "")
+    return _symbol(*(f"{start}_{function}{end}" for start in prefixes for end in suffixes))
+
+
+@cache
+def _symbol(*names: str) -> Any:
+    """The first of these functions that NumPy's BLAS has, or None."""
     try:
         library = ctypes.CDLL(np._core._multiarray_umath.__file__)  # type: ignore[attr-defined]
     except (AttributeError, OSError):
         return None
     # A library also resolves symbols of those that it is linked with.
-    names = (
-        f"{prefix}_{function}{suffix}"
-        for prefix in ("scipy_openblas", "openblas")
-        for suffix in ("64_", "_64", "")
-    )
     return next((found for n in names if (found := getattr(library, n, None)) is not None), None)
+
+
+def run_lapack(name: str, batch: tuple[int, ...], *operands: Array | bytes | int) -> bool:
+    """Call a BLAS or LAPACK function for each matrix of a batch; False if NumPy does not bring it.
+
+    Letters and integers are the same for all. Arrays are contiguous, with the dimensions of the
+    batch first, and the first of them has the datatype; those of integers have 64 bits.
+    """
+    arrays = [x for x in operands if isinstance(x, np.ndarray)]
+    letter = {"f": "s", "d": "d", "F": "c", "D": "z"}.get(arrays[0].dtype.char)
+    function = _symbol(f"scipy_{letter}{name}_64_")
+    if function is None:
+        return False
+    count = math.prod(batch)
+    columns: list[list[Any]] = []
+    for x in operands:
+        if isinstance(x, np.ndarray):
+            first, step = x.ctypes.data, x.nbytes // count if x.shape[: len(batch)] == batch else 0
+            columns.append([ctypes.c_void_p(first + k * step) for k in range(count)])
+        else:
+            columns.append([x if isinstance(x, bytes) else ctypes.byref(ctypes.c_int64(x))] * count)
+    for each in zip(*columns, strict=True):
+        function(*each)
+    return True
 
 
 class _Limit:

@@ -510,6 +510,8 @@ class NumPy:
     """The number of elements from which a strided store outweighs the overhead of its call."""
     MANY_PRODUCTS: Final = 1 << 14  # kernels: int8 matmul
     """The number of multiply-adds from which a conversion to floats is faster."""
+    FEW_MATRICES: Final = 4  # not measured
+    """Up to this number of matrices for each row of one, LAPACK is called for each."""
     WORTH_DOTS: Final = 1 << 20  # not measured
     """The bytes of windows (im2col) from which it pays not to copy them."""
     MOST_DOTS: Final = 64  # not measured

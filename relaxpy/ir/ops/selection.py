@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.ops.definition import rules
 from relaxpy.ir.ops.sorting import FEW
 from relaxpy.ir.relax.known import literal_shape, tensor_of
@@ -708,6 +708,8 @@ def _greatest(a: Number, b: Number) -> Number:
 
 _MOST: Final = 128
 """The maximum k for which selection by loops is faster than sorting."""
+_FEWEST: Final = 10
+"""The maximum size for which loops are faster than NumPy's sort."""
 _SHORT: Final = 256
 """The maximum size for which loops are faster for every k."""
 _FIELDS: Final = {"values": 0, "indices": 1}
@@ -732,6 +734,23 @@ def topk(builder: BlockBuilder, call: Call) -> Expr:
     both = rules.te_kernel(builder, selected, "topk", *operands, **options)
     field = _FIELDS.get(attrs["ret_type"])
     return both if field is None else TupleGetItem(builder.emit(both), field)
+
+
+def ordered(builder: BlockBuilder, call: Call) -> Expr:
+    """The kernel that sorts short rows, or finds their order; others are a call of the runtime."""
+    attrs: Any = call.attrs
+    [data] = call.args
+    sinfo = tensor_of(builder.struct_info_of(data))
+    shape = literal_shape(sinfo)
+    if shape is None or not _has_key(sinfo.dtype) or sinfo.dtype.is_bool:
+        return call
+    axis = rules.normal_axis(attrs["axis"], len(shape))
+    size, dtype = shape[axis], attrs.get("dtype", INT64)
+    if not isinstance(size, IntImm) or not 0 < size.value <= _FEWEST or not dtype.is_int:
+        return call
+    options = {"largest": attrs["descending"], "dtype": str(dtype)}
+    both = rules.te_kernel(builder, selected, "sort", data, size.value, axis, **options)
+    return TupleGetItem(builder.emit(both), 1 if "dtype" in attrs else 0)
 
 
 def median(builder: BlockBuilder, call: Call) -> Expr:

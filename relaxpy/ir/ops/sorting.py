@@ -528,7 +528,7 @@ def _unique(
     axis: int | None = None,
 ) -> Any:
     flags = (return_index or not sorted, return_inverse, return_counts)
-    ordered = comparable(x)
+    ordered = x.view(np.int8) if x.dtype == np.bool_ else comparable(x)
     if axis is None or x.ndim == 1:
         values, *extras = _distinct(ordered.reshape(-1), *flags)
     else:

@@ -33,8 +33,10 @@ def _in_loops(name: str) -> Legalization:
 
 
 _IN_LOOPS: Final = {
+    "relax.argsort": _in_loops("ordered"),
     "relax.median": _in_loops("median"),
     "relax.nth_index": _in_loops("nth_index"),
+    "relax.sort": _in_loops("ordered"),
     "relax.topk": _in_loops("topk"),
     "relax.vision.all_class_non_max_suppression": _in_loops("suppressed"),
 }

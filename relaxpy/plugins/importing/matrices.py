@@ -10,6 +10,7 @@ function in whose name the last result, LAPACK's info, is checked.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
@@ -17,7 +18,9 @@ from typing import Any
 import numpy as np
 
 from relaxpy.errors import PackedFuncError
+from relaxpy.exec.blas import run_lapack
 from relaxpy.exec.runtime.registry import provided
+from relaxpy.exec.tuning import NumPy
 from relaxpy.ir.core.dtype import Array
 from relaxpy.plugins.importing import MATRICES
 
@@ -107,15 +110,19 @@ def linalg_inv(a: Array) -> Array:
 def linalg_matrix_exp(a: Array) -> Array:
     """The exponentials by scaling and squaring: a series of the matrix over a power of 2.
 
-    For matrices of norm 1/2, the error of 18 terms is below the epsilon of float64.
+    For matrices of norm 1/2, the error of 18 terms is below the epsilon of float64. Of 20 terms,
+    four at a time share a power, and take one product (Paterson and Stockmeyer).
     """
     wide = a.astype(np.result_type(a.dtype, np.float64))
     norm = abs(wide).sum(-1).max(-1, initial=0)
     halvings = np.clip(np.frexp(norm)[1] + 1, 0, 1025)[..., None, None]
-    unit = np.eye(a.shape[-1])
-    scaled, found = wide * 0.5**halvings, np.broadcast_to(unit, a.shape)
-    for term in range(18, 0, -1):
-        found = scaled @ found / term + unit
+    scaled = wide * 0.5**halvings
+    square = scaled @ scaled
+    powers = np.eye(a.shape[-1]), scaled, square, scaled @ square
+    fourth, found = square @ square, np.zeros_like(wide)
+    for first in range(16, -1, -4):
+        terms = (power / math.factorial(first + k) for k, power in enumerate(powers))
+        found = (found @ fourth if first < 16 else found) + sum(terms)
     for square in range(int(halvings.max(initial=0))):
         found = np.where(square < halvings, found @ found, found)
     return found
@@ -221,15 +228,19 @@ def geqrf(a: Array) -> tuple[Array, Array]:
 
 
 def _reflected(vectors: Array, scales: Array, x: Array, *, adjoint: bool) -> Array:
-    """The product of all reflections, or its adjoint, with `x`."""
-    x = x.copy()
-    count = scales.shape[-1]
-    for k in range(count) if adjoint else reversed(range(count)):
-        v = vectors[..., k:, k, None].copy()
-        v[..., 0, :] = 1
-        scale = scales[..., k, None, None]
-        x[..., k:, :] -= (scale.conj() if adjoint else scale) * v @ (_adjoint(v) @ x[..., k:, :])
-    return x
+    """The product of all reflections, or its adjoint, with `x`.
+
+    The product is 1 - V T V*, and the inverse of T the triangle of V* V above its diagonal, which
+    has the inverse scales (Puglisi, SIAM J. Sci. Stat. Comput. 13, 1992).
+    """
+    each = range(scales.shape[-1])
+    v = np.tril(vectors[..., : len(each)], -1)
+    v[..., each, each] = 1
+    inverse = _adjoint(v) @ v
+    inverse[..., each, each] = np.where(scales == 0, np.inf, 1 / scales)
+    between = _adjoint(inverse) if adjoint else inverse
+    result: Array = x - v @ _solved(between, _adjoint(v) @ x, upper=not adjoint)
+    return result
 
 
 @matrix_function
@@ -252,11 +263,29 @@ def ormqr(
 # ---- triangular factors
 
 
+def _repeated(x: Array, batch: tuple[int, ...]) -> Array:
+    return x if x.shape[:-2] == batch else np.broadcast_to(x, (*batch, *x.shape[-2:]))
+
+
+def _is_few(x: Array, size: int) -> bool:
+    """True if calls of LAPACK for each matrix take less time than loops over the rows of all."""
+    return 0 < x.size <= NumPy.FEW_MATRICES * size * math.prod(x.shape[-2:])
+
+
 def _solved(a: Array, b: Array, *, upper: bool, unit: bool = False) -> Array:
     """The x with a x = b, where only a triangle of `a` is read."""
     size = a.shape[-1]
     batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    x = np.array(np.broadcast_to(b, (*batch, *b.shape[-2:])))
+    x = np.array(_repeated(b, batch), order="C")
+    diagonal = np.diagonal(a, axis1=-2, axis2=-1)
+    # OpenBLAS multiplies with the inverse of a diagonal element, which must not overflow.
+    if _is_few(x, size) and (unit or abs(diagonal).min() >= np.finfo(x.dtype).tiny):
+        # What is a matrix by rows for NumPy is its transpose by columns for BLAS.
+        every = np.ascontiguousarray(_repeated(a, batch), x.dtype)
+        columns, one = x.shape[-1], np.ones((), x.dtype)
+        letters = b"R", b"L" if upper else b"U", b"N", b"U" if unit else b"N"
+        if run_lapack("trsm", batch, *letters, columns, size, one, every, size, x, columns):
+            return x
     for k in reversed(range(size)) if upper else range(size):
         done = slice(k + 1, None) if upper else slice(None, k)
         x[..., k, :] -= (a[..., k, None, done] @ x[..., done, :])[..., 0, :]
@@ -346,10 +375,14 @@ def _exchange(x: Array, k: int, other: Array) -> None:
 @matrix_function
 def linalg_lu_factor_ex(a: Array, pivot: bool = True) -> tuple[Array, Array, Array]:
     """Both factors in one matrix, the pivots counted from 1, and the first zero pivot."""
-    lu = a.copy()
     *batch, rows, columns = a.shape
     count = min(rows, columns)
-    pivots, info = np.zeros((*batch, count), "int32"), np.zeros(batch, "int32")
+    pivots, info = np.zeros((*batch, count), "int64"), np.zeros(batch, "int64")
+    if pivot and _is_few(a, count):
+        lu = np.swapaxes(a, -1, -2).copy()
+        if run_lapack("getrf", tuple(batch), rows, columns, lu, rows, pivots, info):
+            return np.swapaxes(lu, -1, -2), pivots, info
+    lu = a.copy()
     for first in range(0, count, _COLUMNS):
         stop = min(first + _COLUMNS, count)
         for k in range(first, stop):
@@ -378,13 +411,14 @@ def linalg_lu_factor(a: Array, pivot: bool = True) -> tuple[Array, Array]:
     return lu, pivots
 
 
-def _permutations(pivots: Array, rows: int, dtype: Any) -> Array:
-    """The P of P L U."""
-    order = np.array(np.broadcast_to(np.arange(rows)[:, None], (*pivots.shape[:-1], rows, 1)))
-    for k in range(pivots.shape[-1]):
-        _exchange(order, k, pivots[..., k].astype("int64") - 1)
-    matrices: Array = (np.arange(rows)[:, None] == np.swapaxes(order, -1, -2)).astype(dtype)
-    return matrices
+def _order(pivots: Array, rows: int) -> Array:
+    """The numbers of the rows after the exchanges: those of the matrix are the rows of L U."""
+    steps = pivots.reshape(math.prod(pivots.shape[:-1]), pivots.shape[-1]).tolist()
+    order = [list(range(rows)) for _ in steps]
+    for row, others in zip(order, steps, strict=True):
+        for k, other in enumerate(others):
+            row[k], row[other - 1] = row[other - 1], row[k]
+    return np.array(order, "int64").reshape(*pivots.shape[:-1], rows)
 
 
 @matrix_function
@@ -394,11 +428,14 @@ def lu_unpack(
     """The permutation, the lower and the upper factor."""
     rows, columns = lu.shape[-2:]
     count = min(rows, columns)
-    order = _permutations(pivots, rows, lu.dtype) if unpack_pivots else _nothing(lu)
+    permutation = _nothing(lu)
+    if unpack_pivots:
+        order = _order(pivots, rows)
+        permutation = (np.arange(rows)[:, None] == order[..., None, :]).astype(lu.dtype)
     if not unpack_data:
-        return order, _nothing(lu), _nothing(lu)
+        return permutation, _nothing(lu), _nothing(lu)
     lower = np.tril(lu[..., :count], -1) + np.eye(rows, count, dtype=lu.dtype)
-    return order, lower, np.triu(lu[..., :count, :])
+    return permutation, lower, np.triu(lu[..., :count, :])
 
 
 @matrix_function
@@ -408,6 +445,12 @@ def linalg_lu(a: Array, pivot: bool = True) -> tuple[Array, Array, Array]:
     return lu_unpack(both, pivots, unpack_pivots=pivot)  # type: ignore[no-any-return]
 
 
+def _moved(x: Array, order: Array) -> Array:
+    """The rows of each matrix in another order."""
+    batch = np.broadcast_shapes(x.shape[:-2], order.shape[:-1])
+    return np.take_along_axis(_repeated(x, batch), _repeated(order[..., None], batch), -2)
+
+
 @matrix_function
 def linalg_lu_solve(
     lu: Array, pivots: Array, b: Array, left: bool = True, adjoint: bool = False
@@ -415,12 +458,13 @@ def linalg_lu_solve(
     """The x with a x = b or x a = b, by the factors of `a`, or of its adjoint."""
     if not left:
         return _adjoint(linalg_lu_solve(lu, pivots, _adjoint(b), adjoint=not adjoint))
-    order = _permutations(pivots, lu.shape[-1], lu.dtype)
+    order = _order(pivots, lu.shape[-1])
     if not adjoint:
-        between = _solved(lu, _adjoint(order) @ b, upper=False, unit=True)
+        between = _solved(lu, _moved(b, order), upper=False, unit=True)
         return _solved(lu, between, upper=True)
     between = _solved(_adjoint(lu), b, upper=False)
-    return order @ _solved(_adjoint(lu), between, upper=True, unit=True)
+    x = _solved(_adjoint(lu), between, upper=True, unit=True)
+    return _moved(x, np.argsort(order, -1))
 
 
 @matrix_function

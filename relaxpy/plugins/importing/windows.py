@@ -455,7 +455,7 @@ def max_indices(
     return begun(cx, indices, windows) if ceil else indices
 
 
-def _numbered(x: Tensor, *, by_columns: bool, by_channel: bool) -> Tensor:
+def _numbered(x: Tensor, *, by_columns: bool, by_channel: bool) -> Callable[..., PrimExpr]:
     """The number of each element of images; `by_columns` the first spatial axis varies last."""
 
     def element(*index: PrimExpr) -> PrimExpr:
@@ -468,7 +468,7 @@ def _numbered(x: Tensor, *, by_columns: bool, by_channel: bool) -> Tensor:
             total = ops.mul(total, x.shape[axis]) + index[axis]
         return ops.cast_to(total, "int64")
 
-    return computed(x.shape, element, "numbers")
+    return element
 
 
 def mean_pooled(cx: Place, x: Expr, windows: Windows, *, ceil: bool, inside: bool) -> Expr:

@@ -80,7 +80,7 @@ x: f32[3, N] <- R.add(R.divide(x, R.sum(x, axis=1, keepdims=True)), R.sum(x, axi
 x: f32[S] <- R.variance(x, [0]) => x.var(0)
     : S="50, 1; 1000, 3; 300, 100; 70, 600", tol=1e-5, tree="in registers: T_"
 x: i32[S] <- R.cumsum(x, N) => np.cumsum(x, N, dtype="int32")
-    : S_N="50 0; 7,33 1; 7,33 0; 5,6,9 1; 4,1 1"
+    : S_N="50 0; 7,33 1; 7,33 0; 5,6,9 1; 4,1 1; 40,3 0; 9,3,2 0; 50,17 0; 1,4 0; 9,40 0"
 x: F[1, c, 4, 6]
     <- R.nn.adaptive_avg_pool2d(x, (2, 3), layout="NCHW", out_layout="HWNC")
     => (np.trunc if "F"[0] == "i" else np.array)(
@@ -141,6 +141,11 @@ x: F[2, h, w, 3] <- R.image.resize2d(x, R.shape([h * N, w * N]), layout="NHWC",
     : F="f32 i8", h=(9, 7, 1, 0), w=(9, 33, 1, 4), N="1 2 3 2 3",
     M_O="asymmetric floor; half_pixel round; half_pixel round_prefer_floor;
     pytorch_half_pixel round_prefer_ceil; tf_half_pixel_for_nn floor"
+x: F[20, N] <- (R.argsort(x, axis=1, dtype="int64"), R.sort(x, 1, True), R.argsort(x, 0))
+    => (x.argsort(1, kind="stable"), np.flip(np.sort(x, 1), 1), x.argsort(0, kind="stable"))
+    : F="f32 i8 f64 i64", N="1 3 10 11", x=ties(20, N, dtype="F")
+x: f32[1000, N] <- (R.argsort(x, axis=1), R.sort(x, 1))
+    => (x.argsort(1, kind="stable"), np.sort(x, 1)) : N="2 9", x=undefined(1000, N)
 """)
 
 

@@ -12,6 +12,8 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import RelaxpyError
+from relaxpy.exec import blas
+from relaxpy.plugins.importing import matrices
 
 torch: Any = pytest.importorskip("torch")
 
@@ -469,6 +471,71 @@ def test_matrices_and_assertions_are_checked_where_pytorch_checks_them(name, tar
         run(wrong)
 
 
+#: Calls of packed functions of matrices, which have the names of PyTorch's operators.
+CALLS: Sequence[tuple[Any, ...]] = [
+    ("linalg_solve_triangular", "a", "b", {"upper": True}),
+    ("linalg_solve_triangular", "a", "rows", {"upper": False, "left": False}),
+    ("triangular_solve", "b", "a", {"transpose": True, "unitriangular": True}),
+    ("cholesky_solve", "b", "a", {}),
+    ("linalg_lu", "a", {}),
+    ("linalg_lu_factor", "rows", {}),
+    ("linalg_lu_solve", "lu", "pivots", "b", {}),
+    ("linalg_lu_solve", "lu", "pivots", "rows", {"left": False, "adjoint": True}),
+    ("linalg_householder_product", "vectors", "scales", {}),
+    ("ormqr", "vectors", "scales", "b", {"transpose": True}),
+    ("linalg_matrix_exp", "a", {}),
+]
+#: Elements of the diagonal, with whose inverses OpenBLAS multiplies.
+DIAGONALS = {"usual": 2.0, "zero": 0.0, "subnormal": 1e-40, "infinite": INF, "nan": NAN}
+
+
+def assert_matrices_are_right(name: str, values: Sequence[Any], options: Any) -> None:
+    """Compare a packed function with the operator of PyTorch."""
+    found = getattr(matrices, name)(*(x.numpy() for x in values), **options)
+    right = leaves(getattr(torch.ops.aten, name)(*values, **options))
+    for x, expected in zip(found if isinstance(found, tuple) else [found], right, strict=True):
+        actual = torch.as_tensor(np.asarray(x)).to(expected.dtype)
+        torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-4, equal_nan=True)
+
+
+@pytest.fixture(params=["LAPACK", "loops"])
+def library(request: Any, monkeypatch: Any) -> None:
+    """With NumPy's LAPACK, and without it."""
+    if request.param == "loops":
+        monkeypatch.setattr(blas, "_symbol", lambda *names: None)
+
+
+@pytest.mark.usefixtures("library")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex128])
+@pytest.mark.parametrize("shape", [(5, 5), (3, 5, 5), (30, 2, 2), (0, 4, 4), (2, 0, 0)])
+def test_matrices_are_those_of_pytorch(shape, dtype) -> None:
+    make = partial(torch.randn, dtype=dtype, generator=torch.Generator().manual_seed(0))
+    given = {"a": make(*shape) + 3 * torch.eye(shape[-1]), "b": make(*shape)[..., :3]}
+    given["rows"] = given["b"].mT
+    given["lu"], given["pivots"] = torch.linalg.lu_factor(given["a"])
+    given["vectors"], scales = torch.geqrf(given["a"])
+    given["scales"] = torch.where(scales.real > 1.5, 0, scales)
+    for name, *operands, options in CALLS:
+        assert_matrices_are_right(name, [given[operand] for operand in operands], options)
+
+
+@pytest.mark.usefixtures("library")
+@pytest.mark.parametrize("diagonal", DIAGONALS)
+def test_triangular_matrices_with_unusual_diagonals_are_solved(diagonal) -> None:
+    a = torch.randn(2, 5, 5, generator=torch.Generator().manual_seed(0))
+    a[1, 2, 2] = DIAGONALS[diagonal]
+    with np.errstate(all="ignore"):
+        for b in (torch.eye(5), a + 1):
+            assert_matrices_are_right("linalg_solve_triangular", [a, b], {"upper": True})
+
+
+def test_only_the_results_that_are_used_are_computed(monkeypatch) -> None:
+    monkeypatch.delattr(np.linalg, "eigh")
+    x = torch.eye(3) + 1
+    found = exported(torch.linalg.eigvalsh, x)(x)[0]
+    torch.testing.assert_close(torch.as_tensor(found), torch.tensor([1.0, 1.0, 4.0]))
+
+
 @pytest.mark.each_choice
 @ROADS
 @pytest.mark.parametrize(
@@ -611,6 +678,7 @@ def test_pieces_whose_lengths_are_data_are_padded(options: Any, target: str) -> 
         *((torch.erfinv, -1, 1, 2.2), (torch.erfc, -5, 11, 0.52)),
         *((torch.lgamma, -9, 30, 0.51), (torch.digamma, -9, 30, 0.51)),
         (lambda x: torch.hypot(x, x.roll(1)), -9, 30, 0.51),
+        (lambda x: torch.polygamma(1, x.abs()), -9, 30, 0.51),
     ],
 )
 def test_special_functions_are_exact_to_a_few_ulp(

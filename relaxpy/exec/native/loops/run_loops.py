@@ -21,6 +21,7 @@ from relaxpy.exec.native.trees.short_rows import ShortRows, Step
 from relaxpy.exec.native.trees.strategy import (
     LANE_BITS,
     SEARCHED,
+    Carried,
     Columns,
     Context,
     Elements,
@@ -74,6 +75,10 @@ class RunLoops(Loops):
                 from relaxpy.exec.native.loops.decoded_sums import DecodedSums
 
                 DecodedSums(self, run, repeated, self._finish).emit()
+            case Carried(along=along, rows=rows, before=before):
+                *outer, _ = rows.ordered
+                carried = partial(self._carried, rows, along, before)
+                self.iterations(outer, carried, listens=True)
             case Columns(along=along, form="swept"):
                 rest = tuple(a for a in run.axes if a is not along)
                 self.iterations(rest, lambda: self._sweep(run, along), listens=True)
@@ -136,14 +141,9 @@ class RunLoops(Loops):
     def _columns(self, run: Run, along: Axis, count: int = 1, beside: Axis | None = None) -> None:
         """The iterations of `along` as lanes, of `count` vectors; accumulations run inside.
 
-        Several iterations of the axis `beside` are computed together. Vectors of a short row have
-        as many lanes as it fills by more than half, and at least 128 bits: smaller ones have no
-        masked stores.
+        Several iterations of the axis `beside` are computed together.
         """
-        twice, size, extent = self._repeats(run), self.count(run, along), along.extent.constant
-        bits = min(storage_type(b.dtype).bits for m in run.assignments for b, _ in m.elements())
-        while extent and size >= max(2 * extent, 256 // bits):
-            size //= 2
+        twice, size = self._repeats(run), self._short_count(run, along)
 
         def chunk(lanes: Lanes, number: int) -> Sequence[Value]:
             with self.frame.level(lanes=lanes):
@@ -154,6 +154,63 @@ class RunLoops(Loops):
         is_long = has_long_code(run, 1 if beside is None else Vectors.BESIDE)
         chunks = partial(self.chunks, along, size, count, chunk, ())
         chunks(wide=True, twice=twice, is_long=is_long)
+
+    def _short_count(self, run: Run, along: Axis) -> int:
+        """The number of lanes, of a short row as many as it fills by more than half.
+
+        They have at least 128 bits: smaller vectors have no masked stores.
+        """
+        size, extent = self.count(run, along), along.extent.constant
+        bits = min(storage_type(b.dtype).bits for m in run.assignments for b, _ in m.elements())
+        while extent and size >= max(2 * extent, 256 // bits):
+            size //= 2
+        return size
+
+    def _carried(self, rows: Run, along: Axis, before: BufferLoad) -> None:
+        """The rows of a recurrence, one after the other, with the last one in registers."""
+        frame, [statement] = self.frame, rows.assignments
+        target, indices = statement.target, statement.indices
+
+        def chunk(lanes: Lanes, number: int) -> Sequence[Value]:
+            def row(last: Value) -> list[Value]:
+                outer = frame.stored
+                with frame.level():
+                    frame.stored = {**outer, (before.buffer, before.indices): last}
+                    value = frame.wide(frame.value(statement.value), lanes.count)
+                    inside = frame.unproved(target, indices)
+                    frame.store(target, indices, frame.narrowed(value, target.dtype), inside)
+                    frame.stored = outer
+                return [value]
+
+            with frame.level(lanes=lanes):
+                axis = rows.ordered[-1]
+                self.loop(axis, row, self.first(axis, before, [{}], lanes.count))
+            return ()
+
+        self.chunks(along, self._short_count(rows, along), 1, chunk, ())
+
+    def first(
+        self, axis: Axis, before: BufferLoad, chains: Sequence[Mapping[Var, Value]], lanes: int = 1
+    ) -> list[Value]:
+        """The elements before the first iteration of each chain, if there is an iteration."""
+        frame, f, dtype = self.frame, self.function, before.buffer.dtype
+        start, stop = self.bounds(axis)
+
+        def first() -> list[Value]:
+            values = []
+            for chain in chains:
+                with frame.level({axis.var: f.index(start), **chain}), self.opened(axis):
+                    value = frame.widened(frame.load(before), dtype)
+                    values.append(frame.wide(value, lanes))
+            return values
+
+        def none() -> list[Value]:
+            zero = f.const(value_type(dtype), 0)
+            return [frame.wide(zero, lanes)] * len(chains)
+
+        values = f.branch(f.compare("slt", f.index(start), stop), first, none)
+        frame.pin(values)
+        return values
 
     def _together_in(self, run: Run, along: Axis) -> int:
         """The number of vectors of sums that are computed together: as many as are full."""

@@ -23,7 +23,7 @@ from relaxpy.exec.native.trees.program import KernelProgram, ObligationTests, Ta
 from relaxpy.exec.native.trees.recurrences import Recurrence
 from relaxpy.exec.native.trees.short_rows import short_rows
 from relaxpy.exec.native.trees.strategy import strategy_of
-from relaxpy.exec.native.values.datatypes import storage_type, value_type
+from relaxpy.exec.native.values.datatypes import storage_type
 from relaxpy.exec.native.values.environment import Lanes
 from relaxpy.exec.native.values.expressions import Values
 from relaxpy.exec.tuning import Cost, Rows, Vectors
@@ -121,28 +121,7 @@ class TreeLoops(RunLoops):
             # The next vector waits for one operation of integers, and not for all of these.
             return [step(last, f.lane(all_of_vector, count - 1))]
 
-        self.chunks(axis, count, 1, chunk, self._first(axis, before, [{}]))
-
-    def _first(
-        self, axis: Axis, before: BufferLoad, chains: Sequence[Mapping[Var, Value]]
-    ) -> list[Value]:
-        """The elements before the first iteration of each chain, if there is an iteration."""
-        frame, f, dtype = self.frame, self.function, before.buffer.dtype
-        start, stop = self.bounds(axis)
-
-        def first() -> list[Value]:
-            values = []
-            for chain in chains:
-                with frame.level({axis.var: f.index(start), **chain}), self.opened(axis):
-                    values.append(frame.widened(frame.load(before), dtype))
-            return values
-
-        def none() -> list[Value]:
-            return [f.const(value_type(dtype), 0)] * len(chains)
-
-        values = f.branch(f.compare("slt", f.index(start), stop), first, none)
-        frame.pin(values)
-        return values
+        self.chunks(axis, count, 1, chunk, self.first(axis, before, [{}]))
 
     def _chains(self, run: Run, before: BufferLoad) -> None:
         """The recurrences of the loop around the innermost one, several of them interleaved."""
@@ -180,7 +159,7 @@ class TreeLoops(RunLoops):
                 results.append(result)
             return results
 
-        self.loop(axis, body, self._first(axis, before, chains))
+        self.loop(axis, body, self.first(axis, before, chains))
 
     def _statement(self, run: Run) -> None:
         """A statement in its loops; those of a checked run are items, as their bounds may fail."""

@@ -27,7 +27,7 @@ def with_best_order(run: Run) -> Run:
     [statement] = run.assignments
     value = statement.value
     if not run.over:
-        return run if run.is_serial else replace(run, axes=_in_target_order(statement, run.axes))
+        return run if run.is_serial else replace(run, axes=in_target_order(statement, run.axes))
     if isinstance(run.idiom, Contraction) and value.dtype.is_float and value.dtype.bits == 16:
         wide = reduce(ops.mul, (ops.cast_to(f, "float32") for f in run.idiom.factors))
         return replace(run, statements=(replace(statement, value=wide),))
@@ -52,7 +52,7 @@ def in_lanes(run: Run) -> Run:
     return vectors if any(mentions(i, {along.var}) for i in statement.indices) else run
 
 
-def _in_target_order(statement: Assignment, axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
+def in_target_order(statement: Assignment, axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
     """The axes in the order in which the target's indices mention them."""
 
     def place(axis: Axis) -> int:

@@ -10,7 +10,7 @@ from relaxpy.exec.kernel.nest.buffers import position_of
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan.idioms import searched_condition
 from relaxpy.exec.kernel.plan.tree import Run
-from relaxpy.exec.native.trees.lanes import lane_axis, shared_axis
+from relaxpy.exec.native.trees.lanes import in_target_order, lane_axis, shared_axis
 from relaxpy.exec.native.trees.product import Product, product_of
 from relaxpy.exec.native.trees.program import KernelProgram
 from relaxpy.exec.native.trees.recurrences import Recurrence, recurrence_of
@@ -20,9 +20,9 @@ from relaxpy.exec.native.trees.transpose import Transpose, transpose_of
 from relaxpy.exec.tuning import Vectors
 from relaxpy.ir.arith.algebra.affine import affine
 from relaxpy.ir.core.traverse import walk
-from relaxpy.ir.tir.buffer import Buffer
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import Call, PrimExpr
-from relaxpy.support.dataclass import dataclass
+from relaxpy.support.dataclass import dataclass, replace
 
 SEARCHED = 64
 """The elements that a search tests at once, one for each bit of an integer."""
@@ -47,6 +47,18 @@ class Columns:
     along: Axis
     form: Literal["plain", "swept", "wide"]
     beside: Axis | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Carried:
+    """The iterations of an axis as lanes, with the last row of a recurrence in registers.
+
+    The ordered loops of `rows` run inside, the last one from row to row.
+    """
+
+    along: Axis
+    rows: Run
+    before: BufferLoad
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,6 +88,7 @@ Strategy: TypeAlias = (
     | InOrder
     | RepeatedLoads
     | Columns
+    | Carried
     | Reduction
     | Search
     | Elements
@@ -122,11 +135,29 @@ def strategy_of(run: Run, program: KernelProgram, context: Context | None = None
     if any(along is a for a in run.axes):
         if is_swept(run, along):
             return Columns(along, "swept")
+        if run.is_serial and (carried := _carried(run, along, program)) is not None:
+            return carried
         beside = shared_axis(run, along)
         is_wide = beside is None and _is_wide(run, along)
         return Columns(along, "wide" if is_wide else "plain", beside)
     condition = _searched(run)
     return Reduction(along) if condition is None else Search(condition)
+
+
+def _carried(run: Run, along: Axis, program: KernelProgram) -> Carried | None:
+    """A recurrence from row to row; None unless a row is one or two vectors."""
+    columns = along.extent.constant
+    if run.over or run.after or len(run.statements) != 1 or columns is None:
+        return None
+    [statement] = run.assignments
+    if columns * statement.target.dtype.bits > 2 * LANE_BITS:
+        return None
+    order = in_target_order(statement, tuple(a for a in run.axes if a is not along))
+    if any(a.var not in run.independent for a in order[:-1]):
+        return None
+    rows = replace(run, axes=(along,), ordered=order)
+    recurrence = recurrence_of(rows, program.plan.root)
+    return None if recurrence is None else Carried(along, rows, recurrence.before)
 
 
 def _searched(run: Run) -> PrimExpr | None:

@@ -363,7 +363,7 @@ def _spread_to_greatest(g: Tensor, x: Tensor, windows: Sequence[Along]) -> Tenso
 
 
 def pool_selected(
-    values: Tensor,
+    values: Tensor | Callable[..., PrimExpr],
     data: Tensor,
     kernel: Numbers,
     stride: Numbers,
@@ -375,15 +375,28 @@ def pool_selected(
 ) -> Tensor:
     """The values at the first maximal element of each window of the data; 0 in padding.
 
-    In windows with NaN this is the first NaN, or the last one.
+    In windows with NaN this is the first NaN, or the last one. The values may be a function of the
+    indices, if the layout is not blocked.
     """
-    (x, order), (v, _) = unblocked(data, layout), unblocked(values, layout)
+    x, order = unblocked(data, layout)
     windows = _windows(x, order, kernel, stride, dilation, padding, ceil=ceil_mode)
     sizes = [number(along.kernel) for along in windows]
-    selected, source = (
-        _first_greatest(x, windows, last_nan=last_nan),
-        _padded(v, windows, ops.const(0, v.dtype)),
-    )
+    selected = _first_greatest(x, windows, last_nan=last_nan)
+
+    def inside(*position: PrimExpr) -> PrimExpr:
+        at = list(position)
+        tests: list[PrimExpr] = []
+        for along in windows:
+            if along.before or along.end:
+                tests += _is_inside(at[along.axis], along, x.shape[along.axis])
+                at[along.axis] = at[along.axis] - number(along.before)
+        value = values(*at)
+        return tir.Select(ops.all_of(*tests), value, ops.const(0, value.dtype)) if tests else value
+
+    source: Callable[..., Any] = inside
+    if isinstance(values, Tensor):
+        v, _ = unblocked(values, layout)
+        source = _padded(v, windows, ops.const(0, v.dtype))
 
     def element(*index: PrimExpr) -> Any:
         position = list(index)
@@ -394,7 +407,7 @@ def pool_selected(
         return source(*position)
 
     result = computed(selected.shape, element, "pool_selected")
-    return reblocked(result, values, order, layout)
+    return reblocked(result, data, order, layout)
 
 
 def _first_greatest(x: Tensor, windows: Sequence[Along], *, last_nan: bool = False) -> Tensor:

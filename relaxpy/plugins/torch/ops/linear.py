@@ -296,8 +296,15 @@ _NAMES = (
     *("linalg_inv_ex", "linalg_pinv.atol_rtol_tensor", "linalg_matrix_exp"),
     *("linalg_ldl_factor_ex", "linalg_ldl_solve"),
 )
-#: The results that are factors, without which NumPy's LAPACK computes the others at once.
-_FACTORS = {"linalg_solve_ex": (1, 2), "linalg_det": (1, 2), "linalg_slogdet": (2, 3)}
+#: The results that are factors or vectors, without which NumPy's LAPACK computes the others at
+#: once, and the options that request them.
+_FACTORS = {
+    "linalg_solve_ex": ("factors", (1, 2)),
+    "linalg_det": ("factors", (1, 2)),
+    "linalg_slogdet": ("factors", (2, 3)),
+    "linalg_eigh": ("compute_v", (1,)),
+    "linalg_svd": ("compute_uv", (0, 2)),
+}
 
 
 @complex_converter(*_NAMES)
@@ -324,7 +331,8 @@ def _packed(cx: Context, *unused: Value) -> Any:
     for checked in checked_names(cx.node):
         options["checked"] = checked
     if name in _FACTORS:
-        options["factors"] = cx.uses(*_FACTORS[name])
+        option, numbers = _FACTORS[name]
+        options[option] = options.get(option, True) and cx.uses(*numbers)
     meta = cx.meta()
     is_single = not isinstance(meta, (tuple, list))
     metas = [meta] if is_single else meta

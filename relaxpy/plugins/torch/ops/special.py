@@ -328,6 +328,20 @@ def digamma(k: Loops, x: Number) -> Number:
     return Select(x == 0.0, at_zero, value)
 
 
+def _trigamma(k: Loops, x: Number) -> Number:
+    """DLMF 5.15.8 behind 8, and recurrence and reflection (5.15.6) before."""
+    mirrored, below, _, z = _moved(k, x)
+    passed = k.local(number(0))
+    for j in range(8):
+        factor = k.local(mirrored + float(j))[0]
+        k.store(passed, 0, passed[0] + number(1) / (factor * factor))
+    inverse = k.local(number(1) / z)[0]
+    series = power_series(k.local(inverse * inverse)[0], (1.0, *_BERNOULLI)) + inverse * 0.5
+    right = k.local(series * inverse + select(below, passed[0], 0.0))[0]
+    sine = k.local(_sine_of_pi(x))[0]
+    return Select(x < 0.5, number(math.pi**2) / (sine * sine) - right, right)
+
+
 @elementwise("special_zeta", "special_zeta.self_scalar", "special_zeta.other_scalar", prims="zeta")
 def zeta(k: Loops, s: Number, q: Number) -> Number:
     """The sum of (q + j)^-s by the formula of Euler and Maclaurin (DLMF 25.11.5)."""
@@ -359,17 +373,13 @@ def _to_power(k: Loops, base: Number, s: Number) -> Number:
 
 @converter("polygamma", "special_polygamma")
 def polygamma(cx: Context, order: int, x: Value) -> Expr:
-    if order == 0:
-        return each_element(cx, "digamma", digamma, x)
+    if order < 2:
+        name, function = ("trigamma", _trigamma) if order else ("digamma", digamma)
+        return each_element(cx, name, function, x)
     factor = math.factorial(order) * (1 if order % 2 else -1)
 
     def derivative(k: Loops, y: Number) -> Number:
-        if order > 1:
-            return zeta(k, number(order + 1), y) * float(factor)
-        # DLMF 5.15.6
-        sine = k.local(_sine_of_pi(y))[0]
-        right = k.local(zeta(k, number(2), Select(y < 0.5, number(1) - y, y)))[0]
-        return Select(y < 0.5, number(math.pi**2) / (sine * sine) - right, right)
+        return zeta(k, number(order + 1), y) * float(factor)
 
     return each_element(cx, "polygamma", derivative, x)
 
