@@ -188,9 +188,9 @@ class _Folding(BindingRewriter):
         for k, operand in enumerate(operands):
             fields += self.copies[operand][1] if k in views else (operand,)
         kernel = self.kernels.reading(name, views) if views else rx.GlobalVar(name)
-        copies = kernel.name_hint in self.kernels.views and binding.var is not None
-        if copies and not self._may_fail(binding.var, fields):
-            self.copies[binding.var] = kernel.name_hint, tuple(fields)
+        copy = binding.var if kernel.name_hint in self.kernels.views else None
+        if copy is not None and not self._may_fail(copy, fields):
+            self.copies[copy] = kernel.name_hint, tuple(fields)
         if views:
             call = rebuild(call, args=(kernel, rx.Tuple(tuple(fields)), *call.args[2:]))
         if binding.var is not None:

@@ -261,11 +261,9 @@ def outputs_of(
 def known_dimensions(*functions: rx.BaseFunc) -> set[tir.Var]:
     """The shape variables that are dimensions of tensors received or matched: at least 0."""
     sinfos: list[rx.StructInfo | None] = []
-    for node in (node for f in functions for node in occurrences(f, rx.Function, rx.MatchCast)):
-        if isinstance(node, rx.MatchCast):
-            sinfos.append(node.struct_info)
-        else:
-            sinfos += [param.struct_info for param in node.params]
+    for func in functions:
+        sinfos += [p.struct_info for f in occurrences(func, rx.Function) for p in f.params]
+        sinfos += [cast.struct_info for cast in occurrences(func, rx.MatchCast)]
     return set(dimension_vars(*(sinfo for sinfo in sinfos if sinfo is not None)))
 
 
