@@ -145,7 +145,7 @@ def _without_ones(cx: Context, x: Expr) -> Expr:
     ones = [axis for axis, size in enumerate(sizes) if tensors.is_size(size, 1)]
     unknown = [axis for axis, size in enumerate(sizes) if not isinstance(size, int)]
     left = len(sizes) - len(ones)
-    declared = cx.importer.model.ranks.get(cx.node.outputs[0])
+    declared = cx.importer.ranks.get(cx.node.outputs[0])
     if unknown and declared == left - len(unknown):
         return _squeezed(cx, x, [*ones, *unknown])
     if declared is not None and left - len(unknown) < declared < left:
