@@ -76,6 +76,14 @@ def main(o: T.Buffer((4,), "float32")):
     o[0] = y[0]
     #      ^ unknown name 'y'
     # hint: names bound in a block end with it: use them there, or bind them before it
+--- a branch that does not run
+@R.function
+def main(x: R.Tensor((4,), "float32")):
+    if False:
+        y = R.exp(x)
+    return R.add(x, y)
+    #               ^ unknown name 'y' [WF-24]
+    # hint: `if False` does not run that branch: bind y before it
 """)
 CAPTURED = {"nothing": {}, "a number": {"y": 2.0}, "an array": {"y": np.ones(4, "float32")}}
 
