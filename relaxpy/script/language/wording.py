@@ -279,7 +279,7 @@ def binding_hint(tree: ast.AST, node: ast.Name) -> tuple[str | None, str | None]
     ]
     literal = next((b.test for b in branches if isinstance(b.test, ast.Constant)), None)
     if literal is not None:
-        hint = f"`if {literal.value}` does not run that branch: bind {node.id} before it"
+        hint = f"`if {literal.value!r}` does not run that branch: bind {node.id} before it"
     elif not branches:
         hint = "names bound in a block end with it: use them there, or bind them before it"
     elif any(d.endswith("prim_func") for d in decorators):
