@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from os import PathLike
 from types import MethodType
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, overload
 
 import numpy as np
 from typing_extensions import override
@@ -226,6 +226,15 @@ class DirectEntryPoint(EntryPoint):
         self.__call__ = direct(MethodType(EntryPoint.__call__, self))  # type: ignore[method-assign]
 
 
+def how_to_run(lib: object) -> str:
+    """A hint for what stands where an executable is expected."""
+    if isinstance(lib, Executable):
+        return "it is an executable already"
+    if isinstance(lib, (str, PathLike)):
+        return "load the executable first: relaxpy.load_executable(path)"
+    return "compile the module first: relaxpy.compile(mod)"
+
+
 class Executable(CopiedByReference, StatefulCalls):
     """Compiled functions by name; `instrumented` compiles them again with an instrument.
 
@@ -233,6 +242,18 @@ class Executable(CopiedByReference, StatefulCalls):
     the saved program with its machine code, and a process loads it once; packed functions must be
     registered there, too.
     """
+
+    @user_facing
+    def __new__(cls, *args: object, **compiled: object) -> Self:
+        """Errors: MisuseError (also TypeError): it does not come from `relaxpy.compile`."""
+        if cls is Executable and not compiled:
+            lib = args[0] if args else None
+            raise MisuseError(
+                f"an Executable comes from relaxpy.compile(mod), found {type(lib).__name__}",
+                hint=how_to_run(lib),
+                about=lib,
+            )
+        return object.__new__(cls)
 
     def __init__(
         self,

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from os import PathLike
 from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError, check_type, unknown_attribute
-from relaxpy.exec.executable import EntryPoint, Executable
+from relaxpy.exec.executable import EntryPoint, Executable, how_to_run
 from relaxpy.exec.runtime.checks import Signature
 from relaxpy.exec.runtime.registry import passing_tensors
 from relaxpy.exec.runtime.tensors import as_tensors
@@ -89,9 +88,7 @@ class VirtualMachine(StatefulCalls):
         if not isinstance(rt_mod, Executable):
             raise MisuseError(
                 f"a VirtualMachine runs an Executable, found {type(rt_mod).__name__}",
-                hint="compile the module first: relaxpy.compile(mod)"
-                if not isinstance(rt_mod, (str, PathLike))
-                else "load the executable first: relaxpy.load_executable(path)",
+                hint=how_to_run(rt_mod),
                 about=rt_mod,
             )
         StatefulCalls.__init__(self)

@@ -108,12 +108,18 @@ def test_a_packed_function_that_keeps_memory_changes_no_value_of_the_program(way
         ("R.sum(R.ones((2 - n,), 'float32'))", 1),
         ("R.concat([R.abs(R.ones((2 - n,), 'float32')), x])", [1, 5, 6]),
         ("R.concat([R.concat([R.ones((2 - n,), 'float32'), x]), x])", [1, 5, 6, 5, 6]),
+        ("R.concat([R.ones((m,), 'float32'), x])", [1, 5, 6]),
+        ("R.concat([R.zeros((k,), 'float32'), x])", [0, 5, 6]),
+        ("R.sum(R.broadcast_to(R.strided_slice(x, [0], [1], [2]), (k,)))", 6),
+        ("R.sum(R.exp(R.zeros((k, m), 'float32')))", 1),
     ],
 )
 def test_a_negative_size_is_refused_also_inside_a_group(value: str, result: Any, target) -> None:
-    program = graph(f"def main(x: f32[2], s: R.Shape(['n'])):\n    return {value}")
+    program = graph(
+        f"def main(x: f32[2], s: R.Shape(['n', 'm']), k: R.Prim(value='k')):\n    return {value}"
+    )
     main = relaxpy.compile(program, target)["main"]
     x = np.array([5, 6], "float32")
-    np.testing.assert_array_equal(main(x, relaxpy.runtime.ShapeTuple((1,))), result)
-    with pytest.raises(RuntimeCheckError, match=r"of shape \(-1,\).*\[PX-9\]"):
-        main(x, relaxpy.runtime.ShapeTuple((3,)))
+    np.testing.assert_array_equal(main(x, relaxpy.runtime.ShapeTuple((1, 1)), 1), result)
+    with pytest.raises(RuntimeCheckError, match=r"of shape \(-1,.*\).*\[PX-9\]"):
+        main(x, relaxpy.runtime.ShapeTuple((3, -1)), -1)

@@ -10,7 +10,9 @@ import relaxpy
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec.native.machine_code.machine import obstacle
 from relaxpy.exec.runtime.values import ShapeTuple
+from relaxpy.relax.transform import LegalizeOps
 from relaxpy.script import from_source
+from relaxpy.tir import PrimFunc
 
 TARGETS = ["reference", "numpy", *(["native"] if obstacle() is None else [])]
 VALUES = {
@@ -145,3 +147,39 @@ def test_loops_that_arrays_cannot_have_are_refused_on_numpy() -> None:
     )
     with pytest.raises(RuntimeCheckError, match="a loop of 4611686018427387904 iterations"):
         relaxpy.compile(kernel, "numpy")["f"](np.int64(2**31), np.int64(2**31), np.zeros(1, "i8"))
+
+
+@pytest.mark.rule("PX-9")
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_partial_sums_of_many_sizes_may_not_overflow(target: str) -> None:
+    names = [f"n{k}" for k in range(250)]
+    declared = "".join(f"    {name} = T.int64()\n" for name in names)
+    func = from_source(
+        f"@R.function\ndef main(s: R.Shape({names})):\n{declared}"
+        f"    return R.shape([{' + '.join(names)}])"
+    )
+    main = relaxpy.compile(relaxpy.IRModule({"main": func}), target=target)["main"]
+    sizes = [*range(248)]
+    assert main(ShapeTuple([*sizes, 0, 0])) == ShapeTuple((sum(sizes),))
+    with pytest.raises(RuntimeCheckError, match="PX-9"):
+        main(ShapeTuple([*sizes, 2**63 - 1, -(2**63)]))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    "value", ["R.concat(t, -1)", "R.concat([s, t[0], s, *[t[k] for k in range(1, 30)]], 1)"]
+)
+def test_tensors_of_many_different_sizes_are_joined_in_groups(value: str, target: str) -> None:
+    tensors = ", ".join(f"R.Tensor((2, 'n{k}'), 'float32')" for k in range(30))
+    func = from_source(
+        f"@R.function\ndef main(s: R.Tensor((2, 1), 'float32'), t: R.Tuple({tensors})):\n"
+        f"    return {value}"
+    )
+    mod = relaxpy.IRModule({"main": func})
+    kernels = [f for f in LegalizeOps()(mod).functions.values() if isinstance(f, PrimFunc)]
+    assert max(len(kernel.buffer_map) for kernel in kernels) <= 8
+    s = np.full((2, 1), 30, "float32")
+    t = [np.full((2, k % 3), k, "float32") for k in range(30)]
+    joined = t if "t," in value else [s, t[0], s, *t[1:]]
+    result = relaxpy.compile(mod, target=target)["main"](s, tuple(t))
+    np.testing.assert_array_equal(result, np.concatenate(joined, 1))

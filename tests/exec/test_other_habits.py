@@ -78,6 +78,8 @@ REFUSED: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "compile('def ...')": (lambda: relaxpy.compile("def"), TypeError, "from_source(text)"),
     "a pass of a class": (lambda: relax.transform.LegalizeOps()(Plain), TypeError, "@I.ir_module"),
     "VirtualMachine(MLP)": (lambda: relaxpy.VirtualMachine(MLP), TypeError, "compile the module"),
+    "Executable(MLP)": (lambda: relaxpy.Executable(MLP), TypeError, "compile the module"),
+    "Executable(ex)": (lambda: relaxpy.Executable(EX), TypeError, "it is an executable already"),
     "ex['main'](list)": (lambda: EX["main"]([1, 2, 3, 4], ONES), RuntimeError, "numpy.asarray"),
     "float64": (lambda: EX["main"](np.ones(4), ONES), RuntimeError, '.astype("float32")'),
     **{

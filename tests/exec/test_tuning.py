@@ -30,6 +30,7 @@ NAMES = {
     "kernel/products.py": "EXACT_SUMS",
     "kernel/report.py": "_FEW_BITS",
     "kernel/runtime.py": ("_MIDDLE _FAR _NUMERATOR _DENOMINATOR _REACH _MOST_POSITIONS _UNSIGNED"),
+    "lower/checks.py": "_MOST_NESTED",
     "native/calls/entry.py": "_FASTCALL_WITH_KEYWORDS CONTENT",
     "native/contraction/tiles.py": "_LEAST_BITS",
     "native/emit.py": "_MOST_BYTES",

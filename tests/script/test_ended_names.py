@@ -76,6 +76,22 @@ def main(o: T.Buffer((4,), "float32")):
     o[0] = y[0]
     #      ^ unknown name 'y'
     # hint: names bound in a block end with it: use them there, or bind them before it
+--- a branch that does not run
+@R.function
+def main(x: R.Tensor((4,), "float32")):
+    if False:
+        y = R.exp(x)
+    return R.add(x, y)
+    #               ^ unknown name 'y' [WF-24]
+    # hint: `if False` does not run that branch: bind y before it
+--- a branch of a kernel that does not run
+@T.prim_func
+def main(o: T.Buffer((4,), "float32")):
+    if 1 > 2:
+        y = T.float32(1)
+    o[0] = y
+    #      ^ unknown name 'y'
+    # hint: names bound in a branch end with it: choose by a if c else b, or store to a buffer
 """)
 CAPTURED = {"nothing": {}, "a number": {"y": 2.0}, "an array": {"y": np.ones(4, "float32")}}
 

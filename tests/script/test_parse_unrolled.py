@@ -492,6 +492,15 @@ def test_none_is_not_an_operand() -> None:
             #            ^^^^ relax.add: x2 is a tensor or a scalar, found None [DER-36]
             b = R.add(x2=x, x1=None)
             #                  ^^^^ relax.add: x1 is a tensor or a scalar, found None [DER-36]
+            c = R.zeros((None, 4), "float32")
+            #            ^^^^ relax.zeros: a dimension is an integer, found None [PX-9]
+            # hint: give a size that is not known a name, as in "n", or tir.Var("n", "int64")
+            d = R.broadcast_to(x, shape=[4, None])
+            #                               ^^^^ relax.broadcast_to: a dimension is an integer,
+            # ... found None [PX-9]
+            # hint: give a size that is not known a name, as in "n", or tir.Var("n", "int64")
+            e = R.repeat(x, None)
+            #               ^^^^ relax.repeat: repeats is int, found None [DER-36]
             return x
     """)
     with pytest.raises(RelaxpyError, match="x2 is a tensor or a scalar, found None"):

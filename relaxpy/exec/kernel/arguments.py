@@ -18,9 +18,11 @@ from relaxpy.ir.tir.ops import int_range
 _SMALL = (
     *("bfloat16", "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "int4"),
     *("float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "uint4", "int2"),
-    *("float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn", "uint2"),
+    *("float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn", "uint2", "int1"),
 )
-small = SimpleNamespace(**{name: getattr(ml_dtypes, name) for name in _SMALL})
+small = SimpleNamespace(
+    **{name: getattr(ml_dtypes, name) for name in _SMALL if hasattr(ml_dtypes, name)}
+)
 """The scalar types that NumPy itself lacks."""
 
 

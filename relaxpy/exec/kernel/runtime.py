@@ -167,7 +167,9 @@ def _like(value: float, x: Any) -> Any:
 
 def ldexp(x: Any, exponent: Any, out: Array | None = None) -> Any:
     """x times 2 to the power `exponent`, which may be a float with an integer value."""
-    return np.ldexp(x, np.asarray(exponent).astype(np.int32), out=out)
+    # Further ones have no other results.
+    steps = np.clip(np.asarray(exponent).astype(np.float64), -5000, 5000).astype(np.int32)
+    return np.ldexp(x, steps, out=out)
 
 
 Function = Callable[..., Any]
@@ -747,19 +749,27 @@ def bool_remainder(a: Any, b: Any, where: Any = True, out: Array | None = None) 
 
 def popcount(x: Any, out: Array | None = None) -> Any:
     """The number of bits set, in the datatype of x."""
-    kind = np.asarray(x).dtype
-    bits = np.asarray(x).view(kind.str.replace("i", "u"))
+    bits, kind, _ = _unsigned(x)
     return _into(np.bitwise_count(bits).astype(kind), out)
 
 
 def clz(x: Any, out: Array | None = None) -> Any:
     """The number of leading zero bits, as int32."""
-    kind = np.asarray(x).dtype
-    bits = np.asarray(x).view(kind.str.replace("i", "u")).astype(np.uint64)
+    bits, _, width = _unsigned(x)
+    bits = bits.astype(np.uint64)
     for shift in (1, 2, 4, 8, 16, 32):
         bits = bits | (bits >> np.uint64(shift))
-    zeros = kind.itemsize * 8 - np.bitwise_count(bits).astype(np.int32)
-    return _into(zeros, out)
+    return _into(width - np.bitwise_count(bits).astype(np.int32), out)
+
+
+def _unsigned(x: Any) -> tuple[Array, np.dtype[Any], int]:
+    """The bits of integers as unsigned ones, with the datatype of x and its width."""
+    array = np.asarray(x)
+    kind = array.dtype
+    width = DataType(kind).bits
+    if kind.kind != "V":
+        return array.view(kind.str.replace("i", "u")), kind, width
+    return array.astype(np.int8).view(np.uint8) & np.uint8((1 << width) - 1), kind, width
 
 
 def _into(value: Any, out: Array | None) -> Any:
@@ -771,9 +781,16 @@ def _into(value: Any, out: Array | None) -> Any:
 
 def shift_left(a: Any, b: Any, out: Array | None = None) -> Any:
     """a << b, which is 0 if b is at least the width."""
-    return np.left_shift(a, b, out=out)
+    return _shifted(np.left_shift, a, b, out)
 
 
 def shift_right(a: Any, b: Any, out: Array | None = None) -> Any:
     """a >> b, keeping the sign."""
-    return np.right_shift(a, b, out=out)
+    return _shifted(np.right_shift, a, b, out)
+
+
+def _shifted(shift: np.ufunc, a: Any, b: Any, out: Array | None) -> Any:
+    """A shift of integers, or of bools, which have one bit; NumPy would compute them in int8."""
+    if np.asarray(a).dtype == np.bool_:
+        return np.logical_and(a, np.logical_not(b), out=out)
+    return shift(a, b, out=out)

@@ -100,6 +100,10 @@ class SizeLowering:
         return self.write(expr) if plain else self._evaluated(expr)
 
     def _arithmetic(self, kind: type[tir.PrimExpr], a: tir.PrimExpr, b: tir.PrimExpr) -> ast.expr:
+        if kind is tir.Add:
+            terms = _terms(a, b)
+            if len(terms) > _MOST_NESTED:
+                return py.call("rx.sum_of_sizes", *map(self.write, terms))
         left, right = self.write(a), self.write(b)
         if kind in (tir.Min, tir.Max):
             return py.call("min" if kind is tir.Min else "max", left, right)
@@ -116,6 +120,19 @@ class SizeLowering:
         if isinstance(expr, tir.ConstExpr):
             return self._share("number", compiled())
         return py.call(self._share("scalar", compiled), *map(self.write, variables))
+
+
+_MOST_NESTED = 16
+"""The number of terms of the longest sum with nested calls, whose depth Python limits."""
+
+
+def _terms(a: tir.PrimExpr, b: tir.PrimExpr) -> list[tir.PrimExpr]:
+    """The terms of a + b in order, where `a` is a sum in turn."""
+    terms = [b]
+    while isinstance(a, tir.Add) and a.dtype == "int64":
+        terms.append(a.b)
+        a = a.a
+    return [a, *reversed(terms)]
 
 
 def _is_plain(dtype: DataType) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,11 @@ from relaxpy.ir.tir.expr import Var as SizeVar
 from relaxpy.support.dataclass import dataclass
 
 size = check_int64
+
+
+def sum_of_sizes(*sizes: int) -> int:
+    """The sum. Errors: RuntimeCheckError if a partial sum is outside int64."""
+    return reduce(lambda total, size: check_int64(total + size), sizes)
 
 
 def dtype(name: str) -> np.dtype[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
@@ -16,7 +17,7 @@ from relaxpy.ir.ops.definition import axis_rules, gradients, rules
 from relaxpy.ir.ops.definition.registry import R, register
 from relaxpy.ir.ops.definition.signature import integer_literal
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.known import literal_shape, shape_of, tensor_sinfo
+from relaxpy.ir.relax.known import dims_of, literal_shape, shape_of, tensor_sinfo
 from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo, Tuple, TupleStructInfo, Var
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.topi.shapes import (
@@ -491,6 +492,26 @@ def _concatenate(tensors: Sequence[Tensor], axis: int | None) -> Tensor:
     return topi.concatenate(tensors, axis or 0)
 
 
+_MOST_SYMBOLS = 24
+"""From more symbolic sizes on, tensors are concatenated in groups."""
+
+
+def _legalize_concat(builder: BlockBuilder, call: Call) -> Expr:
+    """The kernel; with many different symbolic sizes, a concatenation of concatenations.
+
+    A tensor begins at the sum of the preceding sizes, and a kernel compares every two of them.
+    """
+    sinfos = cast("TupleStructInfo", builder.struct_info_of(call.args[0])).fields
+    axis = cast("int", call.attrs["axis"] or 0)
+    sizes = {dims_of(sinfo)[axis] for sinfo in sinfos}
+    if sum(not isinstance(size, IntImm) for size in sizes) <= _MOST_SYMBOLS:
+        return rules.by_te(_concatenate, "concatenate")(builder, call)
+    tensors = gradients.tuple_fields(call.args[0], len(sinfos))
+    width = math.isqrt(len(tensors))
+    groups = [tensors[k : k + width] for k in range(0, len(tensors), width)]
+    return cast("Expr", R.concat([R.concat(group, axis) for group in groups], axis))
+
+
 def _gradient_concat(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
     """The slices of the gradient, one for each tensor."""
     sinfos = cast("TupleStructInfo", builder.struct_info_of(call.args[0])).fields
@@ -524,7 +545,7 @@ def _gradient_concat(var: Var, call: Call, gradient: Expr, builder: BlockBuilder
     layout=axis_rules.concat_layout,
     precision_policy=1,
     pure=True,
-    legalize=rules.by_te(_concatenate, "concatenate"),
+    legalize=_legalize_concat,
     gradient=_gradient_concat,
 )
 def concat(tensors: TupleStructInfo, axis: int | None = 0) -> TensorStructInfo:

@@ -349,9 +349,11 @@ class _Differentiation:
     def _blocks(self) -> tuple[Sequence[rx.VarBinding], rx.DataflowBlock]:
         """Assertions, and the dataflow block after them, which are the body of the function."""
         blocks = self.func.body.blocks
+        if not blocks:  # a parameter is returned
+            return [], rx.DataflowBlock(())
         bindings = [binding for block in blocks[:-1] for binding in block.bindings]
         assertions = [b for b in bindings if isinstance(b, rx.VarBinding) and _is_assertion(b)]
-        block = blocks[-1] if blocks else None
+        block = blocks[-1]
         if isinstance(block, rx.DataflowBlock) and len(assertions) == len(bindings):
             return assertions, block
         values = [binding.value for each in blocks for binding in each.bindings]

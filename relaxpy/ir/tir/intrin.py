@@ -85,9 +85,15 @@ def _binary(name: str) -> Callable[[ExprLike, ExprLike], PrimExpr]:
     return intrinsic
 
 
-atan2, nextafter, hypot, copysign, ldexp, fmod = map(
-    _binary, ("atan2", "nextafter", "hypot", "copysign", "ldexp", "fmod")
-)
+atan2, hypot, copysign, ldexp, fmod = map(_binary, ("atan2", "hypot", "copysign", "ldexp", "fmod"))
+
+
+def nextafter(x1: ExprLike, x2: ExprLike) -> PrimExpr:
+    """The float after x1 toward x2. Errors: MisuseError on integers."""
+    left, right = ops.convert(x1), ops.convert(x2)
+    if not left.dtype.is_float:
+        raise MisuseError(f"nextafter needs floats, found {left.dtype}", about=left)
+    return Call(left.dtype, "tir.nextafter", (left, right))
 
 
 def pow(x: ExprLike, y: ExprLike) -> PrimExpr:

@@ -319,7 +319,10 @@ class Context:
                 f"graph {graph.name!r} has {len(graph.inputs)} inputs, expected {len(operands)}"
             )
         before = len(self.importer.unsupported)
-        inputs = dict(zip(graph.inputs, operands, strict=True))
+        inputs = {
+            name: self.with_stated_rank(value, graph.ranks.get(name), name)
+            for name, value in zip(graph.inputs, operands, strict=True)
+        }
         values = self.importer.convert(graph, ChainMap(inputs, self.scope), self.opsets)  # type: ignore[arg-type]
         # A result is missing, too, if it needs a node outside of the graph that is not imported.
         is_missing = bool(self.importer.unsupported) and any(value is None for value in values)
@@ -568,16 +571,15 @@ class Context:
         """The shape of unknown rank whose sizes are the elements of a vector."""
         return self.emit(R.tensor_to_shape(self.emit(as_dtype(vector, "int64"))))
 
-    def with_stated_rank(self, value: Value, output: str) -> Value:
-        """A result, cast to the rank that the model states of it if it has an unknown one."""
-        rank = self.importer.model.ranks.get(output)
+    def with_stated_rank(self, value: Value, rank: int | None, name: str) -> Value:
+        """A value, cast to the rank that the model states of it if it has an unknown one."""
         if rank is None or not isinstance(value, rx.Expr):
             return value
         info = value.struct_info
         if not isinstance(info, rx.TensorStructInfo) or info.ndim >= 0:
             return value
-        sizes = [self.new_size(f"{identifier(output)}_{k}") for k in range(rank)]
-        return self.match(value, sizes, str(info.dtype), identifier(output))
+        sizes = [self.new_size(f"{identifier(name)}_{k}") for k in range(rank)]
+        return self.match(value, sizes, str(info.dtype), identifier(name))
 
     def within(
         self, x: rx.Expr, name: str, least: Size | float = 0, most: Size | None = None

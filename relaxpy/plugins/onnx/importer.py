@@ -111,6 +111,8 @@ class Importer:
     strings: Strings = field(init=False)
     #: Nodes on which no output depends.
     unused: set[view.Node] = field(default_factory=set)
+    #: The ranks that the graph that is converted states of values.
+    ranks: Mapping[str, int] = field(default_factory=dict)
     _depth: int = 0
     _splits: int = 0
     _inlined_nodes: int = 0
@@ -233,10 +235,12 @@ class Importer:
             )
         graph.require_distinct_names()
         self.unused |= graph.unused_nodes()
+        outer, self.ranks = self.ranks, graph.ranks
         try:
             return self._nodes(graph.nodes, inner, opsets, graph.outputs)
         finally:
             self._depth -= 1
+            self.ranks = outer
 
     @property
     def may_split(self) -> bool:
@@ -410,7 +414,8 @@ class Importer:
         attributes = {name: value for name, value in stated.items() if name in entry.attributes}
         result = entry.function(context, *positional, **attributes)
         results = result if isinstance(result, (tuple, list)) else [result]
-        results = [*map(context.with_stated_rank, results, node.outputs)]
+        ranks = map(self.ranks.get, node.outputs)
+        results = [*map(context.with_stated_rank, results, ranks, node.outputs)]
         return self._with_strings(results, node, are_strings)
 
     def _with_strings(

@@ -10,6 +10,7 @@ import math
 import mmap
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -39,7 +40,7 @@ from relaxpy.plugins.importing.unsupported import (
     UnsupportedError,
     pointer_hint,
 )
-from relaxpy.support.dataclass import dataclass
+from relaxpy.support.dataclass import dataclass, replace
 
 _GRAPH = 7
 _INITIALIZER = 5
@@ -299,6 +300,8 @@ class Graph:
     initializers: Mapping[str, Initializer]
     nodes: Sequence[Node]
     outputs: Sequence[str]
+    #: The ranks that it states of values: its inputs, its outputs, and what its nodes define.
+    ranks: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "nodes", _in_order(self.nodes))
@@ -375,16 +378,6 @@ class Model:
     opsets: Mapping[str, int]
     functions: Mapping[tuple[str, str], LocalFunction]
     proto: ModelProto
-
-    @cached_property
-    def ranks(self) -> Mapping[str, int]:
-        """The ranks that the model states of values that nodes of its graph define."""
-        values = (*self.proto.graph.value_info, *self.proto.graph.output)
-        return {
-            text_of(value.name): len(value.type.tensor_type.shape.dim)
-            for value in values
-            if value.type.tensor_type.HasField("shape")
-        }
 
 
 class Initializer:
@@ -654,7 +647,12 @@ def graph_view(graph: GraphProto, source: Source, depth: int) -> Graph:
             inputs[name] = type_view(value.type)
     nodes = [node_view(k, node, source, depth) for k, node in enumerate(graph.node)]
     outputs = [text_of(value.name) for value in graph.output]
-    return Graph(text_of(graph.name), inputs, initializers, nodes, outputs)
+    ranks = {
+        text_of(value.name): len(value.type.tensor_type.shape.dim)
+        for value in (*graph.input, *graph.value_info, *graph.output)
+        if value.type.tensor_type.HasField("shape")
+    }
+    return Graph(text_of(graph.name), inputs, initializers, nodes, outputs, ranks)
 
 
 def text_of(name: str | bytes) -> str:
@@ -761,4 +759,4 @@ def _graph_with(graph: GraphProto, source: Source, depth: int, given: Attributes
     if given is None:
         return view
     nodes = [node_view(k, node, source, depth, given) for k, node in enumerate(graph.node)]
-    return Graph(view.name, view.inputs, view.initializers, nodes, view.outputs)
+    return replace(view, nodes=nodes)

@@ -272,8 +272,15 @@ def binding_hint(tree: ast.AST, node: ast.Name) -> tuple[str | None, str | None]
     if first >= node.lineno:
         hint = "it is bound further down: move that before its first use"
         return hint, "WF-3" if in_graph else None
-    branches = (child for child in nodes if isinstance(child, ast.If))
-    if not any(branch.lineno <= first <= (branch.end_lineno or first) for branch in branches):
+    branches = [
+        child
+        for child in nodes
+        if isinstance(child, ast.If) and child.lineno <= first <= (child.end_lineno or first)
+    ]
+    literal = next((b.test for b in branches if isinstance(b.test, ast.Constant)), None)
+    if literal is not None:
+        hint = f"`if {literal.value!r}` does not run that branch: bind {node.id} before it"
+    elif not branches:
         hint = "names bound in a block end with it: use them there, or bind them before it"
     elif any(d.endswith("prim_func") for d in decorators):
         hint = "names bound in a branch end with it: choose by a if c else b, or store to a buffer"

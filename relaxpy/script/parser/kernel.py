@@ -42,6 +42,7 @@ from relaxpy.script.parser.source import (
     Report,
     Scope,
     Statements,
+    bound_names,
     docstring_removed,
     header,
     refusal,
@@ -669,6 +670,7 @@ class KernelReader(TextReader, kernel_builder.KernelBuilder):
         if not isinstance(condition, PrimExpr):
             taken = node.body if self.values.truth(condition, node.test) else node.orelse
             self.read_inside(taken)
+            self.scope.hide(bound_names(node))  # those of the other branch
             return
         test = self.call_at(node.test, ops.truth, condition)
         then_case = self.inner(node.body)

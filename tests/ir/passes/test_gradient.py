@@ -334,6 +334,10 @@ def test_the_body_is_one_dataflow_block() -> None:
     assert "ConvertToDataflow" in str(caught.value)
 
 
+def test_the_gradient_of_a_parameter_that_is_returned_is_1() -> None:
+    assert_gradient(module("def main(x: R.Tensor((), 'float64')):\n    return x"), np.array(3.0))
+
+
 def test_an_if_has_no_gradient() -> None:
     Branching = module("""
     def main(x: f32[3], c: R.Tensor((), "bool")):

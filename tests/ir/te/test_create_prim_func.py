@@ -1,5 +1,6 @@
 """Tensor expressions become kernels that compute what NumPy computes."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -231,13 +232,10 @@ REFUSED: list[tuple[Callable[[te.Tensor], object], str]] = [
     (lambda a: te.ProducerLoad(3, []), "a Tensor is read, found 3"),
     (lambda a: te.ProducerLoad(a, 0), "expected a list of indices, found 0"),
     (lambda a: create_prim_func(3), "expected a list of tensors, found 3"),
-    (
-        lambda a: create_prim_func(a, a),
-        r"(?s)one list.*\n  hint: write create_prim_func\(\[A, B\]\)",
-    ),
+    (lambda a: create_prim_func(a, a), r"one list.* hint: write create_prim_func\(\[A, B\]\)"),
     (
         lambda a: te.compute((4,), lambda i: np.exp(a[i])),
-        r"functions of NumPy take arrays, not elements[^Δ]*hint: .* as in te\.exp\(A\[i\]\)",
+        r"functions of NumPy take arrays, not elements.*hint: .* as in te\.exp\(A\[i\]\)",
     ),
     (lambda a: te.reduce_axis(5), r"a Range or \(begin, end\), found 5"),
     (lambda a: te.reduce_axis((0,)), r"a Range or \(begin, end\), found \(0,\)"),
@@ -250,14 +248,16 @@ REFUSED: list[tuple[Callable[[te.Tensor], object], str]] = [
         ),
         "3 datatypes for 2 shapes",
     ),
-    (lambda a: create_prim_func([a, endless(a)]), r"domain of axis k reads the axis its[e]lf"),
+    (lambda a: create_prim_func([a, endless(a)]), r"domain of axis k reads the axis itself"),
 ]
 
 
 @pytest.mark.parametrize(("make", "message"), REFUSED)
 def test_what_is_not_a_tensor_expression_is_refused(make, message) -> None:
-    with pytest.raises(MisuseError, match=message):
+    with pytest.raises(MisuseError) as caught:
         make(te.placeholder((4,), name="A"))
+    diagnostic = caught.value.diagnostic  # its text quotes the row, and with it the message
+    assert re.search(message, f"{diagnostic.message} hint: {diagnostic.hint}")
 
 
 def test_widened_indices_leave_the_comparison_of_data_alone() -> None:

@@ -215,3 +215,57 @@ def test_a_map_over_a_sequence_uses_values_from_outside_of_its_body() -> None:
         }
     """)
     check(made, (np.arange(6, dtype=np.float32).reshape(2, 3),))
+
+
+@pytest.mark.parametrize(
+    ("rank", "start", "body", "operands"),
+    [
+        (
+            3,
+            "Loop <",
+            """(int64 i, bool c) => (bool d, float[p, q] row)
+            {
+                row = Reshape(x, sizes)
+                d = Identity(c)
+            }""",
+            "n, yes",
+        ),
+        (
+            1,
+            "Loop <",
+            """(int64 i, bool c) => (bool d, float row) <float[p, q] part>
+            {
+                part = Reshape(x, sizes)
+                whole = Transpose(part)
+                row = ReduceMax <keepdims = 0> (whole)
+                d = Identity(c)
+            }""",
+            "n, yes",
+        ),
+        (
+            2,
+            "Scan <num_scan_inputs = 1, ",
+            "(float[p] part) => (float[p] row) { row = Neg(part) }",
+            "xs",
+        ),
+        (
+            3,
+            "Scan <num_scan_inputs = 1, ",
+            "(float[4] part) => (float[p, q] row) { row = Reshape(part, less) }",
+            "x",
+        ),
+    ],
+)
+def test_a_body_states_the_ranks_of_its_values(
+    rank: int, start: str, body: str, operands: str
+) -> None:
+    made = model(f"""
+        graph (float[4, 4] x, int64[l] sizes, int64[m] less, int64 n)
+            => (float[{", ".join("abc"[:rank])}] y) <bool yes = {{1}}>
+        {{
+            xs = Reshape(x, sizes)
+            y = {start}body = body {body}> ({operands})
+        }}
+    """)
+    x, less, n = np.arange(16, dtype=np.float32).reshape(4, 4), np.array([2, 2]), np.array(2)
+    check(made, *((x, np.array(sizes), less, n) for sizes in ([2, 8], [16, 1])))

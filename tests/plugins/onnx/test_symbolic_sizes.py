@@ -584,3 +584,17 @@ def test_a_vector_of_sizes_of_unknown_length_gives_the_stated_rank_or_any(op, ra
         with pytest.raises(relaxpy.errors.MatchCastError, match="its rank"):
             relaxpy.compile(from_onnx(proto))["main"](*other.values())
     runtime.check(proto, *feeds)
+
+
+@pytest.mark.parametrize(("shape", "sizes"), [([2, "n", 3], [0, 0, -1]), (["n", 3], [-1, 0])])
+def test_a_size_that_is_inferred_beside_a_size_of_0_is_the_quotient_of_the_others(
+    shape: list[Any], sizes: list[int]
+) -> None:
+    x = np.zeros([0 if size == "n" else size for size in shape], "float32")
+    feeds = [{"x": x, "sizes": np.array(sizes)}]
+    check("Reshape", {"x": shape, "sizes": [len(sizes)]}, feeds, {}, {"allowzero": 1}, opset=18)
+    if sizes[0] == 0:  # a copied size of 0, which ONNX Runtime refuses
+        for given in ({"sizes": np.array(sizes)}, {"c_sizes": np.array(sizes)}):
+            proto = one("Reshape", {"x": x, **given}, {}, ["y"], {"x": shape}, opset=18)
+            main = relaxpy.compile(from_onnx(proto))["main"]
+            assert main(x, *(v for k, v in given.items() if k == "sizes")).shape == x.shape

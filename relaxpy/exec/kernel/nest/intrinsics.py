@@ -139,7 +139,7 @@ def _wider(call: Call) -> DataType | None:
     if record is None:
         return None
     if dtype.is_int:
-        return DataType(f"float64{dtype.vector}") if record.is_real else None
+        return DataType(f"float64{dtype.vector}") if record.scalar is not None else None
     several = record.is_widened if dtype.bits < 16 else record.is_composed
     return DataType(f"float32{dtype.vector}") if dtype.bits < 32 and several else None
 

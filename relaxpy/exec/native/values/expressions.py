@@ -446,7 +446,8 @@ class Values(Frame):
             return self.apply("isnan", lambda x: f.compare("uno", x, x), values[0])
         if name == "reinterpret":
             return self._reinterpreted(values[0], args[0].dtype, dtype)
-        if not dtype.is_float or any(a.dtype != dtype for a in args):
+        # The exponent of `ldexp` may be a float, which is no operand of its native form.
+        if not dtype.is_float or any(a.dtype != dtype for a in args) or name == "ldexp":
             raise RefusedError(f"the function {name} of {args[0].dtype}")
         if name == "pow" and isinstance(args[0], tir.FloatImm) and args[0].value == 2:
             name, values = "exp2", values[1:]

@@ -165,11 +165,11 @@ def _not_negative(atom: tir.PrimExpr, sizes: Container[tir.Var]) -> bool:
             return False
 
 
-def may_be_negative(size: tir.PrimExpr) -> bool:
-    """True unless a size is at least 0 where its variables are, or an operator has clamped it."""
-    if isinstance(size, (tir.IntImm, tir.Var)) or [*occurrences(size, tir.Max)]:
+def may_be_negative(size: tir.PrimExpr, sizes: Container[tir.Var]) -> bool:
+    """True unless a size is at least 0 where `sizes` are, or an operator has clamped it."""
+    if isinstance(size, tir.IntImm) or size in sizes or [*occurrences(size, tir.Max)]:
         return False
-    return not as_poly(size).is_at_least(0, set(occurrences(size, tir.Var)))
+    return not as_poly(size).is_at_least(0, sizes)
 
 
 def _names(monomial: Monomial) -> list[str]:

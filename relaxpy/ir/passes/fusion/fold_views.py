@@ -19,7 +19,7 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.ops.definition.rules import is_one
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.passes.cleanup.dead_code_elimination import without_dead_code
-from relaxpy.ir.passes.fusion.grouping import may_fail
+from relaxpy.ir.passes.fusion.grouping import known_dimensions, may_fail
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.effects import mutates
 from relaxpy.ir.relax.analysis.op_pattern import has_reshape_pattern
@@ -27,6 +27,7 @@ from relaxpy.ir.relax.analysis.variables import mention_counts
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.block_builder.function_table import FunctionTable
 from relaxpy.ir.relax.known import called_kernel
+from relaxpy.ir.relax.relations.shape_vars import sizes_of
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.analysis.regions import filled_buffers
@@ -148,6 +149,7 @@ class _Folding(BindingRewriter):
         self.calls: dict[rx.Expr, rx.Call] = {}
         self.copies: dict[rx.Expr, tuple[str, tuple[rx.Expr, ...]]] = {}
         self.is_plain = False
+        self.sizes = known_dimensions(func)
 
     @cached_property
     def uses(self) -> Counter[Node]:
@@ -186,13 +188,21 @@ class _Folding(BindingRewriter):
         for k, operand in enumerate(operands):
             fields += self.copies[operand][1] if k in views else (operand,)
         kernel = self.kernels.reading(name, views) if views else rx.GlobalVar(name)
-        if kernel.name_hint in self.kernels.views and binding.var is not None:
-            self.copies[binding.var] = kernel.name_hint, tuple(fields)
+        copy = binding.var if kernel.name_hint in self.kernels.views else None
+        if copy is not None and not self._may_fail(copy, fields):
+            self.copies[copy] = kernel.name_hint, tuple(fields)
         if views:
             call = rebuild(call, args=(kernel, rx.Tuple(tuple(fields)), *call.args[2:]))
         if binding.var is not None:
             self.calls[binding.var] = call
         return replace(binding, value=call) if views else None
+
+    def _may_fail(self, copy: rx.Var, operands: Sequence[rx.Expr]) -> bool:
+        """True if a copy has a size that may be negative, which is refused where it is computed."""
+        existing = {size for operand in operands for size in _sizes(operand)}
+        return any(
+            size not in existing and may_be_negative(size, self.sizes) for size in _sizes(copy)
+        )
 
     def _written(self, name: str, operands: Sequence[rx.Expr]) -> rx.Call | None:
         """The call that computes the flipped copy of its result, which nothing else uses."""
@@ -209,6 +219,11 @@ class _Folding(BindingRewriter):
         return None if kernel is None else rebuild(call, args=(kernel, *call.args[1:]))
 
 
+def _sizes(tensor: rx.Expr) -> tuple[PrimExpr, ...]:
+    sinfo = tensor.struct_info
+    return sizes_of(sinfo) if sinfo is not None else ()
+
+
 def _view_of(kernel: PrimFunc) -> View | None:
     """The view that a kernel computes, if that is all that it does."""
     buffers = [b for b in kernel.buffer_map_items if b is not None]
@@ -220,8 +235,7 @@ def _view_of(kernel: PrimFunc) -> View | None:
     if sources:
         is_view = isinstance(value, BufferLoad) and value.buffer is sources[0]
     else:
-        is_number = isinstance(value, (tir.IntImm, tir.FloatImm))
-        is_view = is_number and not any(map(may_be_negative, target.shape))  # refused when filled
+        is_view = isinstance(value, (tir.IntImm, tir.FloatImm))
     if not is_view or target not in filled_buffers(kernel.body):
         return None
     if not isinstance(value, BufferLoad):

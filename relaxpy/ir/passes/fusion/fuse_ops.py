@@ -7,7 +7,7 @@ FuseTIR: each function of kernel calls becomes one kernel.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Final
 
 from typing_extensions import override
@@ -27,6 +27,7 @@ from relaxpy.ir.passes.fusion.grouping import (
     FunctionGroup,
     FusionRule,
     group_bindings,
+    known_dimensions,
     outputs_of,
 )
 from relaxpy.ir.passes.fusion.kernels import FusedKernel, fused_kernel
@@ -123,6 +124,7 @@ class _Kernels:
         functions = mod.functions_by_name
         self.rule = rule
         self.by_name = {n: func for n, func in functions.items() if isinstance(func, PrimFunc)}
+        self.sizes = known_dimensions(*functions.values())
         self.kinds = {name: _kind_of(func) for name, func in self.by_name.items()}
         self._decided: dict[tuple[str, str], bool] = {}
         self._reshapes: dict[str, bool] = {}
@@ -199,19 +201,21 @@ def _groups(
     table = {root: FunctionGroup() for root in roots if root.size > 1}
     bound = zip(block.bindings, roots, strict=True)
     groups = {binding: table[root] for binding, root in bound if root in table}
-    hiding = _hiding(block, groups)
+    hiding = _hiding(block, groups, kernels.sizes)
     return {binding: group for binding, group in groups.items() if group not in hiding}
 
 
 def _hiding(
-    block: rx.DataflowBlock, groups: Mapping[rx.Binding, FunctionGroup]
+    block: rx.DataflowBlock, groups: Mapping[rx.Binding, FunctionGroup], sizes: Container[tir.Var]
 ) -> set[FunctionGroup]:
     """The groups that would hide a negative size, which is refused where memory is allocated.
 
     They have a tensor inside with a size that may be negative, and that no other tensor has which
     enters or leaves the group.
     """
-    doubtful = [(b, size) for b in groups for size in _dimensions(b.var) if may_be_negative(size)]
+    doubtful = [
+        (b, size) for b in groups for size in _dimensions(b.var) if may_be_negative(size, sizes)
+    ]
     if not doubtful:
         return set()
     outputs = outputs_of(block, groups)

@@ -33,6 +33,7 @@ from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.block_builder.function_table import FunctionTable
 from relaxpy.ir.relax.block_builder.normalize import derived_like
 from relaxpy.ir.relax.known import is_kernel_call
+from relaxpy.ir.relax.relations.shape_vars import dimension_vars
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import BufferLoad
@@ -255,6 +256,15 @@ def outputs_of(
             if used in group_of and group_of[used] is not groups.get(binding):
                 outputs[group_of[used]][used] = None
     return {group: list(variables) for group, variables in outputs.items()}
+
+
+def known_dimensions(*functions: rx.BaseFunc) -> set[tir.Var]:
+    """The shape variables that are dimensions of tensors received or matched: at least 0."""
+    sinfos: list[rx.StructInfo | None] = []
+    for func in functions:
+        sinfos += [p.struct_info for f in occurrences(func, rx.Function) for p in f.params]
+        sinfos += [cast.struct_info for cast in occurrences(func, rx.MatchCast)]
+    return set(dimension_vars(*(sinfo for sinfo in sinfos if sinfo is not None)))
 
 
 def _result_sinfo(results: Sequence[rx.Var]) -> rx.StructInfo:

@@ -55,7 +55,7 @@ def as_shape(values: Sequence[tir.ExprLike]) -> tuple[tir.PrimExpr, ...]:
         return values
     out = []
     for value in base.as_members(values, "dimensions", "PX-9"):
-        if isinstance(value, (bool, np.bool_, float, str)):
+        if value is None or isinstance(value, (bool, np.bool_, float, str)):
             raise MisuseError(
                 f"a dimension is an integer, found {value!r}",
                 rule="PX-9",

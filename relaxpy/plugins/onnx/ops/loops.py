@@ -362,7 +362,10 @@ def _scanned(
 ) -> list[Value]:
     """The results of a scan; after `used` iterations states stay and the rows of outputs are 0."""
     states = len(operands) - inputs
-    sequences = list(operands[states:])
+    sequences: list[rx.Expr] = []
+    for name, whole in zip([*body.inputs][states:], operands[states:], strict=False):
+        rank = body.ranks[name] + 1 if name in body.ranks else None
+        sequences.append(cx.tensor(cx.with_stated_rank(whole, rank, name)))
     outputs = len(body.outputs) - states
     axes = [
         tensors.normal_axis(axis, tensors.rank_of(x))

@@ -11,7 +11,7 @@ import numpy as np
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.ops.definition.registry import R
 from relaxpy.ir.relax.nodes import Expr, ShapeExpr, TupleGetItem, const
-from relaxpy.ir.tir import expr as tir
+from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.prim_expr import PrimExpr
 from relaxpy.plugins.importing import tensors
 from relaxpy.plugins.importing.unsupported import UnsupportedError
@@ -65,9 +65,13 @@ def target_shape(
                     del left[k]
                     rest.remove(size)
                     break
+        if any(tensors.is_size(size, 0) for size in rest):
+            # As in ONNX Runtime, this is the quotient of the other sizes.
+            left = [ops.maximum(tensors.as_size(size), 1) for size in left]
+            rest = [size for size in rest if not tensors.is_size(size, 0)]
         above, below = tensors.product(left), tensors.product(rest)
         if isinstance(above, int) and isinstance(below, int):
-            new[at] = above // below if below else 0
+            new[at] = above // below
         else:
             new[at] = (
                 tensors.number(above // below)
@@ -91,6 +95,7 @@ def _run_time_shape(
 ) -> Expr | tuple[PrimExpr, ...]:
     """A shape that is computed, after 0 and -1 in it have their meaning."""
     old, given = tensors.shape_of(data), vector
+    sizes = cx.tensor(cx.contents(old, [len(old)], "int64"))
     [count] = tensors.shape_of(vector, 1)
     vector = tensors.as_dtype(vector, "int64")
     if not allowzero:
@@ -98,13 +103,15 @@ def _run_time_shape(
             padded = [*old[:count], *[0] * (tensors.length_known(vector) - len(old))]
             copied = cx.tensor(cx.contents(padded, [count], "int64"))
         else:
-            sizes = cx.tensor(cx.contents(old, [len(old)], "int64"))
             padded = R.concat([sizes, R.zeros((count,), "int64")])
             copied = R.strided_slice(padded, [0], [0], [count])
         vector = R.where(R.equal(vector, const(0, "int64")), copied, vector)
-    total = cx.tensor(cx.contents([tensors.product(old)], [], "int64"))
-    known = R.prod(R.where(R.equal(vector, const(-1, "int64")), const(1, "int64"), vector))
-    rest = total // R.maximum(known, const(1, "int64"))
+    zero, one = const(0, "int64"), const(1, "int64")
+    known = R.where(R.equal(vector, const(-1, "int64")), one, vector)
+    # As in ONNX Runtime, -1 beside a 0 is the quotient of the other sizes.
+    has_zero = R.astype(R.equal(R.prod(known), zero), "int64")
+    total = R.prod(R.maximum(sizes, has_zero))
+    rest = total // R.prod(R.maximum(known, one))
     vector = R.where(R.equal(vector, const(-1, "int64")), rest, vector)
     if not isinstance(count, int):
         return cx.shape_at_run_time(vector)
@@ -138,7 +145,7 @@ def _without_ones(cx: Context, x: Expr) -> Expr:
     ones = [axis for axis, size in enumerate(sizes) if tensors.is_size(size, 1)]
     unknown = [axis for axis, size in enumerate(sizes) if not isinstance(size, int)]
     left = len(sizes) - len(ones)
-    declared = cx.importer.model.ranks.get(cx.node.outputs[0])
+    declared = cx.importer.ranks.get(cx.node.outputs[0])
     if unknown and declared == left - len(unknown):
         return _squeezed(cx, x, [*ones, *unknown])
     if declared is not None and left - len(unknown) < declared < left:

@@ -145,7 +145,7 @@ def _at_run_time(
 def _rank_of_result(cx: Context, rank: int, axes: Expr) -> int:
     """The rank of a reduction with keepdims=0, from the number of axes or from its declaration."""
     (count,) = tensors.shape_of(axes)
-    declared = cx.importer.model.ranks.get(cx.node.outputs[0])
+    declared = cx.importer.ranks.get(cx.node.outputs[0])
     if isinstance(count, int):
         return rank - tensors.length_known(axes)
     if declared is None:

@@ -159,6 +159,7 @@ def known_branch(state: GraphReader, node: ast.If, pending: Pending, *, known: b
     """Read the branch that is taken as statements of the enclosing block."""
     state.now.pending = pending
     state.statements.read(node.body if known else node.orelse, state.statement)
+    state.scope.hide(bound_names(node))  # those of the other branch
     if state.now.pending is pending and pending.annotation is not None:
         state.now.pending = Pending()
         raise bindings.missing_value(state, node.test)

@@ -485,12 +485,22 @@ def _defines(left: object, method: str) -> bool:
 def _absent(
     function: OpDef, args: list[Any], kwargs: dict[str, Any], node: ast.Call
 ) -> ast.expr | None:
-    """The argument of a required operand that is None, if there is one."""
+    """The argument of a required parameter, or the member of one, that is None."""
     nodes = dict(zip((p.name for p in function.parameters), node.args, strict=False))
     nodes |= {k.arg: k.value for k in node.keywords if k.arg is not None}
     values = dict(zip((p.name for p in function.parameters), args, strict=False)) | kwargs
-    required = [p.name for p in function.parameters if p.is_operand and p.required]
-    return next((nodes[n] for n in required if n in nodes and values.get(n, n) is None), None)
+    required = [p.name for p in function.parameters if p.required]
+    written = ((nodes[n], values.get(n, n)) for n in required if n in nodes)
+    members = (
+        pair
+        for node, value in written
+        for pair in (
+            zip(node.elts, value, strict=False)
+            if isinstance(node, (ast.Tuple, ast.List)) and isinstance(value, (tuple, list))
+            else [(node, value)]
+        )
+    )
+    return next((node for node, value in members if value is None), None)
 
 
 def is_plain(value: object) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from relaxpy import IRModule, relax, tir
+from relaxpy import IRModule, relax, te, tir, topi
 from relaxpy.errors import MisuseError
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir.prim_func import PrimFunc
@@ -102,9 +102,8 @@ def test_what_has_no_other_kind_is_opaque(kernel: PrimFunc) -> None:
 
 
 def test_a_kernel_of_branches_deeper_than_the_stack_has_a_kind() -> None:
-    parts = [tensor(tir.Var(f"n{i}", "int64")) for i in range(200)]
-    mod = LegalizeOps()(returning(lambda *xs: op.concat(xs, 0), *parts))
-    [kernel] = [func for func in mod.functions.values() if isinstance(func, PrimFunc)]
+    parts = [te.placeholder((tir.Var(f"n{i}", "int64"),), "float32") for i in range(200)]
+    kernel = te.create_prim_func([*parts, topi.concatenate(parts, 0)])
     assert op_pattern_kind(kernel) is Kind.INJECTIVE
 
 
