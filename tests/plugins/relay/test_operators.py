@@ -355,7 +355,7 @@ def test_identity_of_an_operator_is_of_tensors() -> None:
 
 def test_batches_of_take_are_axes_of_indices_before_its_axis() -> None:
     for axis, batch in (0, 1), (2, 2), (2, -2):
-        text = f"fn(%x: Tensor[(2, 2, 2), int8], %i: Tensor[(2,), int32]) {{ take(%x, %i, "
+        text = "fn(%x: Tensor[(2, 2, 2), int8], %i: Tensor[(2,), int32]) { take(%x, %i, "
         message = refused(f"{text}axis={axis}, batch_dims={batch}) }}", "RLY-23")
         assert f"batch_dims is at most axis and the rank of indices, found {batch}" in message
 
