@@ -38,6 +38,7 @@ def _without_program(message: str, about: object) -> str:
     found = type(about).__name__
     for quoted in (repr(about), f"{about!r:.60}"):
         if "\n" in quoted:
+            message = message.replace(f"{found} {quoted}", quoted)
             message = message.replace(quoted, f"a value of type {found}")
     return message
 

@@ -266,3 +266,13 @@ def test_what_torch_cannot_provide_is_an_error_that_says_why() -> None:
     sparse = torch.eye(3).to_sparse()
     with pytest.raises(FunctionSignatureError, match="to_dense"):
         relaxpy.compile(program("float32"), "numpy")["main"](sparse)
+
+
+def test_an_operand_is_refused_with_what_to_write(torch: Torch) -> None:
+    operand = torch.tensor(np.ones((2, 2), "float32"))
+    with pytest.raises(MisuseError, match="expected a Relax expression, found") as caught:
+        R.add(relax.Var("x", R.Tensor((2, 2), "float32")), operand)
+    message, hint = caught.value.diagnostic.message, caught.value.diagnostic.hint
+    assert ("value of type" in message) == ("\n" in repr(operand))
+    assert "Tensor a value" not in message
+    assert hint == "relax.const(array) is a constant"

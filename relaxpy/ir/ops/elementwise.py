@@ -80,8 +80,9 @@ Errors:
 
 def _asinh_gradient(g: Any, x: Any, y: Any) -> Any:
     """g / sqrt(x * x + 1), where the square may be too large."""
-    scale = 1 / R.maximum(R.abs(x), 1)
-    return g * scale * R.rsqrt(R.square(x * scale) + R.square(scale))
+    size = R.abs(x)
+    scale = 1 / R.maximum(size, 1)
+    return g * scale * R.rsqrt(R.square(R.minimum(size, 1)) + R.square(scale))
 
 
 _number, _test = _rows(_infer_same), _rows(_infer_test, result="as x, Bool")
@@ -404,9 +405,11 @@ def _power_exponent(g: Any, a: Any, b: Any, y: Any) -> Any:
 
 
 def _atan2_gradient(g: Any, a: Any, b: Any) -> Any:
-    """g * a / (a * a + b * b), where the squares may be too large or too small."""
-    scale = 1 / R.maximum(R.abs(a), R.abs(b))
-    return g * (a * scale) / (R.square(a * scale) + R.square(b * scale)) * scale
+    """g * a / (a * a + b * b), where the squares may be too large or too small; 0 at 0."""
+    size = R.maximum(R.abs(a), R.abs(b))
+    scale = 1 / size
+    slope = g * (a * scale) / (R.square(a * scale) + R.square(b * scale)) * scale
+    return masked(slope, R.not_equal(size * 0.5, size))  # equal for 0 and infinity
 
 
 def _chosen(g: Any, a: Any, b: Any, is_other: Any) -> Any:

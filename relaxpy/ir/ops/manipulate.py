@@ -44,11 +44,15 @@ def _of_rank(x: rx.TensorStructInfo, ndim: int) -> rx.TensorStructInfo:
     return rules.tensor(None, x.dtype, x.vdevice, ndim)
 
 
+def _broadcasts(old: rules.Sizes, new: rules.Sizes) -> bool:
+    """True if the shape `old` provably broadcasts to `new`; else run time decides."""
+    pairs = zip(old[::-1], new[::-1], strict=False)
+    return all(rules.is_one(a) or rules.same(a, b) for a, b in pairs)
+
+
 def _legalize_broadcast_to(builder: BlockBuilder, call: rx.Call) -> rx.Expr:
     old, new = rules.known_shape(builder, call.args[0]), rules.known_shape(builder, call)
-    if not all(
-        rules.is_one(a) or rules.same(a, b) for a, b in zip(old[::-1], new[::-1], strict=False)
-    ):
+    if not _broadcasts(old, new):
         return call
     return rules.te_kernel(builder, topi.broadcast_to, "broadcast_to", *call.args)
 
@@ -102,20 +106,19 @@ def _check_collapse(data: rx.TensorStructInfo, target: rules.Sizes | None, rank:
     if sizes is None or target is None:
         return
     for k, (size, goal) in enumerate(zip(sizes[::-1], target[::-1], strict=False), start=1):
-        if rules.is_one(goal) or rules.same(size, goal):
-            continue
-        verdict = "differ" if rules.differ(size, goal) else "may differ"
-        raise rules.refuse(
-            f"dimension {-k} of data {rules.shape_text(sizes)} and that of the target "
-            f"{rules.shape_text(target)}, which is not 1, {verdict}: {rules.shown(size)} and "
-            f"{rules.shown(goal)}",
-            data,
-            hint="bind the sizes by R.match_cast first" if verdict == "may differ" else None,
-        )
+        if not rules.is_one(goal) and rules.differ(size, goal):
+            raise rules.refuse(
+                f"dimension {-k} of data {rules.shape_text(sizes)} and that of the target "
+                f"{rules.shape_text(target)}, which is not 1, differ: {rules.shown(size)} and "
+                f"{rules.shown(goal)}",
+                data,
+            )
 
 
 def _legalize_collapse(builder: BlockBuilder, call: rx.Call) -> rx.Expr:
-    target = rules.known_shape(builder, call)
+    data, target = rules.known_shape(builder, call.args[0]), rules.known_shape(builder, call)
+    if not _broadcasts(target, data):
+        return call
     return rules.te_kernel(
         builder, topi.collapse_sum, "collapse_sum", call.args[0], rx.ShapeExpr(target)
     )
@@ -140,8 +143,7 @@ def collapse_sum_to(
         data    what `shape` broadcasts to
         result  `shape`, in the datatype of data
     Errors:
-        StructInfoError: `shape` does not broadcast to the shape of data, or it cannot be decided
-            whether two known sizes are equal.
+        StructInfoError: `shape` provably does not broadcast to the shape of data.
     """
     _check_collapse(data, shape.values, shape.ndim)
     return rules.tensor(
@@ -160,8 +162,7 @@ def collapse_sum_like(
         collapse_target  any
         result           the shape of the target, in the datatype of data
     Errors:
-        StructInfoError: the target does not broadcast to the shape of data, or it cannot be decided
-            whether two known sizes are equal.
+        StructInfoError: the target provably does not broadcast to the shape of data.
     """
     _check_collapse(data, collapse_target.get_shape(), collapse_target.ndim)
     shape, ndim = collapse_target.shape, collapse_target.ndim

@@ -384,17 +384,15 @@ class _Differentiation:
             )
         target = results[index]
         sinfo = target.struct_info
-        if (
-            isinstance(target, rx.Var)
-            and isinstance(sinfo, rx.TensorStructInfo)
-            and sinfo.ndim == 0
-            and sinfo.dtype.is_float
-        ):
+        is_scalar = isinstance(sinfo, rx.TensorStructInfo) and sinfo.ndim == 0
+        if isinstance(target, rx.Var) and is_scalar and sinfo.dtype.is_float:  # type: ignore[union-attr]
             return target
         raise TransformError(
             f"Gradient: the target, result {index} of {self.name}, is a float of rank 0 that the "
             f"function computes, found {sinfo}",
-            hint="reduce it, as by R.sum or R.mean",
+            hint="bind it to a variable, as by R.astype(value, 'float32')"
+            if is_scalar
+            else "reduce it, as by R.sum or R.mean",
             about=self.original,
         )
 

@@ -682,7 +682,7 @@ def header(node: ast.stmt) -> ast.stmt | ast.expr:
             return node
 
 
-def bound_names(node: ast.stmt | ast.ExceptHandler) -> Iterator[str]:
+def bound_names(node: ast.stmt | ast.ExceptHandler | ast.match_case) -> Iterator[str]:
     """The names that a statement binds in its enclosing scope."""
     worklist: list[ast.expr]
     match node:
@@ -690,16 +690,14 @@ def bound_names(node: ast.stmt | ast.ExceptHandler) -> Iterator[str]:
             worklist = list(targets)
         case ast.AnnAssign(target=bound) | ast.AugAssign(target=bound):
             worklist = [bound]
-        case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
             yield name
             return
-        case ast.If() | ast.With() | ast.For() | ast.While() | ast.Try() | ast.ExceptHandler():
+        case _:
             for inner in ast.iter_child_nodes(node):
-                if isinstance(inner, ast.stmt | ast.ExceptHandler):
+                if isinstance(inner, ast.stmt | ast.ExceptHandler | ast.match_case):
                     yield from bound_names(inner)
             worklist = [node.target] if isinstance(node, ast.For) else []
-        case _:
-            return
     while worklist:
         target = worklist.pop()
         if isinstance(target, ast.Name):

@@ -69,6 +69,7 @@ vm.call_tir_dyn(obj, ()) !! takes a kernel and a tuple of arguments
 
 # activations, normalisations, losses, attention
 nn.selu(i64(2)) !! data holds floats !! convert it with R.astype first
+nn.softplus(f32(2), 0.0) !! beta is other than 0
 nn.softplus(i64(2)) !! data holds floats !! convert it with R.astype first
 nn.prelu(f32(2, 3), f32(2)) !! alpha (2,) has 2 slopes, but axis 1 of data (2, 3)
 nn.prelu(f32(2, 3), f32(2, 3)) !! alpha is a vector
@@ -458,6 +459,8 @@ strided_slice(f32(4, 4), [0], [0.5], [1]) !! begin holds int64 scalars, found
 arange(0, 5, 0) !! step is other than 0
 arange(0, nan) !! start, end and step are finite, found
 arange(0, inf) !! start, end and step are finite, found
+arange(0, 10, 1e-300) !! step is other than 0 in its datatype
+arange(0, 1e300, 1e-300, "float64") !! start, end and step give too many elements
 zeros(f32(2), "int8") !! shape is a shape, found
 zeros((2,), "") !! a tensor is created in a datatype
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import relaxpy
-from relaxpy import relax
-from relaxpy.errors import StructInfoError
+from relaxpy import relax, tir
+from relaxpy.errors import RuntimeCheckError, StructInfoError
 from relaxpy.script import relax as R
 from tests.ir.relax.graphs import returning
 from tests.ir.relax.sinfos import tensor
@@ -190,6 +190,8 @@ def test_counts_that_are_no_narrow_floats(function, count, slope, dtype) -> None
             [1, 0, 0, 0],
         ),
         (R.prod, [2, 0, 3], [0, 6, 0]),
+        (lambda x: R.atan2(x, R.zeros_like(x)), [-0.0, 0, 2, INF], [0, 0, 0, 0]),
+        (lambda x: R.atan2(R.zeros_like(x), x), [-0.0, 0, 2, -INF], [0, 0, 0, 0]),
     ],
 )
 def test_gradients_at_kinks_are_those_of_pytorch(function, x, slopes, dtype) -> None:
@@ -206,6 +208,31 @@ def test_slopes_of_activations_far_from_zero(function: Any, dtype: str) -> None:
     right = 1.0507009873554805 if function is R.nn.selu else 1
     [found] = gradients(function, np.array([-INF, -largest, -60000, 60000, largest, INF], dtype))
     np.testing.assert_allclose(found, [0, 0, 0, right, right, right], rtol=1e-2)
+
+
+def test_slopes_at_infinity() -> None:
+    x = np.array([-INF, INF, np.nan])
+    np.testing.assert_array_equal(gradients(R.asinh, x), [[0, 0, np.nan]])
+    found = gradients(R.atan2, x, np.ones(3))
+    np.testing.assert_array_equal(found, [[0, 0, np.nan]] * 2)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_a_loss_of_ignored_targets_alone(reduction: str) -> None:
+    loss = lambda p, t, w: R.nn.nll_loss(p, t, w, reduction, 1)  # noqa: E731
+    found = gradients(loss, np.ones((2, 3)), np.array([1, 1]), np.ones(3))
+    assert found == [[[0, 0, 0]] * 2, [0, 0, 0]]
+
+
+@pytest.mark.parametrize("target", ["native", "numpy", "reference"])
+def test_a_broadcast_that_run_time_decides(target: str) -> None:
+    n = tir.Var("n", "int64")
+    program = returning(lambda x: R.sum(R.broadcast_to(x, (2, 3))), tensor(n, dtype="float64"))
+    module = relax.transform.Gradient("main")(program)
+    adjoint = relaxpy.compile(module, target=target)["main_adjoint"]
+    assert [adjoint(np.ones(k))[1][0].tolist() for k in (1, 3)] == [[6], [2, 2, 2]]
+    with pytest.raises(RuntimeCheckError, match=r"dimension 0 of x \(2,\) is 2"):
+        adjoint(np.ones(2))
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])

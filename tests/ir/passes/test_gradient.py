@@ -317,10 +317,12 @@ def test_unknown_functions() -> None:
 
 
 def test_the_target_is_a_float_of_rank_0() -> None:
-    for value in ("R.exp(x)", 'R.sum(R.astype(x, "int32"))'):
+    hints = {"R.exp(x)": "reduce it", 'R.sum(R.astype(x, "int32"))': "as by R.astype"}
+    for value, hint in hints.items():
         mod = graph(f"def main(x: f32[3]):\n    gv = {value}\n    return gv")
-        with pytest.raises(TransformError, match="is a float of rank 0"):
+        with pytest.raises(TransformError, match="is a float of rank 0") as caught:
             Gradient("main")(mod)
+        assert hint in str(caught.value.diagnostic.hint)
 
 
 def test_the_body_is_one_dataflow_block() -> None:

@@ -277,6 +277,11 @@ dyn.nn.upsampling(%0, 2f, %1) <- IMAGE, np.array(3, "float32") => IMAGE.repeat(2
 nn.max_pool2d_grad(%0, %1, pool_size=[2, 2], strides=[2, 2])
     <- np.ones((1, 1, 1, 1), "float32"), SQUARE[None, None, :2, :2]
     => np.array([[[[0, 0], [0, 1]]]])
+trunc_divide <- M, P => np.trunc(M / P)
+take(%0, %1, axis=1, batch_dims=1) <- M, LENGTHS[:3] => M[np.arange(3), LENGTHS[:3]]
+take(%0, %1, axis=2, batch_dims=-1) <- X, I => np.take_along_axis(X, I[:, None], 2)
+arange(%0, %1, %2, dtype="int64") <- ints(2**60)[0], ints(2**60 - 5)[0], ints(-2)[0]
+    => 2**60 - np.arange(0, 5, 2)
 """)
 
 
@@ -346,6 +351,13 @@ def test_identity_of_an_operator_is_of_tensors() -> None:
     """RLY-102: a tuple or a function is no operand, although both sides have one type."""
     assert "expected a tensor, found ()" in refused("negative(())", "RLY-23")
     refused("nn.relu(fn() { 1 })", "RLY-23")
+
+
+def test_batches_of_take_are_axes_of_indices_before_its_axis() -> None:
+    for axis, batch in (0, 1), (2, 2), (2, -2):
+        text = "fn(%x: Tensor[(2, 2, 2), int8], %i: Tensor[(2,), int32]) { take(%x, %i, "
+        message = refused(f"{text}axis={axis}, batch_dims={batch}) }}", "RLY-23")
+        assert f"batch_dims is at most axis and the rank of indices, found {batch}" in message
 
 
 def test_both_choices_of_where_have_one_datatype() -> None:

@@ -175,9 +175,11 @@ def softplus(
         data    any, float dtype
         result  as data
     Errors:
-        StructInfoError: data is not a tensor, or holds no floats.
+        StructInfoError: data is not a tensor, or holds no floats, or `beta` is 0.
     """
     rules.require_float(data, "data")
+    if beta == 0:
+        raise rules.refuse("beta is other than 0")
     return data
 
 

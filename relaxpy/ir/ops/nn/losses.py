@@ -111,12 +111,10 @@ def _gradient_nll_loss(var: Var, call: Call, gradient: Expr, builder: BlockBuild
     if weights is None:
         return [*out, *map(R.grad.no_grad, call.args[2:])]
     classes = _classes(targets, counts)
-    mask = R.astype(counts, tensor_of(predictions).dtype)
     term = -_picked(predictions, classes, axis)
     if call.attrs["reduction"] == "mean":
-        total = R.sum(R.take(weights, classes, axis=0) * mask)
-        term = (term - var) / total
-    term = term * mask * gradient
+        term = (term - var) / R.sum(gradients.masked(R.take(weights, classes, axis=0), counts))
+    term = gradients.masked(term * gradient, counts)
     flat = R.flatten(classes), R.flatten(term)
     return [*out, R.scatter_elements(R.zeros_like(weights), *flat, reduction="add")]
 
@@ -221,7 +219,7 @@ def _legalize_nll_backward(builder: BlockBuilder, call: Call) -> Expr:
     factor = mask if weights is None else mask * R.take(weights, classes, axis=0)
     if call.attrs["reduction"] == "mean":
         factor = factor / R.sum(factor)
-    update = R.expand_dims(-factor * cast("Any", gradient), axis)
+    update = R.expand_dims(gradients.masked(-factor * cast("Any", gradient), counts), axis)
     zeros = R.zeros_like(predictions)
     return cast(
         "Expr",

@@ -465,6 +465,13 @@ def _check_image(data: Tensor, block_size: int, name: str) -> None:
         )
 
 
+def _parts(size: PrimExpr, by: int, name: str) -> PrimExpr:
+    """A dimension divided by `by`, which divides it where it is known."""
+    if isinstance(size, tir.IntImm) and size.value % by:
+        raise MisuseError(f"{name}: a dimension of {size.value} is not a multiple of {by}")
+    return tidy(size // ops.const(by, "int64"))
+
+
 def depth_to_space(
     data: Tensor, block_size: int, layout: str = "NCHW", mode: str = "DCR"
 ) -> Tensor:
@@ -474,7 +481,8 @@ def depth_to_space(
     channel c * b * b + i * b + j in mode "CRD".
 
     Errors:
-        MisuseError: the rank is not 4, or there is no such layout, mode or block size.
+        MisuseError: the rank is not 4, there is no such layout, mode or block size, or its square
+            does not divide the number of channels.
     """
     _check_image(data, block_size, "depth_to_space")
     if mode not in ("DCR", "CRD"):
@@ -483,7 +491,7 @@ def depth_to_space(
     block = ops.const(block_size, "int64")
     square = block * block
     shape = list(data.shape)
-    shape[channels] = depth = tidy(shape[channels] // square)
+    shape[channels] = depth = _parts(shape[channels], block_size**2, "depth_to_space")
     shape[rows], shape[columns] = (tidy(shape[a] * block) for a in (rows, columns))
 
     def element(*index: PrimExpr) -> PrimExpr:
@@ -502,14 +510,16 @@ def space_to_depth(data: Tensor, block_size: int, layout: str = "NCHW") -> Tenso
     Row i and column j of the blocks of channel c become channel (i * b + j) * C + c.
 
     Errors:
-        MisuseError: the rank is not 4, or there is no such layout or block size.
+        MisuseError: the rank is not 4, there is no such layout or block size, or it does not divide
+            the rows and columns.
     """
     _check_image(data, block_size, "space_to_depth")
     channels, rows, columns = _image_axes(layout, "space_to_depth")
     block = ops.const(block_size, "int64")
     shape, depth = list(data.shape), data.shape[channels]
     shape[channels] = tidy(depth * (block * block))
-    shape[rows], shape[columns] = (tidy(shape[a] // block) for a in (rows, columns))
+    for axis in (rows, columns):
+        shape[axis] = _parts(shape[axis], block_size, "space_to_depth")
 
     def element(*index: PrimExpr) -> PrimExpr:
         source, channel = list(index), index[channels]

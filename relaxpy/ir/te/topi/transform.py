@@ -119,8 +119,12 @@ def range_length(
         if isinstance(value, tir.FloatImm) and not math.isfinite(value.value):
             raise refuse(f"start, end and step are finite, found {value.value}", about=value)
     if all(isinstance(v, tir.FloatImm) for v in (first, last, by)):
-        exact = math.ceil((last.value - first.value) / by.value)  # type: ignore[attr-defined]
-        return ops.const(max(0, exact), INT64)
+        if by.value == 0:  # type: ignore[attr-defined]
+            raise refuse("step is other than 0 in its datatype", about=step)
+        exact = (last.value - first.value) / by.value  # type: ignore[attr-defined]
+        if math.isinf(exact):
+            raise refuse("start, end and step give too many elements", about=step)
+        return ops.const(max(0, math.ceil(exact)), INT64)
     return ops.cast_to(intrin.ceil(ops.div(last - first, by)), INT64)
 
 

@@ -57,7 +57,7 @@ define_all(
 )
 define_all(
     {
-        "trunc_divide": lambda lhs, rhs: R.divide(lhs, rhs),
+        "trunc_divide": lambda lhs, rhs: R.trunc(R.divide(lhs, rhs)),
         "trunc_mod": lambda lhs, rhs: R.mod(lhs, rhs),
     },
     "Broadcast",

@@ -86,9 +86,12 @@ def _take_in_batches(
     """The elements of each batch at its own indices."""
     shape, positions = dims(data), dims(indices)
     axis = axes_of(axis, len(shape))[0]
-    batch = int(batch_dims) % len(positions)
-    if batch > axis:
-        raise RelationError(f"batch_dims is at most axis, found {batch} and {axis}")
+    batch = int(batch_dims) + (len(positions) if int(batch_dims) < 0 else 0)
+    if not 0 <= batch <= min(axis, len(positions)):
+        raise RelationError(
+            f"batch_dims is at most axis and the rank of indices, found {batch_dims}, {axis} and "
+            f"{len(positions)}"
+        )
     groups = shape[:batch], shape[batch:axis], shape[axis + 1 :]
     batches, middle, rest = (math.prod(group, start=IntImm("int64", 1)) for group in groups)
     count, size = math.prod(positions[batch:], start=IntImm("int64", 1)), shape[axis]
@@ -212,9 +215,14 @@ def _positions(count: rx.Expr) -> rx.Expr:
 
 
 def _arange(start: rx.Expr, stop: rx.Expr, step: rx.Expr, *, dtype: Any = "float32") -> rx.Expr:
-    start, stop, step = (R.astype(bound, "float64") for bound in (start, stop, step))
-    count = R.astype(R.ceil(R.divide(R.subtract(stop, start), step)), _INDEX)
-    positions = R.astype(_positions(_vector(R.maximum(count, _number(0)))), "float64")
+    bounds = start, stop, step
+    wide = "float64" if any("float" in dtype_of(bound) for bound in bounds) else _INDEX
+    start, stop, step = (R.astype(bound, wide) for bound in bounds)
+    if wide == _INDEX:
+        count = R.negative(R.floor_divide(R.subtract(start, stop), step))
+    else:
+        count = R.astype(R.ceil(R.divide(R.subtract(stop, start), step)), _INDEX)
+    positions = R.astype(_positions(_vector(R.maximum(count, _number(0)))), wide)
     return R.astype(R.add(start, R.multiply(positions, step)), dtype)
 
 

@@ -376,6 +376,14 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
         lambda: topi.tensordot(MATRIX, MATRIX, 0.5),
         "axes is an integer or a list of lists of integers",
     ),
+    (
+        lambda: topi.nn.depth_to_space(te.placeholder((1, 8, 2, 3)), 3),
+        "depth_to_space: a dimension of 8 is not a multiple of 9",
+    ),
+    (
+        lambda: topi.nn.space_to_depth(te.placeholder((1, 8, 2, 3)), 2),
+        "space_to_depth: a dimension of 3 is not a multiple of 2",
+    ),
 ]
 
 
