@@ -389,6 +389,12 @@ by_rows
 # do: copy = s.cache_read("D", 0, "local")
 # holds: extents(s, copy) == [6, 1, 8]
 # holds: loop_names(s, copy) == ["i", "ax0", "ax1"]
+--- a copy of a part of a row moves to its reader
+beginnings
+# do: copy = s.cache_read("C", 0, "local")
+# holds: extents(s, copy) == [6, 5]
+# do: s.compute_at(copy, s.get_loops("C")[0])
+# holds: extents(s, copy) == [6, 5]
 --- the iterators of an index keep their order
 chain
 # do: i, j = s.get_loops("C")
@@ -441,6 +447,14 @@ def forked(A: f32[6, 8], C: f32[6, 8], D: f32[6, 8], E: f32[6, 8]):
         D[vi, vj] = B[vi, vj] + T.float32(3)
     for i, j in SS(6, 8):
         E[vi, vj] = B[vi, vj] + T.float32(4)
+""")
+beginnings = kernel("""
+def beginnings(A: f32[6, 8], C: f32[6, 5]):
+    B = T.alloc_buffer((6, 8))
+    for i, j in SS(6, 8):
+        B[vi, vj] = A[vi, vj] * T.float32(2)
+    for i, j in SS(6, 5):
+        C[vi, vj] = B[vi, vj] + T.float32(1)
 """)
 
 
