@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import prod
 
 from relaxpy.errors import MisuseError, check_type, unexpected
 from relaxpy.ir.arith.algebra import folding
 from relaxpy.ir.arith.canonical import entry_point
+from relaxpy.ir.arith.prove import in_order
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.arith.tvm.iter_reader import (
     Extents,
@@ -28,7 +28,6 @@ from relaxpy.ir.arith.tvm.iter_reader import (
     with_padding,
 )
 from relaxpy.ir.core.dtype import BOOL
-from relaxpy.ir.core.traverse import tree_size
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr, Var
 from relaxpy.ir.tir.iteration import Range
@@ -158,18 +157,7 @@ def iter_map_simplify(
     values = [ops.convert(index) for index in indices]
     if not result.errors:
         values = [normalize_iter_map_to_expr(index) for index in result.indices]
-    return [_in_order(value, simplify) for value in values]
-
-
-def _in_order(value: PrimExpr, simplify: Callable[[PrimExpr], PrimExpr]) -> PrimExpr:
-    """The simplest form of a sum, with its terms in their order if all of them stay."""
-    simple, first = simplify(value), value
-    later: list[PrimExpr] = []
-    while isinstance(first, tir.Add):
-        later.append(first.b)
-        first = first.a
-    ordered = functools.reduce(ops.add, map(simplify, [first, *later[::-1]]))
-    return ordered if tree_size(ordered) <= tree_size(simple) else simple
+    return [in_order(value, simplify) for value in values]
 
 
 def _level(level: IterMapLevel | str | int) -> IterMapLevel:
