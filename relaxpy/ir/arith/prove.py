@@ -5,9 +5,11 @@ Most sizes are the same expression, so the rules are imported for the first othe
 
 from __future__ import annotations
 
-from functools import cache, lru_cache
+from collections.abc import Callable
+from functools import cache, lru_cache, reduce
 from typing import TYPE_CHECKING
 
+from relaxpy.ir.core.traverse import tree_size
 from relaxpy.ir.tir import expr as tir, ops
 
 if TYPE_CHECKING:
@@ -53,3 +55,16 @@ def simplify(expr: tir.PrimExpr) -> tir.PrimExpr:
     True
     """
     return _general().simplify(expr if isinstance(expr, tir.PrimExpr) else ops.convert(expr))
+
+
+def in_order(
+    value: tir.PrimExpr, simplify: Callable[[tir.PrimExpr], tir.PrimExpr] = simplify
+) -> tir.PrimExpr:
+    """The simplest form of a sum, with its terms in their order if all of them stay."""
+    simple, first = simplify(value), value
+    later: list[tir.PrimExpr] = []
+    while isinstance(first, tir.Add):
+        later.append(first.b)
+        first = first.a
+    ordered = reduce(ops.add, map(simplify, [first, *later[::-1]]))
+    return ordered if tree_size(ordered) <= tree_size(simple) else simple

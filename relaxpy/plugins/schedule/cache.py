@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from relaxpy.errors import check_type
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
+from relaxpy.ir.arith.tvm.iter_reader import analyzer_of
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import map_children
 from relaxpy.ir.tir import ops
@@ -21,7 +22,7 @@ from relaxpy.ir.tir.rewrite.stages import (
     stage_in_scope,
     written_box,
 )
-from relaxpy.ir.tir.rewrite.state import State, refused, serial_nest, spatial_block
+from relaxpy.ir.tir.rewrite.state import State, domains_of, refused, serial_nest, spatial_block
 from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt, stmt_seq
 from relaxpy.support.dataclass import dataclass, replace
 
@@ -86,7 +87,7 @@ def member_index(state: State, site: Site, block: Block) -> int:
 def site_before(
     state: State, scope: Block, stages: Sequence[Stage], readers: Sequence[Stage], buffer: Buffer
 ) -> Site:
-    """The position after all writes of a buffer and before these of its readers.
+    """The last position after all writes of a buffer and before these of its readers.
 
     Errors:
         ScheduleError: there is none.
@@ -99,15 +100,16 @@ def site_before(
         return Site(scope, 0)
     site = Site(common_site(state, scope, [s.block for s in (*writers, *readers)])[-1], 0)
     last = max(member_index(state, site, s.block) for s in writers)
-    if last >= min(member_index(state, site, s.block) for s in readers):
+    first = min(member_index(state, site, s.block) for s in readers)
+    if last >= first:
         raise refused(f"there is no place after all writes of {buffer.name} and before its reads")
-    return Site(site.parent, last + 1)
+    return Site(site.parent, first)
 
 
 def site_after(
     state: State, scope: Block, stages: Sequence[Stage], writer: Stage, buffer: Buffer
 ) -> Site:
-    """The position after the only writer of a buffer and before all of its readers.
+    """The last position after the only writer of a buffer and before all of its readers.
 
     Errors:
         ScheduleError: there is none, or the buffer has other writers.
@@ -116,18 +118,21 @@ def site_after(
 
 
 def _after(state: State, scope: Block, writer: Stage, readers: Sequence[Stage]) -> Site:
-    """The innermost position after a writer and before `readers`. Errors: there is none."""
+    """The innermost position after a writer, the last before `readers`. Errors: there is none."""
     blocks = [writer.block, *(reader.block for reader in readers)]
     site = Site(common_site(state, scope, blocks)[-1] if readers else scope, 0)
     place = member_index(state, site, writer.block)
+    first = len(site.members())
     for reader in readers:
-        if member_index(state, site, reader.block) <= place:
+        index = member_index(state, site, reader.block)
+        if index <= place:
             raise refused(
                 f"no position is after block {writer.name} and before all blocks that read what it "
                 f"writes: block {reader.name} shares a loop with it",
                 reader.block,
             )
-    return Site(site.parent, place + 1)
+        first = min(first, index)
+    return Site(site.parent, first)
 
 
 def _readers_after(
@@ -179,7 +184,8 @@ def cache_read(
     chosen = _among(readers, consumers, buffer) if consumers else readers
     site = site_before(state, scope, stages, chosen, buffer)
     is_input = not any(buffer in s.writes for s in stages)
-    region = [Range(size) for size in buffer.shape] if is_input else _read_region(site, buffer)
+    whole = [Range(size) for size in buffer.shape]
+    region = whole if is_input else _read_region(state, site, buffer)
     cached = like(buffer, storage_scope)
     copy = _copy(buffer, cached, region, cached.name)
     renewed: dict[Block, Block] = {}
@@ -205,7 +211,7 @@ def cache_write(
     readers = _readers_after(state, scope, stages, stage, buffer)
     chosen = _among(readers, consumers, buffer)
     sites = [_after(state, scope, stage, [r]) for r in readers if r not in chosen]
-    innermost = max(sites, key=lambda at: state.position(at.parent), default=None)
+    innermost = max(sites, key=lambda at: (state.position(at.parent), -at.index), default=None)
     site = innermost or _after(state, scope, stage, [])
     check_own_elements(stage)
     inner = loops_below(state, site, block)
@@ -246,7 +252,7 @@ def _writes_what_is_read(
     return all(
         prove(ops.compare(LE, w.min, r.min))
         and prove(ops.compare(LE, r.min + r.extent, w.min + w.extent))
-        for w, r in zip(written, _read_region(Site(parent, place + 1), buffer), strict=True)
+        for w, r in zip(written, _read_region(state, Site(parent, place + 1), buffer), strict=True)
     )
 
 
@@ -259,7 +265,7 @@ def set_scope(state: State, block: Block, which: int | str | Buffer, storage_sco
         raise refused(f"{buffer.name} is a parameter, which keeps its scope", block)
     if buffer.scope() == storage_scope:
         return
-    moved = decl_buffer(buffer.shape, buffer.dtype, buffer.name, scope=storage_scope)
+    moved = like(buffer, storage_scope)
     renewed: dict[Block, Block] = {}
     new = with_buffer(owner, buffer, moved, renewed)
     state.replace({owner: new}, renewed)
@@ -288,13 +294,14 @@ def like(buffer: Buffer, storage_scope: str, shape: Sequence[PrimExpr] | None = 
     )
 
 
-def _read_region(site: Site, buffer: Buffer) -> list[Range]:
+def _read_region(state: State, site: Site, buffer: Buffer) -> list[Range]:
     """The reads of `buffer` by the members of a site from its index on."""
     accesses = Bodies(())
     for member in site.members()[site.index :]:
         accesses.statement(member)
     sets = accesses.reads[buffer]
-    simplify = Analyzer().simplify
+    around = [n for n in (site.parent, *state.ancestors(site.parent)) if isinstance(n, For)]
+    simplify = analyzer_of(domains_of(around)).simplify
     found = []
     for covered, size in zip(sets, buffer.shape, strict=True):
         zero = ops.const(0, size.dtype)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from relaxpy.errors import MisuseError, ScheduleError, unexpected
+from relaxpy.ir.arith.prove import in_order
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.arith.tvm.iter_reader import analyzer_of
 from relaxpy.ir.core.dtype import DataType
@@ -180,7 +181,9 @@ class Relayout:
             raise refused(f"{self.old.name} is accessed as vectors")
         found = self.index_map.map_indices(indices)
         simple = (
-            index if any(index.same_as(old) for old in indices) else self.analyzer.simplify(index)
+            index
+            if any(index.same_as(old) for old in indices)
+            else in_order(index, self.analyzer.simplify)
             for index in found
         )
         return tuple(ops.cast_to(i, n.dtype) for i, n in zip(simple, self.new.shape, strict=True))

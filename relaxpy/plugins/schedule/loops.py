@@ -690,9 +690,11 @@ class _Factored:
                 values[it.var] = substitute(old_values[it.var], loop_values)
         part = iters[self.loop.loop_var]
         indices = self._element(part.var, values)
-        load = BufferLoad(self.partial, indices)
-        source = substitute(self.reduction.source, values)
-        value = self.reduction.combine(load, source)
+        value = substitute(self.reduction.source, values)
+        init = None
+        if len(iters) > 1:  # otherwise each partial result is one element
+            value = self.reduction.combine(BufferLoad(self.partial, indices), value)
+            init = BufferStore(self.partial, self._identity(values), indices)
         block = Block(
             (
                 part,
@@ -703,7 +705,7 @@ class _Factored:
             (),
             f"{self.stage.block.name_hint}_rf",
             BufferStore(self.partial, value, indices),
-            BufferStore(self.partial, self._identity(values), indices),
+            init,
             annotations=self.stage.block.annotations,
         )
         bound = [

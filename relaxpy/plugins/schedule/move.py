@@ -33,7 +33,7 @@ from relaxpy.ir.tir.rewrite.state import (
     refused,
     serial_nest,
 )
-from relaxpy.ir.tir.stmt import Block, BlockRealize, For, ForKind, Stmt
+from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt
 from relaxpy.ir.tir.substitution import mentions, substitute
 from relaxpy.plugins.schedule.cache import Site, member_index
 from relaxpy.support.dataclass import replace
@@ -129,6 +129,26 @@ def _check_complete(producer: Stage, loop: For) -> None:
             )
 
 
+def _copies_elements(stage: Stage, scope: Block) -> bool:
+    """True if a block may run for all values of its variables: it copies between known elements.
+
+    Its result is allocated in the scope, so nothing else sees elements that were not copied.
+    """
+    match stage.block:
+        case Block(init=None, body=BufferStore(value=BufferLoad() as load) as store):
+            analyzer = analyzer_of(iter_domains(stage.block))
+            return (
+                store.buffer in scope.alloc_buffers
+                and not (stage.deciding or stage.is_guarded(stage.loops))
+                and all(
+                    is_inside(analyzer, access.indices, [Range(n) for n in access.buffer.shape])
+                    for access in (store, load)
+                )
+            )
+        case _:
+            return False
+
+
 def _prepared(
     state: State, block: Block, loop: For
 ) -> tuple[Stage, list[Stage], list[For], list[For]]:
@@ -147,7 +167,7 @@ def _prepared(
     check_pure_stage(stage, stages)
     if len(stage.iters(IterVarKind.CommReduce)) > 1:
         check_commutes(stage)
-    if not covers_domain(stage):
+    if not covers_domain(stage) and not _copies_elements(stage, scope):
         raise refused(f"the loops of block {stage.name} do not cover its variables", block)
     around = [*state.loops(loop), loop]
     for one in around:

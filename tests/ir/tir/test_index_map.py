@@ -96,6 +96,9 @@ def test_indices_are_mapped_and_simplified() -> None:
     found = TILES.map_indices([i * 4 + 1, i])
     assert numbers(found) == ["x", "x", 1]
     assert [e.dtype for e in found] == ["int32"] * 3
+    j = tir.Var("a", "int32")
+    assert [str(e) for e in TILES.map_indices([0, i * 2 + j])][1] == "x * 2 + a"  # in this order
+    assert [str(e) for e in TILES.map_indices([0, i + j - i])][1] == "a"
 
 
 def test_shapes_are_mapped_so_that_they_hold_everything() -> None:

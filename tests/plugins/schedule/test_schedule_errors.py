@@ -114,6 +114,26 @@ for i, k in SR(6, 3):
     B[vi] = B[vi] + A[vi + vk]
 """
 
+PART = """
+B = T.alloc_buffer((8,), "int32")
+for i in range(5):
+    with T.block("B"):
+        vi = T.axis.spatial(8, i)
+        B[vi] = A[vi] + 1
+for i in S(5):
+    C[vi] = B[vi]
+"""
+TILES_MEET = """
+for i, k in T.grid(3, 4):
+    with T.block("B"):
+        vi, vk = T.axis.remap("SR", [i, k])
+        with T.init():
+            for j in range(4):
+                B[vi * 4 + j + 1] = 0
+        for j in range(4):
+            B[vi * 4 + j] = B[vi * 4 + j] + A[vk]
+"""
+
 
 DIRECT = """
 for i, j in T.grid(8, 4):
@@ -312,6 +332,14 @@ transposed : s.reindex_cache_read("C", 0, "local", lambda i, j: (i, j))
     => reindex_cache_read: block C accesses B at several indices
 maxima : s.merge(loops(s, "M")[1], loops(s, "C")[1])
     => merge: blocks M and C may use an element of M in different iterations of i_m, k_m
+kernel(PART, buffers="A, C") : s.compute_at("B", loops(s, "C")[0])
+    => compute_at: the loops of block B do not cover its variables
+kernel(PART.replace("A[vi] + 1", "A[vi + 1]"), buffers="A, C") : s.compute_at("B", loops(s, "C")[0])
+    => compute_at: the loops of block B do not cover its variables
+TILES_MEET : s.decompose_reduction("B", loops(s, "B")[1])
+    => decompose_reduction: block B may write an element of B by several stores
+TILES_MEET.replace("in range(4):", "in range(5):", 1) : s.decompose_reduction("B", loops(s, "B")[1])
+    => decompose_reduction: block B may write an element of B for several values of its spatial
 """
 )
 

@@ -56,6 +56,10 @@ def extents(sch: tir.Schedule, block: str) -> list[int]:
     return [int(sch.get(loop).extent) for loop in sch.get_loops(block)]
 
 
+def block_names(sch: tir.Schedule) -> list[str]:
+    return re.findall(r'T.block\("(\w+)"\)', sch.mod.script())
+
+
 def reads(sch: tir.Schedule, block: str) -> list[str]:
     return [str(region).split("\n")[-1] for region in sch.get(sch.get_block(block)).reads]
 
@@ -337,6 +341,67 @@ flattened
 flattened
 # do: s.reverse_compute_at("C", s.get_loops("B")[1])
 # holds: loop_names(s, "C") == ["i", "j"]
+--- the init of a block of tiles runs before the loops over which it reduces
+epilogue
+# do: i, j, k = s.get_loops("B")
+# do: (i0, i1), (j0, j1), (k0, k1) = (s.split(loop, [None, 4]) for loop in (i, j, k))
+# do: s.reorder(i0, j0, k0, i1, j1, k1)
+# do: tile = s.blockize(i1)
+# do: start = s.decompose_reduction(tile, k0)
+# holds: loop_names(s, start) == ["i_0", "j_0"]
+# holds: s.get(s.get_block("B_o_update")).init is None
+--- a partial result of one element is that element
+row_sum
+=>
+def after(A: f32[12, 8], B: f32[12]):
+    B_rf = T.alloc_buffer((8, 12))
+    for k, i in T.grid(8, 12):
+        with T.block("B_rf"):
+            T.block_attr({"note": 1})
+            vk, vi = T.axis.remap("SS", [k, i])
+            B_rf[vk, vi] = A[vi, vk]
+    for k, i in T.grid(8, 12):
+        with T.block("B"):
+            T.block_attr({"note": 1})
+            vk, vi = T.axis.remap("RS", [k, i])
+            with T.init():
+                B[vi] = T.float32(0)
+            B[vi] = B[vi] + B_rf[vk, vi]
+# do: i, k = s.get_loops("B")
+# do: s.reorder(k, i)
+# do: s.rfactor(k, 0)
+--- a buffer in another memory scope is named after it
+chain
+# do: s.set_scope("B", 0, "shared.dyn")
+# holds: [b.name for b in s.get(s.get_block("root")).alloc_buffers] == ["B_shared_dyn"]
+# error: s.set_scope("B", 0, "here") -> ScheduleError: no memory scope 'here'
+--- copies are just before the blocks that read them, and otherwise last
+forked
+# do: copies = s.cache_read("D", 0, "local"), s.cache_write("C", 0, "shared")
+# holds: [s.get(copy).name_hint for copy in copies] == ["B_local", "C_shared"]
+# holds: block_names(s) == ["root", "B", "C", "B_local", "D", "E", "C_shared"]
+--- a copy that some blocks read is just before the others
+forked
+# do: s.cache_write("B", 0, "local", consumer_blocks=["E"])
+# holds: block_names(s) == ["root", "B", "C", "B_local", "D", "E"]
+--- the row that an iteration reads is copied
+by_rows
+# do: copy = s.cache_read("D", 0, "local")
+# holds: extents(s, copy) == [6, 1, 8]
+# holds: loop_names(s, copy) == ["i", "ax0", "ax1"]
+--- a copy of a part of a row moves to its reader
+beginnings
+# do: copy = s.cache_read("C", 0, "local")
+# holds: extents(s, copy) == [6, 5]
+# do: s.compute_at(copy, s.get_loops("C")[0])
+# holds: extents(s, copy) == [6, 5]
+--- the iterators of an index keep their order
+chain
+# do: i, j = s.get_loops("C")
+# do: (i0, i1), (j0, j1) = s.split(i, [3, 4]), s.split(j, [2, 4])
+# do: s.reorder(i0, j0, i1, j1)
+# do: s.fuse(i0, j0)
+# holds: "T.axis.spatial(12, i_0_j_0_fused // 2 * 4 + i_1)" in s.mod["main"].script()
 """)
 epilogue = kernel("""
 def epilogue(A: f32[8, 8], C: f32[8], D: f32[8, 8]):
@@ -371,6 +436,40 @@ def flattened(A: f32[6, 8], C: f32[44]):
     for k in S(44):
         C[vk] = B[vk // 8, vk % 8]
 """)
+forked = kernel("""
+def forked(A: f32[6, 8], C: f32[6, 8], D: f32[6, 8], E: f32[6, 8]):
+    B = T.alloc_buffer((6, 8))
+    for i, j in SS(6, 8):
+        B[vi, vj] = A[vi, vj] * T.float32(2)
+    for i, j in SS(6, 8):
+        C[vi, vj] = A[vi, vj] + T.float32(1)
+    for i, j in SS(6, 8):
+        D[vi, vj] = B[vi, vj] + T.float32(3)
+    for i, j in SS(6, 8):
+        E[vi, vj] = B[vi, vj] + T.float32(4)
+""")
+beginnings = kernel("""
+def beginnings(A: f32[6, 8], C: f32[6, 5]):
+    B = T.alloc_buffer((6, 8))
+    for i, j in SS(6, 8):
+        B[vi, vj] = A[vi, vj] * T.float32(2)
+    for i, j in SS(6, 5):
+        C[vi, vj] = B[vi, vj] + T.float32(1)
+""")
+
+
+@T.prim_func
+def by_rows(A: T.Buffer((6, 8), "float32"), D: T.Buffer((6, 8), "float32")):
+    B = T.alloc_buffer((6, 8))
+    for i in range(6):
+        for j in range(8):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi, vj] * T.float32(2)
+        for j in range(8):
+            with T.block("D"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                D[vi, vj] = B[vi, vj] + T.float32(3)
 
 
 def written(text: str) -> tir.PrimFunc:

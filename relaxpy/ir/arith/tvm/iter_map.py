@@ -8,6 +8,7 @@ from math import prod
 from relaxpy.errors import MisuseError, check_type, unexpected
 from relaxpy.ir.arith.algebra import folding
 from relaxpy.ir.arith.canonical import entry_point
+from relaxpy.ir.arith.prove import in_order
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.arith.tvm.iter_reader import (
     Extents,
@@ -153,9 +154,10 @@ def iter_map_simplify(
     if not simplify_trivial_iterators:
         known = {v: domain for v, domain in input_iters.items() if not is_const(domain.extent, 1)}
     simplify = analyzer_of(known, analyzer).simplify
-    if result.errors:
-        return [simplify(index) for index in indices]
-    return [simplify(normalize_iter_map_to_expr(index)) for index in result.indices]
+    values = [ops.convert(index) for index in indices]
+    if not result.errors:
+        values = [normalize_iter_map_to_expr(index) for index in result.indices]
+    return [in_order(value, simplify) for value in values]
 
 
 def _level(level: IterMapLevel | str | int) -> IterMapLevel:

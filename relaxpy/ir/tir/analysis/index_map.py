@@ -10,7 +10,7 @@ import numpy as np
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError, check_type, unexpected
-from relaxpy.ir.arith.prove import simplify
+from relaxpy.ir.arith.prove import in_order, simplify
 from relaxpy.ir.core.dtype import INT64, Array, DataType
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.tensor import Tensor
@@ -136,7 +136,8 @@ class IndexMap(Node):
         Errors:
             MisuseError (also ValueError): the number of indices is wrong.
         """
-        return list(map(analyzer.simplify if analyzer else simplify, self._at(indices)))
+        simple = analyzer.simplify if analyzer else simplify
+        return [in_order(index, simple) for index in self._at(indices)]
 
     def _at(self, indices: Sequence[ExprLike]) -> list[PrimExpr]:
         self._check_count(indices, "indices")

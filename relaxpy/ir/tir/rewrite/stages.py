@@ -459,15 +459,35 @@ def _may_meet(
     a: Indices, b: Indices, spatial: Mapping[Var, Range], inner: Mapping[Var, Range]
 ) -> bool:
     """True if two stores may write one element for different values of spatial variables."""
-    if is_one_to_one([x for x, y in zip(a, b, strict=True) if x is y or x.same_as(y)], spatial):
-        return False
     domains = {**spatial, **inner}
+    prove_equal = analyzer_of(domains).can_prove_equal
+    alike = [x for x, y in zip(a, _with_loops_of(a, b, inner), strict=True) if prove_equal(x, y)]
+    used = {var: dom for var, dom in inner.items() if any(mentions(i, (var,)) for i in alike)}
+    if is_one_to_one(alike, {**spatial, **used}):
+        return False
     others = {var: var.renamed(var.name) for var in domains}
     analyzer = analyzer_of(domains | {others[var]: dom for var, dom in domains.items()})
     return not any(
         analyzer.can_prove(ops.compare(NE, x, substitute(y, others)))
         for x, y in zip(a, b, strict=True)
     )
+
+
+def _with_loops_of(a: Indices, b: Indices, inner: Mapping[Var, Range]) -> Indices:
+    """The indices `b` over the loops of `a` instead of its own, where their domains are equal."""
+    mine, other = (
+        dict.fromkeys(v for index in indices for v in occurrences(index, Var) if v in inner)
+        for indices in (a, b)
+    )
+    if not mine.keys().isdisjoint(other):
+        return b
+    equal = Analyzer().can_prove_equal
+    renamed: dict[Var, PrimExpr] = {
+        y: x
+        for x, y in zip(mine, other, strict=False)
+        if equal(inner[x].min, inner[y].min) and equal(inner[x].extent, inner[y].extent)
+    }
+    return tuple(substitute(index, renamed) for index in b)
 
 
 def check_own_elements(stage: Stage) -> None:
