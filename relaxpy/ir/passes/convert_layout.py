@@ -435,13 +435,21 @@ def _converted(func: rx.Function) -> rx.Function:
 
 
 def _channels_last(call: rx.Call) -> Desired:
-    """The desired layouts of a call; filters of many channels keep theirs."""
+    """The desired layouts of a call; filters of many channels keep theirs.
+
+    Those of fewer results than fill a vector are read along the channels, as the image.
+    """
     if not rx.is_call_of(call, _CONV):
         return {}
     layout = str(call.attrs["kernel_layout"])
     shape = shape_of(call.args[1].struct_info)
-    has_one_channel = shape is not None and is_one(shape[units(layout).index("I")])
-    return {_CONV: ["NHWC", _FILTER if has_one_channel else layout]}
+    if shape is not None:
+        sizes = dict(zip(units(layout), shape, strict=True))
+        if is_one(sizes["I"]):
+            layout = _FILTER
+        elif isinstance(sizes["O"], tir.IntImm) and sizes["O"].value < _LANES:
+            layout = "OHWI"
+    return {_CONV: ["NHWC", layout]}
 
 
 def _calls(func: rx.Function, name: str) -> Iterator[rx.Call]:
@@ -519,11 +527,11 @@ def _keeps_order(view: rx.Expr) -> bool:
 
 
 def _with_filter(node: Node) -> Node | None:
-    """A transposed depthwise filter constant, which kernels read in its stored layout."""
+    """A transposed constant of a filter that changes, which kernels read in its stored layout."""
     match node:
         case rx.Call(args=(rx.Constant() as literal,)) if rx.is_call_of(node, "relax.permute_dims"):
             shape = literal.elements.shape
-            if len(shape) == len(_FILTER) and shape[1] == 1:
+            if len(shape) == len(_FILTER) and (shape[1] == 1 or shape[0] < _LANES):
                 axes = cast("tuple[int, ...]", with_all_attributes(node).attrs["axes"])
                 data = np.ascontiguousarray(literal.data.transpose(axes))
                 return rx.Constant(data, span=node.span)

@@ -21,7 +21,7 @@ from torch._library.custom_ops import OPDEFS
 from torch._meta_registrations import meta_index_Tensor
 from torch._subclasses.functional_tensor import dispatch_functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.fx.experimental.symbolic_shapes import guard_or_false
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, guard_or_false
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 from relaxpy.plugins.importing.unsupported import FrontendError
@@ -35,6 +35,7 @@ from relaxpy.plugins.torch.mutation import (
 )
 from relaxpy.plugins.torch.ops.control import checks_matrices
 from relaxpy.plugins.torch.registry import found, is_converted
+from relaxpy.plugins.torch.symbols import sympy_of
 
 #: The kernels of operators that call others, and have no gradient of their own or need none.
 _COMPOSED = torch._C.DispatchKey.CompositeExplicitAutograd
@@ -161,11 +162,14 @@ def is_decomposed(target: Any) -> bool:
     return is_overload(target) and (simpler_form(target) is not None or _has_kernel(target))
 
 
-def traced(target: Any, args: Any, kwargs: Any, result: Any) -> tuple[Any, list[Any]] | None:
+def traced(
+    target: Any, args: Any, kwargs: Any, result: Any, known: dict[Any, Any]
+) -> tuple[Any, list[Any]] | None:
     """The graph of simpler operators for an operator of these arguments, and its inputs.
 
     The arguments are those of a node, of whose value PyTorch knows `result`. The graph changes
-    nothing in place. It is None if PyTorch has no simpler form, or traces none.
+    nothing in place. It is None if PyTorch has no simpler form, or traces none. `known` holds the
+    graphs of the program by what they depend on: a loop without a loop applies an operator often.
     """
     simple, kernels = simpler_form(target), {}
     if simple is None:
@@ -176,6 +180,10 @@ def traced(target: Any, args: Any, kwargs: Any, result: Any) -> tuple[Any, list[
     places = [k for k, leaf in enumerate(leaves) if isinstance(leaf, torch.fx.Node)]
     nodes = [leaves[k] for k in places]
     inputs = [_described(node) for node in nodes]
+    others = [leaf for leaf in leaves if not isinstance(leaf, torch.fx.Node)]
+    key = (target, spec, *places, *map(_form, others), *_forms(inputs))
+    if key in known:
+        return known[key], nodes
 
     def run(*operands: Any) -> Any:
         values = dict(zip(places, operands, strict=True))
@@ -194,7 +202,23 @@ def traced(target: Any, args: Any, kwargs: Any, result: Any) -> tuple[Any, list[
     if module.graph.find_nodes(op="call_function", target=target):
         return None
     module.graph.eliminate_dead_code(lambda node: node.is_impure() or checks_matrices(node))
+    if not any(free_unbacked_symbols(node.meta.get("val")) for node in module.graph.nodes):
+        known[key] = module  # a size that is not known is another one each time
     return module, nodes
+
+
+def _form(value: Any) -> Any:
+    """What a trace depends on of an operand."""
+    if not isinstance(value, torch.Tensor):
+        return type(value), repr(sympy_of(value))  # in which -0.0 is not 0.0
+    sizes = tuple(map(sympy_of, (*value.shape, *value.stride())))
+    return type(value), value.dtype, value.is_conj(), value.is_neg(), sizes
+
+
+def _forms(inputs: list[Any]) -> Iterator[Any]:
+    """What a trace depends on of its inputs, of which several may be one tensor."""
+    for k, value in enumerate(inputs):
+        yield _form(value), next((at for at in range(k) if inputs[at] is value), k)
 
 
 @contextlib.contextmanager

@@ -146,6 +146,8 @@ class Importer:
     #: The operators of the nodes that cannot be imported.
     refused: set[Any] = field(default_factory=set)
     _constants: dict[tuple[object, ...], rx.Constant] = field(default_factory=dict)
+    #: The graphs that operators are decomposed into.
+    _traced: dict[Any, Any] = field(default_factory=dict)
     _lines: Lines = field(default_factory=Lines)
     _names: Names = field(default_factory=lambda: Names(identifier))
 
@@ -415,7 +417,7 @@ class Importer:
     def applied(self, node: Any, target: Any, args: Any, kwargs: Any = MappingProxyType({})) -> Any:
         """The result of an operator applied to arguments, a tensor like the result of a node."""
         if target in self.options.simple or not is_converted(target):
-            simpler = traced(target, args, kwargs, node.meta.get("val"))
+            simpler = traced(target, args, kwargs, node.meta.get("val"), self._traced)
             if simpler is not None:
                 return self._of_simpler(node, *simpler)
         args, kwargs = self.values(args), self.values(kwargs)

@@ -44,6 +44,7 @@ _IN_ORDER = frozenset(
         "to",
         "type_as",
         "detach",
+        "detach_",
         "alias",
         "dropout",
         "feature_dropout",
@@ -89,6 +90,8 @@ def changes_argument(node: Any) -> bool:
         return False
     schema = node.target._schema
     name = schema.name.rpartition(":")[2]
+    if name == "detach_":  # which no element shows, and which follows each `torch.tensor`
+        return False
     at = _CHANGES_STATISTICS.get(name)
     if at is None or len(node.args) <= at:
         return bool(schema.is_mutable)
@@ -313,7 +316,7 @@ def changes_of(graph: Any) -> Changes | None:
     first: dict[Any, Any] = {}
     known: set[int] = set()
     for node, place in memories.items():
-        if place is None or place not in written:
+        if place is None or place not in written or _is_lifted(node):
             continue
         if changes_argument(node):
             first[node] = first.get(node.args[0], node.args[0])
@@ -339,12 +342,19 @@ def changes_of(graph: Any) -> Changes | None:
     return Changes(memory, parents, first, inputs)
 
 
+def _is_lifted(node: Any) -> bool:
+    """True for a constant of which the graph reads one copy, which fake tensors show as a view."""
+    return node.op in ("placeholder", "get_attr") and [*map(_packet, node.users)] == [
+        "lift_fresh_copy"
+    ]
+
+
 def _has_twin(node: Any) -> bool:
     """True if the new value of a node's first argument is the result of an operator."""
     schema = node.target._schema
     aliases = [argument.alias_info for argument in schema.arguments]
     changed = [k for k, alias in enumerate(aliases) if alias is not None and alias.is_write]
-    moves = torch.Tag.inplace_view in node.target.tags and _packet(node) != "detach_"
+    moves = torch.Tag.inplace_view in node.target.tags
     twin = twin_of(node.target)
     return changed == [0] and bool(node.args) and not moves and twin is not None
 

@@ -10,6 +10,7 @@ from relaxpy.script import from_source
 
 TILE = 8 * 3
 """The most sums of a tile of 512-bit vectors."""
+FEW_RESULTS = "R.nn.conv2d(x, w, data_layout='NHWC', kernel_layout='HWIO')"
 
 
 def code(module: IRModule) -> str:
@@ -33,6 +34,8 @@ def code(module: IRModule) -> str:
         (['"n", 64', "64, 256"], "R.matmul(x, w)", "call <16 x float> @llvm.fma", 9 + 2 * 15),
         # Four columns of 32 or 64 at once, and the rest of their sums: no column is left over.
         (["1, 120", "480, 120"], "R.matmul(x, R.permute_dims(w))", "@llvm.fma.v16f32(", 1 + 2 * 4),
+        # Columns are pixels, which are known, and not images.
+        (['"n", 16, 16, 32', "3, 3, 32, 3"], FEW_RESULTS, "call <16 x float> @llvm.fma", 4),
     ],
 )
 def test_instructions_are_few(shapes: list[str], body: str, instruction: str, most: int) -> None:

@@ -61,6 +61,17 @@ def test_filters_of_one_channel_are_stored_as_they_are_read() -> None:
     assert (3, 3, 1, 32) in constants
 
 
+def test_filters_of_few_results_are_read_along_the_channels() -> None:
+    before = network("y = R.nn.conv2d(R.nn.conv2d(x, u), w)", channels=3)
+    after = ChannelsLast()(before)
+    assert layouts(after) == (2, 2)  # the image and the result
+    constants = [c.data.shape for c in occurrences(after["main"], relax.Constant)]
+    assert (3, 3, 3, 32) in constants
+    x = np.random.default_rng(2).integers(-3, 4, (1, 32, 20, 20)).astype("float32")
+    expected = relaxpy.compile(before, target="numpy")["main"](x)
+    np.testing.assert_array_equal(relaxpy.compile(before, target="native")["main"](x), expected)
+
+
 def test_filters_of_many_channels_keep_their_layout() -> None:
     mod = module("""
     def main(x: f32[1, 32, 20, 20], w: f32[32, 32, 3, 3], v: f32[3, 3, 32, 16]):

@@ -403,7 +403,19 @@ def tree(**changes: Any) -> dict[str, Any]:
     return {**attributes, **changes}
 
 
-@pytest.mark.parametrize("changes", [{}, {"aggregate_function": 0}])
+NEGATIVE = numpy_helper.from_array(np.array([-1, -2, -3, -4], np.float32))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"aggregate_function": 0},
+        # A tree has no part in what it does not vote for, such as that of 0.
+        {"aggregate_function": 2},
+        {"aggregate_function": 3, "leaf_weights": NEGATIVE},
+    ],
+)
 def test_trees_walk_by_sets_and_bounds(changes: dict[str, Any]) -> None:
     check(model("TreeEnsemble", ["y"], version=5, **tree(**changes)))
 

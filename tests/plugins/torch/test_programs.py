@@ -6,6 +6,7 @@ import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ import relaxpy
 torch: Any = pytest.importorskip("torch")
 from relaxpy.errors import RelaxpyError  # noqa: E402
 from relaxpy.plugins.importing.unsupported import FrontendError  # noqa: E402
-from relaxpy.plugins.torch import dynamo  # noqa: E402
+from relaxpy.plugins.torch import decompose, dynamo  # noqa: E402
 from relaxpy.relax.frontend.torch import (  # noqa: E402
     dynamo_capture_subgraphs,
     from_exported_program,
@@ -947,6 +948,16 @@ class OtherOverloads(torch.nn.Module):  # type: ignore[misc]
         return x.float_power(2), y
 
 
+class MadeInForward(torch.nn.Module):  # type: ignore[misc]
+    """Constants that the function makes, of which it changes one and a view of it."""
+
+    def forward(self, x: Any) -> Any:
+        y = torch.tensor([1.0, 2.0, 3.0, 4.0])
+        y[1:].mul_(3)
+        y += 1
+        return x * y, x / torch.tensor(3.0), y
+
+
 @pytest.mark.filterwarnings("ignore:The tensor attributes:UserWarning")
 @pytest.mark.parametrize(
     ("layer", "shapes"),
@@ -954,6 +965,7 @@ class OtherOverloads(torch.nn.Module):  # type: ignore[misc]
         (torch.nn.GRUCell(4, 3), [(5, 4), (5, 3)]),
         (torch.nn.InstanceNorm2d(4, affine=True), [(5, 4, 6, 6)]),
         (OtherOverloads(), [(5, 4)]),
+        (MadeInForward(), [(5, 4)]),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -966,6 +978,25 @@ def test_operators_are_decomposed_where_they_are(layer, shapes, monkeypatch) -> 
     run = relaxpy.compile(from_exported_program(program))["main"]
     for more in (args, [torch.cat([x, x[:2]]) for x in args]):
         assert_same(run(*more), leaves(layer(*more)))
+
+
+def test_an_operator_that_is_applied_often_is_decomposed_once(monkeypatch) -> None:
+    cell = torch.nn.GRUCell(4, 4).eval()
+
+    def states(_: Any, x: Any) -> Any:
+        h = cell(x, x)  # the only one whose operands are one tensor
+        for _ in range(3):
+            h = cell(x, h)
+        return h
+
+    x = torch.randn(5, 4)
+    model = Module(states, cell=cell)
+    program = torch.export.export(model, (x,), dynamic_shapes={"args": ({0: BATCH},)})
+    make_fx = Mock(side_effect=decompose.make_fx)
+    monkeypatch.setattr(decompose, "make_fx", make_fx)
+    run = relaxpy.compile(from_exported_program(program))["main"]
+    assert make_fx.call_count == 2 * 2  # again where operators change values in place
+    assert_same(run(x), leaves(model(x)))
 
 
 @pytest.mark.filterwarnings("ignore:The tensor attributes:UserWarning")

@@ -202,7 +202,8 @@ def _sorted(
 ) -> Product | None:
     """The product with the roles of its axes; None if no axis can be that of the columns."""
     columns = [d for d in spatial if d.has(A) != d.has(B)]
-    column = max(columns, key=_suits_columns, default=None)
+    # Of equal axes the innermost one, as for rows.
+    column = max(reversed(columns), key=_suits_columns, default=None)
     if column is None:
         return None
     every = replace(product, outer=tuple(spatial), row=None, column=column, over=tuple(over))
@@ -275,11 +276,15 @@ def _cheaper(
 
 
 def _suits_columns(dimension: Dimension) -> tuple[bool, bool, bool, int]:
-    """A key that is greater for long axes with adjacent elements in the target or a factor."""
+    """A key that is greater for long axes with adjacent elements in the target or a factor.
+
+    A dynamic axis without adjacent elements is most likely a batch.
+    """
     extent = dimension.extent.constant
     target, a, b = dimension.strides[:INITIAL]
-    size = extent if extent is not None else 1 << 20
-    return size >= 4, target.constant == 1, 1 in (a.constant, b.constant), size
+    adjacent = target.constant == 1, 1 in (a.constant, b.constant)
+    size = extent if extent is not None else 1 << 20 if any(adjacent) else Products.FEW_ROWS
+    return size >= Products.FEW_ROWS, *adjacent, size
 
 
 def _suits_rows(dimension: Dimension) -> float:

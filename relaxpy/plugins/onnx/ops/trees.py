@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,7 +32,7 @@ class _Forest:
     no: Array
     nan: Array
     roots: Array
-    #: For each node the weights of what it votes for.
+    #: For each node the weights of what it votes for, NaN for what it does not.
     weights: Array
     #: For each node the members of its set, NaN behind them.
     members: Array | None = None
@@ -53,7 +54,19 @@ class _Forest:
                 raise UnsupportedError("the branches of a tree are cyclic")
         return steps
 
-    def votes(self, cx: Context, x: Expr) -> Expr:
+    def folded(self, cx: Context, x: Expr, aggregate: str) -> Expr:
+        """The votes of the leaves of all trees as one: (observations, votes).
+
+        Trees have no part in what they do not vote for; it is 0 if no tree votes for it.
+        """
+        fold, none = _FOLDS[aggregate]
+        leaves = self.weights[self.yes == np.arange(len(self.yes))]
+        scores = cx.emit(fold(self.votes(cx, x, none), axis=[1]))
+        if none == 0 or not np.isnan(leaves).any():
+            return scores
+        return cx.emit(R.where(R.isinf(scores), const(0, dtype_of(scores)), scores))
+
+    def votes(self, cx: Context, x: Expr, none: float) -> Expr:
         """The weights of the leaf of each tree: (observations, trees, votes)."""
         rows = shape_of(x)[0]
         node = R.broadcast_to(literal(self.roots), (rows, len(self.roots)))
@@ -74,7 +87,8 @@ class _Forest:
             if self.nan.any():
                 goes = R.logical_or(goes, R.logical_and(R.isnan(value), nan))
             node = R.where(goes, yes, no)
-        return cx.emit(R.take(literal(self.weights), cx.emit(node), axis=0))
+        weights = np.where(np.isnan(self.weights), self.weights.dtype.type(none), self.weights)
+        return cx.emit(R.take(literal(weights), cx.emit(node), axis=0))
 
     def _is_member(self, cx: Context, at: Expr, value: Expr) -> Expr:
         assert self.members is not None
@@ -125,7 +139,7 @@ def _forest(attributes: dict[str, Any], kind: str, outputs: int, dtype: str) -> 
     roots = [k for k in itself if k not in entered]
     if {trees[k] for k in roots} != set(trees):
         raise UnsupportedError("the branches of a tree are cyclic")
-    weights = np.zeros((len(ids), outputs), dtype)
+    weights = np.full((len(ids), outputs), np.nan, dtype)
     for tree, node, vote, weight in zip(
         attributes[f"{kind}_treeids"],
         attributes[f"{kind}_nodeids"],
@@ -135,7 +149,8 @@ def _forest(attributes: dict[str, Any], kind: str, outputs: int, dtype: str) -> 
     ):
         if (tree, node) not in places or not 0 <= vote < outputs:
             raise UnsupportedError(f"{kind}_ids names a node or an output that there is not")
-        weights[places[tree, node], vote] += weight
+        at = places[tree, node], vote
+        weights[at] = weight if np.isnan(weights[at]) else weights[at] + weight
     nan = attributes.get("nodes_missing_value_tracks_true") or [0] * len(ids)
     return _Forest(
         np.array(attributes["nodes_featureids"], np.int64),
@@ -182,7 +197,13 @@ def _scores(cx: Context, scores: Expr, attributes: dict[str, Any]) -> Expr:
     return scores + literal(base) if base.size else scores
 
 
-_FOLDS = {"AVERAGE": R.mean, "SUM": R.sum, "MIN": R.min, "MAX": R.max}
+#: How the votes of trees become one, and that of a tree without one.
+_FOLDS = {
+    "AVERAGE": (R.mean, 0),
+    "SUM": (R.sum, 0),
+    "MIN": (R.min, math.inf),
+    "MAX": (R.max, -math.inf),
+}
 _TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 
 
@@ -202,8 +223,8 @@ def tree_ensemble_regressor(
 ) -> Expr:
     attributes, dtype = dict(cx.node.attributes), _computed_in(x)
     forest = _forest(attributes, "target", n_targets, dtype)
-    votes = forest.votes(cx, rows_of(cx, x, dtype))
-    scores = _scores(cx, cx.emit(_FOLDS[aggregate_function](votes, axis=[1])), attributes)
+    folded = forest.folded(cx, rows_of(cx, x, dtype), aggregate_function)
+    scores = _scores(cx, folded, attributes)
     return posttransformed(cx, cx.emit(as_dtype(scores, "float32")), post_transform)
 
 
@@ -228,8 +249,7 @@ def tree_ensemble_classifier(
         base = _numbers(attributes, "base_values", dtype)
         attributes["base_values_as_tensor"] = base[min(min(voted), len(base) - 1) :][:1]
     forest = _forest(attributes, "class", 1 if single else classes, dtype)
-    votes = forest.votes(cx, rows_of(cx, x, dtype))
-    scores = _scores(cx, cx.emit(R.sum(votes, axis=[1])), attributes)
+    scores = _scores(cx, forest.folded(cx, rows_of(cx, x, dtype), "SUM"), attributes)
     # One score is the sum of shares, none of them negative, or of margins.
     margins = bool(np.any(_numbers(attributes, "class_weights", dtype) < 0))
     bound = 0.5 if single and not margins else 0
@@ -283,7 +303,7 @@ def tree_ensemble(
     ):
         if values.size and not 0 <= values.min() <= values.max() < bound:
             raise UnsupportedError(f"{name} names what there is not: the bound is {bound}")
-    weights = np.zeros((inner + leaves, n_targets), dtype)
+    weights = np.full((inner + leaves, n_targets), np.nan, dtype)
     weights[itself, targets] = np.asarray(leaf_weights)
     forest = _Forest(
         padded(nodes_featureids, "int64"),
@@ -296,8 +316,7 @@ def tree_ensemble(
         weights,
         _members(modes, membership_values, dtype),
     )
-    fold = list(_FOLDS.values())[aggregate_function]
-    scores = cx.emit(fold(forest.votes(cx, x), axis=[1]))
+    scores = forest.folded(cx, x, list(_FOLDS)[aggregate_function])
     return posttransformed(cx, scores, _TRANSFORMS[post_transform])
 
 
