@@ -133,6 +133,7 @@ def test_onnx_loads_converters_when_a_model_needs_them() -> None:
     loaded = loaded_by(program("importer", "find", "find('', 'HardSwish', 14)"))
     assert f"{ops}.elementwise" in loaded
     assert not loaded & {f"{ops}.{name}" for name in ("conv", "images", "microsoft", "trees")}
+    assert "relaxpy.ir.arith.canonical" not in loaded
     loaded = loaded_by(program("importer", "find", "assert find('', 'Resize', 13)"))
     assert f"{ops}.images" in loaded
     assert f"{ops}.microsoft" not in loaded

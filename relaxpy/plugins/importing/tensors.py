@@ -15,13 +15,12 @@ import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.prove import prove_equal
-from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.core.dtype import Array, DataType
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
@@ -36,6 +35,9 @@ from relaxpy.plugins.importing import MATRICES
 from relaxpy.plugins.importing.unsupported import UnsupportedError
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.entry import user_facing
+
+if TYPE_CHECKING:
+    from relaxpy.ir.arith.tvm.analyzer import Analyzer
 
 Element: TypeAlias = PrimExpr | int | float | bool
 #: The number of elements up to which a tensor is carried element by element.
@@ -69,11 +71,18 @@ def objects(elements: Iterable[Element], shape: Sequence[int]) -> Array:
     return result.reshape(tuple(shape))
 
 
+def new_analyzer() -> Analyzer:
+    """An analyzer, for expressions that few models have."""
+    from relaxpy.ir.arith.tvm.analyzer import Analyzer
+
+    return Analyzer()
+
+
 def number(element: Element, analyzer: Analyzer | None = None) -> Element:
     """The element simplified: an int, float or bool where it is known."""
     if not isinstance(element, PrimExpr):
         return element
-    simple = (analyzer or Analyzer()).simplify(element)
+    simple = (analyzer or new_analyzer()).simplify(element)
     if isinstance(simple, tir.IntImm):
         return bool(simple.value) if str(simple.dtype) == "bool" else int(simple.value)
     if isinstance(simple, tir.FloatImm):

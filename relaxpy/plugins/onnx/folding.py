@@ -15,14 +15,20 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.core.dtype import Array
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.intrin import ceil, floor
 from relaxpy.ir.tir.prim_expr import PrimExpr
 from relaxpy.ir.tir.substitution import substitute
-from relaxpy.plugins.importing.tensors import LIMIT, Element, number, objects, to_integer
+from relaxpy.plugins.importing.tensors import (
+    LIMIT,
+    Element,
+    new_analyzer,
+    number,
+    objects,
+    to_integer,
+)
 
 Function: TypeAlias = Callable[..., Any]
 
@@ -98,7 +104,7 @@ def truncated(a: Element, b: Element) -> Element:
         raise UndecidedError
     if not isinstance(a, PrimExpr) and not isinstance(b, PrimExpr):
         return int(a) // int(b) if (int(a) < 0) == (int(b) < 0) else -(-int(a) // int(b))
-    analyzer = Analyzer()
+    analyzer = new_analyzer()
     if all(
         analyzer.can_prove(item >= 0) if isinstance(item, PrimExpr) else item >= 0
         for item in (a, b)
@@ -161,11 +167,11 @@ def _compared(a: Element, b: Element, sign: str) -> bool:
         differ = number(a - b) if isinstance(a, PrimExpr) else number(b - a)
         if not isinstance(differ, PrimExpr):
             return differ == 0
-        analyzer = Analyzer()
+        analyzer = new_analyzer()
         if analyzer.can_prove(sized(differ) > 0) or analyzer.can_prove(sized(differ) < 0):
             return False
         raise UndecidedError
-    analyzer = Analyzer()
+    analyzer = new_analyzer()
     condition: Any = compare[sign](a, b)
     if analyzer.can_prove(sized(condition)):
         return True

@@ -6,13 +6,20 @@ from collections.abc import Callable, Sequence
 
 from onnx import TensorProto
 
-from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.ops.definition.registry import R
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.relations.shape_vars import variables_of
 from relaxpy.ir.tir import expr as tir
-from relaxpy.plugins.importing.tensors import Contents, Size, as_size, rank_of, shape_of, tensor_of
+from relaxpy.plugins.importing.tensors import (
+    Contents,
+    Size,
+    as_size,
+    new_analyzer,
+    rank_of,
+    shape_of,
+    tensor_of,
+)
 from relaxpy.plugins.importing.unsupported import UnsupportedError
 from relaxpy.plugins.onnx.context import Context, RanksDifferError, Value, converter
 from relaxpy.plugins.onnx.view import Graph
@@ -136,7 +143,7 @@ def _sizes(info: rx.TensorStructInfo, rank: int) -> list[Size | None]:
 def _same(a: Size | None, b: Size | None) -> bool:
     if isinstance(a, int) or isinstance(b, int) or a is None or b is None:
         return isinstance(a, int) and isinstance(b, int) and a == b
-    return Analyzer().can_prove_equal(a, b)
+    return new_analyzer().can_prove_equal(a, b)
 
 
 @dataclass(frozen=True, eq=False)
