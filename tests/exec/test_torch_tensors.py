@@ -41,6 +41,9 @@ class StandIn:
     def detach(self) -> "StandIn":
         return StandIn(self.array, device=self.device)
 
+    def resolve_neg(self) -> "StandIn":
+        return self
+
     def view(self, dtype: str) -> "StandIn":
         return StandIn(self.array.view(getattr(ml_dtypes, dtype, dtype)))
 
@@ -266,6 +269,15 @@ def test_what_torch_cannot_provide_is_an_error_that_says_why() -> None:
     sparse = torch.eye(3).to_sparse()
     with pytest.raises(FunctionSignatureError, match="to_dense"):
         relaxpy.compile(program("float32"), "numpy")["main"](sparse)
+
+
+def test_elements_that_torch_negates_when_it_reads_them() -> None:
+    torch = pytest.importorskip("torch")
+    x = torch.complex(torch.ones(2, 3), torch.ones(2, 3)).conj().imag
+    assert x.is_neg()
+    _, (transposed, _) = relaxpy.compile(program("float32"), "numpy")["main"](x)
+    assert transposed.tolist() == [[-1, -1]] * 3
+    assert relax.const(x).data.numpy().tolist() == x.tolist()
 
 
 def test_an_operand_is_refused_with_what_to_write(torch: Torch) -> None:

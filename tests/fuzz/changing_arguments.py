@@ -375,6 +375,8 @@ class Case:
                         alter()
                         return self
 
+                    resolve_neg = detach
+
                     def numpy(self, **_: Any) -> Any:
                         return object()
 

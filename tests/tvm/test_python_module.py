@@ -188,7 +188,7 @@ class Tensor:
     def detach(self) -> "Tensor":
         return self
 
-    cpu = detach
+    cpu = resolve_neg = detach
 
     def numpy(self) -> np.ndarray:
         return self.data

@@ -300,7 +300,7 @@ def _of_torch(tensor: Any) -> Array:
     device = str(getattr(tensor, "device", "cpu"))
     if not device.startswith("cpu"):
         raise BufferError(f"it is on {device}; tensor.cpu() is in main memory")
-    data = tensor.detach()
+    data = tensor.detach().resolve_neg()  # of x.conj().imag, say, whose memory has other signs
     name = str(getattr(tensor, "dtype", "")).rpartition(".")[2]
     if name not in _BITS:
         return data.numpy()  # type: ignore[no-any-return]
