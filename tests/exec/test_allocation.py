@@ -112,6 +112,8 @@ def test_a_packed_function_that_keeps_memory_changes_no_value_of_the_program(way
         ("R.concat([R.zeros((k,), 'float32'), x])", [0, 5, 6]),
         ("R.sum(R.broadcast_to(R.strided_slice(x, [0], [1], [2]), (k,)))", 6),
         ("R.sum(R.exp(R.zeros((k, m), 'float32')))", 1),
+        ("R.sum(R.ones((T.max(k, -3),), 'float32'))", 1),
+        ("R.reshape(R.ones((m, m), 'float32'), (m * m,))", [1]),
     ],
 )
 def test_a_negative_size_is_refused_also_inside_a_group(value: str, result: Any, target) -> None:

@@ -96,8 +96,10 @@ class RegionEmitter:
     def emit(self) -> None:
         """Emit the body of the function, which first checks all sizes but those of its outputs."""
         f, frame, direct = self.function, self.frame, self.plan.direct
-        new = (t for t in self.region.new_tensors() if t.memory not in direct)
-        conditions = possible(frame, new)
+        checked = {tensor.shape for tensor in self.region.results}
+        new = self.region.new_tensors()  # an output may be one of them in another shape
+        inside = (t for t in new if t.memory not in direct or t.shape not in checked)
+        conditions = possible(frame, inside)
         for step in self.region.steps:
             if isinstance(step, Check) and isinstance(step.found, PrimExpr):
                 same = f.compare("eq", frame.index(step.found), frame.index(step.expected))

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError, check_type, unexpected
+from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.dtype import FLOAT32, INT32, DataType
 from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs, Node, as_attrs
 from relaxpy.ir.core.traverse import occurrences
@@ -512,6 +513,16 @@ def extern(
     ]
     if len(ins) != len(inputs) or len(outs) != len(shapes):
         raise MisuseError(f"{name}: as many buffers as tensors are needed")
+    wanted = [(t.shape, t.dtype) for t in inputs] + list(zip(shapes, dtypes, strict=True))
+    for buffer, (sizes, kind) in zip((*ins, *outs), wanted, strict=True):
+        pairs = zip(buffer.shape, sizes, strict=False)
+        fits = buffer.ndim == len(sizes) and all(prove_equal(a, b) is not False for a, b in pairs)
+        if not fits or buffer.dtype != kind:
+            raise MisuseError(
+                f"{name}: buffer {buffer.name} is {buffer.dtype}{list(buffer.shape)}, and its "
+                f"tensor {kind}{list(sizes)}",
+                about=buffer,
+            )
     body = fcompute(ins, outs)
     if isinstance(body, PrimExpr):
         body = stmt.Evaluate(body)

@@ -112,6 +112,12 @@ def test_what_fills_nothing_is_refused() -> None:
         te.extern((5,), [a, b], lambda i, o: tir.Evaluate(0))
     with pytest.raises(MisuseError, match="as many buffers as tensors are needed"):
         te.extern((5,), [a, b], lambda i, o: tir.Evaluate(0), "x", "int8", tir.decl_buffer((5,)))
+    for shape, dtype in (((4,), "float32"), ((5, 1), "float32"), ((5,), "int32")):
+        wrong = tir.decl_buffer(shape, dtype, "W")
+        with pytest.raises(MisuseError, match=r"buffer W is .*, and its tensor float32\[5\]"):
+            te.extern((5,), [a], lambda i, o: tir.Evaluate(0), out_buffers=[wrong])
+        with pytest.raises(MisuseError, match=r"buffer W is .*, and its tensor float32\[5\]"):
+            te.extern((5,), [a], lambda i, o: tir.Evaluate(0), in_buffers=wrong)
     with pytest.raises(MisuseError, match="fcompute returns a statement, found NoneType"):
         te.extern((5,), [a], lambda i, o: None)
     with pytest.raises(MisuseError, match="inputs are a list of tensors, found"):

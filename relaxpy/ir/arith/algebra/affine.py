@@ -167,9 +167,10 @@ def _not_negative(atom: tir.PrimExpr, sizes: Container[tir.Var]) -> bool:
 
 def may_be_negative(size: tir.PrimExpr, sizes: Container[tir.Var]) -> bool:
     """True unless a size is at least 0 where `sizes` are, or an operator has clamped it."""
-    if isinstance(size, tir.IntImm) or size in sizes or [*occurrences(size, tir.Max)]:
+    if isinstance(size, tir.IntImm) or size in sizes:
         return False
-    return not as_poly(size).is_at_least(0, sizes)
+    clamped = (as_poly(choice) for choice in occurrences(size, tir.Max))
+    return not any(value.is_at_least(0, sizes) for value in (*clamped, as_poly(size)))
 
 
 def _names(monomial: Monomial) -> list[str]:
