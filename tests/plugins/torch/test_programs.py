@@ -949,7 +949,7 @@ class OtherOverloads(torch.nn.Module):  # type: ignore[misc]
 
 
 class MadeInForward(torch.nn.Module):  # type: ignore[misc]
-    """Constants that the function makes, of which it changes one and a view of it."""
+    """Constants that the function makes; it changes one and a view of it."""
 
     def forward(self, x: Any) -> Any:
         y = torch.tensor([1.0, 2.0, 3.0, 4.0])
