@@ -208,7 +208,7 @@ def traced(
 
 
 def _form(value: Any) -> Any:
-    """What a trace depends on of an operand."""
+    """The properties of an operand on which a trace depends."""
     if not isinstance(value, torch.Tensor):
         return type(value), repr(sympy_of(value))  # in which -0.0 is not 0.0
     sizes = tuple(map(sympy_of, (*value.shape, *value.stride())))
@@ -216,7 +216,7 @@ def _form(value: Any) -> Any:
 
 
 def _forms(inputs: list[Any]) -> Iterator[Any]:
-    """What a trace depends on of its inputs, of which several may be one tensor."""
+    """The properties of inputs on which a trace depends; several may be one tensor."""
     for k, value in enumerate(inputs):
         yield _form(value), next((at for at in range(k) if inputs[at] is value), k)
 

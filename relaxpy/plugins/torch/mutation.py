@@ -8,7 +8,7 @@ they are read next.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
@@ -148,33 +148,62 @@ def hidden_views(graph: Any) -> set[Any]:
 
 
 class _Propagation(torch.fx.Interpreter):  # type: ignore[misc]
-    """Runs a graph on fake tensors, and keeps the results."""
+    """Runs some nodes of a graph on fake tensors, and keeps the results and other values."""
 
     def run_node(self, n: Any) -> Any:
-        return self.values.setdefault(n, super().run_node(n))
+        if n in self.again or self.values.get(n) is None:
+            self.values[n] = super().run_node(n)
+        return self.values[n]
 
-    def values_for(self, inputs: Iterable[Any]) -> Mapping[Any, Any]:
-        self.values: dict[Any, Any] = {}
-        self.run(*inputs)
+    def values_for(self, again: Set[Any], values: Mapping[Any, Any]) -> Mapping[Any, Any]:
+        self.again, self.values = again, dict(values)
+        self.run(*(value for node, value in values.items() if node.op == "placeholder"))
         return self.values
+
+
+def _may_share(node: Any) -> bool:
+    """True if the results of a node may be in the memory of its arguments."""
+    if not is_overload(node.target) or _is_composite(node) or changes_argument(node):
+        return True
+    return any(result.alias_info is not None for result in node.target._schema.returns)
+
+
+def _sharing(changes: Iterable[Any], values: Mapping[Any, Any]) -> set[Any]:
+    """The nodes that may have the memory of what changes, by their operators or their values."""
+    of_memory: dict[int | None, list[Any]] = {}
+    for node, value in values.items():
+        of_memory.setdefault(_memory(value), []).append(node)
+    found: set[Any] = set()
+    open_nodes = list(changes)
+    while open_nodes:
+        node = open_nodes.pop()
+        if node in found or node not in values:
+            continue
+        found.add(node)
+        place = _memory(values[node])
+        open_nodes += of_memory[place] if place is not None else ()
+        open_nodes += node.all_input_nodes if _may_share(node) else ()
+        open_nodes += filter(_may_share, node.users)
+    return found
 
 
 def _memories(graph: Any, changes: Iterable[Any]) -> Mapping[Any, int | None] | None:
     """The memory of each node.
 
-    The graph is run to see them where it was loaded, and where `torch.export` has kept an operator
-    as one that returns new tensors.
+    Where the graph was loaded, or `torch.export` has kept an operator as one that returns new
+    tensors, the nodes that may share memory with those that change are run to see it.
     """
     nodes = [node for node in graph.nodes if node.op != "output"]
     values = {node: node.meta.get("val") for node in nodes}
-    if any(map(_is_composite, nodes)) or any(
+    sharing = _sharing(changes, values)
+    if any(map(_is_composite, sharing)) or any(
         _memory(values[node]) != _memory(values[node.args[0]]) for node in changes
     ):
-        inputs = [values[node] for node in nodes if node.op == "placeholder"]
-        mode = detect_fake_mode(inputs)
+        mode = detect_fake_mode([values[node] for node in nodes if node.op == "placeholder"])
         try:
             with mode or contextlib.nullcontext():
-                values = dict(_Propagation(graph.owning_module).values_for(inputs))
+                run = _Propagation(graph.owning_module).values_for(sharing, values)
+                values = {node: run.get(node) for node in nodes}
         except Exception:  # of PyTorch, where values decide more than sizes
             return None
     return {node: _memory(value) for node, value in values.items()}

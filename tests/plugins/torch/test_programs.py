@@ -16,7 +16,7 @@ import relaxpy
 torch: Any = pytest.importorskip("torch")
 from relaxpy.errors import RelaxpyError  # noqa: E402
 from relaxpy.plugins.importing.unsupported import FrontendError  # noqa: E402
-from relaxpy.plugins.torch import decompose, dynamo  # noqa: E402
+from relaxpy.plugins.torch import decompose, dynamo, mutation  # noqa: E402
 from relaxpy.relax.frontend.torch import (  # noqa: E402
     dynamo_capture_subgraphs,
     from_exported_program,
@@ -949,7 +949,7 @@ class OtherOverloads(torch.nn.Module):  # type: ignore[misc]
 
 
 class MadeInForward(torch.nn.Module):  # type: ignore[misc]
-    """Constants that the function makes, of which it changes one and a view of it."""
+    """Constants that the function makes; it changes one and a view of it."""
 
     def forward(self, x: Any) -> Any:
         y = torch.tensor([1.0, 2.0, 3.0, 4.0])
@@ -1313,6 +1313,20 @@ def test_changes_of_views_are_those_of_their_memory(function: Callable[..., Any]
     if function is given:
         expected = [changed, *expected]
     assert_same(results, expected)
+
+
+def test_memory_is_looked_for_near_changes_alone(monkeypatch) -> None:
+    def function(_: Any, x: Any) -> Any:
+        mask = torch.full((4, 4), -torch.inf).triu_(1)
+        return torch.einsum("ij,jk->ik", x, x).exp() + mask
+
+    x = torch.randn(4, 4)
+    program = torch.export.export(Module(function), (x,))
+    values_for = Mock(side_effect=mutation._Propagation.values_for)
+    monkeypatch.setattr(mutation._Propagation, "values_for", values_for)  # runs nodes
+    run = relaxpy.compile(from_exported_program(program))["main"]
+    values_for.assert_not_called()
+    assert_same(run(x), leaves(function(None, x)))
 
 
 @pytest.mark.parametrize("name", ["dropout", "feature_dropout", "alpha_dropout"])
