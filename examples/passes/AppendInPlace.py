@@ -42,7 +42,7 @@ class After:
         n: R.Prim(value="n"),
     ):
         room = T.int64()
-        n = T.int64()
+        n = T.int64(is_size_var=True)
         row = R.exp(x)
         written = R.call_tir_inplace(
             After.append, (memory, row), [0], R.Tensor((room, 4), "float32"), tir_vars=R.shape([n])

@@ -16,7 +16,7 @@ from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.core.node import Attrs
-from relaxpy.ir.core.traverse import rebuild, walk
+from relaxpy.ir.core.traverse import rebuild, rename, walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.ops.call import call_packed, call_tir_inplace
 from relaxpy.ir.ops.definition.registry import R
@@ -184,7 +184,9 @@ class _Appending:
         body = rx.SeqExpr((rx.BindingBlock((*before, *self.bindings)),), rx.Tuple(results))
         attrs = {k: v for k, v in func.attrs.items() if k not in {"global_symbol", "num_input"}}
         new = rx.Function(params, body, None, func.is_pure, Attrs(attrs), span=func.span)
-        return copy_with_new_vars(without_dead_code(new))
+        # Numbers that are sizes of the caller's memory: fusion need not keep a check of them.
+        sizes = {var: tir.SizeVar(var.name, var.dtype) for var in self.sizes}
+        return copy_with_new_vars(rename(without_dead_code(new), sizes))
 
     def _view(self, append: _Append, var: rx.Var, memory: rx.Var) -> rx.Binding:
         """The binding of a variable to the first elements of memory."""

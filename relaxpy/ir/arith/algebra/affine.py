@@ -152,7 +152,7 @@ def _number(value: int) -> tir.PrimExpr:
 def _not_negative(atom: tir.PrimExpr, sizes: Container[tir.Var]) -> bool:
     match atom:
         case tir.Var():
-            return atom in sizes
+            return isinstance(atom, tir.SizeVar) or atom in sizes
         case tir.FloorMod(b=tir.IntImm(value=divisor)):
             return divisor > 0
         case tir.FloorDiv(a=a, b=tir.IntImm(value=divisor)) if divisor > 0:
