@@ -378,7 +378,8 @@ def linalg_lu_factor_ex(a: Array, pivot: bool = True) -> tuple[Array, Array, Arr
     *batch, rows, columns = a.shape
     count = min(rows, columns)
     pivots, info = np.zeros((*batch, count), "int64"), np.zeros(batch, "int64")
-    if pivot and _is_few(a, count):
+    # A pivot that is no number reaches the rows below it, as in MKL, but not in OpenBLAS.
+    if pivot and _is_few(a, count) and np.isfinite(a).all():
         lu = np.swapaxes(a, -1, -2).copy()
         if run_lapack("getrf", tuple(batch), rows, columns, lu, rows, pivots, info):
             return np.swapaxes(lu, -1, -2), pivots, info

@@ -529,6 +529,18 @@ def test_triangular_matrices_with_unusual_diagonals_are_solved(diagonal) -> None
             assert_matrices_are_right("linalg_solve_triangular", [a, b], {"upper": True})
 
 
+@pytest.mark.usefixtures("library")
+@pytest.mark.parametrize(("value", "place"), [(NAN, (0, 0)), (NAN, (2, 2)), (INF, (0, 1))])
+def test_numbers_that_are_not_finite_reach_all_that_a_factor_solves(value, place) -> None:
+    a = torch.randn(5, 5, generator=torch.Generator().manual_seed(0)) + 3 * torch.eye(5)
+    a[place] = value
+    with np.errstate(all="ignore"):
+        assert_matrices_are_right("linalg_lu_factor", [a], {})
+        factors = torch.linalg.lu_factor(a)
+        found = matrices.linalg_lu_solve(*(x.numpy() for x in factors), np.ones((5, 1), "f4"))
+    assert np.isnan(found).all()
+
+
 def test_only_the_results_that_are_used_are_computed(monkeypatch) -> None:
     monkeypatch.delattr(np.linalg, "eigh")
     x = torch.eye(3) + 1
