@@ -493,7 +493,7 @@ def _concatenate(tensors: Sequence[Tensor], axis: int | None) -> Tensor:
     return topi.concatenate(tensors, axis or 0)
 
 
-_MOST_SYMBOLS = 24
+_MOST_SYMBOLS = 48
 """From more symbolic sizes on, tensors are concatenated in groups."""
 
 
