@@ -114,6 +114,8 @@ def test_a_packed_function_that_keeps_memory_changes_no_value_of_the_program(way
         ("R.sum(R.exp(R.zeros((k, m), 'float32')))", 1),
         ("R.sum(R.ones((T.max(k, -3),), 'float32'))", 1),
         ("R.reshape(R.ones((m, m), 'float32'), (m * m,))", [1]),
+        ("R.reshape(R.ones((m * m,), 'float32'), (m, m))", [[1]]),
+        ("R.sum(R.ones((T.max(k, 0) * 2 - 1,), 'float32'))", 1),
     ],
 )
 def test_a_negative_size_is_refused_also_inside_a_group(value: str, result: Any, target) -> None:

@@ -149,7 +149,10 @@ def _view(copy: ast.expr) -> ast.expr:
     """The view of an array instead of `rx.reshaped(array, shape)`, which copies it."""
     assert isinstance(copy, ast.Call)
     array, shape = copy.args
-    return py.call(py.attribute(array, "reshape"), shape)
+    assert isinstance(shape, ast.Tuple)
+    if all(isinstance(size, ast.Constant) for size in shape.elts):
+        return py.call(py.attribute(array, "reshape"), shape)
+    return py.call("rx.viewed", array, shape)
 
 
 def delete_after_last_use(

@@ -84,9 +84,20 @@ def fields(value: Value) -> tuple[Value, ...]:
     return result
 
 
+def viewed(value: Array, shape: tuple[int, ...]) -> Array:
+    """A view of another shape with the same number of elements, those of `value`.
+
+    Errors: RuntimeCheckError if a dimension is negative, as where one is allocated.
+    """
+    return value.reshape(shape) if min(shape, default=0) >= 0 else empty(shape, value.dtype)
+
+
 def reshaped(value: Array, shape: tuple[int, ...]) -> Array:
-    """A new tensor of another shape with the same number of elements, those of `value`."""
-    return np.array(value.reshape(shape), order="C")
+    """A new tensor of another shape with the same number of elements, those of `value`.
+
+    Errors: RuntimeCheckError if a dimension is negative.
+    """
+    return np.array(viewed(value, shape), order="C")
 
 
 def sizes(value: Value) -> ShapeTuple:

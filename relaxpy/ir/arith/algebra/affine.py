@@ -11,7 +11,6 @@ from typing import Final
 from relaxpy.ir.arith.algebra import poly
 from relaxpy.ir.arith.algebra.poly import Monomial, Poly
 from relaxpy.ir.core.dtype import INT64, DataType
-from relaxpy.ir.core.traverse import occurrences
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.substitution import mentions
 from relaxpy.support.dataclass import dataclass
@@ -166,11 +165,10 @@ def _not_negative(atom: tir.PrimExpr, sizes: Container[tir.Var]) -> bool:
 
 
 def may_be_negative(size: tir.PrimExpr, sizes: Container[tir.Var]) -> bool:
-    """True unless a size is at least 0 where `sizes` are, or an operator has clamped it."""
+    """True unless a size is a literal, or provably at least 0 where `sizes` are."""
     if isinstance(size, tir.IntImm) or size in sizes:
         return False
-    clamped = (as_poly(choice) for choice in occurrences(size, tir.Max))
-    return not any(value.is_at_least(0, sizes) for value in (*clamped, as_poly(size)))
+    return not as_poly(size).is_at_least(0, sizes)
 
 
 def _names(monomial: Monomial) -> list[str]:
