@@ -151,13 +151,13 @@ class _Propagation(torch.fx.Interpreter):  # type: ignore[misc]
     """Runs some nodes of a graph on fake tensors, and keeps the results and other values."""
 
     def run_node(self, n: Any) -> Any:
-        if n in self.again or self.values.get(n) is None:
+        if n.op != "placeholder" and (n in self.again or self.values.get(n) is None):
             self.values[n] = super().run_node(n)
         return self.values[n]
 
     def values_for(self, again: Set[Any], values: Mapping[Any, Any]) -> Mapping[Any, Any]:
         self.again, self.values = again, dict(values)
-        self.run(*(value for node, value in values.items() if node.op == "placeholder"))
+        self.run()
         return self.values
 
 
