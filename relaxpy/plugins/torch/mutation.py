@@ -61,6 +61,7 @@ _MAY_BE_VIEWS = frozenset(
     [
         *("einsum", "meshgrid", "broadcast_tensors", "cartesian_prod", "atleast_1d", "atleast_2d"),
         *("atleast_3d", "dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout"),
+        *("type_as", "sum_to_size", "conj_physical"),
     ]
 )
 #: Permutations that undo themselves.

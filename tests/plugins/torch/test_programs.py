@@ -1290,7 +1290,8 @@ def given(x: Any) -> Any:
 
 
 def given_through_an_operator(x: Any) -> Any:
-    torch.einsum("ij->ji", x)[1].neg_()
+    torch.einsum("ij->ji", torch.conj_physical(x.type_as(x)))[1].neg_()
+    x.sum_to_size(3, 4)[0].mul_(2)
     return x + 1
 
 
