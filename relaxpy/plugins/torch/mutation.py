@@ -89,8 +89,7 @@ def changes_argument(node: Any) -> bool:
     """True if a node mutates one of its arguments."""
     if not is_overload(node.target):
         return False
-    schema = node.target._schema
-    name = schema.name.rpartition(":")[2]
+    schema, name = node.target._schema, _packet(node)
     if name == "detach_":  # which no element shows, and which follows each `torch.tensor`
         return False
     at = _CHANGES_STATISTICS.get(name)
@@ -272,7 +271,9 @@ class Changes:
 
 
 def _packet(node: Any) -> str:
-    return str(node.target._schema.name.rpartition(":")[2]) if is_overload(node.target) else ""
+    """The name of a node's operator; that of an extension may mean something else."""
+    is_own = is_overload(node.target) and node.target.namespace == "aten"
+    return str(node.target._schema.name.rpartition(":")[2]) if is_own else ""
 
 
 def _written(importer: Importer, parent: Any, view: Any) -> Any:

@@ -1295,6 +1295,17 @@ def given_through_an_operator(x: Any) -> Any:
     return x + 1
 
 
+EXTENSION = torch.library.Library("relaxpy_tests", "FRAGMENT")
+EXTENSION.define("view(Tensor(a) x) -> Tensor(a)")
+EXTENSION.impl("view", torch.t, "CompositeImplicitAutograd")
+
+
+def named_as_another_operator(x: Any) -> Any:
+    y = x.clone()
+    torch.ops.relaxpy_tests.view(y)[0].neg_()
+    return y + 1
+
+
 CHANGED = (
     *(views_of_views, parts_that_overlap, rows_of_columns, permuted, unflattened),
     *(
@@ -1306,6 +1317,7 @@ CHANGED = (
         of_operators_that_declare_no_views,
         given,
         given_through_an_operator,
+        named_as_another_operator,
     ),
 )
 
