@@ -42,6 +42,11 @@ def from_text(text: str) -> object:
         ("raise x", "raise", "use R.assert_op(condition) or T.Assert"),
         ("async def f(): pass", "async def", "programs do not wait for anything"),
         ("match 3:\n        case _: y = x\n    x = y", "match", "use if and else"),
+        (
+            "match 3:\n        case [a, *b] | {1: 2, **c} as d: x = x\n    x = (a, b, c, d)",
+            "match",
+            "use if and else",
+        ),
     ],
 )
 def test_a_python_statement_that_is_not_relax_is_named(statement, word, hint) -> None:

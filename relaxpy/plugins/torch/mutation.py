@@ -61,6 +61,7 @@ _MAY_BE_VIEWS = frozenset(
     [
         *("einsum", "meshgrid", "broadcast_tensors", "cartesian_prod", "atleast_1d", "atleast_2d"),
         *("atleast_3d", "dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout"),
+        *("type_as", "sum_to_size", "conj_physical"),
     ]
 )
 #: Permutations that undo themselves.
@@ -88,8 +89,7 @@ def changes_argument(node: Any) -> bool:
     """True if a node mutates one of its arguments."""
     if not is_overload(node.target):
         return False
-    schema = node.target._schema
-    name = schema.name.rpartition(":")[2]
+    schema, name = node.target._schema, _packet(node)
     if name == "detach_":  # which no element shows, and which follows each `torch.tensor`
         return False
     at = _CHANGES_STATISTICS.get(name)
@@ -151,13 +151,13 @@ class _Propagation(torch.fx.Interpreter):  # type: ignore[misc]
     """Runs some nodes of a graph on fake tensors, and keeps the results and other values."""
 
     def run_node(self, n: Any) -> Any:
-        if n in self.again or self.values.get(n) is None:
+        if n.op != "placeholder" and (n in self.again or self.values.get(n) is None):
             self.values[n] = super().run_node(n)
         return self.values[n]
 
     def values_for(self, again: Set[Any], values: Mapping[Any, Any]) -> Mapping[Any, Any]:
         self.again, self.values = again, dict(values)
-        self.run(*(value for node, value in values.items() if node.op == "placeholder"))
+        self.run()
         return self.values
 
 
@@ -271,7 +271,9 @@ class Changes:
 
 
 def _packet(node: Any) -> str:
-    return str(node.target._schema.name.rpartition(":")[2]) if is_overload(node.target) else ""
+    """The name of a node's operator; that of an extension may mean something else."""
+    is_own = is_overload(node.target) and node.target.namespace == "aten"
+    return str(node.target._schema.name.rpartition(":")[2]) if is_own else ""
 
 
 def _written(importer: Importer, parent: Any, view: Any) -> Any:

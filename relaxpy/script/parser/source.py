@@ -682,7 +682,7 @@ def header(node: ast.stmt) -> ast.stmt | ast.expr:
             return node
 
 
-def bound_names(node: ast.stmt | ast.ExceptHandler | ast.match_case) -> Iterator[str]:
+def bound_names(node: ast.stmt | ast.ExceptHandler | ast.match_case | ast.pattern) -> Iterator[str]:
     """The names that a statement binds in its enclosing scope."""
     worklist: list[ast.expr]
     match node:
@@ -695,8 +695,10 @@ def bound_names(node: ast.stmt | ast.ExceptHandler | ast.match_case) -> Iterator
             return
         case _:
             for inner in ast.iter_child_nodes(node):
-                if isinstance(inner, ast.stmt | ast.ExceptHandler | ast.match_case):
+                if isinstance(inner, ast.stmt | ast.ExceptHandler | ast.match_case | ast.pattern):
                     yield from bound_names(inner)
+            names = (getattr(node, field, None) for field in ("name", "rest"))  # of patterns
+            yield from (name for name in names if isinstance(name, str))
             worklist = [node.target] if isinstance(node, ast.For) else []
     while worklist:
         target = worklist.pop()

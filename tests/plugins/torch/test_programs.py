@@ -1289,6 +1289,23 @@ def given(x: Any) -> Any:
     return x[0] + 1, x.t()
 
 
+def given_through_an_operator(x: Any) -> Any:
+    torch.einsum("ij->ji", torch.conj_physical(x.type_as(x)))[1].neg_()
+    x.sum_to_size(3, 4)[0].mul_(2)
+    return x + 1
+
+
+EXTENSION = torch.library.Library("relaxpy_tests", "FRAGMENT")
+EXTENSION.define("view(Tensor(a) x) -> Tensor(a)")
+EXTENSION.impl("view", torch.t, "CompositeImplicitAutograd")
+
+
+def named_as_another_operator(x: Any) -> Any:
+    y = x.clone()
+    torch.ops.relaxpy_tests.view(y)[0].neg_()
+    return y + 1
+
+
 CHANGED = (
     *(views_of_views, parts_that_overlap, rows_of_columns, permuted, unflattened),
     *(
@@ -1299,6 +1316,8 @@ CHANGED = (
         chunks_and_copies,
         of_operators_that_declare_no_views,
         given,
+        given_through_an_operator,
+        named_as_another_operator,
     ),
 )
 
@@ -1306,11 +1325,13 @@ CHANGED = (
 @pytest.mark.parametrize("function", CHANGED)
 def test_changes_of_views_are_those_of_their_memory(function: Callable[..., Any]) -> None:
     x = torch.randn(3, 4, generator=torch.Generator().manual_seed(1))
-    program = torch.export.export(Module(lambda self, x: function(x)), (x.clone(),))
-    results = list(leaves(relaxpy.compile(from_exported_program(program))["main"](x.clone())))
+    other = torch.ones(2)  # which stays
+    program = torch.export.export(Module(lambda self, _, x: function(x)), (other, x.clone()))
+    run = relaxpy.compile(from_exported_program(program))["main"]
+    results = list(leaves(run(other, x.clone())))
     changed = x.clone()
     expected = leaves(function(changed))
-    if function is given:
+    if function in (given, given_through_an_operator):
         expected = [changed, *expected]
     assert_same(results, expected)
 
