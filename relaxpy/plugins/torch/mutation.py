@@ -201,7 +201,12 @@ def _memories(graph: Any, changes: Iterable[Any]) -> Mapping[Any, int | None] | 
     ):
         mode = detect_fake_mode([values[node] for node in nodes if node.op == "placeholder"])
         try:
-            with mode or contextlib.nullcontext():
+            with contextlib.ExitStack() as scope:
+                if mode is not None:
+                    scope.enter_context(mode)
+                    if mode.shape_env is not None:
+                        # PyTorch would look for new symbols in the results of the program.
+                        scope.enter_context(mode.shape_env.ignore_fresh_unbacked_symbols())
                 run = _Propagation(graph.owning_module).values_for(sharing, values)
                 values = {node: run.get(node) for node in nodes}
         except Exception:  # of PyTorch, where values decide more than sizes

@@ -1306,6 +1306,15 @@ def named_as_another_operator(x: Any) -> Any:
     return y + 1
 
 
+def from_a_computed_place(x: Any) -> Any:
+    y = x.clone()
+    place = (x[0, 0] * 0 + 1).long().item()
+    torch._check(place >= 0)
+    torch._check(place < 3)
+    torch.einsum("ij->ji", y).narrow(0, place, 1).neg_()
+    return y + 1
+
+
 CHANGED = (
     *(views_of_views, parts_that_overlap, rows_of_columns, permuted, unflattened),
     *(
@@ -1318,6 +1327,7 @@ CHANGED = (
         given,
         given_through_an_operator,
         named_as_another_operator,
+        from_a_computed_place,
     ),
 )
 
