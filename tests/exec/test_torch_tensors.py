@@ -14,7 +14,7 @@ import pytest
 
 import relaxpy
 from relaxpy import relax, relay, runtime
-from relaxpy.errors import FunctionSignatureError, MisuseError, RelaxpyError
+from relaxpy.errors import FunctionSignatureError, MisuseError, RelaxpyError, RuntimeCheckError
 from relaxpy.relax.frontend import nn
 from relaxpy.relax.frontend.nn import spec
 from relaxpy.relax.training import SetupTrainer, Trainer
@@ -278,6 +278,16 @@ def test_elements_that_torch_negates_when_it_reads_them() -> None:
     _, (transposed, _) = relaxpy.compile(program("float32"), "numpy")["main"](x)
     assert transposed.tolist() == [[-1, -1]] * 3
     assert relax.const(x).data.numpy().tolist() == x.tolist()
+    clear = from_source(
+        """
+@T.prim_func
+def clear(x: T.Buffer((2, 3))):
+    for i, j in T.grid(2, 3):
+        x[i, j] = T.float32(0)
+"""
+    )
+    with pytest.raises(RuntimeCheckError, match="the memory of buffer x is read-only"):
+        relaxpy.compile(clear, "numpy")["clear"](x)
 
 
 def test_an_operand_is_refused_with_what_to_write(torch: Torch) -> None:

@@ -300,9 +300,15 @@ def _of_torch(tensor: Any) -> Array:
     device = str(getattr(tensor, "device", "cpu"))
     if not device.startswith("cpu"):
         raise BufferError(f"it is on {device}; tensor.cpu() is in main memory")
-    data = tensor.detach().resolve_neg()  # of x.conj().imag, say, whose memory has other signs
+    memory = tensor.detach()
+    data = memory.resolve_neg()  # of x.conj().imag, say, whose memory has other signs
     name = str(getattr(tensor, "dtype", "")).rpartition(".")[2]
-    if name not in _BITS:
-        return data.numpy()  # type: ignore[no-any-return]
-    bits = data.view(getattr(sys.modules["torch"], _BITS[name])).numpy()
-    return bits.view(getattr(ml_dtypes, name))  # type: ignore[no-any-return]
+    array: Array
+    if name in _BITS:
+        bits = data.view(getattr(sys.modules["torch"], _BITS[name])).numpy()
+        array = bits.view(getattr(ml_dtypes, name))
+    else:
+        array = data.numpy()
+    if data is not memory:  # what a program writes to a copy would be lost
+        array.flags.writeable = False
+    return array
