@@ -84,6 +84,7 @@ REVIEWED = {
         "type_parameters": "the reader's error; a dict",
         "": "Python's built-in functions, by the names in a list",
         "Program.error": "a class of errors",
+        "bound_names": "the nodes of a syntax tree",
         "parse_text": "an iterator over lines",
         "_compiled_lines": "what `python -c` or the prompt runs, compiled to be compared",
     },
