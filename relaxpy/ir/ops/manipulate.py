@@ -494,7 +494,7 @@ def _concatenate(tensors: Sequence[Tensor], axis: int | None) -> Tensor:
 
 
 _MOST_SYMBOLS = 48
-"""From more symbolic sizes on, tensors are concatenated in groups."""
+"""The number of different symbolic sizes above which tensors are concatenated in groups."""
 
 
 def _legalize_concat(builder: BlockBuilder, call: Call) -> Expr:

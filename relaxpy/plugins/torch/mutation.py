@@ -136,7 +136,9 @@ def _is_composite(node: Any) -> bool:
 def hidden_views(graph: Any) -> set[Any]:
     """The operators whose results are views of arguments, which their schemas do not say."""
     changing = [node for node in graph.nodes if changes_argument(node)]
-    memories = (_memories(graph, changing) if changing else None) or {}
+    memories = _memories(graph, changing) if changing else {}
+    if memories is None:  # any of them may be a view
+        return {node.target for node in filter(_is_composite, graph.nodes)}
     return {
         node.target
         for node in filter(_is_composite, memories)

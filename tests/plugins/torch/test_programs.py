@@ -1360,6 +1360,22 @@ def test_memory_is_looked_for_near_changes_alone(monkeypatch) -> None:
     assert_same(run(x), leaves(function(None, x)))
 
 
+def test_changes_are_kept_where_pytorch_cannot_show_the_memory(monkeypatch) -> None:
+    def function(_: Any, x: Any) -> Any:
+        y = x.clone()
+        torch.einsum("ij->ji", y)[1].neg_()
+        return y + 1
+
+    x = torch.randn(3, 4, generator=torch.Generator().manual_seed(1))
+    program = torch.export.export(Module(function), (x,))
+    failing = Mock(side_effect=RuntimeError("values decide"))
+    monkeypatch.setattr(mutation._Propagation, "values_for", failing)
+    assert_same(
+        relaxpy.compile(from_exported_program(program))["main"](x), leaves(function(None, x))
+    )
+    failing.assert_called()
+
+
 @pytest.mark.parametrize("name", ["dropout", "feature_dropout", "alpha_dropout"])
 @pytest.mark.parametrize(
     "change",  # those that PyTorch makes functional, and one that the importer does
