@@ -26,8 +26,7 @@ from relaxpy.ir.relax.analysis.op_pattern import has_reshape_pattern
 from relaxpy.ir.relax.analysis.variables import mention_counts
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.block_builder.function_table import FunctionTable
-from relaxpy.ir.relax.known import called_kernel
-from relaxpy.ir.relax.relations.shape_vars import sizes_of
+from relaxpy.ir.relax.known import called_kernel, literal_shape
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.analysis.regions import filled_buffers
@@ -199,10 +198,9 @@ class _Folding(BindingRewriter):
 
     def _may_fail(self, copy: rx.Var, operands: Sequence[rx.Expr]) -> bool:
         """True if a copy has a size that may be negative, which is refused where it is computed."""
-        existing = {size for operand in operands for size in _sizes(operand)}
-        return any(
-            size not in existing and may_be_negative(size, self.sizes) for size in _sizes(copy)
-        )
+        existing = {size for operand in operands for size in literal_shape(operand) or ()}
+        new = (size for size in literal_shape(copy) or () if size not in existing)
+        return any(may_be_negative(size, self.sizes) for size in new)
 
     def _written(self, name: str, operands: Sequence[rx.Expr]) -> rx.Call | None:
         """The call that computes the flipped copy of its result, which nothing else uses."""
@@ -217,11 +215,6 @@ class _Folding(BindingRewriter):
             return None
         kernel = self.kernels.writing(called[0], name)
         return None if kernel is None else rebuild(call, args=(kernel, *call.args[1:]))
-
-
-def _sizes(tensor: rx.Expr) -> tuple[PrimExpr, ...]:
-    sinfo = tensor.struct_info
-    return sizes_of(sinfo) if sinfo is not None else ()
 
 
 def _view_of(kernel: PrimFunc) -> View | None:

@@ -43,8 +43,7 @@ from relaxpy.ir.relax.analysis.op_pattern import (
 from relaxpy.ir.relax.analysis.variables import binding_vars, occurring_vars
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.call_graph import mentioned_globals, reachable_functions
-from relaxpy.ir.relax.known import called_kernel, fields_of
-from relaxpy.ir.relax.relations.shape_vars import sizes_of
+from relaxpy.ir.relax.known import called_kernel, fields_of, literal_shape
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, PrecedingBindings, Rewritten
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.prim_func import PrimFunc
@@ -214,31 +213,28 @@ def _hiding(
     enters or leaves the group.
     """
     doubtful = [
-        (b, size) for b in groups for size in _dimensions(b.var) if may_be_negative(size, sizes)
+        (b, size)
+        for b in groups
+        for size in literal_shape(b.var) or ()
+        if may_be_negative(size, sizes)
     ]
     if not doubtful:
         return set()
     outputs = outputs_of(block, groups)
     allocated: dict[FunctionGroup, list[tir.PrimExpr]] = {
-        group: [size for var in variables for size in _dimensions(var)]
+        group: [size for var in variables for size in literal_shape(var) or ()]
         for group, variables in outputs.items()
     }
     group_of = {binding.var: group for binding, group in groups.items()}
     for binding, group in groups.items():
         for var in binding_vars(binding):
             if group_of.get(var) is not group:
-                allocated[group] += _dimensions(var)
+                allocated[group] += literal_shape(var) or ()
     return {
         groups[binding]
         for binding, size in doubtful
         if not any(prove_equal(size, other) for other in allocated[groups[binding]])
     }
-
-
-def _dimensions(var: rx.Var | None) -> tuple[tir.PrimExpr, ...]:
-    """The sizes of a tensor, if they are known."""
-    sinfo = None if var is None else var.struct_info
-    return sizes_of(sinfo) if isinstance(sinfo, rx.TensorStructInfo) else ()
 
 
 def _kernel_of(binding: rx.Binding, kernels: _Kernels) -> str:
