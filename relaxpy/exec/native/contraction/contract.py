@@ -158,6 +158,13 @@ def _packable(product: Product, contraction: Gemm, frame: Values) -> Gemm:
     buffer, uses = product.operands[B].buffer, frame.packable
     if buffer not in uses:
         return contraction
+    # A packed operand has fixed sizes.
+    sizes = [(axis.extent, axis.b) for axis in (*contraction.over, contraction.column)]
+    known = [(n, b) for n, b in sizes if isinstance(n, int) and isinstance(b, int) and n > 0]
+    fixed = all(isinstance(axis.b, int) and axis.b == 0 for axis in contraction.outer)
+    others = [o for n, o in enumerate(product.operands) if n != B and o.buffer is buffer]
+    if not fixed or len(known) < len(sizes) or others:
+        return contraction
     emitter = emitter_of(frame.function, contraction)
     is_packed = buffer in frame.packed
     memory = replace(contraction.b, may_be_packed=True, is_packed=is_packed)
@@ -171,12 +178,6 @@ def _packable(product: Product, contraction: Gemm, frame: Values) -> Gemm:
     dots, joined = emitter.dots, None
     converted = "" if dots else _converted_once(product.operands[B], contraction)
     if product.starts[B].constant != 0 or not (converted or _can_be_packed(emitter)):
-        return contraction
-    sizes = [(axis.extent, axis.b) for axis in (*contraction.over, contraction.column)]
-    known = [(n, b) for n, b in sizes if isinstance(n, int) and isinstance(b, int) and n > 0]
-    fixed = all(isinstance(axis.b, int) and axis.b == 0 for axis in contraction.outer)
-    others = [o for n, o in enumerate(product.operands) if n != B and o.buffer is buffer]
-    if not fixed or len(known) < len(sizes) or others:
         return contraction
     if dots is not None:
         joined = Joined(dots.count, dots.dtype, emitter.depth, dots.moved, dots.swaps)
