@@ -137,7 +137,7 @@ FLOORS = {
         registry.py symbols.py arrays.py context.py complexes.py mutation.py ops
         backward.py
         decompose.py fx_graph.py importer.py
-        api.py dynamo.py
+        api.py models.py dynamo.py
     """,
     "relaxpy/plugins/relay": """
         ty.py expr.py variables.py module.py op/relations.py

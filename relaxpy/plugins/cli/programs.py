@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import redirect_stdout
 from importlib.machinery import ModuleSpec
+from os import PathLike, fspath
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, ClassVar, Final
@@ -30,7 +31,7 @@ from relaxpy.errors import (
     warn,
 )
 from relaxpy.plugins.cli.show import UsageError
-from relaxpy.support.dataclass import dataclass
+from relaxpy.support.dataclass import dataclass, replace
 from relaxpy.support.missing import nearest
 
 if TYPE_CHECKING:
@@ -272,6 +273,17 @@ def read_file(path: str) -> ProgramFile:
     return ProgramFile(name, text.removeprefix("\ufeff"))
 
 
+def file_program(path: str | PathLike[str]) -> IRModule | BaseFunc:
+    """The program in a file that `relaxpy.load` gets.
+
+    Errors:
+        OSError: the file cannot be read.
+        RelaxpyError: there is no program in it, or it is wrong.
+    """
+    way = "import it, and pass the module or function"
+    return replace(read_file(fspath(path)), way=way).program()
+
+
 def _saved(path: str, name: str) -> Container | None:
     """The saved executable in a file; None if it is something else.
 
@@ -409,11 +421,15 @@ class ProgramSource(ABC):
 
 @dataclass(frozen=True, slots=True)
 class ProgramFile(ProgramSource):
-    """The text of a file, which is JSON if it begins with a brace, or a saved executable."""
+    """The text of a file, which is JSON if it begins with a brace, or a saved executable.
+
+    Hints say how Python would run it: `way` is an option of the command line, or a statement.
+    """
 
     name: str
     text: str
     saved: Container | None = None
+    way: str = f"write {_IMPORT}"
 
     @property
     def needs_python(self) -> bool:
@@ -428,7 +444,7 @@ class ProgramFile(ProgramSource):
         """The hint for a text with statements that only Python executes; else None."""
         if not self.needs_python:
             return None
-        way = f"to import {self._as_file} as Python does, write {_IMPORT}"
+        way = f"to import {self._as_file} as Python does, {self.way}"
         named = "" if self.name == STDIN_NAME else f", or {self.name}:NAME for one of its programs"
         return f"{self.name} is read, not executed; {way}{named}"
 
@@ -495,7 +511,7 @@ class ProgramFile(ProgramSource):
                 where = f"{self.name}:{skipped[0]}"
                 several = f"{len(skipped)} statements outside of programs, from here on, are"
                 code = several if len(skipped) > 1 else "1 statement outside of programs is"
-                hint = f"{_IMPORT} imports {self._as_file} as Python does"
+                hint = f"to import {self._as_file} as Python does, {self.way}"
                 warn(Diagnostic(f"{where}: {code} not executed", hint=hint))
         if not isinstance(program, (IRModule, BaseFunc)):
             raise UsageError(f"{self.name} has a {type(program).__name__}, not a program")

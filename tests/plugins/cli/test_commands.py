@@ -81,7 +81,7 @@ def test_a_program_is_read_from_standard_input_and_never_run(capsys, monkeypatch
     code, out, err = command("check -", capsys)
     assert (code, out) == (0, "no errors in 1 file\n")
     assert "<stdin>:1: 1 statement outside of programs is not executed" in err
-    assert "--import imports a file with this text as Python does" in err
+    assert "to import a file with this text as Python does, write --import" in err
     assert "run\n" not in err
     used = MODEL.replace("R.matmul(x, w)", "R.matmul(x, v)")
     monkeypatch.setattr(sys, "stdin", io.StringIO("v = print('run')\n" + used))
