@@ -38,7 +38,7 @@ class Plugin:
     for each name "module:class": without arguments, the class creates the back end of a module, as
     `relaxpy.exec.lower.python_module.NumpyBackend` is one. `hooks` are the functions,
     "module:function", that the core calls by name, such as the one for the picture of a module;
-    only the plug-ins that come with relaxpy have some. `models` are the functions that make a module
+    only the plug-ins that come with relaxpy have some. `models` are functions that make a module
     or function of a model for `relaxpy.load`: by the suffix of a file (".onnx"), or by the package
     and the class of an object ("onnx.ModelProto"). They take the path or the object, and those of
     `args`, `kwargs` and `dynamic` that they declare.
