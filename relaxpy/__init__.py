@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from relaxpy.exec.as_module import load as load
     from relaxpy.exec.as_module import load as from_torch
     from relaxpy.exec.as_module import load as load_model
+    from relaxpy.exec.check_values import check_values as check_values
     from relaxpy.exec.compile import compile as compile, load_executable as load_executable
     from relaxpy.exec.compile import compile as build
     from relaxpy.exec.doctor import doctor as doctor
@@ -35,4 +36,4 @@ if TYPE_CHECKING:
     from relaxpy.ir.module import IRModule as IRModule
     from relaxpy.ir.transform import get_pipeline as get_pipeline
     from relaxpy.rules import explain as explain
-    __all__ = ['DataType', 'DataTypeCode', 'Device', 'Executable', 'IRModule', 'TVMError', 'VirtualMachine', 'arith', 'build', 'compile', 'cpu', 'cuda', 'device', 'distributed', 'dlight', 'doctor', 'error', 'errors', 'explain', 'from_torch', 'get_global_func', 'get_pipeline', 'instrument', 'ir', 'llm', 'load', 'load_executable', 'load_model', 'nd', 'register_func', 'register_global_func', 'relax', 'relay', 'runtime', 's_tir', 'script', 'show_config', 'show_versions', 'sym', 'target', 'te', 'testing', 'tir', 'tirx', 'topi', 'transform']
+    __all__ = ['DataType', 'DataTypeCode', 'Device', 'Executable', 'IRModule', 'TVMError', 'VirtualMachine', 'arith', 'build', 'check_values', 'compile', 'cpu', 'cuda', 'device', 'distributed', 'dlight', 'doctor', 'error', 'errors', 'explain', 'from_torch', 'get_global_func', 'get_pipeline', 'instrument', 'ir', 'llm', 'load', 'load_executable', 'load_model', 'nd', 'register_func', 'register_global_func', 'relax', 'relay', 'runtime', 's_tir', 'script', 'show_config', 'show_versions', 'sym', 'target', 'te', 'testing', 'tir', 'tirx', 'topi', 'transform']

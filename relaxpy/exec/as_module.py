@@ -140,7 +140,8 @@ def as_module(mod: object, taker: str) -> IRModule:
             hint = f"its name has to end in one of {', '.join(suffixes)}"
         elif not hint:
             hint = "relaxpy.script.from_source(text) reads a program"
-        found = f"the path {str(mod)!r:.60}" if keys[0] or os.path.exists(mod) else "a string"
+        is_path = keys[0] or not isinstance(mod, str) or os.path.exists(mod)
+        found = f"the path {str(mod)!r:.60}" if is_path else "a string"
     raise MisuseError(
         f"{taker} takes an IRModule or a function, found {found}", about=mod, hint=hint
     )
