@@ -349,28 +349,30 @@ def _without_python(text: str) -> tuple[str, Sequence[int]]:
 def files_in(path: str) -> Iterator[str]:
     """The path itself; of a folder, the files in and below it that have programs.
 
-    Hidden folders are left out.
+    These are files of TVMScript and JSON that contain one, ONNX models and executables. Hidden
+    folders are left out.
     """
     if path == STDIN or is_reference(path) or not Path(path).is_dir():
         yield path
         return
-    for file in sorted(Path(path).rglob(f"*{SUFFIX}")):
-        if any(part.startswith(".") for part in file.relative_to(path).parts):
+    for file in sorted(Path(path).rglob("*")):
+        inside = file.relative_to(path).parts
+        if any(part.startswith(".") for part in inside) or not file.is_file():
             continue
-        text = file.read_text(encoding="utf-8", errors="replace")
-        if any(f"@{mark}" in text for mark in PROGRAM_MARKS):
+        if file.suffix in _MODELS or (file.suffix in _MARKS and _is_marked(file)):
             yield str(file)
 
 
-def models_in(path: str) -> Iterator[str]:
-    """The files of `files_in`, and those of ONNX models and executables in a folder."""
-    yield from files_in(path)
-    if not is_reference(path) and Path(path).is_dir():
-        found = (file for suffix in _MODELS for file in Path(path).rglob(f"*{suffix}"))
-        yield from map(str, sorted(found))
-
-
 _MODELS: Final = (".onnx", ".rxp")
+_MARKS: Final = {SUFFIX: tuple(f"@{mark}" for mark in PROGRAM_MARKS), ".json": ("relaxpy-ir",)}
+"""The texts of which a file with a program contains one, by the suffix of its name."""
+
+
+def _is_marked(file: Path) -> bool:
+    """True if a file contains a program; a module in JSON begins with its mark."""
+    with file.open(encoding="utf-8", errors="replace") as lines:
+        text = lines.read(1024 if file.suffix != SUFFIX else -1)
+    return any(mark in text for mark in _MARKS[file.suffix])
 
 
 class ProgramSource(ABC):
