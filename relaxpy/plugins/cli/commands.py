@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from relaxpy.errors import Diagnostic, MisuseError, RelaxpyError, WellFormedError, counted, warn
 from relaxpy.plugins.cli import programs
@@ -419,7 +419,8 @@ def _with_sizes(
         raise UsageError(
             f"{source.name} is a saved executable, whose passes have run", hint="omit --dim"
         )
-    module = BindSymbolicVars({**sizes_of(words)})(source.module())
+    sizes: dict[Any, int] = sizes_of(words)
+    module = BindSymbolicVars(sizes)(source.module())
     return compile(module, target, relax_pipeline=pipeline or "default")
 
 
