@@ -78,7 +78,7 @@ LOADED_BY = {
     "plugins.torch": {"torch", "sympy"},
     "plugins.weights": {"safetensors", "gguf"},
     "plugins.distributed": {"mpi4py"},
-    "plugins.testing": {"hypothesis", "pytest"},
+    "plugins.testing": {"hypothesis", "mypy", "pytest"},
     "plugins.cli": {"lsprotocol", "pygls"},
 }
 LAZY_FACES = {"relaxpy/ir/te/topi/__init__.py"}
@@ -145,7 +145,7 @@ FLOORS = {
         infer saved.py functors.py scope_builder.py transform to_relax.py text run
     """,
     "relaxpy/plugins/testing": """
-        random_inputs.py verify.py bisect.py golden.py targets.py strategies.py
+        mypy_plugin.py random_inputs.py verify.py bisect.py golden.py targets.py strategies.py
         pytest_helpers.py pytest_plugin.py
     """,
     "relaxpy/plugins/pictures": """
