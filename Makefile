@@ -24,7 +24,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help pretrained models demo test test-slow test-arm test-all affected times fuzz check lint types \
-	types-of-package types-of-models mutants format notebooks docs changes dist constraints benchmarks clean
+	types-of-package types-of-models types-of-documents mutants format notebooks docs changes dist constraints benchmarks clean
 
 help:
 	@echo "make demo    train the digits model and run it through relaxpy"
@@ -159,7 +159,7 @@ lint: $(READY)
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 
-types: types-of-package types-of-models
+types: types-of-package types-of-models types-of-documents
 
 types-of-package: $(READY)
 	$(PY) -m mypy --strict relaxpy
@@ -168,6 +168,10 @@ types-of-package: $(READY)
 
 types-of-models: $(READY)
 	$(PY) -m basedpyright --level error examples/digits
+
+# The Python in the documents, as users of relaxpy check theirs.
+types-of-documents: $(READY)
+	$(PY) tools/document_types.py
 
 # What takes one processor runs beside something else.
 check: $(READY)

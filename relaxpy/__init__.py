@@ -17,9 +17,15 @@ _face(globals(), "relaxpy")
 if TYPE_CHECKING:
     from relaxpy import arith as arith, distributed as distributed, dlight as dlight, error as error, errors as errors, ir as ir, llm as llm, nd as nd, relax as relax, relay as relay, runtime as runtime, s_tir as s_tir, script as script, sym as sym, target as target, te as te, testing as testing, tir as tir, tirx as tirx, topi as topi, transform as transform
     from relaxpy.errors import RelaxpyError as TVMError
+    from relaxpy.exec.as_module import load as load
+    from relaxpy.exec.as_module import load as from_torch
+    from relaxpy.exec.as_module import load as load_model
+    from relaxpy.exec.check_values import check_values as check_values
     from relaxpy.exec.compile import compile as compile, load_executable as load_executable
     from relaxpy.exec.compile import compile as build
     from relaxpy.exec.doctor import doctor as doctor
+    from relaxpy.exec.doctor import doctor as show_config
+    from relaxpy.exec.doctor import doctor as show_versions
     from relaxpy.exec.executable import Executable as Executable
     from relaxpy.exec.runtime.registry import get_global_func as get_global_func, register_func as register_func
     from relaxpy.exec.runtime.registry import register_func as register_global_func
@@ -30,4 +36,4 @@ if TYPE_CHECKING:
     from relaxpy.ir.module import IRModule as IRModule
     from relaxpy.ir.transform import get_pipeline as get_pipeline
     from relaxpy.rules import explain as explain
-    __all__ = ['DataType', 'DataTypeCode', 'Device', 'Executable', 'IRModule', 'TVMError', 'VirtualMachine', 'arith', 'build', 'compile', 'cpu', 'cuda', 'device', 'distributed', 'dlight', 'doctor', 'error', 'errors', 'explain', 'get_global_func', 'get_pipeline', 'instrument', 'ir', 'llm', 'load_executable', 'nd', 'register_func', 'register_global_func', 'relax', 'relay', 'runtime', 's_tir', 'script', 'sym', 'target', 'te', 'testing', 'tir', 'tirx', 'topi', 'transform']
+    __all__ = ['DataType', 'DataTypeCode', 'Device', 'Executable', 'IRModule', 'TVMError', 'VirtualMachine', 'arith', 'build', 'check_values', 'compile', 'cpu', 'cuda', 'device', 'distributed', 'dlight', 'doctor', 'error', 'errors', 'explain', 'from_torch', 'get_global_func', 'get_pipeline', 'instrument', 'ir', 'llm', 'load', 'load_executable', 'load_model', 'nd', 'register_func', 'register_global_func', 'relax', 'relay', 'runtime', 's_tir', 'script', 'show_config', 'show_versions', 'sym', 'target', 'te', 'testing', 'tir', 'tirx', 'topi', 'transform']

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import field
 from functools import cache
 from importlib import import_module
+from itertools import chain
 from types import ModuleType
 from typing import Any, Final, Literal, TypeAlias
 
@@ -37,7 +38,10 @@ class Plugin:
     for each name "module:class": without arguments, the class creates the back end of a module, as
     `relaxpy.exec.lower.python_module.NumpyBackend` is one. `hooks` are the functions,
     "module:function", that the core calls by name, such as the one for the picture of a module;
-    only the plug-ins that come with relaxpy have some.
+    only the plug-ins that come with relaxpy have some. `models` are functions that make a module
+    or function of a model for `relaxpy.load`: by the suffix of a file (".onnx"), or by the package
+    and the class of an object ("onnx.ModelProto"). They take the path or the object, and those of
+    `args`, `kwargs` and `dynamic` that they declare.
     """
 
     operators: tuple[str, ...] = ()
@@ -45,6 +49,7 @@ class Plugin:
     functions: tuple[str, ...] = ()
     targets: Mapping[str, str] = field(default_factory=dict)
     hooks: Mapping[str, str] = field(default_factory=dict)
+    models: Mapping[str, str] = field(default_factory=dict)
 
 
 @cache
@@ -74,6 +79,15 @@ def installed() -> Mapping[str, Plugin]:
                 raise MisuseError(f"{entry.value} is a {type(plugin).__name__}, not a Plugin")
             found[entry.name] = plugin
     return found
+
+
+@cache
+def models() -> Mapping[str, str]:
+    """The functions of all plug-ins that read models; those of relaxpy have priority."""
+    others = (plugin.models for plugin in installed().values())
+    return dict(
+        chain.from_iterable(table.items() for table in (*others, *(p.models for p in own())))
+    )
 
 
 @contextmanager

@@ -78,7 +78,7 @@ LOADED_BY = {
     "plugins.torch": {"torch", "sympy"},
     "plugins.weights": {"safetensors", "gguf"},
     "plugins.distributed": {"mpi4py"},
-    "plugins.testing": {"hypothesis", "pytest"},
+    "plugins.testing": {"hypothesis", "mypy", "pytest"},
     "plugins.cli": {"lsprotocol", "pygls"},
 }
 LAZY_FACES = {"relaxpy/ir/te/topi/__init__.py"}
@@ -113,7 +113,7 @@ FLOORS = {
         native/threads native/maths native/calls native/trees native/values native/contraction
         native/loops native lower graph stored.py storing.py reference
         kernel_source.py profile.py assembled.py lowered.py cross.py
-        vm.py compile.py self_test.py doctor.py eager.py
+        vm.py compile.py check_values.py self_test.py doctor.py eager.py
     """,
     "relaxpy/script": """
         error_screen.py language printer dist.py ir_builder
@@ -137,7 +137,7 @@ FLOORS = {
         registry.py symbols.py arrays.py context.py complexes.py mutation.py ops
         backward.py
         decompose.py fx_graph.py importer.py
-        api.py dynamo.py
+        api.py models.py dynamo.py
     """,
     "relaxpy/plugins/relay": """
         ty.py expr.py variables.py module.py op/relations.py
@@ -145,7 +145,7 @@ FLOORS = {
         infer saved.py functors.py scope_builder.py transform to_relax.py text run
     """,
     "relaxpy/plugins/testing": """
-        random_inputs.py verify.py bisect.py golden.py targets.py strategies.py
+        mypy_plugin.py random_inputs.py verify.py bisect.py golden.py targets.py strategies.py
         pytest_helpers.py pytest_plugin.py
     """,
     "relaxpy/plugins/pictures": """

@@ -15,7 +15,7 @@ def test_the_stub_of_operators_is_up_to_date() -> None:
 
 
 USES = """
-from typing import Annotated, cast
+from typing import Annotated
 
 import numpy as np
 
@@ -54,19 +54,33 @@ class Model:
         return R.add(x, x)
 
 
-MODULE = cast("IRModule", Model)
-MODULE.show()
-main = MODULE["main"]
+Model.show()
+assert relaxpy.relax.analysis.well_formed(Model)
+lowered = relax.transform.LegalizeOps()(Model)
+sinfo = relax.TensorStructInfo((2, 2), "float32")
+call = relax.op.add(relax.Var("a", sinfo), relax.Var("b", sinfo))
+scalar = relax.PrimStructInfo("int64")
+shape = relax.ShapeExpr([relaxpy.tir.Var("n", "int64"), 4])
+body = relax.Function([x], call)
+sizes = lowered["main"].params
 compiled: relaxpy.Executable = relaxpy.compile(Model)
 executable: relaxpy.Executable = relaxpy.compile(double)
 found = double(np.ones((2, 4), "float32"))
 module: IRModule = IRModule({"double": double, "copy": copy})
 """
 WRONG = """
-from relaxpy.script import relax as R
+from relaxpy import relax
+from relaxpy.script import ir as I, relax as R
 
 R.nn.rleu(R.const(1.0))
 R.add(R.const(1.0))
+relax.op.ad(R.const(1.0))
+Model.nothing
+
+
+@I.ir_module
+class Model:
+    pass
 """
 
 
@@ -85,6 +99,7 @@ def checked(folder: Path, **texts: str) -> list[str]:
         (folder / f"{name}.py").write_text(text, encoding="utf-8")
     config = folder / "pyproject.toml"
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    text = text.replace("[tool.mypy]\n", '[tool.mypy]\nplugins = ["relaxpy.testing.mypy_plugin"]\n')
     config.write_text(f"{text}\n{OF_USERS.format(modules=[*texts])}", encoding="utf-8")
     files = [str(folder / f"{name}.py") for name in texts]
     command = [sys.executable, "-m", "mypy", "--strict", f"--config-file={config}", *files]
@@ -95,8 +110,11 @@ def checked(folder: Path, **texts: str) -> list[str]:
 
 @pytest.mark.timeout(600)  # mypy reads all of relaxpy where it has no cache
 def test_mypy_accepts_what_users_write_and_finds_what_is_wrong(tmp_path: Path) -> None:
-    rleu, add = checked(tmp_path, right=USES, wrong=WRONG)
-    assert "wrong.py:4: " in rleu
+    rleu, add, ad, nothing = checked(tmp_path, right=USES, wrong=WRONG)
+    assert "wrong.py:5: " in rleu
     assert 'has no attribute "rleu"' in rleu
-    assert "wrong.py:5: " in add
+    assert "wrong.py:6: " in add
     assert 'Missing positional argument "x2"' in add
+    assert "wrong.py:7: " in ad
+    assert 'has no attribute "ad"' in ad
+    assert 'has no attribute "nothing"' in nothing

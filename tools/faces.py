@@ -31,6 +31,11 @@ class Face(TypedDict, total=False):
     code: str
 
 
+#: The stubs of the names of a module that are found when programs run, for type checkers.
+STUBS = {
+    "relaxpy.ir.ops": "relaxpy.ir.ops.operators",
+    "relaxpy.ir.te.topi": "relaxpy.ir.te.topi.generated",
+}
 Names = dict[str, list[str]]
 """Modules, and what comes from each: a name, `new=old`, or `*`."""
 
@@ -53,6 +58,8 @@ def static_imports(names: Names) -> Iterator[str]:
         plain = [token for token in tokens if "=" not in token and token != "*"]
         if "*" in tokens and ":" not in module:
             yield f"from {module} import *"
+            if module in STUBS:
+                yield f"from {STUBS[module]} import *"
         if plain:
             yield f"from {module} import {', '.join(f'{name} as {name}' for name in plain)}"
         for token in tokens:
@@ -93,9 +100,15 @@ def text_of(table: dict[str, Face], module: str) -> str:
         "if TYPE_CHECKING:",
         *(f"    {line}" for line in list(static_imports(names)) or ("pass",)),
     ]
+    if lookup:
+        lines += ["", "    def __getattr__(name: str) -> _Any: ..."]
     if "=" in face["names"]:
         lines.append(f"    __all__ = {sorted(exported(table, module))}")
-    imports = "from typing import TYPE_CHECKING\n\nfrom relaxpy.support.lazy import face as _face\n"
+    any_type = ", Any as _Any" if lookup else ""
+    imports = (
+        f"from typing import TYPE_CHECKING{any_type}\n\n"
+        "from relaxpy.support.lazy import face as _face\n"
+    )
     code = face.get("code", "")
     return f"{head}{imports}{code}\n" + "\n".join([*lines, ""])
 

@@ -1,8 +1,9 @@
-"""Write what is known of operators without their modules, in two files.
+"""Write what is known of operators without their modules.
 
-The stub of `R` is for type checkers: operators are registered when relaxpy runs, so checkers and
-editors cannot find them in the code. The families are for relaxpy, which imports the module of an
-operator when a program names it. `make format` runs this; a test compares the files.
+The stubs of `R`, `relax.op` and `topi` are for type checkers: operators are registered when relaxpy
+runs, so checkers and editors cannot find them in the code. The families are for relaxpy, which
+imports the module of an operator when a program names it. `make format` runs this, and a test
+compares the files.
 """
 
 from __future__ import annotations
@@ -18,13 +19,21 @@ from typing import Any
 
 from relaxpy.ir import op_families, ops as op
 from relaxpy.ir.ops.definition import registry
+from relaxpy.ir.te import topi
 from relaxpy.script import relax
 
 FAMILIES = Path(op_families.__file__)
-STUB = Path(__file__).parents[1] / "relaxpy" / "script" / "operators.pyi"
-HEAD = '''"""The operators of `R` as type checkers see them; written by tools/stubs.py."""
+ROOT = Path(__file__).parents[1] / "relaxpy"
+STUB = ROOT / "script" / "operators.pyi"
+#: The stubs of modules whose functions are found when relaxpy runs.
+FUNCTIONS = {
+    "relax.op": (op, ROOT / "ir" / "ops" / "operators.pyi"),
+    "topi": (topi, ROOT / "ir" / "te" / "topi" / "generated.pyi"),
+}
+HEAD = '''"""The {what} as type checkers see them; written by tools/stubs.py."""
 
 from typing import Any
+
 '''
 
 
@@ -56,7 +65,25 @@ def lines(space: Any, indent: str = "") -> Iterator[str]:
 
 def stub() -> str:
     """The text of the stub."""
-    return HEAD + "\n" + "".join(lines(relax))
+    return HEAD.format(what="operators of `R`") + "".join(lines(relax))
+
+
+def functions(name: str) -> str:
+    """The text of the stub of a module: its functions that no module defines by `def`."""
+    module, path = FUNCTIONS[name]
+    known = module.__all__ if module is op else defined_in(path.parent)
+    found = {member: getattr(module, member) for member in sorted(set(dir(module)) - {*known})}
+    return HEAD.format(what=f"functions of `{name}`") + "".join(
+        f"def {member}{signature(value)}: ...\n"
+        for member, value in found.items()
+        if not member.startswith("_") and callable(value) and not isinstance(value, type)
+    )
+
+
+def defined_in(folder: Path) -> set[str]:
+    """The names of the functions at the top level of the modules in a folder."""
+    trees = (ast.parse(path.read_text(encoding="utf-8")) for path in folder.glob("*.py"))
+    return {s.name for tree in trees for s in tree.body if isinstance(s, ast.FunctionDef)}
 
 
 def listed() -> str:
@@ -77,6 +104,7 @@ def listed() -> str:
 def main() -> int:
     """Write the files; with `--check`, return whether one is outdated instead."""
     texts = {FAMILIES: listed(), STUB: stub()}
+    texts |= {path: functions(name) for name, (_, path) in FUNCTIONS.items()}
     if "--check" not in sys.argv:
         for path, text in texts.items():
             path.write_text(text, encoding="utf-8")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from weakref import ref
 
 from relaxpy.errors import CompileError, MisuseError, RelaxpyError, WellFormedError, unexpected
-from relaxpy.exec.as_module import as_module
+from relaxpy.exec.as_module import as_module, is_saved, loaded, named
 from relaxpy.exec.assembled import executable_of_lowered
 from relaxpy.exec.container import Container, damaged, path_text
 from relaxpy.exec.cross import Codes, Native, is_native, with_code_for
@@ -57,19 +57,29 @@ ModuleLike: TypeAlias = IRModule | rx.BaseFunc | type[Any]
 @user_facing
 @gc_paused
 def compile(
-    mod: ModuleLike,
+    mod: object,
     target: TargetLike | None = None,
     *,
+    args: object = None,
+    kwargs: Mapping[str, object] | None = None,
+    dynamic: Mapping[str, object] | Sequence[object] | None = None,
+    name: str | None = None,
     relax_pipeline: str | Callable[[IRModule], IRModule] | None = "default",
     tir_pipeline: str | None = "default",
     schedules: str | None = None,
 ) -> Executable:
     """An executable of every function of `mod` that has a `global_symbol`.
 
-    A single function becomes a module with the function under its symbol, or under `main`. The
-    passes of `relax_pipeline`, a name or a pass, are applied first: "default" fuses kernels, and
-    "legalize" leaves one for each operator. None applies no pass and omits the check for
-    well-formedness. `tir_pipeline` exists for TVM compatibility: targets lower kernels themselves.
+    `mod` is a module or a function of relaxpy, or another model: an `ExportedProgram` of torch, or
+    one of its modules with example arguments; a `ModelProto` of onnx; or the path of a file with
+    the suffix `.onnx`, `.pt2`, `.rxp`, `.json` or `.py`. `relaxpy.load` makes a module of it, and
+    describes `args`, `kwargs` and `dynamic`. An executable from a `.rxp` file has its own target.
+
+    A single function becomes a module with the function under its symbol, or under `main`; `name`
+    renames the function `main`, or the only public one. The passes of `relax_pipeline`, a name or a
+    pass, are applied first: "default" fuses kernels, and "legalize" leaves one for each operator.
+    None applies no pass and omits the check for well-formedness. `tir_pipeline` exists for TVM
+    compatibility: targets lower kernels themselves.
 
     The target is "native" (machine code), "numpy", "reference", or a Target. By default it is the
     target that was entered. Otherwise, and for TVM's names of CPUs such as "llvm", it is that of
@@ -85,10 +95,15 @@ def compile(
         WellFormedError: the program is not well-formed; all violations are reported.
         StructInfoError: the struct info of the program is inconsistent.
         CompileError: the module cannot run on this target; all reasons are reported.
-        MisuseError (also TypeError, ValueError): `mod` is not a module, or the target is unknown,
+        FrontendError (also ValueError): the model cannot be imported.
+        MisuseError (also TypeError, ValueError): `mod` is not a model, or the target is unknown,
             as RELAXPY_TARGET may be.
+        OSError: the file cannot be read.
         UnknownNameError (also ValueError): there is no pipeline of that name.
     """
+    examples = {"args": args, "kwargs": kwargs, "dynamic": dynamic}
+    if is_saved(mod) and target is schedules is name is None and relax_pipeline == "default":
+        return load_executable(mod)
     _check_option(
         "tir_pipeline",
         tir_pipeline,
@@ -96,7 +111,8 @@ def compile(
         hint="omit it, and run passes on kernels before compile: tir_pipeline(mod)",
     )
     _check_option("schedules", schedules, (AS_WRITTEN, None))
-    module = with_instance(as_module(mod, "compile"))
+    module = with_instance(loaded(mod, "compile", examples))
+    module = module if name is None else named(module, name)
     codes: Codes | None = target if is_native(target) else None  # type: ignore[assignment]
     requested = target_kind(Target.current() if target is None else (codes and DEFAULT) or target)
     name, not_native = (requested, "") if requested != DEFAULT else default_target()
@@ -105,6 +121,7 @@ def compile(
         name = "numpy" if not_native else "native"
     if schedules is not None:
         _check_as_written(name, not_native)
+    written = module.clone() if isinstance(relax_pipeline, str) else None
     with long_work("compiling"), timed() as stages:
         is_default = relax_pipeline == "default"
         if is_default and target_facts(name).is_native and schedules is None:
@@ -119,6 +136,8 @@ def compile(
             executable = lowered.compiled(program, not_native)
         if codes is not None:
             executable = with_code_for(executable, codes)
+    if written is not None:
+        executable = executable.written_as(written)
     return executable.timed(stages)
 
 

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from weakref import WeakKeyDictionary
 
 from relaxpy.errors import CompileError, WellFormedError
+from relaxpy.exec.check_values import checking
 from relaxpy.exec.compile import compile
-from relaxpy.exec.executable import EntryPoint
+from relaxpy.exec.executable import CHECKS_VALUES, EntryPoint
 from relaxpy.exec.runtime.values import Value
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.call_graph import mentioned_globals
@@ -33,7 +34,9 @@ def call_function(
     if entry is None or _changes[func] != Op.changes:
         _check_alone(func)
         _changes[func] = Op.changes
-        entry = _compiled[func] = compile(func)[_name_of(func)]
+        entry = _compiled[func] = compile(func).entry_point(_name_of(func))
+    if CHECKS_VALUES.get():
+        entry = checking(entry)
     return entry(*args, **(kwargs or {}))
 
 

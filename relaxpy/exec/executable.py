@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from os import PathLike
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, overload
@@ -41,6 +42,7 @@ from relaxpy.support.screen import Table
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from relaxpy.exec.check_values import ValueCheck
     from relaxpy.exec.profile import Profile, ProfileComparison
     from relaxpy.exec.runtime.instrument import Instrument
 
@@ -49,13 +51,16 @@ MachineCode: TypeAlias = Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
 SourceKind: TypeAlias = Literal["tree", "python", "llvm", "asm"]
 _DESCRIPTIONS: Final = frozenset(("as_text", "as_python", "stats"))
 _ndarray: Final = np.ndarray
+CHECKS_VALUES: Final = ContextVar("CHECKS_VALUES", default=False)
+"""True if the values of calls are checked."""
 
 
 class Program:
     """The module and target of an executable, and the function that compiles its saved form.
 
     The module may be a function that returns it lazily. `saved_target` is the one that was
-    requested: a default is decided again where it is loaded. `machine_code` is the code that a file
+    requested: a default is decided again where it is loaded. `written` is the module before the
+    passes, if it is known. `machine_code` is the code that a file
     contains besides the program, in its JSON form with the numbers of sections, and `keep` is an
     object that has to outlive the program.
     """
@@ -71,6 +76,7 @@ class Program:
     ) -> None:
         self.machine_code: Callable[[Sections], MachineCode] = lambda sections: None
         self.keep = keep
+        self.written: IRModule | None = None
         self._module = module
         self.target = target
         self.saved_target = saved_target
@@ -152,14 +158,21 @@ class EntryPoint(CopiedByReference):
                 keep_callback_frames(error)
             raise
 
-    def check(self, args: tuple[object, ...]) -> None:
-        """Check arguments without a call.
+    @property
+    def program(self) -> Program:
+        """The program of the function."""
+        return self._program
+
+    def check(self, args: tuple[object, ...]) -> tuple[Value, ...]:
+        """The values of arguments, which are checked without a call.
 
         Errors:
             RuntimeCheckError (also FunctionSignatureError): they do not fit.
         """
         self.signature.check_count(len(args))
-        self.signature.bind(self._converted(args), Bindings())
+        values = self._converted(args)
+        self.signature.bind(values, Bindings())
+        return values
 
     def _converted(self, args: tuple[object, ...]) -> tuple[Value, ...]:
         return tuple(
@@ -306,6 +319,11 @@ class Executable(CopiedByReference, StatefulCalls):
             UnknownNameError (also KeyError, ValueError, AttributeError): there is no such function,
                 or it is private (TOP-4).
         """
+        entry = self.entry_point(name)
+        return hooks.call("checking", entry) if CHECKS_VALUES.get() else entry
+
+    def entry_point(self, name: str) -> EntryPoint:
+        """The function that `[]` returns, with calls whose values are not checked."""
         try:
             return self._entries[name]
         except (KeyError, TypeError):  # unhashable objects are not names
@@ -371,7 +389,7 @@ class Executable(CopiedByReference, StatefulCalls):
     def _default(self, usage: str) -> EntryPoint:
         """The function `main`, or the only one; `usage` says how to name another."""
         if len(self._entries) == 1:
-            return next(iter(self._entries.values()))
+            return self[next(iter(self._entries))]
         try:
             return self._function("main")
         except UnknownNameError as error:
@@ -448,6 +466,25 @@ class Executable(CopiedByReference, StatefulCalls):
             compare = compare.profile(*args, function=function, repeat=repeat)
         return profile.compare(compare)
 
+    @user_facing
+    def check_values(self, *args: object, function: str | None = None) -> ValueCheck:
+        """The first operator of a call that makes NaN, infinities or many subnormal numbers.
+
+        The function is `main`, or the only one, unless `function` names another. The program is
+        compiled once more with one kernel for each operator as it was written, and runs until the
+        first of them whose result has a problem that no operand has; the result has its line, and
+        the statistics of its operands. NaN in an argument is a problem, too. An infinity is none
+        where an operand or a literal of the operator is infinite, as masks are. Arguments stay
+        unchanged, as for `profile`. A program from a file has its kernels after fusion only.
+
+        Errors:
+            UnknownNameError (also KeyError, ValueError): there is no such function.
+            RuntimeCheckError: a check of the program failed.
+        """
+        entry = self._function(function) if function else self._default("check_values(...)")
+        found: ValueCheck = hooks.call("check_values", entry, args)
+        return found
+
     @property
     def target(self) -> str:
         """The target of the executable."""
@@ -485,6 +522,11 @@ class Executable(CopiedByReference, StatefulCalls):
     def compile_report(self) -> CompileReport:
         """The time of the compilation of this executable by stage, as a table and as data."""
         return CompileReport(self._stages, self._report.remark)
+
+    def written_as(self, module: IRModule) -> Executable:
+        """The executable itself, which was compiled from a module that does not change."""
+        self._program.written = module
+        return self
 
     def timed(self, stages: Mapping[str, float]) -> Executable:
         """The executable itself, with the seconds of the stages of its compilation."""

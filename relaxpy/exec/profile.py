@@ -269,7 +269,7 @@ class Profile(ShownAsTable):
         """
         sums: dict[tuple[str, str, str], ProfileRow] = {}
         for row in self.rows:
-            name = _operators(row.name) if row.kind == "kernel" else row.name
+            name = operators_of(row.name) if row.kind == "kernel" else row.name
             key = name, row.backend, row.kind
             sums[key] = _sum(sums[key], row) if key in sums else replace(row, name=name)
         return self._summed(sums.values())
@@ -361,7 +361,7 @@ def _numbered() -> frozenset[str]:
     return frozenset(leaf for leaf in leaves if leaf[-1].isdigit())
 
 
-def _operators(kernel: str) -> str:
+def operators_of(kernel: str) -> str:
     """The name of a kernel without the numbers that make it unique."""
     return "_".join(map(_operator, kernel.split("_")))
 

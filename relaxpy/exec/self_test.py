@@ -103,7 +103,7 @@ def problem_of(case: Case) -> str:
 
 def _program(case: Case) -> Any:
     params = [
-        rx.Var(f"x{n}", rx.TensorStructInfo(x.shape, x.dtype.name))  # type: ignore[arg-type]
+        rx.Var(f"x{n}", rx.TensorStructInfo(x.shape, x.dtype.name))
         for n, x in enumerate(case.operands)
     ]
     builder = BlockBuilder()

@@ -130,7 +130,8 @@ class IRModule(FunctionTable[GlobalVar, BaseFunc]):
         return self._functions.get(name)
 
     @user_facing
-    def __getitem__(self, name: GlobalVar | str) -> BaseFunc:
+    def __getitem__(self, name: GlobalVar | str) -> Any:
+        """The function with a name: a `relax.Function`, a `tir.PrimFunc`, or one of a dialect."""
         return self._functions[self._find(name).name_hint]
 
     @user_facing

@@ -1,7 +1,7 @@
 """Relay, the predecessor of Relax: programs are read, checked, printed and run."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any as _Any
 
 from relaxpy.support.lazy import face as _face
 
@@ -21,4 +21,6 @@ if TYPE_CHECKING:
     from relaxpy.relay.expr import *
     from relaxpy.relay.ty import *
     from relaxpy.tvm.tensor_cache import load_param_dict as load_param_dict, save_param_dict as save_param_dict
+
+    def __getattr__(name: str) -> _Any: ...
     __all__ = ['Any', 'Call', 'Clause', 'Constant', 'Constructor', 'ConstructorValue', 'Expr', 'ExprFunctor', 'ExprMutator', 'ExprVisitor', 'FuncType', 'Function', 'GlobalTypeVar', 'GlobalVar', 'IRModule', 'Id', 'If', 'IncompleteType', 'Let', 'Match', 'Pattern', 'PatternConstructor', 'PatternTuple', 'PatternVar', 'PatternWildcard', 'Prelude', 'RefCreate', 'RefRead', 'RefType', 'RefValue', 'RefWrite', 'RelayExpr', 'RelayRefType', 'RelayTypeError', 'ScopeBuilder', 'ShapeVar', 'Span', 'TempExpr', 'TensorType', 'Tuple', 'TupleGetItem', 'TupleType', 'Type', 'TypeCall', 'TypeData', 'TypeFunctor', 'TypeKind', 'TypeMutator', 'TypeRelation', 'TypeVar', 'TypeVisitor', 'Var', 'adt', 'analysis', 'backend', 'bind', 'const', 'create_executor', 'expr', 'expr_functor', 'fromtext', 'function', 'load_param_dict', 'nn', 'op', 'parse', 'parse_expr', 'parser', 'prelude', 'save_param_dict', 'scalar_type', 'testing', 'to_relax', 'transform', 'ty', 'var']

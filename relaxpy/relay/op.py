@@ -1,7 +1,7 @@
 """The registry of Relay operators, and the functions that build their calls."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any as _Any
 
 from relaxpy.support.lazy import face as _face
 
@@ -11,4 +11,6 @@ if TYPE_CHECKING:
     from relaxpy.plugins.relay.op.registry import Op as Op, list_op_names as list_op_names, register as register, register_compute as register_compute
     from relaxpy.plugins.relay.op.registry import Op as _Op
     get = _Op.get
+
+    def __getattr__(name: str) -> _Any: ...
     __all__ = ['Op', 'get', 'list_op_names', 'maker', 'register', 'register_compute']

@@ -32,8 +32,12 @@ def const(value: object, struct_info: object) -> _Constant:
     return _Constant(value.data, sinfo)
 
 
+def __getattr__(name: str) -> Any:
+    return _operator(name)
+
+
 @_user_facing
-def __getattr__(name: Any) -> Any:
+def _operator(name: str) -> Any:
     return getattr(_operators, name)
 
 

@@ -193,6 +193,71 @@ ABSENT: tuple[tuple[str, str, str], ...] = (
     ),
 )
 
+_LOAD = "relaxpy.compile(model) and relaxpy.load(model) take PyTorch's models, ONNX's, and paths"
+_ARRAYS = (
+    "tensors at run time are NumPy arrays; R.Tensor of relaxpy.script describes one in a program"
+)
+_DECORATED = (
+    "decorate a function with @R.function of relaxpy.script: a call compiles it for its arguments"
+)
+
+#: Names that users of other libraries expect, in the form of ABSENT.
+EXPECTED: tuple[tuple[str, str, str], ...] = (
+    ("", "import_onnx onnx torch pytorch frontend importers convert hub pipeline", _LOAD),
+    ("", "InferenceSession Session Model Module", _LOAD),
+    ("", "jit function trace vmap", _DECORATED),
+    ("", "Tensor tensor array ndarray asarray zeros ones", _ARRAYS),
+    ("", "nn", "relaxpy.relax.frontend.nn has modules and layers"),
+    ("", "run", "relaxpy.compile(model)(x) runs a model"),
+    (
+        "",
+        "save",
+        "relaxpy.compile(model).save(path) writes an executable, and mod.script() is text",
+    ),
+    (
+        "",
+        "grad value_and_grad autograd gradient",
+        "relaxpy.relax.transform.Gradient('main')(mod) adds main_adjoint, which returns gradients",
+    ),
+    ("", "optim optimizer", "relaxpy.relax.training has optimisers and a trainer"),
+    (
+        "",
+        "set_num_threads get_num_threads num_threads",
+        "the environment variable RELAXPY_NUM_THREADS decides it, when the first program runs",
+    ),
+    (
+        "",
+        "config options settings set_option",
+        "relaxpy.transform.PassContext(config={...}) has options of passes, and RELAXPY_* in the "
+        "environment those of a process; relaxpy.doctor() shows them",
+    ),
+    ("", "backends list_targets", "relaxpy.doctor() shows the targets that this machine has"),
+    ("", "profile profiler", "relaxpy.compile(model).profile(x) times each kernel"),
+    ("", "quantize quantization", "relax.transform.QuantizeWeights('q4f32_1')(mod) packs weights"),
+    ("", "export", "relaxpy.compile(model).save(path) writes an executable"),
+    (
+        "IRModule",
+        "to_onnx export_onnx",
+        "programs are not exported to ONNX; mod.script() is the text",
+    ),
+    ("IRModule", "run forward", "relaxpy.compile(mod)(x) runs it"),
+    ("IRModule", "compile build", "relaxpy.compile(mod)"),
+    ("IRModule", "to_json", "relaxpy.ir.save_json(mod)"),
+    ("IRModule", "summary", "mod.show() prints the program, and mod.graph() draws it"),
+    ("Executable", "run forward predict infer", "an executable is called: ex(x), or ex['main'](x)"),
+    (
+        "Executable",
+        "benchmark time timeit",
+        "ex.profile(x) times each kernel, and ex.time_evaluator('main')(x) the function",
+    ),
+    (
+        "Executable",
+        "to_onnx export",
+        "ex.save(path) writes a file that relaxpy.load_executable reads",
+    ),
+    ("Executable", "get_inputs input_names input_shapes", "ex.inputs lists the inputs"),
+    ("Executable", "output_names output_shapes", "ex.outputs lists the outputs"),
+)
 
 #: Those that are modules which programs import at the top, and use in some branches only.
 ABSENT_MODULES = frozenset(
@@ -212,13 +277,13 @@ ABSENT_MODULES = frozenset(
 def _instead() -> Mapping[str, str]:
     return {
         f"{parent}.{name}".removeprefix("."): instead
-        for parent, names, instead in ABSENT
+        for parent, names, instead in (*EXPECTED, *ABSENT)
         for name in names.split()
     }
 
 
 def instead_of(path: str) -> str | None:
-    """The replacement of a path below `tvm`, or of an attribute of a class, if it is listed.
+    """The replacement of a name that relaxpy does not have, or of an attribute, if it is listed.
 
     A path inside an absent module has the hint of the module.
     """

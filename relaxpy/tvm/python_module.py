@@ -256,7 +256,7 @@ class BasePyModule:
         """Print the text of the module, in colour if possible."""
         self.ir_mod.show(*args, **options)
 
-    def __getitem__(self, name: rx.GlobalVar | str) -> rx.BaseFunc:
+    def __getitem__(self, name: rx.GlobalVar | str) -> Any:
         return self.ir_mod[name]
 
     @user_facing

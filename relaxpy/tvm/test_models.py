@@ -48,7 +48,7 @@ def _tensor_variable(shape: Sequence[Any], dtype: str, name: str) -> Var:
     check_type(shape, (list, tuple), "a shape is a list or a tuple")
     builder = BlockBuilder.current()
     unique = name if builder is None else builder.get_unique_name(name)
-    return Var(unique, TensorStructInfo(shape, dtype))  # type: ignore[arg-type]
+    return Var(unique, TensorStructInfo(shape, dtype))
 
 
 @user_facing
@@ -194,7 +194,7 @@ def _module_of(params: Sequence[Var], body: Callable[[BlockBuilder], Expr]) -> I
 
 
 def _tensor(name: str, shape: Sequence[Any], dtype: str) -> Var:
-    return Var(name, TensorStructInfo(tuple(shape), dtype))  # type: ignore[arg-type]
+    return Var(name, TensorStructInfo(tuple(shape), dtype))
 
 
 @user_facing

@@ -116,8 +116,7 @@ def test_functions_by_themselves_are_compiled(target: str) -> None:
     ("args", "message"),
     [
         ((5,), "compile takes an IRModule or a function, found int"),
-        (("model.onnx",), r"found the path 'model.onnx'\n(.*\n)*  hint: .*from_onnx\(path\)"),
-        ((Path("model.py"),), r"found the path 'model.py'\n(.*\n)*  hint: import the program"),
+        (("model.gguf",), r"found the path 'model.gguf'\n(.*\n)*  hint: relaxpy.llm.load\(path\)"),
         ((Path("model"),), "found the path 'model'"),
         (("def f",), r"found a string\n(.*\n)*  hint: .*from_source\(text\)"),
         ((rx.ExternFunc("f"),), "compile takes an IRModule or a function, found ExternFunc"),

@@ -135,6 +135,7 @@ def _described(kind: Any, *, several: bool = False) -> str:
 
 
 V = TypeVar("V")
+C = TypeVar("C")
 Requirement: TypeAlias = "str | Pass | type[Pass]"
 _known: dict[str, dict[str, type[Pass]]] = {}
 """The classes of passes by their names, and those of each name by their full names."""
@@ -271,7 +272,7 @@ class PassInstrument:
         """The pass has returned `mod`."""
 
 
-def pass_instrument(pi_cls: type) -> type[PassInstrument]:
+def pass_instrument(pi_cls: type[C]) -> type[C]:
     """The decorated class as an instrument, whose other methods do nothing.
 
     Errors:
@@ -280,7 +281,8 @@ def pass_instrument(pi_cls: type) -> type[PassInstrument]:
     check_type(pi_cls, type, "an instrument is a class")
     if issubclass(pi_cls, PassInstrument):
         return pi_cls
-    return type(pi_cls.__name__, (pi_cls, PassInstrument), {"__doc__": pi_cls.__doc__})
+    mixed: type[C] = type(pi_cls.__name__, (pi_cls, PassInstrument), {"__doc__": pi_cls.__doc__})
+    return mixed
 
 
 _configs: dict[str, type] = {}
@@ -350,7 +352,7 @@ class PassContext:
     opt_level: int = 2
     required_pass: Sequence[str] | None = None
     disabled_pass: Sequence[str] | None = None
-    instruments: Sequence[PassInstrument] | None = None
+    instruments: Sequence[Any] | None = None
     config: Mapping[str, Any] | None = None
     check: bool | Literal["values"] = field(default=False, kw_only=True)
     check_inputs: Mapping[str, Sequence[Any]] | None = field(default=None, kw_only=True)

@@ -74,6 +74,23 @@ class Buffer(Copied):
     axis_separators: tuple[int, ...] = ()
     span: Span | None = None
 
+    if TYPE_CHECKING:  # what is converted
+
+        def __init__(
+            self,
+            data: Var,
+            dtype: str,
+            shape: Sequence[ExprLike],
+            strides: Sequence[ExprLike] = ...,
+            elem_offset: ExprLike = ...,
+            name: str = ...,
+            data_alignment: int = ...,
+            offset_factor: int = ...,
+            buffer_type: int = ...,
+            axis_separators: Sequence[int] = ...,
+            span: Span | None = ...,
+        ) -> None: ...
+
     def __post_init__(self) -> None:
         _check_pointer(self.data, self.name)
         set_field = object.__setattr__
@@ -425,8 +442,8 @@ def decl_buffer(
         data,
         kind,
         dims,
-        () if strides is None else strides,  # type: ignore[arg-type]  # which are converted
-        elem_offset,  # type: ignore[arg-type]
+        () if strides is None else strides,  # which are converted
+        elem_offset,
         name,
         64 if ops.as_int(data_alignment) <= 0 else data_alignment,
         offset_factor or 1,

@@ -301,9 +301,7 @@ def _signature(func: PrimFunc) -> rx.FuncStructInfo:
             )
             params.append(
                 rx.TensorStructInfo(
-                    _as_int64(buffer.shape) if is_known else None,  # type: ignore[arg-type]
-                    buffer.dtype,
-                    ndim=buffer.ndim,
+                    _as_int64(buffer.shape) if is_known else None, buffer.dtype, ndim=buffer.ndim
                 )
             )
         elif isinstance(param.type_annotation, PointerType) or param.dtype.family == "handle":

@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from relaxpy.errors import Diagnostic, MisuseError, RelaxpyError, WellFormedError, counted, warn
 from relaxpy.plugins.cli import programs
 from relaxpy.plugins.cli.show import FORMATS, UsageError, show_error, show_os_error
 
 if TYPE_CHECKING:
+    from relaxpy.exec.cross import Native
     from relaxpy.exec.executable import EntryPoint, Executable
     from relaxpy.ir.module import IRModule
     from relaxpy.ir.relax.nodes import BaseFunc
@@ -181,7 +182,7 @@ def warm(options: Namespace) -> int:
         reason = place.problem or f"{disk_cache.SWITCH}=code"
         raise UsageError(f"programs are not kept on disk: {reason}")
     code = 0
-    for path in (file for given in options.files for file in programs.models_in(given)):
+    for path in (file for given in options.files for file in programs.files_in(given)):
         before = disk_cache.usage().size
         try:
             source = programs.program_source(path, options.imported)
@@ -209,6 +210,23 @@ def warm(options: Namespace) -> int:
     place = disk_cache.usage()
     print(f"{place.path}: {counted(place.files, 'file')}, {_in_kib(place.size)}")
     return code
+
+
+def cache(options: Namespace) -> int:
+    """Print what the disk cache has, or remove all of it."""
+    from relaxpy.exec.native.machine_code import disk_cache
+
+    place = disk_cache.usage()
+    if place.problem:
+        raise UsageError(f"nothing is kept on disk: {place.problem}")
+    if options.clear:
+        disk_cache.clear()
+        now = disk_cache.usage()
+        files, size = counted(place.files - now.files, "file"), _in_kib(place.size - now.size)
+        print(f"{place.path}: {files} removed, {size}")
+    else:
+        print(f"{place.path}: {counted(place.files, 'file')}, {_in_kib(place.size)}")
+    return 0
 
 
 def _in_kib(size: int) -> str:
@@ -371,16 +389,39 @@ def _executable(options: Namespace) -> Executable:
 
     try:
         target_kind(options.target)
+        target: str | list[Native] | None = options.target
         if codes := getattr(options, "codes", None):
             from relaxpy.exec.cross import Native
 
             if options.target is not None:
                 raise UsageError("--for is for native code, and --target another target: omit one")
-            targets = [Native.of_text(text) for text in codes]
-            return _source(options).executable(targets, options.pipeline)
+            target = [Native.of_text(text) for text in codes]
     except MisuseError as error:
         raise UsageError(error.diagnostics) from None
-    return _source(options).executable(options.target, options.pipeline)
+    source = _source(options)
+    if getattr(options, "sizes", None):
+        return _with_sizes(source, options.sizes, target, options.pipeline)
+    return source.executable(target, options.pipeline)
+
+
+def _with_sizes(
+    source: programs.ProgramSource,
+    words: Sequence[str],
+    target: str | list[Native] | None,
+    pipeline: str | None,
+) -> Executable:
+    """The executable of a program whose dimensions are those of `--dim`."""
+    from relaxpy.exec.compile import compile
+    from relaxpy.ir.passes.bind_params import BindSymbolicVars
+    from relaxpy.plugins.cli.inputs import sizes_of
+
+    if isinstance(source, programs.ProgramFile) and source.saved is not None:
+        raise UsageError(
+            f"{source.name} is a saved executable, whose passes have run", hint="omit --dim"
+        )
+    sizes: dict[Any, int] = sizes_of(words)
+    module = BindSymbolicVars(sizes)(source.module())
+    return compile(module, target, relax_pipeline=pipeline or "default")
 
 
 def _function(executable: Executable, name: str | None) -> EntryPoint:

@@ -160,20 +160,30 @@ def _sizes(
         for dim, size in _dimensions(param.struct_info, values.get(param.name_hint)):
             if isinstance(dim, tir.Var):
                 sizes.setdefault(dim.name, size)
-    given: set[str] = set()
-    for word in dims:
-        name, _, text = word.partition("=")
-        if not text.isdecimal() or len(text) > 18:
-            raise UsageError(f"--dim takes NAME=SIZE, found {word!r:.60}", hint="write --dim n=4")
+    for name, size in sizes_of(dims).items():
         if name not in known:
             raise UsageError(
                 f"no parameter has a dimension {name!r:.60}",
                 hint=close_names(name, known)
                 or (f"the dimensions are {', '.join(known)}" if known else "omit --dim"),
             )
-        if name in given:
+        sizes[name] = size
+    return sizes
+
+
+def sizes_of(words: Sequence[str]) -> dict[str, int]:
+    """The sizes by name that words such as `n=4` say.
+
+    Errors:
+        UsageError: a word is something else, or there are two sizes for a name.
+    """
+    sizes: dict[str, int] = {}
+    for word in words:
+        name, _, text = word.partition("=")
+        if not text.isdecimal() or len(text) > 18:
+            raise UsageError(f"--dim takes NAME=SIZE, found {word!r:.60}", hint="write --dim n=4")
+        if name in sizes:
             raise UsageError(f"there are two sizes for {name}")
-        given.add(name)
         sizes[name] = int(text)
     return sizes
 
@@ -198,13 +208,20 @@ def _dimensions(
 
 def _drawn(params: Sequence[rx.Var], sizes: Mapping[str, int], seed: int) -> tuple[object, ...]:
     """Random values for parameters."""
+    missing: dict[str, rx.Var] = {}
     for param in params:
         for name in dimension_names(param):
             if name not in sizes:
-                raise UsageError(
-                    f"the dimension {name} of parameter {param.name_hint} is not known",
-                    hint=f"write --dim {name}=4, or pass an input that has it",
-                )
+                missing.setdefault(name, param)
+    if missing:
+        listed = [f"{name} of parameter {param.name_hint}" for name, param in missing.items()]
+        several = len(missing) > 1
+        raise UsageError(
+            f"the dimension{'s' if several else ''} {', '.join(listed)} "
+            f"{'are' if several else 'is'} not known",
+            hint=f"write {' '.join(f'--dim {name}=4' for name in missing)}, or pass "
+            f"{'inputs that have them' if several else 'an input that has it'}",
+        )
     try:
         return random_values(params, sizes, seed)
     except MisuseError as error:

@@ -171,6 +171,13 @@ def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPa
         " `native`, this one; several are possible",
     )
     command.add_argument(
+        "--dim",
+        dest="sizes",
+        action="append",
+        metavar="NAME=SIZE",
+        help="fix a dimension, such as the batch; several are possible",
+    )
+    command.add_argument(
         "-o", "--output", required=True, metavar="OUT", help="the file of the executable"
     )
 
@@ -185,6 +192,14 @@ def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPa
     command.add_argument(
         "--target", metavar="NAME", help="that of all programs but executables, which have one"
     )
+
+    command = add(
+        "cache",
+        commands.cache,
+        "print what the cache on disk has, or remove it",
+        "It may be removed at any time: what is missing is compiled again.",
+    )
+    command.add_argument("--clear", action="store_true", help="remove all files of the cache")
 
     command = add(
         "run",

@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import redirect_stdout
 from importlib.machinery import ModuleSpec
+from os import PathLike, fspath
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, ClassVar, Final
@@ -30,7 +31,7 @@ from relaxpy.errors import (
     warn,
 )
 from relaxpy.plugins.cli.show import UsageError
-from relaxpy.support.dataclass import dataclass
+from relaxpy.support.dataclass import dataclass, replace
 from relaxpy.support.missing import nearest
 
 if TYPE_CHECKING:
@@ -272,6 +273,17 @@ def read_file(path: str) -> ProgramFile:
     return ProgramFile(name, text.removeprefix("\ufeff"))
 
 
+def file_program(path: str | PathLike[str]) -> IRModule | BaseFunc:
+    """The program in a file that `relaxpy.load` gets.
+
+    Errors:
+        OSError: the file cannot be read.
+        RelaxpyError: there is no program in it, or it is wrong.
+    """
+    way = "import it, and pass the module or function"
+    return replace(read_file(fspath(path)), way=way).program()
+
+
 def _saved(path: str, name: str) -> Container | None:
     """The saved executable in a file; None if it is something else.
 
@@ -337,28 +349,30 @@ def _without_python(text: str) -> tuple[str, Sequence[int]]:
 def files_in(path: str) -> Iterator[str]:
     """The path itself; of a folder, the files in and below it that have programs.
 
-    Hidden folders are left out.
+    These are files of TVMScript and JSON that contain one, ONNX models and executables. Hidden
+    folders are left out.
     """
     if path == STDIN or is_reference(path) or not Path(path).is_dir():
         yield path
         return
-    for file in sorted(Path(path).rglob(f"*{SUFFIX}")):
-        if any(part.startswith(".") for part in file.relative_to(path).parts):
+    for file in sorted(Path(path).rglob("*")):
+        inside = file.relative_to(path).parts
+        if any(part.startswith(".") for part in inside) or not file.is_file():
             continue
-        text = file.read_text(encoding="utf-8", errors="replace")
-        if any(f"@{mark}" in text for mark in PROGRAM_MARKS):
+        if file.suffix in _MODELS or (file.suffix in _MARKS and _is_marked(file)):
             yield str(file)
 
 
-def models_in(path: str) -> Iterator[str]:
-    """The files of `files_in`, and those of ONNX models and executables in a folder."""
-    yield from files_in(path)
-    if not is_reference(path) and Path(path).is_dir():
-        found = (file for suffix in _MODELS for file in Path(path).rglob(f"*{suffix}"))
-        yield from map(str, sorted(found))
-
-
 _MODELS: Final = (".onnx", ".rxp")
+_MARKS: Final = {SUFFIX: tuple(f"@{mark}" for mark in PROGRAM_MARKS), ".json": ("relaxpy-ir",)}
+"""The texts of which a file with a program contains one, by the suffix of its name."""
+
+
+def _is_marked(file: Path) -> bool:
+    """True if a file contains a program; a module in JSON begins with its mark."""
+    with file.open(encoding="utf-8", errors="replace") as lines:
+        text = lines.read(1024 if file.suffix != SUFFIX else -1)
+    return any(mark in text for mark in _MARKS[file.suffix])
 
 
 class ProgramSource(ABC):
@@ -409,11 +423,15 @@ class ProgramSource(ABC):
 
 @dataclass(frozen=True, slots=True)
 class ProgramFile(ProgramSource):
-    """The text of a file, which is JSON if it begins with a brace, or a saved executable."""
+    """The text of a file, which is JSON if it begins with a brace, or a saved executable.
+
+    Hints say how Python would run it: `way` is an option of the command line, or a statement.
+    """
 
     name: str
     text: str
     saved: Container | None = None
+    way: str = f"write {_IMPORT}"
 
     @property
     def needs_python(self) -> bool:
@@ -428,7 +446,7 @@ class ProgramFile(ProgramSource):
         """The hint for a text with statements that only Python executes; else None."""
         if not self.needs_python:
             return None
-        way = f"to import {self._as_file} as Python does, write {_IMPORT}"
+        way = f"to import {self._as_file} as Python does, {self.way}"
         named = "" if self.name == STDIN_NAME else f", or {self.name}:NAME for one of its programs"
         return f"{self.name} is read, not executed; {way}{named}"
 
@@ -495,7 +513,7 @@ class ProgramFile(ProgramSource):
                 where = f"{self.name}:{skipped[0]}"
                 several = f"{len(skipped)} statements outside of programs, from here on, are"
                 code = several if len(skipped) > 1 else "1 statement outside of programs is"
-                hint = f"{_IMPORT} imports {self._as_file} as Python does"
+                hint = f"to import {self._as_file} as Python does, {self.way}"
                 warn(Diagnostic(f"{where}: {code} not executed", hint=hint))
         if not isinstance(program, (IRModule, BaseFunc)):
             raise UsageError(f"{self.name} has a {type(program).__name__}, not a program")

@@ -132,7 +132,7 @@ class Tensor(TensorMethods):
         Errors:
             MisuseError (also TypeError, ValueError): a dimension is negative, or not a dimension.
         """
-        return Tensor(_expr=rx.Var(name, rx.TensorStructInfo(_dims(shape), dtype)))  # type: ignore[arg-type]
+        return Tensor(_expr=rx.Var(name, rx.TensorStructInfo(_dims(shape), dtype)))
 
     @property
     def struct_info(self) -> rx.TensorStructInfo:

@@ -237,7 +237,7 @@ def _renamed(param: Parameter, known: ShapeVars) -> rx.TensorStructInfo:
     assert dims is not None
     used = {node for dim in dims for node in walk(dim) if isinstance(node, tir.Var)}
     table = {var: _shape_var(var.name, known) for var in used}
-    return rx.TensorStructInfo([substitute(dim, table) for dim in dims], param.dtype)  # type: ignore[arg-type]
+    return rx.TensorStructInfo([substitute(dim, table) for dim in dims], param.dtype)
 
 
 def _input(name: str, spec: specs.ArgSpec, dims: ShapeVars) -> rx.Var:
@@ -251,12 +251,12 @@ def _input_sinfo(name: str, spec: specs.ArgSpec, dims: ShapeVars) -> rx.StructIn
             return rx.ShapeStructInfo((_shape_var(name, dims),))
         case specs.Tensor(shape=shape, dtype=dtype):
             sizes = [_shape_var(dim, dims) if isinstance(dim, str) else dim for dim in shape]
-            return rx.TensorStructInfo(sizes, dtype)  # type: ignore[arg-type]
+            return rx.TensorStructInfo(sizes, dtype)
         case specs.Object():
             return rx.ObjectStructInfo()
         case specs.Tuple(elements=elements):
             fields = enumerate(elements)
-            return rx.TupleStructInfo([_input_sinfo(f"{name}_{i}", e, dims) for i, e in fields])  # type: ignore[arg-type]
+            return rx.TupleStructInfo([_input_sinfo(f"{name}_{i}", e, dims) for i, e in fields])
     raise MisuseError(f"parameter {name} is specified by {spec!r:.60}", about=spec)
 
 

@@ -298,7 +298,7 @@ class KVCache(core.Effect):
 
     @override
     def emit_init(self, name_hint: str, builder: BlockBuilder) -> list[rx.Var]:
-        shape = rx.ShapeExpr((self.init_seq_len, *self.unit_shape))  # type: ignore[arg-type]
+        shape = rx.ShapeExpr((self.init_seq_len, *self.unit_shape))
         create = R.call_pure_packed(
             "vm.builtin.attention_kv_cache_create",
             R.zeros(shape, self.dtype),
@@ -329,12 +329,12 @@ class KVCache(core.Effect):
     @user_facing
     def view(self, seq_len: int | tir.PrimExpr) -> core.Tensor:
         """The rows; it is an error at run time if their number is not `seq_len`."""
-        shape = rx.ShapeExpr((seq_len, *self.unit_shape))  # type: ignore[arg-type]
+        shape = rx.ShapeExpr((seq_len, *self.unit_shape))
         view = R.call_pure_packed(
             "vm.builtin.attention_kv_cache_view",
             self._present(),
             shape,
-            sinfo_args=rx.TensorStructInfo(shape, self.dtype),  # type: ignore[arg-type]
+            sinfo_args=rx.TensorStructInfo(shape, self.dtype),
         )
         return core.Tensor(_expr=core.current_builder().emit(view))
 

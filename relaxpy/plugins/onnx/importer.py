@@ -655,6 +655,11 @@ def from_onnx(
         return Importer(read, options).module()
 
 
+def model_module(model: onnx.ModelProto | os.PathLike[str] | str) -> IRModule:
+    """The module of a model that `relaxpy.load` gets. Errors: as for `from_onnx`."""
+    return from_onnx(model)
+
+
 #: The characters of the longest text that may be an expression.
 _LONGEST = 200
 _OPERATORS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {

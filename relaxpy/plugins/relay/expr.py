@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypeVar as TypingVar, cast
 
@@ -264,6 +264,21 @@ class Function(RelayExpr):
     type_params: tuple[types.TypeVar, ...] = ()
     attrs: node.Attrs = node.EMPTY_ATTRS
     constraints: tuple[types.TypeRelation, ...] = field(default=(), kw_only=True)
+
+    if TYPE_CHECKING:  # what is converted
+
+        def __init__(
+            self,
+            params: Sequence[Var],
+            body: RelayExpr,
+            ret_type: types.Type | None = ...,
+            type_params: Sequence[types.TypeVar] = ...,
+            attrs: Mapping[str, object] | None = ...,
+            *,
+            constraints: Sequence[types.TypeRelation] = ...,
+            checked_type_: types.Type | None = ...,
+            span: Span | None = ...,
+        ) -> None: ...
 
     def with_attr(
         self, attr_key_or_dict: str | Mapping[str, object], attr_value: object = None

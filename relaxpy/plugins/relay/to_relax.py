@@ -102,7 +102,7 @@ class StructInfos(Names):
         if any(param.kind is TypeKind.Type for param in ty.type_params):
             raise refusal(ty)
         params = [self.struct_info(arg) for arg in ty.arg_types]
-        return rx.FuncStructInfo(params, self.result(ty.ret_type, ty.arg_types))  # type: ignore[arg-type]
+        return rx.FuncStructInfo(params, self.result(ty.ret_type, ty.arg_types))
 
     def result(self, ty: Type, params: tuple[Type, ...]) -> rx.StructInfo:
         """The struct info of the result of a function with parameters of these types.
@@ -114,7 +114,7 @@ class StructInfos(Names):
         def visit(part: Type) -> rx.StructInfo:
             match part:
                 case TupleType(fields=fields):
-                    return rx.TupleStructInfo([visit(field) for field in fields])  # type: ignore[arg-type]
+                    return rx.TupleStructInfo([visit(field) for field in fields])
                 case TensorType(shape=tuple() as shape, dtype=dtype) if any(
                     isinstance(dim, UnknownDim) or (isinstance(dim, TypeVar) and dim not in bound)
                     for dim in shape
@@ -379,7 +379,7 @@ class FunctionTranslation:
         value = yield self._body(node, params)
         body = self.builder.end_scope(value)
         attrs = kept_attrs(node)
-        function = rx.Function(params, body, result, attrs=attrs, span=node.span)  # type: ignore[arg-type]
+        function = rx.Function(params, body, result, attrs=attrs, span=node.span)
         return self.builder.emit(function, var=var)
 
     def _call(self, node: rl.Call) -> rx.Expr:
@@ -777,7 +777,7 @@ class ModuleTranslation:
             attrs = kept_attrs(function)
             if not key[1]:
                 attrs["global_symbol"] = gvar.name_hint
-            defined = rx.Function(params, body, result, True, attrs, span=function.span)  # type: ignore[arg-type]
+            defined = rx.Function(params, body, result, True, attrs, span=function.span)
             self.builder.update_func(gvar, defined)
 
     def obstacles_by_name(self) -> dict[str, tuple[Diagnostic, ...]]:

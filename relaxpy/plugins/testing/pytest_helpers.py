@@ -260,4 +260,5 @@ def _apply(transform: Callable[[IRModule], IRModule], program: Program) -> Progr
     """Apply a pass to a module, or to a function as `main` of a module."""
     if isinstance(program, IRModule):
         return transform(program)
-    return transform(IRModule({"main": program.with_attr("global_symbol", "main")}))["main"]
+    module = transform(IRModule({"main": program.with_attr("global_symbol", "main")}))
+    return module.functions_by_name["main"]

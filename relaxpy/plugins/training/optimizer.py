@@ -94,7 +94,7 @@ class Optimizer(ABC):
             )
         of_params = rx.TupleStructInfo(tuple(cast("Any", v.struct_info) for v in self.param_list))
         of_state = rx.TupleStructInfo(
-            tuple(rx.TensorStructInfo(a.shape, DataType(a.dtype)) for a in self.state)  # type: ignore[arg-type]
+            tuple(rx.TensorStructInfo(a.shape, DataType(a.dtype)) for a in self.state)
         )
         variables = (
             rx.Var("params", of_params),

@@ -8,4 +8,5 @@ from relaxpy.support.lazy import face as _face
 _face(globals(), "relaxpy.relax.op")
 if TYPE_CHECKING:
     from relaxpy.ir.ops import *
+    from relaxpy.ir.ops.operators import *
     from relaxpy.relax.op import op_attrs as op_attrs

@@ -8,3 +8,4 @@ from relaxpy.support.lazy import face as _face
 _face(globals(), "relaxpy.relax.op.linear_algebra")
 if TYPE_CHECKING:
     from relaxpy.ir.ops import *
+    from relaxpy.ir.ops.operators import *

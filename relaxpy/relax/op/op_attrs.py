@@ -1,10 +1,12 @@
 """The classes of attributes of calls."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any as _Any
 
 from relaxpy.support.lazy import face as _face
 
 _face(globals(), "relaxpy.relax.op.op_attrs", "relaxpy.tvm.relax.op_attrs:attributes")
 if TYPE_CHECKING:
     pass
+
+    def __getattr__(name: str) -> _Any: ...

@@ -319,7 +319,7 @@ class Tensor(Annotation):
         device = self.vdevice
         if isinstance(device, str):  # the parser has resolved strings that the module defines
             device = Devices().find(device)
-        return rx.TensorStructInfo(shape, self.dtype, device, ndim)  # type: ignore[arg-type]
+        return rx.TensorStructInfo(shape, self.dtype, device, ndim)
 
     @override
     def strings(self, *, in_functions: bool) -> Iterator[str]:
@@ -415,7 +415,7 @@ class Prim(Annotation):
         value: Any = dim(self.value) if isinstance(self.value, str) else self.value
         if isinstance(value, PrimExpr):
             return rx.PrimStructInfo(self.dtype or value.dtype, value)
-        return rx.PrimStructInfo(self.dtype, value)  # type: ignore[arg-type]
+        return rx.PrimStructInfo(self.dtype, value)
 
     @override
     def strings(self, *, in_functions: bool) -> Iterator[str]:

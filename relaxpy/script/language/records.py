@@ -322,6 +322,22 @@ class BufferSpec(Form):
     buffer_type: str = ""
     axis_separators: tuple[int, ...] | None = None
 
+    if TYPE_CHECKING:  # what is converted
+
+        def __init__(
+            self,
+            shape: Sequence[ExprLike] | ExprLike,
+            dtype: str = ...,
+            data: Var | None = ...,
+            strides: Sequence[ExprLike] | None = ...,
+            elem_offset: ExprLike | None = ...,
+            scope: str = ...,
+            align: int = ...,
+            offset_factor: int = ...,
+            buffer_type: str = ...,
+            axis_separators: Sequence[int] | None = ...,
+        ) -> None: ...
+
     def __class_getitem__(cls, arguments: Any) -> BufferSpec:
         """`T.Buffer[(4, 4), "float32"]`, the form of older programs, or `T.Buffer[4, 4]`."""
         has_dtype = (

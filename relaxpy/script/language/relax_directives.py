@@ -179,7 +179,7 @@ def const(
 
 def prim_value(value: ExprLike) -> rx.PrimValue:
     """A scalar."""
-    return rx.PrimValue(value)  # type: ignore[arg-type]
+    return rx.PrimValue(value)
 
 
 def string(value: str) -> rx.StringImm:

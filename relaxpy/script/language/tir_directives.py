@@ -314,16 +314,16 @@ def match_buffer(
             hint=f'write T.match_buffer({param.name}, (4, 4), "float32")',
         )
     spec = BufferSpec(
-        shape,  # type: ignore[arg-type]
-        dtype,  # type: ignore[arg-type]
+        shape,
+        dtype,
         data,
-        strides,  # type: ignore[arg-type]
+        strides,
         elem_offset,
         scope,
         align,
         offset_factor,
         buffer_type,
-        axis_separators,  # type: ignore[arg-type]
+        axis_separators,
     )
     return records.MatchBufferForm(param, spec)
 

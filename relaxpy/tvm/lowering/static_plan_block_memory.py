@@ -575,7 +575,7 @@ class _Workspace(BindingRewriter):
         if receives:
             sinfo = rx.TensorStructInfo(self._shape, _BYTES)
             self._workspace, self._is_parameter = rx.Var("workspace", sinfo, func.span), True
-            func = replace(func, params=(*func.params, self._workspace), struct_info=None)
+            func = rebuild(func, params=(*func.params, self._workspace))
         new = super().function(func)
         self._workspace, self._is_parameter = outer
         if receives:

@@ -81,7 +81,7 @@ def test_a_program_is_read_from_standard_input_and_never_run(capsys, monkeypatch
     code, out, err = command("check -", capsys)
     assert (code, out) == (0, "no errors in 1 file\n")
     assert "<stdin>:1: 1 statement outside of programs is not executed" in err
-    assert "--import imports a file with this text as Python does" in err
+    assert "to import a file with this text as Python does, write --import" in err
     assert "run\n" not in err
     used = MODEL.replace("R.matmul(x, w)", "R.matmul(x, v)")
     monkeypatch.setattr(sys, "stdin", io.StringIO("v = print('run')\n" + used))
@@ -884,3 +884,72 @@ def test_files_of_pytorch_are_not_read(name: str, capsys: pytest.CaptureFixture[
     assert (code, out) == (2, "")
     assert f"{name}: files of PyTorch are not read here" in error
     assert "from_exported_program" in error
+
+
+@pytest.mark.parametrize("kind", ["onnx", "rxp", "json", "py"])
+def test_check_of_a_folder_finds_errors_in_files_of_each_kind(kind, folder, capsys) -> None:
+    if kind == "onnx":
+        pytest.importorskip("onnx")
+    inner = folder / "models" / "inner"
+    inner.mkdir(parents=True)
+    (folder / "models" / "others.json").write_text('{"name": "not a program"}')
+    (folder / "models" / "fine.py").write_text(IMPORTS + MODEL)
+    relaxpy.compile(from_source(MODEL)).save(inner / "fine.rxp")
+    (inner / "fine.json").write_text(relaxpy.ir.save_json(from_source(MODEL)))
+    assert command("check models", capsys) == (0, "no errors in 3 files\n", "")
+    broken = {"json": '{"format":"relaxpy-ir","version":1}', "py": FLAWS}.get(kind, "garbage")
+    (inner / f"broken.{kind}").write_text(broken)
+    code, out, err = command("check models", capsys)
+    assert code in (1, 2)
+    assert f"broken.{kind}" in out + err
+    assert "no errors" not in out
+
+
+def test_cache_shows_and_removes_what_is_on_disk(folder, capsys, monkeypatch) -> None:
+    monkeypatch.setenv("RELAXPY_CACHE_DIR", str(folder / "cache"))
+    monkeypatch.setenv("RELAXPY_CACHE", "1")
+    assert command("cache", capsys) == (0, f"{folder}/cache: 0 files, 0 KiB\n", "")
+    monkeypatch.delenv("RELAXPY_TARGET")
+    command("warm model.py", capsys)
+    (folder / "cache" / "others").write_text("")
+    code, out, _ = command("cache", capsys)
+    count = re.match(rf"{folder}/cache: (\d+) files, \d+ KiB\n", out)
+    assert count is not None
+    assert code == 0
+    _, out, _ = command("cache --clear", capsys)
+    assert out.startswith(f"{folder}/cache: {count[1]} files removed, ")
+    assert [*(folder / "cache").iterdir()] == [folder / "cache" / "others"]
+    assert command("cache --clear", capsys)[1] == f"{folder}/cache: 0 files removed, 0 KiB\n"
+    monkeypatch.setenv("RELAXPY_CACHE", "0")
+    code, _, err = command("cache", capsys)
+    assert (code, "nothing is kept on disk: RELAXPY_CACHE=0" in err) == (2, True)
+
+
+def test_all_sizes_that_are_missing_are_named(folder, capsys) -> None:
+    text = MODEL.replace('("n", 4)', '("n", "k")').replace("(4, 2)", '("k", 2)')
+    (folder / "sizes.py").write_text(IMPORTS + text)
+    code, _, err = command("run sizes.py --random 0", capsys)
+    assert code == 2
+    assert "the dimensions n of parameter x, k of parameter x are not known" in err
+    assert "--dim n=4 --dim k=4" in err
+    assert command("run sizes.py --random 0 --dim n=4 --dim k=4", capsys)[0] == 0
+    _, _, err = command("run sizes.py --random 0 --dim n=4", capsys)
+    assert "the dimension k of parameter x is not known" in err
+
+
+def test_compile_fixes_dimensions(folder, capsys) -> None:
+    code, out, _ = command("compile model.py --dim n=3 -o model.rxp", capsys)
+    assert code == 0
+    assert "x: R.Tensor((3, 4)" in out
+    loaded = relaxpy.load_executable("model.rxp")
+    np.testing.assert_allclose(loaded(X, W), np.maximum(X @ W, 0), rtol=1e-5)
+    for words, message in (
+        ("--dim m=3", "m"),
+        ("--dim n", "--dim takes NAME=SIZE"),
+        ("--dim n=3 --dim n=4", "two sizes for n"),
+    ):
+        code, _, err = command(f"compile model.py {words} -o other.rxp", capsys)
+        assert code == 2
+        assert message in err
+    code, _, err = command("compile model.rxp --dim n=3 -o other.rxp", capsys)
+    assert (code, "whose passes have run" in err) == (2, True)

@@ -233,6 +233,19 @@ def _files(place: _Place) -> Iterator[tuple[str, os.stat_result]]:
                     yield entry.name, entry.stat(follow_symlinks=False)
 
 
+def clear() -> None:
+    """Remove all files of the cache; those that another process removes meanwhile do not matter.
+
+    Errors:
+        OSError: the directory cannot be read, or others may write to it.
+    """
+    with suppress(FileNotFoundError), _directory() as place:
+        for name, _ in [*_files(place)]:
+            with suppress(FileNotFoundError):
+                path, inside = _in(place, name)
+                os.unlink(path, **inside)
+
+
 class _Sweep:
     """Limits the size of the directory, at the first file of a process and after so many bytes."""
 

@@ -225,7 +225,7 @@ def check_condition(cond: rx.Expr, ctx: Context) -> None:
         sinfo = sinfo.tensor_sinfo  # of rank 0, so every device has it
     if isinstance(sinfo, rx.TensorStructInfo) and sinfo.ndim == 0 and sinfo.dtype.is_bool:
         return
-    expected = rx.TensorStructInfo((), "bool")  # type: ignore[arg-type]
+    expected = rx.TensorStructInfo((), "bool")
     raise StructInfoTypeError(
         f"a condition is a Boolean tensor of rank 0, found {sinfo}",
         rule="DER-9",

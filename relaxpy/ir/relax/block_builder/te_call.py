@@ -328,8 +328,7 @@ def _lowered(
     shape_vars = tuple(plain.get(var, var) for var in arguments.shape_vars.values())
     sinfos = tuple(
         rx.TensorStructInfo(
-            tuple(substitute(size, plain) for size in output.shape),  # type: ignore[arg-type]
-            DataType(output.dtype),
+            tuple(substitute(size, plain) for size in output.shape), DataType(output.dtype)
         )
         for output in outputs
     )
@@ -371,7 +370,7 @@ def _call_kernel(known: _KernelOfModule, arguments: _Arguments) -> rx.Call:
     if sinfo is None:
         outputs = tuple(
             rx.TensorStructInfo(
-                tuple(substitute(s, images) for s in sizes_of(output)),  # type: ignore[arg-type]
+                tuple(substitute(s, images) for s in sizes_of(output)),
                 output.dtype,
                 arguments.vdevice,
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field
 from math import prod
@@ -167,7 +167,7 @@ class Constant(bases.Expr):
     def __post_init__(self) -> None:
         given = self.data.view(np.ndarray) if isinstance(self.data, Tensor) else self.data
         data = literal_array(given, self.data, "VAL-1")
-        actual = TensorStructInfo(data.shape, DataType(data.dtype))  # type: ignore[arg-type]
+        actual = TensorStructInfo(data.shape, DataType(data.dtype))
         declared = bases.as_declared(self.struct_info)
         if declared is not None:
             _check_constant(actual, declared)
@@ -216,7 +216,7 @@ class Constant(bases.Expr):
     def data_sinfo(self) -> TensorStructInfo:
         """The datatype and the dimensions of `data`, which is not read."""
         of = self.elements
-        return TensorStructInfo(of.shape, DataType(of.dtype))  # type: ignore[arg-type]
+        return TensorStructInfo(of.shape, DataType(of.dtype))
 
     @property
     def size(self) -> int:
@@ -266,6 +266,16 @@ class PrimValue(bases.Expr):
     struct_info: bases.StructInfo | None = field(default=None, kw_only=True)
     span: Span | None = None
 
+    if TYPE_CHECKING:  # what is converted
+
+        def __init__(
+            self,
+            value: tir.ExprLike,
+            span: Span | None = ...,
+            *,
+            struct_info: bases.StructInfo | None = ...,
+        ) -> None: ...
+
     def __post_init__(self) -> None:
         value: object = self.value
         if isinstance(value, (bool, int)):
@@ -301,6 +311,12 @@ class DataTypeImm(bases.Expr):
     struct_info: bases.StructInfo | None = field(default=ObjectStructInfo(), kw_only=True)
     span: Span | None = None
 
+    if TYPE_CHECKING:  # what is converted
+
+        def __init__(
+            self, value: str, span: Span | None = ..., *, struct_info: bases.StructInfo | None = ...
+        ) -> None: ...
+
     def __post_init__(self) -> None:
         set_fields(self, value=DataType(self.value))
         if not isinstance(self.struct_info, ObjectStructInfo):
@@ -315,6 +331,16 @@ class Tuple(bases.Expr):
     fields: tuple[bases.Expr, ...]
     struct_info: bases.StructInfo | None = field(default=None, kw_only=True)
     span: Span | None = None
+
+    if TYPE_CHECKING:  # what is converted
+
+        def __init__(
+            self,
+            fields: bases.Expr | Sequence[Any],
+            span: Span | None = ...,
+            *,
+            struct_info: bases.StructInfo | None = ...,
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         members: Any = self.fields
@@ -446,6 +472,19 @@ class Call(bases.Expr):
     struct_info: bases.StructInfo | None = field(default=None, kw_only=True)
     span: Span | None = None
     sinfo_is_derived: bool = field(default=False, init=False)
+
+    if TYPE_CHECKING:  # what is converted
+
+        def __init__(
+            self,
+            op: bases.Expr | Op,
+            args: Sequence[bases.Expr],
+            attrs: Mapping[str, object] | None = ...,
+            sinfo_args: Sequence[bases.StructInfo] = ...,
+            span: Span | None = ...,
+            *,
+            struct_info: bases.StructInfo | None = ...,
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         bases.check_expr(self.op)

@@ -77,6 +77,10 @@ class BindingBlock(Node):
     bindings: tuple[Binding, ...]
     span: Span | None = None
 
+    if TYPE_CHECKING:  # what is converted
+
+        def __init__(self, bindings: Sequence[Binding], span: Span | None = ...) -> None: ...
+
     def __post_init__(self) -> None:
         bindings = base.as_members(self.bindings, "bindings", "AST-17")
         for binding in bindings:
@@ -102,6 +106,17 @@ class SeqExpr(base.Expr):
     body: base.Expr
     struct_info: base.StructInfo | None = field(default=None, kw_only=True)
     span: Span | None = None
+
+    if TYPE_CHECKING:  # what is converted
+
+        def __init__(
+            self,
+            blocks: Sequence[BindingBlock],
+            body: base.Expr,
+            span: Span | None = ...,
+            *,
+            struct_info: base.StructInfo | None = ...,
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         blocks = base.as_members(self.blocks, "blocks", "AST-10")
@@ -157,6 +172,18 @@ class If(base.Expr):
     false_branch: SeqExpr
     struct_info: base.StructInfo | None = field(default=None, kw_only=True)
     span: Span | None = None
+
+    if TYPE_CHECKING:  # what is converted
+
+        def __init__(
+            self,
+            cond: base.Expr,
+            true_branch: base.Expr,
+            false_branch: base.Expr,
+            span: Span | None = ...,
+            *,
+            struct_info: base.StructInfo | None = ...,
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         base.check_expr(self.cond)
@@ -255,9 +282,25 @@ class Function(BaseFunc):
     ret_struct_info: base.StructInfo | None = None
     is_pure: bool = True
     attrs: Attrs = EMPTY_ATTRS
-    struct_info: base.StructInfo | None = field(default=None, kw_only=True)
+    #: A FuncStructInfo; None only before it is derived, as where a function is made by hand.
+    struct_info: Any = field(default=None, kw_only=True)
     callees: Attrs = field(default=EMPTY_ATTRS, kw_only=True)
     span: Span | None = None
+
+    if TYPE_CHECKING:  # what is converted
+
+        def __init__(
+            self,
+            params: Sequence[Var],
+            body: base.Expr,
+            ret_struct_info: base.StructInfo | None = ...,
+            is_pure: bool | None = ...,
+            attrs: Mapping[str, object] | None = ...,
+            span: Span | None = ...,
+            *,
+            struct_info: base.StructInfo | None = ...,
+            callees: Mapping[str, object] = ...,
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         params = base.as_members(self.params, "parameters", "AST-11")

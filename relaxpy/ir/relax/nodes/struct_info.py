@@ -138,6 +138,16 @@ class ShapeExpr(base.Expr):
     struct_info: base.StructInfo | None = field(default=None, kw_only=True)
     span: Span | None = None
 
+    if TYPE_CHECKING:  # what is converted
+
+        def __init__(
+            self,
+            values: Sequence[tir.ExprLike],
+            span: Span | None = ...,
+            *,
+            struct_info: base.StructInfo | None = ...,
+        ) -> None: ...
+
     def __post_init__(self) -> None:
         values = as_shape(self.values)
         sinfo = self.struct_info
@@ -201,6 +211,12 @@ class PrimStructInfo(base.StructInfo):
     value: tir.PrimExpr | None = None
     span: Span | None = None
 
+    if TYPE_CHECKING:  # what is converted
+
+        def __init__(
+            self, dtype: str | None = ..., value: tir.ExprLike | None = ..., span: Span | None = ...
+        ) -> None: ...
+
     def __post_init__(self) -> None:
         if isinstance(self.dtype, (tir.PrimExpr, int, float)):
             raise MisuseError("PrimStructInfo takes a dtype first; write value=...")
@@ -245,6 +261,15 @@ class ShapeStructInfo(base.StructInfo):
     ndim: int = field(default=None)  # type: ignore[assignment]
     span: Span | None = None
 
+    if TYPE_CHECKING:  # what is converted
+
+        def __init__(
+            self,
+            values: Sequence[tir.ExprLike] | None = ...,
+            ndim: int | None = ...,
+            span: Span | None = ...,
+        ) -> None: ...
+
     def __post_init__(self) -> None:
         values = None if self.values is None else as_shape(self.values)
         set_fields(
@@ -271,6 +296,17 @@ class TensorStructInfo(base.StructInfo):
     vdevice: object = None
     ndim: int = field(default=None)  # type: ignore[assignment]
     span: Span | None = None
+
+    if TYPE_CHECKING:  # what is converted
+
+        def __init__(
+            self,
+            shape: base.Expr | Sequence[tir.ExprLike] | None = ...,
+            dtype: str | None = ...,
+            vdevice: object = ...,
+            ndim: int | None = ...,
+            span: Span | None = ...,
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         shape: object = self.shape
@@ -328,6 +364,12 @@ class TupleStructInfo(base.StructInfo):
     _fields = ("fields",)
     fields: tuple[base.StructInfo, ...] = ()
     span: Span | None = None
+
+    if TYPE_CHECKING:  # what is converted
+
+        def __init__(
+            self, fields: Sequence[base.StructInfo] = ..., span: Span | None = ...
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         fields = as_struct_infos(self.fields)
@@ -391,6 +433,18 @@ class FuncStructInfo(base.StructInfo):
     derive_func: EnvFunc | None = field(default=None, kw_only=True)
     span: Span | None = field(default=None, kw_only=True)
 
+    if TYPE_CHECKING:  # what is converted
+
+        def __init__(
+            self,
+            params: Sequence[base.StructInfo] | None,
+            ret: base.StructInfo,
+            purity: bool = ...,
+            *,
+            derive_func: EnvFunc | str | None = ...,
+            span: Span | None = ...,
+        ) -> None: ...
+
     def __post_init__(self) -> None:
         params = None if self.params is None else as_struct_infos(self.params)
         derive = self.derive_func
@@ -417,7 +471,7 @@ class FuncStructInfo(base.StructInfo):
         result = ObjectStructInfo() if ret is None else base.as_struct_info(ret)
         if derive_func is None:
             derive_func = EMPTY_DERIVE if ret is None else EnvFunc(f"ret: {ret}", _Always(result))
-        return FuncStructInfo(None, result, purity, derive_func=derive_func)  # type: ignore[arg-type]
+        return FuncStructInfo(None, result, purity, derive_func=derive_func)
 
 
 def _default_derive(call: Call, context: object) -> base.StructInfo:

@@ -66,7 +66,7 @@ def in_place_of_parameters(
         unproved.append((param, arg, sinfo))
     before += _casts(unproved, sizes, span)
     if before:
-        body = rx.SeqExpr((rx.BindingBlock(before), *body.blocks), body.body)  # type: ignore[arg-type]
+        body = rx.SeqExpr((rx.BindingBlock(before), *body.blocks), body.body)
     return body, images
 
 

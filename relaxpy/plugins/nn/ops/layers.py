@@ -149,7 +149,7 @@ def ones(shape: Sequence[IntExpr], dtype: str = "float32", name: str = "ones") -
 @user_facing
 def empty(shape: Sequence[IntExpr], dtype: str = "float32", name: str = "empty") -> Tensor:
     """A tensor with arbitrary elements."""
-    allocation = builtin.alloc_tensor(ShapeExpr(tuple(shape)), dtype, runtime_device_index=0)  # type: ignore[arg-type]
+    allocation = builtin.alloc_tensor(ShapeExpr(tuple(shape)), dtype, runtime_device_index=0)
     return emit_tensor(allocation, name)
 
 

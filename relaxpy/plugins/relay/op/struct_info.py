@@ -142,14 +142,14 @@ class Names:
         """
         match ty:
             case types.TupleType(fields=fields):
-                return rx.TupleStructInfo([self.struct_info(field) for field in fields])  # type: ignore[arg-type]
+                return rx.TupleStructInfo([self.struct_info(field) for field in fields])
             case types.TensorType(shape=shape, dtype=dtype):
                 if isinstance(dtype, types.TypeVar):
                     self.dtypes.append(dtype)
                 known: Any = dtype if isinstance(dtype, DataType) else _UNKNOWN
                 if isinstance(shape, tuple):
                     dims = [self._dim(dim) for dim in shape]
-                    return rx.TensorStructInfo(dims, known)  # type: ignore[arg-type]
+                    return rx.TensorStructInfo(dims, known)
                 return rx.TensorStructInfo(dtype=known)
             case _:
                 raise RelationError(f"expected a tensor, found {ty}")

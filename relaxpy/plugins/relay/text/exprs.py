@@ -391,13 +391,7 @@ class Exprs:
             cursor.expect("}", "RLY-11", "after the body of the function")
         span = cursor.span(first)
         return rl.Function(
-            params,  # type: ignore[arg-type]
-            body,
-            result,
-            type_params,  # type: ignore[arg-type]
-            attrs,  # type: ignore[arg-type]
-            constraints=constraints,  # type: ignore[arg-type]
-            span=span,
+            params, body, result, type_params, attrs, constraints=constraints, span=span
         )
 
     def _if(self, first: Token) -> Generator[Task[Any], Any, rl.RelayExpr]:

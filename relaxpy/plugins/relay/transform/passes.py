@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar as _TypeVar
 
 from typing_extensions import override
 
@@ -21,6 +21,8 @@ from relaxpy.plugins.relay.ty import Type, TypeVar, UnknownDim
 from relaxpy.plugins.relay.variables import bound_vars, free_type_vars, free_vars_of_functions
 from relaxpy.support.dataclass import dataclass, replace
 from relaxpy.support.entry import user_facing
+
+E = _TypeVar("E", bound=rl.RelayExpr)
 
 
 class RelayPass(Pass):
@@ -41,6 +43,11 @@ class RelayPass(Pass):
         cls = type(self)
         full_name = f"{cls.__module__}.{cls.__qualname__}"
         return PassInfo(self.opt_level, cls.__name__, self.required, full_name=full_name)
+
+    if TYPE_CHECKING:
+
+        @override
+        def __call__(self, mod: Any) -> Any: ...
 
     @override
     def transform(self, mod: Any, ctx: PassContext) -> Any:
@@ -255,10 +262,11 @@ def _rebuilt(let: rl.Let, done: dict[int, Any], *, replaced: bool) -> rl.RelayEx
 
 
 @user_facing
-def run_infer_type(expr: rl.RelayExpr) -> rl.RelayExpr:
+def run_infer_type(expr: E) -> E:
     """An expression with types."""
-    typed: rl.Function = infer_module(RelayModule.from_expr(expr))["main"]
-    return typed if isinstance(expr, rl.Function) else typed.body
+    typed: Any = infer_module(RelayModule.from_expr(expr))["main"]
+    result: E = typed if isinstance(expr, rl.Function) else typed.body
+    return result
 
 
 @user_facing

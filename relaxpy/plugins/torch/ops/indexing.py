@@ -151,7 +151,7 @@ def _nonzero(cx: Context, x: Expr) -> Expr:
     rank = rank_of(x)
     count = cx.importer.symbols.new("count")
     rows = cx.emit(R.permute_dims(cx.emit(R.nonzero(x)), [1, 0]))
-    cast = cx.builder.match_cast(rows, TensorStructInfo((count, rank), "int64"), "places")  # type: ignore[arg-type]
+    cast = cx.builder.match_cast(rows, TensorStructInfo((count, rank), "int64"), "places")
     assert cast is not None
     return cast
 

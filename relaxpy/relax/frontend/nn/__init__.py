@@ -1,7 +1,7 @@
 """Models as Python classes, in the manner of PyTorch, which become modules of Relax."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any as _Any
 
 from relaxpy.support.lazy import face as _face
 
@@ -17,3 +17,5 @@ if TYPE_CHECKING:
     from relaxpy.relax.frontend.nn import core as core, exporter as exporter, modules as modules, op as op, quantization as quantization, spec as spec, subroutine as subroutine, visitor as visitor
     from relaxpy.relax.frontend.nn.modules import *
     from relaxpy.relax.frontend.nn.op import *
+
+    def __getattr__(name: str) -> _Any: ...

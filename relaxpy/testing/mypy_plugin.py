@@ -1,0 +1,10 @@
+"""A plug-in of mypy, with which decorated classes are modules."""
+
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
+
+from relaxpy.support.lazy import face as _face
+
+_face(globals(), "relaxpy.testing.mypy_plugin")
+if TYPE_CHECKING:
+    from relaxpy.plugins.testing.mypy_plugin import plugin as plugin

@@ -1,0 +1,246 @@
+"""`relaxpy.compile` and `relaxpy.load` take models in every form."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import relaxpy
+from relaxpy.errors import MisuseError, RelaxpyError, UnknownNameError
+from relaxpy.script import from_source
+
+TEXT = """
+@R.function
+def main(x: R.Tensor(("n", 4), "float32")):
+    return R.add(x, x)
+"""
+FILE = """
+import os
+from relaxpy.script import relax as R
+
+print("executed")
+""" + TEXT.replace("import", "")
+X = np.arange(8, dtype="float32").reshape(2, 4)
+
+
+def onnx_model():
+    onnx = pytest.importorskip("onnx")
+    return onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 19]>'
+        "g (float[n, 4] x) => (float[n, 4] y) { y = Add(x, x) }"
+    )
+
+
+def torch_model():
+    torch = pytest.importorskip("torch")
+
+    class Doubled(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.dropout = torch.nn.Dropout(0.5)
+
+        def forward(self, x):
+            return self.dropout(x + x)
+
+    return Doubled()
+
+
+def exported():
+    torch = pytest.importorskip("torch")
+    sizes = {"x": {0: torch.export.Dim("n")}}
+    return torch.export.export(torch_model().eval(), (torch.ones(2, 4),), dynamic_shapes=sizes)
+
+
+def file_of(kind: str, folder: Path) -> Path:
+    path = folder / f"model.{kind}"
+    if kind == "onnx":
+        path.write_bytes(onnx_model().SerializeToString())
+    elif kind == "pt2":
+        pytest.importorskip("torch").export.save(exported(), path)
+    elif kind == "json":
+        path.write_text(relaxpy.ir.save_json(relaxpy.load(from_source(TEXT))))
+    elif kind == "rxp":
+        relaxpy.compile(from_source(TEXT)).save(path)
+    else:
+        path.write_text(TEXT)
+    return path
+
+
+MODELS = {
+    "function": lambda: from_source(TEXT),
+    "module": lambda: relaxpy.IRModule.from_expr(from_source(TEXT)),
+    "onnx": onnx_model,
+    "exported": exported,
+}
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_each_object_that_is_a_model_is_compiled_and_loaded(kind: str) -> None:
+    model = MODELS[kind]()
+    assert relaxpy.compile(model)(X).tolist() == (X + X).tolist()
+    module = relaxpy.load(model)
+    assert isinstance(module, relaxpy.IRModule)
+    assert relaxpy.compile(module)(X[:1]).tolist() == (X + X)[:1].tolist()
+
+
+@pytest.mark.parametrize("as_text", [False, True])
+@pytest.mark.parametrize("kind", ["onnx", "pt2", "rxp", "json", "py"])
+def test_each_file_that_is_a_model_is_compiled_and_loaded(kind, as_text, tmp_path) -> None:
+    path = file_of(kind, tmp_path)
+    model = str(path) if as_text else path
+    assert relaxpy.compile(model)(X).tolist() == (X + X).tolist()
+    assert relaxpy.compile(model, "reference")(X).tolist() == (X + X).tolist()
+    assert isinstance(relaxpy.load(model), relaxpy.IRModule)
+
+
+def test_a_saved_executable_keeps_its_target(tmp_path: Path) -> None:
+    path = tmp_path / "model.rxp"
+    relaxpy.compile(from_source(TEXT), "reference").save(path)
+    assert relaxpy.compile(path).target == "reference"
+    assert relaxpy.compile(path, "numpy").target == "numpy"
+
+
+def test_a_python_file_is_read_and_not_executed(tmp_path: Path, capsys) -> None:
+    path = tmp_path / "model.py"
+    path.write_text(FILE)
+    with pytest.warns(relaxpy.errors.RelaxpyWarning, match="not executed") as caught:
+        module = relaxpy.load(path)
+    assert "import it, and pass the module or function" in str(caught[0].message)
+    assert "--import" not in str(caught[0].message)
+    assert [*module.functions_by_name] == ["main"]
+    assert capsys.readouterr().out == ""
+
+
+def test_a_torch_module_is_exported_for_inference_and_is_not_changed() -> None:
+    torch = pytest.importorskip("torch")
+    model = torch_model()
+    model.dropout.eval()
+    model.other = torch.nn.Dropout(0.5)
+    ex = relaxpy.compile(model, args=(torch.ones(2, 4),), dynamic={"x": {0: "batch"}})
+    assert "batch" in str(ex)
+    assert ex(X).tolist() == (X + X).tolist()
+    assert ex(X[:1]).shape == (1, 4)
+    assert [part.training for part in model.modules()] == [True, False, True]
+
+
+def test_example_arguments_are_arrays_tensors_and_named_ones() -> None:
+    torch = pytest.importorskip("torch")
+
+    class Scaled(torch.nn.Module):
+        def forward(self, x, *, by):
+            return x * by
+
+    for args in (X, (X,), [torch.from_numpy(X)]):
+        ex = relaxpy.compile(
+            Scaled(), args=args, kwargs={"by": X[0]}, dynamic={"x": {0: "n"}, "by": None}
+        )
+        assert ex(np.ones((3, 4), "float32"), X[0]).tolist() == [X[0].tolist()] * 3
+    sizes = {"x": {0: "n"}}
+    module = relaxpy.load(Scaled(), args=X, kwargs={"by": X[0]}, dynamic=sizes)
+    assert relaxpy.compile(module)(X, by=X[0]).tolist() == (X * X[0]).tolist()
+
+
+def test_one_name_of_a_size_is_one_variable() -> None:
+    torch = pytest.importorskip("torch")
+
+    class Sum(torch.nn.Module):
+        def forward(self, x, y):
+            return x + y
+
+    module = relaxpy.load(Sum(), args=(X, X), dynamic={"x": {0: "n"}, "y": ("n", None)})
+    x, y = module["main"].params
+    assert x.struct_info.shape[0] is y.struct_info.shape[0]
+    assert x.struct_info.shape[0].name == "n"
+
+
+def test_the_error_of_a_model_that_cannot_be_exported_is_its_own() -> None:
+    torch = pytest.importorskip("torch")
+
+    class Wrong(torch.nn.Module):
+        def forward(self, x):
+            raise OSError("no such thing")
+
+    model = Wrong()
+    with pytest.raises(OSError, match="no such thing"):
+        relaxpy.compile(model, args=X)
+    assert model.training
+
+
+def test_name_renames_main_or_the_only_public_function() -> None:
+    ex = relaxpy.compile(from_source(TEXT), name="double")
+    assert ex["double"](X).tolist() == (X + X).tolist()
+    assert "main" not in ex
+    assert [*relaxpy.compile(onnx_model(), name="main")] == ["main"]
+    two = relaxpy.IRModule({"main": from_source(TEXT), "other": from_source(TEXT)})
+    two["other"] = two["other"].with_attr("global_symbol", "other")
+    assert {*relaxpy.compile(two, name="double")} == {"double", "other"}
+    with pytest.raises(MisuseError, match="two functions would be called other"):
+        relaxpy.compile(two, name="other")
+    with pytest.raises(MisuseError, match="is an identifier, found 'a b'"):
+        relaxpy.compile(two, name="a b")
+    with pytest.raises(UnknownNameError, match="found one, other"):
+        relaxpy.compile(two.replace_global_vars({"main": "one"}), name="x")
+
+
+def refused(hint: str, model: object, **options: object) -> None:
+    for take in (relaxpy.compile, relaxpy.load):
+        with pytest.raises(MisuseError) as caught:
+            take(model, **options)
+        assert hint in str(caught.value)
+
+
+def test_what_is_not_a_model_is_refused_with_what_to_write(tmp_path: Path) -> None:
+    refused("relaxpy.llm.load(path)", "chat.gguf")
+    refused("relaxpy.llm.load(folder)", tmp_path)
+    refused("relaxpy.compile(model, args=(x,))", "weights.pt")
+    refused("from_source(text)", TEXT)
+    refused(".onnx", tmp_path / "model.tflite")
+    refused("@I.ir_module class Path", Path)
+    refused("@R.function", refused)
+    refused("found int", 3)
+
+
+def test_examples_are_for_torch_modules_only() -> None:
+    torch = pytest.importorskip("torch")
+    refused("omit args", from_source(TEXT), args=(X,))
+    refused("omit dynamic", onnx_model(), dynamic={"x": {0: "n"}})
+    refused("omit kwargs", exported(), kwargs={})
+    refused("args=(x,)", torch_model())
+    refused("its arguments are x", torch_model(), args=X, dynamic={"what": {0: "n"}})
+    refused("did you mean 'input'", torch.nn.ReLU(), args=X, dynamic={"inputs": {0: "n"}})
+    refused("identifier", torch_model(), args=X, dynamic={"x": {0: "a b"}})
+    refused("kwargs are example arguments", torch_model(), kwargs=3)
+
+
+@pytest.mark.parametrize("kind", ["onnx", "pt2", "rxp", "json", "py"])
+def test_a_file_that_is_missing_is_a_file_not_found(kind: str, tmp_path: Path) -> None:
+    if kind in ("onnx", "pt2"):
+        pytest.importorskip({"onnx": "onnx", "pt2": "torch"}[kind])
+    for take in (relaxpy.compile, relaxpy.load):
+        with pytest.raises(FileNotFoundError, match=f"missing.{kind}"):
+            take(tmp_path / f"missing.{kind}")
+
+
+@pytest.mark.parametrize("kind", ["onnx", "rxp", "json", "py"])
+def test_a_file_that_is_something_else_is_refused(kind: str, tmp_path: Path) -> None:
+    if kind == "onnx":
+        pytest.importorskip("onnx")
+    path = tmp_path / f"model.{kind}"
+    path.write_bytes(b"\x93NUMPY\xff\xfe")
+    for take in (relaxpy.compile, relaxpy.load):
+        with pytest.raises(RelaxpyError, match=f"model.{kind}"):
+            take(path)
+
+
+def test_nothing_is_imported_that_the_object_did_not_bring() -> None:
+    text = f"""
+import sys, numpy as np, relaxpy
+from relaxpy.script import from_source
+relaxpy.compile(from_source({TEXT!r}))
+relaxpy.load(from_source({TEXT!r}))
+print({{"torch", "onnx"}} & {{*sys.modules}})
+"""
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
