@@ -49,7 +49,8 @@ N.masked_scatter_(B, N.clone())  N[torch.tensor(0)] += 1  N.set_(N.clone())  N.s
 NEW = _lines("""
 x + y  x - y  x * y  x + c  c - x  x * c  x / c  F / 2  torch.maximum(x, y)  x ** 2  -x
 torch.where(B, x, y)  torch.where(B, x, c)  E > c  E == z  E // 2  E % 3  E > z  x.abs()
-2 ** F.clamp(-2, 2)  x.float()  x.to(d)  x.double()  F.sigmoid()  F.tanh()  F.sin()
+2 ** F.clamp(-2, 2)  x.float()  x.to(d)  x.double()
+(E * {9|999}).to(torch.float8_{e4m3fn|e5m2|e4m3fnuz|e5m2fnuz}).float()  F.sigmoid()  F.tanh()  F.sin()
 torch.relu(x)  nn.gelu(F)  nn.silu(F)  F.clamp(-1, 1).exp()  F.abs().sqrt()  F.abs().log1p()
 E.floor()  E.round()  E.sign()  E.trunc()  E.logical_not()  I.bitwise_and(3)  I << 1  ~I
 I ^ I  B & B  B | B  ~B  x.clamp(min=c)  x.sum()  x.sum(a)  x.sum(a, True)  F.mean()

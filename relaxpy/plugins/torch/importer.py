@@ -41,7 +41,7 @@ from relaxpy.plugins.torch.complexes import (
     has_complex_result,
     is_complex,
 )
-from relaxpy.plugins.torch.context import Context
+from relaxpy.plugins.torch.context import Context, cast
 from relaxpy.plugins.torch.decompose import is_decomposed, names_of, traced
 from relaxpy.plugins.torch.fx_graph import Input, Kind, Program
 from relaxpy.plugins.torch.mutation import Changes, changes_of, is_overload, twin_of
@@ -471,7 +471,7 @@ class Importer:
         if isinstance(meta, torch.Tensor) and isinstance(value.struct_info, rx.TensorStructInfo):
             dtype = part_name(meta.dtype)
             if dtype_of(value) != dtype:
-                value = ops.cast(value, dtype)
+                value = cast(value, dtype)
             # PyTorch states a wrong rank for a few operators, so ours decides.
             same_rank = value.struct_info.ndim in (-1, len(meta.shape))
             unknown = [s for size in meta.shape for s in self.symbols.unknown(size)]

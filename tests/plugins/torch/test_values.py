@@ -648,6 +648,21 @@ def test_bounds_of_bytes(bounds: Any) -> None:
     torch.testing.assert_close(exported(lambda x: x.clamp(*bounds), x)(x)[0], x.clamp(*bounds))
 
 
+@ROADS
+@pytest.mark.parametrize("source", [torch.float16, torch.bfloat16, torch.float32, torch.int16])
+@pytest.mark.parametrize("dtype", ["e4m3fn", "e5m2", "e4m3fnuz", "e5m2fnuz"])
+def test_all_numbers_of_16_bits_are_cast_to_8_bits(dtype: str, source: Any, road: Any) -> None:
+    bits = torch.arange(-(2**15), 2**15, dtype=torch.int16)
+    x = bits.view(torch.float16).float() if source == torch.float32 else bits.view(source)
+    narrow = getattr(torch, f"float8_{dtype}")
+
+    def function(x: Any) -> Any:
+        return x.to(narrow).float(), torch.zeros(2**16, dtype=narrow).copy_(x).float()
+
+    for found, expected in zip(road(function, x)(x), function(x), strict=True):
+        torch.testing.assert_close(torch.as_tensor(found), expected, rtol=0, atol=0, equal_nan=True)
+
+
 def test_importing_the_frontend_loads_neither_torch_dynamo_nor_inductor() -> None:
     code = (
         "import sys, relaxpy.relax.frontend.torch\n"
