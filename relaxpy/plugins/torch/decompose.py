@@ -127,6 +127,8 @@ def simpler_form(target: Any) -> Callable[..., Any] | None:
 
     Listing those of all operators of PyTorch would take long.
     """
+    if isinstance(target, torch._ops.HigherOrderOperator):
+        return target.py_kernels.get(_COMPOSED)  # type: ignore[no-any-return]
     own = found(target, DECOMPOSITIONS)
     if own is not None:
         return own
@@ -177,6 +179,7 @@ def traced(
             return None
         simple, kernels = target, {target: _of_kernel(target)}
     leaves, spec = tree_flatten((args, kwargs))
+    leaves = [_graph_of(leaf) or leaf for leaf in leaves]
     places = [k for k, leaf in enumerate(leaves) if isinstance(leaf, torch.fx.Node)]
     nodes = [leaves[k] for k in places]
     inputs = [_described(node) for node in nodes]
@@ -207,8 +210,17 @@ def traced(
     return module, nodes
 
 
+def _graph_of(operand: Any) -> Any:
+    """The graph that an operand is, or None."""
+    is_read = isinstance(operand, torch.fx.Node) and operand.op == "get_attr"
+    value = _described(operand) if is_read else None
+    return value if isinstance(value, torch.fx.GraphModule) else None
+
+
 def _form(value: Any) -> Any:
     """The properties of an operand on which a trace depends."""
+    if isinstance(value, torch.fx.GraphModule):
+        return value
     if not isinstance(value, torch.Tensor):
         return type(value), repr(sympy_of(value))  # in which -0.0 is not 0.0
     sizes = tuple(map(sympy_of, (*value.shape, *value.stride())))

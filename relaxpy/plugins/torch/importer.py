@@ -150,6 +150,8 @@ class Importer:
     _traced: dict[Any, Any] = field(default_factory=dict)
     _lines: Lines = field(default_factory=Lines)
     _names: Names = field(default_factory=lambda: Names(identifier))
+    #: True in a region of `torch.autocast`.
+    casts: bool = False
 
     @property
     def block_builder(self) -> BlockBuilder:
@@ -402,14 +404,14 @@ class Importer:
         if name is not None:
             convert = ops.HIGHER_ORDER.get(name)
             if convert is None:
-                raise UnsupportedError("there is no converter for it")
+                return self.applied(node, target, node.args, node.kwargs)
             return convert(Context(self, node), *self.values(node.args), **node.kwargs)
         if not is_overload(target):
             values = self.values(node.args)
             if any(isinstance(value, (rx.Expr, PrimExpr)) for value in _flat(values)):
                 raise UnsupportedError("there is no converter for it")
             return target(*values)
-        require_kernel(node)
+        require_kernel(node, casts=self.casts)
         if target._schema.is_mutable:
             target = twin_of(target)
         return self.applied(node, target, node.args, node.kwargs)
@@ -538,6 +540,7 @@ def _shown(node: Any, value: Any) -> str:
     return f"{node.name}: {meta if meta is not None else info}"
 
 
+_CONVOLUTIONS = tuple(f"conv{kind}{rank}d" for kind in ("", "_transpose") for rank in (1, 2, 3))
 #: Operators that are for floats only: rounded to integers, they mean nothing.
 _OF_FLOATS = frozenset(
     {
@@ -551,6 +554,8 @@ _OF_FLOATS = frozenset(
         *("cholesky", "cholesky_inverse", "cholesky_solve", "triangular_solve", "linalg_eigh"),
         *("linalg_eigvalsh", "linalg_lu", "linalg_lu_factor", "linalg_lu_factor_ex"),
         *("_lu_with_info", "nextafter", "bernoulli", "multinomial", "normal", "poisson"),
+        *("grid_sampler", "grid_sampler_2d", "grid_sampler_3d", "prelu", "_prelu_kernel"),
+        *("embedding_bag", "_embedding_bag"),
     }
 )
 #: Those that are for uint8, too.
@@ -559,7 +564,8 @@ _OF_IMAGES = frozenset(f"upsample_{kind}2d" for kind in ("nearest", "bilinear", 
 _OF_NUMBERS = frozenset(
     {
         *("mm", "bmm", "matmul", "addmm", "_sparse_addmm", "baddbmm", "mv", "dot", "linear"),
-        *("einsum", "ceil"),
+        *("einsum", "ceil", "addmv", "addbmm", "vdot", "linalg_cross", "convolution"),
+        *("conv_tbc", *_CONVOLUTIONS),
         *("floor", "round", "trunc", "abs", "relu", "threshold", "median", "topk", "argmax"),
         *("argmin", "nanmedian", "fmod", "remainder", "tensordot", "linalg_matmul", "trace"),
     }
@@ -570,6 +576,16 @@ _LIKE_FIRST = {
     "index_put": ("values",),
     **dict.fromkeys(("layer_norm", "group_norm"), ("weight", "bias")),
     **dict.fromkeys(("batch_norm", "instance_norm"), ("weight", "bias", "running_mean")),
+    **dict.fromkeys(("linear", "conv_tbc", *_CONVOLUTIONS), ("weight", "bias")),
+    # To these, PyTorch adds a bias of any datatype.
+    **dict.fromkeys(("conv_transpose1d", "conv_transpose2d", "convolution"), ("weight",)),
+    **dict.fromkeys(("matmul", "linalg_matmul", "linalg_cross"), ("other",)),
+    **dict.fromkeys(("addmm", "_addmm_activation"), ("mat1", "mat2")),
+    "mm": ("mat2",),
+    "mv": ("vec",),
+    "addbmm": ("batch1", "batch2"),
+    **dict.fromkeys(("grid_sampler", "grid_sampler_2d", "grid_sampler_3d"), ("grid",)),
+    **dict.fromkeys(("embedding_bag", "_embedding_bag"), ("per_sample_weights",)),
 }
 #: Those that write a number, which has to be one of the datatype of the result.
 _FILLING = frozenset(
@@ -580,8 +596,10 @@ _FILLING = frozenset(
 )
 
 
-def require_kernel(node: Any) -> None:
+def require_kernel(node: Any, *, casts: bool) -> None:
     """Check that PyTorch has a kernel for the operator of a node and its operands.
+
+    With `casts`, it converts operands of several datatypes first, as `torch.autocast` does.
 
     Errors:
         UnsupportedError: it does not.
@@ -599,7 +617,7 @@ def require_kernel(node: Any) -> None:
         _require_kind(name, dtype)
     for other in (_dtype(args.get(part)) for part in _LIKE_FIRST.get(name, ())):
         is_wide = "norm" in name and other is torch.float32 and first in _NARROW
-        if other not in (None, first) and not is_wide:
+        if other not in (None, first) and not is_wide and not casts:
             raise UnsupportedError(
                 f"PyTorch has it for operands of one datatype, found {part_name(first)} and "
                 f"{part_name(other)}"
