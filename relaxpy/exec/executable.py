@@ -152,6 +152,11 @@ class EntryPoint(CopiedByReference):
                 keep_callback_frames(error)
             raise
 
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """The names of the outputs of the imported model, in their order; none if unknown."""
+        return self.signature.output_names
+
     def check(self, args: tuple[object, ...]) -> None:
         """Check arguments without a call.
 

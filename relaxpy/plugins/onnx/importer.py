@@ -23,6 +23,7 @@ from relaxpy.ir.core.dtype import Array, DataType
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.nodes import Constant, Expr, StructInfo, TensorStructInfo, Tuple, Var, const
+from relaxpy.ir.relax.outputs import OUTPUT_TREE
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.prim_expr import PrimExpr
 from relaxpy.plugins.importing.tensors import (
@@ -151,7 +152,10 @@ class Importer:
             else:
                 scope[name] = value
         parameters = [*inputs.values(), *self.params]
-        attrs: dict[str, object] = {"num_input": len(inputs)}
+        attrs: dict[str, object] = {
+            "num_input": len(inputs),
+            OUTPUT_TREE: {name: k for k, name in enumerate(graph.outputs)},
+        }
         if self.params:
             attrs["params"] = [value.data for value in self.params.values()]
         with self.builder.function("main", parameters, attrs):

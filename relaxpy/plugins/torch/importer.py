@@ -5,6 +5,7 @@ The lines of a user's model are read from the stack traces that PyTorch keeps of
 
 from __future__ import annotations
 
+import itertools
 import linecache
 import math
 import operator
@@ -22,6 +23,7 @@ from relaxpy.errors import RelaxpyError, Source, Span
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+from relaxpy.ir.relax.outputs import OUTPUT_TREE
 from relaxpy.ir.tir.prim_expr import PrimExpr
 from relaxpy.plugins.importing.tensors import Names, dtype_of, identifier, tensor_of
 from relaxpy.plugins.importing.unsupported import (
@@ -43,7 +45,7 @@ from relaxpy.plugins.torch.complexes import (
 )
 from relaxpy.plugins.torch.context import Context, cast
 from relaxpy.plugins.torch.decompose import is_decomposed, names_of, traced
-from relaxpy.plugins.torch.fx_graph import Input, Kind, Program
+from relaxpy.plugins.torch.fx_graph import Input, Kind, Program, has_names, named_outputs
 from relaxpy.plugins.torch.mutation import Changes, changes_of, is_overload, twin_of
 from relaxpy.plugins.torch.registry import Value, find, is_converted
 from relaxpy.plugins.torch.symbols import Symbols, is_symbolic
@@ -179,6 +181,9 @@ class Importer:
             attrs["params"] = [value.data for value in params.values()]
         elif not self.options.keep_params:
             attrs.clear()
+        tree = self._output_tree()
+        if has_names(tree):
+            attrs[OUTPUT_TREE] = tree
         pure = self.program.is_pure
         assertions = self._assertions()
         if assertions and pure:
@@ -192,6 +197,16 @@ class Importer:
                 with self.builder.dataflow():
                     output = self._output()
             self.builder.emit_func_output(output)
+
+    def _output_tree(self) -> Any:
+        """The places of the results in the form in which the model returns them, if it is known."""
+        form, changes = self.program.form, changes_of(self.program.graph)
+        if form is None or self.options.form is not None or changes is None:
+            return None
+        (results,) = self.program.output.args
+        count = itertools.count(len(changes.inputs))
+        places = [None if value is None else next(count) for value in results]
+        return named_outputs(form, iter(places[len(places) - form.num_leaves :]))
 
     def _assertions(self) -> list[rx.Expr]:
         try:
