@@ -49,7 +49,7 @@ def test_outputs_of_onnx_graphs(outputs: str, tmp_path: Path) -> None:
     _checked(from_onnx(model), names, tmp_path, np.ones(3, "float32"))
 
 
-Pair = namedtuple("Pair", ["left", "right"])  # noqa: PYI024
+Pair = namedtuple("Pair", ["left", "right"])
 
 
 @dataclass

@@ -644,6 +644,8 @@ def from_onnx(
         OpNotImplemented (also ValueError, NotImplementedError): nodes cannot be imported; the
             message has each with the reason.
         FrontendError (also ValueError): the model is damaged, or not well-formed.
+        MissingFileError (also FileNotFoundError): there is no such file; UnreadableFileError (also
+            OSError): it cannot be read.
     """
     shapes = dict(shape_dict or {})
     dtypes = dict(dtype_dict) if isinstance(dtype_dict, Mapping) else {}
