@@ -17,6 +17,10 @@ from torch._decomp import _core_aten_decompositions_post_autograd, decomposition
 from torch._decomp.decompositions import upsample_compute_output_size
 from torch._dispatch.python import enable_python_dispatcher
 from torch._guards import detect_fake_mode
+from torch._higher_order_ops.auto_functionalize import (
+    _generate_new_op_kwargs_from_bases,
+    auto_functionalized_v2,
+)
 from torch._library.custom_ops import OPDEFS
 from torch._meta_registrations import meta_index_Tensor
 from torch._subclasses.functional_tensor import dispatch_functionalize
@@ -127,6 +131,8 @@ def simpler_form(target: Any) -> Callable[..., Any] | None:
 
     Listing those of all operators of PyTorch would take long.
     """
+    if target is auto_functionalized_v2:
+        return _on_copies
     if isinstance(target, torch._ops.HigherOrderOperator):
         return target.py_kernels.get(_COMPOSED)  # type: ignore[no-any-return]
     own = found(target, DECOMPOSITIONS)
@@ -138,6 +144,22 @@ def simpler_form(target: Any) -> Callable[..., Any] | None:
         # Not `decompose`, which finds what takes the place of the kernel while PyTorch traces.
         return functools.partial(target._op_dk, _IMPLICIT)
     return decomposition_table.get(target)  # type: ignore[no-any-return]
+
+
+def _on_copies(
+    target: Any, *, _all_bases: Sequence[Tensor | None] = (), **kwargs: Any
+) -> tuple[Any, ...]:
+    """The results of an operator that changes arguments, and copies of these as it leaves them.
+
+    The arguments are views of the copies; `kwargs` says which.
+    """
+    copies = [base if base is None else base.clone() for base in _all_bases]
+    if any(x is not None and x.storage_offset() for x in _all_bases):
+        raise ValueError("a view of a tensor that begins within its memory")
+    given, _ = _generate_new_op_kwargs_from_bases(target._schema, kwargs, copies, (), False)
+    # A call of the operator, and of its kernel, would be copied again.
+    results = OPDEFS[target._schema.name]._init_fn(**given)
+    return (*(results if isinstance(results, tuple) else (results,)), *copies)
 
 
 @functools.cache

@@ -396,7 +396,9 @@ class Importer:
         self.env[node] = _Missing()
         self.refused.add(node.target)
         infos = tuple(_shown(operand, self.env.get(operand)) for operand in node.all_input_nodes)
-        self.unsupported.append(UnsupportedNode(self._where(node), str(node.target), reason, infos))
+        # One that changes arguments is the first argument of PyTorch's operator that copies them.
+        named = next(filter(is_overload, (node.target, *node.args)), node.target)
+        self.unsupported.append(UnsupportedNode(self._where(node), str(named), reason, infos))
 
     def _where(self, node: Any) -> str:
         """The name of a node, and the line of the user's program that it comes from."""
