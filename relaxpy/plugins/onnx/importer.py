@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import operator
 import os
 import re
@@ -191,8 +192,11 @@ class Importer:
             var, info = scope[name], infos[name]
             is_tensor = isinstance(info, TensorStructInfo)
             read = tensor_info(None, "int64") if is_tensor else info
+            sizes = info.get_shape() if isinstance(info, TensorStructInfo) else None
+            stated = sizes and [s.value if isinstance(s, tir.IntImm) else str(s) for s in sizes]
             codes = self.builder.emit(
-                self.strings.call("encode", read, var), f"{identifier(name)}_codes"
+                self.strings.call("encode", read, var, var.name_hint, json.dumps(stated)),
+                f"{identifier(name)}_codes",
             )
             if is_tensor:
                 cast = self.builder.match_cast(codes, info, identifier(name))
