@@ -126,7 +126,8 @@ def _joined(aggregate: str, targets: int) -> Callable[[Any, Any], Any]:
     """
     if targets == 1:
         return lambda first, _: first
-    return {"MIN": min, "MAX": max}.get(aggregate, operator.add)
+    joins: dict[str, Callable[[Any, Any], Any]] = {"MIN": min, "MAX": max}
+    return joins.get(aggregate, operator.add)
 
 
 def _forest(
