@@ -98,7 +98,7 @@ FLOORS = {
         hooks.py op_families.py op_record.py core global_info.py op.py tir equality relax/nodes
         link.py diagnostics.py module.py analysis.py arith tir/prim_func.py
         tir/analysis serialize.py tir/rewrite
-        relax/known.py relax/call_graph.py te te/topi short_text
+        relax/known.py relax/call_graph.py relax/outputs.py te te/topi short_text
         relax/relations ops/definition ops relax/block_builder
         relax/group_quantization.py relax/analysis pass_infra relax/rewrite
         instrument.py relax/dpl

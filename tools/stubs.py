@@ -88,14 +88,17 @@ def defined_in(folder: Path) -> set[str]:
 
 def listed() -> str:
     """Return the text of the table of families."""
+    names: dict[str, list[str]] = {}
     for found in pkgutil.walk_packages(op.__path__, f"{op.__name__}."):
         pkgutil.resolve_name(found.name)
-    names: dict[str, list[str]] = {}
+        family = found.name.removeprefix(f"{op.__name__}.")
+        if not found.ispkg and not family.startswith("definition."):
+            names[family] = []
     for operator in registry.registered_ops().values():
         if operator.record.is_of_relaxpy:
             family = operator.__module__.removeprefix(f"{op.__name__}.")
             names.setdefault(family, []).append(operator.name.removeprefix("relax."))
-    rows = (f"{family}: {' '.join(sorted(names[family]))}" for family in sorted(names))
+    rows = (f"{family}: {' '.join(sorted(names[family]))}".rstrip() for family in sorted(names))
     lines = (textwrap.fill(row, 96, subsequent_indent="    ") for row in rows)
     start, quotes, _ = FAMILIES.read_text(encoding="utf-8").rpartition('"""')[0].rpartition('"""')
     return start + quotes + "\n" + "\n".join(lines) + '\n"""\n'

@@ -163,6 +163,11 @@ class EntryPoint(CopiedByReference):
         """The program of the function."""
         return self._program
 
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """The names of the outputs of the imported model, in their order; none if unknown."""
+        return self.signature.output_names
+
     def check(self, args: tuple[object, ...]) -> tuple[Value, ...]:
         """The values of arguments, which are checked without a call.
 

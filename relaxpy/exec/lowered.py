@@ -114,8 +114,11 @@ def compiled_and_stored(
     return lowered.compiled(program, remark=remark, store=store)
 
 
-def _texts(public: PublicFunctions) -> list[tuple[str, str, str]]:
-    return [(symbol, name, str(signature)) for symbol, (name, signature) in public.items()]
+def _texts(public: PublicFunctions) -> list[tuple[str, ...]]:
+    return [
+        (symbol, name, str(signature), str(signature.output_tree))
+        for symbol, (name, signature) in public.items()
+    ]
 
 
 def compiled(program: Program, not_native: str = "", remark: str = "") -> Executable:

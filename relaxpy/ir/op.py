@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from functools import cache
 from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any, ClassVar, Self, Unpack, final
 
 from typing_extensions import override
@@ -28,6 +30,15 @@ def _modules() -> dict[str, str]:
         else:
             found[f"relax.{word}"] = module
     return found
+
+
+@cache
+def load_unlisted() -> None:
+    """Import the modules of operators that the table does not list: new files."""
+    for package in ("relaxpy.ir.ops", "relaxpy.ir.ops.nn"):
+        for _, name, is_package in iter_modules(import_module(package).__path__, f"{package}."):
+            if not is_package and f"\n{name.removeprefix('relaxpy.ir.ops.')}:" not in FAMILIES:
+                import_module(name)
 
 
 @final
@@ -100,8 +111,10 @@ class Op(Node):
             )
             cls.load(op_name)
         op = cls._table.get(op_name) if isinstance(op_name, str) else None
-        if (op is None or not op._is_registered) and plugin.load("operators"):
-            op = cls._table.get(op_name)
+        if op is None or not op._is_registered:
+            load_unlisted()
+            plugin.load("operators")
+            op = cls._table.get(op_name) if isinstance(op_name, str) else None
         if op is None or not op._is_registered:
             known = cls.list_op_names()
             raise UnknownNameError(

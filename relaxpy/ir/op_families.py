@@ -60,6 +60,7 @@ reduction: cumprod cumsum max mean min prod std sum variance
 regions: vision.non_max_suppression vision.roi_align vision.roi_pool
 repetition: flip meshgrid one_hot repeat reverse_sequence roll tile tril triu
 scatter: index_put scatter_elements scatter_nd slice_scatter
+selection:
 sorting: argmax argmin argsort bucketize median multinomial_from_uniform nonzero nth_index sort
     topk unique where
 vision: vision.all_class_non_max_suppression vision.get_valid_counts

@@ -61,6 +61,39 @@ def _encode(d: Draw, op: str) -> None:
         d.node(op, [x], domain=CLASSICAL, **given)
 
 
+def _quarters(d: Draw, size: int) -> list[float]:
+    return [d.rng.randint(-8, 8) / 4 for _ in range(size)]
+
+
+def _stump(d: Draw, columns: int, kind: str, voted: list[int]) -> dict[str, Any]:
+    """A tree of two leaves, which vote for each of `voted`, some with several weights."""
+    votes = [(leaf, vote) for leaf in (1, 2) for vote in voted for _ in range(d.rng.randint(1, 2))]
+    d.rng.shuffle(votes)
+    return {
+        "nodes_treeids": [0, 0, 0],
+        "nodes_nodeids": [0, 1, 2],
+        "nodes_featureids": [d.rng.randrange(columns), 0, 0],
+        "nodes_values": [*_quarters(d, 1), 0.0, 0.0],
+        "nodes_modes": [d.rng.choice(("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GT")), "LEAF", "LEAF"],
+        "nodes_truenodeids": [1, 0, 0],
+        "nodes_falsenodeids": [2, 0, 0],
+        f"{kind}_treeids": [0] * len(votes),
+        f"{kind}_nodeids": [leaf for leaf, _ in votes],
+        f"{kind}_ids": [vote for _, vote in votes],
+        f"{kind}_weights": _quarters(d, len(votes)),
+    }
+
+
+@step("TreeEnsembleRegressor")
+def _votes(d: Draw, op: str) -> None:
+    """Numbers by trees."""
+    x = d.tensor(("float32",), 2, 2, exact=True, fits=lambda v: all(v.shape))
+    targets = d.rng.randint(1, 3)
+    given = d.some(aggregate_function=d.rng.choice(("SUM", "AVERAGE", "MIN", "MAX")))
+    tree = _stump(d, x.shape[1], "target", [*range(targets)])
+    d.node(op, [x], domain=CLASSICAL, n_targets=targets, **tree, **given)
+
+
 @step("LinearClassifier", "SVMClassifier", "TreeEnsembleClassifier")
 def _label(d: Draw, op: str) -> None:
     """The label of each row, which is text."""
@@ -70,39 +103,24 @@ def _label(d: Draw, op: str) -> None:
     given: dict[str, Any] = {"classlabels_strings": labels, "post_transform": transform}
     count, columns = len(labels), x.shape[1]
 
-    def quarters(size: int) -> list[float]:
-        return [d.rng.randint(-8, 8) / 4 for _ in range(size)]
-
     if op == "LinearClassifier":
-        given |= {"coefficients": quarters(count * columns), "intercepts": quarters(count)}
+        given |= {"coefficients": _quarters(d, count * columns), "intercepts": _quarters(d, count)}
     elif op == "SVMClassifier":
         given |= {"kernel_type": "LINEAR", "kernel_params": [0.0, 0.0, 0.0]}
         # Of lines for two labels, ONNX Runtime takes the second one if any score is positive.
         if count == 2 or d.chance():
             sizes = [d.rng.randint(1, 3) for _ in labels]
             given |= {
-                "coefficients": quarters((count - 1) * sum(sizes)),
-                "rho": quarters(count * (count - 1) // 2),
-                "support_vectors": quarters(sum(sizes) * columns),
+                "coefficients": _quarters(d, (count - 1) * sum(sizes)),
+                "rho": _quarters(d, count * (count - 1) // 2),
+                "support_vectors": _quarters(d, sum(sizes) * columns),
                 "vectors_per_class": sizes,
             }
         else:
-            rho = quarters(d.rng.randint(1, count))
-            given |= {"coefficients": quarters(count * columns), "rho": rho}
+            rho = _quarters(d, d.rng.randint(1, count))
+            given |= {"coefficients": _quarters(d, count * columns), "rho": rho}
     else:
         # With votes for both of two classes, ONNX Runtime looks at those for the second one alone.
         voted = [0] if count == 2 else [*range(count)]
-        given |= {
-            "nodes_treeids": [0, 0, 0],
-            "nodes_nodeids": [0, 1, 2],
-            "nodes_featureids": [d.rng.randrange(columns), 0, 0],
-            "nodes_values": [*quarters(1), 0.0, 0.0],
-            "nodes_modes": [d.rng.choice(("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GT")), "LEAF", "LEAF"],
-            "nodes_truenodeids": [1, 0, 0],
-            "nodes_falsenodeids": [2, 0, 0],
-            "class_treeids": [0] * 2 * len(voted),
-            "class_nodeids": [1] * len(voted) + [2] * len(voted),
-            "class_ids": voted * 2,
-            "class_weights": quarters(2 * len(voted)),
-        }
+        given |= _stump(d, columns, "class", voted)
     d.node(op, [x], 2, rounds=transform != "NONE", domain=CLASSICAL, **given)

@@ -49,7 +49,9 @@ N.masked_scatter_(B, N.clone())  N[torch.tensor(0)] += 1  N.set_(N.clone())  N.s
 NEW = _lines("""
 x + y  x - y  x * y  x + c  c - x  x * c  x / c  F / 2  torch.maximum(x, y)  x ** 2  -x
 torch.where(B, x, y)  torch.where(B, x, c)  E > c  E == z  E // 2  E % 3  E > z  x.abs()
-2 ** F.clamp(-2, 2)  x.float()  x.to(d)  x.double()  F.sigmoid()  F.tanh()  F.sin()
+2 ** F.clamp(-2, 2)  x.float()  x.to(d)  x.double()
+(E * {9|999}).to(torch.float8_{e4m3fn|e5m2|e4m3fnuz|e5m2fnuz}).float()
+F.sigmoid()  F.tanh()  F.sin()
 torch.relu(x)  nn.gelu(F)  nn.silu(F)  F.clamp(-1, 1).exp()  F.abs().sqrt()  F.abs().log1p()
 E.floor()  E.round()  E.sign()  E.trunc()  E.logical_not()  I.bitwise_and(3)  I << 1  ~I
 I ^ I  B & B  B | B  ~B  x.clamp(min=c)  x.sum()  x.sum(a)  x.sum(a, True)  F.mean()
@@ -59,7 +61,7 @@ F.softmax(a)  F.log_softmax(-1)  F.logsumexp(a)  torch.cat([x, x], a)  torch.sta
 torch.cat([x, y])  x.flip(a)  x.roll(1, a)  x.repeat(2, *[1] * x.ndim)  x.tile(2)  I.sqrt()
 x.repeat_interleave(2, a)  x.index_select(a, torch.tensor([0]))  x[torch.tensor([0, -1])]
 x.gather(a, torch.zeros_like(x).long())  x.take(torch.tensor([0]))  x.tril()  x.triu(k)
-x @ x.mT  F @ F.mT  torch.outer(x.flatten(), x.flatten())  x.clone()  x.new_zeros(x.shape)
+x @ x.mT  x @ y.mT  F @ F.mT  torch.outer(x.flatten(), x.flatten())  x.clone()  x.new_zeros(x.shape)
 torch.einsum('...i,...j->...ij', F, F)  torch.zeros_like(x)  torch.full_like(x, c)
 torch.ones_like(F) * c  torch.arange(x.shape[a])  torch.full((2, x.shape[0]), c)
 torch.tensor(c)  torch.zeros(3, k)  nn.layer_norm(F, F.shape[-1:])  nn.pad(x, (1, 1))

@@ -34,6 +34,7 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import is_of_relaxpy
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.infer import callee_name
+from relaxpy.ir.relax.outputs import OUTPUT_TREE, names_of
 from relaxpy.ir.relax.relations import free_shape_vars, is_base_of, substitute_info
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.prim_func import PrimFunc
@@ -386,11 +387,19 @@ class Signature:
     params: tuple[rx.Var, ...]
     ret: rx.StructInfo | None
     span: Span | None = None
+    #: The function's attribute about the names of outputs.
+    output_tree: object = None
 
     @staticmethod
     def of(func: rx.Function, name: str) -> Signature:
         """The signature of `func`."""
-        return Signature(name, func.params, func.ret_struct_info, func.span)
+        tree = func.attrs.get(OUTPUT_TREE)
+        return Signature(name, func.params, func.ret_struct_info, func.span, tree)
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """The names of the values that the function returns, in their order; none if unknown."""
+        return names_of(self.output_tree)
 
     @override
     def __str__(self) -> str:

@@ -59,17 +59,29 @@ def vocabulary(words: str) -> Vocabulary:
     return Vocabulary(_known(words))
 
 
-def encode(known: Vocabulary, x: Any) -> Any:
+def encode(known: Vocabulary, x: Any, name: str = "", sizes: str = "null") -> Any:
     """The places of the strings of an array, or of the arrays of a sequence.
 
+    `name` is that of the parameter, and `sizes` a JSON list of its sizes, numbers or names, if its
+    rank is stated.
+
     Errors:
-        RuntimeCheckError: the array has no strings.
+        RuntimeCheckError: the array has no strings, or another shape.
     """
     if x is None or isinstance(x, tuple):
-        return x if x is None else tuple(encode(known, value) for value in x)
-    array = np.asarray(x)
+        return x if x is None else tuple(encode(known, value, name) for value in x)
+    array, stated = np.asarray(x), json.loads(sizes)
+    shape = "" if stated is None else f" of shape ({', '.join(map(str, stated))})"
+    expected = f"{name and f'parameter {name}: '}expected an array of strings{shape}"
+    if isinstance(x, str):
+        raise RuntimeCheckError(f"{expected}, found one string")
     if array.dtype.kind not in "OSUT":
-        raise RuntimeCheckError(f"expected an array of strings, found one of {array.dtype}")
+        raise RuntimeCheckError(f"{expected}, found one of {array.dtype}")
+    if stated is not None and (
+        len(stated) != array.ndim
+        or any(isinstance(a, int) and a != b for a, b in zip(stated, array.shape, strict=True))
+    ):
+        raise RuntimeCheckError(f"{expected}, found shape {array.shape}")
     texts = array.reshape(-1).tolist()
     if set(map(type, texts)) != {str}:
         try:

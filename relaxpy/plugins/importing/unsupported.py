@@ -20,6 +20,14 @@ class FrontendTypeError(FrontendError, TypeError):
     """The argument of an importer is not a model."""
 
 
+class UnreadableFileError(FrontendError, OSError):
+    """A file of a model that cannot be read."""
+
+
+class MissingFileError(UnreadableFileError, FileNotFoundError):
+    """A file of a model that does not exist."""
+
+
 class OpNotImplemented(FrontendError, NotImplementedError):  # noqa: N818  # TVM's name
     """Nodes of a model that cannot be imported; `nodes` has each with its reason."""
 

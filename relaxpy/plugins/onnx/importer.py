@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import operator
 import os
 import re
@@ -23,6 +24,7 @@ from relaxpy.ir.core.dtype import Array, DataType
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.nodes import Constant, Expr, StructInfo, TensorStructInfo, Tuple, Var, const
+from relaxpy.ir.relax.outputs import OUTPUT_TREE
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.prim_expr import PrimExpr
 from relaxpy.plugins.importing.tensors import (
@@ -151,7 +153,10 @@ class Importer:
             else:
                 scope[name] = value
         parameters = [*inputs.values(), *self.params]
-        attrs: dict[str, object] = {"num_input": len(inputs)}
+        attrs: dict[str, object] = {
+            "num_input": len(inputs),
+            OUTPUT_TREE: {name: k for k, name in enumerate(graph.outputs)},
+        }
         if self.params:
             attrs["params"] = [value.data for value in self.params.values()]
         with self.builder.function("main", parameters, attrs):
@@ -187,8 +192,11 @@ class Importer:
             var, info = scope[name], infos[name]
             is_tensor = isinstance(info, TensorStructInfo)
             read = tensor_info(None, "int64") if is_tensor else info
+            sizes = info.get_shape() if isinstance(info, TensorStructInfo) else None
+            stated = sizes and [s.value if isinstance(s, tir.IntImm) else str(s) for s in sizes]
             codes = self.builder.emit(
-                self.strings.call("encode", read, var), f"{identifier(name)}_codes"
+                self.strings.call("encode", read, var, var.name_hint, json.dumps(stated)),
+                f"{identifier(name)}_codes",
             )
             if is_tensor:
                 cast = self.builder.match_cast(codes, info, identifier(name))
@@ -640,6 +648,8 @@ def from_onnx(
         OpNotImplemented (also ValueError, NotImplementedError): nodes cannot be imported; the
             message has each with the reason.
         FrontendError (also ValueError): the model is damaged, or not well-formed.
+        MissingFileError (also FileNotFoundError): there is no such file; UnreadableFileError (also
+            OSError): it cannot be read.
     """
     shapes = dict(shape_dict or {})
     dtypes = dict(dtype_dict) if isinstance(dtype_dict, Mapping) else {}

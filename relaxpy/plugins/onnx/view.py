@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 import mmap
 import os
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import onnx
@@ -37,6 +38,8 @@ from relaxpy.plugins.importing.tensors import has_arrays
 from relaxpy.plugins.importing.unsupported import (
     FrontendError,
     FrontendTypeError,
+    MissingFileError,
+    UnreadableFileError,
     UnsupportedError,
     pointer_hint,
 )
@@ -164,6 +167,9 @@ def _append(result: bytearray, number: int, content: bytes | bytearray) -> None:
 Attributes: TypeAlias = Mapping[str, Any]
 _DEFAULT_DOMAINS = ("", "ai.onnx")
 _OLDEST_IR = 3
+#: The newest versions whose rules the importer follows: of the format, and of each domain.
+NEWEST_IR: Final = 14
+NEWEST_OPSETS: Final = {"": 28, "ai.onnx.ml": 5, "ai.onnx.preview.training": 1}
 #: No version of a domain is as large: schemas of ONNX have theirs in 32 bits.
 _OPSET_LIMIT = 1 << 31
 #: How many graphs may stand within each other.
@@ -548,6 +554,8 @@ def read_model(model: ModelProto | str | bytes | os.PathLike[str], opset: int | 
 
     Errors:
         FrontendError: it is not an ONNX model, or a damaged one.
+        UnreadableFileError (also OSError): the file cannot be read; MissingFileError (also
+            FileNotFoundError): there is none.
     """
     source: Source = None
     match model:
@@ -562,8 +570,10 @@ def read_model(model: ModelProto | str | bytes | os.PathLike[str], opset: int | 
             source = path.parent
             try:
                 data = model_bytes(path)
+            except FileNotFoundError as error:
+                raise MissingFileError(f"{path}: {error.strerror}") from None
             except OSError as error:
-                raise FrontendError(f"{path}: {error.strerror}") from None
+                raise UnreadableFileError(f"{path}: {error.strerror}") from None
             proto = _parsed(data, str(path))
         case _:
             raise FrontendTypeError(
@@ -577,6 +587,7 @@ def read_model(model: ModelProto | str | bytes | os.PathLike[str], opset: int | 
     if opset is not None:
         opsets[""] = opset
     opsets.setdefault("", 1)
+    _warn_of_newer(proto.ir_version, opsets)
     try:
         graph = graph_view(proto.graph, source, 0)
     except UnsupportedError as error:
@@ -590,6 +601,19 @@ def read_model(model: ModelProto | str | bytes | os.PathLike[str], opset: int | 
         },
         proto,
     )
+
+
+def _warn_of_newer(ir_version: int, opsets: Mapping[str, int]) -> None:
+    """Warn of versions that are newer than those that the importer knows."""
+    pairs = [(f"opset {v} of {d or 'ai.onnx'}", v, NEWEST_OPSETS.get(d)) for d, v in opsets.items()]
+    for what, version, newest in ((f"IR version {ir_version}", ir_version, NEWEST_IR), *pairs):
+        if newest is not None and version > newest:
+            warnings.warn(
+                f"the model has {what}, the newest that relaxpy knows is {newest}: what changed "
+                "since then is not followed",
+                UserWarning,
+                stacklevel=6,
+            )
 
 
 def _parsed(data: bytes, source: str) -> ModelProto:

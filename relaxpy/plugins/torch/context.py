@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+import ml_dtypes
 import numpy as np
 import torch
 
@@ -21,6 +22,7 @@ from relaxpy.plugins.importing.tensors import (
     number,
     rank_of,
     reshaped,
+    scalar,
     tensor_of,
 )
 from relaxpy.plugins.importing.unsupported import UnsupportedError
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 
 #: Floats of 16 bits.
 NARROW: Final = ("float16", "bfloat16")
+#: The largest number of float8_e4m3fn.
+_LARGEST: Final = 448
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,14 +142,13 @@ class Context:
     def tensor(self, value: Value, dtype: str | None = None) -> rx.Expr:
         """A tensor, or a number as a tensor of rank 0, in a datatype."""
         if isinstance(value, rx.Expr):
-            return value if dtype is None or dtype_of(value) == dtype else R.astype(value, dtype)
+            return value if dtype is None else cast(value, dtype)
         if isinstance(value, PrimExpr) and "int" not in str(value.dtype):
             return self.tensor(self.te(lambda: compute((), lambda: value), name="number"), dtype)
         if isinstance(value, PrimExpr):
             tensor = self.shape_tensor([value])
-            scalar = reshaped(tensor, [])
-            cast: rx.Expr = scalar if dtype in (None, "int64") else R.astype(scalar, dtype)
-            return cast
+            element = reshaped(tensor, [])
+            return element if dtype is None else cast(element, dtype)
         if isinstance(value, (bool, int, float)):
             if dtype is None:
                 kinds = {bool: "bool", int: "int64", float: dtype_name(torch.get_default_dtype())}
@@ -198,6 +201,24 @@ class Context:
     def is_size(self, size: Size, value: int) -> bool:
         """True if a size is known to be a number."""
         return isinstance(size, int) and size == value
+
+
+def cast(x: rx.Expr, dtype: str) -> rx.Expr:
+    """A tensor in a datatype, as PyTorch converts elements.
+
+    Rule:
+        Of numbers as truth values, zero is false. Of numbers as float8_e4m3fn, those beyond the
+        largest one become it, infinities among them.
+    """
+    source = dtype_of(x)
+    if source == dtype:
+        return x
+    if dtype == "bool":
+        return R.not_equal(x, scalar(0, x))
+    limits: Any = ml_dtypes.finfo if "float" in source else ml_dtypes.iinfo
+    if dtype == "float8_e4m3fn" and source != "bool" and limits(source).max > _LARGEST:
+        x = R.clip(x, max(-_LARGEST, limits(source).min), _LARGEST)
+    return R.astype(x, dtype)
 
 
 def _widened(value: Any) -> Any:

@@ -17,6 +17,10 @@ from torch._decomp import _core_aten_decompositions_post_autograd, decomposition
 from torch._decomp.decompositions import upsample_compute_output_size
 from torch._dispatch.python import enable_python_dispatcher
 from torch._guards import detect_fake_mode
+from torch._higher_order_ops.auto_functionalize import (
+    _generate_new_op_kwargs_from_bases,
+    auto_functionalized_v2,
+)
 from torch._library.custom_ops import OPDEFS
 from torch._meta_registrations import meta_index_Tensor
 from torch._subclasses.functional_tensor import dispatch_functionalize
@@ -127,6 +131,10 @@ def simpler_form(target: Any) -> Callable[..., Any] | None:
 
     Listing those of all operators of PyTorch would take long.
     """
+    if target is auto_functionalized_v2:
+        return _on_copies
+    if isinstance(target, torch._ops.HigherOrderOperator):
+        return target.py_kernels.get(_COMPOSED)  # type: ignore[no-any-return]
     own = found(target, DECOMPOSITIONS)
     if own is not None:
         return own
@@ -136,6 +144,22 @@ def simpler_form(target: Any) -> Callable[..., Any] | None:
         # Not `decompose`, which finds what takes the place of the kernel while PyTorch traces.
         return functools.partial(target._op_dk, _IMPLICIT)
     return decomposition_table.get(target)  # type: ignore[no-any-return]
+
+
+def _on_copies(
+    target: Any, *, _all_bases: Sequence[Tensor | None] = (), **kwargs: Any
+) -> tuple[Any, ...]:
+    """The results of an operator that changes arguments, and copies of these as it leaves them.
+
+    The arguments are views of the copies; `kwargs` says which.
+    """
+    copies = [base if base is None else base.clone() for base in _all_bases]
+    if any(x is not None and x.storage_offset() for x in _all_bases):
+        raise ValueError("a view of a tensor that begins within its memory")
+    given, _ = _generate_new_op_kwargs_from_bases(target._schema, kwargs, copies, (), False)
+    # A call of the operator, and of its kernel, would be copied again.
+    results = OPDEFS[target._schema.name]._init_fn(**given)
+    return (*(results if isinstance(results, tuple) else (results,)), *copies)
 
 
 @functools.cache
@@ -177,6 +201,7 @@ def traced(
             return None
         simple, kernels = target, {target: _of_kernel(target)}
     leaves, spec = tree_flatten((args, kwargs))
+    leaves = [_graph_of(leaf) or leaf for leaf in leaves]
     places = [k for k, leaf in enumerate(leaves) if isinstance(leaf, torch.fx.Node)]
     nodes = [leaves[k] for k in places]
     inputs = [_described(node) for node in nodes]
@@ -207,8 +232,17 @@ def traced(
     return module, nodes
 
 
+def _graph_of(operand: Any) -> Any:
+    """The graph that an operand is, or None."""
+    is_read = isinstance(operand, torch.fx.Node) and operand.op == "get_attr"
+    value = _described(operand) if is_read else None
+    return value if isinstance(value, torch.fx.GraphModule) else None
+
+
 def _form(value: Any) -> Any:
     """The properties of an operand on which a trace depends."""
+    if isinstance(value, torch.fx.GraphModule):
+        return value
     if not isinstance(value, torch.Tensor):
         return type(value), repr(sympy_of(value))  # in which -0.0 is not 0.0
     sizes = tuple(map(sympy_of, (*value.shape, *value.stride())))

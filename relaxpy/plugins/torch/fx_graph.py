@@ -6,8 +6,10 @@ It is exported, traced, or captured while it runs.
 from __future__ import annotations
 
 import sys
+from collections import defaultdict, namedtuple
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import is_dataclass
 from enum import Enum
 from typing import Any, Final
 
@@ -59,6 +61,8 @@ class Program:
     graph: Any
     inputs: Sequence[Input]
     conditions: Conditions
+    #: The form of what the model returns, a TreeSpec, which are the last results; None without one.
+    form: Any = None
 
     @property
     def output(self) -> Any:
@@ -83,6 +87,31 @@ class Program:
         """The nodes of the graph and of those in it."""
         for graph in graphs(self.graph.owning_module):
             yield from graph.nodes
+
+
+def named_outputs(form: Any, places: Iterator[int | None]) -> Any:
+    """The places of results in the form in which the model returns them.
+
+    Dictionaries and the fields of classes are mappings, all else is a list.
+    """
+    if form.is_leaf():
+        return next(places)
+    members = [named_outputs(member, places) for member in form.children()]
+    names = form.context
+    if form.type is namedtuple:
+        names = form.context._fields
+    elif issubclass(form.type, defaultdict):
+        names = form.context[1]
+    elif is_dataclass(form.type) and not issubclass(form.type, Mapping):
+        names = form.context[0]  # of fields that are not None
+    elif not issubclass(form.type, Mapping):
+        return members
+    return {str(name): member for name, member in zip(names, members, strict=True)}
+
+
+def has_names(tree: Any) -> bool:
+    """True if one of the outputs has a name."""
+    return isinstance(tree, dict) or (isinstance(tree, list) and any(map(has_names, tree)))
 
 
 def of_exported(exported: Any, given: Mapping[int, Any]) -> Program:
@@ -128,7 +157,8 @@ def of_exported(exported: Any, given: Mapping[int, Any]) -> Program:
                     hint=hint,
                 )
     inputs = _with_own_memory(exported, bound)
-    return Program(exported.graph, inputs, Conditions.of_exported(exported))
+    conditions = Conditions.of_exported(exported)
+    return Program(exported.graph, inputs, conditions, exported.call_spec.out_spec)
 
 
 def _with_own_memory(exported: Any, inputs: Iterable[Input]) -> list[Input]:

@@ -5,6 +5,7 @@ The lines of a user's model are read from the stack traces that PyTorch keeps of
 
 from __future__ import annotations
 
+import itertools
 import linecache
 import math
 import operator
@@ -22,6 +23,7 @@ from relaxpy.errors import RelaxpyError, Source, Span
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+from relaxpy.ir.relax.outputs import OUTPUT_TREE
 from relaxpy.ir.tir.prim_expr import PrimExpr
 from relaxpy.plugins.importing.tensors import Names, dtype_of, identifier, tensor_of
 from relaxpy.plugins.importing.unsupported import (
@@ -41,9 +43,9 @@ from relaxpy.plugins.torch.complexes import (
     has_complex_result,
     is_complex,
 )
-from relaxpy.plugins.torch.context import Context
+from relaxpy.plugins.torch.context import Context, cast
 from relaxpy.plugins.torch.decompose import is_decomposed, names_of, traced
-from relaxpy.plugins.torch.fx_graph import Input, Kind, Program
+from relaxpy.plugins.torch.fx_graph import Input, Kind, Program, has_names, named_outputs
 from relaxpy.plugins.torch.mutation import Changes, changes_of, is_overload, twin_of
 from relaxpy.plugins.torch.registry import Value, find, is_converted
 from relaxpy.plugins.torch.symbols import Symbols, is_symbolic
@@ -150,6 +152,8 @@ class Importer:
     _traced: dict[Any, Any] = field(default_factory=dict)
     _lines: Lines = field(default_factory=Lines)
     _names: Names = field(default_factory=lambda: Names(identifier))
+    #: True in a region of `torch.autocast`.
+    casts: bool = False
 
     @property
     def block_builder(self) -> BlockBuilder:
@@ -177,6 +181,9 @@ class Importer:
             attrs["params"] = [value.data for value in params.values()]
         elif not self.options.keep_params:
             attrs.clear()
+        tree = self._output_tree()
+        if has_names(tree):
+            attrs[OUTPUT_TREE] = tree
         pure = self.program.is_pure
         assertions = self._assertions()
         if assertions and pure:
@@ -190,6 +197,16 @@ class Importer:
                 with self.builder.dataflow():
                     output = self._output()
             self.builder.emit_func_output(output)
+
+    def _output_tree(self) -> Any:
+        """The places of the results in the form in which the model returns them, if it is known."""
+        form, changes = self.program.form, changes_of(self.program.graph)
+        if form is None or self.options.form is not None or changes is None:
+            return None
+        (results,) = self.program.output.args
+        count = itertools.count(len(changes.inputs))
+        places = [None if value is None else next(count) for value in results]
+        return named_outputs(form, iter(places[len(places) - form.num_leaves :]))
 
     def _assertions(self) -> list[rx.Expr]:
         try:
@@ -379,7 +396,9 @@ class Importer:
         self.env[node] = _Missing()
         self.refused.add(node.target)
         infos = tuple(_shown(operand, self.env.get(operand)) for operand in node.all_input_nodes)
-        self.unsupported.append(UnsupportedNode(self._where(node), str(node.target), reason, infos))
+        # One that changes arguments is the first argument of PyTorch's operator that copies them.
+        named = next(filter(is_overload, (node.target, *node.args)), node.target)
+        self.unsupported.append(UnsupportedNode(self._where(node), str(named), reason, infos))
 
     def _where(self, node: Any) -> str:
         """The name of a node, and the line of the user's program that it comes from."""
@@ -402,14 +421,14 @@ class Importer:
         if name is not None:
             convert = ops.HIGHER_ORDER.get(name)
             if convert is None:
-                raise UnsupportedError("there is no converter for it")
+                return self.applied(node, target, node.args, node.kwargs)
             return convert(Context(self, node), *self.values(node.args), **node.kwargs)
         if not is_overload(target):
             values = self.values(node.args)
             if any(isinstance(value, (rx.Expr, PrimExpr)) for value in _flat(values)):
                 raise UnsupportedError("there is no converter for it")
             return target(*values)
-        require_kernel(node)
+        require_kernel(node, casts=self.casts)
         if target._schema.is_mutable:
             target = twin_of(target)
         return self.applied(node, target, node.args, node.kwargs)
@@ -471,7 +490,7 @@ class Importer:
         if isinstance(meta, torch.Tensor) and isinstance(value.struct_info, rx.TensorStructInfo):
             dtype = part_name(meta.dtype)
             if dtype_of(value) != dtype:
-                value = ops.cast(value, dtype)
+                value = cast(value, dtype)
             # PyTorch states a wrong rank for a few operators, so ours decides.
             same_rank = value.struct_info.ndim in (-1, len(meta.shape))
             unknown = [s for size in meta.shape for s in self.symbols.unknown(size)]
@@ -538,6 +557,7 @@ def _shown(node: Any, value: Any) -> str:
     return f"{node.name}: {meta if meta is not None else info}"
 
 
+_CONVOLUTIONS = tuple(f"conv{kind}{rank}d" for kind in ("", "_transpose") for rank in (1, 2, 3))
 #: Operators that are for floats only: rounded to integers, they mean nothing.
 _OF_FLOATS = frozenset(
     {
@@ -551,6 +571,8 @@ _OF_FLOATS = frozenset(
         *("cholesky", "cholesky_inverse", "cholesky_solve", "triangular_solve", "linalg_eigh"),
         *("linalg_eigvalsh", "linalg_lu", "linalg_lu_factor", "linalg_lu_factor_ex"),
         *("_lu_with_info", "nextafter", "bernoulli", "multinomial", "normal", "poisson"),
+        *("grid_sampler", "grid_sampler_2d", "grid_sampler_3d", "prelu", "_prelu_kernel"),
+        *("embedding_bag", "_embedding_bag"),
     }
 )
 #: Those that are for uint8, too.
@@ -559,7 +581,8 @@ _OF_IMAGES = frozenset(f"upsample_{kind}2d" for kind in ("nearest", "bilinear", 
 _OF_NUMBERS = frozenset(
     {
         *("mm", "bmm", "matmul", "addmm", "_sparse_addmm", "baddbmm", "mv", "dot", "linear"),
-        *("einsum", "ceil"),
+        *("einsum", "ceil", "addmv", "addbmm", "vdot", "linalg_cross", "convolution"),
+        *("conv_tbc", *_CONVOLUTIONS),
         *("floor", "round", "trunc", "abs", "relu", "threshold", "median", "topk", "argmax"),
         *("argmin", "nanmedian", "fmod", "remainder", "tensordot", "linalg_matmul", "trace"),
     }
@@ -570,6 +593,16 @@ _LIKE_FIRST = {
     "index_put": ("values",),
     **dict.fromkeys(("layer_norm", "group_norm"), ("weight", "bias")),
     **dict.fromkeys(("batch_norm", "instance_norm"), ("weight", "bias", "running_mean")),
+    **dict.fromkeys(("linear", "conv_tbc", *_CONVOLUTIONS), ("weight", "bias")),
+    # To these, PyTorch adds a bias of any datatype.
+    **dict.fromkeys(("conv_transpose1d", "conv_transpose2d", "convolution"), ("weight",)),
+    **dict.fromkeys(("matmul", "linalg_matmul", "linalg_cross"), ("other",)),
+    **dict.fromkeys(("addmm", "_addmm_activation"), ("mat1", "mat2")),
+    "mm": ("mat2",),
+    "mv": ("vec",),
+    "addbmm": ("batch1", "batch2"),
+    **dict.fromkeys(("grid_sampler", "grid_sampler_2d", "grid_sampler_3d"), ("grid",)),
+    **dict.fromkeys(("embedding_bag", "_embedding_bag"), ("per_sample_weights",)),
 }
 #: Those that write a number, which has to be one of the datatype of the result.
 _FILLING = frozenset(
@@ -580,8 +613,10 @@ _FILLING = frozenset(
 )
 
 
-def require_kernel(node: Any) -> None:
+def require_kernel(node: Any, *, casts: bool) -> None:
     """Check that PyTorch has a kernel for the operator of a node and its operands.
+
+    With `casts`, it converts operands of several datatypes first, as `torch.autocast` does.
 
     Errors:
         UnsupportedError: it does not.
@@ -599,7 +634,7 @@ def require_kernel(node: Any) -> None:
         _require_kind(name, dtype)
     for other in (_dtype(args.get(part)) for part in _LIKE_FIRST.get(name, ())):
         is_wide = "norm" in name and other is torch.float32 and first in _NARROW
-        if other not in (None, first) and not is_wide:
+        if other not in (None, first) and not is_wide and not casts:
             raise UnsupportedError(
                 f"PyTorch has it for operands of one datatype, found {part_name(first)} and "
                 f"{part_name(other)}"

@@ -124,6 +124,10 @@ def _memory(value: Any) -> int | None:
     if isinstance(value, (tuple, list)) and value:
         found = {_memory(item) for item in value}
         return found.pop() if len(found) == 1 else None
+    while isinstance(value, torch.Tensor) and torch._C._functorch.is_functorch_wrapped_tensor(
+        value
+    ):
+        value = torch._C._functorch.get_unwrapped(value)  # one of a batch of `torch.vmap`
     strided = isinstance(value, torch.Tensor) and value.layout is torch.strided
     return value.untyped_storage()._cdata if strided else None
 

@@ -28,7 +28,7 @@ from relaxpy.exec.container import as_path, write_whole
 from relaxpy.ir.core.dtype import Array, DataType
 from relaxpy.ir.core.tensor import read_array
 from relaxpy.plugins.importing.tensors import has_arrays
-from relaxpy.plugins.importing.unsupported import FrontendError, pointer_hint
+from relaxpy.plugins.importing.unsupported import FrontendError, MissingFileError, pointer_hint
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.entry import user_facing
 
@@ -504,7 +504,7 @@ def open_weights(path: str | os.PathLike[str]) -> Weights:
     Errors:
         FrontendError (also ValueError): a file is damaged, or its kind is not known; a name is in
             two files; the index names a file outside of its folder.
-        FileNotFoundError: there is no such file.
+        MissingFileError (also FileNotFoundError): there is no such file.
         ModuleNotFoundError: the package for this kind is not installed.
     """
     try:
@@ -512,7 +512,7 @@ def open_weights(path: str | os.PathLike[str]) -> Weights:
     except TypeError:
         raise unexpected(path, "expected the path of weights") from None
     if not place.exists():
-        raise FileNotFoundError(f"there is no file or folder {str(place)!r}")
+        raise MissingFileError(f"there is no file or folder {str(place)!r}")
     return Weights(place, _in_folder(place) if place.is_dir() else _in_file(place))
 
 

@@ -3,8 +3,11 @@
 import dataclasses
 import importlib
 import inspect
+import os
 import re
 import runpy
+import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -93,6 +96,23 @@ def test_what_the_page_registers_is_what_it_says(names: dict[str, Any]) -> None:
     assert registered_ops()["relax.hypot"].record.commutative
     with pytest.raises(TypeError, match=r"relax\.hypot: x1 is a tensor, found R\.Shape"):
         op.hypot(rx.ShapeExpr([2]), rx.const(1.0))
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "from relaxpy.script import relax as R; R.hypot",
+        "from relaxpy.ir import ops; ops.hypot",
+        "from relaxpy.ir import Op; Op.get('relax.hypot')",
+        "from relaxpy import relax; assert 'relax.hypot' in relax.op.registered_ops()",
+    ],
+)
+def test_a_new_family_is_found_without_another_change(use: str, tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "relaxpy", tmp_path / "relaxpy")
+    [text] = [text for text in fences("python") if home_of(text)]
+    (tmp_path / text.partition("\n")[0].removeprefix("# ")).write_text(text, encoding="utf-8")
+    env = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", use], env=env, cwd=tmp_path, check=True)
 
 
 @pytest.mark.parametrize("symbolic", [False, True])

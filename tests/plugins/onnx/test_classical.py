@@ -104,8 +104,13 @@ def test_the_higher_of_two_scores_of_lines_has_the_label() -> None:
     np.testing.assert_array_equal(scores, right[1])
 
 
-def grown(depth: int, trees: int, kinds: list[str], votes: int, prefix: str) -> dict[str, Any]:
-    """Whole trees of the operators before version 5, of random bounds, modes and weights."""
+def grown(
+    depth: int, trees: int, kinds: list[str], votes: int, prefix: str, weights: int = 1
+) -> dict[str, Any]:
+    """Whole trees of the operators before version 5, of random bounds, modes and weights.
+
+    A leaf has so many `weights` for each of its votes.
+    """
     rows: dict[str, list[Any]] = {}
 
     def add(**values: Any) -> None:
@@ -126,7 +131,7 @@ def grown(depth: int, trees: int, kinds: list[str], votes: int, prefix: str) -> 
                 nodes_falsenodeids=0 if is_leaf else 2 * node + 2,
                 nodes_missing_value_tracks_true=0 if is_leaf else int(RNG.integers(2)),
             )
-            for vote in range(votes if is_leaf else 0):
+            for vote in [*range(votes if is_leaf else 0)] * weights:
                 add(**{f"{prefix}_treeids": tree, f"{prefix}_nodeids": node, f"{prefix}_ids": vote})
                 add(**{f"{prefix}_weights": float(np.float32(RNG.standard_normal()))})
     return rows
@@ -194,6 +199,14 @@ MODES = [f"BRANCH_{mode}" for mode in ("LEQ", "LT", "GTE", "GT", "EQ", "NEQ")]
 def test_trees_predict_numbers(fold: str, kinds: list[str], votes: int, base: list[float]) -> None:
     attributes = grown(3, 5, kinds, votes, "target")
     more = {"aggregate_function": fold, "n_targets": votes, "base_values": base or None}
+    check(model("TreeEnsembleRegressor", ["y"], **attributes, **more))
+
+
+@pytest.mark.parametrize("votes", [1, 2])
+@pytest.mark.parametrize("fold", ["SUM", "AVERAGE", "MIN", "MAX"])
+def test_leaves_with_several_weights_for_a_target_predict_numbers(fold: str, votes: int) -> None:
+    attributes = grown(2, 3, MODES, votes, "target", weights=3)
+    more = {"aggregate_function": fold, "n_targets": votes}
     check(model("TreeEnsembleRegressor", ["y"], **attributes, **more))
 
 

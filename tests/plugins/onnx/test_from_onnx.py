@@ -1,9 +1,11 @@
 """`from_onnx`: parameters, names, shapes, opsets, errors; models made by ONNX's own helpers."""
 
 import contextlib
+import copy
 import subprocess
 import sys
 import tracemalloc
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ from relaxpy import relax, tir
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.plugins.importing.unsupported import FrontendError, OpNotImplemented
 from relaxpy.plugins.onnx import importer
-from relaxpy.plugins.onnx.view import COPIED, model_bytes, read_model
+from relaxpy.plugins.onnx.view import COPIED, NEWEST_IR, NEWEST_OPSETS, model_bytes, read_model
 from relaxpy.relax.frontend import detach_params
 from relaxpy.relax.frontend.onnx import from_onnx
 from tests.plugins.onnx.texts import model, node_of, nodes_of
@@ -432,6 +434,36 @@ def _loop(nodes: str) -> Any:
     node = node_of("y = Loop(n, go, x, body=body)", body=body)
     given = {"n": np.array(3), "go": np.array(True)}
     return model([node], [value("x", [2, 4])], ["y"], given)
+
+
+def test_versions_that_are_not_known_yet_are_warned_of() -> None:
+    newest = onnx.helper.VERSION_TABLE[-1]
+    versions = [("", newest[2]), ("ai.onnx.ml", newest[3]), ("ai.onnx.preview.training", newest[4])]
+    assert dict(versions) == NEWEST_OPSETS
+    assert newest[1] == NEWEST_IR
+    known = linear()
+    known.opset_import.extend(onnx.helper.make_opsetid(*pair) for pair in versions[1:])
+    known.opset_import[0].version, known.ir_version = newest[2], newest[1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        from_onnx(known)
+    for k, (domain, version) in enumerate(versions):
+        later = copy.deepcopy(known)
+        later.opset_import[k].version += 1
+        message = f"opset {version + 1} of {domain or 'ai.onnx'}, the newest .* is {version}:"
+        with pytest.warns(UserWarning, match=message) as found:
+            from_onnx(later)
+        assert found[0].filename == __file__
+    known.ir_version += 1
+    with pytest.warns(UserWarning, match=f"IR version {newest[1] + 1}, .* is {newest[1]}:"):
+        from_onnx(known)
+
+
+def test_files_that_cannot_be_read_are_errors_of_the_system_too(tmp_path: Path) -> None:
+    for path, kind in ((tmp_path / "absent.onnx", FileNotFoundError), (tmp_path, OSError)):
+        with pytest.raises(FrontendError) as found:
+            from_onnx(path)
+        assert isinstance(found.value, kind)
 
 
 _WRONG: dict[str, tuple[Any, str]] = {

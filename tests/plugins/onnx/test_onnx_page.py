@@ -1,5 +1,6 @@
-"""docs/onnx-operators.md has every operator, as the converters and the schemas have them."""
+"""Pages: the table has every operator as converters and schemas have it; how to add one runs."""
 
+import os
 import re
 import subprocess
 import sys
@@ -12,6 +13,8 @@ from packaging.version import Version
 
 from relaxpy.plugins.onnx import ops
 from relaxpy.plugins.onnx.context import CONVERTERS, FAMILIES, find
+from tests.rows import targets
+from tests.test_docs import python_of
 
 ROOT = Path(__file__).parents[3]
 PINS = (ROOT / "tools" / "constraints" / "newest.txt").read_text(encoding="utf-8")
@@ -33,3 +36,16 @@ def test_the_page_of_operators_is_up_to_date() -> None:
     assert subprocess.run(tool, check=False, cwd=ROOT).returncode == 0, (
         "run tools/onnx_operators.py"
     )
+
+
+@pytest.mark.parametrize("target", targets("a page"))
+def test_an_operator_is_added_as_the_page_says(target: str, tmp_path: Path) -> None:
+    page = ROOT / "docs" / "how-to" / "add-an-onnx-operator.md"
+    program = tmp_path / "page.py"
+    program.write_text(python_of(page.read_text(encoding="utf-8")), encoding="utf-8")
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "RELAXPY_TARGET": target}
+    done = subprocess.run(
+        [sys.executable, str(program)], env=env, cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^Ran [1-9]", done.stderr, re.MULTILINE)

@@ -410,8 +410,15 @@ def test_the_shape_of_strings_may_be_given() -> None:
     proto = one("Shape", {"x": COLORS})
     main = relaxpy.compile(from_onnx(proto, shape_dict={"x": [3, "k"]}))["main"]
     assert main(COLORS).tolist() == [3, 2]
-    with pytest.raises(MatchCastError):
-        main(COLORS[:2])
+    for wrong, found in (
+        (COLORS[:2], r"found shape \(2, 2\)"),
+        (COLORS[0], r"found shape \(2,\)"),
+        ("red", "found one string"),
+        (np.ones((3, 2)), "found one of float64"),
+    ):
+        stated = r"parameter x: expected an array of strings of shape \(3, k\), "
+        with pytest.raises(RuntimeCheckError, match=stated + found):
+            main(wrong)
 
 
 @pytest.mark.parametrize(

@@ -598,3 +598,30 @@ def test_a_size_that_is_inferred_beside_a_size_of_0_is_the_quotient_of_the_other
             proto = one("Reshape", {"x": x, **given}, {}, ["y"], {"x": shape}, opset=18)
             main = relaxpy.compile(from_onnx(proto))["main"]
             assert main(x, *(v for k, v in given.items() if k == "sizes")).shape == x.shape
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("float[n]", np.ones(3, "float32")),
+        ("float[]", np.array(3, "float32")),
+        ("float[n, 2]", np.ones((3, 2), "float32")),
+        ("float[n, n]", np.ones((3, 3), "float32")),
+        ("string[n]", np.array(["a", "b"], object)),
+    ],
+)
+@pytest.mark.parametrize(
+    ("inputs", "nodes"),
+    [
+        ("optional({kind}) o", "y = OptionalGetElement (o)"),
+        ("optional({kind}) o", "e = OptionalGetElement (o) y = OptionalGetElement (o)"),
+        ("optional({kind}) o, optional({kind}) q", "y = OptionalGetElement (q)"),
+        ("optional({kind}) o, {kind} q", "y = OptionalGetElement (o)"),
+    ],
+)
+def test_optional_inputs_have_named_sizes(inputs: str, nodes: str, kind: str, value: Any) -> None:
+    proto = onnx.parser.parse_model(
+        f"""<ir_version: 10, opset_import: ["" : 18]>
+        g ({inputs.format(kind=kind)}) => ({kind} y) {{ {nodes} }}"""
+    )
+    runtime.check(proto, {given.name: value for given in proto.graph.input})

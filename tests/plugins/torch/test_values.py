@@ -632,6 +632,65 @@ def test_what_pytorch_has_no_kernel_for_is_refused(message: str) -> None:
             from_exported_program(program)
 
 
+#: Products of two matrices, which are of one datatype or of two.
+PRODUCTS: dict[str, Callable[[Any, Any], Any]] = {
+    "mm": torch.mm,
+    "matmul": lambda a, b: a[None] @ b,
+    "mv": lambda a, b: torch.mv(a, b[0]),
+    "linear": F.linear,
+    "linear, bias": lambda a, b: F.linear(a[None], a, b[0]),
+    "addmm": lambda a, b: torch.addmm(a, a, b),
+    "addmm, sum": lambda a, b: torch.addmm(b[0], a, a),
+    "addbmm": lambda a, b: torch.addbmm(a, a[None], b[None]),
+    "outer": lambda a, b: torch.outer(a[0], b[0]),
+    "einsum": lambda a, b: torch.einsum("ij,jk", a, b),
+    "cross": torch.linalg.cross,
+    "conv1d": lambda a, b: F.conv1d(a[None], b[..., None]),
+    "conv2d": lambda a, b: F.conv2d(a[:, None], b[None, None]),
+    "conv3d": lambda a, b: F.conv3d(a[None, None, None], b[None, None, None]),
+    "conv2d, bias": lambda a, b: F.conv2d(a[..., None], a[..., None, None], b[0]),
+    "conv_transpose1d": lambda a, b: F.conv_transpose1d(a[None], b[..., None]),
+    "conv_transpose2d, bias": lambda a, b: F.conv_transpose2d(
+        a[..., None], a[..., None, None], b[0]
+    ),
+    "conv_tbc": lambda a, b: torch.conv_tbc(a[None], b[None], a[0]),
+    "grid": lambda a, b: F.grid_sample(a[None, None], b[None, :, None, :2]),
+    "embedding_bag": lambda a, b: F.embedding_bag(
+        torch.tensor([[0, 1]]), a, per_sample_weights=b[:1, :2], mode="sum"
+    ),
+    "bilinear": lambda a, b: F.bilinear(a, b, a.expand(2, 3, 3)),
+}
+_PAIRS = ("ff", "hf", "hb", "fd", "fl", "li")
+_DTYPES = {"f": torch.float32, "h": torch.float16, "b": torch.bfloat16, "d": torch.float64}
+_DTYPES |= {"l": torch.int64, "i": torch.int32}
+
+
+@ROADS
+@pytest.mark.parametrize("product", PRODUCTS)
+def test_products_of_two_datatypes_are_refused_where_pytorch_refuses_them(product, road) -> None:
+    if road is captured and product in ("cross", "embedding_bag"):
+        pytest.skip("torch.compile decomposes them, and computes them for two datatypes itself")
+    function, x = PRODUCTS[product], torch.tensor([[1, 0, 1], [0, 1, 1], [1, 1, 0]])
+    for pair in _PAIRS if road is exported else _PAIRS[:3]:
+        a, b = (x.to(_DTYPES[letter]) for letter in pair)
+        try:
+            expected = function(a, b)
+        except RuntimeError:
+            with pytest.raises((RuntimeError, NotImplementedError)):
+                road(function, a, b)(a, b)
+        else:
+            torch.testing.assert_close(torch.as_tensor(road(function, a, b)(a, b)[0]), expected)
+
+
+def test_operands_that_autocast_converts_are_not_refused() -> None:
+    def function(x: Any, weight: Any) -> Any:
+        with torch.autocast("cpu", torch.bfloat16):
+            return F.linear(F.linear(x, weight), weight)
+
+    args = torch.ones(2, 3), torch.ones(3, 3)
+    torch.testing.assert_close(exported(function, *args)(*args)[0], function(*args))
+
+
 def test_values_at_the_ends_of_datatypes_are_written() -> None:
     def filled(x: Any) -> Any:
         narrow = x.half().masked_fill(x > 1, -65504), x.half().masked_fill(x > 1, -INF)
@@ -646,6 +705,21 @@ def test_values_at_the_ends_of_datatypes_are_written() -> None:
 def test_bounds_of_bytes(bounds: Any) -> None:
     x = torch.tensor([0, 44, 200], dtype=torch.uint8)
     torch.testing.assert_close(exported(lambda x: x.clamp(*bounds), x)(x)[0], x.clamp(*bounds))
+
+
+@ROADS
+@pytest.mark.parametrize("source", [torch.float16, torch.bfloat16, torch.float32, torch.int16])
+@pytest.mark.parametrize("dtype", ["e4m3fn", "e5m2", "e4m3fnuz", "e5m2fnuz"])
+def test_all_numbers_of_16_bits_are_cast_to_8_bits(dtype: str, source: Any, road: Any) -> None:
+    bits = torch.arange(-(2**15), 2**15, dtype=torch.int16)
+    x = bits.view(torch.float16).float() if source == torch.float32 else bits.view(source)
+    narrow = getattr(torch, f"float8_{dtype}")
+
+    def function(x: Any) -> Any:
+        return x.to(narrow).float(), torch.zeros(2**16, dtype=narrow).copy_(x).float()
+
+    for found, expected in zip(road(function, x)(x), function(x), strict=True):
+        torch.testing.assert_close(torch.as_tensor(found), expected, rtol=0, atol=0, equal_nan=True)
 
 
 def test_importing_the_frontend_loads_neither_torch_dynamo_nor_inductor() -> None:

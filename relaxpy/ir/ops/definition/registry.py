@@ -25,7 +25,7 @@ from relaxpy.errors import (
 )
 from relaxpy.ir.core.fork_lock import late_property
 from relaxpy.ir.core.node import set_fields
-from relaxpy.ir.op import Op, register_op_attr
+from relaxpy.ir.op import Op, load_unlisted, register_op_attr
 from relaxpy.ir.op_record import (
     AxesRule,
     CallArguments,
@@ -507,6 +507,7 @@ def family(*records: OpRecord) -> dict[str, OpDef]:
 
 def registered_ops() -> Mapping[str, OpDef]:
     """All registered operators by name."""
+    load_unlisted()
     return _operators
 
 
@@ -538,7 +539,9 @@ class Namespace:
         """
         full = f"{self._prefix}.{name}"
         found = _member(full)
-        if found is None and not name.startswith("_") and plugin.load("operators"):
+        if found is None and not name.startswith("_"):
+            load_unlisted()
+            plugin.load("operators")
             found = _member(full)
         if found is not None:
             return found

@@ -267,7 +267,11 @@ def optional_get_element(cx: Context, value: Value) -> Value:
     assert isinstance(value, rx.Expr)
     kind = cx.importer.optionals.get(value)
     if isinstance(kind, rx.TensorStructInfo):
-        return cx.as_strings(call(cx, "get", kind, value), value)
+        # Names of sizes have their values from here on, unless another input has them, too.
+        found = cx.emit(call(cx, "get", tensor_of(None, str(kind.dtype)), value))
+        cast = cx.builder.match_cast(found, kind)
+        assert cast is not None
+        return cx.as_strings(cast, value)
     found = cx.as_strings(call(cx, "get", OBJECT, value), value)
     return _known(cx, found, item_info(cx, value))
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -117,7 +118,25 @@ def _numbers(attributes: dict[str, Any], name: str, dtype: str) -> Array:
     return np.asarray(numbers, dtype).reshape(-1)
 
 
-def _forest(attributes: dict[str, Any], kind: str, outputs: int, dtype: str) -> _Forest:
+def _joined(aggregate: str, targets: int) -> Callable[[Any, Any], Any]:
+    """How several weights of one leaf for one target become one: as those of several trees do.
+
+    The specification is silent about a single target, of which ONNX Runtime reads the first weight:
+    leaves of decision paths count on it.
+    """
+    if targets == 1:
+        return lambda first, _: first
+    joins: dict[str, Callable[[Any, Any], Any]] = {"MIN": min, "MAX": max}
+    return joins.get(aggregate, operator.add)
+
+
+def _forest(
+    attributes: dict[str, Any],
+    kind: str,
+    outputs: int,
+    dtype: str,
+    joined: Callable[[Any, Any], Any],
+) -> _Forest:
     """The trees of a regressor or classifier; the attributes of `kind` say what leaves vote for."""
     trees, ids = attributes["nodes_treeids"], attributes["nodes_nodeids"]
     places = {pair: k for k, pair in enumerate(zip(trees, ids, strict=True))}
@@ -150,7 +169,7 @@ def _forest(attributes: dict[str, Any], kind: str, outputs: int, dtype: str) -> 
         if (tree, node) not in places or not 0 <= vote < outputs:
             raise UnsupportedError(f"{kind}_ids names a node or an output that there is not")
         at = places[tree, node], vote
-        weights[at] = weight if np.isnan(weights[at]) else weights[at] + weight
+        weights[at] = weight if np.isnan(weights[at]) else joined(weights[at], weight)
     nan = attributes.get("nodes_missing_value_tracks_true") or [0] * len(ids)
     return _Forest(
         np.array(attributes["nodes_featureids"], np.int64),
@@ -222,7 +241,8 @@ def tree_ensemble_regressor(
     post_transform: str = "NONE",
 ) -> Expr:
     attributes, dtype = dict(cx.node.attributes), _computed_in(x)
-    forest = _forest(attributes, "target", n_targets, dtype)
+    joined = _joined(aggregate_function, n_targets)
+    forest = _forest(attributes, "target", n_targets, dtype, joined)
     folded = forest.folded(cx, rows_of(cx, x, dtype), aggregate_function)
     scores = _scores(cx, folded, attributes)
     return posttransformed(cx, cx.emit(as_dtype(scores, "float32")), post_transform)
@@ -248,7 +268,8 @@ def tree_ensemble_classifier(
         attributes["class_ids"] = [0] * len(attributes["class_ids"])
         base = _numbers(attributes, "base_values", dtype)
         attributes["base_values_as_tensor"] = base[min(min(voted), len(base) - 1) :][:1]
-    forest = _forest(attributes, "class", 1 if single else classes, dtype)
+    joined = _joined("SUM", classes)
+    forest = _forest(attributes, "class", 1 if single else classes, dtype, joined)
     scores = _scores(cx, forest.folded(cx, rows_of(cx, x, dtype), "SUM"), attributes)
     # One score is the sum of shares, none of them negative, or of margins.
     margins = bool(np.any(_numbers(attributes, "class_weights", dtype) < 0))

@@ -16,4 +16,3 @@ from relaxpy.plugins.torch.ops import (
     special as special,
 )
 from relaxpy.plugins.torch.ops.control import HIGHER_ORDER as HIGHER_ORDER
-from relaxpy.plugins.torch.ops.elementwise import cast as cast

@@ -34,9 +34,9 @@ from relaxpy.plugins.torch.complexes import (
     part,
     to_pair,
 )
-from relaxpy.plugins.torch.context import Context
+from relaxpy.plugins.torch.context import Context, cast
 from relaxpy.plugins.torch.ops import creation, indexing, reduce
-from relaxpy.plugins.torch.ops.elementwise import cast, expm1, log1p
+from relaxpy.plugins.torch.ops.elementwise import expm1, log1p
 from relaxpy.plugins.torch.ops.movement import transposed
 from relaxpy.plugins.torch.ops.prims import bits_as, is_negative
 from relaxpy.plugins.torch.registry import CONVERTERS, Value, converter

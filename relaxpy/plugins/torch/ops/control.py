@@ -41,6 +41,17 @@ def _region(cx: Context, *args: Any) -> Any:
     return cx.importer.inlined(args[at], args[at + 1 :])
 
 
+def _autocast(
+    cx: Context, device: str, dtype: Any, enabled: bool, cached: Any, *region: Any
+) -> Any:
+    importer, outside = cx.importer, cx.importer.casts
+    importer.casts = enabled
+    try:
+        return _region(cx, *region)
+    finally:
+        importer.casts = outside
+
+
 def _test(cx: Context, condition: Value) -> rx.Expr:
     if isinstance(condition, PrimExpr):
         chosen = if_then_else(condition, number(1, "int64"), number(0, "int64"))
@@ -222,7 +233,7 @@ HIGHER_ORDER: dict[str, Callable[..., Any]] = {
     "map_impl": _map,
     "scan": _scan,
     "wrap_with_set_grad_enabled": _region,
-    "wrap_with_autocast": _region,
+    "wrap_with_autocast": _autocast,
     "hints_wrapper": _region,
     "with_effects": _with_effects,
 }

@@ -22,7 +22,7 @@ from relaxpy.plugins.importing.tensors import (
 )
 from relaxpy.plugins.importing.unsupported import UnsupportedError
 from relaxpy.plugins.torch.arrays import dtype_name
-from relaxpy.plugins.torch.context import NARROW, Context
+from relaxpy.plugins.torch.context import NARROW, Context, cast
 from relaxpy.plugins.torch.registry import Value, converter
 
 #: Functions of floats; integers become the default float first.
@@ -364,15 +364,6 @@ def to_copy(cx: Context, x: Value, *, dtype: Any = None) -> Expr:
 @converter("to.dtype", "_cast_Float", "type_as", "to.other", "to.device")
 def to_dtype(cx: Context, x: Expr, *rest: Value) -> Expr:
     return cast(x, cx.result_dtype())
-
-
-def cast(x: Expr, dtype: str) -> Expr:
-    """A tensor in a datatype; of numbers as truth values, zero is false."""
-    if dtype_of(x) == dtype:
-        return x
-    if dtype == "bool":
-        return R.not_equal(x, scalar(0, x))
-    return R.astype(x, dtype)
 
 
 @converter("copy")

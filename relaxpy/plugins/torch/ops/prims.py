@@ -16,8 +16,8 @@ from relaxpy.ir.tir.expr import Select
 from relaxpy.plugins.importing import tensors
 from relaxpy.plugins.importing.tensors import Loops, Number, kernel
 from relaxpy.plugins.torch.arrays import dtype_name
-from relaxpy.plugins.torch.context import Context
-from relaxpy.plugins.torch.ops.elementwise import cast, floated, operands
+from relaxpy.plugins.torch.context import Context, cast
+from relaxpy.plugins.torch.ops.elementwise import floated, operands
 from relaxpy.plugins.torch.ops.movement import first_of_strided
 from relaxpy.plugins.torch.ops.reduce import variance
 from relaxpy.plugins.torch.ops.special import each_element, elementwise, spread

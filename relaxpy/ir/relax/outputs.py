@@ -1,0 +1,40 @@
+"""The names of a model's outputs, which importers record as an attribute of its function."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from relaxpy.ir.relax.nodes import BaseFunc
+
+#: The attribute: a mapping by names, a sequence, or None, nested as the model returns its outputs;
+#: an output is its place among the fields of the tuple that the function returns. The place of an
+#: output that the function returns without a tuple is 0.
+OUTPUT_TREE: Final = "output_tree"
+
+
+def output_names(func: BaseFunc) -> tuple[str, ...]:
+    """The names of the values that a function returns, in their order; none if unknown.
+
+    Names within others are joined by points, and items of sequences are numbers: `hidden.0`. What
+    the model does not return by a name, as the new value of a buffer, has the name "".
+    """
+    return names_of(func.attrs.get(OUTPUT_TREE))
+
+
+def names_of(tree: object) -> tuple[str, ...]:
+    """The names of the outputs of the tree that is the attribute, as `output_names` has them."""
+    found = {place: name for name, place in _places("", tree)}
+    return tuple(found.get(k, "") for k in range(max(found, default=-1) + 1))
+
+
+def _places(name: str, tree: object) -> Iterator[tuple[str, int]]:
+    items: Iterator[tuple[object, object]] = iter(())
+    if isinstance(tree, int):
+        yield name, tree
+    elif isinstance(tree, Mapping):
+        items = iter(tree.items())
+    elif isinstance(tree, (tuple, list)):
+        items = iter(enumerate(tree))
+    for key, item in items:
+        yield from _places(f"{name}.{key}" if name else str(key), item)
