@@ -87,6 +87,20 @@ def chain(count: int) -> rx.Function:
     return found
 
 
+@case
+def reads_at_remainders(count: int) -> Work:
+    terms = " + ".join(f"A[(v + {k}) % 64, v * {k}, T.min(v * {k}, 63)]" for k in range(count))
+    text = f"""
+@T.prim_func
+def f(A: T.Buffer((64, 4096, 64), "int32"), B: T.Buffer((64,), "int32")):
+    for i in range(64):
+        with T.block("B"):
+            v = T.axis.spatial(64, i)
+            B[v] = {terms}
+"""
+    return lambda: from_source(text)
+
+
 def building(fill: Callable[[BlockBuilder, rx.Var], rx.Var], sinfo: rx.StructInfo = SQUARE) -> Work:
     def run() -> IRModule:
         builder, x = BlockBuilder(), rx.Var("x", sinfo)
