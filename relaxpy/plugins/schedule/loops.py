@@ -427,7 +427,7 @@ def fuse(state: State, loops: Sequence[For], *, preserve_unit_iters: bool) -> Fo
 def _fused_name(names: Sequence[str]) -> str:
     """The name of the loop that replaces loops of these names, which would double at each use."""
     name = "_".join(names) + "_fused"
-    return name if len(name) <= _LONGEST_NAME else f"{names[0][:_LONGEST_NAME // 2]}_fused"
+    return name if len(name) <= _LONGEST_NAME else f"{names[0][: _LONGEST_NAME // 2]}_fused"
 
 
 def _check_inits_of_nothing(loops: Sequence[For]) -> None:
