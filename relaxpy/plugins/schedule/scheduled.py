@@ -460,6 +460,7 @@ class ScheduledKernels:
     def _enter(self, state: State, rv: RV, item: _Item) -> RV:
         name = next(name for name, other in self._states.items() if other is state)
         self._items[rv] = name, item
+        rv.hint = item.name_hint if isinstance(item, Block) else item.name
         return rv
 
     def _block_rv(self, state: State, block: Block) -> BlockRV:
