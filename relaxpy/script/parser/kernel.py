@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from inspect import unwrap
 from types import FunctionType
 from typing import Any, Final, TypeVar
@@ -265,16 +265,16 @@ class KernelReader(TextReader, kernel_builder.KernelBuilder):
         self.block_names: set[str] = set()
 
     @override
-    def block(self, form: records.BlockForm, at: Any) -> AbstractContextManager[None]:
+    @contextmanager
+    def block(self, form: records.BlockForm, at: Any) -> Iterator[None]:
         """Open a block; a macro that is used again gets another name for it, as in TVM 0.23."""
         name, count = form.name, 0
         while self.values.open_macros and name and name in self.block_names:
             count += 1
             name = f"{form.name}_{count}"
         self.block_names.add(name)
-        return kernel_builder.KernelBuilder.block(
-            self, records.BlockForm(name, form.no_realize), at
-        )
+        with kernel_builder.KernelBuilder.block(self, records.BlockForm(name, form.no_realize), at):
+            yield
 
     def shape_var(self, name: str) -> Var:
         """The variable for a TypeVar of this name."""
