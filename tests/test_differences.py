@@ -106,6 +106,8 @@ RESULTS: Sequence[tuple[str, Sequence[Any], Any]] = [
         [np.float32([[[1, 2, 3]]])],
         [[[2, -inf]]],
     ),
+    ("R.split(x, 1)[0]", [np.float32([[1, 2], [3, 4]])], [1, 2]),
+    ("R.split(x, 2)[0]", [np.float32([[1, 2], [3, 4]])], [[1, 2]]),
     ("R.meshgrid([x, y], indexing='xy')[0]", [np.float32([1, 2]), np.float32([3])], [[1, 2]]),
     (
         "R.index_put(x, (y,), z)",

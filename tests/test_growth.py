@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import relaxpy
-from relaxpy import IRModule, relax, tir, topi
+from relaxpy import IRModule, relax, te, tir, topi
 from relaxpy.errors import RelaxpyError
 from relaxpy.ir import load_json, ops as op, save_json, structural_equal, structural_hash
 from relaxpy.ir.relax import nodes as rx
@@ -85,6 +85,48 @@ def chain(count: int) -> rx.Function:
     found = from_source(chain_text(count))
     assert isinstance(found, rx.Function)
     return found
+
+
+@case
+def reads_at_remainders(count: int) -> Work:
+    terms = " + ".join(f"A[(v + {k}) % 64, v * {k}, T.min(v * {k}, 63)]" for k in range(count))
+    text = f"""
+@T.prim_func
+def f(A: T.Buffer((64, 4096, 64), "int32"), B: T.Buffer((64,), "int32")):
+    for i in range(64):
+        with T.block("B"):
+            v = T.axis.spatial(64, i)
+            B[v] = {terms}
+"""
+    return lambda: from_source(text)
+
+
+@case
+def inline_one_of_many_stages(count: int) -> Work:
+    stages = [te.placeholder((64,), name="x")]
+    for k in range(count):
+        stages.append(_next_stage(stages[-1], k))
+    kernel = te.create_prim_func([stages[0], stages[-1]])
+    return lambda: tir.Schedule(kernel).compute_inline("stage0")
+
+
+def _next_stage(x: te.Tensor, k: int) -> te.Tensor:
+    return te.compute((64,), lambda i: x[i] * 0.5 + float(k), name=f"stage{k}")
+
+
+@case
+def split_and_fuse_again(count: int) -> Work:
+    x = te.placeholder((64,), name="x")
+    kernel = te.create_prim_func([x, _next_stage(x, count)])  # no other one has the same steps
+
+    def run() -> None:
+        sch = tir.Schedule(kernel)
+        for k in range(count // 4):
+            (loop,) = sch.get_loops(f"stage{count}")
+            sch.fuse(*sch.split(loop, [None, 3 + k % 4]))
+        sch.mod.script()
+
+    return run
 
 
 def building(fill: Callable[[BlockBuilder, rx.Var], rx.Var], sinfo: rx.StructInfo = SQUARE) -> Work:

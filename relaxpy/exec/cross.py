@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-from relaxpy.errors import MisuseError, close_names
+from relaxpy.errors import MisuseError, close_names, unexpected
 from relaxpy.exec.container import Sections
 from relaxpy.exec.executable import Executable, Program
 from relaxpy.exec.native.machine_code.machine import Machine, generating_for, host, machine_of
@@ -45,7 +45,9 @@ class Native:
     @classmethod
     def of_text(cls, text: str) -> Native:
         """The target that `linux-aarch64:neoverse-n1` describes. Errors: as for the class."""
-        platform, _, cpu = text.partition(":")
+        platform, colon, cpu = text.partition(":")
+        if not platform or (colon and not cpu):
+            raise unexpected(text, "expected a system, or a system:cpu", hint="write `native`")
         return cls("" if platform == "native" else platform, cpu)
 
     def machine_or_host(self) -> Machine | None:

@@ -20,8 +20,11 @@ from relaxpy.support.dataclass import dataclass
 from relaxpy.support.entry import user_facing
 from relaxpy.support.screen import ShownAsTable, Table, program_html
 
+#: The functions of one kind of change that the repr of a run names.
+_FEW = 4
 
-@dataclass(frozen=True, slots=True, eq=False)
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class PassRun:
     """One run of a pass, `depth` passes inside others, with the module before and after it."""
 
@@ -30,6 +33,17 @@ class PassRun:
     before: IRModule
     after: IRModule
     seconds: float
+
+    @override
+    def __repr__(self) -> str:
+        names: dict[str, list[str]] = {}
+        for name, kind in self.changes.items():
+            names.setdefault(kind, []).append(name)
+        listed = [
+            f"{kind} {', '.join(some) if len(some) <= _FEW else counted(len(some), 'function')}"
+            for kind, some in sorted(names.items())
+        ]
+        return f"<{self.name}: {'; '.join(listed) or 'no change'}>"
 
     @property
     def changes(self) -> Mapping[str, str]:

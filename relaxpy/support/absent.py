@@ -54,13 +54,6 @@ ABSENT: tuple[tuple[str, str, str], ...] = (
     ("relax", "static_shape_tuning_pipeline", _NOT_TUNED),
     ("relax.pipeline", "static_shape_tuning_pipeline", _NOT_TUNED),
     ("get_pipeline", "static_shape_tuning", _NOT_TUNED),
-    (
-        "PassContext",
-        "tir.disable_assert tir.disable_storage_rewrite tir.disable_vectorize "
-        "tir.merge_static_smem tir.use_async_copy",
-        _NOT_TUNED,
-    ),
-    ("PassContext", "tir.instrument_bound_checkers", "each run checks indices, by default"),
     ("relax.transform", "FastMathTransform", _EXACT),
     (
         "arith",

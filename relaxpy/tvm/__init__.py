@@ -3,6 +3,7 @@
 from relaxpy.plugin import Plugin
 
 PLUGIN = Plugin(
+    passes=("relaxpy.tvm.tir.options",),
     functions=("relaxpy.tvm.tensor_cache",),
     hooks={
         "tvm_pipelines": "relaxpy.tvm.pipelines:pipelines",

@@ -567,6 +567,43 @@ def test_a_prim_func_is_a_value_and_can_be_called(build: Compile) -> None:
     assert ex["add_one"](X, out) == ()
 
 
+@pytest.mark.rule("EV-27", "VAL-10")
+@pytest.mark.parametrize("target", ["reference", "numpy", "native"])
+@pytest.mark.parametrize(
+    ("dtype", "scalar", "expected"),
+    [
+        *((dtype, f"T.{dtype}(2.5)", 2.5) for dtype in ("float16", "float32", "float64")),
+        *((dtype, f"T.{dtype}({n})", n) for dtype in ("int32", "uint8", "int64") for n in (0, 3)),
+        ("bool", "T.bool(False)", False),
+        ("bool", "T.bool(True)", True),
+        ("int64", "m", 5),
+        ("int64", "m + 1", 6),
+        ("bool", "m < 4", False),
+        ("float32", 'T.Cast("float32", m)', 5),
+    ],
+)
+def test_a_prim_func_is_called_directly_with_scalars_of_all_kinds(
+    target: str, dtype: str, scalar: str, expected: float
+) -> None:
+    mod = from_source(f"""
+@I.ir_module
+class Module:
+    @T.prim_func(private=True)
+    def fill(O: T.Buffer((3,), "{dtype}"), v: T.{dtype}):
+        for i in range(3):
+            O[i] = v
+
+    @R.function(pure=False)
+    def main(x: R.Tensor(("m",), "float32")):
+        m = T.int64()
+        y = R.zeros((3,), "{dtype}")
+        _ = Module.fill(y, R.prim_value({scalar}))
+        return y
+""")
+    result = compile(mod, target)["main"](np.zeros(5, "float32"))
+    np.testing.assert_array_equal(result, np.full(3, expected, dtype))
+
+
 @pytest.mark.rule("EV-27")
 def test_a_prim_func_gives_what_it_returns(build: Compile) -> None:
     v = tir.Var("v", "int64")

@@ -7,7 +7,7 @@ from relaxpy import transform
 from relaxpy.errors import MisuseError, TransformError, UnknownNameError
 from relaxpy.ir import assert_structural_equal
 from relaxpy.relax.transform import LegalizeOps, Normalize
-from tests.ir.relax.texts import graph
+from tests.ir.relax.texts import graph, module
 
 Model = graph("""
 def main(x: f32[2, 3]):
@@ -36,6 +36,16 @@ def test_a_prompt_shows_the_table() -> None:
     found = transform.explain(Model, "legalize")
     assert repr(found) == str(found)
     assert len(repr(found).splitlines()) == 5
+
+
+def test_a_run_has_one_line() -> None:
+    whole, normalize, legalize = transform.explain(Model, "legalize")
+    assert repr(whole) == "<legalize: added add, tir_exp; changed main>"
+    assert repr(normalize) == "<Normalize: no change>"
+    assert repr(legalize) == "<LegalizeOps: added add, tir_exp; changed main>"
+    text = "".join(f"def f{i}(x: f32[{i}]):\n    return R.exp(x)\n\n" for i in range(1, 7))
+    runs = transform.explain(module(text), "legalize").runs
+    assert repr(runs[-1]) == "<LegalizeOps: added 6 functions; changed 6 functions>"
 
 
 def test_the_default_pipeline_shows_what_was_fused() -> None:

@@ -353,6 +353,38 @@ def test_fields_of_an_option_have_defaults() -> None:
         PassContext(config={"tir.UnrollLoop": {"auto_step": 1}})
 
 
+#: The keys of passes for kernels that TVM 0.22 registers (src/tir/ir/transform.cc, and files of
+#: src/tir/transforms and src/arith).
+TVM_KEYS = (
+    "Simplify HoistIfThenElse HoistExpression LoopPartition UnrollLoop RemoveNoOp "
+    "InjectDoubleBuffer ReduceBranchingThroughOvercompute noalias detect_global_barrier "
+    "instrument_bound_checkers disable_assert disable_vectorize enable_buffer_level_predication "
+    "disable_cse_tir enable_debug enable_equiv_terms_in_cse_tir disable_storage_rewrite "
+    "is_entry_func add_lower_pass debug_keep_trivial_loop use_async_copy merge_static_smem "
+    "instrument_lwp vtcm_capacity ptx_ldg32 lwp_disable_func_prof lwp_max_depth lwp_min_height "
+    "instr_siblings reset_start_id"
+)
+
+
+@pytest.mark.parametrize("key", TVM_KEYS.split())
+def test_keys_of_tvm_have_an_effect_or_a_warning(key: str) -> None:
+    kind = PassContext.list_configs()[f"tir.{key}"]["type"]
+    value = {"Mapping": {}, "Sequence": [], "bool": True, "int": 1}[kind]
+    context = PassContext(config={f"tir.{key}": value})
+    with pytest.raises(errors.UnknownOptionError, match=f"is of type {kind}"):
+        PassContext(config={f"tir.{key}": None})
+    if key in ("Simplify", "HoistIfThenElse"):
+        with context:
+            return
+    with (
+        pytest.warns(errors.RelaxpyWarning, match=f"option tir.{key} has no effect: ") as warned,
+        context,
+        PassContext(config={f"tir.{key}": value}),
+    ):
+        pass
+    assert [warning.filename for warning in warned] == [__file__]
+
+
 def test_instruments_see_every_pass(mod: IRModule) -> None:
     seen: list[str] = []
     with PassContext(instruments=[Recorder(seen)]):

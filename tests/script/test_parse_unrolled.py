@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 
 import relaxpy
+from relaxpy import tir
 from relaxpy.errors import MisuseError, ParseError, RelaxpyError
 from relaxpy.ir import IRModule, assert_structural_equal
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir.prim_func import PrimFunc
+from relaxpy.ir.tir.stmt import Block
 from relaxpy.script import from_source, ir as I, relax as R, tir as T
 from relaxpy.script.parser.evaluate import macros
 from tests.script.marked import check_marks
@@ -264,6 +267,43 @@ def test_a_hygienic_macro_means_the_names_around_its_definition() -> None:
     found = [float(c.args[1].data) for c in calls]  # type: ignore[attr-defined]
     assert found == [2.0, 5.0]
     check_value(func, X[0] * 10, X[0])
+
+
+def test_blocks_of_a_macro_have_names_of_their_own() -> None:
+    func = from_source("""
+@T.macro
+def step(A, B):
+    for i in range(8):
+        with T.block("step"):
+            v = T.axis.spatial(8, i)
+            B[v] = A[v] * 2
+
+@T.macro
+def twice(A, B):
+    step(A, B)
+    step(B, A)
+
+@T.prim_func
+def main(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32")):
+    for i in range(8):
+        with T.block("step_1"):
+            v = T.axis.spatial(8, i)
+            A[v] = A[v] + 1
+    step(A, B)
+    twice(B, A)
+""")
+    blocks = [node.name_hint for node in walk(func.body) if isinstance(node, Block)]
+    assert blocks[:-1] == ["step_1", "step", "step_2", "step_3"]
+    sch = tir.Schedule(func)
+    for name in blocks[:-1]:
+        sch.split(*sch.get_loops(name), [2, None])
+    np.testing.assert_array_equal(called(sch.mod["main"]), called(func))
+
+
+def called(func: tir.PrimFunc) -> np.ndarray:
+    a, b = np.arange(8, dtype="int32"), np.zeros(8, "int32")
+    relaxpy.compile(func)["main"](a, b)
+    return np.stack([a, b])
 
 
 def test_names_of_a_macro_stay_in_it() -> None:

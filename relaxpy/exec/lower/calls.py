@@ -140,7 +140,8 @@ class CallLowering(ABC):
         if callee.prim_func is None:
             return self._call_out(callee.name, *args)
         known = [self._known(arg) for arg in call.args[_tensors(callee) :]]
-        scalars = [k.value for k in known if isinstance(k, rx.PrimStructInfo) and k.value]
+        values = [k.value for k in known if isinstance(k, rx.PrimStructInfo)]
+        scalars = [value for value in values if value is not None]
         sizes = self._direct_sizes(callee, call.args[: _tensors(callee)], scalars)
         if sizes is None:
             return self._call_out("rx.invoke", self._module.function_value(var), *args)

@@ -288,21 +288,30 @@ def pass_instrument(pi_cls: type[C]) -> type[C]:
 _configs: dict[str, type] = {}
 _positive: set[str] = set()
 _fields_by_option: dict[str, Mapping[str, int]] = {}
+_no_effect: dict[str, str] = {}
 
 
 def register_config(
-    name: str, kind: type, *, positive: bool = False, fields: Mapping[str, int] | None = None
+    name: str,
+    kind: type,
+    *,
+    positive: bool = False,
+    fields: Mapping[str, int] | None = None,
+    no_effect: str | None = None,
 ) -> None:
     """Register an option: contexts accept a value of type `kind` as `config[name]`.
 
     If it has to be `positive`, other numbers are refused. `fields` are the names that a table may
     have, with their defaults: `config[name].field` is a value of the table, or else the default.
+    Entering a context with an option that has `no_effect`, for this reason, is a warning.
     """
     _configs[name] = kind
     if positive:
         _positive.add(name)
     if fields is not None:
         _fields_by_option[name] = fields
+    if no_effect is not None:
+        _no_effect[name] = no_effect
 
 
 def _with_defaults(key: str, value: Any) -> Any:
@@ -342,7 +351,7 @@ class PassContext:
 
     `running` are the passes that run at present, each inside the one before it. Names of passes
     that do not exist have no effect; leaving the context warns of those that are close to the name
-    of one that exists.
+    of one that exists. Options of TVM without effect are accepted, and entering the context warns.
 
     Errors:
         MisuseError: a key of `config` is unknown, its value has the wrong type, one of
@@ -442,6 +451,10 @@ class PassContext:
         return {name: {"type": kind.__name__} for name, kind in sorted(_configs.items())}
 
     def __enter__(self) -> Self:
+        outer = PassContext.current().config or {}
+        for key in sorted((self.config or {}).keys() & _no_effect.keys() - outer.keys()):
+            message = f"option {key} has no effect: {_no_effect[key]}"
+            warnings.warn(message, RelaxpyWarning, stacklevel=2)
         self._enter_instruments()
         self._entered.append(_current.set(self))
         return self

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import Final, Literal, TypeAlias, cast
@@ -10,7 +11,7 @@ from typing import Final, Literal, TypeAlias, cast
 import numpy as np
 from typing_extensions import override
 
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, RelaxpyWarning, counted
 from relaxpy.ir.core.dtype import INT64, Array, DataType
 from relaxpy.ir.core.traverse import children, rebuild, walk
 from relaxpy.ir.module import IRModule
@@ -19,6 +20,7 @@ from relaxpy.ir.ops.definition.rules import te_kernel
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.passes.algebra.matmuls import is_transposition
 from relaxpy.ir.passes.cleanup.dead_code_elimination import without_dead_code
+from relaxpy.ir.passes.cleanup.fold_constant import IS_DECODER
 from relaxpy.ir.passes.cleanup.private_functions import calls_of
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
@@ -31,6 +33,7 @@ from relaxpy.ir.relax.group_quantization import (
 )
 from relaxpy.ir.relax.known import shape_of, tensor_sinfo
 from relaxpy.ir.relax.rewrite import map_bindings as rewriting
+from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.ops import const
@@ -53,6 +56,7 @@ class QuantizeWeights(Pass):
     `w_q_scale`; `pack` computes their values. A parameter that is used otherwise stays, and so do
     parameters of functions that the module calls. `quantization` is the name of one of
     `nn.quantization.QUANTIZATIONS`, or a `Quantization`; groups are along the axis of the sum.
+    A module without weights gives a warning.
 
     Errors:
         UnknownNameError (also KeyError, ValueError): there is no quantisation of that name.
@@ -81,7 +85,35 @@ class QuantizeWeights(Pass):
             return without_dead_code(rewriter.with_params(after))
 
         result = rewriting.map_with_builder(mod, quantized)
-        return mod if result is mod else normalize_module(result)
+        if result is mod:
+            message = (
+                "QuantizeWeights found no weight: constants, or parameters named in `params`, that "
+                "are matrices of floats, and second operands of matmul or tables of take"
+            )
+            warnings.warn(message, RelaxpyWarning, stacklevel=2)
+            return mod
+        return normalize_module(result)
+
+    @user_facing
+    def summary(self, mod: IRModule) -> str:
+        """One line: how many weights of `mod` the pass packs, and the bytes of its constants.
+
+        Weights are constants of floats with two axes or more, and the parameters in `params`.
+        """
+        after = self(mod)
+        old, new = _constants(mod), _constants(after)
+        weights = [c for c in old if c.data.ndim >= 2 and DataType(c.data.dtype).is_float]
+        named = {p.name_hint for f in _functions(mod) for p in f.params if self._names(p)}
+        packed = sum(weight not in new for weight in weights) + len(self._layouts(mod))
+        before, bytes_after = (sum(c.nbytes for c in constants) for constants in (old, new))
+        return (
+            f"{packed} of {counted(len(weights) + len(named), 'weight')} packed; constants have "
+            f"{before:,} bytes before and {bytes_after:,} after"
+        )
+
+    def _names(self, param: rx.Var) -> bool:
+        """True if `params` has the name of a parameter, or a pattern of it."""
+        return any(fnmatchcase(param.name_hint, name) for name in self.params)
 
     @user_facing
     def pack(self, mod: IRModule, params: Mapping[str, Array]) -> dict[str, Array]:
@@ -117,14 +149,20 @@ class QuantizeWeights(Pass):
         for var, func in mod.items():
             if not isinstance(func, rx.Function) or var.name_hint in called:
                 continue
-            chosen = [
-                p for p in func.params if any(fnmatchcase(p.name_hint, x) for x in self.params)
-            ]
-            for param in chosen:
+            for param in filter(self._names, func.params):
                 layout = _layout_of(func, param) if _is_weight(param) else None
                 name = param.name_hint
                 found[name] = layout if found.setdefault(name, layout) == layout else None
         return {name: layout for name, layout in found.items() if layout is not None}
+
+
+def _functions(mod: IRModule) -> list[rx.Function]:
+    return [func for _, func in mod.items() if isinstance(func, rx.Function)]
+
+
+def _constants(mod: IRModule) -> set[rx.Constant]:
+    nodes = (node for func in _functions(mod) for node in walk(func))
+    return {node for node in nodes if isinstance(node, rx.Constant)}
 
 
 def _names(quantization: Quantization, name: str) -> tuple[str, ...]:
@@ -319,20 +357,33 @@ class _Quantizing(rewriting.BindingRewriter):
         assert sinfo is not None
         assert shape is not None
         if not self.quantization.is_packed:
-            return cast("rx.Call", R.astype(*stored, str(sinfo.dtype)))
+            return self._decoder(_converted, "convert", stored, {"dtype": str(sinfo.dtype)})
         size = shape[1 if layout == "rows" else 0]
         assert isinstance(size, tir.IntImm)
-        return te_kernel(
-            self.builder,
-            _weights,
-            "dequantize",
-            *stored,
-            size=size.value,
-            dtype=dtype or str(sinfo.dtype),
-            bits=self.quantization.bits,
-            group=self.quantization.group,
-            scale_dtype=dtype or self.quantization.dtype,
+        options = {
+            "size": size.value,
+            "dtype": dtype or str(sinfo.dtype),
+            "bits": self.quantization.bits,
+            "group": self.quantization.group,
+            "scale_dtype": dtype or self.quantization.dtype,
+        }
+        return self._decoder(_weights, "dequantize", stored, options)
+
+    def _decoder(
+        self,
+        function: Callable[..., Tensor],
+        name: str,
+        stored: Sequence[rx.Expr],
+        options: Mapping[str, object],
+    ) -> rx.Call:
+        """The call of a kernel on stored rows that stays a kernel where these are constants."""
+        return self.builder.call_te_cached(
+            function, stored, options, name=name, attrs={IS_DECODER: True}
         )
+
+
+def _converted(rows: Tensor, *, dtype: str) -> Tensor:
+    return topi.cast(rows, dtype)
 
 
 def _weights(

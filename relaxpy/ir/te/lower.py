@@ -7,7 +7,7 @@ in Python makes such values: each iteration of `v = v * v + c` doubles the sourc
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from functools import partial, reduce
 from itertools import chain
@@ -349,15 +349,31 @@ class _Lowering:
 
     def _annotations(self, op: Operation) -> Attrs:
         dropped = ("const_matrix", "workload", "auto_scheduler_simplify_const_tensor_indices")
-        annotations = op.attrs.without(*dropped, "layout_free_placeholders")
+        others = op.attrs.without(*dropped, "layout_free_placeholders")
+        annotations = {name: self._with_buffers(value, op) for name, value in others.items()}
         intermediate = [
             self.buffers[t] for t in _layout_free(op) if not isinstance(t.op, PlaceholderOp)
         ]
-        return (
-            Attrs({**annotations, "layout_free_placeholders": intermediate})
-            if intermediate
-            else annotations
-        )
+        if intermediate:
+            annotations["layout_free_placeholders"] = intermediate
+        return Attrs(annotations)
+
+    def _with_buffers(self, value: object, op: Operation) -> object:
+        """An attribute with the buffers of its tensors."""
+        match value:
+            case Tensor():
+                if value not in self.buffers:
+                    raise MisuseError(
+                        f"an attribute of {op.name} has tensor {value.name}, which the kernel does "
+                        "not use"
+                    )
+                return self.buffers[value]
+            case tuple():
+                return tuple(self._with_buffers(item, op) for item in value)
+            case Mapping():
+                return {name: self._with_buffers(item, op) for name, item in value.items()}
+            case _:
+                return value
 
     def _extern(self, op: ExternOp) -> st.Stmt:
         inputs = [self.buffers[tensor] for tensor in op.inputs]

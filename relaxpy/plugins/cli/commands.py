@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from relaxpy.errors import Diagnostic, MisuseError, RelaxpyError, WellFormedError, counted, warn
 from relaxpy.plugins.cli import programs
-from relaxpy.plugins.cli.show import FORMATS, UsageError, show_error, show_os_error
+from relaxpy.plugins.cli.show import FORMATS, UsageError, show_error, show_os_error, writing
 
 if TYPE_CHECKING:
     from relaxpy.exec.cross import Native
@@ -165,7 +165,8 @@ def compile_(options: Namespace) -> int:
     executable = _executable(options)
     if options.file != programs.STDIN and _is_same_file(options.file, options.output):
         raise UsageError(f"{options.output} is the program, which the executable would replace")
-    executable.save(options.output)
+    with writing(options.output):
+        executable.save(options.output)
     print(f"{options.output}: {executable!r}")
     return 0
 
@@ -313,7 +314,8 @@ def graph(options: Namespace) -> int:
         print(picture.to_mermaid(), end="")
     else:
         try:
-            picture.save(options.output)
+            with writing(options.output):
+                picture.save(options.output)
         except MisuseError as error:
             raise UsageError(error.diagnostics) from None
         print(f"{options.output}: {picture!r}")
@@ -446,12 +448,14 @@ def _write(program: IRModule | BaseFunc, output: str | None) -> None:
     elif output.endswith(".json"):
         from relaxpy.ir.serialize import save_json
 
-        Path(output).write_text(save_json(program), encoding="utf-8")
+        with writing(output):
+            Path(output).write_text(save_json(program), encoding="utf-8")
     else:
         from relaxpy.script.printer.document import OMITTED
 
         text = program.script()
-        Path(output).write_text(f"{text}\n", encoding="utf-8")
+        with writing(output):
+            Path(output).write_text(f"{text}\n", encoding="utf-8")
         if text.endswith(OMITTED):
             warn(
                 Diagnostic(

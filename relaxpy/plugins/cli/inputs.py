@@ -17,7 +17,7 @@ from relaxpy.errors import MisuseError, close_names
 from relaxpy.exec.runtime.values import ShapeTuple
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir
-from relaxpy.plugins.cli.show import UsageError
+from relaxpy.plugins.cli.show import UsageError, writing
 from relaxpy.plugins.testing.random_inputs import dimension_names, random_values
 
 if TYPE_CHECKING:
@@ -255,10 +255,10 @@ def save_value(value: object, path: str) -> None:
             raise UsageError(f"{field} is a {type(leaf).__name__}, for which there is no file")
     if path.endswith(".npz"):
         # A file object, since a path could not have every name of an array.
-        with open(path, "wb") as file:
+        with writing(path), open(path, "wb") as file:
             np.savez(file, **{name or "0": leaf for name, leaf in leaves.items()})
     elif path.endswith(".npy") and leaves.keys() == {""}:
-        with open(path, "wb") as file:
+        with writing(path), open(path, "wb") as file:
             np.save(file, leaves[""])
     else:
         expected = ".npy or .npz" if leaves.keys() == {""} else ".npz"

@@ -334,5 +334,7 @@ def _count(text: str) -> int:
 def _seed(text: str) -> int:
     """The natural number that `text` writes."""
     if not text.isdecimal() or len(text) > 18:
-        raise argparse.ArgumentTypeError(f"expected 0, 1, 2, ..., found {text!r:.60}")
+        raise argparse.ArgumentTypeError(
+            f"expected 0, 1, 2, ... with up to 18 digits, found {text!r:.60}"
+        )
     return int(text)

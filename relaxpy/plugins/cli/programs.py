@@ -502,7 +502,10 @@ class ProgramFile(ProgramSource):
         if self.is_json:
             from relaxpy.ir.serialize import load_json
 
-            program = load_json(self.text)
+            try:
+                program = load_json(self.text)
+            except RelaxpyError as error:
+                raise error.noted(f"the file is {self.name}") from None
         else:
             text, skipped = _without_python(self.text)
             try:

@@ -80,6 +80,17 @@ def show_os_error(error: OSError) -> None:
     print(f"relaxpy{where}: {error.strerror or error}", file=sys.stderr)
 
 
+@contextmanager
+def writing(path: str) -> Iterator[None]:
+    """Name the file in errors of the system that name none, such as that of a full disk."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = path
+        raise
+
+
 def show(diagnostic: Diagnostic, stream: TextIO, where: str) -> None:
     """Write a diagnostic after its position, in colour on a terminal."""
     text = diagnostic.text(where)

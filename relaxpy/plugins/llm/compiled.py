@@ -122,7 +122,7 @@ class CompiledDecoder:
             repr((self.config, get_default_dtype(), quantization, forms, methods)),
             target=self._target,
         )
-        return program, tuple(self.values[name] for name in decoder.state_dict())
+        return program, tuple(self.values[name] for name, _ in decoder.named_parameters())
 
     @property
     def packed_layers(self) -> int:

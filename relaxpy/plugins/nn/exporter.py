@@ -50,6 +50,15 @@ def named_items(root: Branch, kind: type[T], prefix: str = "") -> Iterator[tuple
             yield from named_items(item, kind, f"{prefix}{name}.")
 
 
+def unique_items(root: Branch, kind: type[T], prefix: str = "") -> Iterator[tuple[str, T]]:
+    """The items of a class below `root`, each once, by the first of its paths."""
+    seen: set[int] = set()
+    for name, item in named_items(root, kind, prefix):
+        if id(item) not in seen:
+            seen.add(id(item))
+            yield name, item
+
+
 Params: TypeAlias = list[tuple[str, Parameter]]
 Effects: TypeAlias = Sequence[tuple[str, Effect]]
 ShapeVars: TypeAlias = dict[str, tir.Var]
@@ -71,10 +80,10 @@ def export(spec: specs.ModuleSpec, *, debug: bool) -> tuple[IRModule, Params, li
     builder = BlockBuilder()
     builder.claim_names(spec.method_names)
     session = Session(builder, IOEffect() if debug else None)
-    effects: list[tuple[str, Effect]] = list(named_items(spec.module, Effect))
+    effects: list[tuple[str, Effect]] = list(unique_items(spec.module, Effect))
     if session.io_effect is not None:
         effects.insert(0, ("", session.io_effect))
-    params = list(named_items(spec.module, Parameter))
+    params = list(unique_items(spec.module, Parameter))
     with session.active():
         if effects:
             _emit_initial_effects(builder, effects)

@@ -8,6 +8,7 @@ from itertools import groupby
 from reprlib import recursive_repr
 from typing import Any, ClassVar, Final, Generic, NoReturn, TypeVar
 
+import numpy as np
 from typing_extensions import override
 
 from relaxpy.errors import (
@@ -22,7 +23,7 @@ from relaxpy.errors import (
 )
 from relaxpy.ir import hooks
 from relaxpy.plugins.nn.core import Array, Parameter, items_of
-from relaxpy.plugins.nn.exporter import Branch, export, named_items
+from relaxpy.plugins.nn.exporter import Branch, export, named_items, unique_items
 from relaxpy.plugins.nn.methods import MODULE_INSTEAD
 from relaxpy.plugins.nn.spec import ModuleSpec
 from relaxpy.plugins.nn.subroutine import SubroutineMixin
@@ -68,8 +69,11 @@ class Module(SubroutineMixin, Branch):
         raise UnknownAttributeError(message, hint=hint, about=name)
 
     def named_parameters(self, prefix: str = "") -> Iterator[tuple[str, Parameter]]:
-        """The parameters in the order of attributes, with paths such as `layers.0.weight`."""
-        yield from named_items(self, Parameter, prefix)
+        """The parameters in the order of attributes, with paths such as `layers.0.weight`.
+
+        A parameter at several paths, such as a tied weight, has the first one.
+        """
+        yield from unique_items(self, Parameter, prefix)
 
     @override
     def parameters(self) -> Iterator[Parameter]:
@@ -81,9 +85,9 @@ class Module(SubroutineMixin, Branch):
     def state_dict(
         self, *, prefix: str = "", destination: MutableMapping[str, Parameter] | None = None
     ) -> MutableMapping[str, Parameter]:
-        """The parameters by their paths, entered into `destination` if it is passed."""
+        """The parameters by all their paths, entered into `destination` if it is passed."""
         result = {} if destination is None else destination
-        result.update(self.named_parameters(prefix))
+        result.update(named_items(self, Parameter, prefix))
         return result
 
     @user_facing
@@ -93,17 +97,20 @@ class Module(SubroutineMixin, Branch):
         """Set values by the paths of parameters; return missing and unexpected paths.
 
         `state_dict` has parameters, or what may be the value of one, such as the tensors of torch.
-        Counters of batch normalisations of PyTorch are left out. The values are not copied. If one
-        does not fit, none is set, and the error has all of them.
+        Counters of batch normalisations of PyTorch are left out. Of a parameter at several paths,
+        one suffices. The values are not copied. If one does not fit, none is set, and the error has
+        all of them.
 
         Errors:
             UnknownNameError (also KeyError): there are such paths, and `strict` is set.
             MisuseError (also TypeError, ValueError): `state_dict` is not a mapping, or a value
-                in it is missing, or has another shape or datatype.
+                in it is missing, or has another shape or datatype, or the paths of one parameter
+                have different values.
         """
         check_type(state_dict, Mapping, "expected a table of parameters by their paths")
         params = self.state_dict()
-        missing = [path for path in params if path not in state_dict]
+        present = {id(param) for path, param in params.items() if path in state_dict}
+        missing = [path for path, param in params.items() if id(param) not in present]
         unexpected = [p for p in state_dict if p not in params and not p.endswith(_COUNTER)]
         if strict and (missing or unexpected):
             raise UnknownNameError(
@@ -111,6 +118,7 @@ class Module(SubroutineMixin, Branch):
                 hint="strict=False loads what is there",
             )
         arrays: dict[str, Array] = {}
+        first_paths: dict[int, str] = {}
         wrong: list[Diagnostic] = []
         for path in (path for path in params if path in state_dict):
             value = state_dict[path]
@@ -123,6 +131,11 @@ class Module(SubroutineMixin, Branch):
             except MisuseError as error:
                 found = error.diagnostic
                 wrong.append(replace(found, message=f"parameter {path}: {found.message}"))
+                continue
+            other = first_paths.setdefault(id(params[path]), path)
+            if other != path and not np.array_equal(arrays[other], arrays[path]):
+                message = f"{other} and {path} are one parameter, and their values differ"
+                wrong.append(Diagnostic(message))
         if wrong:
             first, *others = wrong
             notes = [problem.message for problem in others[:_MAX_NOTES]]

@@ -308,6 +308,7 @@ def storage_align(
 
 
 _ALIGNED = "buffer_dim_align"
+_LONGEST_NAME = 80
 
 
 def split(
@@ -402,7 +403,7 @@ def fuse(state: State, loops: Sequence[For], *, preserve_unit_iters: bool) -> Fo
     _check_independent(loops, outer=True)
     _check_inits_of_nothing(loops)
     dtype = max((loop.loop_var.dtype for loop in loops), key=lambda kind: kind.bits)
-    fused = Var("_".join(loop.loop_var.name for loop in loops) + "_fused", dtype)
+    fused = Var(_fused_name([loop.loop_var.name for loop in loops]), dtype)
     lower: PrimExpr = ops.const(1, dtype)
     values: dict[Var, PrimExpr] = {}
     for k, loop in reversed(list(enumerate(loops))):
@@ -421,6 +422,12 @@ def fuse(state: State, loops: Sequence[For], *, preserve_unit_iters: bool) -> Fo
     nest = nested([new], body)
     state.replace({loops[0]: nest}, renewed)
     return loops_between(nest, body)[0]
+
+
+def _fused_name(names: Sequence[str]) -> str:
+    """The name of the loop that replaces loops of these names, which would double at each use."""
+    name = "_".join(names) + "_fused"
+    return name if len(name) <= _LONGEST_NAME else f"{names[0][: _LONGEST_NAME // 2]}_fused"
 
 
 def _check_inits_of_nothing(loops: Sequence[For]) -> None:

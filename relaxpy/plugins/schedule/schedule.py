@@ -286,7 +286,9 @@ class Schedule(NamedParts, SamplingKernels):
     def rfactor(self, loop: LoopRV, factor_axis: int) -> BlockRV:
         """Reduce for each iteration of a reduction loop by itself, and then over the loop.
 
-        The first of the two blocks is returned. Its buffer has a new axis at `factor_axis`.
+        The first of the two blocks is returned. Its buffer has a new axis at `factor_axis`. A
+        reduction of pairs, such as argmax, is none that commutes: the order of its elements decides
+        which of equal values it finds.
 
         Errors:
             ScheduleError: there is not one block inside of the loop, or it is not a known

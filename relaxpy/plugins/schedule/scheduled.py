@@ -53,7 +53,9 @@ def block_named(state: State, name: str) -> Block:
     if len(found) == 1:
         return found[0]
     if found:
-        raise refused(f"there are {len(found)} blocks with the name {name!r:.40}", found[1])
+        raise refused(f"there are {len(found)} blocks with the name {name!r:.40}", found[1]).hinted(
+            "names of different blocks differ; get_child_blocks reaches these, too"
+        )
     known = [block.name_hint for block in state.blocks()]
     hint = close_names(str(name), known) or f"there are {', '.join(known)}"
     raise refused(f"there is no block {name!r:.40}").hinted(hint)
@@ -460,6 +462,7 @@ class ScheduledKernels:
     def _enter(self, state: State, rv: RV, item: _Item) -> RV:
         name = next(name for name, other in self._states.items() if other is state)
         self._items[rv] = name, item
+        rv.hint = item.name_hint if isinstance(item, Block) else item.name
         return rv
 
     def _block_rv(self, state: State, block: Block) -> BlockRV:

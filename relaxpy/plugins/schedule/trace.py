@@ -23,10 +23,12 @@ if TYPE_CHECKING:
 
 class _Name:
     display_name: ClassVar[str]
+    hint = ""
+    """What it named when the schedule returned it, such as the name of the block."""
 
     @override
     def __repr__(self) -> str:
-        return f"<{self.display_name}>"
+        return f"<{self.display_name.replace(' ', f' {self.hint} ' if self.hint else ' ', 1)}>"
 
     def same_as(self, other: object) -> bool:
         """True if both are the same name."""

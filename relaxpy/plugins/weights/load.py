@@ -79,7 +79,7 @@ class Values(Mapping[str, Array]):
         ignore: Sequence[str],
     ) -> None:
         self._weights = source if isinstance(source, Mapping) else open_weights(source)
-        self._wanted = {param.name: param for param in _wanted(params, names)}
+        self._wanted = {param.name: param for param in _wanted(params, names, self._weights)}
         _check_names(self._weights, [*self._wanted.values()], ignore)
 
     @override
@@ -125,7 +125,8 @@ class _UnfitError(Exception):
     """A value that a parameter cannot have."""
 
 
-def _wanted(params: Params, names: Names) -> Iterator[_Wanted]:
+def _wanted(params: Params, names: Names, weights: Mapping[str, Any]) -> list[_Wanted]:
+    """The parameters. Of the names of one parameter, those are left out that have no tensors."""
     if isinstance(params, Module):
         params = params.state_dict()
     pairs = params.items() if isinstance(params, Mapping) else params
@@ -135,6 +136,8 @@ def _wanted(params: Params, names: Names) -> Iterator[_Wanted]:
         described = [(name, param) for name, param in pairs]
     except (TypeError, ValueError):
         raise unexpected(params, "params is a model, or names with parameters") from None
+    wanted: list[_Wanted] = []
+    owners: dict[int, list[_Wanted]] = {}
     for name, param in described:
         shape, dtype = _described(name, param)
         origin: Any = name
@@ -143,7 +146,13 @@ def _wanted(params: Params, names: Names) -> Iterator[_Wanted]:
         elif names is not None:
             origin = names.get(name, name)
         sources, combine = _origin(name, origin)
-        yield _Wanted(name, shape, dtype, sources, combine)
+        wanted.append(_Wanted(name, shape, dtype, sources, combine))
+        owners.setdefault(id(param), []).append(wanted[-1])
+    kept: set[str] = set()
+    for several in owners.values():
+        there = [param for param in several if all(s in weights for s in param.sources)]
+        kept |= {param.name for param in there or several[:1]}
+    return [param for param in wanted if param.name in kept]
 
 
 def _described(name: object, param: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from inspect import unwrap
 from types import FunctionType
 from typing import Any, Final, TypeVar
@@ -261,6 +262,19 @@ class KernelReader(TextReader, kernel_builder.KernelBuilder):
         self.returns = returns
         self.values = KernelEvaluator(program, scope, guard, self)
         self.shape_vars: dict[str, Var] = {}
+        self.block_names: set[str] = set()
+
+    @override
+    @contextmanager
+    def block(self, form: records.BlockForm, at: Any) -> Iterator[None]:
+        """Open a block; a macro that is used again gets another name for it, as in TVM 0.23."""
+        name, count = form.name, 0
+        while self.values.open_macros and name and name in self.block_names:
+            count += 1
+            name = f"{form.name}_{count}"
+        self.block_names.add(name)
+        with kernel_builder.KernelBuilder.block(self, records.BlockForm(name, form.no_realize), at):
+            yield
 
     def shape_var(self, name: str) -> Var:
         """The variable for a TypeVar of this name."""

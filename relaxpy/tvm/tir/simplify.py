@@ -282,6 +282,7 @@ register_config(
     "tir.RemoveNoOp",
     Mapping,
     fields={"use_dataflow_analysis": False, "max_simplification_steps": 0},
+    no_effect="stores that later ones overwrite stay",
 )
 
 
@@ -379,6 +380,7 @@ register_config(
         "explicit_unroll": True,
         "unroll_local_access": False,
     },
+    no_effect="only loops of T.unroll are unrolled",
 )
 
 

@@ -1,11 +1,14 @@
 """Kernels with more nested loops than Python permits."""
 
 import ast
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
 import relaxpy
+from relaxpy import tir
 from relaxpy.errors import CompileError, RuntimeCheckError
 from relaxpy.exec.kernel.compiler import compile_kernel
 from relaxpy.exec.kernel.runtime import grid
@@ -36,6 +39,36 @@ def main(x: R.Tensor(("n", "m"), "float32")):
     y = x.reshape(2, 3, *[1] * (rank - 2))
     np.testing.assert_allclose(total, (y + y.T).sum(axis=0))
     np.testing.assert_allclose(powers, np.exp(x), rtol=1e-6)
+
+
+#: One operation on an expression `e` in step k, by the element `x`; with the same of NumPy.
+STEPS: dict[str, tuple[Callable[[Any, Any, int], Any], Callable[[Any, Any, int], Any]]] = {
+    "select": (lambda e, x, k: tir.Select(x > k, e, k), lambda e, x, k: np.where(x > k, e, k)),
+    "if": (lambda e, x, k: tir.if_then_else(x > k, e, k), lambda e, x, k: np.where(x > k, e, k)),
+    "xor": (lambda e, x, k: tir.bitwise_xor(e * 3, k), lambda e, x, k: (e * 3) ^ k),
+    "sum": (lambda e, x, k: e * 3 + k, lambda e, x, k: e * 3 + k),
+    "min": (lambda e, x, k: tir.min(e * 3, x + k), lambda e, x, k: np.minimum(e * 3, x + k)),
+    "cast": (lambda e, x, k: tir.Cast("int64", tir.Cast("int32", e) + k), lambda e, x, k: e + k),
+}
+
+
+@pytest.mark.parametrize("target", [*TARGETS, "native"])
+@pytest.mark.parametrize("name", STEPS)
+def test_expressions_of_a_hundred_operations_run(name: str, target: str) -> None:
+    step, expected_step = STEPS[name]
+    a, b = (tir.decl_buffer((5,), "int64", name) for name in "AB")
+    i = tir.Var("i", "int64")
+    value = load = tir.BufferLoad(a, [i])
+    x = result = np.array([-7, 0, 3, 50, 99], "int64")
+    for k in range(100):
+        value = step(value, load, k)
+        result = expected_step(result, x, k)
+    loop = tir.For(i, 0, 5, tir.ForKind.SERIAL, tir.BufferStore(b, value, [i]))
+    params = [tir.Var(name, "handle") for name in "ab"]
+    func = tir.PrimFunc(params, loop, None, dict(zip(params, (a, b), strict=True)))
+    found = np.zeros(5, "int64")
+    relaxpy.compile(func, target=target)["main"](x, found)
+    np.testing.assert_array_equal(found, result)
 
 
 def nest(lines: int, inner: str, *, between: str = "") -> str:

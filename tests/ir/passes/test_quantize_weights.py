@@ -5,6 +5,7 @@ import re
 import tracemalloc
 from collections.abc import Callable
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 import relaxpy
 from relaxpy import IRModule
-from relaxpy.errors import MisuseError, UnknownNameError
+from relaxpy.errors import MisuseError, RelaxpyWarning, UnknownNameError
 from relaxpy.ir import assert_structural_equal
 from relaxpy.relax.frontend import nn
 from relaxpy.relax.frontend.nn import spec
@@ -25,9 +26,10 @@ from relaxpy.relax.frontend.nn.quantization import (
     quantize_model,
     quantize_state_dict,
 )
-from relaxpy.relax.transform import QuantizeWeights
+from relaxpy.relax.transform import BindParams, QuantizeWeights
 from relaxpy.script import from_source, ir as I, relax as R
 from relaxpy.target import Target
+from relaxpy.transform import PassContext
 from tests.ir.relax.texts import module
 
 Array = NDArray[Any]
@@ -423,7 +425,8 @@ def test_weights_with_other_uses_stay(value: str, params: tuple[str, ...]) -> No
                 y = {value}
                 return y
     """)
-    assert_structural_equal(QuantizeWeights(params=params)(mod), mod)
+    with pytest.warns(RelaxpyWarning, match="QuantizeWeights found no weight"):
+        assert_structural_equal(QuantizeWeights(params=params)(mod), mod)
 
 
 def test_parameters_of_called_functions_stay() -> None:
@@ -435,7 +438,61 @@ def test_parameters_of_called_functions_stay() -> None:
         y: f32[1, 8] = cls.layer(x, w)
         return y
     """)
-    assert_structural_equal(QuantizeWeights(params=["w"])(mod), mod)
+    with pytest.warns(RelaxpyWarning, match="QuantizeWeights found no weight"):
+        assert_structural_equal(QuantizeWeights(params=["w"])(mod), mod)
+
+
+SMALL = IRModule(
+    {
+        "main": from_source("""
+            @R.function
+            def main(
+                x: R.Tensor((3, 64), "float32"),
+                kernel: R.Tensor((8, 1, 1), "float32"),
+                w: R.Tensor((64, 64), "float32"),
+                table: R.Tensor((32, 64), "float32"),
+            ):
+                y = R.add(R.matmul(x, w), R.take(table, R.const([1, 2, 31]), axis=0))
+                return R.multiply(kernel, y)
+        """)
+    }
+)
+
+
+def with_constants() -> IRModule:
+    rng = np.random.default_rng(1)
+    params = {p.name_hint: p.struct_info for p in SMALL["main"].params[1:]}
+    shapes = {name: [int(n) for n in sinfo.shape.values] for name, sinfo in params.items()}
+    values = {name: rng.standard_normal(shape, "float32") for name, shape in shapes.items()}
+    return BindParams("main", values)(SMALL)
+
+
+def test_a_summary_says_what_is_packed() -> None:
+    tail = "packed; constants have"
+    plain = 4 * (8 + 64 * 64 + 32 * 64) + 3 * 4
+    stored = (64 + 32) * (64 // 2 + 4 * 2) + 4 * 8 + 3 * 4  # two integers a byte, a scale for 32
+    expected = f"2 of 3 weights {tail} {plain:,} bytes before and {stored:,} after"
+    assert QuantizeWeights("q4f32_1").summary(with_constants()) == expected
+    named = QuantizeWeights("q0f16", params=["w", "table"])
+    assert named.summary(SMALL).startswith("2 of 2 weights packed")
+    with pytest.warns(RelaxpyWarning, match="found no weight"):
+        assert QuantizeWeights().summary(SMALL).startswith("0 of 0 weights packed")
+
+
+@pytest.mark.parametrize("name", ["q4f32_1", "int8f32", "q0f16"])
+def test_small_weights_stay_packed_in_files(name: str, tmp_path: Path) -> None:
+    mod, x = with_constants(), np.random.default_rng(2).standard_normal((3, 64), "float32")
+    packed = QuantizeWeights(name)(mod)
+    sizes: dict[str, int] = {}
+    results = []
+    for key, options in (("packed", {}), ("decoded", {"relax.FoldConstant.max_bytes": 1 << 20})):
+        with PassContext(config=options):
+            ex = relaxpy.compile(packed, target="numpy")
+        ex.save(tmp_path / key)
+        sizes[key] = (tmp_path / key).stat().st_size
+        results.append(ex["main"](x))
+    np.testing.assert_allclose(results[0], results[1], rtol=1e-5, atol=1e-5)
+    assert sizes["packed"] < 0.8 * sizes["decoded"]
 
 
 def reasons(value: str, target: str, size: int = 64) -> list[str]:

@@ -9,6 +9,7 @@ import pytest
 
 from relaxpy.errors import MisuseError
 from relaxpy.exec.compile import compile
+from relaxpy.ir import assert_structural_equal, load_json, save_json
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import ShapeExpr
@@ -18,6 +19,7 @@ from relaxpy.ir.tir import expr as tir, intrin, reduce
 from relaxpy.ir.tir.iteration import IterVar, Range
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import Block
+from relaxpy.script import from_source
 
 Array = np.ndarray
 
@@ -289,6 +291,28 @@ def test_layouts_that_are_left_open_are_named() -> None:
     (buffer,) = last[0].annotations["layout_free_placeholders"]  # type: ignore[misc]
     assert buffer.name == "C"
     assert "layout_free_placeholders" not in create_prim_func([a, b, c]).script()
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        (lambda b, m: b, "B"),
+        (lambda b, m: [m, b, 1], "[M, B, 1]"),
+        (lambda b, m: {"x": b, "y": [m]}, '{"x": B, "y": [M]}'),
+    ],
+)
+def test_tensors_in_attributes_become_buffers(kind: Any, text: str) -> None:
+    a, b = te.placeholder((4,), name="A"), te.placeholder((4,), name="B")
+    m = te.compute((4,), lambda i: a[i] * 2, name="M")
+    c = te.compute((4,), lambda i: m[i] + b[i], name="C", attrs={"other": kind(b, m)})
+    func = create_prim_func([a, b, c])
+    assert f'T.block_attr({{"other": {text}}})' in func.script()
+    assert_structural_equal(from_source(func.script()), func)
+    assert_structural_equal(load_json(save_json(func)), func)
+    d = te.placeholder((4,), name="D")
+    other = te.compute((4,), lambda i: a[i], name="C", attrs={"other": kind(d, d)})
+    with pytest.raises(MisuseError, match="C has tensor D, which the kernel does not use"):
+        create_prim_func([a, other])
 
 
 def test_arithmetic_of_reduction_axes(rng: np.random.Generator) -> None:

@@ -598,7 +598,48 @@ def test_what_a_program_lacks_is_no_wrong_command(capsys, folder) -> None:
 def test_a_seed_is_a_natural_number(seed: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = command(f"run model.py --dim n=2 --random={seed}", capsys)
     assert code == 2
-    assert "--random: expected 0, 1, 2, ..., found" in err
+    assert "--random: expected 0, 1, 2, ... with up to 18 digits, found" in err
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is full")
+@pytest.mark.parametrize(
+    "words",
+    [
+        "compile model.py -o {}",
+        "print model.py -o {}",
+        "run model.py --random 0 --dim n=2 -o {}",
+        "graph model.py -o {}",
+    ],
+)
+def test_a_full_disk_names_the_file(
+    words: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("full", "full.npy", "full.json", "full.svg"):
+        (folder / name).symlink_to("/dev/full")
+    ending = {"run": ".npy", "graph": ".svg"}.get(words.split()[0], "")
+    code, _, err = command(words.format(f"full{ending}"), capsys)
+    assert (code, err) == (2, f"relaxpy: full{ending}: No space left on device\n")
+
+
+@pytest.mark.parametrize("name", ["run", "check", "print", "compile -o out"])
+@pytest.mark.parametrize("text", ['{"format": "x"}', '{"format"'])
+def test_a_saved_program_that_is_wrong_is_named(
+    name: str, text: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "bad.json").write_text(text)
+    code, out, err = command(f"{name} bad.json", capsys)
+    assert code == 1
+    assert "bad.json" in out + err
+
+
+@pytest.mark.parametrize("system", ["", ":", "linux-x86_64:", ":x86-64-v3"])
+def test_code_is_for_a_system_with_a_name(
+    system: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = command(f"compile model.py --for={system} -o out", capsys)
+    assert code == 2
+    assert f"expected a system, or a system:cpu, found {system!r}" in err
+    assert not (folder / "out").exists()
 
 
 @pytest.mark.parametrize("size", [8, 60, 200, -1])

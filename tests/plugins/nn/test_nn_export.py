@@ -497,6 +497,77 @@ def test_states_are_loaded_by_path() -> None:
         tree.load_state_dict(Tree().state_dict())
 
 
+class Tied(nn.Module):
+    def __init__(self) -> None:
+        self.embed = nn.Embedding(5, 3)
+        self.layer = nn.Linear(3, 3, bias=False)
+        self.again = self.layer
+        self.head = nn.Linear(3, 5, bias=False)
+        self.head.weight = self.embed.weight
+
+    def forward(self, i: Tensor) -> Tensor:
+        return self.head(self.again(self.layer(self.embed(i))))
+
+
+def test_a_parameter_at_several_paths_is_one_as_in_torch() -> None:
+    torch = pytest.importorskip("torch")
+
+    class Expected(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.embed = torch.nn.Embedding(5, 3)
+            self.layer = torch.nn.Linear(3, 3, bias=False)
+            self.again = self.layer
+            self.head = torch.nn.Linear(3, 5, bias=False)
+            self.head.weight = self.embed.weight
+
+        def forward(self, i: Any) -> Any:
+            return self.head(self.again(self.layer(self.embed(i))))
+
+    expected, model = Expected(), Tied()
+    names = [name for name, _ in expected.named_parameters()]
+    assert [name for name, _ in model.named_parameters()] == names
+    assert list(model.state_dict()) == list(expected.state_dict())
+    inputs = {"forward": {"i": spec.Tensor((2,), "int32")}}
+    mod, params = model.export_tvm(inputs)
+    assert [name for name, _ in params] == names
+    i = np.array([4, 1], "int32")
+    result = expected(torch.from_numpy(i)).detach().numpy()
+    values = [param.detach() for param in expected.parameters()]
+    np.testing.assert_allclose(relaxpy.compile(mod)["forward"](i, *values), result, rtol=1e-5)
+    assert model.load_state_dict(expected.state_dict()) == ([], [])
+    np.testing.assert_allclose(model.jit(inputs)(i), result, rtol=1e-5)
+
+
+def test_values_of_a_parameter_at_several_paths_agree() -> None:
+    model, layer = Tied(), np.eye(3, dtype="float32")
+    weight = np.arange(15, dtype="float32").reshape(5, 3)
+    for path in ("embed.weight", "head.weight"):
+        assert model.load_state_dict({path: weight, "again.weight": layer}) == ([], [])
+        assert model.embed.weight.data is weight
+    with pytest.raises(MisuseError, match=r"embed\.weight and head\.weight are one parameter"):
+        model.load_state_dict(
+            {"embed.weight": weight, "head.weight": -weight, "layer.weight": layer}
+        )
+    with pytest.raises(UnknownNameError, match=r"missing \['layer\.weight', 'again\.weight'\]"):
+        model.load_state_dict({"head.weight": weight})
+
+
+def test_a_state_at_several_paths_is_one() -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            self.cache = nn.KVCache(8, [2])
+            self.again = self.cache
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.cache.append(x)
+            return self.again.view(1)
+
+    x = np.array([[3, 5]], "float32")
+    compiled = Model().jit({"forward": {"x": spec.Tensor((1, 2), "float32")}})
+    np.testing.assert_array_equal(compiled(x), x)
+
+
 def test_collections_accept_items_of_their_kind() -> None:
     tree = Tree()
     tree.list.append(nn.SiLU())

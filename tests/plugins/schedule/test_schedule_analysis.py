@@ -86,6 +86,26 @@ def nested(A: f32[8, 4], C: f32[8, 4]):
 """)
 
 
+def test_names_of_blocks_and_loops_say_what_they_named() -> None:
+    sch = tir.Schedule(
+        kernel("""
+@T.prim_func
+def main(A: T.Buffer((8,), "int32")):
+    for i in range(8):
+        with T.block("B"):
+            v = T.axis.spatial(8, i)
+            A[v] = 1
+""")
+    )
+    block = sch.get_block("B")
+    assert repr(block) == "<block B of the schedule>"
+    (loop,) = sch.get_loops(block)
+    assert repr(sch.split(loop, [2, None])) == (
+        "[<loop i_0 of the schedule>, <loop i_1 of the schedule>]"
+    )
+    assert repr(tir.schedule.LoopRV()) == "<loop of the schedule>"
+
+
 def test_output_blocks_are_those_that_write_beyond_their_scope() -> None:
     sch = tir.Schedule(nested)
     names = {

@@ -326,6 +326,25 @@ def test_tensors_are_renamed_joined_and_converted(kind, params, as_function, tmp
         assert not found["out.bias"].flags.owndata  # which needs no conversion
 
 
+@pytest.mark.parametrize("stored", [("a.weight",), ("b.weight",), ("a.weight", "b.weight")])
+def test_a_tied_weight_may_be_stored_once(stored: tuple[str, ...], tmp_path: Path) -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            self.a = nn.Linear(2, 3, bias=False)
+            self.b = nn.Linear(2, 3, bias=False)
+            self.b.weight = self.a.weight
+
+    weight = drawn("float32", (3, 2))
+    path = written(tmp_path / "model.safetensors", dict.fromkeys(stored, weight))
+    model = Model()
+    values = load_weights(path, model)
+    assert tuple(values) == stored
+    assert model.load_state_dict(values) == ([], [])
+    np.testing.assert_array_equal(model.b.weight.data, weight)
+    with pytest.raises(FrontendError, match=r"missing: a\.weight"):
+        load_weights({}, model)
+
+
 def test_all_that_does_not_fit_is_listed(tmp_path: Path) -> None:
     stored = {k: v for k, v in STORED.items() if k != "k.weight"} | {"rope.inv_freq": np.ones(2)}
     with pytest.raises(FrontendError) as caught:

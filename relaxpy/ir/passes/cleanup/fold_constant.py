@@ -45,6 +45,8 @@ _PER_ELEMENT: Final = 1 << 12
 """The maximum number of iterations per element of the operands, if that allows more."""
 _OPTION: Final = "relax.FoldConstant.max_bytes"
 register_config(_OPTION, int)
+IS_DECODER: Final = "relaxpy.is_decoder"
+"""The attribute of kernels that compute weights from a shorter form, which FoldConstant keeps."""
 
 
 @dataclass(frozen=True)
@@ -55,15 +57,15 @@ class FoldConstant(Pass):
     `shape_to_tensor` are evaluated, too. A call that fails stays, and so does one whose result is
     larger than its operands together and than `relax.FoldConstant.max_bytes` of the PassContext
     (1 MiB by default). One whose loops have more than 2**24 iterations, or 2**12 for each element
-    of its operands, stays as well, and so does one with a loop whose end depends on data. Bindings
-    that nothing uses any more are removed.
+    of its operands, stays as well, and so does one with a loop whose end depends on data. Weights
+    of QuantizeWeights are only decoded if the context has the option. Bindings that nothing uses
+    any more are removed.
     """
 
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         mod = normalize_module(mod)
-        limit = (ctx.config or {}).get(_OPTION, MAX_BYTES)
-        kernels = _Kernels(limit)
+        kernels = _Kernels((ctx.config or {}).get(_OPTION))
 
         def folded(func: rx.Function) -> rx.Function:
             effects = Effects(Context(), mod.functions_by_name, func)
@@ -158,10 +160,14 @@ class _Folder(BindingRewriter):
 
 
 class _Kernels:
-    """Evaluates kernels; equal ones are compiled once."""
+    """Evaluates kernels; equal ones are compiled once.
 
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
+    Without a limit that somebody chose, weights stay in their shorter form.
+    """
+
+    def __init__(self, limit: int | None) -> None:
+        self.limit = MAX_BYTES if limit is None else limit
+        self.decodes = limit is not None
         self._known: dict[int, list[PrimFunc]] = {}
 
     def operator_result(self, call: rx.Call) -> rx.Constant | None:
@@ -203,6 +209,8 @@ class _Kernels:
         """The value of a call of a kernel on constants; None if it is not known or too large."""
         constants = [operand for operand in operands if isinstance(operand, rx.Constant)]
         if len(constants) != len(operands) or len(sinfos) != 1:
+            return None
+        if IS_DECODER in kernel.attrs and not self.decodes:
             return None
         if not self._is_small(sinfos[0], constants):
             return None

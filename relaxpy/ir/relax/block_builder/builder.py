@@ -561,9 +561,10 @@ class BlockBuilder:
         kwargs: Mapping[str, object],
         *,
         name: str | None,
+        attrs: Mapping[str, object] | None = None,
     ) -> rx.Call:
         """As `call_te`, for a `func` that depends on its arguments alone: kernels are reused."""
-        return self._call_te(func, args, kwargs, name=name, reuse=True)
+        return self._call_te(func, args, kwargs, name=name, attrs=attrs, reuse=True)
 
     def _call_te(self, *args: Any, **options: Any) -> rx.Call:
         from relaxpy.ir.relax.block_builder.te_call import call_te  # parsing needs none

@@ -28,7 +28,7 @@ from relaxpy.ir.tir.iteration import IterVar
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import For, LetStmt
 from relaxpy.ir.tir.substitution import substitute
-from relaxpy.support.dataclass import dataclass
+from relaxpy.support.dataclass import dataclass, replace
 from relaxpy.support.missing import described
 
 if TYPE_CHECKING:
@@ -254,15 +254,19 @@ def call_te(
     kinds = _ArgumentKinds(
         builder, lambda index, var: _canonical_var(index, var.dtype, isinstance(var, tir.SizeVar))
     )
-    key = func, name, _kind(kinds.convert(args)), _kind(kinds.convert(kwargs))
+    kind = _kind(kinds.convert(args)), _kind(kinds.convert(kwargs))
+    key = func, name, kind, _kind(dict(attrs or {}))
     known = builder.kernels.get(key)
     if known is None or not builder.has_func(known.gvar, known.kernel.func):
         # Names are part of the key, so that they do not depend on other modules.
         names = tuple(arg.name_hint if isinstance(arg, rx.Var) else "" for arg in kinds.operands)
         shared_key = key, names, tuple(var.name for var in kinds.shape_vars), te.tagged("")
-        kernel = _shared(
-            shared_key, lambda: _lowered(called, func, args, kwargs, own(), captures=False)
-        )
+
+        def lower() -> _Kernel:
+            kernel = _lowered(called, func, args, kwargs, own(), captures=False)
+            return replace(kernel, func=kernel.func.with_attrs(attrs)) if attrs else kernel
+
+        kernel = _shared(shared_key, lower)
         known = _of_module(builder, builder.add_func(kernel.func, called), kernel)
         builder.kernels[key] = known
     return _call_kernel(known, kinds)

@@ -259,8 +259,9 @@ class Replacer:
             raise TransformError(
                 f"the rewriting does not end: {_names(olds)} was rewritten {times} times",
                 span=olds[-1].span,
-                hint="the replacement matches the pattern again; let the rewriter return the "
-                "expression itself if there is nothing to do",
+                hint="the replacement matches the pattern again; where there is nothing to do, let "
+                "the rewriter return the expression: a function that rewrite_call takes can, "
+                "a class of a pattern and a replacement cannot",
             )
         for binding in news:
             if binding.var is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import reduce
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -21,6 +22,9 @@ from relaxpy.ir.tir.substitution import substitute
 
 #: The minimum and the maximum (inclusive); None if unknown.
 Interval: TypeAlias = "tuple[PrimExpr, PrimExpr] | None"
+
+#: The ends of a region that may be compared at run time; simplifying more takes quadratic time.
+_MOST_ENDS = 8
 
 
 def stored_buffers(*statements: stmt.Stmt) -> set[Buffer]:
@@ -420,19 +424,43 @@ def _combine(
 
 
 def union(a: Interval, b: Interval) -> Interval:
-    """The smallest known interval that contains both."""
+    """The smallest known interval that contains both; None if many ends cannot be compared."""
     if a is None or b is None:
         return None
-    return _outermost(a[0], b[0], least=True), _outermost(a[1], b[1], least=False)
+    low = _outermost(a[0], b[0], tir.Min)
+    high = _outermost(a[1], b[1], tir.Max)
+    return None if low is None or high is None else (low, high)
 
 
-def _outermost(a: PrimExpr, b: PrimExpr, *, least: bool) -> PrimExpr:
+def _outermost(a: PrimExpr, b: PrimExpr, kind: type[tir.Min | tir.Max]) -> PrimExpr | None:
+    """The minimum or maximum of two; ends at a known distance from others are left out."""
     if a is b:
         return a
-    difference = simplify(b - a)
-    if isinstance(difference, tir.IntImm):
-        return a if (difference.value >= 0) == least else b
-    return ops.minimum(a, b) if least else ops.maximum(a, b)
+    ends = _operands(a, kind)
+    for new in _operands(b, kind):
+        for i, end in enumerate(ends):
+            difference = simplify(new - end)
+            if isinstance(difference, tir.IntImm):
+                if (difference.value < 0) == (kind is tir.Min):
+                    ends[i] = new
+                break
+        else:
+            ends.append(new)
+        if len(ends) > _MOST_ENDS:
+            return None
+    return reduce(ops.minimum if kind is tir.Min else ops.maximum, ends)
+
+
+def _operands(expr: PrimExpr, kind: type[tir.Min | tir.Max]) -> list[PrimExpr]:
+    """The operands of nested minima or maxima."""
+    operands, stack = [], [expr]
+    while stack:
+        match node := stack.pop():
+            case tir.Min(a=a, b=b) | tir.Max(a=a, b=b) if isinstance(node, kind):
+                stack += [b, a]
+            case _:
+                operands.append(node)
+    return operands
 
 
 def regions_of(table: Mapping[Buffer, list[Interval]]) -> tuple[BufferRegion, ...]:

@@ -229,9 +229,11 @@ def _stores(
                     yield from _stores(child, values, inner)
 
 
-def stage_of(state: State, block: stmt.Block) -> Stage:
-    """The stage of a block. Errors: ScheduleError if its accesses are not known."""
-    pointers = {buffer.data for buffer in _buffers(state)}
+def _stage_of(state: State, block: stmt.Block, pointers: set[Var]) -> Stage:
+    """The stage of a block. Errors: ScheduleError if its accesses are not known.
+
+    `pointers` are the data variables of all buffers.
+    """
     accesses = Bodies(pointers)
     is_opaque = False
     try:
@@ -340,7 +342,9 @@ def stages_in(state: State, scope: stmt.Stmt) -> list[Stage]:
 
 def listed_stages(state: State, scope: stmt.Stmt) -> list[Stage]:
     """The stages directly inside of a node, which may have other statements."""
-    return [stage_of(state, realize.block) for realize in child_blocks(scope)]
+    realizes = child_blocks(scope)
+    pointers = {buffer.data for buffer in _buffers(state)} if realizes else set()
+    return [_stage_of(state, realize.block, pointers) for realize in realizes]
 
 
 def bare_statements(scope: stmt.Stmt) -> Iterator[stmt.Stmt]:

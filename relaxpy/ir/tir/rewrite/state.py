@@ -9,6 +9,7 @@ from typing_extensions import override
 from relaxpy.errors import ScheduleError
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.arith.tvm.iter_map import iter_map_simplify
+from relaxpy.ir.arith.tvm.iter_reader import analyzer_of
 from relaxpy.ir.core.dtype import BOOL
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, map_children, preorder
@@ -328,7 +329,7 @@ def with_simple_bindings(
 ) -> Stmt:
     """Simplify the values of the outermost blocks in `node` below the loops `around`.
 
-    Each of the blocks gets `predicate` as well, unless it is implied.
+    Each of the blocks gets `predicate` as well, as it is; without one, theirs are simplified.
     """
 
     def visit(item: Stmt, loops: Sequence[For]) -> Stmt:
@@ -339,6 +340,8 @@ def with_simple_bindings(
                     values, domains_of(loops), full, simplify_trivial_iterators=not keep_unit_iters
                 )
                 cast = [ops.cast_to(v, o.dtype) for v, o in zip(simple, values, strict=True)]
+                if predicate is None:
+                    full = analyzer_of(domains_of(loops)).simplify(full)
                 return BlockRealize(tuple(cast), full, block, span=item.span)
             case For():
                 inner = (*loops, item)

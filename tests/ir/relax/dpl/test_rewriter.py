@@ -1,5 +1,7 @@
 """Rewriters from modules: patterns and replacements written as functions."""
 
+from collections.abc import Mapping
+
 import pytest
 
 from relaxpy import relax as rx, transform
@@ -102,6 +104,34 @@ def test_what_one_rewriter_puts_in_another_may_find() -> None:
     after = f"B = {packed('mul', 'A', 'R.const(2.0)')}\nreturn B"
     check((twice | scaled)(before), after, vectors("A"))
     check((scaled | twice)(before), after, vectors("A"))
+
+
+def test_a_replacement_that_contains_the_pattern_is_for_rewrite_call() -> None:
+    turned = rewriter(
+        'A: R.Tensor((4, 4), "float32"), B: R.Tensor((4, 4), "float32")',
+        "return R.matmul(A, B)",
+        "return R.permute_dims(R.matmul(R.permute_dims(B), R.permute_dims(A)))",
+    )
+    func = from_source("""
+@R.function
+def main(x: R.Tensor((4, 4), "float32"), w: R.Tensor((4, 4), "float32")):
+    y = R.matmul(x, w)
+    return y
+""")
+    with pytest.raises(TransformError, match="does not end") as caught:
+        turned(func)
+    assert "rewrite_call" in (caught.value.diagnostic.hint or "")
+    a, b = dpl.wildcard(), dpl.wildcard()
+
+    def turn(expr: rx.Expr, matches: Mapping[dpl.DFPattern, rx.Expr]) -> rx.Expr:
+        if matches[a] is not func.params[0]:
+            return expr
+        rows, columns = R.permute_dims(matches[b]), R.permute_dims(matches[a])
+        return R.permute_dims(R.matmul(rows, columns))
+
+    after = dpl.rewrite_call(dpl.is_op("relax.matmul")(a, b), turn, func)
+    assert after.script().count("R.matmul(") == 1
+    assert after.script().count("R.permute_dims(") == 3
 
 
 def test_both_of_two_rewriters_apply() -> None:
