@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -72,11 +72,10 @@ FAULTS: dict[str, Callable[[], Exception]] = {
 
 
 @pytest.fixture(autouse=True)
-def packed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _packed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A packed function, because of which `main` runs in Python, and no cache."""
     monkeypatch.setenv("RELAXPY_CACHE", "0")
     relaxpy.register_func("test.faults.same", lambda x: x, override=True)
-    yield
 
 
 def program() -> relaxpy.IRModule:
@@ -143,7 +142,7 @@ def test_errors_of_users_and_of_memory_pass(place: str, error: BaseException) ->
         compiled(place, error)
 
 
-def test_a_refused_program_is_saved_and_loaded_with_a_warning(tmp_path) -> None:
+def test_a_refused_program_is_saved_and_loaded(tmp_path) -> None:
     executable, _ = compiled(f"{BACKEND}.KernelEmitter.emit", AssertionError())
     executable.save(tmp_path / "model.rxp")
     check(relaxpy.load_executable(tmp_path / "model.rxp", native_code=True))
@@ -154,11 +153,12 @@ def test_a_fault_is_not_kept_on_disk(monkeypatch, tmp_path) -> None:
     monkeypatch.setenv("RELAXPY_CACHE_DIR", str(tmp_path))
     text = "@R.function\ndef main(x: R.Tensor((3, 5), 'float32')):\n    return R.add(x, x)\n"
     for place in (f"{BACKEND}.program_of", f"{GRAPH}.GraphEmitter.emit"):
-        with pytest.MonkeyPatch.context() as patch, pytest.warns(RuntimeWarning, match="since"):
+        with pytest.MonkeyPatch.context() as patch:
             patch.setattr(place, lambda *args, **kwargs: [][1])
-            executable = relaxpy.compile(from_source(text))
-            assert "not kept on disk: " in str(executable.report())
-            np.testing.assert_array_equal(executable["main"](X), X + X)
+            with pytest.warns(RuntimeWarning, match="since main|since add"):
+                executable = relaxpy.compile(from_source(text))
+        assert "not kept on disk: " in str(executable.report())
+        np.testing.assert_array_equal(executable["main"](X), X + X)
     executable = relaxpy.compile(from_source(text))
     np.testing.assert_array_equal(executable["main"](X), X + X)
     assert {row.backend for row in executable.report()} == {"native"}
