@@ -69,7 +69,7 @@ def test_products_are_emitted(dtype: str, name: str) -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_products_are_right(dtype: str, name: str) -> None:
     rng = generator("products", dtype, name)
-    forms = PRODUCTS if whole_tables() else rng.sample(PRODUCTS, 5)
+    forms = rng.sample(PRODUCTS, 60 if whole_tables() else 5)
     check_all(forms, lambda how: drawn_product(how, dtype, "run", name).run(HERE[name]()))
 
 
@@ -78,7 +78,7 @@ def test_products_are_right(dtype: str, name: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_kinds_are_emitted(kind: str, name: str) -> None:
     rng = generator("emitted", kind, name)
-    forms = [KINDS[kind](rng) for _ in range(100 if whole_tables() else 8)]
+    forms = [KINDS[kind](rng) for _ in range(60 if whole_tables() else 8)]
     check_all(forms, lambda form: check_emitted(form, (name,)))
 
 
@@ -87,5 +87,5 @@ def test_kinds_are_emitted(kind: str, name: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_kinds_are_right(kind: str, name: str) -> None:
     rng = generator("right", kind, name)
-    forms = [KINDS[kind](rng) for _ in range(100 if whole_tables() else 6)]
+    forms = [KINDS[kind](rng) for _ in range(60 if whole_tables() else 6)]
     check_all(forms, lambda form: form.run(HERE[name]()))
