@@ -206,6 +206,23 @@ def test_adding_zero_to_a_float_is_not_folded() -> None:
     assert analyzer.simplify(x + -0.0) is x
 
 
+def test_a_maximum_of_zeros_of_both_signs() -> None:
+    func = from_source("""
+@R.function
+def main(x: R.Tensor((2,), "float32"), y: R.Tensor((2,), "float32")):
+    return R.maximum(x, y), R.minimum(x, y)
+""")
+    x, y = np.array([-0.0, 0.0], "float32"), np.array([0.0, -0.0], "float32")
+    second = np.signbit(y).tolist()
+    for target, wanted in {
+        "native": ([False, False], [True, True]),
+        "numpy": (np.signbit(np.maximum(x, y)).tolist(), np.signbit(np.minimum(x, y)).tolist()),
+        "reference": (second, second),
+    }.items():
+        found = relaxpy.compile(func, target)["main"](x, y)
+        assert tuple(np.signbit(v).tolist() for v in found) == wanted
+
+
 def test_a_scalar_and_a_tensor_of_rank_0_have_rank_0() -> None:
     func = from_source("""
 @R.function

@@ -206,7 +206,8 @@ class Lowered:
         public = public_signatures(module)
         functions = {name: lowered.function(name) for name, _ in public.values()}
         rows = *_kernel_rows(lowered), *_dynamic_rows(module, lowered.program)
-        problem = store(lowered, rows)
+        native = lowered.backend.native
+        problem = store(lowered, rows) or (native.problem if native is not None else "")
         report = ExecutionReport(rows, not_native, remark or problem)
         names = module.functions_by_name
         return executable_of_lowered(program, public, functions, lambda: self, report, names)

@@ -39,7 +39,7 @@ class ExecutionReport(ShownAsTable):
     """One row for each block of each kernel; `str` is a table.
 
     `not_native` is the reason why the default target of this machine is not "native", and `remark`
-    why machine code of a file is not used.
+    why machine code of a file is not used, or is not that of the whole program.
     """
 
     rows: tuple[ReportRow, ...]

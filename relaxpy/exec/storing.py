@@ -89,8 +89,8 @@ def program_table(
     """
     backend = lowered.backend.native
     assert backend is not None
-    if lowered.problem:
-        raise MisuseError(lowered.problem)
+    if problem := lowered.problem or backend.problem:
+        raise MisuseError(problem)
     return {
         "functions": [
             {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -79,17 +80,18 @@ class GraphBackend(NativeBackend):
         symbol = f"graph{len(self.graphs)}"
         before = self.module.copy()
         try:
-            graph = GraphReader(func, context, signatures, packings).read()
-            self._check_packed(graph)
-            entry = GraphEmitter(self.module, symbol, graph, kernels).emit()
-            called = {kernels[kernel] for kernel in graph.region.kernels()}
-            if entry.tasks > 0:
-                self._replaced |= called
-            else:
-                self._called |= called
-        except (RefusedError, RecursionError):
+            with self.faults_refused(f"{name} cannot be native code", f"{name} runs in Python"):
+                graph = GraphReader(func, context, signatures, packings).read()
+                self._check_packed(graph)
+                entry = GraphEmitter(self.module, symbol, graph, kernels).emit()
+                called = {kernels[kernel] for kernel in graph.region.kernels()}
+        except RefusedError:
             self.module = before
             return False
+        if entry.tasks > 0:
+            self._replaced |= called
+        else:
+            self._called |= called
         self.graphs[name] = NativeFunction(
             symbol, graph.constants, entry, graph.written, graph.sessions
         )
@@ -121,7 +123,14 @@ class GraphBackend(NativeBackend):
 
         self._outlined = self._outlined or OutlinedFunctions()
         name_of = partial(self._outlined.name_of, compiled)
-        return Outliner(func, context, name_of).outlined()
+        with (
+            suppress(RefusedError),
+            self.faults_refused(
+                "calls of its kernels cannot be native code", "a function runs in Python"
+            ),
+        ):
+            return Outliner(func, context, name_of).outlined()
+        return func
 
     def link_graphs(
         self, fallbacks: Mapping[str, Callable[..., Any]]

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import islice
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final, Literal
 
@@ -99,6 +102,8 @@ class NativeBackend:
         """The numbers of the arguments of kernels that are always constants."""
         self.only_packed: dict[str, KernelProgram] = {}
         """The programs of the kernels that only take packed weights, by Python name."""
+        self.problem = ""
+        """The first failure of native code that was not expected, if there was one."""
         self._library: Library | None = None
         self._ahead = PartsAhead()
         self._entries: frozenset[str] = frozenset()
@@ -107,13 +112,25 @@ class NativeBackend:
         """Find the kernels of `module` that are compiled as one."""
         if KERNEL_CLASSES and not self.as_written:
             kernels = [f for f in module.functions_by_name.values() if isinstance(f, PrimFunc)]
-            for found in classes_of(kernels):
-                self._classes.update(dict.fromkeys(found.members, _Class(found)))
+            with (
+                suppress(RefusedError),
+                self.faults_refused(
+                    "classes of kernels are not known", "kernels are compiled one by one"
+                ),
+            ):
+                for found in classes_of(kernels):
+                    self._classes.update(dict.fromkeys(found.members, _Class(found)))
 
     def find_weights(self, module: IRModule) -> None:
         """Find the arguments of the kernels of `module` that are always constants."""
         if ONLY_PACKED and PACKED_WEIGHTS and WHOLE_GRAPH and not self.as_written:
-            self._constants = constant_arguments(module)
+            with (
+                suppress(RefusedError),
+                self.faults_refused(
+                    "constant arguments are not known", "kernels have forms for all arrays"
+                ),
+            ):
+                self._constants = constant_arguments(module)
 
     def compile_kernel(
         self, func: PrimFunc, name: str, unchecked_name: str, functions: Mapping[str, str]
@@ -121,9 +138,9 @@ class NativeBackend:
         """The kernel of `func`, as for NumPy, with a report of how it runs."""
         kernel = Kernel(func, name, unchecked_name, functions)
         try:
-            if self.as_written:
-                return self._compiled_as_written(kernel)
-            with stage("emission of kernels"):
+            with stage("emission of kernels"), self.faults_refused(f"{name} cannot be native code"):
+                if self.as_written:
+                    return self._compiled_as_written(kernel)
                 if func in self._classes and self._claim_in_class(kernel, func):
                     return kernel
                 program = self._program(kernel)
@@ -131,8 +148,6 @@ class NativeBackend:
                 written = self._emit(name, rewritten(program), constants=constants)
         except RefusedError as error:
             reason = f"not native: {error}"
-        except RecursionError:
-            reason = "not native: an expression nests too deeply"
         else:
             kernel.report = self._report(name, program, written)
             kernel.is_native = True
@@ -167,9 +182,13 @@ class NativeBackend:
         if shared.kernel is None:
             shared.kernel = Kernel(found.func, kernel.name, "", {})
             try:
-                program = self._program(shared.kernel, is_short=found.is_short)
-                written = self._emit(kernel.name, rewritten(program), found.multiples)
-            except (RefusedError, RecursionError):
+                with self.faults_refused(
+                    f"a class of kernels like {kernel.name} cannot be native code",
+                    "kernels are compiled one by one",
+                ):
+                    program = self._program(shared.kernel, is_short=found.is_short)
+                    written = self._emit(kernel.name, rewritten(program), found.multiples)
+            except RefusedError:
                 for member in found.members:
                     del self._classes[member]
                 return False
@@ -251,19 +270,17 @@ class NativeBackend:
         """
         signature = signature_of(program)
         emitter, emitted = self._written(_KERNEL, program, signature, multiples, constants)
-        functions = [self.module.functions[function] for function in emitted]
-        for function in functions:
-            function.close()
+        functions = (self.module.functions[function] for function in emitted)
         own = (each.text() for each in functions if each.name.startswith(_KERNEL))
         symbol = f"{_KERNEL}.{key_of(*own)[:24]}"
         is_new = symbol not in self.module.functions
         written = self.module.rename(emitted, _KERNEL, symbol)
+        if is_new:
+            self._ahead.add(self.module, written)  # a thread may read their text from here on
         self.claimed[name] = symbol, signature
         self.packings[name] = emitter.packings
         if emitter.takes_only_packed:
             self.only_packed[name] = program
-        if is_new:
-            self._ahead.add(self.module, written)  # a thread may read their text from here on
         return written
 
     def _written(
@@ -291,7 +308,10 @@ class NativeBackend:
             emitter = KernelEmitter(*operands, constants)
             emitter.emit()
             written = list(islice(self.module.functions, len(before.functions), None))
-            check_length(map(self.module.functions.__getitem__, written))
+            functions = [self.module.functions[function] for function in written]
+            check_length(functions)
+            for function in functions:
+                function.close()
         except BaseException:
             self.module = before
             del self.failures.entries[reported:]
@@ -305,11 +325,10 @@ class NativeBackend:
         if program is None or f"{symbol}.{name}" in self.module.functions:
             return True
         try:
-            _, written = self._written(f"{symbol}.{name}", program, signature, None, frozenset())
-        except (RefusedError, RecursionError):
+            with self.faults_refused(f"{name} cannot be native code"):
+                self._written(f"{symbol}.{name}", program, signature, None, frozenset())
+        except RefusedError:
             return False
-        for function in written:
-            self.module.functions[function].close()
         return True
 
     def link(self, namespace: dict[str, Any]) -> str:
@@ -322,15 +341,41 @@ class NativeBackend:
     def attempt(self, link: Callable[[], None]) -> str:
         """Link native code; if that fails, warn and return the reason."""
         try:
-            link()
-        except RelaxpyError:
-            raise
-        except (OSError, RuntimeError) as error:  # memory that may not be executed; LLVM
-            problem = f"native code cannot be linked: {error}"
-            warnings.warn(f"kernels run on NumPy, since {problem}", RuntimeWarning, stacklevel=2)
+            with self.faults_refused("native code cannot be linked"):
+                link()
+        except RefusedError as error:
             self.claimed.clear()
-            return problem
+            return str(error)
         return ""
+
+    @contextmanager
+    def faults_refused(
+        self, failure: str, consequence: str = "kernels run on NumPy"
+    ) -> Iterator[None]:
+        """A context in which exceptions that native code does not expect become refusals.
+
+        A warning has the `failure` and its `consequence`. The system or LLVM may refuse code, and
+        relaxpy may have faults; errors in programs and of memory pass.
+
+        Errors:
+            RefusedError: there was such an exception, or an expression nests too deeply.
+        """
+        try:
+            yield
+        except RecursionError:
+            raise RefusedError("an expression nests too deeply") from None
+        except (RefusedError, RelaxpyError, MemoryError):
+            raise
+        except Exception as error:
+            found = str(error)
+            if not isinstance(error, OSError | RuntimeError):
+                place = traceback.extract_tb(error.__traceback__)[-1]
+                position = f"{Path(place.filename).name}:{place.lineno}"
+                found = f"{type(error).__name__} at {position} {found}".rstrip()
+            problem = f"{failure}: {found}"
+            self.problem = self.problem or problem
+            warnings.warn(f"{consequence}, since {problem}", RuntimeWarning, stacklevel=3)
+            raise RefusedError(problem) from error
 
     def _link(self, namespace: dict[str, Any]) -> None:
         names = [n for n in self.claimed if n in namespace and self._takes_arrays(n)]

@@ -36,14 +36,13 @@ def _unequal(first: rules.Sizes, second: rules.Sizes) -> int | None:
 def _gradient_scatter(
     call: rx.Call, var: rx.Var, gradient: rx.Expr, updates: rx.Expr, scatter: Any, gather: Any
 ) -> list[rx.Expr]:
-    """The gradients of data and of updates, from functions that scatter and gather at the indices.
-
-    With "update", all updates of an element get its gradient, although only the last one is stored.
-    """
+    """The gradients of data and updates, from functions that scatter and gather at the indices."""
     data = call.args[0]
     match call.attrs["reduction"]:
         case "update":
-            return [scatter(gradient, R.zeros_like(updates), "update"), gather(gradient)]
+            return _gradient_of_last(
+                gradient, updates, lambda x, y: scatter(x, y, "update"), gather
+            )
         case "add":
             return [gradient, gather(gradient)]
         case "mul":
@@ -61,6 +60,19 @@ def _gradient_scatter(
             in_updates = R.astype(R.equal(updates, gather(var)), dtype)
             share = gradient / scatter(in_data, in_updates, "add")
             return [share * in_data, gather(share) * in_updates]
+
+
+def _gradient_of_last(
+    gradient: rx.Expr, updates: rx.Expr, scatter: Any, gather: Any
+) -> list[rx.Expr]:
+    """The gradients of data and of updates of which the last one for an element is stored.
+
+    To find these, the updates are numbered: an element then has the number of its update.
+    """
+    ones = R.flatten(R.ones_like(updates, "int64"))
+    numbers = R.reshape(R.cumsum(ones, 0), gradients.shape_like(updates))
+    is_last = R.equal(gather(scatter(R.zeros_like(gradient, "int64"), numbers)), numbers)
+    return [scatter(gradient, R.zeros_like(updates)), gradients.masked(gather(gradient), is_last)]
 
 
 def _other_factors(data: rx.Expr, updates: Any, scatter: Any, gather: Any) -> Any:
@@ -247,11 +259,18 @@ def _gradient_index_put(
 ) -> list[rx.Expr]:
     _, operand, values = call.args
     indices = rx.Tuple(tuple(indexing.fields_of(operand, builder)))
-    value_gradient = R.collapse_sum_to(
-        indexing.index_tensor(gradient, indices), gradients.shape_like(values)
-    )
+
+    def scatter(x: rx.Expr, y: rx.Expr) -> Any:
+        return index_put(x, indices, y)
+
+    def gather(x: rx.Expr) -> Any:
+        return indexing.index_tensor(x, indices)
+
+    value_gradient = gather(gradient)
     if not call.attrs["accumulate"]:
-        gradient = index_put(gradient, indices, R.zeros_like(values))
+        broadcast = R.zeros_like(value_gradient)
+        gradient, value_gradient = _gradient_of_last(gradient, broadcast, scatter, gather)
+    value_gradient = R.collapse_sum_to(value_gradient, gradients.shape_like(values))
     index_gradients = rx.Tuple(tuple(R.grad.no_grad(index) for index in indices.fields))
     return [
         gradient,

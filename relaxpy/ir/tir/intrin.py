@@ -107,11 +107,12 @@ def pow(x: ExprLike, y: ExprLike) -> PrimExpr:
 def logaddexp(a: ExprLike, b: ExprLike) -> PrimExpr:
     """log(exp(a) + exp(b)) = m + log(1 + exp(-|a - b|)) with m = max(a, b): no overflow.
 
-    Integers are computed in float32.
+    Integers and floats that are narrower than float32 are computed in that.
     """
     x, y = ops.match_dtypes(a, b)
-    if x.dtype.is_int:
-        return ops.cast_to(logaddexp(cast(x, "float32"), cast(y, "float32")), x.dtype)
+    if x.dtype.is_int or x.dtype.bits < FLOAT32.bits:
+        wide = DataType(FLOAT32 + x.dtype.vector)
+        return ops.cast_to(logaddexp(cast(x, wide), cast(y, wide)), x.dtype)
     gap = abs(x - y) * ops.const(-1.0, x.dtype)
     different = ops.maximum(x, y) + log1p(exp(gap))
     equal = x + ops.const(math.log(2), x.dtype)

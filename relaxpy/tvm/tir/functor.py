@@ -6,7 +6,7 @@ They recurse on Python's stack, as deep as the kernel, and visit neither binders
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar, cast
 
 from typing_extensions import override
 
@@ -290,20 +290,44 @@ def _uses(node: Node, var: Var) -> bool:
 def substitute(node: N, vmap: Mapping[Var, ExprLike]) -> N:
     """Replace variables by values at every use in `node`; nothing is folded.
 
+    An integer may have the place of one of another datatype, as int64 sizes of a call have that of
+    the int32 sizes of a kernel. Arithmetic on it is then done in the wider datatype; other uses
+    cast it.
+
     Errors:
         MisuseError (also TypeError): a value has another datatype than its variable, which is
-            used in `node` and whose datatype is known.
+            used in `node` and whose datatype is known, and not both are integers.
     """
     _check(node)
     check_type(vmap, Mapping, "vmap maps variables to values")
-    values = {}
+    values, casts = dict[Var, PrimExpr](), dict[Var, PrimExpr]()
     for var, value in vmap.items():
         ops.check_variable(var, "a substitution")
         new_value = ops.const(value, var.dtype) if type(value) is int else ops.convert(value)
-        is_of_another_type = new_value.dtype != var.dtype and not var.dtype.is_void
-        if is_of_another_type and _uses(node, var):
+        values[var] = casts[var] = new_value
+        if new_value.dtype == var.dtype or var.dtype.is_void:
+            continue
+        if var.dtype.is_int and new_value.dtype.is_int:
+            casts[var] = ops.cast_to(new_value, var.dtype)
+        elif _uses(node, var):
             raise MisuseError(
                 f"{var.name} of {var.dtype} cannot be {new_value.dtype} `{new_value}`", about=value
             )
-        values[var] = new_value
-    return substitution.substitute(node, values)
+    if all(casts[var] is value for var, value in values.items()) or not isinstance(node, PrimExpr):
+        return substitution.substitute(node, casts)
+
+    def retyped(expr: PrimExpr) -> PrimExpr:
+        match expr:
+            case Var():
+                return values.get(expr, expr)
+            case tir.BinaryOpExpr(a=a, b=b) | tir.Junction(a=a, b=b):
+                return type(expr)(*ops.match_dtypes(retyped(a), retyped(b)))
+            case tir.Cast(value=operand, dtype=dtype):
+                return tir.Cast(dtype, retyped(operand))
+            case tir.Select(condition=condition, true_value=first, false_value=second):
+                chosen = ops.match_dtypes(retyped(first), retyped(second))
+                return tir.Select(retyped(condition), *chosen)
+            case _:
+                return substitution.substitute(expr, casts)
+
+    return cast("N", retyped(node))

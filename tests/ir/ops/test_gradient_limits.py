@@ -60,6 +60,28 @@ def test_a_product_of_scattered_zeros() -> None:
     assert found == [[0, 0], [10, 0, 0, 0, 0]]
 
 
+def test_what_a_later_slice_overwrites_has_no_gradient() -> None:
+    x, u, v = np.zeros(6), np.ones(3), np.full(4, 2.0)
+    found = gradients(
+        lambda x, u, v: R.slice_scatter(R.slice_scatter(x, u, 0, 3), v, 2, 6), x, u, v
+    )
+    assert found == [[0] * 6, [1, 1, 0], [1] * 4]
+
+
+@pytest.mark.parametrize("target", ["native", "numpy", "reference"])
+def test_of_repeated_updates_only_the_last_one_has_a_gradient(target: str) -> None:
+    indices = np.array([[4, -4, -2], [1, 4, 1]])
+
+    def body(i: Any, u: Any) -> Any:
+        return R.sum(R.scatter_elements(R.zeros((2, 5), "float32"), i, u, axis=1))
+
+    program = returning(body, tensor(2, 3, dtype="int64"), tensor(2, 3))
+    module = relax.transform.Gradient("main", [program["main"].params[1]])(program)
+    main = relaxpy.compile(module, target)["main_adjoint"]
+    found = main(indices, np.ones((2, 3), "float32"))[1]
+    assert found[0].tolist() == [[1, 1, 1], [0, 1, 1]]
+
+
 def test_scattered_extremes_that_are_equal_share_the_gradient() -> None:
     data, updates = np.array([2.0, 3.0]), np.array([2.0, 2.0, 1.0, 4.0])
     indices = np.array([0, 0, 1, 1])

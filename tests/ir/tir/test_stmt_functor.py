@@ -6,6 +6,8 @@ import pytest
 
 from relaxpy import tir
 from relaxpy.errors import MisuseError
+from relaxpy.ir.core.traverse import occurrences
+from relaxpy.ir.equality.structural import assert_structural_equal
 from relaxpy.ir.tir import ops
 from relaxpy.tir import functor
 from relaxpy.tir.stmt_functor import ir_transform, post_order_visit, pre_order_visit, substitute
@@ -59,21 +61,61 @@ def test_nodes_are_changed_on_the_way_in_or_out() -> None:
 def test_values_take_the_place_of_variables() -> None:
     assert str(substitute(I + 1, {I: 3})) == "T.Add(3, 1)"
     assert substitute(STORE, {I: J}).indices == (J,)
-    with pytest.raises(MisuseError, match="i of int32 cannot be int64"):
-        substitute(STORE, {I: ops.const(3, "int64")})
-    assert substitute(STORE, {J: ops.const(3, "int64")}) is STORE
-    with pytest.raises(MisuseError, match="i of int32 cannot be int64"):
-        substitute(I, {I: ops.const(3, "int64")})
+    with pytest.raises(MisuseError, match="i of int32 cannot be float32"):
+        substitute(STORE, {I: ops.const(3.0, "float32")})
+    assert substitute(STORE, {J: ops.const(3.0, "float32")}) is STORE
+    with pytest.raises(MisuseError, match="i of int32 cannot be float32"):
+        substitute(I, {I: ops.const(3.0, "float32")})
     size = tir.Var("n", "int32")
     sized = tir.decl_buffer((size,), "float32")
-    with pytest.raises(MisuseError, match="n of int32 cannot be int64"):
-        substitute(tir.BufferLoad(sized, [0]), {size: tir.Var("m", "int64")})
+    with pytest.raises(MisuseError, match="n of int32 cannot be float32"):
+        substitute(tir.BufferLoad(sized, [0]), {size: tir.Var("m", "float32")})
     untyped = tir.Var("untyped", "void")
     assert substitute(untyped, {untyped: ops.const(3, "int64")}).dtype == "int64"
     with pytest.raises(MisuseError, match=r"defines a tir\.Var, found 'i'"):
         substitute(STORE, {"i": 3})
     with pytest.raises(MisuseError, match="vmap maps variables to values, found 3"):
         substitute(STORE, 3)
+
+
+SIZE, OTHER, WIDE = tir.Var("n", "int32"), tir.Var("k", "int32"), tir.Var("m", "int64")
+
+
+@pytest.mark.parametrize(
+    ("expr", "expected"),
+    [
+        (SIZE, WIDE),
+        (SIZE * 2, WIDE * 2),
+        (SIZE * OTHER + 1, WIDE * tir.Cast("int64", OTHER) + 1),
+        (OTHER // SIZE, tir.Cast("int64", OTHER) // WIDE),
+        (tir.min(OTHER, SIZE), tir.min(tir.Cast("int64", OTHER), WIDE)),
+        (SIZE < OTHER, tir.LT(WIDE, tir.Cast("int64", OTHER))),
+        (
+            tir.all(SIZE < OTHER, OTHER > 0),
+            tir.all(tir.LT(WIDE, tir.Cast("int64", OTHER)), OTHER > 0),
+        ),
+        (tir.Select(SIZE < 3, OTHER, SIZE), tir.Select(WIDE < 3, tir.Cast("int64", OTHER), WIDE)),
+        (tir.Cast("int64", SIZE) + WIDE, tir.Cast("int64", WIDE) + WIDE),
+        (tir.popcount(SIZE), tir.popcount(tir.Cast("int32", WIDE))),
+        (A[SIZE], A[tir.Cast("int32", WIDE)]),
+        (
+            tir.if_then_else(SIZE < 3, OTHER, SIZE),
+            tir.if_then_else(tir.Cast("int32", WIDE) < 3, OTHER, tir.Cast("int32", WIDE)),
+        ),
+    ],
+)
+def test_an_integer_of_another_type_takes_the_place_of_a_size(
+    expr: tir.PrimExpr, expected: tir.PrimExpr
+) -> None:
+    found = substitute(expr, {SIZE: WIDE})
+    assert SIZE not in occurrences(found, tir.Var)
+    assert_structural_equal(found, expected, map_free_vars=False)
+
+
+def test_a_size_of_another_type_is_cast_in_statements() -> None:
+    changed = substitute(tir.For(I, 0, SIZE, tir.ForKind.SERIAL, STORE), {SIZE: WIDE})
+    assert changed.extent.dtype == "int32"
+    assert str(changed.extent) == 'T.Cast("int32", m)'
 
 
 @functor.visitor

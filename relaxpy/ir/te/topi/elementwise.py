@@ -99,7 +99,6 @@ Value: TypeAlias = Tensor | ExprLike
 Unary: TypeAlias = Callable[[PrimExpr], PrimExpr]
 Binary: TypeAlias = Callable[[PrimExpr, PrimExpr], PrimExpr]
 ELEMENTWISE, BROADCAST, INJECTIVE = "elemwise", "broadcast", "injective"
-FLOAT16 = DataType("float16")
 
 
 def computed(
@@ -125,13 +124,13 @@ def identity(x: Tensor) -> Tensor:
     return map_elements(lambda v: v, x, "compute")
 
 
-def _through_float32(function: Unary) -> Unary:
-    """Compute a function of float16 operands in float32."""
+def through_float32(function: Callable[..., PrimExpr]) -> Callable[..., PrimExpr]:
+    """A function of narrow floats that is computed in float32, and rounded once."""
 
-    def wide(v: PrimExpr) -> PrimExpr:
-        if v.dtype != FLOAT16:
-            return function(v)
-        return ops.cast_to(function(ops.cast_to(v, FLOAT32)), FLOAT16)
+    def wide(*values: PrimExpr) -> PrimExpr:
+        dtype = values[0].dtype
+        result = function(*(ops.cast_to(v, accumulator(v.dtype)) for v in values))
+        return result if accumulator(dtype) == dtype else ops.cast_to(result, dtype)
 
     return wide
 
@@ -176,7 +175,7 @@ _UNARY: Mapping[str, Unary] = {
     **{n: getattr(intrin, n) for n in _ANGLES},
     **{n: getattr(intrin, n) for n in ("floor", "ceil", "round", "trunc", "abs")},
     **{n: getattr(intrin, n) for n in ("isnan", "isinf", "isfinite")},
-    "erf": _through_float32(intrin.erf),
+    "erf": through_float32(intrin.erf),
     "logical_not": _logical_not,
     "bitwise_not": _bitwise_not,
     "sign": _sign,
@@ -304,12 +303,8 @@ def _mod(x: PrimExpr, y: PrimExpr) -> PrimExpr:
 
 
 def _atan2(y: PrimExpr, x: PrimExpr) -> PrimExpr:
-    """The angle of the point (x, y); of float16 through float32."""
-    a, b = ops.match_dtypes(y, x)
-    if a.dtype != FLOAT16:
-        return intrin.atan2(a, b)
-    wide = intrin.atan2(ops.cast_to(a, FLOAT32), ops.cast_to(b, FLOAT32))
-    return ops.cast_to(wide, FLOAT16)
+    """The angle of the point (x, y)."""
+    return through_float32(intrin.atan2)(*ops.match_dtypes(y, x))
 
 
 def _numbers(combine: Binary) -> Binary:
@@ -562,7 +557,8 @@ def where(condition: Value, x: Value, y: Value) -> Any:
 def fused_multiply_add(x: Value, y: Value, z: Value) -> Any:
     """x * y + z."""
     add, multiply = _BINARY["add"], _BINARY["multiply"]
-    return broadcast(lambda a, b, c: add(multiply(a, b), c), (x, y, z), "T_fma")
+    combine = through_float32(lambda a, b, c: add(multiply(a, b), c))
+    return broadcast(combine, (x, y, z), "T_fma")
 
 
 def broadcast_to(data: Tensor, shape: Sequence[ExprLike]) -> Tensor:

@@ -195,8 +195,12 @@ def relu(x: Tensor) -> Tensor:
 
 def leaky_relu(x: Tensor, alpha: float) -> Tensor:
     """x where it is positive, else alpha * x."""
-    zero, slope = ops.const(0, x.dtype), ops.const(alpha, x.dtype)
-    return elementwise.map_elements(lambda v: tir.Select(v > zero, v, v * slope), x, "compute")
+
+    @elementwise.through_float32
+    def element(v: PrimExpr) -> PrimExpr:
+        return tir.Select(v > ops.const(0, v.dtype), v, v * ops.const(alpha, v.dtype))
+
+    return elementwise.map_elements(element, x, "compute")
 
 
 def prelu(x: Tensor, slope: Tensor, axis: int = 1) -> Tensor:
@@ -217,10 +221,11 @@ def selu(x: Tensor) -> Tensor:
     exp(x) - 1 is tanh(x / 2) * (exp(x) + 1), whose factors are exact to the last digits also where
     x is almost 0 (Klambauer, Unterthiner, Mayr & Hochreiter, NeurIPS 2017).
     """
-    zero, one, half = (ops.const(v, x.dtype) for v in (0, 1, 0.5))
-    scale, slope = (ops.const(v, x.dtype) for v in (SELU_SCALE, SELU_SCALE * SELU_ALPHA))
 
+    @elementwise.through_float32
     def element(v: PrimExpr) -> PrimExpr:
+        zero, one, half = (ops.const(n, v.dtype) for n in (0, 1, 0.5))
+        scale, slope = (ops.const(n, v.dtype) for n in (SELU_SCALE, SELU_SCALE * SELU_ALPHA))
         low = ops.minimum(v, zero)
         below = intrin.tanh(low * half) * (intrin.exp(low) + one)
         return tir.Select(v > zero, scale * v, slope * below)
@@ -231,15 +236,15 @@ def selu(x: Tensor) -> Tensor:
 def softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     """log(1 + exp(beta * x)) / beta, and x where beta * x is above the threshold.
 
-    With p = beta * x, the logarithm is max(p, 0) + log(1 + exp(-|p|)). exp(p) itself would overflow
-    in float16 at 11.1, which is below the threshold.
+    With p = beta * x, the logarithm is max(p, 0) + log(1 + exp(-|p|)), where nothing overflows.
     """
-    by, limit = ops.const(beta, x.dtype), ops.const(threshold, x.dtype)
 
+    @elementwise.through_float32
     def element(v: PrimExpr) -> PrimExpr:
+        by, limit = ops.const(beta, v.dtype), ops.const(threshold, v.dtype)
         power = v * by
-        below = intrin.abs(power) * ops.const(-1.0, x.dtype)
-        above = ops.maximum(power, ops.const(0.0, x.dtype))
+        below = intrin.abs(power) * ops.const(-1.0, v.dtype)
+        above = ops.maximum(power, ops.const(0.0, v.dtype))
         log_term = above + intrin.log1p(intrin.exp(below))
         return tir.Select(power > limit, v, ops.div(log_term, by))
 

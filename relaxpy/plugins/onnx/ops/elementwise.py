@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 from onnx import TensorProto
 
+from relaxpy.ir.core.dtype import DataType, accumulator
 from relaxpy.ir.ops.definition.registry import R
 from relaxpy.ir.relax.nodes import Expr, const
 from relaxpy.ir.te import topi
@@ -260,6 +261,20 @@ def _largest(dtype: str) -> float:
     return float(ml_dtypes.finfo(dtype).max)  # type: ignore[no-untyped-call]
 
 
+def _rounded_once(function: Callable[..., Expr]) -> Callable[..., Expr]:
+    """A converter of one tensor, whose function of narrow floats is computed in float32."""
+
+    @functools.wraps(function)
+    def wide(cx: Context, x: Expr, **attributes: Any) -> Expr:
+        dtype = tensors.dtype_of(x)
+        if accumulator(DataType(dtype)) == dtype:
+            return function(cx, x, **attributes)
+        result: Expr = R.astype(function(cx, R.astype(x, "float32"), **attributes), dtype)
+        return result
+
+    return wide
+
+
 @converter("LeakyRelu")
 def leaky_relu(cx: Context, x: Expr, *, alpha: float = 0.01) -> Expr:
     return R.nn.leakyrelu(x, alpha)
@@ -279,18 +294,21 @@ def prelu_1(cx: Context, x: Expr, slope: Expr) -> Expr:
 
 
 @converter("Elu")
+@_rounded_once
 def elu(cx: Context, x: Expr, *, alpha: float = 1.0) -> Expr:
     below = tensors.scalar(alpha, x) * (R.exp(R.minimum(x, tensors.scalar(0, x))) - 1)
     return R.where(x < 0, below, x)
 
 
 @converter("Celu")
+@_rounded_once
 def celu(cx: Context, x: Expr, *, alpha: float = 1.0) -> Expr:
     below = R.exp(R.minimum(x, tensors.scalar(0, x)) / tensors.scalar(alpha, x)) - 1
     return R.maximum(x, tensors.scalar(0, x)) + tensors.scalar(alpha, x) * below
 
 
 @converter("Selu")
+@_rounded_once
 def selu(
     cx: Context,
     x: Expr,
@@ -302,23 +320,34 @@ def selu(
 
 
 @converter("HardSigmoid")
+@_rounded_once
 def hard_sigmoid(cx: Context, x: Expr, *, alpha: float = 0.2, beta: float = 0.5) -> Expr:
     line = x * tensors.scalar(alpha, x) + tensors.scalar(beta, x)
     return R.clip(line, 0.0, 1.0)
 
 
 @converter("HardSwish")
+@_rounded_once
 def hard_swish(cx: Context, x: Expr) -> Expr:
     return x * hard_sigmoid(cx, x, alpha=float(np.float32(1 / 6)), beta=0.5)
 
 
 @converter("Softplus")
+@_rounded_once
 def softplus(cx: Context, x: Expr) -> Expr:
     tail = R.log(R.exp(-R.abs(x)) + 1)
     return R.maximum(x, tensors.scalar(0, x)) + tail
 
 
+@converter("Mish")
+@_rounded_once
+def mish(cx: Context, x: Expr) -> Expr:
+    result: Expr = x * R.tanh(softplus(cx, x))
+    return result
+
+
 @converter("Swish")
+@_rounded_once
 def swish(cx: Context, x: Expr, *, alpha: float = 1.0) -> Expr:
     if alpha == 1.0:
         return R.nn.silu(x)
@@ -331,6 +360,7 @@ def gelu(cx: Context, x: Expr, *, approximate: str = "none") -> Expr:
 
 
 @converter("Shrink")
+@_rounded_once
 def shrink(cx: Context, x: Expr, *, lambd: float = 0.5, bias: float = 0.0) -> Expr:
     low = R.where(x < tensors.scalar(-lambd, x), x + tensors.scalar(bias, x), tensors.scalar(0, x))
     return R.where(x > tensors.scalar(lambd, x), x - tensors.scalar(bias, x), low)
@@ -400,15 +430,18 @@ def scale(cx: Context, x: Expr, *, scale: float = 1.0) -> Expr:
 
 
 @converter("Affine")
+@_rounded_once
 def affine(cx: Context, x: Expr, *, alpha: float = 1.0, beta: float = 0.0) -> Expr:
     return x * tensors.scalar(alpha, x) + tensors.scalar(beta, x)
 
 
 @converter("ScaledTanh")
+@_rounded_once
 def scaled_tanh(cx: Context, x: Expr, *, alpha: float = 1.0, beta: float = 1.0) -> Expr:
     return R.tanh(x * tensors.scalar(beta, x)) * tensors.scalar(alpha, x)
 
 
 @converter("ParametricSoftplus")
+@_rounded_once
 def parametric_softplus(cx: Context, x: Expr, *, alpha: float = 1.0, beta: float = 1.0) -> Expr:
     return R.nn.softplus(x * tensors.scalar(beta, x)) * tensors.scalar(alpha, x)

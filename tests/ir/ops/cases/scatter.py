@@ -15,8 +15,6 @@ UFUNCS: dict[str, Callable[[Any, Any], Any]] = {
     "max": np.maximum,
     "min": np.minimum,
 }
-#: Of several updates of one element, the gradients of these are not unique.
-AMBIGUOUS = {"update", "mul"}
 
 
 def cases() -> Iterator[Case]:
@@ -111,20 +109,22 @@ def _advanced() -> Iterator[Case]:
                 expected,
             )
     twice = np.array([1, 1, -2], "int32")
-    yield Case(
-        "relax.index_put",
-        "added twice to rows",
-        (x, twice, floats(3, 4, seed=3)),
-        lambda v, i, w: op.index_put(v, (i,), w, accumulate=True),
-        _added_rows,
-        only=("shape",),
-    )
+    for accumulate in (False, True):
+        for label, values in (("rows", floats(3, 4, seed=3)), ("a row", floats(4, seed=3))):
+            yield Case(
+                "relax.index_put",
+                f"{'added' if accumulate else 'stored'} twice {label}",
+                (x, twice, values),
+                lambda v, i, w, add=accumulate: op.index_put(v, (i,), w, accumulate=add),
+                lambda v, i, w, add=accumulate: _put_rows(v, i, w, add=add),
+                only=("shape",),
+            )
 
 
-def _added_rows(data: Array, indices: Array, updates: Array) -> Array:
+def _put_rows(data: Array, indices: Array, updates: Array, *, add: bool) -> Array:
     out = data.copy()
-    for index, row in zip(indices, updates, strict=True):
-        out[index] = out[index] + row
+    for index, row in zip(indices, np.broadcast_to(updates, (3, 4)), strict=True):
+        out[index] = out[index] + row if add else row
     return out
 
 
@@ -158,7 +158,6 @@ def _scattered() -> Iterator[Case]:
                 (x, indices, updates),
                 lambda v, i, u, r=reduction: _scatter(v, i, u, 0, r),
                 reduction=reduction,
-                smooth=label == "unique" or reduction not in AMBIGUOUS,
             )
     yield Case(
         "relax.scatter_elements",
@@ -220,13 +219,15 @@ def _positions() -> Iterator[Case]:
                 reduction,
                 needs=("numbers",) if label == "elements" else (),
             )
-    yield same(
-        "scatter_nd",
-        "added twice",
-        (x, np.array([[1], [1]], "int64"), floats(2, 4, seed=2)),
-        _scatter_nd,
-        "add",
-    )
+    twice = np.array([[1], [-2]], "int64")
+    for reduction in UFUNCS:
+        yield same(
+            "scatter_nd",
+            f"{reduction} twice",
+            (x, twice, floats(2, 4, seed=2)),
+            _scatter_nd,
+            reduction,
+        )
 
 
 def _slices() -> Iterator[Case]:
