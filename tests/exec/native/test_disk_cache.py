@@ -58,10 +58,10 @@ def test_folders_without_source_have_no_state(tmp_path: Path) -> None:
     """As where modules are installed as bytecode alone, all versions of which look alike."""
     (tmp_path / "part").mkdir()
     (tmp_path / "part" / "module.pyc").touch()
-    assert processor.state_of_files(str(tmp_path)) == ""
-    assert processor.state_of_files(str(tmp_path / "missing")) == ""
+    assert not processor.files_in(str(tmp_path))
+    assert not processor.files_in(str(tmp_path / "missing"))
     (tmp_path / "part" / "module.py").touch()
-    assert processor.state_of_files(str(tmp_path)) != ""
+    assert processor.files_in(str(tmp_path))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such names")
@@ -69,7 +69,7 @@ def test_folders_whose_names_are_not_text_have_a_state(tmp_path: Path) -> None:
     folder = tmp_path / os.fsdecode(b"\xff")
     folder.mkdir()
     (folder / "module.py").touch()
-    assert processor.state_of_files(str(folder)) != ""
+    assert processor.files_in(str(folder))
 
 
 def test_keys_depend_on_the_parts_and_on_where_one_ends() -> None:

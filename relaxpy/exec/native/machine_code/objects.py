@@ -154,7 +154,7 @@ def _stored_object(key: str, machine: Machine, generate: Callable[[], bytes]) ->
     code = None if stored is None else bytes(stored)
     if code is None or not is_loadable(code, machine.platform.architecture):
         code = generate()
-        if file:
+        if file and generator() == version:
             disk_cache.store(file, [code])
     return code
 
