@@ -38,6 +38,7 @@ FEW = {
     "relaxpy.exec.native.calls.entry.table_offset",
     "relaxpy.exec.native.calls.interpreter.addresses",
     "relaxpy.exec.native.calls.interpreter.fits_interpreter",
+    "relaxpy.exec.native.machine_code.machine.forbidden",
     "relaxpy.exec.native.machine_code.machine.host",
     "relaxpy.exec.native.machine_code.machine.llvm",
     "relaxpy.exec.native.machine_code.machine.obstacle",

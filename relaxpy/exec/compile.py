@@ -365,6 +365,8 @@ def _linked(saved: Container, code: LoadedCode, source: str) -> Executable | Non
         public = public_signatures(stored.signatures)
         functions = {name: stored.functions[name] for name, _ in public.values()}
         requested = target_kind(str(saved.content.get("target")))
+    except OSError:
+        return None  # this process may not run it, as code with matrix tiles
     except NOT_A_PROGRAM as error:
         raise damaged_code(source, f"its table of functions has no {error}") from None
     threads = str(native_threads())

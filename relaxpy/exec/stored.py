@@ -221,6 +221,8 @@ def load_program(source: Source, lowered: Callable[[], Lowered]) -> StoredProgra
         return linked_program(saved.content, code, literals, lowered, source.span)
     except NOT_A_PROGRAM:
         return None  # another program has written it
+    except OSError:
+        return None  # this process may not run it, as code with matrix tiles
 
 
 def linked_program(

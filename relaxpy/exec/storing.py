@@ -66,10 +66,11 @@ def store_program(
 
 
 def code_of(lowered: LoweredModule) -> bytes:
-    """The machine code of a module, after it was linked."""
+    """The machine code of a module, after it was linked; empty if that failed."""
     backend = lowered.backend.native
     assert backend is not None
-    return backend.library().code if backend.graphs or backend.called else b""
+    has_code = not lowered.problem and (backend.graphs or backend.called)
+    return backend.library().code if has_code else b""
 
 
 def program_table(
