@@ -424,6 +424,10 @@ class Kept:
     """The number of combinations of shapes for which a call caches its program."""
     DISK: Final = 1 << 29  # not measured
     """Bytes of all files. Beyond that, the least recently used ones are removed."""
+    FILES: Final = 1 << 14  # not measured
+    """The most files, likewise."""
+    SWEEP: Final = 0.25  # not measured
+    """The seconds for which a process looks for those, and again for removing them."""
     ABANDONED: Final = 3600  # not measured
     """The seconds after which a file that nobody has completed is removed."""
 
