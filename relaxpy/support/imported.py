@@ -34,9 +34,11 @@ _PLACE: Final = _place()
 def is_younger(found: os.stat_result) -> bool:
     """True if a file may have changed since this process imported relaxpy.
 
-    Tools that copy files set the time of their contents, but not that of the last change.
+    Tools that copy files set the time of their contents, but not that of the last change. Where
+    files have no owners, the latter is the time at which they were created.
     """
-    changed = found.st_ctime if os.name == "posix" else max(found.st_ctime, found.st_mtime)
+    has_changes = hasattr(os, "geteuid")
+    changed = found.st_ctime if has_changes else max(found.st_ctime, found.st_mtime)
     return changed > _BEGIN
 
 
