@@ -121,7 +121,7 @@ FLOORS = {
         tir.py relax.py ir.py read.py ir_builder/ir ir_builder/tir ir_builder/relax
     """,
     "relaxpy/support": """
-        frames.py dataclass.py scopes.py gc_pause.py launched.py absent.py missing.py
+        frames.py dataclass.py scopes.py gc_pause.py launched.py absent.py missing.py imported.py
         lazy.py screen.py diagnostics.py progress.py misfit.py entry.py pysource.py
     """,
     "relaxpy/plugins/llm": """

@@ -23,6 +23,7 @@ from relaxpy.relax import transform
 from relaxpy.script import from_source
 from relaxpy.support.dataclass import _INSTANCES
 
+_FINGERPRINTS = "_files", "_generator", "_interface"
 #: Keyed by what a process has a few of: hooks, datatypes, machines, positions of operands, or
 #: nothing.
 FEW = {
@@ -37,6 +38,7 @@ FEW = {
     "relaxpy.exec.native.calls.entry.table_offset",
     "relaxpy.exec.native.calls.interpreter.addresses",
     "relaxpy.exec.native.calls.interpreter.fits_interpreter",
+    "relaxpy.exec.native.machine_code.machine.forbidden",
     "relaxpy.exec.native.machine_code.machine.host",
     "relaxpy.exec.native.machine_code.machine.llvm",
     "relaxpy.exec.native.machine_code.machine.obstacle",
@@ -51,18 +53,17 @@ FEW = {
     "relaxpy.exec.runtime.threads.ring",
     "relaxpy.exec.process.own_platform",
     "relaxpy.exec.process.process",
-    "relaxpy.exec.native.machine_code.processor.generator",
-    "relaxpy.exec.native.machine_code.processor.interface",
+    *(f"relaxpy.exec.native.machine_code.processor.{name}" for name in _FINGERPRINTS),
     "relaxpy.exec.native.machine_code.processor.processor",
     "relaxpy.exec.native.calls.entry_table._connect_pool",
     "relaxpy.exec.native.calls.entry_table._library",
     "relaxpy.exec.runtime.dynamic._scalar",
     "relaxpy.exec.runtime.dynamic._size",
     "relaxpy.exec.runtime.threads._current_processor",
+    "relaxpy.exec.runtime.threads._environment_functions",
     "relaxpy.exec.runtime.threads.thread_count",
     "relaxpy.exec.runtime.values.holds_numbers",
     "relaxpy.exec.process._granted",
-    "relaxpy.exec.stored._surroundings",
     "relaxpy.ir.core.dtype._numpy_type",
     "relaxpy.plugins.torch.decompose._core",
     "relaxpy.ir.hooks._resolve",

@@ -28,7 +28,7 @@ from relaxpy.exec.native.machine_code.objects import LoadedCode, damaged_code, l
 from relaxpy.exec.native.threads.pool import native_threads
 from relaxpy.exec.report import ExecutionReport
 from relaxpy.exec.runtime.checks import public_signatures
-from relaxpy.exec.runtime.registry import with_instance
+from relaxpy.exec.runtime.registry import Answer, answers_in, still_hold, with_instance
 from relaxpy.exec.runtime.threads import thread_count
 from relaxpy.exec.stored import NOT_A_PROGRAM, Source, is_default, linked_program, load_program
 from relaxpy.exec.tuning import Kept
@@ -329,8 +329,9 @@ def _loaded(saved: Container, source: str, *, native_code: bool) -> Executable:
 
 def _loaded_with(code: LoadedCode, saved: Container, source: str) -> Executable:
     content = saved.content
-    if code.program is not None and is_default():
-        return _linked(saved, code, source)
+    linked = _linked(saved, code, source) if code.program is not None and is_default() else None
+    if linked is not None:
+        return linked
     module = saved_module(saved, source)
     requested = target_kind(str(content.get("target")))
     schedules = _saved_schedules(saved)
@@ -357,8 +358,8 @@ def _saved_schedules(saved: Container) -> str | None:
     return AS_WRITTEN if saved.content.get("schedules") == AS_WRITTEN else None
 
 
-def _linked(saved: Container, code: LoadedCode, source: str) -> Executable:
-    """The executable of a program with the machine code of its functions.
+def _linked(saved: Container, code: LoadedCode, source: str) -> Executable | None:
+    """The executable of a program with the machine code of its functions, unless it fits no more.
 
     The program itself is read and checked lazily: for its source, or where native code refuses
     arguments.
@@ -377,10 +378,14 @@ def _linked(saved: Container, code: LoadedCode, source: str) -> Executable:
     try:
         literals = [*map(rx.Constant, saved.arrays)]
         stored = linked_program(code.program, code.library, literals, lowered)
+        if stored is None:
+            return None
         assert stored.signatures is not None
         public = public_signatures(stored.signatures)
         functions = {name: stored.functions[name] for name, _ in public.values()}
         requested = target_kind(str(saved.content.get("target")))
+    except OSError:
+        return None  # this process may not run it, as code with matrix tiles
     except NOT_A_PROGRAM as error:
         raise damaged_code(source, f"its table of functions has no {error}") from None
     threads = str(native_threads())
@@ -465,7 +470,8 @@ def _lowered_later(source: Callable[[], IRModule], schedules: str | None) -> Lat
     return Late(with_current(lower))
 
 
-_recent: Final[OrderedDict[object, tuple[list[ref[Any]], ref[Executable], Attrs]]] = OrderedDict()
+_Recent: TypeAlias = tuple[list[ref[Any]], ref[Executable], Attrs, Sequence[Answer]]
+_recent: Final[OrderedDict[object, _Recent]] = OrderedDict()
 """An entry keeps the attributes of its module, whose address is a part of its key."""
 _lock: Final = ForkLock()
 
@@ -476,22 +482,25 @@ def shared_or_new(
     """The executable of a module with default settings: one that shares code, or a new one.
 
     It shares the code of an executable that is in use and was compiled from the same functions and
-    attributes by identity, for the same target. Each has its own stored arguments.
+    attributes by identity, for the same target, with the same answers of the registry of packed
+    functions. Each has its own stored arguments.
     """
     functions = module.functions_by_name
     identities = tuple((name, id(func)) for name, func in functions.items())
     attrs = module.attrs
     key = identities, id(attrs), target, thread_count()
     with _lock:
-        known, executable, _ = _recent.get(key, ((), lambda: None, attrs))
+        known, executable, _, answers = _recent.get(key, ((), lambda: None, attrs, ()))
         same = all(one() is func for one, func in zip(known, functions.values(), strict=False))
         found = executable() if same else None
         if found is not None:
             _recent.move_to_end(key)
-            return found.sharing()
-    new = compiled(module.clone())
+    if found is not None and still_hold(answers):
+        return found.sharing()
+    with noted_reads() as reads:
+        new = compiled(module.clone())
     with _lock:
-        _recent[key] = [*map(ref, functions.values())], ref(new), attrs
+        _recent[key] = [*map(ref, functions.values())], ref(new), attrs, answers_in(reads)
         if len(_recent) > Kept.EXECUTABLES:
             _recent.popitem(last=False)
     return new

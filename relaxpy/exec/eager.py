@@ -9,7 +9,9 @@ from relaxpy.errors import CompileError, WellFormedError
 from relaxpy.exec.check_values import checking
 from relaxpy.exec.compile import compile
 from relaxpy.exec.executable import CHECKS_VALUES, EntryPoint
+from relaxpy.exec.runtime.registry import Answer, answers_in, still_hold
 from relaxpy.exec.runtime.values import Value
+from relaxpy.ir.core.memo import noted_reads
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.call_graph import mentioned_globals
 from relaxpy.ir.relax.nodes import BaseFunc
@@ -17,8 +19,8 @@ from relaxpy.ir.tir.prim_func import PrimFunc, kernel_faults
 
 _compiled: WeakKeyDictionary[BaseFunc, EntryPoint] = WeakKeyDictionary()
 _kernels: WeakKeyDictionary[PrimFunc, EntryPoint] = WeakKeyDictionary()
-_changes: WeakKeyDictionary[BaseFunc, int] = WeakKeyDictionary()
-"""The number of changes to operators when a function was compiled."""
+_surroundings: WeakKeyDictionary[BaseFunc, tuple[int, Sequence[Answer]]] = WeakKeyDictionary()
+"""The number of changes to operators, and the answers of the registry, at the compilation."""
 
 
 def call_function(
@@ -31,10 +33,13 @@ def call_function(
         RuntimeCheckError: a check failed.
     """
     entry = _compiled.get(func)
-    if entry is None or _changes[func] != Op.changes:
+    changes, answers = _surroundings.get(func, (0, ()))
+    if entry is None or changes != Op.changes or not still_hold(answers):
         _check_alone(func)
-        _changes[func] = Op.changes
-        entry = _compiled[func] = compile(func).entry_point(_name_of(func))
+        changes = Op.changes
+        with noted_reads() as reads:
+            entry = compile(func).entry_point(_name_of(func))
+        _compiled[func], _surroundings[func] = entry, (changes, answers_in(reads))
     if CHECKS_VALUES.get():
         entry = checking(entry)
     return entry(*args, **(kwargs or {}))

@@ -30,11 +30,12 @@ from relaxpy.exec.report import PASSES, ExecutionReport, ReportRow
 from relaxpy.exec.runtime.checks import PublicFunctions, public_signatures, with_unused_results
 from relaxpy.exec.runtime.dynamic import OperatorCall, dynamic_calls, operator_name
 from relaxpy.exec.runtime.instrument import Instrument
+from relaxpy.exec.runtime.registry import Answer, answers_in
 from relaxpy.exec.runtime.values import Value
 from relaxpy.exec.stored import Source
 from relaxpy.exec.storing import code_of, program_table, store_program
 from relaxpy.ir.core.fork_lock import Late
-from relaxpy.ir.core.memo import Elements
+from relaxpy.ir.core.memo import noted_reads
 from relaxpy.ir.core.target import target_facts
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
@@ -91,12 +92,12 @@ def pipeline(name: str, target: str) -> Pass:
 
 
 def compiled_and_stored(
-    program: Program, module: IRModule, source: Source, remark: str, reads: Set[Elements]
+    program: Program, module: IRModule, source: Source, remark: str, reads: Set[object]
 ) -> Executable:
     """The executable of a native program, which was `module` before the passes, stored as `source`.
 
-    If it cannot be stored, its report says why. `reads` are the elements of literals that passes
-    have read, and those that are read now.
+    If it cannot be stored, its report says why. `reads` are what passes have read
+    (`noted_reads`), and what is read now.
     """
     check_runnable(program.module, kernels=False)
 
@@ -170,8 +171,16 @@ class Lowered:
 
     def __init__(self, source: Callable[[], IRModule], new_backend: Callable[[], Backend]) -> None:
         self._source, self.new_backend = source, new_backend
-        self._module = Late(with_current(lambda: lower_module(source(), new_backend)))
+        self._module = Late(with_current(self._lower))
+        self._answers: Sequence[Answer] = ()
         self.programs = dynamic_programs(new_backend)
+
+    def _lower(self) -> LoweredModule:
+        module = self._source()
+        with noted_reads() as reads:
+            lowered = lower_module(module, self.new_backend)
+        self._answers = answers_in(reads)
+        return lowered
 
     def run(self, name: str, *args: Value) -> Value:
         """Call a function of the module."""
@@ -230,7 +239,8 @@ class Lowered:
             return None
         module = self._source()
         rows = *_kernel_rows(lowered), *_dynamic_rows(module, lowered.program)
-        operands = sections.add, rows, private_names(module), lambda span: None
+        names = private_names(module), self._answers
+        operands = sections.add, rows, *names, lambda span: None
         program: dict[str, Any] | None = None
         with suppress(MisuseError):  # it uses Python objects, so that it is lowered again
             program = program_table(lowered, *operands, empty_functions(module))

@@ -39,6 +39,8 @@ class Architecture:
         products: the features that have instructions for dot products, and their names. Those for
             matrix tiles begin with `TILE`.
         pause: the instruction of a thread that spins.
+        control: the register that decides how a thread rounds, and whether it takes subnormal
+            numbers for zeros.
         levels: the CPUs that code for other machines is generated for, and their features.
         skipped: the options that skip passes of LLVM which take long and make no kernel faster.
     """
@@ -56,6 +58,7 @@ class Architecture:
     lookup: Literal["permute", "tbl"]
     products: Mapping[tuple[str, ...], tuple[str, ...]]
     pause: str
+    control: Literal["mxcsr", "fpcr"]
     levels: Mapping[str, tuple[str, ...]]
     skipped: Mapping[str, bool]
 
@@ -92,6 +95,7 @@ X86_64: Final = Architecture(
         ("amx-tile", "amx-bf16", *_AVX512): ("tdpbf16ps",),
     },
     pause="@llvm.x86.sse2.pause()",
+    control="mxcsr",
     levels={"x86-64-v3": _V3, "x86-64-v4": _V4, "znver4": (*_V4, "avx512vnni", "avx512bf16")},
     # The scheduler of machine instructions, which these CPUs reorder themselves.
     skipped={**_SKIPPED, "enable-misched": False},
@@ -110,6 +114,7 @@ AARCH64: Final = Architecture(
     lookup="tbl",
     products={("dotprod",): ("sdot", "udot"), ("i8mm",): ("usdot", "smmla", "ummla", "usmmla")},
     pause="@llvm.aarch64.hint(i32 1)",
+    control="fpcr",
     levels={
         "generic": ("neon",),
         "neoverse-n1": _N1,

@@ -9,6 +9,7 @@ from types import EllipsisType
 from typing import Any, Final, TypeAlias, TypeGuard
 
 from relaxpy.errors import CompileError
+from relaxpy.ir.core.float_text import bits_of, exact_hex
 from relaxpy.support.pysource import load, render, spans_by_line
 
 Code: TypeAlias = "ast.expr | str | int | float | bool | EllipsisType | tuple[Code, ...] | None"
@@ -40,11 +41,17 @@ def code(value: Code) -> ast.expr:
         return tuple_of(value)
     if isinstance(value, float) and not math.isfinite(value):
         if math.isnan(value):
-            return path("np.nan")
+            return path("np.nan") if exact_hex(value) == "nan" else _other_nan(value)
         return path("np.inf") if value > 0 else ast.UnaryOp(ast.USub(), path("np.inf"))
     if isinstance(value, (int, float)) and not isinstance(value, bool) and _negative(value):
         return ast.UnaryOp(ast.USub(), ast.Constant(-value))
     return ast.Constant(value)
+
+
+def _other_nan(value: float) -> ast.expr:
+    """A NaN with another sign or other bits than NumPy's."""
+    bits = call("np.uint64", bits_of(value))
+    return call(attribute(call(attribute(bits, "view"), text("float64")), "item"))
 
 
 def _negative(value: float) -> bool:

@@ -23,11 +23,10 @@ import sys
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from functools import cache, partial
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
 from typing_extensions import override
 
 from relaxpy.errors import RelaxpyError, RuntimeCheckError, Span
@@ -42,9 +41,10 @@ from relaxpy.exec.native.calls.interpreter import FAILURES, connect_failures, fi
 from relaxpy.exec.native.calls.jit import Library, link
 from relaxpy.exec.native.machine_code import disk_cache
 from relaxpy.exec.native.machine_code.machine import host
-from relaxpy.exec.native.machine_code.processor import generator, processor, state_of_files
+from relaxpy.exec.native.machine_code.processor import generator, package, processor
 from relaxpy.exec.native.values.packing import Joined, Packing
 from relaxpy.exec.report import ReportRow
+from relaxpy.exec.runtime.registry import still_hold
 from relaxpy.exec.runtime.threads import thread_count
 from relaxpy.exec.tuning import Kept
 from relaxpy.ir.core.dtype import Array
@@ -61,6 +61,7 @@ from relaxpy.ir.serialize import load_table, save_table
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.frames import is_user_frame
+from relaxpy.support.imported import IMPORTED
 
 if TYPE_CHECKING:
     from relaxpy.exec.lowered import Lowered
@@ -93,8 +94,11 @@ class Source:
         self._module = module
         self._large: dict[Elements, int] = {}
         self._files = MappedFiles()
-        surroundings = _surroundings() if disk_cache.keeps_programs() else ""
-        if not surroundings or not is_default():
+        if not disk_cache.keeps_programs() or not is_default():
+            return
+        self._surroundings = surroundings()
+        if not self._surroundings:
+            self.problem = CHANGED if IMPORTED.has_changed() else ""
             return
         functions = [f for f in module.functions.values() if not isinstance(f, PrimFunc)]
         nodes = [
@@ -130,7 +134,7 @@ class Source:
             return
         text = json.dumps(table, separators=(",", ":"), allow_nan=False)
         kind = "program" if has_passes else "saved program"
-        self.key = disk_cache.key_of(kind, surroundings, str(thread_count()), text, *arrays)
+        self.key = disk_cache.key_of(kind, self._surroundings, str(thread_count()), text, *arrays)
 
     @classmethod
     def made(cls, recipe: str) -> Source:
@@ -148,8 +152,13 @@ class Source:
         read = self._known_to_be_read()
         return None if read is None else disk_cache.load(self._key_with_elements(read))
 
-    def store(self, content: Iterable[bytes | memoryview], reads: Set[Elements]) -> None:
-        """Store the file of the program, whose passes have read the elements `reads`."""
+    def store(self, content: Iterable[bytes | memoryview], reads: Set[object]) -> str:
+        """Store the file of the program, whose passes have read the elements `reads`.
+
+        The result is the reason if it is not stored; empty if it is, or if the disk is full.
+        """
+        if surroundings() != self._surroundings:
+            return CHANGED
         key = self.key
         if self._large:
             known = self._known_to_be_read() or ()
@@ -157,6 +166,7 @@ class Source:
             disk_cache.store(self.key, [json.dumps(read).encode()])
             key = self._key_with_elements(read)
         disk_cache.store(key, content)
+        return ""
 
     def _known_to_be_read(self) -> Sequence[int] | None:
         """The numbers of the large literals that passes have read so far; None if unknown."""
@@ -211,6 +221,8 @@ def load_program(source: Source, lowered: Callable[[], Lowered]) -> StoredProgra
         return linked_program(saved.content, code, literals, lowered, source.span)
     except NOT_A_PROGRAM:
         return None  # another program has written it
+    except OSError:
+        return None  # this process may not run it, as code with matrix tiles
 
 
 def linked_program(
@@ -219,8 +231,10 @@ def linked_program(
     literals: Sequence[rx.Constant],
     lowered: Callable[[], Lowered],
     located: Callable[[int], Span | None] | None = None,
-) -> StoredProgram:
+) -> StoredProgram | None:
     """The program of a `program_table` with its code; what it lacks is in its lowered form.
+
+    It is None if the registry of packed functions has answered otherwise than it does now.
 
     Errors:
         One of NOT_A_PROGRAM: the table is not one.
@@ -228,6 +242,8 @@ def linked_program(
     exports = [name for entry in table["functions"] for name in entry["exports"]]
     kernels = [_called_kernel(*row) for row in table["kernels"]]
     exports += [kernel.export for kernel in kernels]
+    if not still_hold(table["answers"]):
+        return None
     if table["reports"]:
         exports.append(FAILURES)
     library = link(code, exports) if exports else Library(b"", {}, None)
@@ -323,16 +339,16 @@ def _packing(saved: Any) -> Packing | None:
     )
 
 
-@cache
-def _surroundings() -> str:
+def surroundings() -> str:
     """A fingerprint of all that affects compilation in this process; empty if unknown."""
-    package = os.path.dirname(os.path.dirname(__file__))
-    parts = processor(), generator(), state_of_files(package)
+    parts = processor(), generator(), package()
     if not all(parts):
         return ""
     machine = host()
-    versions = sys.version, np.__version__
-    return disk_cache.key_of(*parts, *versions, machine.triple, machine.cpu, machine.features)
+    return disk_cache.key_of(*parts, machine.triple, machine.cpu, machine.features)
+
+
+CHANGED: Final = "files of relaxpy have changed since this process imported it"
 
 
 _SETTLED: Final = 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import astuple
 from typing import Any
 
@@ -12,10 +12,10 @@ from relaxpy.errors import MisuseError, RelaxpyError, Span
 from relaxpy.exec.container import Container, Sections
 from relaxpy.exec.lower.python_module import LoweredModule
 from relaxpy.exec.report import ReportRow
+from relaxpy.exec.runtime.registry import Answer, answers_in
 from relaxpy.exec.stored import Source, place_of
 from relaxpy.exec.tuning import Kept
 from relaxpy.ir.core.dtype import Array
-from relaxpy.ir.core.memo import Elements
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.serialize import save_table
 
@@ -26,11 +26,11 @@ def store_program(
     rows: Iterable[ReportRow],
     private_names: Iterable[str],
     signatures: IRModule | None,
-    reads: Set[Elements],
+    reads: Set[object],
 ) -> str:
     """Store the compiled form of `source`; the reason if it cannot be stored, or else empty.
 
-    Compilation adds the elements of literals that it reads to `reads`.
+    Compilation adds to `reads` the elements of literals that it reads, and answers of the registry.
     """
     constants = source.literals
     sources: dict[object, tuple[int, Array]] = {}
@@ -58,18 +58,19 @@ def store_program(
 
     find_constants()
     try:
-        table = program_table(lowered, number, rows, private_names, source.numbers.get, signatures)
+        names = private_names, answers_in(reads)
+        table = program_table(lowered, number, rows, *names, source.numbers.get, signatures)
     except RelaxpyError as error:
         return error.diagnostic.message
-    source.store(Container.of(table, sections).chunks(), reads)
-    return ""
+    return source.store(Container.of(table, sections).chunks(), reads)
 
 
 def code_of(lowered: LoweredModule) -> bytes:
-    """The machine code of a module, after it was linked."""
+    """The machine code of a module, after it was linked; empty if that failed."""
     backend = lowered.backend.native
     assert backend is not None
-    return backend.library().code if backend.graphs or backend.called else b""
+    has_code = not lowered.problem and (backend.graphs or backend.called)
+    return backend.library().code if has_code else b""
 
 
 def program_table(
@@ -77,10 +78,11 @@ def program_table(
     number: Callable[[Array], int],
     rows: Iterable[ReportRow],
     private_names: Iterable[str],
+    answers: Sequence[Answer],
     locate: Callable[[Span], int | None],
     signatures: IRModule | None = None,
 ) -> dict[str, Any]:
-    """The JSON form of a compiled module without its code.
+    """The JSON form of a compiled module without its code, which depends on answers.
 
     The arrays of constants and the positions are those that `number` and `locate` return.
 
@@ -113,6 +115,7 @@ def program_table(
         "python": _python_functions(lowered, number, locate),
         "rows": [astuple(row) for row in rows],
         "private_names": sorted(private_names),
+        "answers": answers,
         "signatures": None if signatures is None else save_table(signatures, number, locate),
     }
 

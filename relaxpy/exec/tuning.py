@@ -364,6 +364,8 @@ class Signals:
     """The most iterations of nested loops without a poll of signals."""
     TURNS: Final = 1 << 6  # not measured
     """The weight of an iteration that runs kernels, in the count for polling signals."""
+    WITH_GIL: Final = 1 << 18  # not measured
+    """The most iterations of kernels during which other threads of Python may wait."""
 
 
 class Allocations:
@@ -394,7 +396,7 @@ class Allocations:
     POPULATED: Final = 1 << 20  # start: llama
     """The bytes of packed weights from which the system maps all pages at once."""
     DYNAMIC_ELEMENTS: Final = 1 << 13  # models: MLP, any batch
-    """The elements of tensors up to which a call keeps the GIL, and the unknown dimension."""
+    """The elements of tensors up to which a call may keep the GIL, and the unknown dimension."""
 
 
 class Kept:
@@ -422,6 +424,10 @@ class Kept:
     """The number of combinations of shapes for which a call caches its program."""
     DISK: Final = 1 << 29  # not measured
     """Bytes of all files. Beyond that, the least recently used ones are removed."""
+    FILES: Final = 1 << 14  # not measured
+    """The most files, likewise."""
+    SWEEP: Final = 0.25  # not measured
+    """The seconds for which a process looks for those, and again for removing them."""
     ABANDONED: Final = 3600  # not measured
     """The seconds after which a file that nobody has completed is removed."""
 

@@ -27,6 +27,7 @@ from relaxpy.ir import global_info, hooks
 from relaxpy.ir.core import device
 from relaxpy.ir.core.budget import MAX_STEPS, Budget, written_out
 from relaxpy.ir.core.dtype import Array as Array, DataType
+from relaxpy.ir.core.float_text import exact_hex, from_hex
 from relaxpy.ir.core.memo import Elements
 from relaxpy.ir.core.node import Attrs, Copied, Node, collect_nodes
 from relaxpy.ir.core.tensor import Tensor
@@ -337,7 +338,7 @@ class _Writer:
             case int():
                 return {"int": value if abs(value) < 1 << 53 else str(value)}
             case float():
-                return {"float": value.hex()}
+                return {"float": exact_hex(value)}
             case dict() if not all(isinstance(key, str) for key in value):
                 return {"map": [[self.value(k), self.value(v)] for k, v in value.items()]}
             case Attrs() | dict():
@@ -491,7 +492,7 @@ class _Reader:
             case "int", str() if len(content) <= _DIGITS:
                 return int(content)
             case "float", str():
-                return float.fromhex(content)
+                return from_hex(content)
             case "enum", [str() as name, int() as number] if name in _ENUMS:
                 return _ENUMS[name](number)
             case "table" | "dict", list():

@@ -11,6 +11,7 @@ from pkgutil import get_data, iter_modules
 from types import ModuleType
 from typing import Any
 
+import relaxpy.support.imported  # noqa: F401  # it notes the time
 from relaxpy.support.absent import instead_of
 from relaxpy.support.gc_pause import gc_paused
 from relaxpy.support.missing import attribute_error

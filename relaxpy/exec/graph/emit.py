@@ -9,6 +9,7 @@ from relaxpy.exec.graph.emit_region import RegionEmitter
 from relaxpy.exec.graph.program import (
     Graph,
     KernelCall,
+    Loop,
     Passed,
     Tensor,
     Value as Result,
@@ -30,6 +31,8 @@ from relaxpy.exec.native.llvm.llvm_module import Module
 from relaxpy.exec.native.llvm.typed_values import Signature
 from relaxpy.exec.native.llvm.writer import I32, I64, POINTER, Function, Type, Value
 from relaxpy.exec.native.values.expressions import Values
+from relaxpy.exec.tuning import Allocations, Signals
+from relaxpy.ir.tir.analysis.iterations import most_iterations
 
 
 class GraphEmitter:
@@ -62,9 +65,28 @@ class GraphEmitter:
             scratch=scratch,
             limits=dict.fromkeys(graph.variables.values(), graph.limit),
             sizes=self._emit_sizes(positions_of(graph.params, results)),
-            is_small=graph.is_small,
+            is_small=self._is_small(),
             is_graph=True,
         )
+
+    def _is_small(self) -> bool:
+        """True if the function is so fast that it need not release the GIL."""
+        graph, count = self.graph, 0
+        if not all(isinstance(leaf, Array) for leaf in self.leaves):
+            return False
+        steps = [*graph.region.all_steps()]
+        if any(isinstance(step, Loop) for step in steps):
+            return False
+        used = [tensor for step in steps for tensor in step.reads()]
+        for tensor in {t.memory: t for t in (*graph.tensors.values(), *used)}.values():
+            number = 1
+            for dim in tensor.shape:
+                number *= getattr(dim, "value", Allocations.DYNAMIC_ELEMENTS)
+            count += number
+        if count >= Allocations.DYNAMIC_ELEMENTS:
+            return False
+        calls = (step for step in steps if isinstance(step, KernelCall))
+        return sum(map(_iterations, calls)) <= Signals.WITH_GIL
 
     def _emit_region(self, types: Sequence[Type]) -> tuple[str, int, int]:
         """The function that runs the steps, if there are any, and how it takes its arguments."""
@@ -151,3 +173,9 @@ class GraphEmitter:
             differs = f.arithmetic("or", differs, difference)
         f.ret(f.cast("zext", f.compare("ne", differs, 0), "i32"))
         return f.name
+
+
+def _iterations(call: KernelCall) -> float:
+    """An upper bound of the loop iterations of a kernel."""
+    shapes = (a.shape if isinstance(a, Tensor) else () for a in call.arguments)
+    return most_iterations(call.func, [*shapes])

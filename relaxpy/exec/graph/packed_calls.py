@@ -22,7 +22,7 @@ from relaxpy.exec.native.calls.interpreter import (
 from relaxpy.exec.native.llvm.llvm_module import Module
 from relaxpy.exec.native.llvm.writer import BOOL, I8, I32, I64, POINTER, VOID, Function, Value
 from relaxpy.exec.native.values.datatypes import RefusedError
-from relaxpy.exec.runtime.registry import planner
+from relaxpy.exec.runtime.registry import is_planned
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.relax import nodes as rx
@@ -62,7 +62,7 @@ class Sessions:
             RefusedError: the function has no plans, or does not take such arguments.
         """
         symbol = func.global_symbol
-        is_known = python_function_of(func) is None and planner(symbol) is not None
+        is_known = python_function_of(func) is None and is_planned(symbol)
         if not PACKED_CALLS or not is_known:
             raise RefusedError(f"it calls {symbol}")
         if not isinstance(item, Passed):

@@ -6,10 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal, TypeAlias
 
 from relaxpy.exec.graph.sessions import Session
-from relaxpy.exec.native.calls.entry import Array, Tree, leaves_of
+from relaxpy.exec.native.calls.entry import Tree
 from relaxpy.exec.native.values.datatypes import RefusedError
 from relaxpy.exec.native.values.packing import Packing
-from relaxpy.exec.tuning import Allocations
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax import nodes as rx
@@ -86,12 +85,13 @@ class Constant:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KernelCall:
-    """A call of a kernel, whose Python name is `kernel`.
+    """A call of the kernel `func`, whose Python name is `kernel`.
 
     The `arguments` are those of its signature; then follow the values of its `sizes`.
     """
 
     kernel: str
+    func: PrimFunc
     arguments: Sequence[Tensor | PrimExpr]
     sizes: Sequence[PrimExpr]
     outputs: Sequence[Tensor]
@@ -269,23 +269,6 @@ class Graph:
     def variables(self) -> Mapping[Var, str]:
         """The names of the shape variables."""
         return {size: name for size, name in self.names.items() if isinstance(size, Var)}
-
-    @property
-    def is_small(self) -> bool:
-        """True if it is so fast that it need not release the GIL."""
-        count = 0
-        steps = [*self.region.all_steps()]
-        if any(isinstance(step, Loop) for step in steps):
-            return False
-        used = [tensor for step in steps for tensor in step.reads()]
-        for tensor in {t.memory: t for t in (*self.tensors.values(), *used)}.values():
-            number = 1
-            for dim in tensor.shape:
-                number *= getattr(dim, "value", Allocations.DYNAMIC_ELEMENTS)
-            count += number
-        return count < Allocations.DYNAMIC_ELEMENTS and all(
-            isinstance(p, Array) for p in leaves_of(self.params)
-        )
 
 
 def leaves(value: Value) -> Iterator[Tensor]:

@@ -495,6 +495,7 @@ class GraphReader:
         scalars: Iterable[tir.PrimExpr],
         sizes: Sizes,
     ) -> KernelCall:
+        assert callee.prim_func is not None
         signature = self._signatures[callee.name]
         arrays, numbers = iter(tensors), iter(scalars)
         arguments: list[Tensor | tir.PrimExpr] = []
@@ -516,7 +517,7 @@ class GraphReader:
             size = widened(signature.sizes[name], wide)
             self._sizes.add(size)
             passed.append(size)
-        return KernelCall(callee.name, arguments, passed, new)
+        return KernelCall(callee.name, callee.prim_func, arguments, passed, new)
 
     def _packed(self, call: rx.Call) -> Value:
         """The result of a call of a packed function on an object, numbers and tensors."""

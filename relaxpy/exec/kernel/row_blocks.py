@@ -16,7 +16,12 @@ import numpy as np
 
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec.blas import has_thread_limit, one_blas_thread
-from relaxpy.exec.runtime.threads import keep_from_this_processor, measured, thread_count
+from relaxpy.exec.runtime.threads import (
+    as_this_thread_rounds,
+    keep_from_this_processor,
+    measured,
+    thread_count,
+)
 from relaxpy.exec.tuning import Blocks
 from relaxpy.ir.core.dtype import Array
 from relaxpy.ir.core.fork_lock import ForkLock
@@ -89,11 +94,13 @@ class _Pool:
     def submit(self, work: Callable[[], None], count: int) -> list[_Job]:
         """Submit the work to up to `count` workers, on other CPUs than that of this thread."""
         allowed, owner = keep_from_this_processor(self.ids), get_native_id()
+        round_as_here = as_this_thread_rounds()
 
         def elsewhere() -> None:
             if allowed:
                 with suppress(OSError):  # the process may no longer use them
                     os.sched_setaffinity(0, allowed)
+            round_as_here()
             with measured(owner):
                 work()
 

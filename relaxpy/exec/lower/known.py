@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from relaxpy.exec.lower.scope import GlobalCallee
 from relaxpy.exec.runtime.checks import declared_result, may_be_null, output_sinfos
-from relaxpy.exec.runtime.registry import get_global_func
+from relaxpy.exec.runtime.registry import is_own
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import Allocation, CallKind, is_of_relaxpy
@@ -327,7 +327,7 @@ def is_runtime_function(value: rx.Expr | Op, name: str = "") -> bool:
     symbol = callee.global_symbol
     if symbol != f"vm.builtin.{name}" if name else not symbol.startswith("vm.builtin."):
         return False
-    return is_of_relaxpy(get_global_func(symbol, allow_missing=True))
+    return is_own(symbol)
 
 
 def _literals(dims: Sequence[tir.PrimExpr]) -> list[int | None]:

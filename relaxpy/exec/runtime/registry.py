@@ -8,13 +8,13 @@ from __future__ import annotations
 import importlib
 import inspect
 import pickle
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import lru_cache
 from itertools import chain
 from types import GetSetDescriptorType, MemberDescriptorType, MethodType
-from typing import Any, TypeAlias, TypeVar, overload
+from typing import Any, NamedTuple, TypeAlias, TypeVar, overload
 from weakref import ref
 
 import numpy as np
@@ -34,6 +34,7 @@ from relaxpy.errors import (
 )
 from relaxpy.exec.runtime.checks import declared_result
 from relaxpy.exec.runtime.values import NO_ATTRS, Value, from_packed, on_views
+from relaxpy.ir.core.memo import note
 from relaxpy.ir.core.traverse import strongly_connected, walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
@@ -498,10 +499,60 @@ def _found(name: object) -> Callable[..., Any] | None:
 
 
 def is_registered_pure(name: str) -> bool:
-    """True if the function under `name` was registered as pure."""
+    """True if the function under `name` was registered as pure; this is noted."""
+    return _answer("pure", name)
+
+
+def is_own(name: str) -> bool:
+    """True if relaxpy's function is under `name`, which no user has replaced; this is noted."""
+    return _answer("own", name)
+
+
+def is_planned(name: str) -> bool:
+    """True if calls of the function under `name` can be planned; this is noted."""
+    return _answer("planned", name)
+
+
+def _is_pure(name: str) -> bool:
     if name not in _functions:
         get_global_func(name, allow_missing=True)  # which may register it
     return name in _pure_names
+
+
+_QUESTIONS: Mapping[str, Callable[[str], bool]] = {
+    "pure": _is_pure,
+    "own": lambda name: is_of_relaxpy(get_global_func(name, allow_missing=True)),
+    "planned": lambda name: planner(name) is not None,
+}
+"""What compilation asks about a packed function."""
+
+
+class Answer(NamedTuple):
+    """What the registry has answered: compiled programs depend on it."""
+
+    question: str
+    name: str
+    is_so: bool
+
+
+def _answer(question: str, name: str) -> bool:
+    is_so = _QUESTIONS[question](name)
+    note(Answer(question, name, is_so))
+    return is_so
+
+
+def answers_in(reads: Iterable[object]) -> tuple[Answer, ...]:
+    """The answers among `noted_reads`, sorted."""
+    return tuple(sorted(reading for reading in reads if isinstance(reading, Answer)))
+
+
+def still_hold(answers: Iterable[Sequence[Any]]) -> bool:
+    """True if the registry answers the same now; these answers are noted, too.
+
+    Errors:
+        LookupError, TypeError, ValueError: they are not answers.
+    """
+    return all(_answer(question, name) == is_so for question, name, is_so in answers)
 
 
 def list_global_func_names() -> list[str]:

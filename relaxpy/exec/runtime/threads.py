@@ -77,6 +77,35 @@ def keep_from_this_processor(workers: Iterable[int]) -> frozenset[int]:
     return allowed
 
 
+@cache
+def _environment_functions() -> tuple[Any, Any] | None:
+    """The functions of C that read and set how a thread rounds; None if there are none."""
+    names = "fegetenv", "fesetenv"
+    if not process().has(*names):
+        return None
+    # As with PyDLL, the GIL is kept.
+    kind = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+    read, write = (kind(process().address(name)) for name in names)
+    return read, write
+
+
+def as_this_thread_rounds() -> Callable[[], object]:
+    """A function that lets another thread round as this one does.
+
+    It takes subnormal numbers for zeros if this one does.
+    """
+    functions = _environment_functions()
+    if functions is None:
+        return lambda: None
+    read, write = functions
+    words = (ctypes.c_uint64 * _ENVIRONMENT_WORDS)()
+    read(ctypes.addressof(words))
+    return lambda: write(ctypes.addressof(words))
+
+
+_ENVIRONMENT_WORDS: Final = 16
+"""More than an environment of floats has on any system (4 of 8 bytes)."""
+
 ENTRIES: Final = 1 << 16
 """The most entries that are kept, a power of two."""
 

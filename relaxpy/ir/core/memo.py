@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from functools import partial, wraps
 from typing import Final, Generic, TypeVar
@@ -134,8 +134,7 @@ class Elements:
 
     def __call__(self) -> Tensor:
         """The array, aligned; the current `noted_reads` have its elements."""
-        for reads in tuple(_NOTED):
-            reads.add(self)
+        note(self)
         return self.aligned()
 
     def aligned(self) -> Tensor:
@@ -184,13 +183,22 @@ class Elements:
 LARGE: Final = 1 << 20
 """Bytes of a literal from which its reads are noted."""
 BEGINNING: Final = 1 << 12
-_NOTED: Final[list[set[Elements]]] = []
+_NOTED: Final[list[set[Hashable]]] = []
+
+
+def note(reading: Hashable) -> None:
+    """Add something on which results depend to the current `noted_reads`."""
+    for reads in tuple(_NOTED):
+        reads.add(reading)
 
 
 @contextmanager
-def noted_reads() -> Iterator[set[Elements]]:
-    """A set to which all elements are added that are read in the context, by any thread."""
-    reads: set[Elements] = set()
+def noted_reads() -> Iterator[set[Hashable]]:
+    """A set of all that is read in the context, by any thread, besides nodes.
+
+    These are the elements of literals, and the answers of the registry of packed functions.
+    """
+    reads: set[Hashable] = set()
     _NOTED.append(reads)
     try:
         yield reads

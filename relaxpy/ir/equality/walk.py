@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 import numpy as np
 
 from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.float_text import exact_hex
 from relaxpy.ir.core.memo import BEGINNING, Elements
 from relaxpy.ir.core.node import EMPTY_ATTRS, Node
 from relaxpy.ir.equality.mismatch import Key, Path
@@ -385,7 +386,7 @@ def _plain(value: object, *, whole_arrays: bool = True) -> object:
         content = sha256(elements).digest() if is_hashed else elements[:BEGINNING].tobytes()
         return "array", data.dtype.name, value.shape, content
     if isinstance(value, float):
-        return "float", value.hex()
+        return "float", exact_hex(value)
     if isinstance(value, bool):
         return "bool", value
     return value

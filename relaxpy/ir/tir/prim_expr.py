@@ -19,6 +19,7 @@ from typing_extensions import override
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.float_text import exact_hex
 from relaxpy.ir.core.node import PLAIN_TYPES, Node, collect_nodes
 from relaxpy.ir.core.types import PointerType, PrimType, scalar_type
 from relaxpy.ir.tir import expr, ops
@@ -71,7 +72,7 @@ def _identity(value: object) -> object:
     if isinstance(value, Node):
         return id(value)
     if isinstance(value, float):
-        return value.hex(), str(value)
+        return exact_hex(value), str(value)
     return value
 
 

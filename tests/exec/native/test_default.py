@@ -213,3 +213,81 @@ def test_long_kernels_without_loops_run_on_numpy() -> None:
     assert row.method == "single element"
     assert row.reason.endswith("instructions without a loop take long to compile")
     assert "native" in next(iter(relaxpy.compile(kernel(20)).report())).method
+
+
+PROGRAM = """
+import numpy as np, relaxpy, sys, warnings
+from relaxpy.script import from_source
+f = from_source('@R.function\\ndef main(x: R.Tensor((4,), "float32")):\\n    return R.add(x, x)')
+x = np.ones(4, "float32")
+for run in (lambda: relaxpy.compile(f), lambda: relaxpy.compile(f, "native")):
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        executable = run()
+    print(executable["main"](x).tolist(), [row.backend for row in executable.report()])
+    print([str(warning.message) for warning in warned if "NumPy, since" in str(warning.message)])
+print(f(x).tolist())
+print("native: " in str(relaxpy.doctor()) and relaxpy.doctor())
+"""
+NO_NEW_CODE = """
+import ctypes, sys
+# PR_SET_MDWE, as MemoryDenyWriteExecute=yes of systemd sets it.
+if ctypes.CDLL(None).prctl(65, 1, 0, 0, 0):
+    sys.exit("this Linux has no such switch")
+"""
+IN_ANOTHER_INTERPRETER = f"""
+try:
+    import _interpreters as interpreters
+except ImportError:
+    import _xxsubinterpreters as interpreters
+interpreters.run_string(interpreters.create(), {PROGRAM!r})
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "reason"),
+    [
+        (NO_NEW_CODE + PROGRAM, "this system permits no new machine code: "),
+        (IN_ANOTHER_INTERPRETER, "native code runs in the main interpreter of a process only"),
+    ],
+)
+def test_processes_that_may_run_no_new_code_run_on_numpy(program, reason, tmp_path) -> None:
+    if sys.platform != "linux" and program != IN_ANOTHER_INTERPRETER:
+        pytest.skip("it is a switch of Linux")
+    environment = {**os.environ, "RELAXPY_CACHE": "1", "RELAXPY_CACHE_DIR": str(tmp_path)}
+    environment.pop("RELAXPY_TARGET", None)
+    for _ in range(2):  # without, and with what the first one has stored
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            cwd=Path(__file__).parents[3],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        if "has no such switch" in done.stderr:
+            pytest.skip("this Linux has no such switch")
+        assert done.returncode == 0, done.stderr
+        default, silent, named, warned, called, *doctor = done.stdout.splitlines()
+        assert default == named == "[2.0, 2.0, 2.0, 2.0] ['numpy']"
+        assert silent == "[]"
+        assert f"kernels run on NumPy, since native code cannot be linked: {reason}" in warned
+        assert called == "[2.0, 2.0, 2.0, 2.0]"
+        assert f"native: {reason}" in " ".join(doctor)
+
+
+def test_a_stored_program_that_may_not_run_here_is_compiled_again(lowered, monkeypatch) -> None:
+    """As one with matrix tiles, where the process may not use them."""
+    from relaxpy.exec import stored
+
+    text = '@R.function\ndef main(x: R.Tensor((4,), "float32")):\n    return R.add(x, x)'
+    relaxpy.compile(from_source(text), "native")
+
+    def refuse(*args: object) -> None:
+        raise OSError("this system does not permit the matrix tiles that the code uses")
+
+    monkeypatch.setattr(stored, "link", refuse)
+    again = relaxpy.compile(from_source(text), "native")
+    assert len(lowered) == 2
+    np.testing.assert_array_equal(again["main"](np.ones(4, "float32")), np.full(4, 2, "float32"))

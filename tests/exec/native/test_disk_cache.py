@@ -1,5 +1,6 @@
 """Code on disk: what is found again, what is not trusted, and that no failure is an error."""
 
+import itertools
 import os
 import stat
 import subprocess
@@ -58,10 +59,10 @@ def test_folders_without_source_have_no_state(tmp_path: Path) -> None:
     """As where modules are installed as bytecode alone, all versions of which look alike."""
     (tmp_path / "part").mkdir()
     (tmp_path / "part" / "module.pyc").touch()
-    assert processor.state_of_files(str(tmp_path)) == ""
-    assert processor.state_of_files(str(tmp_path / "missing")) == ""
+    assert not processor.files_in(str(tmp_path))
+    assert not processor.files_in(str(tmp_path / "missing"))
     (tmp_path / "part" / "module.py").touch()
-    assert processor.state_of_files(str(tmp_path)) != ""
+    assert processor.files_in(str(tmp_path))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such names")
@@ -69,7 +70,7 @@ def test_folders_whose_names_are_not_text_have_a_state(tmp_path: Path) -> None:
     folder = tmp_path / os.fsdecode(b"\xff")
     folder.mkdir()
     (folder / "module.py").touch()
-    assert processor.state_of_files(str(folder)) != ""
+    assert processor.files_in(str(folder))
 
 
 def test_keys_depend_on_the_parts_and_on_where_one_ends() -> None:
@@ -194,17 +195,74 @@ def test_the_working_directory_of_a_relative_cache_may_be_removed(monkeypatch, t
     assert not disk_cache.keeps_programs()
 
 
-def test_the_files_that_were_used_least_recently_are_removed(place, monkeypatch) -> None:
-    monkeypatch.setattr(tuning.Kept, "DISK", 10_000)
+@pytest.mark.parametrize(("limit", "most"), [("DISK", 3 * 4096), ("FILES", 3)])
+def test_the_files_that_were_used_least_recently_are_removed(
+    limit, most, place, monkeypatch
+) -> None:
+    monkeypatch.setattr(tuning.Kept, limit, most)
     monkeypatch.setattr(disk_cache, "_sweep", disk_cache._Sweep())
     keys = [key_of(str(n)) for n in range(4)]
     for age, key in enumerate(keys):
-        store(key, [bytes(3000)])
+        store(key, [bytes(30)])
         os.utime(place / f"{key}.o", (time.time() - 100 + age,) * 2)
     assert load(keys[1]) is not None  # which makes it the most recent one
-    store(key_of("new"), [bytes(3000)])
+    store(key_of("new"), [bytes(30)])
     assert [load(key) is not None for key in keys] == [False, True, False, True]
-    assert usage().size <= 10_000
+    assert (usage().files, usage().size) == (3, 3 * 4096)
+
+
+@pytest.mark.parametrize("most", [10, 40])
+def test_a_sweep_that_takes_long_removes_old_ones_of_the_files_that_it_has_seen(
+    most, place, monkeypatch
+) -> None:
+    """The clock moves by a step with each question, so that 20 files are seen in time."""
+    keys = [key_of(str(n)) for n in range(50)]
+    for age, key in enumerate(keys):
+        store(key, [b"code"])
+        os.utime(place / f"{key}.o", (time.time() - 100 + age,) * 2)
+    clock = iter(range(1 << 20))
+    monkeypatch.setattr(tuning.Kept, "FILES", most)
+    monkeypatch.setattr(tuning.Kept, "SWEEP", 20)
+    monkeypatch.setattr(disk_cache.time, "monotonic", lambda: next(clock))
+    left = [50]
+    for _ in range(40):
+        with disk_cache._directory() as descriptor:
+            disk_cache._Sweep().now(descriptor)
+        left.append(len(list(place.iterdir())))
+    assert all(0 <= before - after <= 20 for before, after in itertools.pairwise(left))
+    assert 0.6 * most <= left[-1] <= most
+    kept = [number for number, key in enumerate(keys) if (place / f"{key}.o").exists()]
+    assert np.mean(kept) > 24.5  # the younger ones
+
+
+def test_processes_that_write_few_files_seldom_sweep(place, monkeypatch) -> None:
+    """Together they sweep as often as one that writes as much."""
+    monkeypatch.setattr(tuning.Kept, "FILES", 160)
+    swept: list[object] = []
+    monkeypatch.setattr(disk_cache._Sweep, "now", lambda self, place: swept.append(place))
+    for n in range(1000):
+        disk_cache._Sweep().after(30, n)  # type: ignore[arg-type]
+    assert 50 < len(swept) < 150  # a tenth; five standard deviations on either side
+    swept.clear()
+    process = disk_cache._Sweep()
+    for n in range(1000):
+        process.after(30, n)  # type: ignore[arg-type]
+    assert 80 < len(swept) < 110
+
+
+@pytest.mark.skipif(not hasattr(os, "truncate"), reason="files have no holes")
+def test_a_file_that_is_longer_than_it_says_is_not_read(place, monkeypatch) -> None:
+    store(KEY, [b"code"])
+    os.truncate(file_of(place), 1 << 34)
+    read: list[int] = []
+    header = disk_cache._header
+    monkeypatch.setattr(
+        disk_cache, "_header", lambda key, rest: read.append(len(rest)) or header(key, rest)
+    )
+    assert load(KEY) is None
+    assert not read
+    store(KEY, [b"code"])
+    assert load(KEY) == b"code"
 
 
 def test_files_of_processes_that_ended_while_writing_are_removed(place: Path) -> None:

@@ -12,6 +12,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import relaxpy
+from relaxpy.errors import RelaxpyError
 from relaxpy.exec.native.calls.entry import Array, Integer, Param, size_names
 from relaxpy.exec.native.calls.entry_table import entry_table
 from relaxpy.exec.native.calls.interpreter import DTYPES, fits_interpreter
@@ -20,6 +22,7 @@ from relaxpy.exec.native.llvm.llvm_module import Module
 from relaxpy.exec.native.llvm.writer import F32, I32, I64, POINTER
 from relaxpy.exec.native.machine_code.machine import host
 from relaxpy.exec.native.machine_code.objects import Library
+from relaxpy.script import from_source
 
 Entry = Callable[..., object]
 PARAMS = (Array("float32", ("n", 3)), Integer("k"), Array("float32", ("n", 3), written=True))
@@ -234,3 +237,27 @@ def test_several_threads_call_an_entry(kernel: Entry) -> None:
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(work, range(4)))  # raises what a thread does
     assert wrong == []
+
+
+@pytest.mark.parametrize("letter", "bhilqBHILQ")
+def test_each_integer_of_c_enters_as_the_one_of_its_size(letter: str, no_text: None) -> None:
+    """Two have the same size, such as those of `array.array("l")` and `array.array("q")`."""
+    x = np.asarray(memoryview(bytes(range(64))).cast(letter)).astype(letter, copy=False)
+    assert x.dtype.char == letter
+    name = x.dtype.name
+    text = f'@R.function\ndef main(x: R.Tensor(("n",), "{name}")):\n    return R.add(x, x)'
+    main = relaxpy.compile(from_source(text), "native")["main"]
+    found = main(x)
+    assert found.dtype == name
+    np.testing.assert_array_equal(found, x + x)
+
+
+@pytest.mark.parametrize("letter", "bhilqBHILQ")
+def test_other_datatypes_of_the_same_size_do_not_enter(letter: str) -> None:
+    x = np.ones(4, letter)
+    others = {"uint" if x.dtype.kind == "i" else "int", "float"}
+    names = {f"{kind}{8 * x.itemsize}" for kind in others} - {"float8"}
+    for name in names:
+        text = f'@R.function\ndef main(x: R.Tensor((4,), "{name}")):\n    return R.add(x, x)'
+        with pytest.raises(RelaxpyError, match=rf"its dtype is {x.dtype.name}, not {name}"):
+            relaxpy.compile(from_source(text), "native")["main"](x)

@@ -27,6 +27,7 @@ from relaxpy.exec.native.calls.interpreter import (
     call_python,
     declare_python,
     field_of,
+    is_second,
     kind_of,
     python,
 )
@@ -236,8 +237,9 @@ class _Enter(_Words):
         usable = f.arithmetic("and", field_of(f, item, FLAGS, I32), needed)
         has_rank = self.equal(field_of(f, item, RANK, I32), f.cast("trunc", rank, "i32"))
         dtypes = field_of(f, item, DTYPE, POINTER), self.entry(spec)
-        same = self.equal(*(kind_of(f, dtype) for dtype in dtypes))
-        self.require(self.equal(usable, needed), has_rank, same)
+        kinds = [kind_of(f, dtype) for dtype in dtypes]
+        self.require(self.equal(usable, needed), has_rank)
+        f.branch(f.compare("ne", *kinds), lambda: self.require(is_second(f, *kinds)))
         dims, shape = f.element(spec, table.DIMS, I64), field_of(f, item, SHAPE, POINTER)
 
         def fits(axis: Value, total: Value) -> list[Value]:

@@ -18,7 +18,8 @@ import numpy as np
 
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec.native.llvm.llvm_module import Module
-from relaxpy.exec.native.llvm.writer import I8, I32, I64, POINTER, VOID, Function, Type, Value
+from relaxpy.exec.native.llvm.writer import BOOL, I8, I32, I64, POINTER, VOID, Function, Type, Value
+from relaxpy.exec.native.machine_code.machine import forbidden
 from relaxpy.exec.native.machine_code.objects import Library
 from relaxpy.exec.native.threads.freed_memory import memory
 from relaxpy.exec.runtime.values import ShapeTuple
@@ -37,6 +38,14 @@ DTYPES: Final[Mapping[str, np.dtype[Any]]] = {
     "bfloat16": np.dtype(ml_dtypes.bfloat16),
 }
 """The datatypes of arrays that native kernels take; new arrays share these objects."""
+_SECOND: Final[Mapping[str, np.dtype[Any]]] = {
+    f"second {kind}": np.dtype(letter)
+    for kind, letters in (("int", "ilq"), ("uint", "ILQ"))
+    for letter in letters
+    if np.dtype(letter).num != DTYPES[np.dtype(letter).name].num
+}
+"""The datatypes of NumPy that equal one of these, and have another letter and number: of the
+integers of C, two have the same size."""
 _FUNCTIONS: Final = (
     *("PyObject_Vectorcall", "PyEval_SaveThread", "PyEval_RestoreThread", "Py_IncRef"),
     *("PyLong_AsLongLongAndOverflow", "Py_DecRef", "PyErr_Clear", "PyTuple_New"),
@@ -57,6 +66,8 @@ OBJECTS: Final[Mapping[str, object]] = {
     "shape": ShapeTuple,
     **{f"scalar {name}": dtype.type for name, dtype in DTYPES.items()},
     **DTYPES,
+    **_SECOND,
+    **{f"first {name}": DTYPES[dtype.name] for name, dtype in _SECOND.items()},
 }
 ENTRIES: Final = (*_FUNCTIONS, _NEW_ARRAY, *OBJECTS)
 TYPE, DATA, RANK, SHAPE, STRIDES, DTYPE, FLAGS = 8, 16, 24, 32, 40, 56, 64
@@ -96,8 +107,8 @@ def fits_interpreter() -> bool:
         and all(map(_has_items, (("a", 1.5), ShapeTuple((1 << 40, 2, 3)))))
         and all(np.zeros(1, dtype).dtype is dtype for dtype in DTYPES.values())
         and all(map(_has_kind, DTYPES.values()))
-        and _creates_arrays(3)  # also a large one, which reuses freed memory
-        and _creates_arrays(1 << 14)
+        # Also a large one, which reuses freed memory.
+        and (bool(forbidden()) or all(map(_creates_arrays, (3, 1 << 14))))
         and all(map(_has_value, [-2.5, *(dtype.type(1) for dtype in DTYPES.values())]))
     )
 
@@ -209,6 +220,16 @@ def data_of(f: Function, array: Value) -> Value:
 def kind_of(f: Function, dtype: Value) -> Value:
     """The part that equal datatypes share, such as those of unpickled arrays."""
     return f.arithmetic("and", field_of(f, dtype, KIND, I64), WITHOUT_FLAGS)
+
+
+def is_second(f: Function, kind: Value, expected: Value) -> Value:
+    """True if a `kind_of` a datatype is that of an equal one of NumPy with another number."""
+    result = f.const(BOOL, 0)
+    for name in _SECOND:
+        second, first = (kind_of(f, python(f, key)) for key in (name, f"first {name}"))
+        same = f.compare("eq", kind, second), f.compare("eq", expected, first)
+        result = f.arithmetic("or", result, f.arithmetic("and", *same))
+    return result
 
 
 def call_python(f: Function, name: str, type: Type, *arguments: Value) -> Value:

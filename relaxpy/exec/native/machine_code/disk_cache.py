@@ -1,9 +1,9 @@
 """The disk cache: a directory of files by key, shared by processes.
 
-A file starts with the hash of its key and of its contents, is written under another name and
-renamed, and can be written by its owner alone. Failures here are not errors: without a trusted
-directory, code is generated again. Files are opened relative to the open directory, or by their
-paths on Windows, where a user's directory cannot be written by others.
+A file starts with its size and the hash of its key and of its contents, is written under another
+name and renamed, and can be written by its owner alone. Failures here are not errors: without a
+trusted directory, code is generated again. Files are opened relative to the open directory, or by
+their paths on Windows, where a user's directory cannot be written by others.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import hashlib
 import mmap
 import os
 import stat
+import struct
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -19,6 +20,7 @@ from itertools import count
 from typing import Any, Final, TypeAlias
 
 from relaxpy.errors import MisuseError
+from relaxpy.exec.platforms import PAGE_BYTES
 from relaxpy.exec.process import process
 from relaxpy.exec.tuning import Kept
 from relaxpy.support.dataclass import dataclass
@@ -27,8 +29,9 @@ SWITCH: Final = "RELAXPY_CACHE"
 """The environment variable: 0 disables the cache, "code" caches machine code but no programs."""
 DIRECTORY: Final = "RELAXPY_CACHE_DIR"
 """The environment variable with the directory, instead of `relaxpy` in that of the user."""
-_MAGIC: Final = b"relaxpy object 3\n".ljust(32)
-_HEADER: Final = len(_MAGIC) + hashlib.sha256().digest_size
+_MAGIC: Final = b"relaxpy object 4\n".ljust(24)
+_SIZE: Final = struct.Struct("<Q")
+_HEADER: Final = len(_MAGIC) + _SIZE.size + hashlib.sha256().digest_size
 """Bytes before the contents, which are aligned like arrays."""
 _SUFFIX: Final = ".o"
 _UNFINISHED: Final = ".tmp"
@@ -78,7 +81,9 @@ def load(key: str) -> memoryview | None:
                 if _problem(found, stat.S_ISREG) or found.st_size < _HEADER:
                     return None
                 content = memoryview(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ))
-            if content[:_HEADER] != _header(key, content[_HEADER:]):
+            # What is longer than it says is not read.
+            (size,) = _SIZE.unpack_from(content, len(_MAGIC))
+            if size != len(content) or content[:_HEADER] != _header(key, content[_HEADER:]):
                 return None
             with suppress(OSError):  # the time of the last use; a directory may be read-only
                 os.utime(path, **inside)
@@ -108,7 +113,7 @@ def store(key: str, content: Iterable[bytes | memoryview]) -> None:
                         file.write(part)
                     size = file.tell()
                     file.seek(0)
-                    file.write(_MAGIC + state.digest())
+                    file.write(_MAGIC + _SIZE.pack(size) + state.digest())
                 os.replace(
                     new, path, **{f"{end}_{n}": v for n, v in inside.items() for end in _ENDS}
                 )
@@ -142,7 +147,7 @@ def usage() -> Usage:
         return Usage("", 0, 0, f"{SWITCH}=0" if is_off else f"no folder; {DIRECTORY} names one")
     try:
         with _directory() as place:
-            sizes = [entry.st_size for _, entry in _files(place)]
+            sizes = [_space(entry.st_size) for _, entry in _files(place)]
     except FileNotFoundError:
         return Usage(path, 0, 0, "")
     except OSError as error:
@@ -222,7 +227,7 @@ def _problem(found: os.stat_result, is_kind: Callable[[int], bool]) -> str:
 def _header(key: str, content: bytes | memoryview) -> bytes:
     state = hashlib.sha256(key.encode())
     state.update(content)
-    return _MAGIC + state.digest()
+    return _MAGIC + _SIZE.pack(_HEADER + len(content)) + state.digest()
 
 
 def _files(place: _Place) -> Iterator[tuple[str, os.stat_result]]:
@@ -246,31 +251,59 @@ def clear() -> None:
                 os.unlink(path, **inside)
 
 
+def _space(size: int) -> int:
+    """The bytes of the disk that a file takes: whole blocks."""
+    return -(-size // PAGE_BYTES) * PAGE_BYTES
+
+
 class _Sweep:
-    """Limits the size of the directory, at the first file of a process and after so many bytes."""
+    """Limits the files of the directory, and their size.
+
+    All processes together sweep once for each sixteenth of these limits that they write: one that
+    writes few files seldom does.
+    """
 
     def __init__(self) -> None:
-        self._unswept = Kept.DISK
+        self._unswept = int.from_bytes(os.urandom(4), "little") / 2**36
+        """The share of the limits."""
 
     def after(self, size: int, place: _Place) -> None:
         """Sweep the directory if a file of `size` bytes may have made it too large."""
-        self._unswept += size
-        if self._unswept > Kept.DISK // 16:
+        self._unswept += 1 / Kept.FILES + _space(size) / Kept.DISK
+        if self._unswept > 1 / 16:
             self._unswept = 0
             self.now(place)
 
     def now(self, place: _Place) -> None:
-        """Remove abandoned files, and the files that were used least recently."""
-        limit = time.time() - Kept.ABANDONED
-        files = sorted(_files(place), key=lambda item: -item[1].st_mtime)
-        total = 0
-        for name, entry in files:
-            is_unfinished = name.endswith(_UNFINISHED)
-            total += 0 if is_unfinished else entry.st_size
-            if entry.st_mtime < limit if is_unfinished else total > Kept.DISK:
+        """Remove abandoned files, and the files that were used least recently.
+
+        Where that takes long, it looks at some of the files, which have a share of the limits, and
+        the next sweep goes on.
+        """
+        begin, limit = time.monotonic(), time.time() - Kept.ABANDONED
+        with os.scandir(place) as entries:
+            names = sorted(e.name for e in entries if e.name.endswith((_SUFFIX, _UNFINISHED)))
+        start = int.from_bytes(os.urandom(4), "little") * len(names) >> 32
+        found: list[tuple[float, int, str]] = []
+        for number in range(len(names)):
+            if time.monotonic() - begin > Kept.SWEEP:
+                break
+            name = names[number + start - len(names)]
+            path, inside = _in(place, name)
+            with suppress(OSError):  # another process has removed it
+                state = os.stat(path, follow_symlinks=False, **inside)
+                found.append((state.st_mtime, _space(state.st_size), name))
+        share = len(found) / max(len(names), 1)
+        total, left = sum(size for _, size, _ in found), len(found)
+        for used, size, name in sorted(found):
+            is_beyond = total > share * Kept.DISK or left > share * Kept.FILES
+            if time.monotonic() - begin > 2 * Kept.SWEEP:
+                break
+            if used < limit if name.endswith(_UNFINISHED) else is_beyond:
                 with suppress(OSError):
                     path, inside = _in(place, name)
                     os.unlink(path, **inside)
+                total, left = total - size, left - 1
 
 
 _sweep: Final = _Sweep()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
+import mmap
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -218,7 +221,25 @@ def obstacle() -> str | None:
             return f"llvmlite: {problem}"
         found = _processor(binding)
     platform = platform_of_triple(found[0])
-    return _unfit(*found) or (platform and untrusted(platform)) or None
+    return _unfit(*found) or forbidden() or (platform and untrusted(platform)) or None
+
+
+@cache
+def forbidden() -> str:
+    """The reason why this process may run no code that it makes; empty if there is none."""
+    if sys.implementation.name == "cpython":
+        kind = ctypes.PYFUNCTYPE(ctypes.c_void_p)
+        names = "PyInterpreterState_Get", "PyInterpreterState_Main"
+        own, main = (kind((name, ctypes.pythonapi))() for name in names)
+        if own != main:
+            return "native code runs in the main interpreter of a process only"
+    try:
+        memory, start = process().pages(mmap.PAGESIZE)
+        process().make_executable(start, mmap.PAGESIZE)
+        del memory
+    except OSError as error:
+        return f"this system permits no new machine code: {error}"
+    return ""
 
 
 def untrusted(platform: Platform) -> str:

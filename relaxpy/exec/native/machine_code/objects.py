@@ -22,6 +22,7 @@ from relaxpy.exec.native.machine_code.loader import LoadedObject, is_loadable
 from relaxpy.exec.native.machine_code.machine import (
     Machine,
     current,
+    forbidden,
     is_current_here,
     is_host,
     llvm,
@@ -154,7 +155,7 @@ def _stored_object(key: str, machine: Machine, generate: Callable[[], bytes]) ->
     code = None if stored is None else bytes(stored)
     if code is None or not is_loadable(code, machine.platform.architecture):
         code = generate()
-        if file:
+        if file and generator() == version:
             disk_cache.store(file, [code])
     return code
 
@@ -226,7 +227,12 @@ def link_object(code: bytes, exports: Collection[str]) -> Library:
 
     Functions that the object declares are looked up in this process (libc). Code for another
     machine than the host is not executable.
+
+    Errors:
+        OSError: this process may not run it.
     """
+    if is_current_here() and (problem := forbidden()):
+        raise OSError(problem)
     other = None if is_current_here() else current().platform.architecture
     loaded = LoadedObject(code, other)
     return Library(code, loaded.addresses(exports), loaded)
@@ -295,7 +301,7 @@ def load_code(saved: object, arrays: Sequence[Any], source: str) -> LoadedCode:
     if not usable:
         return LoadedCode(problem="the machine code of the file is for another CPU")
     machine, best = max(usable, key=lambda each: each[0].features.count("+"))
-    if problem := untrusted(machine.platform):
+    if problem := forbidden() or untrusted(machine.platform):
         return LoadedCode(problem=f"the machine code of the file is not used: {problem}")
     codes = {key: _code(number, arrays, source) for key, number in best["objects"].items()}
     objects = [trust(key, code) for key, code in codes.items()]

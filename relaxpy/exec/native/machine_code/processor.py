@@ -9,17 +9,24 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
+from collections.abc import Sequence
 from functools import cache
 from importlib.util import find_spec
+from itertools import chain
 from typing import Final
 
+import ml_dtypes
 import numpy as np
 
+import relaxpy
 from relaxpy.exec.native.machine_code import disk_cache
 from relaxpy.exec.process import process
+from relaxpy.support.imported import FOLDER, IMPORTED, is_younger
 
-_SETTINGS: Final = ("machine.py", "objects.py")
-"""The files of this package with the options of LLVM."""
+_EXECUTOR: Final = os.path.join(FOLDER, "exec")
+"""The folder with all code that writes machine code, loads it, or shares tables with it."""
+_SETTINGS: Final = ("platforms.py", "process.py")
+"""The files beside those of this folder that decide how LLVM is asked."""
 
 
 @cache
@@ -28,67 +35,125 @@ def processor() -> str:
     return process().description()
 
 
-@cache
 def generator() -> str:
-    """A fingerprint of the installed llvmlite and our options for it; empty if unknown."""
+    """A fingerprint of the installed llvmlite and our options for it; empty if unknown.
+
+    It is also empty if nothing is kept on disk, or once files have changed since the import.
+    """
+    found = _generator() if disk_cache.directory() else ""
+    return "" if IMPORTED.has_changed() else found
+
+
+@cache
+def _generator() -> str:
+    _files()
     spec = find_spec("llvmlite")
     if spec is None or spec.origin is None:
         return ""
     folder = os.path.dirname(spec.origin)
-    own = [os.path.join(os.path.dirname(__file__), name) for name in _SETTINGS]
-    state = hashlib.sha256()
+    here = os.path.dirname(__file__)
+    own = (os.path.join(here, name) for name in sorted(os.listdir(here)) if name.endswith(".py"))
+    settings = (os.path.join(_EXECUTOR, name) for name in _SETTINGS)
     try:
-        for path in (os.path.join(folder, "_version.py"), *own):
-            with open(path, "rb") as file:
-                state.update(file.read())
+        state = _contents([os.path.join(folder, "_version.py"), *own, *settings])
         library = os.stat(os.path.join(folder, "binding", process().system.llvm))
     except OSError:
         return ""
     # Seconds are what layers of container images keep.
-    return f"{state.hexdigest()} {library.st_size} {int(library.st_mtime)}"
+    return f"{state} {library.st_size} {int(library.st_mtime)}"
+
+
+def interface() -> str:
+    """The fingerprint that code and the process linking it must share; empty if unknown.
+
+    It covers the executor, the objects of Python and of NumPy, and the versions of relaxpy and its
+    dependencies. It is a hash of the contents of files, which other installations share, and is
+    cached by their state. It is empty once files have changed since the import.
+    """
+    found = _interface()
+    return "" if IMPORTED.has_changed() else found
 
 
 @cache
-def interface() -> str:
-    """The ABI fingerprint that code and the process linking it must share; empty if unknown.
-
-    It covers the objects of Python and of NumPy, and the tables and the pool of this version. It is
-    a hash of the contents of files, which other installations share, and is cached by their state.
-    """
-    native = os.path.dirname(os.path.dirname(__file__))
-    folders = native, os.path.join(os.path.dirname(native), "graph")
-    if not (state := state_of_files(*folders)):
+def _interface() -> str:
+    inside = f"{_EXECUTOR}{os.sep}"
+    files = [file for file in _files() if file[0].startswith(inside)]
+    if not files:
         return ""
-    python = f"{sys.implementation.name, *sys.version_info[:2]} {np.__version__}"
-    key = disk_cache.key_of("interface", python, state)
+    python = sys.implementation.name, *map(str, sys.version_info[:2])
+    versions = *python, *_versions()
+    key = disk_cache.key_of("interface", *versions, _hash(files))
     stored = disk_cache.load(key)
     if stored is not None:
         return bytes(stored).decode(errors="replace")
-    found = hashlib.sha256(python.encode())
-    paths = [os.path.join(at, n) for top in folders for at, _, names in os.walk(top) for n in names]
-    for path in sorted(path for path in paths if path.endswith(".py")):
-        with open(path, "rb") as file:
-            found.update(file.read())
-    disk_cache.store(key, [found.hexdigest().encode()])
-    return found.hexdigest()
+    try:
+        found = disk_cache.key_of(*versions, _contents(sorted(path for path, _ in files)))
+    except OSError:
+        return ""
+    if any(is_younger(state) for _, state in files_in(_EXECUTOR)):
+        IMPORTED.note()
+        return ""
+    disk_cache.store(key, [found.encode()])
+    return found
 
 
-def state_of_files(*folders: str) -> str:
-    """The sizes and times of the Python files in folders; empty if there are none on disk.
+def package() -> str:
+    """A fingerprint of relaxpy, as this process runs it; empty if unknown.
+
+    It covers all files, the versions, and the Python. It is empty once files have changed since
+    the import.
+    """
+    files = _files()
+    if not files or IMPORTED.has_changed():
+        return ""
+    return disk_cache.key_of(sys.version, *_versions(), _hash(files))
+
+
+def _versions() -> tuple[str, ...]:
+    return relaxpy.__version__, np.__version__, ml_dtypes.__version__
+
+
+@cache
+def _files() -> Sequence[tuple[str, str]]:
+    """The Python files of relaxpy with their sizes and times; none if they are not on disk.
 
     Times have seconds, as in the layers of container images.
     """
-    lines: list[str] = []
-    left = list(folders)
+    IMPORTED.take()
+    found = files_in(FOLDER)
+    if any(is_younger(state) for _, state in found):
+        IMPORTED.note()
+    return [(path, f"{state.st_size} {int(state.st_mtime)}") for path, state in found]
+
+
+def files_in(folder: str) -> Sequence[tuple[str, os.stat_result]]:
+    """The Python files in a folder and below; none if there are none on disk."""
+    found: list[tuple[str, os.stat_result]] = []
+    left = [folder]
     try:
-        for folder in left:
-            with os.scandir(folder) as entries:
+        for at in left:
+            with os.scandir(at) as entries:
                 for entry in sorted(entries, key=lambda entry: entry.name):
                     if entry.name.endswith(".py"):
-                        found = entry.stat()
-                        lines.append(f"{entry.path} {found.st_size} {int(found.st_mtime)}\n")
+                        found.append((entry.path, entry.stat()))
                     elif entry.is_dir() and entry.name != "__pycache__":
                         left.append(entry.path)
     except OSError:
-        return ""
-    return hashlib.sha256(os.fsencode("".join(lines))).hexdigest() if lines else ""
+        return ()
+    return found
+
+
+def _hash(files: Sequence[tuple[str, str]]) -> str:
+    lines = chain.from_iterable(files)
+    return hashlib.sha256(os.fsencode("\n".join(lines))).hexdigest()
+
+
+def _contents(paths: Sequence[str]) -> str:
+    """A hash of files. Errors: OSError."""
+    state = hashlib.sha256()
+    for path in paths:
+        with open(path, "rb") as file:
+            content = file.read()
+        state.update(b"%d:" % len(content))
+        state.update(content)
+    return state.hexdigest()

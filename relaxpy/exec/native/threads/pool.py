@@ -7,7 +7,8 @@ wake in time. A loop that finds the pool busy, because of another Python thread 
 inside a task, runs on its own thread. The workers start at the first loop, also in a forked child.
 Each thread of a loop has a slot, the number of its scratch memory: the thread that runs it has slot
 0. A loop also says how many bytes each thread needs beside its stack, which may be small. Workers
-keep theirs for later loops.
+keep theirs for later loops. They round as the thread that runs the loop does, and take subnormal
+numbers for zeros if it does (`torch.set_flush_denormal`): all tasks compute the same.
 
 Between two tasks the main Python thread reads the clock. Once a second it lets Python run the
 handlers of pending signals. If one raises, as that of Ctrl-C does, no other task begins.
@@ -46,7 +47,7 @@ CODE: Final = Code(
     job="i64 0, align 64",
     body="ptr null, align 64",
     context="ptr null",
-    **dict.fromkeys(("tasks", "bytes"), "i64 0"),
+    **dict.fromkeys(("tasks", "bytes", "control"), "i64 0"),
     next="i64 0, align 64",
     **dict.fromkeys(("sleepers", "busy", "started"), "i32 0, align 64"),
     workers="i64 0, align 64",
@@ -70,6 +71,23 @@ def _place(f: Function, slot: Value, field: int) -> Value:
 
 def _pause(f: Function) -> None:
     f.put(f"call void {f.module.platform.architecture.pause}")
+
+
+def _note_control(f: Function) -> None:
+    """Store how the calling thread rounds, for the workers of its loop."""
+    place = at(f, "control")
+    if f.module.platform.architecture.control == "mxcsr":
+        f.put(f"call void @llvm.x86.sse.stmxcsr({place})")
+    else:
+        f.store(f.new(I64, "call i64 @llvm.aarch64.get.fpcr()"), place)
+
+
+def _take_control(f: Function) -> None:
+    """Round as the thread whose loop this worker has joined."""
+    if f.module.platform.architecture.control == "mxcsr":
+        f.put(f"call void @llvm.x86.sse.ldmxcsr({at(f, 'control')})")
+    else:
+        f.put(f"call void @llvm.aarch64.set.fpcr({read(f, 'control')})")
 
 
 @CODE.function(I32)
@@ -191,6 +209,7 @@ def _worker(f: Function, argument: Value) -> Value:
             return [f.compare("ne", memory, 0)]
 
         def share() -> None:
+            _take_control(f)
             held = f.load(POINTER, held_at)
             f.call("share", VOID, body, context, tasks, slot, held, thread)
 
@@ -331,6 +350,7 @@ def _run_with(
         values = {"body": body, "context": context, "tasks": tasks, "bytes": size}
         for name, value in values.items():
             f.store(value, at(f, name))
+        _note_control(f)
         f.put("store atomic i64 0, ptr @next monotonic, align 8")
         old = f.new(I64, "load atomic i64, ptr @job monotonic, align 8")
         number = f.arithmetic("lshr", old, 32)

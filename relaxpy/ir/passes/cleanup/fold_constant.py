@@ -31,10 +31,10 @@ from relaxpy.ir.relax.known import called_kernel, without_tuples
 from relaxpy.ir.relax.relations.derivation import Context
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Refined, Rewritten, is_sharper
 from relaxpy.ir.tir import expr as tir
+from relaxpy.ir.tir.analysis.iterations import most_iterations
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
-from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.prim_func import PrimFunc
-from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt, While
+from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind
 from relaxpy.support.dataclass import dataclass
 
 MAX_BYTES: Final = 1 << 20
@@ -219,7 +219,7 @@ class _Kernels:
         sizes = _known_sizes(sinfo.shape) or ()
         shapes = [*(c.data.shape for c in constants), sizes]
         most = max(MAX_ITERATIONS, _PER_ELEMENT * sum(_stored(c.data) for c in constants))
-        if _iterations(kernel, shapes) > most:
+        if most_iterations(kernel, shapes) > most:
             return None
         out = np.zeros(sizes, sinfo.dtype.numpy())
         if (value := _simple_result(kernel, constants, out)) is not None:
@@ -314,30 +314,6 @@ def _stored(data: Array) -> int:
     """The number of elements that are in memory, where views repeat some."""
     pairs = zip(data.shape, data.strides, strict=True)
     return math.prod(size for size, stride in pairs if stride)
-
-
-def _iterations(kernel: PrimFunc, shapes: Sequence[tuple[int, ...]]) -> float:
-    """An upper bound of the loop iterations of a kernel for arguments of these shapes."""
-    analyzer = Analyzer()
-    for buffer, shape in zip(kernel.buffer_map_items, shapes, strict=False):
-        for size, value in zip(buffer.shape if buffer is not None else (), shape, strict=False):
-            if isinstance(size, tir.Var):
-                analyzer.bind(size, tir.IntImm(size.dtype, value), allow_override=True)
-
-    def count(node: Stmt) -> float:
-        match node:
-            case For(loop_var=var, min=first, extent=extent, body=body):
-                bound = analyzer.const_int_bound(extent)
-                analyzer.bind(var, Range.from_min_extent(first, extent), allow_override=True)
-                is_known = bound.max_value < 2 ** (extent.dtype.bits - 1) - 1
-                return max(bound.max_value, 0) * count(body) if is_known else math.inf
-            case While():
-                return math.inf
-            case _:
-                inner = [count(child) for child in children(node) if isinstance(child, Stmt)]
-                return max(sum(inner), 1.0)
-
-    return count(kernel.body)
 
 
 def _known_sizes(shape: rx.Expr | None) -> tuple[int, ...] | None:
