@@ -11,8 +11,6 @@ from relaxpy.plugins.llm.tokens import TextStream, Tokenizer
 
 Reason: TypeAlias = Literal["stop", "length"]
 _MOST_STOPS, _LONGEST_STOP = 16, 1000
-_TOKENS_BEFORE = 6
-"""Tokens of the prompt that decide whether the text begins with a space."""
 
 
 class Continuation:
@@ -22,7 +20,7 @@ class Continuation:
         self.request, self.stop = request, stop
         self.reason: Reason | None = None
         """Why the text ended; None as long as it goes on, and after an error or `cancel`."""
-        self._stream = TextStream(tokenizer, request.prompt[-_TOKENS_BEFORE:])
+        self._stream = TextStream(tokenizer, request.prompt)
         self._held = ""
         self.read = 0
         """How many tokens of the request are in the text, or end it."""
