@@ -46,6 +46,10 @@ def shown(value: object, most: int = 60, depth: int = 2) -> str:
     return text[:most]
 
 
+class ContextError(ModelError):
+    """A prompt that is too long for the context of the model."""
+
+
 class ParameterError(ModelError):
     """An option of a request that has no such value; `param` is its name."""
 

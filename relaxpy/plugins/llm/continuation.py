@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 from relaxpy.plugins.llm.config import ParameterError
@@ -20,10 +21,14 @@ class Continuation:
         self.request, self.stop = request, stop
         self.reason: Reason | None = None
         """Why the text ended; None as long as it goes on, and after an error or `cancel`."""
-        self._stream = TextStream(tokenizer, request.prompt)
+        self._tokenizer = tokenizer
         self._held = ""
         self.read = 0
         """How many tokens of the request are in the text, or end it."""
+
+    @cached_property
+    def _stream(self) -> TextStream:
+        return TextStream(self._tokenizer, self.request.prompt)
 
     def take(self) -> str:
         """The text of the tokens that came since the last call.
@@ -68,12 +73,15 @@ class Continuation:
 
 
 def stop_texts(stop: object) -> tuple[str, ...]:
-    """The texts that end an answer: one, or several, or None. Errors: ParameterError."""
+    """The texts that end an answer: one, or several, or None. Errors: ParameterError.
+
+    An empty one ends nothing.
+    """
     listed: Any = [] if stop is None else [stop] if isinstance(stop, str) else stop
     is_right = isinstance(listed, (list, tuple)) and len(listed) <= _MOST_STOPS
     if not is_right or not all(
-        isinstance(text, str) and 0 < len(text) <= _LONGEST_STOP for text in listed
+        isinstance(text, str) and len(text) <= _LONGEST_STOP for text in listed
     ):
-        expected = f"a text of 1 to {_LONGEST_STOP} characters, or at most {_MOST_STOPS} of them"
+        expected = f"a text of at most {_LONGEST_STOP} characters, or at most {_MOST_STOPS} of them"
         raise ParameterError.of("stop", stop, expected)
-    return tuple(listed)
+    return tuple(filter(None, listed))

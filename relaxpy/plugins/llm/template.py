@@ -28,7 +28,7 @@ _MEMORY = 512 * 1024 * 1024
 """The bytes of the process that renders."""
 _LONGEST = 256 * 1024
 """The most characters of a template: Python compiles what it says."""
-_ROLES = ("system", "developer", "user", "assistant", "tool")
+_ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 Messages = Sequence[Mapping[str, Any]]
 
 
@@ -63,10 +63,10 @@ class ChatTemplate:
             ModelError: the messages are not such, or the template does not take them.
         """
         values = {
-            **self._special,
             "tools": None,
             "documents": None,
             **(variables or {}),
+            **self._special,
             "messages": _checked(messages),
             "add_generation_prompt": continues,
         }
@@ -190,8 +190,25 @@ def _checked(messages: Any) -> list[dict[str, Any]]:
             if len(texts) != len(content) or not all(isinstance(text, str) for text in texts):
                 raise ModelError(f"the parts of a content are texts, found {shown(content, 80)}")
             content = "".join(map(str, texts))
+        calls = message.get("tool_calls")
+        if content is None and calls:  # an answer that consists of them
+            content = ""
         if not isinstance(content, str):
             raise ModelError(f"the content of a message is a text, found {shown(content)}")
         given = {name: value for name, value in message.items() if value is not None}
+        if isinstance(calls, list):
+            given["tool_calls"] = [_with_arguments(call) for call in calls]
         found.append({**given, "content": content})
     return found
+
+
+def _with_arguments(call: Any) -> Any:
+    """A call of a tool whose arguments are a table: requests have it as a text of JSON."""
+    function = call.get("function") if isinstance(call, Mapping) else None
+    arguments = function.get("arguments") if isinstance(function, Mapping) else None
+    if function is None or not isinstance(arguments, str):
+        return call
+    try:
+        return {**call, "function": {**function, "arguments": json.loads(arguments)}}
+    except (ValueError, RecursionError):
+        return call
