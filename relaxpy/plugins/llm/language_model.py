@@ -306,6 +306,8 @@ class LanguageModel:
     def embed(self, prompts: Any) -> Any:
         """The mean of the last layer's states over the tokens of a prompt, float32.
 
+        A GGUF file may say that it is the first or the last one instead.
+
         Shapes:
             result  (width,), or (prompts, width) for a list of them
         """
@@ -314,7 +316,8 @@ class LanguageModel:
         states = self._read(
             self.tokens(prompts), lambda cache, part: self.decoder.states(cache, 0, part)
         )
-        return states.mean(axis=0)
+        pooling = self.decoder.config.pooling
+        return {"first": states[:1], "last": states[-1:]}.get(pooling, states).mean(axis=0)
 
     def _read(self, tokens: Sequence[int], call: Any) -> Any:
         """The results of calls for the tokens of a prompt, a chunk at a time."""

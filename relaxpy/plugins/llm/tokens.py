@@ -260,6 +260,7 @@ def tokenizer_of_metadata(meta: Metadata) -> Tokenizer:
             f"{meta.source} has a tokenizer of the kind {kind!r:.60}, "
             f"expected one of {', '.join(makers)}"
         )
+    _refuse_others(meta)
     words = meta.texts("tokenizer.ggml.tokens")
     kinds = meta.values.get("tokenizer.ggml.token_type")
     kinds = [_NORMAL] * len(words) if kinds is None else meta.numbers(
@@ -282,6 +283,23 @@ def tokenizer_of_metadata(meta: Metadata) -> Tokenizer:
     except Exception as error:  # the package raises no other class
         raise ModelError(f"the tokenizer of {meta.source} is damaged: {error}") from None
     return Tokenizer(own, special)
+
+
+_READ = {
+    *("model", "pre", "tokens", "token_type", "token_type_count", "scores", "merges"),
+    *("add_bos_token", "add_eos_token", "add_space_prefix"),
+}
+"""Metadata of tokenizers that are read, or change nothing."""
+
+
+def _refuse_others(meta: Metadata) -> None:
+    """Raise a ModelError for metadata that may change what a text means, and are not read."""
+    for key, found in meta.values.items():
+        name = key.removeprefix("tokenizer.ggml.")
+        if name != key and name not in _READ and not name.endswith(("_token_id", "_token_ids")):
+            is_none = not len(found) if isinstance(found, (str, list, np.ndarray)) else not found
+            if not is_none:
+                raise ModelError(f"{meta.source} has {key}: {found!r:.60}, which is not supported")
 
 
 def _byte_pairs(meta: Metadata, words: list[str], kinds: list[int]) -> Any:
