@@ -73,15 +73,12 @@ class Continuation:
 
 
 def stop_texts(stop: object) -> tuple[str, ...]:
-    """The texts that end an answer: one, or several, or None. Errors: ParameterError.
-
-    An empty one ends nothing.
-    """
+    """The texts that end an answer: one, or several, or None. Errors: ParameterError."""
     listed: Any = [] if stop is None else [stop] if isinstance(stop, str) else stop
     is_right = isinstance(listed, (list, tuple)) and len(listed) <= _MOST_STOPS
     if not is_right or not all(
-        isinstance(text, str) and len(text) <= _LONGEST_STOP for text in listed
+        isinstance(text, str) and 0 < len(text) <= _LONGEST_STOP for text in listed
     ):
-        expected = f"a text of at most {_LONGEST_STOP} characters, or at most {_MOST_STOPS} of them"
+        expected = f"a text of 1 to {_LONGEST_STOP} characters, or at most {_MOST_STOPS} of them"
         raise ParameterError.of("stop", stop, expected)
-    return tuple(filter(None, listed))
+    return tuple(listed)

@@ -173,6 +173,10 @@ def asked(kind: Kind, body: bytes, model: LanguageModel, most_tokens: int) -> As
         name: fields[given] for given, name in _SAMPLING.items() if given in fields
     }
     options.setdefault("temperature", 1.0)
+    if isinstance(stop := options.get("stop"), list):
+        options["stop"] = [text for text in stop if text != ""]
+    elif stop == "":  # as clients send it that have none
+        del options["stop"]
     if (seed := fields.get("seed")) is not None and (
         type(seed) is not int or not -(1 << 63) <= seed < 1 << 64
     ):
