@@ -98,7 +98,7 @@ def test_chat_shows_its_commands_and_what_to_do_when_it_is_full(
     typed = io.StringIO("/help\n/?\n/foo\n/set temperature 1\n/\n//etc\n/etc/passwd\n/bye\nhello\n")
     monkeypatch.setattr(typed, "isatty", lambda: True)
     monkeypatch.setattr("sys.stdin", typed)
-    code, out, err = run(capsys, "chat", folder, "--max-tokens", 2)
+    code, _, err = run(capsys, "chat", folder, "--max-tokens", 2)
     assert code == 0
     assert [contents[-1] for contents in asked] == ["/etc", "/etc/passwd"]
     assert err.startswith("tiny: /help shows the commands, /exit or Ctrl-D ends\n/clear starts ag")

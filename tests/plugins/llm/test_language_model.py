@@ -18,6 +18,7 @@ from relaxpy.plugins.llm.files import open_model
 from relaxpy.plugins.llm.sampling import Sampling
 from relaxpy.plugins.llm.template import ChatTemplate
 from relaxpy.plugins.llm.tokens import TextStream, Tokenizer, tokenizer_of_file
+from relaxpy.support.dataclass import replace
 from tests.plugins.llm import tiny
 from tests.plugins.llm.templates import LLAMA2, TEMPLATES
 
@@ -130,6 +131,53 @@ def test_characters_of_several_tokens_come_whole(text: str) -> None:
     cut = TextStream(Tokenizer(own))
     assert [cut.add(token) for token in own.encode("é", add_special_tokens=False).ids[:-1]] == [""]
     assert cut.end() == "�"
+
+
+def test_scores_and_embeddings_use_one_cache(lm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which is as large as one sequence needs, and empty again after an error."""
+    prompts = ["the cat sat", "the dog", "hello world"]
+    wanted, cache = [lm.embed(prompt) for prompt in prompts], lm.decoder.single_cache
+    scores = lm.logits(prompts[0])
+    monkeypatch.setattr(lm.decoder, "new_cache", lambda: pytest.fail("another cache"))
+    states = lm.decoder.states
+
+    def fails(*args: Any) -> Any:
+        states(*args)
+        raise MemoryError("no memory for states")
+
+    for prompt, vector in zip(prompts * 2, wanted * 2, strict=True):
+        np.testing.assert_array_equal(lm.embed(prompt), vector)
+        np.testing.assert_array_equal(lm.logits(prompts[0]), scores)
+        with monkeypatch.context() as patched:
+            patched.setattr(lm.decoder, "states", fails)
+            with pytest.raises(MemoryError, match="no memory for states"):
+                lm.embed(prompt)
+    assert lm.decoder.single_cache is cache
+
+
+def test_embeddings_may_be_the_first_or_the_last_state(lm: Any, monkeypatch: Any) -> None:
+    tokens, config = lm.tokens("the cat sat"), lm.decoder.config
+    cache = lm.decoder.new_cache()
+    lm.decoder.state("add_sequence", cache, 0)
+    states = lm.decoder.states(cache, 0, tokens)
+    for pooling, wanted in (("first", states[0]), ("last", states[-1]), ("mean", states.mean(0))):
+        monkeypatch.setattr(lm.decoder, "config", replace(config, pooling=pooling))
+        np.testing.assert_allclose(lm.embed(tokens), wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_entries_that_nobody_knows_are_in_a_note(folder: Path, tmp_path: Path) -> None:
+    for path in folder.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    raw = json.loads((folder / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**raw, "my_name": "x"}))
+    assert open_model(folder).note is None
+    note = str(open_model(tmp_path).note)
+    assert note.endswith("config.json has entries that are not known and ignored: my_name")
+
+
+def test_a_token_that_the_model_lacks_has_no_bias(lm: Any) -> None:
+    with pytest.raises(ParameterError, match="logit_bias cannot be 286, expected tokens from 0 to"):
+        lm.start([1], logit_bias={286: 1.0})
 
 
 def test_logits_and_embeddings(lm: Any) -> None:
