@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -92,12 +93,9 @@ class _Renderer:
                 self._process = _started()
             reply = _replied(self._process, request)
             if reply is None:
-                found = self._process.wait()
+                code = self._process.wait()
                 self.end()
-                raise ModelError(
-                    f"the chat template takes more than {_SECONDS} seconds of CPU time, or more "
-                    f"than {_MEMORY >> 20} MB (its process ended with code {found})"
-                )
+                raise ModelError(f"the chat template {_why_ended(code)}")
         kind, text = reply
         if kind != "text":
             raise ModelError(f"the chat template {text}")
@@ -131,6 +129,8 @@ def _started() -> subprocess.Popen[bytes]:
         raise ModelError(
             "chat templates need the package jinja2", hint="python -m pip install 'relaxpy[llm]'"
         )
+    if not sys.executable:
+        raise ModelError("chat templates need a process of Python, and sys.executable names none")
     program = [sys.executable, "-I", "-S", template_process.__file__, str(_SECONDS), str(_MEMORY)]
     try:
         return subprocess.Popen(
@@ -142,6 +142,18 @@ def _started() -> subprocess.Popen[bytes]:
         )
     except OSError as error:
         raise ModelError(f"the process for chat templates does not start: {error}") from None
+
+
+def _why_ended(code: int) -> str:
+    """What a template did whose process ended with a code."""
+    if code == -getattr(signal, "SIGPROF", 0):
+        return f"takes more than {_SECONDS} seconds of CPU time"
+    if code == -getattr(signal, "SIGKILL", -1):  # by `_replied`; on Windows it is 1
+        return f"takes more than {_WAIT} seconds"
+    return (
+        f"needs more than {_MEMORY >> 20} MB, or more than {_WAIT} seconds, or cannot run: "
+        f"its process ended with code {code}"
+    )
 
 
 def _replied(process: subprocess.Popen[bytes], request: bytes) -> list[Any] | None:

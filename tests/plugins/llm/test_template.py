@@ -20,12 +20,12 @@ from relaxpy.plugins.llm.template import ChatTemplate
 
 pytest.importorskip("jinja2")
 MESSAGES: Any = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi"}]
-SECONDS = 0.25
+SECONDS = 0.15
 SLACK = 0.3
 """Of the CPU: the start of a process, and the reading of a request."""
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def _short(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Little time for each template, so that the tests take little."""
     renderer = module._renderer(os.getpid())
@@ -131,6 +131,7 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.usefixtures("_short")
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 def test_a_hostile_template_is_an_error_of_the_model(text: str) -> None:
     assert "chat template" in rendered(text)
@@ -175,6 +176,7 @@ def drawn(rng: random.Random, letter: str, depth: int) -> str:
     )
 
 
+@pytest.mark.usefixtures("_short")
 @pytest.mark.parametrize("seed", range(5))
 def test_no_drawn_template_takes_more_than_its_time_and_memory(seed: int) -> None:
     rng = random.Random(seed)
@@ -182,13 +184,14 @@ def test_no_drawn_template_takes_more_than_its_time_and_memory(seed: int) -> Non
         rendered("{% set x, y = 'ab', 7 %}" + drawn(rng, "B", rng.randrange(2, 7)))
 
 
+@pytest.mark.usefixtures("_short")
 def test_others_wait_no_longer_than_a_template_may_take() -> None:
     text = "{% for i in range(99999) %}{% for j in range(9999) %}{% endfor %}{% endfor %}"
     slow, quick = ChatTemplate(text, {}), ChatTemplate("done", {})
     failed: list[str] = []
 
     def fail() -> None:
-        with pytest.raises(ModelError, match=r"more than 0\.25 seconds of CPU time") as caught:
+        with pytest.raises(ModelError, match=r"more than 0\.15 seconds of CPU time") as caught:
             slow.render(MESSAGES)
         failed.append(str(caught.value))
 
@@ -201,15 +204,35 @@ def test_others_wait_no_longer_than_a_template_may_take() -> None:
     assert len(failed) == 3
 
 
+@pytest.mark.usefixtures("_short")
 def test_a_process_that_waits_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_SECONDS", 60)
     text = "{% for i in range(99999) %}{% for j in range(9999) %}{% endfor %}{% endfor %}"
     slow = ChatTemplate(text, {})
     monkeypatch.setattr(module, "_WAIT", 0.5)
     begin = time.perf_counter()
-    with pytest.raises(ModelError, match="its process ended"):
+    with pytest.raises(ModelError, match=r"the chat template takes more than 0\.5 seconds$"):
         slow.render(MESSAGES)
     assert time.perf_counter() - begin < 10
+
+
+@pytest.mark.usefixtures("_short")
+@pytest.mark.parametrize("program", [None, "/nothing/python", "/bin/false"])
+def test_a_process_that_cannot_run_is_an_error(program: Any, monkeypatch: Any) -> None:
+    module._renderer(os.getpid()).end()
+    monkeypatch.setattr("sys.executable", program)
+    with pytest.raises(ModelError, match=r"sys\.executable names none|does not start|code 1$"):
+        ChatTemplate("x", {})
+
+
+def test_a_process_that_somebody_ended_is_started_again() -> None:
+    template = ChatTemplate("{{ messages | length }}", {})
+    for _ in range(3):
+        process = module._renderer(os.getpid())._process
+        assert process is not None
+        process.kill()
+        process.wait()
+        assert template.render(MESSAGES) == "2"
 
 
 def test_a_template_that_is_too_long_is_not_compiled() -> None:
