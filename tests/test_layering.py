@@ -126,8 +126,8 @@ FLOORS = {
     """,
     "relaxpy/plugins/llm": """
         config.py decoders.py weight_names.py packed.py compiled.py sampling.py engine.py tokens.py
-        template.py gguf.py files.py continuation.py language_model.py worker.py connections.py
-        openai_api.py server.py
+        template_process.py template.py gguf.py files.py continuation.py language_model.py
+        worker.py connections.py openai_api.py server.py
     """,
     "relaxpy/plugins/onnx": """
         view.py folding.py context.py ops

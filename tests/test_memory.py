@@ -70,7 +70,7 @@ FEW = {
     "relaxpy.plugins.torch.dynamo._note_steps",
     "relaxpy.plugins.relay.saved.enter",
     *("relaxpy.plugin.installed", "relaxpy.plugin.own", "relaxpy.plugin.hooks"),
-    "relaxpy.plugins.llm.template._environment",
+    "relaxpy.plugins.llm.template._renderer",
     "relaxpy.ir.tir.ops.float_range",
     "relaxpy.ir.tir.ops.int_range",
     "relaxpy.rules.all_rules",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import sys
 import time
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
@@ -17,7 +18,11 @@ from relaxpy.support.gc_pause import gc_paused
 if TYPE_CHECKING:
     from relaxpy.llm import LanguageModel
 
-_SAMPLING = ("temperature", "top_p", "top_k", "repetition_penalty", "seed", "stop")
+_SAMPLING = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "seed", "stop")
+_HELP = (
+    "/clear starts again, /exit or Ctrl-D ends, /help shows this; Ctrl-C interrupts an answer; "
+    "// begins a text with a /"
+)
 Add = Callable[..., ArgumentParser]
 
 
@@ -28,12 +33,7 @@ def add_commands(add: Add) -> None:
     command.add_argument("text", metavar="TEXT", help="a text, or - for standard input")
     _add_sampling(command, "256, or what the context has room for")
 
-    command = add(
-        "chat",
-        chat,
-        "talk to a language model",
-        "/clear starts again, /exit or the end of the input ends; Ctrl-C interrupts an answer.",
-    )
+    command = add("chat", chat, "talk to a language model", f"{_HELP}.")
     _add_model(command)
     command.add_argument("--system", metavar="TEXT", help="what the model is told first")
     _add_sampling(command, "what the context has room for")
@@ -95,6 +95,7 @@ def _add_sampling(command: ArgumentParser, most: str) -> None:
         "temperature": (_float, "0 takes the most probable token (default: 0)"),
         "top-p": (_float, "only the fewest tokens whose probabilities sum to this"),
         "top-k": (_positive, "only this number of the most probable tokens"),
+        "min-p": (_float, "only tokens with this share of the best probability"),
         "repetition-penalty": (_float, "divides the scores of tokens that were there before"),
         "seed": (_number, "the same seed draws the same tokens"),
     }
@@ -115,27 +116,38 @@ def generate(options: Namespace) -> int:
 
 def chat(options: Namespace) -> int:
     """Read messages and print the answers, until the input ends."""
+    from relaxpy.plugins.llm.config import ContextError
+
     lm = _load(options, sequences=2)  # a turn, and the one before, with which it shares pages
     chosen = _sampling(options)
     first = [] if options.system is None else [{"role": "system", "content": options.system}]
     messages = list(first)
     is_terminal = sys.stdin.isatty()
     lm.template  # noqa: B018  # a model without one is not for conversations
+    if is_terminal:
+        print(f"{lm.name}: /help shows the commands, /exit or Ctrl-D ends", file=sys.stderr)
     while True:
         try:
             line = _typed(input, "> " if is_terminal else "").strip()
         except EOFError:
             return 0
-        if line == "/exit":
+        if line in {"/exit", "/quit", "/bye"}:
             return 0
         if line == "/clear":
             messages = list(first)
+        elif line in {"/help", "/?"}:
+            print(_HELP, file=sys.stderr)
+        elif re.match(r"/\w*(\s|$)", line):
+            _note(f"there is no command {line.split()[0]!r:.40}: {_HELP}")
         elif line:
+            line = line.removeprefix("/") if line.startswith("//") else line
             asked = [*messages, {"role": "user", "content": line}]
             try:
                 answer = _print_stream(lm, asked, chosen | _rest(lm, asked, chosen))
             except RelaxpyError as error:
                 show_error(error, sys.stderr, "relaxpy")
+                if isinstance(error, ContextError) and len(messages) > len(first):
+                    _note("the conversation is full: /clear starts again, --context has more room")
                 continue
             messages = [*asked, {"role": "assistant", "content": answer}]
 

@@ -137,6 +137,12 @@ class CompiledDecoder:
         """A cache of keys and values without sequences."""
         return self.program["create_cache"](*self.limits)
 
+    @cached_property
+    def single_cache(self) -> Any:
+        """A cache for one sequence at a time, without it."""
+        limits = (1, self.context, self.chunk, self.page, 0)
+        return self.program["create_cache"](*(ShapeTuple([n]) for n in limits))
+
     def pages_for(self, tokens: int) -> int:
         """The most pages that a sequence of so many tokens needs; the first may be a copy."""
         return -(-tokens // self.page) + 1

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from relaxpy.errors import RelaxpyError
-from relaxpy.support.dataclass import dataclass
+from relaxpy.support.dataclass import dataclass, replace
 from relaxpy.support.missing import nearest
 
 _MOST = 4096
@@ -44,6 +45,10 @@ def shown(value: object, most: int = 60, depth: int = 2) -> str:
         case _:
             text = repr(value)
     return text[:most]
+
+
+class ContextError(ModelError):
+    """A prompt that is too long for the context of the model."""
 
 
 class ParameterError(ModelError):
@@ -118,8 +123,12 @@ class Config:
     """True if the shares of the chosen experts are divided by their sum."""
     stop: tuple[int, ...] = ()
     """The tokens that end a text."""
+    pooling: str = field(default="mean", repr=False)
+    """How states become an embedding: their mean, or the first or last one."""
     cache_dtype: str | None = None
     """The datatype of keys and values in caches; None for that of the model."""
+    unknown: tuple[str, ...] = field(default=(), repr=False, compare=False)
+    """Entries of the file that nobody knows, and that do not seem to change the model."""
 
     def factors_within(self, context: int) -> tuple[float, ...]:
         """The factors for texts of at most so many tokens: the keys of a cache have the same."""
@@ -150,6 +159,7 @@ def config_of(raw: Any, source: str = "the configuration") -> Config:
     if not isinstance(raw, Mapping):
         raise ModelError(f"{source} is not a table of names and values")
     family = raw.get("model_type")
+    _refuse_quantized(raw, source)
     if family == "gemma3" and isinstance(raw.get("text_config"), Mapping):
         # A model of images and texts, of which this is the part for texts.
         outer = {"eos_token_id": raw.get("eos_token_id")}
@@ -157,6 +167,7 @@ def config_of(raw: Any, source: str = "the configuration") -> Config:
         family = "gemma3_text"
     if not isinstance(family, str) or family not in FAMILIES:
         raise unknown_architecture(family, FAMILIES, source)
+    _refuse_quantized(raw, source)
     entries = _Entries(raw, source)
     config = _gpt2(entries) if family == "gpt2" else _llama_like(entries)
     if config.heads % config.kv_heads:
@@ -165,7 +176,32 @@ def config_of(raw: Any, source: str = "the configuration") -> Config:
         )
     if config.chosen_experts > config.experts:
         raise ModelError(f"{source} chooses {config.chosen_experts} of {config.experts} experts")
-    return config
+    check_factors(config, source)
+    return replace(config, unknown=entries.unknown())
+
+
+def check_factors(config: Config, source: str) -> None:
+    """Raise a ModelError if there are not as many factors of positions as pairs that rotate."""
+    count = (config.rotated or config.head_dim) // 2
+    for factors in (config.rope_factors, config.short_factors):
+        if factors and len(factors) != count:
+            raise ModelError(
+                f"{source} has {len(factors)} factors of positions, expected {count}, half of the "
+                "elements of a head that positions rotate"
+            )
+
+
+def _refuse_quantized(raw: Mapping[str, Any], source: str) -> None:
+    """Raise a ModelError for weights that are stored in few bits, in ways that are not read."""
+    for name in ("quantization_config", "compression_config", "quantization"):
+        if found := raw.get(name):
+            method = found.get("quant_method", "") if isinstance(found, Mapping) else found
+            raise ModelError(
+                f"{source} has a {name}{method and f' of {method!r:.60}'}: its weights are "
+                "quantised, which folders of Hugging Face cannot be here",
+                hint="take the folder with weights in BF16 or F16 and load(..., quantize='q4f32_1')"
+                ", or a GGUF file",
+            )
 
 
 def unknown_architecture(name: object, known: Iterable[str], source: str) -> ModelError:
@@ -184,11 +220,83 @@ def _is_finite(value: Any) -> bool:
         return False
 
 
+_CHANGES: Final = re.compile(
+    "attn|attention|rope|rotary|position|expert|moe|router|norm|scal|softcap|window|sliding|bias"
+    "|activation|act_|_act|multiplier|mlp|residual|kv|lora|layer|hidden|logit|causal|cross|ssm"
+    "|mamba|conv|gate|head|embed|alibi|quant|skip|parallel|sparse|vision|audio|altup|laurel|clip"
+    "|dense|shared"
+)
+"""Parts of names of entries that change what a model computes."""
+_HARMLESS: Final = {
+    # What other models of the family have, and transformers does not read for this one.
+    *("sliding_window", "use_sliding_window", "max_window_layers", "layer_types"),
+    *("sliding_window_pattern", "_sliding_window_pattern", "original_max_position_embeddings"),
+    *("intermediate_size", "head_dim", "hidden_act", "hidden_activation", "model_type"),
+    *("rope_scaling", "rope_parameters", "n_ctx", "query_pre_attn_scalar"),
+    # Training, and what is returned or how it is computed.
+    *("attention_dropout", "attn_pdrop", "embd_pdrop", "resid_pdrop", "hidden_dropout", "dropout"),
+    *("hidden_dropout_prob", "attn_dropout", "initializer_range", "router_aux_loss_coef"),
+    *("router_jitter_noise", "output_router_logits", "output_hidden_states", "output_attentions"),
+    *("output_scores", "return_dict", "return_dict_in_generate", "use_cache", "use_bfloat16"),
+    *("cache_implementation", "_attn_implementation", "_attn_implementation_autoset"),
+    *("attn_implementation", "reorder_and_upcast_attn", "gradient_checkpointing", "torchscript"),
+    *("pretraining_tp", "chunk_size_feed_forward", "cross_attention_hidden_size", "is_decoder"),
+    *("summary_activation", "summary_first_dropout", "summary_proj_to_labels", "summary_type"),
+    *("summary_use_proj", "use_flash_attn", "_flash_attn_2_enabled", "flash_attn", "dtype"),
+    *("torch_dtype", "ignore_keys_at_rope_validation", "z_loss", "id2label", "label2id"),
+    # Names, versions, and texts.
+    *("_name_or_path", "architectures", "auto_map", "transformers_version", "tokenizer_class"),
+    *("bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "unk_token_id"),
+    *("decoder_start_token_id", "task_specific_params", "finetuning_task", "problem_type"),
+    *("unsloth_version", "unsloth_fixed", "_commit_hash", "prefix", "base_model", "num_labels"),
+    *("bos_token", "eos_token", "pad_token", "model_max_length", "tf_legacy_loss"),
+    # Options of generation, which older versions write here.
+    *("do_sample", "temperature", "top_k", "top_p", "typical_p", "num_beams", "num_beam_groups"),
+    *("repetition_penalty", "length_penalty", "diversity_penalty", "max_length", "min_length"),
+    *("max_new_tokens", "num_return_sequences", "no_repeat_ngram_size", "early_stopping"),
+    *("encoder_no_repeat_ngram_size", "bad_words_ids", "suppress_tokens", "remove_invalid_values"),
+    *("begin_suppress_tokens", "forced_bos_token_id", "forced_eos_token_id"),
+    *("exponential_decay_length_penalty",),
+}
+"""Entries that change nothing where they are not read."""
+
+
+def _is_neutral(name: str, value: object) -> bool:
+    """True for a value by which an entry changes nothing, whatever it is about."""
+    if type(value) in {int, float} and value == 1:
+        return re.search("multiplier|scale|scaling|factor", name) is not None
+    return value is None or value in (False, 0, "", [], {})
+
+
 class _Entries:
     """The entries of a `config.json`, each of which is checked when it is read."""
 
     def __init__(self, raw: Mapping[str, Any], source: str) -> None:
         self.raw, self.source = raw, source
+        self.read: set[str] = set()
+        """The names that were asked for."""
+
+    def get(self, name: str) -> Any:
+        """An entry, or None."""
+        self.read.add(name)
+        return self.raw.get(name)
+
+    def unknown(self) -> tuple[str, ...]:
+        """The names that were not read, and that are not known to change nothing.
+
+        Errors:
+            ModelError: by its name, one of them changes the model.
+        """
+        names = [name for name in self.raw if name not in self.read | _HARMLESS]
+        found = [name for name in names if not _is_neutral(name, self.raw[name])]
+        for name in found:
+            if _CHANGES.search(name):
+                raise ModelError(
+                    f"{self.source} has {name!r:.80}: {self.raw[name]!r:.60}, which is not "
+                    "supported for this architecture",
+                    hint="without this entry, the model would be computed as if it were absent",
+                )
+        return tuple(found)
 
     def wrong(self, name: str, expected: str) -> ModelError:
         found = self.raw.get(name)
@@ -196,7 +304,7 @@ class _Entries:
 
     def present(self, name: str, default: Any) -> Any:
         """An entry; null counts as absent. Errors: ModelError if there is no default, too."""
-        value = self.raw.get(name)
+        value = self.get(name)
         if value is None:
             value = default
         if value is None:
@@ -228,7 +336,7 @@ class _Entries:
     def table(self, *names: str) -> dict[str, Any]:
         """The first entry of several that is not empty. Errors: ModelError if it is not a table."""
         for name in names:
-            if value := self.raw.get(name):
+            if value := self.get(name):
                 if not isinstance(value, dict):
                     raise self.wrong(name, "a table of names and values")
                 return dict(value)
@@ -241,7 +349,7 @@ class _Entries:
 
     def stop(self) -> tuple[int, ...]:
         """The tokens that end a text. Errors: ModelError."""
-        value = self.raw.get("eos_token_id")
+        value = self.get("eos_token_id")
         tokens = [] if value is None else value if isinstance(value, list) else [value]
         if not all(type(token) is int for token in tokens):
             raise self.wrong("eos_token_id", "a token or a list of them")
@@ -281,6 +389,8 @@ def _llama_like(raw: _Entries) -> Config:
     is_gemma = family.startswith("gemma")
     raw.expect("attention_bias", False)
     raw.expect("mlp_bias", False)
+    if family.startswith("gemma"):  # embeddings that see what follows
+        raw.expect("use_bidirectional_attention", False)
     if family.startswith("gemma") and family != "gemma":
         raw.expect("hidden_activation", *_GELU)
     else:
@@ -292,13 +402,18 @@ def _llama_like(raw: _Entries) -> Config:
         standard = (50.0, 30.0) if family == "gemma2" else (None, None)
         caps = ("attn_logit_softcapping", "final_logit_softcapping")
         for name, ours, cap in zip(caps, ("score_cap", "logit_cap"), standard, strict=True):
-            if raw.raw.get(name, cap) is not None:
+            if (raw.get(name) if name in raw.raw else cap) is not None:
                 differences[ours] = raw.number(name, cap)
     if family == "phi3":
-        share = raw.number("partial_rotary_factor", 1.0)
+        rope = raw.table("rope_parameters", "rope_scaling")
+        share = raw.number("partial_rotary_factor", rope.get("partial_rotary_factor", 1.0))
         if share > 1:
             raise raw.wrong("partial_rotary_factor", "a number up to 1")
         differences["rotated"] = int(head_dim * share)
+        raw.expect("interpolate_factor", 1)
+        raw.expect("full_attn_mod", 1)
+    else:
+        raw.expect("partial_rotary_factor", 1)
     if family in {"mixtral", "qwen3_moe"}:
         differences |= _experts(raw, family)
     window, sliding = _windows(raw, family, layers)
@@ -325,8 +440,12 @@ def _llama_like(raw: _Entries) -> Config:
 def _experts(raw: _Entries, family: str) -> dict[str, Any]:
     if family == "mixtral":
         name, sums_to_one = "num_local_experts", True
+        raw.get("num_experts")
     else:
-        name, sums_to_one = "num_experts", raw.flag("norm_topk_prob", default=False)
+        # Both are names of it, in versions of transformers.
+        name = "num_experts" if raw.get("num_experts") is not None else "num_local_experts"
+        raw.get("num_local_experts")
+        sums_to_one = raw.flag("norm_topk_prob", default=False)
         raw.expect("decoder_sparse_step", 1)
         raw.expect("mlp_only_layers", [])
     return {
@@ -343,7 +462,7 @@ def _windows(raw: _Entries, family: str, layers: int) -> tuple[int | None, tuple
     is_qwen, is_gemma = family.startswith("qwen"), family.startswith("gemma")
     # Qwen says whether it slides.
     slides = raw.flag("use_sliding_window", default=not is_qwen)
-    if not slides or (raw.raw.get("sliding_window") is None and not is_gemma):
+    if not slides or (raw.get("sliding_window") is None and not is_gemma):
         return None, ()
     window = raw.count("sliding_window", 4096 if is_gemma else None)
     listed = raw.present("layer_types", [])
@@ -368,10 +487,14 @@ def _windows(raw: _Entries, family: str, layers: int) -> tuple[int | None, tuple
 def _rotation(raw: _Entries, standard: float) -> dict[str, Any]:
     """The base of rotations, and how positions are scaled."""
     scaling = raw.table("rope_parameters", "rope_scaling")
-    local = raw.raw.get("rope_local_base_freq")
+    local = raw.get("rope_local_base_freq")
     if isinstance(scaling.get("full_attention"), dict):  # one table for each kind of layer
         local_table = scaling.get("sliding_attention")
-        local = local_table.get("rope_theta") if isinstance(local_table, dict) else local
+        if isinstance(local_table, dict):
+            sliding = _Entries(local_table, f"the rotation of windows of {raw.source}")
+            sliding.expect("rope_type", "default")
+            local = sliding.get("rope_theta")
+            sliding.unknown()
         scaling = dict(scaling["full_attention"])
     rope = _Entries(scaling, f"the scaling of positions of {raw.source}")
     theta = rope.number("rope_theta", raw.number("rope_theta", standard))
@@ -383,17 +506,24 @@ def _rotation(raw: _Entries, standard: float) -> dict[str, Any]:
         )
     factors: dict[str, list[float]] = {}
     if kind == "longrope":
-        original = raw.raw.get(_ORIGINAL, scaling.get(_ORIGINAL))
+        original = raw.get(_ORIGINAL) or scaling.get(_ORIGINAL)
         rope.raw = {**scaling, _ORIGINAL: original, _LONGEST: raw.count(_LONGEST)}
         for name in ("long_factor", "short_factor"):
             given = rope.present(name, None)
-            if not isinstance(given, list) or not all(map(_is_finite, given)):
-                raise rope.wrong(name, "a list of numbers")
+            if not isinstance(given, list) or not all(_is_finite(n) and n > 0 for n in given):
+                raise rope.wrong(name, "a list of positive numbers")
             factors[name] = given
     numbers: dict[str, Any] = {name: rope.number(name) for name in _SCALINGS[kind]}
     if kind == "yarn":
         numbers |= {name: rope.number(name) for name in _YARN if scaling.get(name) is not None}
         numbers["truncate"] = rope.flag("truncate", default=True)
+    if raw.raw["model_type"] != "phi3":
+        rope.expect("partial_rotary_factor", 1)
+    rope.read |= {"type", "partial_rotary_factor", "finetuned", _ORIGINAL}
+    if kind == "longrope":
+        rope.read |= {"factor"}  # which follows from the numbers of positions
+    if found := rope.unknown():
+        raise ModelError(f"{rope.source} have {found[0]!r:.80}, which is not supported")
     is_gemma3 = raw.raw["model_type"] == "gemma3_text"
     return {
         "theta": theta,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 from relaxpy.plugins.llm.config import ParameterError
@@ -11,8 +12,6 @@ from relaxpy.plugins.llm.tokens import TextStream, Tokenizer
 
 Reason: TypeAlias = Literal["stop", "length"]
 _MOST_STOPS, _LONGEST_STOP = 16, 1000
-_TOKENS_BEFORE = 6
-"""Tokens of the prompt that decide whether the text begins with a space."""
 
 
 class Continuation:
@@ -22,10 +21,14 @@ class Continuation:
         self.request, self.stop = request, stop
         self.reason: Reason | None = None
         """Why the text ended; None as long as it goes on, and after an error or `cancel`."""
-        self._stream = TextStream(tokenizer, request.prompt[-_TOKENS_BEFORE:])
+        self._tokenizer = tokenizer
         self._held = ""
         self.read = 0
         """How many tokens of the request are in the text, or end it."""
+
+    @cached_property
+    def _stream(self) -> TextStream:
+        return TextStream(self._tokenizer, self.request.prompt)
 
     def take(self) -> str:
         """The text of the tokens that came since the last call.

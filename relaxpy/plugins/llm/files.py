@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from relaxpy.plugins.llm.config import LARGEST, Config, ModelError, config_of, read_json
-from relaxpy.plugins.llm.gguf import config_of_gguf, names_in_gguf, widened
+from relaxpy.plugins.llm.gguf import config_of_gguf, names_in_gguf, read_parts, widened
 from relaxpy.plugins.llm.packed import Packed
 from relaxpy.plugins.llm.tokens import Metadata, Tokenizer, tokenizer_of_file, tokenizer_of_metadata
 from relaxpy.plugins.llm.weight_names import names_of
-from relaxpy.plugins.weights.files import Weights, open_weights, read_header
+from relaxpy.plugins.weights.files import Weights, open_weights
 from relaxpy.support.dataclass import dataclass, replace
 
 _ENDS = ("<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<end_of_turn>", "<|end|>", "<|endoftext|>")
@@ -81,6 +81,10 @@ def _open_folder(folder: Path) -> ModelFiles:
             raise ModelError(f"there is no {own}, which has the tokenizer of the model")
         return tokenizer_of_file(own, _special(described))
 
+    note = None
+    if config.unknown:
+        names = ", ".join(f"{name:.60}" for name in config.unknown[:20])
+        note = f"{path} has entries that are not known and ignored: {names}"
     return ModelFiles(
         folder.resolve().name,
         config,
@@ -89,6 +93,7 @@ def _open_folder(folder: Path) -> ModelFiles:
         {},
         tokenizer,
         _template(folder, described),
+        note,
     )
 
 
@@ -130,13 +135,13 @@ def _template(folder: Path, described: Mapping[str, Any]) -> str | None:
 
 
 def _open_gguf(path: Path) -> ModelFiles:
-    header = read_header(path)
+    header, name = read_parts(path)
     config = config_of_gguf(header, str(path))
     names, packed = names_in_gguf(config, header)
     weights = Weights(path, {name: tensor.entry() for name, tensor in header.tensors.items()})
     template = header.metadata.get("tokenizer.chat_template")
     return ModelFiles(
-        path.stem,
+        name,
         config,
         weights,
         names,

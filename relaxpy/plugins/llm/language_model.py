@@ -17,7 +17,7 @@ from typing_extensions import override
 from relaxpy.errors import unexpected
 from relaxpy.ir.core.target import Target, target_facts, target_name
 from relaxpy.plugins.llm.compiled import CompiledDecoder
-from relaxpy.plugins.llm.config import ModelError, ParameterError, shown
+from relaxpy.plugins.llm.config import ContextError, ModelError, ParameterError, shown
 from relaxpy.plugins.llm.continuation import Continuation, stop_texts
 from relaxpy.plugins.llm.engine import Engine, Request
 from relaxpy.plugins.llm.files import ModelFiles, ends_of_turns, open_model
@@ -31,6 +31,8 @@ Prompt: TypeAlias = str | Sequence[Mapping[str, Any]] | Sequence[int]
 """A text to continue, the messages of a conversation, or tokens."""
 DEFAULT_MAX_TOKENS = 256
 DEFAULT_CONTEXT = 4096
+_CHARACTERS = 128
+"""The characters that any token may have; few vocabularies have a longer one."""
 
 
 @user_facing
@@ -87,9 +89,9 @@ class LanguageModel:
 
     A prompt is a text, the messages of a conversation (`[{"role": "user", "content": "..."}]`), or
     tokens. The options of `generate` and `stream` are `max_tokens` and `stop`, one text or several,
-    and those of `Sampling`: temperature, top_p, top_k, seed, repetition_penalty, presence_penalty,
-    frequency_penalty and logit_bias; one that is None is as if it were not given. Without a
-    temperature the most probable token is taken.
+    and those of `Sampling`: temperature, top_p, top_k, min_p, seed, repetition_penalty,
+    presence_penalty, frequency_penalty and logit_bias; one that is None is as if it were not given.
+    Without a temperature the most probable token is taken.
     """
 
     def __init__(self, files: ModelFiles, decoder: CompiledDecoder) -> None:
@@ -141,10 +143,16 @@ class LanguageModel:
             found.append(f"the model runs on NumPy, {speed}{install}")
         return found
 
-    def tokens(self, prompt: Prompt) -> list[int]:
-        """The tokens of a prompt. Errors: ModelError if it is not one."""
+    def tokens(self, prompt: Prompt, *, variables: Mapping[str, Any] | None = None) -> list[int]:
+        """The tokens of a prompt.
+
+        `variables` are those that the chat template may name besides the messages.
+
+        Errors:
+            ModelError: it is not one, or so long that it cannot fit the context (ContextError).
+        """
         if isinstance(prompt, str):
-            if found := self.tokenizer.encode(prompt):
+            if found := self._encoded(prompt):
                 return found
             raise ModelError(f"the text {prompt!r:.60} has no tokens, so nothing can continue it")
         is_listed = isinstance(prompt, (Sequence, np.ndarray))
@@ -156,8 +164,8 @@ class LanguageModel:
         if not len(prompt):
             raise ModelError("a prompt is a text, messages or tokens, found an empty list")
         if isinstance(prompt[0], Mapping):
-            text = self.template.render(prompt)  # type: ignore[arg-type]
-            return self.tokenizer.encode(text, is_rendered=True)
+            text = self.template.render(prompt, variables=variables)  # type: ignore[arg-type]
+            return self._encoded(text, is_rendered=True)
         tokens = []
         for token in prompt:
             try:
@@ -168,6 +176,18 @@ class LanguageModel:
                     hint="lists of prompts are for generate and embed",
                 ) from None
         return tokens
+
+    def _encoded(self, text: str, **options: Any) -> list[int]:
+        """The tokens of a text that is not longer than any that fits the context."""
+        context = self.decoder.context
+        if len(text) > context * _CHARACTERS:
+            most = context * max(_CHARACTERS, self.tokenizer.longest)
+            if len(text) > most:
+                raise ContextError(
+                    f"the prompt has {len(text)} characters: a sequence has at most {context} "
+                    f"tokens, which have at most {most}"
+                )
+        return self.tokenizer.encode(text, **options)
 
     def start(
         self,
@@ -190,7 +210,7 @@ class LanguageModel:
         texts = stop_texts(stop)
         room = self.decoder.context - len(tokens)
         if room < 1:
-            raise ModelError(
+            raise ContextError(
                 f"the prompt has {len(tokens)} tokens, which leaves no room for an answer: "
                 f"a sequence has at most {self.decoder.context}"
             )
@@ -199,11 +219,14 @@ class LanguageModel:
         if isinstance(max_tokens, bool) or not isinstance(max_tokens, Integral) or max_tokens < 1:
             raise ParameterError.of("max_tokens", max_tokens, "a positive integer")
         if max_tokens > room:
-            raise ModelError(
+            raise ContextError(
                 f"the prompt has {len(tokens)} tokens, and {max_tokens} more are too many: "
                 f"a sequence has at most {self.decoder.context}"
             )
         chosen = Sampling(**{name: v for name, v in sampling.items() if v is not None})
+        words = self.decoder.config.vocabulary
+        if (most := max(chosen.logit_bias, default=0)) >= words:
+            raise ParameterError.of("logit_bias", most, f"tokens from 0 to {words - 1}")
         # It only enters a queue, which needs no turn.
         request = self.engine.add(tokens, chosen, max_tokens, self.ends, logprobs)
         return Continuation(request, self.tokenizer, texts)
@@ -283,6 +306,8 @@ class LanguageModel:
     def embed(self, prompts: Any) -> Any:
         """The mean of the last layer's states over the tokens of a prompt, float32.
 
+        A GGUF file may say that it is the first or the last one instead.
+
         Shapes:
             result  (width,), or (prompts, width) for a list of them
         """
@@ -291,20 +316,24 @@ class LanguageModel:
         states = self._read(
             self.tokens(prompts), lambda cache, part: self.decoder.states(cache, 0, part)
         )
-        return states.mean(axis=0)
+        pooling = self.decoder.config.pooling
+        return {"first": states[:1], "last": states[-1:]}.get(pooling, states).mean(axis=0)
 
     def _read(self, tokens: Sequence[int], call: Any) -> Any:
         """The results of calls for the tokens of a prompt, a chunk at a time."""
         words, limit = self.decoder.config.vocabulary, self.decoder.context
         if len(tokens) > limit:
-            raise ModelError(f"a prompt has 1 to {limit} tokens, found {len(tokens)}")
+            raise ContextError(f"a prompt has 1 to {limit} tokens, found {len(tokens)}")
         if unknown := [token for token in tokens if not 0 <= token < words]:
             raise ModelError(f"the model has the tokens 0 to {words - 1}, found {unknown[0]}")
-        cache, chunk = self.decoder.new_cache(), self.decoder.chunk
-        self.decoder.state("add_sequence", cache, 0)
+        cache, chunk = self.decoder.single_cache, self.decoder.chunk
         parts = [tokens[start : start + chunk] for start in range(0, len(tokens), chunk)]
         with self.turn:
-            return np.concatenate([call(cache, part) for part in parts])
+            self.decoder.state("add_sequence", cache, 0)
+            try:
+                return np.concatenate([call(cache, part) for part in parts])
+            finally:
+                self.decoder.state("remove_sequence", cache, 0)
 
     @override
     def __repr__(self) -> str:

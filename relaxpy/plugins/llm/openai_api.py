@@ -11,11 +11,14 @@ from functools import partial
 from typing import Any, Final, Literal, TypeAlias
 from uuid import uuid4
 
-from relaxpy.plugins.llm.config import ModelError, ParameterError, shown
+import numpy as np
+
+from relaxpy.plugins.llm.config import ContextError, ModelError, ParameterError, shown
 from relaxpy.plugins.llm.continuation import Continuation
 from relaxpy.plugins.llm.language_model import LanguageModel
 from relaxpy.plugins.llm.worker import Piece
 from relaxpy.support.dataclass import dataclass
+from relaxpy.support.missing import nearest
 
 Kind: TypeAlias = Literal["chat", "text"]
 _MOST_CHOICES, _MOST_LOGPROBS = 16, 20
@@ -57,6 +60,8 @@ def error_of(error: Exception) -> ApiError:
         return error
     if isinstance(error, ParameterError):
         return ApiError(400, str(error), param=error.param)
+    if isinstance(error, ContextError):
+        return ApiError(400, f"{error}", code=_TOO_LONG)
     if isinstance(error, ModelError):
         return ApiError(400, str(error))
     if isinstance(error, RecursionError):
@@ -77,6 +82,8 @@ class Asked:
     with_usage: bool
     with_logprobs: bool
     seed: int | None
+    ignored: list[str]
+    """The names of fields that nobody knows."""
 
     def begin(self, model: LanguageModel) -> list[Continuation]:
         """Start all choices. Errors: ModelError; then none is started."""
@@ -94,14 +101,20 @@ class Asked:
 
 
 _SAMPLING: Final[Mapping[str, str]] = {
-    name: name
-    for name in (
-        *("temperature", "top_p", "top_k", "presence_penalty", "frequency_penalty"),
-        *("repetition_penalty", "stop"),
-    )
+    **{
+        name: name
+        for name in (
+            *("temperature", "top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty"),
+            *("repetition_penalty", "stop"),
+        )
+    },
+    "repeat_penalty": "repetition_penalty",
 }
-_IGNORED: Final = {"user", "metadata", "store", "service_tier", "safety_identifier"} | {
-    "prompt_cache_key"
+"""Fields that are options of `LanguageModel.start`, and their names there."""
+_IGNORED: Final = {
+    *("user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"),
+    *("prompt_cache_retention", "cache_prompt", "keep_alive", "id_slot", "slot_id", "priority"),
+    *("request_id", "timings_per_token", "return_progress"),
 }
 """Fields that have no effect on an answer."""
 _ONLY: Final[Mapping[str, tuple[object, ...]]] = {
@@ -112,14 +125,29 @@ _ONLY: Final[Mapping[str, tuple[object, ...]]] = {
     "function_call": ("none", "auto"),
     "parallel_tool_calls": (True, False),
     "modalities": (["text"],),
+    "verbosity": ("medium",),
     "echo": (False,),
     "suffix": ("",),
     "best_of": (1,),
+    **dict.fromkeys(("typical_p", "tfs_z", "length_penalty"), (1,)),
+    **dict.fromkeys(("mirostat", "top_a", "xtc_probability", "dry_multiplier"), (0,)),
+    **dict.fromkeys(("dynatemp_range", "min_tokens", "n_probs", "prompt_logprobs"), (0,)),
+    **dict.fromkeys(("ignore_eos", "continue_final_message", "use_beam_search"), (False,)),
+    **dict.fromkeys(("skip_special_tokens", "add_generation_prompt"), (True,)),
+    **dict.fromkeys(("stop_token_ids", "bad_words", "images", "documents"), ([],)),
+    **dict.fromkeys(("grammar", "format", "template", "chat_template", "system"), ("",)),
+    **dict.fromkeys(("n_predict", "max_new_tokens", "truncate_prompt_tokens"), (-1,)),
+    **dict.fromkeys(("json_schema", "guided_json", "guided_regex", "guided_choice"), ()),
+    **dict.fromkeys(("guided_grammar", "structured_outputs", "dimensions", "thinking"), ()),
+    **dict.fromkeys(("audio", "prediction", "web_search_options", "lora", "adapter"), ()),
 }
-"""Fields of which only these values are supported."""
+"""Fields that change an answer, of which only these values are supported: they change nothing."""
 _OWN: Final = {"model", "stream", "stream_options", "n", "seed", "logit_bias", "logprobs"} | {
     *("max_tokens", "max_completion_tokens", "top_logprobs")
 }
+_VARIABLES: Final = ("chat_template_kwargs", "reasoning_effort")
+"""Fields with variables of chat templates: a table of them, and one."""
+_PROMPTS: Final = {"messages", "prompt", "input"}
 
 
 def asked(kind: Kind, body: bytes, model: LanguageModel, most_tokens: int) -> Asked:
@@ -130,15 +158,25 @@ def asked(kind: Kind, body: bytes, model: LanguageModel, most_tokens: int) -> As
         ModelError: the prompt or an option is not such.
     """
     prompt_name = "messages" if kind == "chat" else "prompt"
-    fields = _known_fields(body, {prompt_name, *_SAMPLING, *_ONLY, *_OWN}, model)
+    known = {prompt_name, *_SAMPLING, *_OWN, *(_VARIABLES if kind == "chat" else ())}
+    fields, ignored = _known_fields(body, known, model)
     if prompt_name not in fields:
         raise ApiError(400, f"{prompt_name} is missing", param=prompt_name)
-    prompts = (_conversation if kind == "chat" else _prompts)(fields[prompt_name], model)
+    if kind == "chat":
+        prompts = [_conversation(fields, model)]
+    else:
+        prompts = _prompts(fields[prompt_name], model)
     choices = _taken(fields, "n", int, 1, _MOST_CHOICES)
     if choices * len(prompts) > _MOST_CHOICES:
         raise ApiError(400, f"a request has at most {_MOST_CHOICES} choices", param="n")
-    options: dict[str, Any] = {name: fields[name] for name in _SAMPLING if name in fields}
+    options: dict[str, Any] = {
+        name: fields[given] for given, name in _SAMPLING.items() if given in fields
+    }
     options.setdefault("temperature", 1.0)
+    if isinstance(stop := options.get("stop"), list):
+        options["stop"] = [text for text in stop if text != ""]
+    elif stop == "":  # as clients send it that have none
+        del options["stop"]
     if (seed := fields.get("seed")) is not None and (
         type(seed) is not int or not -(1 << 63) <= seed < 1 << 64
     ):
@@ -156,17 +194,31 @@ def asked(kind: Kind, body: bytes, model: LanguageModel, most_tokens: int) -> As
         stream_options.get("include_usage") is True,
         top is not None,
         seed,
+        ignored,
     )
 
 
-def _known_fields(body: bytes, known: Collection[str], model: LanguageModel) -> dict[str, Any]:
-    """The fields of a body. Errors: ApiError if it has others, or is for another model."""
-    fields = _fields(body)
+def _known_fields(
+    body: bytes, known: Collection[str], model: LanguageModel
+) -> tuple[dict[str, Any], list[str]]:
+    """The fields of a body, and the names of those that nobody knows, which change nothing.
+
+    Errors:
+        ApiError: it has fields that would change the answer, or is for another model.
+    """
+    fields, ignored = _fields(body), []
     for name, value in fields.items():
-        if name not in known and name not in _IGNORED:
-            raise ApiError(400, f"there is no parameter {name!r:.60}", param=name[:60])
-        if name in _ONLY and value not in _ONLY[name]:
+        if name in known or name in _IGNORED:
+            continue
+        if name in _ONLY:
+            if value in _ONLY[name]:
+                continue
             raise ApiError(400, f"{name} is not supported", param=name, code="unsupported_value")
+        near = nearest(name, known)
+        if near or name in _PROMPTS:  # nobody sends those for nothing
+            meant = f", did you mean {' or '.join(near)}?" if near else " here"
+            raise ApiError(400, f"there is no parameter {name!r:.60}{meant}", param=name[:60])
+        ignored.append(name[:60])
     if (name := fields.get("model", model.name)) != model.name:
         raise ApiError(
             404,
@@ -174,35 +226,37 @@ def _known_fields(body: bytes, known: Collection[str], model: LanguageModel) -> 
             param="model",
             code="model_not_found",
         )
-    return fields
+    return fields, ignored
 
 
 _MOST_INPUTS: Final = 256
 
 
-def asked_embeddings(body: bytes, model: LanguageModel) -> tuple[list[list[int]], bool]:
-    """The tokens of each input of a request for embeddings, and whether it asks for base64.
+def asked_embeddings(body: bytes, model: LanguageModel) -> tuple[list[list[int]], bool, list[str]]:
+    """What a request for embeddings asks for.
+
+    These are the tokens of each input, whether embeddings are written in base64, and the names of
+    fields that nobody knows.
 
     Errors: as of `asked`.
     """
-    fields = _known_fields(body, {"input", "model", "encoding_format"}, model)
+    fields, ignored = _known_fields(body, {"input", "model", "encoding_format"}, model)
     if "input" not in fields:
         raise ApiError(400, "input is missing", param="input")
     prompts = _prompts(fields["input"], model, "input", _MOST_INPUTS)
-    if (longest := max(map(len, prompts))) > model.decoder.context:
-        raise _too_long(model.decoder.context, f"an input of {longest}", "input")
     encoding = fields.get("encoding_format", "float")
     if encoding not in ("float", "base64"):
         raise ParameterError.of("encoding_format", encoding, "float or base64")
-    return prompts, encoding == "base64"
+    return prompts, encoding == "base64", ignored
 
 
 def embeddings_body(
     model: LanguageModel, found: Sequence[Any], tokens: int, *, is_base64: bool
 ) -> dict[str, Any]:
-    """The body of an answer with embeddings, which are arrays of float32."""
+    """The body of an answer with embeddings, arrays of float32, which get the norm 1."""
 
     def written(array: Any) -> str | list[float]:
+        array = array / max(float(np.linalg.norm(array)), _TINY)
         if is_base64:
             return b64encode(array.astype("<f4").tobytes()).decode()
         listed: list[float] = array.tolist()
@@ -219,6 +273,8 @@ def embeddings_body(
     }
 
 
+_TINY: Final = 1e-30
+"""The least norm by which a vector is divided."""
 _MOST_VALUES, _MOST_CONTAINERS, _LONGEST_NUMBER = 1 << 18, 1 << 14, 1000
 _VALUES: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?|[,\[{]', re.DOTALL)
 """The strings of JSON, and what stands before other values; an open string is one, too."""
@@ -287,13 +343,19 @@ def _taken(
 _TYPES: Final = {bool: "true or false", dict: "an object"}
 
 
-def _conversation(messages: Any, model: LanguageModel) -> list[list[int]]:
+def _conversation(fields: Mapping[str, Any], model: LanguageModel) -> list[int]:
+    messages = fields["messages"]
     if not isinstance(messages, list) or not messages:
         raise ParameterError.of("messages", messages, "a list of messages")
+    variables = dict(_taken(fields, "chat_template_kwargs", dict, {}))
+    if "reasoning_effort" in fields:
+        variables.setdefault("reasoning_effort", fields["reasoning_effort"])
     try:
-        return [model.tokens(messages)]
+        return model.tokens(messages, variables=variables)
     except ParameterError:
         raise
+    except ContextError as error:
+        raise ApiError(400, f"{error}", param="messages", code=_TOO_LONG) from None
     except ModelError as error:
         raise ApiError(400, str(error), param="messages") from None
 
@@ -311,7 +373,15 @@ def _prompts(
         is_tokens = isinstance(one, list) and one and all(type(token) is int for token in one)
         if not isinstance(one, str) and not is_tokens:
             raise ParameterError.of(name, one, "texts, or lists of tokens")
-    return [model.tokens(one) for one in listed]
+    found = []
+    for one in listed:
+        try:
+            found.append(model.tokens(one))
+        except ContextError as error:
+            raise ApiError(400, f"{error}", param=name, code=_TOO_LONG) from None
+        if len(found[-1]) > model.decoder.context:  # before all others are read
+            raise _too_long(model.decoder.context, f"{len(found[-1])} in one {name}", name)
+    return found
 
 
 def _bias(fields: Mapping[str, Any]) -> dict[int, Any]:
@@ -332,24 +402,29 @@ def _logprobs(kind: Kind, fields: Mapping[str, Any]) -> int | None:
 def _room(
     kind: Kind, fields: Mapping[str, Any], prompts: Sequence[Sequence[int]], context: int, most: int
 ) -> int:
-    """The most tokens of an answer. Errors: ApiError if they do not fit the context."""
+    """The most tokens of an answer: the context may have room for less than what is wanted.
+
+    Errors:
+        ApiError: it has none for a single one.
+    """
     longest = max(map(len, prompts))
     name = "max_completion_tokens" if "max_completion_tokens" in fields else "max_tokens"
     default = 16 if kind == "text" else most
-    wanted = fields.get(name)
-    if wanted is not None and (type(wanted) is not int or wanted < 1):
+    wanted = fields.get(name, default)
+    if type(wanted) is not int or wanted < 1:
         raise ParameterError.of(name, wanted, "a positive integer")
-    if longest + (wanted or 1) > context:
-        found = f"{longest} in the prompt and {wanted or 1} for the answer"
+    if longest >= context:
+        found = f"{longest} in the prompt and 1 for the answer"
         raise _too_long(context, found, "messages" if kind == "chat" else "prompt")
-    if wanted is not None and wanted > most:
-        raise ApiError(400, f"this server's answers have at most {most} tokens", param=name)
-    return wanted or min(default, most, context - longest)
+    return min(wanted, most, context - longest)
+
+
+_TOO_LONG: Final = "context_length_exceeded"
 
 
 def _too_long(context: int, found: str, param: str) -> ApiError:
     message = f"this model's maximum context length is {context} tokens; the request has {found}"
-    return ApiError(400, message, param=param, code="context_length_exceeded")
+    return ApiError(400, message, param=param, code=_TOO_LONG)
 
 
 # --- answers

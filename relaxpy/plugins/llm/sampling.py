@@ -27,8 +27,12 @@ def _is_count(value: Any) -> bool:
 
 _CHECKS: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
     "temperature": (lambda v: _is_number(v) and v >= 0, "a number that is not negative"),
-    "top_k": (lambda v: v is None or (_is_count(v) and v >= 1), "a positive integer"),
-    "top_p": (lambda v: _is_number(v) and 0 < v <= 1, "a number above 0, and at most 1"),
+    "top_k": (
+        lambda v: v is None or (_is_count(v) and v >= -1),
+        "a positive integer, or 0 or -1 for all tokens",
+    ),
+    "top_p": (lambda v: _is_number(v) and 0 <= v <= 1, "a number from 0 to 1"),
+    "min_p": (lambda v: _is_number(v) and 0 <= v <= 1, "a number from 0 to 1"),
     "repetition_penalty": (lambda v: _is_number(v) and v > 0, "a positive number"),
     "presence_penalty": (lambda v: _is_number(v) and abs(v) <= 2, "a number from -2 to 2"),
     "frequency_penalty": (lambda v: _is_number(v) and abs(v) <= 2, "a number from -2 to 2"),
@@ -53,9 +57,11 @@ class Sampling:
 
     temperature: float = 0.0
     top_k: int | None = None
-    """Only the tokens with the k best scores."""
+    """Only the tokens with the k best scores; all of them for 0 and -1."""
     top_p: float = 1.0
-    """Only the fewest tokens whose probabilities sum to p."""
+    """Only the fewest tokens whose probabilities sum to p, at least one."""
+    min_p: float = 0.0
+    """Only the tokens with this share of the best probability."""
     repetition_penalty: float = 1.0
     """Divides the scores of tokens that were there before."""
     seed: int | None = None
@@ -114,17 +120,22 @@ class Sampling:
             return np.eye(1, len(scores), int(scores.argmax()))[0]
         with np.errstate(over="ignore"):
             scores = (scores - scores.max()) / self.temperature
-        if self.top_k is not None and self.top_k < len(scores):
+        if self.top_k is not None and 0 < self.top_k < len(scores):
             least = np.partition(scores, -self.top_k)[-self.top_k]
             scores[scores < least] = -np.inf
         shares = np.exp(scores)
         shares /= shares.sum()
         if self.top_p < 1:
             order, sums = _most_probable(shares, self.top_p)
-            kept = order[sums - shares[order] < self.top_p]
+            is_kept = sums - shares[order] < self.top_p
+            is_kept[0] = True
+            kept = order[is_kept]
             others = np.ones(len(shares), bool)
             others[kept] = False
             shares[others] = 0
+            shares /= shares.sum()
+        if self.min_p:
+            shares[shares < self.min_p * shares.max()] = 0
             shares /= shares.sum()
         return shares
 

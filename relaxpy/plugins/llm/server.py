@@ -9,7 +9,8 @@ import logging
 import os
 import socket
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -43,6 +44,16 @@ _STREAMED: Final = (
     (b"x-accel-buffering", b"no"),
 )
 """The headers of a stream."""
+_READERS: Final = 2
+"""How many requests are read at a time: templates and tokenizers take memory and processors."""
+_MOST_BODIES: Final = 16
+"""The bodies of the largest size that are in memory until they are read."""
+_MOST_HEADERS: Final = 64 * 1024
+"""The most bytes of the headers of a request."""
+_MOST_NAMES: Final = 100
+"""The most fields of requests that the log names."""
+_BUSY: Final = "rate_limit_exceeded"
+_LOG: Final = logging.getLogger("uvicorn.error")
 
 
 def serve(
@@ -83,7 +94,7 @@ def configuration(app: Any, **options: Any) -> Any:
 
     from relaxpy.plugins.llm.connections import connection_class
 
-    logging.getLogger("uvicorn.error").addFilter(_is_failure)
+    _LOG.addFilter(_is_failure)
     return uvicorn.Config(
         app,
         log_level="warning",
@@ -156,7 +167,7 @@ def application(
     return Starlette(
         routes=routes,
         lifespan=server.lifespan,
-        middleware=[trusted] if host in _LOOPBACK else [],
+        middleware=[Middleware(_WithHeaders), *([trusted] if host in _LOOPBACK else [])],
         exception_handlers={HTTPException: not_there},  # type: ignore[dict-item]
     )
 
@@ -168,6 +179,10 @@ class _Server:
         self.model, self.worker = model, Worker(model)
         self.max_tokens, self.queue, self.max_body = max_tokens, queue, max_body
         self.key = os.environ.get(KEY, "")
+        self.reads = ThreadPoolExecutor(_READERS, "relaxpy reads")
+        self.held = 0
+        """The bytes of bodies in memory."""
+        self.ignored: set[str] = set()
         self.answered: Counter[int] = Counter()
         self.tokens: Counter[str] = Counter()
 
@@ -180,6 +195,7 @@ class _Server:
                 yield
         finally:
             self.worker.stop()
+            self.reads.shutdown(wait=False, cancel_futures=True)
 
     def guarded(
         self, handle: Callable[[Any], Coroutine[Any, Any, Any]]
@@ -200,7 +216,8 @@ class _Server:
         return handler
 
     def _check_key(self, request: Any) -> None:
-        given = request.headers.get("authorization", "").removeprefix("Bearer ")
+        scheme, _, given = request.headers.get("authorization", "").partition(" ")
+        given = given.strip() if scheme.lower() == "bearer" else ""
         # Headers are bytes, which are read as if they were Latin-1.
         key = self.key.encode("utf-8", "surrogateescape")
         if key and not hmac.compare_digest(given.encode("latin-1"), key):
@@ -261,11 +278,10 @@ class _Server:
         """The answer to a prompt or a conversation."""
         from starlette.responses import Response
 
-        body = await self._body(request)
-        # Templates and tokenizers take their time, in which others are served.
-        what = await asyncio.to_thread(asked, kind, body, self.model, self.max_tokens)
-        if self.worker.unfinished + len(what.prompts) * what.choices > self._room():
-            raise ApiError(429, "the queue is full, try again later", code="rate_limit_exceeded")
+        self._check_room(1)
+        what = await self._read(request, lambda b: asked(kind, b, self.model, self.max_tokens))
+        self._note(what.ignored)
+        self._check_room(len(what.prompts) * what.choices)
         started = what.begin(self.model)
         job = self.worker.submit(started)
         answer = Answer(what, self.model, started)
@@ -289,8 +305,10 @@ class _Server:
         """The embeddings of texts, which the engine computes between its steps."""
         from starlette.responses import JSONResponse
 
-        body = await self._body(request)
-        prompts, is_base64 = await asyncio.to_thread(asked_embeddings, body, self.model)
+        prompts, is_base64, ignored = await self._read(
+            request, lambda body: asked_embeddings(body, self.model)
+        )
+        self._note(ignored)
         found = []
         left = asyncio.ensure_future(_left(request.receive))
         try:
@@ -304,11 +322,34 @@ class _Server:
         self.tokens["prompt"] += count
         return JSONResponse(embeddings_body(self.model, found, count, is_base64=is_base64))
 
-    def _room(self) -> int:
-        return self.queue + self.model.decoder.sequences
+    def _check_room(self, count: int) -> None:
+        """Raise an ApiError if so many more choices of answers have no room in the queue."""
+        if self.worker.unfinished + count > self.queue + self.model.decoder.sequences:
+            raise ApiError(429, "the queue is full, try again later", code=_BUSY)
 
-    async def _body(self, request: Any) -> bytes:
-        """The body. Errors: ApiError if it is too large, or cut off, or not JSON by its type."""
+    def _note(self, ignored: Iterable[str]) -> None:
+        """Name fields in the log, each of them once."""
+        for name in ignored:
+            if name not in self.ignored and len(self.ignored) < _MOST_NAMES:
+                self.ignored.add(name)
+                _LOG.warning("requests have the field %r, which is not known and ignored", name)
+
+    async def _read(self, request: Any, read: Callable[[bytes], Any]) -> Any:
+        """What a request asks for; few are read at a time, and others are served meanwhile.
+
+        Errors:
+            ApiError: of the body, or there are too many others that have not been read.
+        """
+        body = bytearray()
+        try:
+            await self._receive(request, body)
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self.reads, lambda: read(bytes(body)))
+        finally:
+            self.held -= len(body)
+
+    async def _receive(self, request: Any, body: bytearray) -> None:
+        """Read a body. Errors: ApiError if it is too large, or cut off, or not JSON by its type."""
         from starlette.requests import ClientDisconnect
 
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -319,15 +360,16 @@ class _Server:
             int(request.headers.get("content-length", 0)) > self.max_body
         ):  # h11 checks that it is one
             raise self._too_large()
-        body = bytearray()
         try:
             async for chunk in request.stream():
                 body += chunk
+                self.held += len(chunk)
                 if len(body) > self.max_body:
                     raise self._too_large()
+                if self.held > _MOST_BODIES * self.max_body:
+                    raise ApiError(429, "too many requests are read, try again later", code=_BUSY)
         except ClientDisconnect:
             raise ApiError(499, "the client has left") from None
-        return bytes(body)
 
     def _too_large(self) -> ApiError:
         return ApiError(413, f"a request has at most {self.max_body} bytes")
@@ -337,6 +379,29 @@ class _Server:
         usage = answer.usage()
         for kind in ("prompt", "completion"):
             self.tokens[kind] += usage[f"{kind}_tokens"]
+
+
+class _WithHeaders:
+    """An application that gets requests whose headers are few and of one meaning."""
+
+    def __init__(self, app: Any) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        from starlette.responses import JSONResponse
+
+        headers = scope.get("headers", ())
+        error = None
+        if sum(len(name) + len(value) for name, value in headers) > _MOST_HEADERS:
+            error = ApiError(431, f"a request has at most {_MOST_HEADERS} bytes of headers")
+        elif {b"content-length", b"transfer-encoding"} <= {name for name, _ in headers}:
+            # A proxy that goes by the length would take a part of the body for another request.
+            error = ApiError(400, "a request has a Content-Length or a Transfer-Encoding, not both")
+        if error is None:
+            await self.app(scope, receive, send)
+        else:
+            response = JSONResponse(error.body(), error.status, headers={"connection": "close"})
+            await response(scope, receive, send)
 
 
 class _Stream:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,12 @@ from relaxpy.plugins.llm.config import ModelError
 
 _INCOMPLETE = "\N{REPLACEMENT CHARACTER}"
 """The text of the first tokens of a character."""
+_LONGEST_CHARACTER = 4
+"""The most tokens of a character: one for each of its bytes."""
+_TOKENS_BEFORE = 6
+"""Tokens of the text before that decide whether the next one begins with a space."""
+_CACHED_TEXTS = 1000
+"""The most words, or texts without a division into words, whose tokens a thread remembers."""
 
 
 @contextmanager
@@ -32,6 +39,14 @@ class Tokenizer:
     def __init__(self, own: Any, special: Mapping[str, str] | None = None) -> None:
         """`special` has the texts of tokens by their roles, such as bos_token."""
         self.own, self.special = own, dict(special or {})
+        # By default each thread that encodes keeps 10,000 of up to 256 characters, 70 MB of them.
+        if hasattr(own.model, "_resize_cache"):
+            own.model._resize_cache(_CACHED_TEXTS)
+
+    @cached_property
+    def longest(self) -> int:
+        """The characters of the longest token."""
+        return max(map(len, self.own.get_vocab()), default=0)
 
     def encode(self, text: str, *, is_rendered: bool = False) -> list[int]:
         """The tokens of a text; one that a chat template rendered has its first token already."""
@@ -64,12 +79,18 @@ class TextStream:
     """The text of tokens that come one by one: a character may consist of several."""
 
     def __init__(self, tokenizer: Tokenizer, before: Sequence[int] = ()) -> None:
-        """`before` are the last tokens of the text that is continued."""
+        """`before` are the tokens of the text that is continued."""
         self.tokenizer = tokenizer
-        self.tokens = list(before)
+        count = _TOKENS_BEFORE  # and more of them, if these begin within a character
+        while count < len(before) and self._decoded(before[-count:]).startswith(_INCOMPLETE):
+            count *= 2
+        self.tokens = list(before[-count:])
         # The first tokens that are decoded again, as what a token means depends on those before it;
         # and the first whose text has not been returned.
-        self._first, self._next = 0, len(before)
+        self._first, self._next = 0, len(self.tokens)
+        # The tokens before this one end with a whole character.
+        self._whole = self._next
+        self._before = self._texts_before()
 
     def add(self, token: int) -> str:
         """The text that is complete with this token."""
@@ -77,19 +98,46 @@ class TextStream:
         new = self._rest()
         if not new or new.endswith(_INCOMPLETE):
             return ""
-        self._first, self._next = self._next, len(self.tokens)
+        self._first, self._next = self._whole, len(self.tokens)
+        self._before = self._texts_before()
         return new
 
     def end(self) -> str:
         """The text of the last tokens, which may have half of a character."""
         new = self._rest()
         self._first = self._next = len(self.tokens)
+        self._before = [""]
         return new
 
     def _rest(self) -> str:
-        decode = self.tokenizer.decode
-        before = decode(self.tokens[self._first : self._next])
-        return decode(self.tokens[self._first :])[len(before) :]
+        text = self._decoded(self.tokens[self._first :])
+        if text.startswith(self._before[0]):
+            return text[len(self._before[0]) :]
+        returned = [len(before) for before in self._before if text.startswith(before)]
+        # A byte that ends no character may make others of a run of bytes invalid afterwards.
+        return text[max(returned) :] if returned else self._decoded(self.tokens[self._next :])
+
+    def _texts_before(self) -> list[str]:
+        """What the text of the tokens up to `_next` may be, once others have come.
+
+        A character of which they have the first bytes alone is not a part of it, if the others
+        come: then it belongs to what follows.
+        """
+        self._whole = self._next
+        found = [self._decoded(self.tokens[self._first : self._next])]
+        if found[0].endswith(_INCOMPLETE):
+            self._whole = self._first
+            ends = range(self._next, max(self._first, self._next - _LONGEST_CHARACTER) - 1, -1)
+            for end in ends:
+                text = self._decoded(self.tokens[self._first : end])
+                found += [text, text.rstrip(_INCOMPLETE)]  # they may be there as such
+                if not text.endswith(_INCOMPLETE):
+                    self._whole = end
+                    break
+        return found
+
+    def _decoded(self, tokens: Sequence[int]) -> str:
+        return self.tokenizer.decode(tokens)
 
 
 def require_tokenizers() -> Any:
@@ -130,13 +178,22 @@ _CASES = (
     r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}"
     r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-_SPLITS: Mapping[str, str | None] = {
-    **dict.fromkeys(("default", "gpt-2", "phi-2", "smollm"), None),
-    **dict.fromkeys(("llama-bpe", "llama3", "llama-v3"), _WORDS + "{1,3}" + _REST),
-    **dict.fromkeys(("qwen2", "deepseek-r1-qwen"), _WORDS + _REST),
-    "tekken": _CASES,
+_GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)"
+_OF_LLAMA3 = (
+    *("llama-bpe", "llama3", "llama-v3"),
+    *("falcon3", "falcon-h1", "pixtral", "lfm2", "midm-2.0"),
+)
+_SPLITS: Mapping[str, tuple[str, ...]] = {
+    "default": (r"[\p{P}\$\+<=>\^~\|]+", _GPT2, r"\p{N}+", "[0-9][0-9][0-9]"),
+    **dict.fromkeys(("gpt-2", "phi-2"), (_GPT2,)),
+    "smollm": (r"\p{N}", _GPT2),
+    **dict.fromkeys(_OF_LLAMA3, (_WORDS + "{1,3}" + _REST,)),
+    **dict.fromkeys(("qwen2", "deepseek-r1-qwen"), (_WORDS + _REST,)),
+    "tekken": (_CASES,),
 }
-"""How texts are split before byte pairs are merged, by names; None as GPT-2 does."""
+"""How texts are split before byte pairs are merged, by names: each expression splits the pieces."""
+_WHOLE = {*_OF_LLAMA3, "tekken"}
+"""Those whose pieces are tokens without merges where there are such, after a first token."""
 
 
 class Metadata:
@@ -203,6 +260,7 @@ def tokenizer_of_metadata(meta: Metadata) -> Tokenizer:
             f"{meta.source} has a tokenizer of the kind {kind!r:.60}, "
             f"expected one of {', '.join(makers)}"
         )
+    _refuse_others(meta)
     words = meta.texts("tokenizer.ggml.tokens")
     kinds = meta.values.get("tokenizer.ggml.token_type")
     kinds = [_NORMAL] * len(words) if kinds is None else meta.numbers(
@@ -217,12 +275,31 @@ def tokenizer_of_metadata(meta: Metadata) -> Tokenizer:
             )
             defined = [word for word, kind in zip(words, kinds, strict=True) if kind == _DEFINED]
             own.add_tokens([tokenizers.AddedToken(word, normalized=False) for word in defined])
-        special = _ends(meta, own, words, adds_first=kind == "llama")
+        # As llama.cpp: older files do not say it.
+        adds_first = kind == "llama" or meta.values.get("tokenizer.ggml.pre") in _WHOLE
+        special = _ends(meta, own, words, adds_first=adds_first)
     except ModelError:
         raise
     except Exception as error:  # the package raises no other class
         raise ModelError(f"the tokenizer of {meta.source} is damaged: {error}") from None
     return Tokenizer(own, special)
+
+
+_READ = {
+    *("model", "pre", "tokens", "token_type", "token_type_count", "scores", "merges"),
+    *("add_bos_token", "add_eos_token", "add_space_prefix"),
+}
+"""Metadata of tokenizers that are read, or change nothing."""
+
+
+def _refuse_others(meta: Metadata) -> None:
+    """Raise a ModelError for metadata that may change what a text means, and are not read."""
+    for key, found in meta.values.items():
+        name = key.removeprefix("tokenizer.ggml.")
+        if name != key and name not in _READ and not name.endswith(("_token_id", "_token_ids")):
+            is_none = not len(found) if isinstance(found, (str, list, np.ndarray)) else not found
+            if not is_none:
+                raise ModelError(f"{meta.source} has {key}: {found!r:.60}, which is not supported")
 
 
 def _byte_pairs(meta: Metadata, words: list[str], kinds: list[int]) -> Any:
@@ -237,14 +314,9 @@ def _byte_pairs(meta: Metadata, words: list[str], kinds: list[int]) -> Any:
         )
     merges: Any = [tuple(merge.split(" ", 1)) for merge in meta.texts("tokenizer.ggml.merges")]
     vocabulary = {word: token for token, word in enumerate(words)}
-    own = Own(models.BPE(vocabulary, merges, ignore_merges=name in {"llama-bpe", "llama3"}))
-    split = _SPLITS[name]
-    bytes_of = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=split is None)
-    steps: list[Any] = [bytes_of]
-    if split is not None:
-        steps.insert(0, pre_tokenizers.Split(Regex(split), "isolated"))
-    elif name == "smollm":
-        steps.insert(0, pre_tokenizers.Digits(individual_digits=True))
+    own = Own(models.BPE(vocabulary, merges, ignore_merges=name in _WHOLE))
+    steps: list[Any] = [pre_tokenizers.Split(Regex(split), "isolated") for split in _SPLITS[name]]
+    steps.append(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False))
     own.pre_tokenizer = pre_tokenizers.Sequence(steps)
     own.decoder = decoders.ByteLevel()
     return own

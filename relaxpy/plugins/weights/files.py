@@ -325,6 +325,8 @@ def read_header(path: Path) -> Header:
         hint = pointer_hint(bytes(reader.data[:64]))
         raise reader.damaged("it does not begin with GGUF", hint)
     version = reader.number(4)
+    if version >> 24 in {2, 3}:
+        raise reader.damaged("it has the other byte order (big-endian), expected little-endian")
     if version not in {2, 3}:
         raise reader.damaged(f"it has version {version}, expected 2 or 3")
     tensor_count, value_count = reader.count(24), reader.count(13)

@@ -38,7 +38,14 @@ def as_loaded(lm: Any, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
 
 def test_generate_prints_what_the_interface_returns(capsys, lm, folder, as_loaded, monkeypatch):
-    options = {"max_tokens": 9, "temperature": 0.8, "top_p": 0.9, "top_k": 20, "seed": 4}
+    options = {
+        "max_tokens": 9,
+        "temperature": 0.8,
+        "top_p": 0.9,
+        "top_k": 20,
+        "seed": 4,
+        "min_p": 0.01,
+    }
     words = [w for name, v in options.items() for w in (f"--{name.replace('_', '-')}", v)]
     wanted = lm.generate("the cat", **options)
     assert run(capsys, "generate", folder, "the cat", *words) == (0, f"{wanted}\n", "")
@@ -75,6 +82,35 @@ def test_chat_answers_lines_until_the_end(capsys, lm, folder, as_loaded, monkeyp
     monkeypatch.setattr("sys.stdin", io.StringIO("hello"))
     code, out, _ = run(capsys, "chat", folder)  # the context has room for a longer answer
     assert (code, lm.tokenizer.encode(out) != []) == (0, True)
+
+
+def test_chat_shows_its_commands_and_what_to_do_when_it_is_full(
+    capsys, lm, folder, as_loaded, monkeypatch
+) -> None:
+    asked: list[Any] = []
+    stream = type(lm).stream
+
+    def recorded(self: Any, prompt: Any, **options: Any) -> Any:
+        asked.append([message["content"] for message in prompt])
+        return stream(self, prompt, **options)
+
+    monkeypatch.setattr(type(lm), "stream", recorded)
+    typed = io.StringIO("/help\n/?\n/foo\n/set temperature 1\n/\n//etc\n/etc/passwd\n/bye\nhello\n")
+    monkeypatch.setattr(typed, "isatty", lambda: True)
+    monkeypatch.setattr("sys.stdin", typed)
+    code, _, err = run(capsys, "chat", folder, "--max-tokens", 2)
+    assert code == 0
+    assert [contents[-1] for contents in asked] == ["/etc", "/etc/passwd"]
+    assert err.startswith("tiny: /help shows the commands, /exit or Ctrl-D ends\n/clear starts ag")
+    assert err.count("/clear starts again, /exit or Ctrl-D ends, /help shows this") == 5
+    for name in ("/foo", "/set", "/"):
+        assert f"there is no command '{name}': /clear starts again" in err
+    full = f"{'x' * 900}\nhello\n{'x' * 900}\n"
+    monkeypatch.setattr("sys.stdin", io.StringIO(full))
+    code, _, err = run(capsys, "chat", folder, "--max-tokens", 2)
+    assert code == 0
+    assert err.count("leaves no room for an answer") == 2
+    assert err.count("the conversation is full: /clear starts again") == 1
 
 
 @pytest.mark.parametrize(

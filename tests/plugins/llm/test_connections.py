@@ -146,3 +146,33 @@ def test_requests_after_one_another_and_at_once_of_one_connection(running: Runni
         while found.count(b"total_tokens") < 2:
             found += client.recv(1000)
     assert found.count(b"HTTP/1.1 200") == 2
+
+
+def test_two_lengths_of_one_body_are_refused_and_nothing_after_them_is_read(lm: Any) -> None:
+    """RFC 9112, section 6.1: a proxy may have gone by the other length."""
+    server = Running(lm)
+    try:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=20) as client:
+            second = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+            both = b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+            client.sendall(HEAD + both + second)
+            data = b""
+            while part := client.recv(1 << 16):
+                data += part
+            assert data.startswith(b"HTTP/1.1 400 ")
+            assert data.count(b"HTTP/1.1") == 1
+    finally:
+        server.stop()
+
+
+@pytest.mark.parametrize(("count", "found"), [(100, [200]), (10_000, [431, 400])])
+def test_headers_are_few(lm: Any, count: int, found: list[int]) -> None:
+    """The second status is that of h11, if they come in several pieces."""
+    server = Running(lm)
+    try:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=20) as client:
+            headers = b"".join(b"X-%d: abc\r\n" % number for number in range(count))
+            client.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n" + headers + b"\r\n")
+            assert int(client.recv(100).split()[1]) in found
+    finally:
+        server.stop()

@@ -1,5 +1,6 @@
 """Files of GGUF, written by the package gguf, beside folders with the same weights."""
 
+import math
 import random
 import re
 from itertools import pairwise
@@ -14,10 +15,10 @@ from relaxpy.errors import RelaxpyError
 from relaxpy.llm import CompiledDecoder, ModelError, config_of, load
 from relaxpy.plugins.llm.decoders import Decoder
 from relaxpy.plugins.llm.files import open_model
-from relaxpy.plugins.llm.gguf import ARCHITECTURES, config_of_gguf, names_in_gguf
+from relaxpy.plugins.llm.gguf import _GPT2, _NAMES, ARCHITECTURES, config_of_gguf, names_in_gguf
 from relaxpy.plugins.llm.packed import FORMATS, PackedWeight, packed_as
 from relaxpy.plugins.llm.tokens import Metadata, TextStream, tokenizer_of_metadata
-from relaxpy.plugins.weights.files import read_header
+from relaxpy.plugins.weights.files import Header, read_header
 from relaxpy.relax.frontend.weights import load_weights
 from relaxpy.target import Target
 from tests.plugins.llm import tiny
@@ -169,16 +170,28 @@ def test_layers_of_other_formats_are_not_packed() -> None:
 # --- configurations of other architectures
 
 
-def header_of(path: Path, arch: str, entries: dict[str, Any], shape: Any = (40, 16)) -> Any:
+def header_of(
+    path: Path, arch: str, entries: dict[str, Any], shape: Any = (40, 16), freqs: Any = None
+) -> Any:
     """The header of a file with these entries below the name of the architecture."""
     writer = gguf.GGUFWriter(path, arch)
     for name, value in entries.items():
-        if isinstance(value, float):
+        if isinstance(value, bool):
+            writer.add_bool(f"{arch}.{name}", value)
+        elif isinstance(value, str):
+            writer.add_string(f"{arch}.{name}", value)
+        elif isinstance(value, list):
+            writer.add_array(f"{arch}.{name}", value)
+        elif isinstance(value, float):
             writer.add_float32(f"{arch}.{name}", value)
         else:
             writer.add_uint32(f"{arch}.{name}", value)
     writer.add_tensor("token_embd.weight", np.zeros(shape, "float32"))
-    writer.add_tensor("rope_freqs.weight", np.ones(2, "float32"))
+    rotated = entries.get("rope.dimension_count") or COMMON["attention.key_length"]
+    count = int(rotated // 2) if freqs is None else len(freqs)
+    values = np.ones(count, "float32") if freqs is None else freqs
+    if count:
+        writer.add_tensor("rope_freqs.weight", values)
     for step in ("header", "kv_data", "tensors"):
         getattr(writer, f"write_{step}_to_file")()
     writer.close()
@@ -201,7 +214,7 @@ COMMON = {
 @pytest.mark.parametrize(
     ("arch", "entries", "wanted"),
     [
-        ("llama", {}, {"family": "llama", "theta": 5000.0, "rope_factors": (1.0, 1.0)}),
+        ("llama", {}, {"family": "llama", "theta": 5000.0, "rope_factors": (1.0,) * 4}),
         (
             "llama",
             {"expert_count": 4, "expert_used_count": 2},
@@ -235,6 +248,21 @@ COMMON = {
             {"attention.sliding_window": 12},
             {"local_theta": 1e4, "sliding": (True,) * 5 + (False,), "qk_norm": True},
         ),
+        (
+            "gemma3",
+            {"attention.sliding_window": 12, "attention.sliding_window_pattern": 3},
+            {"sliding": (True, True, False) * 2},
+        ),
+        (
+            "gemma3",
+            {
+                "attention.sliding_window": 12,
+                "attention.sliding_window_pattern": [True, False, False] * 2,
+            },
+            {"sliding": (True, False, False) * 2},
+        ),
+        ("llama", {"attention.scale": 0.5}, {"score_scale": 0.5}),
+        ("qwen3", {"pooling_type": 3}, {"pooling": "last"}),
         ("phi3", {"rope.dimension_count": 4}, {"rotated": 4}),
     ],
 )
@@ -253,12 +281,152 @@ def test_configurations_of_metadata(arch, entries, wanted, tmp_path) -> None:
         ("llama", {"attention.head_count": 3.5}, "'num_attention_heads': 3.5, expected"),
         ("llama", {"rope.dimension_count": 4}, "rotates 4 elements of heads of 8"),
         ("qwen2", {"attention.key_length": 2**31}, "'head_dim': 2147483648, expected"),
+        ("qwen2", {"attention.causal": False}, "has qwen2.attention.causal: False, which is not s"),
+        ("qwen3", {"pooling_type": 4}, "has qwen3.pooling_type: 4, which is not supported"),
+        ("gemma2", {"attention.sliding_window_pattern": 6}, "sliding_window_pattern: 6, which"),
+        ("llama", {"rope.scaling.factor": 2.0}, "scales positions by metadata and by rope_freqs"),
     ],
 )
 def test_metadata_that_are_no_configuration(arch, entries, message, tmp_path) -> None:
     header = header_of(tmp_path / "m.gguf", arch, COMMON | entries)
     with pytest.raises(ModelError, match=message):
         config_of_gguf(header, "m.gguf")
+
+
+SCALED = {"rope.scaling.factor": 4.0, "rope.scaling.type": "yarn"}
+YARN = {
+    "rope_type": "yarn",
+    "factor": 4.0,
+    "original_max_position_embeddings": 64.0,
+    "attention_factor": pytest.approx(1 + 0.1 * math.log(4)),
+    "truncate": True,
+}
+
+
+@pytest.mark.parametrize(
+    ("entries", "wanted"),
+    [
+        ({}, {}),
+        # As llama.cpp reads them: without a type it is linear, and the first name is an old one.
+        ({"rope.scale_linear": 4.0}, {"rope_type": "linear", "factor": 4.0}),
+        ({"rope.scaling.factor": 4.0}, {"rope_type": "linear", "factor": 4.0}),
+        ({"rope.scaling.factor": 4.0, "rope.scale_linear": 2.0}, {"factor": 4.0}),
+        ({"rope.scaling.factor": 4.0, "rope.scaling.type": "none"}, {}),
+        (SCALED, YARN),
+        (
+            SCALED | {"rope.scaling.original_context_length": 16},
+            {"original_max_position_embeddings": 16.0},
+        ),
+        (
+            SCALED | {"rope.scaling.yarn_beta_fast": 8.0, "rope.scaling.yarn_beta_slow": 2.0},
+            YARN | {"beta_fast": 8.0, "beta_slow": 2.0},
+        ),
+        (
+            SCALED | {"rope.scaling.attn_factor": 0.5, "rope.scaling.yarn_attn_factor": 3.0},
+            {"attention_factor": pytest.approx(1.5 * (1 + 0.1 * math.log(4)))},
+        ),
+    ],
+)
+def test_scalings_of_positions_as_llama_cpp_reads_them(entries, wanted, tmp_path) -> None:
+    header = header_of(tmp_path / "m.gguf", "llama", COMMON | entries, freqs=[])
+    found = config_of_gguf(header, "m.gguf").rope_scaling
+    assert {name: found.get(name) for name in wanted} == wanted
+    assert bool(found) == bool(wanted)
+
+
+@pytest.mark.parametrize(
+    ("freqs", "message"),
+    [
+        (np.zeros(4, "float32"), "other values than positive numbers in rope_freqs.weight"),
+        (np.array([1, 1, np.nan, 1], "float32"), "other values than positive numbers"),
+        (np.ones(3, "float32"), "m.gguf has 3 factors of positions, expected 4"),
+    ],
+)
+def test_factors_of_positions_that_are_none(freqs: Any, message: str, tmp_path: Path) -> None:
+    header = header_of(tmp_path / "m.gguf", "llama", COMMON, freqs=freqs)
+    with pytest.raises(ModelError, match=message):
+        config_of_gguf(header, "m.gguf")
+
+
+NO_EFFECT = {
+    "vocab_size": "the rows of the embedding are counted",
+    "tensor_data_layout": "llama has one",
+    "decoder_start_token_id": "there is no encoder",
+    "attention.layer_norm_epsilon": "all but GPT-2 have the other norm",
+    "attention.layer_norm_rms_epsilon": "GPT-2 has the other norm",
+    "rope.scaling.finetuned": "of training",
+    "rope.scaling.original_context_length": "of a scaling that there is none of",
+    "rope.scaling.type": "yarn and others need a factor, which is an error",
+    "rope.scaling.yarn_beta_fast": "of yarn",
+    "rope.scaling.yarn_beta_slow": "of yarn",
+    "rope.freq_base": "GPT-2 has no rotation",
+    "expert_feed_forward_length": "of experts",
+    "expert_used_count": "of experts",
+    "expert_gating_func": "1 is softmax",
+    "attention.sliding_window": "these have none",
+    "attention.sliding_window_pattern": "of windows",
+    "rope.dimension_count": "GPT-2 has no rotation",
+    "attention.head_count_kv": "GPT-2 has as many as of queries",
+    "feed_forward_length": "of layers that are no experts",
+    "rope.scaling.yarn_ext_factor": "of yarn",
+    "expert_weights_norm": "it is the standard",
+}
+"""Metadata that change nothing for some architectures, and why."""
+NAMED: Any = {
+    "attention.head_count": ["heads of keys", "attention.key_length"],
+    "embedding_length": ["n_head", "attention.key_length"],
+    "attention.head_count_kv": ["heads of keys"],
+    "rope.dimension_count": ["rotates"],
+    "rope.scaling.type": ["positions of m.gguf are scaled by", "rope.scaling.factor"],
+    "expert_used_count": ["chooses 7 of 4 experts"],
+    "rope.freq_base_swa": ["'base'"],
+    "attention.sliding_window_pattern": ["sliding_window_pattern", "layer_types"],
+}
+"""How errors name metadata: by the entries of a config.json, or in words."""
+KEYS = sorted(
+    key.removeprefix("{arch}.")
+    for group in vars(gguf.Keys).values()
+    if isinstance(group, type)
+    for key in vars(group).values()
+    if isinstance(key, str) and key.startswith("{arch}.") and "{" not in key[6:]
+)
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_all_metadata_of_llama_cpp_are_read_or_refused(arch: str, tmp_path: Path) -> None:
+    """Whatever changes a model there changes it here, or is an error that names it."""
+    common = COMMON | {"attention.layer_norm_epsilon": 1e-5}
+    if arch == "gpt2":
+        common |= {"attention.key_length": 4, "attention.head_count_kv": 4}
+    if arch == "qwen3moe":
+        common |= {"expert_count": 4, "expert_used_count": 2, "expert_feed_forward_length": 12}
+    if arch.startswith("gemma") and arch != "gemma":
+        common |= {"attention.sliding_window": 12}
+
+    written = header_of(tmp_path / "m.gguf", arch, common, freqs=[])
+
+    def found(entries: dict[str, Any]) -> Any:
+        given = {
+            f"{arch}.{name}": np.array(value) if isinstance(value, list) else value
+            for name, value in entries.items()
+        }
+        return config_of_gguf(Header(written.metadata | given, written.tensors), "m.gguf")
+
+    plain, ignored = found({}), set()
+    assert len(KEYS) > 90
+    for key in KEYS:
+        for value in (7, 0.75, key != "attention.causal", "yarn", [1, 0, 1, 0, 1, 0]):
+            message = ""
+            try:
+                config = found({key: value})
+            except RelaxpyError as error:
+                message = str(error)
+            names = [key, *NAMED.get(key, ()), *_NAMES.get(key, ())]
+            names += [ours for ours, theirs in _GPT2.items() if theirs == key]
+            assert not message or any(name in message for name in names), (key, value, message)
+            if value is not True and not message and config == plain and common.get(key) != value:
+                ignored.add(key)
+    assert not ignored - NO_EFFECT.keys()
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
@@ -277,6 +445,90 @@ def test_tensors_have_the_names_of_llama_cpp(arch: str) -> None:
     found = [own if isinstance(own, str) else own[0] for own in names.values()]
     assert {n for own in found for n in ([own] if isinstance(own, str) else own)} == wanted
     assert names.keys() == Decoder(config_of(raw)).state_dict().keys()  # type: ignore[attr-defined]
+
+
+# --- models in several files
+
+
+def split(folder: Path, raw: dict[str, Any], name: str = "m-{:05}-of-00003.gguf") -> list[Path]:
+    """The parts of a model, as llama-gguf-split writes them."""
+    whole = folder / "whole.gguf"
+    tiny.write_gguf(whole, raw, tiny.weights(raw), "F32")
+    header, paths = read_header(whole), []
+    tensors = list(header.tensors.items())
+    for part in range(3):
+        path = folder / name.format(part + 1)
+        writer = gguf.GGUFWriter(path, "llama")
+        if part == 0:
+            reader = gguf.GGUFReader(whole)
+            for field in reader.fields.values():
+                if "." in field.name and field.name != "general.architecture":
+                    kinds = field.types[1] if len(field.types) > 1 else None
+                    writer.add_key_value(field.name, field.contents(), field.types[0], kinds)
+        writer.add_uint16("split.no", part)
+        writer.add_uint16("split.count", 3)
+        writer.add_int32("split.tensors.count", len(tensors))
+        for tensor_name, tensor in tensors[part::3]:
+            writer.add_tensor(tensor_name, tensor.entry().read())
+        for step in ("header", "kv_data", "tensors"):
+            getattr(writer, f"write_{step}_to_file")()
+        writer.close()
+        paths.append(path)
+    return paths
+
+
+def test_a_model_in_parts_is_that_of_one_file(tmp_path: Path) -> None:
+    raw = tiny.config(**SMALL)
+    paths, whole = split(tmp_path, raw), open_model(tmp_path / "whole.gguf")
+    for path in paths:
+        found = open_model(path)
+        assert (found.name, found.config) == ("m", whole.config)
+        assert not found.config.tied
+        assert found.weights.keys() == whole.weights.keys()
+        for name in whole.weights:
+            np.testing.assert_array_equal(found.weights[name], whole.weights[name])
+        assert found.tokenizer().encode(TEXT) == whole.tokenizer().encode(TEXT)
+
+
+def test_parts_that_are_missing_or_do_not_belong_together(tmp_path: Path) -> None:
+    raw = tiny.config(**SMALL)
+    first, second, third = split(tmp_path, raw)
+    renamed = tmp_path / "first.gguf"
+    renamed.write_bytes(first.read_bytes())
+    with pytest.raises(
+        ModelError, match=r"first\.gguf is one of 3 parts .* NAME-00001-of"
+    ) as caught:
+        open_model(renamed)
+    assert "llama-gguf-split --merge" in str(caught.value)
+    kept = second.read_bytes()
+    second.write_bytes(third.read_bytes())
+    with pytest.raises(ModelError, match=r"m-00002-of-00003\.gguf is not part 2 of 3 of one model"):
+        open_model(first)
+    second.unlink()
+    with pytest.raises(ModelError, match=r"is part 3 of 3: there is no .*m-00002-of-00003\.gguf"):
+        open_model(third)
+    second.write_bytes(kept)
+    assert open_model(third).name == "m"
+
+
+def test_a_file_of_the_other_byte_order_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "m.gguf"
+    writer = gguf.GGUFWriter(path, "llama", endianess=gguf.GGUFEndian.BIG)
+    for step in ("header", "kv_data", "tensors"):
+        getattr(writer, f"write_{step}_to_file")()
+    writer.close()
+    with pytest.raises(RelaxpyError, match=r"the other byte order \(big-endian\)"):
+        open_model(path)
+
+
+def test_files_that_are_no_models_say_what_they_are(tmp_path: Path) -> None:
+    writer = gguf.GGUFWriter(tmp_path / "m.gguf", "llama")
+    writer.add_type("adapter")
+    for step in ("header", "kv_data", "tensors"):
+        getattr(writer, f"write_{step}_to_file")()
+    writer.close()
+    with pytest.raises(ModelError, match="of the type 'adapter', expected a model"):
+        open_model(tmp_path / "m.gguf")
 
 
 # --- tokenizers
@@ -356,6 +608,9 @@ def test_sentence_pieces() -> None:
         ({"bos_token_id": 999}, "has the bos token 999, which is unknown"),
         ({"model": "gpt2", "pre": "new"}, "splits texts by 'new', expected one of default"),
         ({"model": "gpt2", "merges": ["x"]}, "the tokenizer of m.gguf is damaged"),
+        ({"add_sep_token": True}, "has tokenizer.ggml.add_sep_token: True, which is not supported"),
+        ({"remove_extra_whitespaces": True}, "remove_extra_whitespaces: True, which is not supp"),
+        ({"precompiled_charsmap": np.ones(3)}, "tokenizer.ggml.precompiled_charsmap: array"),
     ],
 )
 def test_tokenizers_that_are_damaged(entries: dict[str, Any], message: str) -> None:

@@ -18,6 +18,7 @@ from relaxpy.plugins.llm.files import open_model
 from relaxpy.plugins.llm.sampling import Sampling
 from relaxpy.plugins.llm.template import ChatTemplate
 from relaxpy.plugins.llm.tokens import TextStream, Tokenizer, tokenizer_of_file
+from relaxpy.support.dataclass import replace
 from tests.plugins.llm import tiny
 from tests.plugins.llm.templates import LLAMA2, TEMPLATES
 
@@ -130,6 +131,53 @@ def test_characters_of_several_tokens_come_whole(text: str) -> None:
     cut = TextStream(Tokenizer(own))
     assert [cut.add(token) for token in own.encode("é", add_special_tokens=False).ids[:-1]] == [""]
     assert cut.end() == "�"
+
+
+def test_scores_and_embeddings_use_one_cache(lm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which is as large as one sequence needs, and empty again after an error."""
+    prompts = ["the cat sat", "the dog", "hello world"]
+    wanted, cache = [lm.embed(prompt) for prompt in prompts], lm.decoder.single_cache
+    scores = lm.logits(prompts[0])
+    monkeypatch.setattr(lm.decoder, "new_cache", lambda: pytest.fail("another cache"))
+    states = lm.decoder.states
+
+    def fails(*args: Any) -> Any:
+        states(*args)
+        raise MemoryError("no memory for states")
+
+    for prompt, vector in zip(prompts * 2, wanted * 2, strict=True):
+        np.testing.assert_array_equal(lm.embed(prompt), vector)
+        np.testing.assert_array_equal(lm.logits(prompts[0]), scores)
+        with monkeypatch.context() as patched:
+            patched.setattr(lm.decoder, "states", fails)
+            with pytest.raises(MemoryError, match="no memory for states"):
+                lm.embed(prompt)
+    assert lm.decoder.single_cache is cache
+
+
+def test_embeddings_may_be_the_first_or_the_last_state(lm: Any, monkeypatch: Any) -> None:
+    tokens, config = lm.tokens("the cat sat"), lm.decoder.config
+    cache = lm.decoder.new_cache()
+    lm.decoder.state("add_sequence", cache, 0)
+    states = lm.decoder.states(cache, 0, tokens)
+    for pooling, wanted in (("first", states[0]), ("last", states[-1]), ("mean", states.mean(0))):
+        monkeypatch.setattr(lm.decoder, "config", replace(config, pooling=pooling))
+        np.testing.assert_allclose(lm.embed(tokens), wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_entries_that_nobody_knows_are_in_a_note(folder: Path, tmp_path: Path) -> None:
+    for path in folder.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    raw = json.loads((folder / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**raw, "my_name": "x"}))
+    assert open_model(folder).note is None
+    note = str(open_model(tmp_path).note)
+    assert note.endswith("config.json has entries that are not known and ignored: my_name")
+
+
+def test_a_token_that_the_model_lacks_has_no_bias(lm: Any) -> None:
+    with pytest.raises(ParameterError, match="logit_bias cannot be 286, expected tokens from 0 to"):
+        lm.start([1], logit_bias={286: 1.0})
 
 
 def test_logits_and_embeddings(lm: Any) -> None:
@@ -389,97 +437,6 @@ def test_a_template_renders_messages() -> None:
     )
     with pytest.raises(ModelError, match="Conversation roles must alternate"):
         ChatTemplate(LLAMA2, special).render(MESSAGES[2:])
-
-
-LARGE = "{% set x = 'a' * 3999999 %}"
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
-        "{% set n = namespace(x='a') %}{% for i in [1] * 99 %}"
-        "{% set n.x = n.x ~ n.x %}{% endfor %}",
-        "{% set n = namespace(x='a') %}{% for i in [1] * 99 %}"
-        "{% set n.x = n.x + n.x %}{% endfor %}",
-        "{% set n = namespace(x=[1]) %}{% for i in (1,) * 99 %}{% set n.x = n.x * 2 %}{% endfor %}",
-        "{% set n = namespace(x='a') %}{% for i in range(99) %}"
-        "{% set n.x = n.x | replace('a', 'aaaaaaaaa') %}{% endfor %}",
-        "{{ 'a' * 10**12 }}",
-        "{{ [0] * 10**12 }}",
-        "{{ 2 ** 10 ** 10 }}",
-        "{{ 'a'.ljust(10**11) }}",
-        "{{ 'a' | center(10**11) }}",
-        "{{ '%999999999d' % 1 }}",
-        "{{ '%999999999d' | format(1) }}",
-        "{{ '{:>999999999}'.format(1) }}",
-        "{{ '%*d' % (2000000000, 1) }}",
-        "{{ '{:{w[0]}}'.format(1, w=[2000000000]) }}",
-        LARGE + "{% for i in range(9999) %}{{ x }}{% endfor %}",
-        LARGE + "{% for i in range(99999) %}{% set y = x | upper %}{% endfor %}",
-        LARGE + "{{ ([x] * 9999) | join }}",
-        LARGE + "{{ ('a' * 999).replace('a', x) }}",
-        LARGE + "{{ ('%s' * 999) % ([x] * 999) }}",
-        LARGE + "{{ ('{0}' * 999).format(x) }}",
-        LARGE + "{{ [" + "x, " * 999 + "] }}",
-        "{{ ('\\n' * 999) | indent(3999999, true, true) }}",
-        "{{ ('\\t' * 999).expandtabs(3999999) }}",
-        "{{ [1] | tojson(indent=2000000000) }}",
-        "{{ lipsum(n=100000) }}",
-        "{% macro m(n) %}{% if n %}{{ m(n-1) }}{{ m(n-1) }}{% endif %}{% endmacro %}{{ m(60) }}",
-        "{% macro m(n) %}{{ m(n) }}{% endmacro %}{{ m(1) }}",
-        "{{ ''.__class__.__mro__ }}",
-        "{{ cycler.__init__.__globals__.os.popen('id').read() }}",
-        "{{ messages.append(1) }}",
-        "{% set n = namespace() %}{% set n.__call__ = strftime_now %}{{ n('%Y') }}",
-        "{{ namespace(**{'__call__': strftime_now})('%Y') }}",
-        "{{ 1 / 0 }}",
-        "{{ 1 + 'a' }}",
-        "{{ messages[9].content }}",
-        "{% include '/etc/passwd' %}",
-        "{{ raise_exception(messages) }}",
-    ],
-)
-def test_a_hostile_template_is_an_error_of_the_model(text: str) -> None:
-    pytest.importorskip("jinja2")
-    with pytest.raises(ModelError, match="chat template"):
-        ChatTemplate(text, {}).render(MESSAGES)
-
-
-def test_texts_of_users_are_no_formats() -> None:
-    pytest.importorskip("jinja2")
-    content = "%12345678d {:>12345678} {:{x}} %*d 3.14159265 id=12345678 " * 500
-    template = ChatTemplate(
-        "{% for m in messages %}{% set c = m.content.strip().split('</think>')[-1] %}"
-        "{{ c.replace('~', '') | trim ~ '|' ~ '%s' % m.role }}{% endfor %}",
-        {},
-    )
-    many = [{"role": "user", "content": content}] * 100
-    assert template.render(many) == f"{content.strip()}|user" * 100
-
-
-def test_steps_are_counted_for_each_of_several_threads() -> None:
-    pytest.importorskip("jinja2")
-    template = ChatTemplate("{% for i in range(60000) %}{% endfor %}done", {})
-    texts: list[str] = []
-    threads = [Thread(target=lambda: texts.append(template.render(MESSAGES))) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert texts == ["done"] * 4
-
-
-def test_long_conversations_take_few_steps() -> None:
-    pytest.importorskip("jinja2")
-    template = ChatTemplate(
-        "{% for m in messages[::-1] %}{% set k = messages | length - loop.index %}{% endfor %}"
-        "{% for m in messages %}{{ m.content.strip() | trim + '\\n' }}{% endfor %}",
-        {},
-    )
-    for count, size in ((5000, 10), (3, 1_000_000)):
-        messages = [{"role": "user", "content": "x" * size}] * count
-        assert template.render(messages) == ("x" * size + "\n") * count
 
 
 def test_a_parameter_error_names_its_option(lm: Any) -> None:

@@ -1,5 +1,6 @@
 """Decoders beside plain NumPy, and requests together beside one by one."""
 
+import copy
 import json
 import math
 import random
@@ -411,6 +412,177 @@ def test_short_texts_have_rotations_of_their_own(tmp_path: Path) -> None:
     np.testing.assert_allclose(found, wanted, rtol=2e-4, atol=2e-4)
 
 
+COMMON = {
+    "architectures": ["X"],
+    "attention_dropout": 0.1,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "hidden_act": "silu",
+    "initializer_range": 0.02,
+    "pad_token_id": 0,
+    "torch_dtype": "bfloat16",
+    "dtype": "bfloat16",
+    "transformers_version": "4.51.0",
+    "use_cache": True,
+    "_name_or_path": "x",
+    "unsloth_version": "2025.1",
+}
+GEMMAS = {"hidden_act": "gelu_pytorch_tanh", "hidden_activation": "gelu_pytorch_tanh"}
+FOUND: dict[str, dict[str, Any]] = {
+    "llama": {
+        "pretraining_tp": 4,
+        "mlp_bias": False,
+        "attention_bias": False,
+        "rope_scaling": None,
+    },
+    "mistral": {"attn_implementation": "eager", "sliding_window": None, "max_length": 20},
+    "qwen2": {"use_mrope": False, "max_window_layers": 28, "use_sliding_window": False},
+    "qwen3": {"max_window_layers": 28, "use_sliding_window": False, "attention_bias": False},
+    "gemma": {**GEMMAS, "hidden_activation": None, "hidden_act": "gelu"},
+    "mixtral": {
+        "router_aux_loss_coef": 0.02,
+        "router_jitter_noise": 0.1,
+        "output_router_logits": 1,
+    },
+    "gemma2": {**GEMMAS, "cache_implementation": "hybrid", "layer_types": None},
+    "gemma3_text": {**GEMMAS, "cache_implementation": "hybrid", "_sliding_window_pattern": 6},
+    "phi3": {"embd_pdrop": 0.1, "resid_pdrop": 0.1, "interpolate_factor": 1, "full_attn_mod": 1},
+    "qwen3_moe": {"decoder_sparse_step": 1, "mlp_only_layers": [], "router_aux_loss_coef": 0.1},
+    "gpt2": {"n_ctx": 30, "summary_activation": None, "summary_type": "cls_index", "n_inner": None},
+}
+"""What files have besides, in the families that have it."""
+
+
+@pytest.mark.parametrize("family", [name for name in CONFIGS if name in FOUND])
+def test_entries_of_files_are_known(family: str) -> None:
+    raw = CONFIGS[family]
+    assert config_of({**COMMON, **FOUND[family], **raw}) == config_of({**raw, "eos_token_id": 2})
+    assert config_of({**COMMON, **FOUND[family], **raw}).unknown == ()
+    assert config_of({**raw, "my_note": "hello", "nothing": None}).unknown == ("my_note",)
+
+
+OTHERS: dict[str, Any] = {
+    "attention_multiplier": 0.5,
+    "attn_layer_offset": 2,
+    "altup_num_inputs": 4,
+    "attention_chunk_size": 8192,
+    "clip_qkv": 8.0,
+    "conv_bias": True,
+    "embedding_multiplier": 12.0,
+    "emb_scale": 2,
+    "expert_layer_period": 2,
+    "first_k_dense_replace": 3,
+    "kv_lora_rank": 512,
+    "layer_norm_eps": 1e-5,
+    "lm_head_bias": True,
+    "lm_head_multiplier": 0.5,
+    "logit_scale": 0.06,
+    "logits_scaling": 8.0,
+    "mamba_d_state": 16,
+    "moe_layer_freq": 2,
+    "mrope_section": [1, 2],
+    "n_shared_experts": 1,
+    "no_rope_layers": [1, 0],
+    "num_kv_shared_layers": 2,
+    "num_shared_experts": 2,
+    "parallel_attn": True,
+    "qk_layernorm": True,
+    "residual_multiplier": 0.22,
+    "rope_interleave": True,
+    "rotary_pct": 0.25,
+    "partial_rotary_factor": 0.25,
+    "scale_emb": 12,
+    "scale_depth": 1.4,
+    "scoring_func_of_router": "sigmoid",
+    "swiglu_limit_activation": 7.0,
+    "use_bidirectional_attention": True,
+    "use_qk_norm": True,
+    "use_parallel_residual": True,
+    "add_cross_attention": True,
+    "num_nextn_predict_layers": 1,
+    "quantization_config": {"quant_method": "fp8", "bits": 8},
+    "quantization": {"group_size": 64, "bits": 4},
+    "compression_config": {"quant_method": "compressed-tensors"},
+}
+"""Entries of other architectures, and of weights in few bits."""
+
+
+@pytest.mark.parametrize("family", CONFIGS)
+def test_entries_that_change_a_model_are_read_or_refused(family: str) -> None:
+    raw = CONFIGS[family]
+    plain = config_of(raw)
+    for name, value in OTHERS.items():
+        if name in raw:
+            continue
+        try:
+            found = config_of({**raw, name: value}, "config.json")
+        except ModelError as error:
+            message = str(error)
+            assert "config.json has" in message
+            assert name in message
+            continue
+        assert found != plain, name
+
+
+@pytest.mark.parametrize(
+    ("scaling", "message"),
+    [
+        ({"mrope_section": [1, 1]}, "have 'mrope_section'|has 'mrope_section'"),
+        ({"attention_factor": 2.0, "rope_type": "linear", "factor": 2.0}, "attention_factor"),
+        ({"partial_rotary_factor": 0.5}, "'partial_rotary_factor': 0.5, expected 1"),
+        (
+            {
+                "rope_type": "yarn",
+                "factor": 2.0,
+                "original_max_position_embeddings": 8,
+                "alpha_of_it": 3,
+            },
+            "'alpha_of_it'",
+        ),
+    ],
+)
+def test_scalings_with_other_entries_are_refused(scaling: Any, message: str) -> None:
+    for name in ("rope_scaling", "rope_parameters"):
+        raw = {key: v for key, v in CONFIGS["llama"].items() if not key.startswith("rope_")}
+        with pytest.raises(ModelError, match=message):
+            config_of({**raw, name: scaling})
+
+
+def test_windows_of_gemma_3_have_no_scaling_of_their_own() -> None:
+    raw = copy.deepcopy(CONFIGS["gemma3_text"])
+    raw["rope_parameters"]["sliding_attention"] |= {"rope_type": "linear", "factor": 2.0}
+    with pytest.raises(ModelError, match="'rope_type': 'linear', expected 'default'"):
+        config_of(raw)
+
+
+def test_factors_of_positions_are_as_many_as_pairs() -> None:
+    raw = copy.deepcopy(CONFIGS["phi3"])
+    raw["rope_scaling"]["long_factor"] = raw["rope_scaling"]["long_factor"][1:]
+    with pytest.raises(ModelError, match=r"config.json has \d+ factors of positions, expected \d+"):
+        config_of(raw, "config.json")
+    raw["rope_scaling"]["long_factor"] = [0.0]
+    with pytest.raises(ModelError, match="expected a list of positive numbers"):
+        config_of(raw)
+
+
+def test_experts_and_rotations_under_the_names_of_later_versions() -> None:
+    raw = dict(CONFIGS["qwen3_moe"])
+    count = raw.pop("num_experts")
+    assert config_of({**raw, "num_local_experts": count}) == config_of(CONFIGS["qwen3_moe"])
+    phi = copy.deepcopy(CONFIGS["phi3"])
+    share = phi.pop("partial_rotary_factor")
+    phi["rope_parameters"] = {**phi.pop("rope_scaling"), "partial_rotary_factor": share}
+    assert config_of(phi) == config_of(CONFIGS["phi3"])
+
+
+@pytest.mark.parametrize("family", FOUND)
+def test_configurations_of_transformers_are_known(family: str) -> None:
+    transformers = pytest.importorskip("transformers")
+    own = transformers.AutoConfig.for_model(family)
+    found = config_of(json.loads(json.dumps(own.to_dict(), default=str)))
+    assert found.unknown == ()
+
+
 @pytest.mark.parametrize("family", CONFIGS)
 def test_scores_and_greedy_tokens_equal_transformers(family: str, tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
@@ -706,6 +878,14 @@ def test_sampling() -> None:
     np.testing.assert_allclose(Sampling(1.0, top_k=2).probabilities(scores), [0.625, 0.375, 0, 0])
     np.testing.assert_allclose(Sampling(1.0, top_p=0.7).probabilities(scores), [0.625, 0.375, 0, 0])
     np.testing.assert_allclose(Sampling(1.0, top_p=0.1).probabilities(scores), [1, 0, 0, 0])
+    np.testing.assert_allclose(Sampling(1.0, top_p=0).probabilities(scores), [1, 0, 0, 0])
+    whole = Sampling(1.0).probabilities(scores)
+    for options in ({"top_k": 0}, {"top_k": -1}, {"min_p": 0}):
+        np.testing.assert_array_equal(Sampling(1.0, **options).probabilities(scores), whole)
+    for share in (0.05, 0.3, 0.7, 1.0):
+        wanted = np.where(whole >= share * whole.max(), whole, 0)
+        found = Sampling(1.0, min_p=share).probabilities(scores)
+        np.testing.assert_allclose(found, wanted / wanted.sum(), rtol=1e-12)
     np.testing.assert_allclose(Sampling(1e-320).probabilities(scores), [1, 0, 0, 0])
     hot = Sampling(2.0).probabilities(scores)
     np.testing.assert_allclose(hot, np.sqrt([0.5, 0.3, 0.15, 0.05]) / hot_sum())
@@ -760,7 +940,14 @@ def hot_sum() -> float:
 @pytest.mark.parametrize(
     "options",
     [
-        *({"temperature": -1}, {"temperature": "hot"}, {"top_k": 0}, {"top_k": 2.5}, {"top_p": 0}),
+        *(
+            {"temperature": -1},
+            {"temperature": "hot"},
+            {"top_k": -2},
+            {"top_k": 2.5},
+            {"top_p": -1},
+        ),
+        *({"min_p": 1.5}, {"min_p": "x"}),
         *({"top_p": 1.5}, {"repetition_penalty": 0}, {"seed": -1}, {"seed": "a"}),
     ],
 )

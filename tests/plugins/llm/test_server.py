@@ -20,6 +20,7 @@ from relaxpy.llm import ModelError, Request
 from relaxpy.plugins.llm.config import ParameterError
 from relaxpy.plugins.llm.openai_api import ApiError, asked
 from relaxpy.plugins.llm.server import application
+from relaxpy.plugins.llm.template import ChatTemplate
 from relaxpy.plugins.llm.worker import Job
 from tests.plugins.llm.conftest import Running
 
@@ -83,7 +84,8 @@ def test_a_text_is_that_of_generate(running: Running, lm: Any) -> None:
 def test_embeddings(running: Running, lm: Any) -> None:
     client = running.client()
     texts = ["the cat", "hello"]
-    wanted = [lm.embed(text) for text in texts]
+    states = [lm.embed(text) for text in texts]
+    wanted = [vector / np.linalg.norm(vector) for vector in states]  # as those of OpenAI
     for options in ({}, {"encoding_format": "float"}):  # the client asks for base64
         answer = client.embeddings.create(model="tiny", input=texts, **options)
         assert [entry.index for entry in answer.data] == [0, 1]
@@ -277,27 +279,33 @@ NUMBERS = ("temperature", "top_p", "repetition_penalty", "presence_penalty")
     [
         ({"temperature": -1}, 400, "temperature cannot be -1"),
         ({"temperature": "hot"}, 400, "temperature cannot be 'hot'"),
-        ({"top_p": 0}, 400, "top_p cannot be 0"),
+        ({"top_p": -1}, 400, "top_p cannot be -1"),
+        ({"top_k": -2}, 400, "top_k cannot be -2"),
+        ({"min_p": 2}, 400, "min_p cannot be 2"),
         ({"n": 0}, 400, "n cannot be 0, expected an integer from 1 to 16"),
         ({"n": 99}, 400, "n cannot be 99"),
         ({"stream": 1}, 400, "stream cannot be 1, expected true or false"),
         ({"seed": "x"}, 400, "seed cannot be 'x'"),
         ({"stop": [1]}, 400, r"stop cannot be \[1\]"),
         ({"max_tokens": 0}, 400, "max_tokens cannot be 0"),
-        ({"max_tokens": 240}, 400, "maximum context length is 256 tokens; the request has 2."),
-        ({"max_tokens": 120}, 400, "answers have at most 100 tokens"),
         ({"messages": []}, 400, r"messages cannot be \[\]"),
         ({"messages": "hi"}, 400, "messages cannot be 'hi'"),
         ({"messages": [{"role": "x", "content": ""}]}, 400, "a message has a role"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, 400, "are texts"),
-        ({"stop": ""}, 400, "stop cannot be ''"),
+        ({"stop": "x" * 1001}, 400, "stop cannot be 'x"),
         ({"seed": 1 << 64}, 400, "seed cannot be 18446744073709551616"),
         ({"messages": [{"role": "user", "content": "a" * 999}]}, 400, "context length"),
         ({"response_format": {"type": "json_object"}}, 400, "response_format is not supported"),
         ({"tools": [{"type": "function"}]}, 400, "tools is not supported"),
         ({"logit_bias": {"x": 1}}, 400, "logit_bias cannot be"),
         ({"top_logprobs": 99, "logprobs": True}, 400, "top_logprobs cannot be 99"),
-        ({"nonsense": 1}, 400, "there is no parameter 'nonsense'"),
+        ({"messages": [{"role": "assistant", "content": None}]}, 400, "content of a message is a"),
+        ({"temprature": 1}, 400, "there is no parameter 'temprature', did you mean temperature"),
+        ({"prompt": "a"}, 400, "there is no parameter 'prompt' here"),
+        ({"typical_p": 0.5}, 400, "typical_p is not supported"),
+        ({"guided_json": {}}, 400, "guided_json is not supported"),
+        ({"chat_template_kwargs": 1}, 400, "chat_template_kwargs cannot be 1, expected an object"),
+        ({"logit_bias": {"286": 1}}, 400, "logit_bias cannot be 286, expected tokens from 0 to 2"),
         *(({name: 10**400}, 400, f"{name} cannot be 1000") for name in NUMBERS),
         ({"logit_bias": {"5": 10**400}}, 400, "logit_bias cannot be"),
         ({"model": "gpt"}, 404, "there is no model 'gpt', this server has 'tiny'"),
@@ -311,6 +319,125 @@ def test_parameters_that_make_no_sense(running, fields, status, message) -> None
     assert caught.value.status_code == status
     assert caught.value.body.keys() == {"message", "type", "param", "code"}
     assert caught.value.body["type"] == "invalid_request_error"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"nonsense": 1, "cache_prompt": True, "keep_alive": "5m", "reasoning_effort": "low"},
+        {"top_p": 0, "temperature": 1},
+        {"top_k": 0, "min_p": 0, "repeat_penalty": 1},
+        {"top_k": -1, "stop": "", "typical_p": 1.0, "mirostat": 0, "ignore_eos": False},
+        {"stop": ["", "never"]},
+        {"top_k": 1, "temperature": 1},
+        {"min_p": 1, "temperature": 1},
+        {"temperature": 1, "logit_bias": None},
+    ],
+)
+def test_values_that_clients_send(running: Running, lm: Any, fields: dict[str, Any]) -> None:
+    body = {"messages": HELLO, "max_tokens": 6, "temperature": 0, **fields}
+    answer = httpx.post(f"{running.url}/v1/chat/completions", json=body)
+    assert answer.status_code == 200, answer.text
+    if fields.get("temperature", 0) == 0 or (len(fields) < 3 and "logit_bias" not in fields):
+        text = answer.json()["choices"][0]["message"]["content"]
+        assert text == lm.generate(HELLO, max_tokens=6)
+
+
+def test_answers_end_where_the_context_or_the_server_ends_them(running: Running, lm: Any) -> None:
+    body = {"prompt": "the cat", "temperature": 0, "logit_bias": {"1": -100}}
+    for wanted, read in ((240, 100), (100_000, 100), (99, 99)):
+        answer = httpx.post(f"{running.url}/v1/completions", json={**body, "max_tokens": wanted})
+        assert answer.json()["usage"]["completion_tokens"] == read
+    body |= {"prompt": [5] * 250, "max_tokens": 90}
+    answer = httpx.post(f"{running.url}/v1/completions", json=body).json()
+    assert answer["usage"]["completion_tokens"] == 6
+    assert answer["choices"][0]["finish_reason"] == "length"
+
+
+def test_histories_of_agents_and_variables_reach_the_template(lm: Any, monkeypatch: Any) -> None:
+    text = (
+        "{% for m in messages %}{{ m.role }}:{{ m.content | tojson }}"
+        "{% for c in m.tool_calls or [] %}{{ c.function.arguments.place }}{% endfor %};{% endfor %}"
+        "{{ enable_thinking }}{{ reasoning_effort }}{{ bos_token }}"
+    )
+    monkeypatch.setattr(lm, "template", ChatTemplate(text, {"bos_token": "<s>"}), raising=False)
+    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": '{"place": 7}'}}
+    odd = {**call, "function": {"name": "f", "arguments": "{"}}
+    messages = [
+        *HELLO,
+        {"role": "assistant", "content": None, "tool_calls": [call, odd]},
+        {"role": "tool", "content": "a", "tool_call_id": "1"},
+        {"role": "function", "content": "b", "name": "f"},
+    ]
+    body = {
+        "messages": messages,
+        "chat_template_kwargs": {"enable_thinking": False, "messages": [], "bos_token": "no"},
+        "reasoning_effort": "low",
+    }
+    [tokens] = asked("chat", json.dumps(body).encode(), lm, 100).prompts
+    wanted = 'user:"hello cat";assistant:""7;tool:"a";function:"b";Falselow<s>'
+    assert tokens == lm.tokenizer.encode(wanted, is_rendered=True)
+
+
+def test_unknown_fields_are_in_the_log_once(running: Running, caplog: Any) -> None:
+    for _ in range(2):
+        fields = {"prompt": "a", "max_tokens": 1, "some_field": 1, "cache_prompt": True}
+        httpx.post(f"{running.url}/v1/completions", json=fields).raise_for_status()
+    assert [r.getMessage() for r in caplog.records if "some_field" in r.getMessage()] == [
+        "requests have the field 'some_field', which is not known and ignored"
+    ]
+    assert "cache_prompt" not in caplog.text
+
+
+@pytest.mark.parametrize("path", ["completions", "chat/completions", "embeddings"])
+def test_a_text_that_cannot_fit_is_refused_unread(
+    running: Running, lm: Any, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = []
+    monkeypatch.setattr(lm.tokenizer, "encode", lambda text, **_: read.append(text) or [1] * 999)
+    name = {"completions": "prompt", "embeddings": "input"}.get(path, "messages")
+    for length, is_read in ((40_000, False), (20_000, True)):
+        text = "ab " * (length // 3)
+        given = [{"role": "user", "content": text}] if name == "messages" else text
+        answer = httpx.post(f"{running.url}/v1/{path}", json={name: given})
+        assert answer.status_code == 400
+        assert answer.json()["error"]["code"] == "context_length_exceeded"
+        assert answer.json()["error"]["param"] == name
+        assert bool(read) == is_read
+
+
+def test_few_requests_are_read_at_a_time(lm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that large ones take the memory of few, and as many bodies wait as have room."""
+    server, running, most = Running(lm, max_body=1000), [0], [0]
+    encode = lm.tokenizer.encode
+
+    def slow(text: str, **options: Any) -> list[int]:
+        running[0] += 1
+        most[0] = max(most[0], running[0])
+        time.sleep(0.05)
+        running[0] -= 1
+        return encode(text, **options)
+
+    monkeypatch.setattr(lm.tokenizer, "encode", slow)
+    body = json.dumps({"prompt": "the", "max_tokens": 1, "user": "x" * 800})
+
+    async def run() -> list[int]:
+        limits = httpx.Limits(max_connections=40)
+        headers = {"content-type": "application/json"}
+        async with httpx.AsyncClient(limits=limits, timeout=60, headers=headers) as client:
+            url = f"{server.url}/v1/completions"
+            asking = (client.post(url, content=body) for _ in range(40))
+            return [answer.status_code for answer in await asyncio.gather(*asking)]
+
+    try:
+        found = asyncio.run(run())
+        assert most == [2]
+        assert set(found) == {200, 429}
+        assert 17 <= found.count(200) <= 30
+        again = httpx.post(f"{server.url}/v1/completions", json={"prompt": "a", "max_tokens": 1})
+        assert again.status_code == 200
+    finally:
+        server.stop()
 
 
 JUNK = [
@@ -365,7 +492,7 @@ def test_fields_of_any_kind_are_requests_or_errors(lm: Any, kind: Any, prompt: A
         (b'{"prompt": [1.5]}', "application/json", 400),
         (b'{"prompt": [99999999]}', "application/json", 400),
         (b'{"prompt": "\\ud800"}', "application/json", 400),
-        (b'{"prompt": "a", "\\ud800": 1}', "application/json", 400),
+        (b'{"prompt": "a", "\\ud800": 1, "n": 0}', "application/json", 400),
         (b'{"prompt": ["a"%s]}' % (b', "a"' * 99), "application/json", 400),
         *(
             (b'{"prompt": "a", "stop": %s}' % (b"[" * n + b"]" * n), "application/json", 400)
@@ -448,6 +575,9 @@ def test_a_key_that_requests_have_to_name(lm: Any, monkeypatch: pytest.MonkeyPat
         for key in ("x", "sesam", "sesame2", "ü"):
             headers = {"authorization": f"Bearer {key}".encode()}
             assert httpx.get(f"{server.url}/v1/models", headers=headers).status_code == 401
+        for scheme, status in (("bearer", 200), ("BEARER ", 200), ("Basic", 401), ("", 401)):
+            headers = {"authorization": f"{scheme} sesame".strip().encode()}
+            assert httpx.get(f"{server.url}/v1/models", headers=headers).status_code == status
         assert httpx.get(f"{server.url}/v1/models").status_code == 401
         assert len(server.client("sesame").models.list().data) == 1
         assert httpx.get(f"{server.url}/health").status_code == 200

@@ -1,0 +1,23 @@
+"""The table of fields in the documents beside those that the server knows."""
+
+import re
+from pathlib import Path
+
+from relaxpy.plugins.llm import openai_api
+
+PAGE = Path(__file__).parents[3] / "docs" / "llm.md"
+
+
+def test_the_documented_fields_are_those_of_the_server() -> None:
+    section = (
+        PAGE.read_text("utf-8").split("## Fields of requests to the server")[1].split("\n## ")[0]
+    )
+    rows = re.findall(r"^\| (`.*?) \| (.*) \|$", section, re.MULTILINE)
+    known, ignored, refused = set(), set(), set()
+    for names, meaning in rows:
+        kind = refused if meaning.startswith("400") else ignored if "ignored" in meaning else known
+        kind |= set(re.findall(r"`(\w+)`", names))
+    own = {*openai_api._OWN, *openai_api._SAMPLING, *openai_api._VARIABLES, *openai_api._PROMPTS}
+    assert known == {*own, "encoding_format"}
+    assert ignored == openai_api._IGNORED
+    assert refused == openai_api._ONLY.keys()
