@@ -82,7 +82,16 @@ class EndOfAll:
             for tell in self.tellers:
                 tell(error)
             time.sleep(GRACE)
+            _remove_shared_memory()
             mpi.COMM_WORLD.Abort(1)
+
+
+def _remove_shared_memory() -> None:
+    """Remove the names of memory that MPICH shares, which it leaves behind when it aborts."""
+    with suppress(OSError):
+        lines = Path("/proc/self/maps").read_text().splitlines()
+        for name in {line.split()[-1] for line in lines if "/dev/shm/mpich_" in line}:
+            os.unlink(name)
 
 
 def end_all() -> EndOfAll:
