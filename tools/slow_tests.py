@@ -8,9 +8,10 @@ made once in a process is paid by whichever test comes first.
 measured has the times of the table, and is not quick.
 
 The quick layer has, of each test function, each rule of the specification and each kind of slow
-tests, the row that takes the least time, unless that takes more than `MOST` seconds, and the rows
-in `SHARP`, rows of operators in which each value of each attribute occurs, and then the tests that take the least time, as many as its budget allows. Likewise the
-slow layer has a row of each other test function, and then as many of the rest as its budget allows.
+tests, the row that takes the least time, unless that takes more than `MOST` seconds, the rows in
+`SHARP`, rows of operators in which each value of each attribute occurs, and then the tests that
+take the least time, as many as its budget allows. Likewise the slow layer has a row of each other
+test function, and then as many of the rest as its budget allows.
 Only `make test-all` runs the others.
 """
 
