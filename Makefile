@@ -135,11 +135,13 @@ affected: $(READY)
 	$(PY) tools/affected.py $(if $(BASE),--base $(BASE))
 
 # On a machine that does nothing else. The table is written for all tests at once, from what they
-# take in a fresh clone, where no machine code was kept.
+# take in a fresh clone, where no machine code was kept. `make affected` knows from the quick tests,
+# which then run under coverage, which of them execute a module.
 times: $(READY)
 	rm -rf .times .machine_code
 	$(PYTEST) --record-times=.times
 	$(PY) tools/slow_tests.py .times
+	$(PY) tools/affected.py --record
 
 # Libraries of models that the tests of the whole tables import from PyTorch. Two of them depend on
 # torchvision, which would replace the build of PyTorch that is installed; the tests import it beside that.

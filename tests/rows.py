@@ -52,17 +52,31 @@ def by_rule(table: str) -> list[Any]:
     return cases
 
 
-def draw(config: pytest.Config, rows: Sequence[T], group: Callable[[T], str]) -> list[T]:
+def draw(
+    config: pytest.Config,
+    rows: Sequence[T],
+    group: Callable[[T], str],
+    choices: Callable[[T], Iterable[object]] = lambda row: (),
+) -> list[T]:
     """A tenth of the rows of each group, one at least, drawn with the seed.
 
-    `make test-all` runs all of them (`--whole-table`).
+    Others are drawn until each choice occurs in one. `make test-all` runs all of them
+    (`--whole-table`).
     """
     if config.getoption("--whole-table"):
         return list(rows)
     chosen: set[int] = set()
     for name, numbers in grouped(range(len(rows)), lambda number: group(rows[number])).items():
         count = -(-len(numbers) // 10)
-        chosen.update(random.Random(f"{SEED} {name}").sample(numbers, count))
+        generator = random.Random(f"{SEED} {name}")
+        drawn = generator.sample(numbers, count)
+        seen = {choice for number in drawn for choice in choices(rows[number])}
+        chosen.update(drawn)
+        for number in generator.sample(numbers, len(numbers)):
+            found = {*choices(rows[number])}
+            if not found <= seen:
+                chosen.add(number)
+                seen |= found
     return [row for number, row in enumerate(rows) if number in chosen]
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from tests import layers, rows
 from tests.fuzz import seed
+from tests.ir.ops.cases import CASES
 from tools import slow_tests
 
 ROOT = Path(__file__).parents[1]
@@ -49,6 +50,31 @@ def test_rows_that_alone_notice_a_mutant_are_quick(function: str) -> None:
     assert slow_tests.quick_tests(dict.fromkeys(names, 9.0), 0.0) == {*names}
     slow = frozenset(layers.listed())
     assert not any(layers.is_slow(name, slow) for name in names)
+
+
+def test_each_value_of_an_attribute_has_a_row(pytestconfig: pytest.Config) -> None:
+    drawn = rows.draw(pytestconfig, CASES, lambda case: case.operator, lambda case: case.choices())
+    found, every = (
+        {(case.operator, *choice) for case in cases for choice in case.choices()}
+        for cases in (drawn, CASES)
+    )
+    assert found == every
+
+
+def test_the_rows_of_operators_are_the_quickest_with_each_value() -> None:
+    pool = [case for case in CASES if case.operator == "relax.nn.avg_pool2d"]
+    names = {f"{slow_tests.OPERATORS}[{case.name}-static]": case.choices() for case in pool}
+    times = {name: 0.001 * k for k, name in enumerate(names, 1)}
+    chosen = {*slow_tests.rows_of_operators(times)}
+    every = set().union(*names.values())
+    assert ("count_include_pad", "True") in every
+    assert set().union(*(names[name] for name in chosen)) == every
+    for name in chosen:
+        quicker = [names[other] for other in chosen if times[other] < times[name]]
+        assert not names[name] <= set().union(*quicker), "it has nothing of its own"
+    slow = {name: slow_tests.MOST if name in chosen else seconds for name, seconds in times.items()}
+    assert chosen.isdisjoint(slow_tests.rows_of_operators(slow))
+    assert chosen <= slow_tests.quick_tests(times, 0.0)
 
 
 def test_the_table_names_files_that_exist() -> None:

@@ -8,9 +8,10 @@ made once in a process is paid by whichever test comes first.
 measured has the times of the table, and is not quick.
 
 The quick layer has, of each test function, each rule of the specification and each kind of slow
-tests, the row that takes the least time, unless that takes more than `MOST` seconds, and the rows
-in `SHARP`, and then the tests that take the least time, as many as its budget allows. Likewise the
-slow layer has a row of each other test function, and then as many of the rest as its budget allows.
+tests, the row that takes the least time, unless that takes more than `MOST` seconds, the rows in
+`SHARP`, rows of operators in which each value of each attribute occurs, and then the tests that
+take the least time, as many as its budget allows. Likewise the slow layer has a row of each other
+test function, and then as many of the rest as its budget allows.
 Only `make test-all` runs the others.
 """
 
@@ -26,6 +27,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 from tests import layers  # noqa: E402
+from tests.ir.ops.cases import CASES  # noqa: E402
 
 BUDGETS = 240.0, 640.0
 """Seconds of processor time of the quick and the slow layer, beside the collection of tests."""
@@ -42,6 +44,7 @@ KINDS = {
     "torch.compile": ("tests/plugins/torch/test_regions.py",),
     "a pretrained model": ("tests/plugins/onnx/test_pretrained.py",),
 }
+OPERATORS = "tests/ir/ops/test_kernels.py::test_the_kernel_computes_the_definition"
 #: Rows of test functions that the quick layer has: they alone notice some mutants of the package.
 SHARP = {
     "tests/exec/kernel/test_empty.py::test_without_iterations_only_the_init_evaluates_a_binding": (
@@ -142,8 +145,19 @@ def quick_tests(times: Mapping[str, float], budget: float) -> set[str]:
         of_kind = [name for name in times if name.startswith(begins)]
         quick.update(sorted(of_kind, key=times.__getitem__)[:1])
     sharp = {f"{function}[{row}]" for function, names in SHARP.items() for row in names}
-    quick.update(sharp & times.keys())
+    quick.update(sharp & times.keys(), rows_of_operators(times))
     return with_the_cheapest(quick, times, budget)
+
+
+def rows_of_operators(times: Mapping[str, float]) -> Iterator[str]:
+    """Of the rows of `OPERATORS`, quick ones in which each value of each attribute occurs."""
+    choices = {case.name: {(case.operator, *c) for c in case.choices()} for case in CASES}
+    missing = set().union(*choices.values())
+    for name in rows_of(times)[OPERATORS]:
+        found = choices.get(name.partition("[")[2].rpartition("-")[0], set())
+        if times[name] <= MOST / 2 and not missing.isdisjoint(found):
+            missing -= found
+            yield name
 
 
 def slow_tests(times: Mapping[str, float], quick: set[str], budget: float) -> set[str]:

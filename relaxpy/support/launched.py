@@ -22,6 +22,8 @@ _RANKS = {
     "OMPI_COMM_WORLD_RANK": ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"),
 }
 """Where they say which process this is, how many there are, and how many on this machine."""
+_WORKER = "RELAXPY_WORKER"
+"""Where a worker says which process it is: those that it starts inherit what the launcher said."""
 _ENDS = "relaxpy ends"
 """The name of a process that ends, and may still wait for others."""
 _INTERVAL = 0.2
@@ -30,9 +32,23 @@ GRACE = 1.0
 """The seconds that processes have for their last words before all are stopped."""
 
 
+def size_variable() -> str | None:
+    """The environment variable in which a launcher says that it started several processes."""
+    sizes = ((name, os.environ.get(name, "")) for name in _SIZES)
+    return next((name for name, size in sizes if size.isdecimal() and int(size) > 1), None)
+
+
+def is_helper() -> bool:
+    """True if another Python process, which may be a worker, started this one."""
+    this = str(os.getpid())
+    spawned = sys.modules.get("multiprocessing.process")
+    is_spawned = spawned is not None and spawned.parent_process() is not None
+    return is_spawned or os.environ.get(_WORKER, this) != this
+
+
 def is_one_of_several() -> bool:
     """True if a launcher started other processes together with this one."""
-    return any(os.environ.get(name, "1") != "1" for name in _SIZES)
+    return size_variable() is not None and not is_helper()
 
 
 class EndOfAll:
@@ -66,7 +82,16 @@ class EndOfAll:
             for tell in self.tellers:
                 tell(error)
             time.sleep(GRACE)
+            _remove_shared_memory()
             mpi.COMM_WORLD.Abort(1)
+
+
+def _remove_shared_memory() -> None:
+    """Remove the names of memory that MPICH shares, which it leaves behind when it aborts."""
+    with suppress(OSError):
+        lines = Path("/proc/self/maps").read_text().splitlines()
+        for name in {line.split()[-1] for line in lines if "/dev/shm/mpich_" in line}:
+            os.unlink(name)
 
 
 def end_all() -> EndOfAll:
@@ -129,8 +154,12 @@ def _ends(pid: int) -> bool:
 
 
 def tell_that_it_ends() -> None:
-    """Let the other processes on this machine know when this one ends, if it is one of several."""
+    """Let the other processes on this machine know when this one ends, if it is one of several.
+
+    Those that it starts from here on are not workers.
+    """
     process = os.getpid()
+    os.environ[_WORKER] = str(process)
 
     def tell() -> None:
         if os.getpid() == process:

@@ -359,7 +359,7 @@ class MpiWorkers(Workers):
             raise
 
     def _advice(self) -> str:
-        if self._checks:
+        if self._checks is not False:
             return "one of them has ended, or is busy with something else"
         return (
             "workers call the same collective operators in the same order, with tensors of one "

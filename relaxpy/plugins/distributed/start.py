@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from relaxpy.errors import MisuseError, RuntimeCheckError, check_type, unexpected
 from relaxpy.ir.ops.distributed import Alone, Workers, chosen_workers, started
 from relaxpy.support.entry import user_facing
-from relaxpy.support.launched import ended_with_others, is_one_of_several
+from relaxpy.support.launched import ended_with_others, is_helper, size_variable
 
 if TYPE_CHECKING:
     from relaxpy.plugins.distributed.mpi import MpiWorkers
@@ -31,9 +31,15 @@ def started_workers() -> Workers:
 
     Errors:
         ModuleNotFoundError: a launcher of MPI started them, and mpi4py is not installed.
+        MisuseError: a worker started this process.
     """
-    mpi = sys.modules.get("mpi4py.MPI")
-    if not is_one_of_several() and (
+    mpi, launcher_says = sys.modules.get("mpi4py.MPI"), size_variable()
+    if launcher_says is not None and is_helper():
+        raise MisuseError(
+            "a process that a worker has started is not a worker",
+            hint=f"start a program of its own without the environment variable {launcher_says}",
+        )
+    if launcher_says is None and (
         mpi is None or not mpi.Is_initialized() or mpi.COMM_WORLD.size == 1
     ):
         return Alone()

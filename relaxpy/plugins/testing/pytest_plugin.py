@@ -25,9 +25,8 @@ _FILES: Final = ("---", "+++")
 #: The parameter of tests that run on each target without an argument for it.
 _DEFAULT_TARGET: Final = "_relaxpy_default_target"
 _VARIABLE: Final = "RELAXPY_TARGET"
-#: The texts of golden files that this run has written, by path.
-_WRITTEN: Final = pytest.StashKey[dict[Path, bytes]]()
-#: The attribute of a report with the golden files of the test; pytest-xdist transfers it.
+#: The attribute of a report with the golden files of the test, and hashes of what it has written;
+#: pytest-xdist transfers it.
 _GOLDEN: Final = "relaxpy_golden"
 _NOT_IN_NAMES: Final = re.compile(r"[^\w.-]+")
 
@@ -63,7 +62,8 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker of tests that run on each target."""
+    """Register the marker of tests that run on each target, and the look at golden files."""
+    config.pluginmanager.register(_GoldenFiles())
     config.addinivalue_line(
         "markers",
         "relaxpy_targets(*names): run the test on each target, which the argument `target` names; "
@@ -103,12 +103,6 @@ def golden(request: pytest.FixtureRequest) -> Callable[..., None]:
             assert_golden(value, path, update=update, hint=hint, **tolerances)
         except AssertionError as error:
             problem = str(error)
-        if update and problem is None:
-            texts, text = request.config.stash.setdefault(_WRITTEN, {}), path.read_bytes()
-            if texts.setdefault(path, text) != text:
-                problem = (
-                    f"another test has written another text to {path}; give each a name of its own"
-                )
         if problem is not None:  # outside of the handler, so that one failure is shown
             pytest.fail(f"{line}: {problem}", pytrace=False)
 
@@ -263,13 +257,26 @@ def _shorten_arguments(report: pytest.TestReport, item: pytest.Item) -> None:
             shown.args = [(k, _summary(values[k]) if k in values else v) for k, v in shown.args]
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist sends it
-def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Note the golden files of a test where it ran."""
-    compared = getattr(sys.modules.get("relaxpy.plugins.testing.golden"), "COMPARED", None)
-    if compared and not hasattr(report, _GOLDEN):
-        setattr(report, _GOLDEN, sorted(map(str, compared)))
-        compared.clear()
+class _GoldenFiles:
+    """Notes the golden files of each test, and fails tests that write different texts to one."""
+
+    def __init__(self) -> None:
+        self.written: dict[str, str] = {}
+        """The hash of each file that this run has written, in all processes of pytest-xdist."""
+
+    @pytest.hookimpl(wrapper=True)  # before pytest counts failures, and pytest-xdist sends reports
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> Generator[None, None, None]:
+        compared = getattr(sys.modules.get("relaxpy.plugins.testing.golden"), "COMPARED", None)
+        if compared and not hasattr(report, _GOLDEN):
+            setattr(report, _GOLDEN, {str(path): text for path, text in sorted(compared.items())})
+            compared.clear()
+        for path, text in getattr(report, _GOLDEN, {}).items():
+            if text and self.written.setdefault(path, text) != text and report.passed:
+                report.outcome = "failed"
+                report.longrepr = (
+                    f"another test has written another text to {path}; give each a name of its own"
+                )
+        yield
 
 
 def _stale_files(terminalreporter: pytest.TerminalReporter) -> list[str]:

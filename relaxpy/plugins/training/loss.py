@@ -128,7 +128,7 @@ class _CrossEntropy(Loss):
         """The logarithms of the probabilities of the classes."""
         sinfo = scores.struct_info
         ndim = sinfo.ndim if isinstance(sinfo, rx.TensorStructInfo) else -1
-        return builder.emit(R.nn.log_softmax(scores, 1 if ndim > 2 else -1))
+        return builder.emit(R.nn.log_softmax(scores, 1 if ndim > 2 else -1), "log_probabilities")
 
 
 class CrossEntropyLoss(_CrossEntropy):

@@ -74,6 +74,11 @@ class Optimizer(ABC):
     def emit_scalars(self, step: Step) -> None:  # noqa: B027 - most optimisers have none
         """Emit the new scalars of the state."""
 
+    def decayed(self, step: Step, param: rx.Var, gradient: rx.Var) -> tuple[rx.Var, rx.Var]:
+        """A parameter and its gradient with the decay of weights."""
+        decay = step.emit(R.multiply(self.number(self.weight_decay), param))
+        return param, step.emit(R.add(decay, gradient), f"{step.name}_grad_new")
+
     @abstractmethod
     def updated(self, step: Step, param: rx.Var, gradient: rx.Var, slots: list[rx.Var]) -> Any:
         """The new value of a parameter; `step.save` receives the new values of its slots."""
@@ -131,8 +136,7 @@ class Optimizer(ABC):
             if is_narrow(declared.struct_info):
                 param, gradient = (step.emit(R.astype(v, self.dtype)) for v in (param, gradient))
             if self.weight_decay:
-                decay = step.emit(R.multiply(self.number(self.weight_decay), param))
-                gradient = step.emit(R.add(decay, gradient), f"{step.name}_grad_new")
+                param, gradient = self.decayed(step, param, gradient)
             new = self.updated(step, param, gradient, slots)
             new = narrowed(new, declared.struct_info)
             new_params.append(step.emit(new, f"{step.name}_new"))
@@ -290,6 +294,33 @@ class Adam(Optimizer):
         scale = step.emit(R.add(root, self.number(self.eps)))
         direction = step.emit(R.divide(corrected[0], scale))
         return R.subtract(param, step.emit(R.multiply(self.number(self.lr), direction)))
+
+
+class AdamW(Adam):
+    """Adam with decoupled decay: p - lr * weight_decay * p, and then the step of Adam.
+
+    Reference:
+        Loshchilov & Hutter, "Decoupled weight decay regularization", ICLR 2019.
+
+    Errors:
+        MisuseError (also TypeError, ValueError): an option is not a number.
+    """
+
+    name = "AdamW"
+
+    def __init__(
+        self,
+        lr: float,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.01,
+    ) -> None:
+        super().__init__(lr, betas, eps, weight_decay)
+
+    @override
+    def decayed(self, step: Step, param: rx.Var, gradient: rx.Var) -> tuple[rx.Var, rx.Var]:
+        kept = self.number(1 - self.lr * self.weight_decay)
+        return step.emit(R.multiply(kept, param), f"{step.name}_decayed"), gradient
 
 
 def one_minus(value: float) -> float:

@@ -74,8 +74,8 @@ class SetupTrainer(Pass):
 
     Errors:
         UnknownNameError (also KeyError, ValueError): there is no function `backbone`.
-        TransformError: `param_num` or `state_num` is missing, or does not fit the parameters; or as
-            for AppendLoss and Gradient.
+        TransformError: `param_num` or `state_num` is missing, or does not fit the parameters; two
+            parameters to train, or two states, have one name; or as for AppendLoss and Gradient.
         MisuseError (also TypeError): an option has another type, or as for the optimiser.
     """
 
@@ -114,11 +114,14 @@ class SetupTrainer(Pass):
                 f"param_num + state_num = {param_num + state_num}",
                 about=model,
             )
+        last = input_num + param_num
+        for variables in (model.params[input_num:last], model.params[last:]):
+            _require_names(variables)
         loss = self.loss(*self.loss_args)
         mod = AppendLoss(BACKBONE, loss, self.loss.num_backbone_outputs, LOSS)(mod)
         with_loss = mod.functions_by_name[LOSS]
         assert isinstance(with_loss, Function)
-        trained = with_loss.params[input_num : input_num + param_num]
+        trained = with_loss.params[input_num:last]
         mod = Gradient(LOSS, require_grads=trained)(mod)
         self.optimizer.init(trained)
         assert self.optimizer.state is not None
@@ -127,6 +130,23 @@ class SetupTrainer(Pass):
         state = Tuple(tuple(Constant(array) for array in self.optimizer.state))
         mod = mod.with_attrs({"input_num": input_num, "optim_state": state})
         return LegalizeOps()(mod) if self.legalize else mod
+
+
+def _require_names(variables: Sequence[Var]) -> None:
+    """Check that each variable has a name of its own, by which a trainer knows its value.
+
+    Errors:
+        TransformError: two have one name.
+    """
+    names: set[str] = set()
+    for var in variables:
+        if var.name_hint in names:
+            raise TransformError(
+                f"SetupTrainer: two parameters of {BACKBONE} have the name {var.name_hint!r:.60}",
+                hint="give each a name of its own, by which the trainer saves and loads its value",
+                about=var,
+            )
+        names.add(var.name_hint)
 
 
 def exported_backbone(mod: IRModule) -> IRModule:
@@ -258,6 +278,8 @@ def fit(
             hint="pass a list of pairs, or an object whose __iter__ begins anew",
             about=data,
         )
+    if checkpoint is not None and current_workers().rank == 0:
+        hooks.call("require_weights_path", checkpoint)
     history = History()
     if resume and checkpoint is not None and Path(checkpoint).exists():
         known = trainer.load_checkpoint(checkpoint)

@@ -434,6 +434,26 @@ def read_safetensors(path: Path) -> dict[str, Entry]:
     return entries
 
 
+def require_weights_path(path: str | os.PathLike[str]) -> Path:
+    """The path of a file that `save_weights` can write.
+
+    Errors:
+        As for `save_weights`.
+    """
+    place = as_path(path)
+    if place.suffix != ".safetensors":
+        raise MisuseError(
+            f"expected the name of a file of safetensors, found {place.name!r:.80}",
+            hint="it ends in .safetensors",
+            about=path,
+        )
+    if not place.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {str(place.parent)!r:.80}")
+    if place.is_dir() or not os.access(place.parent, os.W_OK):
+        raise PermissionError(f"no file can be written to {str(place)!r:.80}")
+    return place
+
+
 @user_facing
 def save_weights(path: str | os.PathLike[str], values: Mapping[str, Any]) -> None:
     """Write tensors to a file of safetensors, which `open_weights` reads.
@@ -446,13 +466,7 @@ def save_weights(path: str | os.PathLike[str], values: Mapping[str, Any]) -> Non
             not a string, or safetensors lacks the datatype of a value.
         OSError: the file cannot be written.
     """
-    place = as_path(path)
-    if place.suffix != ".safetensors":
-        raise MisuseError(
-            f"expected the name of a file of safetensors, found {place.name!r:.80}",
-            hint="it ends in .safetensors",
-            about=path,
-        )
+    place = require_weights_path(path)
     kinds = {dtype: kind for kind, dtype in _DTYPES.items()}
     arrays: dict[str, Array] = {}
     header: dict[str, dict[str, Any]] = {}

@@ -7,4 +7,4 @@ from relaxpy.support.lazy import face as _face
 
 _face(globals(), "relaxpy.relax.training.optimizer")
 if TYPE_CHECKING:
-    from relaxpy.plugins.training.optimizer import Adam as Adam, MomentumSGD as MomentumSGD, Optimizer as Optimizer, SGD as SGD
+    from relaxpy.plugins.training.optimizer import Adam as Adam, AdamW as AdamW, MomentumSGD as MomentumSGD, Optimizer as Optimizer, SGD as SGD

@@ -52,7 +52,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             for symbolic in (False, True)
             if not (symbolic and "numbers" in case.needs)
         ]
-        drawn = draw(metafunc.config, rows, lambda row: row[0].operator)
+        drawn = draw(
+            metafunc.config, rows, lambda row: row[0].operator, lambda row: row[0].choices()
+        )
         ids = [f"{case.name}-{'symbolic' if symbolic else 'static'}" for case, symbolic in drawn]
         metafunc.parametrize(("case", "symbolic"), drawn, ids=ids)
 

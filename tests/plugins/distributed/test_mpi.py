@@ -87,7 +87,14 @@ def test_a_block_of_a_llama_is_split_among_workers(mesh: tuple[str, ...]) -> Non
         ("ends_early", ["worker 1 has ended", "return R.ccl.allreduce"]),
         ("alone_at_start", ["worker 0 has waited 0.5 s in start for the other 1"]),
         ("finalized", ["allreduce (sum): MPI has been finalized"]),
-        ("too_late", ["worker 0 has waited 0.5 s in allreduce (sum) for the other 1"]),
+        (
+            "too_late",
+            [
+                "worker 0 has waited 0.5 s in allreduce (sum) for the other 1",
+                "one of them has ended, or is busy with something else",
+            ],
+        ),
+        ("too_late_unchecked", ["worker 0 has waited 0.5 s in allreduce", "use(comm, check=True)"]),
         (
             "different",
             [
@@ -124,6 +131,31 @@ def test_a_failure_ends_all_workers_with_its_message(way: str, texts: list[str])
     assert done.returncode != 0
     for text in texts:
         assert text in done.stderr, done.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc says what is shared")
+def test_a_failure_leaves_no_shared_memory(tmp_path: Path) -> None:
+    program = tmp_path / "shares.py"
+    program.write_text("""
+import numpy as np, relaxpy
+from pathlib import Path
+from relaxpy.script import relax as R
+
+@R.function
+def total(x: R.Tensor((4,), "float32")):
+    return R.ccl.allreduce(x, "sum")
+
+total(np.ones(4, "float32"))
+print(*{line.split()[-1] for line in open("/proc/self/maps") if "/dev/shm/" in line})
+if relaxpy.distributed.current_workers().rank == 1:
+    raise ValueError("this worker's own fault")
+total(np.ones(4, "float32"))
+""")
+    done = run(2, program)
+    shared = {Path(name) for name in done.stdout.split()}
+    assert done.returncode != 0
+    assert shared, done.stderr
+    assert not any(path.exists() for path in shared)
 
 
 def test_workers_that_call_different_operators_are_told_without_a_request() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from relaxpy.support import launched
 from tests.plugins.distributed.test_mpi import run
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc says which have ended")
@@ -59,6 +60,71 @@ def test_processes_that_call_no_collective_operator_end_when_they_want(tmp_path:
         done = run(2, program)
         assert done.returncode == 0, done.stderr
         assert done.stdout.strip() == "[1. 1. 1. 1.]"
+
+
+HELPERS = """
+import multiprocessing, os, subprocess, sys
+import numpy as np, relaxpy
+from relaxpy.script import relax as R
+
+@R.function
+def total(x: R.Tensor((4,), "float32")):
+    return R.ccl.allreduce(x, "sum")
+
+def prepare(k):
+    if k:
+        return k
+    try:
+        total(np.ones(4, "float32"))
+    except relaxpy.errors.MisuseError as error:
+        return str(error)
+
+def work(how):
+    if how == "fails":
+        done = subprocess.run([sys.executable, __file__, "fail"], stderr=subprocess.PIPE)
+        print("return code", done.returncode, b"all end" in done.stderr)
+    elif how == "lasts":
+        children.append(subprocess.Popen([sys.executable, __file__, "last"], stdin=subprocess.PIPE))
+    else:
+        with multiprocessing.get_context(how).Pool(1) as pool:
+            print(pool.map(prepare, range(2)))
+            pool.close()
+            pool.join()
+
+if __name__ == "__main__":
+    children = []
+    if "fail" in sys.argv:
+        raise ValueError("a helper fails")
+    if "last" in sys.argv:
+        sys.exit(0)
+    from mpi4py import MPI
+    if MPI.COMM_WORLD.rank == 1:
+        for how in ("spawn", "fails", "forkserver", "lasts", "fork"):
+            work(how)
+    with relaxpy.distributed.use():
+        print(total(np.ones(4, "float32")))
+"""
+
+
+def test_processes_that_a_worker_starts_are_not_workers(tmp_path: Path) -> None:
+    program = tmp_path / "helpers.py"
+    program.write_text(HELPERS)
+    done = run(2, program)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("[2. 2. 2. 2.]") == 2
+    assert done.stdout.count("a process that a worker has started is not a worker") == 3
+    assert "return code 1 False" in done.stdout
+
+
+@pytest.mark.parametrize("size", ["", "0", "1", "x", "-2"])
+@pytest.mark.parametrize("name", ["PMI_SIZE", "MPI_LOCALNRANKS", "OMPI_COMM_WORLD_SIZE"])
+def test_a_lone_process_has_nobody_to_end(name: str, size: str, monkeypatch) -> None:
+    for other in launched._SIZES:
+        monkeypatch.delenv(other, raising=False)
+    monkeypatch.setenv(name, size)
+    assert not launched.is_one_of_several()
+    monkeypatch.setenv(name, "2")
+    assert launched.is_one_of_several()
 
 
 def test_workers_of_one_part_do_not_heed_another(tmp_path: Path) -> None:

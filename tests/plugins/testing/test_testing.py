@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import find, given, settings
@@ -263,6 +264,64 @@ def test_golden_files_without_pytest(tmp_path: Path, monkeypatch: pytest.MonkeyP
         testing.assert_golden(3, path)
 
 
+X, Y = np.arange(4, dtype="float32"), np.ones((4,), "float32")
+GOLDEN = {
+    "a number": np.float32(2),
+    "a vector": np.full(4, 2, "float32"),
+    "a row": np.full((1, 4), 2, "float32"),
+    "a matrix": np.full((4, 5), 2, "float32"),
+    "nothing": np.zeros(0, "float32"),
+    "float64": np.full(4, 2.0),
+    "bfloat16": np.full(4, 2, ml_dtypes.bfloat16),
+    "float8": np.full(4, 2, ml_dtypes.float8_e4m3fn),
+    "a tuple of one": (np.full(4, 2, "float32"),),
+    "two": (X, Y),
+    "stacked": np.stack((X, Y)),
+    "nested": ((X, Y), X),
+    "nested and stacked": (np.stack((X, Y)), X),
+    "nested otherwise": (X, (Y, X)),
+    "unequal shapes": ((X, np.float32(1)), X),
+    "ids": np.array([100000, 200000]),
+    "next ids": np.array([100001, 200002]),
+    "large ids": np.array([2**62]),
+    "next large ids": np.array([2**62 + 1]),
+    "a mask": np.array([True, False]),
+    "another mask": np.array([True, True]),
+    "strings": np.array(["a", "bc"]),
+    "longer strings": np.array(["a", "bcd"]),
+    "bytes": np.array([b"a", b"bc"]),
+    "times": np.array(["2026-01-01", "NaT"], "datetime64[D]"),
+    "other times": np.array(["2026-01-01", "2026-01-02"], "datetime64[D]"),
+    "a text": "a\nb",
+    "carriage returns": "a\r\nb",
+    "a lone carriage return": "a\rb",
+    "another separator": "a\x0bb",
+}
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_a_golden_file_is_of_one_value(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "golden"
+    testing.assert_golden(GOLDEN[name], path, update=True)
+    for other, value in GOLDEN.items():
+        if other == name:
+            testing.assert_golden(value, path, update=False)
+            continue
+        with pytest.raises(AssertionError) as caught:
+            testing.assert_golden(value, path, update=False)
+        assert len(str(caught.value).splitlines()) != 2, "the difference is not shown"
+
+
+@pytest.mark.parametrize("update", [True, False])
+@pytest.mark.parametrize(
+    "value", [np.array([{}, None]), (X, np.array([object()])), np.zeros(2, "i4,f4")]
+)
+def test_objects_are_not_golden(value: object, update: bool, tmp_path: Path) -> None:
+    with pytest.raises(MisuseError, match="expected numbers or strings, not an array of"):
+        testing.assert_golden(value, tmp_path / "y.npz", update=update)
+    assert not [*tmp_path.iterdir()]
+
+
 TESTS = """
 import os
 import pytest, relaxpy
@@ -351,7 +410,7 @@ def test_arrays_are_golden_with_a_tolerance(tmp_path: Path) -> None:
         assert accepted or "test_it.py:6: Not equal to tolerance rtol=0.001" in out
         assert accepted or "to accept it: pytest --update-golden test_it.py::test_arrays" in out
     test.write_text(f"{ARRAYS.replace('np.arange(3)', 'np.arange(3.0)')}\nFACTOR = 1.0")
-    assert "array 1 of the test has datatype float64, expected int64" in run(tmp_path)[1]
+    assert "arr_1 of the test has datatype float64, expected int64" in run(tmp_path)[1]
 
 
 @pytest.mark.parametrize("workers", [(), ("-p", "xdist", "-n", "1")])
@@ -386,16 +445,17 @@ def test_two_texts_of_a_test_do_not_share_a_golden_file(tmp_path: Path) -> None:
     assert "test_texts.txt; golden(program, name=...) gives each a file" in out
 
 
-def test_two_tests_share_a_golden_file_if_they_have_one_text(tmp_path: Path) -> None:
+@pytest.mark.parametrize("workers", [(), ("-p", "xdist", "-n", "2", "--dist", "loadgroup")])
+def test_two_tests_share_a_golden_file_if_they_have_one_text(tmp_path: Path, workers) -> None:
     program = (
         "import pytest\n\n@pytest.mark.parametrize('text', {})\n"
         "def test_texts(golden, text):\n    golden(text, name='same')\n"
     )
     (tmp_path / "test_it.py").write_text(program.format(["a", "a"]))
-    assert run(tmp_path, "--update-golden")[0] == 0
+    assert run(tmp_path, "--update-golden", *workers)[0] == 0
     assert run(tmp_path)[0] == 0
     (tmp_path / "test_it.py").write_text(program.format(["a", "b"]))
-    code, out = run(tmp_path, "--update-golden")
+    code, out = run(tmp_path, "--update-golden", *workers)
     assert code == 1
     assert "another test has written another text to" in out
     assert "1 failed, 1 passed" in out

@@ -9,7 +9,7 @@ import relaxpy
 from relaxpy import relax
 from relaxpy.errors import BuilderStateError, MisuseError
 from relaxpy.ir import assert_structural_equal
-from relaxpy.relax.training.optimizer import SGD, Adam, MomentumSGD, Optimizer
+from relaxpy.relax.training.optimizer import SGD, Adam, AdamW, MomentumSGD, Optimizer
 from relaxpy.script import relax as R
 
 Array = np.ndarray[Any, Any]
@@ -44,6 +44,11 @@ def adam(p: Array, g: Array, state: dict[str, Array], **options: float) -> Array
     return p - options["lr"] * mean / (np.sqrt(square) + options["eps"])
 
 
+def adam_w(p: Array, g: Array, state: dict[str, Array], **options: float) -> Array:
+    decay = options["lr"] * options["weight_decay"] * p
+    return adam(p, g, state, **{**options, "weight_decay": 0}) - decay
+
+
 @pytest.mark.each_choice
 @pytest.mark.parametrize(
     ("optimizer", "definition", "options"),
@@ -66,6 +71,7 @@ def adam(p: Array, g: Array, state: dict[str, Array], **options: float) -> Array
         ),
         (Adam, adam, {"lr": 0.1, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.0}),
         (Adam, adam, {"lr": 0.2, "betas": (0.8, 0.85), "eps": 1e-3, "weight_decay": 0.1}),
+        (AdamW, adam_w, {"lr": 0.2, "betas": (0.8, 0.85), "eps": 1e-3, "weight_decay": 0.1}),
     ],
 )
 @pytest.mark.parametrize("target", ["numpy", "reference"])
@@ -86,6 +92,24 @@ def test_steps_are_those_of_the_definition(optimizer, definition, options, targe
         assert state[0] == count
         for found, value in zip(params, expected, strict=True):
             np.testing.assert_allclose(found, value, rtol=1e-12, atol=1e-15)
+
+
+def test_adam_w_is_that_of_pytorch() -> None:
+    torch = pytest.importorskip("torch")
+    built = AdamW(0.05).init(variables())
+    step = relaxpy.compile(built.get_function())["AdamW"]
+    random = np.random.default_rng(1)
+    params = tuple(random.standard_normal(s).astype("float32") for s in ((3, 3), (3,)))
+    theirs = [torch.nn.Parameter(torch.tensor(p)) for p in params]
+    optimizer, state = torch.optim.AdamW(theirs, 0.05), tuple(built.state)
+    for _ in range(5):
+        gradients = tuple(random.standard_normal(p.shape).astype("float32") for p in params)
+        params, state = step(params, gradients, state)
+        for param, gradient in zip(theirs, gradients, strict=True):
+            param.grad = torch.tensor(gradient)
+        optimizer.step()
+    for found, param in zip(params, theirs, strict=True):
+        np.testing.assert_allclose(found, param.detach().numpy(), rtol=1e-5, atol=1e-6)
 
 
 def test_the_form_of_a_step() -> None:
@@ -122,7 +146,7 @@ def test_the_form_of_a_step() -> None:
 
 @pytest.mark.each_choice
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-@pytest.mark.parametrize("optimizer", [SGD(0.01), MomentumSGD(0.01, 0.9), Adam(0.01)])
+@pytest.mark.parametrize("optimizer", [SGD(0.01), MomentumSGD(0.01, 0.9), Adam(0.01), AdamW(0.01)])
 def test_steps_of_narrow_parameters_are_those_of_float32_rounded(optimizer, dtype) -> None:
     steps, states = [], []
     for floats in (dtype, "float32"):

@@ -10,13 +10,19 @@ import pytest
 
 import relaxpy
 from relaxpy import IRModule, relax
-from relaxpy.errors import MisuseError, StructInfoError, TransformError, UnknownNameError
+from relaxpy.errors import (
+    MisuseError,
+    RelaxpyError,
+    StructInfoError,
+    TransformError,
+    UnknownNameError,
+)
 from relaxpy.ir import assert_structural_equal
 from relaxpy.relax.frontend import nn
 from relaxpy.relax.frontend.nn import spec
 from relaxpy.relax.frontend.weights import open_weights, save_weights
 from relaxpy.relax.training import AppendLoss, SetupTrainer, Trainer
-from relaxpy.relax.training.loss import L1Loss, MSELoss
+from relaxpy.relax.training.loss import CrossEntropyLoss, L1Loss, MSELoss
 from relaxpy.relax.training.optimizer import SGD, Adam
 from relaxpy.script import relax as R
 from tests.ir.relax.texts import graph, module
@@ -242,6 +248,70 @@ def test_an_interrupted_fit_is_resumed_from_the_last_whole_epoch(tmp_path: Path)
 def test_data_that_fit_does_not_take(data: Any, options: Any, message: str) -> None:
     with pytest.raises(MisuseError, match=message):
         trainer().fit(data, **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [
+        ("run.ckpt", MisuseError),
+        ("", MisuseError),
+        (3, MisuseError),
+        ("nowhere/run.safetensors", FileNotFoundError),
+        ("folder.safetensors", PermissionError),
+    ],
+)
+def test_a_checkpoint_that_cannot_be_written_is_refused_before_the_first_step(
+    name: Any, error: type[Exception], tmp_path: Path
+) -> None:
+    (tmp_path / "folder.safetensors").mkdir()
+    path, trained = tmp_path / name if isinstance(name, str) else name, trainer()
+    with pytest.raises(error):
+        trained.fit(pairs(1), checkpoint=path)
+    assert trained.export_states()["calls"] == 0
+
+
+@pytest.mark.parametrize("states", [0, 2])
+def test_names_of_values_are_different(states: int) -> None:
+    setup = SetupTrainer(MSELoss(), SGD(0.1), [relax.TensorStructInfo((4, 1), "float32")] * 2)
+
+    def built(*names: str) -> IRModule:
+        shapes = [(4, 3), (1,), (3, 2), (2, 1)]
+        x, b, w, v = (
+            relax.Var(name, relax.TensorStructInfo(shape, "float32"))
+            for name, shape in zip(names, shapes, strict=True)
+        )
+        builder = relax.BlockBuilder()
+        with builder.function("backbone", [x, b, w, v]):
+            with builder.dataflow():
+                y = builder.emit_output(R.add(R.matmul(R.matmul(x, w), v), b))
+                new = [builder.emit_output(R.negative(state)) for state in (w, v)]
+            builder.emit_func_output(relax.Tuple((y, *new)) if states else y)
+        return builder.get().with_attrs({"param_num": 3 - states, "state_num": states})
+
+    assert setup(built("x", "x", "w", "v")).attrs["input_num"] == 1
+    with pytest.raises(TransformError, match="two parameters of backbone have the name 'w'"):
+        setup(built("x", "b", "w", "w"))
+
+
+def test_a_label_out_of_range_is_an_error_of_the_loss() -> None:
+    mod = module("""
+I.module_attrs({"param_num": 1, "state_num": 0})
+
+def backbone(x: f32[n, 3], w: f32[3, 2]):
+    with R.dataflow():
+        y = R.matmul(x, w)
+    return y
+""")
+    n = relaxpy.tir.Var("n", "int64")
+    scores, labels = (
+        relax.TensorStructInfo((n, 2), "float32"),
+        relax.TensorStructInfo((n,), "int64"),
+    )
+    mod = SetupTrainer(CrossEntropyLoss(), SGD(0.1), [scores, labels])(mod)
+    trained = Trainer(mod, relaxpy.compile(mod))
+    message = "nll_loss: index 2 is outside dimension 1 of buffer log_probabilities, .* size 2"
+    with pytest.raises(RelaxpyError, match=message):
+        trained.update(np.ones((2, 3), "float32"), np.array([1, 2]))
 
 
 def test_one_step_of_gradient_descent() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from relaxpy.ir import ops as op
+from relaxpy.ir import DataType, ops as op
 from relaxpy.ir.relax import nodes as rx
 
 Array = np.ndarray[Any, Any]
@@ -36,6 +36,15 @@ class Case:
     @property
     def name(self) -> str:
         return f"{self.operator.removeprefix('relax.')}-{self.label}"
+
+    def choices(self) -> set[tuple[str, str]]:
+        """The attributes with their values if these are names or booleans, or else with a kind."""
+        sinfos = (rx.TensorStructInfo(x.shape, DataType(x.dtype)) for x in self.inputs)
+        call = self.call(*(rx.Var(f"x{k}", sinfo) for k, sinfo in enumerate(sinfos)))
+        return {
+            (name, str(value) if isinstance(value, bool | str) else type(value).__name__)
+            for name, value in call.attrs.items()
+        }
 
 
 def case(

@@ -130,11 +130,15 @@ def in_with():
     print(f"{RANK}: {caught}")
 
 
-def too_late():
-    with relaxpy.distributed.use(timeout=0.5):
+def too_late(check=None):
+    with relaxpy.distributed.use(timeout=0.5, check=check):
         if RANK == 1:
             time.sleep(2)
         PROGRAM["total"](X)
+
+
+def too_late_unchecked():
+    too_late(check=False)
 
 
 def different():
