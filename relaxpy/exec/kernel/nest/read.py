@@ -21,7 +21,7 @@ from relaxpy.exec.runtime.scalar import (
 )
 from relaxpy.exec.tuning import Plans
 from relaxpy.ir.arith.algebra.affine import affine, as_poly
-from relaxpy.ir.core.dtype import BOOL, INT64, VOID
+from relaxpy.ir.core.dtype import BOOL, VOID
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import (
     children,
@@ -190,8 +190,6 @@ class _Reader:
         if loop.kind != st.ForKind.SERIAL:
             self.kinds[var] = loop.kind
         start, extent = (self.wrapping.exact(self.value(b)) for b in (start, extent))
-        if self.wrapping.is_data(start):  # the loop runs up to the end of its datatype
-            start, extent = (ops.cast_to(b, INT64) for b in (start, extent))
         axis = nest.Axis(var, start, start + extent, loop.span)
         self.axes.append(axis)
         inner = tuple(self.items(body))
