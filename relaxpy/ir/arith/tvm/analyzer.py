@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import IntEnum, IntFlag
 from functools import wraps
@@ -129,11 +129,13 @@ def _query(method: Callable[Concatenate[Analyzer, P], T]) -> Callable[Concatenat
 class Analyzer:
     """Integer reasoning under declared facts: bounds, residues, values and conditions.
 
-    A result holds for all values of the variables that satisfy the facts.
+    A result holds for all values of the variables that satisfy the facts. Sums and products of
+    variables are assumed not to overflow, as in TVM, but for those in `data`, such as the scalar
+    arguments of kernels: as with elements of buffers, arithmetic on them wraps around.
     """
 
-    def __init__(self) -> None:
-        self._engine = Canonical()
+    def __init__(self, *, data: Iterable[tir.Var] = ()) -> None:
+        self._engine = Canonical(Facts(data=frozenset(data)))
         self._domains: dict[tir.Var, IntervalSet | Range] = {}
         self._declared: list[Callable[[], None]] | None = None
         self._visited = self._entered = self._attempted = self._performed = 0
@@ -212,7 +214,7 @@ class Analyzer:
         value = ops.convert(expr)
         bound = self._engine.bound(value)
         if is_integer(value.dtype) and value.dtype.family == "int":
-            bound = interval.meet(bound, self._stated_bound(self._engine.poly(value)))
+            bound = interval.meet(bound, self._stated_bound(self._engine.exact(value)))
         return ConstIntBound.of(bound)
 
     def _stated_bound(self, terms: poly.Poly) -> Interval:
@@ -322,7 +324,7 @@ class Analyzer:
         if not is_integer(value.dtype) or value.dtype.family == "uint":
             low, high = self._engine.bound(value)
             return True if high < limit else False if low >= limit else None
-        difference = poly.add(self._engine.poly(value), poly.constant(-limit))
+        difference = poly.add(self._engine.exact(value), poly.constant(-limit))
         return self._engine.is_negative(difference)
 
     def bind(self, var: tir.Var, expr: tir.ExprLike | Range, allow_override: bool = False) -> None:
