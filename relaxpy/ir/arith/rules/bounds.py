@@ -82,7 +82,12 @@ def is_exact(engine: Engine, p: Poly, dtype: DataType) -> bool:
             return monomial[0].dtype.bits <= dtype.bits
     least, greatest = ops.int_range(dtype)
     low, high = by_cases(engine, p)
-    return least <= low and high <= greatest
+    if not engine.facts.negative:
+        return least <= low and high <= greatest
+    above, below = poly.constant(-least), poly.constant(greatest)
+    return (low >= least or is_negative(engine, poly.add(p, above)) is False) and (
+        high <= greatest or is_negative(engine, poly.add(below, p, -1)) is False
+    )
 
 
 def fits(engine: Engine, p: Poly, dtype: DataType) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import IntEnum, IntFlag
 from functools import wraps
@@ -130,12 +130,12 @@ class Analyzer:
     """Integer reasoning under declared facts: bounds, residues, values and conditions.
 
     A result holds for all values of the variables that satisfy the facts. Sums and products of
-    variables are assumed not to overflow, as in TVM, but for those in `data`, such as the scalar
-    arguments of kernels: as with elements of buffers, arithmetic on them wraps around.
+    variables are assumed not to overflow, as in TVM; those of elements of buffers, and of variables
+    that `declare_data` names, wrap around.
     """
 
-    def __init__(self, *, data: Iterable[tir.Var] = ()) -> None:
-        self._engine = Canonical(Facts(data=frozenset(data)))
+    def __init__(self) -> None:
+        self._engine = Canonical()
         self._domains: dict[tir.Var, IntervalSet | Range] = {}
         self._declared: list[Callable[[], None]] | None = None
         self._visited = self._entered = self._attempted = self._performed = 0
@@ -418,6 +418,23 @@ class Analyzer:
         bounds = {a: b for a, b in self._facts.bounds.items() if a is not var}
         residues = {a: r for a, r in self._facts.residues.items() if a is not var}
         return replace(self._facts, bounds=bounds, residues=residues)
+
+    @property
+    def data(self) -> frozenset[tir.Var]:
+        """The variables that are declared to be data."""
+        return self._facts.data
+
+    def declare_data(self, *variables: tir.Var) -> None:
+        """Declare that variables may have any value, as the scalar arguments of kernels have.
+
+        Arithmetic on them wraps around, where that on loop variables and sizes is assumed not to.
+        """
+        for var in variables:
+            ops.check_variable(var, "a declaration of data")
+        if not self._facts.data.issuperset(variables):
+            self._facts = self._facts.with_data(*variables)
+        if self._declared is not None:
+            self._declared.append(lambda: self.declare_data(*variables))
 
     @contextmanager
     def constraint_scope(self, constraint: tir.ExprLike) -> Iterator[None]:
