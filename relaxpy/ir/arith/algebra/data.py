@@ -51,11 +51,8 @@ def holds_data(expr: tir.PrimExpr, data: Container[tir.Var] = ()) -> bool:
 def _holds_results(expr: tir.PrimExpr) -> bool:
     """True if there is a call, or a cast that loses bits, in an expression without loads."""
     return any(
-        _loses_bits(node.value.dtype, node.dtype)
-        if isinstance(node, tir.Cast)
-        else getattr(node.op, "name", "") not in _BUILTINS
-        for node in occurrences(expr, tir.Cast, tir.Call)
-    )
+        getattr(call.op, "name", "") not in _BUILTINS for call in occurrences(expr, tir.Call)
+    ) or any(_loses_bits(cast.value.dtype, cast.dtype) for cast in occurrences(expr, tir.Cast))
 
 
 def _loses_bits(source: DataType, target: DataType) -> bool:

@@ -210,10 +210,11 @@ def _of_node(engine: Engine, expr: tir.PrimExpr) -> Interval:
     if not expr.dtype.is_int:
         return EVERYTHING
     wraps = expr.dtype.family == "uint" or holds_data(expr, engine.facts.data)
-    of_dtype = ops.int_range(expr.dtype) if wraps else interval.of_dtype(expr.dtype)
-    result = _of_operands(engine, expr, of_dtype)
-    if wraps and not (of_dtype[0] <= result[0] and result[1] <= of_dtype[1]):
-        return of_dtype
+    every = ops.int_range(expr.dtype)
+    result = _of_operands(engine, expr, every if wraps else interval.of_dtype(expr.dtype))
+    is_value = result[0] == result[1]  # then literals overflow
+    if (wraps or is_value) and not (every[0] <= result[0] and result[1] <= every[1]):
+        return every
     return result
 
 
