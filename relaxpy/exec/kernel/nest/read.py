@@ -10,7 +10,7 @@ from relaxpy.errors import CompileError
 from relaxpy.exec.kernel.nest import nodes as nest
 from relaxpy.exec.kernel.nest.bounds import is_range_inside, keeps_divisions, may_fail
 from relaxpy.exec.kernel.nest.buffers import BufferTable, written_buffers
-from relaxpy.exec.kernel.nest.wrapping import Wrapping, data_of, with_exact_layouts, wrapped
+from relaxpy.exec.kernel.nest.wrapping import Wrapping, with_exact_layouts, wrapped
 from relaxpy.exec.runtime.scalar import (
     accessed,
     addressed,
@@ -38,7 +38,7 @@ from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.intrin import if_then_else
 from relaxpy.ir.tir.intrinsics import intrinsic_of
 from relaxpy.ir.tir.iteration import Range
-from relaxpy.ir.tir.prim_func import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc, scalars_of
 from relaxpy.ir.tir.substitution import substitute
 from relaxpy.support.dataclass import replace
 
@@ -85,7 +85,7 @@ class _Reader:
         self.axes: list[nest.Axis] = []
         self.kinds: dict[tir.Var, st.ForKind] = {}
         self.used: set[tir.Var] = set(func.params)
-        self.data = data_of(func)
+        self.data = {*scalars_of(func)}
         """The variables with any values, of which sums may wrap around."""
         self.points: dict[tir.Var, tir.PrimExpr] = {}
         """The values of variables of enclosing loops and blocks, until these are replaced."""

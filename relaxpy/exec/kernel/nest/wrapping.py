@@ -11,14 +11,13 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from typing import Final, TypeAlias
 
-from relaxpy.exec.kernel.nest.buffers import variables_of
 from relaxpy.exec.kernel.nest.nodes import Axis, is_external
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, map_children, occurrences, rewrite, walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
-from relaxpy.ir.tir.prim_func import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc, scalars_of
 from relaxpy.ir.tir.stmt import Allocate, LetStmt
 from relaxpy.support.dataclass import replace
 
@@ -36,7 +35,7 @@ def wrapped(value: tir.PrimExpr) -> tir.PrimExpr:
 
 def with_exact_layouts(func: PrimFunc) -> PrimFunc:
     """`func` with exact sizes, strides and offsets of the buffers that are not arguments."""
-    wrapping = Wrapping(data_of(func), ())
+    wrapping = Wrapping(scalars_of(func), ())
     for let in occurrences(func.body, LetStmt):
         if let.var.dtype.is_int and wrapping.is_data(let.value):
             wrapping = Wrapping({*wrapping.data, let.var}, ())
@@ -56,12 +55,6 @@ def with_exact_layouts(func: PrimFunc) -> PrimFunc:
                 return None
 
     return replace(func, body=rewrite(func.body, exact))
-
-
-def data_of(func: PrimFunc) -> set[tir.Var]:
-    """The parameters that are integers of any value, not sizes."""
-    sizes = {var for buffer in func.buffer_map.values() for var in variables_of(buffer)}
-    return {param for param in func.params if param.dtype.is_int} - sizes
 
 
 class Wrapping:
