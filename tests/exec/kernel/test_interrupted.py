@@ -104,8 +104,11 @@ def test_blocks_have_a_bound_of_work(monkeypatch: pytest.MonkeyPatch) -> None:
     for count, threads in itertools.product((1, 2), (1, 2)):
         monkeypatch.setattr(row_blocks, "threads", lambda threads=threads: threads)
         sizes: list[int] = []
-        work = tuning.Blocks.MOST_WORK // count
-        row_blocks.blocks(lambda lo, hi, empty: sizes.append(hi - lo), 0, 100, 8, work)
+
+        def rows(lo: int, hi: int, empty: Any, sizes: list[int] = sizes) -> None:
+            sizes.append(hi - lo)
+
+        row_blocks.blocks(rows, 0, 100, 8, tuning.Blocks.MOST_WORK // count)
         assert max(sizes) == count
         assert sum(sizes) == 100
 

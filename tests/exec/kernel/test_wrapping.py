@@ -140,7 +140,8 @@ RESULTS = tuple(dtype for dtype in EVERY if not dtype.startswith("float8"))
 
 def _ends(dtype: str) -> list[int | float]:
     """Numbers near powers of two, and near the ends of integer datatypes."""
-    near = [s * 2**p + o for p in (7, 8, 15, 16, 24, 31, 32, 53, 63) for s in (-1, 1) for o in (-1, 0, 1)]  # fmt: skip
+    powers = itertools.product((7, 8, 15, 16, 24, 31, 32, 53, 63), (-1, 1), (-1, 0, 1))
+    near = [sign * 2**bits + more for bits, sign, more in powers]
     if dtype in FLOATS:
         return [*map(float, near), 1.5, -1.5, float("inf"), -float("inf"), float("nan")]
     low, high = low_and_high(dtype)
@@ -195,5 +196,3 @@ def test_casts_of_casts_are_casts_of_their_values(source: str, form: str) -> Non
             np.testing.assert_array_equal(
                 result.astype(kind), array.astype(kind), f"{target}: {line}"
             )
-
-

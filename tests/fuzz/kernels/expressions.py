@@ -181,7 +181,9 @@ class Expressions:
                     found = f'T.Cast("{dtype}", T.Cast("{narrow}", {found}))'
                 case 2:
                     divisor = self.pick([2, 3, 7, -1])
-                    found = f"T.{self.pick(['floordiv', 'truncdiv'])}({found}, T.{dtype}({divisor}))"
+                    found = (
+                        f"T.{self.pick(['floordiv', 'truncdiv'])}({found}, T.{dtype}({divisor}))"
+                    )
                 case _:
                     a, b = self.random.sample([found, other], 2)
                     found = f"({a} {self.pick(['+', '-', '*', '*'])} {b})"

@@ -31,7 +31,8 @@ What is varied, each by itself:
 - blocks: spatial and reduction axes, remapped or bound to sums of loops, nested and opaque blocks;
 - values: small numbers whose sums are exact in any order, special ones (NaN, infinities, -0.0,
   denormals, the extremes of integers and of floats from 8 bits on), any floats; literals, elements,
-  lets, casts, chains of three through any datatypes, choices, conditions that short-circuit, arithmetic and intrinsics.
+  lets, casts, chains of three through any datatypes, choices, conditions that short-circuit,
+  arithmetic and intrinsics.
 """
 
 from __future__ import annotations

@@ -415,9 +415,7 @@ class NumpyEmitter:
             arrays.lines += self._combined(spatial, statement, update.combine, initial, out)
         return arrays.lines
 
-    def _is_repeated(
-        self, operand: PrimExpr, over: Sequence[Axis], layout: Sequence[Axis]
-    ) -> bool:
+    def _is_repeated(self, operand: PrimExpr, over: Sequence[Axis], layout: Sequence[Axis]) -> bool:
         """True if a reduction may have very many more elements than there are in memory."""
         if all(mentions(operand, {axis.var}) for axis in over):
             return False

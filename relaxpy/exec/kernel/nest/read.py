@@ -597,8 +597,9 @@ class _Reader:
 def _literal_of(node: tir.BinaryOpExpr | tir.Cast) -> tir.PrimExpr | None:
     """The value of an operation on integer literals that wraps around; None of any other."""
     match node:
-        case tir.FloorDiv(a=tir.IntImm(value=number), b=tir.IntImm(value=-1)) | tir.Div(
-            a=tir.IntImm(value=number), b=tir.IntImm(value=-1)
+        case (
+            tir.FloorDiv(a=tir.IntImm(value=number), b=tir.IntImm(value=-1))
+            | tir.Div(a=tir.IntImm(value=number), b=tir.IntImm(value=-1))
         ):
             exact: int | None = -number
         case tir.Cast(value=tir.IntImm(value=number)) if not node.dtype.is_bool:

@@ -9,7 +9,7 @@ polynomials, and is computed as stored values are.
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
 
 from relaxpy.exec.kernel.nest.nodes import Axis, is_external
 from relaxpy.ir.core.node import Node
@@ -18,7 +18,7 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.prim_func import PrimFunc, scalars_of
-from relaxpy.ir.tir.stmt import Allocate, LetStmt
+from relaxpy.ir.tir.stmt import Allocate, LetStmt, Stmt
 from relaxpy.support.dataclass import replace
 
 _UNKNOWN: Final = 1
@@ -35,10 +35,11 @@ def wrapped(value: tir.PrimExpr) -> tir.PrimExpr:
 
 def with_exact_layouts(func: PrimFunc) -> PrimFunc:
     """`func` with exact sizes, strides and offsets of the buffers that are not arguments."""
-    wrapping = Wrapping(scalars_of(func), ())
+    data = {*scalars_of(func)}
     for let in occurrences(func.body, LetStmt):
-        if let.var.dtype.is_int and wrapping.is_data(let.value):
-            wrapping = Wrapping({*wrapping.data, let.var}, ())
+        if let.var.dtype.is_int and Wrapping(data, ()).is_data(let.value):
+            data.add(let.var)
+    wrapping = Wrapping(data, ())
     arguments = {*func.buffer_map.values()}
 
     def exact(node: Node) -> Node | None:
@@ -54,7 +55,7 @@ def with_exact_layouts(func: PrimFunc) -> PrimFunc:
             case _:
                 return None
 
-    return replace(func, body=rewrite(func.body, exact))
+    return replace(func, body=cast("Stmt", rewrite(func.body, exact)))
 
 
 class Wrapping:
@@ -85,7 +86,7 @@ class Wrapping:
         match expr:
             case tir.Add() | tir.Sub() | tir.Mul():
                 return wrapped(expr) if self.is_data(expr) else self._below(expr)
-            case tir.Cast(value=inner) if self.may_wrap(expr):
+            case tir.Cast() if self.may_wrap(expr):
                 return wrapped(expr)
             case tir.Cast() | tir.Min() | tir.Max() | tir.Select():
                 return self._below(expr)
@@ -106,19 +107,19 @@ class Wrapping:
             lambda child: self.exact(child) if isinstance(child, tir.PrimExpr) else child, expr
         )
 
-    def may_wrap(self, cast: tir.Cast) -> bool:
+    def may_wrap(self, node: tir.Cast) -> bool:
         """True if a cast between integers may change the value."""
-        source, target = cast.value.dtype, cast.dtype
+        source, target = node.value.dtype, node.dtype
         if not (source.is_int and target.is_int) or source.is_bool or target.is_bool:
             return False
         bits = target.bits - (target.family == "int")
-        if source.family == target.family or target.family == "int":
-            if source.bits - (source.family == "int") <= bits:
-                return False
-        if isinstance(cast.value, tir.Var) and cast.value not in self.data:
+        keeps_sign = source.family == target.family or target.family == "int"
+        if keeps_sign and source.bits - (source.family == "int") <= bits:
             return False
-        is_unsigned = source.family == "uint" and not isinstance(cast.value, tir.IntImm)
-        return is_unsigned or self.is_data(cast.value) or self._magnitude(cast.value) >> bits > 0
+        if isinstance(node.value, tir.Var) and node.value not in self.data:
+            return False
+        is_unsigned = source.family == "uint" and not isinstance(node.value, tir.IntImm)
+        return is_unsigned or self.is_data(node.value) or self._magnitude(node.value) >> bits > 0
 
     def index(self, expr: tir.PrimExpr) -> tir.PrimExpr:
         """`expr`, of which polynomials read the value if that is the index of an element.
