@@ -134,7 +134,7 @@ DIMENSIONS: dict[str, dict[str, tuple[Callable[[Any], bool], float]]] = {
         "a scalar that may wrap": (has(r"\bc\w*: T\.int(64|32)"), 0.05),
         "a large integer in an index": (has(r"\[T\.\w+\([^=\n]*T\.int(32|64)\(-?\d{9,}\)"), 0.02),
         "an extent that wraps": (has(r"(range|serial)\(T\.(floormod|min)\(.*T\.Cast"), 0.005),
-        "three casts of casts": (has(r'(T\.Cast\("\w+", ){3}'), 0.05),
+        "three casts of casts": (has(r"(T\.Cast\('\w+', ){3}"), 0.05),
         "a view of other memory": (has(r"T\.decl_buffer"), 0.05),
         "a function that gets a buffer": (has(r"T\.call_(extern|intrin)"), 0.02),
         "a passed view that moves": (has(r"elem_offset=\w+ \* .*\n.*tests\.fuzz\.digest"), 0.005),
