@@ -18,7 +18,7 @@ from typing import Final
 import ml_dtypes
 import numpy as np
 
-import relaxpy
+from relaxpy import __version__
 from relaxpy.exec.native.machine_code import disk_cache
 from relaxpy.exec.process import process
 from relaxpy.support.imported import FOLDER, IMPORTED, is_younger
@@ -110,7 +110,7 @@ def package() -> str:
 
 
 def _versions() -> tuple[str, ...]:
-    return relaxpy.__version__, np.__version__, ml_dtypes.__version__
+    return __version__, np.__version__, ml_dtypes.__version__
 
 
 @cache
