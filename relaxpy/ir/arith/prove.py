@@ -58,8 +58,9 @@ def may_wrap(expr: tir.PrimExpr, data: frozenset[tir.Var] = frozenset()) -> bool
     """
     if not holds_data(expr, data):
         return False
-    engine = _over(data)
-    return expr.dtype.family == "uint" or not engine.is_exact(engine.poly(expr), expr.dtype)
+    from relaxpy.ir.arith.rules import bounds
+
+    return bounds.may_wrap(_over(data), expr)
 
 
 def always(condition: tir.PrimExpr) -> bool:
