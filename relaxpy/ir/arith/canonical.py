@@ -183,7 +183,7 @@ class Canonical:
 
     def exact(self, expr: tir.PrimExpr) -> Poly:
         """The polynomial that has the value of a scalar signed expression: an atom if it wraps."""
-        if not bounds.may_wrap(self, expr):
+        if not bounds.data_may_wrap(self, expr):
             return self.poly(expr)
         simple = self.simplify(expr)
         return self.poly(simple) if isinstance(simple, tir.IntImm) else poly.atom(simple)
@@ -348,7 +348,7 @@ class Canonical:
                 return self.over_simple_operands(folding.inlined(expr))
             # Loop variables alone would be assumed not to overflow.
             loses_data = expr.dtype.family == "int" and not self.has_data(p)
-            return expr if loses_data and bounds.may_wrap(self, expr) else canonical
+            return expr if loses_data and bounds.data_may_wrap(self, expr) else canonical
         if expr.dtype.vector:
             return vectors.simplify(self, expr) if not isinstance(expr, tir.Var) else expr
         if expr.dtype.is_bool:

@@ -77,7 +77,7 @@ def is_exact(engine: Engine, p: Poly, dtype: DataType) -> bool:
     return not engine.has_data(p) or _stays_inside(engine, p, dtype)
 
 
-def may_wrap(engine: Engine, expr: tir.PrimExpr) -> bool:
+def data_may_wrap(engine: Engine, expr: tir.PrimExpr) -> bool:
     """True if an integer is computed from data, and may overflow: operands may wrap before that."""
     if not holds_data(expr, engine.facts.data):
         return False
@@ -454,7 +454,7 @@ def residue_of_expr(engine: Engine, expr: tir.PrimExpr) -> Residue:
     result = residue_of_poly(engine, p)
     if expr in engine.facts.residues:
         return result
-    if expr.dtype.family == "int" and not may_wrap(engine, expr):
+    if expr.dtype.family == "int" and not data_may_wrap(engine, expr):
         return result
     modulus = 1 << expr.dtype.bits
     coeff = gcd(result[0], modulus)

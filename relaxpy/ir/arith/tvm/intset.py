@@ -13,7 +13,7 @@ from relaxpy.errors import MisuseError, check_type
 from relaxpy.ir.arith.algebra import folding, poly
 from relaxpy.ir.arith.algebra.interval import Interval
 from relaxpy.ir.arith.canonical import Canonical
-from relaxpy.ir.arith.prove import may_wrap, simplify
+from relaxpy.ir.arith.prove import data_may_wrap, simplify
 from relaxpy.ir.arith.rules import bounds
 from relaxpy.ir.arith.stack import from_below, is_nested
 from relaxpy.ir.core.dtype import DataType
@@ -183,7 +183,7 @@ def hull_of_lanes(value: tir.PrimExpr) -> IntervalSet:
                 if not low <= length <= high or not low <= start + length <= high:
                     return EVERYTHING  # it overflows
                 last = base + length
-                if may_wrap(last):
+                if data_may_wrap(last):
                     return EVERYTHING
                 ends = (base, simplify(last))
             return IntervalSet(*(ends if stride >= 0 else ends[::-1]))
@@ -332,7 +332,7 @@ class _Image:
             return expr, expr
         if expr.dtype.family == "uint":
             return None, None
-        if bounds.may_wrap(self.inside, expr):
+        if bounds.data_may_wrap(self.inside, expr):
             return None, None  # data may wrap around between the ends
         linear = self.linear(self.engine.poly(expr), expr.dtype)
         return linear if linear is not None else self.by_operands(expr)
