@@ -57,6 +57,11 @@ class Values:
     is_data: bool
 
 
+def lanewise(truths: Array) -> Array:
+    """Where something is true of all lanes."""
+    return truths.astype(bool) if truths.ndim == 1 else truths.astype(bool).all(axis=1)
+
+
 class Points:
     """The values of atoms at all points, and of expressions of them."""
 
@@ -83,6 +88,20 @@ class Points:
                     len(always), value, "bool" if expr.dtype == "bool" else expr.dtype
                 )
                 return Values(numbers, always, always, False)
+            case tir.Broadcast(value=value, lanes=int(lanes)):
+                lane = self.of(value)
+                return self.joined(np.stack([lane.numbers] * lanes, 1), [lane])
+            case tir.Ramp(base=base, stride=stride, lanes=int(lanes)):
+                start, step = self.of(base), self.of(stride)
+                times = np.arange(lanes).astype(start.numbers.dtype)
+                steps = step.numbers[:, None] * times
+                found = self.joined(start.numbers[:, None] + steps, [start, step])
+                if found.is_data:
+                    return found
+                whole = step.numbers[:, None].astype(object) * times.astype(object)
+                whole = start.numbers[:, None].astype(object) + whole
+                found.exact = found.exact & lanewise(found.numbers == whole)
+                return found
             case tir.Let(var=var, value=value, body=body):
                 bound = self.of(value)
                 data = self.data | {var} if bound.is_data else self.data
@@ -114,7 +133,7 @@ class Points:
                 return self.shifted(op.name, self.of(a), self.of(b))
             case tir.Cast(value=value, dtype=dtype):
                 source = self.of(value)
-                numbers = source.numbers.astype("bool" if dtype == "bool" else dtype)
+                numbers = source.numbers.astype(str(dtype.element))
                 changes = source.numbers.dtype != bool and bool((numbers != source.numbers).any())
                 return self.joined(numbers, [source], source.is_data or changes)
             case tir.CmpExpr(a=a, b=b):
@@ -157,7 +176,7 @@ class Points:
                 rest = np.fmod(a, by)
                 numbers = rest if kind is tir.Mod else np.floor_divide(a - rest, by)
             found = self.joined(numbers, [p, q])
-            found.defined = found.defined & ~zero
+            found.defined = found.defined & lanewise(~zero)
             return self.checked(found, kind, a, by)
         return self.checked(self.joined(_RING[kind](a, b), [p, q]), kind, a, b)
 
@@ -182,9 +201,10 @@ class Points:
             }
             if kind in work:
                 whole = work[kind](a.astype(object), b.astype(object))
-                found.exact = found.exact & (whole == found.numbers.astype(object))
+                found.exact = found.exact & lanewise(whole == found.numbers.astype(object))
             elif kind in (tir.FloorDiv, tir.Div):
-                found.exact = found.exact & ~((b == -1) & (a == np.iinfo(a.dtype).min))
+                overflows = (b == -1) & (a == np.iinfo(a.dtype).min)
+                found.exact = found.exact & lanewise(~overflows)
         return found
 
 
@@ -312,11 +332,29 @@ class Session:
         kind = chosen.choice((tir.And, tir.Or, tir.Not))
         return tir.Not(first) if kind is tir.Not else kind(first, second)
 
+    def vector(self, size: int) -> E:
+        """An operation on a ramp and a broadcast, both of four lanes."""
+        chosen, dtype = self.chosen, self.chosen.choice(self.dtypes)
+        stride = self.literal(dtype) if chosen.random() < 0.8 else self.leaf(dtype)
+        base, lane = self.number(dtype, size - 1), self.number(dtype, 1)
+        if isinstance(lane, tir.IntImm) and lane.value == 0:
+            lane = tir.IntImm(dtype, 3)  # a division of all lanes by 0 is refused
+        other = tir.Broadcast(lane, 4)
+        kind = chosen.choice((*_RING, *_DIVISIONS, tir.Min, tir.Max, *_COMPARED))
+        found: E = kind(tir.Ramp(base, stride, 4), other)
+        if chosen.random() < 0.3 and not found.dtype.is_bool:
+            wider = WIDTHS[min(WIDTHS.index(dtype.removeprefix("u")) + 1, 3)]
+            found = tir.Cast(f"{wider}x4", found)
+        return found
+
     def any(self) -> E:
         """An expression of any datatype."""
         size = self.chosen.randint(2, 7)
-        if self.chosen.random() < 0.35:
+        kind = self.chosen.random()
+        if kind < 0.35:
             return self.condition(size)
+        if kind < 0.42:
+            return self.vector(size)
         return self.number(self.chosen.choice(self.targets), size)
 
     def ask(self, count: int) -> None:
@@ -328,6 +366,7 @@ class Session:
         """Fail with a point at which an answer is not right."""
         if right.all():
             return
+        right = lanewise(right)
         at = int(np.argmin(right))
         shown = ", ".join(f"{text(a)}={v[at]}" for a, v in self.points.atoms.items())
         values = ", ".join(str(self.points.of(e).numbers[at]) for e in exprs)
@@ -342,7 +381,7 @@ def simplified(session: Session) -> None:
     assert found.dtype == expr.dtype, text(expr)
     before, after = session.points.of(expr), session.points.of(found)
     counts = before.defined & before.exact & after.exact
-    right = ~counts | (after.defined & (before.numbers == after.numbers))
+    right = ~counts | (after.defined & lanewise(before.numbers == after.numbers))
     session.check("simplify", (expr, found), right, text(found))
 
 
@@ -354,6 +393,26 @@ def equal(session: Session) -> None:
         p, q = session.points.of(a), session.points.of(b)
         counts = p.defined & p.exact & q.defined & q.exact
         session.check("prove_equal", (a, b), ~counts | ((p.numbers == q.numbers) == found), found)
+
+
+def covered(session: Session) -> None:
+    """The interval of an expression over the values of the loop variable."""
+    loops = [leaf for leaf in session.leaves if isinstance(leaf, tir.Var) and leaf.name == "i"]
+    if not loops:
+        return
+    expr = session.number(str(loops[0].dtype), session.chosen.randint(2, 5))
+    found = session.analyzer.int_set(expr, {loops[0]: Range(_LOOP.start, _LOOP.stop)})
+    values = session.points.of(expr)
+    right = ~values.defined | ~values.exact
+    for has_end, end, compare in (
+        (found.has_lower_bound(), found.min_value, np.less_equal),
+        (found.has_upper_bound(), found.max_value, np.greater_equal),
+    ):
+        if has_end:
+            limit = session.points.of(end)
+            inside = compare(limit.numbers, values.numbers)
+            within = right | inside | ~limit.defined | ~limit.exact
+            session.check("int_set", (expr, end), within, found)
 
 
 def proved(session: Session) -> None:
@@ -391,8 +450,17 @@ def assumed(session: Session) -> None:
     test, before, after = (session.points.of(e) for e in (condition, expr, found))
     counts = before.defined & before.exact & after.exact
     counts = counts & test.defined & test.exact & test.numbers
-    right = ~counts | (after.defined & (before.numbers == after.numbers))
+    right = ~counts | (after.defined & lanewise(before.numbers == after.numbers))
     session.check(f"simplify where {text(condition)}", (expr, found), right, text(found))
 
 
-QUESTIONS = [*([simplified] * 8), *([assumed] * 3), equal, proved, proved, bounded, modular]
+QUESTIONS = [
+    *([simplified] * 8),
+    *([assumed] * 3),
+    equal,
+    proved,
+    proved,
+    bounded,
+    modular,
+    covered,
+]

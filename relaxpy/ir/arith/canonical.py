@@ -183,9 +183,8 @@ class Canonical:
 
     def exact(self, expr: tir.PrimExpr) -> Poly:
         """The polynomial that has the value of a scalar signed expression: an atom if it wraps."""
-        result = self.poly(expr)
-        if not holds_data(expr, self.facts.data) or self.is_exact(result, expr.dtype):
-            return result
+        if not bounds.data_may_wrap(self, expr):
+            return self.poly(expr)
         simple = self.simplify(expr)
         return self.poly(simple) if isinstance(simple, tir.IntImm) else poly.atom(simple)
 
@@ -341,11 +340,15 @@ class Canonical:
 
     def _rewritten(self, expr: tir.PrimExpr) -> tir.PrimExpr:
         if is_integer(expr.dtype):
-            canonical = self.written(self.poly(expr), expr.dtype)
-            if canonical is not None:
-                return canonical
-            has_data = holds_data(expr, self.facts.data)
-            return self.over_simple_operands(folding.inlined(expr)) if has_data else expr
+            p = self.poly(expr)
+            canonical = self.written(p, expr.dtype)
+            if not holds_data(expr, self.facts.data):
+                return expr if canonical is None else canonical
+            if canonical is None:
+                return self.over_simple_operands(folding.inlined(expr))
+            # Loop variables alone would be assumed not to overflow.
+            loses_data = expr.dtype.family == "int" and not self.has_data(p)
+            return expr if loses_data and bounds.data_may_wrap(self, expr) else canonical
         if expr.dtype.vector:
             return vectors.simplify(self, expr) if not isinstance(expr, tir.Var) else expr
         if expr.dtype.is_bool:

@@ -51,15 +51,16 @@ def _over(data: frozenset[tir.Var]) -> Canonical:
     return Canonical(Facts(data=data)) if data else _general()
 
 
-def may_wrap(expr: tir.PrimExpr, data: frozenset[tir.Var] = frozenset()) -> bool:
+def data_may_wrap(expr: tir.PrimExpr, data: frozenset[tir.Var] = frozenset()) -> bool:
     """True if an integer is computed from data (`holds_data`) and may overflow, so that it wraps.
 
     Its operands may wrap without that: only the last operation counts.
     """
     if not holds_data(expr, data):
         return False
-    engine = _over(data)
-    return expr.dtype.family == "uint" or not engine.is_exact(engine.poly(expr), expr.dtype)
+    from relaxpy.ir.arith.rules import bounds
+
+    return bounds.data_may_wrap(_over(data), expr)
 
 
 def always(condition: tir.PrimExpr) -> bool:

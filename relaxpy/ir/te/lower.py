@@ -18,7 +18,7 @@ from typing import TypeAlias
 from relaxpy.errors import MisuseError, check_type
 from relaxpy.ir.arith.algebra.data import holds_data
 from relaxpy.ir.arith.algebra.folding import is_safe
-from relaxpy.ir.arith.prove import may_wrap, simplify
+from relaxpy.ir.arith.prove import data_may_wrap, simplify
 from relaxpy.ir.core import traverse
 from relaxpy.ir.core.dtype import INT32, INT64, DataType
 from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs, Node
@@ -633,7 +633,7 @@ class _Lowering:
         """Convert an integer expression to int64 by casts of its leaves, unless data may wrap."""
         if expr.dtype == INT64 or not expr.dtype.is_int or expr.dtype.is_bool:
             return expr
-        if self._reads(expr) and may_wrap(expr, frozenset(self.scalars)):
+        if self._reads(expr) and data_may_wrap(expr, frozenset(self.scalars)):
             return ops.cast_to(expr, INT64)
         match expr:
             case tir.IntImm(value=value):

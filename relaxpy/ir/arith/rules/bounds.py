@@ -74,8 +74,20 @@ def is_exact(engine: Engine, p: Poly, dtype: DataType) -> bool:
     Rule:
         Sums of loop variables and sizes are assumed to; sums of data do where bounds show it.
     """
-    if not engine.has_data(p):
+    return not engine.has_data(p) or _stays_inside(engine, p, dtype)
+
+
+def data_may_wrap(engine: Engine, expr: tir.PrimExpr) -> bool:
+    """True if an integer is computed from data, and may overflow: operands may wrap before that."""
+    if not holds_data(expr, engine.facts.data):
+        return False
+    if expr.dtype.family == "uint":
         return True
+    return not _stays_inside(engine, engine.poly(expr), expr.dtype)
+
+
+def _stays_inside(engine: Engine, p: Poly, dtype: DataType) -> bool:
+    """True if all values of p are known to lie in the range of the signed `dtype`."""
     if len(p) == 1:
         [(monomial, factor)] = p.items()
         if factor == 1 and len(monomial) == 1 and not isinstance(monomial[0], (Quotient, Positive)):
@@ -442,7 +454,7 @@ def residue_of_expr(engine: Engine, expr: tir.PrimExpr) -> Residue:
     result = residue_of_poly(engine, p)
     if expr in engine.facts.residues:
         return result
-    if expr.dtype.family == "int" and engine.is_exact(p, expr.dtype):
+    if expr.dtype.family == "int" and not data_may_wrap(engine, expr):
         return result
     modulus = 1 << expr.dtype.bits
     coeff = gcd(result[0], modulus)

@@ -1,8 +1,9 @@
 """Casts, builtins and choices of integers, and arithmetic that may wrap around.
 
-Expressions are rewritten, and comparisons decided, as if signed arithmetic never overflowed, as in
-TVM. But where the bounds of all variables are known, and show that a sum or a product may exceed
-its datatype, no rewriting introduces it.
+Expressions are rewritten, and comparisons decided, as if signed arithmetic on loop variables and
+sizes never overflowed, as in TVM. But where the bounds of all variables are known, and show that a
+sum or a product may exceed its datatype, no rewriting introduces it. Arithmetic on data wraps
+around (`algebra/data.py`).
 """
 
 from __future__ import annotations

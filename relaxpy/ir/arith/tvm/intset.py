@@ -13,7 +13,8 @@ from relaxpy.errors import MisuseError, check_type
 from relaxpy.ir.arith.algebra import folding, poly
 from relaxpy.ir.arith.algebra.interval import Interval
 from relaxpy.ir.arith.canonical import Canonical
-from relaxpy.ir.arith.prove import simplify
+from relaxpy.ir.arith.prove import data_may_wrap, simplify
+from relaxpy.ir.arith.rules import bounds
 from relaxpy.ir.arith.stack import from_below, is_nested
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.traverse import walk
@@ -181,7 +182,10 @@ def hull_of_lanes(value: tir.PrimExpr) -> IntervalSet:
                 start = base.value if isinstance(base, tir.IntImm) else 0
                 if not low <= length <= high or not low <= start + length <= high:
                     return EVERYTHING  # it overflows
-                ends = (base, simplify(base + length))
+                last = base + length
+                if data_may_wrap(last):
+                    return EVERYTHING
+                ends = (base, simplify(last))
             return IntervalSet(*(ends if stride >= 0 else ends[::-1]))
         case _ if not value.dtype.vector:
             return IntervalSet(value, value)
@@ -328,7 +332,7 @@ class _Image:
             return expr, expr
         if expr.dtype.family == "uint":
             return None, None
-        if not self.inside.is_exact(self.inside.poly(expr), expr.dtype):
+        if bounds.data_may_wrap(self.inside, expr):
             return None, None  # data may wrap around between the ends
         linear = self.linear(self.engine.poly(expr), expr.dtype)
         return linear if linear is not None else self.by_operands(expr)
