@@ -27,7 +27,7 @@ ROOMS = {
     "rules": {"errors", "support"},
     "ir": CORE,
     "script": CORE | {"ir"},
-    "exec": CORE | {"ir"},
+    "exec": CORE | {"__version__", "ir"},  # which is a part of keys
 }
 LANGUAGE = {"errors", "support", "ir"}
 #: The plug-ins, and what each may import: another plug-in is written as its folder.
@@ -62,8 +62,8 @@ INNER = {
         "engine": {"algebra"},
         "rules": {"algebra", "engine"},  # and no other rule
         "canonical": {"algebra", "engine", "rules", "stack"},
-        "prove": {"canonical"},
-        "tvm": {"algebra", "canonical", "engine", "prove", "stack", "tvm"},
+        "prove": {"algebra", "canonical", "engine", "rules"},
+        "tvm": {"algebra", "canonical", "engine", "prove", "rules", "stack", "tvm"},
     }
 }
 #: Files where the name of a target means something else: a package, or the text of a user.

@@ -214,11 +214,13 @@ def cast(x: rx.Expr, dtype: str) -> rx.Expr:
     if source == dtype:
         return x
     if dtype == "bool":
-        return R.not_equal(x, scalar(0, x))
+        x = R.not_equal(x, scalar(0, x))
+        return x
     limits: Any = ml_dtypes.finfo if "float" in source else ml_dtypes.iinfo
     if dtype == "float8_e4m3fn" and source != "bool" and limits(source).max > _LARGEST:
         x = R.clip(x, max(-_LARGEST, limits(source).min), _LARGEST)
-    return R.astype(x, dtype)
+    x = R.astype(x, dtype)
+    return x
 
 
 def _widened(value: Any) -> Any:

@@ -102,7 +102,7 @@ def named_outputs(form: Any, places: Iterator[int | None]) -> Any:
         names = form.context._fields
     elif issubclass(form.type, defaultdict):
         names = form.context[1]
-    elif is_dataclass(form.type) and not issubclass(form.type, Mapping):
+    elif not issubclass(form.type, Mapping) and is_dataclass(form.type):
         names = form.context[0]  # of fields that are not None
     elif not issubclass(form.type, Mapping):
         return members
