@@ -1,7 +1,9 @@
 """`relaxpy.compile` and `relaxpy.load` take models in every form."""
 
+import pickle
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -244,3 +246,97 @@ print({{"torch", "onnx"}} & {{*sys.modules}})
 """
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
+
+
+def named_model():
+    torch = pytest.importorskip("torch")
+
+    class Named(torch.nn.Module):
+        def forward(self, x):
+            return {"logits": x * 2, "hidden": (x + 1, [x.sum(), None])}
+
+    return Named()
+
+
+@pytest.mark.parametrize("target", ["native", "numpy", "reference"])
+def test_a_model_that_returns_a_dict_returns_one_also_from_a_file(target, tmp_path) -> None:
+    torch = pytest.importorskip("torch")
+    ex = relaxpy.compile(named_model(), target, args=X, dynamic={"x": {0: "batch"}})
+    path = tmp_path / "named.rxp"
+    ex.save(path)
+    for one in (
+        ex,
+        pickle.loads(pickle.dumps(ex)),
+        relaxpy.load_executable(path),
+        relaxpy.load_executable(path, native_code=True),
+        relaxpy.compile(relaxpy.load(path), target),
+    ):
+        for call in (one, one["main"], relaxpy.VirtualMachine(one)["main"]):
+            found = call(X)
+            assert [*found] == ["logits", "hidden"]
+            first, (total, nothing) = found["hidden"]
+            np.testing.assert_array_equal(found["logits"], X * 2)
+            np.testing.assert_array_equal(first, X + 1)
+            assert (total, nothing) == (X.sum(), None)
+        assert isinstance(one(torch.from_numpy(X))["logits"], torch.Tensor)
+        assert [(v.name, v.dtype, v.shape) for v in one.inputs] == [("x", "float32", ("batch", 4))]
+        assert [(v.name, v.dtype, v.shape) for v in one.outputs] == [
+            ("logits", "float32", ("batch", 4)),
+            ("hidden.0", "float32", ("batch", 4)),
+            ("hidden.1.0", "float32", ()),
+        ]
+
+
+def test_a_dataclass_of_outputs_and_a_single_one_become_dicts() -> None:
+    torch = pytest.importorskip("torch")
+
+    @dataclass
+    class Output:
+        logits: object
+        loss: object = None
+
+    torch.export.register_dataclass(Output)
+
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            return Output(x * 2)
+
+    found = relaxpy.compile(Model(), args=X)(X)
+    assert next(iter(found)) == "logits"
+    np.testing.assert_array_equal(found["logits"], X * 2)
+
+
+def test_importers_by_the_names_of_tvm_return_tuples() -> None:
+    torch = pytest.importorskip("torch")
+    from relaxpy.relax.frontend.torch import from_exported_program
+
+    program = torch.export.export(named_model(), (torch.from_numpy(X),))
+    found = relaxpy.compile(from_exported_program(program))(X)
+    assert isinstance(found, tuple)
+    assert len(found) == 3
+
+
+def test_inputs_and_outputs_have_names_datatypes_and_shapes() -> None:
+    ex = relaxpy.compile(onnx_model())
+    assert str(ex.inputs) == "(x: float32 (n, 4),)"
+    assert str(ex.outputs) == "(y: float32 (n, 4),)"
+    ex = relaxpy.compile(
+        from_source("""
+@R.function
+def main(x: R.Tensor(ndim=2), s: R.Shape(["n", 2]), k: R.Prim("int64"), t: R.Tuple(R.Object)):
+    return x, s
+""")
+    )
+    assert [(v.name, v.dtype, v.shape) for v in ex.inputs] == [
+        ("x", "", None),
+        ("s", "", None),
+        ("k", "int64", None),
+        ("t", "", None),
+    ]
+    assert [v.name for v in ex.outputs] == ["", ""]
+    assert str(ex.inputs[1]) == "s: R.Shape([n, 2])"
+    two = from_source(TEXT + TEXT.replace("main", "other").replace("@R.f", "\n@R.f"))
+    assert relaxpy.compile(two).inputs[0].name == "x"
+    other = relaxpy.compile(two.replace_global_vars({"main": "a"}))
+    with pytest.raises(MisuseError, match=r'ex\["a"\].inputs'):
+        str(other.inputs)

@@ -97,6 +97,10 @@ def _entry_point(signature: Signature, run: Callable[..., Value], program: Progr
         run = run.run  # an entry point checks the arguments as the value would
     sinfos = (node for param in signature.params for node in walk(param))
     # Native code takes any object, which may have to be converted.
-    if not is_entry(run) or any(isinstance(sinfo, rx.ObjectStructInfo) for sinfo in sinfos):
+    if (
+        not is_entry(run)
+        or signature.returns_tree
+        or any(isinstance(sinfo, rx.ObjectStructInfo) for sinfo in sinfos)
+    ):
         return EntryPoint(signature, run, program)
     return DirectEntryPoint(signature, run, program, partial(with_fallback, run))

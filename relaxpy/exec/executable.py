@@ -23,7 +23,7 @@ from relaxpy.errors import (
 )
 from relaxpy.exec.container import Container, Sections, as_path
 from relaxpy.exec.report import CompileReport, ExecutionReport, kernel_sources
-from relaxpy.exec.runtime.checks import Bindings, Signature
+from relaxpy.exec.runtime.checks import Bindings, Signature, ValueInfo
 from relaxpy.exec.runtime.values import Value, user_argument
 from relaxpy.exec.stateful import StatefulCalls
 from relaxpy.ir import hooks
@@ -141,8 +141,9 @@ class EntryPoint(CopiedByReference):
                     values = self._converted(args)
                     result = self._run(*values)
                     same = all(map(operator.is_, args, values))  # then none is a tensor of torch
-                    return result if same or not has_torch(args) else as_torch(result)
-            return self._run(*args)
+                    result = result if same or not has_torch(args) else as_torch(result)
+                    return self.signature.in_tree(result)
+            return self.signature.in_tree(self._run(*args))
         except RelaxpyError as error:
             if is_user_frame(sys._getframe().f_back):
                 error.hide_internal_frames()
@@ -162,6 +163,16 @@ class EntryPoint(CopiedByReference):
     def program(self) -> Program:
         """The program of the function."""
         return self._program
+
+    @property
+    def inputs(self) -> tuple[ValueInfo, ...]:
+        """The names, datatypes and shapes of the parameters."""
+        return self.signature.inputs
+
+    @property
+    def outputs(self) -> tuple[ValueInfo, ...]:
+        """The names, datatypes and shapes of the results."""
+        return self.signature.outputs
 
     @property
     def output_names(self) -> tuple[str, ...]:
@@ -402,6 +413,33 @@ class Executable(CopiedByReference, StatefulCalls):
                 raise
             hint = f"name one of them: {usage.format(next(iter(self._entries)))}"
             raise error.hinted(hint) from None
+
+    @property
+    def inputs(self) -> tuple[ValueInfo, ...]:
+        """The names, datatypes and shapes of the parameters of `main`, or of the only function.
+
+        Errors:
+            MisuseError: there are several functions, and none is called `main`.
+        """
+        return self._described('ex["{}"].inputs').inputs
+
+    @property
+    def outputs(self) -> tuple[ValueInfo, ...]:
+        """The names, datatypes and shapes of the results of `main`, or of the only function.
+
+        Names are those of the imported model, empty where it has none.
+
+        Errors:
+            MisuseError: there are several functions, and none is called `main`.
+        """
+        return self._described('ex["{}"].outputs').outputs
+
+    def _described(self, usage: str) -> EntryPoint:
+        """The function that properties are about; an AttributeError would hide them."""
+        try:
+            return self._default(usage)
+        except UnknownNameError as error:
+            raise MisuseError(error.diagnostics) from None
 
     @overload
     def profile(

@@ -27,7 +27,12 @@ from relaxpy.exec.native.threads.freed_memory import CODE as MEMORY
 from relaxpy.exec.native.threads.pool import CODE as POOL
 from relaxpy.exec.reference.runnable import check_runnable
 from relaxpy.exec.report import PASSES, ExecutionReport, ReportRow
-from relaxpy.exec.runtime.checks import PublicFunctions, public_signatures, with_unused_results
+from relaxpy.exec.runtime.checks import (
+    PublicFunctions,
+    Signature,
+    public_signatures,
+    with_unused_results,
+)
 from relaxpy.exec.runtime.dynamic import OperatorCall, dynamic_calls, operator_name
 from relaxpy.exec.runtime.instrument import Instrument
 from relaxpy.exec.runtime.registry import Answer, answers_in
@@ -117,7 +122,7 @@ def compiled_and_stored(
 
 def _texts(public: PublicFunctions) -> list[tuple[str, ...]]:
     return [
-        (symbol, name, str(signature), str(signature.output_tree))
+        (symbol, name, str(signature), str(signature.output_tree), str(signature.outputs))
         for symbol, (name, signature) in public.items()
     ]
 
@@ -260,15 +265,20 @@ def private_names(module: IRModule) -> set[str]:
     return {*module.functions_by_name}.difference(name for name, _ in public)
 
 
+def _empty(func: rx.Function) -> rx.Function:
+    """A function with the same signature, whose result is a variable that is not bound."""
+    result = rx.Var("result", Signature.of(func, "").result or rx.ObjectStructInfo())
+    return replace(func, body=rx.SeqExpr((), result))
+
+
 def empty_functions(module: IRModule) -> IRModule:
     """The public functions of a module with the same signatures; Relax functions do nothing."""
-    empty = rx.SeqExpr((), rx.Tuple(()))
     functions = {
         name: module.functions_by_name[name] for name, _ in public_signatures(module).values()
     }
     return IRModule(
         {
-            name: replace(func, body=empty) if isinstance(func, rx.Function) else func
+            name: _empty(func) if isinstance(func, rx.Function) else func
             for name, func in functions.items()
         }
     )

@@ -34,7 +34,7 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import is_of_relaxpy
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.infer import callee_name
-from relaxpy.ir.relax.outputs import OUTPUT_TREE, names_of
+from relaxpy.ir.relax.outputs import OUTPUT_TREE, RETURNS_TREE, in_tree, names_of
 from relaxpy.ir.relax.relations import free_shape_vars, is_base_of, substitute_info
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.prim_func import PrimFunc
@@ -376,6 +376,35 @@ _SHOWN_PARAMS: Final = 8
 """The most parameters that messages show of either end of a signature."""
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class ValueInfo:
+    """The name and the struct info of an input or an output; a name that is not known is empty."""
+
+    name: str
+    struct_info: rx.StructInfo | None
+
+    @property
+    def dtype(self) -> str:
+        """The datatype of a tensor or scalar, "strings" of a tensor of these; empty if unknown."""
+        sinfo = self.struct_info
+        dtype = getattr(sinfo, "dtype", None)
+        return str(dtype) if dtype is not None and not dtype.is_void else ""
+
+    @property
+    def shape(self) -> tuple[int | str, ...] | None:
+        """The dimensions of a tensor, those that are not fixed as text; None if unknown."""
+        sinfo = self.struct_info
+        sizes = sinfo.get_shape() if isinstance(sinfo, rx.TensorStructInfo) else None
+        if sizes is None:
+            return None
+        return tuple(s.value if isinstance(s, tir.IntImm) else str(s) for s in sizes)
+
+    @override
+    def __repr__(self) -> str:
+        found = f"{self.dtype} {self.shape}" if self.shape is not None else self.struct_info
+        return f"{self.name or '_'}: {found}".replace("'", "")
+
+
 @dataclass(frozen=True, slots=True)
 class Signature:
     """The signature to check calls of a Relax function (FN-1, FN-2, FN-8, FN-10, FN-11).
@@ -389,17 +418,43 @@ class Signature:
     span: Span | None = None
     #: The function's attribute about the names of outputs.
     output_tree: object = None
+    returns_tree: bool = False
+    #: The derived struct info of the result, where none is declared.
+    result: rx.StructInfo | None = None
 
     @staticmethod
     def of(func: rx.Function, name: str) -> Signature:
         """The signature of `func`."""
-        tree = func.attrs.get(OUTPUT_TREE)
-        return Signature(name, func.params, func.ret_struct_info, func.span, tree)
+        tree, ret = func.attrs.get(OUTPUT_TREE), func.ret_struct_info
+        found = getattr(func.struct_info, "ret", None) or func.body.body.struct_info
+        returns = bool(func.attrs.get(RETURNS_TREE))
+        return Signature(name, func.params, ret, func.span, tree, returns, ret or found)
 
     @property
     def output_names(self) -> tuple[str, ...]:
         """The names of the values that the function returns, in their order; none if unknown."""
         return names_of(self.output_tree)
+
+    @property
+    def inputs(self) -> tuple[ValueInfo, ...]:
+        """The parameters."""
+        return tuple(ValueInfo(param.name_hint, param.struct_info) for param in self.params)
+
+    @property
+    def outputs(self) -> tuple[ValueInfo, ...]:
+        """The values that the function returns: the fields of a tuple, or a single one."""
+        result = self.result
+        fields = result.fields if isinstance(result, rx.TupleStructInfo) else (result,)
+        names = (*self.output_names, *[""] * len(fields))
+        return tuple(map(ValueInfo, names, fields))
+
+    def in_tree(self, result: Value) -> Value:
+        """The result of a call as the imported model returns it, if the function does so."""
+        if not self.returns_tree:
+            return result
+        values = result if isinstance(self.result, rx.TupleStructInfo) else (result,)
+        found: Value = in_tree(self.output_tree, values)  # type: ignore[arg-type]
+        return found
 
     @override
     def __str__(self) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from relaxpy.ir.relax.nodes import BaseFunc
 
@@ -11,6 +11,19 @@ from relaxpy.ir.relax.nodes import BaseFunc
 #: an output is its place among the fields of the tuple that the function returns. The place of an
 #: output that the function returns without a tuple is 0.
 OUTPUT_TREE: Final = "output_tree"
+#: The attribute of a function whose calls return the tree instead of the tuple.
+RETURNS_TREE: Final = "returns_tree"
+
+
+def in_tree(tree: object, values: Sequence[Any]) -> Any:
+    """The values at their places in a tree: mappings become dicts, and sequences tuples."""
+    if isinstance(tree, int):
+        return values[tree]
+    if isinstance(tree, Mapping):
+        return {name: in_tree(item, values) for name, item in tree.items()}
+    if isinstance(tree, (tuple, list)):
+        return tuple(in_tree(item, values) for item in tree)
+    return None
 
 
 def output_names(func: BaseFunc) -> tuple[str, ...]:

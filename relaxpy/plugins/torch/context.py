@@ -213,14 +213,15 @@ def cast(x: rx.Expr, dtype: str) -> rx.Expr:
     source = dtype_of(x)
     if source == dtype:
         return x
+    converted: rx.Expr
     if dtype == "bool":
-        x = R.not_equal(x, scalar(0, x))
-        return x
+        converted = R.not_equal(x, scalar(0, x))
+        return converted
     limits: Any = ml_dtypes.finfo if "float" in source else ml_dtypes.iinfo
     if dtype == "float8_e4m3fn" and source != "bool" and limits(source).max > _LARGEST:
         x = R.clip(x, max(-_LARGEST, limits(source).min), _LARGEST)
-    x = R.astype(x, dtype)
-    return x
+    converted = R.astype(x, dtype)
+    return converted
 
 
 def _widened(value: Any) -> Any:

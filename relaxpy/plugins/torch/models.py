@@ -14,15 +14,21 @@ from torch.utils._pytree import tree_map
 
 from relaxpy.errors import MisuseError, close_names, unexpected
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.relax.outputs import OUTPUT_TREE, RETURNS_TREE
 from relaxpy.plugins.torch.api import from_exported_program
 
 
 def program_module(program: torch.export.ExportedProgram) -> IRModule:
-    """The module of an exported program; a single result is no tuple.
+    """The module of an exported program, whose calls return what the model does, if that has names.
+
+    A single result is not in a tuple.
 
     Errors: as for `from_exported_program`.
     """
-    return from_exported_program(program, unwrap_unit_return_tuple=True)
+    module = from_exported_program(program, unwrap_unit_return_tuple=True)
+    if OUTPUT_TREE in module["main"].attrs:
+        module["main"] = module["main"].with_attr(RETURNS_TREE, True)
+    return module
 
 
 def file_module(path: str | PathLike[str]) -> IRModule:
