@@ -55,7 +55,7 @@ def test_the_page_says_how_the_options_of_build_differ() -> None:
     assert relaxpy.build is relaxpy.compile
     listed = set(rows("Options of `relaxpy.compile`"))
     of_build = set(inspect.signature(relaxpy.relax.build).parameters)
-    assert listed - of_build == {"schedules"}
+    assert listed - of_build == {"schedules", "args", "kwargs", "dynamic", "name"}
     assert of_build - listed == {"params", "exec_mode", "system_lib"}
 
 

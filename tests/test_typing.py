@@ -75,12 +75,14 @@ from relaxpy.script import ir as I, relax as R
 R.nn.rleu(R.const(1.0))
 R.add(R.const(1.0))
 relax.op.ad(R.const(1.0))
-Model.nothing
 
 
 @I.ir_module
 class Model:
     pass
+
+
+Model.nothing
 """
 
 

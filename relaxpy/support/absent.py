@@ -233,11 +233,10 @@ EXPECTED: tuple[tuple[str, str, str], ...] = (
         "to_onnx export_onnx",
         "programs are not exported to ONNX; mod.script() is the text",
     ),
-    ("IRModule", "run forward", "relaxpy.compile(mod)(x) runs it"),
     ("IRModule", "compile build", "relaxpy.compile(mod)"),
     ("IRModule", "to_json", "relaxpy.ir.save_json(mod)"),
     ("IRModule", "summary", "mod.show() prints the program, and mod.graph() draws it"),
-    ("Executable", "run forward predict infer", "an executable is called: ex(x), or ex['main'](x)"),
+    ("Executable", "predict infer", "an executable is called: ex(x), or ex['main'](x)"),
     (
         "Executable",
         "benchmark time timeit",

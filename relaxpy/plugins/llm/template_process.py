@@ -101,20 +101,21 @@ def main(seconds: float, memory: int) -> None:
     compiled = lru_cache(maxsize=4)(own.from_string)
     import jinja2.debug  # noqa: F401  # which an error would import
 
-    if sys.platform != "win32":
+    has_limits = hasattr(signal, "setitimer")
+    if has_limits:
         import resource
 
         for kind, most in ((resource.RLIMIT_AS, memory), (resource.RLIMIT_FSIZE, 0)):
             _, limit = resource.getrlimit(kind)
             resource.setrlimit(kind, (most if limit < 0 else min(most, limit), limit))
     for line in sys.stdin.buffer:
-        if sys.platform != "win32":
+        if has_limits:
             signal.setitimer(signal.ITIMER_PROF, seconds)  # whose signal ends the process
         try:
             reply = json.dumps(answer(compiled, *json.loads(line)))
         except MemoryError:
             reply = json.dumps(["error", "needs too much memory"])
-        if sys.platform != "win32":
+        if has_limits:
             signal.setitimer(signal.ITIMER_PROF, 0)
         sys.stdout.write(reply + "\n")
         sys.stdout.flush()

@@ -179,7 +179,7 @@ def upgrade():
         text = file.read()
     os.unlink(path)
     with open(path, "w") as file:
-        file.write(text.replace("v * slope * slope", "v * slope"))
+        file.write(text.replace("alpha * alpha", "alpha"))
 if when == "before":
     upgrade()
 executable = relaxpy.compile(from_source("""
@@ -196,7 +196,7 @@ print(json.dumps([result, executable.report().remark]))
 def faulty(copy: Path) -> tuple[Path, Path]:
     """A copy of the package with a fault in a file, and that file."""
     path = copy / "relaxpy" / "ir" / "te" / "topi" / "layers.py"
-    edit(path, "tir.Select(v > zero, v, v * slope)", "tir.Select(v > zero, v, v * slope * slope)")
+    edit(path, "v * ops.const(alpha, v.dtype)", "v * ops.const(alpha * alpha, v.dtype)")
     settle()
     return copy, path
 
@@ -229,7 +229,7 @@ if has_upgrade:
         text = file.read()
     os.unlink(path)
     with open(path, "w") as file:
-        file.write(text.replace("v * slope)", "v * slope * slope)"))
+        file.write(text.replace("const(alpha, v", "const(alpha * alpha, v"))
 executable = compiled("R.nn.leakyrelu(x, 0.25)")
 result = executable["main"](np.array([-4, 2], "float32")).tolist()
 print(json.dumps([result, executable.report().remark]))
@@ -257,7 +257,7 @@ def test_a_package_that_is_moved_away_is_not_the_one_that_runs(copy, tmp_path) -
     """All files of the other folder are older than the process."""
     later = tmp_path / "later"
     shutil.copytree(copy / "relaxpy", later)
-    edit(later / "ir" / "te" / "topi" / "layers.py", "v * slope)", "v * slope * slope)")
+    edit(later / "ir" / "te" / "topi" / "layers.py", "const(alpha, v", "const(alpha * alpha, v")
     settle()
     program = f"""
 import os, relaxpy, relaxpy.ir.te.topi.layers

@@ -90,8 +90,10 @@ def _stays_inside(engine: Engine, p: Poly, dtype: DataType) -> bool:
     """True if all values of p are known to lie in the range of the signed `dtype`."""
     if len(p) == 1:
         [(monomial, factor)] = p.items()
-        if factor == 1 and len(monomial) == 1 and not isinstance(monomial[0], (Quotient, Positive)):
-            return monomial[0].dtype.bits <= dtype.bits
+        is_atom = factor == 1 and len(monomial) == 1
+        is_expr = is_atom and not isinstance(monomial[0], (Quotient, Positive))
+        if is_expr and monomial[0].dtype.bits <= dtype.bits:
+            return True
     least, greatest = ops.int_range(dtype)
     low, high = by_cases(engine, p)
     if not engine.facts.negative:
