@@ -18,7 +18,7 @@ from relaxpy.plugins.torch.api import from_exported_program
 
 
 def program_module(program: torch.export.ExportedProgram) -> IRModule:
-    """The module of an exported program; a single result is no tuple.
+    """The module of an exported program; a single result is not a tuple.
 
     Errors: as for `from_exported_program`.
     """
