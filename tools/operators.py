@@ -224,7 +224,9 @@ def introduction(module: str) -> str:
     """The heading of a family of operators, and the first line of its module's docstring."""
     name = family(module)
     heading = HEADINGS.get(name) or name.rpartition(".")[2].capitalize().replace("_", " ")
-    return f"# {heading}\n\n{(sys.modules[module].__doc__ or module).strip().partition(chr(10))[0]}\n"
+    return (
+        f"# {heading}\n\n{(sys.modules[module].__doc__ or module).strip().partition(chr(10))[0]}\n"
+    )
 
 
 def families() -> list[tuple[str, list[OpDef]]]:
