@@ -80,7 +80,7 @@ HEADINGS = {
     "vm": "Machine",
     "builtin": "Lowered",
 }
-"""The headings of the families of operators, in the order of use: those of lowered programs last."""
+"""The headings of the families of operators, in the order of use, lowered ones last."""
 POLICIES = {0: "always", 1: "follow", 2: "never"}
 
 

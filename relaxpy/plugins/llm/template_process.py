@@ -72,7 +72,7 @@ def environment() -> Any:
 
 
 def answer(compiled: Callable[[str], Any], text: str, values: dict[str, Any] | None) -> list[str]:
-    """The text that a template writes, or why it writes none; without values whether it can be read."""
+    """The text of a template, or why there is none; without values whether it can be read."""
     from jinja2 import TemplateError
 
     try:
