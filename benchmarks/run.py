@@ -18,7 +18,7 @@ import re
 import statistics
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from importlib.metadata import version
 from pathlib import Path
@@ -36,6 +36,13 @@ PEERS = {
     "TVM": "apache-tvm",
 }
 """The contestants beside relaxpy, and their packages."""
+KINDS = {
+    "networks": ("decoder", "BERT", "ResNet"),
+    "small MLPs": ("MLP",),
+    "many small operations": ("100 operations",),
+}
+"""The kinds of models, by how their names begin; all others are kernels and chains of them."""
+LEGEND = "relaxpy's time divided by that of each system: below 1 relaxpy is faster.\n"
 BEGIN, END = "<!-- written by make benchmarks -->\n", "<!-- end -->\n"
 Times = Mapping[str, Mapping[str, float]]
 """The least microseconds of each contestant, for each model; relaxpy is `default`."""
@@ -71,14 +78,35 @@ def table(runs: Sequence[Times]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def summary(best: Mapping[str, float]) -> str:
-    """The geometric mean and the worst of the ratios to the fastest peer."""
-    mean = math.exp(statistics.fmean(map(math.log, best.values())))
-    worst = max(best, key=best.__getitem__)
-    return (
-        f"In the geometric mean of {len(best)} models, relaxpy takes {mean:.2f} of the time of\n"
-        f"the fastest of the others, and {best[worst]:.2f} in the worst ({worst}).\n"
-    )
+def kind(model: str) -> str:
+    """The kind of a model, by which figures are summed up."""
+    return next((kind for kind, starts in KINDS.items() if model.startswith(starts)), "kernels")
+
+
+def speed(times: Iterable[float]) -> str:
+    """How many times as fast relaxpy is, in the geometric mean of ratios of its time."""
+    found = 1 / math.exp(statistics.fmean(map(math.log, times)))
+    return f"{found:.{0 if found >= 10 else 1 if found >= 1 else 2}f}"
+
+
+def summary(best: Mapping[str, float], own: Mapping[str, float]) -> str:
+    """How many times as fast relaxpy is, for each kind of models.
+
+    `best` has the ratios of its time to the fastest peer, and `own` to torch.compile.
+    """
+    lines = [
+        "| kind | models | the fastest of the others | torch.compile | the worst model |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for name in [*KINDS, "kernels"]:
+        models = [model for model in best if kind(model) == name]
+        if models:
+            worst = speed([max(best[model] for model in models)])
+            compiled = [own[model] for model in models if model in own]
+            fastest = speed(best[model] for model in models)
+            cells = [name, len(models), fastest, speed(compiled) if compiled else "", worst]
+            lines.append(f"| {' | '.join(map(str, cells))} |")
+    return "How many times as fast relaxpy is, in geometric means:\n\n" + "\n".join(lines) + "\n"
 
 
 def conditions(count: int) -> str:
@@ -166,13 +194,14 @@ def main() -> None:
     where = conditions(options.runs)
     runs = measure(options.select, options.runs)
     best = {model: statistics.median(to_fastest(runs, model)) for model in runs[0]}
-    section = f"{where}\n{table(runs)}\n{summary(best)}"
+    own = {m: statistics.median(found) for m in best if (found := ratios(runs, m, "torch.compile"))}
+    section = f"{where}\n{summary(best, own)}\n{LEGEND}\n{table(runs)}"
     print(section)
     if not options.select:
         page = PAGE.read_text(encoding="utf-8")
         PAGE.write_text(written(page, section), encoding="utf-8")
         plot(best, PICTURE)
-        print(f"{PAGE} and {PICTURE} are written; README.md names the two figures, too")
+        print(f"{PAGE} and {PICTURE} are written; README.md has its first table, too")
 
 
 if __name__ == "__main__":

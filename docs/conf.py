@@ -1,9 +1,13 @@
 """How Sphinx builds the site; tools/build_site.py collects its pages and calls it."""
 
 import builtins
+import html
+import re
 import sys
+import tomllib
 from pathlib import Path
 
+from docutils import nodes
 from sphinx.addnodes import pending_xref
 
 ROOT = Path(__file__).parents[1]
@@ -12,6 +16,10 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 from docstrings import restructured  # noqa: E402
 
 import relaxpy  # noqa: E402
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+#: The public addresses of the site and of the repository, once there are some.
+URLS = PROJECT.get("urls", {})
 
 project = "relaxpy"
 version = release = relaxpy.__version__
@@ -33,6 +41,9 @@ toc_object_entries_show_parents = "hide"
 
 html_theme = "pydata_sphinx_theme"
 html_title = project
+html_favicon = "images/icon.svg"
+if "Documentation" in URLS:
+    html_baseurl = f"{URLS['Documentation'].rstrip('/')}/{release}/"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
 html_copy_source = html_show_sourcelink = False
@@ -48,6 +59,8 @@ html_theme_options = {
     "footer_start": [],
     "footer_end": [],
     "header_links_before_dropdown": 7,
+    "pygments_dark_style": "github-dark",
+    **({"github_url": URLS["Repository"]} if "Repository" in URLS else {}),
 }
 
 
@@ -63,7 +76,29 @@ def without_builtins(app, doctree):  # type: ignore[no-untyped-def]
             node["reftarget"] = f"builtins.{node['reftarget']}"
 
 
+def described(app, pagename, templatename, context, doctree):  # type: ignore[no-untyped-def]
+    """Give a page a description, for search engines and where its address is shared."""
+    if pagename == root_doc:
+        context["title"] = "Run PyTorch and ONNX models, and read their compiler"
+    first = next(iter(doctree.findall(nodes.paragraph)), None) if doctree else None
+    text = " ".join(first.astext().split()) if first is not None else PROJECT["description"]
+    if len(text) > 200:
+        text = f"{text[:200].rpartition(' ')[0]} …"
+    values = {
+        "og:title": re.sub("<[^>]*>", "", html.unescape(context.get("title", project))),
+        "og:description": text,
+        "og:site_name": project,
+        "og:type": "website",
+        **({"og:url": context["pageurl"]} if context.get("pageurl") else {}),
+    }
+    tags = [("name", "description", text), *(("property", *item) for item in values.items())]
+    context["metatags"] = context.get("metatags", "") + "".join(
+        f'<meta {kind}="{key}" content="{html.escape(value)}">\n' for kind, key, value in tags
+    )
+
+
 def setup(app):  # type: ignore[no-untyped-def]
-    """Connect what reads docstrings."""
+    """Connect what reads docstrings, and what describes pages."""
+    app.connect("html-page-context", described)
     app.connect("autodoc-process-docstring", as_restructured)
     app.connect("doctree-read", without_builtins)

@@ -6,6 +6,7 @@ import runpy
 from importlib import import_module
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[1]
@@ -27,6 +28,16 @@ def python_of(text: str, language: str = "python") -> str:
     return "\n".join(kept) + "\n"
 
 
+def write_model(folder: Path) -> None:
+    """The ONNX file that readers of README.md have."""
+    onnx = pytest.importorskip("onnx")
+    model = """
+        <ir_version: 10, opset_import: ["": 18]>
+        main (float[n, m] x) => (float[n, m] y) { h = Add(x, x)  y = Relu(h) }
+    """
+    onnx.save(onnx.parser.parse_model(model), folder / "model.onnx")
+
+
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_python_in_document_runs(name, tmp_path, monkeypatch) -> None:
     program = tmp_path / f"{Path(name).stem}.py"
@@ -35,6 +46,8 @@ def test_python_in_document_runs(name, tmp_path, monkeypatch) -> None:
         pytest.importorskip("torch")
     program.write_text(python, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
+    if name == "README.md":
+        write_model(tmp_path)
     runpy.run_path(str(program))
 
 
@@ -47,9 +60,31 @@ def test_python_that_needs_pytorch_runs(name, tmp_path, monkeypatch) -> None:
         pytest.importorskip("torch")
         program = tmp_path / f"{Path(name).stem}_torch.py"
         monkeypatch.chdir(tmp_path)
+        write_model(tmp_path)
         for source in (python, python_of(text.replace("```py\n", "```python\n"))):
             program.write_text(source, encoding="utf-8")
             runpy.run_path(str(program))
+
+
+def test_the_three_models_of_the_first_page_are_called_for_other_sizes(tmp_path, monkeypatch):
+    torch = pytest.importorskip("torch")
+    first = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Three models")[2]
+    section = first.partition("\n## ")[0]
+    blocks = re.findall(r"^```py(?:thon)?\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 3
+    program = tmp_path / "page.py"
+    program.write_text("\n".join(blocks), encoding="utf-8")
+    write_model(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    found = runpy.run_path(str(program))
+    x, w = np.linspace(-1, 1, 192, dtype="float32").reshape(3, 64), np.eye(64, 10, dtype="float32")
+    assert found["ex"](x).tolist() == np.maximum(x + x, 0).tolist()
+    e = np.exp(x[:, :10])
+    np.testing.assert_allclose(found["classify"](x, w), e / e.sum(1, keepdims=True), rtol=1e-5)
+    program.write_text(blocks[0], encoding="utf-8")
+    found = runpy.run_path(str(program))
+    x = torch.from_numpy(x)
+    torch.testing.assert_close(found["ex"](x), found["model"](x).detach())
 
 
 def test_the_errors_of_getting_started_are_those_shown(tmp_path, monkeypatch, capsys) -> None:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -279,6 +279,15 @@ def test_the_names_of_a_document_exist(name: str) -> None:
         if not found.endswith((".py", ".toml", ".md"))
     }
     assert {found for found in named if not exists(found)} == ABSENT_NAMES.get(name, set())
+
+
+def test_each_page_of_tasks_is_followed_by_a_test() -> None:
+    tests = {*(ROOT / "tests").rglob("test_*.py")} - {Path(__file__)}
+    sources = [path.read_text(encoding="utf-8") for path in tests]
+    pages = [path.stem for path in sorted((ROOT / "docs" / "how-to").glob("*.md"))]
+    unread = [name for name in pages if not any(name in text for text in sources)]
+    assert pages
+    assert unread == []
 
 
 def test_messages_cite_no_file_of_documents() -> None:

@@ -24,6 +24,17 @@ def test_the_table_has_each_operator_once() -> None:
     assert sorted(names) == sorted(name.replace("relax.", "R.", 1) for name in OWN)
 
 
+def test_families_have_headings_of_one_word_and_those_of_lowered_programs_are_last() -> None:
+    text = (ROOT / "docs" / "operators.md").read_text(encoding="utf-8")
+    headings = re.findall(r"^## (.*)$", text, re.MULTILINE)
+    assert all(re.fullmatch(r"[A-Z][a-z]+", heading) for heading in headings), headings
+    assert len({*headings}) == len(headings)
+    assert headings[:4] == ["Elementwise", "Reductions", "Products", "Activations"]
+    assert headings[-4:] == ["Layouts", "Memory", "Machine", "Lowered"]
+    families = {op.__module__ for op in registered_ops().values() if op.record.is_of_relaxpy}
+    assert len(headings) == len(families)
+
+
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the pages that the site has about operators."""

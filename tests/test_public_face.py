@@ -394,3 +394,25 @@ def test_names_of_newer_versions_of_tvm() -> None:
     assert isinstance(relax.dpl.wildcard().has_type(x), relax.dpl.TypePattern)
     assert relax.analysis.type_lca(x, fields) == relax.AnyType().__struct_info__()
     assert relaxpy.te.indexdiv(n, 2) == n // 2
+
+
+def test_dir_lists_public_names_alone() -> None:
+    """In a new process, as other tests import modules."""
+    program = (
+        "import relaxpy, relaxpy.plugins, relaxpy.exec.compile\n"
+        "names = {name for name in dir(relaxpy) if not name.startswith('_')}\n"
+        "print(*names ^ {*relaxpy.__all__})"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.stdout.strip(), done.returncode) == ("", 0)
+
+
+def test_names_for_programs_of_tvm_say_that_they_are_no_features() -> None:
+    text = "relaxpy has none, so it is skipped"
+    assert text in (relaxpy.testing.requires_cuda.__doc__ or "")
+    assert text not in (relaxpy.testing.requires_llvm.__doc__ or "")
+    assert "no program runs there" in (relaxpy.cuda.__doc__ or "")
+    assert "no program runs there" not in (relaxpy.cpu.__doc__ or "")
+    for name in ("dlight", "dlight.gpu"):
+        text = import_module(f"relaxpy.{name}").__doc__ or ""
+        assert "programs run unchanged" in " ".join(text.split()), name

@@ -11,10 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper, save
 
 from tests.plugins.llm import tiny
-from tests.test_docs import python_of
+from tests.test_docs import python_of, write_model
 from tools import dist
 
 ROOT = Path(__file__).parents[1]
@@ -32,9 +31,8 @@ assert importlib.util.find_spec("tests") is None and importlib.util.find_spec("t
 assert "WF-6a" in str(relaxpy.explain("WF-6a"))
 """
 ONNX = """
-import numpy as np, onnx, relaxpy
-from relaxpy.relax.frontend.onnx import from_onnx
-main = relaxpy.compile(from_onnx(onnx.load("model.onnx")))["main"]
+import numpy as np, relaxpy
+main = relaxpy.compile("model.onnx")
 x = np.array([[-1, 2], [3, -4]], "float32")
 np.testing.assert_array_equal(main(x), [[0, 4], [6, 0]])
 """
@@ -80,11 +78,7 @@ def add_torch(python: Path) -> bool:
 
 def write_models(folder: Path) -> None:
     """An ONNX model, its input, and a language model of random weights."""
-    nodes = [helper.make_node("Add", ["x", "x"], ["h"]), helper.make_node("Relu", ["h"], ["y"])]
-    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, ["n", 2]) for n in "xy")
-    graph = helper.make_graph(nodes, "main", [x], [y])
-    opset = helper.make_opsetid("", 18)
-    save(helper.make_model(graph, opset_imports=[opset], ir_version=10), folder / "model.onnx")
+    write_model(folder)
     np.save(folder / "x.npy", np.ones((3, 2), "float32"))
     tiny.write_folder(folder / "model", tiny.config())
 

@@ -36,7 +36,7 @@ COPIED = ["LICENSE", "relaxpy/rules.toml"]
 BESIDE_CODE = [
     path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "relaxpy").rglob("README.md"))
 ]
-"""The pages of the rooms, to which docs/architecture.md leads."""
+"""The pages of the packages, to which docs/architecture.md leads."""
 ORPHAN = "---\norphan: true\n---\n"
 """The head of a page that is in no list of Sphinx."""
 NOTEBOOKS = [

@@ -32,9 +32,9 @@ PAGE = ROOT / "docs" / "operators.md"
 EXAMPLES = ROOT / "tools" / "operator_examples.toml"
 HEAD = """# Operators
 
-All operators of Relax, by family, written by tools/operators.py from the registry. `help(R.add)`
-shows the documentation of one; the site that `make docs` builds has a page for each, with an
-example. [How to add an operator](how-to/add-an-operator.md) explains the columns.
+All operators of Relax, by family in the order of use, written by tools/operators.py from the
+registry. `help(R.add)` shows the documentation of one; the site that `make docs` builds has a page
+for each, with an example. [How to add an operator](how-to/add-an-operator.md) explains the columns.
 
 - **computed by**: a kernel, which is generated for the call; an implementation on NumPy arrays at
   run time; or the function that is called.
@@ -46,6 +46,41 @@ example. [How to add an operator](how-to/add-an-operator.md) explains the column
 COLUMNS = """| operator | result | computed by | gradient | mixed precision |
 | --- | --- | --- | --- | --- |
 """
+HEADINGS = {
+    "elementwise": "Elementwise",
+    "reduction": "Reductions",
+    "linear_algebra": "Products",
+    "nn.activation": "Activations",
+    "nn.convolution": "Convolutions",
+    "nn.pooling": "Pooling",
+    "nn.normalization": "Normalisation",
+    "nn.dot_product_attention": "Attention",
+    "nn.losses": "Losses",
+    "nn.padding": "Padding",
+    "creation": "Creation",
+    "manipulate": "Rearrangement",
+    "indexing": "Indexing",
+    "scatter": "Scattering",
+    "repetition": "Repetition",
+    "sorting": "Sorting",
+    "python_syntax": "Syntax",
+    "image": "Images",
+    "regions": "Regions",
+    "vision": "Boxes",
+    "quantization": "Quantisation",
+    "misc": "Miscellaneous",
+    "call": "Calls",
+    "packed": "Functions",
+    "grad": "Gradients",
+    "ccl": "Collectives",
+    "distributed": "Sharding",
+    "": "",  # families that are not listed
+    "layouts": "Layouts",
+    "memory": "Memory",
+    "vm": "Machine",
+    "builtin": "Lowered",
+}
+"""The headings of the families of operators, in the order of use, lowered ones last."""
 POLICIES = {0: "always", 1: "follow", 2: "never"}
 
 
@@ -175,15 +210,29 @@ def details(operator: OpDef, program: str | None) -> Iterator[str]:
         yield f"\n```python\n{program}\n```\n"
 
 
-def title(module: str) -> str:
-    """The title of a family of operators, from the docstring of its module."""
-    return (sys.modules[module].__doc__ or module).strip().partition("\n")[0].rstrip(".")
+def family(module: str) -> str:
+    """The name of a family of operators."""
+    return module.removeprefix("relaxpy.ir.ops.")
+
+
+def position(module: str) -> int:
+    """The position of a family among the others."""
+    return [*HEADINGS].index(family(module) if family(module) in HEADINGS else "")
+
+
+def introduction(module: str) -> str:
+    """The heading of a family of operators, and the first line of its module's docstring."""
+    name = family(module)
+    heading = HEADINGS.get(name) or name.rpartition(".")[2].capitalize().replace("_", " ")
+    return (
+        f"# {heading}\n\n{(sys.modules[module].__doc__ or module).strip().partition(chr(10))[0]}\n"
+    )
 
 
 def families() -> list[tuple[str, list[OpDef]]]:
-    """The modules of operators, each with its operators."""
+    """The modules of operators in the order of `HEADINGS`, each with its operators."""
     ops = [op for op in registered_ops().values() if op.record.is_of_relaxpy]
-    ops.sort(key=lambda op: (op.__module__, op.name))
+    ops.sort(key=lambda op: (position(op.__module__), op.__module__, op.name))
     return [(m, list(members)) for m, members in groupby(ops, key=lambda op: op.__module__)]
 
 
@@ -192,7 +241,7 @@ def page(*, linked: bool = False) -> str:
     out = [HEAD]
     for module, members in families():
         rows = "".join(row(operator, "operators/" if linked else None) for operator in members)
-        out.append(f"## {title(module)}\n\n{COLUMNS}{rows}\n")
+        out.append(f"#{introduction(module)}\n{COLUMNS}{rows}\n")
     out[-1] = out[-1][:-1]
     return "".join(out)
 
@@ -205,11 +254,10 @@ def pages() -> Iterator[tuple[str, str]]:
     written = tomllib.loads(EXAMPLES.read_text(encoding="utf-8"))["programs"]
     listed = []
     for module, members in families():
-        family = module.removeprefix("relaxpy.ir.ops.")
-        listed.append(f"operators/{family}.md")
+        listed.append(f"operators/{family(module)}.md")
         rows = "".join(row(operator, "") for operator in members)
         names = [f"{name_in_text(operator)}.md" for operator in members]
-        yield listed[-1], f"# {title(module)}\n\n{COLUMNS}{rows}{toctree(names)}"
+        yield listed[-1], f"{introduction(module)}\n{COLUMNS}{rows}{toctree(names)}"
         for operator, name in zip(members, names, strict=True):
             program = example(operator, cases.get(operator.name, []), written)
             yield f"operators/{name}", "".join(details(operator, program))

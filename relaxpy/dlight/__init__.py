@@ -1,4 +1,7 @@
-"""The schedules of kernels that programs of TVM ask for: `compile` decides them here."""
+"""The schedules of kernels that programs of TVM ask for: `compile` decides them here.
+
+It lets such programs run unchanged, and is not a feature: the rules have no effect.
+"""
 
 # Written by tools/faces.py from relaxpy/names.toml.
 from typing import TYPE_CHECKING

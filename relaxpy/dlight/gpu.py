@@ -1,4 +1,4 @@
-"""Rules for GPUs, by TVM's names."""
+"""Rules for GPUs, by TVM's names: they let its programs run unchanged, as there is no GPU here."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
 from typing import TYPE_CHECKING

@@ -104,7 +104,7 @@ def _key(model: object) -> str | None:
 
 
 def _keys(model: object) -> list[str]:
-    """What a table may know of an object: the suffix of a path, or the names of its classes."""
+    """The keys of an object in tables: the suffix of a path, or the names of its classes."""
     if isinstance(model, (str, PathLike)):
         return [os.path.splitext(os.fspath(model))[1].lower()]
     return [f"{c.__module__.partition('.')[0]}.{c.__name__}" for c in type(model).__mro__]

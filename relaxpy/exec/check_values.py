@@ -1,6 +1,6 @@
 """Finds the first operator that makes NaN, infinities, or many subnormal numbers.
 
-A program is compiled once more for it, with one kernel for each operator as it was written, and
+A program is compiled once more for it, with one kernel for each operator, not fused, and
 runs with an instrument. Programs from files only have their kernels after fusion.
 """
 

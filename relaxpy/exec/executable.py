@@ -521,7 +521,7 @@ class Executable(CopiedByReference, StatefulCalls):
         """The first operator of a call that makes NaN, infinities or many subnormal numbers.
 
         The function is `main`, or the only one, unless `function` names another. The program is
-        compiled once more with one kernel for each operator as it was written, and runs until the
+        compiled once more with one kernel for each operator, not fused, and runs until the
         first of them whose result has a problem that no operand has; the result has its line, and
         the statistics of its operands. NaN in an argument is a problem, too. An infinity is none
         where an operand or a literal of the operator is infinite, as masks are. Arguments stay

@@ -81,7 +81,7 @@ from relaxpy.script.language.relax_directives import (
     string as _string,
 )
 from relaxpy.script.parser.decorate import (
-    FunctionDecorator as _FunctionDecorator,
+    RelaxDecorator as _RelaxDecorator,
     RewriterDecorator as _RewriterDecorator,
 )
 from relaxpy.script.parser.evaluate.macros import MacroDecorator as _MacroDecorator
@@ -93,7 +93,7 @@ if TYPE_CHECKING:
     from relaxpy.script.operators import *
     from relaxpy.script.parser.decorate import Decorates as _Decorates
 
-function: _Decorates[_Function] = _FunctionDecorator("relax")
+function: _Decorates[_Function] = _RelaxDecorator("relax")
 macro = _MacroDecorator("relax")
 rewriter = _RewriterDecorator()
 ShapeExpr = shape

@@ -34,12 +34,12 @@ from relaxpy.script.language.records import (
 from relaxpy.script.language.wording import unknown_member as _unknown_member
 from relaxpy.script.parser.decorate import (
     Decorates as _Decorates,
-    FunctionDecorator as _FunctionDecorator,
+    PrimFuncDecorator as _PrimFuncDecorator,
 )
 from relaxpy.script.parser.evaluate.macros import MacroDecorator as _MacroDecorator
 from relaxpy.support.entry import found_at as _found_at, user_facing as _user_facing
 
-prim_func: _Decorates[_PrimFunc] = _FunctionDecorator("tir")
+prim_func: _Decorates[_PrimFunc] = _PrimFuncDecorator("tir")
 macro = _MacroDecorator("tir")
 _HANDLE = _HandleName()
 

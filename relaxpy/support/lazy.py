@@ -141,10 +141,14 @@ def _found_elsewhere(
 def lister(
     namespace: Mapping[str, Any], locations: Mapping[str, str], others: Sequence[str] = ()
 ) -> Callable[[], list[str]]:
-    """The `__dir__` of a module: its names, also those that are not loaded yet."""
+    """The `__dir__` of a module: its names, also those that are not loaded yet.
+
+    Modules that are not listed are in the namespace only because something has imported them.
+    """
 
     def __dir__() -> list[str]:  # noqa: N807
         later = {name for other in others for name in public_names(other)}
-        return sorted({*namespace, *locations, *later} - {"TYPE_CHECKING"})
+        imported = {name for name, value in namespace.items() if isinstance(value, ModuleType)}
+        return sorted({*namespace} - imported - {"TYPE_CHECKING"} | {*locations, *later})
 
     return __dir__

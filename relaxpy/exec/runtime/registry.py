@@ -524,11 +524,11 @@ _QUESTIONS: Mapping[str, Callable[[str], bool]] = {
     "own": lambda name: is_of_relaxpy(get_global_func(name, allow_missing=True)),
     "planned": lambda name: planner(name) is not None,
 }
-"""What compilation asks about a packed function."""
+"""The facts that compilation asks about a packed function."""
 
 
 class Answer(NamedTuple):
-    """What the registry has answered: compiled programs depend on it."""
+    """The answers of the registry, on which compiled programs depend."""
 
     question: str
     name: str

@@ -101,7 +101,8 @@ def _constructor(kind: str) -> Callable[..., Device]:
         return Device(kind, dev_id)
 
     make.__name__ = make.__qualname__ = kind
-    make.__doc__ = f"Return the {kind} device with this number."
+    absent = "" if kind == "cpu" else " It is a name for annotations: no program runs there."
+    make.__doc__ = f"Return the {kind} device with this number.{absent}"
     return user_facing(make)
 
 

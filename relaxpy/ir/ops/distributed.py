@@ -141,7 +141,7 @@ chosen_workers: ContextVar[Workers | None] = ContextVar("relaxpy_workers", defau
 
 
 started: list[Workers] = []
-"""The workers that started together with this one, as soon as they are known to be several."""
+"""The workers that started together with this one, once they are known to be several."""
 
 
 def current_workers() -> Workers:

@@ -256,7 +256,7 @@ def _head_dim(raw: Mapping[str, Any]) -> Any:
 
 
 def _windows_of(described: _Described) -> dict[str, Any]:
-    """Which layers see a window, as a `config.json` says it. Errors: ModelError."""
+    """The layers that see a window, as a `config.json` says it. Errors: ModelError."""
     name = "attention.sliding_window_pattern"
     described.read.add(name)
     found = described.meta.values.get(f"{described.kind}.{name}")

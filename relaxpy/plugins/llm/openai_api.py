@@ -141,7 +141,7 @@ _ONLY: Final[Mapping[str, tuple[object, ...]]] = {
     **dict.fromkeys(("guided_grammar", "structured_outputs", "dimensions", "thinking"), ()),
     **dict.fromkeys(("audio", "prediction", "web_search_options", "lora", "adapter"), ()),
 }
-"""Fields that change an answer, of which only these values are supported: they change nothing."""
+"""Fields that change an answer, and their only supported values, which change nothing."""
 _OWN: Final = {"model", "stream", "stream_options", "n", "seed", "logit_bias", "logprobs"} | {
     *("max_tokens", "max_completion_tokens", "top_logprobs")
 }
@@ -233,7 +233,7 @@ _MOST_INPUTS: Final = 256
 
 
 def asked_embeddings(body: bytes, model: LanguageModel) -> tuple[list[list[int]], bool, list[str]]:
-    """What a request for embeddings asks for.
+    """The contents of a request for embeddings.
 
     These are the tokens of each input, whether embeddings are written in base64, and the names of
     fields that nobody knows.

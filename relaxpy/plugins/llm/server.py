@@ -45,7 +45,7 @@ _STREAMED: Final = (
 )
 """The headers of a stream."""
 _READERS: Final = 2
-"""How many requests are read at a time: templates and tokenizers take memory and processors."""
+"""How many requests are read at a time: templates and tokenizers take memory and CPU time."""
 _MOST_BODIES: Final = 16
 """The bodies of the largest size that are in memory until they are read."""
 _MOST_HEADERS: Final = 64 * 1024
@@ -323,7 +323,7 @@ class _Server:
         return JSONResponse(embeddings_body(self.model, found, count, is_base64=is_base64))
 
     def _check_room(self, count: int) -> None:
-        """Raise an ApiError if so many more choices of answers have no room in the queue."""
+        """Raise an ApiError if the queue has no room for that many more choices of answers."""
         if self.worker.unfinished + count > self.queue + self.model.decoder.sequences:
             raise ApiError(429, "the queue is full, try again later", code=_BUSY)
 
@@ -335,7 +335,7 @@ class _Server:
                 _LOG.warning("requests have the field %r, which is not known and ignored", name)
 
     async def _read(self, request: Any, read: Callable[[bytes], Any]) -> Any:
-        """What a request asks for; few are read at a time, and others are served meanwhile.
+        """The contents of a request; few are read at a time, and others are served meanwhile.
 
         Errors:
             ApiError: of the body, or there are too many others that have not been read.

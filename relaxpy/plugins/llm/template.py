@@ -24,7 +24,7 @@ from relaxpy.plugins.llm import template_process
 from relaxpy.plugins.llm.config import ModelError, shown
 
 _SECONDS, _WAIT = 2.0, 20.0
-"""The CPU time of a text, and how long it may take where other programs have the processors."""
+"""The CPU time of a text, and how long it may take on a busy machine."""
 _MEMORY = 512 * 1024 * 1024
 """The bytes of the process that renders."""
 _LONGEST = 256 * 1024
@@ -82,7 +82,7 @@ class _Renderer:
         self._process: subprocess.Popen[bytes] | None = None
 
     def rendered(self, template: str, values: Mapping[str, Any] | None) -> str:
-        """What a template writes. Errors: ModelError."""
+        """The text that a template writes. Errors: ModelError."""
         try:
             request = json.dumps([template, values]).encode() + b"\n"
         except (TypeError, ValueError, RecursionError) as error:
@@ -145,7 +145,7 @@ def _started() -> subprocess.Popen[bytes]:
 
 
 def _why_ended(code: int) -> str:
-    """What a template did whose process ended with a code."""
+    """The error of a template whose process ended with a code."""
     if code == -getattr(signal, "SIGPROF", 0):
         return f"takes more than {_SECONDS} seconds of CPU time"
     if code == -getattr(signal, "SIGKILL", -1):  # by `_replied`; on Windows it is 1

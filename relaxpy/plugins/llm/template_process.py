@@ -72,7 +72,7 @@ def environment() -> Any:
 
 
 def answer(compiled: Callable[[str], Any], text: str, values: dict[str, Any] | None) -> list[str]:
-    """What a template writes, or why it does not; without values whether it can be read."""
+    """The text of a template, or why there is none; without values whether it can be read."""
     from jinja2 import TemplateError
 
     try:
@@ -96,7 +96,7 @@ def answer(compiled: Callable[[str], Any], text: str, values: dict[str, Any] | N
 
 
 def main(seconds: float, memory: int) -> None:
-    """Answer requests, of so many seconds of CPU time and with so many bytes of memory."""
+    """Answer requests, with limits of CPU time in seconds and of memory in bytes."""
     own = environment()
     compiled = lru_cache(maxsize=4)(own.from_string)
     import jinja2.debug  # noqa: F401  # which an error would import

@@ -118,7 +118,7 @@ class TextStream:
         return text[max(returned) :] if returned else self._decoded(self.tokens[self._next :])
 
     def _texts_before(self) -> list[str]:
-        """What the text of the tokens up to `_next` may be, once others have come.
+        """A possible text of the tokens up to `_next`, once others have come.
 
         A character of which they have the first bytes alone is not a part of it, if the others
         come: then it belongs to what follows.

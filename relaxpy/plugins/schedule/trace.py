@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class _Name:
     display_name: ClassVar[str]
     hint = ""
-    """What it named when the schedule returned it, such as the name of the block."""
+    """The object that it named when the schedule returned it, such as the name of the block."""
 
     @override
     def __repr__(self) -> str:

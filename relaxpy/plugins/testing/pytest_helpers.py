@@ -134,6 +134,10 @@ class Feature:
 
     def __init__(self, name: str, available: bool = False) -> None:
         self.name, self.available = name, available
+        there = (
+            "relaxpy has it or needs none" if available else "relaxpy has none, so it is skipped"
+        )
+        self.__doc__ = f"Marks a test of TVM that requires {name}: {there}."
 
     def __call__(self, func: F | None = None) -> Any:
         """Mark a test, or return the decorator that does."""

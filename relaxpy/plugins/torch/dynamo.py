@@ -50,9 +50,8 @@ def relax_dynamo(
     graphs are compiled, sizes that PyTorch treats as dynamic are shape variables.
 
     With `freezing`, the weights of graphs without gradients are constants, as those of exported
-    programs: they are packed once. What changes a weight is seen, and has the graph compiled again,
-    unless it does so where PyTorch does not count changes: through `weight.data` or an array of
-    NumPy.
+    programs: they are packed once. A change of a weight has the graph compiled again, but not one
+    that PyTorch does not count: through `weight.data` or an array of NumPy.
 
     Errors, when a graph is compiled:
         OpNotImplemented (also NotImplementedError): nodes cannot be imported.

@@ -87,7 +87,7 @@ class DecoratesClass(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FunctionDecorator(records.FunctionOptions):
-    """`R.function` and `T.prim_func`, bare or with options."""
+    """A decorator that parses the text of a function to IR, bare or with options."""
 
     def __call__(
         self,
@@ -149,6 +149,44 @@ class FunctionDecorator(records.FunctionOptions):
         if is_class_body(frame):
             return Deferred(self, function, scopes)
         return parse_function(self, function, scopes)
+
+
+class RelaxDecorator(FunctionDecorator):
+    """`R.function`: a graph-level function of Relax from the text of a Python function.
+
+    The body is parsed and never runs as Python. The result is called like any function; in a class
+    under `@I.ir_module` it is a member of the module. Options, as in `@R.function(private=True)`:
+
+    private: only functions of its own module can call it. It has no `global_symbol`, so passes may
+        inline, specialise, rename or remove it. A function is public by default.
+    pure: False for a function with effects beyond its result, such as printing, random numbers or
+        writing into an argument. It may then call impure functions; calls of it are bound outside
+        of `R.dataflow()`, and no pass removes or repeats them.
+    name: the name of the function in the module and in its text, where that of Python differs. It
+        need not be an identifier.
+    check_well_formed: False accepts a program that breaks rules of well-formedness, for tests of
+        passes. Errors of the syntax and of struct info are raised all the same.
+    """
+
+    __slots__ = ()
+
+
+class PrimFuncDecorator(FunctionDecorator):
+    """`T.prim_func`: a kernel, a function of loops over buffers, from the text of a function.
+
+    The body is parsed and never runs as Python. The result is called like any function, with arrays
+    that it fills; `R.call_tir` calls it from graphs. Options, as in `@T.prim_func(private=True)`:
+
+    private: only functions of its own module can call it. It has no `global_symbol`, so passes may
+        fuse, inline or remove it. A kernel is public by default.
+    pure: accepted, as in TVM, and without effect: a kernel writes into its arguments.
+    name: the name of the kernel in the module and in its text, where that of Python differs. It
+        need not be an identifier.
+    check_well_formed: False accepts a kernel that breaks rules of well-formedness, for tests of
+        passes. Errors of the syntax are raised all the same.
+    """
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The self-test of native code on systems where nobody has confirmed that it runs.
 
 A child process compiles a few kernels and compares their results with those of NumPy, before native
-code becomes the default target. What it found is kept in the disk cache, for this CPU, these
+code becomes the default target. Its result is kept in the disk cache, for this CPU, these
 versions and this code.
 """
 

@@ -97,8 +97,8 @@ class OpDef:
 
     @property
     def __signature__(self) -> inspect.Signature:
-        """The operator's parameters, as `help` and editors show them."""
-        return self.signature.public
+        """The operator's parameters, as `inspect` and editors show them."""
+        return self.signature.of_calls
 
     @late_property
     def signature(self) -> Signature:

@@ -71,6 +71,16 @@ class Parameter:
         """True if a call must pass it."""
         return self.default is inspect.Parameter.empty and not self.variadic
 
+    @property
+    def annotation(self) -> str:
+        """The annotation of an operand in the signature of calls."""
+        forms = {
+            rx.TupleStructInfo: "Sequence[Expr]",
+            rx.ShapeStructInfo: "Sequence[PrimExpr | int]",
+        }
+        taken = ["Expr", *(form for kind, form in forms.items() if kind in self.kinds)]
+        return " | ".join([*taken, "None"] if self.default is None else taken)
+
     def expected(self) -> str:
         """The description of the accepted operands in messages."""
         return " or ".join(_KIND_NAMES.get(kind, kind.__name__) for kind in self.kinds)
@@ -363,6 +373,21 @@ class Signature:
         """The parameters that users see."""
         parameters = self._python.parameters.items()
         return self._python.replace(parameters=[p for n, p in parameters if n not in self.injected])
+
+    @late_property
+    def of_calls(self) -> inspect.Signature:
+        """The parameters with what a caller passes: expressions where the rule has struct info."""
+
+        def named(annotation: Any) -> Any:
+            return annotation.replace("rx.", "") if isinstance(annotation, str) else annotation
+
+        operands = {p.name: p.annotation for p in self.operands} if self.is_rule else {}
+        shown = [
+            p.replace(annotation=operands.get(name, named(p.annotation)))
+            for name, p in self.public.parameters.items()
+        ]
+        result = "Expr" if self.is_rule else named(self.public.return_annotation)
+        return inspect.Signature(shown, return_annotation=result)
 
     @late_property
     def parameters(self) -> tuple[Parameter, ...]:

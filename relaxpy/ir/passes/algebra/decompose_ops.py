@@ -123,7 +123,7 @@ class FoldBatchnormToConv2D(RewritePass):
     of the batch. So does one of narrower floats than float32, which computes in float32.
 
     Constants are folded now, if the weight and the bias that they give are finite. With
-    `constants_only`, a convolution whose weight is no constant stays, and so does one whose
+    `constants_only`, a convolution whose weight is not a constant stays, and so does one whose
     normalisation has other vectors than constants.
     """
 

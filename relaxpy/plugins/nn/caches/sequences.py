@@ -110,7 +110,7 @@ def check_tensor(
     """Check a tensor that a packed function takes; sizes and datatype are unchecked if None.
 
     Errors:
-        RuntimeCheckError: it has another shape or datatype, or is no tensor.
+        RuntimeCheckError: it has another shape or datatype, or is not a tensor.
     """
     if not isinstance(x, np.ndarray):
         raise RuntimeCheckError(f"{name} is no tensor, found {x!r:.60}")

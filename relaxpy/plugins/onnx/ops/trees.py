@@ -121,8 +121,8 @@ def _numbers(attributes: dict[str, Any], name: str, dtype: str) -> Array:
 def _joined(aggregate: str, targets: int) -> Callable[[Any, Any], Any]:
     """How several weights of one leaf for one target become one: as those of several trees do.
 
-    The specification is silent about a single target, of which ONNX Runtime reads the first weight:
-    leaves of decision paths count on it.
+    The specification is silent about a single target: ONNX Runtime reads its first weight, on
+    which leaves of decision paths count.
     """
     if targets == 1:
         return lambda first, _: first
