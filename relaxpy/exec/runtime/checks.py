@@ -453,7 +453,7 @@ class Signature:
         if not self.returns_tree:
             return result
         values = result if isinstance(self.result, rx.TupleStructInfo) else (result,)
-        found: Value = in_tree(self.output_tree, values)  # type: ignore[arg-type]
+        found: Value = in_tree(self.output_tree, values)
         return found
 
     @override
