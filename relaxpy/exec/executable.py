@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from relaxpy.exec.check_values import ValueCheck
+    from relaxpy.exec.memory_use import MemoryUse
     from relaxpy.exec.profile import Profile, ProfileComparison
     from relaxpy.exec.runtime.instrument import Instrument
 
@@ -488,6 +489,21 @@ class Executable(CopiedByReference, StatefulCalls):
         """
         entry = self._function(function) if function else self._default("check_values(...)")
         found: ValueCheck = hooks.call("check_values", entry, args)
+        return found
+
+    @user_facing
+    def memory(self, name: str | None = None) -> MemoryUse:
+        """The bytes that a call of a function takes at most, as a formula in its symbolic sizes.
+
+        The function is `main`, or the only one, unless `name` is another. `.bytes(n=...)` is the
+        number for certain sizes. The program is lowered once more for this, and does not run.
+
+        Errors:
+            UnknownNameError (also KeyError, ValueError): there is no such function.
+            MisuseError: the reference evaluator runs the program.
+        """
+        entry = self.entry_point(name) if name else self._default('memory("{}")')
+        found: MemoryUse = hooks.call("memory_use", entry)
         return found
 
     @property

@@ -428,6 +428,7 @@ class FunctionLowering(CallLowering):
     def _rebound(self, value: ast.expr, var: rx.Var) -> ast.expr:
         name = self._names.fresh(var.name_hint)
         self._owned.add(name)
+        self._module.variables[self._name, name] = var
         self._out.append(py.assign(name, value))
         return py.path(name)
 
