@@ -120,6 +120,15 @@ class LocalFunction:
     owner: str
 
 
+_SIZES: Final[Mapping[str, ast.operator]] = {
+    "size": ast.Add(),
+    "floordiv": ast.FloorDiv(),
+    "floormod": ast.Mod(),
+}
+"""The functions of sizes in Python functions, which check them."""
+_TEMPORARIES: Final = {"rt.erf": 4, "rt.ldexp": 2, "rt.integers": 3}
+"""The arrays besides the result that functions of the run-time library make."""
+
 Held: TypeAlias = "IndexPoly | Array | LocalFunction | tuple[Held, ...] | None"
 
 
@@ -577,6 +586,9 @@ class MemoryReader:
             return None
         args = [self._value(arg) for arg in call.args]
         named = {k.arg or "": self._value(k.value) for k in call.keywords}
+        if module == "rx" and function in _SIZES:
+            a, b = (*args, None)[:2]
+            return a if function == "size" else self._binary(_SIZES[function], a, b)
         if name in ("min", "max"):
             sizes = [arg for arg in args if isinstance(arg, IndexPoly)]
             return reduce(largest if name == "max" else least, sizes) if sizes else None
@@ -644,10 +656,10 @@ class MemoryReader:
                 return self._new(None, left.itemsize)
             case ("rt.combine" | "rx.invoke" | "rx.invoke_declared" | "rx.call_tir_dyn"), _:
                 return None if name == "rt.combine" else self._unknown("function_values")
-            case _ if "out" in named:
-                return named["out"]
             case _:
-                return self._elementwise(args)
+                for _ in range(_TEMPORARIES.get(name, 0)):
+                    self._elementwise(args)
+                return named["out"] if "out" in named else self._elementwise(args)
 
     def _copied(self, left: Array, right: Array) -> None:
         """The copy of an operand of a contraction that has windows, which is made in chunks."""
@@ -693,17 +705,20 @@ class MemoryReader:
         number = work_of_all.constant
         is_large = number is None or number >= Blocks.WORTH_THREADS
         is_parallel = is_large and numpy_threads() > 1 and "by_blas" not in flags
-        whole, one = (self._block(rows, size) for size in (count, as_poly(1)))
-        threads = as_poly(numpy_threads() if is_parallel else 1)
-        if is_parallel and "of_batch" in flags:
-            each, threads = whole, as_poly(1)
-            if not has_thread_limit():
-                each = least(whole, largest(one, as_poly(Blocks.TARGET)))
+        of_batch = is_parallel and "of_batch" in flags
+        whole = self._block(rows, count)
+        if of_batch and has_thread_limit():
+            threads, each = 1, whole
         else:
-            target = Blocks.TARGET * (4 if is_parallel else 1)
-            each = least(whole, largest(one, as_poly(target)))
+            threads = numpy_threads() if is_parallel and not of_batch else 1
+            run_bytes = self._value(call.args[5]) if len(call.args) > 5 else None
+            known = run_bytes.constant if isinstance(run_bytes, IndexPoly) else Blocks.SHORTEST_RUN
+            fewest = -(-Blocks.SHORTEST_RUN // max(known or 1, 1))
+            target = Blocks.TARGET * (4 if threads > 1 and "regular" not in flags else 1)
+            most = target // max(sizes[2].constant or target, 1)
+            each = least(whole, self._block(rows, as_poly(max(fewest, most))))
         self.per_thread = largest(self.per_thread, each)
-        self._note(each * threads)
+        self._note(each * as_poly(threads))
 
     def _block(self, rows: LocalFunction, count: IndexPoly) -> IndexPoly:
         """The memory that a block of so many rows takes."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from relaxpy.exec.kernel.nest.nodes import WhileLoop, walk_items
-from relaxpy.exec.kernel.plan.tree import For, Tile, Tree
+from relaxpy.exec.kernel.plan.tree import For, Tile, Tree, accesses
 from relaxpy.exec.native.calls.entry import Array, Integer, Number, size_names
 from relaxpy.exec.native.calls.interrupt import Interrupt
 from relaxpy.exec.native.entry_parameters import EntrySignature
@@ -226,7 +226,8 @@ def local_buffers(program: KernelProgram) -> Iterator[tuple[Buffer, IndexPoly, b
     }
     shared, local = program.plan.shared, [e.buffer for e in program.plan.nest.local]
     elided = {*program.elided, *(load.buffer for load in program.rows.values())}
-    needed = {shared.get(b, b) for b in local if b not in elided}.union(program.partial)
+    used = {access.buffer for tree in program.plan.trees for access in accesses(tree)} - elided
+    needed = {shared.get(b, b) for b in used.intersection(local)}.union(program.partial)
     for buffer in (*local, *program.partial):
         if buffer in needed and buffer not in shared:
             in_rows, tree, in_tasks = rows.get(buffer, (buffer, None, False))
