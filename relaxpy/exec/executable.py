@@ -29,6 +29,7 @@ from relaxpy.exec.stateful import StatefulCalls
 from relaxpy.ir import hooks
 from relaxpy.ir.core.fork_lock import late_property
 from relaxpy.ir.core.node import CopiedByReference
+from relaxpy.ir.core.target import target_facts
 from relaxpy.ir.core.tensor import as_torch, has_torch
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule
@@ -571,8 +572,14 @@ class Executable(CopiedByReference, StatefulCalls):
     def memory_chart(
         self, function: str | None = None, sizes: Mapping[str, int] | None = None
     ) -> Any:
-        """The bytes that a function holds over its bindings: see `IRModule.memory_chart`."""
-        return hooks.call("memory_chart", self._program.module, function, sizes)
+        """The bytes that a function holds over its bindings: see `IRModule.memory_chart`.
+
+        Its peak is that of `memory`, which counts the memory of kernels, too.
+        """
+        name = function or self.entry_name
+        is_planned = name in self._entries and not target_facts(self.target).runs_as_written
+        use = self.memory(name) if is_planned else None
+        return hooks.call("memory_chart", self._program.module, function, sizes, use)
 
     def stats(self) -> str:
         """The target, the functions that can be called, and the number of kernels and constants."""
