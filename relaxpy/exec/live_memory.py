@@ -18,8 +18,18 @@ import numpy as np
 from relaxpy.exec import python_ast as py
 from relaxpy.exec.blas import has_thread_limit
 from relaxpy.exec.graph.emit_region import byte_count, plan_memory
-from relaxpy.exec.graph.program import Branch, Graph, KernelCall, Loop, PackedStep, Passed, Region
-from relaxpy.exec.graph.program import Constant as Weight, Tensor, Value as Result
+from relaxpy.exec.graph.program import (
+    Branch,
+    Constant as Weight,
+    Graph,
+    KernelCall,
+    Loop,
+    PackedStep,
+    Passed,
+    Region,
+    Tensor,
+    Value as Result,
+)
 from relaxpy.exec.graph.whole_modules import GraphBackend
 from relaxpy.exec.kernel.compiler import Kernel
 from relaxpy.exec.kernel.row_blocks import threads as numpy_threads
@@ -27,7 +37,6 @@ from relaxpy.exec.lower.python_module import ModuleLowering
 from relaxpy.exec.lower.scope import GlobalCallee
 from relaxpy.exec.native.emit import local_buffers
 from relaxpy.exec.native.threads.pool import native_threads
-from relaxpy.exec.runtime.dynamic import DynamicOperator
 from relaxpy.exec.runtime.support import CompiledPackedCall
 from relaxpy.exec.tuning import Blocks, NumPy
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly, number_of
@@ -126,6 +135,7 @@ _SIZES: Final[Mapping[str, ast.operator]] = {
     "floormod": ast.Mod(),
 }
 """The functions of sizes in Python functions, which check them."""
+_WITHOUT_TENSORS: Final = (rx.ShapeStructInfo, rx.PrimStructInfo, rx.FuncStructInfo)
 _TEMPORARIES: Final = {"rt.erf": 4, "rt.ldexp": 2, "rt.integers": 3}
 """The arrays besides the result that functions of the run-time library make."""
 
@@ -169,12 +179,14 @@ class MemoryReader:
                 self._kernels[kernel.name] = kernel, True
         self.threads = numpy_threads() if self._backend is None else native_threads()
         self._running: list[str] = []
+        self._makes_tensors = False
 
     # ---- functions
 
     def read(self, name: str) -> frozenset[Block]:
         """Read a call of a function; return the blocks of its results."""
-        func = self._lowering.texts.get(name) or self._lowering.program.functions_by_name[name]
+        func = self._lowering.texts[name]
+        self._frames.append(Frame(name, {}))
         if isinstance(func, rx.Function):
             result = self._function(name, [_held(param.struct_info) for param in func.params])
             return frozenset(_blocks(result))
@@ -186,13 +198,15 @@ class MemoryReader:
 
     def _function(self, name: str, args: Sequence[Held]) -> Held:
         """The result of a call of a Relax function."""
-        func = self._lowering.texts.get(name) or self._lowering.program.functions_by_name[name]
+        func = self._lowering.texts[name]
         assert isinstance(func, rx.Function)
         sizes: dict[tir.Var, tir.PrimExpr] = {}
         for param, arg in zip(func.params, args, strict=False):
             _bind(param.struct_info, arg, sizes)
         if self._backend is not None and name in self._backend.graphs:
-            return self._native(self._backend.read(self._lowering, func), args, sizes)
+            program = self._lowering.program.functions_by_name.get(name, func)
+            assert isinstance(program, rx.Function)
+            return self._native(self._backend.read(self._lowering, program), args, sizes)
         if self._callees[name].step is not None or name in self._running:
             return self._unknown(name)
         constants = (node for node in walk(func) if isinstance(node, rx.Constant))
@@ -300,7 +314,9 @@ class MemoryReader:
 
     def _note(self, other: IndexPoly = ZERO, more: Iterable[Block] = ()) -> None:
         """Note the memory in use, besides `other`."""
-        blocks = {block for f in self._frames for held in f.names.values() for block in _blocks(held)}
+        blocks = {
+            block for f in self._frames for held in f.names.values() for block in _blocks(held)
+        }
         blocks.update(b for f in self._frames for held in f.temporary for b in _blocks(held))
         self.steps.append((frozenset(blocks.union(more)), other))
 
@@ -339,7 +355,11 @@ class MemoryReader:
         frame = self._frames[-1]
         match stmt:
             case ast.Assign(targets=[target], value=value):
+                var = self._lowering.variables.get((frame.owner, getattr(target, "id", "")))
+                info = None if var is None else var.struct_info
+                self._makes_tensors = not isinstance(info, _WITHOUT_TENSORS)
                 self._assign(target, self._value(value))
+                self._makes_tensors = False
             case ast.AugAssign(value=value) | ast.Expr(value=value):
                 self._value(value)
             case ast.Delete(targets=targets):
@@ -640,7 +660,7 @@ class MemoryReader:
     def _library(self, name: str, args: Sequence[Held], named: Mapping[str, Held]) -> Held:
         """The result of a function of NumPy or of the run-time libraries."""
         match name, args:
-            case ("rx.viewed" | "rx.reshaped"), [Array() as array, tuple() as shape]:
+            case (("rx.viewed" | "rx.reshaped"), [Array() as array, tuple() as shape]):
                 view = Array(array.blocks, self._shape((shape,)), array.itemsize)
                 return view if name == "rx.viewed" else self._new(shape, array.itemsize)
             case "rt.strided", [Array() as array, _, tuple() as shape, *_]:
@@ -654,7 +674,7 @@ class MemoryReader:
                 if "out" in named:
                     return named["out"]
                 return self._new(None, left.itemsize)
-            case ("rt.combine" | "rx.invoke" | "rx.invoke_declared" | "rx.call_tir_dyn"), _:
+            case (("rt.combine" | "rx.invoke" | "rx.invoke_declared" | "rx.call_tir_dyn"), _):
                 return None if name == "rt.combine" else self._unknown("function_values")
             case _:
                 for _ in range(_TEMPORARIES.get(name, 0)):
@@ -678,12 +698,10 @@ class MemoryReader:
             case Late():
                 literal = self._lowering.late_literals.get(id(known))
                 return None if literal is None else _array(literal)
-            case CompiledPackedCall():
-                return self._unknown(known.symbol)
-            case DynamicOperator():
-                return self._unknown(name)
-            case _ if callable(known) and "." not in name:
-                return self._unknown(name)
+            case CompiledPackedCall(symbol=symbol) if not symbol.startswith("vm.builtin."):
+                return self._unknown(symbol)
+            case _ if callable(known) and "." not in name and self._makes_tensors:
+                return self._unknown(name.removeprefix("any_"))
             case _:
                 return None
 

@@ -6,8 +6,7 @@ stored for it, and loaded programs have it, too.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from typing_extensions import override
@@ -18,6 +17,7 @@ from relaxpy.exec.live_memory import MemoryReader, size_of_blocks
 from relaxpy.exec.lower.python_module import LoweredModule, ModuleLowering, dynamic_programs
 from relaxpy.exec.lowered import new_backend
 from relaxpy.exec.runtime.checks import public_signatures
+from relaxpy.exec.runtime.scalar import ScalarEvaluator, checked
 from relaxpy.exec.tuning import Kept
 from relaxpy.ir.arith.algebra.affine import IndexPoly
 from relaxpy.ir.core.target import target_facts
@@ -64,8 +64,11 @@ class MemoryUse(ShownAsTable):
     @property
     def sizes(self) -> tuple[str, ...]:
         """The names of the sizes in the formula."""
-        variables = (node for node in walk(self.peak.expr()) if isinstance(node, tir.Var))
-        return tuple(sorted({var.name for var in variables}))
+        return tuple(sorted({var.name for var in self._variables}))
+
+    @property
+    def _variables(self) -> list[tir.Var]:
+        return [node for node in walk(self.peak.expr()) if isinstance(node, tir.Var)]
 
     @user_facing
     def bytes(self, **sizes: int) -> int:
@@ -87,12 +90,13 @@ class MemoryUse(ShownAsTable):
                 about=others[0],
             )
         if missing:
-            raise MisuseError(f"{listed}; there is no {', '.join(missing)}", hint=hint)
+            raise MisuseError(f"{listed}; missing: {', '.join(missing)}", hint=hint)
         for name, size in sizes.items():
             check_type(size, int, f"the size {name} is an integer")
             if size < 0:
                 raise MisuseError(f"the size {name} is at least 0, found {size}", about=size)
-        return _value(self.peak, sizes)
+        values = {var: sizes[var.name] for var in self._variables}
+        return int(ScalarEvaluator(values, checked).value(self.peak.expr()))
 
     @property
     @override
@@ -112,6 +116,9 @@ def _text(size: IndexPoly) -> str:
     return _written(size.expr())
 
 
+_OPERATORS: Final = {tir.Mul: "*", tir.FloorDiv: "//", tir.FloorMod: "%"}
+
+
 def _written(expr: tir.PrimExpr) -> str:
     match expr:
         case tir.Max() | tir.Min():
@@ -125,9 +132,8 @@ def _written(expr: tir.PrimExpr) -> str:
             return f"{_written(a)} + {_written(b)}"
         case tir.Sub(a=a, b=b):
             return f"{_written(a)} - {_factor(b)}"
-        case tir.BinaryOpExpr(a=a, b=b):
-            operator = {tir.Mul: "*", tir.FloorDiv: "//", tir.FloorMod: "%"}[type(expr)]
-            return f"{_factor(a)}{operator}{_factor(b)}"
+        case tir.Mul(a=a, b=b) | tir.FloorDiv(a=a, b=b) | tir.FloorMod(a=a, b=b):
+            return f"{_factor(a)}{_OPERATORS[type(expr)]}{_factor(b)}"
         case tir.Cast(value=value):
             return _written(value)
         case _:
@@ -137,35 +143,6 @@ def _written(expr: tir.PrimExpr) -> str:
 def _factor(expr: tir.PrimExpr) -> str:
     is_sum = isinstance(expr, tir.Add | tir.Sub | tir.FloorDiv | tir.FloorMod)
     return f"({_written(expr)})" if is_sum else _written(expr)
-
-
-_OPERATIONS: Final[Mapping[type[tir.PrimExpr], Callable[[int, int], int]]] = {
-    tir.Add: lambda a, b: a + b,
-    tir.Sub: lambda a, b: a - b,
-    tir.Mul: lambda a, b: a * b,
-    tir.Max: max,
-    tir.Min: min,
-    tir.FloorDiv: lambda a, b: a // b,
-    tir.FloorMod: lambda a, b: a % b,
-}
-
-
-def _value(size: IndexPoly, sizes: Mapping[str, int]) -> int:
-    def number(expr: tir.PrimExpr) -> int:
-        match expr:
-            case tir.Var(name=name):
-                return sizes[name]
-            case tir.IntImm(value=value):
-                return value
-            case tir.Cast(value=inner):
-                return number(inner)
-            case tir.BinaryOpExpr(a=a, b=b) if type(expr) in _OPERATIONS:
-                return _OPERATIONS[type(expr)](number(a), number(b))
-            case _:
-                raise AssertionError(expr)
-
-    terms = size.terms.items()
-    return sum(factor * math.prod(map(number, monomial)) for monomial, factor in terms)
 
 
 def memory_use(entry: EntryPoint) -> MemoryUse:

@@ -192,9 +192,10 @@ class MemoryChart(Chart):
     def __repr__(self) -> str:
         unknown = f", {counted(self.unknown, 'allocation')} of unknown size" if self.unknown else ""
         rows = counted(len(self.rows), "binding")
-        peak = f"peak {size_text(self.peak)}{unknown}"
-        if self.formula:
-            peak = f"peak {self.formula} bytes" if self.total is None else f"peak {size_text(self.total)}"
+        if self.total is None and self.formula:
+            peak = f"peak {self.formula} bytes"
+        else:
+            peak = f"peak {size_text(self.peak)}{unknown if self.total is None else ''}"
         if self.unplanned:
             peak = self._note() if not self.peak else f"{peak}, {self._note()}"
         return f"<MemoryChart of {self.function}: {rows}, {peak}>"
