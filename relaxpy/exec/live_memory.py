@@ -7,11 +7,10 @@ of numbers. Native functions have a memory plan, and native kernels a list of lo
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from functools import reduce
-from types import MappingProxyType
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 import numpy as np
 
@@ -35,100 +34,45 @@ from relaxpy.exec.kernel.compiler import Kernel
 from relaxpy.exec.kernel.row_blocks import threads as numpy_threads
 from relaxpy.exec.lower.python_module import ModuleLowering
 from relaxpy.exec.lower.scope import GlobalCallee
+from relaxpy.exec.memory_values import (
+    ZERO,
+    Array,
+    Block,
+    Held,
+    LocalFunction,
+    Sizes,
+    array_like,
+    bind_sizes,
+    blocks_in,
+    broadcast,
+    dotted_name,
+    exceeds,
+    external,
+    is_literal,
+    largest,
+    least,
+    leaves_in,
+    merged,
+    shapes_of,
+    size_of_blocks,
+    substituted,
+    unknown,
+    value_with,
+)
 from relaxpy.exec.native.emit import local_buffers
 from relaxpy.exec.native.threads.pool import native_threads
 from relaxpy.exec.runtime.support import CompiledPackedCall
 from relaxpy.exec.tuning import Blocks, NumPy
-from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly, number_of
+from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.fork_lock import Late
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir
-from relaxpy.ir.tir.substitution import substitute
 from relaxpy.support.dataclass import dataclass
-from relaxpy.support.pysource import identifier
 
-Dims: TypeAlias = "tuple[IndexPoly | None, ...] | None"
 _PAGE: Final = 1 << 12
 """Sizes that differ by less are not told apart."""
-Sizes: TypeAlias = Mapping[tir.Var, tir.PrimExpr]
-ZERO: Final = as_poly(0)
-
-
-class _AllSizes:
-    """The shape variables: none is negative."""
-
-    def __contains__(self, _: object) -> bool:
-        return True
-
-
-def largest(a: IndexPoly, b: IndexPoly) -> IndexPoly:
-    """The maximum of two sizes."""
-    for one, other in ((a, b), (b, a)):
-        if one.exceeds(other, 0, _AllSizes()):
-            return one
-    return _chosen(tir.Max, a, b)
-
-
-def least(a: IndexPoly, b: IndexPoly) -> IndexPoly:
-    """The minimum of two sizes."""
-    for one, other in ((a, b), (b, a)):
-        if one.exceeds(other, 0, _AllSizes()):
-            return other
-    return _chosen(tir.Min, a, b)
-
-
-def _chosen(choice: Callable[..., tir.PrimExpr], a: IndexPoly, b: IndexPoly) -> IndexPoly:
-    """One of two sizes, with the terms that they have in common outside."""
-    pairs = ((monomial, (n, b.terms.get(monomial, 0))) for monomial, n in a.terms.items())
-    common = IndexPoly({monomial: min(both) for monomial, both in pairs if min(both) > 0})
-    return common + as_poly(choice((a - common).expr(), (b - common).expr()))
-
-
-def unknown(name: str) -> IndexPoly:
-    """A number of bytes that is not known before a call, by the name of what takes them."""
-    return as_poly(tir.SizeVar("bytes_of_" + identifier(name).strip("_"), "int64"))
-
-
-def _substituted(size: IndexPoly, values: Sizes) -> IndexPoly:
-    return as_poly(substitute(size.expr(), values)) if values else size
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Block:
-    """Memory that is freed with its last reference, maybe one of several `choices`."""
-
-    size: IndexPoly
-    choices: frozenset[Block] = frozenset()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Array:
-    """An array in blocks of memory; None for sizes that are not known."""
-
-    blocks: frozenset[Block]
-    shape: tuple[IndexPoly | None, ...] | None
-    itemsize: int
-
-    @property
-    def nbytes(self) -> IndexPoly | None:
-        """The size of the elements."""
-        known = None if self.shape is None else [size for size in self.shape if size is not None]
-        if known is None or self.shape is None or len(known) < len(self.shape):
-            return None
-        return number_of(known) * self.itemsize
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class LocalFunction:
-    """A function of the text with the names that it captures."""
-
-    tree: ast.FunctionDef
-    names: dict[str, Held]
-    owner: str
-
-
 _SIZES: Final[Mapping[str, ast.operator]] = {
     "size": ast.Add(),
     "floordiv": ast.FloorDiv(),
@@ -138,8 +82,6 @@ _SIZES: Final[Mapping[str, ast.operator]] = {
 _WITHOUT_TENSORS: Final = (rx.ShapeStructInfo, rx.PrimStructInfo, rx.FuncStructInfo)
 _TEMPORARIES: Final = {"rt.erf": 4, "rt.ldexp": 2, "rt.integers": 3}
 """The arrays besides the result that functions of the run-time library make."""
-
-Held: TypeAlias = "IndexPoly | Array | LocalFunction | tuple[Held, ...] | None"
 
 
 @dataclass(slots=True)
@@ -188,12 +130,12 @@ class MemoryReader:
         func = self._lowering.texts[name]
         self._frames.append(Frame(name, {}))
         if isinstance(func, rx.Function):
-            result = self._function(name, [_held(param.struct_info) for param in func.params])
-            return frozenset(_blocks(result))
+            result = self._function(name, [value_with(param.struct_info) for param in func.params])
+            return frozenset(blocks_in(result))
         callee = self._callees[name]
         assert callee.kernel is not None
         params = callee.signature.params
-        self._kernel(callee.kernel, True, [_held(param.struct_info) for param in params])
+        self._kernel(callee.kernel, True, [value_with(param.struct_info) for param in params])
         return frozenset()
 
     def _function(self, name: str, args: Sequence[Held]) -> Held:
@@ -202,7 +144,7 @@ class MemoryReader:
         assert isinstance(func, rx.Function)
         sizes: dict[tir.Var, tir.PrimExpr] = {}
         for param, arg in zip(func.params, args, strict=False):
-            _bind(param.struct_info, arg, sizes)
+            bind_sizes(param.struct_info, arg, sizes)
         if self._backend is not None and name in self._backend.graphs:
             program = self._lowering.program.functions_by_name.get(name, func)
             assert isinstance(program, rx.Function)
@@ -230,25 +172,24 @@ class MemoryReader:
         self._frames.append(frame)
         self._body(tree.body)
         self._frames.pop()
-        return reduce(_merged, frame.returned) if frame.returned else ()
+        return reduce(merged, frame.returned) if frame.returned else ()
 
     def _native(self, graph: Graph, args: Sequence[Held], sizes: Sizes) -> Held:
         """The result of a native function; its memory is there during the whole call."""
         for weight in graph.constants:
             self.weights[weight.literal, weight.packing] = weight
         new = {
-            tensor: Block(_substituted(byte_count(tensor), sizes))
-            for tensor in graph.region.results
+            tensor: Block(substituted(byte_count(tensor), sizes)) for tensor in graph.region.results
         }
         results = frozenset(new.values())
-        self._note(_substituted(self._workspace(graph.region), sizes), results)
-        arguments = [*_leaves(args)]
+        self._note(substituted(self._workspace(graph.region), sizes), results)
+        arguments = [*leaves_in(tuple(args))]
         numbers = {tensor: number for number, tensor in graph.tensors.items()}
 
         def held(value: Result) -> Held:
             match value:
                 case Tensor() if value in new:
-                    shape = tuple(_substituted(as_poly(dim), sizes) for dim in value.shape)
+                    shape = tuple(substituted(as_poly(dim), sizes) for dim in value.shape)
                     return Array(frozenset((new[value],)), shape, value.itemsize)
                 case Tensor():
                     return arguments[numbers[value]]
@@ -264,9 +205,9 @@ class MemoryReader:
     def _workspace(self, region: Region) -> IndexPoly:
         """The memory of a region besides its results, with that of its steps."""
         plan = plan_memory(region)
-        slots = (reduce(largest, sizes) for sizes in plan.slot_sizes)
-        total = sum(slots, as_poly(plan.fixed))
-        inner = ZERO
+        total, inner = as_poly(plan.fixed), ZERO
+        for slot in plan.slot_sizes:
+            total = total + reduce(largest, slot)
         for step in region.steps:
             match step:
                 case KernelCall(kernel=name, arguments=arguments):
@@ -290,12 +231,12 @@ class MemoryReader:
         values = dict(self._backend.class_values(func))
         for buffer, argument in zip(program.plan.func.buffer_map_items, arguments, strict=False):
             if buffer is not None and isinstance(argument, Tensor | Array):
-                for size, dim in zip(buffer.shape, argument.shape or (), strict=False):
-                    if isinstance(size, tir.Var) and dim is not None:
-                        values[size] = as_poly(dim).expr()
+                for var, dim in zip(buffer.shape, argument.shape or (), strict=False):
+                    if isinstance(var, tir.Var) and dim is not None:
+                        values[var] = as_poly(dim).expr()
         total = ZERO
         for buffer, count, in_tasks in local_buffers(program):
-            size = _substituted(count * buffer.dtype.numpy().itemsize, values)
+            size = substituted(count * buffer.dtype.numpy().itemsize, values)
             total = total + (size * self.threads if in_tasks else size)
             self.per_thread = largest(self.per_thread, size) if in_tasks else self.per_thread
         return total
@@ -315,9 +256,9 @@ class MemoryReader:
     def _note(self, other: IndexPoly = ZERO, more: Iterable[Block] = ()) -> None:
         """Note the memory in use, besides `other`."""
         blocks = {
-            block for f in self._frames for held in f.names.values() for block in _blocks(held)
+            block for f in self._frames for held in f.names.values() for block in blocks_in(held)
         }
-        blocks.update(b for f in self._frames for held in f.temporary for b in _blocks(held))
+        blocks.update(b for f in self._frames for held in f.temporary for b in blocks_in(held))
         self.steps.append((frozenset(blocks.union(more)), other))
 
     def _new(self, shape: Held, itemsize: int) -> Array:
@@ -409,7 +350,7 @@ class MemoryReader:
         frame = self._frames[-1]
         if not isinstance(sinfo, rx.TensorStructInfo):
             return value
-        declared = _held(sinfo, frame.sizes)
+        declared = value_with(sinfo, frame.sizes)
         assert isinstance(declared, Array)
         size = declared.nbytes
         if size is None:
@@ -426,9 +367,9 @@ class MemoryReader:
                 ends.append(frame.names)
         if ends:
             names = dict.fromkeys(name for end in ends for name in end)
-            merged = {n: reduce(_merged, [e[n] for e in ends if n in e]) for n in names}
+            joined = {n: reduce(merged, [e[n] for e in ends if n in e]) for n in names}
             before.clear()
-            before.update(merged)
+            before.update(joined)
         frame.names = before
         return bool(ends)
 
@@ -444,7 +385,7 @@ class MemoryReader:
                 return False
             for end in frame.again:
                 frame.names.update(end)
-            shapes.append(_shapes(frame.names))
+            shapes.append(shapes_of(frame.names))
         if shapes[0] != shapes[1]:
             self._unknown(f"loop_of_{frame.owner}")
         return False
@@ -470,14 +411,12 @@ class MemoryReader:
             case ast.BinOp(left=left, right=right, op=op):
                 return self._binary(op, self._value(left), self._value(right))
             case ast.IfExp(body=body, orelse=orelse):
-                return _merged(self._value(body), self._value(orelse))
+                return merged(self._value(body), self._value(orelse))
             case ast.Compare(left=left, comparators=others):
                 return self._elementwise([self._value(each) for each in (left, *others)], 1)
             case ast.UnaryOp(operand=operand):
-                value = self._value(operand)
-                if isinstance(value, IndexPoly):
-                    return ZERO - value
-                return self._elementwise([value])
+                held = self._value(operand)
+                return ZERO - held if isinstance(held, IndexPoly) else self._elementwise([held])
             case ast.BoolOp(values=values):
                 for each in values:
                     self._value(each)
@@ -491,7 +430,7 @@ class MemoryReader:
             return frame.names[name]
         known = self._lowering.namespace.get(name)
         if isinstance(known, np.ndarray):
-            return _array(known)
+            return array_like(known)
         return None
 
     def _attribute(self, value: ast.expr, name: str) -> Held:
@@ -515,20 +454,18 @@ class MemoryReader:
             return None
         return Array(value.blocks, self._cut(value.shape, index), value.itemsize)
 
-    def _cut(
-        self, shape: tuple[IndexPoly | None, ...] | None, index: ast.expr
-    ) -> tuple[IndexPoly | None, ...] | None:
+    def _cut(self, shape: Dims, index: ast.expr) -> Dims:
         """The shape of some elements of an array; None if an index is an array."""
         items = index.elts if isinstance(index, ast.Tuple) else [index]
         if shape is None:
             return None
         result: list[IndexPoly | None] = []
         rest = [*shape]
-        used = sum(not _is(item, None) and not _is(item, ...) for item in items)
+        used = sum(not is_literal(item, None) and not is_literal(item, ...) for item in items)
         for item in items:
-            if _is(item, None):
+            if is_literal(item, None):
                 result.append(as_poly(1))
-            elif _is(item, ...):
+            elif is_literal(item, ...):
                 count = len(rest) - used
                 result += rest[:count]
                 del rest[:count]
@@ -555,7 +492,7 @@ class MemoryReader:
             return size
         number = step.constant or 1
         if number == 1:
-            return high - low if high.exceeds(low, 0, _AllSizes()) else size
+            return high - low if exceeds(high, low) else size
         whole = high - low + (number - 1)
         if whole.constant is not None:
             return as_poly(whole.constant // number)
@@ -589,13 +526,13 @@ class MemoryReader:
             return self._new(None, wide)
         rank = max(len(shape or ()) for shape in shapes)
         padded = [(as_poly(1),) * (rank - len(s or ())) + (s or ()) for s in shapes]
-        return self._new(tuple(map(_broadcast, zip(*padded, strict=True))), wide)
+        return self._new(tuple(map(broadcast, zip(*padded, strict=True))), wide)
 
     # ---- calls
 
     def _call(self, call: ast.Call) -> Held:
         frame = self._frames[-1]
-        name = _dotted(call.func)
+        name = dotted_name(call.func)
         module, _, function = name.rpartition(".")
         if name in ("len", "type", "range", "abs") or function.startswith(("check", "note_")):
             return None
@@ -653,7 +590,7 @@ class MemoryReader:
             return None
         return self._elementwise([value, *args])
 
-    def _shape(self, args: Sequence[Held]) -> tuple[IndexPoly | None, ...] | None:
+    def _shape(self, args: Sequence[Held]) -> Dims:
         dims = args[0] if len(args) == 1 and isinstance(args[0], tuple) else args
         return tuple([dim if isinstance(dim, IndexPoly) else None for dim in dims])
 
@@ -684,20 +621,21 @@ class MemoryReader:
     def _copied(self, left: Array, right: Array) -> None:
         """The copy of an operand of a contraction that has windows, which is made in chunks."""
         for array, other in ((left, right), (right, left)):
-            size, held = array.nbytes, sum((b.size for b in array.blocks), ZERO)
+            size, held = array.nbytes, size_of_blocks(array.blocks)
             most = other.nbytes
-            if size is not None and most is not None and array.blocks and not size.same(held):
+            is_larger = size is not None and not exceeds(held, size)
+            if size is not None and most is not None and array.blocks and is_larger:
                 chunk = least(size, largest(as_poly(NumPy.MOST_COPIED), most))
                 self._note(chunk)
 
     def _object(self, func: ast.expr, args: Sequence[Held]) -> Held:
         """The result of a call of an object of the module: an operator or a packed function."""
-        name = _dotted(func)
+        name = dotted_name(func)
         known = self._lowering.namespace.get(name.partition(".")[0])
         match known:
             case Late():
                 literal = self._lowering.late_literals.get(id(known))
-                return None if literal is None else _array(literal)
+                return None if literal is None else array_like(literal)
             case CompiledPackedCall(symbol=symbol) if not symbol.startswith("vm.builtin."):
                 return self._unknown(symbol)
             case _ if callable(known) and "." not in name and self._makes_tensors:
@@ -706,14 +644,14 @@ class MemoryReader:
                 return None
 
     def _itemsize(self, expr: ast.expr) -> int:
-        name = _dotted(expr)
+        name = dotted_name(expr)
         datatypes = {python: dtype for dtype, python in self._lowering.dtypes.items()}
         return DataType(datatypes.get(name, name.rpartition(".")[2].rstrip("_"))).numpy().itemsize
 
     def _blocks_of_rows(self, call: ast.Call) -> None:
         """The memory of blocks of rows, of which each thread runs one."""
         rows, start, stop, row_bytes, work = map(self._value, call.args[:5])
-        flags = {k.arg for k in call.keywords if _is(k.value, True)}
+        flags = {k.arg for k in call.keywords if is_literal(k.value, True)}
         assert isinstance(rows, LocalFunction)
         sizes = [each for each in (start, stop, row_bytes, work) if isinstance(each, IndexPoly)]
         if len(sizes) < 4:
@@ -743,7 +681,7 @@ class MemoryReader:
         outer = self._frames, self.steps
         self._frames, self.steps = [], [(frozenset(), ZERO)]
         known = {node.id for node in py.nodes_in([rows.tree]) if isinstance(node, ast.Name)}
-        captured = {n: _external(held) for n, held in rows.names.items() if n in known}
+        captured = {n: external(held) for n, held in rows.names.items() if n in known}
         self._run(rows.tree, [ZERO, count, None], captured, rows.owner, {})
         peak = self.peak
         self._frames, self.steps = outer
@@ -762,134 +700,7 @@ class MemoryReader:
         totals = (size_of_blocks(live - without) + more for live, more in self.steps)
         kept: list[IndexPoly] = []
         for total in {frozenset(total.terms.items()): total for total in totals}.values():
-            if not any(other.exceeds(total, -_PAGE, _AllSizes()) for other in kept):
-                kept = [k for k in kept if not total.exceeds(k, 0, _AllSizes())]
+            if not any(exceeds(other + _PAGE, total) for other in kept):
+                kept = [k for k in kept if not exceeds(total, k)]
                 kept.append(total)
         return reduce(largest, kept)
-
-
-def size_of_blocks(blocks: Iterable[Block]) -> IndexPoly:
-    """The size of blocks of memory."""
-    return sum((block.size for block in blocks), ZERO)
-
-
-def _array(data: np.ndarray[Any, Any]) -> Array:
-    return Array(frozenset(), tuple([as_poly(size) for size in data.shape]), data.itemsize)
-
-
-def _held(sinfo: rx.StructInfo | None, sizes: Sizes = MappingProxyType({})) -> Held:
-    """A value with this struct info, in memory of the caller."""
-
-    def written(dims: Iterable[tir.PrimExpr]) -> tuple[IndexPoly, ...]:
-        return tuple([_substituted(as_poly(dim), sizes) for dim in dims])
-
-    match sinfo:
-        case rx.TensorStructInfo(shape=shape, dtype=dtype):
-            itemsize = dtype.numpy().itemsize if dtype else 0
-            known = written(shape.values) if isinstance(shape, rx.ShapeExpr) else None
-            return Array(frozenset(), known, itemsize)
-        case rx.TupleStructInfo(fields=fields):
-            return tuple([_held(each, sizes) for each in fields])
-        case rx.ShapeStructInfo(values=values) if values is not None:
-            return written(values)
-        case rx.PrimStructInfo(value=value) if value is not None:
-            return _substituted(as_poly(value), sizes)
-        case _:
-            return None
-
-
-def _bind(sinfo: rx.StructInfo | None, held: Held, sizes: dict[tir.Var, tir.PrimExpr]) -> None:
-    """Add the sizes that the struct info of a parameter names."""
-    dims: Iterable[tir.PrimExpr] = ()
-    found: Sequence[Held] = ()
-    match sinfo, held:
-        case rx.TensorStructInfo(shape=rx.ShapeExpr(values=dims)), Array(shape=shape):
-            found = shape or ()
-        case rx.ShapeStructInfo(values=values), tuple():
-            dims, found = values or (), held
-        case rx.PrimStructInfo(value=value), _ if value is not None:
-            dims, found = (value,), (held,)
-        case rx.TupleStructInfo(fields=fields), tuple():
-            for field_sinfo, value in zip(fields, held, strict=False):
-                _bind(field_sinfo, value, sizes)
-        case _:
-            return
-    for dim, size in zip(dims, found, strict=False):
-        if isinstance(dim, tir.Var) and isinstance(size, IndexPoly):
-            sizes.setdefault(dim, size.expr())
-
-
-def _leaves(held: Held | Sequence[Held]) -> Iterator[Held]:
-    if isinstance(held, tuple | list):
-        for each in held:
-            yield from _leaves(each)
-    else:
-        yield held
-
-
-def _blocks(held: Held) -> Iterator[Block]:
-    for leaf in _leaves(held):
-        if isinstance(leaf, Array):
-            yield from leaf.blocks
-
-
-def _external(held: Held) -> Held:
-    """A value in memory that is counted elsewhere."""
-    if isinstance(held, tuple):
-        return tuple(map(_external, held))
-    return Array(frozenset(), held.shape, held.itemsize) if isinstance(held, Array) else held
-
-
-def _merged(a: Held, b: Held) -> Held:
-    """A value that is one of two."""
-    if isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b):
-        return tuple(map(_merged, a, b))
-    if isinstance(a, IndexPoly) and isinstance(b, IndexPoly):
-        return a if a.same(b) else None
-    if not (isinstance(a, Array) and isinstance(b, Array)):
-        return a if a is b else None
-    blocks = a.blocks & b.blocks
-    choices = a.blocks ^ b.blocks
-    if choices:
-        sizes = (sum((x.size for x in each.blocks - blocks), ZERO) for each in (a, b))
-        inner = choices.union(*(block.choices for block in choices))
-        blocks |= {Block(largest(*sizes), inner)}
-    return Array(blocks, a.shape if _same(a.shape, b.shape) else None, a.itemsize)
-
-
-def _same(a: Dims, b: Dims) -> bool:
-    if a is None or b is None or len(a) != len(b):
-        return False
-    pairs = zip(a, b, strict=True)
-    return all(x is not None and y is not None and x.same(y) for x, y in pairs)
-
-
-def _shapes(names: Mapping[str, Held]) -> dict[str, object]:
-    """The shapes of named arrays, to be compared."""
-    arrays = {n: held for n, held in names.items() if isinstance(held, Array)}
-    return {
-        name: None
-        if array.shape is None
-        else [None if size is None else size.terms for size in array.shape]
-        for name, array in arrays.items()
-    }
-
-
-def _broadcast(sizes: Sequence[IndexPoly | None]) -> IndexPoly | None:
-    """The size of an axis of the result of an operation with broadcasting."""
-    known = [size for size in sizes if size is None or size.constant != 1]
-    return next((size for size in known if size is not None), None) if known else as_poly(1)
-
-
-def _dotted(expr: ast.expr) -> str:
-    match expr:
-        case ast.Name(id=name):
-            return name
-        case ast.Attribute(value=value, attr=name):
-            return f"{_dotted(value)}.{name}"
-        case _:
-            return ""
-
-
-def _is(node: ast.expr, value: object) -> bool:
-    return isinstance(node, ast.Constant) and node.value is value

@@ -13,9 +13,10 @@ from typing_extensions import override
 
 from relaxpy.errors import MisuseError, UnknownNameError, check_type, close_names
 from relaxpy.exec.graph.program import Constant
-from relaxpy.exec.live_memory import MemoryReader, size_of_blocks
+from relaxpy.exec.live_memory import MemoryReader
 from relaxpy.exec.lower.python_module import LoweredModule, ModuleLowering, dynamic_programs
 from relaxpy.exec.lowered import new_backend
+from relaxpy.exec.memory_values import size_of_blocks
 from relaxpy.exec.runtime.checks import public_signatures
 from relaxpy.exec.runtime.scalar import ScalarEvaluator, checked
 from relaxpy.exec.tuning import Kept

@@ -139,7 +139,7 @@ class ModuleLowering:
         self.dtypes: dict[str, str] = {}
         self.value_names: dict[str, str] = {}
         self.variables: dict[tuple[str, str], rx.Var] = {}
-        """The variables that names are assigned for, by the name of the Relax function."""
+        """The variables of names in Relax functions, those with shapes if there are several."""
         self._shared: dict[int, tuple[object, str]] = {}
         self._definitions: dict[str, list[ast.FunctionDef]] = {}
         self.texts: dict[str, rx.BaseFunc] = dict(module.functions_by_name)
@@ -268,6 +268,12 @@ class ModuleLowering:
         if name not in self.value_names:
             self.value_names[name] = self.names.fresh(f"{callee.name}_value")
         return py.path(self.value_names[name])
+
+    def note_variable(self, function: str, name: str, var: rx.Var) -> None:
+        """Note the variable whose value a name in the text of a function has."""
+        known = self.variables.setdefault((function, name), var)
+        if getattr(known.struct_info, "shape", None) is None:
+            self.variables[function, name] = var
 
     def share(self, hint: str, value: object) -> ast.expr:
         """The global name of the object `value`."""
