@@ -38,6 +38,7 @@ from relaxpy.exec.memory_values import (
     ZERO,
     Array,
     Block,
+    Dims,
     Held,
     LocalFunction,
     Sizes,
