@@ -62,6 +62,7 @@ from relaxpy.exec.memory_values import (
 )
 from relaxpy.exec.native.emit import local_buffers
 from relaxpy.exec.native.threads.pool import native_threads
+from relaxpy.exec.native.trees.program import KernelProgram
 from relaxpy.exec.runtime.support import CompiledPackedCall
 from relaxpy.exec.tuning import Blocks, NumPy
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
@@ -123,6 +124,7 @@ class MemoryReader:
         self.threads = numpy_threads() if self._backend is None else native_threads()
         self._running: list[str] = []
         self._makes_tensors = False
+        self._programs: dict[Kernel, KernelProgram] = {}
 
     # ---- functions
 
@@ -228,7 +230,9 @@ class MemoryReader:
         """The local buffers of a native kernel, with those of all threads."""
         assert self._backend is not None
         func = kernel.plan.func
-        program = self._backend.loops(func, kernel)
+        program = self._programs.get(kernel)
+        if program is None:
+            program = self._programs[kernel] = self._backend.loops(func, kernel)
         values = dict(self._backend.class_values(func))
         for buffer, argument in zip(program.plan.func.buffer_map_items, arguments, strict=False):
             if buffer is not None and isinstance(argument, Tensor | Array):
