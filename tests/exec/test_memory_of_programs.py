@@ -121,7 +121,7 @@ TARGETS = ("native", "numpy")
 WEIGHT = np.random.default_rng(0).standard_normal((64, 64)).astype("float32")
 KIB = 1024
 #: What is not of the programs: pages of this process, and blocks that fit into a cache.
-CONSTANTS = {"native": 4 << 20, "numpy": 1 << 20}
+CONSTANTS = {"native": 4 << 20, "numpy": 1 << 19}
 
 
 def compiled(name: str, target: str) -> relaxpy.Executable:
