@@ -100,6 +100,14 @@ def main(x: R.Tensor(("n", 64), "float32")):
 """,
         ({"n": 100000}, {"n": 60000}),
     ),
+    "views of values in a kernel": (
+        """
+def main(x: R.Tensor(("n", 64), "float32")):
+    y = R.flatten(R.exp(x))
+    return R.add(R.cumsum(y, axis=0), y)
+""",
+        ({"n": 100000}, {"n": 60000}),
+    ),
     "constants": (
         """
 def main(x: R.Tensor(("n", 64), "float32")):
