@@ -113,7 +113,8 @@ FLOORS = {
         native/threads native/maths native/calls native/trees native/values native/contraction
         native/loops native lower graph stored.py storing.py reference
         kernel_source.py profile.py assembled.py lowered.py cross.py
-        vm.py compile.py check_values.py self_test.py doctor.py eager.py
+        vm.py compile.py check_values.py memory_values.py
+        live_memory.py memory_use.py self_test.py doctor.py eager.py
     """,
     "relaxpy/script": """
         error_screen.py language printer dist.py ir_builder

@@ -29,6 +29,7 @@ from relaxpy.exec.stateful import StatefulCalls
 from relaxpy.ir import hooks
 from relaxpy.ir.core.fork_lock import late_property
 from relaxpy.ir.core.node import CopiedByReference
+from relaxpy.ir.core.target import target_facts
 from relaxpy.ir.core.tensor import as_torch, has_torch
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from relaxpy.exec.check_values import ValueCheck
+    from relaxpy.exec.memory_use import MemoryUse
     from relaxpy.exec.profile import Profile, ProfileComparison
     from relaxpy.exec.runtime.instrument import Instrument
 
@@ -535,6 +537,21 @@ class Executable(CopiedByReference, StatefulCalls):
         found: ValueCheck = hooks.call("check_values", entry, args)
         return found
 
+    @user_facing
+    def memory(self, name: str | None = None) -> MemoryUse:
+        """The bytes that a call of a function takes at most, as a formula in its symbolic sizes.
+
+        The function is `main`, or the only one, unless `name` is another. `.bytes(n=...)` is the
+        number for certain sizes. The program is lowered once more for this, and does not run.
+
+        Errors:
+            UnknownNameError (also KeyError, ValueError): there is no such function.
+            MisuseError: the reference evaluator runs the program.
+        """
+        entry = self.entry_point(name) if name else self._default('memory("{}")')
+        found: MemoryUse = hooks.call("memory_use", entry)
+        return found
+
     @property
     def target(self) -> str:
         """The target of the executable."""
@@ -600,8 +617,14 @@ class Executable(CopiedByReference, StatefulCalls):
     def memory_chart(
         self, function: str | None = None, sizes: Mapping[str, int] | None = None
     ) -> Any:
-        """The bytes that a function holds over its bindings: see `IRModule.memory_chart`."""
-        return hooks.call("memory_chart", self._program.module, function, sizes)
+        """The bytes that a function holds over its bindings: see `IRModule.memory_chart`.
+
+        Its peak is that of `memory`, which counts the memory of kernels, too.
+        """
+        name = function or self.entry_name
+        is_planned = name in self._entries and not target_facts(self.target).runs_as_written
+        use = self.memory(name) if is_planned else None
+        return hooks.call("memory_chart", self._program.module, function, sizes, use)
 
     def stats(self) -> str:
         """The target, the functions that can be called, and the number of kernels and constants."""

@@ -74,14 +74,12 @@ class GraphBackend(NativeBackend):
         if twin is not None and not twin.constants:
             self.graphs[name] = twin
             return True
-        signatures = {name: signature for name, (_, signature) in self.claimed.items()}
         kernels = {name: symbol for name, (symbol, _) in self.claimed.items()}
-        packings = self.packings if PACKED_WEIGHTS else {}
         symbol = f"graph{len(self.graphs)}"
         before = self.module.copy()
         try:
             with self.faults_refused(f"{name} cannot be native code", f"{name} runs in Python"):
-                graph = GraphReader(func, context, signatures, packings).read()
+                graph = self.read(context, func)
                 self._check_packed(graph)
                 entry = GraphEmitter(self.module, symbol, graph, kernels).emit()
                 called = {kernels[kernel] for kernel in graph.region.kernels()}
@@ -96,6 +94,16 @@ class GraphBackend(NativeBackend):
             symbol, graph.constants, entry, graph.written, graph.sessions
         )
         return True
+
+    def read(self, context: ModuleLowering, func: rx.Function) -> Graph:
+        """The program of a Relax function, after all kernels were compiled.
+
+        Errors:
+            RefusedError: it has no native form.
+        """
+        signatures = {name: signature for name, (_, signature) in self.claimed.items()}
+        packings = self.packings if PACKED_WEIGHTS else {}
+        return GraphReader(func, context, signatures, packings).read()
 
     def _check_packed(self, graph: Graph) -> None:
         """Check that kernels that only take packed weights get them.

@@ -138,6 +138,8 @@ class ModuleLowering:
         self.namespace: dict[str, Any] = {}
         self.dtypes: dict[str, str] = {}
         self.value_names: dict[str, str] = {}
+        self.variables: dict[tuple[str, str], rx.Var] = {}
+        """The variables of names in Relax functions, those with shapes if there are several."""
         self._shared: dict[int, tuple[object, str]] = {}
         self._definitions: dict[str, list[ast.FunctionDef]] = {}
         self.texts: dict[str, rx.BaseFunc] = dict(module.functions_by_name)
@@ -267,6 +269,12 @@ class ModuleLowering:
             self.value_names[name] = self.names.fresh(f"{callee.name}_value")
         return py.path(self.value_names[name])
 
+    def note_variable(self, function: str, name: str, var: rx.Var) -> None:
+        """Note the variable whose value a name in the text of a function has."""
+        known = self.variables.setdefault((function, name), var)
+        if getattr(known.struct_info, "shape", None) is None:
+            self.variables[function, name] = var
+
     def share(self, hint: str, value: object) -> ast.expr:
         """The global name of the object `value`."""
         entry = self._shared.get(id(value))
@@ -392,10 +400,7 @@ class LoweredModule:
         compiled = self._compiled
         functions = self.lowering.functions()
         if self._instrument is None:
-            for var, func in functions:
-                progress.now(var.name_hint)
-                if not self._compile_graph(func, var.name_hint):
-                    self._outline(var.name_hint)
+            self.emit_graphs()
         kernels = self.kernels.items()
         self._in_python = {var.name_hint for var, _ in functions}.difference(compiled)
         self._in_python |= {name for name, kernel in kernels if not kernel.is_native}
@@ -413,6 +418,13 @@ class LoweredModule:
                 callee = self.lowering.callees[name]
                 assert isinstance(callee, GlobalCallee)
                 self._needed.namespace[callee.name] = function
+
+    def emit_graphs(self) -> None:
+        """Emit the Relax functions, or parts of them, that have a native form."""
+        for var, func in self.lowering.functions():
+            progress.now(var.name_hint)
+            if not self._compile_graph(func, var.name_hint):
+                self._outline(var.name_hint)
 
     def _compile_graph(self, func: rx.Function, name: str) -> bool:
         """Compile a Relax function; return whether it has a native form."""

@@ -423,6 +423,8 @@ class FunctionLowering(CallLowering):
         alias = alias or (isinstance(binding.value, rx.Call) and py.is_tuple_of_names(value))
         if not alias and not (isinstance(value, ast.Name) and value.id in self._owned):
             value = self._rebound(value, var)
+        if isinstance(value, ast.Name):
+            self._module.note_variable(self._name, value.id, var)
         self._scope.values[var] = value
 
     def _rebound(self, value: ast.expr, var: rx.Var) -> ast.expr:

@@ -60,7 +60,7 @@ from relaxpy.ir.core.traverse import occurrences
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir.buffer import BufferLoad
-from relaxpy.ir.tir.expr import Call, Var
+from relaxpy.ir.tir.expr import Call, PrimExpr, Var
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import Block
 from relaxpy.ir.tir.substitution import mentions
@@ -450,6 +450,11 @@ class NativeBackend:
         if shared is None or shared.kernel is None or not kernel.is_native:
             return rewritten(program_of(kernel.plan))
         return rewritten(program_of(shared.kernel.plan, is_short=shared.found.is_short))
+
+    def class_values(self, func: PrimFunc) -> Mapping[Var, PrimExpr]:
+        """The values that a kernel of a class passes for the further parameters of `loops`."""
+        shared = self._classes.get(func)
+        return {} if shared is None else shared.found.members[func]
 
     def machine_code(self, name: str, kind: Literal["llvm", "asm"]) -> str | None:
         """The LLVM IR or assembly of the kernel of that Python name, if it has any."""

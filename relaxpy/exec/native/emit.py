@@ -7,7 +7,7 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from relaxpy.exec.kernel.nest.nodes import WhileLoop, walk_items
-from relaxpy.exec.kernel.plan.tree import For, Tile, Tree
+from relaxpy.exec.kernel.plan.tree import For, Tile, Tree, accesses
 from relaxpy.exec.native.calls.entry import Array, Integer, Number, size_names
 from relaxpy.exec.native.calls.interrupt import Interrupt
 from relaxpy.exec.native.entry_parameters import EntrySignature
@@ -187,26 +187,11 @@ class KernelEmitter:
     def _layout(self) -> tuple[Value, dict[Buffer, Value]]:
         """Place the local buffers on the stack or in a block; return its size and their offsets."""
         frame, f = self.frame, self.function
-        shared = self.plan.shared
-        rows = {
-            declared: (b, tree, in_tasks)
-            for t in self.program.trees
-            for tree, in_tasks in _rows_in(t)
-            for declared, b in self.program.declared(tree).items()
-        }
         total = f.const(I64, 0)
         offsets: dict[Buffer, Value] = {}
-        elided = {*self.program.elided, *(load.buffer for load in self.program.rows.values())}
-        needed = {
-            shared.get(e.buffer, e.buffer) for e in self.plan.nest.local if e.buffer not in elided
-        }.union(self.program.partial)
-        for buffer in (*(e.buffer for e in self.plan.nest.local), *self.program.partial):
-            if buffer in shared or buffer not in needed:
-                continue
+        for buffer, count, in_tasks in local_buffers(self.program):
             if buffer.strides:
                 raise RefusedError(f"the local buffer {buffer.name} has strides")
-            in_rows, tree, in_tasks = rows.get(buffer, (buffer, None, False))
-            count = _count(in_rows, tree)
             type = storage_type(buffer.dtype)
             number = count.constant
             if number is not None and in_tasks and number * type.bits // 8 <= Allocations.TASK:
@@ -226,6 +211,27 @@ class KernelEmitter:
                 size = size * slots(f)
             total = total + size
         return total, offsets
+
+
+def local_buffers(program: KernelProgram) -> Iterator[tuple[Buffer, IndexPoly, bool]]:
+    """The local buffers with memory of their own: their elements, and whether each thread has some.
+
+    Of a buffer in blocks of rows, the elements are those of the rows in one block.
+    """
+    rows = {
+        declared: (b, tree, in_tasks)
+        for t in program.trees
+        for tree, in_tasks in _rows_in(t)
+        for declared, b in program.declared(tree).items()
+    }
+    shared, local = program.plan.shared, [e.buffer for e in program.plan.nest.local]
+    elided = {*program.elided, *(load.buffer for load in program.rows.values())}
+    used = {access.buffer for tree in program.plan.trees for access in accesses(tree)} - elided
+    needed = {shared.get(b, b) for b in used.intersection(local)}.union(program.partial)
+    for buffer in (*local, *program.partial):
+        if buffer in needed and buffer not in shared:
+            in_rows, tree, in_tasks = rows.get(buffer, (buffer, None, False))
+            yield buffer, _count(in_rows, tree), in_tasks
 
 
 def _count(buffer: Buffer, rows: Tile | None) -> IndexPoly:

@@ -21,7 +21,7 @@ from relaxpy.ir.relax.analysis.memory_usage import allocated_bytes, new_outputs
 from relaxpy.ir.relax.nodes import BaseFunc
 from relaxpy.plugins.pictures.model import operator_text, printable
 from relaxpy.plugins.pictures.svg import escaped, notebook_html, style
-from relaxpy.support.dataclass import dataclass
+from relaxpy.support.dataclass import dataclass, replace
 from relaxpy.support.entry import user_facing
 
 
@@ -159,19 +159,27 @@ class MemoryRow:
 class MemoryChart(Chart):
     """The memory of a function over its bindings, as a picture in a notebook and in files.
 
-    Memory inside of branches and of called functions is not counted, nor are the parameters.
-    `unknown` is the number of allocations whose size depends on the arguments, `unplanned` that of
-    operators whose results are not counted, since they are not kernels yet.
+    Memory inside of branches and of called functions is not counted in rows, nor are the
+    parameters. `unknown` is the number of allocations whose size depends on the arguments,
+    `unplanned` that of operators whose results are not counted, since they are not kernels yet.
+    Of a function of an executable, `formula` is the memory of a call by `Executable.memory`, and
+    `total` its value if all sizes are known.
     """
 
     function: str
     rows: tuple[MemoryRow, ...]
     unknown: int
     unplanned: int = 0
+    formula: str = ""
+    total: int | None = None
 
     @property
     def peak(self) -> int:
         """The largest number of bytes that are held at once."""
+        return self._most if self.total is None else self.total
+
+    @property
+    def _most(self) -> int:
         return max((row.held for row in self.rows), default=0)
 
     @override
@@ -184,7 +192,10 @@ class MemoryChart(Chart):
     def __repr__(self) -> str:
         unknown = f", {counted(self.unknown, 'allocation')} of unknown size" if self.unknown else ""
         rows = counted(len(self.rows), "binding")
-        peak = f"peak {size_text(self.peak)}{unknown}"
+        if self.total is None and self.formula:
+            peak = f"peak {self.formula} bytes"
+        else:
+            peak = f"peak {size_text(self.peak)}{unknown if self.total is None else ''}"
         if self.unplanned:
             peak = self._note() if not self.peak else f"{peak}, {self._note()}"
         return f"<MemoryChart of {self.function}: {rows}, {peak}>"
@@ -195,14 +206,30 @@ class MemoryChart(Chart):
         return f"unplanned: LegalizeOps makes kernels of {operators}, whose results then count"
 
 
+class Use(Protocol):
+    """The memory of a call, as `Executable.memory` returns it."""
+
+    @property
+    def formula(self) -> str:
+        """The bytes as an expression of sizes."""
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """The names of the sizes."""
+
+    def bytes(self, **sizes: int) -> int:
+        """The bytes for these sizes."""
+
+
 def memory_chart(
     program: IRModule | BaseFunc,
     function: str | None = None,
     sizes: Mapping[str, int] | None = None,
+    use: Use | None = None,
 ) -> MemoryChart:
     """The memory that a function, `main` or the only one of a module, holds over its bindings.
 
-    Dimensions with names have the values in `sizes`.
+    Dimensions with names have the values in `sizes`. The peak is that of `use`, if it is known.
 
     Errors:
         UnknownNameError (also KeyError, ValueError): there is no such function or dimension.
@@ -214,7 +241,12 @@ def memory_chart(
     if sizes:
         func = func.bind_symbolic_vars(sizes)  # type: ignore[arg-type]
     name = function or str(func.attrs.get("global_symbol") or "the function")
-    return _measured(printable(name), func)
+    chart = _measured(printable(name), func)
+    if use is None:
+        return chart
+    known = {size: n for size, n in (sizes or {}).items() if size in use.sizes}
+    total = use.bytes(**known) if len(known) == len(use.sizes) else None
+    return replace(chart, formula=use.formula, total=total)
 
 
 def _function(mod: IRModule, name: str | None) -> BaseFunc:
@@ -304,13 +336,14 @@ def size_text(nbytes: int) -> str:
 
 
 def _drawn(chart: MemoryChart) -> Iterator[str]:
-    yield label(10, 18, f"{chart.function}: held (area), used (line)", "total")
+    most = f"; a call takes {chart.formula} bytes" if chart.formula else ""
+    yield label(10, 18, f"{chart.function}: held (area), used (line){most}", "total")
     columns = _columns(chart.rows)
     step = WIDTH / max(len(columns), 1)
-    top = max(chart.peak, 1)
+    top = max(chart.peak, chart._most, 1)
     for part in (0, 0.5, 1):
         y = TOP + HEIGHT * (1 - part)
-        yield label(10, y + 4, size_text(round(chart.peak * part)))
+        yield label(10, y + 4, size_text(round(top * part)))
         yield f'<path class="grid" d="M{LEFT} {y:.0f}H{LEFT + WIDTH}"/>\n'
     line: list[str] = []
     for index, (first, row) in enumerate(columns):

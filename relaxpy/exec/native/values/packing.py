@@ -59,6 +59,18 @@ class Packing:
     joined: Joined | None = None
     dtype: str = ""
 
+    def nbytes(self, itemsize: int) -> int:
+        """The size of a packed copy of elements of this size in bytes."""
+        steps = math.prod(extent for extent, _ in self.over)
+        blocks = -(-self.columns[0] // self.width)
+        if self.joined is None:
+            size = np.dtype(self.dtype).itemsize if self.dtype else itemsize
+            return blocks * steps * self.width * size
+        how = self.joined
+        groups = -(-how.depth // how.count) + bool(how.moved)
+        lanes = self.width * how.count * np.dtype(how.dtype).itemsize
+        return blocks * (steps // how.depth) * groups * lanes
+
     def shared(self, data: Array) -> Array:
         """A packed copy, shared by equal arrays while it is used."""
         some = data.reshape(-1)[:: max(data.size // Kept.SAMPLES, 1)].tobytes()
