@@ -431,6 +431,7 @@ def test_all_metadata_of_llama_cpp_are_read_or_refused(arch: str, tmp_path: Path
 
 def test_files_of_gemma3_may_name_bases_otherwise_and_have_a_part_for_images(tmp_path) -> None:
     common = COMMON | {"attention.sliding_window": 12}
+    common.pop("rope.freq_base", None)
     bases = {"rope.global.freq_base": 5e5, "rope.local.freq_base": 2e4}
     images = {"vision.block_count": 27, "mm.tokens_per_image": 256}
 
