@@ -107,7 +107,11 @@ def _keys(model: object) -> list[str]:
     """What a table may know of an object: the suffix of a path, or the names of its classes."""
     if isinstance(model, (str, PathLike)):
         return [os.path.splitext(os.fspath(model))[1].lower()]
-    return [f"{c.__module__.partition('.')[0]}.{c.__name__}" for c in type(model).__mro__]
+    return [_key_of(c) for c in type(model).__mro__]
+
+
+def _key_of(cls: type) -> str:
+    return f"{cls.__module__.partition('.')[0]}.{cls.__name__}"
 
 
 def as_module(mod: object, taker: str) -> IRModule:
@@ -126,7 +130,10 @@ def as_module(mod: object, taker: str) -> IRModule:
     found, hint = type(mod).__name__, next((_HINTS[key] for key in keys if key in _HINTS), None)
     if isinstance(mod, type):
         found = f"the class {mod.__name__}"
+        is_model = any(_key_of(c) in plugin.models() for c in mod.__mro__)
         hint = f"decorate it: @I.ir_module class {mod.__name__}"
+        if is_model:
+            hint = f"make an object of it: {mod.__name__}(...)"
     elif callable(mod) and hasattr(mod, "__code__"):
         found, hint = "a plain Python function", "decorate it with @R.function or @T.prim_func"
     elif _key(mod) is not None:
