@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Final, TypeAlias, assert_never
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, assert_never
 
 import numpy as np
 from typing_extensions import override
@@ -34,7 +34,7 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import is_of_relaxpy
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.infer import callee_name
-from relaxpy.ir.relax.outputs import OUTPUT_TREE, names_of
+from relaxpy.ir.relax.outputs import OUTPUT_TREE, STRING_SIZES, names_of
 from relaxpy.ir.relax.relations import free_shape_vars, is_base_of, substitute_info
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.prim_func import PrimFunc
@@ -376,6 +376,15 @@ _SHOWN_PARAMS: Final = 8
 """The most parameters that messages show of either end of a signature."""
 
 
+def _described(signature: Signature, param: rx.Var) -> str:
+    """What a parameter takes, after its name."""
+    strings = signature.string_sizes or {}
+    if param.name_hint in strings:
+        sizes = strings[param.name_hint]
+        return ": strings" + ("" if sizes is None else f" of shape ({', '.join(map(str, sizes))})")
+    return f": {param.struct_info}" if param.struct_info is not None else ""
+
+
 @dataclass(frozen=True, slots=True)
 class Signature:
     """The signature to check calls of a Relax function (FN-1, FN-2, FN-8, FN-10, FN-11).
@@ -389,12 +398,14 @@ class Signature:
     span: Span | None = None
     #: The function's attribute about the names of outputs.
     output_tree: object = None
+    #: That about the sizes of parameters that have strings.
+    string_sizes: Any = None
 
     @staticmethod
     def of(func: rx.Function, name: str) -> Signature:
         """The signature of `func`."""
-        tree = func.attrs.get(OUTPUT_TREE)
-        return Signature(name, func.params, func.ret_struct_info, func.span, tree)
+        tree, strings = func.attrs.get(OUTPUT_TREE), func.attrs.get(STRING_SIZES)
+        return Signature(name, func.params, func.ret_struct_info, func.span, tree, strings)
 
     @property
     def output_names(self) -> tuple[str, ...]:
@@ -403,10 +414,7 @@ class Signature:
 
     @override
     def __str__(self) -> str:
-        params = [
-            param.name_hint + (f": {param.struct_info}" if param.struct_info is not None else "")
-            for param in self.params
-        ]
+        params = [f"{param.name_hint}{_described(self, param)}" for param in self.params]
         if len(params) > 2 * _SHOWN_PARAMS:
             hidden = len(params) - 2 * _SHOWN_PARAMS
             params[_SHOWN_PARAMS:-_SHOWN_PARAMS] = [f"... {counted(hidden, 'parameter')} ..."]

@@ -11,6 +11,9 @@ from relaxpy.ir.relax.nodes import BaseFunc
 #: an output is its place among the fields of the tuple that the function returns. The place of an
 #: output that the function returns without a tuple is 0.
 OUTPUT_TREE: Final = "output_tree"
+#: The attribute for parameters that are tensors of strings, which have no struct info: a mapping
+#: from their names to their sizes, numbers or names; None where the rank is not known.
+STRING_SIZES: Final = "string_sizes"
 
 
 def output_names(func: BaseFunc) -> tuple[str, ...]:
