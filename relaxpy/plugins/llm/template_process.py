@@ -11,6 +11,7 @@ import json
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
@@ -95,18 +96,25 @@ def answer(compiled: Callable[[str], Any], text: str, values: dict[str, Any] | N
         return ["error", f"fails: {error!r:.200}"]
 
 
+def limit_memory(memory: int) -> None:
+    """Bound this process to so many bytes of memory and to no files, where the system does that."""
+    if sys.platform != "win32":
+        import resource
+
+        for kind, most in ((resource.RLIMIT_AS, memory), (resource.RLIMIT_FSIZE, 0)):
+            _, limit = resource.getrlimit(kind)
+            # macOS refuses fewer bytes than the libraries of the system have.
+            with suppress(OSError, ValueError):
+                resource.setrlimit(kind, (most if limit < 0 else min(most, limit), limit))
+
+
 def main(seconds: float, memory: int) -> None:
     """Answer requests, of so many seconds of CPU time and with so many bytes of memory."""
     own = environment()
     compiled = lru_cache(maxsize=4)(own.from_string)
     import jinja2.debug  # noqa: F401  # which an error would import
 
-    if sys.platform != "win32":
-        import resource
-
-        for kind, most in ((resource.RLIMIT_AS, memory), (resource.RLIMIT_FSIZE, 0)):
-            _, limit = resource.getrlimit(kind)
-            resource.setrlimit(kind, (most if limit < 0 else min(most, limit), limit))
+    limit_memory(memory)
     for line in sys.stdin.buffer:
         if sys.platform != "win32":
             signal.setitimer(signal.ITIMER_PROF, seconds)  # whose signal ends the process
