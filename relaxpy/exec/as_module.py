@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib import import_module
 from os import PathLike
 from typing import Any, Final, TypeGuard
@@ -40,7 +40,7 @@ def load(
     *,
     args: object = None,
     kwargs: Mapping[str, object] | None = None,
-    dynamic: Mapping[str, object] | Sequence[object] | None = None,
+    dynamic: object = None,
 ) -> IRModule:
     """The module of a model, as `relaxpy.compile` compiles it.
 
@@ -49,8 +49,8 @@ def load(
     `.onnx`, `.pt2`, `.rxp`, `.json` or `.py`. The text of a `.py` file is read, not executed.
 
     `args` and `kwargs` are example arguments of a torch module. `dynamic` names its sizes that are
-    not fixed, for each argument by axis: `{"x": {0: "batch"}}`. The module is exported for
-    inference, as by `model.eval()`.
+    not fixed, for each argument by axis: `{"x": {0: "batch"}}`; it is also what `dynamic_shapes` of
+    `torch.export.export` may be. The module is exported for inference, as by `model.eval()`.
 
     Errors:
         MisuseError (also TypeError, ValueError): it is not a model, or `args`, `kwargs` or
