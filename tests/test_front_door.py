@@ -253,6 +253,9 @@ def test_what_is_not_a_model_is_refused_with_what_to_write(tmp_path: Path) -> No
     refused("relaxpy.compile(model, args=(x,))", "weights.pt")
     refused("from_source(text)", TEXT)
     refused(".onnx", tmp_path / "model.tflite")
+    refused(".onnx", "model.tflite")
+    refused("found a string", TEXT)
+    refused("onnx.load_model_from_string(data)", b"x")
     refused("@I.ir_module class Path", Path)
     refused("@R.function", refused)
     refused("found int", 3)
@@ -300,15 +303,31 @@ def test_a_file_that_is_missing_is_a_file_not_found(kind: str, tmp_path: Path) -
             take(tmp_path / f"missing.{kind}")
 
 
-@pytest.mark.parametrize("kind", ["onnx", "rxp", "json", "py"])
+@pytest.mark.parametrize("kind", ["onnx", "pt2", "rxp", "json", "py"])
 def test_a_file_that_is_something_else_is_refused(kind: str, tmp_path: Path) -> None:
-    if kind == "onnx":
-        pytest.importorskip("onnx")
+    if kind in ("onnx", "pt2"):
+        pytest.importorskip({"onnx": "onnx", "pt2": "torch"}[kind])
     path = tmp_path / f"model.{kind}"
     path.write_bytes(b"\x93NUMPY\xff\xfe")
     for take in (relaxpy.compile, relaxpy.load):
         with pytest.raises(RelaxpyError, match=f"model.{kind}"):
             take(path)
+
+
+def test_exported_programs_may_be_damaged_or_have_a_name_in_capitals(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    path = file_of("pt2", tmp_path)
+    capitals = tmp_path / "MODEL.PT2"
+    path.rename(capitals)
+    assert relaxpy.compile(capitals)(X).tolist() == (X + X).tolist()
+    whole = capitals.read_bytes()
+    for end in (0, 4, len(whole) // 2, len(whole) - 1):
+        capitals.write_bytes(whole[:end])
+        with pytest.raises(RelaxpyError, match=r"MODEL\.PT2: not an exported program"):
+            relaxpy.load(capitals)
+    torch.save({"weight": torch.ones(2)}, capitals)
+    with pytest.raises(RelaxpyError, match=r"MODEL\.PT2: not an exported program"):
+        relaxpy.load(capitals)
 
 
 def test_nothing_is_imported_that_the_object_did_not_bring() -> None:

@@ -23,6 +23,7 @@ from relaxpy.support.entry import user_facing
 _HINTS: Final = {
     "relaxpy.Module": "model.jit(spec) compiles it, and model.export_tvm(spec) makes a module of "
     "it",
+    "builtins.bytes": "relaxpy.load(path) reads a file; onnx.load_model_from_string(data) makes a model",
     ".gguf": "relaxpy.llm.load(path) reads a language model",
     ".safetensors": "relaxpy.llm.load(folder) reads a language model, and "
     "relaxpy.relax.open_weights(path) the weights alone",
@@ -140,14 +141,15 @@ def as_module(mod: object, taker: str) -> IRModule:
         found = f"the path {str(mod)!r:.60}" if keys[0][:1] == "." else found
         hint = f"relaxpy.load({'path' if keys[0][:1] == '.' else 'model'}) makes a module of it"
     elif isinstance(mod, (str, PathLike)):
-        if not hint and os.path.isdir(mod):
+        is_line = isinstance(mod, str) and "\n" not in mod
+        is_path = not isinstance(mod, str) or (is_line and bool(keys[0] or os.path.exists(mod)))
+        if not hint and is_path and os.path.isdir(mod):
             hint = "relaxpy.llm.load(folder) reads a language model"
-        elif not hint and not isinstance(mod, str):
+        elif not hint and is_path:
             suffixes = sorted(key for key in plugin.models() if key[0] == ".")
             hint = f"its name has to end in one of {', '.join(suffixes)}"
         elif not hint:
             hint = "relaxpy.script.from_source(text) reads a program"
-        is_path = keys[0] or not isinstance(mod, str) or os.path.exists(mod)
         found = f"the path {str(mod)!r:.60}" if is_path else "a string"
     raise MisuseError(
         f"{taker} takes an IRModule or a function, found {found}", about=mod, hint=hint

@@ -16,6 +16,7 @@ from torch.utils._pytree import tree_map
 from relaxpy.errors import MisuseError, close_names, unexpected
 from relaxpy.ir.core.tensor import as_torch
 from relaxpy.ir.module import IRModule
+from relaxpy.plugins.importing.unsupported import FrontendError
 from relaxpy.plugins.torch.api import from_exported_program
 
 
@@ -30,10 +31,21 @@ def program_module(program: torch.export.ExportedProgram) -> IRModule:
 def file_module(path: str | PathLike[str]) -> IRModule:
     """The module of an exported program that `torch.export.save` wrote.
 
-    Errors: as for `torch.export.load` and `from_exported_program`.
+    Errors:
+        FrontendError (also ValueError): the file has something else, or is damaged.
+        Those of `from_exported_program`.
+        OSError: the file cannot be read.
     """
-    with open(path, "rb"):  # whose error is that of all files
-        return program_module(torch.export.load(path))
+    with open(path, "rb") as file:
+        try:
+            program = torch.export.load(file)
+        except Exception as error:  # of zip, pickle, JSON and all else that PyTorch reads with
+            reason = str(error).partition(".")[0]
+            raise FrontendError(
+                f"{path}: not an exported program, or a damaged one: {reason}",
+                hint="torch.export.save(program, path) writes one",
+            ) from error
+    return program_module(program)
 
 
 def model_module(
