@@ -23,7 +23,8 @@ from relaxpy.support.entry import user_facing
 _HINTS: Final = {
     "relaxpy.Module": "model.jit(spec) compiles it, and model.export_tvm(spec) makes a module of "
     "it",
-    "builtins.bytes": "relaxpy.load(path) reads a file; onnx.load_model_from_string(data) makes a model",
+    "builtins.bytes": "relaxpy.load(path) reads a file, and onnx.load_model_from_string(data) "
+    "the bytes of one",
     ".gguf": "relaxpy.llm.load(path) reads a language model",
     ".safetensors": "relaxpy.llm.load(folder) reads a language model, and "
     "relaxpy.relax.open_weights(path) the weights alone",
