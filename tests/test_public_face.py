@@ -90,6 +90,7 @@ def test_a_package_of_public_names_imports_none_of_them() -> None:
         "relaxpy.support",
         "relaxpy.support.absent",
         "relaxpy.support.gc_pause",
+        "relaxpy.support.imported",
         "relaxpy.support.lazy",
         "relaxpy.support.missing",
     }
