@@ -186,6 +186,62 @@ def test_name_renames_main_or_the_only_public_function() -> None:
         relaxpy.compile(two.replace_global_vars({"main": "one"}), name="x")
 
 
+def test_dynamic_has_the_forms_of_torch_export() -> None:
+    torch = pytest.importorskip("torch")
+    from collections import namedtuple
+
+    Pair = namedtuple("Pair", "a b")
+
+    class Sum(torch.nn.Module):
+        def forward(self, x, pair, *rest):
+            return x + pair.a + pair.b + sum(rest)
+
+    dim, x = torch.export.Dim("n", max=9), torch.ones(2, 4)
+    args = x, Pair(x + 1, x + 2), x + 3
+    collected = torch.export.ShapesCollection()
+    for leaf in (x, *args[1], args[2]):
+        collected[leaf] = {0: dim}
+    others = torch.export.AdditionalInputs()
+    others.add((torch.ones(3, 4), Pair(torch.ones(3, 4), torch.ones(3, 4)), torch.ones(3, 4)))
+    sizes, auto = {0: "n"}, {0: torch.export.Dim.AUTO}
+    for dynamic in (
+        {"x": sizes, "pair": Pair(sizes, sizes), "rest": (sizes,)},
+        {"x": ("n", None), "pair": Pair(["n", 4], sizes), "rest": ({-2: "n"},)},
+        (sizes, Pair(sizes, sizes), (sizes,)),
+        [{0: dim}, Pair({0: dim}, {0: dim}), ({0: dim},)],
+        (auto, Pair(auto, auto), (auto,)),
+        collected,
+        others,
+    ):
+        ex = relaxpy.compile(Sum(), args=args, dynamic=dynamic)
+        assert ex(*[np.ones((5, 4), "float32")] * 4).tolist() == [[4.0] * 4] * 5
+
+
+def test_examples_may_be_arrays_of_each_datatype_and_order() -> None:
+    torch = pytest.importorskip("torch")
+    import ml_dtypes
+
+    for array in (
+        np.float32(3),
+        X.astype(">f4"),
+        X.astype(ml_dtypes.bfloat16),
+        X[::-1],
+        np.broadcast_to(X[0], (2, 4)),
+    ):
+        ex = relaxpy.compile(torch_model(), args=array)
+        native = np.asarray(array).astype(np.asarray(array).dtype.newbyteorder("="))
+        found = ex(native)
+        assert found.dtype == native.dtype
+        assert found.tolist() == (native + native).tolist()
+
+
+def test_modules_that_torch_compiled_have_their_own_arguments() -> None:
+    torch = pytest.importorskip("torch")
+    compiled = torch.compile(torch_model(), backend="eager")
+    ex = relaxpy.compile(compiled, args=X, dynamic={"x": {0: "n"}})
+    assert ex(X[:1]).tolist() == (X + X)[:1].tolist()
+
+
 def refused(hint: str, model: object, **options: object) -> None:
     for take in (relaxpy.compile, relaxpy.load):
         with pytest.raises(MisuseError) as caught:
@@ -199,6 +255,9 @@ def test_what_is_not_a_model_is_refused_with_what_to_write(tmp_path: Path) -> No
     refused("relaxpy.compile(model, args=(x,))", "weights.pt")
     refused("from_source(text)", TEXT)
     refused(".onnx", tmp_path / "model.tflite")
+    refused(".onnx", "model.tflite")
+    refused("found a string", TEXT)
+    refused("onnx.load_model_from_string(data)", b"x")
     refused("@I.ir_module class Path", Path)
     refused("@R.function", refused)
     refused("found int", 3)
@@ -214,6 +273,27 @@ def test_examples_are_for_torch_modules_only() -> None:
     refused("did you mean 'input'", torch.nn.ReLU(), args=X, dynamic={"inputs": {0: "n"}})
     refused("identifier", torch_model(), args=X, dynamic={"x": {0: "a b"}})
     refused("kwargs are example arguments", torch_model(), kwargs=3)
+    refused("dynamic is for 2 arguments, expected 1: x", torch_model(), args=X, dynamic=[{}, {}])
+    refused("sizes of x by axis, found 'n'", torch_model(), args=X, dynamic={"x": "n"})
+    for axes in ({7: "n"}, {"0": "n"}, ["n"], {-3: "n"}):
+        refused("the example has 2 of them", torch_model(), args=X, dynamic={"x": axes})
+    for count in (0, 1):
+        refused("2 or more", torch_model(), args=X[:count], dynamic={"x": {0: "n"}})
+    refused("missing a required argument: 'x'", torch_model(), args=())
+    refused("unexpected keyword argument 'z'", torch_model(), args=X, kwargs={"z": X})
+    refused("no tensors of <U1", torch_model(), args=np.array(["a"]))
+    refused("make an object of it: ReLU(...)", torch.nn.ReLU, args=X)
+    refused("model.to_empty", torch.nn.Linear(4, 4, device="meta"), args=X)
+    with pytest.warns(DeprecationWarning, match="jit.trace"):
+        script = torch.jit.trace(torch.nn.ReLU(), torch.ones(2))
+    refused("the torch module that it was made of", script, args=X)
+
+    class Named(torch.nn.Module):
+        def forward(self, x, **others):
+            return x + others["y"]
+
+    assert relaxpy.compile(Named(), args=X, kwargs={"y": X})(X, X).tolist() == (X + X).tolist()
+    refused("where **others", Named(), args=X, kwargs={"y": X}, dynamic={"x": {0: "n"}})
 
 
 @pytest.mark.parametrize("kind", ["onnx", "pt2", "rxp", "json", "py"])
@@ -225,15 +305,31 @@ def test_a_file_that_is_missing_is_a_file_not_found(kind: str, tmp_path: Path) -
             take(tmp_path / f"missing.{kind}")
 
 
-@pytest.mark.parametrize("kind", ["onnx", "rxp", "json", "py"])
+@pytest.mark.parametrize("kind", ["onnx", "pt2", "rxp", "json", "py"])
 def test_a_file_that_is_something_else_is_refused(kind: str, tmp_path: Path) -> None:
-    if kind == "onnx":
-        pytest.importorskip("onnx")
+    if kind in ("onnx", "pt2"):
+        pytest.importorskip({"onnx": "onnx", "pt2": "torch"}[kind])
     path = tmp_path / f"model.{kind}"
     path.write_bytes(b"\x93NUMPY\xff\xfe")
     for take in (relaxpy.compile, relaxpy.load):
         with pytest.raises(RelaxpyError, match=f"model.{kind}"):
             take(path)
+
+
+def test_exported_programs_may_be_damaged_or_have_a_name_in_capitals(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    path = file_of("pt2", tmp_path)
+    capitals = tmp_path / "MODEL.PT2"
+    path.rename(capitals)
+    assert relaxpy.compile(capitals)(X).tolist() == (X + X).tolist()
+    whole = capitals.read_bytes()
+    for end in (0, 4, len(whole) // 2, len(whole) - 1):
+        capitals.write_bytes(whole[:end])
+        with pytest.raises(RelaxpyError, match=r"MODEL\.PT2: not an exported program"):
+            relaxpy.load(capitals)
+    torch.save({"weight": torch.ones(2)}, capitals)
+    with pytest.raises(RelaxpyError, match=r"MODEL\.PT2: not an exported program"):
+        relaxpy.load(capitals)
 
 
 def test_nothing_is_imported_that_the_object_did_not_bring() -> None:

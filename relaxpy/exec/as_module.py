@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib import import_module
 from os import PathLike
 from typing import Any, Final, TypeGuard
@@ -23,6 +23,8 @@ from relaxpy.support.entry import user_facing
 _HINTS: Final = {
     "relaxpy.Module": "model.jit(spec) compiles it, and model.export_tvm(spec) makes a module of "
     "it",
+    "builtins.bytes": "relaxpy.load(path) reads a file, and onnx.load_model_from_string(data) "
+    "the bytes of one",
     ".gguf": "relaxpy.llm.load(path) reads a language model",
     ".safetensors": "relaxpy.llm.load(folder) reads a language model, and "
     "relaxpy.relax.open_weights(path) the weights alone",
@@ -40,7 +42,7 @@ def load(
     *,
     args: object = None,
     kwargs: Mapping[str, object] | None = None,
-    dynamic: Mapping[str, object] | Sequence[object] | None = None,
+    dynamic: object = None,
 ) -> IRModule:
     """The module of a model, as `relaxpy.compile` compiles it.
 
@@ -49,8 +51,8 @@ def load(
     `.onnx`, `.pt2`, `.rxp`, `.json` or `.py`. The text of a `.py` file is read, not executed.
 
     `args` and `kwargs` are example arguments of a torch module. `dynamic` names its sizes that are
-    not fixed, for each argument by axis: `{"x": {0: "batch"}}`. The module is exported for
-    inference, as by `model.eval()`.
+    not fixed, for each argument by axis: `{"x": {0: "batch"}}`; it is also what `dynamic_shapes` of
+    `torch.export.export` may be. The module is exported for inference, as by `model.eval()`.
 
     Errors:
         MisuseError (also TypeError, ValueError): it is not a model, or `args`, `kwargs` or
@@ -107,7 +109,11 @@ def _keys(model: object) -> list[str]:
     """The keys of an object in tables: the suffix of a path, or the names of its classes."""
     if isinstance(model, (str, PathLike)):
         return [os.path.splitext(os.fspath(model))[1].lower()]
-    return [f"{c.__module__.partition('.')[0]}.{c.__name__}" for c in type(model).__mro__]
+    return [_key_of(c) for c in type(model).__mro__]
+
+
+def _key_of(cls: type) -> str:
+    return f"{cls.__module__.partition('.')[0]}.{cls.__name__}"
 
 
 def as_module(mod: object, taker: str) -> IRModule:
@@ -126,21 +132,25 @@ def as_module(mod: object, taker: str) -> IRModule:
     found, hint = type(mod).__name__, next((_HINTS[key] for key in keys if key in _HINTS), None)
     if isinstance(mod, type):
         found = f"the class {mod.__name__}"
+        is_model = any(_key_of(c) in plugin.models() for c in mod.__mro__)
         hint = f"decorate it: @I.ir_module class {mod.__name__}"
+        if is_model:
+            hint = f"make an object of it: {mod.__name__}(...)"
     elif callable(mod) and hasattr(mod, "__code__"):
         found, hint = "a plain Python function", "decorate it with @R.function or @T.prim_func"
     elif _key(mod) is not None:
         found = f"the path {str(mod)!r:.60}" if keys[0][:1] == "." else found
         hint = f"relaxpy.load({'path' if keys[0][:1] == '.' else 'model'}) makes a module of it"
     elif isinstance(mod, (str, PathLike)):
-        if not hint and os.path.isdir(mod):
+        is_line = isinstance(mod, str) and "\n" not in mod
+        is_path = not isinstance(mod, str) or (is_line and bool(keys[0] or os.path.exists(mod)))
+        if not hint and is_path and os.path.isdir(mod):
             hint = "relaxpy.llm.load(folder) reads a language model"
-        elif not hint and not isinstance(mod, str):
+        elif not hint and is_path:
             suffixes = sorted(key for key in plugin.models() if key[0] == ".")
             hint = f"its name has to end in one of {', '.join(suffixes)}"
         elif not hint:
             hint = "relaxpy.script.from_source(text) reads a program"
-        is_path = keys[0] or not isinstance(mod, str) or os.path.exists(mod)
         found = f"the path {str(mod)!r:.60}" if is_path else "a string"
     raise MisuseError(
         f"{taker} takes an IRModule or a function, found {found}", about=mod, hint=hint

@@ -62,7 +62,7 @@ def compile(
     *,
     args: object = None,
     kwargs: Mapping[str, object] | None = None,
-    dynamic: Mapping[str, object] | Sequence[object] | None = None,
+    dynamic: object = None,
     name: str | None = None,
     relax_pipeline: str | Callable[[IRModule], IRModule] | None = "default",
     tir_pipeline: str | None = "default",

@@ -406,7 +406,8 @@ def run_exported(case: Case, target: str) -> None:
         exported = torch.export.export(
             module, tuple(map(copied, case.calls[0])), {}, dynamic_shapes=dynamic
         )
-        plain, guarded = exported.run_decompositions({}), exported.module()
+        plain = exported.run_decompositions({})
+        guarded = exported.module(), plain.module()  # decomposing may add guards
     except Exception as error:  # of PyTorch, which refuses modules with many kinds
         raise Redraw from error
     changed = [
@@ -421,7 +422,9 @@ def run_exported(case: Case, target: str) -> None:
             for name, x in zip(inputs, call, strict=True)
             for n, m in zip(known[name], x.shape, strict=True)
         )
-        if any(number_of(n) not in (None, m) for n, m in sizes) or not runs(guarded, call):
+        if any(number_of(n) not in (None, m) for n, m in sizes) or not all(
+            runs(accepts, call) for accepts in guarded
+        ):
             continue  # PyTorch has found that this size cannot vary
         module, args = case.module(), [*map(copied, call)]
         expected = leaves(module(*args))

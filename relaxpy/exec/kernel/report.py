@@ -25,7 +25,8 @@ from relaxpy.support.dataclass import dataclass, replace
 
 _FEW_BITS = 8
 _DECODES = (
-    "NumPy decodes integers of few bits in each call, native code in the product that reads them"
+    "NumPy decodes integers of few bits in each call, native code in the product that reads them; "
+    "relax.FoldConstant.max_bytes decodes small ones once"
 )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Final, TypeAlias, assert_never
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, assert_never
 
 import numpy as np
 from typing_extensions import override
@@ -34,7 +34,7 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import is_of_relaxpy
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.infer import callee_name
-from relaxpy.ir.relax.outputs import OUTPUT_TREE, RETURNS_TREE, in_tree, names_of
+from relaxpy.ir.relax.outputs import OUTPUT_TREE, RETURNS_TREE, STRING_SIZES, in_tree, names_of
 from relaxpy.ir.relax.relations import free_shape_vars, is_base_of, substitute_info
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.prim_func import PrimFunc
@@ -382,17 +382,22 @@ class ValueInfo:
 
     name: str
     struct_info: rx.StructInfo | None
+    #: The dimensions of a tensor of strings, numbers or names, or None; False for other values.
+    strings: Any = False
 
     @property
     def dtype(self) -> str:
         """The datatype of a tensor or scalar, "strings" of a tensor of these; empty if unknown."""
-        sinfo = self.struct_info
-        dtype = getattr(sinfo, "dtype", None)
+        if self.strings is not False:
+            return "strings"
+        dtype = getattr(self.struct_info, "dtype", None)
         return str(dtype) if dtype is not None and not dtype.is_void else ""
 
     @property
     def shape(self) -> tuple[int | str, ...] | None:
         """The dimensions of a tensor, those that are not fixed as text; None if unknown."""
+        if self.strings is not False:
+            return None if self.strings is None else tuple(self.strings)
         sinfo = self.struct_info
         sizes = sinfo.get_shape() if isinstance(sinfo, rx.TensorStructInfo) else None
         if sizes is None:
@@ -401,8 +406,19 @@ class ValueInfo:
 
     @override
     def __repr__(self) -> str:
-        found = f"{self.dtype} {self.shape}" if self.shape is not None else self.struct_info
+        found: object = self.struct_info
+        if self.shape is not None or self.strings is not False:
+            found = f"{self.dtype} {'' if self.shape is None else self.shape}".strip()
         return f"{self.name or '_'}: {found}".replace("'", "")
+
+
+def _described(signature: Signature, param: rx.Var) -> str:
+    """What a parameter takes, after its name."""
+    strings = signature.string_sizes or {}
+    if param.name_hint in strings:
+        sizes = strings[param.name_hint]
+        return ": strings" + ("" if sizes is None else f" of shape ({', '.join(map(str, sizes))})")
+    return f": {param.struct_info}" if param.struct_info is not None else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -421,6 +437,8 @@ class Signature:
     returns_tree: bool = False
     #: The derived struct info of the result, where none is declared.
     result: rx.StructInfo | None = None
+    #: That about the sizes of parameters that have strings.
+    string_sizes: Any = None
 
     @staticmethod
     def of(func: rx.Function, name: str) -> Signature:
@@ -428,7 +446,8 @@ class Signature:
         tree, ret = func.attrs.get(OUTPUT_TREE), func.ret_struct_info
         found = getattr(func.struct_info, "ret", None) or func.body.body.struct_info
         returns = bool(func.attrs.get(RETURNS_TREE))
-        return Signature(name, func.params, ret, func.span, tree, returns, ret or found)
+        strings = func.attrs.get(STRING_SIZES)
+        return Signature(name, func.params, ret, func.span, tree, returns, ret or found, strings)
 
     @property
     def output_names(self) -> tuple[str, ...]:
@@ -438,7 +457,11 @@ class Signature:
     @property
     def inputs(self) -> tuple[ValueInfo, ...]:
         """The parameters."""
-        return tuple(ValueInfo(param.name_hint, param.struct_info) for param in self.params)
+        strings = self.string_sizes or {}
+        return tuple(
+            ValueInfo(param.name_hint, param.struct_info, strings.get(param.name_hint, False))
+            for param in self.params
+        )
 
     @property
     def outputs(self) -> tuple[ValueInfo, ...]:
@@ -458,10 +481,7 @@ class Signature:
 
     @override
     def __str__(self) -> str:
-        params = [
-            param.name_hint + (f": {param.struct_info}" if param.struct_info is not None else "")
-            for param in self.params
-        ]
+        params = [f"{param.name_hint}{_described(self, param)}" for param in self.params]
         if len(params) > 2 * _SHOWN_PARAMS:
             hidden = len(params) - 2 * _SHOWN_PARAMS
             params[_SHOWN_PARAMS:-_SHOWN_PARAMS] = [f"... {counted(hidden, 'parameter')} ..."]

@@ -13,6 +13,9 @@ from relaxpy.ir.relax.nodes import BaseFunc
 OUTPUT_TREE: Final = "output_tree"
 #: The attribute of a function whose calls return the tree instead of the tuple.
 RETURNS_TREE: Final = "returns_tree"
+#: The attribute for parameters that are tensors of strings, which have no struct info: a mapping
+#: from their names to their sizes, numbers or names; None where the rank is not known.
+STRING_SIZES: Final = "string_sizes"
 
 
 def in_tree(tree: object, values: Sequence[Any]) -> Any:

@@ -64,7 +64,14 @@ def arguments(
     if seed is not None:
         values = dict(zip((p.name_hint for p in params), positional, strict=False)) | named
         others = [param for param in params if param.name_hint not in values]
-        drawn = _drawn(others, _sizes(params, values, dims), seed)
+        strings = function.signature.string_sizes or {}
+        sizes = _sizes(params, values, dims, strings)
+        if text := next((p.name_hint for p in others if p.name_hint in strings), None):
+            raise UsageError(
+                f"parameter {text} has strings, for which there are no random values",
+                hint=f"""write {text}='["a", "b"]', or such lists in a list, by its shape""",
+            )
+        drawn = _drawn(others, sizes, seed)
         named |= zip((param.name_hint for param in others), drawn, strict=True)
     elif dims:
         raise UsageError("--dim is for the random inputs of --random")
@@ -151,11 +158,20 @@ def _typed(value: object, sinfo: rx.StructInfo | None) -> object:
 
 
 def _sizes(
-    params: Sequence[rx.Var], values: Mapping[str, object], dims: Sequence[str]
+    params: Sequence[rx.Var],
+    values: Mapping[str, object],
+    dims: Sequence[str],
+    strings: Mapping[str, Sequence[int | str] | None],
 ) -> dict[str, int]:
-    """The values of dimensions by name: those in `dims`, and those of inputs."""
+    """The values of dimensions by name: those in `dims`, and those of inputs.
+
+    `strings` has the sizes of parameters that have strings.
+    """
     known = list(dict.fromkeys(name for param in params for name in dimension_names(param)))
     sizes: dict[str, int] = {}
+    for name, stated in strings.items():
+        shape = np.shape(np.asarray(values[name], object)) if name in values else ()
+        sizes |= {d: n for d, n in zip(stated or (), shape, strict=False) if isinstance(d, str)}
     for param in params:
         for dim, size in _dimensions(param.struct_info, values.get(param.name_hint)):
             if isinstance(dim, tir.Var):

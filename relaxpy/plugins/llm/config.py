@@ -230,25 +230,26 @@ _CHANGES: Final = re.compile(
 _HARMLESS: Final = {
     # What other models of the family have, and transformers does not read for this one.
     *("sliding_window", "use_sliding_window", "max_window_layers", "layer_types"),
-    *("sliding_window_pattern", "_sliding_window_pattern", "original_max_position_embeddings"),
+    *("sliding_window_pattern", "_sliding_window_pattern", "sliding_window_size"),
+    "original_max_position_embeddings",
     *("intermediate_size", "head_dim", "hidden_act", "hidden_activation", "model_type"),
     *("rope_scaling", "rope_parameters", "n_ctx", "query_pre_attn_scalar"),
     # Training, and what is returned or how it is computed.
-    *("attention_dropout", "attn_pdrop", "embd_pdrop", "resid_pdrop", "hidden_dropout", "dropout"),
-    *("hidden_dropout_prob", "attn_dropout", "initializer_range", "router_aux_loss_coef"),
     *("router_jitter_noise", "output_router_logits", "output_hidden_states", "output_attentions"),
     *("output_scores", "return_dict", "return_dict_in_generate", "use_cache", "use_bfloat16"),
     *("cache_implementation", "_attn_implementation", "_attn_implementation_autoset"),
     *("attn_implementation", "reorder_and_upcast_attn", "gradient_checkpointing", "torchscript"),
     *("pretraining_tp", "chunk_size_feed_forward", "cross_attention_hidden_size", "is_decoder"),
     *("summary_activation", "summary_first_dropout", "summary_proj_to_labels", "summary_type"),
-    *("summary_use_proj", "use_flash_attn", "_flash_attn_2_enabled", "flash_attn", "dtype"),
-    *("torch_dtype", "ignore_keys_at_rope_validation", "z_loss", "id2label", "label2id"),
+    *("summary_use_proj", "dtype", "torch_dtype", "ignore_keys_at_rope_validation"),
+    # What other programs read: how they compute attention.
+    "dual_chunk_attention_config",
     # Names, versions, and texts.
     *("_name_or_path", "architectures", "auto_map", "transformers_version", "tokenizer_class"),
     *("bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "unk_token_id"),
     *("decoder_start_token_id", "task_specific_params", "finetuning_task", "problem_type"),
     *("unsloth_version", "unsloth_fixed", "_commit_hash", "prefix", "base_model", "num_labels"),
+    *("id2label", "label2id", "transformers.js_config", "max_sequence_length"),
     *("bos_token", "eos_token", "pad_token", "model_max_length", "tf_legacy_loss"),
     # Options of generation, which older versions write here.
     *("do_sample", "temperature", "top_k", "top_p", "typical_p", "num_beams", "num_beam_groups"),
@@ -259,6 +260,8 @@ _HARMLESS: Final = {
     *("exponential_decay_length_penalty",),
 }
 """Entries that change nothing where they are not read."""
+_HARMLESS_PARTS: Final = re.compile("dropout|pdrop|flash|sdpa|fused|loss|initializer|init_std")
+"""Parts of names of entries about training, and about implementations of the same function."""
 
 
 def _is_neutral(name: str, value: object) -> bool:
@@ -288,13 +291,14 @@ class _Entries:
             ModelError: by its name, one of them changes the model.
         """
         names = [name for name in self.raw if name not in self.read | _HARMLESS]
+        names = [name for name in names if not _HARMLESS_PARTS.search(name)]
         found = [name for name in names if not _is_neutral(name, self.raw[name])]
         for name in found:
             if _CHANGES.search(name):
                 raise ModelError(
                     f"{self.source} has {name!r:.80}: {self.raw[name]!r:.60}, which is not "
                     "supported for this architecture",
-                    hint="without this entry, the model would be computed as if it were absent",
+                    hint="take this entry out of the file if the model was trained without it",
                 )
         return tuple(found)
 
@@ -499,6 +503,8 @@ def _rotation(raw: _Entries, standard: float) -> dict[str, Any]:
     rope = _Entries(scaling, f"the scaling of positions of {raw.source}")
     theta = rope.number("rope_theta", raw.number("rope_theta", standard))
     kind = rope.present("rope_type", scaling.get("type", "default"))
+    if raw.raw["model_type"] == "phi3" and kind == "su":  # as older versions call it
+        kind = "longrope"
     if not isinstance(kind, str) or kind not in _SCALINGS:
         raise ModelError(
             f"positions of {raw.source} are scaled by {kind!r:.60}, expected one of "

@@ -109,7 +109,7 @@ class _Described:
         return ModelError(
             f"{self.meta.source} has {self.kind}.{name}: {found!r:.60}, which is not supported "
             "for this architecture",
-            hint="without it, the model would be computed as if it were absent",
+            hint="it would be computed as if the file did not say this",
         )
 
     def refuse_others(self) -> None:
@@ -118,6 +118,8 @@ class _Described:
         for key, found in self.meta.values.items():
             name = key.removeprefix(start)
             if not key.startswith(start) or name in self.read | _HARMLESS:
+                continue
+            if name.startswith(_OF_IMAGES):
                 continue
             listed = found.tolist() if isinstance(found, np.ndarray) else found
             is_one = name.endswith("scale") and listed == 1
@@ -133,6 +135,8 @@ _HARMLESS = {
     *("attention.sliding_window_pattern", "rope.dimension_count"),
 }
 """Metadata that change nothing where they are not read."""
+_OF_IMAGES = ("vision.", "mm.")
+"""The starts of metadata of a part for images, which texts do not pass."""
 
 
 def config_of_gguf(header: Header, source: str) -> Config:
@@ -175,7 +179,10 @@ def config_of_gguf(header: Header, source: str) -> Config:
     if family.startswith("gemma"):
         raw |= {"hidden_act": "gelu_new", "hidden_activation": "gelu_pytorch_tanh"}
         if kind == "gemma3":
-            raw["rope_local_base_freq"] = value("rope.freq_base_swa")
+            # Some files have names of their own.
+            bases = value("rope.global.freq_base"), value("rope.local.freq_base")
+            raw["rope_theta"] = bases[0] if raw["rope_theta"] is None else raw["rope_theta"]
+            raw["rope_local_base_freq"] = value("rope.freq_base_swa") or bases[1]
         raw |= _windows_of(described)
         is_wide = (kind, raw["num_hidden_layers"]) in _WIDE_SCALE
         raw["query_pre_attn_scalar"] = _head_dim({**raw, "head_dim": None} if is_wide else raw)

@@ -91,7 +91,11 @@ class _Renderer:
             if self._process is None or self._process.poll() is not None:
                 self.end()
                 self._process = _started()
-            reply = _replied(self._process, request)
+            try:
+                reply = _replied(self._process, request)
+            except BaseException:  # an interrupt, after which the reply would be the next one's
+                self.end()
+                raise
             if reply is None:
                 code = self._process.wait()
                 self.end()
@@ -149,7 +153,7 @@ def _why_ended(code: int) -> str:
     if code == -getattr(signal, "SIGPROF", 0):
         return f"takes more than {_SECONDS} seconds of CPU time"
     if code == -getattr(signal, "SIGKILL", -1):  # by `_replied`; on Windows it is 1
-        return f"takes more than {_WAIT} seconds"
+        return f"takes more than {_WAIT} seconds, or its process was killed"
     return (
         f"needs more than {_MEMORY >> 20} MB, or more than {_WAIT} seconds, or cannot run: "
         f"its process ended with code {code}"

@@ -11,6 +11,7 @@ import json
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
@@ -95,6 +96,18 @@ def answer(compiled: Callable[[str], Any], text: str, values: dict[str, Any] | N
         return ["error", f"fails: {error!r:.200}"]
 
 
+def limit_memory(memory: int) -> None:
+    """Bound this process to so many bytes of memory and to no files, where the system does that."""
+    if hasattr(signal, "setitimer"):
+        import resource
+
+        for kind, most in ((resource.RLIMIT_AS, memory), (resource.RLIMIT_FSIZE, 0)):
+            _, limit = resource.getrlimit(kind)
+            # macOS refuses fewer bytes than the libraries of the system have.
+            with suppress(OSError, ValueError):
+                resource.setrlimit(kind, (most if limit < 0 else min(most, limit), limit))
+
+
 def main(seconds: float, memory: int) -> None:
     """Answer requests, with limits of CPU time in seconds and of memory in bytes."""
     own = environment()
@@ -102,12 +115,7 @@ def main(seconds: float, memory: int) -> None:
     import jinja2.debug  # noqa: F401  # which an error would import
 
     has_limits = hasattr(signal, "setitimer")
-    if has_limits:
-        import resource
-
-        for kind, most in ((resource.RLIMIT_AS, memory), (resource.RLIMIT_FSIZE, 0)):
-            _, limit = resource.getrlimit(kind)
-            resource.setrlimit(kind, (most if limit < 0 else min(most, limit), limit))
+    limit_memory(memory)
     for line in sys.stdin.buffer:
         if has_limits:
             signal.setitimer(signal.ITIMER_PROF, seconds)  # whose signal ends the process

@@ -173,11 +173,12 @@ _LONGEST = 1000
 """The most characters of a token of SentencePiece."""
 _WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
 _REST = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-_CASES = (
-    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
-    r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}"
-    r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+_CASED = (
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+",
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*",
 )
+_CASED_REST = r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+_ENDING = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
 _GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)"
 _OF_LLAMA3 = (
     *("llama-bpe", "llama3", "llama-v3"),
@@ -187,9 +188,10 @@ _SPLITS: Mapping[str, tuple[str, ...]] = {
     "default": (r"[\p{P}\$\+<=>\^~\|]+", _GPT2, r"\p{N}+", "[0-9][0-9][0-9]"),
     **dict.fromkeys(("gpt-2", "phi-2"), (_GPT2,)),
     "smollm": (r"\p{N}", _GPT2),
-    **dict.fromkeys(_OF_LLAMA3, (_WORDS + "{1,3}" + _REST,)),
+    **dict.fromkeys((*_OF_LLAMA3, "dbrx", "smaug-bpe"), (_WORDS + "{1,3}" + _REST,)),
     **dict.fromkeys(("qwen2", "deepseek-r1-qwen"), (_WORDS + _REST,)),
-    "tekken": (_CASES,),
+    "tekken": ("|".join(_CASED) + r"|\p{N}" + _CASED_REST,),
+    "gpt-4o": ("|".join(word + _ENDING for word in _CASED) + r"|\p{N}{1,3}" + _CASED_REST,),
 }
 """How texts are split before byte pairs are merged, by names: each expression splits the pieces."""
 _WHOLE = {*_OF_LLAMA3, "tekken"}

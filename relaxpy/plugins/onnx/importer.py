@@ -24,7 +24,7 @@ from relaxpy.ir.core.dtype import Array, DataType
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.nodes import Constant, Expr, StructInfo, TensorStructInfo, Tuple, Var, const
-from relaxpy.ir.relax.outputs import OUTPUT_TREE
+from relaxpy.ir.relax.outputs import OUTPUT_TREE, STRING_SIZES
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.prim_expr import PrimExpr
 from relaxpy.plugins.importing.tensors import (
@@ -121,6 +121,8 @@ class Importer:
     _folded_bytes: int = 0
 
     def __post_init__(self) -> None:
+        self.text_infos: dict[str, StructInfo] = {}
+        """The struct info of inputs that have strings, as places in the vocabulary."""
         self.strings = Strings(vocabulary_var(is_dataflow=self.is_dataflow))
 
     def module(self) -> IRModule:
@@ -157,6 +159,10 @@ class Importer:
             "num_input": len(inputs),
             OUTPUT_TREE: {name: k for k, name in enumerate(graph.outputs)},
         }
+        if self.text_infos:
+            attrs[STRING_SIZES] = {
+                inputs[name].name_hint: _sizes_of(info) for name, info in self.text_infos.items()
+            }
         if self.params:
             attrs["params"] = [value.data for value in self.params.values()]
         with self.builder.function("main", parameters, attrs):
@@ -170,7 +176,7 @@ class Importer:
 
     def _results(self, graph: view.Graph, scope: Mapping[str, Value]) -> Expr:
         self.builder.declare(self.strings.vocabulary)
-        values = self.convert(graph, {**scope, **self._encoded(graph, scope)}, self.model.opsets)
+        values = self.convert(graph, {**scope, **self._encoded(scope)}, self.model.opsets)
         refuse_nodes(self.unsupported, "ONNX")
         place = Context(self, _OUTPUT, 0, {})
         try:
@@ -179,23 +185,18 @@ class Importer:
             raise FrontendError(f"an output of the graph cannot be imported: {error}") from None
         return exprs[0] if len(exprs) == 1 else Tuple(tuple(exprs))
 
-    def _encoded(self, graph: view.Graph, scope: Mapping[str, Any]) -> dict[str, Value]:
+    def _encoded(self, scope: Mapping[str, Any]) -> dict[str, Value]:
         """The inputs that have strings, as the places of these in the vocabulary."""
         result: dict[str, Value] = {}
-        infos = {
-            name: self.struct_info(name, kind)
-            for name, kind in graph.inputs.items()
-            if _has_strings(kind)
-        }
+        infos = self.text_infos
         # A size may be an expression of sizes that another input has alone.
         for name in sorted(infos, key=lambda name: _has_expressions(infos[name])):
             var, info = scope[name], infos[name]
             is_tensor = isinstance(info, TensorStructInfo)
             read = tensor_info(None, "int64") if is_tensor else info
-            sizes = info.get_shape() if isinstance(info, TensorStructInfo) else None
-            stated = sizes and [s.value if isinstance(s, tir.IntImm) else str(s) for s in sizes]
+            stated = json.dumps(_sizes_of(info))
             codes = self.builder.emit(
-                self.strings.call("encode", read, var, var.name_hint, json.dumps(stated)),
+                self.strings.call("encode", read, var, var.name_hint, stated),
                 f"{identifier(name)}_codes",
             )
             if is_tensor:
@@ -537,7 +538,9 @@ class Importer:
 
     def _parameter(self, name: str, kind: view.ValueType) -> Var:
         info = self.struct_info(name, kind)
-        var = Var(self._name(name), OBJECT if _has_strings(kind) else info)
+        if _has_strings(kind):
+            self.text_infos[name], info = info, OBJECT
+        var = Var(self._name(name), info)
         if isinstance(kind, view.MapType):
             self.maps[var] = kind
         if isinstance(kind, view.TensorType) and kind.code in view.NARROW:
@@ -609,6 +612,14 @@ class Importer:
 
 
 _OUTPUT = view.Node("outputs", -1, "", "", (), (), {}, onnx.NodeProto())
+
+
+def _sizes_of(info: StructInfo) -> list[int | str] | None:
+    """The sizes of an input of strings, numbers or names, if its rank is stated."""
+    sizes = info.get_shape() if isinstance(info, TensorStructInfo) else None
+    if sizes is None:
+        return None
+    return [s.value if isinstance(s, tir.IntImm) else str(s) for s in sizes]
 
 
 def _has_strings(kind: view.ValueType) -> bool:

@@ -57,6 +57,8 @@ def constant(tensor: Any) -> Constant:
     if data.is_conj() or data.is_neg():
         data = data.resolve_conj().resolve_neg()
     if data.device.type != "cpu":
+        if data.is_meta:
+            raise UnsupportedError("a tensor is on meta, where it has no elements")
         raise UnsupportedError(f"a tensor is on {data.device}; model.cpu() is in main memory")
     array = as_numpy(data)
     base = array

@@ -429,6 +429,20 @@ def test_all_metadata_of_llama_cpp_are_read_or_refused(arch: str, tmp_path: Path
     assert not ignored - NO_EFFECT.keys()
 
 
+def test_files_of_gemma3_may_name_bases_otherwise_and_have_a_part_for_images(tmp_path) -> None:
+    common = COMMON | {"attention.sliding_window": 12}
+    common.pop("rope.freq_base", None)
+    bases = {"rope.global.freq_base": 5e5, "rope.local.freq_base": 2e4}
+    images = {"vision.block_count": 27, "mm.tokens_per_image": 256}
+
+    def found(entries: dict[str, Any]) -> Any:
+        header = header_of(tmp_path / "m.gguf", "gemma3", common | entries, freqs=[])
+        return config_of_gguf(header, "m.gguf")
+
+    assert found(images) == found({})
+    assert found(bases) == found({"rope.freq_base": 5e5, "rope.freq_base_swa": 2e4}) != found({})
+
+
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_tensors_have_the_names_of_llama_cpp(arch: str) -> None:
     """Those that the package gives the tensors of transformers."""

@@ -426,6 +426,12 @@ COMMON = {
     "use_cache": True,
     "_name_or_path": "x",
     "unsloth_version": "2025.1",
+    "hidden_dropout_prob": 0.1,
+    "attention_probs_dropout_prob": 0.1,
+    "use_flash_attention_2": True,
+    "aux_loss_coefficient_of_router": 0.1,
+    "max_sequence_length": 2048,
+    "transformers.js_config": {"kv_cache_dtype": {"fp16": "float16"}},
 }
 GEMMAS = {"hidden_act": "gelu_pytorch_tanh", "hidden_activation": "gelu_pytorch_tanh"}
 FOUND: dict[str, dict[str, Any]] = {
@@ -436,7 +442,12 @@ FOUND: dict[str, dict[str, Any]] = {
         "rope_scaling": None,
     },
     "mistral": {"attn_implementation": "eager", "sliding_window": None, "max_length": 20},
-    "qwen2": {"use_mrope": False, "max_window_layers": 28, "use_sliding_window": False},
+    "qwen2": {
+        "use_mrope": False,
+        "max_window_layers": 28,
+        "use_sliding_window": False,
+        "dual_chunk_attention_config": {"chunk_size": 262144, "local_size": 8192},
+    },
     "qwen3": {"max_window_layers": 28, "use_sliding_window": False, "attention_bias": False},
     "gemma": {**GEMMAS, "hidden_activation": None, "hidden_act": "gelu"},
     "mixtral": {
@@ -444,7 +455,12 @@ FOUND: dict[str, dict[str, Any]] = {
         "router_jitter_noise": 0.1,
         "output_router_logits": 1,
     },
-    "gemma2": {**GEMMAS, "cache_implementation": "hybrid", "layer_types": None},
+    "gemma2": {
+        **GEMMAS,
+        "cache_implementation": "hybrid",
+        "layer_types": None,
+        "sliding_window_size": 4096,
+    },
     "gemma3_text": {**GEMMAS, "cache_implementation": "hybrid", "_sliding_window_pattern": 6},
     "phi3": {"embd_pdrop": 0.1, "resid_pdrop": 0.1, "interpolate_factor": 1, "full_attn_mod": 1},
     "qwen3_moe": {"decoder_sparse_step": 1, "mlp_only_layers": [], "router_aux_loss_coef": 0.1},
@@ -459,6 +475,15 @@ def test_entries_of_files_are_known(family: str) -> None:
     assert config_of({**COMMON, **FOUND[family], **raw}) == config_of({**raw, "eos_token_id": 2})
     assert config_of({**COMMON, **FOUND[family], **raw}).unknown == ()
     assert config_of({**raw, "my_note": "hello", "nothing": None}).unknown == ("my_note",)
+
+
+def test_older_files_of_phi3_call_the_scaling_of_positions_su() -> None:
+    raw = CONFIGS["phi3"]
+    scaling = raw["rope_scaling"] | {"type": "su"}
+    scaling.pop("rope_type", None)
+    assert config_of({**raw, "rope_scaling": scaling}) == config_of(raw)
+    with pytest.raises(ModelError, match="scaled by 'su'"):
+        config_of({**CONFIGS["llama"], "rope_scaling": {"type": "su", "factor": 2.0}})
 
 
 OTHERS: dict[str, Any] = {

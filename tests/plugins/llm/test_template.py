@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 import random
 import re
+import signal
+import sys
 import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from threading import Thread
+from threading import Thread, Timer
 from typing import Any
 
 import pytest
 
-from relaxpy.plugins.llm import template as module
+from relaxpy.plugins.llm import template as module, template_process
 from relaxpy.plugins.llm.config import ModelError
 from relaxpy.plugins.llm.template import ChatTemplate
 
@@ -211,7 +213,7 @@ def test_a_process_that_waits_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     slow = ChatTemplate(text, {})
     monkeypatch.setattr(module, "_WAIT", 0.5)
     begin = time.perf_counter()
-    with pytest.raises(ModelError, match=r"the chat template takes more than 0\.5 seconds$"):
+    with pytest.raises(ModelError, match=r"the chat template takes more than 0\.5 seconds, or"):
         slow.render(MESSAGES)
     assert time.perf_counter() - begin < 10
 
@@ -233,6 +235,33 @@ def test_a_process_that_somebody_ended_is_started_again() -> None:
         process.kill()
         process.wait()
         assert template.render(MESSAGES) == "2"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="sends a signal")
+def test_after_an_interrupt_the_next_text_is_its_own() -> None:
+    slow = ChatTemplate("{% for i in range(99999) %}{% endfor %}" * 8 + "other", {})
+    quick = ChatTemplate("own", {})
+    slow.render(MESSAGES)
+    timer = Timer(0.02, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        _ = [slow.render(MESSAGES) for _ in range(100)]
+    assert quick.render(MESSAGES) == "own"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no such limits")
+def test_a_system_that_refuses_a_limit_of_memory_is_no_error(monkeypatch) -> None:
+    import resource
+
+    asked = []
+
+    def refuse(kind: int, limits: tuple[int, int]) -> None:
+        asked.append(kind)
+        raise ValueError("current limit exceeds maximum limit")
+
+    monkeypatch.setattr(resource, "setrlimit", refuse)
+    template_process.limit_memory(1 << 20)
+    assert asked == [resource.RLIMIT_AS, resource.RLIMIT_FSIZE]
 
 
 def test_a_template_that_is_too_long_is_not_compiled() -> None:

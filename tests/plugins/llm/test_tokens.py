@@ -127,6 +127,9 @@ def test_first_tokens_and_merges_as_llama_cpp_has_them(pre: str) -> None:
         ("gpt-2", ["a", "Ġb", "Ġ+<", "c", "1234567", "!?'", "s"]),
         ("smollm", ["a", "Ġb", "Ġ+<", "c", "1", "2", "3", "4", "5", "6", "7", "!?'", "s"]),
         ("llama-bpe", ["a", "Ġb", "Ġ+<", "c", "123", "456", "7", "!?'", "s"]),
+        ("dbrx", ["a", "Ġb", "Ġ+<", "c", "123", "456", "7", "!?'", "s"]),
+        ("tekken", ["a", "Ġb", "Ġ+<", "c", "1", "2", "3", "4", "5", "6", "7", "!?'", "s"]),
+        ("gpt-4o", ["a", "Ġb", "Ġ+<", "c", "123", "456", "7", "!?'", "s"]),
     ],
 )
 def test_how_texts_are_split(pre: str | None, pieces: list[str]) -> None:
@@ -134,6 +137,21 @@ def test_how_texts_are_split(pre: str | None, pieces: list[str]) -> None:
     words = [written(bytes([byte])) for byte in range(256)]
     own = tokenizer_of_metadata(metadata("gpt2", words, merges=[], **entries))
     split = own.own.pre_tokenizer.pre_tokenize_str("a b +<c1234567!?'s")
+    assert [piece for piece, _ in split] == pieces
+
+
+@pytest.mark.parametrize(
+    ("pre", "pieces"),
+    [
+        ("tekken", ["don", "'t", "Ġsay", "Hello", "World", "//"]),
+        ("gpt-4o", ["don't", "Ġsay", "Hello", "World", "//"]),
+        ("smaug-bpe", ["don", "'t", "ĠsayHelloWorld", "//"]),
+    ],
+)
+def test_words_end_where_their_letters_become_large_again(pre: str, pieces: list[str]) -> None:
+    words = [written(bytes([byte])) for byte in range(256)]
+    own = tokenizer_of_metadata(metadata("gpt2", words, merges=[], pre=pre))
+    split = own.own.pre_tokenizer.pre_tokenize_str("don't sayHelloWorld//")
     assert [piece for piece, _ in split] == pieces
 
 

@@ -18,6 +18,7 @@ from onnx import TensorProto, helper
 
 import relaxpy
 from relaxpy.errors import MatchCastError, RuntimeCheckError
+from relaxpy.plugins.cli.main import main
 from relaxpy.plugins.importing import strings
 from relaxpy.plugins.importing.unsupported import OpNotImplemented
 from relaxpy.relax.frontend.onnx import from_onnx
@@ -410,6 +411,7 @@ def test_the_shape_of_strings_may_be_given() -> None:
     proto = one("Shape", {"x": COLORS})
     main = relaxpy.compile(from_onnx(proto, shape_dict={"x": [3, "k"]}))["main"]
     assert main(COLORS).tolist() == [3, 2]
+    assert "main(x: strings of shape (3, k))" in repr(main)
     for wrong, found in (
         (COLORS[:2], r"found shape \(2, 2\)"),
         (COLORS[0], r"found shape \(2,\)"),
@@ -419,6 +421,27 @@ def test_the_shape_of_strings_may_be_given() -> None:
         stated = r"parameter x: expected an array of strings of shape \(3, k\), "
         with pytest.raises(RuntimeCheckError, match=stated + found):
             main(wrong)
+
+
+def test_signatures_and_the_command_line_know_strings_and_their_sizes(tmp_path, capsys) -> None:
+    kinds = {"x": helper.make_tensor_type_proto(STRING, ["n", 1])}
+    kinds["y"] = helper.make_tensor_type_proto(FLOAT, ["n", 2])
+    nodes = [node_of("a = Identity(x)"), node_of("b = Identity(y)")]
+    path = tmp_path / "text.onnx"
+    onnx.save(model(nodes, kinds, ["a", "b"]), path)
+    saved = tmp_path / "text.rxp"
+    relaxpy.compile(path).save(saved)
+    wanted = 'main(x: strings of shape (n, 1), y: R.Tensor((n, 2), dtype="float32"))'
+    assert wanted in str(relaxpy.compile(path))
+    assert wanted in str(relaxpy.compile(saved))
+    assert main(["run", str(path), 'x=[["a"], ["b"], ["a"]]', "--random", "0"]) == 0
+    out = capsys.readouterr().out
+    assert "object (3, 1)" in out
+    assert "float32 (3, 2)" in out
+    assert main(["run", str(path), "--random", "0", "--dim", "n=2"]) == 2
+    assert (
+        "parameter x has strings, for which there are no random values" in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize(

@@ -268,8 +268,8 @@ def optional_get_element(cx: Context, value: Value) -> Value:
     kind = cx.importer.optionals.get(value)
     if isinstance(kind, rx.TensorStructInfo):
         # Names of sizes have their values from here on, unless another input has them, too.
-        tensor = cx.emit(call(cx, "get", tensor_of(None, str(kind.dtype)), value))
-        cast = cx.builder.match_cast(tensor, kind)
+        read = cx.emit(call(cx, "get", tensor_of(None, str(kind.dtype)), value))
+        cast = cx.builder.match_cast(read, kind)
         assert cast is not None
         return cx.as_strings(cast, value)
     found = cx.as_strings(call(cx, "get", OBJECT, value), value)
