@@ -84,8 +84,17 @@ def main() -> int:
         SITES / "jupyter_execute", ignore_errors=True
     )  # myst-nb leaves copies of notebooks
     if status == 0:
+        build_wheel(SITE / "wheels")
         list_versions(SITES)
     return status
+
+
+def build_wheel(folder: Path) -> None:
+    """Build the wheel of relaxpy that a page runs in the browser, and a file with its name."""
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    [wheel] = folder.glob("*.whl")
+    (folder / "name.txt").write_text(f"{wheel.name}\n")
 
 
 def list_versions(sites: Path) -> None:

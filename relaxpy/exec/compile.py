@@ -393,7 +393,7 @@ def _linked(saved: Container, code: LoadedCode, source: str) -> Executable | Non
     program = Program(
         *(module, "native", requested, executable_of_saved), keep=code, schedules=schedules
     )
-    report = ExecutionReport(tuple(rows))
+    report = ExecutionReport(tuple(rows), is_native=True)
     names = stored.private_names
     return executable_of_lowered(program, public, functions, lowered, report, names)
 
@@ -449,7 +449,7 @@ def _from_disk_or_compiled(
             stored = load_program(source, lowered)
         public = public_signatures((stored and stored.signatures) or module())
         if stored is not None and stored.functions.keys() >= {name for name, _ in public.values()}:
-            report = ExecutionReport(stored.rows, remark=remark)
+            report = ExecutionReport(stored.rows, remark=remark, is_native=True)
             names = stored.private_names
             return executable_of_lowered(program, public, stored.functions, lowered, report, names)
     from relaxpy.exec.lowered import compiled_and_stored

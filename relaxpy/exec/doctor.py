@@ -107,7 +107,7 @@ def _versions() -> Finding:
 def _processor() -> Finding:
     name, count, usable = process().processor(), os.cpu_count() or 1, process().cpus()
     number = f"{usable} of {count}" if usable != count else f"{count}"
-    excluded = hasattr(os, "sched_getaffinity") and usable != count
+    excluded = process().system.has_affinity and usable != count
     advice = "the affinity or the container of this process excludes the others" if excluded else ""
     return Finding("CPU", f"{name}, {number} logical", advice)
 

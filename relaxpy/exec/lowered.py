@@ -42,6 +42,7 @@ from relaxpy.exec.storing import code_of, program_table, store_program
 from relaxpy.ir.core.fork_lock import Late
 from relaxpy.ir.core.memo import noted_reads
 from relaxpy.ir.core.target import target_facts
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
@@ -222,7 +223,8 @@ class Lowered:
         rows = *_kernel_rows(lowered), *_dynamic_rows(module, lowered.program)
         native = lowered.backend.native
         problem = store(lowered, rows) or (native.problem if native is not None else "")
-        report = ExecutionReport(rows, not_native, remark or problem)
+        is_native = native is not None
+        report = ExecutionReport(rows, not_native, remark or problem, is_native)
         names = module.functions_by_name
         return executable_of_lowered(program, public, functions, lambda: self, report, names)
 
@@ -285,7 +287,10 @@ def empty_functions(module: IRModule) -> IRModule:
 
 
 def _dynamic_rows(module: IRModule, program: IRModule) -> tuple[ReportRow, ...]:
-    """The calls lowered at run time, in the module or in the one compiled instead."""
+    """The calls lowered at run time, in the module or in the one compiled instead.
+
+    Then the packed functions that the module calls.
+    """
     always = {name for name, _ in dynamic_calls(program)}
     rows = []
     for name, call in dynamic_calls(module):
@@ -294,12 +299,22 @@ def _dynamic_rows(module: IRModule, program: IRModule) -> tuple[ReportRow, ...]:
         if name not in always:
             reason = f"sizes may be unequal: {reason}"
         rows.append(ReportRow(operator_name(call), name, "lowered at run time", reason))
+    packed = (
+        (node.global_symbol, name)
+        for name, func in module.functions_by_name.items()
+        for node in walk(func)
+        if isinstance(node, rx.ExternFunc)
+    )
+    rows += [ReportRow(*each, "packed function", "", "python") for each in dict.fromkeys(packed)]
     return tuple(rows)
 
 
 def _kernel_rows(lowered: LoweredModule) -> tuple[ReportRow, ...]:
     rows = (
-        ReportRow(name, block.block, block.method, block.reason, block.backend, block.threads)
+        ReportRow(
+            *(name, block.block, block.method, block.reason, block.backend, block.threads),
+            varies=block.varies,
+        )
         for name, kernel in lowered.kernels.items()
         for block in kernel.report
     )
@@ -312,6 +327,7 @@ def _kernel_rows(lowered: LoweredModule) -> tuple[ReportRow, ...]:
             reason=row.reason or lowered.problem,
             backend="numpy",
             threads="",
+            varies="",
         )
         for row in rows
     )

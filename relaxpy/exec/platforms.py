@@ -139,7 +139,9 @@ class System:
         pages: how code allocates memory: by mmap with these flags, or by VirtualAlloc.
         huge_pages: the advice of madvise for huge pages, if there is one.
         trim: the function that returns freed memory to the system, if there is one.
-        threads: the functions by which threads start and wait.
+        threads: the functions by which threads of native code start and wait.
+        has_threads: whether Python starts threads.
+        has_affinity: whether Python sets the CPUs that a thread may use.
         clock: the number of the clock of Python's perf_counter; None for the performance counter.
         processors: where the description of CPUs is read.
         caches: the directory for caches of a user.
@@ -154,6 +156,8 @@ class System:
     huge_pages: int | None = None
     trim: str = ""
     threads: Literal["futex", "os_sync", "WaitOnAddress", "none"] = "none"
+    has_threads: bool = True
+    has_affinity: bool = False
     clock: int | None = 1
     processors: Literal["cpuinfo", "sysctl", "registry", "unknown"] = "unknown"
     caches: str = "~/.cache"
@@ -161,7 +165,13 @@ class System:
 
 
 LINUX: Final = System(
-    "linux", ("linux",), huge_pages=14, trim="malloc_trim", threads="futex", processors="cpuinfo"
+    "linux",
+    ("linux",),
+    huge_pages=14,
+    trim="malloc_trim",
+    threads="futex",
+    has_affinity=True,
+    processors="cpuinfo",
 )
 MACOS: Final = System(
     "macos",
@@ -186,6 +196,8 @@ WINDOWS: Final = System(
     caches="~/AppData/Local",
     llvm="llvmlite.dll",
 )
+BROWSER: Final = System("browser", ("emscripten",), has_threads=False)
+"""Python in a browser, as Pyodide has it: a CPU of 32 bits, and no native code."""
 OTHER: Final = System("other", ())
 """Any other system, for which no native code is generated."""
 
@@ -265,4 +277,4 @@ def system_of(name: str) -> System:
     return next((system for system in _SYSTEMS if name.startswith(system.names)), OTHER)
 
 
-_SYSTEMS: Final = (LINUX, MACOS, WINDOWS)
+_SYSTEMS: Final = (LINUX, MACOS, WINDOWS, BROWSER)

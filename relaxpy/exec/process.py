@@ -9,6 +9,7 @@ import mmap
 import os
 import platform
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache
@@ -154,6 +155,12 @@ class Process:
     def cpus(self) -> int:
         """The number of CPUs that this process may use."""
         return os.cpu_count() or 1
+
+    def thread_id(self) -> int:
+        """The number of the calling thread: that of the system where native code runs."""
+        if self.system.threads == "none":
+            return threading.get_ident()
+        return threading.get_native_id()
 
     def description(self) -> str:
         """Lines that identify the first CPU; empty if unknown."""

@@ -29,6 +29,7 @@ from relaxpy.exec.container import as_path
 from relaxpy.exec.kernel.report import Shape, operation_count, shape_of
 from relaxpy.exec.native.machine_code.machine import obstacle
 from relaxpy.exec.native.peak import peak_bytes, peak_operations
+from relaxpy.exec.process import process
 from relaxpy.exec.report import ExecutionReport, kernel_sources, source_column
 from relaxpy.exec.runtime.instrument import Instrument, Profiler, VMInstrumentReturnKind
 from relaxpy.exec.runtime.threads import WorkerTime, worker_times
@@ -74,22 +75,22 @@ def chrome_trace(
 
     A call that did not return, since it or one inside of it failed, is marked as failed.
     """
-    process, thread = os.getpid(), threading.get_native_id()
+    number, thread = os.getpid(), process().thread_id()
     process_name = {"ph": "M", "name": "process_name", "args": {"name": "relaxpy"}}
-    rows: list[dict[str, Any]] = [process_name | {"pid": process, "tid": thread}]
+    rows: list[dict[str, Any]] = [process_name | {"pid": number, "tid": thread}]
     threads = {thread: threading.current_thread().name}
     workers = sorted({event.worker for event in events if event.worker is not None})
     threads.update((worker, f"worker {number}") for number, worker in enumerate(workers, 1))
     for tid, name in threads.items():
         title = {"ph": "M", "name": "thread_name", "args": {"name": name}}
-        rows.append(title | {"pid": process, "tid": tid})
+        rows.append(title | {"pid": number, "tid": tid})
     for event in sorted(events, key=lambda event: (event.start, -event.duration)):
         facts = dict(kinds.get(event.name, {}))
         if event.arrays:
             facts["arguments"] = ", ".join(event.arrays)
         if not event.is_finished:
             facts["failed"] = True
-        place = {"pid": process, "tid": thread if event.worker is None else event.worker}
+        place = {"pid": number, "tid": thread if event.worker is None else event.worker}
         row = {"ph": "X", "name": event.name, "cat": facts.pop("kind", "") or "call", "args": facts}
         rows.append(row | {"ts": event.start * 1e6, "dur": event.duration * 1e6} | place)
     data: dict[str, object] = {"traceEvents": rows, "displayTimeUnit": "ms"}

@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.relax.nodes import Call, GlobalVar
+from relaxpy.ir.relax.nodes import Call, ExternFunc, GlobalVar
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.screen import ShownAsTable, Table
 
@@ -20,9 +20,10 @@ from relaxpy.support.screen import ShownAsTable, Table
 class ReportRow:
     """The method by which one block of a kernel runs, with the reason if it is not a fast one.
 
-    For an operator that is lowered at run time, `block` is the function that calls it. The back end
-    is "native" or "numpy". `threads` is their maximum number, or "BLAS" where BLAS decides.
-    `source` is where the program calls the kernel, as file:line.
+    For an operator that is lowered at run time, and for a packed function, `block` is the function
+    that calls it. The back end is "native", "numpy" or "python". `threads` is their maximum number,
+    or "BLAS" where BLAS decides. `source` is where the program calls the kernel, as file:line.
+    `varies` is the reason why the bits of results of native code depend on the CPU, if they do.
     """
 
     kernel: str
@@ -32,6 +33,13 @@ class ReportRow:
     backend: str = ""
     threads: str = ""
     source: str = ""
+    varies: str = ""
+
+    @property
+    def depends_on(self) -> str:
+        """The reason why the bits of results may depend on the CPU; empty if they do not."""
+        others = {"native": self.varies, "numpy": "NumPy", "python": "Python"}
+        return others.get(self.backend, self.method)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -39,12 +47,14 @@ class ExecutionReport(ShownAsTable):
     """One row for each block of each kernel; `str` is a table.
 
     `not_native` is the reason why the default target of this machine is not "native", and `remark`
-    why machine code of a file is not used, or is not that of the whole program.
+    why machine code of a file is not used, or is not that of the whole program. A report that
+    `is_native` names the kernels whose bits may depend on the CPU.
     """
 
     rows: tuple[ReportRow, ...]
     not_native: str = ""
     remark: str = ""
+    is_native: bool = False
 
     def __iter__(self) -> Iterator[ReportRow]:
         return iter(self.rows)
@@ -82,7 +92,21 @@ class ExecutionReport(ShownAsTable):
     @property
     def _remarks(self) -> tuple[str, ...]:
         reason = f"not native: {self.not_native}" if self.not_native else ""
-        return tuple(filter(None, (reason, self.remark)))
+        return tuple(filter(None, (reason, self.remark, self._varying if self.is_native else "")))
+
+    @property
+    def varying(self) -> Mapping[str, str]:
+        """The kernels whose results may have other bits on another CPU, each with the reason.
+
+        The bits of all others do not depend on the CPU, or on the number of threads.
+        """
+        reasons = {row.kernel: row.depends_on for row in reversed(self.rows) if row.depends_on}
+        return {row.kernel: reasons[row.kernel] for row in self.rows if row.kernel in reasons}
+
+    @property
+    def _varying(self) -> str:
+        names = ", ".join(f"{kernel} ({reason})" for kernel, reason in self.varying.items())
+        return f"bits may depend on the CPU: {names}" if names else ""
 
     def located(self, sources: Mapping[str, str]) -> ExecutionReport:
         """The report with the sources of kernels."""
@@ -144,14 +168,16 @@ def source_column(sources: Sequence[str]) -> tuple[str, list[str]]:
 
 
 def kernel_sources(module: IRModule) -> dict[str, str]:
-    """The position of the program's first call of each kernel, as file:line, if known."""
+    """The position of the first call of each kernel and packed function, as file:line, if known."""
     sources: dict[str, str] = {}
     for func in module.functions.values():
         for call in walk(func):
             if isinstance(call, Call) and (span := call.span) is not None:
-                callees = (c for c in (call.op, *call.args[:1]) if isinstance(c, GlobalVar))
-                for callee in callees:
-                    sources.setdefault(callee.name_hint, f"{span.file}:{span.line}")
+                for callee in (call.op, *call.args[:1]):
+                    if isinstance(callee, GlobalVar):
+                        sources.setdefault(callee.name_hint, f"{span.file}:{span.line}")
+                    elif isinstance(callee, ExternFunc):
+                        sources.setdefault(callee.global_symbol, f"{span.file}:{span.line}")
     return sources
 
 

@@ -34,7 +34,8 @@ _DECODES = (
 class BlockReport:
     """The method by which a block runs, and the `reason` if it is not over whole arrays.
 
-    `threads` is their maximum number, or "BLAS" where BLAS decides.
+    `threads` is their maximum number, or "BLAS" where BLAS decides. `varies` is the reason why the
+    bits of results of native code depend on the CPU, if they do.
     """
 
     block: str
@@ -42,6 +43,7 @@ class BlockReport:
     reason: str = ""
     backend: str = "numpy"
     threads: str = "1"
+    varies: str = ""
 
     @property
     def is_scalar(self) -> bool:

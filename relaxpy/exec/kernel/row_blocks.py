@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache, partial
 from queue import SimpleQueue
-from threading import Lock, Thread, get_native_id, local
+from threading import Lock, Thread, local
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec.blas import has_thread_limit, one_blas_thread
+from relaxpy.exec.process import process
 from relaxpy.exec.runtime.threads import (
     as_this_thread_rounds,
     keep_from_this_processor,
@@ -79,13 +80,13 @@ class _Pool:
 
     def __init__(self, count: int) -> None:
         self.jobs: SimpleQueue[_Job] = SimpleQueue()
-        self.ids: list[int] = []
+        self.workers: list[Thread] = []
         # The system limits the threads of a process, and no thread starts at interpreter exit.
         with suppress(RuntimeError):
             for _ in range(count):
                 worker = Thread(target=self._serve, name="relaxpy", daemon=True)
                 worker.start()
-                self.ids.append(worker.native_id or 0)
+                self.workers.append(worker)
 
     def _serve(self) -> None:
         while True:
@@ -93,7 +94,7 @@ class _Pool:
 
     def submit(self, work: Callable[[], None], count: int) -> list[_Job]:
         """Submit the work to up to `count` workers, on other CPUs than that of this thread."""
-        allowed, owner = keep_from_this_processor(self.ids), get_native_id()
+        allowed, owner = keep_from_this_processor(self.workers), process().thread_id()
         round_as_here = as_this_thread_rounds()
 
         def elsewhere() -> None:
@@ -104,7 +105,7 @@ class _Pool:
             with measured(owner):
                 work()
 
-        jobs = [_Job(elsewhere) for _ in range(min(count, len(self.ids)))]
+        jobs = [_Job(elsewhere) for _ in range(min(count, len(self.workers)))]
         for job in jobs:
             self.jobs.put(job)
         return jobs

@@ -60,7 +60,7 @@ from relaxpy.ir.core.traverse import occurrences
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir.buffer import BufferLoad
-from relaxpy.ir.tir.expr import Call, PrimExpr, Var
+from relaxpy.ir.tir.expr import Call, Cast, PrimExpr, Var
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import Block
 from relaxpy.ir.tir.substitution import mentions
@@ -160,7 +160,7 @@ class NativeBackend:
 
     def _report(self, name: str, program: KernelProgram, written: Sequence[str]) -> KernelReport:
         """The report of a claimed kernel, which has the functions `written`."""
-        threads = self._threads(name, written)
+        threads, varies = self._threads(name, written), _varies(program)
         return tuple(
             replace(
                 row,
@@ -168,6 +168,7 @@ class NativeBackend:
                 reason=reason,
                 backend="native",
                 threads=threads,
+                varies=varies,
             )
             for row, reason in zip(report_of(program.plan.trees), _reasons(program), strict=True)
         )
@@ -587,6 +588,27 @@ def _is_power(run: Run) -> bool:
     match run.store:
         case Assignment(value=Call(op=Op(name="tir.pow"), args=args) as value):
             return str(value.dtype) == "float32" and all(isinstance(a, BufferLoad) for a in args)
+        case _:
+            return False
+
+
+def _varies(program: KernelProgram) -> str:
+    """The reason why the results of a kernel may have other bits on another CPU; or empty."""
+    members = list(runs(program.plan.trees))
+    if any(map(_sums_bfloat16, members)):
+        return "instructions for bfloat16"
+    return "NumPy's power on AVX-512" if members and all(map(_is_power, members)) else ""
+
+
+def _sums_bfloat16(run: Run) -> bool:
+    """True if a run sums products of bfloat16, for which some CPUs have instructions.
+
+    These round in another way than products and sums of float32.
+    """
+    match run.idiom:
+        case Contraction(factors=factors):
+            read = [f.value if isinstance(f, Cast) else f for f in factors]
+            return sum(str(f.dtype) == "bfloat16" for f in read) >= 2
         case _:
             return False
 

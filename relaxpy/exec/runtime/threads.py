@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import Context
 from functools import cache, wraps
-from threading import get_native_id
+from threading import Thread
 from time import perf_counter
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -32,6 +32,8 @@ MOST_THREADS: Final = 4096
 def thread_count() -> int:
     """RELAXPY_NUM_THREADS, or the number of CPUs that this process may use.
 
+    It is 1 where Python starts no threads.
+
     Errors:
         MisuseError: RELAXPY_NUM_THREADS is not an integer from 1 to MOST_THREADS.
     """
@@ -44,23 +46,23 @@ def thread_count() -> int:
             f"{THREADS} is {text[:40]!r}, expected an integer from 1 to {MOST_THREADS}",
             hint=f"set {THREADS} to the number of threads, such as 4, or unset it",
         )
-    return int(text)
+    return int(text) if process().system.has_threads else 1
 
 
 @cache
 def _current_processor() -> Any:
     """The function of the C library that returns the CPU of the calling thread, or None."""
     # PyDLL: the call is too short to release the GIL.
-    has_affinity = hasattr(os, "sched_setaffinity")
-    return getattr(ctypes.PyDLL(None), "sched_getcpu", None) if has_affinity else None
+    is_known = process().system.has_affinity
+    return getattr(ctypes.PyDLL(None), "sched_getcpu", None) if is_known else None
 
 
-def keep_from_this_processor(workers: Iterable[int]) -> frozenset[int]:
+def keep_from_this_processor(workers: Iterable[Thread]) -> frozenset[int]:
     """Keep threads that are about to be woken off the CPU of the calling thread.
 
     Linux often queues a thread on the CPU of the one that wakes it, although other CPUs are idle.
-    Workers are identified as by `threading.get_native_id`. Returns the CPUs that they should be
-    allowed to use again as soon as they run; empty if nothing has changed.
+    Returns the CPUs that they should be allowed to use again as soon as they run; empty if nothing
+    has changed.
     """
     current = _current_processor()
     if current is None:
@@ -71,7 +73,7 @@ def keep_from_this_processor(workers: Iterable[int]) -> frozenset[int]:
         return frozenset()
     for worker in workers:
         try:
-            os.sched_setaffinity(worker, others)
+            os.sched_setaffinity(worker.native_id or 0, others)
         except OSError:  # it has ended, or the system forbids it
             return frozenset()
     return allowed
@@ -142,7 +144,7 @@ def worker_times() -> Iterator[deque[WorkerTime]]:
 
     The first ones are lost if there are more than `ENTRIES`.
     """
-    words, owner, begin = ring(), get_native_id(), perf_counter()
+    words, owner, begin = ring(), process().thread_id(), perf_counter()
     found: deque[WorkerTime] = deque(maxlen=ENTRIES)
     with _LOCK:
         words[0] += 1
@@ -174,7 +176,7 @@ def measured(owner: int) -> Iterator[None]:
     try:
         yield
     finally:
-        _of_numpy.append(WorkerTime(owner, get_native_id(), start, perf_counter()))
+        _of_numpy.append(WorkerTime(owner, process().thread_id(), start, perf_counter()))
 
 
 T = TypeVar("T")

@@ -63,7 +63,10 @@ def _in_thread(work: Callable[[], T]) -> T:
         finally:
             done.release()
 
-    _thread.start_new_thread(run, ())  # threading.Thread needs frames that may not be left
+    try:
+        _thread.start_new_thread(run, ())  # threading.Thread needs frames that may not be left
+    except RuntimeError:  # the system starts no threads, or no more
+        raise nested_too_deeply() from None
     done.acquire()
     if errors:
         raise errors[0]

@@ -538,7 +538,7 @@ def _unique(
     if not sorted:
         order = np.argsort(extras[0])
         values = np.take(values, order, 0 if axis is None else axis)
-        inverse = [np.argsort(order)[extras[1]]] if return_inverse else []
+        inverse = [np.argsort(order).astype(np.int64)[extras[1]]] if return_inverse else []
         counts = [extras[-1][order]] if return_counts else []
         extras = [*([extras[0][order]] if return_index else []), *inverse, *counts]
     return (values, *extras) if extras else values
@@ -581,7 +581,7 @@ def _marked(
     wide = x if x.itemsize == 8 else x.astype(np.int64)
     places = (wide - wide.dtype.type(least)).view(np.int64)
     if counts:
-        marks = np.bincount(places)
+        marks = np.bincount(places.astype(np.intp, copy=False))
     else:
         marks = np.zeros(extent, bool)
         marks[places] = True

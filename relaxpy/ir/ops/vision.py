@@ -334,7 +334,7 @@ def _suppressed(
     if output_format == "onnx":
         indices = np.full((batches * classes * size, 3), -1, np.int64)
         total = totals.sum(keepdims=True)
-        indices[: total[0], 0] = np.repeat(np.arange(batches), totals)
+        indices[: total[0], 0] = np.repeat(np.arange(batches), totals.astype(np.intp))
         if by_batch:
             indices[: total[0], 1:] = np.concatenate(by_batch)
         return indices, total

@@ -444,7 +444,8 @@ def tf_idf(x: Any, settings: str) -> Array:
                 kept = nodes >= 0
                 row, first, nodes = row[kept], first[kept], nodes[kept]
             found.append(row * width + table.columns[nodes])
-    totals = np.bincount(np.concatenate(found), minlength=len(matrix) * width)
+    places = np.concatenate(found).astype(np.intp, copy=False)
+    totals = np.bincount(places, minlength=len(matrix) * width)
     counts = totals.reshape(len(matrix), width).astype(np.float32)
     weights = known["weights"]
     scale = np.ones(width, np.float32)

@@ -188,7 +188,7 @@ def test_workers_wake_up_on_other_processors(monkeypatch: pytest.MonkeyPatch) ->
 
     pool.submit(work, 1)
     assert ended.wait(10)
-    assert calls == [(pool.ids[0], allowed - {current}), (0, allowed)]
+    assert calls == [(pool.workers[0].native_id, allowed - {current}), (0, allowed)]
     assert found == [allowed]
 
 
@@ -209,7 +209,7 @@ def test_workers_run_where_processors_are_taken_away(monkeypatch: pytest.MonkeyP
 
 def test_workers_of_other_systems_wake_up_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runtime_threads, "_current_processor", lambda: None)
-    assert runtime_threads.keep_from_this_processor([1]) == frozenset()
+    assert runtime_threads.keep_from_this_processor([threading.current_thread()]) == frozenset()
 
 
 def test_a_worker_that_has_ended_is_no_error() -> None:
@@ -218,7 +218,7 @@ def test_a_worker_that_has_ended_is_no_error() -> None:
     thread.join()
     assert thread.native_id is not None
     before = os.sched_getaffinity(0) if sys.platform == "linux" else set()
-    runtime_threads.keep_from_this_processor([thread.native_id])
+    runtime_threads.keep_from_this_processor([thread])
     assert (os.sched_getaffinity(0) if sys.platform == "linux" else set()) == before
 
 
@@ -314,7 +314,7 @@ def test_workers_are_as_many_as_the_system_starts(monkeypatch: pytest.MonkeyPatc
 
             row_blocks.blocks(rows, 0, 100, 10, 1 << 24)
             assert seen.tolist() == [1] * 100
-        assert len(row_blocks._pool().ids) == 2
+        assert len(row_blocks._pool().workers) == 2
     finally:
         row_blocks._pool.cache_clear()
 

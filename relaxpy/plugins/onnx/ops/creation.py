@@ -244,7 +244,7 @@ def compress(cx: Context, x: Expr, condition: Expr, *, axis: int | None = None) 
     data = reshaped(x, (product(shape_of(x)),)) if axis is None else x
     known = cx.array(condition)
     if known is not None:
-        return R.take(data, const(np.flatnonzero(known)), 0 if axis is None else axis)
+        return R.take(data, const(np.flatnonzero(known), "int64"), 0 if axis is None else axis)
     places = cx.match(R.nonzero(condition), [1, cx.new_size("count")], "int64")
     return R.take(data, R.squeeze(places, [0]), 0 if axis is None else axis)
 

@@ -150,7 +150,7 @@ def _without_ones(cx: Context, x: Expr) -> Expr:
         return _squeezed(cx, x, [*ones, *unknown])
     if declared is not None and left - len(unknown) < declared < left:
         lengths = cx.tensor(cx.contents(sizes, [len(sizes)], "int64"))
-        kept = R.nonzero(R.not_equal(lengths, tensors.literal(np.array(1))))
+        kept = R.nonzero(R.not_equal(lengths, tensors.literal(np.array(1, np.int64))))
         axes = R.reshape(cx.match(kept, [1, declared], "int64"), (declared,))
         return tensors.reshaped(
             x, tuple(cx.sizes_at_run_time(R.take(lengths, axes, 0), declared, "size"))
@@ -193,7 +193,7 @@ def squeeze(cx: Context, x: Expr, axes: Value = None) -> Expr:
 def axes_mask(cx: Context, axes: Expr, rank: int) -> Expr:
     """For each of `rank` axes, whether it is in a vector that is known only at run time."""
     whole = R.reshape(R.astype(cx.within(axes, "axes", -rank, rank - 1), "int64"), (-1, 1))
-    equal = R.equal(wrapped(whole, rank), tensors.literal(np.arange(rank)))
+    equal = R.equal(wrapped(whole, rank), tensors.literal(np.arange(rank, dtype=np.int64)))
     return cx.emit(R.astype(R.sum(R.astype(equal, "int32"), 0), "bool"), "among")
 
 
@@ -427,7 +427,7 @@ def _dynamic_slice(
     rank = tensors.rank_of(x)
     count = tensors.length_known(starts)
     chosen: Sequence[int] = range(count)
-    index: Expr = tensors.literal(np.arange(count))
+    index: Expr = tensors.literal(np.arange(count, dtype=np.int64))
     if axes is not None:
         array = cx.array(axes)
         if array is None:

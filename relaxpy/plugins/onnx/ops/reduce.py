@@ -245,7 +245,7 @@ def _scan_at_run_time(
 def axes_around(cx: Context, axis: Expr, count: int, rank: int) -> tuple[Expr, Expr]:
     """The numbers of the first `count` axes, and that of one that is known when it runs."""
     place = cx.within(R.astype(axis, "int64"), "axis", -rank, count - 1)
-    return tensors.literal(np.arange(count)), wrapped(R.reshape(place, ()), rank)
+    return tensors.literal(np.arange(count, dtype=np.int64)), wrapped(R.reshape(place, ()), rank)
 
 
 def sizes_around(
