@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from relaxpy.ir.arith.algebra import folding, poly, terms
+from relaxpy.ir.arith.algebra import folding, poly
 from relaxpy.ir.arith.algebra.affine import linear_terms
 from relaxpy.ir.arith.algebra.poly import Poly
 from relaxpy.ir.arith.canonical import GENERAL, entry_point, is_integer
@@ -54,7 +54,7 @@ def detect_linear_equation(expr: ExprLike, var_list: Sequence[Var]) -> list[Prim
     for p in (*linear[0], linear[1]):
         number = poly.constant_of(p)
         dtype = signed if number is not None and number < 0 else value.dtype
-        coefficient = terms.expression(p, dtype)
+        coefficient = GENERAL.written(p, dtype)
         if coefficient is None:
             return []
         coefficients.append(coefficient)
@@ -87,7 +87,7 @@ def detect_clip_bound(expr: ExprLike, var_list: Sequence[Var]) -> list[PrimExpr 
         if number is None:
             return []
         # number * var + rest <= 0
-        rest = terms.expression(poly.scaled(linear[1], -1), dtype)
+        rest = GENERAL.written(poly.scaled(linear[1], -1), dtype, exact=True)
         if rest is None:
             return []
         by, end = ops.const(abs(number), dtype), 2 * index
@@ -135,7 +135,7 @@ def _sides_at_most_zero(condition: PrimExpr) -> Iterator[tuple[Poly, DataType] |
         case tir.LT(a=a, b=b) | tir.LE(a=a, b=b) | tir.EQ(a=a, b=b) if (
             a.dtype.family == "int" and not a.dtype.vector
         ):
-            difference = poly.add(GENERAL.poly(a), GENERAL.poly(b), -1)
+            difference = poly.add(GENERAL.exact(a), GENERAL.exact(b), -1)
             if isinstance(condition, tir.LT):
                 difference = poly.add(difference, poly.constant(1))
             yield difference, a.dtype

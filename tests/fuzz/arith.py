@@ -1,8 +1,8 @@
 """Random questions to integer reasoning, and whether the answers are true.
 
-`python -m tests.fuzz.arith COUNT [SEED]` holds COUNT sessions. An answer is compared with
-the values of the expressions by definition; and no question gets anything but an answer or an
-error of the package's own.
+`python -m tests.fuzz.arith COUNT [SEED]` holds COUNT sessions, and as many about data, whose
+arithmetic wraps around (`wrapping.py`). An answer is compared with the values of the expressions by
+definition; and no question gets anything but an answer or an error of the package's own.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from relaxpy.arith import Analyzer, ConstIntBound, Extension, IntervalSet, Modul
 from relaxpy.errors import RelaxpyError
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.iteration import Range
+from tests.fuzz import wrapping
 from tests.fuzz.progress import command_line, report
 from tests.fuzz.scalars import Env, Expressions, NoValueError, evaluate, limits, same, text
 
@@ -526,7 +527,9 @@ QUESTIONS: list[Callable[[Session, list[Env]], None]] = [
 def main(count: int, seed: str) -> int:
     """Report wrong answers in `count` sessions; 1 if there are any."""
     ask = lambda name, number: Session(name).ask(QUESTIONS_EACH)  # noqa: E731
-    return report("sessions of queries", count, seed, ask)
+    wrap = lambda name, number: wrapping.Session(name).ask(QUESTIONS_EACH)  # noqa: E731
+    wrong = report("sessions of queries", count, seed, ask)
+    return report("sessions of queries about data", count, seed, wrap) or wrong
 
 
 if __name__ == "__main__":

@@ -174,7 +174,7 @@ class ReferenceEvaluator:
             for var, func in module.functions.items()
             if isinstance(func, PrimFunc) and "global_symbol" in func.attrs
         }
-        self._programs = DynamicPrograms(_program_function)
+        self._programs = DynamicPrograms(_program_function, as_written=True)
         self._dynamic: dict[rx.Call, DynamicOperator] = {}
 
     def global_value(self, var: rx.GlobalVar) -> Value:
@@ -463,7 +463,7 @@ def _program_function(program: IRModule) -> Value:
     return ReferenceEvaluator(program).global_value(program.get_global_var("main"))
 
 
-_shared: Final = DynamicPrograms(_program_function)
+_shared: Final = DynamicPrograms(_program_function, as_written=True)
 """Programs that evaluators share, as those of operators depend on no module."""
 
 

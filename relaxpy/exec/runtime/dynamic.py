@@ -240,11 +240,12 @@ class Program:
 class DynamicPrograms:
     """An LRU cache of programs that are compiled at run time, for some executables.
 
-    A change of an operator's record invalidates it.
+    A change of an operator's record invalidates it. With `as_written`, no value is simplified.
     """
 
-    def __init__(self, build: Build) -> None:
+    def __init__(self, build: Build, *, as_written: bool = False) -> None:
         self._build = build
+        self._as_written = as_written
         self._cache: OrderedDict[object, Program | Diagnostic] = OrderedDict()
         self._lock = ForkLock()
 
@@ -273,7 +274,8 @@ class DynamicPrograms:
             with builder.dataflow():
                 result = builder.emit_output(call)
             builder.emit_func_output(result)
-        module = LegalizeOps().transform(builder.finalize(), PassContext())
+        legalize = LegalizeOps(as_written=self._as_written)
+        module = legalize.transform(builder.finalize(), PassContext())
         main = module["main"]
         for node in walk(main):
             if isinstance(node, rx.Call) and is_dynamic(node):

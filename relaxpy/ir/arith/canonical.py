@@ -13,6 +13,7 @@ from functools import wraps
 from typing import ParamSpec, TypeVar
 
 from relaxpy.ir.arith.algebra import folding, poly, terms
+from relaxpy.ir.arith.algebra.data import holds_data
 from relaxpy.ir.arith.algebra.interval import Interval
 from relaxpy.ir.arith.algebra.poly import Monomial, Poly
 from relaxpy.ir.arith.algebra.residue import Residue
@@ -20,7 +21,7 @@ from relaxpy.ir.arith.algebra.terms import Positive, Quotient, weight, without_s
 from relaxpy.ir.arith.engine import Facts
 from relaxpy.ir.arith.rules import boolean, bounds, casts, division, logic, sums, vectors
 from relaxpy.ir.arith.stack import BAND, WORKING, from_below, is_nested, with_stack_space
-from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.core.fork_lock import late_property
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import map_children
@@ -61,6 +62,7 @@ class Canonical:
     extremum_of = division.extremum_of_polys
     fits = bounds.fits
     floor_by = division.floor_by
+    is_exact = bounds.is_exact
     is_negative = bounds.is_negative
     is_nonzero = bounds.is_nonzero
     junction = boolean.simplify
@@ -172,14 +174,37 @@ class Canonical:
         return result
 
     def poly(self, expr: tir.PrimExpr) -> Poly:
-        """The polynomial of a scalar integer expression."""
+        """The polynomial of a scalar integer expression; it has the value of data modulo 2**bits.
+
+        Its atoms have their values, so that it may be added and multiplied, and nothing else.
+        """
         result = self._polys.get(expr)
         return self.remember(self._polys, expr, self._new_poly) if result is None else result
+
+    def exact(self, expr: tir.PrimExpr) -> Poly:
+        """The polynomial that has the value of a scalar signed expression: an atom if it wraps."""
+        if not bounds.data_may_wrap(self, expr):
+            return self.poly(expr)
+        simple = self.simplify(expr)
+        return self.poly(simple) if isinstance(simple, tir.IntImm) else poly.atom(simple)
+
+    def has_data(self, p: Poly) -> bool:
+        """True if p holds data, so that an expression of it wraps around where it overflows."""
+        data = self.facts.data
+        return any(holds_data(factor, data) for monomial in p for factor in monomial)
 
     def _new_poly(self, expr: tir.PrimExpr) -> Poly:
         result = self._poly(expr)
         if expr.dtype.family == "uint":
             return _wrapped(result, expr.dtype.bits)
+        has_data = holds_data(expr, self.facts.data)
+        if has_data and self.has_data(result):
+            result = _wrapped(result, expr.dtype.bits)
+        number = poly.constant_of(result)
+        if number is not None and ops.wrap_int(number, expr.dtype) != number:
+            # The sum of literals overflows, which sizes never do (PX-9).
+            is_size = expr.dtype == INT64 and not has_data
+            return poly.atom(expr) if is_size else poly.constant(ops.wrap_int(number, expr.dtype))
         if any(abs(coefficient) > _LARGEST_COEFFICIENT for coefficient in result.values()):
             return poly.atom(expr)
         return result
@@ -219,7 +244,9 @@ class Canonical:
 
     def _signed(self, expr: tir.BinaryOpExpr) -> Poly:
         polynomial = self._binary(expr)
-        if polynomial is None:
+        if polynomial is None or (
+            self.has_data(polynomial) and self.written(polynomial, expr.dtype) is None
+        ):
             return self.opaque(expr)
         # Remainders of remainders double at each step: beyond a limit they stay opaque.
         return polynomial if weight(polynomial) <= _WEIGHT_LIMIT else poly.atom(expr)
@@ -230,7 +257,7 @@ class Canonical:
             case tir.Min() | tir.Max():
                 return division.extremum(self, expr)
             case tir.FloorDiv() | tir.Div() | tir.FloorMod() | tir.Mod():
-                p, q = self.poly(expr.a), self.poly(expr.b)
+                p, q = self.exact(expr.a), self.exact(expr.b)
                 floor = isinstance(expr, (tir.FloorDiv, tir.FloorMod))
                 ratio = self.quotient(p, q, floor=floor)
                 if ratio is None or isinstance(expr, (tir.FloorDiv, tir.Div)):
@@ -262,7 +289,7 @@ class Canonical:
             if poly.constant_of(p) is None and poly.constant_of(q) is None:
                 return without_squares(result)
             return result
-        sides = [terms.expression(side, expr.dtype) for side in (p, q)]
+        sides = [terms.expression(side, expr.dtype, self.is_exact, exact=False) for side in (p, q)]
         match sorted((side for side in sides if side is not None), key=poly.atom_key):
             case [a, b]:
                 return poly.atom(tir.Mul(a, b))
@@ -313,8 +340,15 @@ class Canonical:
 
     def _rewritten(self, expr: tir.PrimExpr) -> tir.PrimExpr:
         if is_integer(expr.dtype):
-            canonical = self.written(self.poly(expr), expr.dtype)
-            return expr if canonical is None else canonical
+            p = self.poly(expr)
+            canonical = self.written(p, expr.dtype)
+            if not holds_data(expr, self.facts.data):
+                return expr if canonical is None else canonical
+            if canonical is None:
+                return self.over_simple_operands(folding.inlined(expr))
+            # Loop variables alone would be assumed not to overflow.
+            loses_data = expr.dtype.family == "int" and not self.has_data(p)
+            return expr if loses_data and bounds.data_may_wrap(self, expr) else canonical
         if expr.dtype.vector:
             return vectors.simplify(self, expr) if not isinstance(expr, tir.Var) else expr
         if expr.dtype.is_bool:
@@ -334,7 +368,10 @@ class Canonical:
         is_leaf = isinstance(value, (tir.ConstExpr, tir.Var))
         if is_leaf or (folding.is_safe(value) and folding.uses(expr.body, expr.var) <= 1):
             return self.simplify(substitute(expr.body, {expr.var: value}))
-        return tir.Let(expr.var, value, self.simplify(expr.body))
+        body = self
+        if holds_data(value, self.facts.data):
+            body = Canonical(self.facts.with_data(expr.var), self, self._depth)
+        return tir.Let(expr.var, value, body.simplify(expr.body))
 
     def bound(self, expr: tir.PrimExpr) -> Interval:
         """An interval that contains all values of an expression."""
@@ -362,13 +399,17 @@ class Canonical:
 
     def _compare(self, a: tir.PrimExpr, b: tir.PrimExpr) -> bool | None:
         p, q = self.poly(a), self.poly(b)
-        if p == q:
-            return True
-        difference = poly.add(p, q, -1)
+        if a.dtype == b.dtype:
+            if p == q:
+                return True
+            if a.dtype.family == "uint" or self.has_data(p) or self.has_data(q):
+                value = poly.constant_of(_wrapped(poly.add(p, q, -1), a.dtype.bits))
+                if value is not None:
+                    return value == 0
         if "uint" in (a.dtype.family, b.dtype.family):
-            value = poly.constant_of(_wrapped(difference, a.dtype.bits))
-            return False if value and a.dtype == b.dtype else None
-        return False if self.is_nonzero(difference) else None
+            return True if p == q else None
+        difference = poly.add(self.exact(a), self.exact(b), -1)
+        return False if self.is_nonzero(difference) else None if difference else True
 
 
 def _wrapped(terms: Poly, bits: int) -> Poly:

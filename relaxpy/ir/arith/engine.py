@@ -10,6 +10,7 @@ from dataclasses import field
 from typing import Protocol, TypeVar
 
 from relaxpy.ir.arith.algebra import residue as residues
+from relaxpy.ir.arith.algebra.data import holds_data
 from relaxpy.ir.arith.algebra.interval import Interval, meet
 from relaxpy.ir.arith.algebra.poly import Poly
 from relaxpy.ir.arith.algebra.residue import Residue
@@ -25,7 +26,8 @@ TRANSITIVE, AND_OF_ORS, BRANCHES = 1, 2, 4
 class Facts:
     """`values` of bound variables, `bounds` and `residues` of atoms, and facts about terms.
 
-    `negative` are polynomials known to be below 0, `truths` conditions with known values.
+    `negative` are polynomials known to be below 0, `truths` conditions with known values. The
+    variables in `data` may have any value, so that sums of them wrap around.
     """
 
     values: dict[tir.PrimExpr, tir.PrimExpr] = field(default_factory=dict)
@@ -34,10 +36,16 @@ class Facts:
     negative: tuple[Poly, ...] = ()
     truths: dict[tir.PrimExpr, bool] = field(default_factory=dict)
     extensions: int = 0
+    data: frozenset[tir.Var] = frozenset()
 
-    def with_value(self, var: tir.PrimExpr, value: tir.PrimExpr) -> Facts:
+    def with_value(self, var: tir.Var, value: tir.PrimExpr) -> Facts:
         """These facts and that `var` is `value`."""
-        return replace(self, values={**self.values, var: value})
+        known = self.with_data(var) if holds_data(value, self.data) else self
+        return replace(known, values={**self.values, var: value})
+
+    def with_data(self, *variables: tir.Var) -> Facts:
+        """These facts and that `variables` may have any value of their datatypes."""
+        return replace(self, data=self.data.union(variables))
 
     def with_bound(self, atom: tir.PrimExpr, bound: Interval) -> Facts:
         """These facts and that `atom` lies in `bound`, too."""
@@ -91,7 +99,10 @@ class Engine(Protocol):
     # --- expressions
 
     def poly(self, expr: tir.PrimExpr) -> Poly:
-        """The polynomial of a scalar integer expression."""
+        """The polynomial of a scalar integer expression, of data modulo 2**bits."""
+
+    def exact(self, expr: tir.PrimExpr) -> Poly:
+        """The polynomial that has the value of a scalar signed expression, also of data."""
 
     def simplify(self, expr: tir.PrimExpr) -> tir.PrimExpr:
         """`expr` in canonical, readable form."""
@@ -124,8 +135,17 @@ class Engine(Protocol):
 
     # --- polynomials
 
-    def written(self, p: Poly, dtype: DataType) -> tir.PrimExpr | None:
-        """p as an expression of `dtype`; None where a literal is too large."""
+    def written(self, p: Poly, dtype: DataType, *, exact: bool = False) -> tir.PrimExpr | None:
+        """p as an expression of `dtype`, equal modulo 2**bits, or (`exact`) equal.
+
+        None where a literal is too large, or data could wrap around where that is not meant.
+        """
+
+    def has_data(self, p: Poly) -> bool:
+        """True if p holds data, so that an expression of it wraps around where it overflows."""
+
+    def is_exact(self, p: Poly, dtype: DataType) -> bool:
+        """True if an expression of p in the signed `dtype` has the value of p, without wrapping."""
 
     def bound_of_poly(self, p: Poly) -> Interval:
         """An interval that contains all values of p, term by term."""

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import cache, lru_cache, reduce
 from typing import TYPE_CHECKING
 
+from relaxpy.ir.arith.algebra.data import holds_data
 from relaxpy.ir.core.traverse import tree_size
 from relaxpy.ir.tir import expr as tir, ops
 
@@ -41,14 +42,37 @@ def _decided(a: tir.PrimExpr, b: tir.PrimExpr) -> bool | None:
     return _general().prove_equal(a, b)
 
 
+@lru_cache(maxsize=8)
+def _over(data: frozenset[tir.Var]) -> Canonical:
+    """The engine to which some variables are data."""
+    from relaxpy.ir.arith.canonical import Canonical
+    from relaxpy.ir.arith.engine import Facts
+
+    return Canonical(Facts(data=data)) if data else _general()
+
+
+def data_may_wrap(expr: tir.PrimExpr, data: frozenset[tir.Var] = frozenset()) -> bool:
+    """True if an integer is computed from data (`holds_data`) and may overflow, so that it wraps.
+
+    Its operands may wrap without that: only the last operation counts.
+    """
+    if not holds_data(expr, data):
+        return False
+    from relaxpy.ir.arith.rules import bounds
+
+    return bounds.data_may_wrap(_over(data), expr)
+
+
 def always(condition: tir.PrimExpr) -> bool:
     """True if `condition` is known to be true for all values of the variables."""
     result = simplify(simplify(condition))
     return isinstance(result, tir.IntImm) and result.value != 0
 
 
-def simplify(expr: tir.PrimExpr) -> tir.PrimExpr:
+def simplify(expr: tir.PrimExpr, data: frozenset[tir.Var] = frozenset()) -> tir.PrimExpr:
     """`expr` in canonical, readable form: equal for all values of the variables.
+
+    Arithmetic on variables in `data`, as on all elements of tensors, wraps around.
 
     >>> n = tir.Var("n", "int64")
     >>> simplify((n + 1) * 2 - n).same_as(n + 2)
@@ -56,7 +80,7 @@ def simplify(expr: tir.PrimExpr) -> tir.PrimExpr:
     """
     value = expr if isinstance(expr, tir.PrimExpr) else ops.convert(expr)
     is_simple = isinstance(value, (tir.ConstExpr, tir.Var))
-    return value if is_simple else _general().simplify(value)
+    return value if is_simple else _over(data).simplify(value)
 
 
 def in_order(

@@ -87,11 +87,11 @@ def default_pipeline(target: object = None) -> Pass:
 
     `STEPS` lists its passes, some of which are for the target "native" alone. The target
     "reference" runs the program as it is written, so that it shows what the passes have to
-    preserve: its pipeline is `legalize`.
+    preserve: its pipeline is `legalize`, without simplification of the values in kernels.
     """
     facts = TARGETS.get(target_kind(target))
     if facts is not None and facts.runs_as_written:
-        return legalize_pipeline()
+        return Sequential((Normalize(), LegalizeOps(as_written=True)), name="legalize")
     here = "native" if facts is not None and facts.is_native else "others"
     return Sequential(tuple(s.create() for s in STEPS if s.on in ("all", here)), name="default")
 

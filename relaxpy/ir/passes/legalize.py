@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from operator import is_
 from typing import Any, Final
 
@@ -30,6 +31,7 @@ from relaxpy.ir.relax.relations.shape_vars import (
     sizes_of,
 )
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
+from relaxpy.ir.te.lower import values_as_written
 from relaxpy.ir.tir import expr as tir
 from relaxpy.support.dataclass import dataclass, replace
 from relaxpy.support.gc_pause import gc_paused
@@ -53,7 +55,8 @@ class LegalizeOps(Pass):
     bindings. A call without a legalisation stays unchanged, and so does one whose operands or
     result have an unknown shape, rank or datatype; `enable_warning` warns of both. A call on
     distributed tensors becomes a call of the kernel for whole tensors, if that is one kernel. Calls
-    of the operators named in `skip_ops` stay, too.
+    of the operators named in `skip_ops` stay, too. With `as_written`, kernels compute values as the
+    legalisations write them, and no rule of integer arithmetic changes these.
 
     Errors:
         MisuseError: the map names an unknown operator, or a legalisation does not return an
@@ -63,6 +66,7 @@ class LegalizeOps(Pass):
     customize_legalize_map: Mapping[str, Legalization] | None = None
     skip_ops: Sequence[str] | None = None
     enable_warning: bool = False
+    as_written: bool = False
 
     @override
     @gc_paused
@@ -76,7 +80,8 @@ class LegalizeOps(Pass):
         def rule_of(op: Op) -> Legalization | None:
             return None if op in skipped else custom.get(op.name) or op.record.legalize
 
-        return legalized(mod, rule_of, enable_warning=self.enable_warning)
+        with values_as_written() if self.as_written else nullcontext():
+            return legalized(mod, rule_of, enable_warning=self.enable_warning)
 
 
 def legalized(

@@ -7,15 +7,18 @@ in Python makes such values: each iteration of `v = v * v + c` doubles the sourc
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import field
 from functools import partial, reduce
 from itertools import chain
 from typing import TypeAlias
 
 from relaxpy.errors import MisuseError, check_type
+from relaxpy.ir.arith.algebra.data import holds_data
 from relaxpy.ir.arith.algebra.folding import is_safe
-from relaxpy.ir.arith.prove import simplify
+from relaxpy.ir.arith.prove import data_may_wrap, simplify
 from relaxpy.ir.core import traverse
 from relaxpy.ir.core.dtype import INT32, INT64, DataType
 from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs, Node
@@ -37,12 +40,28 @@ from relaxpy.ir.tir.expr import And, Call, Or, PrimExpr, Var
 from relaxpy.ir.tir.iteration import IterVar, Range
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.reduce import Reduce
-from relaxpy.ir.tir.substitution import substitute
+from relaxpy.ir.tir.substitution import mentions, substitute
 from relaxpy.support.dataclass import dataclass, replace
 from relaxpy.support.entry import user_facing
 
 _LARGEST = 2000
 _SHARED = 8
+_as_written: ContextVar[bool] = ContextVar("relaxpy_as_written", default=False)
+
+
+@contextmanager
+def values_as_written() -> Iterator[None]:
+    """Inside the `with` statement, kernels compute values as they are written, unsimplified."""
+    token = _as_written.set(True)
+    try:
+        yield
+    finally:
+        _as_written.reset(token)
+
+
+def are_values_as_written() -> bool:
+    """True inside of `values_as_written`."""
+    return _as_written.get()
 
 
 def is_large(value: PrimExpr) -> bool:
@@ -107,7 +126,9 @@ def _computed_in_any_case(node: Node) -> Iterable[Node]:
             return traverse.children(node)
 
 
-def ordered_as(expr: tir.PrimExpr, original: tir.PrimExpr) -> tir.PrimExpr:
+def ordered_as(
+    expr: tir.PrimExpr, original: tir.PrimExpr, data: frozenset[tir.Var] = frozenset()
+) -> tir.PrimExpr:
     """Reorder the simplified `expr` like `original`, where that is as simple.
 
     Integer terms and factors are in the order in which they occur in `original`. A term that it
@@ -129,11 +150,15 @@ def ordered_as(expr: tir.PrimExpr, original: tir.PrimExpr) -> tir.PrimExpr:
         )
         return min(below, default=len(positions))
 
-    comparisons = [(c, simplify(c)) for c in traverse.walk(original) if isinstance(c, tir.CmpExpr)]
+    comparisons = [
+        (c, simplify(c, data)) for c in traverse.walk(original) if isinstance(c, tir.CmpExpr)
+    ]
 
     def rule(node: Node) -> Node | None:
         if isinstance(node, tir.CmpExpr):
-            return next((_arranged(node, c) for c, form in comparisons if form.same_as(node)), None)
+            return next(
+                (_arranged(node, c, data) for c, form in comparisons if form.same_as(node)), None
+            )
         if not isinstance(node, (tir.Add, tir.Sub, tir.Mul)) or not node.dtype.is_int:
             return None
         if isinstance(node, tir.Mul):
@@ -168,7 +193,9 @@ def _operands(expr: tir.PrimExpr) -> list[tir.PrimExpr]:
     return [child for child in traverse.children(expr) if isinstance(child, tir.PrimExpr)]
 
 
-def _arranged(simplified: tir.CmpExpr, original: tir.CmpExpr) -> tir.CmpExpr:
+def _arranged(
+    simplified: tir.CmpExpr, original: tir.CmpExpr, data: frozenset[tir.Var]
+) -> tir.CmpExpr:
     """The original with its sides simplified and their literals on one side, if no terms cancel.
 
     As in TVM, `>` and `>=` become `<` and `<=`, literals that are added are positive, and one that
@@ -177,24 +204,29 @@ def _arranged(simplified: tir.CmpExpr, original: tir.CmpExpr) -> tir.CmpExpr:
     left, right = original.a, original.b
     if isinstance(original, (tir.GT, tir.GE)):
         left, right = right, left
-    a, b = (ordered_as(simplify(side), side) for side in (left, right))
+    a, b = (_ordered(side, data) for side in (left, right))
     if _leaves(a) + _leaves(b) != _leaves(simplified.a) + _leaves(simplified.b):
         return simplified
     if isinstance(original, (tir.EQ, tir.NE)):
         return simplified if _literal(a) and _literal(b) else type(original)(a, b)
     is_strict = isinstance(original, (tir.LT, tir.GT))
-    if a.dtype not in (INT32, INT64):  # others may wrap around
+    wraps = a.dtype not in (INT32, INT64) or holds_data(a, data) or holds_data(b, data)
+    if wraps:  # literals that move may overflow
         return tir.LT(a, b) if is_strict else tir.LE(a, b)
     shift = _literal(b) - _literal(a)
-    a, b = (ordered_as(simplify(side - _literal(side)), side) for side in (a, b))
+    a, b = (ordered_as(simplify(side - _literal(side), data), side, data) for side in (a, b))
     bounds = isinstance(a, tir.IntImm) or isinstance(b, tir.IntImm)
     if shift == (1 if is_strict else -1) and not bounds:  # a < b + 1, or a + 1 <= b
         return tir.LE(a, b) if is_strict else tir.LT(a, b)
     if isinstance(a, tir.IntImm) or (shift < 0 and not isinstance(b, tir.IntImm)):
-        a = ordered_as(simplify(a - shift), a)
+        a = ordered_as(simplify(a - shift, data), a, data)
     else:
-        b = ordered_as(simplify(b + shift), b)
+        b = ordered_as(simplify(b + shift, data), b, data)
     return tir.LT(a, b) if is_strict else tir.LE(a, b)
+
+
+def _ordered(expr: tir.PrimExpr, data: frozenset[tir.Var]) -> tir.PrimExpr:
+    return ordered_as(simplify(expr, data), expr, data)
 
 
 def _leaves(expr: tir.PrimExpr) -> int:
@@ -556,8 +588,8 @@ class _Lowering:
 
     def _value(self, expr: tir.PrimExpr, values: dict[tir.Var, tir.PrimExpr]) -> tir.PrimExpr:
         """Simplify `expr` and replace its variables and loads; wide indices become int64."""
-        if not is_large(expr):
-            expr = ordered_as(simplify(expr), expr)
+        if not (_as_written.get() or is_large(expr)):
+            expr = _ordered(expr, frozenset(self.scalars))
         return self._replaced(expr, values)
 
     def _replaced(self, expr: tir.PrimExpr, values: dict[tir.Var, tir.PrimExpr]) -> tir.PrimExpr:
@@ -592,16 +624,23 @@ class _Lowering:
         has_loads = any(isinstance(n, BufferLoad) for n in nodes)
         return ops.cast_to(side, INT64) if has_loads else self._index(side)
 
+    def _reads(self, expr: tir.PrimExpr) -> bool:
+        """True if an index is computed from elements of tensors or from scalars."""
+        loads = traverse.occurrences(expr, BufferLoad)
+        return next(loads, None) is not None or mentions(expr, self.scalars)
+
     def _index(self, expr: tir.PrimExpr) -> tir.PrimExpr:
-        """Convert an integer expression to int64 by casts of its leaves."""
+        """Convert an integer expression to int64 by casts of its leaves, unless data may wrap."""
         if expr.dtype == INT64 or not expr.dtype.is_int or expr.dtype.is_bool:
             return expr
+        if self._reads(expr) and data_may_wrap(expr, frozenset(self.scalars)):
+            return ops.cast_to(expr, INT64)
         match expr:
             case tir.IntImm(value=value):
                 return ops.const(value, INT64)
             case tir.Var() if expr not in self.scalars:
                 return self.sizes.setdefault(expr, expr.__class__(expr.name, INT64))
-            case tir.Cast(value=operand) if operand.dtype == INT64:
+            case tir.Cast(value=operand) if operand.dtype == INT64 and not self._reads(operand):
                 return operand
             case tir.Select(condition=c, true_value=a, false_value=b):
                 return tir.Select(c, self._index(a), self._index(b))

@@ -34,6 +34,17 @@ from relaxpy.support.dataclass import dataclass
 from relaxpy.support.entry import user_facing
 
 
+def scalars_of(func: PrimFunc) -> tuple[Var, ...]:
+    """The integer parameters that are no sizes of its buffers: their arithmetic may overflow."""
+    sizes = {
+        var
+        for buffer in func.buffer_map.values()
+        for size in buffer.shape
+        for var in occurrences(size, Var)
+    }
+    return tuple(p for p in func.params if p.dtype.is_int and p not in sizes)
+
+
 def specialized(
     func: PrimFunc, param_map: Mapping[Var, ExprLike | Buffer], *, are_arguments: bool = False
 ) -> PrimFunc:

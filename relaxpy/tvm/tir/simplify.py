@@ -16,6 +16,7 @@ from typing import Any, cast
 from typing_extensions import override
 
 from relaxpy.errors import TransformError
+from relaxpy.ir.arith.algebra.data import holds_data
 from relaxpy.ir.arith.algebra.folding import is_safe
 from relaxpy.ir.arith.tvm.analyzer import Analyzer, Extension
 from relaxpy.ir.core.dtype import INT32
@@ -39,7 +40,7 @@ from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.intrinsics import CallEffectKind, effect_of
 from relaxpy.ir.tir.iteration import IterVar, Range
-from relaxpy.ir.tir.prim_func import PrimFunc, defined_in, folded_literals
+from relaxpy.ir.tir.prim_func import PrimFunc, defined_in, folded_literals, scalars_of
 from relaxpy.ir.tir.substitution import mentions, substitute
 from relaxpy.support.dataclass import dataclass
 
@@ -98,6 +99,7 @@ class Simplifier:
 
     def function(self, func: PrimFunc) -> PrimFunc:
         """`func` with its body changed; itself if that stays."""
+        self.analyzer.declare_data(*scalars_of(func))
         shapes = [size for b in func.buffer_map.values() for size in b.shape if is_safe(size)]
         with self.assuming(*(size >= 0 for size in shapes)):
             body = self.statement(func.body)
@@ -228,6 +230,8 @@ class Simplifier:
         table = self.inlined if inlines else self.bound
         if inlines or is_safe(value):
             table[var] = value
+        if holds_data(value, self.analyzer.data):
+            self.analyzer.declare_data(var)
         body = self.statement(stmt.body)
         table.pop(var, None)
         if inlines and not is_used(var, body):

@@ -248,3 +248,33 @@ def test_inverses_lead_back(seed: int) -> None:
         moved[tuple(evaluate(e, {}) for e in forward.map_indices(p))] == data[p]
         for p in itertools.product(*map(range, shape))
     )
+
+
+def in_factors(number: int, count: int) -> list[tuple[int, ...]]:
+    """The ways to write a number as a product of `count` factors of at least 2, in order."""
+    if count == 1:
+        return [(number,)]
+    firsts = (k for k in range(2, number // 2 + 1) if number % k == 0)
+    return [(k, *rest) for k in firsts for rest in in_factors(number // k, count - 1)]
+
+
+@pytest.mark.parametrize("shape", [(4, 6), (4, 9), (6, 10), (3, 8), (2, 3, 6), (2, 10, 6)])
+def test_the_digits_of_a_fused_index_are_inverted(shape: tuple[int, ...]) -> None:
+    whole = int(np.prod(shape))
+    for sizes in (f for count in (2, 3, 4) for f in in_factors(whole, count)):
+        steps = [int(np.prod(sizes[k + 1 :])) for k in range(len(sizes))]
+
+        def digits(*index: tir.PrimExpr, steps=steps, sizes=sizes) -> list[object]:
+            fused = index[0]
+            for i, extent in zip(index[1:], shape[1:], strict=True):
+                fused = fused * extent + i
+            first, *others = zip(steps, sizes, strict=True)
+            return [fused // first[0], *((fused // step) % size for step, size in others)]
+
+        source = [Var(f"i{k}", "int64") for k in range(len(shape))]
+        inverse = IndexMap(source, digits(*source)).inverse(shape)
+        axes = inverse.initial_indices
+        for number, index in enumerate(np.ndindex(*sizes)):
+            at = dict(zip(axes, map(int, index), strict=True))
+            found = tuple(evaluate(value, at) for value in inverse.final_indices)
+            assert found == np.unravel_index(number, shape), (sizes, index)

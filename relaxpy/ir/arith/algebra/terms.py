@@ -6,7 +6,7 @@ package: what is written has FloorDiv, FloorMod, Div, Mod, Min and Max instead.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import TypeAlias
 
@@ -289,16 +289,24 @@ def _maximum(p: Poly, n: Poly, shift: int, moved: int, positive: Poly, times: in
 
 
 class OutOfRangeError(Exception):
-    """A literal does not fit the datatype: the expression is left unchanged."""
+    """A value does not fit the datatype: the expression is left unchanged."""
 
 
-def expression(p: Poly, dtype: DataType) -> tir.PrimExpr | None:
-    """p as an expression of `dtype`; None where a literal is too large.
+Fits: TypeAlias = Callable[[Poly, DataType], bool]
+"""Whether an expression of a polynomial in a datatype has the value of the polynomial."""
+
+
+def expression(
+    p: Poly, dtype: DataType, fits: Fits | None = None, *, exact: bool = True
+) -> tir.PrimExpr | None:
+    """p as an expression of `dtype`; None where a literal is too large, or a sum does not fit.
 
     As in TVM, positive terms precede negative ones, and a constant is the last one of its sign.
+    Without `fits`, no sum overflows. Unless `exact`, p itself may, and wraps around.
     """
     try:
-        return _Writer(dtype).sum(p)
+        writer = _Writer(dtype, fits)
+        return writer.operand(p) if exact else writer.sum(p)
     except OutOfRangeError:
         return None
 
@@ -306,9 +314,16 @@ def expression(p: Poly, dtype: DataType) -> tir.PrimExpr | None:
 class _Writer:
     """Writes polynomials in one datatype."""
 
-    def __init__(self, dtype: DataType) -> None:
+    def __init__(self, dtype: DataType, fits: Fits | None) -> None:
         self.dtype = dtype
+        self.fits = fits
         self.range = ops.int_range(dtype)
+
+    def operand(self, p: Poly) -> tir.PrimExpr:
+        """The sum of all terms where that must not wrap around, as in a quotient."""
+        if self.fits is not None and not self.fits(p, self.dtype):
+            raise OutOfRangeError
+        return self.sum(p)
 
     def literal(self, value: int) -> tir.PrimExpr:
         if self.dtype.family == "uint":
@@ -360,9 +375,9 @@ class _Writer:
                 if digit is not None:
                     return (*factors, digit)
                 kind = tir.FloorMod if floor else tir.Mod
-                return (*factors, kind(self.sum(num), self.sum(den)))
+                return (*factors, kind(self.operand(num), self.operand(den)))
             case Extremum(kind=extreme, a=a, b=b):
-                return (extreme(self.sum(a), self.sum(b)),)
+                return (extreme(self.operand(a), self.operand(b)),)
 
     def digit(self, num: Poly, den: Poly, *, floor: bool) -> tir.PrimExpr | None:
         """x // c % d, of positive literals c and d, as x % (c * d) // c; None for anything else."""
@@ -374,7 +389,7 @@ class _Writer:
                 if low * size > self.range[1]:
                     return None
                 quotient, remainder = (tir.FloorDiv, tir.FloorMod) if floor else (tir.Div, tir.Mod)
-                digits = remainder(self.sum(dict(inner)), self.literal(low * size))
+                digits = remainder(self.operand(dict(inner)), self.literal(low * size))
                 return quotient(digits, self.literal(low))
         return None
 
@@ -383,9 +398,9 @@ class _Writer:
         match factor:
             case Quotient(num=num, den=den, floor=floor):
                 kind = tir.FloorDiv if floor else tir.Div
-                return kind(self.sum(dict(num)), self.sum(dict(den)))
+                return kind(self.operand(dict(num)), self.operand(dict(den)))
             case Positive(inner=inner):
-                return tir.Max(self.sum(dict(inner)), self.literal(0))
+                return tir.Max(self.operand(dict(inner)), self.literal(0))
             case _:
                 return factor
 

@@ -178,7 +178,7 @@ def _quotient(
                 continue
             # lower: c*v - n - 1 < 0
             num = poly.add(poly.scaled(addend, -1), poly.constant(-1))
-            value = terms.expression(num, dtype)
+            value = engine.written(num, dtype, exact=True)
             if value is not None:
                 return [engine.simplify(tir.EQ(ops.cast_to(var, dtype), ops.floordiv(value, by)))]
     return None
@@ -266,7 +266,7 @@ def _known_quotient(p: Poly) -> tuple[Poly, int, int] | None:
 
 
 def _difference(engine: Engine, expr: tir.CmpExpr) -> Poly:
-    return poly.add(engine.poly(expr.a), engine.poly(expr.b), -1)
+    return poly.add(engine.exact(expr.a), engine.exact(expr.b), -1)
 
 
 def _equations(engine: Engine, a: tir.CmpExpr, b: tir.CmpExpr) -> list[tir.PrimExpr] | None:
@@ -320,7 +320,7 @@ def _ordering(engine: Engine, p: Poly, dtype: DataType, *, loose: bool = False) 
 def _written(engine: Engine, kind: type[tir.CmpExpr], p: Poly, dtype: DataType) -> tir.PrimExpr:
     """p compared with 0, simplified."""
     for candidate in (dtype, INT64):
-        difference = terms.expression(p, candidate)
+        difference = engine.written(p, candidate, exact=True)
         if difference is not None:
             return engine.simplify(kind(difference, ops.const(0, candidate)))
     raise terms.OutOfRangeError
@@ -340,7 +340,7 @@ def _assume_conjunct(engine: Engine, facts: Facts, simple: tir.PrimExpr) -> Fact
         return facts
     facts = facts.with_truth(simple, True).with_truth(engine.negation(simple), False)
     if isinstance(simple, tir.EQ) and simple.a.dtype.family == "int":
-        p = poly.add(engine.poly(simple.a), engine.poly(simple.b), -1)
+        p = poly.add(engine.exact(simple.a), engine.exact(simple.b), -1)
         facts = _assume_residue(_assume_congruence(facts, p), p)
         facts = _assume_negative(facts, poly.add(p, poly.constant(-1)))
         return _assume_negative(facts, poly.add(poly.scaled(p, -1), poly.constant(-1)))

@@ -7,6 +7,7 @@ from functools import partial, reduce
 from math import gcd, inf
 
 from relaxpy.ir.arith.algebra import folding, interval, poly, residue, terms
+from relaxpy.ir.arith.algebra.data import holds_data
 from relaxpy.ir.arith.algebra.interval import EVERYTHING, Interval
 from relaxpy.ir.arith.algebra.poly import ONE, Monomial, Poly
 from relaxpy.ir.arith.algebra.residue import Residue
@@ -65,6 +66,40 @@ def by_cases(engine: Engine, p: Poly) -> Interval:
     assert isinstance(atom, Positive)
     raised = poly.add(rest, dict(atom.inner), p[monomial])
     return interval.meet(result, interval.join(of_poly(engine, rest), of_poly(engine, raised)))
+
+
+def is_exact(engine: Engine, p: Poly, dtype: DataType) -> bool:
+    """True if an expression of p in the signed `dtype` has the value of p, without wrapping.
+
+    Rule:
+        Sums of loop variables and sizes are assumed to; sums of data do where bounds show it.
+    """
+    return not engine.has_data(p) or _stays_inside(engine, p, dtype)
+
+
+def data_may_wrap(engine: Engine, expr: tir.PrimExpr) -> bool:
+    """True if an integer is computed from data, and may overflow: operands may wrap before that."""
+    if not holds_data(expr, engine.facts.data):
+        return False
+    if expr.dtype.family == "uint":
+        return True
+    return not _stays_inside(engine, engine.poly(expr), expr.dtype)
+
+
+def _stays_inside(engine: Engine, p: Poly, dtype: DataType) -> bool:
+    """True if all values of p are known to lie in the range of the signed `dtype`."""
+    if len(p) == 1:
+        [(monomial, factor)] = p.items()
+        if factor == 1 and len(monomial) == 1 and not isinstance(monomial[0], (Quotient, Positive)):
+            return monomial[0].dtype.bits <= dtype.bits
+    least, greatest = ops.int_range(dtype)
+    low, high = by_cases(engine, p)
+    if not engine.facts.negative:
+        return least <= low and high <= greatest
+    above, below = poly.constant(-least), poly.constant(greatest)
+    return (low >= least or is_negative(engine, poly.add(p, above)) is False) and (
+        high <= greatest or is_negative(engine, poly.add(below, p, -1)) is False
+    )
 
 
 def fits(engine: Engine, p: Poly, dtype: DataType) -> bool:
@@ -158,7 +193,8 @@ def _of_atom(engine: Engine, atom: tir.PrimExpr) -> Interval:
         case tir.SizeVar():
             result: Interval = (0, interval.of_dtype(atom.dtype)[1])
         case tir.Var():
-            result = interval.of_dtype(atom.dtype)
+            of_dtype = ops.int_range if atom in engine.facts.data else interval.of_dtype
+            result = of_dtype(atom.dtype)
         case Quotient(num=num, den=den, floor=floor):
             operands = of_poly(engine, dict(num)), of_poly(engine, dict(den))
             result = interval.divide(*operands, floor=floor)
@@ -177,18 +213,20 @@ def of_expr(engine: Engine, expr: tir.PrimExpr) -> Interval:
         return of_atom(engine, expr) if value is None else engine.bound(value)
     result = _of_node(engine, expr)
     if expr.dtype.family == "int" and expr.dtype.lanes == 1:
-        return interval.meet(result, by_cases(engine, engine.poly(expr)))
+        return interval.meet(result, by_cases(engine, engine.exact(expr)))
     return result
 
 
 def _of_node(engine: Engine, expr: tir.PrimExpr) -> Interval:
-    """Bounds from those of the operands; the range of the datatype if unsigned values may wrap."""
-    of_dtype = interval.of_dtype(expr.dtype)
+    """Bounds from those of the operands; the range of the datatype if the value may wrap."""
     if not expr.dtype.is_int:
         return EVERYTHING
-    result = _of_operands(engine, expr, of_dtype)
-    if expr.dtype.family == "uint" and not (of_dtype[0] <= result[0] and result[1] <= of_dtype[1]):
-        return of_dtype
+    wraps = expr.dtype.family == "uint" or holds_data(expr, engine.facts.data)
+    every = ops.int_range(expr.dtype)
+    result = _of_operands(engine, expr, every if wraps else interval.of_dtype(expr.dtype))
+    is_value = result[0] == result[1]  # then literals overflow
+    if (wraps or is_value) and not (every[0] <= result[0] and result[1] <= every[1]):
+        return every
     return result
 
 
@@ -409,12 +447,17 @@ def _residue_of_atom(engine: Engine, atom: tir.PrimExpr) -> Residue:
 
 
 def residue_of_expr(engine: Engine, expr: tir.PrimExpr) -> Residue:
-    """The class of an expression; unsigned arithmetic wraps around and keeps powers of two only."""
+    """The class of an expression; arithmetic that wraps around keeps powers of two only."""
     if not expr.dtype.is_int or expr.dtype.lanes != 1 or expr.dtype.is_bool:
         return residue.EVERYTHING
-    result = residue_of_poly(engine, engine.poly(expr))
-    if expr.dtype.family != "uint" or expr in engine.facts.residues:
+    p = engine.poly(expr)
+    result = residue_of_poly(engine, p)
+    if expr in engine.facts.residues:
+        return result
+    if expr.dtype.family == "int" and not data_may_wrap(engine, expr):
         return result
     modulus = 1 << expr.dtype.bits
     coeff = gcd(result[0], modulus)
-    return residue.least(0 if coeff == modulus else coeff, result[1] % modulus)
+    if coeff == modulus:  # one value
+        return 0, ops.wrap_int(result[1], expr.dtype)
+    return residue.least(coeff, result[1] % modulus)

@@ -1,8 +1,9 @@
 """Casts, builtins and choices of integers, and arithmetic that may wrap around.
 
-Expressions are rewritten, and comparisons decided, as if signed arithmetic never overflowed, as in
-TVM. But where the bounds of all variables are known, and show that a sum or a product may exceed
-its datatype, no rewriting introduces it.
+Expressions are rewritten, and comparisons decided, as if signed arithmetic on loop variables and
+sizes never overflowed, as in TVM. But where the bounds of all variables are known, and show that a
+sum or a product may exceed its datatype, no rewriting introduces it. Arithmetic on data wraps
+around (`algebra/data.py`).
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def cast(engine: Engine, expr: tir.Cast) -> poly.Poly:
             value = inner
     if not _keeps_value(engine, value, dtype):
         return engine.opaque(expr)
-    result = engine.poly(value)
+    result = engine.exact(value)
     if dtype.bits < value.dtype.bits and not engine.fits(result, dtype):
         return engine.opaque(expr)
     return result
@@ -121,7 +122,7 @@ def call(engine: Engine, expr: tir.Call) -> poly.Poly:
         case "tir.shift_left", (a, tir.IntImm(value=by)) if 0 <= by < bits:
             return poly.scaled(engine.poly(a), 1 << by)
         case "tir.shift_right", (a, tir.IntImm(value=by)) if signed and 0 <= by < bits:
-            result = engine.quotient(engine.poly(a), poly.constant(1 << by), floor=True)
+            result = engine.quotient(engine.exact(a), poly.constant(1 << by), floor=True)
             return engine.opaque(expr) if result is None else result
         case "tir.bitwise_and", (a, tir.IntImm(value=mask)) if signed and _is_mask(mask, a):
             return engine.poly(tir.FloorMod(a, tir.IntImm(a.dtype, mask + 1)))

@@ -279,11 +279,11 @@ def extremum(engine: Engine, expr: tir.BinaryOpExpr) -> Poly:
     operands = folding.operands(expr, kind)
     opposite = tir.Min if kind is tir.Max else tir.Max
     if any(type(node) is opposite for node in operands):
-        nested = [[engine.poly(p) for p in folding.operands(node, opposite)] for node in operands]
+        nested = [[engine.exact(p) for p in folding.operands(node, opposite)] for node in operands]
         shared = [p for p in nested[0] if all(p in others for others in nested[1:])]
         if shared:
             return _with_shared(engine, sign, nested, shared)
-    candidates = [engine.poly(node) for node in operands]
+    candidates = [engine.exact(node) for node in operands]
     chosen = _of_choices(engine, kind, candidates)
     return extremum_of_polys(engine, sign, candidates) if chosen is None else chosen
 

@@ -72,7 +72,7 @@ def below_zero(engine: Engine, expr: tir.CmpExpr) -> Poly | None:
     """The polynomial that is below 0 exactly where an ordering of signed integers holds."""
     if expr.a.dtype.family != "int" or expr.a.dtype.lanes != 1:
         return None
-    p, q = engine.poly(expr.a), engine.poly(expr.b)
+    p, q = engine.exact(expr.a), engine.exact(expr.b)
     match expr:
         case tir.LT():
             return poly.add(p, q, -1)
@@ -91,13 +91,18 @@ def comparison(engine: Engine, expr: tir.CmpExpr) -> tir.PrimExpr:
 
     Only those of signed integers move their terms; others keep their operands.
     """
-    kind = type(expr)
     if expr.a.dtype.family == "int" and expr.a.dtype.lanes == 1:
         p = below_zero(engine, expr)
         if p is not None:
             return _ordering(engine, p, expr)
-        difference = poly.add(engine.poly(expr.a), engine.poly(expr.b), -1)
+        difference = poly.add(engine.exact(expr.a), engine.exact(expr.b), -1)
         return _equation(engine, difference, expr)
+    return _over_operands(engine, expr)
+
+
+def _over_operands(engine: Engine, expr: tir.CmpExpr) -> tir.PrimExpr:
+    """A comparison decided by its operands, or of them simplified."""
+    kind = type(expr)
     a, b = engine.simplify(expr.a), engine.simplify(expr.b)
     if expr.a.dtype.is_int and expr.a.dtype.lanes == 1:
         decided = _by_intervals(engine, kind, a, b)
@@ -134,7 +139,7 @@ def _equation(engine: Engine, p: Poly, expr: tir.CmpExpr) -> tir.PrimExpr:
     if engine.is_nonzero(p):
         return _truth(not equal)
     p = poly.divide_exactly(p, poly.content(p))
-    factors = _factors(p, expr.a.dtype)
+    factors = _factors(engine, p, expr.a.dtype)
     if factors:
         comparisons = [engine.simplify(type(expr)(f, ops.const(0, f.dtype))) for f in factors]
         return (ops.any_of if equal else ops.all_of)(*comparisons)
@@ -145,17 +150,18 @@ def _equation(engine: Engine, p: Poly, expr: tir.CmpExpr) -> tir.PrimExpr:
         left, right, number = right, left, -number
     to_right = number > 0 or not right
     poly.accumulate(right if to_right else left, poly.constant(number), 1 if to_right else -1)
-    return _written(type(expr), left, right, expr)
+    return _written(engine, type(expr), left, right, expr)
 
 
-def _factors(p: Poly, dtype: DataType) -> list[tir.PrimExpr]:
+def _factors(engine: Engine, p: Poly, dtype: DataType) -> list[tir.PrimExpr]:
     """The factors of a product of several, each once; none for anything else."""
     if len(p) != 1:
         return []
     [monomial] = p
     if len(monomial) < 2:
         return []
-    factors = [terms.expression(poly.atom(f), dtype) for f in dict.fromkeys(monomial)]
+    atoms = map(poly.atom, dict.fromkeys(monomial))
+    factors = [engine.written(p, dtype, exact=True) for p in atoms]
     fitting = [f for f in factors if f is not None]
     return fitting if len(fitting) == len(factors) else []
 
@@ -174,15 +180,18 @@ def _sides(p: Poly) -> tuple[dict[poly.Monomial, int], dict[poly.Monomial, int],
     return left, right, number
 
 
-def _written(kind: type[tir.CmpExpr], left: Poly, right: Poly, expr: tir.CmpExpr) -> tir.PrimExpr:
+def _written(
+    engine: Engine, kind: type[tir.CmpExpr], left: Poly, right: Poly, expr: tir.CmpExpr
+) -> tir.PrimExpr:
     """The comparison of two sides; `expr` unchanged where a literal outgrows the datatype."""
-    dtype = expr.a.dtype
     sides = [
-        terms.expression({m: c for m, c in side.items() if c}, dtype) for side in (left, right)
+        engine.written({m: c for m, c in side.items() if c}, expr.a.dtype, exact=True)
+        for side in (left, right)
     ]
-    if sides[0] is None or sides[1] is None:
-        return expr
-    return kind(sides[0], sides[1])
+    if sides[0] is not None and sides[1] is not None:
+        return kind(sides[0], sides[1])
+    has_data = engine.has_data(left) or engine.has_data(right)
+    return _over_operands(engine, expr) if has_data else expr
 
 
 def _ordering(engine: Engine, p: Poly, expr: tir.CmpExpr) -> tir.PrimExpr:
@@ -202,7 +211,7 @@ def _ordering(engine: Engine, p: Poly, expr: tir.CmpExpr) -> tir.PrimExpr:
     number -= loose
     to_right = bool(left) and (not right or number > 0)
     poly.accumulate(right if to_right else left, poly.constant(number), 1 if to_right else -1)
-    return _written(kind, left, right, expr)
+    return _written(engine, kind, left, right, expr)
 
 
 def _is_remainder_of_zero(p: Poly) -> bool:

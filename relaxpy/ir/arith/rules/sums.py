@@ -17,9 +17,12 @@ from relaxpy.ir.tir.reduce import CommReducer, Reduce
 _CHOICES = (tir.Select, tir.Call)
 
 
-def written(engine: Engine, p: Poly, dtype: DataType) -> tir.PrimExpr | None:
-    """p as an expression of `dtype`; None where a literal is too large."""
-    return terms.expression(_shortened(engine, p, dtype), dtype)
+def written(
+    engine: Engine, p: Poly, dtype: DataType, *, exact: bool = False
+) -> tir.PrimExpr | None:
+    """p as an expression of `dtype`, equal modulo 2**bits, or (`exact`) equal; None if not safe."""
+    shorter = p if exact else _shortened(engine, p, dtype)
+    return terms.expression(shorter, dtype, engine.is_exact, exact=exact)
 
 
 def _shortened(engine: Engine, p: Poly, dtype: DataType) -> Poly:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import gcd
 
-from relaxpy.ir.arith.algebra import folding, interval
+from relaxpy.ir.arith.algebra import folding, interval, poly
 from relaxpy.ir.arith.algebra.folding import Lanes
 from relaxpy.ir.arith.engine import Engine
 from relaxpy.ir.core.dtype import DataType
@@ -58,6 +58,8 @@ def _binary(engine: Engine, expr: tir.BinaryOpExpr, a: PrimExpr, b: PrimExpr) ->
         return tir.Broadcast(engine.simplify(kind(p.base, q.base)), p.count)
     if not a.dtype.is_int:
         return None
+    if not isinstance(expr, (tir.Add, tir.Sub, tir.Mul)) and _wraps(engine, p, q):
+        return None
     if isinstance(expr, tir.CmpExpr):
         return _compared(engine, kind, p, q)
     match expr:
@@ -94,6 +96,22 @@ def _nested(
             return None
         case _:
             return None
+
+
+def _wraps(engine: Engine, *vectors: Lanes) -> bool:
+    """True if lanes of data may wrap around, so that they are not in order."""
+    for lanes in vectors:
+        if lanes.stride is None or lanes.base.dtype.family != "int":
+            continue
+        first = engine.exact(lanes.base)
+        if lanes.step is None or not isinstance(lanes.count, int):
+            if engine.has_data(first) or engine.has_data(engine.exact(lanes.stride)):
+                return True
+        else:
+            last = poly.add(first, poly.constant(lanes.step * (lanes.count - 1)))
+            if not engine.is_exact(last, lanes.base.dtype):
+                return True
+    return False
 
 
 def _linear(p: Lanes, q: Lanes, sign: int) -> Lanes | None:
@@ -216,6 +234,8 @@ def _cast(engine: Engine, dtype: DataType, value: PrimExpr) -> PrimExpr | None:
     if lanes.stride is None:
         return tir.Broadcast(engine.simplify(tir.Cast(element, lanes.base)), lanes.count)
     if not source.startswith("int") or dtype.family != "int" or dtype.bits < value.dtype.bits:
+        return None
+    if _wraps(engine, lanes):
         return None
     base, stride = (tir.Cast(element, operand) for operand in (lanes.base, lanes.stride))
     return tir.Ramp(engine.simplify(base), engine.simplify(stride), lanes.count)

@@ -129,7 +129,9 @@ def _query(method: Callable[Concatenate[Analyzer, P], T]) -> Callable[Concatenat
 class Analyzer:
     """Integer reasoning under declared facts: bounds, residues, values and conditions.
 
-    A result holds for all values of the variables that satisfy the facts.
+    A result holds for all values of the variables that satisfy the facts. Sums and products of
+    variables are assumed not to overflow, as in TVM; those of elements of buffers, and of variables
+    that `declare_data` names, wrap around.
     """
 
     def __init__(self) -> None:
@@ -212,7 +214,7 @@ class Analyzer:
         value = ops.convert(expr)
         bound = self._engine.bound(value)
         if is_integer(value.dtype) and value.dtype.family == "int":
-            bound = interval.meet(bound, self._stated_bound(self._engine.poly(value)))
+            bound = interval.meet(bound, self._stated_bound(self._engine.exact(value)))
         return ConstIntBound.of(bound)
 
     def _stated_bound(self, terms: poly.Poly) -> Interval:
@@ -322,7 +324,7 @@ class Analyzer:
         if not is_integer(value.dtype) or value.dtype.family == "uint":
             low, high = self._engine.bound(value)
             return True if high < limit else False if low >= limit else None
-        difference = poly.add(self._engine.poly(value), poly.constant(-limit))
+        difference = poly.add(self._engine.exact(value), poly.constant(-limit))
         return self._engine.is_negative(difference)
 
     def bind(self, var: tir.Var, expr: tir.ExprLike | Range, allow_override: bool = False) -> None:
@@ -416,6 +418,23 @@ class Analyzer:
         bounds = {a: b for a, b in self._facts.bounds.items() if a is not var}
         residues = {a: r for a, r in self._facts.residues.items() if a is not var}
         return replace(self._facts, bounds=bounds, residues=residues)
+
+    @property
+    def data(self) -> frozenset[tir.Var]:
+        """The variables that are declared to be data."""
+        return self._facts.data
+
+    def declare_data(self, *variables: tir.Var) -> None:
+        """Declare that variables may have any value, as the scalar arguments of kernels have.
+
+        Arithmetic on them wraps around, where that on loop variables and sizes is assumed not to.
+        """
+        for var in variables:
+            ops.check_variable(var, "a declaration of data")
+        if not self._facts.data.issuperset(variables):
+            self._facts = self._facts.with_data(*variables)
+        if self._declared is not None:
+            self._declared.append(lambda: self.declare_data(*variables))
 
     @contextmanager
     def constraint_scope(self, constraint: tir.ExprLike) -> Iterator[None]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import inf
 
 from typing_extensions import override
@@ -11,9 +12,9 @@ from typing_extensions import override
 from relaxpy.errors import MisuseError, check_type
 from relaxpy.ir.arith.algebra import folding, poly
 from relaxpy.ir.arith.algebra.interval import Interval
-from relaxpy.ir.arith.algebra.terms import expression
 from relaxpy.ir.arith.canonical import Canonical
-from relaxpy.ir.arith.prove import simplify
+from relaxpy.ir.arith.prove import data_may_wrap, simplify
+from relaxpy.ir.arith.rules import bounds
 from relaxpy.ir.arith.stack import from_below, is_nested
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.traverse import walk
@@ -181,7 +182,10 @@ def hull_of_lanes(value: tir.PrimExpr) -> IntervalSet:
                 start = base.value if isinstance(base, tir.IntImm) else 0
                 if not low <= length <= high or not low <= start + length <= high:
                     return EVERYTHING  # it overflows
-                ends = (base, simplify(base + length))
+                last = base + length
+                if data_may_wrap(last):
+                    return EVERYTHING
+                ends = (base, simplify(last))
             return IntervalSet(*(ends if stride >= 0 else ends[::-1]))
         case _ if not value.dtype.vector:
             return IntervalSet(value, value)
@@ -241,6 +245,11 @@ def hull(a: IntervalSet, b: IntervalSet) -> IntervalSet:
 Domains = Mapping[tir.Var, IntervalSet]
 End = tir.PrimExpr | None
 Operation = type[tir.BinaryOpExpr]
+_UNBOUNDED: dict[Operation, Callable[[int, int], int]] = {
+    tir.Add: operator.add,
+    tir.Sub: operator.sub,
+    tir.Mul: operator.mul,
+}
 
 
 def evaluate_set(
@@ -323,6 +332,8 @@ class _Image:
             return expr, expr
         if expr.dtype.family == "uint":
             return None, None
+        if bounds.data_may_wrap(self.inside, expr):
+            return None, None  # data may wrap around between the ends
         linear = self.linear(self.engine.poly(expr), expr.dtype)
         return linear if linear is not None else self.by_operands(expr)
 
@@ -348,7 +359,7 @@ class _Image:
                 sides = self.of(var)
                 ordered = sides if coefficient > 0 else sides[::-1]
                 terms = [
-                    None if side is None else poly.scaled(self.engine.poly(side), coefficient)
+                    None if side is None else poly.scaled(self.engine.exact(side), coefficient)
                     for side in ordered
                 ]
             else:
@@ -357,7 +368,9 @@ class _Image:
                 None if end is None or term is None else poly.add(end, term)
                 for end, term in zip(ends, terms, strict=True)
             ]
-        low, high = (None if end is None else expression(end, dtype) for end in ends)
+        low, high = (
+            None if end is None else self.engine.written(end, dtype, exact=True) for end in ends
+        )
         return low, high
 
     def by_operands(self, expr: tir.PrimExpr) -> tuple[End, End]:
@@ -421,6 +434,8 @@ class _Image:
         if a is None or b is None:
             return None
         result = self.engine.simplify(op(a, b))
+        if isinstance(a, tir.IntImm) and isinstance(b, tir.IntImm) and op in _UNBOUNDED:
+            return result if ops.is_const(result, _UNBOUNDED[op](a.value, b.value)) else None
         number = poly.constant_of(self.engine.poly(result))
         return result if number is None or isinstance(result, tir.IntImm) else None
 

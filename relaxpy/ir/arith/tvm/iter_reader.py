@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from enum import IntEnum
+from itertools import permutations
 from types import NoneType
 from typing import ClassVar, Self, TypeVar
 
@@ -409,20 +411,76 @@ class Reader(Extents):
         has_fusions = any(isinstance(split.source.source, IterSumExpr) for split in every)
         if not has_fusions or self.level == IterMapLevel.NoCheck:  # these skip values
             return every
-        parts = {
-            part.source: (part, mark)
+        fusions = {
+            mark: mark.source
             for mark in marks_of([IterSumExpr(every)])
             if isinstance(mark.source, IterSumExpr) and len(mark.source.args) > 1
             if is_const(mark.source.base, 0)  # as of a fusion of iterators that run forwards
-            for part in mark.source.args
         }
-        new = [self.lift(split, parts) for split in every]
+        quotients = {
+            mark: (whole, divisor)
+            for (mark, total), (whole, of_whole) in permutations(fusions.items(), 2)
+            if (divisor := self.divisor_of(total.args, of_whole.args, fusions)) is not None
+        }
+        parts = {
+            part.source: (part, mark)
+            for mark, total in fusions.items()
+            if mark not in quotients
+            for part in total.args
+        }
+        new = [self.lift(split, parts, quotients) for split in every]
         return new if len(set(new)) == len(every) else every
 
+    def divisor_of(
+        self,
+        args: Sequence[IterSplitExpr],
+        whole: Sequence[IterSplitExpr],
+        fusions: Mapping[IterMark, IterSumExpr],
+    ) -> PrimExpr | None:
+        """d where a sum is, or is part of, another one, `whole`, divided by d; None if it is not.
+
+        The finest parts of `whole` may be one of the `fusions`.
+        """
+        if _ends_with(whole, args):
+            return ops.const(1, args[0].dtype)
+        for mark, total in fusions.items():
+            if total.args is not args and _ends_with(whole, total.args):
+                finest = IterSplitExpr(mark)
+                divisor = self.divisor_of(args, [*whole[: -len(total.args)], finest], {})
+                if divisor is not None:
+                    return divisor
+        *coarser, finest = args
+        if len(whole) <= len(coarser) or finest.source is not whole[len(coarser)].source:
+            return None
+        part, one = whole[len(coarser)], ops.const(1, finest.dtype)
+        step = self.quotient(finest.lower_factor, part.lower_factor)
+        divisor = self.times(step, part.scale)
+        same = (
+            self.divides(part.lower_factor, finest.lower_factor)
+            and self.same(self.times(step, finest.extent), part.extent)
+            and all(
+                _scaled(low, one) is _scaled(high, one)
+                and self.same(self.times(low.scale, divisor), high.scale)
+                for low, high in zip(coarser, whole, strict=False)
+            )
+        )
+        return divisor if same else None
+
     def lift(
-        self, split: IterSplitExpr, parts: Mapping[IterMark, tuple[IterSplitExpr, IterMark]]
+        self,
+        split: IterSplitExpr,
+        parts: Mapping[IterMark, tuple[IterSplitExpr, IterMark]],
+        quotients: Mapping[IterMark, tuple[IterMark, PrimExpr]],
     ) -> IterSplitExpr:
         """A split as digits of the fusion of which its iterator is one of the `parts`."""
+        if split.source in quotients:
+            whole, divisor = quotients[split.source]
+            covered = self.times(split.lower_factor, split.extent)
+            if not self.divides(covered, split.source.extent):
+                return split
+            factor = self.times(split.lower_factor, divisor)
+            split = IterSplitExpr(whole, factor, split.extent, split.scale)
+            return self.lift(split, parts, quotients)
         if split.source not in parts:
             return split
         part, mark = parts[split.source]
@@ -433,7 +491,8 @@ class Reader(Extents):
         ):
             return split
         factor = self.times(step, part.scale)
-        return self.lift(IterSplitExpr(mark, factor, split.extent, split.scale), parts)
+        lifted = IterSplitExpr(mark, factor, split.extent, split.scale)
+        return self.lift(lifted, parts, quotients)
 
     def under(self, constraint: Constrained, total: Sum) -> Sum:
         """`total` with the sum that a condition constrains as an iterator of its own."""
@@ -703,6 +762,12 @@ class LooseReader(Reader):
         shift = [source.base] if isinstance(source, IterSumExpr) else []
         sizes = (scale, split.lower_factor, split.extent, split.source.extent)
         return any(mentions(part, self.iters) for part in (*sizes, *shift))
+
+
+def _ends_with(whole: Sequence[IterSplitExpr], args: Sequence[IterSplitExpr]) -> bool:
+    """True if the finest parts of a sum are `args`."""
+    finest = whole[-len(args) :]
+    return len(finest) < len(whole) and all(map(operator.is_, finest, args))
 
 
 def _pairs(terms: Iterable[IterSplitExpr]) -> Iterator[tuple[IterSplitExpr, IterSplitExpr]]:

@@ -20,7 +20,7 @@ from relaxpy.ir.relax.block_builder.normalize import note_fit
 from relaxpy.ir.relax.nodes.expr import evaluated
 from relaxpy.ir.relax.relations.shape_vars import sizes_of, variables_of
 from relaxpy.ir.te import tensor as te
-from relaxpy.ir.te.lower import create_prim_func
+from relaxpy.ir.te.lower import are_values_as_written, create_prim_func
 from relaxpy.ir.te.topi.elementwise import identity
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import Buffer
@@ -255,7 +255,7 @@ def call_te(
         builder, lambda index, var: _canonical_var(index, var.dtype, isinstance(var, tir.SizeVar))
     )
     kind = _kind(kinds.convert(args)), _kind(kinds.convert(kwargs))
-    key = func, name, kind, _kind(dict(attrs or {}))
+    key = func, name, kind, _kind(dict(attrs or {})), are_values_as_written()
     known = builder.kernels.get(key)
     if known is None or not builder.has_func(known.gvar, known.kernel.func):
         # Names are part of the key, so that they do not depend on other modules.
