@@ -485,10 +485,15 @@ class Blocks:
     WORTH_THREADS: Final = 1 << 24  # models: softmax 4096 x 1024
     """The amount of work from which several threads are faster than one. The unit is a multiply-add
     of a matmul; this is about 0.3 milliseconds."""
+    MOST_WORK: Final = 1 << 32  # not measured
+    """The work of a block in a fraction of a second, so that signals interrupt it within one."""
 
 
 class NumPy:
     """The calls of NumPy of the target `numpy`."""
+
+    MOST_REDUCED: Final = 1 << 24  # not measured
+    """The elements that NumPy reduces in a fraction of a second; signals wait for its end."""
 
     LITERAL: Final = 32  # not measured
     """The largest number of elements of a constant that is written as numbers."""

@@ -12,8 +12,8 @@ from relaxpy.exec.kernel.nest.read import read
 from relaxpy.exec.kernel.plan.arg_extremes import ArgExtreme
 from relaxpy.exec.kernel.plan.statements import Assignment, Compound
 from relaxpy.exec.kernel.plan.tree import Contraction, For, Run, Scan, Tile, Tree
+from relaxpy.exec.runtime.scalar import ScalarEvaluator
 from relaxpy.exec.runtime.threads import thread_count
-from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.core.traverse import children, occurrences
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import ops
@@ -188,9 +188,10 @@ def _of_item(item: Item, values: Mapping[Var, PrimExpr]) -> int:
 
 
 def _number(expr: PrimExpr, values: Mapping[Var, PrimExpr]) -> int:
-    number = as_poly(substitute(expr, values)).constant
-    if number is None:
+    known = substitute(expr, values)
+    if next(occurrences(known, Var, BufferLoad), None) is not None:
         raise _UnknownError
+    number: int = ScalarEvaluator({}).value(known)
     return number
 
 

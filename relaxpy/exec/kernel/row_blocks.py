@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache, partial
 from queue import SimpleQueue
-from threading import Lock, Thread, get_native_id
+from threading import Lock, Thread, get_native_id, local
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -124,6 +124,19 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
+_here = local()
+"""The `interrupts` of the blocks that this thread shares with others."""
+
+
+def end_if_interrupted() -> None:
+    """End the block of this thread if a signal has interrupted the thread that waits for it.
+
+    Errors: InterruptedError.
+    """
+    if getattr(_here, "interrupts", ()):
+        raise InterruptedError
+
+
 class Scratch:
     """Memory of intermediate results, reused block by block.
 
@@ -179,26 +192,27 @@ def blocks(
     """
     block = rows if once else partial(_block, rows)
     count = stop - start
+    most = max(Blocks.MOST_WORK // max(row_work, 1), 1)
     least = -(-Blocks.SHORTEST_RUN // max(run_bytes, 1))
     if count * row_work >= Blocks.WORTH_THREADS and threads() > 1 and not by_blas:
         if of_batch:
             is_even = count % threads() == 0 or count >= 4 * threads()
             if is_even and has_thread_limit():
                 with one_blas_thread():
-                    _share(block, start, stop, -(-count // threads()))
+                    _share(block, start, stop, min(most, -(-count // threads())))
                 return
         elif count > least:
             step = min(4 * Blocks.TARGET // max(row_bytes, 1), -(-count // (2 * threads())))
             if regular:
                 step = Blocks.TARGET // max(row_bytes, 1)
-            _share(block, start, stop, max(least, step))
+            _share(block, start, stop, min(most, max(least, step)))
             return
     total = count * row_bytes
-    if total <= min(Blocks.TARGET, Blocks.WORTH_SCRATCH):
+    if total <= min(Blocks.TARGET, Blocks.WORTH_SCRATCH) and count <= most:
         if count > 0:
             block(start, stop, np.empty)
         return
-    step = max(least, Blocks.TARGET // row_bytes)
+    step = min(most, max(least, Blocks.TARGET // max(row_bytes, 1)))
     _run(block, iter(range(start, stop, step)), stop, step)
 
 
@@ -247,6 +261,7 @@ def _share(block: _Rows, start: int, stop: int, step: int) -> None:
     """
     starts = iter(range(start, stop, step))
     errors: dict[int, Exception] = {}
+    interrupts: list[BaseException] = []
 
     def noted(lo: int, hi: int, empty: Callable[..., Any]) -> None:
         try:
@@ -256,8 +271,12 @@ def _share(block: _Rows, start: int, stop: int, step: int) -> None:
             _end(starts)
 
     def work() -> None:
-        with np.errstate(all="ignore"):
-            _run(noted, starts, stop, step)
+        outer, _here.interrupts = getattr(_here, "interrupts", ()), interrupts
+        try:
+            with np.errstate(all="ignore"):
+                _run(noted, starts, stop, step)
+        finally:
+            _here.interrupts = outer
 
     with _starts_pool:
         pool = _pool()
@@ -265,10 +284,20 @@ def _share(block: _Rows, start: int, stop: int, step: int) -> None:
     # This thread works, too: it only waits for blocks that others have begun.
     try:
         work()
-    finally:
-        _end(starts)
-        for job in jobs:
+    except BaseException as error:  # that of the handler of a signal
+        interrupts.append(error)
+    _end(starts)
+    for job in jobs:
+        try:
             job.take_back()
+        except BaseException as error:
+            interrupts.append(error)
+            job.ended.acquire(timeout=1)  # its block ends soon
+    if interrupts:
+        try:
+            raise interrupts[0]
+        finally:
+            interrupts.clear()  # they refer to this list
     for job in jobs:
         if job.error is not None:
             raise job.error

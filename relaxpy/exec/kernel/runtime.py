@@ -20,7 +20,7 @@ import numpy.typing as npt
 from relaxpy.errors import MisuseError, RuntimeCheckError
 from relaxpy.exec.kernel.arguments import fail, reinterpreted, small, strided_view
 from relaxpy.exec.kernel.products import contract, dot, matmul, stays_finite
-from relaxpy.exec.kernel.row_blocks import blocks, combine
+from relaxpy.exec.kernel.row_blocks import blocks, combine, end_if_interrupted
 from relaxpy.exec.runtime.registry import call_packed
 from relaxpy.exec.runtime.scalar import cast, divisor
 from relaxpy.exec.runtime.values import describe, empty as new_tensor, memory_bytes
@@ -312,6 +312,43 @@ def broadcast_to(value: Any, shape: tuple[int, ...]) -> Array:
         return np.broadcast_to(value, shape)
     except ValueError:  # of 2**63 bytes and more, although it is a view
         raise _too_many(math.prod(shape)) from None
+
+
+def repeated(
+    ufunc: np.ufunc,
+    values: Array,
+    *,
+    axis: int | tuple[int, ...] | None = None,
+    where: Any = True,
+    out: Array | None = None,
+    dtype: Any = None,
+    **initial: Any,
+) -> Any:
+    """As `ufunc.reduce`, in parts between which signals interrupt it.
+
+    The memory of `values` may be much smaller than their number, as they are those of many
+    iterations.
+    """
+    axes = range(values.ndim) if axis is None else np.atleast_1d(axis) % values.ndim
+    longest = max(axes, key=lambda n: values.shape[n])
+    count = values.shape[longest]
+    if values.size <= NumPy.MOST_REDUCED or count == 1:
+        return ufunc.reduce(values, axis, dtype, out, where=where, **initial)
+    kind = out.dtype if dtype is None and out is not None else dtype
+    step = max(count * NumPy.MOST_REDUCED // values.size, 1)
+    mask = where if where is True else np.broadcast_to(where, values.shape)
+    total: Any = None
+    for first in range(0, count, step):
+        end_if_interrupted()
+        part = (slice(None),) * longest + (slice(first, first + step),)
+        where = mask if mask is True else mask[part]
+        found = repeated(ufunc, values[part], axis=axis, where=where, dtype=kind, **initial)
+        total = found if total is None else ufunc(total, found)
+        initial = {} if ufunc.identity is not None else initial
+    if out is None:
+        return total
+    out[...] = total
+    return out
 
 
 def _too_many(count: int) -> RuntimeCheckError:

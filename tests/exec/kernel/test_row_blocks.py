@@ -74,7 +74,7 @@ def test_no_block_begins_after_an_error_and_the_first_row_decides(monkeypatch, k
 
     expected = "row 50" if kind is KeyboardInterrupt else "an earlier row"
     with pytest.raises(kind, match=expected):
-        row_blocks.blocks(rows, 0, 100, 10, 1 << 30)
+        row_blocks.blocks(rows, 0, 100, 10, 1 << 24)
     assert sorted(lo for _, lo in begun) == [0, 25, 50]
 
 
@@ -91,7 +91,7 @@ def test_an_error_keeps_no_memory_alive(monkeypatch: pytest.MonkeyPatch) -> None
     gc.disable()
     try:
         with suppress(RuntimeCheckError):
-            row_blocks.blocks(rows, 0, 100, 10, 1 << 30)
+            row_blocks.blocks(rows, 0, 100, 10, 1 << 24)
         assert found
         assert all(ref() is None for ref in found)
     finally:
@@ -257,7 +257,7 @@ def test_a_job_that_waits_after_it_was_taken_back_keeps_no_memory_alive(monkeypa
         def rows(lo: int, hi: int, empty: Callable[..., np.ndarray]) -> None:
             array[...] = lo
 
-        row_blocks.blocks(rows, 0, 100, 10, 1 << 30)
+        row_blocks.blocks(rows, 0, 100, 10, 1 << 24)
 
     gc.disable()
     try:
@@ -312,7 +312,7 @@ def test_workers_are_as_many_as_the_system_starts(monkeypatch: pytest.MonkeyPatc
             def rows(lo: int, hi: int, empty: object, seen: np.ndarray = seen) -> None:
                 seen[lo:hi] += 1
 
-            row_blocks.blocks(rows, 0, 100, 10, 1 << 30)
+            row_blocks.blocks(rows, 0, 100, 10, 1 << 24)
             assert seen.tolist() == [1] * 100
         assert len(row_blocks._pool().ids) == 2
     finally:

@@ -26,6 +26,9 @@ FUNCTIONS = {
 }
 
 
+_CAST = ("float16", "bfloat16", "float32", "float64")
+
+
 @dataclass(frozen=True)
 class Size:
     """A size as it is written, and its value in the first call."""
@@ -122,6 +125,8 @@ class Expressions:
     def index(self, size: Size) -> str:
         """An index for a dimension, mostly inside it."""
         fitting = [i for i in self.loops if i.over == size.text]
+        if self.wide and not self.tame and size.value > 0 and self.chance(0.3):
+            return self.wrapped_index(size)
         if fitting and (self.tame or self.chance(0.2)):
             return self.pick(fitting).text
         found = self.affine(size)
@@ -137,6 +142,75 @@ class Expressions:
         if kind == 1 and self.loops:
             return f"T.min(T.max({found}, 0), {size} - 1)"
         return self.number(self.random.randrange(size.value))
+
+    def wrapped_index(self, size: Size) -> str:
+        """An index computed from what wraps around: in bounds as a remainder, or an extreme."""
+        dtype = self.pick(["int32", "int64"])
+        found, limit = self.wrapped(dtype, 2), f'T.Cast("{dtype}", {size})'
+        match self.random.randint(0, 9):
+            case 0 | 1 | 2:
+                place = f"T.floormod({found}, {limit})"
+            case 3:
+                place = f"T.truncmod(T.max({found}, T.{dtype}(0)), {limit})"
+            case 4 | 5:
+                place = f"T.min(T.max({found}, T.{dtype}(0)), {limit} - T.{dtype}(1))"
+            case 6:
+                top = 2 ** (BITS[dtype] - 2)
+                place = f"T.floormod(T.floordiv({found}, T.{dtype}({top})), {limit})"
+            case 7:
+                place = f"T.Select({found} < {limit} and {found} >= T.{dtype}(0), {found}, 0)"
+            case 8 if self.chance(0.2):
+                place = found
+            case _:
+                i = self.pick([*self.loops, Index("0", 0, 0)])
+                place = f'T.floormod({found} + T.Cast("{dtype}", {i}), {limit})'
+        return f'T.Cast("int64", {place})' if dtype == "int32" and self.chance(0.3) else place
+
+    def wrapped(self, dtype: str, depth: int) -> str:
+        """Arithmetic that overflows: of a scalar near the ends of its datatype, and anything."""
+        name, own = self.pick(self.wide)
+        found = name if own == dtype else f'T.Cast("{dtype}", {name})'
+        for _ in range(self.random.randint(1, depth)):
+            other = self.datum(dtype)
+            match self.random.randint(0, 9):
+                case 0:
+                    function = self.pick(["min", "max"])
+                    found = f"T.{function}({found}, {other})"
+                case 1:
+                    narrow = self.pick(["int8", "int16", "int32", "uint8", "uint32", "float64"])
+                    found = f'T.Cast("{dtype}", T.Cast("{narrow}", {found}))'
+                case 2:
+                    divisor = self.pick([2, 3, 7, -1])
+                    found = (
+                        f"T.{self.pick(['floordiv', 'truncdiv'])}({found}, T.{dtype}({divisor}))"
+                    )
+                case _:
+                    a, b = self.random.sample([found, other], 2)
+                    found = f"({a} {self.pick(['+', '-', '*', '*'])} {b})"
+        return found
+
+    def datum(self, dtype: str) -> str:
+        """An operand that may be large: a literal, an element, a let, a loop, another scalar."""
+        low, high = low_and_high(dtype)
+        kind = self.random.random()
+        if kind < 0.3:
+            ends = [2**bits for bits in (7, 8, 15, 16, 30, 31, 32, 62) if 2**bits <= high]
+            near = self.pick([low, high, *ends, *(-end for end in ends)])
+            value = min(max(near + self.random.randint(-1, 1), low), high)
+            return f"T.{dtype}({value})"
+        if kind < 0.5:
+            return f"T.{dtype}({self.random.randint(-3, 5)})"
+        if kind < 0.6 and (found := [name for name, of in self.lets if of == dtype]):
+            return self.pick(found)
+        whole = [b for b in self.readable() if b.dtype in BITS and not b.empty and b.filled]
+        if kind < 0.75 and whole:
+            buffer = self.pick(whole)
+            at = ", ".join(self.number(self.random.randrange(s.value)) for s in buffer.shape)
+            return f'T.Cast("{dtype}", {buffer.name}[{at or "()"}])'
+        if kind < 0.9 and self.loops:
+            return f'T.Cast("{dtype}", {self.pick(self.loops)})'
+        name, _ = self.pick(self.wide)
+        return f'T.Cast("{dtype}", {name})'
 
     def number(self, value: int) -> str:
         """An integer literal of one or the other spelling."""
@@ -249,10 +323,15 @@ class Expressions:
     def overflow(self) -> str:
         """A comparison of what wraps around, as loops and sizes are added to a wide scalar."""
         name, dtype = self.pick(self.wide)
+        if self.chance(0.4):
+            dtype = self.pick(["int32", "int64"])
+            a, b = self.wrapped(dtype, 2), self.datum(dtype)
+            return f"({a} {self.pick(['<', '<=', '>', '>=', '==', '!='])} {b})"
         number = f'T.Cast("{dtype}", {self.typed_index()})'
         a, b = self.random.sample([number, name], 2)
         wrapped = f"({a} {self.pick(['+', '-', '*', '*'])} {b})"
-        limit = self.pick([f"T.{dtype}({self.random.randint(-1, 1)})", number])
+        small = max(self.random.randint(-1, 1), low_and_high(dtype)[0])
+        limit = self.pick([f"T.{dtype}({small})", number])
         a, b = self.random.sample([wrapped, limit], 2)
         return f"({a} {self.pick(['<', '<=', '>', '>=', '==', '!='])} {b})"
 
@@ -340,6 +419,8 @@ class Expressions:
             if self.chance(0.2):
                 return f"({a} if {test} else {b})"
             return f"T.{self.pick(['Select', 'if_then_else'])}({test}, {a}, {b})"
+        if kind < 0.13 and dtype != "bool":
+            return self.chain(dtype)
         if kind < 0.17 or dtype == "bool":
             return f'T.Cast("{dtype}", {self.value(self.source(dtype), depth - 1)})'
         if kind < 0.21 and dtype in self.carriers:
@@ -352,6 +433,16 @@ class Expressions:
         if dtype in FLOATS:
             return self.floating(dtype, depth)
         return self.whole(dtype, depth)
+
+    def chain(self, dtype: str) -> str:
+        """Three casts, one of the other, of anything."""
+        first, second, source = (self.pick([*INTEGERS, *_CAST, "bool"]) for _ in range(3))
+        found = self.leaf(source)
+        if self.wide and self.chance(0.5):
+            found = self.wrapped(self.pick(["int32", "int64"]), 1)
+        for target in (first, second, dtype):
+            found = f'T.Cast("{target}", {found})'
+        return found
 
     def source(self, dtype: str) -> str:
         """A datatype to convert from."""

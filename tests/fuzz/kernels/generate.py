@@ -12,6 +12,8 @@ What is varied, each by itself:
   views, gaps, offsets, negative and zero strides, read-only arrays, arrays from a pickle, wrong
   shapes; strides and offsets that the buffer declares, as numbers or as variables; what lies
   around each memory is compared, too, or is a page that must not be accessed;
+- large integers in every place of one: scalars of any datatype, literals and elements near the ends
+  of their datatypes, and operators that overflow, in indices, extents, conditions, lets and values;
 - threads that call native functions: with usual stacks and with small ones;
 - buffers: arguments, scratch of the whole function or of a block, views of the memory of others,
   copies of arguments and copied to them, in their shape or in one dimension, matched regions; ranks
@@ -29,7 +31,8 @@ What is varied, each by itself:
 - blocks: spatial and reduction axes, remapped or bound to sums of loops, nested and opaque blocks;
 - values: small numbers whose sums are exact in any order, special ones (NaN, infinities, -0.0,
   denormals, the extremes of integers and of floats from 8 bits on), any floats; literals, elements,
-  lets, casts, choices, conditions that short-circuit, arithmetic and intrinsics.
+  lets, casts, chains of three through any datatypes, choices, conditions that short-circuit,
+  arithmetic and intrinsics.
 """
 
 from __future__ import annotations
@@ -147,8 +150,8 @@ class Generator(Arguments):
             dtype = self.pick(["int64", "int64", "int32"])
             self.params.append((name, f"T.{dtype}"))
             self.values[name] = self.pick([0, 1, 2, 3, 4, 5, -1, -2])
-        if self.chance(0.15):
-            name, dtype = self.fresh("c"), self.pick(["int64", "int64", "int32"])
+        while self.chance(0.3):
+            name, dtype = self.fresh("c"), self.pick(["int64", "int64", "int32", "int32", *BITS])
             self.params.append((name, f"T.{dtype}"))
             self.wide.append((name, dtype))
         if self.chance(0.1):
@@ -740,6 +743,9 @@ class Generator(Arguments):
     def let(self, depth: int) -> None:
         dtype = self.pick([*self.palette, "int32"])
         value = self.value(dtype, 2)
+        if self.wide and self.chance(0.5):
+            dtype = self.pick(["int32", "int64"])
+            value = self.wrapped(dtype, 2)
         name = self.fresh("t")
         self.write(f"{name}: T.{dtype} = {value}" if self.chance(0.2) else f"{name} = {value}")
         self.lets.append((name, dtype))
@@ -830,6 +836,12 @@ class Generator(Arguments):
     def _bounds(self) -> tuple[str, int, int]:
         kind = self.random.randint(0, 5)
         serial = self.pick(["range", "T.serial"])
+        if self.wide and self.chance(0.5):
+            dtype = self.pick(["int32", "int64"])
+            found, most = self.wrapped(dtype, 2), self.random.randint(1, 3)
+            if self.chance(0.5):
+                return f"{serial}(T.floormod({found}, T.{dtype}({most + 1})))", 0, most - 1
+            return f"{serial}(T.min({found}, T.{dtype}({most})))", 0, most - 1
         if kind == 0 and self.loops:
             i = self.pick(self.loops)
             return f"{serial}({i} + 1)", 0, i.high

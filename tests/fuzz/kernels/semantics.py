@@ -4,8 +4,8 @@ Integers are Python integers brought into the range of their datatype after each
 2**bits), Booleans are Python's, floats are scalars of NumPy or ml_dtypes that are rounded after
 each operation. Nothing here comes from relaxpy; the definitions follow the rules that are named.
 
-Where the rules leave an operation open (a conversion out of range, scratch memory that is read
-before it is written) it raises `UndefinedError`, and the program tests nothing but the absence of
+Where the rules leave an operation open (a shift by the width, scratch memory that is read before
+it is written) it raises `UndefinedError`, and the program tests nothing but the absence of
 bare exceptions. Where they allow another precision than the text (in a sum), `Precision` records
 whether that could show.
 """
@@ -93,6 +93,22 @@ def wrap(dtype: str, value: int) -> int:
     """`value` modulo 2**bits, in the range of `dtype` (PX-1)."""
     low, high = low_and_high(dtype)
     return (value - low) % (high - low + 1) + low
+
+
+def truncated(dtype: str, value: float) -> int:
+    """`value` toward zero, in the lowest bits of what x86-64 computes (DT-6).
+
+    Its instructions give integers of 32 or 64 bits, the least one for what is out of range and for
+    NaN. Numbers from 2**63 on become uint64 through their distance from that.
+    """
+
+    def instruction(x: float, bits: int) -> int:
+        least = -(2 ** (bits - 1))
+        return int(x) if math.isfinite(x) and least <= int(x) < -least else least
+
+    if dtype == "uint64" and value >= 2.0**63:
+        return wrap(dtype, instruction(value - 2.0**63, 64) + 2**63)
+    return wrap(dtype, instruction(value, 64 if BITS[dtype] == 64 or dtype == "uint32" else 32))
 
 
 def digest(values: Iterable[int]) -> int:
@@ -232,10 +248,7 @@ class Semantics:
             return self._to_float(source, target, value)
         if is_float(source):
             self.precision.cliff()
-            low, high = low_and_high(target)
-            if not math.isfinite(value) or not low <= int(value) <= high:
-                raise UndefinedError("conversion of a float outside the integers")
-            return int(value)
+            return truncated(target, float(value))
         return wrap(target, int(value))
 
     def _to_float(self, source: str, target: str, value: Scalar) -> Scalar:
@@ -244,9 +257,9 @@ class Semantics:
             found = kind(float(value))
             exact = not math.isfinite(value) or float(found) == float(value)
         else:
-            # Through the integer's own NumPy type: rounded once.
+            # Through the integer's own NumPy type: rounded once, everywhere to the same number.
             found = np.array(value, source).astype(kind)[()]
-            exact = math.isfinite(found) and int(found) == int(value)
+            exact = True
         return self.precision.note(target, found, exact=exact)
 
     # ---- functions

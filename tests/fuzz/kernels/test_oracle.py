@@ -107,14 +107,19 @@ def test_comparisons_with_nan_are_false_but_for_one() -> None:
     assert found == ["!="]
 
 
-def test_casts_go_toward_zero_and_are_undefined_out_of_range() -> None:
+def test_casts_go_toward_zero_and_out_of_range_to_the_least_integer_of_the_instruction() -> None:
     machine = Semantics()
     assert machine.cast("float32", "int32", np.float32(-2.75)) == -2
     assert machine.cast("int32", "uint8", -1) == 255
     assert machine.cast("int64", "bool", 2) is True
-    for value in (math.nan, math.inf, 300.0):
-        with pytest.raises(UndefinedError):
-            machine.cast("float32", "int8", np.float32(value))
+    for value in (math.nan, math.inf, -math.inf, 2.0**31):
+        assert machine.cast("float32", "int32", np.float32(value)) == -(2**31)
+        assert machine.cast("float32", "int8", np.float32(value)) == 0
+    assert machine.cast("float32", "int8", np.float32(300)) == 44
+    assert machine.cast("float64", "uint32", np.float64(-1)) == 2**32 - 1
+    assert machine.cast("float64", "int64", np.float64(2.0**63)) == -(2**63)
+    assert machine.cast("float64", "uint64", np.float64(2.0**63 + 4096)) == 2**63 + 4096
+    assert machine.cast("float64", "uint64", np.float64(2.0**64)) == 0
 
 
 def test_statements_run_in_the_order_of_the_text() -> None:

@@ -483,6 +483,8 @@ class ArrayEmitter:
         name = intrinsic_name(expr)
         if name == "reinterpret":
             value = self.typed(expr.args[0], self.value(expr.args[0]))
+            if value.dtype == expr.dtype:
+                return value
             node = call(attribute(value.node, "view"), dtype_name(expr.dtype))
             return Value(node, value.dims, expr.dtype)
         function = numpy_function(expr)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from functools import reduce
+from functools import partial, reduce
 from typing import Final
 
 from relaxpy.errors import CompileError
@@ -66,15 +66,17 @@ from relaxpy.exec.python_ast import (
     function,
     loop,
     nodes_in,
+    path,
     when,
 )
+from relaxpy.exec.tuning import NumPy
 from relaxpy.ir.arith.algebra.affine import affine, as_poly
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.traverse import preorder, walk
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import FloatImm, IntImm, PrimExpr, Var
-from relaxpy.ir.tir.substitution import substitute
+from relaxpy.ir.tir.substitution import mentions, substitute
 from relaxpy.support.dataclass import replace
 from relaxpy.support.pysource import Names, set_span
 
@@ -376,7 +378,6 @@ class NumpyEmitter:
         out = self._output(target, statement)
         arrays.lines += target.lines
         combine = ufunc_name(update.combine, statement.target.dtype)
-        reduce = f"{combine}.reduce"
         axis: Code = None if not spatial else over[0] if len(over) == 1 else tuple(over)
         keywords: dict[str, Code] = {"axis": axis}
         if not spatial and len(layout) == 1:
@@ -402,14 +403,24 @@ class NumpyEmitter:
         if first is not None:
             arrays.lines.append(do(call("rt.first_true", node, keywords["initial"], out.node)))
             return arrays.lines
+        reducing: Callable[..., ast.Call] = partial(call, f"{combine}.reduce")
+        if self._is_repeated(update.operand, run.over, layout):
+            reducing = partial(call, "rt.repeated", path(combine))
         if initial is None:
-            reduced = call(reduce, node, **keywords, dtype=dtype_name(statement.target.dtype))
+            reduced = reducing(node, **keywords, dtype=dtype_name(statement.target.dtype))
             arrays.lines.append(do(call(combine, out.node, reduced, out=out.node)))
             return self._if_invariant_guards(statement, arrays)
-        arrays.lines.append(do(call(reduce, node, **keywords, out=out.node)))
+        arrays.lines.append(do(reducing(node, **keywords, out=out.node)))
         if not folded:
             arrays.lines += self._combined(spatial, statement, update.combine, initial, out)
         return arrays.lines
+
+    def _is_repeated(self, operand: PrimExpr, over: Sequence[Axis], layout: Sequence[Axis]) -> bool:
+        """True if a reduction may have very many more elements than there are in memory."""
+        if all(mentions(operand, {axis.var}) for axis in over):
+            return False
+        count = math.prod((axis.extent for axis in layout), start=as_poly(1)).constant
+        return count is None or count > NumPy.MOST_REDUCED
 
     def _is_size(self, value: PrimExpr | None) -> bool:
         """True if `value` is a shape variable of NumPy's default integer datatype."""

@@ -266,6 +266,8 @@ class ScalarEmitter:
             return self._choice(test, yes, no)
         if name == "reinterpret":
             [value] = expr.args
+            if value.dtype == expr.dtype:
+                return self.value(value, typed=True)
             return py.call(
                 py.attribute(self.value(value, typed=True), "view"), dtype_name(expr.dtype)
             )

@@ -11,6 +11,7 @@ from relaxpy.exec import python_ast as py
 from relaxpy.exec.process import own_platform
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.nodes import GlobalVar
@@ -69,10 +70,10 @@ class KernelScope:
     """The names of variables and buffers in a generated function.
 
     The variables `shape_vars` are never negative, nor are `dimensions`, those of the arguments.
-    Values computed from `scalars`, the other integer parameters, wrap in comparisons, but not in
-    sizes or indices, which are out of bounds before they would wrap. `functions` has the names of
-    the functions of the module that can be called. The buffers in `views` are declared over memory
-    that may be too small or not contiguous.
+    Values computed from `scalars`, the other integer parameters, wrap in comparisons; what wraps in
+    sizes and indices is a `reinterpret` there. `functions` has the names of the functions of the
+    module that can be called. The buffers in `views` are declared over memory that may be too small
+    or not contiguous.
     """
 
     def __init__(
@@ -141,7 +142,7 @@ class KernelScope:
                 return py.code(number)
             case tir.Var():
                 return py.path(self.variable(value))
-            case _ if self.compute is not None and value.dtype.is_int and self._may_wrap(value):
+            case tir.Cast() | tir.BinaryOpExpr() if self.compute is not None and _is_typed(value):
                 return py.call("int", self.compute(value))
             case tir.Cast(value=inner) if inner.dtype.is_int:
                 return self.index(inner)
@@ -181,25 +182,6 @@ class KernelScope:
             return py.binary(self.index(a), ast.Sub, py.code(-b.value))
         return py.binary(self.index(a), ast.Add, self.index(b))
 
-    def _may_wrap(self, value: tir.PrimExpr) -> bool:
-        """True if `value` contains a load, or an operation that may wrap.
-
-        Operations on less than 32 bits, on unsigned integers and on literals near the ends of their
-        datatype may wrap.
-        """
-        return any(
-            isinstance(node, BufferLoad)
-            or (
-                isinstance(node, (tir.Cast, tir.BinaryOpExpr))
-                and (
-                    1 < node.dtype.bits < 32
-                    or (node.dtype.family == "uint" and node.dtype.bits > 1)
-                )
-            )
-            or (isinstance(node, tir.IntImm) and abs(node.value) >> max(node.dtype.bits - 8, 8))
-            for node in walk(value)
-        )
-
     def _is_not_zero(self, divisor: tir.PrimExpr) -> bool:
         poly = as_poly(divisor)
         return poly.is_at_least(1, self.shape_vars) or (poly * -1).is_at_least(1, self.shape_vars)
@@ -225,11 +207,24 @@ class KernelScope:
                 raise CompileError(f"`{condition}` cannot be decided from shapes")
 
     def _compared(self, value: tir.PrimExpr) -> ast.expr:
-        """An operand of a comparison, which wraps if it is computed from scalars."""
+        """An operand of a comparison, which wraps if it is computed from data or large literals."""
         is_plain = isinstance(value, (tir.IntImm, tir.Var))
-        if self.compute is None or is_plain or not any(n in self.scalars for n in walk(value)):
+        if self.compute is None or is_plain or not any(map(self._may_wrap, walk(value))):
             return self.index(value)
         return py.call("int", self.compute(value))
+
+    def _may_wrap(self, node: Node) -> bool:
+        """True if sums of `node` may wrap around: it is no loop variable, size or small literal."""
+        is_datum = isinstance(node, BufferLoad) or node in self.scalars
+        is_large = isinstance(node, tir.IntImm) and abs(node.value) >> max(node.dtype.bits - 8, 8)
+        return bool(is_datum or is_large or _is_typed(node))
+
+
+def _is_typed(node: Node) -> bool:
+    """True if polynomials do not look into `node`: it has less than 32 bits, or no sign."""
+    return isinstance(node, (tir.Cast, tir.BinaryOpExpr)) and (
+        1 < node.dtype.bits < 32 or (node.dtype.family == "uint" and node.dtype.bits > 1)
+    )
 
 
 COMPARISONS: Mapping[type[tir.PrimExpr], type[ast.cmpop]] = {

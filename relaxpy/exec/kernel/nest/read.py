@@ -10,6 +10,7 @@ from relaxpy.errors import CompileError
 from relaxpy.exec.kernel.nest import nodes as nest
 from relaxpy.exec.kernel.nest.bounds import is_range_inside, keeps_divisions, may_fail
 from relaxpy.exec.kernel.nest.buffers import BufferTable, written_buffers
+from relaxpy.exec.kernel.nest.wrapping import Wrapping, with_exact_layouts, wrapped
 from relaxpy.exec.runtime.scalar import (
     accessed,
     addressed,
@@ -37,7 +38,7 @@ from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.intrin import if_then_else
 from relaxpy.ir.tir.intrinsics import intrinsic_of
 from relaxpy.ir.tir.iteration import Range
-from relaxpy.ir.tir.prim_func import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc, scalars_of
 from relaxpy.ir.tir.substitution import substitute
 from relaxpy.support.dataclass import replace
 
@@ -53,8 +54,8 @@ def read(func: PrimFunc, shape_vars: Container[tir.Var], *, may_alias: bool = Fa
     Errors:
         CompileError: a statement or intrinsic has no meaning outside special hardware.
     """
-    reader = _Reader(func, shape_vars, may_alias=may_alias)
-    items = tuple(reader.items(func.body))
+    reader = _Reader(with_exact_layouts(func), shape_vars, may_alias=may_alias)
+    items = tuple(reader.items(reader.func.body))
     table = reader.buffers
     return nest.Nest(
         items,
@@ -84,6 +85,8 @@ class _Reader:
         self.axes: list[nest.Axis] = []
         self.kinds: dict[tir.Var, st.ForKind] = {}
         self.used: set[tir.Var] = set(func.params)
+        self.data = {*scalars_of(func)}
+        """The variables with any values, of which sums may wrap around."""
         self.points: dict[tir.Var, tir.PrimExpr] = {}
         """The values of variables of enclosing loops and blocks, until these are replaced."""
         self.block: str | None = None
@@ -186,8 +189,8 @@ class _Reader:
         self.used.add(var)
         if loop.kind != st.ForKind.SERIAL:
             self.kinds[var] = loop.kind
-        start = self.value(start)
-        axis = nest.Axis(var, start, start + self.value(extent), loop.span)
+        start, extent = (self.wrapping.exact(self.value(b)) for b in (start, extent))
+        axis = nest.Axis(var, start, start + extent, loop.span)
         self.axes.append(axis)
         inner = tuple(self.items(body))
         self.axes.pop()
@@ -206,7 +209,7 @@ class _Reader:
             if self._is_bound_here(iter_var.var, value, block):
                 var = tir.Var(iter_var.var.name, iter_var.var.dtype)
                 values[iter_var.var] = var
-                items.append(nest.Bind(var, self.value(value), self.span))
+                items.append(self._bound(var, self.value(value)))
             else:
                 values[iter_var.var] = value
             if iter_var.iter_type != tir.IterVarKind.CommReduce:
@@ -359,9 +362,8 @@ class _Reader:
             return
         lanes = store.indices[-1].dtype.lanes if store.indices else 1
         if lanes == 1 and store.value.dtype.lanes == 1:
-            buffer, indices = self._resolve(
-                store.buffer, tuple(self.value(i) for i in store.indices)
-            )
+            indices = tuple(self.value(i) for i in store.indices)
+            buffer, indices = self._resolve(store.buffer, indices)
             yield nest.Store(buffer, indices, self.value(store.value), self.block, self.span)
             return
         if lanes == 1:
@@ -409,7 +411,7 @@ class _Reader:
         numbers = [ops.const(n, "int32") for n in range(lanes)]
         values = [tir.Var(f"lane{n}", store.value.dtype.element) for n in range(lanes)]
         for var, number in zip(values, numbers, strict=True):
-            yield nest.Bind(var, self.value(lane_of(store.value, number)), self.span)
+            yield self._bound(var, self.value(lane_of(store.value, number)))
         for var, number in zip(values, numbers, strict=True):
             yield from self._store(replace(_scalar(store, number), value=var))
 
@@ -423,12 +425,12 @@ class _Reader:
         if is_small and not self._is_bound_here(var, value, body):
             return substitute(body, {var: value})
         if var.dtype.lanes == 1:
-            yield nest.Bind(var, value, self.span)
+            yield self._bound(var, value)
             return body
         lanes = [tir.Var(f"{var.name}{n}", var.dtype.element) for n in range(var.dtype.lanes)]
         for number, lane in enumerate(lanes):
             part = self.value(lane_of(value, ops.const(number, "int32")))
-            yield nest.Bind(lane, part, self.span)
+            yield self._bound(lane, part)
         return substitute(body, {var: vector_of(lanes)})
 
     def _is_bound_here(self, var: tir.Var, value: tir.PrimExpr, body: st.Stmt) -> bool:
@@ -484,10 +486,23 @@ class _Reader:
     def _resolve(
         self, buffer: Buffer, indices: tuple[tir.PrimExpr, ...]
     ) -> tuple[Buffer, tuple[tir.PrimExpr, ...]]:
+        exact = tuple(map(self.wrapping.index, indices))
         try:
-            return self.buffers.resolve(buffer, indices, self.axes, self.shape_vars)
+            root, found = self.buffers.resolve(buffer, exact, self.axes, self.shape_vars)
         except CompileError as error:
             raise self.error(error.diagnostics[0].message) from None
+        return root, found if found is exact else tuple(map(self.wrapping.index, found))
+
+    @property
+    def wrapping(self) -> Wrapping:
+        """What may wrap around here."""
+        return Wrapping(self.data, self.axes)
+
+    def _bound(self, var: tir.Var, value: tir.PrimExpr) -> nest.Bind:
+        """The binding of a variable, which is one of any value if it is computed from these."""
+        if var.dtype.is_int and self.wrapping.is_data(value):
+            self.data.add(var)
+        return nest.Bind(var, value, self.span)
 
     def _call(self, call: tir.Call) -> tir.Call:
         """A call of an external function, with its memory arguments resolved."""
@@ -541,6 +556,12 @@ class _Reader:
                     evaluated = tir.Or(ops.cast_to(value, BOOL), ops.const(True))
                     body = if_then_else(evaluated, body, ops.const(0, body.dtype))
                 return substitute(body, {var: value})
+            case tir.BinaryOpExpr(a=tir.IntImm(), b=tir.IntImm()) | tir.Cast(value=tir.IntImm()):
+                return _literal_of(node)
+            case tir.Cast(value=inner) if not self.wrapping.is_data(node):
+                return wrapped(node) if self.wrapping.may_wrap(node) else None
+            case Range(min=first, extent=extent):
+                return Range.from_min_extent(*map(self.wrapping.exact, (first, extent)))
             case tir.Call(op=op, args=(inner,)) if (record := intrinsic_of(op)) and record.is_hint:
                 return inner
             case tir.Call(op=Op()) if not is_evaluated(node):
@@ -571,6 +592,23 @@ class _Reader:
                 return load if test is None else if_then_else(test, load, ops.const(0, load.dtype))
             case _:
                 return None
+
+
+def _literal_of(node: tir.BinaryOpExpr | tir.Cast) -> tir.PrimExpr | None:
+    """The value of an operation on integer literals that wraps around; None of any other."""
+    match node:
+        case (
+            tir.FloorDiv(a=tir.IntImm(value=number), b=tir.IntImm(value=-1))
+            | tir.Div(a=tir.IntImm(value=number), b=tir.IntImm(value=-1))
+        ):
+            exact: int | None = -number
+        case tir.Cast(value=tir.IntImm(value=number)) if not node.dtype.is_bool:
+            exact = number
+        case _:
+            exact = as_poly(node).constant
+    if exact is None or not node.dtype.is_int or exact == ops.wrap_int(exact, node.dtype):
+        return None
+    return ops.const(ops.wrap_int(exact, node.dtype), node.dtype)
 
 
 def _in_order(*values: tir.PrimExpr) -> Iterator[tir.PrimExpr]:

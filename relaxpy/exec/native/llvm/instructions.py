@@ -182,7 +182,7 @@ class Instructions(ABC):
         return self.intrinsic("fma", a, b, c)
 
     def fence(self, value: Value) -> Value:
-        """`value`, which LLVM does not combine with its uses, as that may compile slowly."""
+        """`value`, which LLVM does not combine with its uses: what they would give, or how fast."""
         return self.intrinsic("arithmetic.fence", value) if value.type.is_float else value
 
     # ---- memory

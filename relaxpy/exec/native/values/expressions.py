@@ -143,7 +143,12 @@ class Values(Frame):
                 return self.choice(self.value(test), self.value(yes), self.value(no))
             case tir.Cast(value=inner, dtype=dtype):
                 target = dtype if _largest(expr) is None else FLOAT32
-                return self.cast(self.value(inner), inner.dtype, target)
+                value = self.value(inner)
+                if dtype.is_int and value.type.lanes > 1 and not self._is_read(inner):
+                    # What is out of range is undefined to LLVM, which would drop a float between
+                    # two integers. An element stays the operand of the instruction.
+                    value = self.apply("fence", self.function.fence, value)
+                return self.cast(value, inner.dtype, target)
             case tir.BinaryOpExpr(a=a, b=b):
                 computed = expr.dtype if _largest(expr) is None else FLOAT32
                 return self.binary(kind, computed, self.value(a), self.value(b))
@@ -152,6 +157,10 @@ class Values(Frame):
                 return self._call(name.removeprefix("tir."), expr, operands)
             case _:
                 raise RefusedError(f"the expression {expr}")
+
+    def _is_read(self, expr: tir.PrimExpr) -> bool:
+        """True if `expr` is an element that is read from memory."""
+        return isinstance(expr, BufferLoad) and (expr.buffer, expr.indices) not in self.stored
 
     # ---- memory's types
 
