@@ -89,7 +89,7 @@ class Canonical:
         self._polys: dict[tir.PrimExpr, Poly] = {}
         self._simple: dict[tir.PrimExpr, tir.PrimExpr] = {}
         self._bounds: dict[tir.PrimExpr, Interval] = {}
-        self._kept: dict[tir.PrimExpr, bool] = {}
+        self._kept: dict[tir.Cast, bool] = {}
         self.ranges: dict[tir.PrimExpr, tuple[Interval, bool]] = {}
         self.atom_bounds: dict[tir.PrimExpr, Interval] = {}
         self.atom_residues: dict[tir.PrimExpr, Residue] = {}

@@ -597,11 +597,12 @@ class _Reader:
 
 def _literal_of(node: Node) -> tir.PrimExpr | None:
     """The value of an operation on integer literals; None of any other, or if it fails."""
-    operands = children(node)
+    operands: Iterable[object] = children(node)
     match node:
         case tir.BinaryOpExpr() | tir.Select() | tir.Cast():
             is_operation = node.dtype.is_int
-        case tir.Call(op=Op(), args=[_, *_] as operands):
+        case tir.Call(op=Op(), args=args) if args:
+            operands = args
             is_operation = node.dtype.is_int and effect_of(node) == CallEffectKind.Pure
         case _:
             return None

@@ -52,7 +52,7 @@ _WHOLE = {"float16": 1 << 11, "bfloat16": 1 << 8}
 
 
 def _operands(expr: tir.PrimExpr) -> list[tir.PrimExpr]:
-    """The operands whose values make up the value of `expr`; those of an element are its indices."""
+    """The operands whose values make up the value of `expr`; an index of an element is none."""
     if isinstance(expr, BufferLoad):
         return []
     return [child for child in children(expr) if isinstance(child, tir.PrimExpr)]
@@ -147,7 +147,7 @@ class Values(Frame):
                 stored = self.stored.get((buffer, indices))
                 return self.widened(self.load(expr), buffer.dtype) if stored is None else stored
             case tir.CmpExpr(a=a):
-                return self._compared(_COMPARISONS[kind], *values, a)
+                return self._compared(_COMPARISONS[kind], a.dtype, *values)
             case tir.And() | tir.Or():
                 return self.bits("and" if kind is tir.And else "or", *values)
             case tir.Not():
@@ -234,8 +234,7 @@ class Values(Frame):
         build = lambda *values: self.function.intrinsic(name, *values)  # noqa: E731
         return self.apply(name, build, *operands)
 
-    def _compared(self, name: str, a: Value, b: Value, operand: tir.PrimExpr) -> Value:
-        dtype = operand.dtype
+    def _compared(self, name: str, dtype: DataType, a: Value, b: Value) -> Value:
         if dtype.is_float:
             predicate = "une" if name == "ne" else f"o{name}"
         elif name in ("eq", "ne"):

@@ -52,7 +52,9 @@ def holds_data(
     if not inside & _RESULTS:
         return False
     casts = _results(expr)
-    return casts is None or (bool(casts) if keeps_value is None else not all(map(keeps_value, casts)))
+    if casts is None or keeps_value is None:
+        return casts != ()
+    return not all(map(keeps_value, casts))
 
 
 @memoised

@@ -87,11 +87,12 @@ def data_may_wrap(engine: Engine, expr: tir.PrimExpr) -> bool:
 
 def _stays_inside(engine: Engine, p: Poly, dtype: DataType) -> bool:
     """True if all values of p are known to lie in the range of the signed `dtype`."""
-    if len(p) == 1:
-        [(monomial, factor)] = p.items()
-        if factor == 1 and len(monomial) == 1 and not isinstance(monomial[0], (Quotient, Positive)):
-            if monomial[0].dtype.bits <= dtype.bits:
+    match [*p.items()]:
+        case [((atom,), 1)] if not isinstance(atom, (Quotient, Positive)):
+            if atom.dtype.bits <= dtype.bits:
                 return True
+        case _:
+            pass
     least, greatest = ops.int_range(dtype)
     low, high = by_cases(engine, p)
     if not engine.facts.negative:
