@@ -408,6 +408,19 @@ def calls_with_an_ill_formed_end(count: int) -> Work:
     return run
 
 
+@case
+def native_code_of_shared_values(count: int) -> Work:
+    a, c = (tir.decl_buffer((8,), "int32", name) for name in "AC")
+    i = tir.Var("i", "int64")
+    value: tir.PrimExpr = a[i]
+    for n in range(count):
+        value = tir.abs(value - n)  # reads its operand three times
+    store = tir.BufferStore(c, value, [i])
+    loop = tir.For(i, te.const(0, "int64"), te.const(8, "int64"), tir.ForKind.SERIAL, store)
+    func = tir.PrimFunc([a.data, c.data], loop, buffer_map={a.data: a, c.data: c})
+    return lambda: relaxpy.compile(func)
+
+
 USES: dict[str, Callable[[IRModule], object]] = {
     "check": check_well_formed,
     "print": lambda mod: mod.script(),

@@ -89,6 +89,7 @@ class Canonical:
         self._polys: dict[tir.PrimExpr, Poly] = {}
         self._simple: dict[tir.PrimExpr, tir.PrimExpr] = {}
         self._bounds: dict[tir.PrimExpr, Interval] = {}
+        self._kept: dict[tir.Cast, bool] = {}
         self.ranges: dict[tir.PrimExpr, tuple[Interval, bool]] = {}
         self.atom_bounds: dict[tir.PrimExpr, Interval] = {}
         self.atom_residues: dict[tir.PrimExpr, Residue] = {}
@@ -190,14 +191,24 @@ class Canonical:
 
     def has_data(self, p: Poly) -> bool:
         """True if p holds data, so that an expression of it wraps around where it overflows."""
-        data = self.facts.data
-        return any(holds_data(factor, data) for monomial in p for factor in monomial)
+        return any(self.holds_data(factor) for monomial in p for factor in monomial)
+
+    def holds_data(self, expr: tir.PrimExpr) -> bool:
+        """True if `expr` is computed from data; what a cast provably keeps is no data for it."""
+        return holds_data(expr, self.facts.data, self._keeps_value)
+
+    def _keeps_value(self, expr: tir.Cast) -> bool:
+        known = self._kept.get(expr)
+        return self.remember(self._kept, expr, self._new_kept) if known is None else known
+
+    def _new_kept(self, expr: tir.Cast) -> bool:
+        return casts.keeps_value(self, expr)
 
     def _new_poly(self, expr: tir.PrimExpr) -> Poly:
         result = self._poly(expr)
         if expr.dtype.family == "uint":
             return _wrapped(result, expr.dtype.bits)
-        has_data = holds_data(expr, self.facts.data)
+        has_data = self.holds_data(expr)
         if has_data and self.has_data(result):
             result = _wrapped(result, expr.dtype.bits)
         number = poly.constant_of(result)
@@ -342,7 +353,7 @@ class Canonical:
         if is_integer(expr.dtype):
             p = self.poly(expr)
             canonical = self.written(p, expr.dtype)
-            if not holds_data(expr, self.facts.data):
+            if not self.holds_data(expr):
                 return expr if canonical is None else canonical
             if canonical is None:
                 return self.over_simple_operands(folding.inlined(expr))
@@ -369,7 +380,7 @@ class Canonical:
         if is_leaf or (folding.is_safe(value) and folding.uses(expr.body, expr.var) <= 1):
             return self.simplify(substitute(expr.body, {expr.var: value}))
         body = self
-        if holds_data(value, self.facts.data):
+        if self.holds_data(value):
             body = Canonical(self.facts.with_data(expr.var), self, self._depth)
         return tir.Let(expr.var, value, body.simplify(expr.body))
 

@@ -141,6 +141,9 @@ class Engine(Protocol):
         None where a literal is too large, or data could wrap around where that is not meant.
         """
 
+    def holds_data(self, expr: tir.PrimExpr) -> bool:
+        """True if `expr` is computed from data; what a cast provably keeps is no data for it."""
+
     def has_data(self, p: Poly) -> bool:
         """True if p holds data, so that an expression of it wraps around where it overflows."""
 

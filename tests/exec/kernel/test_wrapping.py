@@ -41,6 +41,8 @@ INDICES = (
     (f'{LOOP}A[T.Cast("int64", k + i) // 4 + T.int64(536870914)]', 2**31 - 2),
     (f"{LOOP}A[T.floordiv(k, S[1] - 2) // 2 + 1073741824 + i]", -(2**31)),
     (f"{LOOP}A[T.truncdiv(k, S[1] - 2) // 2 + 1073741824 + i]", -(2**31)),
+    (f"{LOOP}A[T.floormod(~T.int32(100) * T.int32(1073741824) + T.int32(7), 11)]", 0),
+    (f"{LOOP}A[T.floormod((T.int32(7) << T.int32(21)) * T.int32(1073741823), 11)]", 0),
     ("C[0] = A[(q * 3) % 13]", 2**63 - 1),
     (f"{LOOP}A[(q * 3 + i) % 13]", 2**63 - 1),
     (f"{LOOP}A[q * 4 + i]", 2**62),
@@ -52,6 +54,8 @@ CASTS = (
     (f'{LOOP}A[T.Cast("int64", T.Cast("int32", q * 4)) + i]', 2**30),
     (f'{LOOP}A[T.Cast("int32", T.Cast("int64", i) * T.int64(1073741824)) // 1073741824 + 2]', 0),
     (f'{LOOP}A[T.Cast("int32", T.Cast("uint32", i) - T.uint32(1)) + 1]', 0),
+    (f'{LOOP}A[T.Cast("int32", T.Cast("int64", i) << T.int64(54)) + 2]', 0),
+    (f'{LOOP}A[T.Cast("int32", T.Cast("int64", i) ^ T.int64(9223372036854775806)) % 11]', 0),
     ("for i, j in T.grid(2, 2):\n"
      '    C[i * 2 + j] = T.Cast("int64", T.Cast("int32", q)) + i * 2 + j', 2**32 + 1),
     ("for i, j in T.grid(2, 2):\n"

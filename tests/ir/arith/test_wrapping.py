@@ -13,6 +13,8 @@ import pytest
 
 import relaxpy
 from relaxpy import IRModule, arith, tir as T
+from relaxpy.ir import structural_equal
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.tir.buffer import decl_buffer
 from relaxpy.ir.tir.iteration import Range
 from relaxpy.script import from_source
@@ -128,6 +130,27 @@ def test_what_bounds_show_not_to_wrap_is_simplified() -> None:
     assert arith.simplify(x + 1 > x).value == 1
     assert arith.simplify(T.max(x + 1, x)).same_as(x + 1)
     assert analyzer.simplify((i * 8 + x % 8) // 8).same_as(i)
+
+
+def test_a_cast_that_keeps_a_loop_variable_or_a_size_is_no_data() -> None:
+    i, n = T.Var("i", "int64"), T.SizeVar("n", "int64")
+    short, m = T.Cast("int64", T.Cast("int32", i)), T.SizeVar("m", "int32")
+    analyzer = arith.Analyzer()
+    analyzer.bind(i, Range(0, 18))
+    eight = T.IntImm("int64", 8)
+    for value, expected in (
+        (short, i),
+        (short + i, i * 2),
+        (short * 2 + n - i, i + n),
+        (T.floordiv(short + n * 8, eight), T.floordiv(i, eight) + n),
+        (T.Cast("int32", T.Cast("int64", m)) + m, m * 2),
+    ):
+        assert structural_equal(analyzer.simplify(value), analyzer.simplify(expected)), value
+        assert not any(isinstance(node, T.Cast) for node in walk(analyzer.simplify(value)))
+    assert analyzer.can_prove(short <= i + n)
+    long = T.Cast("int64", T.Cast("int32", n))
+    assert not analyzer.can_prove(long <= n + 1)
+    assert not analyzer.can_prove(n <= long)
 
 
 def test_variables_are_data_where_they_are_declared_to_be() -> None:

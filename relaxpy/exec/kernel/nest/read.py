@@ -6,12 +6,13 @@ from collections.abc import Callable, Container, Generator, Iterable, Iterator, 
 from itertools import pairwise
 from typing import TYPE_CHECKING, assert_never, cast
 
-from relaxpy.errors import CompileError
+from relaxpy.errors import CompileError, RuntimeCheckError
 from relaxpy.exec.kernel.nest import nodes as nest
 from relaxpy.exec.kernel.nest.bounds import is_range_inside, keeps_divisions, may_fail
 from relaxpy.exec.kernel.nest.buffers import BufferTable, written_buffers
 from relaxpy.exec.kernel.nest.wrapping import Wrapping, with_exact_layouts, wrapped
 from relaxpy.exec.runtime.scalar import (
+    ScalarEvaluator,
     accessed,
     addressed,
     display_name,
@@ -36,7 +37,7 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.tir import expr as tir, ops, stmt as st
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.intrin import if_then_else
-from relaxpy.ir.tir.intrinsics import intrinsic_of
+from relaxpy.ir.tir.intrinsics import CallEffectKind, effect_of, intrinsic_of
 from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.prim_func import PrimFunc, scalars_of
 from relaxpy.ir.tir.substitution import substitute
@@ -556,8 +557,8 @@ class _Reader:
                     evaluated = tir.Or(ops.cast_to(value, BOOL), ops.const(True))
                     body = if_then_else(evaluated, body, ops.const(0, body.dtype))
                 return substitute(body, {var: value})
-            case tir.BinaryOpExpr(a=tir.IntImm(), b=tir.IntImm()) | tir.Cast(value=tir.IntImm()):
-                return _literal_of(node)
+            case _ if (known := _literal_of(node)) is not None:
+                return known
             case tir.Cast(value=inner) if not self.wrapping.is_data(node):
                 return wrapped(node) if self.wrapping.may_wrap(node) else None
             case Range(min=first, extent=extent):
@@ -594,21 +595,23 @@ class _Reader:
                 return None
 
 
-def _literal_of(node: tir.BinaryOpExpr | tir.Cast) -> tir.PrimExpr | None:
-    """The value of an operation on integer literals that wraps around; None of any other."""
+def _literal_of(node: Node) -> tir.PrimExpr | None:
+    """The value of an operation on integer literals; None of any other, or if it fails."""
+    operands: Iterable[object] = children(node)
     match node:
-        case (
-            tir.FloorDiv(a=tir.IntImm(value=number), b=tir.IntImm(value=-1))
-            | tir.Div(a=tir.IntImm(value=number), b=tir.IntImm(value=-1))
-        ):
-            exact: int | None = -number
-        case tir.Cast(value=tir.IntImm(value=number)) if not node.dtype.is_bool:
-            exact = number
+        case tir.BinaryOpExpr() | tir.Select() | tir.Cast():
+            is_operation = node.dtype.is_int
+        case tir.Call(op=Op(), args=args) if args:
+            operands = args
+            is_operation = node.dtype.is_int and effect_of(node) == CallEffectKind.Pure
         case _:
-            exact = as_poly(node).constant
-    if exact is None or not node.dtype.is_int or exact == ops.wrap_int(exact, node.dtype):
+            return None
+    if not (is_operation and all(isinstance(operand, tir.IntImm) for operand in operands)):
         return None
-    return ops.const(ops.wrap_int(exact, node.dtype), node.dtype)
+    try:
+        return ops.const(ScalarEvaluator({}).value(node), node.dtype)
+    except RuntimeCheckError:
+        return None
 
 
 def _in_order(*values: tir.PrimExpr) -> Iterator[tir.PrimExpr]:

@@ -195,6 +195,10 @@ class Wrapping:
                 return max(self._magnitude(a), self._magnitude(b))
             case tir.Select(true_value=a, false_value=b):
                 return max(self._magnitude(a), self._magnitude(b))
+            case tir.Call(op=Op(name=name), args=(a, b)) if name.startswith("tir.bitwise_"):
+                return self._magnitude(a) + self._magnitude(b)
+            case tir.Call(op=Op(name="tir.shift_left"), args=(a, tir.IntImm(value=by))):
+                return self._magnitude(a) << min(by, expr.dtype.bits)
             case tir.FloorDiv(a=a) | tir.Div(a=a) | tir.Cast(value=a):
                 return self._magnitude(a)
             case tir.FloorMod(b=b) | tir.Mod(b=b):

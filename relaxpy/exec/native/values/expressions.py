@@ -19,7 +19,7 @@ from relaxpy.exec.native.values.datatypes import RefusedError, storage_type, val
 from relaxpy.exec.native.values.environment import Frame
 from relaxpy.exec.tuning import Plans
 from relaxpy.ir.core.dtype import FLOAT32, DataType
-from relaxpy.ir.core.traverse import tree_size
+from relaxpy.ir.core.traverse import children, postorder, tree_size
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import BufferLoad
@@ -49,6 +49,13 @@ _TRUTHS: Mapping[type[tir.PrimExpr], str] = {
 _BITWISE = {"bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor"}
 _WHOLE = {"float16": 1 << 11, "bfloat16": 1 << 8}
 """Up to this, all integers are values of a datatype."""
+
+
+def _operands(expr: tir.PrimExpr) -> list[tir.PrimExpr]:
+    """The operands whose values make up the value of `expr`; an index of an element is none."""
+    if isinstance(expr, BufferLoad):
+        return []
+    return [child for child in children(expr) if isinstance(child, tir.PrimExpr)]
 
 
 def _largest(expr: tir.PrimExpr) -> int | None:
@@ -111,11 +118,18 @@ class Values(Frame):
         return dtype.family == "int" and dtype.bits >= 32
 
     def value(self, expr: tir.PrimExpr) -> Value:
-        """The value of `expr`.
+        """The value of `expr`, in which a shared node is computed once.
 
         Errors:
             RefusedError: an operation or a datatype has no native form.
         """
+        known: dict[tir.PrimExpr, Value] = {}
+        for node in postorder([expr], _operands):
+            known[node] = self._computed(node, [known[operand] for operand in _operands(node)])
+        return known[expr]
+
+    def _computed(self, expr: tir.PrimExpr, values: list[Value]) -> Value:
+        """The value of `expr`, whose operands have `values`."""
         kind = type(expr)
         match expr:
             case tir.IntImm(value=number) | tir.FloatImm(value=number):
@@ -132,29 +146,27 @@ class Values(Frame):
             case BufferLoad(buffer=buffer, indices=indices):
                 stored = self.stored.get((buffer, indices))
                 return self.widened(self.load(expr), buffer.dtype) if stored is None else stored
-            case tir.CmpExpr(a=a, b=b):
-                return self._compared(_COMPARISONS[kind], self.value(a), self.value(b), a)
-            case tir.And(a=a, b=b) | tir.Or(a=a, b=b):
-                name = "and" if kind is tir.And else "or"
-                return self.bits(name, self.value(a), self.value(b))
-            case tir.Not(a=a):
-                return self.negated(self.value(a))
-            case tir.Select(condition=test, true_value=yes, false_value=no):
-                return self.choice(self.value(test), self.value(yes), self.value(no))
+            case tir.CmpExpr(a=a):
+                return self._compared(_COMPARISONS[kind], a.dtype, *values)
+            case tir.And() | tir.Or():
+                return self.bits("and" if kind is tir.And else "or", *values)
+            case tir.Not():
+                return self.negated(*values)
+            case tir.Select():
+                return self.choice(*values)
             case tir.Cast(value=inner, dtype=dtype):
                 target = dtype if _largest(expr) is None else FLOAT32
-                value = self.value(inner)
+                [value] = values
                 if dtype.is_int and value.type.lanes > 1 and not self._is_read(inner):
                     # What is out of range is undefined to LLVM, which would drop a float between
                     # two integers. An element stays the operand of the instruction.
                     value = self.apply("fence", self.function.fence, value)
                 return self.cast(value, inner.dtype, target)
-            case tir.BinaryOpExpr(a=a, b=b):
+            case tir.BinaryOpExpr():
                 computed = expr.dtype if _largest(expr) is None else FLOAT32
-                return self.binary(kind, computed, self.value(a), self.value(b))
-            case tir.Call(op=Op(name=name), args=args):
-                operands = [a for a in args if isinstance(a, tir.PrimExpr)]
-                return self._call(name.removeprefix("tir."), expr, operands)
+                return self.binary(kind, computed, *values)
+            case tir.Call(op=Op(name=name)):
+                return self._call(name.removeprefix("tir."), expr, values)
             case _:
                 raise RefusedError(f"the expression {expr}")
 
@@ -222,8 +234,7 @@ class Values(Frame):
         build = lambda *values: self.function.intrinsic(name, *values)  # noqa: E731
         return self.apply(name, build, *operands)
 
-    def _compared(self, name: str, a: Value, b: Value, operand: tir.PrimExpr) -> Value:
-        dtype = operand.dtype
+    def _compared(self, name: str, dtype: DataType, a: Value, b: Value) -> Value:
         if dtype.is_float:
             predicate = "une" if name == "ne" else f"o{name}"
         elif name in ("eq", "ne"):
@@ -436,12 +447,10 @@ class Values(Frame):
 
     # ---- intrinsics
 
-    def _call(self, name: str, expr: tir.Call, args: list[tir.PrimExpr]) -> Value:
-        f, dtype = self.function, expr.dtype
+    def _call(self, name: str, expr: tir.Call, values: list[Value]) -> Value:
+        f, dtype, args = self.function, expr.dtype, _operands(expr)
         if name == "if_then_else":
-            test, yes, no = map(self.value, args)
-            return self.choice(test, yes, no)
-        values = [self.value(a) for a in args]
+            return self.choice(*values)
         if name in _BITWISE:
             return self.bits(_BITWISE[name], *values)
         if name in ("shift_left", "shift_right") and not dtype.is_bool:

@@ -7,7 +7,7 @@ may have any value of their datatypes: what is computed from them wraps around w
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Callable, Container
 from functools import reduce
 from operator import or_
 
@@ -32,27 +32,38 @@ _BUILTINS = frozenset(
 )
 
 
-def holds_data(expr: tir.PrimExpr, data: Container[tir.Var] = ()) -> bool:
+def holds_data(
+    expr: tir.PrimExpr,
+    data: Container[tir.Var] = (),
+    keeps_value: Callable[[tir.Cast], bool] | None = None,
+) -> bool:
     """True if `expr` is computed from data, so that it wraps around where it overflows.
 
     Rule:
-        Loads, reductions, calls, and casts of floats and of wider integers are data, and so are the
-        variables in `data`; other variables are loop variables or sizes.
+        Loads, reductions, calls, and casts of floats and of wider integers are data, unless bounds
+        show that such a cast `keeps_value`, and so are the variables in `data`; other variables are
+        loop variables or sizes.
     """
     if isinstance(expr, tir.Var):
         return expr in data
     inside = expr._bits_inside
-    if inside & _SOURCES or (inside & _RESULTS and _holds_results(expr)):
+    if inside & _SOURCES or (data and mentions(expr, data)):
         return True
-    return bool(data) and mentions(expr, data)
+    if not inside & _RESULTS:
+        return False
+    casts = _results(expr)
+    if casts is None or keeps_value is None:
+        return casts != ()
+    return not all(map(keeps_value, casts))
 
 
 @memoised
-def _holds_results(expr: tir.PrimExpr) -> bool:
-    """True if there is a call, or a cast that loses bits, in an expression without loads."""
-    return any(
-        getattr(call.op, "name", "") not in _BUILTINS for call in occurrences(expr, tir.Call)
-    ) or any(_loses_bits(cast.value.dtype, cast.dtype) for cast in occurrences(expr, tir.Cast))
+def _results(expr: tir.PrimExpr) -> tuple[tir.Cast, ...] | None:
+    """The casts that may lose bits in an expression without loads; None if there is a call."""
+    if any(getattr(call.op, "name", "") not in _BUILTINS for call in occurrences(expr, tir.Call)):
+        return None
+    casts = occurrences(expr, tir.Cast)
+    return tuple(cast for cast in casts if _loses_bits(cast.value.dtype, cast.dtype))
 
 
 def _loses_bits(source: DataType, target: DataType) -> bool:

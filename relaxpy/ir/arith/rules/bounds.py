@@ -7,7 +7,6 @@ from functools import partial, reduce
 from math import gcd, inf
 
 from relaxpy.ir.arith.algebra import folding, interval, poly, residue, terms
-from relaxpy.ir.arith.algebra.data import holds_data
 from relaxpy.ir.arith.algebra.interval import EVERYTHING, Interval
 from relaxpy.ir.arith.algebra.poly import ONE, Monomial, Poly
 from relaxpy.ir.arith.algebra.residue import Residue
@@ -79,7 +78,7 @@ def is_exact(engine: Engine, p: Poly, dtype: DataType) -> bool:
 
 def data_may_wrap(engine: Engine, expr: tir.PrimExpr) -> bool:
     """True if an integer is computed from data, and may overflow: operands may wrap before that."""
-    if not holds_data(expr, engine.facts.data):
+    if not engine.holds_data(expr):
         return False
     if expr.dtype.family == "uint":
         return True
@@ -223,7 +222,7 @@ def _of_node(engine: Engine, expr: tir.PrimExpr) -> Interval:
     """Bounds from those of the operands; the range of the datatype if the value may wrap."""
     if not expr.dtype.is_int:
         return EVERYTHING
-    wraps = expr.dtype.family == "uint" or holds_data(expr, engine.facts.data)
+    wraps = expr.dtype.family == "uint" or engine.holds_data(expr)
     every = ops.int_range(expr.dtype)
     result = _of_operands(engine, expr, every if wraps else interval.of_dtype(expr.dtype))
     is_value = result[0] == result[1]  # then literals overflow

@@ -32,12 +32,18 @@ def cast(engine: Engine, expr: tir.Cast) -> poly.Poly:
             engine, inner, through
         ):
             value = inner
+    return engine.exact(value) if _is_kept(engine, value, dtype) else engine.opaque(expr)
+
+
+def keeps_value(engine: Engine, expr: tir.Cast) -> bool:
+    """True if an integer and all that makes it up are known to be in the range of a cast."""
+    return _is_kept(engine, expr.value, expr.dtype)
+
+
+def _is_kept(engine: Engine, value: tir.PrimExpr, dtype: DataType) -> bool:
     if not _keeps_value(engine, value, dtype):
-        return engine.opaque(expr)
-    result = engine.exact(value)
-    if dtype.bits < value.dtype.bits and not engine.fits(result, dtype):
-        return engine.opaque(expr)
-    return result
+        return False
+    return dtype.bits >= value.dtype.bits or engine.fits(engine.exact(value), dtype)
 
 
 def _keeps_value(engine: Engine, value: tir.PrimExpr, target: DataType) -> bool:
