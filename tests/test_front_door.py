@@ -402,6 +402,31 @@ def test_a_dataclass_of_outputs_and_a_single_one_become_dicts() -> None:
     np.testing.assert_array_equal(found["logits"], X * 2)
 
 
+WITHOUT = """
+import sys
+sys.modules |= dict.fromkeys(("torch", "onnx", "llvmlite"))
+import numpy as np, relaxpy
+ex = relaxpy.load_executable("model.rxp", native_code=True)
+np.save("y.npy", ex(np.load("x.npy")))
+print({row.backend for row in ex.report()})
+"""
+
+
+def test_a_saved_model_runs_without_its_framework(tmp_path) -> None:
+    """As docs/how-to/run-a-model-without-its-framework.md says."""
+    torch = pytest.importorskip("torch")
+    model = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU(), torch.nn.Flatten())
+    x = torch.randn(1, 3, 8, 8)
+    ex = relaxpy.compile(model, "native", args=(x,))
+    ex.save(tmp_path / "model.rxp")
+    np.save(tmp_path / "x.npy", x.numpy())
+    command = [sys.executable, "-c", WITHOUT]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout == "{'native'}\n"
+    expected = model(x).detach().numpy()
+    np.testing.assert_allclose(np.load(tmp_path / "y.npy"), expected, rtol=1e-5, atol=1e-6)
+
+
 def test_importers_by_the_names_of_tvm_return_tuples() -> None:
     torch = pytest.importorskip("torch")
     from relaxpy.relax.frontend.torch import from_exported_program

@@ -525,7 +525,7 @@ class Executable(CopiedByReference, StatefulCalls):
         The function is `main`, or the only one, unless `function` names another. The program is
         compiled once more with one kernel for each operator, not fused, and runs until the
         first of them whose result has a problem that no operand has; the result has its line, and
-        the statistics of its operands. NaN in an argument is a problem, too. An infinity is none
+        the statistics of its operands. NaN in an argument is also a problem. An infinity is none
         where an operand or a literal of the operator is infinite, as masks are. Arguments stay
         unchanged, as for `profile`. A program from a file has its kernels after fusion only.
 
@@ -619,7 +619,7 @@ class Executable(CopiedByReference, StatefulCalls):
     ) -> Any:
         """The bytes that a function holds over its bindings: see `IRModule.memory_chart`.
 
-        Its peak is that of `memory`, which counts the memory of kernels, too.
+        Its peak is that of `memory`, which also counts the memory of kernels.
         """
         name = function or self.entry_name
         is_planned = name in self._entries and not target_facts(self.target).runs_as_written

@@ -1,7 +1,7 @@
 """The memory that a call of a function takes, as a formula in its symbolic sizes.
 
 The program is lowered once more for it (`live_memory.py` reads the result), so that nothing is
-stored for it, and loaded programs have it, too.
+stored for it, and loaded programs also have it.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 
 from typing_extensions import override
 
-_ABSENT = frozenset(("llvmlite", "resource", "torch", "onnx", "onnxruntime", "psutil"))
+_ABSENT = frozenset(("llvmlite", "resource", "torch", "onnxruntime", "psutil"))
 """Modules of CPython and of its packages that are not there, or are others."""
 _ABSENT_NAMES = {
     threading: ("get_native_id", "_get_native_id"),

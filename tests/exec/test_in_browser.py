@@ -15,7 +15,7 @@ import pytest
 from relaxpy.exec.platforms import BROWSER, LINUX, MACOS, OTHER, WINDOWS, system_of
 from relaxpy.exec.process import Process, process
 from relaxpy.exec.runtime import threads
-from tests.test_docs import python_of
+from tests.test_docs import python_of, write_model
 
 ROOT = Path(__file__).parents[2]
 PAGES = ("README.md", "docs/language.md", "docs/in-the-browser.md")
@@ -60,6 +60,8 @@ def program_of(page: str, folder: Path) -> str:
 def test_pages_run_without_what_browsers_lack(page, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("RELAXPY_NUM_THREADS", "4")
     program = program_of(page, tmp_path)
+    if page == "README.md":
+        write_model(tmp_path)
     found = run(sys.executable, "-m", "tests.exec.as_in_browser", program, folder=tmp_path)
     assert found.endswith("1 numpy\n")
 
@@ -144,4 +146,8 @@ def test_a_system_without_threads_has_one(monkeypatch) -> None:
     assert threads.thread_count() == 4
     monkeypatch.setattr(threads, "process", lambda: Process(BROWSER))
     assert threads.thread_count() == 1
-    assert threads.keep_from_this_processor([]) == frozenset()
+    threads._current_processor.cache_clear()
+    try:
+        assert threads.keep_from_this_processor([]) == frozenset()
+    finally:
+        threads._current_processor.cache_clear()

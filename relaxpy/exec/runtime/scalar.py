@@ -341,7 +341,8 @@ class ScalarEvaluator:
                 return self.value(args[0])
             case _ if record is not None and record.definition is not None:
                 known = record.definition(*args)
-                assert known is not None  # or the program is refused before it runs
+                if known is None:
+                    raise unsupported(call, self.name)
                 return self.value(known)
             case "tvm_storage_sync":
                 return 0

@@ -84,6 +84,7 @@ def options() -> Iterator[None]:
         yield
 
 
+@pytest.mark.filterwarnings("ignore:QuantizeWeights found no weight")  # it has packed them
 @pytest.mark.parametrize("name", PASSES)
 def test_the_example_of_a_pass_is_what_it_does(name: str) -> None:
     before, after, step = run_example(PASSES[name])
