@@ -200,7 +200,7 @@ class _Sampled:
         if self.method == "nearest":
             return [self._tap(size, lambda *i: intrin.round(source(*i)), lambda *i: (one, zero))]
 
-        # As in PyTorch: images are NaN where floats give NaN, volumes 0, whose indices are integers.
+        # As in PyTorch: images are NaN where floats give NaN; indices into volumes are integers.
         is_undefined = self.keeps_positions and self.data.ndim == 4
 
         def undefined(*index: PrimExpr) -> PrimExpr:
