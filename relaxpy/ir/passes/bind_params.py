@@ -128,7 +128,7 @@ class BindSymbolicVars(Pass):
         for name, func in funcs.items():
             if values[name]:
                 result = mod.clone() if result is mod else result
-                result[name] = bind_symbolic_vars(func, values[name])
+                result[name] = bind_symbolic_vars(func, {**values[name]})
         return result if result is mod else normalize_module(result)
 
 
