@@ -30,7 +30,12 @@ from relaxpy.ir.relax.analysis.variables import (
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.nodes import Function, GlobalVar, Var
 from relaxpy.ir.relax.relations.shape_vars import map_params, shape_vars_of
-from relaxpy.ir.relax.rewrite.bind import bind_params, bind_symbolic_vars, values_of_sizes
+from relaxpy.ir.relax.rewrite.bind import (
+    bind_params,
+    bind_symbolic_vars,
+    values_of_sizes,
+    with_sizes,
+)
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, joined, replace_variables
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.substitution import substitute
@@ -128,7 +133,7 @@ class BindSymbolicVars(Pass):
         for name, func in funcs.items():
             if values[name]:
                 result = mod.clone() if result is mod else result
-                result[name] = bind_symbolic_vars(func, {**values[name]})
+                result[name] = with_sizes(func, values[name])
         return result if result is mod else normalize_module(result)
 
 

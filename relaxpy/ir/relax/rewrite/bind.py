@@ -171,7 +171,11 @@ def bind_symbolic_vars(
         MisuseError: a name means several variables, a variable is bound twice, a value is not an
             integer, or it mentions a variable that nothing defines (WF-6a).
     """
-    images = values_of_sizes(func, binding_map)
+    return with_sizes(func, values_of_sizes(func, binding_map))
+
+
+def with_sizes(func: rx.Function, images: Mapping[tir.Var, tir.PrimExpr]) -> rx.Function:
+    """`func` with these values instead of its shape variables; errors as `bind_symbolic_vars`."""
     if not images:
         return func
     after = rewriting.replace_variables(func, images)
