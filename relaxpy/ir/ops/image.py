@@ -364,7 +364,7 @@ def grid_sample(
     Rule:
         "nearest" takes the even index of two equally near ones; "bicubic" weighs by the cubic
         convolution of slope -0.75. Coordinates are computed in float64. Interpolated
-        images are NaN at positions that are NaN; with "bicubic" or "zeros" at infinite ones, too,
+        images are NaN at positions that are NaN; with "bicubic" or "zeros" also at infinite ones,
         as in PyTorch.
     """
     return _sampled(data, grid, method, layout)
