@@ -363,7 +363,9 @@ def grid_sample(
         MisuseError: an attribute has a value that it does not have.
     Rule:
         "nearest" takes the even index of two equally near ones; "bicubic" weighs by the cubic
-        convolution of slope -0.75. Coordinates are computed in float64.
+        convolution of slope -0.75. Coordinates are computed in float64. Interpolated
+        images are NaN at positions that are NaN; with "bicubic" or "zeros" also at infinite ones,
+        as in PyTorch.
     """
     return _sampled(data, grid, method, layout)
 

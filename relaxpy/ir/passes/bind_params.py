@@ -14,11 +14,12 @@ from typing import Any, TypeVar
 from typing_extensions import override
 
 from relaxpy.errors import TransformError, UnknownNameError, close_names
+from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import rebuild
+from relaxpy.ir.core.traverse import rebuild, walk
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.pass_infra.functional import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.passes.cleanup.private_functions import used_as_values
 from relaxpy.ir.passes.rewrite_pass import RewritePass, find_function, name_of_function
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.variables import (
@@ -28,10 +29,16 @@ from relaxpy.ir.relax.analysis.variables import (
 )
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.nodes import Function, GlobalVar, Var
-from relaxpy.ir.relax.relations.shape_vars import shape_vars_of
-from relaxpy.ir.relax.rewrite.bind import bind_params, bind_symbolic_vars
+from relaxpy.ir.relax.relations.shape_vars import map_params, shape_vars_of
+from relaxpy.ir.relax.rewrite.bind import (
+    bind_params,
+    bind_symbolic_vars,
+    values_of_sizes,
+    with_sizes,
+)
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, joined, replace_variables
 from relaxpy.ir.tir import expr as tir
+from relaxpy.ir.tir.substitution import substitute
 from relaxpy.support.dataclass import dataclass, replace
 
 
@@ -76,10 +83,12 @@ class BindSymbolicVars(Pass):
     """Replaces shape variables by values, in one function or in all that define them.
 
     The keys are variables or their names. With `func_name` the function defines each of them, and
-    otherwise one function of the module at least.
+    otherwise one function of the module at least; a parameter's size that a call in the module
+    gives another value, or an unknown one, stays a variable.
 
     Errors:
-        UnknownNameError (also KeyError, ValueError): there is no such function or shape variable.
+        UnknownNameError (also KeyError, ValueError): there is no such function or shape variable,
+            or calls give it other values.
         MisuseError (also TypeError): a variable is bound twice, several have one name, or
             `binding_map` is not a mapping.
     """
@@ -100,24 +109,65 @@ class BindSymbolicVars(Pass):
             return _with_function(mod, name, bind_symbolic_vars(func, self.binding_map))
         unused = dict.fromkeys(self.binding_map)
         names: dict[str, None] = {}
-
-        def step(func: Function) -> Function:
+        values: dict[str, dict[tir.Var, tir.PrimExpr]] = {}
+        funcs = {n: f for n, f in mod.functions_by_name.items() if isinstance(f, Function)}
+        for name, func in funcs.items():
             defined = defined_symbolic_vars(func)
             names.update((var.name, None) for var in defined)
             known = {*defined, *(var.name for var in defined)}
             here = {key: value for key, value in self.binding_map.items() if key in known}
-            for key in here:
-                unused.pop(key, None)
-            return bind_symbolic_vars(func, here)
-
-        result = map_functions(mod, Function, step)
+            values[name] = values_of_sizes(func, here)
+        _keep_what_calls_give(mod, funcs, values)
+        for var in (var for images in values.values() for var in images):
+            unused.pop(var, None)
+            unused.pop(var.name, None)
         for key in unused:
+            if (key if isinstance(key, str) else key.name) in names:
+                message = f"calls in the module give shape variable {key} other values"
+            else:
+                message = f"no function of the module defines shape variable {key}"
             raise UnknownNameError(
-                f"BindSymbolicVars: no function of the module defines shape variable {key}",
-                hint=close_names(str(key), names),
-                about=key,
+                f"BindSymbolicVars: {message}", hint=close_names(str(key), names), about=key
             )
+        result = mod
+        for name, func in funcs.items():
+            if values[name]:
+                result = mod.clone() if result is mod else result
+                result[name] = with_sizes(func, values[name])
         return result if result is mod else normalize_module(result)
+
+
+def _keep_what_calls_give(
+    mod: IRModule, funcs: Mapping[str, Function], values: Mapping[str, dict[tir.Var, tir.PrimExpr]]
+) -> None:
+    """Remove values of parameters' sizes, by function, that calls in the module do not give."""
+    calls: list[tuple[str, str, rx.Call]] = []
+    for name, func in mod.functions_by_name.items():
+        for node in walk(func):
+            for callee in values.keys() & {*used_as_values(node)}:
+                for var in shape_vars_of(funcs[callee].params):
+                    values[callee].pop(var, None)
+            if isinstance(node, rx.Call) and isinstance(node.op, GlobalVar):
+                callee = node.op.name_hint
+                if values.get(callee):
+                    calls.append((name, callee, node))
+    is_stable = False
+    while not is_stable:
+        is_stable = True
+        for name, callee, call in calls:
+            here, there = values.get(name, {}), values[callee]
+            params = funcs[callee].params
+            given = map_params(_infos(params), _infos(call.args))
+            for var in shape_vars_of(params):
+                if var in there and not (
+                    var in given and prove_equal(substitute(given[var], here), there[var])
+                ):
+                    del there[var]
+                    is_stable = False
+
+
+def _infos(values: Iterable[rx.Expr]) -> list[rx.StructInfo]:
+    return [value.struct_info or rx.ObjectStructInfo() for value in values]
 
 
 N = TypeVar("N", bound=Node)

@@ -553,11 +553,23 @@ def is_whole(meta: Any) -> bool:
         return False
     stride: Any = 1
     for size, found in zip(reversed(meta.shape), reversed(meta.stride()), strict=True):
-        if sympy_of(size) != 1 and sympy_of(found) != stride:
+        if sympy_of(size) != 1 and _of_elements(found) != stride:
             return False
         stride = stride * sympy_of(size)
-    size = sympy_of(meta.untyped_storage().nbytes())
+    size = _of_elements(meta.untyped_storage().nbytes())
     return bool(sympy.expand(stride * meta.itemsize - size) == 0)
+
+
+def _of_elements(number: Any) -> Any:
+    """A number without `Max(1, size)`, which is not the size only if there are no elements."""
+    number = sympy_of(number)
+    if not isinstance(number, sympy.Expr):
+        return number
+
+    def is_size(e: Any) -> bool:  # the class is that of PyTorch or of sympy
+        return type(e).__name__ == "Max" and len(e.args) == 2 and 1 in e.args
+
+    return number.replace(is_size, lambda e: next(arg for arg in e.args if arg != 1))
 
 
 def memory_order(meta: Any) -> list[int] | None:

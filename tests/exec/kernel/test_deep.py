@@ -71,6 +71,37 @@ def test_expressions_of_a_hundred_operations_run(name: str, target: str) -> None
     np.testing.assert_array_equal(found, result)
 
 
+#: One operation that uses an expression `e` several times in step k, and the same on an integer.
+TWICE: dict[str, tuple[Callable[[Any, int], Any], Callable[[int, int], int]]] = {
+    "abs": (lambda e, k: tir.abs(e - k), lambda e, k: abs(e - k)),
+    "sum": (lambda e, k: e * e % 1000 + e - k, lambda e, k: e * e % 1000 + e - k),
+    "max": (lambda e, k: tir.max(e - k, k - e), lambda e, k: max(e - k, k - e)),
+    "and": (
+        lambda e, k: tir.Select(tir.And(e > k, e % 3 > 0), e - 1, e + k),
+        lambda e, k: e - 1 if e > k and e % 3 > 0 else e + k,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TWICE)
+def test_scalars_with_shared_operands_are_computed_once(name: str) -> None:
+    step, expected_step = TWICE[name]
+    a, b = (tir.decl_buffer((1,), "int64", name) for name in "AB")
+    value = tir.BufferLoad(a, [0])
+    for k in range(30):
+        value = step(value, k)
+    params = [tir.Var(name, "handle") for name in "ab"]
+    store = tir.BufferStore(b, value, [0])
+    func = tir.PrimFunc(params, store, None, dict(zip(params, (a, b), strict=True)))
+    run = relaxpy.compile(func, target="numpy")["main"]
+    for x in (-7, 0, 3, 50):
+        result, found = x, np.zeros(1, "int64")
+        for k in range(30):
+            result = expected_step(result, k)
+        run(np.array([x]), found)
+        assert found[0] == result
+
+
 def nest(lines: int, inner: str, *, between: str = "") -> str:
     text = '@T.prim_func\ndef main(A: T.Buffer((64,), "int32"), B: T.Buffer((64,), "int32")):\n'
     for k in range(lines):

@@ -93,3 +93,79 @@ def test_shape_variables_are_bound_wherever_they_are_defined() -> None:
 def test_shape_variables_that_are_not_there(values, name, error, message) -> None:
     with pytest.raises(error, match=message):
         BindSymbolicVars(values, name)(Two)
+
+
+Calls = module("""
+@private
+def inner(x: f32[m]):
+    y = R.exp(x)
+    return y
+
+@private
+def shared(x: f32[m]):
+    y = cls.inner(x)
+    return y
+
+@private
+def once(x: f32[m]):
+    y = R.exp(x)
+    return y
+
+@private
+def outer(x: f32[m]):
+    y = R.exp(x)
+    return y
+
+def main(x: f32[m], z: f32[k]):
+    a = cls.shared(x)
+    b = cls.shared(z)
+    c = cls.once(x)
+    d = R.concat([x, z])
+    e = cls.outer(d)
+    return (a, b, c, e)
+""")
+
+
+@pytest.mark.parametrize(
+    ("values", "sizes"),
+    [
+        ({"k": 6, "m": 4}, {"shared": "m", "inner": "m", "once": "4", "outer": "m"}),
+        ({"m": 4}, {"shared": "m", "inner": "m", "once": "4", "outer": "m"}),
+        ({"k": 6}, {"shared": "m", "inner": "m", "once": "m", "outer": "m"}),
+        ({"k": 4, "m": 4}, {"shared": "4", "inner": "4", "once": "4", "outer": "m"}),
+        ({"k": 0, "m": 4}, {"shared": "m", "inner": "m", "once": "4", "outer": "4"}),
+    ],
+)
+def test_a_callee_keeps_a_variable_that_calls_give_other_values(values, sizes) -> None:
+    bound = BindSymbolicVars(values)(Calls)
+    assert {name: shape_of(bound, name)[0] for name in sizes} == sizes
+    assert relax.analysis.well_formed(bound)
+    lengths = {"m": 4, "k": 6} | values
+    x, z = (np.arange(float(lengths[name]), dtype="float32") for name in "mk")
+    expected = np.exp(x), np.exp(z), np.exp(x), np.exp(np.concatenate([x, z]))
+    found = relaxpy.compile(bound, target="numpy")["main"](x, z)
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
+def test_a_variable_is_bound_in_no_function_since_calls_give_it_other_values() -> None:
+    m = Calls["shared"].params[0].struct_info.shape.values[0]
+    with pytest.raises(UnknownNameError, match="calls in the module give shape variable m other"):
+        BindSymbolicVars({m: 4})(Calls)
+
+
+def test_a_function_that_is_a_value_keeps_its_variables() -> None:
+    mod = module("""
+@private
+def shared(x: f32[m]):
+    y = R.exp(x)
+    return y
+
+def main(x: f32[n], z: f32[k]):
+    f = cls.shared
+    a = f(x)
+    b = f(z)
+    return (a, b)
+""")
+    with pytest.raises(UnknownNameError, match="calls in the module give shape variable m other"):
+        BindSymbolicVars({"m": 4})(mod)

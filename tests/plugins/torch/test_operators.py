@@ -246,6 +246,25 @@ def test_positions_meet_infinite_elements(mode: str, padding: str, corners: bool
     compare(Applied(sample, ((x, grid), {})), "native")
 
 
+@pytest.mark.parametrize("target", ["numpy", "native", "reference"])
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic"])
+def test_positions_that_are_not_finite(mode: str, padding: str, target: str) -> None:
+    sample = partial(
+        torch.nn.functional.grid_sample, mode=mode, padding_mode=padding, align_corners=True
+    )
+    x = torch.arange(1.0, 26.0).reshape(1, 1, 5, 5)
+    # An infinity is not reflected anywhere.
+    far = [] if padding == "reflection" and mode != "bicubic" else [np.inf, -np.inf]
+    at = torch.tensor([np.nan, *far, 0.0, 0.5, 5.0])
+    grid = torch.stack(torch.meshgrid(at, at, indexing="xy"), -1)[None]
+    if padding != "zeros" and mode == "bilinear":
+        grid = grid.nan_to_num(0.25, np.inf, -np.inf)  # NaN is not nearest to any element
+    compare(Applied(sample, ((x, grid), {})), target)
+    if mode != "bicubic" and padding == "zeros":
+        compare(Applied(sample, ((x[:, :, None], grid[:, None, :, :, [0, 1, 1]]), {})), target)
+
+
 def test_attention_drops_weights_in_training() -> None:
     attention = partial(
         own_tests().wrapper_set_seed, torch.nn.functional.scaled_dot_product_attention

@@ -611,6 +611,20 @@ def test_numbers_that_a_compiled_function_is_called_with_are_sizes() -> None:
         torch.testing.assert_close(compiled(x, n), f(x, n))
 
 
+def test_results_of_computed_sizes_have_the_strides_of_pytorch() -> None:
+    def f(x: Any) -> Any:
+        half = x[::2] @ x[::2].mT  # PyTorch takes Max(1, size) for a stride, which 0 cannot be
+        return half[:, None].expand(-1, 3, -1), (x[::2] + 1).mT * 2, half.flatten()[None]
+
+    torch._dynamo.reset()
+    compiled = torch.compile(f, backend=relax_dynamo(target="numpy"), dynamic=True)
+    for size in (6, 9, 3):
+        x = torch.randn(size, 4)
+        for found, expected in zip(compiled(x), f(x), strict=True):
+            assert found.stride() == expected.stride()
+            torch.testing.assert_close(found, expected)
+
+
 @pytest.mark.parametrize("is_trained", [False, True])
 def test_results_of_compiled_functions_have_the_strides_of_pytorch(is_trained: bool) -> None:
     def f(x: Any) -> Any:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Final, assert_never
 
 from relaxpy.errors import CompileError
 from relaxpy.exec import python_ast as py
@@ -27,8 +28,9 @@ from relaxpy.exec.kernel.nest import nodes as nest
 from relaxpy.exec.kernel.nest.bounds import is_inside
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.ir.core.dtype import HANDLE
+from relaxpy.ir.core.memo import unshared_size
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.core.traverse import children, walk
 from relaxpy.ir.relax.nodes import GlobalVar
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
@@ -44,6 +46,10 @@ _OPERATORS: dict[type[tir.PrimExpr], type[ast.operator]] = {
 }
 
 
+_LARGE: Final = 200
+"""Expressions of fewer nodes are written as they are, whatever they share."""
+
+
 class ScalarEmitter:
     """Emits scalar code in `scope`; an integer variable not in `typed` is a plain Python int.
 
@@ -56,6 +62,9 @@ class ScalarEmitter:
         self.axes = list(axes)
         self.typed: set[tir.Var] = set()
         self.span: Span | None = None
+        #: In a large expression, the nodes that several others have, and names of those evaluated.
+        self._shared: frozenset[int] | None = None
+        self._named: dict[int, str] = {}
 
     def items(self, items: Iterable[nest.Item]) -> list[ast.stmt]:
         """The Python statements that execute `items` in order."""
@@ -153,6 +162,31 @@ class ScalarEmitter:
         Errors:
             CompileError: an intrinsic cannot run on NumPy.
         """
+        if self._shared is None:
+            self._shared = _shared_nodes(expr)
+            try:
+                return self.value(expr, typed=typed)
+            finally:
+                for known in self._named.values():
+                    self.scope.names.free(known)
+                self._shared, self._named = None, {}
+        if id(expr) not in self._shared:
+            return self._value(expr, typed=typed)
+        name = self._named.get(id(expr))
+        if name is not None:
+            return py.path(name)
+        value = self._value(expr, typed=True)
+        name = self._named[id(expr)] = self.scope.names.fresh("shared")
+        return ast.NamedExpr(ast.Name(name, ast.Store()), value)
+
+    def _sometimes(self, expr: tir.PrimExpr, *, typed: bool = False) -> ast.expr:
+        """The value of an operand that may not be evaluated: its names are not used later."""
+        named = dict(self._named)
+        value = self.value(expr, typed=typed)
+        self._named = named
+        return value
+
+    def _value(self, expr: tir.PrimExpr, *, typed: bool) -> ast.expr:
         match expr:
             case tir.IntImm() | tir.FloatImm():
                 return literal(expr, typed=typed)
@@ -161,9 +195,9 @@ class ScalarEmitter:
             case BufferLoad(buffer=buffer, indices=indices):
                 return self.element(buffer, indices)
             case tir.Or(a=a, b=b):
-                return py.either([self.value(a), self.value(b)])
+                return py.either([self.value(a), self._sometimes(b)])
             case tir.And(a=a, b=b):
-                return py.both([self.value(a), self.value(b)])
+                return py.both([self.value(a), self._sometimes(b)])
             case tir.Not(a=a):
                 return ast.UnaryOp(ast.Not(), self.value(a))
             case tir.Select(condition=test, true_value=yes, false_value=no):
@@ -200,7 +234,9 @@ class ScalarEmitter:
         )
 
     def _choice(self, test: tir.PrimExpr, yes: tir.PrimExpr, no: tir.PrimExpr) -> ast.expr:
-        return ast.IfExp(self.value(test), self.value(yes, typed=True), self.value(no, typed=True))
+        condition = self.value(test)
+        arms = (self._sometimes(arm, typed=True) for arm in (yes, no))
+        return ast.IfExp(condition, *arms)
 
     def _binary(self, expr: tir.BinaryOpExpr) -> ast.expr:
         if isinstance(expr, tir.CmpExpr) and expr.a.dtype.is_int and self._is_index(expr):
@@ -275,6 +311,22 @@ class ScalarEmitter:
         if not function:
             raise unsupported(self.name, expr, self.span)
         return py.call(function, *(self.value(a, typed=True) for a in expr.args))
+
+
+def _shared_nodes(expr: tir.PrimExpr) -> frozenset[int]:
+    """The nodes to evaluate once in an expression that is large if they are evaluated each time."""
+    total, nodes = unshared_size(expr)
+    is_small = total < _LARGE or total < 2 * nodes
+    if is_small or any(isinstance(n, tir.Call) and nest.is_external(n) for n in walk(expr)):
+        return frozenset()
+    uses = Counter(id(child) for node in walk(expr) for child in children(node))
+    return frozenset(
+        id(node)
+        for node in walk(expr)
+        if uses[id(node)] > 1
+        and isinstance(node, tir.PrimExpr)
+        and not isinstance(node, (tir.Var, tir.IntImm, tir.FloatImm, tir.StringImm))
+    )
 
 
 def unsupported(name: str, expr: tir.Call, span: Span | None) -> CompileError:

@@ -44,7 +44,7 @@ def only_called(mod: IRModule) -> dict[str, rx.Function]:
         name
         for func in mod.functions_by_name.values()
         for node in walk(func)
-        for name in _used_as_values(node)
+        for name in used_as_values(node)
     }
     return {
         name: func
@@ -53,7 +53,7 @@ def only_called(mod: IRModule) -> dict[str, rx.Function]:
     }
 
 
-def _used_as_values(node: Node) -> Iterator[str]:
+def used_as_values(node: Node) -> Iterator[str]:
     """The functions that a node mentions other than as a callee."""
     operands = node.args if isinstance(node, rx.Call) else children(node)
     return (n.name_hint for n in operands if isinstance(n, rx.GlobalVar))

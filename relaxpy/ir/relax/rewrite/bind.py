@@ -171,14 +171,25 @@ def bind_symbolic_vars(
         MisuseError: a name means several variables, a variable is bound twice, a value is not an
             integer, or it mentions a variable that nothing defines (WF-6a).
     """
-    defined = defined_symbolic_vars(func)
-    values = _by_variable(binding_map, defined, "name", "shape variable", "defines")
-    images = {var: ops.cast_to(_integer(var, value), var.dtype) for var, value in values.items()}
+    return with_sizes(func, values_of_sizes(func, binding_map))
+
+
+def with_sizes(func: rx.Function, images: Mapping[tir.Var, tir.PrimExpr]) -> rx.Function:
+    """`func` with these values instead of its shape variables; errors as `bind_symbolic_vars`."""
     if not images:
         return func
     after = rewriting.replace_variables(func, images)
     _check_defined(after, func)
     return cast("rx.Function", PyExprMutator().visit_expr(after))
+
+
+def values_of_sizes(
+    func: rx.Function, binding_map: Mapping[tir.Var | str, tir.PrimExpr | int]
+) -> dict[tir.Var, tir.PrimExpr]:
+    """The values in `binding_map` by shape variables of `func`; errors as `bind_symbolic_vars`."""
+    defined = defined_symbolic_vars(func)
+    values = _by_variable(binding_map, defined, "name", "shape variable", "defines")
+    return {var: ops.cast_to(_integer(var, value), var.dtype) for var, value in values.items()}
 
 
 def _integer(var: tir.Var, value: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial, reduce as folded
 from typing import TypeAlias
@@ -86,7 +87,7 @@ def affine_grid(
 class _Tap:
     """Along one axis, the index into the data for each position, its weight and its slope.
 
-    A tap that is not `inside` has a weight of 0, and its element is not read.
+    A tap that is not `inside` has a weight of 0, or NaN, and its element is not read.
     """
 
     index: Tensor
@@ -155,6 +156,11 @@ class _Sampled:
         return computed(self.positions, lambda n, *at: element(n, at), name)
 
     @property
+    def keeps_positions(self) -> bool:
+        """True if positions outside stay there: no nearest or reflected one is sampled instead."""
+        return self.padding == "zeros" or self.folds_taps
+
+    @property
     def folds_taps(self) -> bool:
         """True if each tap outside moves inside by itself, instead of the position before it."""
         return self.method == "bicubic" and self.padding != "zeros"
@@ -183,7 +189,7 @@ class _Sampled:
             """The derivative of the coordinate by the position."""
             folded: PrimExpr = raw(n, *at)
             sign = one
-            if self.padding == "zeros" or self.folds_taps:
+            if self.keeps_positions:
                 return one
             if self.padding == "reflection":
                 folded, sign = self._folded(folded, size, is_clipped=False)
@@ -193,6 +199,12 @@ class _Sampled:
         source = self._table(coordinate, "coordinate")
         if self.method == "nearest":
             return [self._tap(size, lambda *i: intrin.round(source(*i)), lambda *i: (one, zero))]
+
+        # As in PyTorch: images are NaN where floats give NaN; indices into volumes are integers.
+        is_undefined = self.keeps_positions and self.data.ndim == 4
+
+        def undefined(*index: PrimExpr) -> PrimExpr:
+            return ops.logical_not(intrin.isfinite(raw(*index)))
 
         def weights(number: int, *index: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
             weight, slope = self._weights(source(*index) - intrin.floor(source(*index)))[number]
@@ -204,6 +216,7 @@ class _Sampled:
                 size,
                 lambda *i, k=offset: intrin.floor(source(*i)) + double(float(k)),
                 lambda *i, k=number: weights(k, *i),
+                undefined if is_undefined else None,
             )
             for number, offset in enumerate(offsets)
         ]
@@ -246,6 +259,7 @@ class _Sampled:
         size: PrimExpr,
         source: Callable[..., PrimExpr],
         weight: Callable[..., tuple[PrimExpr, PrimExpr]],
+        undefined: Callable[..., PrimExpr] | None = None,
     ) -> _Tap:
         zero = ops.const(0, INT64)
 
@@ -268,7 +282,10 @@ class _Sampled:
         def table_of(number: int) -> Callable[[PrimExpr, tuple[PrimExpr, ...]], PrimExpr]:
             def element(n: PrimExpr, at: tuple[PrimExpr, ...]) -> PrimExpr:
                 value = ops.cast_to(weight(n, *at)[number], self.wide)
-                return tir.Select(is_inside(n, *at), value, ops.const(0, self.wide))
+                value = tir.Select(is_inside(n, *at), value, ops.const(0, self.wide))
+                if number or undefined is None:
+                    return value
+                return tir.Select(undefined(n, *at), ops.const(math.nan, self.wide), value)
 
             return element
 
