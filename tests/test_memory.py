@@ -27,6 +27,9 @@ _FINGERPRINTS = "_files", "_generator", "_interface"
 #: Keyed by what a process has a few of: hooks, datatypes, machines, positions of operands, or
 #: nothing.
 FEW = {
+    "relaxpy.plugin.models",
+    "relaxpy.exec.check_values._least_normal",
+    "relaxpy.ir.op.load_unlisted",
     "relaxpy.support.absent._instead",
     "relaxpy.support.lazy._names_toml",
     "relaxpy.plugins.distributed.mpi._combining",

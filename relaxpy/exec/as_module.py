@@ -102,6 +102,8 @@ def _unwanted(name: str, kind: str) -> MisuseError:
 
 def _key(model: object) -> str | None:
     """The key of `Plugin.models` by which a plug-in reads `model`, if there is one."""
+    if isinstance(model, (IRModule, rx.BaseFunc)):
+        return None  # to look for plug-ins takes time
     return next((key for key in _keys(model) if key in plugin.models()), None)
 
 

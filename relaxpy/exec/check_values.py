@@ -318,7 +318,7 @@ def _watched_functions(program: Program) -> tuple[_Watch, Mapping[str, EntryPoin
     """The functions of a program, compiled once more, and what watches their values."""
     if program not in _watched:
         written = program.written
-        module = program.module if written is None else get_pipeline("legalize")(written)
+        module = program.module if written is None else get_pipeline("legalize")(written())
         module, sites = _with_sites(module)
         watch = _Watch(module, sites)
         watched = compile(module, program.target, relax_pipeline=None)

@@ -137,7 +137,7 @@ def compile(
         if codes is not None:
             executable = with_code_for(executable, codes)
     if written is not None:
-        executable = executable.written_as(written)
+        executable = executable.written_as(lambda: written)
     return executable.timed(stages)
 
 

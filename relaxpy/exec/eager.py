@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from weakref import WeakKeyDictionary
+from functools import partial
+from weakref import WeakKeyDictionary, ref
 
 from relaxpy.errors import CompileError, WellFormedError
+from relaxpy.exec.as_module import as_module
 from relaxpy.exec.check_values import checking
 from relaxpy.exec.compile import compile
 from relaxpy.exec.executable import CHECKS_VALUES, EntryPoint
 from relaxpy.exec.runtime.registry import Answer, answers_in, still_hold
 from relaxpy.exec.runtime.values import Value
 from relaxpy.ir.core.memo import noted_reads
+from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.call_graph import mentioned_globals
 from relaxpy.ir.relax.nodes import BaseFunc
@@ -38,7 +41,9 @@ def call_function(
         _check_alone(func)
         changes = Op.changes
         with noted_reads() as reads:
-            entry = compile(func).entry_point(_name_of(func))
+            # The table below must not keep the function alive.
+            executable = compile(func).written_as(partial(_module_of, ref(func)))
+            entry = executable.entry_point(_name_of(func))
         _compiled[func], _surroundings[func] = entry, (changes, answers_in(reads))
     if CHECKS_VALUES.get():
         entry = checking(entry)
@@ -60,6 +65,13 @@ def call_kernel(func: PrimFunc, args: Sequence[object]) -> None:
             raise WellFormedError(faults)
         entry = _kernels[func] = compile(func, "numpy", relax_pipeline=None)[_name_of(func)]
     entry(*args)
+
+
+def _module_of(func: ref[BaseFunc]) -> IRModule:
+    """The module of a function, which is called and therefore alive."""
+    found = func()
+    assert found is not None
+    return as_module(found, "compile")
 
 
 def _name_of(func: BaseFunc) -> str:

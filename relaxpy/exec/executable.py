@@ -61,7 +61,7 @@ class Program:
     """The module and target of an executable, and the function that compiles its saved form.
 
     The module may be a function that returns it lazily. `saved_target` is the one that was
-    requested: a default is decided again where it is loaded. `written` is the module before the
+    requested: a default is decided again where it is loaded. `written` gives the module before the
     passes, if it is known. `machine_code` is the code that a file
     contains besides the program, in its JSON form with the numbers of sections, and `keep` is an
     object that has to outlive the program.
@@ -78,7 +78,7 @@ class Program:
     ) -> None:
         self.machine_code: Callable[[Sections], MachineCode] = lambda sections: None
         self.keep = keep
-        self.written: IRModule | None = None
+        self.written: Callable[[], IRModule] | None = None
         self._module = module
         self.target = target
         self.saved_target = saved_target
@@ -590,8 +590,8 @@ class Executable(CopiedByReference, StatefulCalls):
         """The time of the compilation of this executable by stage, as a table and as data."""
         return CompileReport(self._stages, self._report.remark)
 
-    def written_as(self, module: IRModule) -> Executable:
-        """The executable itself, which was compiled from a module that does not change."""
+    def written_as(self, module: Callable[[], IRModule]) -> Executable:
+        """The executable itself, which was compiled from the module that a function returns."""
         self._program.written = module
         return self
 

@@ -22,11 +22,17 @@ FACTS = {
 NAMES = {
     "blas.py": "OPENMP",
     "container.py": "VERSION _ALIGNMENT _LARGEST_TABLE",
+    "check_values.py": "MANY",
+    "explain.py": "_FEW",
+    "live_memory.py": "_PAGE _TEMPORARIES",
+    "memory_values.py": "ZERO",
     "graph/parameters.py": "_LIMITS",
     "graph/emit_region.py": "_AGAIN _MOST_BYTES",
     "graph/sessions.py": "ROWS",
     "kernel/emit/numpy.py": "_MAX_DEPTH",
+    "kernel/emit/scalar.py": "_LARGE",
     "kernel/nest/domain.py": "_LARGE",
+    "kernel/nest/wrapping.py": "_UNKNOWN",
     "kernel/products.py": "EXACT_SUMS",
     "kernel/report.py": "_FEW_BITS",
     "kernel/runtime.py": ("_MIDDLE _FAR _NUMERATOR _DENOMINATOR _REACH _MOST_POSITIONS _UNSIGNED"),
@@ -53,7 +59,7 @@ NAMES = {
     "profile.py": "MAX_EVENTS _EMPTY _NEAR",
     "runtime/checks.py": "_LONGEST _SHOWN_PARAMS",
     "runtime/operators.py": "_WIDEST",
-    "runtime/threads.py": "MOST_THREADS ENTRIES",
+    "runtime/threads.py": "MOST_THREADS ENTRIES _ENVIRONMENT_WORDS",
     "stored.py": "_SETTLED",
 }
 

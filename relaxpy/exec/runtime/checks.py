@@ -413,7 +413,7 @@ class ValueInfo:
 
 
 def _described(signature: Signature, param: rx.Var) -> str:
-    """What a parameter takes, after its name."""
+    """The text after the name of a parameter: the values that it takes."""
     strings = signature.string_sizes or {}
     if param.name_hint in strings:
         sizes = strings[param.name_hint]

@@ -194,7 +194,7 @@ class Canonical:
         return any(self.holds_data(factor) for monomial in p for factor in monomial)
 
     def holds_data(self, expr: tir.PrimExpr) -> bool:
-        """True if `expr` is computed from data; what a cast provably keeps is no data for it."""
+        """True if `expr` is computed from data; what a cast provably keeps is not."""
         return holds_data(expr, self.facts.data, self._keeps_value)
 
     def _keeps_value(self, expr: tir.Cast) -> bool:

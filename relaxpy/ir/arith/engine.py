@@ -142,7 +142,7 @@ class Engine(Protocol):
         """
 
     def holds_data(self, expr: tir.PrimExpr) -> bool:
-        """True if `expr` is computed from data; what a cast provably keeps is no data for it."""
+        """True if `expr` is computed from data; what a cast provably keeps is not."""
 
     def has_data(self, p: Poly) -> bool:
         """True if p holds data, so that an expression of it wraps around where it overflows."""

@@ -51,7 +51,7 @@ _as_written: ContextVar[bool] = ContextVar("relaxpy_as_written", default=False)
 
 @contextmanager
 def values_as_written() -> Iterator[None]:
-    """Inside the `with` statement, kernels compute values as they are written, unsimplified."""
+    """Inside the `with` statement, kernels compute values as written, without simplification."""
     token = _as_written.set(True)
     try:
         yield

@@ -35,7 +35,7 @@ from relaxpy.support.entry import user_facing
 
 
 def scalars_of(func: PrimFunc) -> tuple[Var, ...]:
-    """The integer parameters that are no sizes of its buffers: their arithmetic may overflow."""
+    """The integer parameters other than sizes of its buffers: their arithmetic may overflow."""
     sizes = {
         var
         for buffer in func.buffer_map.values()

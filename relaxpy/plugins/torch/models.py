@@ -225,4 +225,4 @@ class _Sizes:
 
 _EXAMPLE = '{"x": {0: "batch"}}'
 _OF_TORCH = torch.export.ShapesCollection, torch.export.AdditionalInputs
-"""What `dynamic` may be besides, as in `torch.export.export`."""
+"""Other classes that `dynamic` may have, as in `torch.export.export`."""

@@ -215,7 +215,7 @@ def test_long_kernels_without_loops_run_on_numpy() -> None:
     assert "native" in next(iter(relaxpy.compile(kernel(20)).report())).method
 
 
-PROGRAM = """
+SHOWS_TARGET = """
 import numpy as np, relaxpy, sys, warnings
 from relaxpy.script import from_source
 f = from_source('@R.function\\ndef main(x: R.Tensor((4,), "float32")):\\n    return R.add(x, x)')
@@ -240,14 +240,14 @@ try:
     import _interpreters as interpreters
 except ImportError:
     import _xxsubinterpreters as interpreters
-interpreters.run_string(interpreters.create(), {PROGRAM!r})
+interpreters.run_string(interpreters.create(), {SHOWS_TARGET!r})
 """
 
 
 @pytest.mark.parametrize(
     ("program", "reason"),
     [
-        (NO_NEW_CODE + PROGRAM, "this system permits no new machine code: "),
+        (NO_NEW_CODE + SHOWS_TARGET, "this system permits no new machine code: "),
         (IN_ANOTHER_INTERPRETER, "native code runs in the main interpreter of a process only"),
     ],
 )

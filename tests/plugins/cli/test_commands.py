@@ -807,7 +807,7 @@ if __name__ == "__main__":
     assert ex
 """
     for text, warned in (
-        (programs[0], True),
+        (next(text for text in programs if "@R.function" in text), True),
         (script, True),
         (f"import os\n{IMPORTS}{MODEL}", False),
     ):

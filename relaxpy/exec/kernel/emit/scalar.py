@@ -47,7 +47,7 @@ _OPERATORS: dict[type[tir.PrimExpr], type[ast.operator]] = {
 
 
 _LARGE: Final = 200
-"""Expressions of fewer nodes are written as they are, whatever they share."""
+"""Expressions of fewer nodes are written as trees, whatever they share."""
 
 
 class ScalarEmitter:

@@ -214,7 +214,7 @@ class KernelScope:
         return py.call("int", self.compute(value))
 
     def _may_wrap(self, node: Node) -> bool:
-        """True if sums of `node` may wrap around: it is no loop variable, size or small literal."""
+        """True if sums of `node` may wrap around; those of loops, sizes, small literals do not."""
         is_datum = isinstance(node, BufferLoad) or node in self.scalars
         is_large = isinstance(node, tir.IntImm) and abs(node.value) >> max(node.dtype.bits - 8, 8)
         return bool(is_datum or is_large or _is_typed(node))

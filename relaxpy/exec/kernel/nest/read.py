@@ -496,7 +496,7 @@ class _Reader:
 
     @property
     def wrapping(self) -> Wrapping:
-        """What may wrap around here."""
+        """The expressions that may wrap around here."""
         return Wrapping(self.data, self.axes)
 
     def _bound(self, var: tir.Var, value: tir.PrimExpr) -> nest.Bind:

@@ -211,7 +211,7 @@ _ARITHMETIC: Final = (tir.Add, tir.Sub, tir.Mul)
 
 
 def _joined(kind: type[tir.PrimExpr], a: _Part, b: _Part) -> _Part:
-    """The sum or the difference of what there is."""
+    """The sum or the difference of two operands, or the only one."""
     if b is None:
         return a
     if kind is tir.Add:

@@ -1,4 +1,4 @@
-"""Which expressions hold data, whose arithmetic wraps around.
+"""Expressions that hold data, whose arithmetic wraps around.
 
 Loop variables and sizes are small enough that their sums and products do not overflow, as in TVM.
 Elements of tensors, scalar arguments of kernels, and results of calls and of casts that lose bits

@@ -329,7 +329,7 @@ def with_simple_bindings(
 ) -> Stmt:
     """Simplify the values of the outermost blocks in `node` below the loops `around`.
 
-    Each of the blocks gets `predicate` as well, as it is; without one, theirs are simplified.
+    Each of the blocks also gets `predicate`, unchanged; without one, theirs are simplified.
     """
 
     def visit(item: Stmt, loops: Sequence[For]) -> Stmt:
