@@ -654,7 +654,7 @@ class MemoryReader:
         return DataType(datatypes.get(name, name.rpartition(".")[2].rstrip("_"))).numpy().itemsize
 
     def _blocks_of_rows(self, call: ast.Call) -> None:
-        """The memory of blocks of rows, of which each thread runs one."""
+        """The memory of blocks of rows; each thread runs one block."""
         rows, start, stop, row_bytes, work = map(self._value, call.args[:5])
         flags = {k.arg for k in call.keywords if is_literal(k.value, True)}
         assert isinstance(rows, LocalFunction)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 class MemoryUse(ShownAsTable):
     """The memory that a call of a function takes at most, besides its arguments.
 
-    What is not known before a call, such as the memory of packed functions, is a variable of the
+    An amount that is unknown before a call, such as that of packed functions, is a variable of the
     formula whose name begins with `bytes_of_`.
 
     Fields:

@@ -87,7 +87,7 @@ class _Reader:
         self.kinds: dict[tir.Var, st.ForKind] = {}
         self.used: set[tir.Var] = set(func.params)
         self.data = {*scalars_of(func)}
-        """The variables with any values, of which sums may wrap around."""
+        """The variables with any values, whose sums may wrap around."""
         self.points: dict[tir.Var, tir.PrimExpr] = {}
         """The values of variables of enclosing loops and blocks, until these are replaced."""
         self.block: str | None = None

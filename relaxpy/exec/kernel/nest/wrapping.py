@@ -80,7 +80,7 @@ class Wrapping:
         return known[expr]
 
     def exact(self, expr: tir.PrimExpr) -> tir.PrimExpr:
-        """`expr`, of which polynomials read the value."""
+        """`expr`, whose value polynomials read."""
         if isinstance(expr, (tir.Var, tir.IntImm)) or not _is_wide(expr):
             return expr
         match expr:
@@ -122,7 +122,7 @@ class Wrapping:
         return is_unsigned or self.is_data(node.value) or self._magnitude(node.value) >> bits > 0
 
     def index(self, expr: tir.PrimExpr) -> tir.PrimExpr:
-        """`expr`, of which polynomials read the value if that is the index of an element.
+        """`expr`, whose value polynomials read if that is the index of an element.
 
         A datum may be added to a small number that does not wrap: a sum that does is outside.
         """

@@ -293,7 +293,7 @@ class OutOfRangeError(Exception):
 
 
 Fits: TypeAlias = Callable[[Poly, DataType], bool]
-"""Whether an expression of a polynomial in a datatype has the value of the polynomial."""
+"""True if an expression of a polynomial in a datatype has the value of the polynomial."""
 
 
 def expression(
