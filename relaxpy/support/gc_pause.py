@@ -55,13 +55,15 @@ def gc_paused(function: Callable[P, T]) -> Callable[P, T]:
     def paused(*args: P.args, **kwargs: P.kwargs) -> T:
         if not gc.isenabled():
             return function(*args, **kwargs)
-        gc.disable()
         before = gc.get_count()[0]
-        try:
+        try:  # an interrupt may come at any place
+            gc.disable()
             return function(*args, **kwargs)
         finally:
-            if gc.get_count()[0] - before > _new_objects.few:
-                _new_objects.keep()
-            gc.enable()
+            try:
+                if gc.get_count()[0] - before > _new_objects.few:
+                    _new_objects.keep()
+            finally:
+                gc.enable()
 
     return paused
