@@ -364,8 +364,8 @@ def grid_sample(
     Rule:
         "nearest" takes the even index of two equally near ones; "bicubic" weighs by the cubic
         convolution of slope -0.75. Coordinates are computed in float64. Interpolated
-        images are NaN at positions that are NaN; with "bicubic" or "zeros" also at infinite ones,
-        as in PyTorch.
+        images are NaN at positions that are NaN or infinite if the method is "bicubic" or the
+        padding "zeros"; else NaN is nearest to the first element, as in PyTorch.
     """
     return _sampled(data, grid, method, layout)
 

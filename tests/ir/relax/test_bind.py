@@ -9,10 +9,14 @@ import relaxpy
 from relaxpy.errors import MatchCastError, MisuseError, StructInfoError, UnknownNameError
 from relaxpy.ir.equality.structural import assert_structural_equal
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.analysis.variables import defined_symbolic_vars
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.block_builder.derive import normalize_function
+from relaxpy.relax.dpl import is_op, wildcard
+from relaxpy.relax.transform import BindSymbolicVars, FuseOpsByPattern, MergeCompositeFunctions
 from relaxpy.runtime import ShapeTuple
 from relaxpy.script import from_source
+from relaxpy.transform import Sequential
 from tests.ir.relax.graphs import (
     bind,
     bindings,
@@ -79,6 +83,27 @@ def test_unknown_and_ambiguous_shape_variables_are_refused(func: rx.Function) ->
     with pytest.raises(MisuseError, match="several shape variables of the function are called n"):
         twins.bind_symbolic_vars({"n": 1})
     assert twins.bind_symbolic_vars({a: 3}).params[0].struct_info == tensor(3, b)
+
+
+def test_a_name_means_a_size_of_the_signature_before_one_of_a_local_function() -> None:
+    pattern = is_op("relax.matmul")(wildcard(), wildcard())
+    fuse = Sequential([FuseOpsByPattern([("mine.product", pattern)]), MergeCompositeFunctions()])
+    mod = fuse(
+        module("""
+        @R.function
+        def main(a: R.Tensor(("m", 3), "float32"), b: R.Tensor((3, 4), "float32")):
+            with R.dataflow():
+                c = R.matmul(a, b)
+                R.output(c)
+            return c
+        """)
+    )
+    (fused,) = (f for n, f in mod.functions_by_name.items() if n != "main")
+    assert isinstance(fused, rx.Function)
+    assert [v.name for v in defined_symbolic_vars(fused)] == ["m", "m"]
+    assert fused.bind_symbolic_vars({"m": 2}).params[0].struct_info == tensor(2, 3)
+    after = BindSymbolicVars({"m": 2})(mod)
+    assert {f.params[0].struct_info for f in after.functions_by_name.values()} == {tensor(2, 3)}
 
 
 def test_sizes_are_replaced_wherever_they_stand() -> None:

@@ -188,7 +188,8 @@ def values_of_sizes(
 ) -> dict[tir.Var, tir.PrimExpr]:
     """The values in `binding_map` by shape variables of `func`; errors as `bind_symbolic_vars`."""
     defined = defined_symbolic_vars(func)
-    values = _by_variable(binding_map, defined, "name", "shape variable", "defines")
+    own = shape_vars.definable_shape_vars(*_declared(func))
+    values = _by_variable(binding_map, defined, own, "name", "shape variable", "defines")
     return {var: ops.cast_to(_integer(var, value), var.dtype) for var, value in values.items()}
 
 
@@ -204,9 +205,17 @@ def _integer(var: tir.Var, value: Any) -> Any:
 
 
 def _by_variable(
-    binding_map: Mapping[Any, Any], variables: Sequence[V], attribute: str, what: str, verb: str
+    binding_map: Mapping[Any, Any],
+    variables: Sequence[V],
+    own: Container[V],
+    attribute: str,
+    what: str,
+    verb: str,
 ) -> dict[V, Any]:
-    """The values of the variables that the keys are, or that have the keys as names."""
+    """The values of the variables that the keys are, or that have the keys as names.
+
+    Of several variables with one name, one that the function's `own` parameters define is meant.
+    """
     named: dict[str, list[V]] = {}
     for var in variables:
         named.setdefault(getattr(var, attribute), []).append(var)
@@ -216,6 +225,9 @@ def _by_variable(
         matches = named.get(name, [])
         if not isinstance(key, str):
             matches = [var for var in matches if var is key]
+        if len(matches) > 1:
+            # Local functions define sizes of their own, and these may have the same names.
+            matches = [var for var in matches if var in own] or matches
         if len(matches) > 1:
             several = f"several {what}s of the function are called {name}"
             raise MisuseError(f"{several}; pass the variable")
@@ -231,10 +243,14 @@ def _by_variable(
     return values
 
 
+def _declared(func: rx.Function) -> list[rx.StructInfo]:
+    return [sinfo for p in func.params if (sinfo := p.struct_info) is not None]
+
+
 def _check_defined(after: rx.Function, before: rx.Function) -> None:
     """Check that all shape variables have definitions, in the signature by parameters."""
     free = set(free_symbolic_vars(before))
-    sinfos = [sinfo for p in after.params if (sinfo := p.struct_info) is not None]
+    sinfos = _declared(after)
     signature = [*sinfos] if after.ret_struct_info is None else [*sinfos, after.ret_struct_info]
     scope = free.union(shape_vars.definable_shape_vars(*sinfos))
     used = [
@@ -262,7 +278,7 @@ def bind_params(func: rx.Function, binding_map: Mapping[rx.Var | str, object]) -
             a shape variable any more (WF-6a).
         StructInfoError: a value does not fit its parameter.
     """
-    declared = _by_variable(binding_map, func.params, "name_hint", "parameter", "has")
+    declared = _by_variable(binding_map, func.params, (), "name_hint", "parameter", "has")
     values = {param: _as_value(value, param.struct_info) for param, value in declared.items()}
     if not values:
         return func

@@ -96,6 +96,12 @@ class _Tap:
     inside: Tensor
 
 
+def _clipped(position: PrimExpr, size: PrimExpr) -> PrimExpr:
+    """The element nearest to a position; the first one for NaN, as in PyTorch."""
+    zero = double(0.0)
+    return tir.Select(position > zero, ops.minimum(position, double(size - 1)), zero)
+
+
 @dataclass(frozen=True, slots=True)
 class _Sampled:
     """The positions of a grid in the data."""
@@ -181,7 +187,7 @@ class _Sampled:
             if self.padding == "reflection":
                 return position if self.folds_taps else self._folded(position, size)[0]
             if self.padding == "border" and not self.folds_taps:
-                return ops.maximum(ops.minimum(position, double(size - 1)), zero)
+                return _clipped(position, size)
             # Farther away nothing changes, and every index is an int64.
             return ops.maximum(ops.minimum(position, double(size + 2)), double(-3.0))
 
@@ -237,7 +243,7 @@ class _Sampled:
         folded = tir.Select(is_back, span + span - rest, rest) + low
         sign = tir.Select(is_back, zero - one, one) * tir.Select(position < low, zero - one, one)
         if is_clipped:
-            folded = ops.maximum(ops.minimum(folded, double(size - 1)), zero)
+            folded = _clipped(folded, size)
         return folded, sign
 
     def _weights(self, t: PrimExpr) -> list[tuple[PrimExpr, PrimExpr]]:
