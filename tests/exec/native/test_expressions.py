@@ -17,6 +17,8 @@ x: F[N] <- R.strided_slice(x, [0], [0], [N], [S]) => x[::S]
     : F="f32 f64 f16 bf16 i8 u16 i64 bool", S="3 5 8 9", N="1 9 31 50 84 81 129 154 387 1161"
 x: f32[100, N], y: f32[100, 1] <- R.concat((x, y), axis=1) => np.concatenate([x, y], 1)
     : N="1 2 3"
+a: F[5, 7], b: F[7, 3] <- R.concat((R.strided_slice(R.OP(R.matmul(a, b)), [1], [-3], [-3]), a),
+    axis=1) => a : F="f32 f16 f16", OP="negative abs exp"
 x: F[2, 7, 19, N] <- R.permute_dims(x, [0, 3, 1, 2]) => x.transpose(0, 3, 1, 2)
     : F="f32 u8 f32 u8", N="3 3 4 4"
 a: f32[9, 150], b: f32[150, 21] <- R.matmul(R.strided_slice(a, [1], [0], [150], [3]),

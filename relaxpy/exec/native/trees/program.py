@@ -280,6 +280,8 @@ def _temporaries(run: Run, uses: Mapping[Buffer, int]) -> Iterator[Buffer]:
             count == uses[buffer]
             and stores
             and len(elements[buffer]) == 1
+            # One that nothing reads is the only target of its run, which stores into its memory.
+            and count > 1
             and not any(b is buffer for b, _ in member.read_elements())
         ):
             yield buffer
