@@ -144,6 +144,7 @@ class KernelRun(ScalarEvaluator):
         self.draw_error = _ERRORS.get()
         self.enclosing_regions: tuple[st.MatchBufferRegion, ...] = ()
         """The region views of the blocks around a block whose init runs without a loop."""
+        self.shared = None
 
     def run(self, args: Sequence[Value]) -> Value | None:
         """Bind the parameters and run the body."""

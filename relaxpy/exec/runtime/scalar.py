@@ -7,19 +7,21 @@ Booleans are Python's, floats are scalars of NumPy or ml_dtypes, and a vector is
 from __future__ import annotations
 
 import operator
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from relaxpy.errors import CompileError, RuntimeCheckError, Span
 from relaxpy.ir.core.dtype import FLOAT64, DataType
-from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.core.memo import memoised, unshared_size
+from relaxpy.ir.core.traverse import children, walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import expr as tir, ops, stmt as st
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
-from relaxpy.ir.tir.intrinsics import INTRINSICS, intrinsic_of, is_foreign
+from relaxpy.ir.tir.intrinsics import INTRINSICS, intrinsic_of, is_external, is_foreign
 from relaxpy.ir.tir.prim_func import PrimFunc, kernel_name
 from relaxpy.support.missing import digits
 
@@ -227,6 +229,27 @@ def launched(name: str, statement: st.AttrStmt) -> CompileError:
     )
 
 
+_LARGE: Final = 200
+"""Expressions of fewer nodes are evaluated as trees, whatever they share."""
+
+
+@memoised
+def shared_nodes(expr: tir.PrimExpr) -> frozenset[int]:
+    """The nodes to evaluate once in an expression that is large if they are evaluated each time."""
+    total, nodes = unshared_size(expr)
+    is_small = total < _LARGE or total < 2 * nodes
+    if is_small or any(isinstance(n, tir.Call) and is_external(n) for n in walk(expr)):
+        return frozenset()
+    uses = Counter(id(child) for node in walk(expr) for child in children(node))
+    return frozenset(
+        id(node)
+        for node in walk(expr)
+        if uses[id(node)] > 1
+        and isinstance(node, tir.PrimExpr)
+        and not isinstance(node, (tir.Var, tir.IntImm, tir.FloatImm, tir.StringImm))
+    )
+
+
 class ScalarEvaluator:
     """Evaluates PrimExprs over the variables in `values`; `integers` handles integer overflow."""
 
@@ -234,6 +257,9 @@ class ScalarEvaluator:
         self.values = values
         self.integers = integers
         self.name = ""
+        self.shared: set[int] | None = set()
+        """The nodes to evaluate once; None if they are to be found in the next expression."""
+        self._known: dict[int, Scalar] = {}
 
     def value(self, expr: tir.PrimExpr) -> Scalar:
         """The value of `expr`.
@@ -242,6 +268,11 @@ class ScalarEvaluator:
             RuntimeCheckError: a division by zero, or (with `checked`) an overflow.
             CompileError: an unsupported intrinsic.
         """
+        # Here and not in a caller, whose frame would halve the depth that Python allows.
+        if self.shared is None:
+            return self._whole(expr)
+        if id(expr) in self.shared:
+            return self._once(expr)
         match expr:
             case tir.Var():
                 return self.variable(expr)
@@ -291,6 +322,22 @@ class ScalarEvaluator:
             case _:
                 raise CompileError(f"a {type(expr).__name__} has no value: `{expr}`")
 
+    def _whole(self, expr: tir.PrimExpr) -> Scalar:
+        self.shared = set(shared_nodes(expr))
+        try:
+            return self.value(expr)
+        finally:
+            self.shared, self._known = None, {}
+
+    def _once(self, expr: tir.PrimExpr) -> Scalar:
+        key, shared = id(expr), self.shared
+        assert shared is not None
+        if key not in self._known:
+            shared.remove(key)
+            self._known[key] = self.value(expr)
+            shared.add(key)
+        return self._known[key]
+
     def variable(self, var: tir.Var) -> Scalar:
         """The value of `var`. Errors: RuntimeCheckError if it is not bound (PX-7)."""
         try:
@@ -304,12 +351,12 @@ class ScalarEvaluator:
 
     def within(self, more: Mapping[tir.Var, Scalar], body: tir.PrimExpr) -> Scalar:
         """The value of `body` with `more` variables."""
-        outer = self.values
-        self.values = {**outer, **more}
+        outer, known = self.values, self._known
+        self.values, self._known = {**outer, **more}, {}
         try:
             return self.value(body)
         finally:
-            self.values = outer
+            self.values, self._known = outer, known
 
     def _logical(self, a: tir.PrimExpr, b: tir.PrimExpr, *, decided: bool) -> Scalar:
         first = self.value(a)

@@ -282,6 +282,11 @@ def is_foreign(op: object) -> bool:
     return record is not None and record.is_foreign
 
 
+def is_external(call: Call) -> bool:
+    """True if `call` calls a registered function, a kernel, or a function of the module."""
+    return not isinstance(call.op, Op) or is_foreign(call.op) or call.op is Op("tir.call_kernel")
+
+
 def effect_of(call: Call) -> CallEffectKind:
     """The effect of `call`; functions and unknown intrinsics update state."""
     kind = call.op.get_attr("TCallEffectKind") if isinstance(call.op, Op) else None

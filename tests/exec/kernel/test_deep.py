@@ -83,8 +83,9 @@ TWICE: dict[str, tuple[Callable[[Any, int], Any], Callable[[int, int], int]]] = 
 }
 
 
+@pytest.mark.parametrize("target", [*TARGETS, "native"])
 @pytest.mark.parametrize("name", TWICE)
-def test_scalars_with_shared_operands_are_computed_once(name: str) -> None:
+def test_scalars_with_shared_operands_are_computed_once(name: str, target: str) -> None:
     step, expected_step = TWICE[name]
     a, b = (tir.decl_buffer((1,), "int64", name) for name in "AB")
     value = tir.BufferLoad(a, [0])
@@ -93,7 +94,7 @@ def test_scalars_with_shared_operands_are_computed_once(name: str) -> None:
     params = [tir.Var(name, "handle") for name in "ab"]
     store = tir.BufferStore(b, value, [0])
     func = tir.PrimFunc(params, store, None, dict(zip(params, (a, b), strict=True)))
-    run = relaxpy.compile(func, target="numpy")["main"]
+    run = relaxpy.compile(func, target=target)["main"]
     for x in (-7, 0, 3, 50):
         result, found = x, np.zeros(1, "int64")
         for k in range(30):

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final, assert_never
+from typing import TYPE_CHECKING, assert_never
 
 from relaxpy.errors import CompileError
 from relaxpy.exec import python_ast as py
@@ -27,13 +26,14 @@ from relaxpy.exec.kernel.emit.scope import (
 from relaxpy.exec.kernel.nest import nodes as nest
 from relaxpy.exec.kernel.nest.bounds import is_inside
 from relaxpy.exec.kernel.plan.statements import Assignment
+from relaxpy.exec.runtime.scalar import shared_nodes
 from relaxpy.ir.core.dtype import HANDLE
-from relaxpy.ir.core.memo import unshared_size
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import children, walk
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax.nodes import GlobalVar
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
+from relaxpy.ir.tir.intrinsics import is_external
 from relaxpy.support.pysource import set_span
 
 if TYPE_CHECKING:
@@ -44,10 +44,6 @@ _OPERATORS: dict[type[tir.PrimExpr], type[ast.operator]] = {
     tir.Sub: ast.Sub,
     tir.Mul: ast.Mult,
 }
-
-
-_LARGE: Final = 200
-"""Expressions of fewer nodes are written as trees, whatever they share."""
 
 
 class ScalarEmitter:
@@ -163,7 +159,7 @@ class ScalarEmitter:
             CompileError: an intrinsic cannot run on NumPy.
         """
         if self._shared is None:
-            self._shared = _shared_nodes(expr)
+            self._shared = shared_nodes(expr)
             try:
                 return self.value(expr, typed=typed)
             finally:
@@ -294,7 +290,7 @@ class ScalarEmitter:
         return view
 
     def _call(self, expr: tir.Call) -> ast.expr:
-        if nest.is_external(expr):
+        if is_external(expr):
             return self._called(expr)
         name = intrinsic_name(expr)
         if name == "if_then_else":
@@ -311,22 +307,6 @@ class ScalarEmitter:
         if not function:
             raise unsupported(self.name, expr, self.span)
         return py.call(function, *(self.value(a, typed=True) for a in expr.args))
-
-
-def _shared_nodes(expr: tir.PrimExpr) -> frozenset[int]:
-    """The nodes to evaluate once in an expression that is large if they are evaluated each time."""
-    total, nodes = unshared_size(expr)
-    is_small = total < _LARGE or total < 2 * nodes
-    if is_small or any(isinstance(n, tir.Call) and nest.is_external(n) for n in walk(expr)):
-        return frozenset()
-    uses = Counter(id(child) for node in walk(expr) for child in children(node))
-    return frozenset(
-        id(node)
-        for node in walk(expr)
-        if uses[id(node)] > 1
-        and isinstance(node, tir.PrimExpr)
-        and not isinstance(node, (tir.Var, tir.IntImm, tir.FloatImm, tir.StringImm))
-    )
 
 
 def unsupported(name: str, expr: tir.Call, span: Span | None) -> CompileError:

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import occurrences, preorder, walk
-from relaxpy.ir.op import Op
 from relaxpy.ir.relax.nodes import GlobalVar
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import Call, PrimExpr, StringImm, Var
-from relaxpy.ir.tir.intrinsics import is_foreign
+from relaxpy.ir.tir.intrinsics import is_external
 from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.ops import may_divide_by_zero
 from relaxpy.ir.tir.stmt import ForKind
@@ -309,11 +308,6 @@ def stored_buffers(items: tuple[Item, ...]) -> set[Buffer]:
 def external_calls(expr: Node) -> Iterator[Call]:
     """The calls in `expr` of functions outside the kernel, which may have effects."""
     return filter(is_external, occurrences(expr, Call))
-
-
-def is_external(call: Call) -> bool:
-    """True if `call` calls a registered function, a kernel, or a function of the module."""
-    return not isinstance(call.op, Op) or is_foreign(call.op) or call.op is Op("tir.call_kernel")
 
 
 def callee_name(call: Call) -> str:

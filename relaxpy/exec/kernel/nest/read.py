@@ -37,7 +37,7 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.tir import expr as tir, ops, stmt as st
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.intrin import if_then_else
-from relaxpy.ir.tir.intrinsics import CallEffectKind, effect_of, intrinsic_of
+from relaxpy.ir.tir.intrinsics import CallEffectKind, effect_of, intrinsic_of, is_external
 from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.prim_func import PrimFunc, scalars_of
 from relaxpy.ir.tir.substitution import substitute
@@ -332,7 +332,7 @@ class _Reader:
         constant = Buffer(var, stmt.dtype, stmt.extents, name=var.name)
         changed = any(
             (isinstance(node, st.BufferStore) and node.buffer.data is var)
-            or (isinstance(node, tir.Call) and nest.is_external(node))
+            or (isinstance(node, tir.Call) and is_external(node))
             for node in walk(body)
         )
         if not changed:
@@ -474,7 +474,7 @@ class _Reader:
                 pass
             case _:
                 read = self.value(value)
-                if not (isinstance(read, tir.Call) and nest.is_external(read)):
+                if not (isinstance(read, tir.Call) and is_external(read)):
                     evaluated = tuple(self._evaluated(value))
                     if evaluated:
                         yield from evaluated
@@ -538,7 +538,7 @@ class _Reader:
             return expr
         if not any(True for _ in nest.external_calls(expr)):
             return cast("tir.PrimExpr", rewrite(expr, self._rule))
-        if isinstance(expr, tir.Call) and nest.is_external(expr):
+        if isinstance(expr, tir.Call) and is_external(expr):
             return self._call(expr)
         inner: Callable[[Node], Node] = lambda child: (  # noqa: E731
             self.value(child) if isinstance(child, tir.PrimExpr) else child
@@ -623,7 +623,7 @@ def _in_order(*values: tir.PrimExpr) -> Iterator[tir.PrimExpr]:
 
 def _outermost(expr: tir.PrimExpr) -> Iterator[tir.Call]:
     """The external calls in `expr` that are not arguments of other ones."""
-    if isinstance(expr, tir.Call) and nest.is_external(expr):
+    if isinstance(expr, tir.Call) and is_external(expr):
         yield expr
         return
     for child in children(expr):

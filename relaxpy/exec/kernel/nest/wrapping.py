@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from typing import Final, TypeAlias, cast
 
-from relaxpy.exec.kernel.nest.nodes import Axis, is_external
+from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, map_children, occurrences, rewrite, walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
+from relaxpy.ir.tir.intrinsics import is_external
 from relaxpy.ir.tir.prim_func import PrimFunc, scalars_of
 from relaxpy.ir.tir.stmt import Allocate, LetStmt, Stmt
 from relaxpy.support.dataclass import replace
