@@ -402,6 +402,78 @@ chain
 # do: s.reorder(i0, j0, i1, j1)
 # do: s.fuse(i0, j0)
 # holds: "T.axis.spatial(12, i_0_j_0_fused // 2 * 4 + i_1)" in s.mod["main"].script()
+--- what a block writes and reads again is not read from a copy that is made later
+scoped
+# do: s.cache_read("B", 0, "local"), s.cache_read("C", 0, "global")
+# holds: block_names(s) == ["root", "scope", "A", "A_local", "B", "A_global", "C"]
+--- a change of layout moves to the rows that it reads
+def before(A: f32[3, 5, 16], C: f32[6, 5, 8]):
+    B = T.alloc_buffer((3, 5, 16))
+    for i, j, k in SSS(3, 5, 16):
+        B[vi, vj, vk] = A[vi, vj, vk] + T.float32(1)
+    for i, j, k in SSS(6, 5, 8):
+        C[vi, vj, vk] = B[(vi * 8 + vk) // 16, vj, (vi * 8 + vk) % 16]
+# do: s.reverse_compute_at("C", s.get_loops("B")[0])
+# holds: extents(s, "C") == [3, 2, 5, 8]
+--- a copy holds the partial results of the reduction that it is inlined into
+def before(A: f32[4, 6], D: f32[6, 4]):
+    C = T.alloc_buffer((4, 6))
+    for i, j, k in SSR(4, 6, 3):
+        with T.init():
+            C[vi, vj] = T.float32(1)
+        C[vi, vj] = C[vi, vj] + A[vi, vj] * T.Cast("float32", vk)
+    for i, j in SS(4, 6):
+        D[vj, vi] = C[vi, vj]
+=>
+def after(A: f32[4, 6], D: f32[6, 4]):
+    for i, j, k in T.grid(4, 6, 3):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                D[vj, vi] = T.float32(1)
+            D[vj, vi] = D[vj, vi] + A[vi, vj] * T.Cast("float32", vk)
+# do: s.reverse_compute_inline("D")
+--- an init without a reduction is inlined with its update
+def before(A: f32[4, 6], D: f32[24]):
+    C = T.alloc_buffer((4, 6))
+    for i, j in SS(4, 6):
+        with T.init():
+            C[vi, vj] = T.float32(2)
+        C[vi, vj] = C[vi, vj] * A[vi, vj]
+    for i, j in SS(4, 6):
+        D[vi * 6 + vj] = C[vi, vj]
+# do: s.reverse_compute_inline("D")
+# holds: block_names(s) == ["root", "C"]
+--- the update of a reduction may be bound before it is stored
+def before(A: f32[4, 6], B: f32[4]):
+    for i in range(4):
+        for k in range(6):
+            with T.block("B"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    B[vi] = T.float32(3)
+                p: T.float32 = A[vi, vk] * T.float32(2)
+                q: T.float32 = B[vi] + p * p
+                B[vi] = q
+# do: s.rfactor(s.get_loops("B")[1], 0)
+# holds: block_names(s) == ["root", "B_rf", "B"]
+""")
+scoped = kernel("""
+def scoped(B: f32[32], C: f32[32]):
+    A = T.alloc_buffer((32,))
+    for i0 in range(8):
+        with T.block("scope"):
+            i = T.axis.spatial(8, i0)
+            for x in range(4):
+                with T.block("A"):
+                    v = T.axis.spatial(32, i * 4 + x)
+                    A[v] = T.Cast("float32", v)
+            for x in range(4):
+                with T.block("B"):
+                    v = T.axis.spatial(32, i * 4 + x)
+                    B[v] = A[v] + T.float32(1)
+    for i in S(32):
+        C[vi] = A[vi] * T.float32(2)
 """)
 epilogue = kernel("""
 def epilogue(A: f32[8, 8], C: f32[8], D: f32[8, 8]):
