@@ -1,6 +1,7 @@
 """I, R and T: what they hold, also where Python itself evaluates them."""
 
 import inspect
+import math
 
 import pytest
 
@@ -52,6 +53,8 @@ def test_words_of_dtypes() -> None:
     x = tir.Var("x", "int32")
     assert T.float32("inf").value == float("inf")
     assert str(T.float32("nan")) == 'T.float32("nan")'
+    assert str(T.float32("-nan")) == 'T.float32("-nan")'
+    assert math.copysign(1, T.float32("-nan").value) == -1
     assert T.int64(x).dtype == "int64"
     assert T.int32(x) is x
     assert T.bool(True).dtype == T.boolean(True).dtype == "bool"

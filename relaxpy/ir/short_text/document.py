@@ -251,7 +251,10 @@ def string_text(value: str) -> str:
 
 def float_text(value: float) -> str:
     """A float as the argument of a datatype; infinities and NaN are strings."""
-    return repr(value) if math.isfinite(value) else f'"{value}"'
+    if math.isfinite(value):
+        return repr(value)
+    # Python writes NaN without its sign, and reads it with one.
+    return '"-nan"' if math.isnan(value) and math.copysign(1, value) < 0 else f'"{value}"'
 
 
 def python_float_text(value: float) -> str:

@@ -64,6 +64,21 @@ def f(Y: i32[3, 4]):
             Q[vi, j] = T.abs(Z[j])
     for i, j in T.grid(3, 4):
         Y[i, j] = Q[i, j]
+--- a table whose memory is that of one iteration stays in the loop of its readers
+def f(X: i8[n]):
+    FIRST = T.alloc_buffer((1,), "int8")
+    FIRST[0] = T.int8(1)
+    for i in S(n, "table"):
+        D = T.alloc_buffer((n, n + 1), "int8")
+        for a in range(n):
+            for b in range(n + 1):
+                D[a, b] = T.Cast("int8", vi + a) + X[vi]
+        for p in range(n):
+            for q in range((n + 1) // 2):
+                for r in range(2):
+                    X[i] = T.Cast("int8", T.if_then_else(q < 1, q, q - 1)) - D[q * 2 + r, p]
+# args: n=2
+# args: n=6
 --- loops are not interchanged across stores that collide
 def f(A: i32[4], C: i32[4], E: i32[8], X: i32[4, 4]):
     for i, j in T.grid(4, 4):

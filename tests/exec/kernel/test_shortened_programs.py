@@ -16,6 +16,15 @@ def f(Y: f32[2, 2]):
         T.evaluate(0)
 # args: np.array([[1.0, 1.0], [1.0, 1.0]], "float32")
 # error: the region .* of M lies outside its buffer
+--- the extent of a loop is a scalar of few bits
+def f(c: T.int8, Y: i32[9]):
+    for i in range(c):
+        with T.block("b"):
+            D = T.alloc_buffer((1,), "int32")
+            D[0] = i
+            Y[i] = D[0]
+# args: 5, np.zeros(9, "int32")
+# result: {1: [0, 1, 2, 3, 4, 0, 0, 0, 0]}
 --- an index is a remainder by a size of 0
 def f(G: bool[n]):
     G[T.int32(1) % n] = T.bool(True)

@@ -85,7 +85,8 @@ def _element_count(shape: Iterable[PrimExpr]) -> int:
     total = 1
     for size in shape:
         variables = {v for v in walk(size) if isinstance(v, Var)}
-        estimated = substitute(size, {v: ops.const(Plans.UNKNOWN, v.dtype) for v in variables})
+        guesses = {v: min(Plans.UNKNOWN, ops.int_range(v.dtype)[1]) for v in variables}
+        estimated = substitute(size, {v: ops.const(n, v.dtype) for v, n in guesses.items()})
         estimate = Analyzer().simplify(estimated)
         total *= max(estimate.value, 1) if isinstance(estimate, IntImm) else Plans.UNKNOWN
     return total

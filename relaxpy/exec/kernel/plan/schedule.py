@@ -55,9 +55,15 @@ def tables_first(
     the statements that it passes. It cannot fail.
     """
     early = _tables(statements, shape_vars, roots)
-    if not early:
+    if not early or early == {*range(len(early))}:
         return statements
-    first: list[Statement] = []
+    # A table leaves the loops that it shares with others, which is distribution: nothing there may
+    # have to come before it.
+    before: dict[int, set[int]] = {}
+    for edge in edges(statements, shape_vars, roots):
+        if edge.source != edge.sink:
+            before.setdefault(edge.sink, set()).add(edge.source)
+    first: dict[int, Statement] = {}
     rest: list[Statement] = []
     used: set[Buffer] = set()
     written: set[Buffer] = set()
@@ -66,13 +72,18 @@ def tables_first(
             {roots.get(a.buffer, a.buffer) for a in accesses}
             for accesses in (statement.reads, statement.writes)
         )
-        if number in early and used.isdisjoint(writes) and written.isdisjoint(reads):
-            first.append(statement)
+        if (
+            number in early
+            and before.get(number, set()) <= first.keys()
+            and used.isdisjoint(writes)
+            and written.isdisjoint(reads)
+        ):
+            first[number] = statement
             continue
         rest.append(statement)
         used |= reads | writes
         written |= writes
-    return (*first, *rest)
+    return (*first.values(), *rest)
 
 
 def _tables(
