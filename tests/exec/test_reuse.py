@@ -426,6 +426,7 @@ def test_operands_in_place_are_checked_by_the_kernel_alone_if_they_certainly_mat
         # A field of a tuple is read after a call in place of another name, and after new tensors.
         "t = (a, (x, a))\n{double}\nb = R.negative(y)\nz = R.add(b, x)\nreturn (R.exp(t[1][1]), z)",
         "t = (a, x)\n{double_field}\nb = R.negative(y)\nz = R.add(b, x)\nreturn (R.exp(t[0]), z)",
+        "b = R.reshape(a, (2, 2))\n{double}\nz = R.add(b, b)\nreturn (a, z)",
         # Tuples stand where a normal form has variables.
         "b = R.negative(((a, x), x)[0][0])\nz = R.add(b, ((x, a), a)[0][1])\nreturn (a, z)",
         "{double_nested}\nb = R.negative(y)\nz = R.add(b, x)\nreturn (((a, b), y)[0], z)",
