@@ -423,6 +423,16 @@ def test_operands_in_place_are_checked_by_the_kernel_alone_if_they_certainly_mat
     [
         "t = (a, x)\n{double}\nz = R.add(y, x)\nreturn (t, z)",
         "{double}\nz = R.add(y, x)\nreturn (a, z)",
+        # A field of a tuple is read after a call in place of another name, and after new tensors.
+        "t = (a, (x, a))\n{double}\nb = R.negative(y)\nz = R.add(b, x)\nreturn (R.exp(t[1][1]), z)",
+        "t = (a, x)\n{double_field}\nb = R.negative(y)\nz = R.add(b, x)\nreturn (R.exp(t[0]), z)",
+        "b = R.reshape(a, (2, 2))\n{double}\nz = R.add(b, b)\nreturn (a, z)",
+        # Tuples stand where a normal form has variables.
+        "b = R.negative(((a, x), x)[0][0])\nz = R.add(b, ((x, a), a)[0][1])\nreturn (a, z)",
+        "{double_nested}\nb = R.negative(y)\nz = R.add(b, x)\nreturn (((a, b), y)[0], z)",
+        "y = R.call_dps_packed('reuse.fill', (((x, a), x)[0][0],), R.Tensor((4,), 'float32'))\n"
+        "z = R.add(((y, y), y)[0][1], x)\nw = R.exp(z)\nreturn (a, w)",
+        # A packed function keeps its output.
         "y = R.call_dps_packed('reuse.fill', (x,), out_sinfo=R.Tensor((4,), 'float32'))\n"
         "z = R.add(y, x)\nw = R.exp(z)\nreturn (a, w)",
     ],
@@ -435,8 +445,10 @@ def test_what_is_kept_besides_an_operand_is_not_overwritten(body: str, target: s
         kept.append(y)
 
     relaxpy.register_func("reuse.fill", fill, override=True)
-    double = "y = R.call_tir_inplace(cls.double, (a,), [0], R.Tensor((4,), 'float32'))"
-    lines = textwrap.indent(body.format(double=double), " " * 8).lstrip()
+    call = "y = R.call_tir_inplace(cls.double, ({},), [0], R.Tensor((4,), 'float32'))"
+    places = {"double": "a", "double_field": "t[0]", "double_nested": "((x, a), x)[0][1]"}
+    calls = {name: call.format(operand) for name, operand in places.items()}
+    lines = textwrap.indent(body.format(**calls), " " * 8).lstrip()
     mod = from_source(f"""
 @I.ir_module
 class Module:

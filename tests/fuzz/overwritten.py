@@ -10,7 +10,8 @@ What is varied, each by itself:
   of tuples in tuples, results of conditionals and of local functions; and copies that a back end
   may leave out;
 - what overwrites: kernels with one output or two, of which one is new, and packed functions; whose
-  operands stand in the call or are variables;
+  operands stand in the call or are variables, as a tuple may be, or fields of tuples in the call;
+- copies that are read after their original has been overwritten, or are not;
 - where: in the function, in dataflow blocks, in branches, in local functions, in functions of the
   module, twice or not at all;
 - whether other names of what has been overwritten are used later;
@@ -172,8 +173,7 @@ class Writer:
             case "name":
                 self.name(self.tensor())
             case "copy":
-                value = self.rng.choice(COPIES).format(self.tensor())
-                self.bind(f"R.reshape({value}, R.shape([2, 2]))")
+                self.copy(dataflow=dataflow)
             case "tuple":
                 self.tuple()
             case "overwrite":
@@ -211,6 +211,28 @@ class Writer:
     def name(self, x: str) -> str:
         return self.bind(self.rng.choice(NAMES).format(x), self.memory[x])
 
+    def copy(self, *, dataflow: bool) -> None:
+        """A copy, which may be read after the original has been overwritten."""
+        x = self.tensor()
+        value = self.rng.choice(COPIES).format(x)
+        copy = self.bind(f"R.reshape({value}, R.shape([2, 2]))")
+        if self.rng.random() < 0.5:
+            self.overwrite(x, dataflow=dataflow)
+            self.bind(f"R.add({copy}, {copy})")
+
+    def operands(self, *names: str) -> str:
+        """The operands of a call, maybe as a variable, or as a field of a tuple in the call."""
+        text = f"({', '.join(names)},)"
+        match self.rng.randrange(6):
+            case 0:
+                whole = self.fresh("t")
+                self.put(f"{whole} = {text}")
+                return whole
+            case 1:
+                return f"({', '.join(f'(({name},), {names[0]})[0][0]' for name in names)},)"
+            case _:
+                return text
+
     def tuple(self) -> None:
         x, y = self.tensor(), self.tensor()
         whole = self.fresh("t")
@@ -242,10 +264,12 @@ class Writer:
             return
         other = self.tensor()
         if self.rng.random() < 0.4 and self.memory[other] != self.memory[x]:
-            call = f"R.call_tir_inplace(cls.accumulate, ({x}, {other}), [0], {INFO})"
+            operands = self.operands(x, other)
+            call = f"R.call_tir_inplace(cls.accumulate, {operands}, [0], {INFO})"
         elif self.rng.random() < 0.3:
             whole = self.fresh("t")
-            call = f"R.call_tir_inplace(cls.swap, ({x},), [0, -1], [{INFO}, {INFO}])"
+            operands = self.operands(x)
+            call = f"R.call_tir_inplace(cls.swap, {operands}, [0, -1], [{INFO}, {INFO}])"
             self.put(f"{whole} = {call}")
             self.bind(f"{whole}[1]")
             call = f"{whole}[0]"
@@ -253,7 +277,7 @@ class Writer:
             call = f'R.call_inplace_packed("test.overwritten.increase", {x}, inplace_indices=[0]'
             call += f", sinfo_args={INFO})"
         else:
-            call = f"R.call_tir_inplace(cls.double, ({x},), [0], {INFO})"
+            call = f"R.call_tir_inplace(cls.double, {self.operands(x)}, [0], {INFO})"
         self.write(x)
         if not self.used_later:
             self.bind(call)
