@@ -1,7 +1,7 @@
 """Late-bound functions of higher layers that the core calls, imported at their first call.
 
 `ir` imports neither `script` nor `exec`, and the core imports no plug-in. The functions of `script`
-and `exec` stand here, those of a plug-in in its `PLUGIN` (`relaxpy/plugin.py`).
+and `exec` stand here, those of a plug-in in its manifest (`relaxpy/plugin.py`).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any
 
 from relaxpy import plugin
+from relaxpy.errors import MisuseError
 
 _TARGETS: dict[str, str] = {
     "script": "relaxpy.script.printer:script",
@@ -32,7 +33,14 @@ _TARGETS: dict[str, str] = {
 
 @cache
 def _resolve(hook: str) -> Callable[..., Any]:
-    module, name = (_TARGETS.get(hook) or plugin.hooks()[hook]).split(":")
+    place = _TARGETS.get(hook) or plugin.hooks().get(hook)
+    if place is None:
+        parts = ", ".join(sorted(plugin.manifests()))
+        raise MisuseError(
+            f"the part of relaxpy that provides {hook!r} is not installed",
+            hint=f"install the whole of relaxpy; it has the parts {parts}",
+        )
+    module, name = place.split(":")
     target: Callable[..., Any] = getattr(importlib.import_module(module), name)
     return target
 

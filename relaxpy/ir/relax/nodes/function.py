@@ -228,7 +228,7 @@ class BaseFunc(base.Expr):
 
     @user_facing
     def graph(self, fold: bool | None = None) -> Any:
-        """The dataflow as a picture: see `relaxpy.plugins.pictures.graph.graph`."""
+        """The dataflow as a picture, which notebooks show."""
         return hooks.call("graph", self, fold)
 
     def with_attr(
