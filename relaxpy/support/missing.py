@@ -96,7 +96,7 @@ def edit_distance(a: str, b: str, limit: int) -> int:
 
 
 LOOKS_UP_NAMES: Final = True
-"""Modules with functions that look up the names of others have this, too."""
+"""Each module with functions that look up names of other modules has this name."""
 
 #: How a program imports the namespaces by their usual names.
 NAMESPACES: Final[Mapping[str, str]] = {
