@@ -11,13 +11,15 @@ plug-ins of installed packages add of that kind, and looks again.
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import field
 from functools import cache
 from importlib import import_module
 from itertools import chain
+from pkgutil import get_data, iter_modules
 from types import ModuleType
 from typing import Any, Final, Literal, TypeAlias
 
@@ -25,8 +27,8 @@ from relaxpy.errors import MisuseError, RelaxpyWarning
 from relaxpy.support.dataclass import dataclass
 
 GROUP: Final = "relaxpy.plugins"
-"""The group of the entry points."""
-Kind: TypeAlias = Literal["operators", "passes", "functions"]
+"""The group of the entry points, and the package of the plug-ins that come with relaxpy."""
+Kind: TypeAlias = Literal["operators", "passes", "functions", "nodes", "pipelines"]
 
 
 @dataclass(frozen=True)
@@ -34,30 +36,55 @@ class Plugin:
     """The additions of a package. None is imported before it is needed.
 
     `operators` are modules that register operators when they are imported, `passes` those that
-    define classes of passes, and `functions` those that register packed functions. `targets` has
-    for each name "module:class": without arguments, the class creates the back end of a module, as
+    define classes of passes, `functions` those that register packed functions, `nodes` those that
+    register kinds of nodes to be saved, and `pipelines` those with a function `pipelines`, which
+    returns the functions that create pipelines, by name. `targets` has for each name
+    "module:class": without arguments, the class creates the back end of a module, as
     `relaxpy.exec.lower.python_module.NumpyBackend` is one. `hooks` are the functions,
     "module:function", that the core calls by name, such as the one for the picture of a module;
     only the plug-ins that come with relaxpy have some. `models` are functions that make a module
     or function of a model for `relaxpy.load`: by the suffix of a file (".onnx"), or by the package
     and the class of an object ("onnx.ModelProto"). They take the path or the object, and those of
-    `args`, `kwargs` and `dynamic` that they declare.
+    `args`, `kwargs` and `dynamic` that they declare. Without those of relaxpy's plug-ins that it
+    `needs`, a plug-in adds nothing, and to read its models is an error.
     """
 
     operators: tuple[str, ...] = ()
     passes: tuple[str, ...] = ()
     functions: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+    pipelines: tuple[str, ...] = ()
     targets: Mapping[str, str] = field(default_factory=dict)
     hooks: Mapping[str, str] = field(default_factory=dict)
     models: Mapping[str, str] = field(default_factory=dict)
+    needs: tuple[str, ...] = ()
+
+
+@cache
+def manifests() -> Mapping[str, Plugin]:
+    """The plug-ins that come with relaxpy, by their folders: each with a `manifest.json`.
+
+    They are sorted from the last name to the first: packed functions are looked for in this order,
+    and those of language models (nn) take less time to import than those of importers.
+    """
+    found = {}
+    for package in (GROUP, GROUP.partition(".")[0]):
+        folders = sorted(m.name for m in iter_modules(import_module(package).__path__) if m.ispkg)
+        for name in reversed(folders):
+            with suppress(OSError):  # it is no plug-in
+                data = get_data(package, f"{name}/manifest.json") or b"{}"
+                found[name] = Plugin(**json.loads(data))
+    return found
 
 
 @cache
 def own() -> tuple[Plugin, ...]:
-    """The plug-ins that come with relaxpy: the `PLUGIN` of each package that has one."""
-    from relaxpy import plugins
-
-    return tuple(import_module(package).PLUGIN for package in plugins.WITH_MANIFEST)
+    """The plug-ins that come with relaxpy, and have all that they need."""
+    found = dict(manifests())
+    while lacking := [name for name in found if not found.keys() >= {*found[name].needs}]:
+        for name in lacking:
+            del found[name]
+    return tuple(found.values())
 
 
 @cache
@@ -86,7 +113,7 @@ def models() -> Mapping[str, str]:
     """The functions of all plug-ins that read models; those of relaxpy have priority."""
     others = (plugin.models for plugin in installed().values())
     return dict(
-        chain.from_iterable(table.items() for table in (*others, *(p.models for p in own())))
+        chain.from_iterable(t.items() for t in (*others, *(p.models for p in manifests().values())))
     )
 
 

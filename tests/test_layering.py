@@ -1,7 +1,9 @@
 """The tree is the architecture: who may import whom, read off the source of every file."""
 
 import ast
+import dataclasses
 import functools
+import json
 import re
 import sys
 from collections.abc import Iterator, Mapping
@@ -10,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from relaxpy import plugins
 from relaxpy.ir.core.target import NAMES
+from relaxpy.ir.core.traverse import strongly_connected
+from relaxpy.plugin import Plugin
 
 ROOT = Path(__file__).parents[1]
 FILES = dict.fromkeys(
@@ -23,21 +26,22 @@ CORE = {"errors", "plugin", "support"}
 ROOMS = {
     "support": {"errors"},
     "errors": {"support"},
-    "plugin": {"errors", "support", "plugins"},  # the list of those with a manifest
+    "plugin": {"errors", "support"},
     "rules": {"errors", "support"},
     "ir": CORE,
     "script": CORE | {"ir"},
     "exec": CORE | {"__version__", "ir"},  # which is a part of keys
 }
 LANGUAGE = {"errors", "support", "ir"}
-#: The plug-ins, and what each may import: another plug-in is written as its folder.
+#: The plug-ins, and what each may import, beside the plug-ins that its manifest says it needs:
+#: of those that are named here, it does without.
 PLUGINS = {
     "importing": LANGUAGE | {"exec"},
     "nn": LANGUAGE | {"exec"},
-    "weights": LANGUAGE | {"exec", "plugins.importing", "plugins.nn"},
-    "llm": LANGUAGE | {"exec", "plugins.nn", "plugins.weights", "relax", "te", "tir"},
-    "onnx": LANGUAGE | {"exec", "plugins.importing"},
-    "torch": LANGUAGE | {"exec", "plugins.importing"},
+    "weights": LANGUAGE | {"exec"},
+    "llm": LANGUAGE | {"exec", "relax", "te", "tir"},
+    "onnx": LANGUAGE | {"exec"},
+    "torch": LANGUAGE | {"exec"},
     "training": LANGUAGE,
     "distributed": LANGUAGE,
     "schedule": LANGUAGE,
@@ -45,14 +49,20 @@ PLUGINS = {
     "pictures": LANGUAGE,
     "testing": LANGUAGE | {"exec", "script"},
     "cli": LANGUAGE
-    | {"__version__", "exec", "llm", "plugins.llm", "plugins.onnx", "plugins.pictures"}
+    | {"__version__", "exec", "llm", "plugin", "plugins.llm", "plugins.onnx", "plugins.pictures"}
     | {"plugins.testing", "relax", "rules", "script", "tir"},
 }
 ROOMS["tvm"] = LANGUAGE | {"exec", "plugins.nn"}
-ROOMS |= {f"plugins.{name}": allowed for name, allowed in PLUGINS.items()}
+#: What the manifests say.
+MANIFESTS = {
+    folder.removeprefix("plugins/"): json.loads(
+        (ROOT / "relaxpy" / folder / "manifest.json").read_text("utf-8")
+    )
+    for folder in (*(f"plugins/{name}" for name in PLUGINS), "tvm")
+}
 ROOMS |= {
-    room: ROOMS[room] | {"plugin"}
-    for room in (package.removeprefix("relaxpy.") for package in plugins.WITH_MANIFEST)
+    f"plugins.{name}": allowed | {f"plugins.{need}" for need in MANIFESTS[name].get("needs", ())}
+    for name, allowed in PLUGINS.items()
 }
 #: The rooms of a package whose files import each other in one direction only.
 INNER = {
@@ -80,6 +90,10 @@ LOADED_BY = {
     "plugins.distributed": {"mpi4py"},
     "plugins.testing": {"hypothesis", "mypy", "pytest"},
     "plugins.cli": {"lsprotocol", "pygls"},
+}
+#: A file of the lowest floor as it must not be.
+LATE_FROM_ABOVE = {
+    "relaxpy/ir/core/node.py": "def f():\n from relaxpy.ir.relax.block_builder import builder"
 }
 LAZY_FACES = {"relaxpy/ir/te/topi/__init__.py"}
 RESOLVES_NAMES = {
@@ -276,6 +290,34 @@ def circle(package: str, texts: Mapping[str, str]) -> list[str]:
     return []
 
 
+def graph_of(texts: Mapping[str, str]) -> dict[str, list[str]]:
+    """The modules that each module of `texts` imports, wherever the imports stand."""
+    modules = {module_of(file): file for file in texts}
+    graph = {}
+    for module, file in modules.items():
+        tree = ast.parse(texts[file])
+        typing = {
+            part
+            for node in ast.walk(tree)
+            if isinstance(node, ast.If) and is_type_checking(node)
+            for part in ast.walk(node)
+        }
+        graph[module] = [
+            next((m for m in (f"{name}.{alias.name}", name) if m in modules), module)
+            for node in imports(tree)
+            if node not in typing
+            for name in imported(node, file)
+            for alias in node.names
+        ]
+    return graph
+
+
+def largest_circle(graph: Mapping[str, list[str]]) -> list[str]:
+    """The most modules that import each other in turn."""
+    circles = strongly_connected(graph)
+    return sorted(max(circles, key=len))
+
+
 def members(node: ast.AST) -> Iterator[str]:
     """What an absolute import takes from a module, by its full name: this may be a module too."""
     if isinstance(node, ast.ImportFrom):
@@ -365,14 +407,43 @@ def targets_in_code(file: str, tree: ast.AST) -> list[str]:
     return [] if file in OTHER_WORDS else found
 
 
-def test_each_manifest_is_listed() -> None:
-    packages = [file for file in FILES if file.endswith("/__init__.py")]
-    found = [
-        file.removesuffix("/__init__.py").replace("/", ".")
-        for file in packages
-        if re.search(r"^PLUGIN\b", (ROOT / file).read_text(encoding="utf-8"), re.MULTILINE)
+@pytest.mark.parametrize("name", MANIFESTS)
+def test_a_manifest_names_what_there_is(name: str) -> None:
+    """All that it names is in the plug-in itself, or a public name, and can be found."""
+    kinds = {field.name for field in dataclasses.fields(Plugin)}
+    assert MANIFESTS[name].keys() <= kinds
+    needs, *others = (MANIFESTS[name].get(kind, ()) for kind in ("needs", *(kinds - {"needs"})))
+    assert {*needs} <= MANIFESTS.keys()
+    for place in (p for table in others for p in getattr(table, "values", lambda t=table: t)()):
+        file = place.partition(":")[0].replace(".", "/")
+        assert f"{file}.py" in FILES or f"{file}/__init__.py" in FILES, place
+
+
+def plug_ins_in_text(file: str, tree: ast.AST) -> list[str]:
+    """The strings of a file of the core that name a module of a plug-in."""
+    return [
+        f"{file}:{node.lineno}: names {found[0]}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        for found in [re.search(r"\brelaxpy[./](plugins[./]\w+|tvm\b)", node.value)]
+        if found and home_of(file) in CORE | {"ir", "script", "exec", "rules"}
     ]
-    assert sorted(found) == sorted(plugins.WITH_MANIFEST)
+
+
+def test_the_core_names_no_plug_in_in_strings() -> None:
+    texts = {file: (ROOT / file).read_text(encoding="utf-8") for file in FILES}
+    some = [file for file in FILES if re.search(r"relaxpy[./](plugins|tvm)", texts[file])]
+    assert [x for file in some for x in plug_ins_in_text(file, ast.parse(texts[file]))] == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['x.startswith("relaxpy.plugins.relay.")', 'f("relaxpy.tvm:a")', '"""See relaxpy/tvm."""'],
+)
+def test_a_string_that_names_a_plug_in_is_found(text: str) -> None:
+    assert plug_ins_in_text("relaxpy/ir/a.py", ast.parse(text))
+    assert not plug_ins_in_text("relaxpy/plugins/nn/a.py", ast.parse(text))
+    assert not plug_ins_in_text("relaxpy/ir/a.py", ast.parse('GROUP = "relaxpy.plugins"'))
 
 
 def test_every_module_has_a_floor() -> None:
@@ -439,6 +510,14 @@ def test_no_files_of_a_package_import_each_other_in_turn(package: str) -> None:
     home = f"{package.replace('.', '/')}/"
     texts = {f: (ROOT / f).read_text(encoding="utf-8") for f in FILES if f.startswith(home)}
     assert circle(package, texts) == []
+
+
+def test_few_files_import_each_other_in_turn() -> None:
+    """Late imports are counted, and faces are not: they import what they name on first use."""
+    texts = {file: (ROOT / file).read_text(encoding="utf-8") for file in FILES}
+    own = {f: text for f, text in texts.items() if "\n# Written by tools/faces.py" not in text}
+    assert len(found := largest_circle(graph_of(own))) <= 10, found
+    assert len(largest_circle(graph_of({**own, **LATE_FROM_ABOVE}))) > 10
 
 
 def test_a_circle_of_imports_inside_functions_is_found() -> None:

@@ -31,7 +31,7 @@ FEW = {
     "relaxpy.exec.check_values._least_normal",
     "relaxpy.ir.op.load_unlisted",
     "relaxpy.support.absent._instead",
-    "relaxpy.support.lazy._names_toml",
+    "relaxpy.support.missing.names_toml",
     "relaxpy.plugins.distributed.mpi._combining",
     "relaxpy.plugins.llm.connections.connection_class",
     "relaxpy.exec.blas._symbol",

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from relaxpy import plugin
+
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "how-to" / "write-a-plug-in.md").read_text(encoding="utf-8")
 
@@ -102,3 +104,12 @@ def test_a_package_that_cannot_be_loaded_is_a_warning(folder, plugin, message) -
     assert "RelaxpyWarning: the plug-in 'demo' cannot be loaded" in done.stderr
     assert message in done.stderr
     assert "has no attribute 'demo'" in done.stderr
+
+
+def test_a_plug_in_without_what_it_needs_adds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does one that needs it; each still has its models, so that to read one is an error."""
+    a, b = plugin.Plugin(), plugin.Plugin(needs=("lost",))
+    c = plugin.Plugin(needs=("b",), models={".c": "m:f"})
+    monkeypatch.setattr(plugin, "manifests", lambda: {"a": a, "b": b, "c": c})
+    assert plugin.own.__wrapped__() == (a,)
+    assert plugin.models.__wrapped__()[".c"] == "m:f"

@@ -61,7 +61,7 @@ def test_every_public_name_is_there(face: str) -> None:
 
 def test_the_table_may_have_the_line_ends_of_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     text = (PACKAGE / "names.toml").read_text(encoding="utf-8").replace("\n", "\r\n")
-    monkeypatch.setattr(lazy, "_names_toml", lambda: text)
+    monkeypatch.setattr(lazy, "names_toml", lambda: text)
     namespace: dict[str, Any] = {"__name__": "test"}
     lazy.face(namespace, "relaxpy.target")
     assert namespace["__getattr__"]("Target") is relaxpy.target.Target

@@ -1,7 +1,8 @@
 """Late-bound functions of higher layers that the core calls, imported at their first call.
 
 `ir` imports neither `script` nor `exec`, and the core imports no plug-in. The functions of `script`
-and `exec` stand here, those of a plug-in in its `PLUGIN` (`relaxpy/plugin.py`).
+and `exec` stand here, and those of `ir` that methods of its nodes call from below; those of a
+plug-in are in its manifest (`relaxpy/plugin.py`).
 """
 
 from __future__ import annotations
@@ -12,8 +13,27 @@ from functools import cache
 from typing import Any
 
 from relaxpy import plugin
+from relaxpy.errors import MisuseError
 
 _TARGETS: dict[str, str] = {
+    "access_ptr": "relaxpy.ir.tir.analysis.addressing:access_ptr",
+    "bind_params": "relaxpy.ir.relax.rewrite.bind:bind_params",
+    "bind_symbolic_vars": "relaxpy.ir.relax.rewrite.bind:bind_symbolic_vars",
+    "buffer_offsets": "relaxpy.ir.tir.analysis.addressing:offsets",
+    "convert": "relaxpy.ir.ops.python_syntax:convert",
+    "flattened_buffer": "relaxpy.ir.tir.analysis.addressing:flattened",
+    "inline_functions": "relaxpy.ir.relax.rewrite.bind:inline_functions",
+    "is_base_of": "relaxpy.ir.relax.relations:is_base_of",
+    "make_call": "relaxpy.ir.relax.nodes.expr:make_call",
+    "operator": "relaxpy.ir.ops.python_syntax:apply",
+    "project_tuple": "relaxpy.ir.relax.nodes.expr:project_tuple",
+    "property_of": "relaxpy.ir.ops.python_syntax:property_of",
+    "reduced": "relaxpy.ir.serialize:reduced",
+    "short_text": "relaxpy.ir.short_text.nodes:short_text",
+    "simplify": "relaxpy.ir.arith.prove:simplify",
+    "subscript": "relaxpy.ir.ops.python_syntax:subscript",
+    "unary_operator": "relaxpy.ir.ops.python_syntax:apply_unary",
+    "unpack_tuple": "relaxpy.ir.relax.nodes.expr:unpack_tuple",
     "script": "relaxpy.script.printer:script",
     "show": "relaxpy.script.printer:show",
     "program_diff": "relaxpy.script.printer.show:program_diff",
@@ -32,7 +52,14 @@ _TARGETS: dict[str, str] = {
 
 @cache
 def _resolve(hook: str) -> Callable[..., Any]:
-    module, name = (_TARGETS.get(hook) or plugin.hooks()[hook]).split(":")
+    place = _TARGETS.get(hook) or plugin.hooks().get(hook)
+    if place is None:
+        parts = ", ".join(sorted(plugin.manifests()))
+        raise MisuseError(
+            f"the part of relaxpy that provides {hook!r} is not installed",
+            hint=f"install the whole of relaxpy; it has the parts {parts}",
+        )
+    module, name = place.split(":")
     target: Callable[..., Any] = getattr(importlib.import_module(module), name)
     return target
 

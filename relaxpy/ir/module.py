@@ -198,14 +198,14 @@ class IRModule(FunctionTable[GlobalVar, BaseFunc]):
 
     @user_facing
     def graph(self, fold: bool | None = None) -> Any:
-        """The dataflow as a picture: see `relaxpy.plugins.pictures.graph.graph`."""
+        """The dataflow as a picture, which notebooks show."""
         return hooks.call("graph", self, fold)
 
     @user_facing
     def memory_chart(
         self, function: str | None = None, sizes: Mapping[str, int] | None = None
     ) -> Any:
-        """The bytes that a function holds over its bindings: `plugins/pictures/memory.py`."""
+        """The bytes that a function holds over its bindings, as a picture."""
         return hooks.call("memory_chart", self, function, sizes)
 
     @user_facing
@@ -291,10 +291,8 @@ class IRModule(FunctionTable[GlobalVar, BaseFunc]):
 
 
 def _hint_for(func: object) -> str | None:
-    """The printed form of a function of Relay, whose classes are not known here."""
-    if type(func).__module__.startswith("relaxpy.plugins.relay."):
-        return "functions of Relay are in modules of their own: relay.IRModule"
-    return None
+    """Where functions of another language belong, as their class says."""
+    return getattr(type(func), "module_hint", None)
 
 
 def _listed(infos: object) -> tuple[object, ...]:

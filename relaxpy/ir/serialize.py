@@ -22,8 +22,9 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
+from relaxpy import plugin
 from relaxpy.errors import MisuseError, RelaxpyError, Span, check_type, unexpected
-from relaxpy.ir import global_info, hooks
+from relaxpy.ir import global_info
 from relaxpy.ir.core import device
 from relaxpy.ir.core.budget import MAX_STEPS, Budget, written_out
 from relaxpy.ir.core.dtype import Array as Array, DataType
@@ -246,10 +247,10 @@ def add_kinds(
 
 
 def _kind_of(node: Node) -> _Kind:
-    """The way to save a node. The kinds of Relay are added when one is met."""
+    """The way to save a node. The kinds of plug-ins are added when one is met."""
     kind = _BY_TYPE.get(type(node))
     if kind is None:
-        hooks.call("relay_kinds")
+        plugin.load("nodes")
         kind = _BY_TYPE.get(type(node))
     if kind is None:
         raise MisuseError(f"a {type(node).__name__} cannot be saved")
@@ -536,8 +537,8 @@ class _Reader:
 
 def _known_kind(entry: object) -> _Kind:
     match entry:
-        case [str() as name, *_] if name.startswith("relay.") and name not in _BY_NAME:
-            hooks.call("relay_kinds")
+        case [str() as name, *_] if name not in _BY_NAME:
+            plugin.load("nodes")
         case _:
             pass
     match entry:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from relaxpy import plugin
 from relaxpy.errors import MisuseError, UnknownNameError, check_type, close_names
-from relaxpy.ir import hooks
 from relaxpy.ir.instrument import (
     DumpIR as DumpIR,
     PassPrintingInstrument as PassPrintingInstrument,
@@ -36,9 +36,10 @@ _pipelines: dict[str, Callable[..., Pass]] = dict(PIPELINES)
 
 
 def pipelines() -> Mapping[str, Callable[..., Pass]]:
-    """The functions that create the pipelines, by name; those of TVM are loaded for this."""
-    for name, create in hooks.call("tvm_pipelines").items():
-        _pipelines.setdefault(name, create)
+    """The functions that create the pipelines, by name; those of plug-ins are loaded for this."""
+    for module in plugin.load("pipelines"):
+        for name, create in module.pipelines().items():
+            _pipelines.setdefault(name, create)
     return _pipelines
 
 

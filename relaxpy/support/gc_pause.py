@@ -7,6 +7,7 @@ import gc
 from collections.abc import Callable
 from typing import Final, ParamSpec, TypeVar
 
+LOOKS_UP_NAMES: Final = True  # its functions stand between a name and who asks for it
 P = ParamSpec("P")
 T = TypeVar("T")
 

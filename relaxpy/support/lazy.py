@@ -7,23 +7,19 @@ from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
-from pkgutil import get_data, iter_modules
+from pkgutil import iter_modules
 from types import ModuleType
 from typing import Any
 
 import relaxpy.support.imported  # noqa: F401  # it notes the time
 from relaxpy.support.absent import instead_of
 from relaxpy.support.gc_pause import gc_paused
-from relaxpy.support.missing import attribute_error
-
-
-@cache
-def _names_toml() -> str:
-    """The text of the tables of public names: a program needs few of them, so nothing parses all.
-
-    To import `tomllib` takes as long as to import `relaxpy`.
-    """
-    return (get_data("relaxpy", "names.toml") or b"").decode()
+from relaxpy.support.missing import (
+    LOOKS_UP_NAMES as LOOKS_UP_NAMES,
+    attribute_error,
+    names_toml,
+    part_of,
+)
 
 
 def face(namespace: dict[str, Any], table: str, lookup: str = "") -> None:
@@ -33,7 +29,7 @@ def face(namespace: dict[str, Any], table: str, lookup: str = "") -> None:
     "module:function", says where a function is that takes the name of the module and one that is
     not listed: it returns its value, or raises.
     """
-    text = _names_toml().partition(f'["{table}"]')[2]
+    text = names_toml().partition(f'["{table}"]')[2]
     names = text.partition('names = """')[2].partition('"""')[0]
     module, locations, others = "", {}, []
     for token in names.split():
@@ -93,18 +89,32 @@ def finder(
     @gc_paused  # which would visit all that numpy and relaxpy have created for good
     def __getattr__(name: str) -> Any:  # noqa: N807
         if name == "__all__":
-            found = {*locations, *(known for other in others for known in public_names(other))}
+            found = _listed(locations, others)
             return sorted(known for known in found if not known.startswith("_"))
         if name not in locations:
             return _found_elsewhere(namespace, name, locations, others, lookup)
         module, _, attribute = locations[name].partition(":")
-        value: Any = import_module(module)
+        value: Any = _imported(module, namespace["__name__"], name)
         for part in attribute.split(".") if attribute else ():
             value = getattr(value, part)
         namespace[name] = value
         return value
 
     return __getattr__
+
+
+def _imported(place: str, module: str, name: str) -> ModuleType:
+    """Import the module `place` for a name of `module`.
+
+    Errors:
+        AttributeError, ImportError: it is, or needs, a part of relaxpy that is not installed.
+    """
+    try:
+        return import_module(place)
+    except ModuleNotFoundError as error:
+        if (part := error.name or "").partition(".")[0] != "relaxpy" or part != part_of(part):
+            raise
+        raise attribute_error(module, name, hint=str(error)) from None
 
 
 def _found_elsewhere(
@@ -134,8 +144,22 @@ def _found_elsewhere(
                     return value  # and no module that happens to be imported
     if lookup and not name.startswith("__"):
         place, _, function = lookup.partition(":")
-        return getattr(import_module(place), function)(module, name)
+        return getattr(_imported(place, module, name), function)(module, name)
     raise attribute_error(module, name, locations)
+
+
+def _listed(locations: Mapping[str, str], others: Sequence[str]) -> set[str]:
+    """The names of a module, without those of parts of relaxpy that are not installed."""
+    there = {name for name, place in locations.items() if _is_installed(part_of(place))}
+    return there.union(*(public_names(o) for o in others if _is_installed(part_of(o))))
+
+
+@cache
+def _is_installed(part: str) -> bool:
+    try:
+        return find_spec(part) is not None
+    except ModuleNotFoundError:
+        return False
 
 
 def lister(
@@ -147,8 +171,7 @@ def lister(
     """
 
     def __dir__() -> list[str]:  # noqa: N807
-        later = {name for other in others for name in public_names(other)}
         imported = {name for name, value in namespace.items() if isinstance(value, ModuleType)}
-        return sorted({*namespace} - imported - {"TYPE_CHECKING"} | {*locations, *later})
+        return sorted({*namespace} - imported - {"TYPE_CHECKING"} | _listed(locations, others))
 
     return __dir__

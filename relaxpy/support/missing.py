@@ -5,8 +5,10 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Iterable, Mapping
+from functools import cache
 from importlib import import_module
 from importlib.machinery import ModuleSpec
+from pkgutil import get_data
 from types import FrameType, ModuleType
 from typing import Any, Final
 
@@ -93,11 +95,8 @@ def edit_distance(a: str, b: str, limit: int) -> int:
     return row[-1]
 
 
-#: The modules with the functions that look up a name of a module.
-_LOOKUPS: Final = (
-    *("relaxpy.support.missing", "relaxpy.support.lazy", "relaxpy.support.gc_pause"),
-    *("relaxpy.plugins.nn.methods", "relaxpy.plugins.relay.op.makers"),
-)
+LOOKS_UP_NAMES: Final = True
+"""Each module with functions that look up names of other modules has this name."""
 
 #: How a program imports the namespaces by their usual names.
 NAMESPACES: Final[Mapping[str, str]] = {
@@ -123,13 +122,13 @@ def _neighbour(module: str, name: str) -> str | None:
 
 
 def attribute_error(
-    module: str, name: str, later: Iterable[str] = ()
+    module: str, name: str, later: Iterable[str] = (), hint: str | None = None
 ) -> AttributeError | ImportError:
     """The error for a name that a module of relaxpy does not have; it finds `later` ones itself."""
     message = f"module {module!r} has no attribute {name!r}"
     if _caller().f_globals.get("__name__") == "importlib._bootstrap":
         return AttributeError(message)  # which imports the module of this name next
-    hint = instead_of(f"{module}.{name}")
+    hint = hint or instead_of(f"{module}.{name}")
     if module == "relaxpy":
         hint = hint or NAMESPACES.get(name)
     if hint is None and name.startswith("_"):
@@ -163,7 +162,7 @@ def from_import_error(module: str, name: str, hint: str | None) -> ImportError |
 def _caller() -> FrameType:
     """The innermost frame outside of the modules that look up names."""
     frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__") in _LOOKUPS:
+    while frame.f_back is not None and "LOOKS_UP_NAMES" in frame.f_globals:
         frame = frame.f_back
     return frame
 
@@ -175,6 +174,21 @@ def hint_at_absent(namespace: dict[str, Any]) -> None:
         raise attribute_error(namespace["__name__"], name)
 
     namespace["__getattr__"] = __getattr__
+
+
+@cache
+def names_toml() -> str:
+    """The text of the tables of public names: a program needs few of them, so nothing parses all.
+
+    To import `tomllib` takes as long as to import `relaxpy`.
+    """
+    return (get_data("relaxpy", "names.toml") or b"").decode()
+
+
+def part_of(place: str) -> str:
+    """The package of a part of relaxpy, which may be left out, of a module or "module:name"."""
+    names = place.partition(":")[0].split(".")
+    return ".".join(names[: 3 if names[1:2] == ["plugins"] else 2])
 
 
 class AbsentModules:
@@ -196,6 +210,11 @@ class AbsentModules:
         if rest in ABSENT_MODULES:
             loader: Any = _AbsentLoader()  # which needs no base class
             return ModuleSpec(module, loader, is_package=True)
+        if module == part_of(module) and (
+            rest.startswith("plugins.") or f"\n{module}." in names_toml()
+        ):
+            message = f"{module} is a part of relaxpy that is not installed"
+            raise ModuleNotFoundError(message, name=module)
         names = rest.split(".")
         for count in range(1, len(names) + 1):
             if hint := instead_of(".".join(names[:count])):

@@ -142,9 +142,8 @@ class Node(CopiedByReference):
 
         Nodes that are pickled together share their variables when they are loaded.
         """
-        from relaxpy.ir.serialize import reduced
-
-        return reduced(self)
+        result: tuple[Any, ...] = hooks.call("reduced", self)
+        return result
 
 
 class Copied(Node):

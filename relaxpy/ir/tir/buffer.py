@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Self, TypeAlias
 from typing_extensions import TypeIs, override
 
 from relaxpy.errors import MisuseError, check_type, counted, unexpected
+from relaxpy.ir import hooks
 from relaxpy.ir.core.dtype import BOOL, FLOAT32, HANDLE, INT32, DataType
 from relaxpy.ir.core.node import Copied, Node
 from relaxpy.ir.core.traverse import children, reached
@@ -192,15 +193,13 @@ class Buffer(Copied):
         Errors:
             MisuseError (also TypeError): the number of indices differs from the rank.
         """
-        from relaxpy.ir.tir.analysis.addressing import offsets
-
-        return offsets(self, indices)
+        result: list[PrimExpr] = hooks.call("buffer_offsets", self, indices)
+        return result
 
     def get_flattened_buffer(self) -> Buffer:
         """The buffer with one dimension per physical axis (one without separators)."""
-        from relaxpy.ir.tir.analysis.addressing import flattened
-
-        return flattened(self)
+        result: Buffer = hooks.call("flattened_buffer", self)
+        return result
 
     def access_ptr(
         self,
@@ -215,9 +214,9 @@ class Buffer(Copied):
         Errors:
             MisuseError (also TypeError): the mask is not valid.
         """
-        from relaxpy.ir.tir.analysis import addressing
-
-        return addressing.access_ptr(self, access_mask, ptr_type, content_lanes, offset, extent)
+        arguments = access_mask, ptr_type, content_lanes, offset, extent
+        result: Call = hooks.call("access_ptr", self, *arguments)
+        return result
 
     def lanes_at(self, begin: Sequence[ExprLike] | ExprLike, dtype: DataType) -> Indices:
         """The indices of a value of `dtype` at `begin`; the last of a vector is a Ramp."""
@@ -305,9 +304,8 @@ def _constant(value: PrimExpr) -> PrimExpr:
     """`value`, simplified if it is not a constant already."""
     if isinstance(value, IntImm):
         return value
-    from relaxpy.ir.arith.prove import simplify
-
-    return simplify(value)
+    result: PrimExpr = hooks.call("simplify", value)
+    return result
 
 
 @user_constructed

@@ -18,6 +18,7 @@ import numpy as np
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError
+from relaxpy.ir import hooks
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.float_text import exact_hex
 from relaxpy.ir.core.node import PLAIN_TYPES, Node, collect_nodes
@@ -246,9 +247,8 @@ class PrimExpr(Node, ScalarOperators):
 
     @override
     def __str__(self) -> str:
-        from relaxpy.ir.short_text.nodes import short_text
-
-        return short_text(self)
+        text: str = hooks.call("short_text", self)
+        return text
 
     @override
     def __repr__(self) -> str:

@@ -16,7 +16,7 @@ from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.tir import expr as tir
 from relaxpy.support.absent import instead_of
 from relaxpy.support.entry import user_facing
-from relaxpy.support.missing import from_import_error
+from relaxpy.support.missing import LOOKS_UP_NAMES as LOOKS_UP_NAMES, from_import_error
 
 _RUN_TIME: Final = "elements are known at run time only: return the tensor, and read the result"
 #: Replacements for names that nn spells otherwise or does not have.

@@ -256,6 +256,7 @@ class Function(RelayExpr):
     """A function, polymorphic in `type_params` and subject to `constraints` (RLY-16, RLY-21)."""
 
     _fields = ("type_params", "params", "ret_type", "constraints", "body", "attrs")
+    module_hint = "functions of Relay are in modules of their own: relay.IRModule"
     _binds = frozenset(("type_params", "params"))
     _scope = True
     params: tuple[Var, ...]

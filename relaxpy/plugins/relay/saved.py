@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from operator import attrgetter
 from typing import Any
 
@@ -39,7 +38,6 @@ def _module(functions: Any, definitions: Any, attrs: Any, typed: Any) -> RelayMo
     return infer_module(module) if typed else module
 
 
-@cache
 def enter() -> None:
     """Add the kinds of Relay to those that can be saved.
 
@@ -61,3 +59,6 @@ def enter() -> None:
         (ty.TypeKind,),
         ty.Type,
     )
+
+
+enter()

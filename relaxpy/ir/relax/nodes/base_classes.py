@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError, unexpected
+from relaxpy.ir import hooks
 from relaxpy.ir.core.node import Node, set_fields
 from relaxpy.ir.equality.structural import structural_key
 from relaxpy.ir.op import Op
@@ -26,9 +27,7 @@ def _property(name: str, doc: str) -> property:
     """A property of a tensor, which the operators of `relax.inspect` read."""
 
     def read(self: Expr) -> Any:
-        from relaxpy.ir.ops.python_syntax import property_of
-
-        return property_of(self, name)
+        return hooks.call("property_of", self, name)
 
     return property(read, doc=doc)
 
@@ -37,10 +36,8 @@ def _operator(sign: str, *, reflected: bool = False) -> Callable[[Any, Any], Any
     """The method of a Python operator; the reflected one has the expression on the right."""
 
     def apply(self: Expr, other: object) -> Any:
-        from relaxpy.ir.ops import python_syntax
-
         operands = (other, self) if reflected else (self, other)
-        return python_syntax.apply(sign, *operands)
+        return hooks.call("operator", sign, *operands)
 
     apply.__doc__ = f"The call of the operator of `{sign}`."
     return apply
@@ -50,9 +47,7 @@ def _unary_operator(sign: str) -> Callable[[Any], Any]:
     """The method of a Python operator on one expression."""
 
     def apply(self: Expr) -> Any:
-        from relaxpy.ir.ops import python_syntax
-
-        return python_syntax.apply_unary(sign, self)
+        return hooks.call("unary_operator", sign, self)
 
     apply.__doc__ = f"The call of the operator of `{sign}`."
     return apply
@@ -96,9 +91,8 @@ class Expr(Node):
 
     def astype(self, dtype: str) -> Expr:
         """The elements converted to another datatype."""
-        from relaxpy.ir.ops.python_syntax import convert
-
-        return convert(self, dtype)
+        result: Expr = hooks.call("convert", self, dtype)
+        return result
 
     def __prim_expr__(self) -> PrimExpr:
         """The value of this scalar, where a dimension or a number is expected.
@@ -112,9 +106,8 @@ class Expr(Node):
 
     def __call__(self, *args: object, attrs: Mapping[str, object] | None = None) -> Call:
         """A call of this expression; Python numbers, strings and sequences become expressions."""
-        from relaxpy.ir.relax.nodes.expr import make_call
-
-        return make_call(self, args, attrs)
+        result: Call = hooks.call("make_call", self, args, attrs)
+        return result
 
     def __getitem__(self, index: Any) -> Expr:
         """Field `index` of this tuple, or the elements of this tensor, as of an array of NumPy.
@@ -123,14 +116,11 @@ class Expr(Node):
             MisuseError: `index` is not an integer, or not one that a tensor takes; IndexError: the
                 tuple is shorter.
         """
-        from relaxpy.ir.relax.nodes.expr import project_tuple
         from relaxpy.ir.relax.nodes.struct_info import TensorStructInfo
 
-        if not isinstance(self.struct_info, TensorStructInfo):
-            return project_tuple(self, index)
-        from relaxpy.ir.ops.python_syntax import subscript
-
-        return subscript(self, index)
+        is_tensor = isinstance(self.struct_info, TensorStructInfo)
+        result: Expr = hooks.call("subscript" if is_tensor else "project_tuple", self, index)
+        return result
 
     def __iter__(self) -> Iterator[Expr]:
         """The fields of this tuple.
@@ -138,9 +128,8 @@ class Expr(Node):
         Errors:
             MisuseError (also TypeError): the number of fields is not known.
         """
-        from relaxpy.ir.relax.nodes.expr import unpack_tuple
-
-        return unpack_tuple(self)
+        fields: Iterator[Expr] = hooks.call("unpack_tuple", self)
+        return fields
 
     @property
     def struct_info_(self) -> StructInfo | None:
@@ -189,9 +178,8 @@ class StructInfo(Node):
 
     def is_base_of(self, derived: StructInfo) -> bool:
         """True if `derived` is at least as specific as this: `derived <<: self` (SUB)."""
-        from relaxpy.ir.relax.relations import is_base_of
-
-        return is_base_of(self, derived)
+        result: bool = hooks.call("is_base_of", self, derived)
+        return result
 
     @override
     def __eq__(self, other: object) -> bool:
@@ -218,9 +206,8 @@ class StructInfo(Node):
 
     @override
     def __str__(self) -> str:
-        from relaxpy.ir.short_text.nodes import short_text
-
-        return short_text(self)
+        text: str = hooks.call("short_text", self)
+        return text
 
 
 MAX_NODES: Final = 1 << 17

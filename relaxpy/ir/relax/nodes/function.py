@@ -228,7 +228,7 @@ class BaseFunc(base.Expr):
 
     @user_facing
     def graph(self, fold: bool | None = None) -> Any:
-        """The dataflow as a picture: see `relaxpy.plugins.pictures.graph.graph`."""
+        """The dataflow as a picture, which notebooks show."""
         return hooks.call("graph", self, fold)
 
     def with_attr(
@@ -344,9 +344,7 @@ class Function(BaseFunc):
             derived = result.struct_info
         if derived == declared:
             return None
-        from relaxpy.ir.relax.relations import is_base_of
-
-        return None if is_base_of(declared, derived or ObjectStructInfo()) else declared
+        return None if declared.is_base_of(derived or ObjectStructInfo()) else declared
 
     @staticmethod
     @user_facing
@@ -366,25 +364,22 @@ class Function(BaseFunc):
     @user_facing
     def bind_params(self, binding_map: Mapping[Var | str, object]) -> Function:
         """See `relaxpy.ir.relax.rewrite.bind.bind_params`."""
-        from relaxpy.ir.relax.rewrite.bind import bind_params
-
-        return bind_params(self, binding_map)
+        result: Function = hooks.call("bind_params", self, binding_map)
+        return result
 
     @user_facing
     def bind_symbolic_vars(
         self, binding_map: Mapping[tir.Var | str, tir.PrimExpr | int]
     ) -> Function:
         """See `relaxpy.ir.relax.rewrite.bind.bind_symbolic_vars`."""
-        from relaxpy.ir.relax.rewrite.bind import bind_symbolic_vars
-
-        return bind_symbolic_vars(self, binding_map)
+        result: Function = hooks.call("bind_symbolic_vars", self, binding_map)
+        return result
 
     @user_facing
     def inline_functions(self, function_map: Mapping[GlobalVar | str, Function]) -> Function:
         """See `relaxpy.ir.relax.rewrite.bind.inline_functions`."""
-        from relaxpy.ir.relax.rewrite.bind import inline_functions
-
-        return inline_functions(self, function_map)
+        result: Function = hooks.call("inline_functions", self, function_map)
+        return result
 
     @override
     @user_facing

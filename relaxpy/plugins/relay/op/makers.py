@@ -15,7 +15,7 @@ from relaxpy.plugins.relay.expr import Call, Constant, RelayExpr, Tuple, const
 from relaxpy.plugins.relay.op.registry import REQUIRED, Op, OpRecord, is_op_name, list_op_names
 from relaxpy.support.absent import instead_of
 from relaxpy.support.entry import user_facing
-from relaxpy.support.missing import attribute_error
+from relaxpy.support.missing import LOOKS_UP_NAMES as LOOKS_UP_NAMES, attribute_error
 
 Maker = Callable[..., Any]
 
