@@ -131,6 +131,7 @@ class Columns(TypedDict, total=False):
     infer: InferRule | None
     normalize: Normalization | None
     legalize: Legalization | None
+    legalize_in_loops: Legalization | None
     gradient: Gradient | None
     decompose: Decomposition | None
     layout: LayoutRule | None
@@ -163,6 +164,7 @@ _FUNCTIONS = frozenset(
         "infer",
         "normalize",
         "legalize",
+        "legalize_in_loops",
         "gradient",
         "decompose",
         "layout",
@@ -244,6 +246,9 @@ class OpRecord:
     """Returns the replacement of a call in normal form (FNormalize); itself, to keep it."""
     legalize: Legalization | None = None
     """Lowers a call to a call of a kernel, or to simpler operators."""
+    legalize_in_loops: Legalization | None = None
+    """As `legalize`, for targets of machine code: lowers the calls that take less time in loops
+    than by `runtime`, and returns others."""
     gradient: Gradient | None = None
     """Returns the gradients of the operands for the gradient of the result."""
     decompose: Decomposition | None = None

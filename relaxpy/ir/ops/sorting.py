@@ -172,6 +172,7 @@ def _gradient_sort(g: Any, x: Any, y: Any, call: Call) -> Any:
     layout=along("axis"),
     pure=True,
     runtime=_sorted,
+    legalize_in_loops=rules.late("relaxpy.ir.ops.selection:ordered"),
     gradient=of_operand(_gradient_sort),
 )
 def sort(x: TensorStructInfo, axis: int = -1, descending: bool = False) -> TensorStructInfo:
@@ -195,7 +196,12 @@ def _argsorted(
 
 
 @register(
-    "relax.argsort", layout=along("axis"), pure=True, runtime=_argsorted, gradient=no_gradient
+    "relax.argsort",
+    layout=along("axis"),
+    pure=True,
+    runtime=_argsorted,
+    legalize_in_loops=rules.late("relaxpy.ir.ops.selection:ordered"),
+    gradient=no_gradient,
 )
 def argsort(
     data: TensorStructInfo, axis: int = -1, descending: bool = False, dtype: DataType = INT32
@@ -222,12 +228,23 @@ def _nth_indices(data: Array, n: Array, axis: int = -1) -> Array:
         raise RuntimeCheckError(
             f"n is a scalar or has shape {shape}, found {n.shape}", rule="DER-36"
         )
+    if n.ndim == 0 and data.size > SMALL and data.dtype.isbuiltin == 1:
+        rows = np.moveaxis(data, axis, -1)
+        place = int(np.clip(n, 0, size - 1))
+        found = _at_rank(np.ascontiguousarray(rows).reshape(-1, size), place)
+        return found.astype(np.int64).reshape(shape)
     places = np.broadcast_to(np.clip(n, 0, size - 1), shape)
     found = np.take_along_axis(order(data, axis, descending=False), places, axis)
     return found.astype(np.int64, copy=False)
 
 
-@register("relax.nth_index", pure=True, runtime=_nth_indices, gradient=no_gradient)
+@register(
+    "relax.nth_index",
+    pure=True,
+    runtime=_nth_indices,
+    legalize_in_loops=rules.late("relaxpy.ir.ops.selection:nth_index"),
+    gradient=no_gradient,
+)
 def nth_index(data: TensorStructInfo, n: TensorStructInfo, axis: int = -1) -> TensorStructInfo:
     """The index that `argsort` of data has at position n along an axis.
 
@@ -391,7 +408,14 @@ def _gradient_topk(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) 
     return [R.scatter_elements(R.zeros_like(data), indices, values, axis=axis)]
 
 
-@register("relax.topk", layout=along("axis"), pure=True, runtime=_top, gradient=_gradient_topk)
+@register(
+    "relax.topk",
+    layout=along("axis"),
+    pure=True,
+    runtime=_top,
+    legalize_in_loops=rules.late("relaxpy.ir.ops.selection:topk"),
+    gradient=_gradient_topk,
+)
 def topk(
     data: TensorStructInfo,
     k: int = 1,
@@ -833,6 +857,22 @@ def _middle(
     return value if index is None else (value, index.astype(np.int64).reshape(shape))
 
 
+def _at_rank(rows: Array, rank: int, value: Array | None = None) -> Array:
+    """The index of the element of each row that a stable sort puts at `rank`, its `value`."""
+    if value is None:
+        value = np.partition(rows, rank, 1)[:, rank]
+    equal, less = rows == value[:, None], rows < value[:, None]
+    if rows.dtype.kind == "f":
+        is_nan = np.isnan(value)
+        equal[is_nan] = np.isnan(rows[is_nan])
+        less[is_nan] = ~equal[is_nan]
+    before = rank - np.count_nonzero(less, 1)
+    index: Array = equal.argmax(1)
+    [later] = np.nonzero(before)
+    index[later] = (np.cumsum(equal[later], 1) > before[later, None]).argmax(1)
+    return index
+
+
 def _middle_of_rows(rows: Array, middle: int, *, has_index: bool) -> tuple[Array, Array | None]:
     """The element of each row that a stable sort puts at `middle`, or the first NaN; its index."""
     is_float = rows.dtype.kind == "f"
@@ -843,11 +883,7 @@ def _middle_of_rows(rows: Array, middle: int, *, has_index: bool) -> tuple[Array
         # Zeros of both signs are equal: the index decides which of them it is.
         if not has_index and not (is_float and (value == 0).any()):
             return np.where(np.isnan(rows.max(1)), np.nan, value) if is_float else value, None
-        equal = rows == value[:, None]
-        rank = middle - np.count_nonzero(rows < value[:, None], 1)
-        index = equal.argmax(1)
-        [later] = np.nonzero(rank)
-        index[later] = (np.cumsum(equal[later], 1) > rank[later, None]).argmax(1)
+        index = _at_rank(rows, middle, value)
     if is_float:
         is_nan = np.isnan(rows)
         index = np.where(is_nan.any(1), is_nan.argmax(1), index)
@@ -866,7 +902,11 @@ def _gradient_median(var: Var, call: Call, gradient: Expr, builder: BlockBuilder
 
 
 @register(
-    "relax.median", pure=True, runtime=_middle, gradient=gradient_in_float32(_gradient_median)
+    "relax.median",
+    pure=True,
+    runtime=_middle,
+    legalize_in_loops=rules.late("relaxpy.ir.ops.selection:median"),
+    gradient=gradient_in_float32(_gradient_median),
 )
 def median(
     x: TensorStructInfo, axis: tuple[int, ...] | None = None, keepdims: bool = False

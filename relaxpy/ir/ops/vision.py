@@ -351,6 +351,7 @@ def _suppressed(
     "relax.vision.all_class_non_max_suppression",
     pure=True,
     runtime=_suppressed,
+    legalize_in_loops=rules.late("relaxpy.ir.ops.selection:suppressed"),
     gradient=gradients.no_gradient,
 )
 def all_class_non_max_suppression(

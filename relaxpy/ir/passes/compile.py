@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from pkgutil import resolve_name
 from typing import Final, Literal, NamedTuple
 
 from relaxpy.ir.core.target import TARGETS, target_kind
@@ -23,23 +22,8 @@ from relaxpy.ir.passes.fusion.fuse_zero_points import FuseZeroPoints
 from relaxpy.ir.passes.fusion.grouping import fusion_pays
 from relaxpy.ir.passes.fusion.inline_decoding import InlineDecoding
 from relaxpy.ir.passes.fusion.remove_unused_kernel_outputs import RemoveUnusedKernelOutputs
-from relaxpy.ir.passes.legalize import Legalization, LegalizeOps
+from relaxpy.ir.passes.legalize import LegalizeOps
 from relaxpy.ir.passes.rewrite_pass import Normalize
-
-
-def _in_loops(name: str) -> Legalization:
-    """A legalisation of the module of selections by loops, which few programs need."""
-    return lambda builder, call: resolve_name(f"relaxpy.ir.ops.selection:{name}")(builder, call)
-
-
-_IN_LOOPS: Final = {
-    "relax.argsort": _in_loops("ordered"),
-    "relax.median": _in_loops("median"),
-    "relax.nth_index": _in_loops("nth_index"),
-    "relax.sort": _in_loops("ordered"),
-    "relax.topk": _in_loops("topk"),
-    "relax.vision.all_class_non_max_suppression": _in_loops("suppressed"),
-}
 
 
 class Step(NamedTuple):
@@ -62,7 +46,7 @@ STEPS: Final = (
     ),
     Step(FuseZeroPoints, "matches quantised matmuls as operators, which are loops later", "native"),
     Step(ChannelsLast, "operators have rules of layouts, kernels have none", "native"),
-    Step(partial(LegalizeOps, _IN_LOOPS), "from here on, calls are of kernels", "native"),
+    Step(partial(LegalizeOps, in_loops=True), "from here on, calls are of kernels", "native"),
     Step(LegalizeOps, "from here on, calls are of kernels", "others"),
     Step(RemoveUnusedKernelOutputs, "their computation would keep other kernels alive"),
     Step(FoldViews, "kernels index operands instead; no rearranged constants are folded then"),

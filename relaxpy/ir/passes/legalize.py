@@ -56,7 +56,8 @@ class LegalizeOps(Pass):
     result have an unknown shape, rank or datatype; `enable_warning` warns of both. A call on
     distributed tensors becomes a call of the kernel for whole tensors, if that is one kernel. Calls
     of the operators named in `skip_ops` stay, too. With `as_written`, kernels compute values as the
-    legalisations write them, and no rule of integer arithmetic changes these.
+    legalisations write them, and no rule of integer arithmetic changes these. With `in_loops`, an
+    operator that has no legalisation becomes loops where that pays for machine code.
 
     Errors:
         MisuseError: the map names an unknown operator, or a legalisation does not return an
@@ -67,6 +68,7 @@ class LegalizeOps(Pass):
     skip_ops: Sequence[str] | None = None
     enable_warning: bool = False
     as_written: bool = False
+    in_loops: bool = False
 
     @override
     @gc_paused
@@ -78,7 +80,11 @@ class LegalizeOps(Pass):
                 Op.get(name)  # an error, unless it is an operator
 
         def rule_of(op: Op) -> Legalization | None:
-            return None if op in skipped else custom.get(op.name) or op.record.legalize
+            if op in skipped:
+                return None
+            record = op.record
+            in_loops = record.legalize_in_loops if self.in_loops else None
+            return custom.get(op.name) or record.legalize or in_loops
 
         with values_as_written() if self.as_written else nullcontext():
             return legalized(mod, rule_of, enable_warning=self.enable_warning)

@@ -32,6 +32,30 @@ ORDERED: dict[str, tuple[Callable[..., rx.Expr], list[float]]] = {
 }
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int32", "uint8"])
+def test_one_rank_of_large_data_is_selected_as_a_stable_sort_has_it(dtype: str, axis: int) -> None:
+    rng = np.random.default_rng(7)
+    kind = DataType(dtype).numpy()
+    for share, place in product((0.0, 0.3, 0.9), (0, 1, 700, 1499, 5000)):
+        x = rng.integers(0, 6, (4, 1500)).astype(kind)
+        if DataType(dtype).is_float:
+            x[rng.random(x.shape) < 0.1] = -0.0
+            x[rng.random(x.shape) < share] = np.nan
+        rows = x if axis else np.ascontiguousarray(x.T)
+        run = compile(
+            returning(
+                partial(op.nth_index, axis=axis),
+                tensor(*rows.shape, dtype=dtype),
+                tensor(dtype="int64"),
+            ),
+            "numpy",
+        )["main"]
+        wide = rows.astype("float64")
+        expected = np.take(np.argsort(wide, axis, kind="stable"), [min(place, 1499)], axis)
+        np.testing.assert_array_equal(run(rows, np.array(place)), expected)
+
+
 @pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float8_e5m2"])
 @pytest.mark.parametrize("label", ORDERED)
 def test_nan_is_the_greatest_of_narrow_floats(label: str, dtype: str) -> None:

@@ -12,7 +12,6 @@ ROOT = Path(relaxpy.__file__).parent
 #: Tables that say what a pass or an operator does, which is a fact about nothing else.
 ALLOWED = {
     "ir/passes/algebra/decompose_ops.py: _MOMENTS": "the calls of this pass",
-    "ir/passes/compile.py: _IN_LOOPS": "operators that native code runs in loops",
     "ir/passes/distributed/lower_dist_ir.py: _NEEDED_BEFORE": "calls of earlier passes",
     "tvm/lowering/call_tir_rewrite.py: _SCANS": "the calls of this pass",
     "tvm/lowering/call_tir_rewrite.py: _SORTS": "the calls of this pass",

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import combinations
 from operator import attrgetter
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from relaxpy.errors import StructInfoError, StructInfoTypeError
@@ -307,6 +308,11 @@ def by_te(function: Callable[..., Any] | str, name: str | None = None, **renamed
         return builder.call_te_cached(compute, operands, attrs, name=name)
 
     return legalize
+
+
+def late(place: str) -> Legalize:
+    """The legalisation at "module:function", which is imported when it is first used."""
+    return lambda builder, call: resolve_name(place)(builder, call)
 
 
 def of_bits(legalize: Legalize) -> Legalize:
