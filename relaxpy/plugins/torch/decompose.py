@@ -292,6 +292,25 @@ def _of_kernel(target: Any) -> Callable[..., Any]:
     return simple
 
 
+@decomposition("affine_grid_generator")
+def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool) -> Tensor:
+    # Where an axis has one element, PyTorch's own creates a constant, which AOTAutograd refuses.
+    batch, _, *sizes = size
+    count = len(sizes)
+    like = {"dtype": theta.dtype, "device": theta.device}
+    columns = []
+    for axis in reversed(range(count)):
+        length = sizes[axis]
+        line = torch.linspace(-1, 1, length, **like) if length > 1 else torch.zeros(length, **like)
+        if not align_corners:
+            line = line * ((length - 1) / length)
+        shape = [length if k == axis else 1 for k in range(count)]
+        columns.append(line.reshape(shape).expand(sizes))
+    columns.append(torch.ones(sizes, **like))
+    base = torch.stack(columns, -1).reshape(-1, count + 1, 1)
+    return (base * theta.mT.unsqueeze(1)).sum(-2).reshape(batch, *sizes, count)
+
+
 @decomposition("linalg_polar")
 def linalg_polar(matrix: Tensor) -> tuple[Tensor, Tensor]:
     """The unitary and the positive factor of a matrix."""

@@ -261,6 +261,19 @@ def test_positions_that_are_not_finite(mode: str, padding: str, target: str) -> 
         compare(Applied(sample, ((x[:, :, None], grid[:, None, :, :, [0, 1, 1]]), {})), target)
 
 
+@pytest.mark.parametrize("corners", [False, True])
+@pytest.mark.parametrize("sizes", [(1, 4), (3, 1), (1, 1), (3, 5), (1, 3, 1)])
+@pytest.mark.filterwarnings("ignore:Since version 1.3.0, affine_grid:UserWarning")
+def test_grids_of_one_row(sizes: tuple[int, ...], corners: bool) -> None:
+    def grid(theta: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.affine_grid(theta, [2, 3, *sizes], align_corners=corners)
+
+    theta = torch.randn(2, len(sizes), len(sizes) + 1)
+    torch._dynamo.reset()
+    found = torch.compile(grid, backend=relax_dynamo())(theta)
+    torch.testing.assert_close(found, grid(theta))
+
+
 def test_attention_drops_weights_in_training() -> None:
     attention = partial(
         own_tests().wrapper_set_seed, torch.nn.functional.scaled_dot_product_attention
