@@ -181,9 +181,7 @@ def cache_read(
     stages, stage = stage_in_scope(state, block)
     buffer = buffer_of(stage, which, block.reads, "reads")
     readers = [s for s in stages if buffer in s.reads]
-    # A block that writes what it reads has run before the copy is made.
-    later = [s for s in readers if s is stage or buffer not in s.writes]
-    chosen = _among(readers, consumers, buffer) if consumers else later
+    chosen = _among(readers, consumers, buffer) if consumers else readers
     site = site_before(state, scope, stages, chosen, buffer)
     is_input = not any(buffer in s.writes for s in stages)
     whole = [Range(size) for size in buffer.shape]

@@ -262,13 +262,12 @@ def _written(
     inner = {one.loop_var for one in stage.loops} - outer
     decided = {var: value for var, value in stage.values().items() if mentions(value, outer)}
     found = {var: (v, v) for var, v in decided.items() if not mentions(v, inner)}
-    analyzer, simplify = Analyzer(), analyzer_of(iter_domains(stage.block)).simplify
+    analyzer = Analyzer()
     spatial = {it.var for it in stage.block.iter_vars if it.iter_type == IterVarKind.DataPar}
     for producer, buffer in [(p, b) for p in producers for b in stage.reads if b in p.writes]:
         place, box = _read_where_written(stage, producer, buffer, new_loops[-1])
         _check_written_somewhere(stage, producer, buffer, place, shared, new_loops)
-        simple = (index if isinstance(index, Var) else simplify(index) for index in place)
-        pairs = list(zip(simple, box, strict=True))
+        pairs = list(zip(place, box, strict=True))
         for index, rng in _solved(analyzer_of(domains_of([*shared, *new_loops])), pairs):
             last = rng.stop - 1
             ends = analyzer.simplify(rng.min), analyzer.simplify(last)

@@ -52,19 +52,6 @@ READS_SUMS = """
 for i in S(SIZE):
     C[vi] = B[vi] + A[vi]
 """
-MOVED = """
-for i in S(8):
-    C[vi] = B[(vi + 1) // 2]
-"""
-LET_OF_OTHERS = """
-for i, k in T.grid(4, 2):
-    with T.block("B"):
-        vi, vk = T.axis.remap("SR", [i, k])
-        with T.init():
-            B[vi] = 0
-        q: T.int32 = A[vk] - B[vi]
-        B[vi] = q
-"""
 TWO_SUMS = SUMS + (READS_SUMS + READS_SUMS.replace("C", "D")).replace("SIZE", "8")
 FEWER_SUMS = SUMS + READS_SUMS.replace("SIZE", "7")
 SHIFTED = """
@@ -272,12 +259,6 @@ after(matmul_relu, lambda s: s.parallel(loops(s, "C")[0]))
     : s.compute_at("A2", loops(s, "C")[1]) => compute_at: loop i is parallel: move the block before
 matmul_relu : s.compute_at("A2", loops(s, "C")[1], index=1)
     => block A2 can be at the positions 0 to 0 of loop j, not 1
-kernel(SUMS + READS_SUMS.replace("SIZE", "8"), buffers="A, C") : s.reverse_compute_inline("C")
-    => reverse_compute_inline: block B is a reduction, expected none
-kernel(SUMS + MOVED, buffers="A, C") : s.reverse_compute_at("C", loops(s, "B")[0])
-    => block C reads B at (vi + 1) // 2, which other iterations of loop i may write
-LET_OF_OTHERS : s.rfactor(loops(s, "B")[1], 0)
-    => rfactor: block B is not a known commutative reduction
 kernel(SHIFTED_LATER, buffers="A, C") : s.reverse_compute_at("C", loops(s, "B")[0])
     => block C reads B at vi + 1, which other iterations of loop i may write
 matmul_relu : s.reverse_compute_at("D", loops(s, "C")[2])

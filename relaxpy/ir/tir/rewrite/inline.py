@@ -37,7 +37,7 @@ from relaxpy.ir.tir.rewrite.state import (
     refreshed,
     refused,
 )
-from relaxpy.ir.tir.stmt import Block, BufferStore, Stmt
+from relaxpy.ir.tir.stmt import Block, BufferStore
 from relaxpy.ir.tir.substitution import substitute
 from relaxpy.support.dataclass import replace
 
@@ -76,55 +76,23 @@ def reverse_compute_inline(state: State, block: Block) -> None:
         )
     producer = local[0]
     source = _only_store(producer)
-    # A copy holds the partial results of a reduction as well as its buffer does.
-    is_copy = isinstance(store.value, BufferLoad) and store.value.buffer is source.buffer
-    check_pure_stage(producer, stages, reduction=is_copy)
-    if producer.block.init is not None:
-        check_no_partial_reads(producer, [stage])
+    check_pure_stage(producer, stages, reduction=False)
     load, at = _moved_to(state, stage, producer, stages, source)
-    indices = tuple(substitute(index, at) for index in store.indices)
-    if producer.block.init is not None:
-        copy = BufferLoad(store.buffer, indices)
-        fused = refreshed(_stored_in(producer, source, copy))
-    else:
-        value = rewrite(store.value, lambda node: source.value if node is load else None)
-        assert isinstance(value, PrimExpr)
-        new = BufferStore(store.buffer, substitute(value, at), indices, span=store.span)
-        fused = refreshed(replace(producer.block, body=new))
+    value = rewrite(store.value, lambda node: source.value if node is load else None)
+    assert isinstance(value, PrimExpr)
+    new = BufferStore(
+        store.buffer,
+        substitute(value, at),
+        tuple(substitute(index, at) for index in store.indices),
+        span=store.span,
+    )
+    fused = refreshed(replace(producer.block, body=new))
     predicate = ops.all_of(producer.realize.predicate, *_conditions(producer, stage, at))
     realize = replace(producer.realize, predicate=predicate, block=fused)
     scope = state.scope(block)
     state.replace({producer.realize: realize}, {producer.block: fused})
     state.replace({stage.realize: None})
     _drop(state, state.current(scope), source.buffer)
-
-
-def _stored_in(producer: Stage, store: BufferStore, other: BufferLoad) -> Block:
-    """The block of a reduction that uses another element instead of the one that it stores.
-
-    Errors:
-        ScheduleError: it uses several elements of its buffer.
-    """
-    same = BufferLoad(store.buffer, store.indices)
-
-    def rule(node: Node) -> Node | None:
-        if not isinstance(node, (BufferLoad, BufferStore)) or node.buffer is not store.buffer:
-            return None
-        if not all(map(PrimExpr.same_as, node.indices, same.indices)):
-            raise refused(
-                f"block {producer.name} uses several elements of {store.buffer.name}",
-                producer.block,
-            )
-        if isinstance(node, BufferLoad):
-            return other
-        return BufferStore(other.buffer, node.value, other.indices, span=node.span)
-
-    block = producer.block
-    assert block.init is not None
-    body, init = rewrite(block.body, rule), rewrite(block.init, rule)
-    assert isinstance(body, Stmt)
-    assert isinstance(init, Stmt)
-    return replace(block, body=body, init=init)
 
 
 def fuse_reduction_epilogue(state: State, block: Block, epilogue: Block) -> None:

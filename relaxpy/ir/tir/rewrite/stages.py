@@ -24,7 +24,6 @@ from relaxpy.ir.tir.analysis.index_inverse import minimum_of, stop_of
 from relaxpy.ir.tir.analysis.regions import Accesses, Interval
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import GT, NE, Call, FloatImm, IntImm, IterVarKind, PrimExpr, Var
-from relaxpy.ir.tir.intrinsics import is_external
 from relaxpy.ir.tir.iteration import IterVar, Range
 from relaxpy.ir.tir.rewrite.state import State, child_blocks, domains_of, refused, statements
 from relaxpy.ir.tir.substitution import mentions, substitute
@@ -63,16 +62,8 @@ class Reduction:
 
 
 def reduction_of(block: stmt.Block) -> Reduction | None:
-    """The reduction whose updates are the body of `block`, or None if it is not known.
-
-    Values that are bound before the update are parts of it.
-    """
-    store, bound = block.body, dict[Var, PrimExpr]()
-    while isinstance(store, stmt.LetStmt):
-        if any(map(is_external, occurrences(store.value, Call))):
-            return None
-        bound[store.var], store = substitute(store.value, bound), store.body
-    store = substitute(store, bound)
+    """The reduction whose updates are the body of `block`, or None if it is not known."""
+    store = block.body
     if not isinstance(store, stmt.BufferStore) or store.predicate is not None:
         return None
     value, kind = store.value, type(store.value)
