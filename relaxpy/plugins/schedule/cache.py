@@ -176,12 +176,16 @@ def cache_read(
     storage_scope: str,
     consumers: Sequence[Block],
 ) -> Block:
-    """Copy a buffer after it is written, and let its readers, or `consumers`, read the copy."""
+    """Copy a buffer after it is written, and let its readers, or `consumers`, read the copy.
+
+    Other blocks that write the buffer go on reading it themselves.
+    """
     scope = state.scope(block)
     stages, stage = stage_in_scope(state, block)
     buffer = buffer_of(stage, which, block.reads, "reads")
     readers = [s for s in stages if buffer in s.reads]
-    chosen = _among(readers, consumers, buffer) if consumers else readers
+    later = [reader for reader in readers if reader is stage or buffer not in reader.writes]
+    chosen = _among(readers, consumers, buffer) if consumers else later
     site = site_before(state, scope, stages, chosen, buffer)
     is_input = not any(buffer in s.writes for s in stages)
     whole = [Range(size) for size in buffer.shape]

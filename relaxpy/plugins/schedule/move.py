@@ -268,14 +268,15 @@ def _written(
         place, box = _read_where_written(stage, producer, buffer, new_loops[-1])
         _check_written_somewhere(stage, producer, buffer, place, shared, new_loops)
         pairs = list(zip(place, box, strict=True))
-        for index, rng in _solved(analyzer_of(domains_of([*shared, *new_loops])), pairs):
+        known = analyzer_of(domains_of([*shared, *new_loops]))
+        for index, rng in _solved(known, iter_domains(stage.block), pairs):
             last = rng.stop - 1
             ends = analyzer.simplify(rng.min), analyzer.simplify(last)
             if isinstance(index, Var) and index in spatial and index not in found:
                 found[index] = ends
                 continue
-            known = found.get(index) if isinstance(index, Var) else None
-            if known is not None and all(map(analyzer.can_prove_equal, known, ends)):
+            before = found.get(index) if isinstance(index, Var) else None
+            if before is not None and all(map(analyzer.can_prove_equal, before, ends)):
                 continue
             if _is_inside(stage, shared, new_loops, (index,), [rng]):
                 continue
@@ -295,13 +296,25 @@ def _written(
 
 
 def _solved(
-    analyzer: Analyzer, pairs: list[tuple[PrimExpr, Range]]
+    analyzer: Analyzer, domains: Mapping[Var, Range], pairs: list[tuple[PrimExpr, Range]]
 ) -> list[tuple[PrimExpr, Range]]:
-    """Indices and their ranges, where v // c and v % c become v and its range."""
+    """Indices and their ranges, where digits become the number that has them, and its range.
+
+    v // c and v % c become v, and v * c + r, where r has all of its values, becomes v.
+    """
     for row in pairs:
+        for var in [v for v in domains if v is not row[0] and mentions(row[0], (v,))]:
+            count = _step(row[0], var, {v: dom for v, dom in domains.items() if v is not var})
+            first, size = row[1].min, row[1].extent
+            if count is not None and all(
+                analyzer.can_prove_equal(end % count, 0) for end in (first, size)
+            ):
+                others = [pair for pair in pairs if pair is not row]
+                whole_digits = Range.from_min_extent(first // count, size // count)
+                return [(var, whole_digits), *_solved(analyzer, domains, others)]
         match row:
-            case FloorDiv(a=Var() as var, b=IntImm() as step), rows if step.value > 0:
-                remainder = var % step
+            case FloorDiv(a=number, b=IntImm() as step), rows if step.value > 0:
+                remainder = number % step
                 column = next((pair for pair in pairs if pair[0] == remainder), None)
                 columns = column[1] if column else Range(step)
                 whole = analyzer.can_prove_equal(columns.min, 0) and analyzer.can_prove_equal(
@@ -313,7 +326,8 @@ def _solved(
                     first = rows.min * step + columns.min
                     size = rows.extent * step if whole else columns.extent
                     others = [pair for pair in pairs if pair is not row and pair is not column]
-                    return [(var, Range.from_min_extent(first, size)), *_solved(analyzer, others)]
+                    numbers = Range.from_min_extent(first, size)
+                    return _solved(analyzer, domains, [(number, numbers), *others])
     return pairs
 
 

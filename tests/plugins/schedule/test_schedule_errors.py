@@ -54,6 +54,59 @@ for i in S(SIZE):
 """
 TWO_SUMS = SUMS + (READS_SUMS + READS_SUMS.replace("C", "D")).replace("SIZE", "8")
 FEWER_SUMS = SUMS + READS_SUMS.replace("SIZE", "7")
+COPIED_SUMS = (
+    SUMS
+    + """
+for i in S(8):
+    C[vi] = B[vi]
+"""
+)
+DOUBLED_SUMS = COPIED_SUMS.replace("C[vi] = ", "C[vi] = 2 * ")
+FEWER_COPIED_SUMS = COPIED_SUMS.replace("S(8)", "S(7)")
+PARTIAL_SUMS = """
+B = T.alloc_buffer((8,), "int32")
+for i, k in T.grid(8, 8):
+    with T.block("B"):
+        vi, vk = T.axis.remap("SR", [i, k])
+        with T.init():
+            B[vi] = 0
+        B[vi] = B[vi] + A[vk]
+    with T.block("C"):
+        vi = T.axis.spatial(8, i)
+        C[vi] = B[vi]
+"""
+ROW_OF_INITS = COPIED_SUMS.replace("B[vi] = 0", "B[7 - vi] = 0")
+LET = """
+for i, k in SR(8, 8):
+    with T.init():
+        B[vi] = 0
+    q: T.int32 = VALUE
+    B[vi] = q
+"""
+LET_OF_OLD = LET.replace("VALUE", "B[vi] * 2 + A[vk]")
+LET_OF_CALL = LET.replace("VALUE", "B[vi] + T.call_extern('int32', 'draw', vk)")
+DIGITS = """
+B = T.alloc_buffer((3, 16), "int32")
+for i, j in SS(3, 16):
+    B[vi, vj] = A[vj % 8]
+for a, b in SS(4, 12):
+    C[va] = B[(va * 12 + vb) // 16, (va * 12 + vb) % 16]
+"""
+NESTED = """
+for i in range(2):
+    with T.block("outer"):
+        vi = T.axis.spatial(2, i)
+        for j in range(4):
+            with T.block("A"):
+                vj = T.axis.spatial(8, vi * 4 + j)
+                A[vj] = vj
+        for j in range(4):
+            with T.block("B"):
+                vj = T.axis.spatial(8, vi * 4 + j)
+                B[vj] = A[vj]
+for i in S(8):
+    C[vi] = A[vi]
+"""
 SHIFTED = """
 for i in range(7):
     for j in range(1):
@@ -240,6 +293,25 @@ chain : s.reverse_compute_inline("D")
     => reverse_compute_inline: block D reads local buffers of 2 blocks, expected one
 matmul_relu : s.reverse_compute_inline("D")
     => reverse_compute_inline: block C is a reduction, expected none
+kernel(FEWER_COPIED_SUMS, buffers="A, C") : s.reverse_compute_inline("C")
+    => reverse_compute_inline: block B computes more elements than block C reads
+kernel(PARTIAL_SUMS, buffers="A, C") : s.reverse_compute_inline("C")
+    => reverse_compute_inline: block C is inside of loop k, over which block B reduces
+kernel(ROW_OF_INITS, buffers="A, C") : s.reverse_compute_inline("C")
+    => reverse_compute_inline: block B
+kernel(DOUBLED_SUMS, buffers="A, C") : s.reverse_compute_inline("C")
+    => reverse_compute_inline: block B is a reduction, expected none
+LET_OF_OLD : s.rfactor(loops(s, "B")[1], 0)
+    => rfactor: block B is not a known commutative reduction
+LET_OF_CALL : s.rfactor(loops(s, "B")[1], 0)
+    => rfactor: block B is not a known commutative reduction
+kernel(DIGITS.replace("C[va]", "C[va * 12 + vb]"), buffers="A, C", size=48)
+    : s.reverse_compute_at("C", loops(s, "B")[0])
+    => which other iterations of loop i may write
+kernel(NESTED, buffers="A, B, C") : s.cache_read("outer", "A", "local")
+    => cache_read: block outer writes A, too
+kernel(NESTED, buffers="A, B, C") : s.cache_read("C", "A", "local", ["outer", "C"])
+    => cache_read: block outer writes A, too
 matmul_relu : s.fuse_reduction_epilogue("C", "D")
     => fuse_reduction_epilogue: block D does not combine C with another value as block C does
 matmul_relu : s.fuse_reduction_epilogue("D", "C")

@@ -350,6 +350,97 @@ epilogue
 # do: start = s.decompose_reduction(tile, k0)
 # holds: loop_names(s, start) == ["i_0", "j_0"]
 # holds: s.get(s.get_block("B_o_update")).init is None
+--- a change of layout is computed for each iteration that writes all digits of its indices
+def before(A: f32[3, 5, 16], C: f32[6, 5, 8]):
+    B = T.alloc_buffer((3, 5, 16))
+    for i, j, k in SSS(3, 5, 16):
+        B[vi, vj, vk] = A[vi, vj, vk] + T.float32(1)
+    for a, b, c in SSS(6, 5, 8):
+        C[va, vb, vc] = B[(va * 8 + vc) // 16, vb, (va * 8 + vc) % 16]
+=>
+def after(A: f32[3, 5, 16], C: f32[6, 5, 8]):
+    B = T.alloc_buffer((3, 5, 16))
+    for i in range(3):
+        for j, k in T.grid(5, 16):
+            with T.block("B"):
+                vi, vj, vk = T.axis.remap("SSS", [i, j, k])
+                B[vi, vj, vk] = A[vi, vj, vk] + T.float32(1)
+        for ax0, ax1, ax2 in T.grid(2, 5, 8):
+            with T.block("C"):
+                va = T.axis.spatial(6, i * 2 + ax0)
+                vb, vc = T.axis.remap("SS", [ax1, ax2])
+                C[va, vb, vc] = B[(va * 8 + vc) // 16, vb, (va * 8 + vc) % 16]
+# do: s.reverse_compute_at("C", s.get_loops("B")[0])
+--- a change of layout whose digits are not those of an iteration of either size
+def before(A: f32[6, 8], C: f32[3, 4, 4]):
+    B = T.alloc_buffer((6, 8))
+    for i, j in SS(6, 8):
+        B[vi, vj] = A[vi, vj] + T.float32(1)
+    for a, b, c in SSS(3, 4, 4):
+        C[va, vb, vc] = B[(va * 16 + vb * 4 + vc) // 8, (va * 16 + vb * 4 + vc) % 8]
+# do: outer, _ = s.split(s.get_loops("B")[0], [3, 2])
+# do: s.reverse_compute_at("C", outer)
+# holds: extents(s, "C") == [3, 4, 4]
+--- a reduction is stored where a transposed copy of it was
+copied_sum
+=>
+def after(A: f32[8, 6, 4], D: f32[6, 8]):
+    for i, j, k in SSR(8, 6, 4, "B"):
+        with T.init():
+            D[vj, vi] = T.float32(3)
+        D[vj, vi] = D[vj, vi] + A[vi, vj, vk]
+# do: s.reverse_compute_inline("D")
+--- a block with an init, and without a reduction, is stored where a copy of it was
+def before(A: f32[8, 6], D: f32[6, 8]):
+    B = T.alloc_buffer((8, 6))
+    for i, j, k in SSR(8, 6, 1, "B"):
+        with T.init():
+            B[vi, vj] = T.float32(1)
+        B[vi, vj] = T.max(B[vi, vj], A[vi, vj])
+    for i, j in SS(8, 6):
+        D[vj, vi] = B[vi, vj]
+# do: s.reverse_compute_inline("D")
+# holds: block_names(s) == ["root", "B"]
+--- a sum that a let writes is factored
+let_sum
+=>
+def after(A: f32[12, 8], B: f32[12]):
+    B_rf = T.alloc_buffer((8, 12))
+    for i, k in T.grid(12, 8):
+        with T.block("B_rf"):
+            vk, vi = T.axis.remap("SS", [k, i])
+            B_rf[vk, vi] = A[vi, vk] * A[vi, vk]
+    for i, k in T.grid(12, 8):
+        with T.block("B"):
+            vk, vi = T.axis.remap("RS", [k, i])
+            with T.init():
+                B[vi] = T.float32(0)
+            B[vi] = B[vi] + B_rf[vk, vi]
+# do: s.rfactor(s.get_loops("B")[1], 0)
+--- blocks that write a buffer do not read its copy
+nested
+=>
+def after(B: f32[32], C: f32[32]):
+    A = T.alloc_buffer((32,))
+    A_global = T.alloc_buffer((32,))
+    for i in range(8):
+        with T.block("scope"):
+            vi = T.axis.spatial(8, i)
+            for j in range(4):
+                with T.block("A"):
+                    vj = T.axis.spatial(32, vi * 4 + j)
+                    A[vj] = T.Cast("float32", vj)
+            for j in range(4):
+                with T.block("B"):
+                    vj = T.axis.spatial(32, vi * 4 + j)
+                    B[vj] = A[vj] + T.float32(1)
+    for ax0 in range(32):
+        with T.block("A_global"):
+            v0 = T.axis.spatial(32, ax0)
+            A_global[v0] = A[v0]
+    for i in S(32, "C"):
+        C[vi] = A_global[vi] * T.float32(2)
+# do: s.cache_read("C", 0, "global")
 --- a partial result of one element is that element
 row_sum
 =>
@@ -413,6 +504,50 @@ def epilogue(A: f32[8, 8], C: f32[8], D: f32[8, 8]):
     for i, j in SS(8, 8):
         D[vj, vi] = C[vj] + B[vi, vj]
 """)
+copied_sum = kernel("""
+def copied_sum(A: f32[8, 6, 4], D: f32[6, 8]):
+    B = T.alloc_buffer((8, 6))
+    for i, j, k in SSR(8, 6, 4):
+        with T.init():
+            B[vi, vj] = T.float32(3)
+        B[vi, vj] = B[vi, vj] + A[vi, vj, vk]
+    for i, j in SS(8, 6):
+        D[vj, vi] = B[vi, vj]
+""")
+
+
+@T.prim_func
+def let_sum(A: T.Buffer((12, 8), "float32"), B: T.Buffer((12,), "float32")):
+    for i, k in T.grid(12, 8):
+        with T.block("B"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                B[vi] = T.float32(0)
+            a: T.float32 = A[vi, vk]
+            total: T.float32 = B[vi] + a * a
+            B[vi] = total
+
+
+@T.prim_func
+def nested(B: T.Buffer((32,), "float32"), C: T.Buffer((32,), "float32")):
+    A = T.alloc_buffer((32,))
+    for i in range(8):
+        with T.block("scope"):
+            vi = T.axis.spatial(8, i)
+            for j in range(4):
+                with T.block("A"):
+                    vj = T.axis.spatial(32, vi * 4 + j)
+                    A[vj] = T.Cast("float32", vj)
+            for j in range(4):
+                with T.block("B"):
+                    vj = T.axis.spatial(32, vi * 4 + j)
+                    B[vj] = A[vj] + T.float32(1)
+    for i in range(32):
+        with T.block("C"):
+            vi = T.axis.spatial(32, i)
+            C[vi] = A[vi] * T.float32(2)
+
+
 divided = kernel("""
 def after(A: f32[12, 8], C: f32[12, 8]):
     B = T.alloc_buffer((12, 8), axis_separators=[1])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, ScheduleError
 from relaxpy.ir.arith.tvm.iter_reader import analyzer_of
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import occurrences, rewrite, walk
@@ -64,7 +64,10 @@ def compute_inline(state: State, block: Block) -> None:
 
 
 def reverse_compute_inline(state: State, block: Block) -> None:
-    """Store the value of `block` where its producer stored; remove the block and the buffer."""
+    """Store the value of `block` where its producer stored; remove the block and the buffer.
+
+    A reduction also stores its partial results there, so the block may only copy what it writes.
+    """
     stages, stage = stage_in_scope(state, block)
     store = _only_store(stage)
     check_pure_stage(stage, stages, reduction=False)
@@ -76,18 +79,26 @@ def reverse_compute_inline(state: State, block: Block) -> None:
         )
     producer = local[0]
     source = _only_store(producer)
-    check_pure_stage(producer, stages, reduction=False)
+    copies = isinstance(store.value, BufferLoad) and store.value.buffer is source.buffer
+    check_pure_stage(producer, stages, reduction=copies)
+    check_no_partial_reads(producer, [stage])
     load, at = _moved_to(state, stage, producer, stages, source)
-    value = rewrite(store.value, lambda node: source.value if node is load else None)
-    assert isinstance(value, PrimExpr)
-    new = BufferStore(
-        store.buffer,
-        substitute(value, at),
-        tuple(substitute(index, at) for index in store.indices),
-        span=store.span,
-    )
-    fused = refreshed(replace(producer.block, body=new))
-    predicate = ops.all_of(producer.realize.predicate, *_conditions(producer, stage, at))
+    conditions = _conditions(producer, stage, at)
+    indices = tuple(substitute(index, at) for index in store.indices)
+    init = producer.block.init
+    if init is None:
+        value = rewrite(store.value, lambda node: source.value if node is load else None)
+        assert isinstance(value, PrimExpr)
+        new = BufferStore(store.buffer, substitute(value, at), indices, span=store.span)
+    else:
+        first = _first_store(producer, source)
+        if conditions:
+            raise _computes_more(producer, stage)
+        partial = BufferLoad(store.buffer, indices)
+        new = _stored_to(partial, source, source.buffer)
+        init = _stored_to(partial, first, source.buffer)
+    fused = refreshed(replace(producer.block, init=init, body=new))
+    predicate = ops.all_of(producer.realize.predicate, *conditions)
     realize = replace(producer.realize, predicate=predicate, block=fused)
     scope = state.scope(block)
     state.replace({producer.realize: realize}, {producer.block: fused})
@@ -124,10 +135,7 @@ def fuse_reduction_epilogue(state: State, block: Block, epilogue: Block) -> None
             f"{block.name_hint} does",
             epilogue,
         )
-    if not isinstance(init, BufferStore) or not all(
-        map(PrimExpr.same_as, init.indices, update.indices)
-    ):
-        raise refused(f"block {block.name_hint} does not begin with one value", block)
+    init = _first_store(producer, update)
     indices = tuple(substitute(index, at) for index in store.indices)
     first = substitute(rest, at)
     if not init.value.same_as(identity_of(kind, init.value.dtype)):
@@ -138,12 +146,37 @@ def fuse_reduction_epilogue(state: State, block: Block, epilogue: Block) -> None
         indices,
     )
     if _conditions(producer, stage, at):
-        raise refused(
-            f"block {block.name_hint} computes more elements than block {stage.name} reads", block
-        )
+        raise _computes_more(producer, stage)
     fused = replace(block, init=BufferStore(store.buffer, first, indices), body=new)
     state.renew(block, refreshed(fused))
     state.replace({stage.realize: None})
+
+
+def _first_store(producer: Stage, update: BufferStore) -> BufferStore:
+    """The init of a reduction. Errors: ScheduleError if it is not one store to its element."""
+    init = producer.block.init
+    if not isinstance(init, BufferStore) or not all(
+        map(PrimExpr.same_as, init.indices, update.indices)
+    ):
+        raise refused(f"block {producer.name} does not begin with one value", producer.block)
+    return init
+
+
+def _computes_more(producer: Stage, stage: Stage) -> ScheduleError:
+    return refused(
+        f"block {producer.name} computes more elements than block {stage.name} reads",
+        producer.block,
+    )
+
+
+def _stored_to(element: BufferLoad, store: BufferStore, buffer: Buffer) -> BufferStore:
+    """A store that writes `element`, and reads it, in place of the element of `buffer`."""
+    value = rewrite(
+        store.value,
+        lambda node: element if isinstance(node, BufferLoad) and node.buffer is buffer else None,
+    )
+    assert isinstance(value, PrimExpr)
+    return BufferStore(element.buffer, value, element.indices, span=store.span)
 
 
 def _moved_to(

@@ -24,10 +24,11 @@ from relaxpy.ir.tir.analysis.index_inverse import minimum_of, stop_of
 from relaxpy.ir.tir.analysis.regions import Accesses, Interval
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import GT, NE, Call, FloatImm, IntImm, IterVarKind, PrimExpr, Var
+from relaxpy.ir.tir.intrinsics import CallEffectKind, effect_of
 from relaxpy.ir.tir.iteration import IterVar, Range
 from relaxpy.ir.tir.rewrite.state import State, child_blocks, domains_of, refused, statements
 from relaxpy.ir.tir.substitution import mentions, substitute
-from relaxpy.support.dataclass import dataclass
+from relaxpy.support.dataclass import dataclass, replace
 
 _COMBINERS: dict[type[PrimExpr], Callable[[PrimExpr, PrimExpr], PrimExpr]] = {
     tir.Add: ops.add,
@@ -63,8 +64,8 @@ class Reduction:
 
 def reduction_of(block: stmt.Block) -> Reduction | None:
     """The reduction whose updates are the body of `block`, or None if it is not known."""
-    store = block.body
-    if not isinstance(store, stmt.BufferStore) or store.predicate is not None:
+    store = _without_lets(block.body)
+    if store is None or store.predicate is not None:
         return None
     value, kind = store.value, type(store.value)
     if kind not in _COMBINERS or not isinstance(value, (tir.BinaryOpExpr, tir.Junction)):
@@ -75,6 +76,26 @@ def reduction_of(block: stmt.Block) -> Reduction | None:
         ):
             return Reduction(kind, store, new)
     return None
+
+
+def _without_lets(body: stmt.Stmt) -> stmt.BufferStore | None:
+    """The only store of a body, with the values of the variables that lets around it bind."""
+    match body:
+        case stmt.LetStmt(var=var, value=value, body=inner) if _has_no_effect(value):
+            store = _without_lets(inner)
+            new = None if store is None else substitute(store, {var: value})
+            return new if isinstance(new, stmt.BufferStore) else None
+        case stmt.BufferStore(value=tir.Let(var=var, value=value, body=inner)) if _has_no_effect(
+            value
+        ):
+            return _without_lets(replace(body, value=substitute(inner, {var: value})))
+        case _:
+            return body if isinstance(body, stmt.BufferStore) else None
+
+
+def _has_no_effect(value: PrimExpr) -> bool:
+    """True if a value may be computed once more, or not at all."""
+    return all(effect_of(call) <= CallEffectKind.ReadState for call in occurrences(value, Call))
 
 
 def _is_old(value: PrimExpr, store: stmt.BufferStore) -> bool:
