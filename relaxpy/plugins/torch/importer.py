@@ -628,7 +628,8 @@ def require_kernel(node: Any, *, casts: bool) -> None:
     result = _tensor(node.meta.get("val"))
     first = next(filter(None, map(_dtype, args.values())), None)
     dtype = None if result is None else result.dtype
-    if first is not None and "softmax" not in name:  # whose result may be of another datatype
+    # The result of softmax may be of another datatype, and remainders convert their operands to it.
+    if first is not None and "softmax" not in name and name not in ("fmod", "remainder"):
         _require_kind(name, first)
     elif dtype is not None:
         _require_kind(name, dtype)

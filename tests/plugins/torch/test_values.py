@@ -133,6 +133,10 @@ EDGES = {
     "logcumsumexp": (lambda x: x.logcumsumexp(0), row(-INF, 1, INF, 2, -INF, INF)),
     "logcumsumexp of NaN": (lambda x: x.logcumsumexp(0), row(1, INF, NAN, 2)),
     "remainder": (lambda x: (1 / (x % 2), 1 / (x % -2)), row(-0.0, 0.0, -2.0, 2.0, 3.0, -3.0)),
+    "remainder of Booleans": (
+        lambda x: ((x > 0) % 2, (x > 0) % 2.5, torch.fmod(x > 0, 2), torch.remainder(3, x == x)),
+        row(1.0, -1.0, 0.0),
+    ),
     "cummax of NaN and zeros": (
         lambda x: [
             1 / item if k % 2 == 0 and axis == 0 else item
