@@ -55,7 +55,8 @@ def tables_first(
     the statements that it passes. It cannot fail.
     """
     early = _tables(statements, shape_vars, roots)
-    if not early or early == {*range(len(early))}:
+    order = _arranged(statements, early, roots, {})
+    if order == sorted(order):
         return statements
     # A table leaves the loops that it shares with others, which is distribution: nothing there may
     # have to come before it.
@@ -63,8 +64,21 @@ def tables_first(
     for edge in edges(statements, shape_vars, roots):
         if edge.source != edge.sink:
             before.setdefault(edge.sink, set()).add(edge.source)
-    first: dict[int, Statement] = {}
-    rest: list[Statement] = []
+    return tuple(statements[n] for n in _arranged(statements, early, roots, before))
+
+
+def _arranged(
+    statements: Sequence[Statement],
+    early: set[int],
+    roots: Mapping[Buffer, Buffer],
+    before: Mapping[int, set[int]],
+) -> list[int]:
+    """The numbers of the statements, first those of `early` that can pass the others.
+
+    A statement comes after those that it has in `before`.
+    """
+    first: list[int] = []
+    rest: list[int] = []
     used: set[Buffer] = set()
     written: set[Buffer] = set()
     for number, statement in enumerate(statements):
@@ -74,16 +88,16 @@ def tables_first(
         )
         if (
             number in early
-            and before.get(number, set()) <= first.keys()
+            and before.get(number, set()).issubset(first)
             and used.isdisjoint(writes)
             and written.isdisjoint(reads)
         ):
-            first[number] = statement
+            first.append(number)
             continue
-        rest.append(statement)
+        rest.append(number)
         used |= reads | writes
         written |= writes
-    return (*first.values(), *rest)
+    return [*first, *rest]
 
 
 def _tables(
