@@ -367,7 +367,7 @@ class NativeBackend:
             raise RefusedError("an expression nests too deeply") from None
         except (RefusedError, RelaxpyError, MemoryError):
             raise
-        except Exception as error:
+        except Exception as error:  # of any kind: a fault of ours is a refusal with a warning
             found = str(error)
             if not isinstance(error, OSError | RuntimeError):
                 place = traceback.extract_tb(error.__traceback__)[-1]

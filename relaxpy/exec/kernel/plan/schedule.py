@@ -55,6 +55,8 @@ def tables_first(
     the statements that it passes. It cannot fail.
     """
     early = _tables(statements, shape_vars, roots)
+    if not early:
+        return statements
     order = _arranged(statements, early, roots, {})
     if order == sorted(order):
         return statements
