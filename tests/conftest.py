@@ -1,5 +1,6 @@
 import gc
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,6 +26,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(layers.Times(config.getoption("--record-times")))
     # A tenth of the run would be spent in visiting the thousands of tests again and again.
     gc.disable()
+    sys.meta_path.insert(0, isolation.SeededTorch())
 
 
 def pytest_ignore_collect(config: pytest.Config, collection_path: Path) -> bool | None:

@@ -2,15 +2,45 @@
 
 import os
 import random
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from types import ModuleType
 
 import numpy as np
+from typing_extensions import override
 
 from relaxpy.exec.runtime import registry
 from relaxpy.ir.op import Op
 
 _OF_PYTEST = "PYTEST_CURRENT_TEST"
+
+
+class SeededTorch(MetaPathFinder):
+    """Seeds the generator of PyTorch, which begins with a random seed, when it is imported."""
+
+    @override
+    def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
+        if name != "torch":
+            return None
+        sys.meta_path.remove(self)
+        spec = find_spec(name)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def seeded(module: ModuleType) -> None:
+                execute(module)
+                _seed(module)
+
+            spec.loader.exec_module = seeded  # type: ignore[method-assign]
+        return spec
+
+
+def _seed(torch: ModuleType) -> None:
+    torch.default_generator.manual_seed(0)
 
 
 @contextmanager
@@ -40,6 +70,8 @@ def restored() -> Iterator[None]:
     Op.user_changes = user_changes
     random.setstate(state)
     np.random.set_state(numpy_state)
+    if torch := sys.modules.get("torch"):
+        _seed(torch)
 
 
 def _environment() -> dict[str, str]:

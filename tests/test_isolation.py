@@ -2,8 +2,11 @@
 
 import os
 import random
+import subprocess
+import sys
 
 import numpy as np
+import pytest
 
 import relaxpy
 from relaxpy.ir.op import Op
@@ -29,3 +32,24 @@ def test_what_a_test_changes_is_restored() -> None:
     assert Op.user_changes == user_changes
     with isolation.restored():
         assert change() == first
+
+
+def test_torch_draws_the_same_in_every_test() -> None:
+    torch = pytest.importorskip("torch")
+    with isolation.restored():
+        torch.rand(3)
+    first = torch.rand(3)
+    with isolation.restored():
+        torch.manual_seed(5)
+    assert torch.equal(torch.rand(3), first)
+
+
+def test_torch_begins_with_the_same_seed_in_every_process() -> None:
+    pytest.importorskip("torch")
+    program = (
+        "import sys; from tests import isolation; sys.meta_path.insert(0, isolation.SeededTorch());"
+        "import torch; print(torch.initial_seed())"
+    )
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "0\n"

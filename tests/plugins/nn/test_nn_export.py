@@ -534,9 +534,10 @@ def test_a_parameter_at_several_paths_is_one_as_in_torch() -> None:
     i = np.array([4, 1], "int32")
     result = expected(torch.from_numpy(i)).detach().numpy()
     values = [param.detach() for param in expected.parameters()]
-    np.testing.assert_allclose(relaxpy.compile(mod)["forward"](i, *values), result, rtol=1e-5)
+    close = {"rtol": 1e-5, "atol": 1e-6}  # sums of products that nearly cancel
+    np.testing.assert_allclose(relaxpy.compile(mod)["forward"](i, *values), result, **close)
     assert model.load_state_dict(expected.state_dict()) == ([], [])
-    np.testing.assert_allclose(model.jit(inputs)(i), result, rtol=1e-5)
+    np.testing.assert_allclose(model.jit(inputs)(i), result, **close)
 
 
 def test_values_of_a_parameter_at_several_paths_agree() -> None:
