@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from relaxpy.exec.executable import DirectEntryPoint, EntryPoint, Executable, Program, SourceKind
 from relaxpy.exec.native.calls.entry import is_entry, with_fallback
 from relaxpy.exec.native.machine_code.machine import with_current
+from relaxpy.exec.program.table import CompiledProgram
 from relaxpy.exec.report import ExecutionReport
 from relaxpy.exec.runtime.checks import PublicFunctions, Signature
 from relaxpy.exec.runtime.values import PrimFuncValue, Value
+from relaxpy.ir.core.target import target_facts
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax import nodes as rx
 
@@ -32,9 +34,9 @@ def executable_of(
     report: ExecutionReport,
     instrumented: Callable[[Instrument], Mapping[str, Callable[..., Value]]],
     new_backend: Callable[[], Backend] | None,
-    names: Iterable[str],
+    private: Collection[str],
 ) -> Executable:
-    """The executable of compiled functions; `names` are those in the module.
+    """The executable of compiled functions; `private` are the names of those it does not have.
 
     Kernels are compiled by a new back end for their sources, unless there is none.
     """
@@ -65,7 +67,7 @@ def executable_of(
         program=program,
         source=source,
         report=report,
-        private_names=set(names) - {name for name, _ in public.values()},
+        private_names=private,
         instrumented=instrumented_entries,
         kernel_source=source_of_kernel,
         profile=profile,
@@ -74,21 +76,21 @@ def executable_of(
 
 def executable_of_lowered(
     program: Program,
-    public: PublicFunctions,
+    compiled: CompiledProgram,
     functions: Mapping[str, Callable[..., Value]],
     lowered: Callable[[], Lowered],
-    report: ExecutionReport,
-    names: Iterable[str],
+    remark: str = "",
+    not_native: str = "",
 ) -> Executable:
-    """The executable of compiled functions, whose lowered form may be computed when it is needed.
-
-    `names` are those in the module.
-    """
+    """The executable of a compiled program, whose lowered form is computed when it is needed."""
     program.machine_code = with_current(lambda sections: lowered().machine_code(sections))
+    program.compiled = compiled
+    is_native = target_facts(program.target).is_native
+    report = ExecutionReport(compiled.rows, not_native, remark, is_native)
     return executable_of(
-        *(program, public, functions, lambda: lowered().source(), report),
+        *(program, compiled.public, functions, lambda: lowered().source(), report),
         lambda instrument: lowered().instrumented(instrument),
-        *(lambda: lowered().new_backend(), names),
+        *(lambda: lowered().new_backend(), compiled.private),
     )
 
 

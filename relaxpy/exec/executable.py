@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from relaxpy.exec.check_values import ValueCheck
     from relaxpy.exec.memory_use import MemoryUse
     from relaxpy.exec.profile import Profile, ProfileComparison
+    from relaxpy.exec.program.table import CompiledProgram
     from relaxpy.exec.runtime.instrument import Instrument
 
 MachineCode: TypeAlias = Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
@@ -64,7 +65,8 @@ class Program:
     requested: a default is decided again where it is loaded. `written` gives the module before the
     passes, if it is known. `machine_code` is the code that a file
     contains besides the program, in its JSON form with the numbers of sections, and `keep` is an
-    object that has to outlive the program.
+    object that has to outlive the program. `compiled` is the table that runs, unless that is the
+    reference evaluator.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class Program:
         self.machine_code: Callable[[Sections], MachineCode] = lambda sections: None
         self.keep = keep
         self.written: Callable[[], IRModule] | None = None
+        self.compiled: CompiledProgram | None = None
         self._module = module
         self.target = target
         self.saved_target = saved_target
@@ -275,7 +278,13 @@ def how_to_run(lib: object) -> str:
 
 
 class Executable(CopiedByReference, StatefulCalls):
-    """Compiled functions by name; `instrumented` compiles them again with an instrument.
+    """Compiled functions by name, which are those of a compiled program.
+
+    The program is a table (`relaxpy.exec.program.table.CompiledProgram`): native functions with
+    their machine code, the text that runs in Python, signatures, and how each kernel runs. Files
+    and the disk cache contain it, and functions are made of it alike wherever it comes from;
+    `print(ex["main"].program.compiled)` shows it. `instrumented` compiles it again with an
+    instrument.
 
     Only the arguments of `set_input` change, so a copy is the executable itself. A pickle contains
     the saved program with its machine code, and a process loads it once; packed functions must be
