@@ -389,7 +389,10 @@ def _from_table(saved: Container, code: LoadedCode, source: str) -> Executable |
     if table is None or functions is None:
         return None
     threads = str(native_threads())
-    rows = (r if r.threads == "1" else replace(r, threads=threads) for r in table.rows)
+    rows = (
+        replace(r, threads=threads) if r.backend == "native" and r.threads != "1" else r
+        for r in table.rows
+    )
     program = Program(
         *(module, "native", requested, executable_of_saved), keep=code, schedules=schedules
     )
