@@ -19,7 +19,7 @@ from weakref import ref
 
 from relaxpy.errors import CompileError, MisuseError, RelaxpyError, WellFormedError, unexpected
 from relaxpy.exec.as_module import as_module, is_saved, loaded, named
-from relaxpy.exec.assembled import executable_of_lowered
+from relaxpy.exec.assembled import executable_of_table
 from relaxpy.exec.container import Container, damaged, path_text
 from relaxpy.exec.cross import Codes, Native, is_native, with_code_for
 from relaxpy.exec.executable import Executable, Program
@@ -396,7 +396,7 @@ def _from_table(saved: Container, code: LoadedCode, source: str) -> Executable |
     program = Program(
         *(module, "native", requested, executable_of_saved), keep=code, schedules=schedules
     )
-    return executable_of_lowered(program, replace(table, rows=tuple(rows)), functions, lowered)
+    return executable_of_table(program, replace(table, rows=tuple(rows)), functions, lowered)
 
 
 def _linked(
@@ -468,7 +468,7 @@ def _from_disk_or_compiled(
             stored = load_program(source, module, lowered)
             functions = None if stored is None else _linked(stored, lowered)
             if stored is not None and functions is not None:
-                return executable_of_lowered(program, stored, functions, lowered, remark)
+                return executable_of_table(program, stored, functions, lowered, remark)
     from relaxpy.exec.lowered import compiled_and_stored
 
     with noted_reads() as reads:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from relaxpy import plugin
 from relaxpy.errors import MisuseError, RuntimeCheckError, WellFormedError, unexpected
-from relaxpy.exec.assembled import executable_of, executable_of_lowered
+from relaxpy.exec.assembled import executable_of, executable_of_table
 from relaxpy.exec.container import Sections
 from relaxpy.exec.executable import Executable, Program
 from relaxpy.exec.graph.whole_modules import GraphBackend
@@ -117,7 +117,7 @@ def compiled_and_stored(
             answered = replace(compiled, answers=answers_in(reads))
             problem = store_program(source, answered, signatures, reads)
     problem = f"not kept on disk: {problem}" if problem else compiled.problem
-    return executable_of_lowered(program, compiled, functions, lambda: lowered, remark or problem)
+    return executable_of_table(program, compiled, functions, lambda: lowered, remark or problem)
 
 
 def _texts(public: PublicFunctions) -> list[tuple[str, ...]]:
@@ -137,29 +137,43 @@ def compiled(program: Program, not_native: str = "", remark: str = "") -> Execut
     lowered = Lowered(lambda: module, backend)
     table, functions = lowered.linked()
     remark = remark or table.problem
-    return executable_of_lowered(program, table, functions, lambda: lowered, remark, not_native)
+    return executable_of_table(program, table, functions, lambda: lowered, remark, not_native)
 
 
 def _for_reference(program: Program) -> Executable:
-    from relaxpy.exec.reference.graph_level import ReferenceEvaluator
-
-    module = program.module
+    module, public = program.module, public_signatures(program.module)
     rows = tuple(
         ReportRow(name, "(all)", "reference evaluator", "target is reference")
         for name, func in module.functions_by_name.items()
         if isinstance(func, PrimFunc)
     )
+    form, report = _Evaluated(module), ExecutionReport((*rows, *_dynamic_rows(module, module)))
+    program.form = lambda: form
+    private = private_names(module, public)
+    return executable_of(program, public, form.instrumented(None), private, report)
 
-    def functions(instrument: Instrument | None) -> Mapping[str, Callable[..., Value]]:
-        evaluator = ReferenceEvaluator(module, instrument)
-        return {var.name_hint: evaluator.global_value(var) for var in module.functions}
 
-    report = ExecutionReport((*rows, *_dynamic_rows(module, module)))
-    public = public_signatures(module)
-    return executable_of(
-        *(program, public, functions(None), module.script, report, functions, None),
-        private_names(module, public),
-    )
+class _Evaluated:
+    """The form of a module that the reference evaluator runs."""
+
+    new_backend = None
+
+    def __init__(self, module: IRModule) -> None:
+        self._module = module
+
+    def source(self) -> str:
+        """The program as text."""
+        return self._module.script()
+
+    def instrumented(self, instrument: Instrument | None) -> Mapping[str, Callable[..., Value]]:
+        """The functions by name, which report calls to an instrument."""
+        from relaxpy.exec.reference.graph_level import ReferenceEvaluator
+
+        evaluator = ReferenceEvaluator(self._module, instrument)
+        return {var.name_hint: evaluator.global_value(var) for var in self._module.functions}
+
+    def machine_code(self, sections: Sections) -> None:
+        """Nothing: a file has the program alone."""
 
 
 _BACKENDS: Final[Mapping[str, Callable[[], Backend]]] = {
@@ -196,6 +210,7 @@ class Lowered:
         self._functions = Late(self._load_functions)
         self._kernels = Late(self._load_kernels)
         self._native_kernels = Late(with_current(self._link_kernels))
+        self._machine_code = with_current(self._code_of_file)
 
     def _lower(self) -> LoweredModule:
         module = self._source()
@@ -316,6 +331,9 @@ class Lowered:
 
     def machine_code(self, sections: Sections) -> Mapping[str, Any] | None:
         """The machine code, and the form of the compiled program that goes with it, for a file."""
+        return self._machine_code(sections)
+
+    def _code_of_file(self, sections: Sections) -> Mapping[str, Any] | None:
         native = self._lowered().backend.native
         if native is None:
             return None
