@@ -390,7 +390,7 @@ def _from_table(saved: Container, code: LoadedCode, source: str) -> Executable |
         return None
     threads = str(native_threads())
     rows = (
-        replace(r, threads=threads) if r.backend == "native" and r.threads != "1" else r
+        replace(r, threads=threads) if r.threads.isdigit() and r.threads != "1" else r
         for r in table.rows
     )
     program = Program(

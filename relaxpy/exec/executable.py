@@ -276,7 +276,7 @@ class DirectEntryPoint(EntryPoint):
         self.__call__ = direct(MethodType(EntryPoint.__call__, self))  # type: ignore[method-assign]
 
 
-def _checking(entry: EntryPoint) -> EntryPoint:
+def checking(entry: EntryPoint) -> EntryPoint:
     """The function, with calls whose values are checked in a `with` statement for that."""
     if not CHECKS_VALUES.get():
         return entry
@@ -357,7 +357,7 @@ class Executable(CopiedByReference, StatefulCalls):
             UnknownNameError (also KeyError, ValueError, AttributeError): there is no such function,
                 or it is private (TOP-4).
         """
-        return _checking(self.entry_point(name))
+        return checking(self.entry_point(name))
 
     def entry_point(self, name: str) -> EntryPoint:
         """The function that `[]` returns, with calls whose values are not checked."""
@@ -426,7 +426,7 @@ class Executable(CopiedByReference, StatefulCalls):
     def _default(self, usage: str) -> EntryPoint:
         """The function `main`, or the only one; `usage` says how to name another."""
         if len(self._entries) == 1:
-            return _checking(next(iter(self._entries.values())))
+            return checking(next(iter(self._entries.values())))
         try:
             return self._function("main")
         except UnknownNameError as error:

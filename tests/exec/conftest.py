@@ -1,5 +1,6 @@
 """Fixtures of several files of tests."""
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,11 @@ from relaxpy.exec.lower import text
 def no_text(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fail if the Python text of a module is needed."""
 
-    def load(*_: Any, **__: Any) -> None:
-        raise AssertionError("the text is needed")
+    def rendered(statements: Sequence[object]) -> tuple[str, Callable[[int], None]]:
+        assert not statements, "the text is needed"
+        return "", lambda line: None
 
-    monkeypatch.setattr(text, "text_of", load)
+    monkeypatch.setattr(text, "rendered", rendered)
 
 
 @pytest.fixture

@@ -105,7 +105,7 @@ def text_of(
         elif callee.kernel is not None:
             definitions += lowering.kernel_definitions(callee)
     definitions += graph_functions
-    source, span_of_line = rendered([*_header(lowering, definitions), *definitions])
+    source, span_of_line = rendered(_with_header(lowering, definitions))
     values = [
         _value(lowering, name, callee)
         for name, callee in callees.items()
@@ -184,8 +184,10 @@ def instrument_calls(
     namespace["rx"] = SimpleNamespace(**vars(namespace["rx"]) | instrumented)
 
 
-def _header(lowering: ModuleLowering, definitions: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """The imports and datatypes that the definitions use."""
+def _with_header(lowering: ModuleLowering, definitions: Sequence[ast.stmt]) -> list[ast.stmt]:
+    """The definitions after the imports and datatypes that they use, if there are any."""
+    if not definitions:
+        return []
     checks = [
         check
         for value in lowering.namespace.values()
@@ -202,7 +204,7 @@ def _header(lowering: ModuleLowering, definitions: Sequence[ast.stmt]) -> list[a
     ]
     if dtypes and "rx" not in used:
         imports.append(_IMPORTS["rx"])
-    return [*ast.parse("\n".join(imports)).body, *dtypes]
+    return [*ast.parse("\n".join(imports)).body, *dtypes, *definitions]
 
 
 def _names_in(statements: Sequence[ast.stmt]) -> set[str]:

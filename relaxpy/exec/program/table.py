@@ -65,7 +65,7 @@ class CompiledProgram:
                 threads="",
                 varies="",
             )
-            if row.backend in ("native", "numpy")
+            if row.threads  # of a kernel
             else row
             for row in self.rows
         )
