@@ -125,7 +125,7 @@ FLOORS = {
         executable.py
         kernel/nest kernel/plan kernel/emit kernel native/llvm native/machine_code
         native/threads native/maths native/calls native/trees native/values native/contraction
-        native/loops native lower graph stored.py storing.py reference
+        native/loops native lower graph program mapped.py stored.py reference
         kernel_source.py profile.py assembled.py lowered.py cross.py
         vm.py compile.py check_values.py memory_values.py
         live_memory.py memory_use.py self_test.py doctor.py eager.py

@@ -2,94 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
-from relaxpy.exec.executable import DirectEntryPoint, EntryPoint, Executable, Program, SourceKind
+from relaxpy.exec.executable import DirectEntryPoint, EntryPoint, Executable, Form, Program
 from relaxpy.exec.native.calls.entry import is_entry, with_fallback
-from relaxpy.exec.native.machine_code.machine import with_current
+from relaxpy.exec.program.table import CompiledProgram
 from relaxpy.exec.report import ExecutionReport
 from relaxpy.exec.runtime.checks import PublicFunctions, Signature
+from relaxpy.exec.runtime.instrument import Instrument
 from relaxpy.exec.runtime.values import PrimFuncValue, Value
+from relaxpy.ir.core.target import target_facts
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax import nodes as rx
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from relaxpy.exec.lower.python_module import Backend
-    from relaxpy.exec.lowered import Lowered
-    from relaxpy.exec.profile import Profile
-    from relaxpy.exec.runtime.instrument import Instrument
 
 
 def executable_of(
     program: Program,
     public: PublicFunctions,
     functions: Mapping[str, Callable[..., Value]],
-    source: str | Callable[[], str],
+    private: Collection[str],
     report: ExecutionReport,
-    instrumented: Callable[[Instrument], Mapping[str, Callable[..., Value]]],
-    new_backend: Callable[[], Backend] | None,
-    names: Iterable[str],
 ) -> Executable:
-    """The executable of compiled functions; `names` are those in the module.
-
-    Kernels are compiled by a new back end for their sources, unless there is none.
-    """
-
-    def entries(functions: Mapping[str, Callable[..., Value]]) -> dict[str, EntryPoint]:
-        return {
-            symbol: _entry_point(signature, functions[name], program)
-            for symbol, (name, signature) in public.items()
-        }
-
-    def instrumented_entries(instrument: Instrument) -> Mapping[str, EntryPoint]:
-        return entries(instrumented(instrument))
-
-    # These need the planner of kernels, which programs from the disk do without.
-    def source_of_kernel(name: str, kind: SourceKind) -> str:
-        from relaxpy.exec.kernel_source import kernel_source
-
-        return kernel_source(program.module, new_backend, name, kind)
-
-    def profile(name: str, args: Sequence[object], repeat: int, trace: Path | None) -> Profile:
-        from relaxpy.exec.profile import ProgramProfiler
-
-        profiler = ProgramProfiler(lambda: program.module, report, instrumented_entries)
-        return profiler(name, args, repeat, trace)
-
-    return Executable(
-        entries(functions),
-        program=program,
-        source=source,
-        report=report,
-        private_names=set(names) - {name for name, _ in public.values()},
-        instrumented=instrumented_entries,
-        kernel_source=source_of_kernel,
-        profile=profile,
-    )
+    """The executable of functions by name; `private` are the names of those it does not have."""
+    program.public = public
+    entries = _entries(program, functions)
+    return Executable(entries, program=program, report=report, private_names=private)
 
 
-def executable_of_lowered(
+def executable_of_table(
     program: Program,
-    public: PublicFunctions,
+    compiled: CompiledProgram,
     functions: Mapping[str, Callable[..., Value]],
-    lowered: Callable[[], Lowered],
-    report: ExecutionReport,
-    names: Iterable[str],
+    lowered: Callable[[], Form],
+    remark: str = "",
+    not_native: str = "",
 ) -> Executable:
-    """The executable of compiled functions, whose lowered form may be computed when it is needed.
+    """The executable of a compiled program, whose lowered form is computed when it is needed."""
+    program.compiled, program.form = compiled, lowered
+    is_native = target_facts(program.target).is_native
+    report = ExecutionReport(compiled.rows, not_native, remark, is_native)
+    return executable_of(program, compiled.public, functions, compiled.private, report)
 
-    `names` are those in the module.
-    """
-    program.machine_code = with_current(lambda sections: lowered().machine_code(sections))
-    return executable_of(
-        *(program, public, functions, lambda: lowered().source(), report),
-        lambda instrument: lowered().instrumented(instrument),
-        *(lambda: lowered().new_backend(), names),
-    )
+
+def instrumented(executable: Executable, instrument: Instrument) -> Mapping[str, EntryPoint]:
+    """The functions of an executable, compiled once more to report calls to an instrument."""
+    program = executable._program
+    return _entries(program, program.form().instrumented(instrument))
+
+
+def _entries(
+    program: Program, functions: Mapping[str, Callable[..., Value]]
+) -> dict[str, EntryPoint]:
+    return {
+        symbol: _entry_point(signature, functions[name], program)
+        for symbol, (name, signature) in program.public.items()
+    }
 
 
 def _entry_point(signature: Signature, run: Callable[..., Value], program: Program) -> EntryPoint:

@@ -19,6 +19,7 @@ import numpy as np
 from typing_extensions import override
 
 from relaxpy.errors import Diagnostic, RelaxpyError, RuntimeCheckError, Span
+from relaxpy.exec.assembled import instrumented
 from relaxpy.exec.compile import compile
 from relaxpy.exec.executable import CHECKS_VALUES, EntryPoint, Program
 from relaxpy.exec.profile import copied, may_write_arrays, operators_of
@@ -322,7 +323,7 @@ def _watched_functions(program: Program) -> tuple[_Watch, Mapping[str, EntryPoin
         module, sites = _with_sites(module)
         watch = _Watch(module, sites)
         watched = compile(module, program.target, relax_pipeline=None)
-        _watched[program] = watch, watched.instrumented(watch)
+        _watched[program] = watch, instrumented(watched, watch)
     return _watched[program]
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from itertools import chain
 from os import PathLike
@@ -18,7 +19,7 @@ from weakref import ref
 
 from relaxpy.errors import CompileError, MisuseError, RelaxpyError, WellFormedError, unexpected
 from relaxpy.exec.as_module import as_module, is_saved, loaded, named
-from relaxpy.exec.assembled import executable_of_lowered
+from relaxpy.exec.assembled import executable_of_table
 from relaxpy.exec.container import Container, damaged, path_text
 from relaxpy.exec.cross import Codes, Native, is_native, with_code_for
 from relaxpy.exec.executable import Executable, Program
@@ -26,11 +27,12 @@ from relaxpy.exec.native.machine_code.disk_cache import keeps_programs
 from relaxpy.exec.native.machine_code.machine import generating_for, obstacle, unfit, with_current
 from relaxpy.exec.native.machine_code.objects import LoadedCode, damaged_code, load_code
 from relaxpy.exec.native.threads.pool import native_threads
-from relaxpy.exec.report import ExecutionReport
-from relaxpy.exec.runtime.checks import public_signatures
+from relaxpy.exec.program.link import LateFallbacks, link
+from relaxpy.exec.program.saved import NOT_A_PROGRAM, program_of_saved
+from relaxpy.exec.program.table import CompiledProgram
 from relaxpy.exec.runtime.registry import Answer, answers_in, still_hold, with_instance
 from relaxpy.exec.runtime.threads import thread_count
-from relaxpy.exec.stored import NOT_A_PROGRAM, Source, is_default, linked_program, load_program
+from relaxpy.exec.stored import Source, is_default, load_program
 from relaxpy.exec.tuning import Kept
 from relaxpy.ir.core.fork_lock import ForkLock, Late
 from relaxpy.ir.core.memo import noted_reads
@@ -48,6 +50,7 @@ from relaxpy.support.progress import long_work, stage, timed
 
 if TYPE_CHECKING:
     from relaxpy.exec.lowered import Lowered
+    from relaxpy.exec.runtime.values import Value
 
 TargetLike: TypeAlias = str | Mapping[str, Any] | Target | Native | Sequence[Native]
 #: A decorated class is a module, but type checkers may ignore class decorators.
@@ -329,9 +332,10 @@ def _loaded(saved: Container, source: str, *, native_code: bool) -> Executable:
 
 def _loaded_with(code: LoadedCode, saved: Container, source: str) -> Executable:
     content = saved.content
-    linked = _linked(saved, code, source) if code.program is not None and is_default() else None
-    if linked is not None:
-        return linked
+    is_usable = code.program is not None and is_default()
+    executable = _from_table(saved, code, source) if is_usable else None
+    if executable is not None:
+        return executable
     module = saved_module(saved, source)
     requested = target_kind(str(content.get("target")))
     schedules = _saved_schedules(saved)
@@ -358,7 +362,7 @@ def _saved_schedules(saved: Container) -> str | None:
     return AS_WRITTEN if saved.content.get("schedules") == AS_WRITTEN else None
 
 
-def _linked(saved: Container, code: LoadedCode, source: str) -> Executable | None:
+def _from_table(saved: Container, code: LoadedCode, source: str) -> Executable | None:
     """The executable of a program with the machine code of its functions, unless it fits no more.
 
     The program itself is read and checked lazily: for its source, or where native code refuses
@@ -377,25 +381,40 @@ def _linked(saved: Container, code: LoadedCode, source: str) -> Executable | Non
     assert code.program is not None
     try:
         literals = [*map(rx.Constant, saved.arrays)]
-        stored = linked_program(code.program, code.library, literals, lowered)
-        if stored is None:
-            return None
-        assert stored.signatures is not None
-        public = public_signatures(stored.signatures)
-        functions = {name: stored.functions[name] for name, _ in public.values()}
+        table = program_of_saved(code.program, code.library, literals, module, lowered)
+        functions = None if table is None else _linked(table, lowered)
         requested = target_kind(str(saved.content.get("target")))
-    except OSError:
-        return None  # this process may not run it, as code with matrix tiles
     except NOT_A_PROGRAM as error:
         raise damaged_code(source, f"its table of functions has no {error}") from None
+    if table is None or functions is None:
+        return None
     threads = str(native_threads())
-    rows = (r if r.threads == "1" else replace(r, threads=threads) for r in stored.rows)
+    rows = (
+        replace(r, threads=threads) if r.threads.isdigit() and r.threads != "1" else r
+        for r in table.rows
+    )
     program = Program(
         *(module, "native", requested, executable_of_saved), keep=code, schedules=schedules
     )
-    report = ExecutionReport(tuple(rows), is_native=True)
-    names = stored.private_names
-    return executable_of_lowered(program, public, functions, lowered, report, names)
+    return executable_of_table(program, replace(table, rows=tuple(rows)), functions, lowered)
+
+
+def _linked(
+    program: CompiledProgram, lowered: Callable[[], Lowered]
+) -> Mapping[str, Callable[..., Value]] | None:
+    """The functions of a program whose lowered form may be needed later; None if it cannot run.
+
+    Errors:
+        One of NOT_A_PROGRAM: a function is missing in its code.
+    """
+    try:
+        functions = link(program, LateFallbacks(lowered))
+    except OSError:
+        return None  # this process may not run it, as code with matrix tiles
+    missing = [name for name, _ in program.public.values() if name not in functions]
+    if missing:
+        raise KeyError(missing[0])
+    return functions
 
 
 def _kept_or_compiled(module: IRModule, target: str, requested: str) -> Executable:
@@ -445,13 +464,11 @@ def _from_disk_or_compiled(
         later = Late(transform_later)
         program = Program(later, "native", requested, executable_of_saved)
         lowered = _lowered_later(later, None)
-        with stage("loading from the disk"):
-            stored = load_program(source, lowered)
-        public = public_signatures((stored and stored.signatures) or module())
-        if stored is not None and stored.functions.keys() >= {name for name, _ in public.values()}:
-            report = ExecutionReport(stored.rows, remark=remark, is_native=True)
-            names = stored.private_names
-            return executable_of_lowered(program, public, stored.functions, lowered, report, names)
+        with stage("loading from the disk"), suppress(*NOT_A_PROGRAM):  # of another program
+            stored = load_program(source, module, lowered)
+            functions = None if stored is None else _linked(stored, lowered)
+            if stored is not None and functions is not None:
+                return executable_of_table(program, stored, functions, lowered, remark)
     from relaxpy.exec.lowered import compiled_and_stored
 
     with noted_reads() as reads:

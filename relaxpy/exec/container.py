@@ -28,6 +28,7 @@ import numpy as np
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError, unexpected
+from relaxpy.exec.runtime.tensors import release
 from relaxpy.exec.tuning import Kept
 from relaxpy.ir.core.dtype import Array, DataType
 from relaxpy.ir.core.tensor import is_writable
@@ -271,24 +272,6 @@ def _forget(address: int, gone: ref[Array]) -> None:
 def _elements(array: Array) -> Array:
     """The bytes of the elements, without a copy if they are contiguous."""
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-
-
-def release(array: Array) -> bool:
-    """Let the system drop the memory of a mapped array, which is read again if needed.
-
-    Return whether the array is mapped from a file.
-    """
-    root = array
-    while isinstance(root.base, np.ndarray):
-        root = root.base
-    file = root.base.obj if isinstance(root.base, memoryview) else None
-    if not isinstance(file, mmap.mmap):
-        return False
-    if hasattr(mmap, "MADV_DONTNEED"):
-        begin = array.ctypes.data - root.ctypes.data
-        page = begin // mmap.PAGESIZE * mmap.PAGESIZE
-        file.madvise(mmap.MADV_DONTNEED, page, max(begin + array.nbytes - page, 1))
-    return True
 
 
 def damaged(source: str, problem: str) -> MisuseError:

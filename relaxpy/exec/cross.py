@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from relaxpy.errors import MisuseError, close_names, unexpected
 from relaxpy.exec.container import Sections
-from relaxpy.exec.executable import Executable, Program
+from relaxpy.exec.executable import Executable, Form, Program
 from relaxpy.exec.native.machine_code.machine import Machine, generating_for, host, machine_of
 from relaxpy.exec.platforms import PLATFORMS
 from relaxpy.exec.process import own_platform
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.entry import user_constructed
+
+if TYPE_CHECKING:
+    pass
 
 Codes: TypeAlias = "Native | Sequence[Native]"
 
@@ -88,16 +92,23 @@ def with_code_for(executable: Executable, targets: Codes) -> Executable:
     chosen = [targets] if isinstance(targets, Native) else targets
     machines = dict.fromkeys(each.machine_or_host() for each in chosen)
     old = executable._program
-    program = Program(
-        lambda: old.module, old.target, old.saved_target, old.reload, schedules=old.schedules
-    )
-
-    def machine_code(sections: Sections) -> Sequence[Mapping[str, Any]]:
-        codes = (_code_for(program, machine, sections) for machine in machines)
-        return [code for code in codes if code is not None]
-
-    program.machine_code = machine_code
+    program = copy(old)
+    program.form = lambda: _ForMachines(old.form(), program, machines)
     return executable.sharing(program)
+
+
+class _ForMachines:
+    """A form of a program whose file has code for other machines."""
+
+    def __init__(self, form: Form, program: Program, machines: Iterable[Machine | None]) -> None:
+        self._form, self._program, self._machines = form, program, machines
+        self.source, self.instrumented = form.source, form.instrumented
+        self.new_backend = form.new_backend
+
+    def machine_code(self, sections: Sections) -> Sequence[Mapping[str, Any]]:
+        """The code for each machine."""
+        codes = (_code_for(self._program, machine, sections) for machine in self._machines)
+        return [code for code in codes if code is not None]
 
 
 def _code_for(

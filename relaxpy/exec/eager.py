@@ -8,9 +8,8 @@ from weakref import WeakKeyDictionary, ref
 
 from relaxpy.errors import CompileError, WellFormedError
 from relaxpy.exec.as_module import as_module
-from relaxpy.exec.check_values import checking
 from relaxpy.exec.compile import compile
-from relaxpy.exec.executable import CHECKS_VALUES, EntryPoint
+from relaxpy.exec.executable import EntryPoint, checking
 from relaxpy.exec.runtime.registry import Answer, answers_in, still_hold
 from relaxpy.exec.runtime.values import Value
 from relaxpy.ir.core.memo import noted_reads
@@ -45,9 +44,7 @@ def call_function(
             executable = compile(func).written_as(partial(_module_of, ref(func)))
             entry = executable.entry_point(_name_of(func))
         _compiled[func], _surroundings[func] = entry, (changes, answers_in(reads))
-    if CHECKS_VALUES.get():
-        entry = checking(entry)
-    return entry(*args, **(kwargs or {}))
+    return checking(entry)(*args, **(kwargs or {}))
 
 
 def call_kernel(func: PrimFunc, args: Sequence[object]) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from os import PathLike
 from types import MethodType
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self, TypeAlias, overload
 
 import numpy as np
 from typing_extensions import override
@@ -23,7 +23,7 @@ from relaxpy.errors import (
 )
 from relaxpy.exec.container import Container, Sections, as_path
 from relaxpy.exec.report import CompileReport, ExecutionReport, kernel_sources
-from relaxpy.exec.runtime.checks import Bindings, Signature, ValueInfo
+from relaxpy.exec.runtime.checks import Bindings, PublicFunctions, Signature, ValueInfo
 from relaxpy.exec.runtime.values import Value, user_argument
 from relaxpy.exec.stateful import StatefulCalls
 from relaxpy.ir import hooks
@@ -41,11 +41,11 @@ from relaxpy.support.frames import is_user_frame, keep_callback_frames
 from relaxpy.support.screen import Table
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from relaxpy.exec.check_values import ValueCheck
+    from relaxpy.exec.lower.python_module import Backend
     from relaxpy.exec.memory_use import MemoryUse
     from relaxpy.exec.profile import Profile, ProfileComparison
+    from relaxpy.exec.program.table import CompiledProgram
     from relaxpy.exec.runtime.instrument import Instrument
 
 MachineCode: TypeAlias = Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
@@ -57,14 +57,31 @@ CHECKS_VALUES: Final = ContextVar("CHECKS_VALUES", default=False)
 """True if the values of calls are checked."""
 
 
+class Form(Protocol):
+    """What can be asked of a compiled module besides its functions."""
+
+    @property
+    def new_backend(self) -> Callable[[], Backend] | None:
+        """What compiles kernels again, unless the reference evaluator runs them."""
+
+    def source(self) -> str:
+        """The generated Python source, or the program as text."""
+
+    def instrumented(self, instrument: Instrument) -> Mapping[str, Callable[..., Value]]:
+        """The functions by name, compiled to report calls to an instrument."""
+
+    def machine_code(self, sections: Sections) -> MachineCode:
+        """The code that a file contains besides the program, with the numbers of sections."""
+
+
 class Program:
     """The module and target of an executable, and the function that compiles its saved form.
 
     The module may be a function that returns it lazily. `saved_target` is the one that was
     requested: a default is decided again where it is loaded. `written` gives the module before the
-    passes, if it is known. `machine_code` is the code that a file
-    contains besides the program, in its JSON form with the numbers of sections, and `keep` is an
-    object that has to outlive the program.
+    passes, if it is known, and `public` has its functions. `compiled` is the table that runs,
+    unless that is the reference evaluator, and `form` gives what else can be asked of the compiled
+    module. `keep` is an object that has to outlive the program.
     """
 
     def __init__(
@@ -76,9 +93,11 @@ class Program:
         keep: object = None,
         schedules: str | None = None,
     ) -> None:
-        self.machine_code: Callable[[Sections], MachineCode] = lambda sections: None
         self.keep = keep
         self.written: Callable[[], IRModule] | None = None
+        self.compiled: CompiledProgram | None = None
+        self.public: PublicFunctions = {}
+        self.form: Callable[[], Form]
         self._module = module
         self.target = target
         self.saved_target = saved_target
@@ -99,7 +118,7 @@ class Program:
         """
         sections = Sections()
         table = save_table(self.module, sections.add)
-        code = self.machine_code(sections)
+        code = self.form().machine_code(sections)
         content = {"target": self.saved_target, "module": table, "native": code}
         if self.schedules is not None:
             content["schedules"] = self.schedules
@@ -257,7 +276,7 @@ class DirectEntryPoint(EntryPoint):
         self.__call__ = direct(MethodType(EntryPoint.__call__, self))  # type: ignore[method-assign]
 
 
-def _checking(entry: EntryPoint) -> EntryPoint:
+def checking(entry: EntryPoint) -> EntryPoint:
     """The function, with calls whose values are checked in a `with` statement for that."""
     if not CHECKS_VALUES.get():
         return entry
@@ -275,7 +294,12 @@ def how_to_run(lib: object) -> str:
 
 
 class Executable(CopiedByReference, StatefulCalls):
-    """Compiled functions by name; `instrumented` compiles them again with an instrument.
+    """Compiled functions by name, which are those of a compiled program.
+
+    The program is a table (`relaxpy.exec.program.table.CompiledProgram`): native functions with
+    their machine code, the text that runs in Python, signatures, and how each kernel runs. Files
+    and the disk cache contain it, and functions are made of it alike wherever it comes from;
+    `print(ex["main"].program.compiled)` shows it.
 
     Only the arguments of `set_input` change, so a copy is the executable itself. A pickle contains
     the saved program with its machine code, and a process loads it once; packed functions must be
@@ -299,19 +323,11 @@ class Executable(CopiedByReference, StatefulCalls):
         entries: Mapping[str, EntryPoint],
         *,
         program: Program,
-        source: str | Callable[[], str],
         report: ExecutionReport,
         private_names: Collection[str],
-        instrumented: Callable[[Instrument], Mapping[str, EntryPoint]],
-        kernel_source: Callable[[str, SourceKind], str],
-        profile: Callable[[str, Sequence[object], int, Path | None], Profile],
     ) -> None:
         StatefulCalls.__init__(self)
-        self.instrumented = instrumented
-        self._profile = profile
-        self._kernel_source = kernel_source
         self._program = program
-        self._source = source
         self._entries = dict(entries)
         self._report = report
         self._private_names = frozenset(private_names)
@@ -323,12 +339,8 @@ class Executable(CopiedByReference, StatefulCalls):
         new = Executable(
             self._entries,
             program=program or self._program,
-            source=self._source,
             report=self._report,
             private_names=self._private_names,
-            instrumented=self.instrumented,
-            kernel_source=self._kernel_source,
-            profile=self._profile,
         )
         new._origin = self._origin or self  # which is in use as long as this is
         return new
@@ -345,7 +357,7 @@ class Executable(CopiedByReference, StatefulCalls):
             UnknownNameError (also KeyError, ValueError, AttributeError): there is no such function,
                 or it is private (TOP-4).
         """
-        return _checking(self.entry_point(name))
+        return checking(self.entry_point(name))
 
     def entry_point(self, name: str) -> EntryPoint:
         """The function that `[]` returns, with calls whose values are not checked."""
@@ -414,7 +426,7 @@ class Executable(CopiedByReference, StatefulCalls):
     def _default(self, usage: str) -> EntryPoint:
         """The function `main`, or the only one; `usage` says how to name another."""
         if len(self._entries) == 1:
-            return _checking(next(iter(self._entries.values())))
+            return checking(next(iter(self._entries.values())))
         try:
             return self._function("main")
         except UnknownNameError as error:
@@ -511,7 +523,7 @@ class Executable(CopiedByReference, StatefulCalls):
             )
         path = None if trace is None else as_path(trace)
         entry.check(args)
-        profile = self._profile(signature.name, args, repeat, path)
+        profile: Profile = hooks.call("profile", self, signature.name, args, repeat, path)
         if compare is None:
             return profile
         if isinstance(compare, Executable):
@@ -560,7 +572,7 @@ class Executable(CopiedByReference, StatefulCalls):
     @property
     def source(self) -> str:
         """The generated Python source; for the target reference, the program as text."""
-        return self._source if isinstance(self._source, str) else self._source()
+        return self._program.form().source()
 
     @property
     def function_names(self) -> tuple[str, ...]:
@@ -580,7 +592,8 @@ class Executable(CopiedByReference, StatefulCalls):
             MisuseError (also TypeError, ValueError): the kind is unknown, or the kernel has no
                 source of this kind; the message says why.
         """
-        return self._kernel_source(name, kind)
+        source: str = hooks.call("kernel_source", self._program, name, kind)
+        return source
 
     def report(self) -> ExecutionReport:
         """The method by which each kernel runs, and the reasons for slow methods."""

@@ -7,12 +7,17 @@ from collections.abc import Callable
 from typing import get_args
 
 from relaxpy.errors import MisuseError, UnknownNameError, close_names, unexpected
-from relaxpy.exec.executable import SourceKind
+from relaxpy.exec.executable import Program, SourceKind
 from relaxpy.exec.lower.python_module import Backend
 from relaxpy.exec.native.trees.text import tree_text
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.support.pysource import render
+
+
+def source_of_kernel(program: Program, name: str, kind: SourceKind) -> str:
+    """The source of the kernel `name` of a program, which is compiled once more for it."""
+    return kernel_source(program.module, program.form().new_backend, name, kind)
 
 
 def kernel_source(

@@ -33,7 +33,7 @@ from relaxpy.exec.graph.whole_modules import GraphBackend
 from relaxpy.exec.kernel.compiler import Kernel
 from relaxpy.exec.kernel.row_blocks import threads as numpy_threads
 from relaxpy.exec.lower.python_module import ModuleLowering
-from relaxpy.exec.lower.scope import GlobalCallee
+from relaxpy.exec.lower.scope import GlobalCallee, LateLiteral
 from relaxpy.exec.memory_values import (
     ZERO,
     Array,
@@ -67,7 +67,6 @@ from relaxpy.exec.runtime.support import CompiledPackedCall
 from relaxpy.exec.tuning import Blocks, NumPy
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.core.fork_lock import Late
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir
@@ -638,9 +637,8 @@ class MemoryReader:
         name = dotted_name(func)
         known = self._lowering.namespace.get(name.partition(".")[0])
         match known:
-            case Late():
-                literal = self._lowering.late_literals.get(id(known))
-                return None if literal is None else array_like(literal)
+            case LateLiteral():
+                return array_like(known.literal.memory(aligned=False))
             case CompiledPackedCall(symbol=symbol) if not symbol.startswith("vm.builtin."):
                 return self._unknown(symbol)
             case _ if callable(known) and "." not in name and self._makes_tensors:

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from relaxpy import plugin
 from relaxpy.errors import MisuseError, RuntimeCheckError, WellFormedError, unexpected
-from relaxpy.exec.assembled import executable_of, executable_of_lowered
+from relaxpy.exec.assembled import executable_of, executable_of_table
 from relaxpy.exec.container import Sections
 from relaxpy.exec.executable import Executable, Program
 from relaxpy.exec.graph.whole_modules import GraphBackend
-from relaxpy.exec.lower.python_module import (
-    Backend,
-    LoweredModule,
-    NumpyBackend,
-    dynamic_programs,
-    lower_module,
-)
+from relaxpy.exec.lower.python_module import Backend, LoweredModule, NumpyBackend, lower_module
 from relaxpy.exec.native.calls.entry_table import enter_object
 from relaxpy.exec.native.machine_code.machine import with_current
 from relaxpy.exec.native.machine_code.objects import recorded, saved_code
 from relaxpy.exec.native.threads.freed_memory import CODE as MEMORY
 from relaxpy.exec.native.threads.pool import CODE as POOL
+from relaxpy.exec.native.values.datatypes import RefusedError
+from relaxpy.exec.program.link import library_of, link, linked_kernels
+from relaxpy.exec.program.saved import saved_program
+from relaxpy.exec.program.table import CompiledProgram
 from relaxpy.exec.reference.runnable import check_runnable
 from relaxpy.exec.report import PASSES, ExecutionReport, ReportRow
 from relaxpy.exec.runtime.checks import (
@@ -33,12 +31,11 @@ from relaxpy.exec.runtime.checks import (
     public_signatures,
     with_unused_results,
 )
-from relaxpy.exec.runtime.dynamic import OperatorCall, dynamic_calls, operator_name
+from relaxpy.exec.runtime.dynamic import DynamicPrograms, OperatorCall, dynamic_calls, operator_name
 from relaxpy.exec.runtime.instrument import Instrument
 from relaxpy.exec.runtime.registry import Answer, answers_in
 from relaxpy.exec.runtime.values import Value
-from relaxpy.exec.stored import Source
-from relaxpy.exec.storing import code_of, program_table, store_program
+from relaxpy.exec.stored import Source, store_program
 from relaxpy.ir.core.fork_lock import Late
 from relaxpy.ir.core.memo import noted_reads
 from relaxpy.ir.core.target import target_facts
@@ -50,6 +47,9 @@ from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.transform import Pass, get_pipeline
 from relaxpy.support.dataclass import replace
 from relaxpy.support.progress import stage
+
+if TYPE_CHECKING:
+    from relaxpy.exec.lower.text import Loaded
 
 
 def transformed(module: IRModule, pipeline: object) -> IRModule:
@@ -106,19 +106,18 @@ def compiled_and_stored(
     (`noted_reads`), and what is read now.
     """
     check_runnable(program.module, kernels=False)
-
-    def store(lowered: LoweredModule, rows: Sequence[ReportRow]) -> str:
-        problem, result = source.problem, program.module
-        if source.key:
-            changed = _texts(public_signatures(module)) != _texts(public_signatures(result))
-            signatures = empty_functions(result) if changed or source.is_made else None
-            with stage("storing"):
-                names = private_names(result)
-                problem = store_program(source, lowered, rows, names, signatures, reads)
-        return f"not kept on disk: {problem}" if problem else ""
-
     lowered = Lowered(lambda: program.module, GraphBackend)
-    return lowered.compiled(program, remark=remark, store=store)
+    compiled, functions = lowered.linked()
+    problem = source.problem
+    if source.key:
+        result = program.module
+        changed = _texts(public_signatures(module)) != _texts(public_signatures(result))
+        signatures = empty_functions(result) if changed or source.is_made else None
+        with stage("storing"):
+            answered = replace(compiled, answers=answers_in(reads))
+            problem = store_program(source, answered, signatures, reads)
+    problem = f"not kept on disk: {problem}" if problem else compiled.problem
+    return executable_of_table(program, compiled, functions, lambda: lowered, remark or problem)
 
 
 def _texts(public: PublicFunctions) -> list[tuple[str, ...]]:
@@ -135,28 +134,46 @@ def compiled(program: Program, not_native: str = "", remark: str = "") -> Execut
     if as_written:
         return _for_reference(program)
     module, backend = program.module, new_backend(program.target, program.schedules)
-    return Lowered(lambda: module, backend).compiled(program, not_native, remark)
+    lowered = Lowered(lambda: module, backend)
+    table, functions = lowered.linked()
+    remark = remark or table.problem
+    return executable_of_table(program, table, functions, lambda: lowered, remark, not_native)
 
 
 def _for_reference(program: Program) -> Executable:
-    from relaxpy.exec.reference.graph_level import ReferenceEvaluator
-
-    module = program.module
+    module, public = program.module, public_signatures(program.module)
     rows = tuple(
         ReportRow(name, "(all)", "reference evaluator", "target is reference")
         for name, func in module.functions_by_name.items()
         if isinstance(func, PrimFunc)
     )
+    form, report = _Evaluated(module), ExecutionReport((*rows, *_dynamic_rows(module, module)))
+    program.form = lambda: form
+    private = private_names(module, public)
+    return executable_of(program, public, form.instrumented(None), private, report)
 
-    def functions(instrument: Instrument | None) -> Mapping[str, Callable[..., Value]]:
-        evaluator = ReferenceEvaluator(module, instrument)
-        return {var.name_hint: evaluator.global_value(var) for var in module.functions}
 
-    report = ExecutionReport((*rows, *_dynamic_rows(module, module)))
-    return executable_of(
-        *(program, public_signatures(module), functions(None), module.script, report),
-        *(functions, None, module.functions_by_name),
-    )
+class _Evaluated:
+    """The form of a module that the reference evaluator runs."""
+
+    new_backend = None
+
+    def __init__(self, module: IRModule) -> None:
+        self._module = module
+
+    def source(self) -> str:
+        """The program as text."""
+        return self._module.script()
+
+    def instrumented(self, instrument: Instrument | None) -> Mapping[str, Callable[..., Value]]:
+        """The functions by name, which report calls to an instrument."""
+        from relaxpy.exec.reference.graph_level import ReferenceEvaluator
+
+        evaluator = ReferenceEvaluator(self._module, instrument)
+        return {var.name_hint: evaluator.global_value(var) for var in self._module.functions}
+
+    def machine_code(self, sections: Sections) -> None:
+        """Nothing: a file has the program alone."""
 
 
 _BACKENDS: Final[Mapping[str, Callable[[], Backend]]] = {
@@ -173,98 +190,191 @@ def new_backend(target: str, schedules: str | None) -> Callable[[], Backend]:
 
 
 class Lowered:
-    """The lowered form of the module that `source` returns, computed lazily."""
+    """The module that `source` returns after lowering, which is done when it is needed.
 
-    def __init__(self, source: Callable[[], IRModule], new_backend: Callable[[], Backend]) -> None:
-        self._source, self.new_backend = source, new_backend
-        self._module = Late(with_current(self._lower))
-        self._answers: Sequence[Answer] = ()
+    It is compiled to a table, runs in Python what native code refuses, and reports to an
+    `instrument`.
+    """
+
+    def __init__(
+        self,
+        source: Callable[[], IRModule],
+        new_backend: Callable[[], Backend],
+        instrument: Instrument | None = None,
+    ) -> None:
+        self._source, self.new_backend, self._instrument = source, new_backend, instrument
         self.programs = dynamic_programs(new_backend)
+        self._answers: Sequence[Answer] = ()
+        self._lowered = Late(with_current(self._lower))
+        self._program = Late(with_current(self._compile))
+        self._functions = Late(self._load_functions)
+        self._kernels = Late(self._load_kernels)
+        self._native_kernels = Late(with_current(self._link_kernels))
+        self._machine_code = with_current(self._code_of_file)
 
     def _lower(self) -> LoweredModule:
         module = self._source()
         with noted_reads() as reads:
-            lowered = lower_module(module, self.new_backend)
+            is_instrumented = self._instrument is not None
+            lowered = lower_module(
+                module, self.new_backend, self.programs, is_instrumented=is_instrumented
+            )
         self._answers = answers_in(reads)
         return lowered
 
+    def _compile(self) -> CompiledProgram:
+        """The program, whose code is missing if it cannot be generated."""
+        lowered, module, text = self._lowered(), self._source(), self._lowered().text()
+        native, public = lowered.backend.native, public_signatures(module)
+        rows = *_kernel_rows(lowered), *_dynamic_rows(module, lowered.program)
+        graphs = {} if native is None else native.graphs
+        names = [] if text is None else text.kernels
+        program = CompiledProgram(
+            functions=graphs,
+            python_names={name: lowered.lowering.python_name(name) for name in graphs},
+            kernels=(),
+            code=b"",
+            reports=False,
+            text=text,
+            public=public,
+            private=private_names(module, public),
+            rows=rows,
+            answers=self._answers,
+        )
+        if native is None:
+            return program
+        try:
+            with native.faults_refused(_LINKING):
+                return replace(program, **_code(native, names), problem=native.problem)
+        except RefusedError as error:
+            return program.without_code(str(error))
+
+    def linked(self) -> tuple[CompiledProgram, Mapping[str, Callable[..., Value]]]:
+        """The program, and its functions; if it cannot be linked, without machine code."""
+        program, native = self._program(), self._lowered().backend.native
+        if program.code:
+            assert native is not None
+            try:
+                with native.faults_refused(_LINKING):
+                    return program, link(program, self)
+            except RefusedError as error:
+                program = program.without_code(str(error))
+        return program, link(program, self)
+
     def run(self, name: str, *args: Value) -> Value:
-        """Call a function of the module."""
-        return self._module().function(name)(*args)
+        """Call the Python form of a Relax function, with native kernels."""
+        loaded, python_name = self._functions(), self._lowered().lowering.python_name(name)
+        function: Callable[..., Value] = loaded.namespace[python_name]
+        return function(*args)
+
+    def _load_functions(self) -> Loaded:
+        from relaxpy.exec.lower.text import load_text
+
+        text = self._lowered().text_of_functions()
+        return load_text(text, {}, self._run_native_kernel, {}, self.finish)
+
+    def _run_native_kernel(self, python_name: str, *args: Value) -> Value:
+        """Call a kernel as native code; those of a function are linked when it calls one."""
+        run = self._native_kernels().get(python_name)
+        return self.run_kernel(python_name, *args) if run is None else run(*args)
+
+    def _link_kernels(self) -> Mapping[str, Callable[..., Value]]:
+        lowered, program = self._lowered(), self._program()
+        native = lowered.backend.native
+        if native is None or (program.problem and not program.code):
+            return {}
+        try:
+            with native.faults_refused(_LINKING):
+                program = replace(program, functions={}, **_code(native, [*native.claimed]))
+                return linked_kernels(program, library_of(program, self), self)
+        except RefusedError:
+            return {}
 
     def run_kernel(self, python_name: str, *args: Value) -> Value:
         """Call the Python form of a kernel."""
-        return self._module().run_kernel(python_name, *args)
+        function: Callable[..., Value] = self._kernels().namespace[python_name]
+        return function(*args)
+
+    def _load_kernels(self) -> Loaded:
+        from relaxpy.exec.lower.text import load_text
+
+        return load_text(self._lowered().text_of_kernels(), {}, self.run_kernel, {}, self.finish)
 
     def in_text_order(self, name: str, namespace: dict[str, Any]) -> Callable[..., Any]:
         """The kernel of that Python name for arguments that alias."""
-        return self._module().in_text_order(name, namespace)
+        kernels = self._lowered().kernels.values()
+        kernel = next(kernel for kernel in kernels if kernel.name == name)
+        return kernel.checked.in_text_order(namespace)
 
     def failure(self, number: int, index: int, size: int) -> RuntimeCheckError:
         """The error of an obligation that native code reports."""
-        backend = self._module().backend.native
+        backend = self._lowered().backend.native
         assert backend is not None
         return backend.failures(number, index, size)
 
-    def compiled(
-        self,
-        program: Program,
-        not_native: str = "",
-        remark: str = "",
-        store: Callable[[LoweredModule, Sequence[ReportRow]], str] = lambda lowered, rows: "",
-    ) -> Executable:
-        """The executable, for which the module is lowered now.
+    def finish(self, namespace: dict[str, Any]) -> None:
+        """Let the back end replace functions that a text calls, and the instrument see calls."""
+        lowered = self._lowered()
+        lowered.backend.link(namespace)
+        if self._instrument is not None:
+            from relaxpy.exec.lower.text import instrument_calls
 
-        `store` stores it; what it returns is a remark if there is no other.
-        """
-        module, lowered = self._source(), self._module()
-        public = public_signatures(module)
-        functions = {name: lowered.function(name) for name, _ in public.values()}
-        rows = *_kernel_rows(lowered), *_dynamic_rows(module, lowered.program)
-        native = lowered.backend.native
-        problem = store(lowered, rows) or (native.problem if native is not None else "")
-        is_native = native is not None
-        report = ExecutionReport(rows, not_native, remark or problem, is_native)
-        names = module.functions_by_name
-        return executable_of_lowered(program, public, functions, lambda: self, report, names)
+            instrument_calls(lowered.lowering, namespace, self._instrument)
 
     def source(self) -> str:
         """The Python source of the module."""
-        return self._module().source
+        return self._lowered().whole().source
 
     def instrumented(self, instrument: Instrument) -> Mapping[str, Callable[..., Value]]:
         """The public functions, compiled to report calls to an instrument."""
-        module = self._source()
-        lowered = lower_module(module, self.new_backend, instrument)
-        return {name: lowered.function(name) for name, _ in public_signatures(module).values()}
+        return Lowered(self._source, self.new_backend, instrument).linked()[1]
 
     def machine_code(self, sections: Sections) -> Mapping[str, Any] | None:
-        """The machine code, and the form from which `stored.py` links it, for a file."""
-        lowered = self._module()
-        backend = lowered.backend.native
-        if backend is None:
+        """The machine code, and the form of the compiled program that goes with it, for a file."""
+        return self._machine_code(sections)
+
+    def _code_of_file(self, sections: Sections) -> Mapping[str, Any] | None:
+        native = self._lowered().backend.native
+        if native is None:
             return None
-        module = self._source()
-        rows = *_kernel_rows(lowered), *_dynamic_rows(module, lowered.program)
-        names = private_names(module), self._answers
-        operands = sections.add, rows, *names, lambda span: None
-        program: dict[str, Any] | None = None
+        program, table = self._program(), None
         with suppress(MisuseError):  # it uses Python objects, so that it is lowered again
-            program = program_table(lowered, *operands, empty_functions(module))
-        library = code_of(lowered)
-        _ = lowered.source  # with the entries of kernels, which the source calls
+            signatures = empty_functions(self._source())
+            table = saved_program(program, sections.add, lambda span: None, signatures)
+        self._native_kernels()  # which the Python form of native functions calls
         with recorded() as objects:
             MEMORY.object()
             POOL.object()
             enter_object()
-        found = {**backend.objects, **objects}
-        return saved_code(found, sections.add, library, program)
+        return saved_code({**native.objects, **objects}, sections.add, program.code, table)
 
 
-def private_names(module: IRModule) -> set[str]:
+_LINKING: Final = "native code cannot be linked"
+
+
+def _code(native: GraphBackend, names: Sequence[str]) -> dict[str, Any]:
+    """The fields of a program about machine code, where Python calls the kernels `names`."""
+    kernels = native.kernels_called(names)
+    is_used = bool(native.graphs or kernels)
+    return {
+        "kernels": kernels,
+        "code": native.code(kernels) if is_used else b"",
+        "reports": is_used and bool(native.failures.entries),
+    }
+
+
+def dynamic_programs(new_backend: Callable[[], Backend]) -> DynamicPrograms:
+    """The cache of operators that are lowered at run time by new back ends."""
+
+    def build(program: IRModule) -> Callable[..., Value]:
+        return Lowered(lambda: program, new_backend).linked()[1]["main"]
+
+    return DynamicPrograms(build)
+
+
+def private_names(module: IRModule, public: PublicFunctions) -> frozenset[str]:
     """The names of the functions of a module that are not public."""
-    public = public_signatures(module).values()
-    return {*module.functions_by_name}.difference(name for name, _ in public)
+    return frozenset(module.functions_by_name).difference(name for name, _ in public.values())
 
 
 def _empty(func: rx.Function) -> rx.Function:
@@ -309,25 +419,8 @@ def _dynamic_rows(module: IRModule, program: IRModule) -> tuple[ReportRow, ...]:
     return tuple(rows)
 
 
-def _kernel_rows(lowered: LoweredModule) -> tuple[ReportRow, ...]:
-    rows = (
-        ReportRow(
-            *(name, block.block, block.method, block.reason, block.backend, block.threads),
-            varies=block.varies,
-        )
-        for name, kernel in lowered.kernels.items()
-        for block in kernel.report
-    )
-    if not lowered.problem:
-        return tuple(rows)
-    return tuple(
-        replace(
-            row,
-            method=row.method.removeprefix("native, "),
-            reason=row.reason or lowered.problem,
-            backend="numpy",
-            threads="",
-            varies="",
-        )
-        for row in rows
-    )
+def _kernel_rows(lowered: LoweredModule) -> Iterator[ReportRow]:
+    for name, kernel in lowered.kernels.items():
+        for block in kernel.report:
+            how = block.block, block.method, block.reason, block.backend, block.threads
+            yield ReportRow(name, *how, varies=block.varies)

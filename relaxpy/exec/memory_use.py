@@ -14,8 +14,8 @@ from typing_extensions import override
 from relaxpy.errors import MisuseError, UnknownNameError, check_type, close_names
 from relaxpy.exec.graph.program import Constant
 from relaxpy.exec.live_memory import MemoryReader
-from relaxpy.exec.lower.python_module import LoweredModule, ModuleLowering, dynamic_programs
-from relaxpy.exec.lowered import new_backend
+from relaxpy.exec.lower.python_module import lower_module
+from relaxpy.exec.lowered import dynamic_programs, new_backend
 from relaxpy.exec.memory_values import size_of_blocks
 from relaxpy.exec.runtime.checks import public_signatures
 from relaxpy.exec.runtime.scalar import ScalarEvaluator, checked
@@ -159,12 +159,8 @@ def memory_use(entry: EntryPoint) -> MemoryUse:
             hint='compile for target="numpy" or "native"',
         )
     make = new_backend(program.target, program.schedules)
-    backend = make()
-    lowering = ModuleLowering(
-        program.module, backend, dynamic_programs(make), is_instrumented=False
-    )
-    LoweredModule(lowering, backend, None).emit_graphs()
-    reader = MemoryReader(lowering, backend.native)
+    lowered = lower_module(program.module, make, dynamic_programs(make))
+    reader = MemoryReader(lowered.lowering, lowered.backend.native)
     results = reader.read(public_signatures(program.module)[symbol][0])
     return MemoryUse(
         symbol,

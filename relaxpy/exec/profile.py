@@ -13,7 +13,7 @@ import os
 import threading
 from bisect import bisect
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from importlib import import_module
 from operator import itemgetter
@@ -25,13 +25,15 @@ import numpy as np
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError, check_type, unexpected, unknown_attribute
+from relaxpy.exec.assembled import instrumented
 from relaxpy.exec.container import as_path
+from relaxpy.exec.executable import Executable
 from relaxpy.exec.kernel.report import Shape, operation_count, shape_of
 from relaxpy.exec.native.machine_code.machine import obstacle
 from relaxpy.exec.native.peak import peak_bytes, peak_operations
 from relaxpy.exec.process import process
 from relaxpy.exec.report import ExecutionReport, kernel_sources, source_column
-from relaxpy.exec.runtime.instrument import Instrument, Profiler, VMInstrumentReturnKind
+from relaxpy.exec.runtime.instrument import Profiler, VMInstrumentReturnKind
 from relaxpy.exec.runtime.threads import WorkerTime, worker_times
 from relaxpy.exec.runtime.values import Value, as_tensor
 from relaxpy.ir import hooks
@@ -525,71 +527,57 @@ class _Calls:
 _FLOATS: Final = frozenset({"float16", "bfloat16", "float32"})
 
 
-class ProgramProfiler:
-    """Profiles calls of the functions of a program, which is compiled once more for it."""
+def profiled(
+    executable: Executable, name: str, args: Sequence[object], repeat: int, trace: Path | None
+) -> Profile:
+    """The fastest of `repeat` calls of a function, whose kernels run one by one.
 
-    def __init__(
-        self,
-        module: Callable[[], IRModule],
-        report: ExecutionReport,
-        instrumented: Callable[[Instrument], Mapping[str, Callable[..., Value]]],
-    ) -> None:
-        self._module, self._report, self._instrumented = module, report, instrumented
-        self._functions: Mapping[str, Callable[..., Value]] | None = None
-        self._per_thread = threading.local()
-        """Its attribute `calls` has the calls of a thread that profiles."""
+    The program is compiled once more for this. The calls are written to the file `trace`, also if
+    one of them fails.
 
-    def __call__(
-        self, name: str, args: Sequence[object], repeat: int, trace: Path | None = None
-    ) -> Profile:
-        """The fastest of `repeat` calls of a function, whose kernels run one by one.
+    Errors:
+        MisuseError: `repeat` is not a positive integer.
+        RuntimeCheckError: a check of the program failed.
+    """
+    if type(repeat) is not int or repeat < 1:
+        raise unexpected(repeat, "repeat is a positive integer")
+    module, of_thread = executable._program.module, threading.local()
 
-        The calls are written to the file `trace`, also if one of them fails.
-
-        Errors:
-            MisuseError: `repeat` is not a positive integer.
-            RuntimeCheckError: a check of the program failed.
-        """
-        if type(repeat) is not int or repeat < 1:
-            raise unexpected(repeat, "repeat is a positive integer")
-        if self._functions is None:
-            self._functions = self._instrumented(self._report_call)
-        function, module = self._functions[name], self._module()
-        functions = module.functions_by_name
-        kernels = frozenset(n for n, func in functions.items() if isinstance(func, PrimFunc))
-        title = f"call of {name}" if name in kernels else name
-        writes = may_write_arrays(module, name)
-        outer = getattr(self._per_thread, "calls", None)
-        runs: list[tuple[float, _Calls]] = []
-        calls = _Calls(module, kernels)
-        workers: Iterable[WorkerTime] = ()
-        try:
-            with worker_times() as workers:
-                for is_warm_up in (True, *[False] * repeat):
-                    copies = copied(args, arrays=writes)
-                    if copies is None and is_warm_up:
-                        continue
-                    calls = self._per_thread.calls = _Calls(module, kernels)
-                    calls.begin(title)
-                    function(*(args if copies is None else copies))
-                    duration = calls.end()
-                    if not is_warm_up:
-                        runs.append((duration, calls))
-                    if copies is None:
-                        break
-        finally:
-            self._per_thread.calls = outer
-            if calls.profiler.is_running and trace is not None:
-                calls.profile(calls.fail(), self._report, workers).to_chrome_trace(trace)
-        duration, calls = min(runs, key=lambda run: run[0])
-        profile = calls.profile(duration, self._report, workers)
-        if trace is not None:
-            profile.to_chrome_trace(trace)
-        return profile
-
-    def _report_call(self, *call: Value) -> object:
-        calls: _Calls | None = getattr(self._per_thread, "calls", None)
+    def report_call(*call: Value) -> object:
+        calls: _Calls | None = getattr(of_thread, "calls", None)
         return None if calls is None else calls(*call)
+
+    function = instrumented(executable, report_call)[name]
+    functions = module.functions_by_name
+    kernels = frozenset(n for n, func in functions.items() if isinstance(func, PrimFunc))
+    title = f"call of {name}" if name in kernels else name
+    writes = may_write_arrays(module, name)
+    runs: list[tuple[float, _Calls]] = []
+    calls = _Calls(module, kernels)
+    report = executable._report
+    workers: Iterable[WorkerTime] = ()
+    try:
+        with worker_times() as workers:
+            for is_warm_up in (True, *[False] * repeat):
+                copies = copied(args, arrays=writes)
+                if copies is None and is_warm_up:
+                    continue
+                calls = of_thread.calls = _Calls(module, kernels)
+                calls.begin(title)
+                function(*(args if copies is None else copies))
+                duration = calls.end()
+                if not is_warm_up:
+                    runs.append((duration, calls))
+                if copies is None:
+                    break
+    finally:
+        if calls.profiler.is_running and trace is not None:
+            calls.profile(calls.fail(), report, workers).to_chrome_trace(trace)
+    duration, calls = min(runs, key=lambda run: run[0])
+    profile = calls.profile(duration, report, workers)
+    if trace is not None:
+        profile.to_chrome_trace(trace)
+    return profile
 
 
 def copied(args: Sequence[object], *, arrays: bool) -> list[Any] | None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import EllipsisType
 from typing import Any, Final, TypeAlias, TypeGuard
 
-from relaxpy.errors import CompileError
+from relaxpy.errors import CompileError, Span
 from relaxpy.ir.core.float_text import bits_of, exact_hex
 from relaxpy.support.pysource import load, render, spans_by_line
 
@@ -209,10 +209,27 @@ def load_text(
     Errors:
         CompileError: blocks nest deeper than in Python.
     """
+    text, span_of_line = rendered(definitions)
+    return text, load_source(text, stem, names, span_of_line)
+
+
+def rendered(definitions: Sequence[ast.stmt]) -> tuple[str, Callable[[int], Span | None]]:
+    """The source of generated definitions, and the program spans of its lines."""
     tree = ast.Module([*definitions], [])
     text = render(tree)
+    return text, spans_by_line(tree, text)
+
+
+def load_source(
+    text: str, stem: str, names: Mapping[str, Any], span_of_line: Callable[[int], Span | None]
+) -> dict[str, Any]:
+    """The `names` with those that a generated source defines.
+
+    Errors:
+        CompileError: blocks nest deeper than in Python.
+    """
     try:
-        return text, load(text, stem, dict(names), spans_by_line(tree, text))
+        return load(text, stem, dict(names), span_of_line)
     except IndentationError:
         raise CompileError(
             "branches and local functions nest deeper than Python's 100 levels of indentation",

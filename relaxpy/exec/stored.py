@@ -17,67 +17,39 @@ of a file that is mapped, or a hash.
 from __future__ import annotations
 
 import json
-import os
-import struct
-import sys
-import time
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from typing_extensions import override
+import numpy as np
 
-from relaxpy.errors import RelaxpyError, RuntimeCheckError, Span
-from relaxpy.exec.container import Container, digest
+from relaxpy.errors import MisuseError, RelaxpyError, Span
+from relaxpy.exec.container import Container, Sections
 from relaxpy.exec.fast_paths import FAST_PATHS
-from relaxpy.exec.graph.link import NativeFunction
-from relaxpy.exec.graph.program import Constant
-from relaxpy.exec.graph.sessions import Session
-from relaxpy.exec.native.calls.called import CalledKernel, changed_runtime
-from relaxpy.exec.native.calls.entry_table import EntryTable
-from relaxpy.exec.native.calls.interpreter import FAILURES, connect_failures, fits_interpreter
-from relaxpy.exec.native.calls.jit import Library, link
+from relaxpy.exec.mapped import MappedFiles
+from relaxpy.exec.native.calls.interpreter import fits_interpreter
 from relaxpy.exec.native.machine_code import disk_cache
 from relaxpy.exec.native.machine_code.machine import host
 from relaxpy.exec.native.machine_code.processor import generator, package, processor
-from relaxpy.exec.native.values.packing import Joined, Packing
-from relaxpy.exec.report import ReportRow
-from relaxpy.exec.runtime.registry import still_hold
+from relaxpy.exec.program.saved import program_of_saved, saved_program
+from relaxpy.exec.program.table import CompiledProgram
 from relaxpy.exec.runtime.threads import thread_count
 from relaxpy.exec.tuning import Kept
 from relaxpy.ir.core.dtype import Array
 from relaxpy.ir.core.fork_lock import late_property
 from relaxpy.ir.core.memo import LARGE, Elements
-from relaxpy.ir.core.tensor import is_writable
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.pass_infra.passes import PassContext
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes.python_function import python_function_of
-from relaxpy.ir.serialize import load_table, save_table
+from relaxpy.ir.serialize import save_table
 from relaxpy.ir.tir.prim_func import PrimFunc
-from relaxpy.support.dataclass import dataclass
-from relaxpy.support.frames import is_user_frame
 from relaxpy.support.imported import IMPORTED
 
 if TYPE_CHECKING:
     from relaxpy.exec.lowered import Lowered
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class StoredProgram:
-    """A program from the disk: its functions, its report, and the rest of the table.
-
-    `signatures` is a module of functions with the signatures after the passes, if they differ.
-    """
-
-    functions: Mapping[str, Callable[..., Any]]
-    rows: tuple[ReportRow, ...]
-    private_names: tuple[str, ...]
-    signatures: IRModule | None
 
 
 class Source:
@@ -209,134 +181,63 @@ def is_default() -> bool:
     return is_usual and fits_interpreter()
 
 
-def load_program(source: Source, lowered: Callable[[], Lowered]) -> StoredProgram | None:
-    """The stored program of `source`, if there is one; what it lacks is in its lowered form."""
-    try:
-        stored = source.load()
-        if stored is None:
-            return None
-        saved = Container.of_memory(stored, "the cache")
-        literals = [*source.literals, *map(rx.Constant, saved.arrays)]
-        code = saved.arrays[0].tobytes()
-        return linked_program(saved.content, code, literals, lowered, source.span)
-    except NOT_A_PROGRAM:
-        return None  # another program has written it
-    except OSError:
-        return None  # this process may not run it, as code with matrix tiles
+def load_program(
+    source: Source, module: Callable[[], IRModule], lowered: Callable[[], Lowered]
+) -> CompiledProgram | None:
+    """The stored program of `source`, if there is one; what it lacks is in its lowered form.
 
-
-def linked_program(
-    table: Mapping[str, Any],
-    code: bytes,
-    literals: Sequence[rx.Constant],
-    lowered: Callable[[], Lowered],
-    located: Callable[[int], Span | None] | None = None,
-) -> StoredProgram | None:
-    """The program of a `program_table` with its code; what it lacks is in its lowered form.
-
-    It is None if the registry of packed functions has answered otherwise than it does now.
+    Its signatures are those of the `module`, unless passes have changed them.
 
     Errors:
-        One of NOT_A_PROGRAM: the table is not one.
+        One of NOT_A_PROGRAM: another program has written the file.
     """
-    exports = [name for entry in table["functions"] for name in entry["exports"]]
-    kernels = [_called_kernel(*row) for row in table["kernels"]]
-    exports += [kernel.export for kernel in kernels]
-    if not still_hold(table["answers"]):
+    stored = source.load()
+    if stored is None:
         return None
-    if table["reports"]:
-        exports.append(FAILURES)
-    library = link(code, exports) if exports else Library(b"", {}, None)
-    if table["reports"]:
-        connect_failures(library, _Failures(lowered))
-    functions = {
-        entry["name"]: NativeFunction(
-            entry["symbol"],
-            [Constant(literals[n], _packing(how)) for n, how in entry["constants"]],
-            EntryTable(*entry["entry"]),
-            entry["written"],
-            [Session.loaded(*session) for session in entry["sessions"]],
-        ).linked(library, partial(_run, lowered, entry["name"]))
-        for entry in table["functions"]
-    }
-    python_names = {entry["python_name"]: entry["name"] for entry in table["functions"]}
-    native = {name: functions[graph] for name, graph in python_names.items()}
-    for kernel in kernels:
-        native[kernel.name] = kernel.linked(library, partial(_run_kernel, lowered, kernel.name))
-    arrays = _Arrays(literals)
-    if table["python"] is not None:
-        changed = changed_runtime() if kernels else {}
-        # Imported here, since it needs the planner of kernels, and native programs do not.
-        from relaxpy.exec.lower.saved import load_functions
-
-        functions |= load_functions(
-            *(table["python"], arrays, located or _nowhere, native, changed, lowered)
-        )
-    rows = tuple(ReportRow(*row) for row in table["rows"])
-    saved = table["signatures"]
-    signatures = None if saved is None else load_table(saved, arrays, located or _nowhere)
-    return StoredProgram(functions, rows, tuple(frozenset(table["private_names"])), signatures)
+    saved = Container.of_memory(stored, "the cache")
+    literals = [*source.literals, *map(rx.Constant, saved.arrays)]
+    code = saved.arrays[0].tobytes()
+    return program_of_saved(saved.content, code, literals, module, lowered, source.span)
 
 
-def _nowhere(number: int) -> None:
-    return None
+def store_program(
+    source: Source, program: CompiledProgram, signatures: IRModule | None, reads: Set[object]
+) -> str:
+    """Store the compiled form of `source`; the reason if it cannot be stored, or else empty.
 
+    `reads` has the elements of literals that compilation has read. Storing adds those that it
+    reads itself.
+    """
+    constants = source.literals
+    sources: dict[object, tuple[int, Array]] = {}
+    sections, folded = Sections(), 0
+    sections.add(np.frombuffer(program.code, np.uint8))
 
-class _Arrays(Sequence[Any]):
-    """The arrays of literals, which are read when they are used."""
+    def find_constants() -> None:
+        """Note where the constants are; they move once if a reader needs them aligned."""
+        for index, literal in enumerate(constants):
+            array = literal.memory(aligned=False)
+            sources[place_of(array)] = index, array
 
-    def __init__(self, literals: Sequence[rx.Constant]) -> None:
-        self._literals = literals
+    def number(data: Array) -> int:
+        """That of a constant of the program, or after them of a section."""
+        nonlocal folded
+        place = place_of(data)
+        if place not in sources:
+            find_constants()
+        if place in sources:
+            return sources[place][0]
+        folded += data.nbytes
+        if folded > Kept.FOLDED:
+            raise MisuseError(f"passes have computed more than {Kept.FOLDED >> 20} MiB")
+        return len(constants) + sections.add(data)
 
-    @override
-    def __len__(self) -> int:
-        return len(self._literals)
-
-    @override
-    def __getitem__(self, number: Any) -> Any:
-        return self._literals[number].data
-
-
-def _run(lowered: Callable[[], Lowered], name: str, *args: Any) -> Any:
-    return lowered().run(name, *args)
-
-
-def _run_kernel(lowered: Callable[[], Lowered], python_name: str, *args: Any) -> Any:
-    return lowered().run_kernel(python_name, *args)
-
-
-class _Failures:
-    """The obligations that stored code reports, which are compiled for the first error."""
-
-    def __init__(self, lowered: Callable[[], Lowered]) -> None:
-        self._lowered = lowered
-
-    def __call__(self, number: int, index: int, size: int) -> RuntimeCheckError:
-        error = self._lowered().failure(number, index, size)
-        if is_user_frame(sys._getframe().f_back):
-            error.hide_internal_frames()
-        return error
-
-
-NOT_A_PROGRAM: Final = (
-    *(RelaxpyError, LookupError, AttributeError, TypeError, ValueError),
-    *(OverflowError, struct.error),  # numbers that do not fit
-    *(SyntaxError, NameError),  # a text that is not the source of functions
-)
-"""The errors of reading a table that is not one of a program."""
-
-
-def _called_kernel(name: str, symbol: str, entry: Any, kept: Sequence[int]) -> CalledKernel:
-    return CalledKernel(name, symbol, EntryTable(*entry), kept)
-
-
-def _packing(saved: Any) -> Packing | None:
-    if saved is None:
-        return None
-    width, over, (extent, stride), joined, dtype = saved
-    return Packing(
-        width, tuple((n, b) for n, b in over), (extent, stride), joined and Joined(*joined), dtype
-    )
+    find_constants()
+    try:
+        table = saved_program(program, number, source.numbers.get, signatures)
+    except RelaxpyError as error:
+        return error.diagnostic.message
+    return source.store(Container.of(table, sections).chunks(), reads)
 
 
 def surroundings() -> str:
@@ -349,80 +250,3 @@ def surroundings() -> str:
 
 
 CHANGED: Final = "files of relaxpy have changed since this process imported it"
-
-
-_SETTLED: Final = 2
-"""The seconds after which a file that is changed again certainly gets another time."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Mapping:
-    """A part of this process's memory that is a file from `offset` on, and is never written.
-
-    Units: bytes
-    """
-
-    begin: int
-    end: int
-    offset: int
-    device: str
-    inode: int
-    path: str
-
-
-class MappedFiles:
-    """The files that are mapped into this process now; Linux lists them."""
-
-    def __init__(self) -> None:
-        self._mappings: list[_Mapping] | None = None
-        self._begin = time.time()
-
-    def identity(self, array: Array) -> str:
-        """A text that is equal for arrays of equal elements alone, but may differ for these.
-
-        A file that has changed after this object was made, or shortly before, is hashed.
-        It is the path, size, times and offset of a file that is mapped read-only; otherwise it is a
-        hash of all elements.
-        """
-        if array.nbytes < Kept.OF_FILE or not array.flags.c_contiguous or is_writable(array):
-            return digest(array)
-        return self._file(array.ctypes.data, array.nbytes) or digest(array)
-
-    def _file(self, begin: int, size: int) -> str:
-        if self._mappings is None:
-            self._mappings = _mappings()
-        number = bisect_right(self._mappings, begin, key=lambda mapping: mapping.begin) - 1
-        if number < 0 or begin + size > self._mappings[number].end:
-            return ""
-        found = self._mappings[number]
-        try:
-            state = os.stat(found.path)
-        except OSError:  # it was removed
-            return ""
-        device = f"{os.major(state.st_dev):02x}:{os.minor(state.st_dev):02x}"
-        is_same = state.st_ino == found.inode and device == found.device
-        # Tools that copy files set the time of their contents, but not that of the last change.
-        if not is_same or state.st_ctime > self._begin - _SETTLED:
-            return ""
-        offset = found.offset + begin - found.begin
-        times = f"{state.st_mtime_ns} {state.st_ctime_ns}"
-        return f"{found.path} {state.st_ino} {state.st_size} {times} {offset}"
-
-
-def _mappings() -> list[_Mapping]:
-    """The mappings of files that this process only reads, by address."""
-    try:
-        with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as file:
-            lines = file.read().splitlines()
-    except OSError:
-        return []
-    mappings = []
-    for line in lines:
-        match line.split(maxsplit=5):
-            case [addresses, rights, offset, device, inode, path] if rights[:2] == "r-":
-                begin, end = (int(address, 16) for address in addresses.split("-"))
-                place = begin, end, int(offset, 16)
-                mappings.append(_Mapping(*place, device, int(inode), path))
-            case _:
-                pass
-    return mappings

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError, check_type, unknown_attribute
+from relaxpy.exec.assembled import instrumented
 from relaxpy.exec.executable import EntryPoint, Executable, how_to_run
 from relaxpy.exec.runtime.checks import Signature
 from relaxpy.exec.runtime.registry import passing_tensors
@@ -139,7 +140,7 @@ class VirtualMachine(StatefulCalls):
     def _instrumented(self) -> Mapping[str, EntryPoint]:
         """The functions, compiled to report their calls to the active instrument."""
         if self._instrumented_entries is None:
-            self._instrumented_entries = self._executable.instrumented(self._report_call)
+            self._instrumented_entries = instrumented(self._executable, self._report_call)
         return self._instrumented_entries
 
     def _report_call(self, *call: Value) -> object:

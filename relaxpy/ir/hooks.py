@@ -42,10 +42,12 @@ _TARGETS: dict[str, str] = {
     "call_kernel": "relaxpy.exec.eager:call_kernel",
     "check_values": "relaxpy.exec.check_values:checked",
     "checking": "relaxpy.exec.check_values:checking",
+    "kernel_source": "relaxpy.exec.kernel_source:source_of_kernel",
     "memory_use": "relaxpy.exec.memory_use:memory_use",
     "native_obstacle": "relaxpy.exec.native.machine_code.machine:obstacle",
     "packed_function": "relaxpy.exec.runtime.registry:get_global_func",
     "packed_is_pure": "relaxpy.exec.runtime.registry:is_registered_pure",
+    "profile": "relaxpy.exec.profile:profiled",
     "register_packed": "relaxpy.exec.runtime.registry:register_func",
 }
 

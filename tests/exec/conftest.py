@@ -1,11 +1,11 @@
 """Fixtures of several files of tests."""
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import relaxpy
 from relaxpy.exec import lowered as module_of_lowering
 from relaxpy.exec.graph.whole_modules import GraphBackend
 from relaxpy.exec.lower import text
@@ -15,10 +15,11 @@ from relaxpy.exec.lower import text
 def no_text(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fail if the Python text of a module is needed."""
 
-    def load(*_: Any) -> None:
-        raise AssertionError("the text is needed")
+    def rendered(statements: Sequence[object]) -> tuple[str, Callable[[int], None]]:
+        assert not statements, "the text is needed"
+        return "", lambda line: None
 
-    monkeypatch.setattr(text, "load_functions", load)
+    monkeypatch.setattr(text, "rendered", rendered)
 
 
 @pytest.fixture
@@ -29,10 +30,10 @@ def lowered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     ran: list[str] = []
     lower = module_of_lowering.lower_module
 
-    def record(module: relaxpy.IRModule, new_backend: object, *others: object) -> object:
+    def record(module: Any, new_backend: Any, *others: Any, **named: Any) -> object:
         if new_backend is GraphBackend:  # constants are evaluated on NumPy
             ran.append(module.script())
-        return lower(module, new_backend, *others)
+        return lower(module, new_backend, *others, **named)
 
     monkeypatch.setattr(module_of_lowering, "lower_module", record)
     return ran

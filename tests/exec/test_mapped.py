@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from relaxpy.exec import stored, tuning
+from relaxpy.exec import mapped, tuning
 from relaxpy.exec.container import digest
-from relaxpy.exec.stored import MappedFiles
+from relaxpy.exec.mapped import MappedFiles
 from relaxpy.ir.core.dtype import Array
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux lists mapped files")
@@ -30,7 +30,7 @@ def written(path: Path, data: Array, age: float = 60) -> Path:
 def test_a_mapped_array_is_its_place_in_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stored, "_SETTLED", -60)  # as if the files had been there for a while
+    monkeypatch.setattr(mapped, "_SETTLED", -60)  # as if the files had been there for a while
     data = np.arange(tuning.Kept.OF_FILE // 2, dtype=np.float32)
     path = written(tmp_path / "a file.bin", data)
     first, second = (np.memmap(path, np.float32, "r") for _ in range(2))

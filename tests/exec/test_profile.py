@@ -433,7 +433,7 @@ def test_weights_are_not_copied_for_a_profile() -> None:
 def test_wrong_arguments_are_errors_before_anything_is_measured(monkeypatch) -> None:
     """The program is not compiled once more, nor the machine measured."""
     executable = relaxpy.compile(from_source(TWO_FUNCTIONS))
-    monkeypatch.setattr(executable, "_profile", None)
+    monkeypatch.setattr("relaxpy.exec.profile.instrumented", None)
     with pytest.raises(FunctionSignatureError, match="its rank"):
         executable.profile(np.ones((3, 3), "float32"), function="decode")
     with pytest.raises(RuntimeCheckError, match="takes 1 argument, found 0"):

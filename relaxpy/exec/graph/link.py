@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from relaxpy.exec.container import release
 from relaxpy.exec.graph.program import Constant, constants_name
 from relaxpy.exec.graph.sessions import Session, WithoutSessions, WithSessions
 from relaxpy.exec.native.calls.called import WithCopies
@@ -17,6 +16,7 @@ from relaxpy.exec.native.calls.entry_table import EntryTable
 from relaxpy.exec.native.machine_code.objects import Library, return_memory
 from relaxpy.exec.native.threads.pool import native_threads
 from relaxpy.exec.native.values.packing import MARK
+from relaxpy.exec.runtime.tensors import release
 from relaxpy.exec.tuning import Kept
 from relaxpy.ir.core.fork_lock import Late
 from relaxpy.support.dataclass import dataclass

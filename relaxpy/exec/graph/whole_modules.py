@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import chain
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Self, cast
 
 from typing_extensions import override
 
@@ -18,7 +17,6 @@ from relaxpy.exec.graph.program import Graph, KernelCall, Tensor
 from relaxpy.exec.graph.read_function import GraphReader
 from relaxpy.exec.native.backend import NativeBackend
 from relaxpy.exec.native.llvm.llvm_module import Module
-from relaxpy.exec.native.machine_code.machine import is_current_here
 from relaxpy.exec.native.values.datatypes import RefusedError
 from relaxpy.exec.runtime.dynamic import dynamic_calls, is_dynamic
 from relaxpy.ir.arith.prove import prove_equal
@@ -140,36 +138,12 @@ class GraphBackend(NativeBackend):
             return Outliner(func, context, name_of).outlined()
         return func
 
-    def link_graphs(
-        self, fallbacks: Mapping[str, Callable[..., Any]]
-    ) -> tuple[Mapping[str, Callable[..., Any]], str]:
-        """The compiled Relax functions by name, which pass refused calls to `fallbacks`.
-
-        The second result is the reason if all functions stay in Python; then there are none. Those
-        for another machine are their fallbacks.
-        """
-        linked: dict[str, Callable[..., Any]] = {}
-        here = is_current_here()
-
-        def link() -> None:
-            for name, function in self.graphs.items():
-                library, fallback = self.library(), fallbacks[name]
-                linked[name] = function.linked(library, fallback) if here else fallback
-
-        problem = self.attempt(link)
-        return ({} if problem else linked), problem
-
     @override
     def without_entries(self) -> Module:
         module = self.module.copy()
         for symbol in self._replaced - self._called:
             del module.functions[symbol]
         return module
-
-    @override
-    def exports(self) -> list[str]:
-        found = (function.exports for function in self.graphs.values())
-        return [*super().exports(), *dict.fromkeys(chain.from_iterable(found))]
 
 
 def with_equal_sizes(module: IRModule) -> IRModule:

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
@@ -17,10 +16,9 @@ from relaxpy.exec import python_ast as py
 from relaxpy.exec.fast_paths import VIEWS
 from relaxpy.exec.kernel.compiler import Kernel, compile_kernel
 from relaxpy.exec.kernel.emit.emitted import NativeUnchecked, Unchecked
-from relaxpy.exec.lower.scope import GlobalCallee
+from relaxpy.exec.lower.scope import GlobalCallee, LateLiteral
 from relaxpy.exec.runtime.checks import Signature, signature_of
 from relaxpy.exec.runtime.dynamic import DynamicPrograms
-from relaxpy.exec.runtime.instrument import Instrument
 from relaxpy.exec.runtime.registry import (
     FunctionKey,
     Jumps,
@@ -29,9 +27,9 @@ from relaxpy.exec.runtime.registry import (
     symbol_of,
     symbols,
 )
-from relaxpy.exec.runtime.values import Closure, PrimFuncValue, Value
+from relaxpy.exec.runtime.values import Value
 from relaxpy.exec.tuning import Kept
-from relaxpy.ir.core.fork_lock import ForkLock, Late
+from relaxpy.ir.core.fork_lock import Late
 from relaxpy.ir.core.tensor import Tensor
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
@@ -43,10 +41,8 @@ from relaxpy.support.pysource import Names
 
 if TYPE_CHECKING:
     from relaxpy.exec.graph.whole_modules import GraphBackend
-    from relaxpy.exec.lower.text import FunctionValues, Text
+    from relaxpy.exec.lower.text import Text
     from relaxpy.exec.native.trees.program import KernelProgram
-
-Array: TypeAlias = np.ndarray[Any, Any]
 
 
 class Backend(Protocol):
@@ -83,21 +79,8 @@ class Backend(Protocol):
         """
         return func
 
-    def link_graphs(
-        self, fallbacks: Mapping[str, Callable[..., Value]]
-    ) -> tuple[Mapping[str, Callable[..., Value]], str]:
-        """The compiled Relax functions by name, which pass refused calls to `fallbacks`.
-
-        The second result is the reason if all functions stay in Python; then there are none.
-        """
-        return {}, ""
-
-    def link(self, namespace: dict[str, Any]) -> str:
-        """Replace the work of kernels in the namespace of the module's source.
-
-        The result is the reason if kernels stay in Python, else empty.
-        """
-        return ""
+    def link(self, namespace: dict[str, Any]) -> None:
+        """Replace the work of kernels in the namespace of the module's source."""
 
     def loops(self, func: PrimFunc, kernel: Kernel) -> KernelProgram:
         """The loops of the kernel of `func`."""
@@ -144,7 +127,7 @@ class ModuleLowering:
         self._definitions: dict[str, list[ast.FunctionDef]] = {}
         self.texts: dict[str, rx.BaseFunc] = dict(module.functions_by_name)
         """The functions of the source: those of the module, and outlined ones, which they call."""
-        self._literals: dict[rx.Constant, Late[Array]] = {}
+        self._literals: dict[rx.Constant, LateLiteral] = {}
         self._without_checks: set[str] = set()
         functions = {**program.functions_by_name, **module.functions_by_name}
         graphs = {name: func for name, func in functions.items() if isinstance(func, rx.Function)}
@@ -287,14 +270,7 @@ class ModuleLowering:
         """The array of a literal; a large one is loaded at run time."""
         if expr.nbytes < Kept.LOADED_LAZILY:
             return self.share("const", expr.data)
-        late = self._literals.setdefault(expr, Late(lambda: np.asarray(expr.data)))
-        return py.call(self.share("const", late))
-
-    @property
-    def late_literals(self) -> Mapping[int, Array]:
-        """The arrays of literals that are loaded at run time, by the identity of their loader."""
-        literals = self._literals.items()
-        return {id(late): expr.memory(aligned=False) for expr, late in literals}
+        return py.call(self.share("const", self._literals.setdefault(expr, LateLiteral(expr))))
 
     def dtype_name(self, dtype: str) -> str:
         """The global name of a datatype."""
@@ -334,90 +310,42 @@ class ModuleLowering:
 
 
 def lower_module(
-    module: IRModule, new_backend: Callable[[], Backend], instrument: Instrument | None = None
+    module: IRModule,
+    new_backend: Callable[[], Backend],
+    programs: DynamicPrograms,
+    *,
+    is_instrumented: bool = False,
 ) -> LoweredModule:
-    """Compile every function of `module`, natively or else to Python.
+    """Lower every function of `module`, natively or else to Python.
 
-    A new back end compiles the kernels, and those of each
-    operator that is lowered at run time. Calls of functions of the module, packed functions and
-    operators that are lowered at run time are reported to `instrument`.
+    A new back end compiles the kernels; operators that are lowered at run time are `programs`.
 
     Errors:
         CompileError: something in the module cannot be lowered.
     """
-    is_instrumented = instrument is not None
     with progress.stage("lowering of functions"):
         backend = new_backend()
-        programs = dynamic_programs(new_backend)
         lowering = ModuleLowering(module, backend, programs, is_instrumented=is_instrumented)
-        lowered = LoweredModule(lowering, backend, instrument)
-        lowered.compile_graphs()
+        lowered = LoweredModule(lowering, backend)
+        if not is_instrumented:
+            lowered.emit_graphs()
     return lowered
 
 
-def dynamic_programs(new_backend: Callable[[], Backend]) -> DynamicPrograms:
-    """The cache of operators that are lowered at run time by new back ends."""
-
-    def build(program: IRModule) -> Callable[..., Value]:
-        return lower_module(program, new_backend).function("main")
-
-    return DynamicPrograms(build)
-
-
 class LoweredModule:
-    """The functions of a module by name, and the source of those that may run in Python.
+    """The functions of a module: those with a native form, and the texts of the others."""
 
-    Functions replaced by native code are added to the source lazily. With a `problem`, all kernels
-    run in Python, in spite of their reports.
-    """
-
-    def __init__(
-        self, lowering: ModuleLowering, backend: Backend, instrument: Instrument | None
-    ) -> None:
+    def __init__(self, lowering: ModuleLowering, backend: Backend) -> None:
         self.lowering, self.backend = lowering, backend
-        self._instrument = instrument
-        self._lock = ForkLock()
-        self._whole: Text | None = None
-        self._needed: Text | None = None
-        self._unlinked: Text | None = None
-        self._in_python: set[str] = set()
-        self._compiled: dict[str, Callable[..., Value]] = {}
-        self._native: Mapping[str, Callable[..., Value]] = {}
-        self._values: Mapping[str, Closure | PrimFuncValue] = {}
-        self.problem = ""
+        self.native: set[str] = set()
+        """The Relax functions that have a native form."""
         self.kernels: Mapping[str, Kernel] = {
             name: callee.kernel
             for name, callee in lowering.callees.items()
             if isinstance(callee, GlobalCallee) and callee.kernel is not None
         }
-
-    def compile_graphs(self) -> None:
-        """Compile the Relax functions that have a native form, and the source of the others.
-
-        Errors:
-            CompileError: something in the module cannot be lowered.
-        """
-        compiled = self._compiled
-        functions = self.lowering.functions()
-        if self._instrument is None:
-            self.emit_graphs()
-        kernels = self.kernels.items()
-        self._in_python = {var.name_hint for var, _ in functions}.difference(compiled)
-        self._in_python |= {name for name, kernel in kernels if not kernel.is_native}
-        funcs = self.lowering.program.functions_by_name
-        public = [n for n in self.kernels if "global_symbol" in funcs[n].attrs]
-        if self._in_python:
-            self._in_python.update(public)
-            self.problem = self._needed_text.problem
-        elif public:
-            self._link_kernels(public)
-        if not self.problem:
-            self._native, self.problem = self.backend.link_graphs(compiled)
-        if self._needed is not None:  # it calls them
-            for name, function in self._native.items():
-                callee = self.lowering.callees[name]
-                assert isinstance(callee, GlobalCallee)
-                self._needed.namespace[callee.name] = function
+        self.whole = Late(lambda: self._text_of([*lowering.texts], has_kernels=True))
+        """The text of all functions and kernels."""
 
     def emit_graphs(self) -> None:
         """Emit the Relax functions, or parts of them, that have a native form."""
@@ -430,7 +358,7 @@ class LoweredModule:
         """Compile a Relax function; return whether it has a native form."""
         is_native = self.backend.compile_graph(self.lowering, func, name)
         if is_native:
-            self._compiled[name] = partial(self._run_text, name)
+            self.native.add(name)
         return is_native
 
     def _outline(self, caller: str) -> None:
@@ -447,115 +375,40 @@ class LoweredModule:
         if isinstance(func := lowering.texts.get(caller), rx.Function):
             lowering.texts[caller] = self.backend.outlined(lowering, func, compiled)
 
-    def _link_kernels(self, names: Sequence[str]) -> None:
-        """Replace kernels by native code, with the Python kernels as fallbacks."""
-        callees = ((name, self.lowering.callees[name]) for name in names)
-        called = {name: c for name, c in callees if isinstance(c, GlobalCallee)}
-        run = {c.name: partial(self.run_kernel, c.name) for c in called.values()}
-        progress.now("machine code")
-        self.problem = self.backend.link(run)
-        if not self.problem:
-            from relaxpy.exec.lower.text import function_value
-
-            functions = self.lowering.program.functions_by_name
-            self._values = {
-                name: function_value(functions[name], callee, run[callee.name])
-                for name, callee in called.items()
-            }
-
-    def function(self, name: str) -> Callable[..., Value]:
-        """The function `name` of the module."""
-        for known in (self._native, self._values):
-            if name in known:
-                return known[name]
-        if name in self._in_python:
-            return self._needed_text.functions[name]
-        return self._text.functions[name]
-
     @property
     def program(self) -> IRModule:
         """The module to compile instead of the original one."""
         return self.lowering.program
 
-    @property
-    def source(self) -> str:
-        """The Python source."""
-        return self._text.source
+    def text(self) -> Text | None:
+        """The text of what runs in Python: what is not native with all that it calls, if any.
 
-    def _run_text(self, name: str, *args: Value) -> Value:
-        """Call the Python form of a native function."""
-        return self._unlinked_text.functions[name](*args)
-
-    def _run_linked(self, python_name: str, *args: Value) -> Value:
-        """Call a kernel as the source of all functions does."""
-        return self._text.namespace[python_name](*args)
-
-    def run_kernel(self, python_name: str, *args: Value) -> Value:
-        """Call the Python form of a kernel."""
-        return self._text.kernels[python_name](*args)
-
-    def in_text_order(self, name: str, namespace: dict[str, Any]) -> Callable[..., Any]:
-        """The kernel of that Python name for arguments that alias, in a namespace."""
-        kernel = next(kernel for kernel in self.kernels.values() if kernel.name == name)
-        return kernel.checked.in_text_order(namespace)
-
-    @property
-    def has_python_part(self) -> bool:
-        """True if the module has functions that run in Python, or function values."""
-        return self._needed is not None or bool(self._values)
-
-    @property
-    def python_part(self) -> tuple[str, Mapping[str, Any], FunctionValues]:
-        """The source that runs in Python, its namespace, and the function values of the module."""
-        if self._needed is not None:
-            return self._needed.source, self._needed.namespace, self._needed.values
-        values = {name: (self.lowering.python_name(name), v) for name, v in self._values.items()}
-        return "", {}, values
-
-    @property
-    def _text(self) -> Text:
-        """The source of all functions."""
-        with self._lock:
-            if self._whole is None:
-                self._whole = self._load(list(self.lowering.texts), None)
-                self._unlinked = None
-            return self._whole
-
-    @property
-    def _unlinked_text(self) -> Text:
-        """The source of all functions, for which kernels are linked when one of them is called.
-
-        So arguments that a function refuses need none.
+        Public kernels are in it as values.
         """
-        with self._lock:
-            if self._whole is not None:
-                return self._whole
-            if self._unlinked is None:
-                names = list(self.lowering.texts)
-                self._unlinked = self._load(names, self._run_linked, is_linked=False)
-            return self._unlinked
+        callees, functions = self.lowering.callees, self.lowering.program.functions_by_name
+        in_python = {var.name_hint for var, _ in self.lowering.functions()} - self.native
+        in_python |= {name for name, kernel in self.kernels.items() if not kernel.is_native}
+        public = {n for n in self.kernels if "global_symbol" in functions[n].attrs}
+        called = [name for name in callees if name in in_python | public]
+        if in_python:
+            called = self.lowering.called_from(called, self.native)
+        if len(called) == len(callees) and not any(k.is_native for k in self.kernels.values()):
+            return self.whole()
+        names = [name for name in callees if name in called]
+        return self._text_of(names, self.native) if names else None
 
-    @property
-    def _needed_text(self) -> Text:
-        """The source of functions that run in Python and their callees, without native kernels."""
-        with self._lock:
-            if self._needed is None:
-                callees, kernels = self.lowering.callees, self.kernels.values()
-                roots = (name for name in callees if name in self._in_python)
-                called = self.lowering.called_from(roots, self._compiled)
-                if len(called) == len(callees) and not any(k.is_native for k in kernels):
-                    self._needed = self._text
-                else:
-                    names = [name for name in callees if name in called]
-                    self._needed = self._load(names, self.run_kernel)
-            return self._needed
+    def text_of_functions(self) -> Text:
+        """The text of all Relax functions, and of the kernels that are not native."""
+        return self._text_of([*self.lowering.texts])
 
-    def _load(
-        self, names: Sequence[str], late: Callable[..., Value] | None, *, is_linked: bool = True
+    def text_of_kernels(self) -> Text:
+        """The text of all kernels, native ones too."""
+        return self._text_of([*self.kernels], has_kernels=True)
+
+    def _text_of(
+        self, names: Sequence[str], native: Container[str] = (), *, has_kernels: bool = False
     ) -> Text:
-        from relaxpy.exec.lower.text import load_functions
+        from relaxpy.exec.lower.text import text_of
 
-        graphs = self._compiled if late is not None and is_linked else {}
-        backend = self.backend if is_linked else None
         with progress.stage("Python functions"):
-            return load_functions(self.lowering, backend, self._instrument, names, late, graphs)
+            return text_of(self.lowering, names, native, has_kernels=has_kernels)

@@ -9,10 +9,13 @@ from functools import wraps
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from relaxpy.exec import python_ast as py
 from relaxpy.exec.python_ast import load_text
 from relaxpy.exec.runtime.checks import Signature
 from relaxpy.exec.runtime.threads import silent_context
+from relaxpy.ir.core.fork_lock import Late
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.prim_func import PrimFunc
@@ -40,6 +43,16 @@ class GlobalCallee:
     def written(self) -> frozenset[int]:
         """The positions of the parameters that a kernel may write."""
         return frozenset() if self.kernel is None else self.kernel.written
+
+
+class LateLiteral(Late[np.ndarray[Any, Any]]):
+    """The array of a literal, which is loaded at run time."""
+
+    __slots__ = ("literal",)
+
+    def __init__(self, literal: rx.Constant) -> None:
+        super().__init__(lambda: np.asarray(literal.data))
+        self.literal = literal
 
 
 @dataclass(slots=True)

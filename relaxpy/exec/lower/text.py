@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
 from types import BuiltinFunctionType, SimpleNamespace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from relaxpy.errors import Span
 from relaxpy.exec import python_ast as py
 from relaxpy.exec.kernel import runtime
 from relaxpy.exec.lower.scope import CheckedFunction, GlobalCallee
-from relaxpy.exec.python_ast import load_text
+from relaxpy.exec.python_ast import load_source, rendered
 from relaxpy.exec.runtime import support
 from relaxpy.exec.runtime.checks import closure_sinfo
 from relaxpy.exec.runtime.dynamic import DynamicOperator
@@ -25,86 +26,143 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.support.dataclass import dataclass
 
 if TYPE_CHECKING:
-    from relaxpy.exec.lower.python_module import Backend, ModuleLowering
-
-FunctionValues: TypeAlias = Mapping[str, tuple[str, Closure | PrimFuncValue]]
-"""The Python name and the value of functions of a module, by name."""
+    from relaxpy.exec.lower.python_module import ModuleLowering
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
+class FunctionValue:
+    """A function of the module as a value; it runs the function `python_name`.
+
+    A Relax function is a closure. `alias` is its name as a value in the text, if it has one, and
+    `symbol` the one by which packed calls find a kernel.
+    """
+
+    name: str
+    python_name: str
+    alias: str | None
+    symbol: str | None
+    is_closure: bool
+    struct_info: rx.FuncStructInfo
+    title: str
+
+    def of(self, run: Callable[..., Value]) -> Closure | PrimFuncValue:
+        """The value, which runs a function."""
+        if self.is_closure:
+            return Closure(run, self.struct_info, self.title)
+        if not isinstance(run, BuiltinFunctionType):  # machine code returns unit itself
+            run = partial(support.run_kernel, run)
+        return PrimFuncValue(run, self.struct_info, self.title)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Text:
-    """The source of a module, its names, and its functions; PrimFuncs are values.
+    """The source of functions of a module, with the objects that it uses by their names.
 
-    `kernels` has their Python functions, by their names in the source, and `values` has all as
-    values.
+    It does not define the native kernels that it calls, whose names are `kernels`, and native
+    functions. What runs it adds the kernels with a symbol to `symbols`, where packed calls look.
     """
 
     source: str
-    functions: Mapping[str, Callable[..., Value]]
-    kernels: Mapping[str, Callable[..., Value]]
-    values: FunctionValues
-    problem: str
-    namespace: dict[str, Any]
+    span_of_line: Callable[[int], Span | None]
+    objects: Mapping[str, object]
+    values: Sequence[FunctionValue]
+    kernels: Sequence[str]
+    symbols: dict[str, Value]
 
 
-def load_functions(
-    lowering: ModuleLowering,
-    backend: Backend | None,
-    instrument: Instrument | None,
-    chosen: Sequence[str],
-    late: Callable[..., Value] | None,
-    compiled: Mapping[str, Callable[..., Value]],
-) -> Text:
-    """The source of the functions that are `chosen`, in this order, with kernels of a `backend`.
+@dataclass(frozen=True, slots=True, eq=False)
+class Loaded:
+    """The functions of a loaded text by name, PrimFuncs as values, and its global names.
 
-    With `late`, fallbacks of native kernels are not in the source: `late` runs them, with the name
-    of the kernel before the arguments. Relax functions that are `compiled` are not in it either.
+    `defined` has the names before native functions replaced those that the text defines.
     """
-    functions_of_text = [(name, lowering.callees[name]) for name in chosen]
-    callees = {n: c for n, c in functions_of_text if isinstance(c, GlobalCallee)}
-    texts = [n for n, callee in callees.items() if callee.kernel is None and n not in compiled]
+
+    functions: Mapping[str, Callable[..., Value]]
+    namespace: dict[str, Any]
+    defined: Mapping[str, Any]
+
+
+def text_of(
+    lowering: ModuleLowering,
+    chosen: Sequence[str],
+    native: Container[str] = (),
+    *,
+    has_kernels: bool = False,
+) -> Text:
+    """The text of the functions that are `chosen`, in this order, without `native` ones.
+
+    Native kernels are in it only if it `has_kernels`.
+    """
+    functions = [(name, lowering.callees[name]) for name in chosen]
+    callees = {name: c for name, c in functions if isinstance(c, GlobalCallee)}
+    texts = [n for n, callee in callees.items() if callee.kernel is None and n not in native]
     graph_functions = [tree for name in texts for tree in lowering.definitions(name)]
     definitions: list[ast.stmt] = []
-    names_of_kernels = []
-    natives = {callees[name].name: run for name, run in compiled.items() if name in callees}
+    kernels = []
     for callee in callees.values():
-        if callee.kernel is not None and callee.kernel.is_native and late is not None:
-            natives[callee.name] = partial(late, callee.name)
+        if callee.kernel is not None and callee.kernel.is_native and not has_kernels:
+            kernels.append(callee.name)
         elif callee.kernel is not None:
             definitions += lowering.kernel_definitions(callee)
-            names_of_kernels.append(callee.name)
     definitions += graph_functions
-    header, names = _header(lowering, definitions)
-    names = {**lowering.namespace, **natives, **names}
-    source, namespace = load_text([*header, *definitions], "module", names)
-    kernels = {name: namespace[name] for name in names_of_kernels}
-    problem = "" if backend is None else backend.link(namespace)
-    plain_functions = dict(namespace)
-    if instrument is not None:
-        _instrument_calls(lowering, callees, namespace, instrument)
-    functions, values = {}, {}
-    for name, callee in callees.items():
-        plain = (plain_functions if callee.prim_func is None else namespace)[callee.name]
-        functions[name] = plain
-        if lowering.is_outlined(name):
-            continue
-        value = function_value(lowering.program[name], callee, plain)
-        if isinstance(value, PrimFuncValue):
-            symbol = callee.prim_func.attrs.get("global_symbol") if callee.prim_func else None
-            if symbol is not None:
-                lowering.module_functions[str(symbol)] = value
-        if name in lowering.value_names:
-            namespace[lowering.value_names[name]] = value
-        functions[name] = value if isinstance(value, PrimFuncValue) else plain
-        values[name] = callee.name, value
-    return Text(source, functions, kernels, values, problem, namespace)
+    source, span_of_line = rendered(_with_header(lowering, definitions))
+    values = [
+        _value(lowering, name, callee)
+        for name, callee in callees.items()
+        if not lowering.is_outlined(name)
+    ]
+    objects = dict(lowering.namespace)
+    return Text(source, span_of_line, objects, values, kernels, lowering.module_functions)
 
 
-def _instrument_calls(
-    lowering: ModuleLowering,
-    callees: Mapping[str, GlobalCallee],
-    namespace: dict[str, Any],
-    instrument: Instrument,
+def _value(lowering: ModuleLowering, name: str, callee: GlobalCallee) -> FunctionValue:
+    func, alias = lowering.program[name], lowering.value_names.get(name)
+    symbol = None if callee.prim_func is None else callee.prim_func.attrs.get("global_symbol")
+    is_closure = isinstance(func, rx.Function)
+    sinfo = closure_sinfo(func) if isinstance(func, rx.Function) else func.struct_info
+    assert isinstance(sinfo, rx.FuncStructInfo)
+    known = None if symbol is None else str(symbol)
+    return FunctionValue(name, callee.name, alias, known, is_closure, sinfo, callee.signature.name)
+
+
+def load_text(
+    text: Text,
+    native: Mapping[str, Callable[..., Value]],
+    run_kernel: Callable[..., Value],
+    changed: Mapping[str, object],
+    finish: Callable[[dict[str, Any]], None] = lambda namespace: None,
+) -> Loaded:
+    """Load a text, in which `native` functions and kernels replace those of these Python names.
+
+    `run_kernel` runs the other native kernels, whose name comes before the arguments. Functions of
+    `rx` that native code has `changed` replace the others, and `finish` may change what is called.
+
+    Errors:
+        CompileError: blocks nest deeper than in Python.
+    """
+    late = {name: partial(run_kernel, name) for name in text.kernels}
+    names = {**MODULES, **text.objects, **late}
+    namespace = load_source(text.source, "module", names, text.span_of_line)
+    defined = dict(namespace)
+    namespace |= native
+    if changed:
+        namespace["rx"] = SimpleNamespace(**vars(MODULES["rx"]) | changed)
+    plain = dict(namespace)
+    finish(namespace)
+    functions: dict[str, Callable[..., Value]] = {}
+    for each in text.values:
+        run = (plain if each.is_closure else namespace)[each.python_name]
+        value = each.of(run)
+        if each.symbol is not None:
+            text.symbols[each.symbol] = value
+        if each.alias is not None:
+            namespace[each.alias] = value
+        functions[each.name] = run if each.is_closure else value
+    return Loaded(functions, namespace, defined)
+
+
+def instrument_calls(
+    lowering: ModuleLowering, namespace: dict[str, Any], instrument: Instrument
 ) -> None:
     """Replace the functions that the source calls by name with ones that report their calls."""
     for name, value in lowering.namespace.items():
@@ -112,7 +170,9 @@ def _instrument_calls(
             namespace[name] = InstrumentedPackedCall(value, instrument)
         elif isinstance(value, DynamicOperator):
             namespace[name] = Instrumented(value, value.name, instrument)
-    for symbol, callee in callees.items():
+    for symbol, callee in lowering.callees.items():
+        if not isinstance(callee, GlobalCallee) or callee.name not in namespace:
+            continue
         name, count = lowering.work_name(callee), len(callee.signature.params)
         namespace[name] = Instrumented(
             namespace[name], symbol, instrument, count, is_kernel=callee.kernel is not None
@@ -124,12 +184,10 @@ def _instrument_calls(
     namespace["rx"] = SimpleNamespace(**vars(namespace["rx"]) | instrumented)
 
 
-def _header(
-    lowering: ModuleLowering, definitions: Sequence[ast.stmt]
-) -> tuple[list[ast.stmt], dict[str, Any]]:
-    """The imports and datatypes that the definitions use, and the values of all of them."""
-    dtypes_by_name = {name: support.dtype(dtype) for dtype, name in lowering.dtypes.items()}
-    values = {**MODULES, **dtypes_by_name}
+def _with_header(lowering: ModuleLowering, definitions: Sequence[ast.stmt]) -> list[ast.stmt]:
+    """The definitions after the imports and datatypes that they use, if there are any."""
+    if not definitions:
+        return []
     checks = [
         check
         for value in lowering.namespace.values()
@@ -146,7 +204,7 @@ def _header(
     ]
     if dtypes and "rx" not in used:
         imports.append(_IMPORTS["rx"])
-    return [*ast.parse("\n".join(imports)).body, *dtypes], values
+    return [*ast.parse("\n".join(imports)).body, *dtypes, *definitions]
 
 
 def _names_in(statements: Sequence[ast.stmt]) -> set[str]:
@@ -168,16 +226,3 @@ _IMPORTS: Mapping[str, str] = {
     "ndarray": "ndarray = np.ndarray",
 }
 """The lines of source that define the names of `MODULES`."""
-
-
-def function_value(
-    func: rx.BaseFunc, callee: GlobalCallee, run: Callable[..., Value]
-) -> Closure | PrimFuncValue:
-    """A function of the module as a value."""
-    name = callee.signature.name
-    if isinstance(func, rx.Function):
-        return Closure(run, closure_sinfo(func), name)
-    assert isinstance(func.struct_info, rx.FuncStructInfo)
-    if not isinstance(run, BuiltinFunctionType):  # machine code returns unit itself
-        run = partial(support.run_kernel, run)
-    return PrimFuncValue(run, func.struct_info, name)

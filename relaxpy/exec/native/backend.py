@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 import traceback
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, Final, Literal
 
 from relaxpy.errors import RelaxpyError
@@ -20,7 +19,7 @@ from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Contraction, Plan, Run, runs
 from relaxpy.exec.kernel.report import BlockReport, KernelReport, report_of
-from relaxpy.exec.native.calls.called import CalledKernel, changed_runtime
+from relaxpy.exec.native.calls.called import CalledKernel
 from relaxpy.exec.native.calls.entry import Array, table_offset
 from relaxpy.exec.native.calls.entry_table import (
     BY_WORDS,
@@ -30,15 +29,15 @@ from relaxpy.exec.native.calls.entry_table import (
     from_words,
     types_of,
 )
-from relaxpy.exec.native.calls.interpreter import FAILURES, fits_interpreter
-from relaxpy.exec.native.calls.jit import Library, PartsAhead, compile_module
+from relaxpy.exec.native.calls.interpreter import fits_interpreter
+from relaxpy.exec.native.calls.jit import PartsAhead, compile_code
 from relaxpy.exec.native.classes import KernelClass, classes_of
 from relaxpy.exec.native.emit import KernelEmitter
 from relaxpy.exec.native.entry_parameters import EntrySignature, signature_of
 from relaxpy.exec.native.llvm.llvm_module import Module
 from relaxpy.exec.native.llvm.writer import I32, I64, POINTER, Function
 from relaxpy.exec.native.machine_code.disk_cache import key_of
-from relaxpy.exec.native.machine_code.machine import current, is_current_here, unfit
+from relaxpy.exec.native.machine_code.machine import current, unfit
 from relaxpy.exec.native.machine_code.objects import compile_assembly, recorded
 from relaxpy.exec.native.split import in_tasks
 from relaxpy.exec.native.threads.pool import native_threads
@@ -77,7 +76,7 @@ def rewritten(program: KernelProgram) -> KernelProgram:
 
 
 class NativeBackend:
-    """Compiles the PrimFuncs of one module; `link` replaces those that have a native form.
+    """Compiles the PrimFuncs of one module that have a native form.
 
     Loops may run `as_written`, with their schedules.
     """
@@ -93,9 +92,7 @@ class NativeBackend:
         self.failures = FailureTable()
         """The obligations that kernels report."""
         self.objects: dict[str, bytes] = {}
-        """The code of `library`, by key."""
-        self.called: list[CalledKernel] = []
-        """The kernels that Python calls, after they were linked."""
+        """The parts of `code`, by key."""
         self._classes: dict[PrimFunc, _Class] = {}
         """The classes of kernels that have one."""
         self._constants: Mapping[PrimFunc, Set[int]] = {}
@@ -104,7 +101,7 @@ class NativeBackend:
         """The programs of the kernels that only take packed weights, by Python name."""
         self.problem = ""
         """The first failure of native code that was not expected, if there was one."""
-        self._library: Library | None = None
+        self._code = b""
         self._ahead = PartsAhead()
         self._entries: frozenset[str] = frozenset()
 
@@ -332,23 +329,6 @@ class NativeBackend:
             return False
         return True
 
-    def link(self, namespace: dict[str, Any]) -> str:
-        """Replace the claimed kernels in a namespace by native code.
-
-        If that fails, warn and return the reason.
-        """
-        return self.attempt(lambda: self._link(namespace)) if self.claimed else ""
-
-    def attempt(self, link: Callable[[], None]) -> str:
-        """Link native code; if that fails, warn and return the reason."""
-        try:
-            with self.faults_refused("native code cannot be linked"):
-                link()
-        except RefusedError as error:
-            self.claimed.clear()
-            return str(error)
-        return ""
-
     @contextmanager
     def faults_refused(
         self, failure: str, consequence: str = "kernels run on NumPy"
@@ -378,15 +358,16 @@ class NativeBackend:
             warnings.warn(f"{consequence}, since {problem}", RuntimeWarning, stacklevel=3)
             raise RefusedError(problem) from error
 
-    def _link(self, namespace: dict[str, Any]) -> None:
-        names = [n for n in self.claimed if n in namespace and self._takes_arrays(n)]
-        library = self.library(names)
-        self.called = [self._called_kernel(name) for name in names]
-        if not is_current_here():
-            return
-        namespace.update({k.name: k.linked(library, namespace[k.name]) for k in self.called})
-        if "rx" in namespace:
-            namespace["rx"] = SimpleNamespace(**vars(namespace["rx"]) | changed_runtime())
+    def link(self, namespace: dict[str, Any]) -> None:
+        """Leave a text as it is: machine code replaces kernels where its program is linked."""
+
+    def kernels_called(self, names: Iterable[str]) -> list[CalledKernel]:
+        """Those of the kernels of these Python names that Python can call as native code."""
+        return [
+            self._called_kernel(name)
+            for name in names
+            if name in self.claimed and self._takes_arrays(name)
+        ]
 
     def _called_kernel(self, name: str) -> CalledKernel:
         symbol, signature = self.claimed[name]
@@ -398,11 +379,11 @@ class NativeBackend:
         ]
         return CalledKernel(name, symbol, self._entry(name), kept)
 
-    def library(self, called: Iterable[str] = ()) -> Library:
-        """The native code, with entries of the kernels that are `called` by Python."""
-        entries = self._entries.union(called)
-        if self._library is None or entries != self._entries:
-            module, exports = self.without_entries(), self.exports()
+    def code(self, called: Sequence[CalledKernel] = ()) -> bytes:
+        """The machine code, with entries of the kernels that are `called` by Python."""
+        entries = self._entries.union(kernel.name for kernel in called)
+        if not self._code or entries != self._entries:
+            module = self.without_entries()
             if entries:
                 module = self.module.copy()
                 for name in self.claimed.keys() & entries:
@@ -410,14 +391,11 @@ class NativeBackend:
                     if entry.tasks == BY_WORDS:
                         signature = self.claimed[name][1]
                         emit_by_words(module, entry.function, self._called_symbol(name), signature)
-                    exports.append(entry.function)
             with recorded() as objects:
-                self._library = compile_module(module, exports, ahead=self._ahead)
-            if FAILURES in exports:
-                self.failures.connect(self._library)
+                self._code = compile_code(module, ahead=self._ahead)
             self.objects.update(objects)
             self._entries = entries
-        return self._library
+        return self._code
 
     def _called_symbol(self, name: str) -> str:
         """The function of a kernel that takes arrays that are not packed."""
@@ -435,10 +413,6 @@ class NativeBackend:
     def without_entries(self) -> Module:
         """The functions of a library without entries of kernels."""
         return self.module
-
-    def exports(self) -> list[str]:
-        """The names that a library without entries of kernels exports."""
-        return [FAILURES] if self.failures.entries else []
 
     def loops(self, func: PrimFunc, kernel: Kernel) -> KernelProgram:
         """The loops of the kernel of `func`, which may be those of its class."""

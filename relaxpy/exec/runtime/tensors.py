@@ -1,7 +1,8 @@
-"""Creation of tensors at run time, by TVM's names."""
+"""Creation of tensors at run time, by TVM's names, and the memory of mapped ones."""
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Sequence
 from typing import Any
 
@@ -112,3 +113,21 @@ def convert(value: Any) -> Any:
     Tensors, functions and all others stay unchanged.
     """
     return tuple(map(convert, value)) if type(value) in (list, tuple) else value
+
+
+def release(array: Array) -> bool:
+    """Let the system drop the memory of a mapped array, which is read again if needed.
+
+    Return whether the array is mapped from a file.
+    """
+    root = array
+    while isinstance(root.base, np.ndarray):
+        root = root.base
+    file = root.base.obj if isinstance(root.base, memoryview) else None
+    if not isinstance(file, mmap.mmap):
+        return False
+    if hasattr(mmap, "MADV_DONTNEED"):
+        begin = array.ctypes.data - root.ctypes.data
+        page = begin // mmap.PAGESIZE * mmap.PAGESIZE
+        file.madvise(mmap.MADV_DONTNEED, page, max(begin + array.nbytes - page, 1))
+    return True

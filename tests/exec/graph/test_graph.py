@@ -19,8 +19,8 @@ import relaxpy
 from relaxpy.errors import MatchCastError, RelaxpyError
 from relaxpy.exec.graph.whole_modules import GraphBackend
 from relaxpy.exec.kernel.emit.numpy import NumpyEmitter
-from relaxpy.exec.lower import text
 from relaxpy.exec.native.values.failures import FailureTable
+from relaxpy.exec.program.link import linked_kernels
 from relaxpy.script import from_source
 from tests.counting import calls_of
 from tests.ir.relax.texts import module
@@ -133,7 +133,7 @@ def test_kernels_of_the_text_are_linked_when_it_calls_one() -> None:
             main(X, np.array([0, 7]))
 
     runs = (refused, failing, refused, failing)
-    assert [calls_of(GraphBackend.link, run) for run in runs] == [0, 1, 0, 0]
+    assert [calls_of(linked_kernels, run) for run in runs] == [0, 1, 0, 0]
     agree(main(X, np.arange(2)), np.exp(X)[:2])
 
 
@@ -510,16 +510,7 @@ class M:
 """
 
 
-def test_a_function_that_python_calls_runs_natively(monkeypatch: pytest.MonkeyPatch) -> None:
-    texts: list[str] = []
-    load = text.load_text
-
-    def recorded(body: Any, *rest: Any) -> Any:
-        source, namespace = load(body, *rest)
-        texts.append(source)
-        return source, namespace
-
-    monkeypatch.setattr(text, "load_text", recorded)
+def test_a_function_that_python_calls_runs_natively() -> None:
     seen: list[Array] = []
     relaxpy.register_global_func("test.seen", lambda a: seen.append(np.array(a)), override=True)
     main = relaxpy.compile(from_source(CALLED), "native")["main"]
@@ -531,9 +522,11 @@ def test_a_function_that_python_calls_runs_natively(monkeypatch: pytest.MonkeyPa
     for x in (X / 8, X[:1].copy(), np.asfortranarray(X / 4)):
         agree(main(x, y), (expected(expected(x, y), y), expected(x, y)))
         np.testing.assert_allclose(seen.pop(), expected(x, y), rtol=1e-5)
-    [first, *_] = texts
-    assert "def main(" in first
-    assert "def inner(" not in first
+    program = main.program.compiled
+    assert program is not None
+    assert program.text is not None
+    assert "def main(" in program.text.source
+    assert "def inner(" not in program.text.source
     with pytest.raises(RelaxpyError, match=r"x.*float32"):
         main(X.astype("float64"), y)
 

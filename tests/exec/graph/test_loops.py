@@ -244,7 +244,7 @@ def test_loops_have_the_values_of_the_text(name: str, monkeypatch: pytest.Monkey
     assert "main" in native_functions(mod, monkeypatch)
     native = relaxpy.compile(mod, "native")["main"]
     oracle = relaxpy.compile(mod, "reference")["main"]
-    monkeypatch.setattr(text, "load_functions", load)
+    monkeypatch.setattr(text, "text_of", load)
     for args in ARGUMENTS.get(name, [(count, VALUES) for count in COUNTS]):
         given = [arg.copy() for arg in args]
         assert_equal(native(*args), oracle(*args))

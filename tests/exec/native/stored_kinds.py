@@ -275,10 +275,10 @@ def main() -> None:
     for name in ("lower_module", "transformed"):
         function = getattr(module_of_lowering, name)
 
-        def noted(*args: Any, name: str = name, function: Any = function) -> Any:
+        def noted(*args: Any, name: str = name, function: Any = function, **named: Any) -> Any:
             if name != "lower_module" or args[1] is GraphBackend:
                 ran.append(name)
-            return function(*args)
+            return function(*args, **named)
 
         setattr(module_of_lowering, name, noted)
     found = {}

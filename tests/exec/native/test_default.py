@@ -159,7 +159,7 @@ def test_what_cannot_be_linked_runs_on_numpy_with_a_warning(is_ahead, error, mon
         monkeypatch.setattr("relaxpy.exec.tuning.CodeSize.PART", 1)
         monkeypatch.setattr("relaxpy.exec.native.calls.jit._compiled_ahead", fail)
     else:
-        monkeypatch.setattr("relaxpy.exec.native.backend.compile_module", fail)
+        monkeypatch.setattr("relaxpy.exec.native.backend.compile_code", fail)
     with pytest.warns(RuntimeWarning, match=f"run on NumPy, .* cannot be linked: {error}"):
         ex = relaxpy.compile(Double)
     assert ex["main"](X).tolist() == [0, 2, 4]
@@ -279,15 +279,13 @@ def test_processes_that_may_run_no_new_code_run_on_numpy(program, reason, tmp_pa
 
 def test_a_stored_program_that_may_not_run_here_is_compiled_again(lowered, monkeypatch) -> None:
     """As one with matrix tiles, where the process may not use them."""
-    from relaxpy.exec import stored
-
     text = '@R.function\ndef main(x: R.Tensor((4,), "float32")):\n    return R.add(x, x)'
     relaxpy.compile(from_source(text), "native")
 
     def refuse(*args: object) -> None:
         raise OSError("this system does not permit the matrix tiles that the code uses")
 
-    monkeypatch.setattr(stored, "link", refuse)
+    monkeypatch.setattr("relaxpy.exec.compile.link", refuse)
     again = relaxpy.compile(from_source(text), "native")
     assert len(lowered) == 2
     np.testing.assert_array_equal(again["main"](np.ones(4, "float32")), np.full(4, 2, "float32"))

@@ -52,7 +52,7 @@ WRITING = [
 ]
 """Functions that plan and write code: their exceptions refuse kernels or functions."""
 LINKING = [
-    f"{BACKEND}.compile_module",
+    f"{BACKEND}.compile_code",
     f"{BACKEND}.entry_table",
     "relaxpy.exec.native.calls.jit.compile_object",
     "relaxpy.exec.native.calls.jit.link_object",

@@ -101,7 +101,7 @@ def keys(unchanged: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
     [
         ("exec/runtime/threads.py", OF_EXECUTOR),
         ("exec/tuning.py", OF_EXECUTOR),
-        ("exec/lower/saved.py", OF_EXECUTOR),
+        ("exec/program/saved_text.py", OF_EXECUTOR),
         ("exec/platforms.py", {*OF_LLVM, *OF_EXECUTOR}),
         ("exec/native/machine_code/objects.py", {*OF_LLVM, *OF_EXECUTOR}),
         ("ir/te/topi/layers.py", {"program"}),
@@ -312,7 +312,7 @@ import json, sys
 import numpy as np, relaxpy
 from relaxpy.exec import lowered
 lower, ran = lowered.lower_module, []
-lowered.lower_module = lambda *a: ran.append(1) or lower(*a)
+lowered.lower_module = lambda *a, **k: ran.append(1) or lower(*a, **k)
 loaded = relaxpy.load_executable(sys.argv[1], native_code=True)
 print(json.dumps([loaded["main"](np.ones(4, "float32")).tolist(), len(ran)]))
 """
@@ -321,7 +321,6 @@ print(json.dumps([loaded["main"](np.ones(4, "float32")).tolist(), len(ran)]))
 def test_a_file_of_a_version_with_another_table_is_lowered_again(copy, tmp_path) -> None:
     output(SAVE, copy, None, tmp_path / "model.rxp")
     assert output(LOAD, copy, None, tmp_path / "model.rxp") == [[2.0] * 4, 0]
-    for file in ("storing.py", "stored.py"):
-        edit(copy / "relaxpy" / "exec" / file, '"private_names"', '"private"')
+    edit(copy / "relaxpy" / "exec" / "program" / "saved.py", '"private"', '"hidden"')
     settle()
     assert output(LOAD, copy, None, tmp_path / "model.rxp") == [[2.0] * 4, 1]

@@ -15,7 +15,7 @@ from onnx import helper, numpy_helper
 
 import relaxpy
 from relaxpy import relax
-from relaxpy.exec import stored, storing
+from relaxpy.exec import mapped as files, stored
 from relaxpy.exec.native.machine_code import disk_cache
 from relaxpy.ir import structural_equal, structural_hash
 from relaxpy.ir.core.memo import LARGE, noted_reads
@@ -134,7 +134,7 @@ def test_mapped_files_that_change_and_keep_their_times(
     is_replaced: bool, tmp_path: Path, lowered: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As by `cp -p` and `tar` of files whose archive has one time for all of them."""
-    monkeypatch.setattr(stored, "_SETTLED", -60)  # as if the file had been there for a while
+    monkeypatch.setattr(files, "_SETTLED", -60)  # as if the file had been there for a while
     path = tmp_path / "weights"
     for weight in (W, W, changed(W)):
         if is_replaced and path.exists():
@@ -238,14 +238,14 @@ def test_constants_that_move_while_a_program_is_stored_are_not_in_it(
     lowered: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another thread may need their elements aligned at any time."""
-    table = storing.program_table
+    table = stored.saved_program
 
     def moved(*args: object) -> object:
         for literal in literals:
             literal.memory()
         return table(*args)
 
-    monkeypatch.setattr(storing, "program_table", moved)
+    monkeypatch.setattr(stored, "saved_program", moved)
     for weight in (W, changed(W)):
         module = from_onnx(model(1, weight))
         literals = [node for node in walk(module["main"]) if isinstance(node, relax.Constant)]

@@ -184,9 +184,12 @@ def test_code_for_another_interface_is_linked_piece_by_piece(path, generated, mo
     """Programs of another version are lowered, and use those objects that they would compile to."""
     lowered: list[object] = []
     lower = module_of_lowering.lower_module
-    monkeypatch.setattr(
-        module_of_lowering, "lower_module", lambda *args: lowered.append(args) or lower(*args)
-    )
+
+    def noted(*args: Any, **named: Any) -> Any:
+        lowered.append(args)
+        return lower(*args, **named)
+
+    monkeypatch.setattr(module_of_lowering, "lower_module", noted)
     relaxpy.load_executable(path, native_code=True)["main"](*ARGS)
     assert not lowered
     change(path, lambda native: native.update(interface="another"))

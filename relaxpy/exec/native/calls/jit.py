@@ -27,7 +27,7 @@ from relaxpy.support.progress import stage
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
 
-__all__ = ["Library", "compile_module", "link"]
+__all__ = ["Library", "compile_code", "compile_module", "link"]
 
 
 class PartsAhead:
@@ -102,17 +102,23 @@ def compile_module(
     machine: Machine | None = None,
     ahead: PartsAhead | None = None,
 ) -> Library:
-    """The addresses of the functions of `module` that `exports` names.
+    """The addresses of the functions of `module` that `exports` names, after `compile_code`."""
+    return link(compile_code(module, machine, ahead), exports)
 
-    Those of the parts that were compiled `ahead` are not compiled again. By default the code is for
-    this machine.
+
+def compile_code(
+    module: Module, machine: Machine | None = None, ahead: PartsAhead | None = None
+) -> bytes:
+    """The machine code of `module`, by default for the current machine.
+
+    That of the parts that were compiled `ahead` is not generated again.
     """
     machine = machine or current()
     ahead = ahead or PartsAhead()
     parts = module.parts(name for name in module.functions if name not in ahead.functions)
     with stage(_GENERATION):
         rest = _compiled(*parts, machine)
-    return link(ahead.code() + rest, exports)
+    return ahead.code() + rest
 
 
 def link(code: bytes, exports: Collection[str]) -> Library:

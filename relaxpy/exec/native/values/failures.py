@@ -8,25 +8,16 @@ the error, and the entry of the kernel returns it to Python.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from types import FunctionType
 from typing import Final
 
 from relaxpy.errors import SPAN_OF_LINE, RuntimeCheckError
-from relaxpy.exec.native.calls.interpreter import (
-    FAILURES,
-    TYPE,
-    connect_failures,
-    declare_python,
-    python_text,
-)
+from relaxpy.exec.native.calls.interpreter import FAILURES, TYPE, declare_python, python_text
 from relaxpy.exec.native.llvm.writer import I64, Function, Operand, Type, Value
-from relaxpy.exec.native.machine_code.objects import Library
 from relaxpy.exec.native.trees.obligations import Obligation
 from relaxpy.exec.runtime.scalar import divisor
 from relaxpy.ir.tir.prim_func import PrimFunc
-from relaxpy.support.frames import is_user_frame
 
 _NONE: Final = (1 << 63) - 1
 """The task that failed if none did."""
@@ -138,14 +129,8 @@ class FailureTable:
         try:
             run(kernel, obligation, index, size)
         except RuntimeCheckError as error:
-            if is_user_frame(sys._getframe().f_back):
-                error.hide_internal_frames()
             return error
         raise AssertionError("an index inside of its buffer was reported")
-
-    def connect(self, library: Library) -> None:
-        """Let the code of a library report to this table, which the library keeps."""
-        connect_failures(library, self)
 
 
 class Failures:
