@@ -11,7 +11,6 @@ from typing import Any, Final
 from weakref import WeakSet, ref
 
 import numpy as np
-import sympy
 import torch
 from torch._guards import TracingContext
 from torch._subclasses.fake_tensor import unset_fake_temporarily
@@ -29,6 +28,7 @@ from relaxpy.plugins.torch.arrays import complex_view, constant, real_view
 from relaxpy.plugins.torch.decompose import table_for_graphs
 from relaxpy.plugins.torch.fx_graph import Program, of_graph
 from relaxpy.plugins.torch.importer import Options, imported
+from relaxpy.plugins.torch.strides import fills_memory, has_memory, memory_order
 from relaxpy.plugins.torch.symbols import is_symbolic, sympy_of
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.entry import user_facing
@@ -489,14 +489,14 @@ class Aliases:
                     self._places.setdefault(sympy_of(size), (k, axis))
         self.bases: list[Any] = []
         self.views: dict[int, View] = {}
-        arguments = {_memory(meta): k for k, meta in enumerate(given) if _has_memory(meta)}
+        arguments = {_memory(meta): k for k, meta in enumerate(given) if has_memory(meta)}
         known = {
             _memory(meta): (k, meta)
             for k, meta in enumerate(metas)
-            if _fills_memory(meta, in_order=k >= count)
+            if fills_memory(meta, in_order=k >= count)
         }
         for k, meta in enumerate(metas):
-            if not _has_memory(meta):
+            if not has_memory(meta):
                 continue
             memory = _memory(meta)
             if memory in arguments:
@@ -534,10 +534,6 @@ def _meta(item: Any) -> Any:
     return item.meta.get("val") if isinstance(item, torch.fx.Node) else None
 
 
-def _has_memory(meta: Any) -> bool:
-    return isinstance(meta, torch.Tensor) and meta.layout is torch.strided
-
-
 def _kind(meta: Any) -> tuple[Any, bool, bool]:
     """The key of how memory is read as elements: datatype, conjugate bit, negative bit."""
     return meta.dtype, meta.is_conj(), meta.is_neg()
@@ -547,55 +543,10 @@ def _memory(meta: Any) -> Any:
     return meta.untyped_storage()._cdata
 
 
-def is_whole(meta: Any) -> bool:
-    """True if a result has all of its memory, with its elements in order."""
-    if not _has_memory(meta) or sympy_of(meta.storage_offset()) != 0:
-        return False
-    stride: Any = 1
-    for size, found in zip(reversed(meta.shape), reversed(meta.stride()), strict=True):
-        if sympy_of(size) != 1 and _of_elements(found) != stride:
-            return False
-        stride = stride * sympy_of(size)
-    size = _of_elements(meta.untyped_storage().nbytes())
-    return bool(sympy.expand(stride * meta.itemsize - size) == 0)
-
-
-def _of_elements(number: Any) -> Any:
-    """A number without `Max(1, size)`, which is not the size only if there are no elements."""
-    number = sympy_of(number)
-    if not isinstance(number, sympy.Expr):
-        return number
-
-    def is_size(e: Any) -> bool:  # the class is that of PyTorch or of sympy
-        return type(e).__name__ == "Max" and len(e.args) == 2 and 1 in e.args
-
-    return number.replace(is_size, lambda e: next(arg for arg in e.args if arg != 1))
-
-
-def memory_order(meta: Any) -> list[int] | None:
-    """The axes of a tensor in the order in which they fill its memory, if it is not theirs.
-
-    It is None where they do not fill it, or PyTorch does not know strides that are symbolic.
-    """
-    strides = [s.node.hint if is_symbolic(s) else s for s in meta.stride()]
-    if meta.layout is not torch.strided or None in strides:
-        return None
-    order = sorted(range(meta.ndim), key=lambda axis: -strides[axis])
-    is_other = order != sorted(order) and not is_whole(meta)
-    return order if is_other and is_whole(meta.permute(order)) else None
-
-
-def _fills_memory(meta: Any, *, in_order: bool = False) -> bool:
-    """True if a result has all of its memory, with its elements, and axes, in order."""
-    if not _has_memory(meta) or meta.is_conj() or meta.is_neg():
-        return False
-    return is_whole(meta) or (not in_order and memory_order(meta) is not None)
-
-
 def _filling(graph: Any, memory: Any) -> Any:
     """The node that computes the elements in a memory; None if the graph has none."""
     nodes = ((node, _meta(node)) for node in graph.nodes if node.op == "call_function")
-    filling = (node for node, meta in nodes if _fills_memory(meta) and _memory(meta) == memory)
+    filling = (node for node, meta in nodes if fills_memory(meta) and _memory(meta) == memory)
     return next(filling, None)
 
 

@@ -1329,7 +1329,55 @@ def from_a_computed_place(x: Any) -> Any:
     return y + 1
 
 
+def windows_with_gaps(x: Any) -> Any:
+    y = x.t() + 0  # whose axes are in memory in the other order
+    y.unfold(0, 1, 2).mul_(2)
+    y.unfold(1, 1, 3)[1:].neg_()
+    return y, y.unfold(0, 1, 3)
+
+
+def windows_that_overlap(x: Any) -> Any:
+    y = x.clone()
+    w = y.unfold(1, 3, 1)
+    w[:, 1].mul_(5)
+    y[0] = 1
+    w[1, :, 0].sub_(2)
+    return y, w
+
+
+def copies_of_rows(x: Any) -> Any:
+    y = x.clone()
+    e = y.expand(2, 3, 4)
+    e[1].add_(1)
+    e[0, 1].neg_()
+    return y, e
+
+
+def by_strides(x: Any) -> Any:
+    y = x * 1
+    s = y.as_strided((2, 3), (6, 1), 2)
+    s.t()[1].fill_(9)
+    y.as_strided((2, 2), (1, 5)).abs_()
+    return y, s
+
+
+def parts_by_other_operators(x: Any) -> Any:
+    y = x.clone()
+    for part in (y.hsplit(2)[1], y.movedim(0, 1)[0], y.moveaxis(1, 0)[1:], y.vsplit([1])[1]):
+        part.mul_(3)
+    torch.linalg.diagonal(y).zero_()
+    return y
+
+
+def complex_windows(x: Any) -> Any:
+    z = torch.complex(x, x + 1)
+    z.unfold(1, 1, 2).mul_(2)
+    return torch.view_as_real(z)
+
+
 CHANGED = (
+    *(windows_with_gaps, windows_that_overlap, copies_of_rows, by_strides),
+    *(parts_by_other_operators, complex_windows),
     *(views_of_views, parts_that_overlap, rows_of_columns, permuted, unflattened),
     *(
         written_by_indices,
@@ -1358,6 +1406,42 @@ def test_changes_of_views_are_those_of_their_memory(function: Callable[..., Any]
     if function in (given, given_through_an_operator):
         expected = [changed, *expected]
     assert_same(results, expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.int64])
+@pytest.mark.parametrize("function", [windows_with_gaps, windows_that_overlap])
+def test_changes_of_views_by_strides_are_for_all_sizes(
+    function: Callable[..., Any], dtype: torch.dtype
+) -> None:
+    sizes = {1: torch.export.Dim("columns", min=4, max=9)}
+    model, x = Module(lambda self, x: function(x)), torch.zeros(3, 5, dtype=dtype)
+    program = torch.export.export(model, (x,), dynamic_shapes=((sizes,),))
+    run = relaxpy.compile(from_exported_program(program))["main"]
+    for columns in (5, 4, 9):
+        x = torch.arange(3 * columns).reshape(3, columns).to(dtype)
+        assert_same(list(leaves(run(x))), leaves(function(x)))
+
+
+def test_windows_that_pytorch_would_fill_with_zeros_are_refused() -> None:
+    def f(x: Any) -> Any:
+        y = x + 0
+        y.unfold(0, 1, 2).add_(1)
+        return y
+
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match=r"unfold\(0, 1, 2\) changes in place.*as_strided"):
+        torch.compile(f, backend=relax_dynamo(target="numpy"))(torch.ones(5))
+    bits = Module(lambda self, x: (f(x), (y := x + 0).view(torch.int32).zero_(), y)[::2])
+    with pytest.raises(NotImplementedError, match=r"unfold\(0, 1, 2\) changes in place"):
+        from_exported_program(torch.export.export(bits, (torch.ones(5),)))
+
+
+def test_gradients_of_windows_with_gaps_are_imported() -> None:
+    torch._dynamo.reset()
+    x = torch.arange(8.0, requires_grad=True)
+    compiled = torch.compile(lambda x: x.unfold(0, 2, 3).square().sum(), backend=relax_dynamo())
+    (found,) = torch.autograd.grad(compiled(x), x)
+    torch.testing.assert_close(found, torch.tensor([0.0, 2, 0, 6, 8, 0, 12, 14]))
 
 
 def test_memory_is_looked_for_near_changes_alone(monkeypatch) -> None:
