@@ -174,8 +174,8 @@ class _Graph:
         # Where memory begins that results must not be in; empty ones, at 0, could not grow there.
         memory = {0}
         arrays = [self._array(k, args[place], memory) for k, place in used]
-        views = self._aliases.views
-        numbers = self._aliases.numbers(args) if views else {}
+        views, spread = self._aliases.views, self._aliases.spread
+        numbers = self._aliases.numbers(args) if views or spread else {}
         bases = {k: args[view.index] for k, view in views.items() if view.of_argument}
         args.clear()
         try:
@@ -187,6 +187,8 @@ class _Graph:
         values = [
             value if make is None else make(next(made), memory) for make, value in self._results
         ]
+        for k, strides in spread.items():
+            values[k] = _spread(values[k], tuple(_integer(n, numbers) for n in strides))
         for k, view in views.items():
             base = bases[k] if view.of_argument else values[view.index]
             values[k] = view.made(base, numbers)
@@ -245,6 +247,13 @@ def _apart(result: Any, memory: set[int]) -> Any:
         return result.clone(memory_format=torch.contiguous_format)
     memory.add(place)
     return result
+
+
+def _spread(result: Any, strides: tuple[int, ...]) -> Any:
+    """A result with these strides, between which memory has gaps."""
+    if result.stride() == strides:
+        return result
+    return torch.empty_strided(result.shape, strides, dtype=result.dtype).copy_(result)
 
 
 def _complex(pair: Any) -> Any:
@@ -489,6 +498,8 @@ class Aliases:
                     self._places.setdefault(sympy_of(size), (k, axis))
         self.bases: list[Any] = []
         self.views: dict[int, View] = {}
+        #: The strides of results for the caller that are no views, but have gaps in their memory.
+        self.spread: dict[int, Sequence[Any]] = {}
         arguments = {_memory(meta): k for k, meta in enumerate(given) if has_memory(meta)}
         known = {
             _memory(meta): (k, meta)
@@ -513,14 +524,21 @@ class Aliases:
                 if self._add(k, _view(False, place, meta, base, is_counted=False)):
                     known[memory] = place, base
                     self.bases.append(node)
+            if k < count and k not in self.views and not fills_memory(meta):
+                strides = tuple(map(sympy_of, meta.stride()))
+                if 0 not in strides and self._are_known(strides):
+                    self.spread[k] = strides
 
     def _add(self, k: int, view: View) -> bool:
         """Note that a result is a view; whether the numbers of it can be computed."""
-        numbers = (n for n in (*view.sizes, *view.strides, view.offset) if not isinstance(n, int))
-        is_known = all(n.free_symbols <= self._places.keys() for n in numbers)
+        is_known = self._are_known((*view.sizes, *view.strides, view.offset))
         if is_known:
             self.views[k] = view
         return is_known
+
+    def _are_known(self, numbers: Sequence[Any]) -> bool:
+        """True if the numbers can be computed from the sizes of arguments."""
+        return all(isinstance(n, int) or n.free_symbols <= self._places.keys() for n in numbers)
 
     def numbers(self, args: Sequence[Any]) -> dict[Any, int]:
         """The numbers that symbols stand for, by the arguments of a call."""

@@ -1179,6 +1179,28 @@ def test_torch_compile_returns_copies_in_memory_of_their_own() -> None:
         assert len(places) == 1 + len(found)
 
 
+@pytest.mark.parametrize("is_dynamic", [False, True])
+@pytest.mark.parametrize("kind", ["diagonal", "columns", "parts", "rows of columns"])
+def test_torch_compile_keeps_gaps_in_the_memory_of_results(kind: str, is_dynamic: bool) -> None:
+    def f(x: Any) -> tuple[Any, ...]:
+        y = x.select_scatter(x.select(0, -1) + 1, 0, -1)
+        return y, x.slice_scatter(x[:1], 0, 1, 2), y + 1
+
+    view: dict[str, Callable[[Any], Any]] = {
+        "diagonal": lambda x: x.diagonal(),
+        "columns": lambda x: x[:, 1::2],
+        "parts": lambda x: torch.complex(x, x).real,
+        "rows of columns": lambda x: x.t()[::2],
+    }
+    torch._dynamo.reset()
+    compiled = torch.compile(f, backend=relax_dynamo(target="numpy"), dynamic=is_dynamic)
+    for columns in (4, 6):
+        x = torch.randn(5, columns)
+        found, expected = compiled(view[kind](x)), f(view[kind](x.clone()))
+        assert_same(found, expected)
+        assert [v.stride() for v in found] == [v.stride() for v in expected]
+
+
 def test_torch_compile_returns_an_empty_tensor_that_can_grow() -> None:
     def doubled(x: Any) -> Any:
         return torch.mul(x, 2, out=x.new_empty(0))
