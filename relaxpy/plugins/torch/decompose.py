@@ -318,12 +318,18 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool) -> Tens
 @decomposition("unfold_backward")
 def unfold_backward(grad: Tensor, sizes: Sequence[int], axis: int, size: int, step: int) -> Tensor:
     # PyTorch takes it for the new value of what changes in place by a view of its windows, too.
-    if size < step and torch._C._current_autograd_node() is None:
+    if torch._C._current_autograd_node() is None and not _is_covered(sizes, axis, size, step):
         raise UnsupportedError(
             f"a view by unfold({axis}, {size}, {step}) changes in place: PyTorch would lose the "
-            "elements between the windows; take the view by as_strided"
+            "elements outside of the windows; take the view by as_strided"
         )
     return decomposition_table[aten.unfold_backward.default](grad, sizes, axis, size, step)
+
+
+def _is_covered(sizes: Sequence[int], axis: int, size: int, step: int) -> bool:
+    """True if all elements along an axis are in windows."""
+    rest = sizes[axis] - size if sizes else 0
+    return bool(rest % step == 0 and (size >= step or rest == 0))
 
 
 @decomposition("linalg_polar")

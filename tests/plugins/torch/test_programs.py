@@ -1444,16 +1444,26 @@ def test_changes_of_views_by_strides_are_for_all_sizes(
         assert_same(list(leaves(run(x))), leaves(function(x)))
 
 
-def test_windows_that_pytorch_would_fill_with_zeros_are_refused() -> None:
-    def f(x: Any) -> Any:
+@pytest.mark.parametrize("is_dynamic", [False, True])
+def test_changes_of_windows_are_refused_where_pytorch_would_lose_elements(is_dynamic: bool) -> None:
+    def f(x: Any, size: int, step: int) -> Any:
         y = x + 0
-        y.unfold(0, 1, 2).add_(1)
+        y.unfold(0, size, step).add_(1)
         return y
 
-    torch._dynamo.reset()
-    with pytest.raises(Exception, match=r"unfold\(0, 1, 2\) changes in place.*as_strided"):
-        torch.compile(f, backend=relax_dynamo(target="numpy"))(torch.ones(5))
-    bits = Module(lambda self, x: (f(x), (y := x + 0).view(torch.int32).zero_(), y)[::2])
+    kept, lost = [(6, 2, 2), (6, 6, 7), (4, 1, 1)], [(5, 1, 2), (5, 2, 2), (6, 2, 4), (7, 3, 5)]
+    for length, size, step in (*kept, *lost):
+        torch._dynamo.reset()
+        x = torch.arange(float(length))
+        compiled = torch.compile(f, backend=relax_dynamo(target="numpy"), dynamic=is_dynamic)
+        if (length, size, step) in kept:
+            assert_same([compiled(x, size, step)], [f(x, size, step)])
+            continue
+        message = rf"unfold\(0, {size}, {step}\) changes in place.*as_strided"
+        with pytest.raises(Exception, match=message):
+            compiled(x, size, step)
+
+    bits = Module(lambda self, x: (f(x, 1, 2), (y := x + 0).view(torch.int32).zero_(), y)[::2])
     with pytest.raises(NotImplementedError, match=r"unfold\(0, 1, 2\) changes in place"):
         from_exported_program(torch.export.export(bits, (torch.ones(5),)))
 
