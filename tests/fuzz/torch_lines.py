@@ -44,6 +44,8 @@ N.index_add_(a, torch.tensor([0, 0]), N.index_select(a, torch.tensor([0, 0])))  
 N.swapaxes(a, b).zero_()  N.cumsum_(a)  N.index_put_((torch.tensor(0),), N[0] + 1)
 N.logical_not_()  N.add_(x, alpha=2)  N.unbind(a)[0].add_(1)  N += x  N *= c  N -= c
 N[..., 0] = x  N.narrow(a, 0, 1).copy_(x)  N.scatter_(a, torch.zeros_like(N).long(), c)
+N.unfold(a, 1, k).add_(1)  N.unfold(a, 2, 1)[..., 0].mul_(2)  N.expand(2, *N.shape)[1].neg_()
+N.contiguous().as_strided((2, 2), (1, 2)).mul_(2)  N.movedim(a, b)[0].zero_()
 N.masked_scatter_(B, N.clone())  N[torch.tensor(0)] += 1  N.set_(N.clone())  N.sqrt_()
 """)
 NEW = _lines("""

@@ -360,7 +360,13 @@ def run_compiled(case: Case) -> None:
     except (*REFUSED, AssertionError) as error:  # what PyTorch itself compiles to differs
         raise Redraw from error
     compiled = torch.compile(module, backend=relax_dynamo(target="numpy"))
-    assert [*map(layout, compared(case, compiled, eager)[0])] == layouts, "strides of results"
+    try:
+        found = compared(case, compiled, eager)[0]
+    except torch._dynamo.exc.BackendCompilerFailed as error:
+        if "by unfold" in str(error):  # of which PyTorch has lost only elements that are 0
+            raise Redraw from error
+        raise
+    assert [*map(layout, found)] == layouts, "strides of results"
     agree([*module.buffers()], [*plain.buffers()], "buffers")
 
 

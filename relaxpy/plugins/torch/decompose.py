@@ -28,7 +28,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, guard_or_false
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
-from relaxpy.plugins.importing.unsupported import FrontendError
+from relaxpy.plugins.importing.unsupported import FrontendError, UnsupportedError
 from relaxpy.plugins.torch.backward import DECOMPOSITIONS, Tensor, aten, decomposition
 from relaxpy.plugins.torch.mutation import (
     changes_argument,
@@ -129,8 +129,10 @@ def _dropout_that_returns_its_operand() -> Iterator[None]:
 def simpler_form(target: Any) -> Callable[..., Any] | None:
     """The decomposition of an operator into simpler ones; None if there is none.
 
-    Listing those of all operators of PyTorch would take long.
+    A function is its own. Listing those of all operators of PyTorch would take long.
     """
+    if not isinstance(target, torch._ops.OperatorBase):
+        return target  # type: ignore[no-any-return]
     if target is auto_functionalized_v2:
         return _on_copies
     if isinstance(target, torch._ops.HigherOrderOperator):
@@ -222,6 +224,8 @@ def traced(
             module = make_fx(run, kernels)(*inputs)
             if any(map(changes_argument, module.graph.nodes)):
                 module = make_fx(dispatch_functionalize(run), kernels)(*inputs)
+    except UnsupportedError:
+        raise
     except Exception:  # of PyTorch, which meets what it cannot do with many kinds
         return None
     if module.graph.find_nodes(op="call_function", target=target):
@@ -309,6 +313,23 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool) -> Tens
     columns.append(torch.ones(sizes, **like))
     base = torch.stack(columns, -1).reshape(-1, count + 1, 1)
     return (base * theta.mT.unsqueeze(1)).sum(-2).reshape(batch, *sizes, count)
+
+
+@decomposition("unfold_backward")
+def unfold_backward(grad: Tensor, sizes: Sequence[int], axis: int, size: int, step: int) -> Tensor:
+    # PyTorch takes it for the new value of what changes in place by a view of its windows, too.
+    if torch._C._current_autograd_node() is None and not _is_covered(sizes, axis, size, step):
+        raise UnsupportedError(
+            f"a view by unfold({axis}, {size}, {step}) changes in place: PyTorch would lose the "
+            "elements outside of the windows; take the view by as_strided"
+        )
+    return decomposition_table[aten.unfold_backward.default](grad, sizes, axis, size, step)
+
+
+def _is_covered(sizes: Sequence[int], axis: int, size: int, step: int) -> bool:
+    """True if all elements along an axis are in windows."""
+    rest = sizes[axis] - size if sizes else 0
+    return bool(rest % step == 0 and (size >= step or rest == 0))
 
 
 @decomposition("linalg_polar")

@@ -11,7 +11,6 @@ from typing import Any, Final
 from weakref import WeakSet, ref
 
 import numpy as np
-import sympy
 import torch
 from torch._guards import TracingContext
 from torch._subclasses.fake_tensor import unset_fake_temporarily
@@ -29,6 +28,7 @@ from relaxpy.plugins.torch.arrays import complex_view, constant, real_view
 from relaxpy.plugins.torch.decompose import table_for_graphs
 from relaxpy.plugins.torch.fx_graph import Program, of_graph
 from relaxpy.plugins.torch.importer import Options, imported
+from relaxpy.plugins.torch.strides import fills_memory, has_memory, memory_order
 from relaxpy.plugins.torch.symbols import is_symbolic, sympy_of
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.entry import user_facing
@@ -174,8 +174,8 @@ class _Graph:
         # Where memory begins that results must not be in; empty ones, at 0, could not grow there.
         memory = {0}
         arrays = [self._array(k, args[place], memory) for k, place in used]
-        views = self._aliases.views
-        numbers = self._aliases.numbers(args) if views else {}
+        views, spread = self._aliases.views, self._aliases.spread
+        numbers = self._aliases.numbers(args) if views or spread else {}
         bases = {k: args[view.index] for k, view in views.items() if view.of_argument}
         args.clear()
         try:
@@ -187,6 +187,8 @@ class _Graph:
         values = [
             value if make is None else make(next(made), memory) for make, value in self._results
         ]
+        for k, strides in spread.items():
+            values[k] = _spread(values[k], tuple(_integer(n, numbers) for n in strides))
         for k, view in views.items():
             base = bases[k] if view.of_argument else values[view.index]
             values[k] = view.made(base, numbers)
@@ -245,6 +247,13 @@ def _apart(result: Any, memory: set[int]) -> Any:
         return result.clone(memory_format=torch.contiguous_format)
     memory.add(place)
     return result
+
+
+def _spread(result: Any, strides: tuple[int, ...]) -> Any:
+    """A result with these strides, between which memory has gaps."""
+    if result.stride() == strides:
+        return result
+    return torch.empty_strided(result.shape, strides, dtype=result.dtype).copy_(result)
 
 
 def _complex(pair: Any) -> Any:
@@ -489,14 +498,16 @@ class Aliases:
                     self._places.setdefault(sympy_of(size), (k, axis))
         self.bases: list[Any] = []
         self.views: dict[int, View] = {}
-        arguments = {_memory(meta): k for k, meta in enumerate(given) if _has_memory(meta)}
+        #: The strides of results for the caller that are no views, but have gaps in their memory.
+        self.spread: dict[int, Sequence[Any]] = {}
+        arguments = {_memory(meta): k for k, meta in enumerate(given) if has_memory(meta)}
         known = {
             _memory(meta): (k, meta)
             for k, meta in enumerate(metas)
-            if _fills_memory(meta, in_order=k >= count)
+            if fills_memory(meta, in_order=k >= count)
         }
         for k, meta in enumerate(metas):
-            if not _has_memory(meta):
+            if not has_memory(meta):
                 continue
             memory = _memory(meta)
             if memory in arguments:
@@ -513,14 +524,21 @@ class Aliases:
                 if self._add(k, _view(False, place, meta, base, is_counted=False)):
                     known[memory] = place, base
                     self.bases.append(node)
+            if k < count and k not in self.views and not fills_memory(meta):
+                strides = tuple(map(sympy_of, meta.stride()))
+                if 0 not in strides and self._are_known(strides):
+                    self.spread[k] = strides
 
     def _add(self, k: int, view: View) -> bool:
         """Note that a result is a view; whether the numbers of it can be computed."""
-        numbers = (n for n in (*view.sizes, *view.strides, view.offset) if not isinstance(n, int))
-        is_known = all(n.free_symbols <= self._places.keys() for n in numbers)
+        is_known = self._are_known((*view.sizes, *view.strides, view.offset))
         if is_known:
             self.views[k] = view
         return is_known
+
+    def _are_known(self, numbers: Sequence[Any]) -> bool:
+        """True if the numbers can be computed from the sizes of arguments."""
+        return all(isinstance(n, int) or n.free_symbols <= self._places.keys() for n in numbers)
 
     def numbers(self, args: Sequence[Any]) -> dict[Any, int]:
         """The numbers that symbols stand for, by the arguments of a call."""
@@ -534,10 +552,6 @@ def _meta(item: Any) -> Any:
     return item.meta.get("val") if isinstance(item, torch.fx.Node) else None
 
 
-def _has_memory(meta: Any) -> bool:
-    return isinstance(meta, torch.Tensor) and meta.layout is torch.strided
-
-
 def _kind(meta: Any) -> tuple[Any, bool, bool]:
     """The key of how memory is read as elements: datatype, conjugate bit, negative bit."""
     return meta.dtype, meta.is_conj(), meta.is_neg()
@@ -547,55 +561,10 @@ def _memory(meta: Any) -> Any:
     return meta.untyped_storage()._cdata
 
 
-def is_whole(meta: Any) -> bool:
-    """True if a result has all of its memory, with its elements in order."""
-    if not _has_memory(meta) or sympy_of(meta.storage_offset()) != 0:
-        return False
-    stride: Any = 1
-    for size, found in zip(reversed(meta.shape), reversed(meta.stride()), strict=True):
-        if sympy_of(size) != 1 and _of_elements(found) != stride:
-            return False
-        stride = stride * sympy_of(size)
-    size = _of_elements(meta.untyped_storage().nbytes())
-    return bool(sympy.expand(stride * meta.itemsize - size) == 0)
-
-
-def _of_elements(number: Any) -> Any:
-    """A number without `Max(1, size)`, which is not the size only if there are no elements."""
-    number = sympy_of(number)
-    if not isinstance(number, sympy.Expr):
-        return number
-
-    def is_size(e: Any) -> bool:  # the class is that of PyTorch or of sympy
-        return type(e).__name__ == "Max" and len(e.args) == 2 and 1 in e.args
-
-    return number.replace(is_size, lambda e: next(arg for arg in e.args if arg != 1))
-
-
-def memory_order(meta: Any) -> list[int] | None:
-    """The axes of a tensor in the order in which they fill its memory, if it is not theirs.
-
-    It is None where they do not fill it, or PyTorch does not know strides that are symbolic.
-    """
-    strides = [s.node.hint if is_symbolic(s) else s for s in meta.stride()]
-    if meta.layout is not torch.strided or None in strides:
-        return None
-    order = sorted(range(meta.ndim), key=lambda axis: -strides[axis])
-    is_other = order != sorted(order) and not is_whole(meta)
-    return order if is_other and is_whole(meta.permute(order)) else None
-
-
-def _fills_memory(meta: Any, *, in_order: bool = False) -> bool:
-    """True if a result has all of its memory, with its elements, and axes, in order."""
-    if not _has_memory(meta) or meta.is_conj() or meta.is_neg():
-        return False
-    return is_whole(meta) or (not in_order and memory_order(meta) is not None)
-
-
 def _filling(graph: Any, memory: Any) -> Any:
     """The node that computes the elements in a memory; None if the graph has none."""
     nodes = ((node, _meta(node)) for node in graph.nodes if node.op == "call_function")
-    filling = (node for node, meta in nodes if _fills_memory(meta) and _memory(meta) == memory)
+    filling = (node for node, meta in nodes if fills_memory(meta) and _memory(meta) == memory)
     return next(filling, None)
 
 

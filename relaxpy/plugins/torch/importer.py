@@ -450,6 +450,13 @@ class Importer:
             raise UnsupportedError("there is no converter for it")
         return Context(self, node).converted(entry, target, args, kwargs)
 
+    def of_function(self, node: Any, function: Callable[..., Any], *operands: Any) -> Any:
+        """The result of a function of PyTorch's operators, a tensor like the result of a node."""
+        simpler = traced(function, operands, {}, node.meta["val"], self._traced)
+        if simpler is None:
+            raise UnsupportedError("PyTorch cannot trace how views are written into their memory")
+        return self._of_simpler(node, *simpler)
+
     def _of_simpler(self, node: Any, module: Any, operands: Sequence[Any]) -> Any:
         """The results of the graph that computes a node."""
         for inner in module.graph.nodes:

@@ -1,20 +1,21 @@
 """Functionalises in-place operators and views while a graph is imported.
 
 Nodes whose tensors have one memory form a tree: a view is a child of the tensor that it is of. A
-change of a view is written into its parents, and other views of the memory are made again when
-they are read next.
+change of a view is written into its parents, or by its strides into the root, and other views of
+the memory are made again when they are read next.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._guards import detect_fake_mode
 
+from relaxpy.plugins.torch.strides import fills_memory
 from relaxpy.plugins.torch.symbols import sympy_of
 from relaxpy.support.dataclass import dataclass
 
@@ -269,6 +270,12 @@ class Changes:
         count = self._count[memory] = self._count.get(memory, 0) + 1
         env[child] = env[node]
         self._seen[child] = count
+        path = [child, *_bases(child, self.parents)]
+        if not all(map(_is_written_back, path, path[1:])):
+            root = path[-1]
+            env[root] = importer.of_function(root, _scattered, root, child)
+            self._seen[root] = count
+            return
         while child in self.parents:
             parent = self.parents[child]
             if not isinstance(parent.meta["val"], (tuple, list)):
@@ -279,6 +286,18 @@ class Changes:
                 env[tensor] = _written_part(importer, tensor, parent, child)
                 child = tensor
             self._seen[child] = count
+
+
+def _bases(view: Any, parents: Mapping[Any, Any]) -> Iterator[Any]:
+    """What a view is of, what that is a view of, and so on up to the root."""
+    while view in parents:
+        view = parents[view]
+        yield view
+
+
+def _scattered(root: Any, view: Any) -> Any:
+    """The value of the root after a view of it has changed."""
+    return torch.as_strided_scatter(root, view, view.shape, view.stride(), view.storage_offset())
 
 
 def _packet(node: Any) -> str:
@@ -328,7 +347,7 @@ def _written_part(importer: Importer, tensor: Any, parts: Any, item: Any) -> Any
 
 
 def _is_written_back(view: Any, parent: Any) -> bool:
-    """True if a change of a view can be written into its base tensor."""
+    """True if an operator writes a change of a view into its base tensor."""
     if isinstance(view.meta["val"], (tuple, list)):
         return _packet(view) in _SPLITS or _packet(view) == "unbind"
     if isinstance(parent.meta["val"], (tuple, list)):
@@ -340,6 +359,19 @@ def _is_written_back(view: Any, parent: Any) -> bool:
     if name in _IN_ORDER:
         return "expand" not in name or sympy_of(one.numel()) == sympy_of(other.numel())
     return name in _SWAPS or name in _SCATTERS or name in ("permute", "narrow")
+
+
+def _is_strided(view: Any, root: Any) -> bool:
+    """True if the strides of a view say which elements of the root it has."""
+    one, other = view.meta["val"], root.meta["val"]
+    return (
+        isinstance(other, torch.Tensor)
+        and _memory(one) == _memory(other)
+        and one.dtype == other.dtype
+        and one.is_conj() == other.is_conj()
+        and one.is_neg() == other.is_neg()
+        and fills_memory(other)
+    )
 
 
 def changes_of(graph: Any) -> Changes | None:
@@ -376,10 +408,9 @@ def changes_of(graph: Any) -> Changes | None:
         view = first.get(node)
         if view is None:
             return None
-        while view in parents:
-            if not _is_written_back(view, parents[view]):
-                return None
-            view = parents[view]
+        path = [view, *_bases(view, parents)]
+        if not all(map(_is_written_back, path, path[1:])) and not _is_strided(view, path[-1]):
+            return None
     inputs = tuple(node for node in memory if node.op == "placeholder")
     return Changes(memory, parents, first, inputs)
 

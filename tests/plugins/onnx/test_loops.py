@@ -177,27 +177,54 @@ def test_a_loop_within_a_loop() -> None:
     check(made, *((np.array(n), np.array(m)) for n, m in ((3, 4), (1, 1), (130, 2))))
 
 
+@pytest.mark.parametrize("has_lengths", [True, False])
+@pytest.mark.parametrize("batch", [2, "batch", 70])
 @pytest.mark.parametrize("direction", [0, 1])
-def test_sequences_of_a_batch_have_their_own_lengths(direction: int) -> None:
+def test_sequences_of_a_batch_have_their_own_lengths(
+    direction: int, batch: int | str, has_lengths: bool
+) -> None:
+    names = "lengths, s0, xs" if has_lengths else ", s0, xs"
     made = onnx.parser.parse_model(f"""
         <ir_version: 3, opset_import: ["" : 8]>
-        scan (int64[2] lengths, float[2, 3] s0, float[2, n, 3] xs)
-            => (float[2, 3] end, float[2, n, 3] ys)
+        scan (int64[{batch}] lengths, float[{batch}, 3] s0, float[{batch}, n, 3] xs)
+            => (float[{batch}, 3] end, float[{batch}, n, 3] ys)
         {{
             end, ys = Scan <num_scan_inputs = 1, directions = [{direction}],
                 body = body (float[3] s, float[3] x) => (float[3] t, float[3] y)
             {{
                 t = Add(s, x)
                 y = Neg(t)
-            }}> (lengths, s0, xs)
+            }}> ({names})
         }}
     """)
     rng = np.random.default_rng(0)
     calls = []
-    for lengths, n in [((4, 2), 4), ((1, 5), 5), ((3, 3), 3)]:
-        parts = (rng.standard_normal(shape).astype("float32") for shape in ((2, 3), (2, n, 3)))
-        calls.append((np.array(lengths), *parts))
+    for count, n in [(2, 4), (2, 5), (3, 3), (1, 1)] if isinstance(batch, str) else [(batch, 4)]:
+        shapes = (count, 3), (count, n, 3)
+        parts = (rng.standard_normal(shape).astype("float32") for shape in shapes)
+        calls.append((rng.integers(1, n + 1, count), *parts))
     check(made, *calls)
+
+
+def test_strings_are_scanned_in_a_batch_of_any_size() -> None:
+    made = onnx.parser.parse_model("""
+        <ir_version: 3, opset_import: ["" : 8]>
+        scan (string[b, 1] s0, string[b, n, 1] xs) => (string[b, 1] end, string[b, n, 1] ys)
+        {
+            end, ys = Scan <num_scan_inputs = 1,
+                body = body (string[1] s, string[1] x) => (string[1] t, string[1] y)
+            {
+                t = Identity(x)
+                y = Identity(s)
+            }> (, s0, xs)
+        }
+    """)
+    first = np.array([["a"], ["b"]], object)
+    rows = np.array([[["c"], ["d"]], [["e"], ["f"]]], object)
+    for target in TARGETS:
+        end, ys = relaxpy.compile(from_onnx(made), target=target)["main"](first, rows)
+        assert end.tolist() == [["d"], ["f"]]
+        assert ys.tolist() == [[["a"], ["c"]], [["b"], ["e"]]]
 
 
 def test_a_map_over_a_sequence_uses_values_from_outside_of_its_body() -> None:

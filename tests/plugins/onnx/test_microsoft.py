@@ -205,6 +205,7 @@ QAttention(num_heads=2) <- x=whole(2, 5, 12), w=whole(12, 24), b=B, xs=SCALE, ws
     m=np.array([3, 5], np.int32), xz=ZERO, wz=ZERO
 Inverse <- x=rand(2, 4, 4)
 Inverse <- x=rand(4, 4).astype(np.float64)
+Inverse <- x=np.array([np.diag([3, 0, 2]), [[1, 2, 4], [2, 4, 8], [1, 1, 1]], 2 * np.eye(3)], "f")
 MatMulInteger16 <- a=np.array([[300, -2]], np.int16), b=np.array([[30000], [7]], np.int16)
 Unique <- x=np.array([2, 1, 1, 3, 4, 3], np.float32) => 3
 UnfoldTensor(dim=1, size=3, step=2) <- x=rand(2, 7, 3)

@@ -12,6 +12,7 @@ from onnx import TensorProto, helper, numpy_helper  # noqa: F401 (the rows name 
 from onnx.reference import ReferenceEvaluator
 
 import relaxpy
+from relaxpy.errors import RelaxpyError
 from relaxpy.relax.frontend.onnx import from_onnx
 from tests.plugins.onnx.runtime import check, results
 from tests.plugins.onnx.texts import Row, ids, one, rows_of
@@ -246,7 +247,14 @@ def test_what_is_not_imported_is_told(row: Row) -> None:
             {},
             "filter are symbolic",
         ),
-        ("GatherND", 13, {"x": IMAGE, "i": ints(1)[None]}, {"i": ["n", "m"]}, {}, "tuple is symb"),
+        (
+            "GatherND",
+            13,
+            {"x": IMAGE, "i": ints(1)[None]},
+            {"i": ["n", "m"]},
+            {},
+            "a shape of the result",
+        ),
         (
             "GroupNormalization",
             18,
@@ -277,6 +285,29 @@ def test_sizes_that_have_to_be_known_are_told(op, opset, operands, open_sizes, a
     outputs = 2 if op == "MaxPool" else 1
     with pytest.raises(NotImplementedError, match=reason):
         from_onnx(one(op, operands, attributes, outputs, open_sizes, opset=opset))
+
+
+@pytest.mark.parametrize("sizes", [["n", "m"], ["l", "n", "m"]], ids=["rows", "tables"])
+@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize("op", ["GatherND", "ScatterND"])
+def test_a_stated_rank_says_how_many_indices_are_in_a_tuple(
+    op: str, count: int, sizes: list[str]
+) -> None:
+    places = ints(-1, 2, 1, 0, 1, -1, 1, 0, 0)[: 3 * count].reshape(3, count)
+    indices = np.reshape(places, (*[1] * (len(sizes) - 2), 3, count))
+    operands: dict[str, Any] = {"x": rand(3, 3, 4), "i": indices}
+    part = (*indices.shape[:-1], *operands["x"].shape[count:])
+    if op == "ScatterND":
+        operands["u"] = rand(*part)
+    made = one(op, operands, {}, sizes={"i": sizes}, opset=16)
+    if op == "GatherND":
+        shape = [f"d{k}" for k in range(len(part))]
+        stated = helper.make_tensor_value_info("y0", TensorProto.FLOAT, shape)
+        made.graph.output[0].CopyFrom(stated)
+    check(made, operands)
+    other = {**operands, "i": np.concatenate([indices, indices], -1)}
+    with pytest.raises(RelaxpyError, match=rf"is {2 * count}, not {count}"):
+        relaxpy.compile(from_onnx(made))["main"](*other.values())
 
 
 @pytest.mark.each_choice

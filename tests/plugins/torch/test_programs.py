@@ -1179,6 +1179,28 @@ def test_torch_compile_returns_copies_in_memory_of_their_own() -> None:
         assert len(places) == 1 + len(found)
 
 
+@pytest.mark.parametrize("is_dynamic", [False, True])
+@pytest.mark.parametrize("kind", ["diagonal", "columns", "parts", "rows of columns"])
+def test_torch_compile_keeps_gaps_in_the_memory_of_results(kind: str, is_dynamic: bool) -> None:
+    def f(x: Any) -> tuple[Any, ...]:
+        y = x.select_scatter(x.select(0, -1) + 1, 0, -1)
+        return y, x.slice_scatter(x[:1], 0, 1, 2), y + 1
+
+    view: dict[str, Callable[[Any], Any]] = {
+        "diagonal": lambda x: x.diagonal(),
+        "columns": lambda x: x[:, 1::2],
+        "parts": lambda x: torch.complex(x, x).real,
+        "rows of columns": lambda x: x.t()[::2],
+    }
+    torch._dynamo.reset()
+    compiled = torch.compile(f, backend=relax_dynamo(target="numpy"), dynamic=is_dynamic)
+    for columns in (4, 6):
+        x = torch.randn(5, columns)
+        found, expected = compiled(view[kind](x)), f(view[kind](x.clone()))
+        assert_same(found, expected)
+        assert [v.stride() for v in found] == [v.stride() for v in expected]
+
+
 def test_torch_compile_returns_an_empty_tensor_that_can_grow() -> None:
     def doubled(x: Any) -> Any:
         return torch.mul(x, 2, out=x.new_empty(0))
@@ -1329,7 +1351,55 @@ def from_a_computed_place(x: Any) -> Any:
     return y + 1
 
 
+def windows_with_gaps(x: Any) -> Any:
+    y = x.t() + 0  # whose axes are in memory in the other order
+    y.unfold(0, 1, 2).mul_(2)
+    y.unfold(1, 1, 3)[1:].neg_()
+    return y, y.unfold(0, 1, 3)
+
+
+def windows_that_overlap(x: Any) -> Any:
+    y = x.clone()
+    w = y.unfold(1, 3, 1)
+    w[:, 1].mul_(5)
+    y[0] = 1
+    w[1, :, 0].sub_(2)
+    return y, w
+
+
+def copies_of_rows(x: Any) -> Any:
+    y = x.clone()
+    e = y.expand(2, 3, 4)
+    e[1].add_(1)
+    e[0, 1].neg_()
+    return y, e
+
+
+def by_strides(x: Any) -> Any:
+    y = x * 1
+    s = y.as_strided((2, 3), (6, 1), 2)
+    s.t()[1].fill_(9)
+    y.as_strided((2, 2), (1, 5)).abs_()
+    return y, s
+
+
+def parts_by_other_operators(x: Any) -> Any:
+    y = x.clone()
+    for part in (y.hsplit(2)[1], y.movedim(0, 1)[0], y.moveaxis(1, 0)[1:], y.vsplit([1])[1]):
+        part.mul_(3)
+    torch.linalg.diagonal(y).zero_()
+    return y
+
+
+def complex_windows(x: Any) -> Any:
+    z = torch.complex(x, x + 1)
+    z.unfold(1, 1, 2).mul_(2)
+    return torch.view_as_real(z)
+
+
 CHANGED = (
+    *(windows_with_gaps, windows_that_overlap, copies_of_rows, by_strides),
+    *(parts_by_other_operators, complex_windows),
     *(views_of_views, parts_that_overlap, rows_of_columns, permuted, unflattened),
     *(
         written_by_indices,
@@ -1358,6 +1428,52 @@ def test_changes_of_views_are_those_of_their_memory(function: Callable[..., Any]
     if function in (given, given_through_an_operator):
         expected = [changed, *expected]
     assert_same(results, expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.int64])
+@pytest.mark.parametrize("function", [windows_with_gaps, windows_that_overlap])
+def test_changes_of_views_by_strides_are_for_all_sizes(
+    function: Callable[..., Any], dtype: torch.dtype
+) -> None:
+    sizes = {1: torch.export.Dim("columns", min=4, max=9)}
+    model, x = Module(lambda self, x: function(x)), torch.zeros(3, 5, dtype=dtype)
+    program = torch.export.export(model, (x,), dynamic_shapes=((sizes,),))
+    run = relaxpy.compile(from_exported_program(program))["main"]
+    for columns in (5, 4, 9):
+        x = torch.arange(3 * columns).reshape(3, columns).to(dtype)
+        assert_same(list(leaves(run(x))), leaves(function(x)))
+
+
+@pytest.mark.parametrize("is_dynamic", [False, True])
+def test_changes_of_windows_are_refused_where_pytorch_would_lose_elements(is_dynamic: bool) -> None:
+    def f(x: Any, size: int, step: int) -> Any:
+        y = x + 0
+        y.unfold(0, size, step).add_(1)
+        return y
+
+    kept, lost = [(6, 2, 2), (6, 6, 7), (4, 1, 1)], [(5, 1, 2), (5, 2, 2), (6, 2, 4), (7, 3, 5)]
+    for length, size, step in (*kept, *lost):
+        torch._dynamo.reset()
+        x = torch.arange(float(length))
+        compiled = torch.compile(f, backend=relax_dynamo(target="numpy"), dynamic=is_dynamic)
+        if (length, size, step) in kept:
+            assert_same([compiled(x, size, step)], [f(x, size, step)])
+            continue
+        message = rf"unfold\(0, {size}, {step}\) changes in place.*as_strided"
+        with pytest.raises(Exception, match=message):
+            compiled(x, size, step)
+
+    bits = Module(lambda self, x: (f(x, 1, 2), (y := x + 0).view(torch.int32).zero_(), y)[::2])
+    with pytest.raises(NotImplementedError, match=r"unfold\(0, 1, 2\) changes in place"):
+        from_exported_program(torch.export.export(bits, (torch.ones(5),)))
+
+
+def test_gradients_of_windows_with_gaps_are_imported() -> None:
+    torch._dynamo.reset()
+    x = torch.arange(8.0, requires_grad=True)
+    compiled = torch.compile(lambda x: x.unfold(0, 2, 3).square().sum(), backend=relax_dynamo())
+    (found,) = torch.autograd.grad(compiled(x), x)
+    torch.testing.assert_close(found, torch.tensor([0.0, 2, 0, 6, 8, 0, 12, 14]))
 
 
 def test_memory_is_looked_for_near_changes_alone(monkeypatch) -> None:

@@ -406,12 +406,11 @@ def _scanned(
     found, stacked = _iterated(cx, loop, backwards=backwards)
     moved: list[Value] = []
     for x, axis in zip(stacked, output_axes or [0] * outputs, strict=True):
-        tensor = cx.tensor(x)
-        info = tensors.tensor_info(tensor)
-        tensor = cx.match(tensor, [length, *tensors.shape_of(tensor)[1:]], str(info.dtype))
-        place = tensors.normal_axis(axis, info.ndim)
+        tensor = _of_length(cx, x, length)
+        rank = tensors.rank_of(tensor)
+        place = tensors.normal_axis(axis, rank)
         if place:
-            order = list(range(1, info.ndim))
+            order = list(range(1, rank))
             order.insert(place, 0)
             tensor = cx.emit(R.permute_dims(tensor, order))
         moved.append(cx.of_element_type(tensor, cx.code(x)))
@@ -450,22 +449,26 @@ def scan_8(
     num_scan_inputs: int,
     directions: list[int] | None = None,
 ) -> list[Value]:
+    """A loop over the batch, each element of which is a scan of its own."""
     batch = tensors.shape_of(operands[0])[0]
-    if not isinstance(batch, int):
-        raise UnsupportedError("the size of the batch is symbolic, expected a number")
-    if batch * len(body.nodes) > _UNROLLED:
-        raise UnsupportedError(
-            f"a batch of {batch} is too large, expected {_UNROLLED} nodes in all"
-        )
-    each: list[list[Value]] = []
-    for k in range(batch):
-        number = rx.const(k, "int64")
+
+    def step(k: Value, *_: object) -> _Step:
+        number = cx.tensor(k)
         parts = [cx.as_strings(cx.emit(R.take(x, number, axis=0)), x) for x in operands]
         used = None
         if sequence_lens is not None:
-            used = cx.emit(R.take(cx.tensor(sequence_lens), rx.const(k, "int64"), axis=0))
-        each.append(_scanned(cx, parts, body, num_scan_inputs, [], directions or [], [], [], used))
-    return [
-        cx.as_strings(R.stack(rx.Tuple(tuple(cx.tensor(value) for value in values)), 0), *values)
-        for values in zip(*each, strict=True)
-    ]
+            used = cx.emit(R.take(cx.tensor(sequence_lens), number, axis=0))
+        found = _scanned(cx, parts, body, num_scan_inputs, [], directions or [], [], [], used)
+        return _Step(None, [], found)
+
+    count = cx.contents([batch], (), "int64")
+    loop = _Loop(step, [], count, None, len(body.outputs), len(body.nodes), counts=True)
+    _, stacked = _iterated(cx, loop)
+    return [cx.of_element_type(_of_length(cx, x, batch), cx.code(x)) for x in stacked]
+
+
+def _of_length(cx: Context, stacked: Value, length: tensors.Size) -> rx.Expr:
+    """The elements of an output, of which there are so many."""
+    tensor = cx.tensor(stacked)
+    sizes = tensors.shape_of(tensor)[1:]
+    return cx.match(tensor, [length, *sizes], tensors.dtype_of(tensor))

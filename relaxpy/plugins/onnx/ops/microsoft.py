@@ -495,7 +495,7 @@ def multi_head_attention(
 def inverse(cx: Context, x: Expr) -> Expr:
     dtype = tensors.dtype_of(x)
     wide = R.astype(x, "float32") if dtype == "float16" else x
-    return tensors.call("linalg_inv", [wide], [(0, tensors.shape_of(x), dtype, False)])
+    return tensors.call("linalg_inv_ex", [wide], [(0, tensors.shape_of(x), dtype, False)])
 
 
 @converter("MatMulInteger16", domain=DOMAIN)

@@ -501,16 +501,32 @@ def gather_elements(cx: Context, x: Expr, indices: Expr, *, axis: int = 0) -> Ex
 @converter("GatherND", domain="com.microsoft")
 @converter("GatherND", strings=True)
 def gather_nd(cx: Context, x: Expr, indices: Expr, *, batch_dims: int = 0) -> Expr:
-    sizes = tensors.shape_of(x)[batch_dims : batch_dims + sizes_known_last(indices)]
+    stated = cx.importer.ranks.get(cx.node.outputs[0])
+    indices, count = _of_known_tuples(cx, x, indices, stated, batch_dims)
+    sizes = tensors.shape_of(x)[batch_dims : batch_dims + count]
     return R.gather_nd(x, _tuples(cx, indices, sizes), batch_dims)
 
 
-def sizes_known_last(indices: Expr) -> int:
-    """The last size of a tensor of index tuples, a number."""
-    last = tensors.shape_of(indices)[-1]
-    if not isinstance(last, int):
-        raise UnsupportedError("the number of indices in a tuple is symbolic")
-    return last
+def _of_known_tuples(
+    cx: Context, x: Expr, indices: Expr, rank: int | None, batch_dims: int = 0
+) -> tuple[Expr, int]:
+    """Tuples of indices of `x`, and how many are in a tuple, by the rank of what they select.
+
+    Errors:
+        UnsupportedError: neither the indices nor the rank tells it.
+    """
+    *outer, last = tensors.shape_of(indices)
+    if isinstance(last, int):
+        return indices, last
+    if rank is None:
+        raise UnsupportedError(
+            "the number of indices in a tuple is symbolic, and decides the rank of the result; "
+            "state a shape of the result in the model"
+        )
+    count = len(outer) + tensors.rank_of(x) - batch_dims - rank
+    if not 0 <= count <= tensors.rank_of(x) - batch_dims:
+        raise UnsupportedError(f"the indices select no part of rank {rank}")
+    return cx.match(indices, [*outer, count], tensors.dtype_of(indices)), count
 
 
 def _tuples(cx: Context, indices: Expr, sizes: Sequence[tensors.Size]) -> Expr:
@@ -548,7 +564,7 @@ def scatter_nd(
     cx: Context, x: Expr, indices: Expr, updates: Expr, *, reduction: str = "none"
 ) -> Expr:
     _require_plain(cx, x, reduction)
-    sizes_known_last(indices)
+    indices, _ = _of_known_tuples(cx, x, indices, tensors.rank_of(updates))
     return R.scatter_nd(x, indices, updates, _REDUCTIONS[reduction])
 
 
