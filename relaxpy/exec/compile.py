@@ -29,7 +29,7 @@ from relaxpy.exec.native.threads.pool import native_threads
 from relaxpy.exec.report import ExecutionReport
 from relaxpy.exec.runtime.checks import public_signatures
 from relaxpy.exec.runtime.registry import Answer, answers_in, still_hold, with_instance
-from relaxpy.exec.runtime.threads import thread_count
+from relaxpy.exec.runtime.threads import rounding, thread_count
 from relaxpy.exec.stored import NOT_A_PROGRAM, Source, is_default, linked_program, load_program
 from relaxpy.exec.tuning import Kept
 from relaxpy.ir.core.fork_lock import ForkLock, Late
@@ -488,7 +488,7 @@ def shared_or_new(
     functions = module.functions_by_name
     identities = tuple((name, id(func)) for name, func in functions.items())
     attrs = module.attrs
-    key = identities, id(attrs), target, thread_count()
+    key = identities, id(attrs), target, thread_count(), rounding()
     with _lock:
         known, executable, _, answers = _recent.get(key, ((), lambda: None, attrs, ()))
         same = all(one() is func for one, func in zip(known, functions.values(), strict=False))
