@@ -33,9 +33,11 @@ from relaxpy.exec.runtime.threads import rounding, thread_count
 from relaxpy.exec.stored import NOT_A_PROGRAM, Source, is_default, linked_program, load_program
 from relaxpy.exec.tuning import Kept
 from relaxpy.ir.core.fork_lock import ForkLock, Late
-from relaxpy.ir.core.memo import noted_reads
+from relaxpy.ir.core.memo import memoised, noted_reads
 from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.core.target import DEFAULT, Target, default_target, target_facts, target_kind
+from relaxpy.ir.core.tensor import may_change
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import PassContext
 from relaxpy.ir.relax import nodes as rx
@@ -404,9 +406,17 @@ def _kept_or_compiled(module: IRModule, target: str, requested: str) -> Executab
     def compiled(module: IRModule) -> Executable:
         return _stored_or_compiled(module, target, requested)
 
-    if not keeps_programs() or not is_default() or module.global_infos:
+    is_shared = keeps_programs() and is_default() and not module.global_infos
+    if not is_shared or any(map(_literals_may_change, module.functions_by_name.values())):
         return compiled(module.clone())
     return shared_or_new(module, requested, compiled)
+
+
+@memoised
+def _literals_may_change(func: rx.BaseFunc) -> bool:
+    """True if a literal is in memory that others can write, such as that of a tensor of PyTorch."""
+    literals = (node for node in walk(func) if isinstance(node, rx.Constant))
+    return any(may_change(literal.memory(aligned=False)) for literal in literals)
 
 
 def _stored_or_compiled(
