@@ -31,13 +31,15 @@ from relaxpy.exec.program.link import LateFallbacks, link
 from relaxpy.exec.program.saved import NOT_A_PROGRAM, program_of_saved
 from relaxpy.exec.program.table import CompiledProgram
 from relaxpy.exec.runtime.registry import Answer, answers_in, still_hold, with_instance
-from relaxpy.exec.runtime.threads import thread_count
+from relaxpy.exec.runtime.threads import rounding, thread_count
 from relaxpy.exec.stored import Source, is_default, load_program
 from relaxpy.exec.tuning import Kept
 from relaxpy.ir.core.fork_lock import ForkLock, Late
-from relaxpy.ir.core.memo import noted_reads
+from relaxpy.ir.core.memo import memoised, noted_reads
 from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.core.target import DEFAULT, Target, default_target, target_facts, target_kind
+from relaxpy.ir.core.tensor import may_change
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import PassContext
 from relaxpy.ir.relax import nodes as rx
@@ -423,9 +425,17 @@ def _kept_or_compiled(module: IRModule, target: str, requested: str) -> Executab
     def compiled(module: IRModule) -> Executable:
         return _stored_or_compiled(module, target, requested)
 
-    if not keeps_programs() or not is_default() or module.global_infos:
+    is_shared = keeps_programs() and is_default() and not module.global_infos
+    if not is_shared or any(map(_literals_may_change, module.functions_by_name.values())):
         return compiled(module.clone())
     return shared_or_new(module, requested, compiled)
+
+
+@memoised
+def _literals_may_change(func: rx.BaseFunc) -> bool:
+    """True if a literal is in memory that others can write, such as that of a tensor of PyTorch."""
+    literals = (node for node in walk(func) if isinstance(node, rx.Constant))
+    return any(may_change(literal.memory(aligned=False)) for literal in literals)
 
 
 def _stored_or_compiled(
@@ -505,7 +515,7 @@ def shared_or_new(
     functions = module.functions_by_name
     identities = tuple((name, id(func)) for name, func in functions.items())
     attrs = module.attrs
-    key = identities, id(attrs), target, thread_count()
+    key = identities, id(attrs), target, thread_count(), rounding()
     with _lock:
         known, executable, _, answers = _recent.get(key, ((), lambda: None, attrs, ()))
         same = all(one() is func for one, func in zip(known, functions.values(), strict=False))

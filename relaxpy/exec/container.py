@@ -31,7 +31,7 @@ from relaxpy.errors import MisuseError, unexpected
 from relaxpy.exec.runtime.tensors import release
 from relaxpy.exec.tuning import Kept
 from relaxpy.ir.core.dtype import Array, DataType
-from relaxpy.ir.core.tensor import is_writable
+from relaxpy.ir.core.tensor import may_change
 from relaxpy.ir.serialize import check_size, unique_members
 from relaxpy.support.dataclass import dataclass
 
@@ -249,7 +249,7 @@ def _views(sections: Sequence[Array], rows: _Rows, source: str) -> list[Array]:
 
 def digest(array: Array) -> str:
     """The SHA-256 of the elements of an array; that of a large one that cannot change is kept."""
-    if array.nbytes < Kept.DIGEST_KEPT or is_writable(array):
+    if array.nbytes < Kept.DIGEST_KEPT or may_change(array):
         return hashlib.sha256(_elements(array).data).hexdigest()
     address = id(array)
     known, found = _DIGESTS.get(address, (None, ""))

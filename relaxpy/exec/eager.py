@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from functools import partial
 from weakref import WeakKeyDictionary, ref
@@ -11,18 +12,21 @@ from relaxpy.exec.as_module import as_module
 from relaxpy.exec.compile import compile
 from relaxpy.exec.executable import EntryPoint, checking
 from relaxpy.exec.runtime.registry import Answer, answers_in, still_hold
+from relaxpy.exec.runtime.threads import THREADS, rounding
 from relaxpy.exec.runtime.values import Value
 from relaxpy.ir.core.memo import noted_reads
+from relaxpy.ir.core.target import VARIABLE, Target, target_kind
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
+from relaxpy.ir.pass_infra.passes import PassContext
 from relaxpy.ir.relax.call_graph import mentioned_globals
 from relaxpy.ir.relax.nodes import BaseFunc
 from relaxpy.ir.tir.prim_func import PrimFunc, kernel_faults
 
 _compiled: WeakKeyDictionary[BaseFunc, EntryPoint] = WeakKeyDictionary()
 _kernels: WeakKeyDictionary[PrimFunc, EntryPoint] = WeakKeyDictionary()
-_surroundings: WeakKeyDictionary[BaseFunc, tuple[int, Sequence[Answer]]] = WeakKeyDictionary()
-"""The number of changes to operators, and the answers of the registry, at the compilation."""
+_surroundings: WeakKeyDictionary[BaseFunc, tuple[object, Sequence[Answer]]] = WeakKeyDictionary()
+"""The settings, and the answers of the registry, at the compilation."""
 
 
 def call_function(
@@ -35,16 +39,23 @@ def call_function(
         RuntimeCheckError: a check failed.
     """
     entry = _compiled.get(func)
-    changes, answers = _surroundings.get(func, (0, ()))
-    if entry is None or changes != Op.changes or not still_hold(answers):
+    known, answers = _surroundings.get(func, ((), ()))
+    current = _settings()
+    if entry is None or known != current or not still_hold(answers):
         _check_alone(func)
-        changes = Op.changes
         with noted_reads() as reads:
             # The table below must not keep the function alive.
             executable = compile(func).written_as(partial(_module_of, ref(func)))
             entry = executable.entry_point(_name_of(func))
-        _compiled[func], _surroundings[func] = entry, (changes, answers_in(reads))
+        _compiled[func], _surroundings[func] = entry, (current, answers_in(reads))
     return checking(entry)(*args, **(kwargs or {}))
+
+
+def _settings() -> tuple[object, ...]:
+    """What a compilation depends on besides the function and the registry of packed functions."""
+    variables = map(os.environ.get, (VARIABLE, THREADS))
+    target, options = target_kind(Target.current()), PassContext.current().options
+    return Op.changes, target, *variables, options, rounding()
 
 
 def call_kernel(func: PrimFunc, args: Sequence[object]) -> None:

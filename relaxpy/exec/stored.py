@@ -33,7 +33,7 @@ from relaxpy.exec.native.machine_code.machine import host
 from relaxpy.exec.native.machine_code.processor import generator, package, processor
 from relaxpy.exec.program.saved import program_of_saved, saved_program
 from relaxpy.exec.program.table import CompiledProgram
-from relaxpy.exec.runtime.threads import thread_count
+from relaxpy.exec.runtime.threads import rounding, thread_count
 from relaxpy.exec.tuning import Kept
 from relaxpy.ir.core.dtype import Array
 from relaxpy.ir.core.fork_lock import late_property
@@ -106,7 +106,8 @@ class Source:
             return
         text = json.dumps(table, separators=(",", ":"), allow_nan=False)
         kind = "program" if has_passes else "saved program"
-        self.key = disk_cache.key_of(kind, self._surroundings, str(thread_count()), text, *arrays)
+        thread = str(thread_count()), rounding()
+        self.key = disk_cache.key_of(kind, self._surroundings, *thread, text, *arrays)
 
     @classmethod
     def made(cls, recipe: str) -> Source:

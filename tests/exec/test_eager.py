@@ -8,6 +8,8 @@ import pytest
 
 from relaxpy.errors import CompileError, RuntimeCheckError
 from relaxpy.exec import eager
+from relaxpy.ir.core.target import Target
+from relaxpy.ir.pass_infra.passes import PassContext
 from relaxpy.ir.relax import nodes as rx
 from tests.exec.kernels import elementwise, function, matmul, size_var, tensor
 
@@ -55,6 +57,26 @@ def test_a_relax_function_is_forgotten_too() -> None:
     del func
     gc.collect()
     assert alive() is None
+
+
+def test_a_function_is_compiled_for_the_current_target_and_options(monkeypatch) -> None:
+    x = rx.Var("x", tensor((N,)))
+    func = function([x], [], x)
+
+    def target() -> str:
+        func(np.zeros(2, "float32"))
+        return eager._compiled[func]._program.target
+
+    found = target()
+    with Target("reference"):
+        assert target() == "reference"
+    assert target() == found
+    monkeypatch.setenv("RELAXPY_TARGET", "numpy")
+    assert target() == "numpy"
+    entry = eager._compiled[func]
+    with PassContext(disabled_pass=["FuseOps"]):
+        assert target() == "numpy"
+        assert eager._compiled[func] is not entry
 
 
 def test_a_function_of_a_module_does_not_run_alone() -> None:

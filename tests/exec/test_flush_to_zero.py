@@ -1,4 +1,4 @@
-"""A parallel loop takes subnormal numbers for zeros in all of its tasks, or in none."""
+"""Subnormal numbers are zeros in all tasks of a loop or in none, and in no program of others."""
 
 import ctypes
 import platform
@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import relaxpy
+from relaxpy.exec.compile import compile_made
 from relaxpy.exec.process import process
 from relaxpy.script import from_source
 
@@ -62,3 +63,32 @@ def test_all_tasks_round_as_the_thread_that_calls(target: str) -> None:
     for _ in range(8):
         assert flushing(zeros) == SIZE
         assert zeros() == 0
+
+
+FOLDED = """
+@R.function
+def main(x: R.Tensor((2,), "float32")):
+    small = R.multiply(R.const([2e-38, 4e-38], "float32"), R.const([0.01, 0.01], "float32"))
+    return R.add(x, R.multiply(small, R.const([1e30, 1e30], "float32")))
+"""
+WAYS: dict[str, Callable[[Any], Callable[[Any], Any]]] = {
+    "the same module": lambda module: relaxpy.compile(module, "native")["main"],
+    "the same text": lambda module: relaxpy.compile(from_source(FOLDED), "native")["main"],
+    "the same recipe": lambda module: compile_made(lambda: module, "folded", "native")["main"],
+    "calls": lambda module: module["main"],
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_constants_that_one_thread_computes_as_zeros_are_not_those_of_others(
+    way: str, lowered: list[str]
+) -> None:
+    module = relaxpy.IRModule.from_expr(from_source(FOLDED))
+    zeros = np.zeros(2, "float32")
+
+    def result() -> Any:
+        return WAYS[way](module)(zeros)
+
+    for _ in range(2):
+        np.testing.assert_array_equal(flushing(result), zeros)
+        np.testing.assert_allclose(result(), [2e-10, 4e-10], rtol=1e-4)

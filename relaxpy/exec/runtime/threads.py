@@ -1,4 +1,4 @@
-"""The threads of a program: their number, their CPUs, and their busy times while it is profiled.
+"""The threads of a program: their number, CPUs, rounding, and busy times while it is profiled.
 
 Native workers write to a ring of 64-bit words: how many threads are profiled, how many entries were
 written, then the entries: the thread that runs the loop, the worker, and two times in nanoseconds.
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import os
+import struct
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -107,6 +109,21 @@ def as_this_thread_rounds() -> Callable[[], object]:
 
 _ENVIRONMENT_WORDS: Final = 16
 """More than an environment of floats has on any system (4 of 8 bytes)."""
+
+
+def rounding() -> str:
+    """How this thread rounds, and whether it takes subnormal numbers for zeros.
+
+    These are results of arithmetic: numbers that a compiler computes depend on it, too.
+    """
+    one, half, tiny = _OPERANDS
+    results = _SUBNORMAL * one, _NORMAL * half, one + tiny, one - tiny, tiny - one
+    return struct.pack("<5d", *results).hex()
+
+
+_OPERANDS: Final = 1.0, 0.5, 2.0**-60
+_SUBNORMAL: Final = float.fromhex("0x1p-1074")
+_NORMAL: Final = sys.float_info.min
 
 ENTRIES: Final = 1 << 16
 """The most entries that are kept, a power of two."""

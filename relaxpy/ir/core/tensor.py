@@ -139,6 +139,23 @@ def is_writable(array: Array) -> bool:
     return False
 
 
+def may_change(array: Array) -> bool:
+    """True unless the memory is that of an array, or object of Python, that nobody can write.
+
+    Arrays that are not writable may share the memory of a tensor of PyTorch, which is.
+    """
+    base: object = array
+    while isinstance(base, np.ndarray):
+        if base.flags.writeable:
+            return True
+        base = base.base
+    try:
+        memory: Any = base.obj if isinstance(base, memoryview) else base
+        return memory is not None and not memoryview(memory).readonly
+    except TypeError:  # it shows its memory in another way
+        return True
+
+
 MASKED = (
     "found an array with masked elements, which tensors cannot have: "
     "x.filled(value) is the array with a value in their place"

@@ -48,7 +48,7 @@ def _gradient_take(
                 later = len(shape) - 1 - rules.normal_axis(axis or 0, len(shape))
                 if later:
                     rank = require_rank(is_valid, "take")
-                    is_valid = R.expand_dims(is_valid, range(rank, rank + later))
+                    is_valid = R.expand_dims(is_valid, [*range(rank, rank + later)])
                 gradient = R.where(is_valid, gradient, R.zeros_like(gradient))
             positions = inside
     return [R.grad.take_backward(gradient, x, positions, axis=axis), R.grad.no_grad(indices)]

@@ -120,6 +120,52 @@ def f(n: T.int32, Y: T.Buffer((8,), "int32")):
         M[0] = 1
 # args: 5, np.array([0, 0, 0, 0, 0, 0, 0, 0], "int32")
 # error: does not have the shape of M
+--- a region whose position its block changes
+def f(A: T.Buffer((2, 2), "int32"), Y: T.Buffer((2,), "int32")):
+    R = T.alloc_buffer((1,), "int32")
+    R[0] = 0
+    with T.block("b"):
+        V = T.match_buffer(A[R[0], 0:2], (2,), "int32")
+        R[0] = 1
+        for i in range(2):
+            Y[i] = V[i]
+# args: np.array([[1, 2], [3, 4]], "int32"), np.array([0, 0], "int32")
+# result: {1: [1, 2]}
+--- a region at an element of itself that it changes
+def f(A: T.Buffer((2, 2), "int32"), Y: T.Buffer((2,), "int32")):
+    with T.block("b"):
+        V = T.match_buffer(A[A[0, 0], 0:2], (2,), "int32")
+        A[0, 0] = 0
+        for i in range(2):
+            V[i] = V[i] + 5
+            Y[i] = V[i]
+# args: np.array([[1, 2], [3, 4]], "int32"), np.array([0, 0], "int32")
+# result: {0: [[0, 2], [8, 9]], 1: [8, 9]}
+--- regions of regions, in a loop
+def f(A: T.Buffer((3, 4), "int32"), Y: T.Buffer((3,), "int32")):
+    for j in range(3):
+        with T.block("b"):
+            vj = T.axis.spatial(3, j)
+            V = T.match_buffer(A[A[vj, 0] : A[vj, 0] + 2, 0:4], (2, 4), "int32")
+            W = T.match_buffer(V[V[0, 0], 2:4], (2,), "int32")
+            A[vj, 0] = 7
+            V[0, 0] = 1
+            Y[vj] = W[0] * 10 + W[1]
+# args: np.array([[0, 1, 2, 3], [1, 4, 5, 6], [0, 7, 8, 9]], "int32"), np.array([0, 0, 0], "int32")
+# result: {0: [[1, 1, 2, 3], [1, 4, 5, 6], [7, 7, 8, 9]], 1: [23, 89, 56]}
+--- the offset of a region, which its block changes
+def f(A: T.Buffer((2, 2), "int32"), Y: T.Buffer((2,), "int32")):
+    R = T.alloc_buffer((1,), "int32")
+    R[0] = 1
+    with T.block("b"):
+        s = T.int32()
+        o = T.int32()
+        V = T.match_buffer(A[R[0], 0:2], (2,), "int32", strides=[s], elem_offset=o)
+        R[0] = 0
+        for i in range(2):
+            Y[i] = V[i] * 10 + o
+# args: np.array([[1, 2], [3, 4]], "int32"), np.array([0, 0], "int32")
+# result: {1: [32, 42]}
 --- a view with a step back, from element 3 on
 def f(Y: T.Buffer((4,), "int32"), Z: T.Buffer((4,), "int32")):
     B = T.decl_buffer((4,), "int32", data=Y.data, elem_offset=3, strides=[-1])

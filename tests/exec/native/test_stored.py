@@ -283,6 +283,24 @@ def test_constants_are_those_of_the_program(lowered: list[str]) -> None:
     assert len(lowered) == 2
 
 
+@pytest.mark.parametrize("size", [16, 256, 640])
+def test_constants_in_memory_that_others_write_are_those_of_now(size, lowered, tmp_path) -> None:
+    memory = bytearray(size * size * 4)
+    weight = np.frombuffer(memoryview(memory).toreadonly(), "float32").reshape(size, size)
+    x = relax.Var("x", relax.TensorStructInfo((64, size), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        builder.emit_func_output(builder.emit(relax.op.matmul(x, relax.const(weight))))
+    module, data, executables = builder.get(), np.ones((64, size), "float32"), []
+    for value in (1, 2):
+        np.frombuffer(memory, "float32")[:] = value
+        executable = relaxpy.compile(module, target="native")
+        executables.append(executable)  # its copies of constants stay
+        executable.save(tmp_path / "model.rxp")
+        for each in executable, relaxpy.load_executable(tmp_path / "model.rxp"):
+            np.testing.assert_array_equal(each["main"](data), data * size * value)
+
+
 def test_what_users_register_or_configure_is_not_stored(lowered, monkeypatch) -> None:
     compiled()
     with PassContext(disabled_pass=["FuseOps"]):

@@ -101,6 +101,13 @@ def test_taking_nothing_of_nothing() -> None:
     assert gradients(call, np.zeros((0, 2)), np.zeros((0,), "int64")) == [[]]
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+def test_taking_outside_of_any_axis(axis: int) -> None:
+    x, outside = np.arange(4.0).reshape(2, 2), np.array([-1, 1, 2, 1], "int64")
+    [found] = gradients(lambda x, i: R.take(x, i, axis=axis, mode="nan"), x, outside)
+    np.testing.assert_array_equal(np.moveaxis(np.array(found), axis, 0), [[0, 0], [2, 2]])
+
+
 def test_scatter_nd_at_an_unknown_number_of_positions() -> None:
     program = graph("""
     def main(x: f32[2, 3], i: i64[4, k], u: R.Tensor(ndim=2, dtype="float32")):

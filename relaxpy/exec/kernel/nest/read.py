@@ -219,10 +219,13 @@ class _Reader:
                 first = substitute(iter_var.dom.min, points)
                 reduced.append((self.value(bound), self.value(first)))
         values = {**points, **values}
+        bounds: list[dict[tir.Var, tir.PrimExpr]] = []
         if block.alloc_buffers or block.match_buffers:
             # Each buffer whose layout mentions a variable is rebuilt once.
             bound_block = substitute(replace(block, iter_vars=(), reads=(), writes=()), values)
             for number in range(len(bound_block.match_buffers)):
+                bound_block, own = self._with_fixed_bounds(bound_block, number)
+                bounds.append(own)
                 bound_block = substitute(
                     bound_block, self.buffers.layout_of(bound_block.match_buffers[number])
                 )
@@ -231,7 +234,8 @@ class _Reader:
         outer, self.block = self.block, block.name_hint or self.block
         for buffer in bound_block.alloc_buffers:
             items += self.buffers.add_local(buffer, bound_block, self.axes)
-        for match in bound_block.match_buffers:
+        for match, own in zip(bound_block.match_buffers, bounds, strict=True):
+            items += [self._bound(var, self.value(bound)) for var, bound in own.items()]
             items += self._region(match)
             self.buffers.add_match(match)
         if bound_block.init is not None:
@@ -244,6 +248,35 @@ class _Reader:
             yield from items
         else:
             yield nest.Branch(predicate, tuple(items))
+
+    def _with_fixed_bounds(
+        self, block: st.Block, number: int
+    ) -> tuple[st.Block, dict[tir.Var, tir.PrimExpr]]:
+        """The block with variables for bounds of a matched region that it may change, with values.
+
+        The bounds are those when the block begins.
+        """
+        match = block.match_buffers[number]
+        earlier = {other.buffer for other in block.match_buffers[:number]}
+        values: dict[tir.Var, tir.PrimExpr] = {}
+
+        def fixed(bound: tir.PrimExpr) -> tir.PrimExpr:
+            reads = {load.buffer for load in nest.loads(bound)}
+            if reads.isdisjoint(earlier) and not self._may_change(bound, block):
+                return bound
+            var = tir.Var("bound", bound.dtype)
+            values[var] = bound
+            return var
+
+        source = match.source
+        ranges = (Range.from_min_extent(fixed(r.min), fixed(r.extent)) for r in source.region)
+        new = replace(match, source=replace(source, region=tuple(ranges)))
+        if not values:
+            return block, values
+        matches = block.match_buffers
+        return replace(
+            block, match_buffers=(*matches[:number], new, *matches[number + 1 :])
+        ), values
 
     def _region(self, match: st.MatchBufferRegion) -> Iterator[nest.Item]:
         """Check that a matched region is in bounds and has the right shape, unless proved."""
@@ -438,13 +471,16 @@ class _Reader:
         """True if `value` must be evaluated here, and not where `body` uses `var`."""
         if isinstance(value, (tir.Var, tir.IntImm)):
             return False
+        stops = self._may_stop(value) and not is_always_evaluated(var, body)
+        return stops or self._may_change(value, body)
+
+    def _may_change(self, value: tir.PrimExpr, body: st.Stmt) -> bool:
+        """True if `value` may be another one after a part of `body`, or if it calls a function."""
         written = set(map(self.buffers.root, written_buffers(body)))
         called = any(True for _ in nest.external_calls(value))
         reads = {self.buffers.root(load.buffer) for load in nest.loads(value)}
         passed_on = reads and any(True for _ in nest.external_calls(body))
-        changed = reads & written or self._may_overlap(written, reads)
-        stops = self._may_stop(value) and not is_always_evaluated(var, body)
-        return bool(called or passed_on or changed or stops)
+        return bool(called or passed_on or reads & written or self._may_overlap(written, reads))
 
     def _may_stop(self, value: tir.PrimExpr) -> bool:
         """True if an operation in `value` may fail, or memory that it reads."""

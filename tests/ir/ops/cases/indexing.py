@@ -28,6 +28,7 @@ def cases() -> Iterator[Case]:
         (x, outside),
         lambda v, i: op.take(v, i, 0, "nan"),
         lambda v, i: np.stack([v[k] if 0 <= k < len(v) else np.full_like(v[0], np.nan) for k in i]),
+        smooth=False,
     )
     yield Case(
         "relax.take",
