@@ -1,4 +1,10 @@
-"""Relax programs written as decorated Python functions, run on NumPy or as machine code.
+"""Run PyTorch, ONNX and Hugging Face models on the CPU without their frameworks.
+
+    ex = relaxpy.compile("model.onnx")  # or a PyTorch module with args=(x,), or a decorated function
+    y = ex(x)
+
+`relaxpy.load` makes the module of a model without compiling it, `relaxpy.script` has the notation of
+programs, `relaxpy.llm` language models, and `relaxpy.doctor()` shows what affects speed here.
 
 Public names are loaded on first use, so that `import relaxpy` is fast.
 """

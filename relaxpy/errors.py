@@ -375,7 +375,7 @@ def unknown_attribute(
             hint = f'functions are items: did you mean {display_name}["{near[0]}"]?'
         elif hint is None and known:
             entry = "main" if "main" in known else known[0]
-            hint = f'functions are called by name, as in {display_name}["{entry}"](...)'
+            hint = f'functions are items, as {display_name}["{entry}"]; dir() lists the attributes'
     return UnknownAttributeError(message, hint=hint, about=name)
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from relaxpy.errors import StructInfoError
+
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = ["README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
 MODULES = [
@@ -96,6 +98,23 @@ def test_the_errors_of_getting_started_are_those_shown(tmp_path, monkeypatch, ca
     shown = re.findall(r"^```text\n(.*?)\n```$", text, re.MULTILINE | re.DOTALL)
     assert [message for message in shown if " ".join(message.split()) not in printed] == []
     assert shown
+
+
+def test_the_error_of_the_first_page_is_the_one_shown(tmp_path, monkeypatch) -> None:
+    lines = [
+        "from relaxpy.script import relax as R",
+        *[""] * 8,
+        "@R.function",
+        'def main(x: R.Tensor(("n", 5), "float32"), w: R.Tensor((6, 7), "float32")):',
+        "    y = R.matmul(x, w)",
+        "    return y",
+    ]
+    (tmp_path / "model.py").write_text("\n".join(lines), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(StructInfoError) as caught:
+        runpy.run_path("model.py")
+    first = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    assert " ".join(str(caught.value).replace(f"{tmp_path}/", "").split()) in first
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -344,6 +344,34 @@ print({{"torch", "onnx"}} & {{*sys.modules}})
     assert done.stdout == "set()\n"
 
 
+MISSING = """
+import sys, relaxpy
+from relaxpy.relax.frontend.weights import open_weights
+for package, file, read in (
+    ("onnx", "model.onnx", relaxpy.compile),
+    ("torch", "model.pt2", relaxpy.load),
+    ("gguf", "model.gguf", open_weights),
+    ("safetensors", "model.safetensors", open_weights),
+):
+    sys.modules[package] = None
+    open(file, "wb").write(b"GGUF")
+    try:
+        read(file)
+    except ImportError as error:
+        print(error.name, error)
+"""
+
+
+def test_a_package_that_is_missing_is_named_with_its_extra(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", MISSING]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    lines = done.stdout.splitlines()
+    assert [line.split()[0] for line in lines] == ["onnx", "torch", "gguf", "safetensors"]
+    for line in lines:
+        name = line.split()[0]
+        assert f"need the package {name}, which is missing: pip install 'relaxpy[{name}]'" in line
+
+
 def named_model():
     torch = pytest.importorskip("torch")
 

@@ -51,7 +51,7 @@ def python_of(text: str) -> str:
     for line in text.splitlines():
         fence = line.startswith("```")
         kept.append(line if inside and not fence else "")
-        inside = line == "```python" or (inside and not fence)
+        inside = line in ("```python", "```py") or (inside and not fence)
     return "\n".join(kept) + "\n"
 
 

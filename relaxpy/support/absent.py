@@ -17,6 +17,7 @@ _PROOFS = "arith.Analyzer bounds, simplifies and proves expressions; nothing sol
 _NO_LIBRARY = "no compiler and no library of kernels is called; relaxpy.doctor() says what is there"
 _DEVICE = "relaxpy.device('metal') describes a device; programs run on the CPU"
 _ONE_PROCESS = "collective operators run among processes that MPI starts (relaxpy.distributed)"
+_THREADS = "the environment variable RELAXPY_NUM_THREADS decides it, when the first program runs"
 _TARGET = "write relaxpy.target.Target('native'), or omit the target"
 _TO_RELAX = (
     "relay.to_relax makes a Relax module, which relaxpy.compile and the passes of Relax take"
@@ -87,7 +88,7 @@ ABSENT: tuple[tuple[str, str, str], ...] = (
     ("runtime", "ndarray", "relaxpy.runtime.tensor makes a tensor of an array"),
     ("runtime", "String", "strings are those of Python"),
     ("runtime", "enabled system_lib load_static_library", _NO_LIBRARY),
-    ("runtime", "num_threads", "the environment variable RELAXPY_NUM_THREADS decides it"),
+    ("runtime", "num_threads", _THREADS),
     ("relay", "frontend", "relax.frontend.onnx and relax.frontend.torch import models"),
     ("relay", "build build_module optimize build_config loops dataflow_pattern random", _TO_RELAX),
     (
@@ -186,6 +187,10 @@ ABSENT: tuple[tuple[str, str, str], ...] = (
     ),
 )
 
+_CHAT = (
+    "relaxpy.llm.load(path) reads a language model, whose generate(text) continues a text; the "
+    "commands relaxpy chat and relaxpy serve run one"
+)
 _LOAD = "relaxpy.compile(model) and relaxpy.load(model) take PyTorch's models, ONNX's, and paths"
 _ARRAYS = (
     "tensors at run time are NumPy arrays; R.Tensor of relaxpy.script describes one in a program"
@@ -196,12 +201,26 @@ _DECORATED = (
 
 #: Names that users of other libraries expect, in the form of ABSENT.
 EXPECTED: tuple[tuple[str, str, str], ...] = (
-    ("", "import_onnx onnx torch pytorch frontend importers convert hub pipeline", _LOAD),
+    (
+        "",
+        "import_onnx import_torch load_onnx load_torch onnx torch pytorch frontend importers "
+        "convert hub pipeline",
+        _LOAD,
+    ),
+    ("", "from_pretrained from_gguf load_gguf generate chat serve", _CHAT),
+    (
+        "",
+        "to_onnx export_onnx",
+        "programs are not exported to ONNX; executables are saved: ex.save(path)",
+    ),
+    ("", "compile_model optimize", "relaxpy.compile(model) optimises and compiles a model"),
+    ("", "tune autotune", _NOT_TUNED),
     ("", "InferenceSession Session Model Module", _LOAD),
     ("", "jit function trace vmap", _DECORATED),
     ("", "Tensor tensor array ndarray asarray zeros ones", _ARRAYS),
     ("", "nn", "relaxpy.relax.frontend.nn has modules and layers"),
-    ("", "run", "relaxpy.compile(model)(x) runs a model"),
+    ("", "run predict infer", "relaxpy.compile(model)(x) runs a model"),
+    ("", "dtype float16 float32 bfloat16 int8 int32 int64", "datatypes are strings, as 'float32'"),
     (
         "",
         "save",
@@ -213,19 +232,39 @@ EXPECTED: tuple[tuple[str, str, str], ...] = (
         "relaxpy.relax.transform.Gradient('main')(mod) adds main_adjoint, which returns gradients",
     ),
     ("", "optim optimizer", "relaxpy.relax.training has optimisers and a trainer"),
-    (
-        "",
-        "set_num_threads get_num_threads num_threads",
-        "the environment variable RELAXPY_NUM_THREADS decides it, when the first program runs",
-    ),
+    ("", "set_num_threads get_num_threads num_threads threads", _THREADS),
     (
         "",
         "config options settings set_option",
         "relaxpy.transform.PassContext(config={...}) has options of passes, and RELAXPY_* in the "
         "environment those of a process; relaxpy.doctor() shows them",
     ),
-    ("", "backends list_targets", "relaxpy.doctor() shows the targets that this machine has"),
-    ("", "profile profiler", "relaxpy.compile(model).profile(x) times each kernel"),
+    (
+        "",
+        "backends list_targets devices default_device info print_config",
+        "relaxpy.doctor() shows the CPU, the targets and the settings of this process",
+    ),
+    (
+        "",
+        "set_target set_default_target",
+        "relaxpy.compile(model, target='numpy') has a target, and RELAXPY_TARGET is the default",
+    ),
+    (
+        "",
+        "cache clear_cache disable_cache",
+        "the command relaxpy cache --clear empties the cache on disk; RELAXPY_CACHE=0 uses none",
+    ),
+    ("", "version", "it is relaxpy.__version__"),
+    (
+        "",
+        "debug_nans detect_anomaly",
+        "with relaxpy.check_values(): finds the first operator that makes NaN or infinity",
+    ),
+    (
+        "",
+        "profile profiler benchmark timeit",
+        "relaxpy.compile(model).profile(x) times each kernel",
+    ),
     ("", "quantize quantization", "relax.transform.QuantizeWeights('q4f32_1')(mod) packs weights"),
     ("", "export", "relaxpy.compile(model).save(path) writes an executable"),
     (
@@ -233,10 +272,33 @@ EXPECTED: tuple[tuple[str, str, str], ...] = (
         "to_onnx export_onnx",
         "programs are not exported to ONNX; mod.script() is the text",
     ),
-    ("IRModule", "compile build", "relaxpy.compile(mod)"),
+    ("IRModule", "compile build optimize", "relaxpy.compile(mod)"),
+    ("IRModule", "run forward predict", "a module is called, mod(x), or one of its functions"),
+    ("IRModule", "params inputs", "mod['main'].params has the parameters of a function"),
+    (
+        "IRModule",
+        "print visualize plot draw",
+        "mod.show() prints the program, and mod.graph() draws it",
+    ),
     ("IRModule", "to_json", "relaxpy.ir.save_json(mod)"),
     ("IRModule", "summary", "mod.show() prints the program, and mod.graph() draws it"),
-    ("Executable", "predict infer", "an executable is called: ex(x), or ex['main'](x)"),
+    ("Executable", "predict infer run forward", "an executable is called: ex(x), or ex['main'](x)"),
+    (
+        "Executable",
+        "code asm llvm kernels",
+        "ex.report() lists the kernels, and ex.kernel_source(name, 'llvm') has the code of one",
+    ),
+    (
+        "Executable",
+        "show print script",
+        "ex.source is the program as Python, and mod.show() prints it",
+    ),
+    (
+        "Executable",
+        "params weights",
+        "ex.inputs lists the inputs, and ex.memory() has the size of weights",
+    ),
+    ("Executable", "set_num_threads num_threads", _THREADS),
     (
         "Executable",
         "benchmark time timeit",

@@ -226,7 +226,7 @@ def test_what_has_no_meaning_says_what_to_write() -> None:
             g = x[0, None, i]
             #     ^^^^^^^^^^ an integer and a tensor, apart from each other, would move axes
             # ... to the front
-            # hint: use two subscripts: x[:, :, i][0] in place of x[0, :, i]
+            # hint: use two subscripts: x[:, :, i][0] instead of x[0, :, i]
             h = x[[True, False]]
             #     ^^^^^^^^^^^^^ a list of indices holds integers, found [True, False]
             # hint: R.where(mask, x, y) selects the elements where a mask is true

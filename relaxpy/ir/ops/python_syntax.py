@@ -311,7 +311,7 @@ def _check_tensors(items: Sequence[Any], key: object) -> None:
         raise MisuseError(
             "an integer and a tensor, apart from each other, would move axes to the front",
             about=key,
-            hint="use two subscripts: x[:, :, i][0] in place of x[0, :, i]",
+            hint="use two subscripts: x[:, :, i][0] instead of x[0, :, i]",
         )
 
 

@@ -367,7 +367,7 @@ def targets(options: Namespace) -> int:
 
 
 def doctor(options: Namespace) -> int:
-    """Print what decides how fast programs run here."""
+    """Print what affects speed on this machine."""
     from relaxpy.exec.doctor import doctor as examine
 
     print(examine())

@@ -33,7 +33,7 @@ def add_commands(add: Add) -> None:
     command.add_argument("text", metavar="TEXT", help="a text, or - for standard input")
     _add_sampling(command, "256, or what the context has room for")
 
-    command = add("chat", chat, "talk to a language model", f"{_HELP}.")
+    command = add("chat", chat, "chat with a language model", f"{_HELP}.")
     _add_model(command)
     command.add_argument("--system", metavar="TEXT", help="what the model is told first")
     _add_sampling(command, "what the context has room for")

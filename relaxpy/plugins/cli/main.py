@@ -53,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         show_os_error(error)
         return 2
     except MemoryError as error:
-        print(f"relaxpy: there is not enough memory{error and ': '}{error}", file=sys.stderr)
+        print(f"relaxpy: error: there is not enough memory{error and ': '}{error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
@@ -267,7 +267,7 @@ def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPa
     command = add("passes", commands.passes, "list the passes and pipelines, or explain a pass")
     command.add_argument("name", nargs="?", metavar="PASS", help="such as FuseOps")
     add("targets", commands.targets, "list the targets, and say which is the default here")
-    add("doctor", commands.doctor, "print what decides how fast programs run here")
+    add("doctor", commands.doctor, "print what affects speed on this machine")
     command = add("explain", commands.explain_rule, "explain rules that errors cite")
     command.add_argument("rules", nargs="+", metavar="RULE", help="such as DER-36")
     language_models.add_commands(add)

@@ -7,6 +7,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Final, TextIO
 
 from relaxpy.errors import Diagnostic, MisuseError, RelaxpyError, RelaxpyWarning
@@ -18,11 +19,12 @@ class UsageError(MisuseError):
 
 
 def show_error(error: RelaxpyError, stream: TextIO, where: str) -> None:
-    """Write the diagnostics of an error; `where` precedes those without a position.
+    """Write the diagnostics of an error; `where` precedes those without a position, once.
 
     `error:` after the position is what editors and services find errors by, as those of gcc.
     """
-    for diagnostic in error.diagnostics:
+    for found in error.diagnostics:
+        diagnostic = replace(found, message=found.message.removeprefix(f"{where}: "))
         show(diagnostic, stream, f"{diagnostic.where or f'{where}: '}error: ")
 
 
@@ -76,8 +78,8 @@ FORMATS: Final[Mapping[str, Callable[[Sequence[tuple[str, Diagnostic]]], str]]] 
 
 def show_os_error(error: OSError) -> None:
     """Write the system's error about a file to standard error."""
-    where = f": {error.filename}" if error.filename else ""
-    print(f"relaxpy{where}: {error.strerror or error}", file=sys.stderr)
+    where = f"{error.filename}: " if error.filename else ""
+    print(f"relaxpy: error: {where}{error.strerror or error}", file=sys.stderr)
 
 
 @contextmanager

@@ -444,6 +444,6 @@ def widened(header: Header, names: Mapping[str, Any], packed: Packed) -> str | N
     size = sum(4 * np.prod(tensor.shape, dtype=np.float64) for tensor in others) / 1e9
     listed = ", ".join(f"{count} of {kind}" for kind, count in counts.items())
     return (
-        f"weights are widened to float32 ({size:.1f} GB): tensors {listed}; "
+        f"weights are dequantised to float32 ({size:.1f} GB): tensors {listed}; "
         "--quantize q4f32_1 rounds all to 4 bits again"
     )

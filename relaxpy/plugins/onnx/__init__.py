@@ -4,7 +4,8 @@ try:
     import onnx as _onnx
 except ImportError:
     raise ImportError(
-        "the importer reads files by the package onnx: pip install 'relaxpy[onnx]'", name="onnx"
+        "ONNX files need the package onnx, which is missing: pip install 'relaxpy[onnx]'",
+        name="onnx",
     ) from None
 
 del _onnx

@@ -4,7 +4,7 @@ try:
     import torch as _torch
 except ImportError:
     raise ImportError(
-        "the importer reads programs by the package torch: pip install 'relaxpy[torch]'",
+        "PyTorch models need the package torch, which is missing: pip install 'relaxpy[torch]'",
         name="torch",
     ) from None
 

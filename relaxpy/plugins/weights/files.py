@@ -313,7 +313,7 @@ def read_header(path: Path) -> Header:
         from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
     except ModuleNotFoundError:
         raise ModuleNotFoundError(
-            "these files are read by the package gguf: pip install 'relaxpy[gguf]', or "
+            "GGUF files need the package gguf, which is missing: pip install 'relaxpy[gguf]', or "
             "'relaxpy[llm]' to run language models",
             name="gguf",
         ) from None
@@ -405,8 +405,8 @@ def read_safetensors(path: Path) -> dict[str, Entry]:
         from safetensors import SafetensorError, safe_open
     except ModuleNotFoundError:
         raise ModuleNotFoundError(
-            "these files are read by the package safetensors: pip install 'relaxpy[safetensors]', "
-            "or 'relaxpy[llm]' to run language models",
+            "safetensors files need the package safetensors, which is missing: "
+            "pip install 'relaxpy[safetensors]', or 'relaxpy[llm]' to run language models",
             name="safetensors",
         ) from None
     try:

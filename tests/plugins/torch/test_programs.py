@@ -793,6 +793,21 @@ def test_weights_whose_changes_pytorch_does_not_count_are_arguments() -> None:
             model.weight.add_(1)
 
 
+def test_the_backend_needs_no_compiler_of_c(monkeypatch) -> None:
+    """It starts no process at all; PyTorch's own backend runs a compiler of C++."""
+
+    def refused(*words: object, **options: object) -> None:
+        raise AssertionError(f"a process is started: {words}")
+
+    layer, x = torch.nn.Sequential(torch.nn.Linear(5, 3), torch.nn.Tanh()).eval(), torch.ones(7, 5)
+    expected = layer(x)
+    monkeypatch.setattr("subprocess.Popen.__init__", refused)
+    monkeypatch.setenv("RELAXPY_CACHE", "0")
+    with torch.no_grad():
+        found = torch.compile(layer, backend=relax_dynamo())(x)
+    torch.testing.assert_close(found, expected)
+
+
 def test_the_backend_is_found_by_its_name() -> None:
     from importlib.metadata import entry_points
 
