@@ -466,8 +466,6 @@ class Blocks:
     """The work from which blocks pay for threads, even with few passes."""
     LEAST_DIVIDED: Final = 1 << 22  # models: sum, mean, variance, max
     """The number of bytes up to which accumulations are faster without a split."""
-    LEAST_RUN: Final = 1 << 12  # models: sum, mean, variance, max
-    """With fewer contiguous bytes, gaps between them cost more than blocks save."""
     ROWS_OF_PART: Final = 1 << 4  # models: sum, mean, variance, max
     """The number of rows from which partial results need much less memory than operands."""
     ANY_BLOCK: Final = 1 << 20  # models: sum, mean, variance, max

@@ -17,6 +17,7 @@ import relaxpy
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec import blas, tuning
 from relaxpy.exec.kernel import row_blocks
+from relaxpy.exec.kernel.plan import blocking
 from relaxpy.exec.runtime import threads as runtime_threads
 from relaxpy.script import from_source, tir as T
 
@@ -451,7 +452,7 @@ _PARTS = [
 )
 def test_parts_of_accumulations_are_combined_in_the_order_of_rows(value, dtype, shape, monkeypatch):
     """The results are those of the reference evaluator, and the same on one thread and on three."""
-    for size in ("LEAST_BYTES", "LEAST_DIVIDED", "ANY_BLOCK", "LEAST_RUN"):
+    for size in ("LEAST_BYTES", "LEAST_DIVIDED", "ANY_BLOCK"):
         monkeypatch.setattr(tuning.Blocks, size, 1)
     for size in ("TARGET", "SHORTEST_RUN", "WORTH_SCRATCH", "WORTH_THREADS"):
         monkeypatch.setattr(tuning.Blocks, size, 64)
@@ -479,3 +480,44 @@ def test_parts_of_no_rows_are_the_initial_value() -> None:
     total, product = kernel(np.empty((0, 3), np.int8))
     assert total == 0
     np.testing.assert_array_equal(product, [1, 1, 1])
+
+
+_ALONG_ROWS = "R.add(R.multiply(R.add(R.multiply(x, x), x), x), x)"
+_DECIDED = [
+    ("R.sum(x)", "(4096, 4096)", "numpy", "sums_arrays"),
+    (_ALONG_ROWS, "(128, 64)", "numpy", "fits_into_cache"),
+    (_ALONG_ROWS, "(129, 64)", "numpy", "has_many_passes"),
+    ("R.nn.softmax(x, axis=1)", "('n', 64, 3136)", "native", "is_strided_batch"),
+    ("R.nn.softmax(x, axis=1)", "('n', 64, 3136)", "numpy", "has_many_passes"),
+    ("R.nn.softmax(x, axis=1)", "(2, 64, 3136)", "native", "has_many_passes"),
+    ("R.prod(R.negative(x), axis=[0])", "(512, 1024)", "numpy", "has_small_sums"),
+    ("R.prod(R.negative(x), axis=[0])", "(513, 1024)", "numpy", "has_sums"),
+    ("R.multiply(R.add(R.multiply(x, x), x), x)", "(1024, 1024)", "numpy", "always"),
+    ("R.multiply(R.add(R.multiply(x, x), x), x)", "(2048, 1024)", "numpy", "has_work_for_threads"),
+    ("R.min(R.add(x, x), axis=[1])", "(1024, 'm')", "numpy", "keeps_large_result"),
+    ("R.multiply(x, x)", "(1024, 'm')", "numpy", "always"),
+]
+
+
+@pytest.mark.parametrize(("value", "shape", "target", "name"), _DECIDED)
+def test_a_case_decides_whether_blocks_pay(value, shape, target, name, monkeypatch) -> None:
+    """The first one that holds, for shapes at the limits of `tuning.Blocks`."""
+    decided: list[str] = []
+
+    def noted(case: blocking._Case) -> blocking._Case:
+        def holds(group: blocking._Group) -> bool:
+            is_so = case.holds(group)
+            decided.extend([case.holds.__name__] if is_so and group.rows.members else [])
+            return is_so
+
+        return case._replace(holds=holds)
+
+    monkeypatch.setattr(blocking, "_CASES", tuple(map(noted, blocking._CASES)))
+    text = f"@R.function\ndef main(x: R.Tensor({shape}, 'float32')):\n    y = {value}\n    return y"
+    module = relaxpy.IRModule({"main": from_source(text)})
+    relaxpy.compile(module, target)
+    assert decided[0] == name
+
+
+def test_the_programs_decide_all_cases() -> None:
+    assert {case.holds.__name__ for case in blocking._CASES} == {row[-1] for row in _DECIDED}

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from relaxpy.exec.kernel.emit.array_values import converted_by_store
-from relaxpy.exec.kernel.emit.contractions import row_products
+from relaxpy.exec.kernel.emit.row_products import row_products
 from relaxpy.exec.kernel.nest.bounds import may_fail
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.plan.blocking import in_tiles

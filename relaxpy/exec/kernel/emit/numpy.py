@@ -21,10 +21,11 @@ from relaxpy.exec.kernel.emit.allocation import (
 )
 from relaxpy.exec.kernel.emit.array_values import Output, Rows
 from relaxpy.exec.kernel.emit.arrays import ArrayEmitter
-from relaxpy.exec.kernel.emit.contractions import ContractionEmitter, row_products
+from relaxpy.exec.kernel.emit.contractions import ContractionEmitter
 from relaxpy.exec.kernel.emit.emitted import Emitted, Entry
 from relaxpy.exec.kernel.emit.form import NumpyForm
 from relaxpy.exec.kernel.emit.gathers import trailing_axes
+from relaxpy.exec.kernel.emit.row_products import row_products
 from relaxpy.exec.kernel.emit.scalar import ScalarEmitter
 from relaxpy.exec.kernel.emit.scope import KernelScope, dtype_name, literal, title
 from relaxpy.exec.kernel.nest.domain import nonempty_condition, tests_within

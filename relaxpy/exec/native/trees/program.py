@@ -94,7 +94,7 @@ class KernelProgram:
 def program_of(plan: Plan, *, is_short: bool = False) -> KernelProgram:
     """The loop tree of `plan`, with tiles unless the kernel `is_short`: these fit into a cache."""
     plan = without_zero_points(without_reshapes(plan))
-    plan = plan if is_short else in_tiles(plan, within_batches=True)
+    plan = plan if is_short else in_tiles(plan)
     members = list(runs(plan.trees))
     written = {w.buffer for r in members for w in r.statement.writes}
     owners = frozenset({*written, *map(plan.root, written)})
