@@ -8,7 +8,6 @@ plug-in are in its manifest (`relaxpy/plugin.py`).
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -34,10 +33,12 @@ _TARGETS: dict[str, str] = {
     "subscript": "relaxpy.ir.ops.python_syntax:subscript",
     "unary_operator": "relaxpy.ir.ops.python_syntax:apply_unary",
     "unpack_tuple": "relaxpy.ir.relax.nodes.expr:unpack_tuple",
+    "directives": "relaxpy.script:tir",
     "script": "relaxpy.script.printer:script",
     "show": "relaxpy.script.printer:show",
     "program_diff": "relaxpy.script.printer.show:program_diff",
     "html": "relaxpy.script.printer:html",
+    "statements": "relaxpy.script.parser.reading:statements",
     "call_function": "relaxpy.exec.eager:call_function",
     "call_kernel": "relaxpy.exec.eager:call_kernel",
     "check_values": "relaxpy.exec.check_values:checked",
@@ -53,7 +54,8 @@ _TARGETS: dict[str, str] = {
 
 
 @cache
-def _resolve(hook: str) -> Callable[..., Any]:
+def resolve(hook: str) -> Any:
+    """The function, or module, of `hook`."""
     place = _TARGETS.get(hook) or plugin.hooks().get(hook)
     if place is None:
         parts = ", ".join(sorted(plugin.manifests()))
@@ -62,10 +64,9 @@ def _resolve(hook: str) -> Callable[..., Any]:
             hint=f"install the whole of relaxpy; it has the parts {parts}",
         )
     module, name = place.split(":")
-    target: Callable[..., Any] = getattr(importlib.import_module(module), name)
-    return target
+    return getattr(importlib.import_module(module), name)
 
 
 def call(hook: str, *args: object, **kwargs: object) -> Any:
     """Call the function of `hook` with these arguments."""
-    return _resolve(hook)(*args, **kwargs)
+    return resolve(hook)(*args, **kwargs)

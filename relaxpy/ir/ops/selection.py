@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from relaxpy.ir.core.dtype import INT64, DataType
@@ -14,21 +12,19 @@ from relaxpy.ir.ops.definition import rules
 from relaxpy.ir.ops.sorting import FEW
 from relaxpy.ir.relax.known import literal_shape, tensor_of
 from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo, TupleGetItem
-from relaxpy.ir.te.tensor import Loops, Number, Tensor, written
+from relaxpy.ir.te.tensor import Number, Tensor
+from relaxpy.ir.te.text import T, kernel_text, written
 from relaxpy.ir.te.topi.shapes import ravel, unravel
 from relaxpy.ir.te.topi.windows import number
 from relaxpy.ir.tir import expr as tir, intrin, ops
-from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
-from relaxpy.ir.tir.stmt import ForKind
-from relaxpy.support.dataclass import dataclass
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 
-Index: TypeAlias = tuple[PrimExpr, ...]
+Row: TypeAlias = Sequence[PrimExpr]
 #: The element of a row at a position.
-Element: TypeAlias = Callable[[Index, PrimExpr], PrimExpr]
+Element: TypeAlias = Callable[[Row, PrimExpr], PrimExpr]
 
 _GAIN = 2
 """The minimum factor by which groups reduce the elements to compare, where they are used."""
@@ -50,23 +46,111 @@ def selected(data: Tensor, count: int, axis: int, *, largest: bool, dtype: str) 
     is_long = size >= _GAIN * (groups + size // groups * count + size % groups)
     is_long &= count > 1 or is_row  # the best elements of rows side by side need no groups
 
-    def at(row: Index, k: PrimExpr) -> Index:
+    def at(row: Row, k: PrimExpr) -> Row:
         return (*row[:axis], k, *row[axis:])
 
-    def write(loops: Loops, data: Buffer, values: Buffer, indices: Buffer) -> None:
-        rows = _Rows(loops, sizes, kind, count)
+    def key(value: PrimExpr) -> PrimExpr:
+        return _key(value, kind, largest=largest)
 
-        def key(row: Index, k: PrimExpr) -> PrimExpr:
-            return _key(BufferLoad(data, at(row, k)), kind, largest=largest)
+    shape = (*sizes[:axis], number(count), *sizes[axis:])
+    outputs = {"values": (shape, str(data.dtype)), "indices": (shape, dtype)}
+    options = {"size": length, "groups": groups if is_long else 0, "at": at, "key": key}
+    order = (*sizes, number(count)), kind
+    return written("topk", outputs, {"data": data}, _topk, order=order, **options)
 
-        order = rows.first_of_groups(key, size, groups) if is_long else rows.first(key, size)
-        with rows.every(count) as (row, n):
-            place = ops.cast_to(order[(*row, n)], "int64")
-            loops.store(indices, at(row, n), place)
-            loops.store(values, at(row, n), BufferLoad(data, at(row, place)))
 
-    shape = (*sizes[:axis], count, *sizes[axis:])
-    return written("topk", [(shape, str(data.dtype)), (shape, dtype)], [data], write)
+@kernel_text
+def _topk(
+    data: Any, values: Any, indices: Any, order: Any, size: Any, groups: int, at: Any, key: Any
+) -> None:
+    first = T.decl_buffer(*order)
+    if groups:
+        _select_of_groups(first, lambda row, k: key(data[at(row, k)]), size, groups)
+    else:
+        _select(first, lambda row, k: key(data[at(row, k)]), size)
+    for *row, n in T.grid(*first.shape):
+        place = T.Cast("int64", first[*row, n])
+        indices[at(row, n)] = place
+        values[at(row, n)] = data[at(row, place)]
+
+
+def _of_rows(order: Any, *size: Any) -> tuple[Row, str]:
+    """The shape of one number for each row of `order`, or of several, and their datatype."""
+    return (*order.shape[:-1], *size), str(order.dtype)
+
+
+@kernel_text
+def _select(order: Any, key: Element, size: PrimExpr, place: Element | None = None) -> None:
+    """The places of the largest keys, one after the other, the first of equal ones first.
+
+    Without `place`, these are positions. Otherwise, these are places modulo `size`, which is a
+    power of two.
+    """
+    left, free = [T.decl_buffer(*_of_rows(order, size)) for _ in range(2)]
+    best, found = [T.decl_buffer(*_of_rows(order)) for _ in range(2)]
+    *sizes, count = T.meta_var(order.shape)
+    least, most = T.meta_var((T.min_value(order.dtype), T.max_value(order.dtype)))
+    for *row, k in T.grid(*sizes, size):
+        left[*row, k] = key(row, k)
+        free[*row, k] = k if place is None else place(row, k)
+    for n in T.serial(count):
+        for (*row,) in T.grid(*sizes):
+            best[*row] = least
+            for k in T.serial(size):
+                best[*row] = T.max(best[*row], left[*row, k])
+        for (*row,) in T.grid(*sizes):
+            found[*row] = most
+            for k in T.serial(size):
+                candidate = T.Select(left[*row, k] == best[*row], free[*row, k], most)
+                found[*row] = T.min(found[*row], candidate)
+        for (*row,) in T.grid(*sizes):
+            position = T.Cast("int64", found[*row])
+            at = position if place is None else T.bitwise_and(position, size - 1)
+            order[*row, n] = found[*row]
+            left[*row, at] = least
+            free[*row, at] = most
+
+
+@kernel_text
+def _select_of_groups(order: Any, key: Element, size: IntImm, groups: int) -> None:
+    """As `_select`, of the elements of the groups that have the best ones.
+
+    If one of the first elements were in another group, the best of as many groups would come before
+    it. The elements of a group are so far apart that groups are compared side by side.
+    """
+    *sizes, count = T.meta_var(order.shape)
+    members, rest = T.meta_var([number(n) for n in divmod(size.value, groups)])
+    best, places = [T.decl_buffer(*_of_rows(order, groups)) for _ in range(2)]
+    for *row, k in T.grid(*sizes, number(groups)):
+        best[*row, k] = T.min_value(order.dtype)
+        for m in T.serial(members):
+            best[*row, k] = T.max(best[*row, k], key(row, k + m * groups))
+    for *row, k in T.grid(*sizes, number(groups)):
+        places[*row, k] = T.max_value(order.dtype)
+        for m in T.serial(members):
+            place = k + m * groups
+            is_best = key(row, place) == best[*row, k]
+            candidate = T.Select(is_best, T.Cast(order.dtype, place), T.max_value(order.dtype))
+            places[*row, k] = T.min(places[*row, k], candidate)
+    found, chosen, rank, ordered = [T.decl_buffer(order.shape, order.dtype) for _ in range(4)]
+    _select(found, lambda row, k: best[*row, k], number(groups), lambda row, k: places[*row, k])
+    for *row, n in T.grid(*sizes, count):
+        chosen[*row, n] = T.bitwise_and(T.Cast("int64", found[*row, n]), groups - 1)
+    for *row, n in T.grid(*sizes, count):
+        rank[*row, n] = 0
+        for m in T.serial(count):
+            rank[*row, n] += T.Cast(order.dtype, chosen[*row, m] < chosen[*row, n])
+    for *row, n in T.grid(*sizes, count):
+        ordered[*row, T.Cast("int64", rank[*row, n])] = chosen[*row, n]
+    near = T.decl_buffer(*_of_rows(order, members * count + rest))
+    for *row, k, n in T.grid(*sizes, members, count):
+        near[*row, k * count + n] = ordered[*row, n] + T.Cast(order.dtype, k * groups)
+    for *row, k in T.grid(*sizes, rest):
+        near[*row, k + members * count] = k + members * groups
+    slots = T.decl_buffer(order.shape, order.dtype)
+    _select(slots, lambda row, k: key(row, T.Cast("int64", near[*row, k])), members * count + rest)
+    for *row, n in T.grid(*sizes, count):
+        order[*row, n] = near[*row, T.Cast("int64", slots[*row, n])]
 
 
 def ranked(
@@ -83,199 +167,91 @@ def ranked(
     """
     rest = [n for n in range(len(data.shape)) if n not in axes]
     sizes, lengths = ([data.shape[n] for n in group] for group in (rest, axes))
-    size = math.prod(length.value for length in lengths if isinstance(length, IntImm))
-    kind = f"int{max(data.dtype.bits, 32 if data.dtype.is_float else 8)}"
-    inputs = [data] if ranks is None else [data, ranks]
 
-    def at(row: Index, along: Sequence[PrimExpr]) -> Index:
+    def at(row: Row, along: Row) -> Row:
         index = dict(zip((*rest, *axes), (*row, *along), strict=True))
         return tuple(index[n] for n in range(len(index)))
 
-    def write(loops: Loops, data: Buffer, *buffers: Buffer) -> None:
-        rows = _Rows(loops, sizes, kind, size)
-        keys = rows.array("keys", size)
-        with loops.every(sizes) as row, loops.every(lengths) as along:
-            key = _key(BufferLoad(data, at(row, along)), kind, largest=True)
-            loops.store(keys, (*row, ravel(along, lengths)), key)
+    def kept(row: Row) -> Row:
+        return at(row, [number(0) for _ in axes])
 
-        def rank(row: Index) -> Any:
-            if ranks is None:
-                return number((size - 1) // 2)
-            place = BufferLoad(buffers[0], kept(row) if ranks.shape else ())
-            return _inside(place, number(size))
-
-        def kept(row: Index) -> Index:
-            return at(row, [number(0) for _ in axes])
-
-        places = rows.place(keys, rank, has_nan=ranks is None and data.dtype.is_float)
-        with loops.every(sizes) as row:
-            place = _inside(places[row], number(size))
-            value = BufferLoad(data, at(row, unravel(place, lengths)))
-            out = kept(row) if keepdims else row
-            for field, buffer in zip(fields, buffers[len(inputs) - 1 :], strict=True):
-                loops.store(buffer, out, {"values": value, "indices": place}[field])
-
-    shape = at(tuple(sizes), [number(1) for _ in axes]) if keepdims else tuple(sizes)
+    shape = at(sizes, [number(1) for _ in axes]) if keepdims else tuple(sizes)
     kinds = {"values": str(data.dtype), "indices": "int64"}
-    found = written("ranked", [(shape, kinds[field]) for field in fields], inputs, write)
+    outputs = {field: (shape, kinds[field]) for field in fields}
+    kind = f"int{max(data.dtype.bits, 32 if data.dtype.is_float else 8)}"
+    options = {"sizes": sizes, "lengths": lengths, "kind": kind, "at": at}
+    options["kept"] = kept if keepdims else tuple
+    options["asked"] = kept if ranks is not None and ranks.shape else lambda row: ()
+    found = written("ranked", outputs, {"data": data, "ranks": ranks}, _ranked, **options)
     return found if len(found) > 1 else found[0]
 
 
-@dataclass(frozen=True)
-class _Rows:
-    """Loops that select the largest `count` keys of the datatype `kind` in each row."""
+@kernel_text
+def _ranked(
+    data: Any,
+    sizes: Row,
+    lengths: Row,
+    kind: str,
+    at: Any,
+    kept: Any,
+    asked: Any,
+    ranks: Any = None,
+    values: Any = None,
+    indices: Any = None,
+) -> None:
+    """The key at the rank is found bit by bit, from the highest one.
 
-    loops: Loops
-    sizes: list[PrimExpr]
-    kind: str
-    count: int
+    Each step counts the keys in half of the range that is left. The place is that of the last equal
+    key before which no more than `rank` elements come in order.
+    """
+    size = T.meta_var(math.prod(length.value for length in lengths))
+    keys = T.decl_buffer((*sizes, size), kind)
+    low, middle = [T.decl_buffer(sizes, kind) for _ in range(2)]
+    place, rank, count, lesser = [T.decl_buffer(sizes, "int32") for _ in range(4)]
+    for (*row,) in T.grid(*sizes):
+        for (*along,) in T.grid(*lengths):
+            keys[*row, ravel(along, lengths)] = _key(data[at(row, along)], kind, largest=True)
+    for (*row,) in T.grid(*sizes):
+        low[*row] = T.min_value(kind)
+        lesser[*row] = 0
+        rank[*row] = (size - 1) // 2 if ranks is None else _inside(ranks[asked(row)], size)
+    if ranks is None and data.dtype.is_float:
+        for (*row,) in T.grid(*sizes):
+            middle[*row] = T.max_value(kind) - 1
+        _count_up_to(count, keys, middle)
+        for (*row,) in T.grid(*sizes):
+            rank[*row] = T.Select(count[*row] < size, count[*row], rank[*row])
+    for n in T.serial(T.max_value(kind).dtype.bits):
+        for (*row,) in T.grid(*sizes):
+            middle[*row] = low[*row] + T.shift_right(T.max_value(kind), T.Cast(kind, n))
+        _count_up_to(count, keys, middle)
+        for (*row,) in T.grid(*sizes):
+            is_above = count[*row] <= rank[*row]
+            low[*row] = T.Select(is_above, middle[*row] + 1, low[*row])
+            lesser[*row] = T.Select(is_above, count[*row], lesser[*row])
+    for (*row,) in T.grid(*sizes):
+        place[*row] = 0
+        for k in T.serial(size):
+            is_equal = T.meta_var(keys[*row, k] == low[*row])
+            is_next = T.meta_var(is_equal & (lesser[*row] <= rank[*row]))
+            place[*row] = T.Select(is_next, T.Cast("int32", k), place[*row])
+            lesser[*row] += T.Cast("int32", is_equal)
+    for (*row,) in T.grid(*sizes):
+        found = _inside(place[*row], size)
+        if values is not None:
+            values[kept(row)] = data[at(row, unravel(found, lengths))]
+        if indices is not None:
+            indices[kept(row)] = found
 
-    def array(self, name: str, *size: int) -> Any:
-        """One number for each row, or a given number of them."""
-        return self.loops.array([*self.sizes, *size], self.kind, name)
 
-    @contextmanager
-    def every(self, size: int) -> Iterator[tuple[Index, PrimExpr]]:
-        """A loop nest over rows and positions."""
-        with self.loops.every(self.sizes) as row, self.loops.loop(number(size)) as k:
-            yield row, k
-
-    def first(self, key: Element, size: int, place: Element | None = None) -> Any:
-        """The places of the largest keys, one after the other, the first of equal ones first.
-
-        Without `place`, these are positions. Otherwise, these are places modulo `size`, which is a
-        power of two.
-        """
-        loops, kind = self.loops, self.kind
-        least, most = intrin.min_value(kind), intrin.max_value(kind)
-        left, free = self.array("left", size), self.array("free", size)
-        best, found = self.array("best_left"), self.array("found")
-        order = self.array("order", self.count)
-        with self.every(size) as (row, k):
-            loops.store(left, (*row, k), key(row, k))
-            loops.store(free, (*row, k), k if place is None else place(row, k))
-        with loops.loop(number(self.count), name="n") as n:
-            with loops.every(self.sizes) as row:
-                loops.store(best, row, least)
-                with loops.loop(number(size)) as k:
-                    better = ops.maximum(best[row], left[(*row, k)])
-                    loops.store(best, row, better)
-            with loops.every(self.sizes) as row:
-                loops.store(found, row, most)
-                with loops.loop(number(size)) as k:
-                    is_best = ops.compare(tir.EQ, left[(*row, k)], best[row])
-                    at = tir.Select(is_best, free[(*row, k)], most)
-                    loops.store(found, row, ops.minimum(found[row], at))
-            with loops.every(self.sizes) as row:
-                position = ops.cast_to(found[row], "int64")
-                if place is not None:
-                    position = intrin.bitwise_and(position, number(size - 1))
-                loops.store(order, (*row, n), found[row])
-                loops.store(left, (*row, position), least)
-                loops.store(free, (*row, position), most)
-        return order
-
-    def place(self, keys: Any, at: Callable[[Index], Any], *, has_nan: bool) -> Any:
-        """The place in a stable sort of keys at a rank of each row.
-
-        With `has_nan`, it is that of the first greatest key where there is one of a NaN.
-
-        The key there is found bit by bit, from the highest one: each step counts the keys in half
-        of the range that is left. Its place is that of the last equal key before which no more than
-        `rank` elements come in order.
-        """
-        loops, kind = self.loops, self.kind
-        most = intrin.max_value(kind)
-        low = self.array("low")
-        place, rank, count, lesser = (
-            loops.array(self.sizes, "int32", name) for name in ("place", "rank", "count", "lesser")
-        )
-
-        def counted(meets: Element) -> None:
-            with loops.every(self.sizes) as row:
-                loops.store(count, row, 0)
-                with loops.loop(number(self.count)) as k:
-                    one = ops.cast_to(meets(row, k), "int32")
-                    loops.store(count, row, count[row] + one)
-
-        with loops.every(self.sizes) as row:
-            loops.store(low, row, intrin.min_value(kind))
-            loops.store(lesser, row, 0)
-            loops.store(rank, row, at(row))
-        if has_nan:
-            counted(lambda row, k: ops.compare(tir.EQ, keys[(*row, k)], most))
-            with loops.every(self.sizes) as row:
-                first = self.count - count[row]
-                loops.store(rank, row, tir.Select(count[row] > 0, first, rank[row]))
-        with loops.loop(number(most.dtype.bits), name="n") as n:
-            half = intrin.shift_right(most, ops.cast_to(n, kind))
-            counted(lambda row, k: keys[(*row, k)] <= low[row] + half)
-            with loops.every(self.sizes) as row:
-                is_above = count[row] <= rank[row]
-                above = low[row] + half + ops.const(1, kind)
-                loops.store(low, row, tir.Select(is_above, above, low[row]))
-                loops.store(lesser, row, tir.Select(is_above, count[row], lesser[row]))
-        with loops.every(self.sizes) as row:
-            loops.store(place, row, 0)
-            with loops.loop(number(self.count)) as k:
-                is_equal = ops.compare(tir.EQ, keys[(*row, k)], low[row])
-                is_next = is_equal & (lesser[row] <= rank[row])
-                loops.store(place, row, tir.Select(is_next, ops.cast_to(k, "int32"), place[row]))
-                loops.store(lesser, row, lesser[row] + ops.cast_to(is_equal, "int32"))
-        return place
-
-    def first_of_groups(self, key: Element, size: int, groups: int) -> Any:
-        """As `first`, of the elements of the groups that have the best ones.
-
-        If one of the first elements were in another group, the best of as many groups would come
-        before it. The elements of a group are so far apart that groups are compared side by side.
-        """
-        loops, kind, count = self.loops, self.kind, self.count
-        least, most = intrin.min_value(kind), intrin.max_value(kind)
-        members, rest = divmod(size, groups)
-        best, places = self.array("best", groups), self.array("places", groups)
-        with self.every(groups) as (row, k):
-            at = (*row, k)
-            loops.store(best, at, least)
-            with loops.loop(number(members)) as m:
-                loops.store(best, at, ops.maximum(best[at], key(row, k + m * number(groups))))
-        with self.every(groups) as (row, k):
-            at = (*row, k)
-            loops.store(places, at, most)
-            with loops.loop(number(members)) as m:
-                place = k + m * number(groups)
-                is_best = ops.compare(tir.EQ, key(row, place), best[at])
-                place = tir.Select(is_best, ops.cast_to(place, kind), most)
-                loops.store(places, at, ops.minimum(places[at], place))
-        found = self.first(lambda row, k: best[(*row, k)], groups, lambda row, k: places[(*row, k)])
-        chosen, rank, ordered = (self.array(n, count) for n in ("chosen", "rank", "ordered"))
-        with self.every(count) as (row, n):
-            group = intrin.bitwise_and(ops.cast_to(found[(*row, n)], "int64"), number(groups - 1))
-            loops.store(chosen, (*row, n), group)
-        with self.every(count) as (row, n):
-            loops.store(rank, (*row, n), 0)
-            with loops.loop(number(count)) as m:
-                is_before = ops.compare(tir.LT, chosen[(*row, m)], chosen[(*row, n)])
-                loops.store(rank, (*row, n), rank[(*row, n)] + ops.cast_to(is_before, kind))
-        with self.every(count) as (row, n):
-            position = ops.cast_to(rank[(*row, n)], "int64")
-            loops.store(ordered, (*row, position), chosen[(*row, n)])
-        near = self.array("near", members * count + rest)
-        with self.every(members) as (row, k), loops.loop(number(count)) as n:
-            place = ordered[(*row, n)] + ops.cast_to(k * number(groups), kind)
-            loops.store(near, (*row, k * number(count) + n), place)
-        with self.every(rest) as (row, k):
-            loops.store(near, (*row, k + number(members * count)), k + number(members * groups))
-
-        def near_place(row: Index, k: PrimExpr) -> PrimExpr:
-            return ops.cast_to(near[(*row, k)], "int64")
-
-        slots = self.first(lambda row, k: key(row, near_place(row, k)), members * count + rest)
-        order = self.array("order", count)
-        with self.every(count) as (row, n):
-            slot = ops.cast_to(slots[(*row, n)], "int64")
-            loops.store(order, (*row, n), near_place(row, slot))
-        return order
+@kernel_text
+def _count_up_to(count: Any, keys: Any, last: Any) -> None:
+    """The number of the keys of each row that are not above its last one."""
+    *sizes, size = T.meta_var(keys.shape)
+    for (*row,) in T.grid(*sizes):
+        count[*row] = 0
+        for k in T.serial(size):
+            count[*row] += T.Cast("int32", keys[*row, k] <= last[*row])
 
 
 def _key(value: PrimExpr, kind: str, *, largest: bool) -> PrimExpr:
@@ -300,7 +276,7 @@ def _float_key(value: PrimExpr, kind: str) -> PrimExpr:
 
 _WIDE: Final = "float64"
 """The datatype in which scores are compared with their limit, so that it is not rounded."""
-_LATEST: Final = (1 << 31) - 1
+_LATEST: Final = ops.const((1 << 31) - 1, "int32")
 """A position after all others."""
 _LANES: Final = 16
 """The number of lanes that are compared at once."""
@@ -308,6 +284,8 @@ _GROUP: Final = 64
 """The number of scores in a group whose best one is tracked."""
 _ROWS: Final = 8
 """The number of vector comparisons before their results are tested."""
+_NONE: Final = ops.const(-math.inf, "float32")
+"""The score of a box that is not left."""
 
 
 def suppressed_by_class(
@@ -327,48 +305,196 @@ def suppressed_by_class(
     batch, classes, size = scores.shape
     if rows_per_class is not None:
         size = ops.minimum(size, ops.const(rows_per_class, "int64"))
-
-    def write(k: Loops, *buffers: Any) -> None:
-        boxes, scores, most, iou, least, indices, *values, totals = buffers
-        with k.every(indices.shape) as index:
-            k.store(indices, index, -1)
-        for buffer in values:
-            with k.every(buffer.shape) as index:
-                k.store(buffer, index, 0.0)
-        limit = k.local(ops.minimum(ops.cast_to(most[_first(most)], "int64"), size))
-        iou = k.local(ops.cast_to(iou[_first(iou)], _at_least_float32(boxes)))
-        least = k.local(ops.cast_to(least[_first(least)], _at_least_float32(least)))
-        ranks_all = _is_small(scores.shape[2], rows_per_class)
-        ranked = _Sorted.of(k, scores) if ranks_all else _Ranked.of(k, scores)
-        kept = _Kept.of(k, boxes)
-        count, total = (k.local(ops.const(0, "int64")) for _ in range(2))
-        with k.loop(batch) as b:
-            if by_image:
-                k.store(total, 0, 0)
-            with k.loop(classes) as c:
-                ranked.fill(b, c, least[0])
-                k.store(count, 0, 0)
-                with k.repeat(count[0] < limit[0]):
-                    box = ranked.pop()
-                    with k.when(kept.add_if_free(b, box, count[0], iou[0])):
-                        row = (b, total[0]) if by_image else (total[0],)
-                        for field, number in enumerate([c, box] if by_image else [b, c, box]):
-                            k.store(indices, (*row, field), number)
-                        for buffer in values:
-                            k.store(buffer, row, scores[b, c, box])
-                        k.store(count, 0, count[0] + 1)
-                        k.store(total, 0, total[0] + 1)
-            if by_image:
-                k.store(totals, b, total[0])
-        if not by_image:
-            k.store(totals, 0, total[0])
-
     rows = (batch, classes * size) if by_image else (batch * classes * size,)
-    outputs: list[Any] = [((*rows, 2 if by_image else 3), "int64")]
+    outputs: dict[str, Any] = {"indices": ((*rows, 2 if by_image else 3), "int64")}
     if by_image:
-        outputs.append((rows, "float32"))
-    outputs.append(((batch,) if by_image else (1,), "int64"))
-    return written("non_max_suppression", outputs, [boxes, scores, most, iou, least], write)
+        outputs["values"] = rows, "float32"
+    outputs["totals"] = (batch,) if by_image else (1,), "int64"
+    inputs = {"boxes": boxes, "scores": scores, "most": most, "iou": iou, "least": least}
+    options = {"size": size, "is_small": _is_small(scores.shape[2], rows_per_class)}
+    return written("non_max_suppression", outputs, inputs, _suppress, **options)
+
+
+@kernel_text
+def _suppress(
+    boxes: Any,
+    scores: Any,
+    most: Any,
+    iou: Any,
+    least: Any,
+    indices: Any,
+    totals: Any,
+    size: PrimExpr,
+    is_small: bool,
+    values: Any = None,
+) -> None:
+    _clear(indices, -1)
+    if values is not None:
+        _clear(values, 0)
+    limit = T.meta_var(T.min(T.Cast("int64", most[_first(most)]), size))
+    ratio = T.meta_var(T.Cast(_at_least_float32(boxes), iou[_first(iou)]))
+    lowest = T.meta_var(T.Cast(_at_least_float32(least), least[_first(least)]))
+    box, place = T.decl_buffer((1,), "int64"), T.decl_buffer((3,), "int64")
+    number_of_boxes = T.meta_var(scores.shape[2])
+    operands = T.meta_var((boxes, scores, limit, ratio, indices, totals, values, box))
+    if is_small:
+        lanes = T.meta_var(number(-(-number_of_boxes.value // _LANES) * _LANES))
+        valid, order = T.decl_buffer((lanes,), "float32"), T.decl_buffer((lanes,), "int64")
+        ranks, all_ranks = [T.decl_buffer((lanes,), "int32") for _ in range(2)]
+        _clear(valid, -math.inf)
+        _each_class(
+            *operands,
+            lambda b, c: _sort(scores, b, c, lowest, valid, order, ranks, all_ranks, place),
+            lambda: _pop_sorted(box, number_of_boxes, valid, order, place),
+        )
+    else:
+        groups = T.meta_var((number_of_boxes // (_GROUP * _LANES) + 1) * _LANES)
+        valid, best = (
+            T.decl_buffer((groups, _GROUP), "float32"),
+            T.decl_buffer((groups,), "float32"),
+        )
+        top, first = [
+            [T.decl_buffer((_LANES >> n,), kind) for n in range(_LANES.bit_length())]
+            for kind in ("float32", "int32")
+        ]
+        lines, last = T.decl_buffer((_LANES,), "int32"), T.decl_buffer((2,), "float32")
+        _clear(valid, -math.inf)
+        _clear(best, -math.inf)
+        _each_class(
+            *operands,
+            lambda b, c: _group(scores, b, c, lowest, valid, best, last, place),
+            lambda: _pop_grouped(box, number_of_boxes, valid, best, top, first, lines, last, place),
+        )
+
+
+@kernel_text
+def _clear(buffer: Any, value: float) -> None:
+    """All elements have a value."""
+    for (*index,) in T.grid(*buffer.shape):
+        buffer[*index] = value
+
+
+@kernel_text
+def _each_class(
+    boxes: Any,
+    scores: Any,
+    limit: Number,
+    ratio: Number,
+    indices: Any,
+    totals: Any,
+    values: Any,
+    box: Any,
+    fill: Callable[[Number, Number], None],
+    pop: Callable[[], None],
+) -> None:
+    """Keep the boxes that `pop` finds, unless those that were kept overlap them too much.
+
+    Of the boxes that are kept, two coordinates of two corners each, and their areas, are known.
+    """
+    blocks = T.meta_var(boxes.shape[1] // (_ROWS * _LANES) + 1)
+    kept = T.decl_buffer((5, blocks, _ROWS, _LANES), _at_least_float32(boxes))
+    own = T.decl_buffer((5,), _at_least_float32(boxes))
+    covers = [T.decl_buffer((_LANES >> n,), "int32") for n in range(_LANES.bit_length())]
+    is_free = T.decl_buffer((1,), "bool")
+    count, total = T.decl_buffer((1,), "int64"), T.decl_buffer((1,), "int64")
+    _clear(kept, math.nan)
+    total[0] = 0
+    for b in T.serial(scores.shape[0]):
+        if values is not None:
+            total[0] = 0
+        for c in T.serial(scores.shape[1]):
+            fill(b, c)
+            count[0] = 0
+            while count[0] < limit:
+                pop()
+                found = T.meta_var(_inside(box[0], boxes.shape[1]))
+                _add_if_free(is_free, boxes, b, found, count[0], ratio, own, kept, covers)
+                if is_free[0]:
+                    if values is None:
+                        indices[total[0], 0] = b
+                        indices[total[0], 1] = c
+                        indices[total[0], 2] = found
+                    else:
+                        indices[b, total[0], 0] = c
+                        indices[b, total[0], 1] = found
+                        values[b, total[0]] = scores[b, c, found]
+                    count[0] += 1
+                    total[0] += 1
+        if values is not None:
+            totals[b] = total[0]
+    if values is None:
+        totals[0] = total[0]
+
+
+@kernel_text
+def _add_if_free(
+    is_free: Any,
+    boxes: Any,
+    b: Number,
+    box: Number,
+    count: Number,
+    ratio: Number,
+    own: Any,
+    kept: Any,
+    covers: Any,
+) -> None:
+    """True if none of `count` boxes overlaps a box too much; the box is then added to them."""
+    own[0] = T.min(boxes[b, box, 0], boxes[b, box, 2])
+    own[1] = T.min(boxes[b, box, 1], boxes[b, box, 3])
+    own[2] = T.max(boxes[b, box, 0], boxes[b, box, 2])
+    own[3] = T.max(boxes[b, box, 1], boxes[b, box, 3])
+    own[4] = (own[2] - own[0]) * (own[3] - own[1])
+    is_free[0] = T.Not(ratio < 0) | (count == 0)
+    for block in T.serial(kept.shape[1]):
+        start = block * (_ROWS * _LANES)
+        if (start >= count) | T.Not(is_free[0]):
+            break
+        for lane in T.vectorized(number(_LANES)):
+            covers[0][lane] = 0
+        if count - start <= _LANES:
+            _compare(covers[0], own, kept, block, count, ratio, 1)
+        else:
+            _compare(covers[0], own, kept, block, count, ratio, _ROWS)
+        _fold(covers, T.bitwise_or)
+        if covers[-1][0] > 0:
+            is_free[0] = False
+    if is_free[0]:
+        at = T.meta_var((count // _LANES // _ROWS, count // _LANES % _ROWS, count % _LANES))
+        kept[0, *at] = own[0]
+        kept[1, *at] = own[1]
+        kept[2, *at] = own[2]
+        kept[3, *at] = own[3]
+        kept[4, *at] = own[4]
+
+
+@kernel_text
+def _compare(
+    covers: Any, own: Any, kept: Any, block: Number, count: Number, ratio: Number, rows: int
+) -> None:
+    """Set `covers` where a kept box in some rows of a block overlaps the box too much."""
+    for row in T.serial(number(rows)):
+        for lane in T.vectorized(number(_LANES)):
+            bottom, left, top, right, size = T.meta_var(
+                [kept[n, block, row, lane] for n in range(5)]
+            )
+            height = T.meta_var(_least(own[2], top) - _greatest(own[0], bottom))
+            width = T.meta_var(_least(own[3], right) - _greatest(own[1], left))
+            is_kept = T.meta_var((block * _ROWS + row) * _LANES + lane < count)
+            shared = T.meta_var(height * width)
+            is_much = T.meta_var(shared / (own[4] + size - shared) > ratio)
+            is_covered = T.meta_var(is_kept & (height > 0) & (width > 0) & is_much)
+            covers[lane] = T.bitwise_or(T.Cast("int32", is_covered), covers[lane])
+
+
+@kernel_text
+def _fold(halves: Any, better: Callable[[Number, Number], Number]) -> None:
+    """The best value of all lanes: each buffer has the better halves of the one before."""
+    if len(halves) == 2:
+        halves[1][0] = better(halves[0][0], halves[0][1])
+    else:
+        for lane in T.vectorized(number(halves[1].shape[0].value)):
+            halves[1][lane] = better(halves[0][lane], halves[0][lane + halves[1].shape[0]])
+        _fold(halves[1:], better)
 
 
 def _is_small(boxes: PrimExpr, most: int | None) -> bool:
@@ -385,315 +511,156 @@ def _at_least_float32(buffer: Any) -> str:
     return _WIDE if buffer.dtype.bits > 32 else "float32"
 
 
-def _lanes(k: Loops, count: int = _LANES) -> Any:
-    """A loop over lanes that are compared at once."""
-    return k.loop(count, kind=ForKind.VECTORIZED)
+def _valid(score: Number, lowest: Number) -> Number:
+    """A score above the lowest one, or else that of a box that is not left: minus infinity."""
+    is_valid = ops.cast_to(score, str(lowest.dtype)) > lowest
+    return tir.Select(is_valid, ops.cast_to(score, "float32"), _NONE)
 
 
-@dataclass(frozen=True)
-class _Lanes:
-    """The best value of each lane, and of halves of them; allocated outside of all loops."""
+@kernel_text
+def _group(
+    scores: Any, b: Number, c: Number, lowest: Number, valid: Any, best: Any, last: Any, place: Any
+) -> None:
+    """Read the scores of a class, in groups, and find the best score of each group.
 
-    loops: Loops
-    halves: list[Any]
-    better: Callable[[Number, Number], Number]
-
-    @staticmethod
-    def of(k: Loops, dtype: str, better: Callable[[Number, Number], Number]) -> _Lanes:
-        """Memory for the values of all lanes."""
-        sizes = [_LANES >> k for k in range(_LANES.bit_length())]
-        return _Lanes(k, [k.array([size], dtype) for size in sizes], better)
-
-    def begin(self, value: Number) -> None:
-        """Set all lanes to a value."""
-        with _lanes(self.loops) as lane:
-            self.loops.store(self.halves[0], lane, value)
-
-    def add(self, lane: Number, value: Number) -> None:
-        """Replace the value of a lane by a better one."""
-        lanes = self.halves[0]
-        self.loops.store(lanes, lane, self.better(value, lanes[lane]))
-
-    def folded(self) -> Number:
-        """The best value of all lanes."""
-        k, (*wider, pair, single) = self.loops, self.halves
-        for whole, half in itertools.pairwise((*wider, pair)):
-            count = half.shape[0].value
-            with _lanes(k, count) as lane:
-                k.store(half, lane, self.better(whole[lane], whole[lane + count]))
-        k.store(single, 0, self.better(pair[0], pair[1]))
-        return single[0]
-
-
-@dataclass(frozen=True)
-class _Ranked:
-    """The scores of the boxes of one class, in groups, and the best score of each group.
-
-    Boxes are left if they come after the last one that was removed. The scores of others are minus
-    infinity.
+    Boxes are left if they come after the last one that was removed.
     """
+    groups = T.meta_var(scores.shape[2] // _GROUP)
+    for group, n in T.grid(groups, number(_GROUP)):
+        valid[group, n] = _valid(scores[b, c, group * _GROUP + n], lowest)
+    for n in T.serial(scores.shape[2] % _GROUP):
+        valid[groups, n] = _valid(scores[b, c, groups * _GROUP + n], lowest)
+    for group in T.serial(groups + 1):
+        best[group] = _NONE
+        for n in T.serial(number(_GROUP)):
+            best[group] = T.max(best[group], valid[group, n])
+    last[0] = math.inf
+    place[2] = -1
 
-    loops: Loops
-    scores: Any
-    valid: Any
-    best: Any
-    top: _Lanes
-    first: _Lanes
-    lines: Any
-    last: Any
-    place: Any
 
-    @staticmethod
-    def of(k: Loops, scores: Any) -> _Ranked:
-        """Memory for the scores of a class."""
-        groups = (scores.shape[2] // (_GROUP * _LANES) + 1) * _LANES
-        valid, best = k.array([groups, _GROUP], "float32"), k.array([groups], "float32")
-        for buffer in (valid, best):
-            with k.every(buffer.shape) as index:
-                k.store(buffer, index, -math.inf)
-        top, first = _Lanes.of(k, "float32", _greatest), _Lanes.of(k, "int32", _least)
-        lines, last, place = ([_LANES], "int32"), ([2], "float32"), ([3], "int64")
-        return _Ranked(
-            k, scores, valid, best, top, first, *(k.array(*x) for x in (lines, last, place))
-        )
-
-    def fill(self, b: Number, c: Number, least: Number) -> None:
-        """Replace the contents by the scores of a class above `least`."""
-        k, size = self.loops, self.scores.shape[2]
-        whole = size // _GROUP
-
-        def store(group: Number, n: Number) -> None:
-            score = self.scores[b, c, group * _GROUP + n]
-            is_valid = ops.cast_to(score, str(least.dtype)) > least
-            value = tir.Select(is_valid, ops.cast_to(score, "float32"), _lowest())
-            k.store(self.valid, (group, n), value)
-
-        with k.every((whole, _GROUP)) as index:
-            store(*index)
-        with k.loop(size % _GROUP) as n:
-            store(whole, n)
-        with k.loop(whole + 1) as group:
-            k.store(self.best, group, _lowest())
-            with k.loop(_GROUP) as n:
-                best = ops.maximum(self.best[group], self.valid[group, n])
-                k.store(self.best, group, best)
-        k.store(self.last, 0, math.inf)
-        k.store(self.place, 2, -1)
-
-    def pop(self) -> Number:
-        """Remove the best box, or of equal ones the first, and return it; or leave the loop."""
-        k, (place, last) = self.loops, (self.place, self.last)
-        k.store(place, 0, 0)
-        with k.when(self.scores.shape[2] >= _GROUP):
-            self._find()
-        group = _inside(place[0], self.best.shape[0])
-        top = self.best[group]
-        with k.when(ops.compare(tir.EQ, top, _lowest())):
-            k.leave()
-        # Equal boxes were removed up to the last one. Their scores are not replaced: a vector that
-        # is read next would wait until those were in memory.
-        removed = tir.Select(
-            ops.compare(tir.EQ, top, last[0]), place[2] - group * _GROUP, number(-1)
-        )
-        k.store(place, 1, removed)
-        parts = [number(part) for part in range(0, _GROUP, _LANES)]
-
-        def is_top(n: Number) -> Number:
-            return ops.compare(tir.EQ, self.valid[group, n], top)
-
-        with _lanes(k) as lane:
-            found = [
-                tir.Select(
-                    is_top(n) & (n > place[1]), ops.cast_to(n, "int32"), ops.const(_LATEST, "int32")
-                )
-                for n in (lane + part for part in parts)
+@kernel_text
+def _pop_grouped(
+    box: Any,
+    size: PrimExpr,
+    valid: Any,
+    best: Any,
+    top: Any,
+    first: Any,
+    lines: Any,
+    last: Any,
+    place: Any,
+) -> None:
+    """Remove the best box, or of equal ones the first; or leave the loop."""
+    place[0] = 0
+    if size >= _GROUP:
+        _find_group(best, top, first, lines, last, place)
+    group = T.meta_var(_inside(place[0], best.shape[0]))
+    score = T.meta_var(best[group])
+    if score == _NONE:
+        T.break_loop()
+    # Equal boxes were removed up to the last one. Their scores are not replaced: a vector that is
+    # read next would wait until those were in memory.
+    place[1] = T.Select(score == last[0], place[2] - group * _GROUP, number(-1))
+    for lane in T.vectorized(number(_LANES)):
+        numbers = T.meta_var([lane + part for part in range(0, _GROUP, _LANES)])
+        is_next = T.meta_var([(valid[group, n] == score) & (n > place[1]) for n in numbers])
+        found = T.meta_var(
+            [
+                T.Select(p, T.Cast("int32", n), _LATEST)
+                for p, n in zip(is_next, numbers, strict=True)
             ]
-            k.store(self.first.halves[0], lane, functools.reduce(_least, found))
-        k.store(place, 1, self.first.folded())
-        with _lanes(k) as lane:
-            left = [
-                tir.Select(
-                    (self.valid[group, n] < top) | (is_top(n) & (n > place[1])),
-                    self.valid[group, n],
-                    _lowest(),
-                )
-                for n in (lane + part for part in parts)
+        )
+        first[0][lane] = functools.reduce(_least, found)
+    _fold(first, _least)
+    place[1] = first[-1][0]
+    for lane in T.vectorized(number(_LANES)):
+        numbers = T.meta_var([lane + part for part in range(0, _GROUP, _LANES)])
+        is_next = T.meta_var([(valid[group, n] == score) & (n > place[1]) for n in numbers])
+        left = T.meta_var(
+            [
+                T.Select((valid[group, n] < score) | p, valid[group, n], _NONE)
+                for p, n in zip(is_next, numbers, strict=True)
             ]
-            k.store(self.top.halves[0], lane, functools.reduce(_greatest, left))
-        k.store(last, 0, top)
-        k.store(place, 2, group * _GROUP + place[1])
-        k.store(self.best, group, self.top.folded())
-        return place[2]
-
-    def _find(self) -> None:
-        """Set the place to the first group that has the best box."""
-        k, last = self.loops, ops.const(_LATEST, "int32")
-        lanes = self.top.halves[0]
-        self.top.begin(_lowest())
-        with _lanes(k) as lane:
-            k.store(self.lines, lane, 0)
-        with k.loop(self.best.shape[0] // _LANES) as line, _lanes(k) as lane:
-            best, number = self.best[line * _LANES + lane], ops.cast_to(line, "int32")
-            k.store(self.lines, lane, tir.Select(best > lanes[lane], number, self.lines[lane]))
-            self.top.add(lane, best)
-        k.store(self.last, 1, self.top.folded())
-        top = self.last[1]
-        with _lanes(k) as lane:
-            group = self.lines[lane] * _LANES + ops.cast_to(lane, "int32")
-            is_top = ops.compare(tir.EQ, lanes[lane], top)
-            k.store(self.first.halves[0], lane, tir.Select(is_top, group, last))
-        k.store(self.place, 0, self.first.folded())
+        )
+        top[0][lane] = functools.reduce(_greatest, left)
+    _fold(top, _greatest)
+    last[0] = score
+    place[2] = group * _GROUP + place[1]
+    best[group] = top[-1][0]
+    box[0] = place[2]
 
 
-@dataclass(frozen=True)
-class _Sorted:
-    """The boxes of one class in order, where they are so few that all are compared."""
+@kernel_text
+def _find_group(best: Any, top: Any, first: Any, lines: Any, last: Any, place: Any) -> None:
+    """Set the place to the first group that has the best box."""
+    for lane in T.vectorized(number(_LANES)):
+        top[0][lane] = _NONE
+    for lane in T.vectorized(number(_LANES)):
+        lines[lane] = 0
+    for line in T.serial(best.shape[0] // _LANES):
+        for lane in T.vectorized(number(_LANES)):
+            score = T.meta_var(best[line * _LANES + lane])
+            lines[lane] = T.Select(score > top[0][lane], T.Cast("int32", line), lines[lane])
+            top[0][lane] = _greatest(score, top[0][lane])
+    _fold(top, _greatest)
+    last[1] = top[-1][0]
+    for lane in T.vectorized(number(_LANES)):
+        group = T.meta_var(lines[lane] * _LANES + T.Cast("int32", lane))
+        first[0][lane] = T.Select(top[0][lane] == last[1], group, _LATEST)
+    _fold(first, _least)
+    place[0] = first[-1][0]
 
-    loops: Loops
-    scores: Any
-    valid: Any
-    order: Any
-    all_ranks: Any
-    ranks: list[Any]
-    place: Any
 
-    @staticmethod
-    def of(k: Loops, scores: Any) -> _Sorted:
-        """Memory for the boxes of a class; no score follows the last one."""
-        parts = -(-scores.shape[2].value // _LANES)
-        shape = [parts, _LANES]
-        valid, order = k.array(shape, "float32"), k.array([parts * _LANES], "int64")
-        with k.every(shape) as index:
-            k.store(valid, index, -math.inf)
-        ranks = [k.array([_LANES], "int32") for _ in range(parts)]
-        all_ranks = k.array(shape, "int32")
-        return _Sorted(k, scores, valid, order, all_ranks, ranks, k.array([2], "int64"))
+@kernel_text
+def _sort(
+    scores: Any,
+    b: Number,
+    c: Number,
+    lowest: Number,
+    valid: Any,
+    order: Any,
+    ranks: Any,
+    all_ranks: Any,
+    place: Any,
+) -> None:
+    """Read the scores of a class, where they are so few that all are compared.
 
-    def fill(self, b: Number, c: Number, least: Number) -> None:
-        """Replace the contents by the boxes of a class whose scores are above `least`.
+    The rank of a box is the number of those before it.
+    """
+    for n in T.serial(scores.shape[2]):
+        valid[n] = _valid(scores[b, c, n], lowest)
+    for lane in T.vectorized(ranks.shape[0]):
+        ranks[lane] = 0
+    for n in T.serial(scores.shape[2]):
+        for lane in T.vectorized(ranks.shape[0]):
+            is_later = T.meta_var(T.Cast("int32", n) < T.Cast("int32", lane))
+            is_before = T.meta_var(
+                (valid[n] > valid[lane]) | ((valid[n] == valid[lane]) & is_later)
+            )
+            ranks[lane] += T.Cast("int32", is_before)
+    for lane in T.vectorized(ranks.shape[0]):
+        all_ranks[lane] = ranks[lane]
+    for n in T.serial(scores.shape[2]):
+        order[_inside(all_ranks[n], order.shape[0])] = n
+    place[0] = 0
 
-        The rank of a box is the number of those before it.
-        """
-        k, size = self.loops, self.scores.shape[2]
-        with k.loop(size) as n:
-            score = self.scores[b, c, n]
-            is_valid = ops.cast_to(score, str(least.dtype)) > least
-            value = tir.Select(is_valid, ops.cast_to(score, "float32"), _lowest())
-            k.store(self.valid, (n // _LANES, n % _LANES), value)
-        for rank in self.ranks:
-            with _lanes(k) as lane:
-                k.store(rank, lane, 0)
-        with k.loop(size) as n:
-            own, index = self.valid[n // _LANES, n % _LANES], ops.cast_to(n, "int32")
-            for part, rank in enumerate(self.ranks):
-                with _lanes(k) as lane:
-                    other = self.valid[number(part), lane]
-                    is_later = index < ops.cast_to(lane, "int32") + part * _LANES
-                    is_before = (own > other) | (ops.compare(tir.EQ, own, other) & is_later)
-                    k.store(rank, lane, rank[lane] + ops.cast_to(is_before, "int32"))
-        for part, rank in enumerate(self.ranks):
-            with _lanes(k) as lane:
-                k.store(self.all_ranks, (part, lane), rank[lane])
-        with k.loop(size) as n:
-            place = _inside(self.all_ranks[n // _LANES, n % _LANES], self.order.shape[0])
-            k.store(self.order, place, n)
-        k.store(self.place, 0, 0)
 
-    def pop(self) -> Number:
-        """Remove the best box, or of equal ones the first, and return it; or leave the loop."""
-        k, place = self.loops, self.place
-        size = self.scores.shape[2]
-        with k.when(place[0] >= size):
-            k.leave()
-        box = _inside(self.order[_inside(place[0], size)], size)
-        with k.when(ops.compare(tir.EQ, self.valid[box // _LANES, box % _LANES], _lowest())):
-            k.leave()
-        k.store(place, 1, box)
-        k.store(place, 0, place[0] + 1)
-        return _inside(place[1], size)
+@kernel_text
+def _pop_sorted(box: Any, size: PrimExpr, valid: Any, order: Any, place: Any) -> None:
+    """Remove the best box, or of equal ones the first; or leave the loop."""
+    if place[0] >= size:
+        T.break_loop()
+    found = T.meta_var(_inside(order[_inside(place[0], size)], size))
+    if valid[found] == _NONE:
+        T.break_loop()
+    box[0] = found
+    place[0] += 1
 
 
 def _inside(index: Number, size: Number) -> Number:
     """An index that is known to be at least 0 and less than `size`, so that it needs no test."""
     last = ops.convert(size) - 1
     return ops.maximum(ops.minimum(ops.cast_to(index, "int64"), ops.cast_to(last, "int64")), 0)
-
-
-@dataclass(frozen=True)
-class _Kept:
-    """The boxes of one class that remain: two coordinates of two corners each, and their areas."""
-
-    loops: Loops
-    corners: Any
-    fields: list[Any]
-    covers: _Lanes
-    box: list[Any]
-    is_free: Any
-
-    @staticmethod
-    def of(k: Loops, corners: Any) -> _Kept:
-        """Memory for as many boxes as there are."""
-        shape = corners.shape[1] // (_ROWS * _LANES) + 1, _ROWS, _LANES
-        dtype = _at_least_float32(corners)
-        fields = [k.array(shape, dtype) for _ in range(5)]
-        for field in fields:
-            with k.every(shape) as index:
-                k.store(field, index, float("nan"))
-        covers, box = _Lanes.of(k, "int32", _either), [k.array([1], dtype) for _ in fields]
-        return _Kept(k, corners, fields, covers, box, k.array([1], "bool"))
-
-    def add_if_free(self, b: Number, box: Number, count: Number, iou: Number) -> Number:
-        """True if none of `count` boxes overlaps a box too much; the box is then added to them."""
-        k, is_free = self.loops, self.is_free
-        dtype = str(self.box[0].dtype)
-        sides = [[ops.cast_to(self.corners[b, box, n + m], dtype) for m in (0, 2)] for n in (0, 1)]
-        low, high, area = self.box[:2], self.box[2:4], self.box[4]
-        for n, pair in enumerate(sides):
-            k.store(low[n], 0, ops.minimum(*pair))
-            k.store(high[n], 0, ops.maximum(*pair))
-        k.store(area, 0, (high[0][0] - low[0][0]) * (high[1][0] - low[1][0]))
-        k.store(is_free, 0, tir.Not(iou < 0) | ops.compare(tir.EQ, count, 0))
-        with k.loop(self.fields[0].shape[0]) as block:
-            start = block * (_ROWS * _LANES)
-            with k.when((start >= count) | tir.Not(is_free[0])):
-                k.leave()
-            self.covers.begin(ops.const(0, "int32"))
-            with k.when(count - start <= _LANES):
-                self._compare(block, count, iou, 1)
-            with k.otherwise():
-                self._compare(block, count, iou, _ROWS)
-            with k.when(self.covers.folded() > 0):
-                k.store(is_free, 0, ops.const(0, "bool"))
-        with k.when(is_free[0]):
-            row, lane = count // _LANES, count % _LANES
-            place = row // _ROWS, row % _ROWS, lane
-            for field, value in zip(self.fields, self.box, strict=True):
-                k.store(field, place, value[0])
-        return is_free[0]
-
-    def _compare(self, block: Number, count: Number, iou: Number, rows: int) -> None:
-        """Set `covers` where a kept box in some rows of a block overlaps the box too much."""
-        k, start = self.loops, block * (_ROWS * _LANES)
-        own_bottom, own_left, own_top, own_right, own_size = (value[0] for value in self.box)
-        with k.loop(rows) as row, _lanes(k) as lane:
-            bottom, left, top, right, size = (field[block, row, lane] for field in self.fields)
-            height = _least(own_top, top) - _greatest(own_bottom, bottom)
-            width = _least(own_right, right) - _greatest(own_left, left)
-            is_kept = start + row * _LANES + lane < count
-            shared = height * width
-            ratio = shared / (own_size + size - shared)
-            covers = is_kept & (height > 0) & (width > 0) & (ratio > iou)
-            self.covers.add(lane, ops.cast_to(covers, "int32"))
-
-
-def _lowest() -> Number:
-    """The score of a box that is not left."""
-    return ops.const(-math.inf, "float32")
-
-
-def _either(a: Number, b: Number) -> Number:
-    """The bits of two integers."""
-    return intrin.bitwise_or(a, b)
 
 
 def _least(a: Number, b: Number) -> Number:
@@ -764,7 +731,7 @@ def median(builder: BlockBuilder, call: Call) -> Expr:
     axes = tuple(range(rank)) if axis is None else rules.normal_axes(axis, rank)
     lengths = [shape[n] for n in axes]
     size = math.prod(n.value if isinstance(n, IntImm) else 0 for n in lengths)
-    if not 0 < size <= _LATEST:
+    if not 0 < size <= _LATEST.value:
         return call
     fields = ("values", "indices") if axis is not None and len(axes) == 1 else ("values",)
     options = None, axes, fields, attrs["keepdims"]
@@ -783,7 +750,7 @@ def nth_index(builder: BlockBuilder, call: Call) -> Expr:
     size = shape[axis]
     if kept and not all(map(rules.same, kept, (*shape[:axis], rules.one(), *shape[axis + 1 :]))):
         return call
-    if not isinstance(size, IntImm) or not 0 < size.value <= _LATEST:
+    if not isinstance(size, IntImm) or not 0 < size.value <= _LATEST.value:
         return call
     return rules.te_kernel(builder, ranked, "nth_index", *call.args, (axis,), ("indices",), True)
 

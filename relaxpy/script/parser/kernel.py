@@ -20,6 +20,7 @@ from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax.nodes import BaseFunc, Expr, GlobalVar
 from relaxpy.ir.relax.nodes.expr import set_name
+from relaxpy.ir.te.text import KernelText
 from relaxpy.ir.tir import expr as tir, intrin, ops, stmt
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, index_count, vector_index
 from relaxpy.ir.tir.expr import PrimExpr, StringImm, Var
@@ -33,7 +34,7 @@ from relaxpy.script.language.wording import as_parse_error, describe, shown
 from relaxpy.script.parser.evaluate import displays, user_calls
 from relaxpy.script.parser.evaluate.evaluator import Evaluator, TextReader
 from relaxpy.script.parser.evaluate.guard import OPEN, Guard
-from relaxpy.script.parser.evaluate.macros import Macro, Unrolling, macro_expansion
+from relaxpy.script.parser.evaluate.macros import Macro, Unrolling, macro_expansion, of_text
 from relaxpy.script.parser.source import (
     MISSING,
     POISON,
@@ -90,6 +91,8 @@ class KernelEvaluator(Evaluator):
                 rule="TOP-7",
                 hint="put both into the class of an @I.ir_module, and write Module.name(...)",
             )
+        if isinstance(function, KernelText):
+            function = of_text(function)
         if isinstance(function, Macro):
             self.expand(function, args, kwargs, node)
             return None
@@ -643,10 +646,11 @@ class KernelReader(TextReader, kernel_builder.KernelBuilder):
         order = list(range(len(form.bounds)))
         targets: list[tuple[ast.expr, Any]] = [(node.target, order if len(order) != 1 else 0)]
         if isinstance(node.target, (ast.Tuple, ast.List)):
-            if len(order) == 1 < len(node.target.elts):
+            single = [e for e in node.target.elts if not isinstance(e, ast.Starred)]
+            if len(order) == 1 < len(single):
                 raise self.error(
                     node.target,
-                    f"this is one loop, found {len(node.target.elts)} variables",
+                    f"this is one loop, found {len(single)} variables",
                     hint="several loops are T.grid(extent, extent)",
                 )
             targets = list(displays.paired(self.values, node.target, order))

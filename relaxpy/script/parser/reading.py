@@ -25,14 +25,16 @@ from relaxpy.ir.relax.call_graph import mentioned_globals
 from relaxpy.ir.relax.nodes import BaseFunc, Function, GlobalVar
 from relaxpy.ir.relax.nodes.expr import evaluating
 from relaxpy.ir.relax.nodes.python_function import python_function, reindented
+from relaxpy.ir.te.text import KernelText
 from relaxpy.ir.tir.prim_func import PrimFunc, kernel_faults
+from relaxpy.ir.tir.stmt import Stmt
 from relaxpy.script.language import records
 from relaxpy.script.language.annotations import Devices
 from relaxpy.script.language.graph_builder import ModuleBuilder
 from relaxpy.script.language.records import handling
 from relaxpy.script.parser.evaluate.evaluator import Evaluator, TextReader
 from relaxpy.script.parser.evaluate.guard import OPEN, Guard
-from relaxpy.script.parser.evaluate.macros import Macro, MacroOptions
+from relaxpy.script.parser.evaluate.macros import Macro, MacroOptions, of_text
 from relaxpy.script.parser.graph.expressions import GraphEvaluator
 from relaxpy.script.parser.graph.relax_function import GraphReader
 from relaxpy.script.parser.graph.signature_reader import Signature
@@ -600,3 +602,19 @@ def read_module(
     except RelaxpyError as error:
         error.located(program.span(class_name_of(node)))
         raise
+
+
+def statements(text: KernelText, arguments: Mapping[str, object]) -> Stmt:
+    """The statements of `text`, where its parameters have these values.
+
+    Errors:
+        ParseError: with all diagnostics.
+    """
+    from relaxpy.script.parser.kernel import KernelReader
+
+    macro = of_text(text)
+    with collecting_errors(macro.program) as report:
+        reader = KernelReader(macro.program, macro.scope.for_function(), report=report)
+        with reader.scope.inner(arguments), reader.body("function") as body:
+            reader.read(macro.body())
+    return body.fold()

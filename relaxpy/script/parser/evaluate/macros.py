@@ -7,10 +7,12 @@ import inspect
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from types import FunctionType
 from typing import Any, Literal
 
 from relaxpy.errors import MisuseError, ParseTypeError, RelaxpyError, check_type
+from relaxpy.ir.te.text import KernelText
 from relaxpy.script.parser.evaluate.evaluator import Evaluator, signature_fault
 from relaxpy.script.parser.source import (
     BUILTINS,
@@ -120,6 +122,14 @@ class MacroDecorator(MacroOptions):
             return Macro(node, program, Scope(*names, BUILTINS), self)
         except RelaxpyError as error:
             raise error.with_traceback(None) from None
+
+
+@cache
+def of_text(text: KernelText) -> Macro:
+    """A text of relaxpy's own as a macro."""
+    node, program = definition_of(text.function.__code__)
+    scope = Scope(text.function.__globals__, BUILTINS)
+    return Macro(node, program, scope, MacroOptions("tir"))
 
 
 class Unrolling:
