@@ -114,7 +114,7 @@ test: $(READY)
 # The tests that the quick layer leaves out, and then the quick layer's tests of what may go wrong
 # where nobody looks: tests of lifetimes and of native code whose freed memory is overwritten,
 # without any code that was kept from before.
-LIFETIMES := tests/exec/native tests/exec/graph tests/exec/test_memory_of_results.py \
+LIFETIMES := tests/exec/native tests/exec/program tests/exec/test_memory_of_results.py \
 	tests/exec/test_fast_paths.py tests/exec/test_executable.py tests/exec/test_from_dlpack.py \
 	tests/plugins/nn/test_cache_safety.py
 test-slow: $(READY)

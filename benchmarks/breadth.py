@@ -23,7 +23,7 @@ from jax import numpy as jnp
 from torch.nn import functional
 
 from benchmarks.models import Array, Emit, check, floats, model, timed
-from relaxpy.exec.compile import compile
+from relaxpy.exec.api.compile import compile
 from relaxpy.ir import ops as op
 from relaxpy.ir.relax import nodes as rx
 

@@ -15,12 +15,12 @@ from functools import cache
 
 from benchmarks import kernels, models
 from relaxpy import IRModule
-from relaxpy.exec.as_module import as_module
-from relaxpy.exec.container import Sections
-from relaxpy.exec.lowered import Lowered, new_backend, pipeline
+from relaxpy.exec.api.as_module import as_module
+from relaxpy.exec.api.lowered import Lowered, new_backend, pipeline
+from relaxpy.exec.machine.platforms import WINDOWS, System
 from relaxpy.exec.native.machine_code.loader import LoadedObject
 from relaxpy.exec.native.machine_code.machine import Machine, generating_for
-from relaxpy.exec.platforms import WINDOWS, System
+from relaxpy.exec.store.container import Sections
 from relaxpy.target import Native
 
 TARGETS = (

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks import experts, peers
-from relaxpy.exec.compile import compile
+from relaxpy.exec.api.compile import compile
 from relaxpy.ir import ops as op
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx

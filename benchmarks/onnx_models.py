@@ -20,7 +20,7 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 
-from relaxpy.exec.compile import compile
+from relaxpy.exec.api.compile import compile
 from relaxpy.plugins.onnx.importer import from_onnx
 
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"

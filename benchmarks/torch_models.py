@@ -26,7 +26,7 @@ import numpy as np
 import torch
 
 from benchmarks import onnx_models
-from relaxpy.exec.compile import compile
+from relaxpy.exec.api.compile import compile
 from relaxpy.relax.frontend.torch import from_exported_program, relax_dynamo
 
 THREADS = len(os.sched_getaffinity(0))

@@ -23,19 +23,19 @@ _face(globals(), "relaxpy")
 if TYPE_CHECKING:
     from relaxpy import arith as arith, distributed as distributed, dlight as dlight, error as error, errors as errors, ir as ir, llm as llm, nd as nd, relax as relax, relay as relay, runtime as runtime, s_tir as s_tir, script as script, sym as sym, target as target, te as te, testing as testing, tir as tir, tirx as tirx, topi as topi, transform as transform
     from relaxpy.errors import RelaxpyError as TVMError
-    from relaxpy.exec.as_module import load as load
-    from relaxpy.exec.as_module import load as from_torch
-    from relaxpy.exec.as_module import load as load_model
-    from relaxpy.exec.check_values import check_values as check_values
-    from relaxpy.exec.compile import compile as compile, load_executable as load_executable
-    from relaxpy.exec.compile import compile as build
-    from relaxpy.exec.doctor import doctor as doctor
-    from relaxpy.exec.doctor import doctor as show_config
-    from relaxpy.exec.doctor import doctor as show_versions
-    from relaxpy.exec.executable import Executable as Executable
+    from relaxpy.exec.api.as_module import load as load
+    from relaxpy.exec.api.as_module import load as from_torch
+    from relaxpy.exec.api.as_module import load as load_model
+    from relaxpy.exec.inspect.check_values import check_values as check_values
+    from relaxpy.exec.api.compile import compile as compile, load_executable as load_executable
+    from relaxpy.exec.api.compile import compile as build
+    from relaxpy.exec.inspect.doctor import doctor as doctor
+    from relaxpy.exec.inspect.doctor import doctor as show_config
+    from relaxpy.exec.inspect.doctor import doctor as show_versions
+    from relaxpy.exec.api.executable import Executable as Executable
     from relaxpy.exec.runtime.registry import get_global_func as get_global_func, register_func as register_func
     from relaxpy.exec.runtime.registry import register_func as register_global_func
-    from relaxpy.exec.vm import VirtualMachine as VirtualMachine
+    from relaxpy.exec.api.vm import VirtualMachine as VirtualMachine
     from relaxpy.ir import instrument as instrument
     from relaxpy.ir.core.device import Device as Device, cpu as cpu, cuda as cuda, device as device
     from relaxpy.ir.core.dtype import DataType as DataType, DataTypeCode as DataTypeCode

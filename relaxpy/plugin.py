@@ -40,7 +40,7 @@ class Plugin:
     register kinds of nodes to be saved, and `pipelines` those with a function `pipelines`, which
     returns the functions that create pipelines, by name. `targets` has for each name
     "module:class": without arguments, the class creates the back end of a module, as
-    `relaxpy.exec.lower.python_module.NumpyBackend` is one. `hooks` are the functions,
+    `relaxpy.exec.program.lower.python_module.NumpyBackend` is one. `hooks` are the functions,
     "module:function", that the core calls by name, such as the one for the picture of a module;
     only the plug-ins that come with relaxpy have some. `models` are functions that make a module
     or function of a model for `relaxpy.load`: by the suffix of a file (".onnx"), or by the package

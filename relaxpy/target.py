@@ -7,5 +7,5 @@ from relaxpy.support.lazy import face as _face
 
 _face(globals(), "relaxpy.target")
 if TYPE_CHECKING:
-    from relaxpy.exec.cross import Native as Native
+    from relaxpy.exec.api.cross import Native as Native
     from relaxpy.ir.core.target import Target as Target, TargetKind as TargetKind

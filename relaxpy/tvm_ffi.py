@@ -3,7 +3,7 @@
 Once relaxpy is imported, `import tvm_ffi` is this module, unless the package is installed.
 """
 
-from relaxpy.exec.executable import Executable as Module
+from relaxpy.exec.api.executable import Executable as Module
 from relaxpy.exec.runtime.registry import (
     get_global_func as get_global_func,
     register_func as register_global_func,

@@ -22,7 +22,7 @@ TESTS = {
 @pytest.mark.parametrize(
     ("file", "test"),
     [
-        ("relaxpy/exec/graph/emit.py", "tests/exec/test_fast_paths.py"),
+        ("relaxpy/exec/program/graph/emit.py", "tests/exec/test_fast_paths.py"),
         ("relaxpy/exec/native/calls/entry.py", "tests/exec/native/test_entry.py"),
         ("relaxpy/exec/runtime/registry.py", "tests/exec/test_registry.py"),
         ("relaxpy/ir/serialize.py", "tests/ir/test_serialize.py"),

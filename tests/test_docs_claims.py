@@ -109,7 +109,8 @@ def test_the_files_of_a_paragraph_are_in_the_folders_that_it_names() -> None:
 
 
 def test_a_file_of_another_folder_is_found() -> None:
-    text = "**A**: `relaxpy/exec/native/`. `values/packing.py`\n\n**B**: `relaxpy/exec/graph/`. {}"
+    folders = "relaxpy/exec/native", "relaxpy/exec/program/graph"
+    text = "**A**: `{}/`. `values/packing.py`\n\n**B**: `{}/`. {{}}".format(*folders)
     for name, is_there in (("`emit.py`", True), ("`memory.py`", False), ("`price.py`", False)):
         found = [bool(found) for _, found in of_folders(text.format(name), "relaxpy")]
         assert found == [True, is_there]
@@ -344,23 +345,24 @@ def test_a_table_of_operators_is_found() -> None:
 TRANSFORM = "relaxpy.ir.passes"
 BUDGET = "relaxpy.ir.core.budget"
 TEXT = "relaxpy.script.parser.source"
+TUNING = "relaxpy.exec.machine.tuning"
 GUARD = "relaxpy.script.parser.evaluate.guard"
 #: What documents say of constants of the code, with @ for the number, and its unit.
 NUMBERS: Mapping[str, Sequence[tuple[str, str, int]]] = {
     "relaxpy/exec/native/README.md": [
-        ("kernels with more than @ of them", "relaxpy.exec.tuning.CodeSize.LONGEST_BLOCK", 1),
-        ("has @ KiB of the stack", "relaxpy.exec.tuning.Allocations.STACK", 1 << 10),
-        ("they have at most @ MiB", "relaxpy.exec.tuning.Kept.DISK", 1 << 20),
+        ("kernels with more than @ of them", f"{TUNING}.CodeSize.LONGEST_BLOCK", 1),
+        ("has @ KiB of the stack", f"{TUNING}.Allocations.STACK", 1 << 10),
+        ("they have at most @ MiB", f"{TUNING}.Kept.DISK", 1 << 20),
     ],
     "relaxpy/exec/README.md": [
-        ("than @ MiB of constants that passes", "relaxpy.exec.tuning.Kept.FOLDED", 1 << 20),
-        ("those of @ MiB or more in a function", "relaxpy.exec.tuning.Kept.PACKED_LAZILY", 1 << 20),
+        ("than @ MiB of constants that passes", f"{TUNING}.Kept.FOLDED", 1 << 20),
+        ("those of @ MiB or more in a function", f"{TUNING}.Kept.PACKED_LAZILY", 1 << 20),
     ],
     "relaxpy/ir/README.md": [
         ("in one, which is @", f"{TRANSFORM}.fusion.fuse_ops.MAX_DEPTH_BY_RULE", 1)
     ],
     "docs/decisions/native-code-by-llvmlite.md": [
-        ("with more than @ instructions", "relaxpy.exec.tuning.CodeSize.LONGEST_BLOCK", 1)
+        ("with more than @ instructions", f"{TUNING}.CodeSize.LONGEST_BLOCK", 1)
     ],
     "docs/decisions/fusion-without-a-cost-model.md": [
         ("at most @ kernels", f"{TRANSFORM}.fusion.fuse_ops.MAX_DEPTH_BY_RULE", 1)

@@ -63,7 +63,7 @@ def main(x: R.Tensor((4, 4), "float32")):
         f"import relaxpy; from relaxpy.script import from_source; "
         f"relaxpy.compile(from_source({text!r}), 'numpy')"
     )
-    assert "relaxpy.exec.kernel" in loaded
+    assert "relaxpy.exec.loops" in loaded
     assert not loaded & {"importlib.metadata", "subprocess", "statistics", "email"}
 
 
@@ -115,7 +115,14 @@ def test_a_program_from_the_disk_loads_no_compiler(tmp_path: Path) -> None:
         )
     loaded = {name for name in done.stdout.split() if name.startswith("relaxpy.")}
     assert "relaxpy.ir.ops.nn.activation" in loaded
-    rooms = "ir.te.tensor", "ir.passes", "exec.kernel", "exec.lower", "script.tir"
+    rooms = (
+        "ir.te.tensor",
+        "ir.passes",
+        "exec.loops",
+        "exec.numpy",
+        "exec.program.lower",
+        "script.tir",
+    )
     others = "ir.ops.image", "ir.ops.nn.convolution", "ir.arith.canonical"
     only_for_some = (
         *("ir.short_text.nodes", "ir.pass_infra.reproducer", "ir.ops.manipulate"),
@@ -146,8 +153,8 @@ def test_a_saved_program_decodes_images_without_onnx() -> None:
 
 def test_the_virtual_machine_loads_no_planner() -> None:
     loaded = loaded_by("import relaxpy; relaxpy.VirtualMachine")
-    assert "relaxpy.exec.vm" in loaded
-    assert not {name for name in loaded if name.startswith("relaxpy.exec.kernel")}
+    assert "relaxpy.exec.api.vm" in loaded
+    assert not {name for name in loaded if name.startswith("relaxpy.exec.loops")}
 
 
 def test_an_operator_is_found_before_its_family_is_loaded() -> None:

@@ -79,7 +79,7 @@ INNER = {
 #: Files where the name of a target means something else: a package, or the text of a user.
 OTHER_WORDS = {
     *("relaxpy/script/parser/evaluate/evaluator.py", "relaxpy/plugins/nn/compiled.py"),
-    *("relaxpy/script/language/wording.py", "relaxpy/exec/cross.py"),
+    *("relaxpy/script/language/wording.py", "relaxpy/exec/api/cross.py"),
 }
 DEPENDENCIES = {"astor", "ml_dtypes", "numpy", "rich", "typing_extensions"}
 #: What is there where a room is used.
@@ -120,15 +120,13 @@ FLOORS = {
         transform.py
     """,
     "relaxpy/exec": """
-        platforms.py tuning.py process.py runtime python_ast.py fast_paths.py
-        report.py blas.py as_module.py explain.py container.py stateful.py
-        executable.py
-        kernel/nest kernel/plan kernel/emit kernel native/llvm native/machine_code
-        native/threads native/maths native/calls native/trees native/values native/contraction
-        native/loops native lower graph program mapped.py stored.py reference
-        kernel_source.py profile.py assembled.py lowered.py cross.py
-        vm.py compile.py check_values.py memory_values.py
-        live_memory.py memory_use.py self_test.py doctor.py eager.py
+        machine runtime loops/nest loops/plan loops numpy/python_ast.py numpy/emit numpy
+        native/llvm native/machine_code native/threads native/maths native/calls native/trees
+        native/values native/contraction native/loops native
+        program/lower program/graph program store/container.py store reference
+        api/__init__.py api/as_module.py api/stateful.py api/executable.py api/assembled.py
+        api/lowered.py api/cross.py api/vm.py api/compile.py api/eager.py
+        inspect
     """,
     "relaxpy/script": """
         error_screen.py language printer dist.py ir_builder
@@ -149,7 +147,7 @@ FLOORS = {
         bodies.py importer.py backend.py
     """,
     "relaxpy/plugins/torch": """
-        registry.py symbols.py arrays.py context.py complexes.py mutation.py ops
+        registry.py symbols.py strides.py arrays.py context.py complexes.py mutation.py ops
         backward.py
         decompose.py fx_graph.py importer.py
         api.py models.py dynamo.py
@@ -474,7 +472,7 @@ def test_imports_follow_the_architecture_and_run_down() -> None:
         ("relaxpy/ir/core/node.py", "from relaxpy.ir.tir import expr"),
         ("relaxpy/ir/relax/nodes/expr.py", "from relaxpy.ir.relax.relations import is_base_of"),
         ("relaxpy/ir/ops/a.py", "def f():\n from relaxpy.ir.relax.dpl.matcher import a"),
-        ("relaxpy/exec/kernel/a.py", "from relaxpy.exec import vm"),
+        ("relaxpy/exec/loops/a.py", "from relaxpy.exec.api import vm"),
     ],
 )
 def test_an_import_from_above_is_found(file: str, text: str) -> None:

@@ -16,7 +16,7 @@ import pytest
 import relaxpy
 import relaxpy.ir
 from relaxpy.errors import RelaxpyError
-from relaxpy.exec.profile import Profile
+from relaxpy.exec.inspect.profile import Profile
 from relaxpy.ir.ops.definition.registry import R
 from relaxpy.ir.passes.legalize import register_legalize
 from relaxpy.script import relax as script
@@ -399,7 +399,7 @@ def test_names_of_newer_versions_of_tvm() -> None:
 def test_dir_lists_public_names_alone() -> None:
     """In a new process, as other tests import modules."""
     program = (
-        "import relaxpy, relaxpy.plugins, relaxpy.exec.compile\n"
+        "import relaxpy, relaxpy.plugins, relaxpy.exec.api.compile\n"
         "names = {name for name in dir(relaxpy) if not name.startswith('_')}\n"
         "print(*names ^ {*relaxpy.__all__})"
     )

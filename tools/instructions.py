@@ -13,8 +13,8 @@ from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
-from relaxpy.exec.kernel_source import kernel_source
-from relaxpy.exec.lowered import new_backend
+from relaxpy.exec.api.lowered import new_backend
+from relaxpy.exec.inspect.kernel_source import kernel_source
 from relaxpy.exec.native.machine_code.machine import Machine, generating_for
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.transform import get_pipeline

@@ -51,7 +51,7 @@ EQUIVALENT = ROOT / "tools" / "equivalent_mutants.txt"
 
 RELAX = "relaxpy/ir/relax"
 RELATIONS = f"{RELAX}/relations"
-KERNEL = "relaxpy/exec/kernel"
+KERNEL = "relaxpy/exec/loops"
 OF_RELAX = "tests/ir/relax"
 
 
@@ -130,11 +130,11 @@ AREAS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ),
     "dependence": (
         tuple(f"{KERNEL}/plan/{n}.py" for n in ("dependence", "memory")),
-        ("tests/exec/kernel", "tests/exec/native/test_loops.py", "tests/fuzz"),
+        ("tests/exec/loops", "tests/exec/native/test_loops.py", "tests/fuzz"),
     ),
     "schedule": (
         tuple(f"{KERNEL}/plan/{n}.py" for n in ("schedule", "unschedule", "initialisation")),
-        ("tests/exec/kernel", "tests/fuzz"),
+        ("tests/exec/loops", "tests/fuzz"),
     ),
     "nodes": (
         (*below(f"{RELAX}/nodes"), *below("relaxpy/ir/core")),
@@ -158,7 +158,7 @@ AREAS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
             *(f"tests/plugins/schedule/test_schedule_{n}.py" for n in ("errors", "forms")),
             *(f"tests/script/test_{n}.py" for n in ("external_kernels", "parse_kernels")),
             *(f"tests/ir/{n}.py" for n in ("passes/test_distributed_passes", "test_structural")),
-            *(f"tests/exec/kernel/test_{n}.py" for n in ("coverage", "forms")),
+            *(f"tests/exec/loops/test_{n}.py" for n in ("coverage", "forms")),
             *("tests/exec/native/test_intrinsics.py", "tests/ir/te/test_create_prim_func.py"),
         ),
     ),

@@ -47,27 +47,27 @@ KINDS = {
 OPERATORS = "tests/ir/ops/test_kernels.py::test_the_kernel_computes_the_definition"
 #: Rows of test functions that the quick layer has: they alone notice some mutants of the package.
 SHARP = {
-    "tests/exec/kernel/test_empty.py::test_without_iterations_only_the_init_evaluates_a_binding": (
+    "tests/exec/loops/test_empty.py::test_without_iterations_only_the_init_evaluates_a_binding": (
         "Y[vi] = T.if_then_else(D[vi] != 0, vj, i64(5))-",
     ),
-    "tests/exec/kernel/test_initial_stores.py::test_a_store_is_what_an_accumulation_begins_with": (
+    "tests/exec/loops/test_initial_stores.py::test_a_store_is_what_an_accumulation_begins_with": (
         "on the diagonal",
     ),
-    "tests/exec/kernel/test_initial_stores.py::test_a_store_stays": ("of one element",),
-    "tests/exec/kernel/test_inits.py::test_a_block_is_initialised_once": (
+    "tests/exec/loops/test_initial_stores.py::test_a_store_stays": ("of one element",),
+    "tests/exec/loops/test_inits.py::test_a_block_is_initialised_once": (
         "split, the outer half outside",
     ),
-    "tests/exec/kernel/test_loops.py::test_a_schedule_leaves_no_trace_in_the_source": (
+    "tests/exec/loops/test_loops.py::test_a_schedule_leaves_no_trace_in_the_source": (
         "another shape",
         "a flat copy",
     ),
-    "tests/exec/kernel/test_loops_by_hand.py::test_loops_run_as_they_would_be_written": (
+    "tests/exec/loops/test_loops_by_hand.py::test_loops_run_as_they_would_be_written": (
         "written3",
     ),
-    "tests/exec/kernel/test_mistakes.py::test_the_checkers_find_a_mistake": (
+    "tests/exec/loops/test_mistakes.py::test_the_checkers_find_a_mistake": (
         "hoist an initialisation out of a loop",
     ),
-    "tests/exec/kernel/test_numbered_axes.py::test_stores_of_initial_values": (
+    "tests/exec/loops/test_numbered_axes.py::test_stores_of_initial_values": (
         "f32(7)-i * 4 + j - 4",
         "x[i, 0] * f32(2)-j * 4 + i",
     ),

@@ -7,4 +7,4 @@ from relaxpy.support.lazy import face as _face
 
 _face(globals(), "relaxpy.runtime.executable")
 if TYPE_CHECKING:
-    from relaxpy.exec.executable import Executable as Executable
+    from relaxpy.exec.api.executable import Executable as Executable

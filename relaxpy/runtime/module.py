@@ -7,8 +7,8 @@ from relaxpy.support.lazy import face as _face
 
 _face(globals(), "relaxpy.runtime.module")
 if TYPE_CHECKING:
-    from relaxpy.exec.compile import load_executable as load_executable
-    from relaxpy.exec.compile import load_executable as load_module
-    from relaxpy.exec.executable import Executable as Module
-    from relaxpy.exec.stateful import BenchmarkResult as BenchmarkResult
+    from relaxpy.exec.api.compile import load_executable as load_executable
+    from relaxpy.exec.api.compile import load_executable as load_module
+    from relaxpy.exec.api.executable import Executable as Module
+    from relaxpy.exec.api.stateful import BenchmarkResult as BenchmarkResult
     __all__ = ['BenchmarkResult', 'Module', 'load_executable', 'load_module']

@@ -7,4 +7,4 @@ from relaxpy.support.lazy import face as _face
 
 _face(globals(), "relaxpy.runtime.relax_vm")
 if TYPE_CHECKING:
-    from relaxpy.exec.vm import VirtualMachine as VirtualMachine
+    from relaxpy.exec.api.vm import VirtualMachine as VirtualMachine

@@ -12,13 +12,13 @@ import numpy as np
 from typing_extensions import override
 
 from relaxpy.errors import BuilderStateError, MisuseError, RuntimeCheckError, unexpected
-from relaxpy.exec.compile import TargetLike, build
-from relaxpy.exec.executable import EntryPoint, Executable, Program
-from relaxpy.exec.report import ExecutionReport
+from relaxpy.exec.api.compile import TargetLike, build
+from relaxpy.exec.api.executable import EntryPoint, Executable, Program
 from relaxpy.exec.runtime.checks import Signature
 from relaxpy.exec.runtime.instrument import Instrument, Instrumented
 from relaxpy.exec.runtime.operators import truth
 from relaxpy.exec.runtime.registry import call_users, get_global_func
+from relaxpy.exec.runtime.report import ExecutionReport
 from relaxpy.exec.runtime.values import Closure, ShapeTuple, Value, from_packed
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.module import IRModule

@@ -19,12 +19,12 @@ from relaxpy.errors import (
     close_names,
     unexpected,
 )
-from relaxpy.exec.compile import compile
-from relaxpy.exec.executable import Executable
+from relaxpy.exec.api.compile import compile
+from relaxpy.exec.api.executable import Executable
+from relaxpy.exec.api.vm import VirtualMachine
 from relaxpy.exec.runtime.registry import get_global_func, takes_self
 from relaxpy.exec.runtime.tensors import as_tensors
 from relaxpy.exec.runtime.values import describe, empty
-from relaxpy.exec.vm import VirtualMachine
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.fork_lock import late_property

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from relaxpy.exec import lowered as module_of_lowering
-from relaxpy.exec.graph.whole_modules import GraphBackend
-from relaxpy.exec.lower import text
+from relaxpy.exec.api import lowered as module_of_lowering
+from relaxpy.exec.program.graph.whole_modules import GraphBackend
+from relaxpy.exec.program.lower import text
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import numpy as np
 
 import relaxpy
 from relaxpy import IRModule, relax, te, topi
-from relaxpy.exec.compile import compile
+from relaxpy.exec.api.compile import compile
 from relaxpy.ir import VDevice
 from relaxpy.ir.relax.rewrite.map_bindings import copy_with_new_vars
 from relaxpy.relax import transform

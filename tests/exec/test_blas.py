@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from relaxpy.exec import blas
-from relaxpy.exec.blas import one_blas_thread
+from relaxpy.exec.machine import blas
+from relaxpy.exec.machine.blas import one_blas_thread
 
 pytestmark = pytest.mark.skipif(not blas.has_thread_limit(), reason="NumPy's BLAS has no threads")
 

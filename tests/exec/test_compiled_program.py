@@ -9,7 +9,7 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import MisuseError
-from relaxpy.exec.executable import Executable
+from relaxpy.exec.api.executable import Executable
 from relaxpy.exec.program.saved import saved_program
 from relaxpy.exec.program.table import CompiledProgram
 from relaxpy.script import from_source

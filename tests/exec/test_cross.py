@@ -12,12 +12,12 @@ import pytest
 import relaxpy
 from benchmarks import emitted
 from relaxpy.errors import CompileError, MisuseError
-from relaxpy.exec.container import Container, Sections
+from relaxpy.exec.machine.platforms import LINUX, PLATFORMS, X86_64, platform_of_triple
+from relaxpy.exec.machine.process import own_platform, process
 from relaxpy.exec.native.machine_code import machine, objects
 from relaxpy.exec.native.machine_code.loader import LoadedObject
 from relaxpy.exec.native.machine_code.objects import LoadedCode
-from relaxpy.exec.platforms import LINUX, PLATFORMS, X86_64, platform_of_triple
-from relaxpy.exec.process import own_platform, process
+from relaxpy.exec.store.container import Container, Sections
 from relaxpy.script import from_source
 from relaxpy.target import Native
 from tests.exec.cross_programs import PROGRAM, results
@@ -134,7 +134,7 @@ def test_what_the_process_uses_runs_here_if_other_code_is_first() -> None:
     program = """
 import numpy as np
 import relaxpy
-from relaxpy.exec.lowered import Lowered, new_backend
+from relaxpy.exec.api.lowered import Lowered, new_backend
 from relaxpy.exec.native.machine_code.machine import generating_for
 from relaxpy.script import from_source
 from relaxpy.target import Native

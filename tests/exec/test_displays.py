@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import relaxpy
-from relaxpy.exec.report import ExecutionReport, ReportRow
+from relaxpy.exec.runtime.report import ExecutionReport, ReportRow
 from tests.ir.relax.texts import module
 
 Module = module("""

@@ -12,9 +12,9 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import CompileError
-from relaxpy.exec import doctor as module
+from relaxpy.exec.inspect import doctor as module
+from relaxpy.exec.machine.platforms import X86_64
 from relaxpy.exec.native.machine_code.machine import host
-from relaxpy.exec.platforms import X86_64
 
 ROOT = Path(__file__).parents[2]
 TOPICS = (

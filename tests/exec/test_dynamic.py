@@ -14,9 +14,9 @@ from hypothesis import given, settings, strategies as st
 
 import relaxpy
 from relaxpy.errors import CompileError, FunctionSignatureError, RuntimeCheckError, StructInfoError
-from relaxpy.exec import tuning
-from relaxpy.exec.compile import compile
-from relaxpy.exec.kernel.compiler import compile_kernel
+from relaxpy.exec.api.compile import compile
+from relaxpy.exec.machine import tuning
+from relaxpy.exec.numpy.compiler import compile_kernel
 from relaxpy.exec.runtime import dynamic
 from relaxpy.exec.runtime.values import ShapeTuple
 from relaxpy.ir import DataType, IRModule, Op
@@ -336,7 +336,7 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         made.append(name)
         return compile_kernel(func, name, *names)
 
-    monkeypatch.setattr("relaxpy.exec.lower.python_module.compile_kernel", count)
+    monkeypatch.setattr("relaxpy.exec.program.lower.python_module.compile_kernel", count)
     return made
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from relaxpy.errors import CompileError, RuntimeCheckError
-from relaxpy.exec import eager
+from relaxpy.exec.api import eager
 from relaxpy.ir.core.target import Target
 from relaxpy.ir.pass_infra.passes import PassContext
 from relaxpy.ir.relax import nodes as rx

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from relaxpy.exec.compile import compile
+from relaxpy.exec.api.compile import compile
 from relaxpy.exec.runtime.registry import register_func, remove_global_func
 from relaxpy.exec.runtime.values import Value
 from relaxpy.ir import IRModule, Op

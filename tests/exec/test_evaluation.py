@@ -13,8 +13,8 @@ from relaxpy.errors import (
     RuntimeCheckError,
     UnknownPackedFuncError,
 )
-from relaxpy.exec.compile import compile
-from relaxpy.exec.executable import Executable
+from relaxpy.exec.api.compile import compile
+from relaxpy.exec.api.executable import Executable
 from relaxpy.exec.runtime.registry import list_global_func_names, register_func, remove_global_func
 from relaxpy.exec.runtime.values import Closure, PrimFuncValue, ShapeTuple
 from relaxpy.ir import DataType, IRModule, Op

@@ -11,8 +11,8 @@ from relaxpy.errors import (
     UnknownNameError,
     WellFormedError,
 )
-from relaxpy.exec.compile import compile
-from relaxpy.exec.executable import Executable
+from relaxpy.exec.api.compile import compile
+from relaxpy.exec.api.executable import Executable
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir, stmt as st

@@ -9,7 +9,7 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import RelaxpyError
-from relaxpy.exec.fast_paths import (
+from relaxpy.exec.machine.fast_paths import (
     FAST_PATHS,
     KERNEL_CLASSES,
     ONLY_KERNEL,
@@ -22,11 +22,11 @@ from relaxpy.exec.fast_paths import (
     WHOLE_GRAPH,
     FastPath,
 )
-from relaxpy.exec.graph.emit import GraphEmitter
 from relaxpy.exec.native.calls.entry_table import EntryTable
 from relaxpy.exec.native.llvm.llvm_module import Module
 from relaxpy.exec.native.llvm.writer import I32, I64, POINTER
 from relaxpy.exec.native.machine_code.machine import host
+from relaxpy.exec.program.graph.emit import GraphEmitter
 from relaxpy.script import from_source
 
 pytest.importorskip("llvmlite")

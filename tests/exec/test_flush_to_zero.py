@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import relaxpy
-from relaxpy.exec.compile import compile_made
-from relaxpy.exec.process import process
+from relaxpy.exec.api.compile import compile_made
+from relaxpy.exec.machine.process import process
 from relaxpy.script import from_source
 
 _FLUSH = {

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from relaxpy.exec.platforms import BROWSER, LINUX, MACOS, OTHER, WINDOWS, system_of
-from relaxpy.exec.process import Process, process
+from relaxpy.exec.machine.platforms import BROWSER, LINUX, MACOS, OTHER, WINDOWS, system_of
+from relaxpy.exec.machine.process import Process, process
 from relaxpy.exec.runtime import threads
 from tests.test_docs import python_of, write_model
 

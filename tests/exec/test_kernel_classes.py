@@ -15,7 +15,7 @@ import pytest
 import relaxpy
 from relaxpy import IRModule, relax, tir
 from relaxpy.errors import RelaxpyError
-from relaxpy.exec.fast_paths import KERNEL_CLASSES
+from relaxpy.exec.machine.fast_paths import KERNEL_CLASSES
 from relaxpy.exec.native.classes import classes_of
 from relaxpy.script import from_source
 

@@ -7,8 +7,8 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import MisuseError, UnknownNameError
-from relaxpy.exec.kernel import runtime
 from relaxpy.exec.native.machine_code.machine import host
+from relaxpy.exec.numpy import runtime
 from tests.ir.relax.texts import module
 
 pytestmark = pytest.mark.skipif("x86_64" not in host().triple, reason="names registers of x86-64")

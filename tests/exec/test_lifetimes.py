@@ -11,14 +11,14 @@ import pytest
 import relaxpy
 from relaxpy import IRModule
 from relaxpy.errors import RelaxpyError
-from relaxpy.exec.fast_paths import SHARED_MEMORY
-from relaxpy.exec.graph import emit_region
-from relaxpy.exec.graph.emit_region import MemoryPlan, byte_count
-from relaxpy.exec.graph.program import Memory, Region, Tensor
+from relaxpy.exec.machine.fast_paths import SHARED_MEMORY
+from relaxpy.exec.program.graph import emit_region
+from relaxpy.exec.program.graph.emit_region import MemoryPlan, byte_count
+from relaxpy.exec.program.graph.program import Memory, Region, Tensor
 from relaxpy.exec.runtime.registry import register_func, remove_global_func
 from relaxpy.support.dataclass import replace
-from tests.exec.graph.steps import Twin, write
-from tests.exec.graph.test_steps import NAMES, PURE, arguments, leaves
+from tests.exec.program.steps import Twin, write
+from tests.exec.program.test_steps import NAMES, PURE, arguments, leaves
 from tests.fuzz import overwritten
 from tests.fuzz.seed import COUNT, SEED
 from tests.ir.relax.texts import module

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from relaxpy.errors import StructInfoTypeError
-from relaxpy.exec.compile import compile
+from relaxpy.exec.api.compile import compile
 from relaxpy.ir.module import IRModule
 from relaxpy.script import from_source
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings, strategies as st
 
 from relaxpy.errors import CompileError, RuntimeCheckError
-from relaxpy.exec.compile import compile
+from relaxpy.exec.api.compile import compile
 from relaxpy.exec.runtime.registry import register_func, remove_global_func
 from relaxpy.ir import DataType, IRModule
 from relaxpy.ir.relax import nodes as rx

@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from relaxpy.exec import mapped, tuning
-from relaxpy.exec.container import digest
-from relaxpy.exec.mapped import MappedFiles
+from relaxpy.exec.machine import tuning
+from relaxpy.exec.store import mapped
+from relaxpy.exec.store.container import digest
+from relaxpy.exec.store.mapped import MappedFiles
 from relaxpy.ir.core.dtype import Array
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux lists mapped files")

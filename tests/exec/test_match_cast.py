@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from relaxpy.errors import MatchCastError, RelaxpyWarning, RuntimeCheckError, Source, Span
-from relaxpy.exec.compile import compile
-from relaxpy.exec.executable import Executable
+from relaxpy.exec.api.compile import compile
+from relaxpy.exec.api.executable import Executable
 from relaxpy.exec.runtime.checks import Bindings, match_cast
 from relaxpy.exec.runtime.registry import register_func, remove_global_func
 from relaxpy.exec.runtime.values import Closure, PrimFuncValue, ShapeTuple

@@ -9,8 +9,8 @@ import pytest
 import relaxpy
 from benchmarks import operators
 from benchmarks.operators import Row, compiled
-from relaxpy.exec import tuning
-from relaxpy.exec.kernel import row_blocks
+from relaxpy.exec.machine import tuning
+from relaxpy.exec.numpy import row_blocks
 from relaxpy.script import from_source
 
 BLOCKS = 2 * tuning.Blocks.TARGET

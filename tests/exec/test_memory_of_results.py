@@ -12,7 +12,7 @@ import pytest
 
 from relaxpy import IRModule
 from relaxpy.errors import MisuseError
-from relaxpy.exec.compile import compile
+from relaxpy.exec.api.compile import compile
 from relaxpy.ir.op_record import Memory
 from relaxpy.ir.ops.definition.registry import register, registered_ops
 from relaxpy.ir.relax import nodes as rx

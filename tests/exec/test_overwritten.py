@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from relaxpy.errors import RelaxpyWarning
-from relaxpy.exec.compile import compile
+from relaxpy.exec.api.compile import compile
 from relaxpy.exec.runtime.registry import register_func, remove_global_func
 from relaxpy.ir.module import IRModule
 from relaxpy.relax.transform import BindParams, ConvertToDataflow, LiftTransformParams

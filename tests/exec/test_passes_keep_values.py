@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from relaxpy import IRModule
-from relaxpy.exec.compile import compile
+from relaxpy.exec.api.compile import compile
 from relaxpy.plugins.cli.named_passes import public_passes
 from tests.exec.passes import REWRITING, ROWS
 from tests.exec.signatures import SIGNATURES

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from relaxpy.exec.container import write_whole
+from relaxpy.exec.store.container import write_whole
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import sys
 from pathlib import Path
-from relaxpy.exec.container import write_whole
+from relaxpy.exec.store.container import write_whole
 
 def chunks():
     for _ in range(int(sys.argv[2])):

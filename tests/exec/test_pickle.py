@@ -18,7 +18,7 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import MisuseError, PackedFuncError, RuntimeCheckError
-from relaxpy.exec import container
+from relaxpy.exec.store import container
 from relaxpy.ir.module import IRModule
 from relaxpy.script import ir as I, relax as R
 

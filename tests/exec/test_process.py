@@ -13,9 +13,8 @@ from typing import Any
 
 import pytest
 
-from relaxpy.exec import process
-from relaxpy.exec.native.threads import pool
-from relaxpy.exec.platforms import (
+from relaxpy.exec.machine import process
+from relaxpy.exec.machine.platforms import (
     AARCH64,
     LINUX,
     MACOS,
@@ -26,7 +25,8 @@ from relaxpy.exec.platforms import (
     platform_of_words,
     system_of,
 )
-from relaxpy.exec.process import Apple, Linux, Process, Windows, own_platform
+from relaxpy.exec.machine.process import Apple, Linux, Process, Windows, own_platform
+from relaxpy.exec.native.threads import pool
 from relaxpy.exec.runtime import threads
 
 ROOT = Path(__file__).parents[2] / "relaxpy"
@@ -71,7 +71,7 @@ def test_no_other_code_names_a_system_or_a_processor() -> None:
     names = re.compile(r"(linux|darwin|macos|win32|windows|x86_64|aarch64|arm64)(-|$)")
     found = []
     for path in sorted(ROOT.rglob("*.py")):
-        if path in (ROOT / "exec/platforms.py", ROOT / "exec/process.py"):
+        if path in (ROOT / "exec/machine/platforms.py", ROOT / "exec/machine/process.py"):
             continue
         if path == ROOT / "ir/te/topi/__init__.py":  # its windows are those of pools
             continue

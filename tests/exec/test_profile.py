@@ -25,10 +25,10 @@ from relaxpy.errors import (
     RuntimeCheckError,
     UnknownNameError,
 )
-from relaxpy.exec import profile as profiler
-from relaxpy.exec.kernel.report import operation_count
+from relaxpy.exec.inspect import profile as profiler
+from relaxpy.exec.inspect.profile import Profile, ProfileRow, copied, may_write_arrays
+from relaxpy.exec.loops.report import operation_count
 from relaxpy.exec.native import peak
-from relaxpy.exec.profile import Profile, ProfileRow, copied, may_write_arrays
 from relaxpy.relax.frontend import nn
 from relaxpy.relax.frontend.nn import spec
 from relaxpy.script import from_source, ir as I, relax as R, tir as T
@@ -433,7 +433,7 @@ def test_weights_are_not_copied_for_a_profile() -> None:
 def test_wrong_arguments_are_errors_before_anything_is_measured(monkeypatch) -> None:
     """The program is not compiled once more, nor the machine measured."""
     executable = relaxpy.compile(from_source(TWO_FUNCTIONS))
-    monkeypatch.setattr("relaxpy.exec.profile.instrumented", None)
+    monkeypatch.setattr("relaxpy.exec.inspect.profile.instrumented", None)
     with pytest.raises(FunctionSignatureError, match="its rank"):
         executable.profile(np.ones((3, 3), "float32"), function="decode")
     with pytest.raises(RuntimeCheckError, match="takes 1 argument, found 0"):

@@ -17,6 +17,7 @@ from relaxpy.errors import (
     UnknownNameError,
     UnknownPackedFuncError,
 )
+from relaxpy.exec.api.vm import VirtualMachine
 from relaxpy.exec.runtime import registry
 from relaxpy.exec.runtime.registry import (
     get_global_func,
@@ -25,7 +26,6 @@ from relaxpy.exec.runtime.registry import (
     register_func,
     remove_global_func,
 )
-from relaxpy.exec.vm import VirtualMachine
 from relaxpy.ir.module import IRModule
 from relaxpy.script import relax as R
 

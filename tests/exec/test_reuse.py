@@ -13,10 +13,10 @@ import pytest
 import relaxpy
 from relaxpy import IRModule
 from relaxpy.errors import MatchCastError, RuntimeCheckError
-from relaxpy.exec.kernel import runtime
-from relaxpy.exec.kernel.compiler import compile_kernel
-from relaxpy.exec.kernel.emit.emitted import Unchecked
-from relaxpy.exec.python_ast import load_text
+from relaxpy.exec.numpy import runtime
+from relaxpy.exec.numpy.compiler import compile_kernel
+from relaxpy.exec.numpy.emit.emitted import Unchecked
+from relaxpy.exec.numpy.python_ast import load_text
 from relaxpy.script import from_source
 from tests.ir.passes.before_after import leaves
 from tests.ir.relax.texts import module

@@ -9,7 +9,7 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import RelaxpyError
-from relaxpy.exec.container import Container, Sections
+from relaxpy.exec.store.container import Container, Sections
 from tests.fuzz.seed import COUNT, SEED
 from tests.ir.relax.texts import module
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from relaxpy.errors import FunctionSignatureError, RelaxpyError, RuntimeCheckError, Source, Span
-from relaxpy.exec.compile import compile
-from relaxpy.exec.executable import Executable
+from relaxpy.exec.api.compile import compile
+from relaxpy.exec.api.executable import Executable
 from relaxpy.exec.runtime.registry import register_func, remove_global_func
 from relaxpy.exec.runtime.values import ShapeTuple
 from relaxpy.ir.module import IRModule

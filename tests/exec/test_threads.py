@@ -52,8 +52,8 @@ def of_file(tmp_path: Path, end: str) -> subprocess.CompletedProcess[str]:
 
 def test_kernels_run_when_the_main_thread_has_ended(tmp_path: Path) -> None:
     end = """
-from relaxpy.exec import tuning
-from relaxpy.exec.kernel import row_blocks
+from relaxpy.exec.machine import tuning
+from relaxpy.exec.numpy import row_blocks
 row_blocks.threads = lambda: 2  # with one core, kernels start no threads
 tuning.Blocks.WORTH_THREADS = 1
 threading.Thread(target=at_the_end, args=["thread"]).start()

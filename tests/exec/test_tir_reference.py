@@ -11,9 +11,9 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir, intrin, ops, stmt as st
 from relaxpy.ir.tir.buffer import decl_buffer
 from relaxpy.script import from_source, tir as T
-from tests.exec.kernel.support import check, load
-from tests.exec.kernel.written import kernel
 from tests.exec.kernels import buffer, elementwise, matmul, nest, prim_func, rooted, size_var
+from tests.exec.loops.support import check, load
+from tests.exec.loops.written import kernel
 from tests.rows import sections, table
 
 TRUE = tir.IntImm("bool", 1)

@@ -123,7 +123,7 @@ def test_all_frames_can_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_fault_of_relaxpy_keeps_its_frames(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("relaxpy.exec.executable.user_argument", None)
+    monkeypatch.setattr("relaxpy.exec.api.executable.user_argument", None)
     with pytest.raises(TypeError, match="not callable") as caught:
         relaxpy.compile(Calls)["main"](3)
     frames = [frame.f_code.co_name for frame, _ in traceback.walk_tb(caught.value.__traceback__)]

@@ -1,4 +1,4 @@
-"""Numbers that only speed depends on stand in one table, `relaxpy/exec/tuning.py`."""
+"""Numbers that only speed depends on stand in one table, `relaxpy/exec/machine/tuning.py`."""
 
 import ast
 import re

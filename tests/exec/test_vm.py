@@ -9,8 +9,8 @@ import pytest
 import relaxpy
 from relaxpy import relax
 from relaxpy.errors import MisuseError, RuntimeCheckError, UnknownNameError
-from relaxpy.exec.compile import compile
-from relaxpy.exec.vm import VirtualMachine
+from relaxpy.exec.api.compile import compile
+from relaxpy.exec.api.vm import VirtualMachine
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.relax import VMInstrumentReturnKind
 from relaxpy.script import ir as I, relax as R, tir as T
@@ -121,7 +121,7 @@ def test_calls_are_timed(vm: VirtualMachine) -> None:
 
 def test_rounds_are_prepared_and_cooled_down(vm, monkeypatch) -> None:
     steps: list[object] = []
-    monkeypatch.setattr("relaxpy.exec.stateful.sleep", steps.append)
+    monkeypatch.setattr("relaxpy.exec.api.stateful.sleep", steps.append)
     relaxpy.register_func("test.prepare", lambda *args: steps.append(len(args)))
     try:
         found = vm.time_evaluator("pair", "cpu", 1, 4, 0, 20, 2, "test.prepare")(X, X)

@@ -21,7 +21,7 @@ PROGRAM = """
 import hashlib, json, sys
 from pathlib import Path
 import numpy as np, relaxpy
-from relaxpy.exec.container import Container
+from relaxpy.exec.store.container import Container
 from tests.ir.relax.texts import module
 
 found = {"debug": __debug__}

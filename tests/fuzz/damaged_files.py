@@ -29,7 +29,7 @@ import numpy as np
 
 import relaxpy
 from relaxpy.errors import RelaxpyError
-from relaxpy.exec.container import HEADER
+from relaxpy.exec.store.container import HEADER
 from relaxpy.ir import load_json, save_json
 from relaxpy.script import from_source
 from tests.fuzz.batches import LongError, command_line, limited, run

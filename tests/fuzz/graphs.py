@@ -36,7 +36,7 @@ import numpy as np
 
 import relaxpy
 from relaxpy import IRModule
-from relaxpy.exec.fast_paths import FAST_PATHS, FastPath
+from relaxpy.exec.machine.fast_paths import FAST_PATHS, FastPath
 from tests.fuzz import twin
 from tests.fuzz.graph_body import LARGEST, Body, Source, Tensor, extent_of, sinfo_text
 from tests.fuzz.graph_kernels import KERNELS

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from relaxpy import tir
-from tests.exec.kernel.written import kernel
+from tests.exec.loops.written import kernel
 from tests.rows import sections
 
 TEXTS = sections("""

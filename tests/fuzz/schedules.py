@@ -12,13 +12,13 @@ from random import Random
 
 import numpy as np
 
-from relaxpy.exec.kernel.compiler import compile_kernel
-from relaxpy.exec.kernel.plan.blocking import in_tiles
+from relaxpy.exec.loops.plan.blocking import in_tiles
+from relaxpy.exec.numpy.compiler import compile_kernel
 from relaxpy.script import from_source
-from tests.exec.kernel.program_checker import program_fault, small_blocks
-from tests.exec.kernel.schedule_checker import first_fault
-from tests.exec.kernel.schedule_text import TextRun
-from tests.exec.kernel.support import function_of
+from tests.exec.loops.program_checker import program_fault, small_blocks
+from tests.exec.loops.schedule_checker import first_fault
+from tests.exec.loops.schedule_text import TextRun
+from tests.exec.loops.support import function_of
 from tests.fuzz.adversary import SIZE, Adversary
 from tests.fuzz.chains import Chain
 from tests.fuzz.progress import command_line, noted, report

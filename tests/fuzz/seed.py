@@ -14,8 +14,8 @@ COUNT = int(os.environ.get("RELAXPY_FUZZ_COUNT") or 15)
 LEVEL = os.environ.get("RELAXPY_FUZZ_LEVEL")
 
 if LEVEL:
+    from relaxpy.exec.machine.process import own_platform
     from relaxpy.exec.native.machine_code import machine
-    from relaxpy.exec.process import own_platform
 
     _own = own_platform()
     assert _own is not None, "native code does not run here"

@@ -41,7 +41,7 @@ import numpy as np
 
 import relaxpy
 from relaxpy.errors import RelaxpyError, RelaxpyWarning, RuntimeCheckError
-from relaxpy.exec.fast_paths import FAST_PATHS
+from relaxpy.exec.machine.fast_paths import FAST_PATHS
 from relaxpy.ir.module import IRModule
 from relaxpy.script import from_source
 from tests.fuzz.progress import command_line, noted, report

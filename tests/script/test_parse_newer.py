@@ -10,7 +10,7 @@ import pytest
 
 from relaxpy import DataType, IRModule, VirtualMachine, compile, relax, te
 from relaxpy.errors import CompileError, MisuseError, ParseError, RelaxpyError
-from relaxpy.exec.kernel.compiler import compile_kernel
+from relaxpy.exec.numpy.compiler import compile_kernel
 from relaxpy.ir.core.types import PointerType, PrimType
 from relaxpy.ir.equality.structural import assert_structural_equal
 from relaxpy.ir.global_info import DummyGlobalInfo, VDevice

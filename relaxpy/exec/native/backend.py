@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from relaxpy.errors import RelaxpyError
-from relaxpy.exec.fast_paths import KERNEL_CLASSES, ONLY_PACKED, PACKED_WEIGHTS, WHOLE_GRAPH
-from relaxpy.exec.kernel.compiler import Kernel
-from relaxpy.exec.kernel.nest.nodes import Axis
-from relaxpy.exec.kernel.plan.statements import Assignment
-from relaxpy.exec.kernel.plan.tree import Contraction, Plan, Run, runs
-from relaxpy.exec.kernel.report import BlockReport, KernelReport, report_of
+from relaxpy.exec.loops.nest.nodes import Axis
+from relaxpy.exec.loops.plan.statements import Assignment
+from relaxpy.exec.loops.plan.tree import Contraction, Plan, Run, runs
+from relaxpy.exec.loops.report import BlockReport, KernelReport, report_of
+from relaxpy.exec.machine.fast_paths import KERNEL_CLASSES, ONLY_PACKED, PACKED_WEIGHTS, WHOLE_GRAPH
+from relaxpy.exec.machine.tuning import CodeSize, Products
 from relaxpy.exec.native.calls.called import CalledKernel
 from relaxpy.exec.native.calls.entry import Array, table_offset
 from relaxpy.exec.native.calls.entry_table import (
@@ -53,7 +53,7 @@ from relaxpy.exec.native.values.datatypes import RefusedError
 from relaxpy.exec.native.values.failures import FailureTable
 from relaxpy.exec.native.values.packing import Packing
 from relaxpy.exec.native.weights import constant_arguments
-from relaxpy.exec.tuning import CodeSize, Products
+from relaxpy.exec.numpy.compiler import Kernel
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.core.traverse import occurrences
 from relaxpy.ir.module import IRModule
@@ -209,7 +209,7 @@ class NativeBackend:
         Errors:
             RefusedError: it has no native form.
         """
-        from relaxpy.exec.kernel.plan.planner import plan_as_written
+        from relaxpy.exec.loops.plan.planner import plan_as_written
         from relaxpy.exec.native.trees.as_written import (
             description,
             program_as_written,
@@ -417,7 +417,7 @@ class NativeBackend:
     def loops(self, func: PrimFunc, kernel: Kernel) -> KernelProgram:
         """The loops of the kernel of `func`, which may be those of its class."""
         if self.as_written:
-            from relaxpy.exec.kernel.plan.planner import plan_as_written
+            from relaxpy.exec.loops.plan.planner import plan_as_written
             from relaxpy.exec.native.trees.as_written import program_as_written
 
             return program_as_written(plan_as_written(func, kernel.name))[0]

@@ -17,8 +17,8 @@ from typing import Any, Final, TypeVar, cast
 
 from typing_extensions import override
 
+from relaxpy.exec.machine.tuning import Shared
 from relaxpy.exec.native.values.datatypes import RefusedError
-from relaxpy.exec.tuning import Shared
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import occurrences, rewrite
 from relaxpy.ir.equality.walk import KINDS, Walk

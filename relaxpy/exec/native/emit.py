@@ -6,8 +6,9 @@ import math
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
-from relaxpy.exec.kernel.nest.nodes import WhileLoop, walk_items
-from relaxpy.exec.kernel.plan.tree import For, Tile, Tree, accesses
+from relaxpy.exec.loops.nest.nodes import WhileLoop, walk_items
+from relaxpy.exec.loops.plan.tree import For, Tile, Tree, accesses
+from relaxpy.exec.machine.tuning import Allocations, Cost
 from relaxpy.exec.native.calls.entry import Array, Integer, Number, size_names
 from relaxpy.exec.native.calls.interrupt import Interrupt
 from relaxpy.exec.native.entry_parameters import EntrySignature
@@ -22,7 +23,6 @@ from relaxpy.exec.native.values.datatypes import RefusedError, storage_type
 from relaxpy.exec.native.values.expressions import Values
 from relaxpy.exec.native.values.failures import Failures
 from relaxpy.exec.native.values.packing import Packing
-from relaxpy.exec.tuning import Allocations, Cost
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.tir.buffer import Buffer

@@ -11,10 +11,11 @@ from __future__ import annotations
 import math
 from collections.abc import Container, Iterable, Iterator, Sequence
 
-from relaxpy.exec.kernel.nest.nodes import Axis, loads
-from relaxpy.exec.kernel.plan.dependence import may_run_at_once
-from relaxpy.exec.kernel.plan.statements import Assignment
-from relaxpy.exec.kernel.plan.tree import For, Plan, Row, Run, Tile, Tree, runs
+from relaxpy.exec.loops.nest.nodes import Axis, loads
+from relaxpy.exec.loops.plan.dependence import may_run_at_once
+from relaxpy.exec.loops.plan.statements import Assignment
+from relaxpy.exec.loops.plan.tree import For, Plan, Row, Run, Tile, Tree, runs
+from relaxpy.exec.machine.tuning import Cost, Parallel, Weights
 from relaxpy.exec.native.trees.cost import time_of
 from relaxpy.exec.native.trees.lanes import lane_axis
 from relaxpy.exec.native.trees.product import Product, product_of
@@ -24,7 +25,6 @@ from relaxpy.exec.native.trees.short_rows import ShortRows, short_rows
 from relaxpy.exec.native.trees.strategy import strategy_of
 from relaxpy.exec.native.trees.transpose import Transpose, transpose_of
 from relaxpy.exec.native.values.accumulate import identity_of
-from relaxpy.exec.tuning import Cost, Parallel, Weights
 from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.traverse import walk

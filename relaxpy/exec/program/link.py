@@ -81,7 +81,7 @@ def link(program: CompiledProgram, fallbacks: Fallbacks) -> Mapping[str, Callabl
     if program.text is None:
         return functions
     # Imported here, since it needs the planner of kernels, and native programs do not.
-    from relaxpy.exec.lower.text import load_text
+    from relaxpy.exec.program.lower.text import load_text
 
     native = {program.python_names[name]: function for name, function in functions.items()}
     kernels = linked_kernels(program, library, fallbacks)

@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING, Any, Final
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError, RelaxpyError, Span
-from relaxpy.exec.graph.link import NativeFunction
-from relaxpy.exec.graph.program import Constant
-from relaxpy.exec.graph.sessions import Session
 from relaxpy.exec.native.calls.called import CalledKernel
 from relaxpy.exec.native.calls.entry_table import EntryTable
 from relaxpy.exec.native.values.packing import Joined, Packing
+from relaxpy.exec.program.graph.link import NativeFunction
+from relaxpy.exec.program.graph.program import Constant
+from relaxpy.exec.program.graph.sessions import Session
 from relaxpy.exec.program.table import CompiledProgram
-from relaxpy.exec.report import ReportRow
 from relaxpy.exec.runtime.checks import public_signatures
 from relaxpy.exec.runtime.registry import still_hold
+from relaxpy.exec.runtime.report import ReportRow
 from relaxpy.ir.core.dtype import Array
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.serialize import load_table, save_table
 
 if TYPE_CHECKING:
-    from relaxpy.exec.lowered import Lowered
+    from relaxpy.exec.api.lowered import Lowered
 
 
 def saved_program(

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from relaxpy.errors import MisuseError, Span
-from relaxpy.exec.kernel.checked_call import CheckedKernel, Exclusion
-from relaxpy.exec.kernel.signature import KernelSignature
-from relaxpy.exec.lower.checks import CompiledScalar
-from relaxpy.exec.lower.scope import CheckedFunction, LateLiteral
-from relaxpy.exec.lower.text import FunctionValue, Text
+from relaxpy.exec.numpy.checked_call import CheckedKernel, Exclusion
+from relaxpy.exec.program.lower.checks import CompiledScalar
+from relaxpy.exec.program.lower.scope import CheckedFunction, LateLiteral
+from relaxpy.exec.program.lower.text import FunctionValue, Text
 from relaxpy.exec.runtime.checks import (
     CapturedVars,
     CompiledCast,
@@ -24,6 +23,7 @@ from relaxpy.exec.runtime.checks import (
     Signature,
 )
 from relaxpy.exec.runtime.dynamic import DynamicOperator, OperatorCall
+from relaxpy.exec.runtime.signature import KernelSignature
 from relaxpy.exec.runtime.support import CompiledClosure, CompiledPackedCall
 from relaxpy.exec.runtime.values import PrimFuncValue, Value
 from relaxpy.ir.core.fork_lock import Late
@@ -35,7 +35,7 @@ from relaxpy.support.dataclass import dataclass
 from relaxpy.support.pysource import render, set_span, span_of
 
 if TYPE_CHECKING:
-    from relaxpy.exec.lowered import Lowered
+    from relaxpy.exec.api.lowered import Lowered
 
 _RECORDS: Final[Mapping[str, type[Any]]] = {
     kind.__name__: kind

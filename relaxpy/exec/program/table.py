@@ -1,7 +1,7 @@
 """What a compiled program is: a table, from which `link` makes functions that can be called.
 
-Compilation makes it, and the disk cache and saved files contain it. Code for another CPU has one,
-too, which is not linked here.
+Compilation makes it, and the disk cache and saved files contain it. That of code for another CPU is
+not linked here.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
-from relaxpy.exec.graph.link import NativeFunction
 from relaxpy.exec.native.calls.called import CalledKernel
-from relaxpy.exec.report import ReportRow
+from relaxpy.exec.program.graph.link import NativeFunction
 from relaxpy.exec.runtime.checks import PublicFunctions
 from relaxpy.exec.runtime.registry import Answer
+from relaxpy.exec.runtime.report import ReportRow
 from relaxpy.support.dataclass import dataclass, replace
 
 if TYPE_CHECKING:
-    from relaxpy.exec.lower.text import Text
+    from relaxpy.exec.program.lower.text import Text
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

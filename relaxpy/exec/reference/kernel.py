@@ -13,9 +13,8 @@ import numpy as np
 from typing_extensions import override
 
 from relaxpy.errors import CompileError, MisuseError, RuntimeCheckError, UnknownPackedFuncError
-from relaxpy.exec.kernel.arguments import reinterpreted, rollback
-from relaxpy.exec.kernel.nest.intrinsics import check_datatypes
-from relaxpy.exec.kernel.signature import KernelSignature, layout_of
+from relaxpy.exec.loops.nest.intrinsics import check_datatypes
+from relaxpy.exec.runtime.arguments import reinterpreted, rollback
 from relaxpy.exec.runtime.registry import call_packed
 from relaxpy.exec.runtime.scalar import (
     Scalar,
@@ -29,6 +28,7 @@ from relaxpy.exec.runtime.scalar import (
     unsupported,
     with_checked_counts,
 )
+from relaxpy.exec.runtime.signature import KernelSignature, layout_of
 from relaxpy.exec.runtime.values import Value, describe, empty, prim_value
 from relaxpy.ir.arith.algebra.folding import conjuncts
 from relaxpy.ir.core.dtype import VOID, Array, DataType

@@ -11,6 +11,7 @@ from typing import Final, Literal, TypeAlias
 import numpy as np
 
 from relaxpy.errors import Diagnostic, RelaxpyError, RuntimeCheckError
+from relaxpy.exec.machine.tuning import Kept
 from relaxpy.exec.runtime.scalar import ScalarEvaluator, checked
 from relaxpy.exec.runtime.values import (
     Category,
@@ -21,7 +22,6 @@ from relaxpy.exec.runtime.values import (
     on_views,
     prim_dtype,
 )
-from relaxpy.exec.tuning import Kept
 from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.core.fork_lock import ForkLock
 from relaxpy.ir.core.traverse import walk

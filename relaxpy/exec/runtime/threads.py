@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import numpy as np
 
 from relaxpy.errors import MisuseError
-from relaxpy.exec.process import process
+from relaxpy.exec.machine.process import process
 from relaxpy.ir.core.fork_lock import ForkLock
 
 THREADS: Final = "RELAXPY_NUM_THREADS"

@@ -18,8 +18,8 @@ from relaxpy.plugins.cli import programs
 from relaxpy.plugins.cli.show import FORMATS, UsageError, show_error, show_os_error, writing
 
 if TYPE_CHECKING:
-    from relaxpy.exec.cross import Native
-    from relaxpy.exec.executable import EntryPoint, Executable
+    from relaxpy.exec.api.cross import Native
+    from relaxpy.exec.api.executable import EntryPoint, Executable
     from relaxpy.ir.module import IRModule
     from relaxpy.ir.relax.nodes import BaseFunc
 
@@ -112,7 +112,7 @@ def opt(options: Namespace) -> int:
 
     A reproducer has passes of its own.
     """
-    from relaxpy.exec.explain import explain
+    from relaxpy.exec.inspect.explain import explain
     from relaxpy.ir.pass_infra.reproducer import read_header
     from relaxpy.ir.transform import get_pipeline
     from relaxpy.plugins.cli.named_passes import sequence
@@ -368,7 +368,7 @@ def targets(options: Namespace) -> int:
 
 def doctor(options: Namespace) -> int:
     """Print what affects speed on this machine."""
-    from relaxpy.exec.doctor import doctor as examine
+    from relaxpy.exec.inspect.doctor import doctor as examine
 
     print(examine())
     return 0
@@ -393,7 +393,7 @@ def _executable(options: Namespace) -> Executable:
         target_kind(options.target)
         target: str | list[Native] | None = options.target
         if codes := getattr(options, "codes", None):
-            from relaxpy.exec.cross import Native
+            from relaxpy.exec.api.cross import Native
 
             if options.target is not None:
                 raise UsageError("--for is for native code, and --target another target: omit one")
@@ -413,7 +413,7 @@ def _with_sizes(
     pipeline: str | None,
 ) -> Executable:
     """The executable of a program whose dimensions are those of `--dim`."""
-    from relaxpy.exec.compile import compile
+    from relaxpy.exec.api.compile import compile
     from relaxpy.ir.passes.bind_params import BindSymbolicVars
     from relaxpy.plugins.cli.inputs import sizes_of
 

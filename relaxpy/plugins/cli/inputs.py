@@ -21,7 +21,7 @@ from relaxpy.plugins.cli.show import UsageError, writing
 from relaxpy.plugins.testing.random_inputs import dimension_names, random_values
 
 if TYPE_CHECKING:
-    from relaxpy.exec.executable import EntryPoint
+    from relaxpy.exec.api.executable import EntryPoint
 
 _NAMED = re.compile(r"([^\W\d]\w*)=(.*)", re.DOTALL)
 

@@ -35,9 +35,9 @@ from relaxpy.support.dataclass import dataclass, replace
 from relaxpy.support.missing import nearest
 
 if TYPE_CHECKING:
-    from relaxpy.exec.container import Container
-    from relaxpy.exec.cross import Native
-    from relaxpy.exec.executable import Executable
+    from relaxpy.exec.api.cross import Native
+    from relaxpy.exec.api.executable import Executable
+    from relaxpy.exec.store.container import Container
     from relaxpy.ir.module import IRModule
     from relaxpy.ir.relax.nodes import BaseFunc
 
@@ -290,7 +290,7 @@ def _saved(path: str, name: str) -> Container | None:
     Errors:
         MisuseError: it is damaged.
     """
-    from relaxpy.exec.container import Container, is_container
+    from relaxpy.exec.store.container import Container, is_container
 
     if path == STDIN:
         stream = getattr(sys.stdin, "buffer", None)
@@ -416,7 +416,7 @@ class ProgramSource(ABC):
         Errors:
             As for `program` and `relaxpy.compile`.
         """
-        from relaxpy.exec.compile import compile
+        from relaxpy.exec.api.compile import compile
 
         return compile(self.program(), target, relax_pipeline=pipeline or "default")
 
@@ -496,7 +496,7 @@ class ProgramFile(ProgramSource):
         from relaxpy.script.read import from_source
 
         if self.saved is not None:
-            from relaxpy.exec.compile import saved_module
+            from relaxpy.exec.api.compile import saved_module
 
             return saved_module(self.saved, self.name)
         if self.is_json:
@@ -532,12 +532,12 @@ class ProgramFile(ProgramSource):
             UsageError: a saved executable is given a target or a pipeline.
             As for `program` and `relaxpy.compile`.
         """
-        from relaxpy.exec.compile import load_saved
+        from relaxpy.exec.api.compile import load_saved
 
         if self.saved is None:
             return ProgramSource.executable(self, target, pipeline)
         if isinstance(target, list) and pipeline is None:
-            from relaxpy.exec.cross import with_code_for
+            from relaxpy.exec.api.cross import with_code_for
 
             return with_code_for(load_saved(self.saved, self.name), target)
         if target is not None or pipeline is not None:

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from relaxpy.errors import PackedFuncError
-from relaxpy.exec.blas import run_lapack
+from relaxpy.exec.machine.blas import run_lapack
+from relaxpy.exec.machine.tuning import NumPy
 from relaxpy.exec.runtime.registry import provided
-from relaxpy.exec.tuning import NumPy
 from relaxpy.ir.core.dtype import Array
 from relaxpy.plugins.importing import MATRICES
 

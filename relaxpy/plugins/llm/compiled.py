@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from relaxpy.exec.compile import compile_made
+from relaxpy.exec.api.compile import compile_made
 from relaxpy.exec.runtime.registry import get_global_func
 from relaxpy.exec.runtime.values import ShapeTuple
 from relaxpy.ir.relax.group_quantization import as_quantization

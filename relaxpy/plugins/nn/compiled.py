@@ -19,12 +19,12 @@ from relaxpy.errors import (
     unexpected,
     unknown_attribute,
 )
-from relaxpy.exec.compile import compile
-from relaxpy.exec.executable import Executable
-from relaxpy.exec.profile import Profile
-from relaxpy.exec.report import ExecutionReport
+from relaxpy.exec.api.compile import compile
+from relaxpy.exec.api.executable import Executable
+from relaxpy.exec.api.vm import VirtualMachine
+from relaxpy.exec.inspect.profile import Profile
+from relaxpy.exec.runtime.report import ExecutionReport
 from relaxpy.exec.runtime.values import Array, ShapeTuple
-from relaxpy.exec.vm import VirtualMachine
 from relaxpy.ir.core.device import Device, device as device_of
 from relaxpy.ir.core.tensor import as_numpy, as_torch, has_torch
 from relaxpy.ir.module import IRModule

@@ -10,8 +10,8 @@ import onnx
 from onnx.backend.base import Backend, BackendRep
 from typing_extensions import override
 
-from relaxpy.exec.compile import compile as compile_module
-from relaxpy.exec.executable import Executable
+from relaxpy.exec.api.compile import compile as compile_module
+from relaxpy.exec.api.executable import Executable
 from relaxpy.plugins.onnx.importer import from_onnx
 from relaxpy.plugins.onnx.view import NARROW
 

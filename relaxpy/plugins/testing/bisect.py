@@ -14,10 +14,10 @@ import numpy as np
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError, RelaxpyError, TransformError, unexpected
-from relaxpy.exec.as_module import as_module
-from relaxpy.exec.compile import compile
-from relaxpy.exec.executable import Executable
-from relaxpy.exec.explain import as_pass, module_diff
+from relaxpy.exec.api.as_module import as_module
+from relaxpy.exec.api.compile import compile
+from relaxpy.exec.api.executable import Executable
+from relaxpy.exec.inspect.explain import as_pass, module_diff
 from relaxpy.exec.reference.kernel import randomly_rounded
 from relaxpy.exec.runtime.values import Value
 from relaxpy.ir.core.device import Device

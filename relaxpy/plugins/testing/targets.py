@@ -18,10 +18,10 @@ from relaxpy.errors import (
     counted,
     unexpected,
 )
-from relaxpy.exec.as_module import as_module
-from relaxpy.exec.compile import compile
-from relaxpy.exec.executable import Executable
-from relaxpy.exec.explain import module_diff
+from relaxpy.exec.api.as_module import as_module
+from relaxpy.exec.api.compile import compile
+from relaxpy.exec.api.executable import Executable
+from relaxpy.exec.inspect.explain import module_diff
 from relaxpy.exec.runtime.values import Value
 from relaxpy.ir import hooks
 from relaxpy.ir.equality.structural import first_mismatch

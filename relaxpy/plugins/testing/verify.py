@@ -23,7 +23,7 @@ from relaxpy.ir.tir.substitution import substitute
 from relaxpy.support.entry import user_facing
 
 if TYPE_CHECKING:
-    from relaxpy.exec.vm import VirtualMachine
+    from relaxpy.exec.api.vm import VirtualMachine
 
 Values = Mapping[str, Array] | Sequence[Array]
 

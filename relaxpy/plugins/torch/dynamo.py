@@ -17,7 +17,7 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from relaxpy.errors import MisuseError, RelaxpyError, unexpected
-from relaxpy.exec.compile import compile as compile_module
+from relaxpy.exec.api.compile import compile as compile_module
 from relaxpy.exec.runtime.values import ShapeTuple
 from relaxpy.ir.core.tensor import as_numpy, as_torch
 from relaxpy.ir.module import IRModule

@@ -24,7 +24,7 @@ from numpy.lib import format as npy
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError, UnknownNameError, close_names, counted, unexpected
-from relaxpy.exec.container import as_path, write_whole
+from relaxpy.exec.store.container import as_path, write_whole
 from relaxpy.ir.core.dtype import Array, DataType
 from relaxpy.ir.core.tensor import read_array
 from relaxpy.plugins.importing.tensors import has_arrays

@@ -7,7 +7,7 @@ from relaxpy.support.lazy import face as _face
 
 _face(globals(), "relaxpy.relax.transform")
 if TYPE_CHECKING:
-    from relaxpy.exec.explain import Explanation as Explanation, explain as explain
+    from relaxpy.exec.inspect.explain import Explanation as Explanation, explain as explain
     from relaxpy.ir.passes.algebra.decompose_ops import DecomposeOpsForInference as DecomposeOpsForInference, DecomposeOpsForTraining as DecomposeOpsForTraining, FoldBatchnormToConv2D as FoldBatchnormToConv2D, ShareSums as ShareSums
     from relaxpy.ir.passes.algebra.matmuls import AdjustMatmulOrder as AdjustMatmulOrder, CombineParallelMatmul as CombineParallelMatmul, ExpandMatmulOfSum as ExpandMatmulOfSum, ReorderPermuteDimsAfterConcat as ReorderPermuteDimsAfterConcat, ReorderTakeAfterMatmul as ReorderTakeAfterMatmul
     from relaxpy.ir.passes.algebra.to_mixed_precision import ToMixedPrecision as ToMixedPrecision

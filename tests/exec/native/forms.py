@@ -17,10 +17,10 @@ import numpy as np
 
 import relaxpy
 from relaxpy import IRModule
-from relaxpy.exec.as_module import as_module
-from relaxpy.exec.graph.whole_modules import GraphBackend
-from relaxpy.exec.lowered import pipeline
+from relaxpy.exec.api.as_module import as_module
+from relaxpy.exec.api.lowered import pipeline
 from relaxpy.exec.native.machine_code.machine import Machine, generating_for, llvm
+from relaxpy.exec.program.graph.whole_modules import GraphBackend
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.script import from_source
 from tests.fuzz.seed import SEED

@@ -18,8 +18,8 @@ import numpy as np
 
 import relaxpy
 from relaxpy import relax
+from relaxpy.exec.machine.process import own_platform
 from relaxpy.exec.native.machine_code.machine import generating_for, machine_of
-from relaxpy.exec.process import own_platform
 from relaxpy.script import from_source
 from relaxpy.target import Native
 

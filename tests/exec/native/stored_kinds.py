@@ -15,8 +15,8 @@ import numpy as np
 import relaxpy
 from relaxpy import IRModule, relax
 from relaxpy.errors import RelaxpyError
-from relaxpy.exec import lowered as module_of_lowering
-from relaxpy.exec.graph.whole_modules import GraphBackend
+from relaxpy.exec.api import lowered as module_of_lowering
+from relaxpy.exec.program.graph.whole_modules import GraphBackend
 from relaxpy.llm import CompiledDecoder, config_of
 from relaxpy.plugins.llm import compiled
 from relaxpy.relax.training import SetupTrainer, Trainer

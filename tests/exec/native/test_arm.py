@@ -115,7 +115,7 @@ def test_code_that_was_compiled_here_runs_without_llvmlite(cache: Path) -> None:
 
 def test_conventions_of_other_systems_compute_the_same_there(cache: Path) -> None:
     program = (
-        "import numpy as np; from relaxpy.exec.platforms import PLATFORMS\n"
+        "import numpy as np; from relaxpy.exec.machine.platforms import PLATFORMS\n"
         "from relaxpy.exec.native.machine_code.machine import generating_for, machine_of\n"
         "from tests.exec.native.oracle import evaluate\n"
         "x = np.linspace(-3, 3, 64, dtype=np.float32)\n"

@@ -16,8 +16,8 @@ import relaxpy
 from relaxpy import tir
 from relaxpy.errors import MisuseError, RuntimeCheckError
 from relaxpy.script import from_source, ir as I, relax as R, tir as T
-from tests.exec.kernel.support import check
-from tests.exec.kernel.written import kernel
+from tests.exec.loops.support import check
+from tests.exec.loops.written import kernel
 from tests.fuzz.kernels.compare import examine
 from tests.fuzz.kernels.generate import generate
 from tests.fuzz.primitives import schedule_at_random

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import relaxpy
-from relaxpy.exec import tuning
+from relaxpy.exec.machine import tuning
 from relaxpy.exec.native import backend
 from relaxpy.ir.passes.fusion import partition
 from relaxpy.script import from_source
-from tests.exec.kernel.written import run_row
+from tests.exec.loops.written import run_row
 from tests.exec.native.test_contract import graph, numbers
 from tests.exec.native.test_tasks import compiled
 

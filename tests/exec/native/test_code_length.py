@@ -4,8 +4,8 @@ import pytest
 
 import relaxpy
 from relaxpy import IRModule, te, tir
+from relaxpy.exec.machine.platforms import platform_of_triple
 from relaxpy.exec.native.machine_code.machine import generating_for, machine_of
-from relaxpy.exec.platforms import platform_of_triple
 from relaxpy.script import from_source
 
 TILE = 8 * 3

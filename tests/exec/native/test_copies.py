@@ -10,7 +10,7 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import RelaxpyError
-from relaxpy.exec.graph import link as graphs
+from relaxpy.exec.program.graph import link as graphs
 from relaxpy.exec.runtime import support
 from relaxpy.script import from_source
 

@@ -88,7 +88,7 @@ mod = from_source({Double.script()!r})
 def test_llvmlite_is_imported_when_a_program_is_compiled_for_it(name: str) -> None:
     is_there = "print('llvmlite' in sys.modules)\n"
     call = "print(mod['main'](np.ones(2, 'float32')).tolist())\n"
-    program = f"{PROGRAM}{is_there}import relaxpy.exec.compile\n{is_there}{call}{is_there}"
+    program = f"{PROGRAM}{is_there}import relaxpy.exec.api.compile\n{is_there}{call}{is_there}"
     shown = shown_by(program, RELAXPY_TARGET=name, RELAXPY_CACHE="0")
     assert shown == ["False", "False", "[2.0, 2.0]", str(name == "native")]
 
@@ -156,7 +156,7 @@ def test_what_cannot_be_linked_runs_on_numpy_with_a_warning(is_ahead, error, mon
         raise error
 
     if is_ahead:  # in the thread that compiles parts of the module
-        monkeypatch.setattr("relaxpy.exec.tuning.CodeSize.PART", 1)
+        monkeypatch.setattr("relaxpy.exec.machine.tuning.CodeSize.PART", 1)
         monkeypatch.setattr("relaxpy.exec.native.calls.jit._compiled_ahead", fail)
     else:
         monkeypatch.setattr("relaxpy.exec.native.backend.compile_code", fail)
@@ -285,7 +285,7 @@ def test_a_stored_program_that_may_not_run_here_is_compiled_again(lowered, monke
     def refuse(*args: object) -> None:
         raise OSError("this system does not permit the matrix tiles that the code uses")
 
-    monkeypatch.setattr("relaxpy.exec.compile.link", refuse)
+    monkeypatch.setattr("relaxpy.exec.api.compile.link", refuse)
     again = relaxpy.compile(from_source(text), "native")
     assert len(lowered) == 2
     np.testing.assert_array_equal(again["main"](np.ones(4, "float32")), np.full(4, 2, "float32"))

@@ -16,11 +16,12 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import MisuseError
-from relaxpy.exec import lowered as compilation, tuning
-from relaxpy.exec.container import Container, Sections
+from relaxpy.exec.api import lowered as compilation
+from relaxpy.exec.machine import tuning
 from relaxpy.exec.native.machine_code import disk_cache, machine, processor
 from relaxpy.exec.native.machine_code.disk_cache import key_of, load, store, usage
 from relaxpy.exec.native.machine_code.objects import compile_object
+from relaxpy.exec.store.container import Container, Sections
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
@@ -379,7 +380,7 @@ def record_of(calls: list[object]) -> Callable[..., Any]:
 @pytest.mark.parametrize("limit", [None, 1000])
 def test_constants_that_passes_compute_are_stored_up_to_a_limit(place, monkeypatch, limit) -> None:
     if limit is not None:
-        monkeypatch.setattr("relaxpy.exec.tuning.Kept.FOLDED", limit)
+        monkeypatch.setattr("relaxpy.exec.machine.tuning.Kept.FOLDED", limit)
     weight = np.arange(90_000, dtype=np.float32).reshape(300, 300)
     x = rx.Var("x", rx.TensorStructInfo((300, 300), "float32"))
     builder = BlockBuilder()
@@ -391,7 +392,7 @@ def test_constants_that_passes_compute_are_stored_up_to_a_limit(place, monkeypat
     expected = run()
     np.testing.assert_array_equal(expected, weight + weight * weight)
     passes: list[object] = []
-    monkeypatch.setattr("relaxpy.exec.lowered.transformed", record_of(passes))
+    monkeypatch.setattr("relaxpy.exec.api.lowered.transformed", record_of(passes))
     np.testing.assert_array_equal(run(), expected)
     assert bool(passes) == (limit is not None)
 

@@ -7,7 +7,7 @@ import pytest
 
 import relaxpy
 from relaxpy.script import from_source
-from tests.exec.kernel.written import run_row
+from tests.exec.loops.written import run_row
 from tests.exec.native.expressions import run_expression
 from tests.rows import table
 

@@ -30,7 +30,7 @@ def kernels(x: f32[3, 5], y: f32["n", 5]):
     return (R.nn.relu(R.add(x, x)), R.nn.relu(R.add(y, y)), R.permute_dims(y))
 """
 
-BACKEND, GRAPH = "relaxpy.exec.native.backend", "relaxpy.exec.graph.whole_modules"
+BACKEND, GRAPH = "relaxpy.exec.native.backend", "relaxpy.exec.program.graph.whole_modules"
 WRITING = [
     f"{BACKEND}.classes_of",
     f"{BACKEND}.constant_arguments",
@@ -48,7 +48,7 @@ WRITING = [
     f"{BACKEND}.PartsAhead.add",
     f"{GRAPH}.GraphReader.read",
     f"{GRAPH}.GraphEmitter.emit",
-    "relaxpy.exec.graph.outline.Outliner.outlined",
+    "relaxpy.exec.program.graph.outline.Outliner.outlined",
 ]
 """Functions that plan and write code: their exceptions refuse kernels or functions."""
 LINKING = [
@@ -56,7 +56,7 @@ LINKING = [
     f"{BACKEND}.entry_table",
     "relaxpy.exec.native.calls.jit.compile_object",
     "relaxpy.exec.native.calls.jit.link_object",
-    "relaxpy.exec.graph.link.NativeFunction.linked",
+    "relaxpy.exec.program.graph.link.NativeFunction.linked",
 ]
 """Functions that compile and link code: their exceptions leave a program without native code."""
 FAULTS: dict[str, Callable[[], Exception]] = {

@@ -59,7 +59,7 @@ def output(program: str, copy: Path, cache: Path | None, *args: object) -> Any:
 
 KEYS = """
 import json, sys, relaxpy
-from relaxpy.exec import stored
+from relaxpy.exec.store import stored
 from relaxpy.exec.native.machine_code import disk_cache, machine, objects, processor, self_test
 asked = {}
 def ask(kind, function):
@@ -100,9 +100,9 @@ def keys(unchanged: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
     ("file", "changed"),
     [
         ("exec/runtime/threads.py", OF_EXECUTOR),
-        ("exec/tuning.py", OF_EXECUTOR),
+        ("exec/machine/tuning.py", OF_EXECUTOR),
         ("exec/program/saved_text.py", OF_EXECUTOR),
-        ("exec/platforms.py", {*OF_LLVM, *OF_EXECUTOR}),
+        ("exec/machine/platforms.py", {*OF_LLVM, *OF_EXECUTOR}),
         ("exec/native/machine_code/objects.py", {*OF_LLVM, *OF_EXECUTOR}),
         ("ir/te/topi/layers.py", {"program"}),
         ("plugins/nn/session.py", {"program"}),
@@ -310,7 +310,7 @@ print(1)
 LOAD = """
 import json, sys
 import numpy as np, relaxpy
-from relaxpy.exec import lowered
+from relaxpy.exec.api import lowered
 lower, ran = lowered.lower_module, []
 lowered.lower_module = lambda *a, **k: ran.append(1) or lower(*a, **k)
 loaded = relaxpy.load_executable(sys.argv[1], native_code=True)

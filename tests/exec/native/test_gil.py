@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import relaxpy
-from relaxpy.exec.graph import emit
+from relaxpy.exec.program.graph import emit
 from relaxpy.script import from_source
 
 KERNEL = """

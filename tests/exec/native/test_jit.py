@@ -11,7 +11,7 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import CompileError
-from relaxpy.exec import tuning
+from relaxpy.exec.machine import tuning
 from relaxpy.exec.native.calls import jit
 from relaxpy.exec.native.calls.jit import compile_module
 from relaxpy.exec.native.llvm.llvm_module import Module

@@ -11,7 +11,7 @@ import relaxpy
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec.native.calls.interpreter import DTYPES
 from relaxpy.script import from_source
-from tests.exec.kernel.written import run_row
+from tests.exec.loops.written import run_row
 from tests.fuzz.kernels.compare import examine
 from tests.fuzz.kernels.generate import generate
 from tests.fuzz.seed import SEED

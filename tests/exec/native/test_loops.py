@@ -1,6 +1,6 @@
 """Loops that native code runs in lanes, in registers or in an order of its own, and their results.
 
-Rows are those of `tests.exec.kernel.written`: the reference evaluator says what is right.
+Rows are those of `tests.exec.loops.written`: the reference evaluator says what is right.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from relaxpy.exec.native.loops import axes, run_loops
 from relaxpy.exec.native.machine_code import machine
 from relaxpy.exec.native.trees.short_rows import short_rows
 from relaxpy.script import from_source
-from tests.exec.kernel.written import run_row
+from tests.exec.loops.written import run_row
 from tests.exec.native.expressions import run_expression
 from tests.exec.native.test_contract import graph, numbers
 from tests.guard_pages import guarded

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import relaxpy
-from relaxpy.exec import tuning
+from relaxpy.exec.machine import tuning
 from relaxpy.exec.native.trees import chains
 from relaxpy.script import from_source
 from tests.exec.native.test_chains import attended, small_blocks

@@ -15,15 +15,16 @@ import pytest
 
 import relaxpy
 from relaxpy import IRModule, relax
-from relaxpy.exec import self_test as child, tuning
+from relaxpy.exec.inspect import self_test as child
+from relaxpy.exec.machine import tuning
+from relaxpy.exec.machine.platforms import LINUX, X86_64, platform_of_words
+from relaxpy.exec.machine.process import Linux, Process, process
 from relaxpy.exec.native.contraction import dots, matrix_tiles
 from relaxpy.exec.native.llvm.llvm_module import Module
 from relaxpy.exec.native.llvm.writer import F32, I8, I16, I32, I64, POINTER, Type, Value
 from relaxpy.exec.native.machine_code import loader, machine, self_test
 from relaxpy.exec.native.machine_code.machine import Machine, generating_for, host, machine_of
 from relaxpy.exec.native.machine_code.objects import compile_assembly, compile_object
-from relaxpy.exec.platforms import LINUX, X86_64, platform_of_words
-from relaxpy.exec.process import Linux, Process, process
 from relaxpy.script import from_source
 from tests.exec.native.amx_model import Processor
 

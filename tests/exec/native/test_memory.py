@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 
 from relaxpy import compile
 from relaxpy.errors import RuntimeCheckError
-from relaxpy.exec.executable import Executable
+from relaxpy.exec.api.executable import Executable
 from relaxpy.exec.native.calls.entry import empty_builtin
 from relaxpy.exec.native.threads.freed_memory import memory
 from tests.ir.relax.texts import module

@@ -11,7 +11,7 @@ import pytest
 import relaxpy
 from relaxpy.errors import RelaxpyError, RuntimeCheckError
 from relaxpy.script import from_source
-from tests.exec.kernel.written import run_row
+from tests.exec.loops.written import run_row
 from tests.exec.native.claims import claim
 from tests.rows import sections
 

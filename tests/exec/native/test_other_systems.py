@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from typing_extensions import override
 
+from relaxpy.exec.machine.platforms import LINUX, PLATFORMS, X86_64, Platform
+from relaxpy.exec.machine.process import Linux, own_platform
 from relaxpy.exec.native.llvm.typed_values import Type
 from relaxpy.exec.native.llvm.writer import I32, I64, POINTER
 from relaxpy.exec.native.machine_code import loader
@@ -19,8 +21,6 @@ from relaxpy.exec.native.machine_code.objects import Library, compile_object, li
 from relaxpy.exec.native.maths.by_name import emit_maths
 from relaxpy.exec.native.threads import freed_memory as memory, pool
 from relaxpy.exec.native.threads.systems import threads_of
-from relaxpy.exec.platforms import LINUX, PLATFORMS, X86_64, Platform
-from relaxpy.exec.process import Linux, own_platform
 from relaxpy.exec.runtime.threads import ring
 
 here = own_platform()

@@ -17,11 +17,11 @@ import pytest
 import relaxpy
 from relaxpy import relax
 from relaxpy.errors import FunctionSignatureError
-from relaxpy.exec import tuning
-from relaxpy.exec.graph.whole_modules import GraphBackend
+from relaxpy.exec.machine import tuning
 from relaxpy.exec.native.machine_code.machine import host
 from relaxpy.exec.native.values import packing
 from relaxpy.exec.native.values.packing import Joined, Packing
+from relaxpy.exec.program.graph.whole_modules import GraphBackend
 from relaxpy.ir import structural_hash
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.serialize import save_json

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import relaxpy
+from relaxpy.exec.machine.platforms import platform_of_triple
 from relaxpy.exec.native.llvm.writer import I64, PROMOTED, VOID
 from relaxpy.exec.native.machine_code.machine import machine_of
 from relaxpy.exec.native.machine_code.objects import compile_assembly
-from relaxpy.exec.platforms import platform_of_triple
 from relaxpy.script import from_source
 
 HEAD = """

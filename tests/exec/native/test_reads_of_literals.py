@@ -15,8 +15,8 @@ from onnx import helper, numpy_helper
 
 import relaxpy
 from relaxpy import relax
-from relaxpy.exec import mapped as files, stored
 from relaxpy.exec.native.machine_code import disk_cache
+from relaxpy.exec.store import mapped as files, stored
 from relaxpy.ir import structural_equal, structural_hash
 from relaxpy.ir.core.memo import LARGE, noted_reads
 from relaxpy.ir.core.traverse import walk

@@ -13,7 +13,7 @@ from relaxpy.exec.native.loops import run_loops
 from relaxpy.exec.native.trees import strategy
 from relaxpy.exec.native.trees.product import Product
 from relaxpy.exec.native.trees.repeated import RepeatedLoads
-from tests.exec.kernel.written import native
+from tests.exec.loops.written import native
 from tests.ir.relax.texts import DTYPES
 
 Array = NDArray[Any]

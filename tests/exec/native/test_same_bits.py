@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import relaxpy
+from relaxpy.exec.machine.platforms import LINUX, X86_64
+from relaxpy.exec.machine.process import own_platform, process
 from relaxpy.exec.native.machine_code.machine import generating_for
-from relaxpy.exec.platforms import LINUX, X86_64
-from relaxpy.exec.process import own_platform, process
 from relaxpy.relax import Executable
 from relaxpy.script import from_source
 from relaxpy.target import Native

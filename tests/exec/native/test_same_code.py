@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import relaxpy
+from relaxpy.exec.machine.tuning import CodeSize
 from relaxpy.exec.native.machine_code import objects
 from relaxpy.exec.native.machine_code.disk_cache import key_of
-from relaxpy.exec.tuning import CodeSize
 from relaxpy.script import from_source
 
 ROOT = Path(__file__).parents[3]

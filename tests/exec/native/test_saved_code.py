@@ -17,9 +17,10 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import MisuseError, RelaxpyError
-from relaxpy.exec import lowered as module_of_lowering, tuning
-from relaxpy.exec.container import Container, Sections
+from relaxpy.exec.api import lowered as module_of_lowering
+from relaxpy.exec.machine import tuning
 from relaxpy.exec.native.machine_code import objects
+from relaxpy.exec.store.container import Container, Sections
 from relaxpy.script import from_source
 
 ROOT = Path(__file__).parents[3]

@@ -14,9 +14,9 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import RelaxpyWarning
-from relaxpy.exec import self_test as child
+from relaxpy.exec.inspect import self_test as child
+from relaxpy.exec.machine.platforms import MACOS, PLATFORMS
 from relaxpy.exec.native.machine_code import machine, self_test as parent
-from relaxpy.exec.platforms import MACOS, PLATFORMS
 from relaxpy.ir.core.target import default_target
 from relaxpy.script import from_source
 
@@ -130,7 +130,7 @@ def test_the_doctor_says_that_a_system_is_not_confirmed(monkeypatch: pytest.Monk
     monkeypatch.delenv("RELAXPY_TARGET", raising=False)
     assert default_target() == ("native", "")
     apple = next(platform for platform in PLATFORMS if platform.system is MACOS)
-    monkeypatch.setattr("relaxpy.exec.doctor.own_platform", lambda: apple)
+    monkeypatch.setattr("relaxpy.exec.inspect.doctor.own_platform", lambda: apple)
     advice = relaxpy.doctor()["targets"].advice
     assert advice == "native: built, not yet confirmed on this system; its self-test passed"
 

@@ -10,7 +10,7 @@ import pytest
 import relaxpy
 from relaxpy import relax
 from relaxpy.errors import RelaxpyError
-from relaxpy.exec.compile import compile_made
+from relaxpy.exec.api.compile import compile_made
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.op import Op
 from relaxpy.script import from_source, ir as I, relax as R

@@ -13,7 +13,7 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import RelaxpyError, RuntimeCheckError
-from relaxpy.exec import tuning
+from relaxpy.exec.machine import tuning
 from relaxpy.exec.native.threads import pool
 from relaxpy.script import from_source
 from tests.exec.native.claims import claim

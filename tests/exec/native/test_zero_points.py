@@ -10,7 +10,7 @@ import pytest
 
 import relaxpy
 from relaxpy.script import from_source
-from tests.exec.kernel.written import run_row
+from tests.exec.loops.written import run_row
 from tests.guard_pages import guarded
 
 Array = np.ndarray[Any, Any]

@@ -14,7 +14,7 @@ import numpy as np
 
 import relaxpy
 from relaxpy.errors import ParseError, RelaxpyError, RuntimeCheckError
-from relaxpy.exec import tuning
+from relaxpy.exec.machine import tuning
 from relaxpy.exec.native.machine_code.machine import obstacle
 from relaxpy.ir import assert_structural_equal
 from relaxpy.ir.tir.prim_func import PrimFunc

@@ -8,8 +8,9 @@ import keyword
 from functools import cache
 from pathlib import Path
 
-import relaxpy.exec.kernel
-from relaxpy.exec.kernel import arguments, runtime
+import relaxpy.exec.loops
+from relaxpy.exec.numpy import runtime
+from relaxpy.exec.runtime import arguments
 
 PLAIN = tuple("ABCDEFGHKMPQUVWXYZ")
 _RESERVED = {"T", "R", "I", "m", "range", "relaxpy", "tvm", "tir", "relax", "ir"}
@@ -21,7 +22,7 @@ def colliding() -> tuple[str, ...]:
     """Builtins, the runtime's functions, and every word that the kernel compiler writes."""
     found = {name for name in dir(builtins) if name.islower()}
     found |= set(dir(runtime)) | set(dir(arguments))
-    for path in Path(next(iter(relaxpy.exec.kernel.__path__))).rglob("*.py"):
+    for path in Path(next(iter(relaxpy.exec.loops.__path__))).rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 found |= set(node.value.split("."))

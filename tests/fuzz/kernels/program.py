@@ -209,7 +209,7 @@ class Program:
         ]
         if self.block:
             lines += [
-                "from relaxpy.exec.tuning import Blocks",
+                "from relaxpy.exec.machine.tuning import Blocks",
                 "Blocks.TARGET, Blocks.WORTH_THREADS = {}, {}".format(*self.limits()),
                 "Blocks.MUCH_WORK = 1",
             ]

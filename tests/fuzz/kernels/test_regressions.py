@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.exec.kernel.written import written_out
+from tests.exec.loops.written import written_out
 from tests.fuzz.kernels.compare import examine
 from tests.fuzz.kernels.program import Argument, Call, Memory, Program, Scalar, View
 from tests.rows import sections

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pytest
 
-from relaxpy.exec.compile import compile
+from relaxpy.exec.api.compile import compile
 from relaxpy.ir import DataType, IRModule, Op
 from relaxpy.ir.ops.definition.gradients import no_gradient
 from relaxpy.ir.ops.definition.registry import registered_ops

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from relaxpy.exec.compile import compile
+from relaxpy.exec.api.compile import compile
 from relaxpy.ir import IRModule, Op, ops as op
 from relaxpy.ir.op_record import COLUMNS, OpRecord
 from relaxpy.ir.ops.definition.registry import registered_ops

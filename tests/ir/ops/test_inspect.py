@@ -8,7 +8,7 @@ import pytest
 
 from relaxpy import IRModule, relax, tir
 from relaxpy.errors import MisuseError, ParseError, RelaxpyError, RuntimeCheckError, StructInfoError
-from relaxpy.exec.compile import compile
+from relaxpy.exec.api.compile import compile
 from relaxpy.ir import Op, assert_structural_equal
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder

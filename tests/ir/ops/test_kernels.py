@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from relaxpy.exec.compile import compile
+from relaxpy.exec.api.compile import compile
 from relaxpy.ir import DataType, Op, assert_structural_equal
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.ops.definition.registry import registered_ops

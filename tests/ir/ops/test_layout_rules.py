@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from relaxpy.errors import MisuseError
-from relaxpy.exec.compile import compile
+from relaxpy.exec.api.compile import compile
 from relaxpy.ir import DataType, IRModule, Op, ops as op
 from relaxpy.ir.ops import InferredLayouts
 from relaxpy.ir.ops.definition.axis_rules import layouts_of

@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from relaxpy.exec.compile import compile
+from relaxpy.exec.api.compile import compile
 from tests.ir.ops.cases import Case
 from tests.ir.ops.test_gradients import COMPARED, fields, gradient_program
 from tests.rows import draw, third, whole_tables

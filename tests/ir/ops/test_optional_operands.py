@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from relaxpy.errors import MisuseError
-from relaxpy.exec.compile import compile
+from relaxpy.exec.api.compile import compile
 from relaxpy.ir import IRModule, assert_structural_equal, ops as op
 from relaxpy.ir.ops.definition.registry import OpDef, register
 from relaxpy.ir.ops.definition.rules import by_te

@@ -21,7 +21,7 @@ from relaxpy.errors import (
     StructInfoTypeError,
     UnknownNameError,
 )
-from relaxpy.exec.compile import compile
+from relaxpy.exec.api.compile import compile
 from relaxpy.ir import DataType, IRModule, ops as op
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.op import Op, register_op_attr

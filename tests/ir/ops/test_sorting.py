@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from relaxpy.errors import RuntimeCheckError
-from relaxpy.exec.compile import compile
+from relaxpy.exec.api.compile import compile
 from relaxpy.ir import ops as op
 from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.relax import nodes as rx

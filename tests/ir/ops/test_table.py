@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from relaxpy.errors import RelaxpyError
-from relaxpy.exec.compile import compile
+from relaxpy.exec.api.compile import compile
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx

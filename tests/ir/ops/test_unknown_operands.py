@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from relaxpy.errors import RuntimeCheckError, StructInfoError
-from relaxpy.exec.compile import compile
+from relaxpy.exec.api.compile import compile
 from relaxpy.ir import ops as op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir

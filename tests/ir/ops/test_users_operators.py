@@ -18,7 +18,7 @@ from relaxpy.errors import (
     StructInfoError,
     UnknownNameError,
 )
-from relaxpy.exec.compile import Target
+from relaxpy.exec.api.compile import Target
 from relaxpy.ir import IRModule, Op, ops as op
 from relaxpy.ir.ops.definition.registry import OpDef, registered_ops
 from relaxpy.ir.passes.legalize import register_legalize

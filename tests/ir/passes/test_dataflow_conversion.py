@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from relaxpy.errors import MatchCastError, MisuseError
-from relaxpy.exec.compile import compile
+from relaxpy.exec.api.compile import compile
 from relaxpy.relax.transform import ConvertToDataflow, DeadCodeElimination, ToNonDataflow
 from tests.ir.passes.before_after import check, stays
 from tests.ir.relax.texts import graph, module, pair

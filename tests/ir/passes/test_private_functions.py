@@ -5,7 +5,7 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import RelaxpyError
-from relaxpy.exec.compile import compile
+from relaxpy.exec.api.compile import compile
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.relax.transform import (
     ExpandTupleArguments,

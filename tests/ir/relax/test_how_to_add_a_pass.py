@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from relaxpy.exec.compile import compile
+from relaxpy.exec.api.compile import compile
 from relaxpy.ir.equality.structural import assert_structural_equal
 from relaxpy.ir.pass_infra.passes import PassContext
 from relaxpy.ir.relax import nodes as rx

@@ -17,7 +17,7 @@ from relaxpy.errors import (
     StructInfoError,
     UnknownNameError,
 )
-from relaxpy.exec.compile import compile
+from relaxpy.exec.api.compile import compile
 from relaxpy.ir import IRModule, Op, assert_structural_equal, ops as op
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.ops.elementwise import UNARY

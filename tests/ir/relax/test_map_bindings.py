@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from typing_extensions import override
 
-from relaxpy.exec.compile import compile
+from relaxpy.exec.api.compile import compile
 from relaxpy.ir import IRModule, Op, assert_structural_equal, ops as op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from relaxpy.errors import MisuseError
-from relaxpy.exec.compile import compile
+from relaxpy.exec.api.compile import compile
 from relaxpy.ir import assert_structural_equal, load_json, save_json
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule

@@ -7,7 +7,7 @@ from relaxpy.errors import MisuseError, ScheduleError
 from relaxpy.ir import IRModule, PointerType, PrimType, assert_structural_equal
 from relaxpy.script import tir as T
 from relaxpy.tir import analysis
-from tests.exec.kernel.written import kernel
+from tests.exec.loops.written import kernel
 
 FLOATS = PointerType(PrimType("float32"))
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import relaxpy
-from relaxpy.exec.container import Container
+from relaxpy.exec.store.container import Container
 from relaxpy.ir import assert_structural_equal, load_json
 from relaxpy.plugins.cli.main import main
 from relaxpy.plugins.cli.named_passes import public_passes

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import relaxpy
-from relaxpy.exec import compile as compiling
+from relaxpy.exec.api import compile as compiling
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "scaling"
 ROWS, BATCH = 400, 10

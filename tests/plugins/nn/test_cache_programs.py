@@ -15,8 +15,8 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import RelaxpyError
-from relaxpy.exec.fast_paths import PACKED_CALLS
-from relaxpy.exec.graph.sessions import Plan, Session
+from relaxpy.exec.machine.fast_paths import PACKED_CALLS
+from relaxpy.exec.program.graph.sessions import Plan, Session
 from relaxpy.plugins.nn.caches.pages import PagedKVCache as Pages
 from tests.fuzz.seed import SEED
 from tests.plugins.nn.language import WORDS, Decoding, exported, new_cache, state

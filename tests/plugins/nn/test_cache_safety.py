@@ -26,7 +26,7 @@ from typing_extensions import override
 
 import relaxpy
 from relaxpy.errors import RelaxpyError
-from relaxpy.exec.fast_paths import PACKED_CALLS
+from relaxpy.exec.machine.fast_paths import PACKED_CALLS
 from relaxpy.plugins.nn.caches.pages import PagedKVCache
 from tests.fuzz.seed import SEED
 from tests.plugins.nn.language import WORDS, Decoding, exported, new_cache, state

@@ -14,7 +14,7 @@ import pytest
 import relaxpy
 from relaxpy import IRModule, relax
 from relaxpy.errors import MisuseError
-from relaxpy.exec.explain import explain
+from relaxpy.exec.inspect.explain import explain
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.plugins.pictures.build import MAX_ITEMS, picture_of
 from relaxpy.plugins.pictures.graph import Graph, graph

@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 import pytest
 
 from relaxpy.errors import MisuseError
-from relaxpy.exec.profile import Profile, ProfileRow
+from relaxpy.exec.inspect.profile import Profile, ProfileRow
 from relaxpy.plugins.pictures.chart import MAX_BARS, Chart, Roofline
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -73,6 +73,6 @@ def texts_of(chart: Chart) -> list[ElementTree.Element]:
 def test_plots_of_other_kinds_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(MisuseError, match="expected 'bars' or 'roofline', found 'pie'"):
         profile(1).plot("pie")
-    monkeypatch.setattr("relaxpy.exec.profile.obstacle", lambda: "none here")
+    monkeypatch.setattr("relaxpy.exec.inspect.profile.obstacle", lambda: "none here")
     with pytest.raises(MisuseError, match="without native code"):
         profile(1).plot("roofline")

@@ -9,7 +9,7 @@ import pytest
 from relaxpy import tir
 from relaxpy.errors import MisuseError
 from relaxpy.tir.schedule.analysis import has_block, is_output_block, suggest_index_map
-from tests.exec.kernel.written import kernel
+from tests.exec.loops.written import kernel
 
 
 def loops(*extents: int) -> list[tir.For]:

@@ -8,7 +8,7 @@ import pytest
 import relaxpy
 from relaxpy import tir
 from relaxpy.errors import MisuseError, ScheduleError
-from tests.exec.kernel import written
+from tests.exec.loops import written
 from tests.fuzz.scheduled_kernels import KERNELS
 from tests.rows import table
 

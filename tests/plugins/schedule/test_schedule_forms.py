@@ -13,7 +13,7 @@ from relaxpy.errors import MisuseError, ScheduleError
 from relaxpy.ir import assert_structural_equal
 from relaxpy.script import from_source, tir as T
 from relaxpy.tir.schedule import BlockRV, Instruction, InstructionKind, LoopRV, Trace, testing
-from tests.exec.kernel.written import kernel
+from tests.exec.loops.written import kernel
 from tests.rows import commented, follow, rows
 
 chain = kernel("""

@@ -9,7 +9,7 @@ import pytest
 import relaxpy
 from relaxpy import tir
 from relaxpy.script import from_source, tir as T
-from tests.exec.kernel.written import kernel
+from tests.exec.loops.written import kernel
 from tests.fuzz.primitives import STEPS, WEIGHTS, check_partial_kernel, schedule_at_random
 from tests.fuzz.scheduled_kernels import KERNELS, arguments
 from tests.fuzz.seed import COUNT, SEED

@@ -12,7 +12,7 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import RelaxpyError
-from relaxpy.exec import blas
+from relaxpy.exec.machine import blas
 from relaxpy.plugins.importing import matrices
 
 torch: Any = pytest.importorskip("torch")

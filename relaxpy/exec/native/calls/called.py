@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from relaxpy.exec.machine.tuning import Allocations
 from relaxpy.exec.native.calls.entry import empty_builtin
 from relaxpy.exec.native.calls.entry_table import EntryTable
 from relaxpy.exec.native.machine_code.objects import Library
-from relaxpy.exec.tuning import Allocations
 from relaxpy.support.dataclass import dataclass
 
 

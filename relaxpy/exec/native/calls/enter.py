@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from relaxpy.exec.machine.tuning import Allocations
 from relaxpy.exec.native.calls import entry_table as table
 from relaxpy.exec.native.calls.entry import CONTENT, table_offset
 from relaxpy.exec.native.calls.interpreter import (
@@ -47,7 +48,6 @@ from relaxpy.exec.native.llvm.writer import (
 from relaxpy.exec.native.machine_code.machine import current
 from relaxpy.exec.native.maths.numbers import widen
 from relaxpy.exec.native.threads.code import POOL
-from relaxpy.exec.tuning import Allocations
 
 _ELEMENTS = {"float16": "half", "bfloat16": "bfloat", "float32": "float"}
 """The types in LLVM IR of the values of floats."""

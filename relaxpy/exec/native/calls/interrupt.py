@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from relaxpy.exec.machine.tuning import Signals
 from relaxpy.exec.native.calls.interpreter import declare_python, python_text
 from relaxpy.exec.native.llvm.writer import I32, I64, Function, Operand, Value
-from relaxpy.exec.tuning import Signals
 
 _POLL: Final = f"""\
 define internal i32 @relaxpy.poll(ptr %second) nounwind {{

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
+from relaxpy.exec.machine.tuning import CodeSize
 from relaxpy.exec.native.calls.interpreter import PYTHON, connect_python
 from relaxpy.exec.native.llvm.llvm_module import Module
 from relaxpy.exec.native.llvm.writer import MEMORY
@@ -21,7 +22,6 @@ from relaxpy.exec.native.machine_code.objects import (
 from relaxpy.exec.native.threads.code import POOL
 from relaxpy.exec.native.threads.freed_memory import connect_memory, memory
 from relaxpy.exec.native.threads.pool import connect
-from relaxpy.exec.tuning import CodeSize
 from relaxpy.support.progress import stage
 
 if TYPE_CHECKING:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+from relaxpy.exec.machine.platforms import PAGE_BYTES
+from relaxpy.exec.machine.tuning import Tiles
 from relaxpy.exec.native.contraction.geometry import RegisterTile
 from relaxpy.exec.native.contraction.operands import (
     Gemm,
@@ -16,8 +18,6 @@ from relaxpy.exec.native.contraction.operands import (
     load,
 )
 from relaxpy.exec.native.llvm.writer import Function, Type, Value
-from relaxpy.exec.platforms import PAGE_BYTES
-from relaxpy.exec.tuning import Tiles
 from relaxpy.support.dataclass import dataclass
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeAlias
 
+from relaxpy.exec.machine.tuning import Gemv, Products, Tiles
 from relaxpy.exec.native.contraction.dots import dots_of
 from relaxpy.exec.native.contraction.few_rows import DotEmitter, RowLanesEmitter, SpanEmitter
 from relaxpy.exec.native.contraction.geometry import folded, tile_of, with_folded_rows
@@ -44,7 +45,6 @@ from relaxpy.exec.native.trees.product import (
 from relaxpy.exec.native.values.datatypes import storage_type, value_type
 from relaxpy.exec.native.values.expressions import Values
 from relaxpy.exec.native.values.packing import Joined, Packing
-from relaxpy.exec.tuning import Gemv, Products, Tiles
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.tir.expr import FloatImm, IntImm

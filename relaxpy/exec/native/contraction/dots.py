@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
+from relaxpy.exec.machine.platforms import TILE
 from relaxpy.exec.native.contraction.blocking import Columns
 from relaxpy.exec.native.contraction.operands import (
     GemmAxis,
@@ -28,7 +29,6 @@ from relaxpy.exec.native.contraction.operands import (
 from relaxpy.exec.native.llvm.llvm_module import Module
 from relaxpy.exec.native.llvm.writer import F32, I8, I16, I32, Function, Type, Value
 from relaxpy.exec.native.machine_code.machine import is_current_here, tiles_are_confirmed
-from relaxpy.exec.platforms import TILE
 from relaxpy.support.dataclass import dataclass, replace
 
 _PAIRS: Final = {4: "sse2.pmadd.wd", 8: "avx2.pmadd.wd", 16: "avx512.pmaddw.d.512"}

@@ -15,6 +15,8 @@ from functools import partial
 from math import prod
 from typing import TypeAlias
 
+from relaxpy.exec.machine.platforms import LINE_BYTES
+from relaxpy.exec.machine.tuning import Gemv
 from relaxpy.exec.native.contraction.blocking import up
 from relaxpy.exec.native.contraction.dots import dots_of
 from relaxpy.exec.native.contraction.operands import (
@@ -39,8 +41,6 @@ from relaxpy.exec.native.contraction.operands import (
 )
 from relaxpy.exec.native.contraction.panels import Block, pack, transpose
 from relaxpy.exec.native.llvm.writer import I8, Function, Type, Value
-from relaxpy.exec.platforms import LINE_BYTES
-from relaxpy.exec.tuning import Gemv
 
 _Add: TypeAlias = Callable[[Sequence[Value], Sequence[Value], Sequence[Value]], list[Value]]
 """The sums plus the products of vectors of rows and columns."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 
+from relaxpy.exec.machine.tuning import Tiles
 from relaxpy.exec.native.contraction.operands import Fold, Size, combine
 from relaxpy.exec.native.llvm.llvm_module import Module
 from relaxpy.exec.native.llvm.writer import Function, Type
 from relaxpy.exec.native.trees.product import TARGET, A, B, Dimension, Product, with_column
-from relaxpy.exec.tuning import Tiles
 from relaxpy.support.dataclass import dataclass, replace
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from relaxpy.exec.machine.tuning import Tiles, Vectors
 from relaxpy.exec.native.contraction.operands import Matrix, Size, combine, convert, load
 from relaxpy.exec.native.llvm.interleave import load_every
 from relaxpy.exec.native.llvm.writer import I8, I64, POINTER, VOID, Function, Type, Value
 from relaxpy.exec.native.values.packing import MARK
-from relaxpy.exec.tuning import Tiles, Vectors
 from relaxpy.support.dataclass import dataclass, replace
 
 

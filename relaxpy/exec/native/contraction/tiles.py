@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
 
+from relaxpy.exec.machine.tuning import Tiles
 from relaxpy.exec.native.contraction import matrix_tiles, row_pairs
 from relaxpy.exec.native.contraction.blocking import (
     Columns,
@@ -50,7 +51,6 @@ from relaxpy.exec.native.contraction.operands import (
     total,
 )
 from relaxpy.exec.native.llvm.writer import I32, Function, Type, Value
-from relaxpy.exec.tuning import Tiles
 from relaxpy.support.dataclass import dataclass, replace
 
 

@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
+from relaxpy.exec.machine.platforms import PAGE_BYTES
+from relaxpy.exec.machine.tuning import Vectors
 from relaxpy.exec.native.llvm.typed_values import (
     BOOL,
     I64,
@@ -20,8 +22,6 @@ from relaxpy.exec.native.llvm.typed_values import (
     literal,
     power_of_two_in,
 )
-from relaxpy.exec.platforms import PAGE_BYTES
-from relaxpy.exec.tuning import Vectors
 
 if TYPE_CHECKING:
     from relaxpy.exec.native.llvm.llvm_module import Module

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Sequence
 
+from relaxpy.exec.machine.platforms import Platform, platform_of_triple
+from relaxpy.exec.machine.tuning import CodeSize
 from relaxpy.exec.native.llvm.typed_values import Signature
 from relaxpy.exec.native.llvm.writer import VOID, Function, Type
-from relaxpy.exec.platforms import Platform, platform_of_triple
-from relaxpy.exec.tuning import CodeSize
 
 _DEFINED = re.compile(r"^(?:define .*?)?@([\w.]+)(?: =|\()", re.MULTILINE)
 """The names that a text defines."""

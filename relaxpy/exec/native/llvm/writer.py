@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, cast
 
 from typing_extensions import override
 
+from relaxpy.exec.machine.platforms import LINE_BYTES
+from relaxpy.exec.machine.tuning import Allocations, CodeSize
 from relaxpy.exec.native.llvm.instructions import Instructions, Slot as Slot
 from relaxpy.exec.native.llvm.typed_values import (
     BOOL as BOOL,
@@ -36,8 +38,6 @@ from relaxpy.exec.native.llvm.typed_values import (
     compared,
     folded,
 )
-from relaxpy.exec.platforms import LINE_BYTES
-from relaxpy.exec.tuning import Allocations, CodeSize
 
 if TYPE_CHECKING:
     from relaxpy.exec.native.llvm.llvm_module import Module

@@ -7,15 +7,15 @@ from contextlib import AbstractContextManager
 from functools import partial
 from itertools import pairwise
 
-from relaxpy.exec.kernel.nest.bounds import bounds_of
-from relaxpy.exec.kernel.nest.nodes import Axis
+from relaxpy.exec.loops.nest.bounds import bounds_of
+from relaxpy.exec.loops.nest.nodes import Axis
+from relaxpy.exec.machine.tuning import Signals, Vectors
 from relaxpy.exec.native.calls.interrupt import Interrupt
 from relaxpy.exec.native.llvm.writer import I64, I128, Function, Operand, Value
 from relaxpy.exec.native.trees.obligations import Obligation
 from relaxpy.exec.native.trees.program import KernelProgram
 from relaxpy.exec.native.values.environment import Lanes
 from relaxpy.exec.native.values.expressions import Values
-from relaxpy.exec.tuning import Signals, Vectors
 from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.substitution import mentions

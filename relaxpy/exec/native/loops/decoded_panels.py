@@ -10,9 +10,10 @@ from typing import ClassVar, Final
 
 from typing_extensions import override
 
-from relaxpy.exec.kernel.nest.nodes import Axis
-from relaxpy.exec.kernel.plan.statements import Assignment
-from relaxpy.exec.kernel.plan.tree import Run
+from relaxpy.exec.loops.nest.nodes import Axis
+from relaxpy.exec.loops.plan.statements import Assignment
+from relaxpy.exec.loops.plan.tree import Run
+from relaxpy.exec.machine.tuning import Weights
 from relaxpy.exec.native.contraction.contract import emit_tiles
 from relaxpy.exec.native.contraction.operands import Matrix
 from relaxpy.exec.native.contraction.panels import Block, pack
@@ -23,7 +24,6 @@ from relaxpy.exec.native.loops.decoding import Decoder, Place, dots, fours, pair
 from relaxpy.exec.native.trees.product import is_factor, product_of
 from relaxpy.exec.native.trees.repeated import Digits, RepeatedLoads
 from relaxpy.exec.native.values.environment import Lanes
-from relaxpy.exec.tuning import Weights
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.tir.buffer import BufferLoad, decl_buffer

@@ -7,15 +7,15 @@ from functools import partial, reduce
 from itertools import pairwise, product
 from operator import add
 
-from relaxpy.exec.kernel.nest.nodes import loads
-from relaxpy.exec.kernel.plan.tree import Run
+from relaxpy.exec.loops.nest.nodes import loads
+from relaxpy.exec.loops.plan.tree import Run
+from relaxpy.exec.machine.platforms import LINE_BYTES
+from relaxpy.exec.machine.tuning import Weights
 from relaxpy.exec.native.llvm.writer import Type, Value
 from relaxpy.exec.native.loops.axes import Loops
 from relaxpy.exec.native.loops.decoded_panels import DigitPanels, FloatPanels, has_panels
 from relaxpy.exec.native.loops.decoding import Decoder, DigitSums, Place
 from relaxpy.exec.native.trees.repeated import Digits, RepeatedLoads
-from relaxpy.exec.platforms import LINE_BYTES
-from relaxpy.exec.tuning import Weights
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.support.dataclass import replace
 

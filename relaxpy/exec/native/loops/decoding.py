@@ -8,12 +8,12 @@ from functools import reduce
 from operator import add
 from typing import TypeAlias
 
-from relaxpy.exec.kernel.nest.nodes import loads
+from relaxpy.exec.loops.nest.nodes import loads
+from relaxpy.exec.machine.tuning import Weights
 from relaxpy.exec.native.llvm.writer import Function, Type, Value
 from relaxpy.exec.native.trees.repeated import Digit, Digits, RepeatedLoads, Table
 from relaxpy.exec.native.values.datatypes import value_type
 from relaxpy.exec.native.values.expressions import Values
-from relaxpy.exec.tuning import Weights
 from relaxpy.ir.tir.expr import PrimExpr, Var
 
 Place: TypeAlias = Mapping[Var, Value]

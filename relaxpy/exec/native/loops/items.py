@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
-from relaxpy.exec.kernel.nest import nodes as nest
+from relaxpy.exec.loops.nest import nodes as nest
+from relaxpy.exec.machine.tuning import Vectors
 from relaxpy.exec.native.llvm.writer import I8, Value
 from relaxpy.exec.native.trees.obligations import Obligation, of_access, of_value
 from relaxpy.exec.native.values.datatypes import RefusedError
 from relaxpy.exec.native.values.environment import Lanes
-from relaxpy.exec.tuning import Vectors
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.ir.tir.stmt import ForKind

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
-from relaxpy.exec.kernel.nest.buffers import position_of, strides_of
-from relaxpy.exec.kernel.nest.nodes import Axis, loads
-from relaxpy.exec.kernel.plan.statements import Assignment
-from relaxpy.exec.kernel.plan.tree import Run
+from relaxpy.exec.loops.nest.buffers import position_of, strides_of
+from relaxpy.exec.loops.nest.nodes import Axis, loads
+from relaxpy.exec.loops.plan.statements import Assignment
+from relaxpy.exec.loops.plan.tree import Run
+from relaxpy.exec.machine.tuning import Vectors
 from relaxpy.exec.native.contraction.contract import emit_product
 from relaxpy.exec.native.llvm.interleave import transposed
 from relaxpy.exec.native.llvm.writer import I64, Value
@@ -33,7 +34,6 @@ from relaxpy.exec.native.trees.transpose import Transpose
 from relaxpy.exec.native.values.accumulate import combined, identity
 from relaxpy.exec.native.values.datatypes import storage_type, value_type
 from relaxpy.exec.native.values.environment import Lanes
-from relaxpy.exec.tuning import Vectors
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import Add, Cast, Max, Min, Mul, PrimExpr, Var

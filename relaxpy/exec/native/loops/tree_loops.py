@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 
-from relaxpy.exec.kernel.nest.nodes import Axis, Store
-from relaxpy.exec.kernel.plan.statements import Assignment
-from relaxpy.exec.kernel.plan.tree import For, Run, Tile, Tree
-from relaxpy.exec.kernel.plan.updates import Update
+from relaxpy.exec.loops.nest.nodes import Axis, Store
+from relaxpy.exec.loops.plan.statements import Assignment
+from relaxpy.exec.loops.plan.tree import For, Run, Tile, Tree
+from relaxpy.exec.loops.plan.updates import Update
+from relaxpy.exec.machine.tuning import Cost, Rows, Vectors
 from relaxpy.exec.native.calls.interrupt import Interrupt
 from relaxpy.exec.native.contraction.operands import Size, ceil_div, combine, digits, total
 from relaxpy.exec.native.llvm.writer import BOOL, I8, I64, Function, Value
@@ -26,7 +27,6 @@ from relaxpy.exec.native.trees.strategy import strategy_of
 from relaxpy.exec.native.values.datatypes import storage_type
 from relaxpy.exec.native.values.environment import Lanes
 from relaxpy.exec.native.values.expressions import Values
-from relaxpy.exec.tuning import Cost, Rows, Vectors
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import Add, Var

@@ -20,9 +20,9 @@ from itertools import count
 from typing import Any, Final, TypeAlias
 
 from relaxpy.errors import MisuseError
-from relaxpy.exec.platforms import PAGE_BYTES
-from relaxpy.exec.process import process
-from relaxpy.exec.tuning import Kept
+from relaxpy.exec.machine.platforms import PAGE_BYTES
+from relaxpy.exec.machine.process import process
+from relaxpy.exec.machine.tuning import Kept
 from relaxpy.support.dataclass import dataclass
 
 SWITCH: Final = "RELAXPY_CACHE"

@@ -13,8 +13,8 @@ import struct
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
-from relaxpy.exec.platforms import AARCH64, X86_64, Architecture
-from relaxpy.exec.process import own_platform, process
+from relaxpy.exec.machine.platforms import AARCH64, X86_64, Architecture
+from relaxpy.exec.machine.process import own_platform, process
 from relaxpy.support.dataclass import dataclass
 
 TILES: Final = "relaxpy.tiles."

@@ -14,12 +14,12 @@ from functools import cache
 from typing import Any, Final, ParamSpec, TypeVar
 
 from relaxpy.errors import CompileError
+from relaxpy.exec.machine.platforms import Platform, platform_of_triple
+from relaxpy.exec.machine.process import own_platform, process
 from relaxpy.exec.native.llvm.llvm_module import Module
 from relaxpy.exec.native.machine_code import disk_cache
 from relaxpy.exec.native.machine_code.processor import generator, processor
 from relaxpy.exec.native.machine_code.self_test import TILED, is_testing, self_test
-from relaxpy.exec.platforms import Platform, platform_of_triple
-from relaxpy.exec.process import own_platform, process
 from relaxpy.ir.core.target import VARIABLE, target_facts
 from relaxpy.support.dataclass import dataclass
 

@@ -16,6 +16,8 @@ import numpy as np
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError
+from relaxpy.exec.machine.process import process
+from relaxpy.exec.machine.tuning import CodeSize
 from relaxpy.exec.native.llvm.writer import PROMOTED
 from relaxpy.exec.native.machine_code import disk_cache
 from relaxpy.exec.native.machine_code.loader import LoadedObject, is_loadable
@@ -31,8 +33,6 @@ from relaxpy.exec.native.machine_code.machine import (
     untrusted,
 )
 from relaxpy.exec.native.machine_code.processor import generator, interface, processor
-from relaxpy.exec.process import process
-from relaxpy.exec.tuning import CodeSize
 from relaxpy.support.dataclass import dataclass
 
 _LOCK: Final = threading.RLock()

@@ -19,8 +19,8 @@ import ml_dtypes
 import numpy as np
 
 from relaxpy import __version__
+from relaxpy.exec.machine.process import process
 from relaxpy.exec.native.machine_code import disk_cache
-from relaxpy.exec.process import process
 from relaxpy.support.imported import FOLDER, IMPORTED, is_younger
 
 _EXECUTOR: Final = os.path.join(FOLDER, "exec")

@@ -17,7 +17,7 @@ from relaxpy.errors import Diagnostic, warn
 from relaxpy.exec.native.machine_code import disk_cache
 from relaxpy.exec.native.machine_code.processor import generator, interface, processor
 
-_PROGRAM = "relaxpy.exec.self_test"
+_PROGRAM = "relaxpy.exec.inspect.self_test"
 """The module that the child runs."""
 _SECONDS = 120
 """The time after which a child that has not ended is ended."""

@@ -17,6 +17,8 @@ import os
 from functools import cache
 from typing import Final
 
+from relaxpy.exec.machine.process import process
+from relaxpy.exec.machine.tuning import Allocations
 from relaxpy.exec.native.llvm.writer import BOOL, F64, I8, I32, I64, POINTER, VOID, Function, Value
 from relaxpy.exec.native.threads.code import (
     Code,
@@ -29,9 +31,7 @@ from relaxpy.exec.native.threads.code import (
     repeat,
 )
 from relaxpy.exec.native.threads.systems import free_pages, new_pages, threads_of
-from relaxpy.exec.process import process
 from relaxpy.exec.runtime.values import memory_bytes
-from relaxpy.exec.tuning import Allocations
 
 _WIDEST: Final = 8
 """The bytes of the widest elements, to decide by their number which arrays may be large."""

@@ -26,13 +26,13 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Final
 
+from relaxpy.exec.machine.process import process
+from relaxpy.exec.machine.tuning import Parallel
 from relaxpy.exec.native.llvm.writer import BOOL, I8, I32, I64, POINTER, VOID, Function, Type, Value
 from relaxpy.exec.native.threads.code import Code, address_of, at, exchanged, invoke, read
 from relaxpy.exec.native.threads.freed_memory import memory
 from relaxpy.exec.native.threads.systems import FUNCTIONS, MASK_BYTES, Futex, Threads, threads_of
-from relaxpy.exec.process import process
 from relaxpy.exec.runtime.threads import ENTRIES, ring, thread_count
-from relaxpy.exec.tuning import Parallel
 
 #: Functions of Python.
 _FUNCTIONS: Final = {

@@ -8,9 +8,9 @@ from typing import Final, Literal
 
 from typing_extensions import override
 
+from relaxpy.exec.machine.platforms import System
 from relaxpy.exec.native.llvm.writer import I32, I64, POINTER, VOID, Function, Value
 from relaxpy.exec.native.threads.code import at, invoke
-from relaxpy.exec.platforms import System
 
 MASK_BYTES: Final = 128
 """The bytes of a set of CPUs."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Set
 
-from relaxpy.exec.kernel.nest.nodes import Axis, Loop, walk_items
-from relaxpy.exec.kernel.plan.planner import kept_kinds
-from relaxpy.exec.kernel.plan.statements import Compound
-from relaxpy.exec.kernel.plan.tree import For, Plan, Tree, runs
+from relaxpy.exec.loops.nest.nodes import Axis, Loop, walk_items
+from relaxpy.exec.loops.plan.planner import kept_kinds
+from relaxpy.exec.loops.plan.statements import Compound
+from relaxpy.exec.loops.plan.tree import For, Plan, Tree, runs
+from relaxpy.exec.machine.tuning import Cost
 from relaxpy.exec.native.trees.program import KernelProgram, Tasks, program_of
-from relaxpy.exec.tuning import Cost
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.tir.expr import Var

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from relaxpy.exec.kernel.nest.nodes import Axis
-from relaxpy.exec.kernel.plan.statements import Assignment
-from relaxpy.exec.kernel.plan.tree import Row, Run, Tile, Tree
+from relaxpy.exec.loops.nest.nodes import Axis
+from relaxpy.exec.loops.plan.statements import Assignment
+from relaxpy.exec.loops.plan.tree import Row, Run, Tile, Tree
+from relaxpy.exec.machine.tuning import Rows
 from relaxpy.exec.native.trees.cost import time_of
 from relaxpy.exec.native.trees.masks import Masked, with_mask
 from relaxpy.exec.native.trees.product import product_of
 from relaxpy.exec.native.trees.program import KernelProgram, ObligationTests, Tasks, whole_runs
-from relaxpy.exec.tuning import Rows
 from relaxpy.ir.arith.algebra.affine import as_poly, number_of
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer

@@ -6,15 +6,15 @@ import math
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
-from relaxpy.exec.kernel.nest.buffers import position_of
-from relaxpy.exec.kernel.nest.nodes import Axis, loads
-from relaxpy.exec.kernel.plan.blocking import COSTLY
-from relaxpy.exec.kernel.plan.statements import expressions_of
-from relaxpy.exec.kernel.plan.tree import For, Run, Tile, Tree, runs
+from relaxpy.exec.loops.nest.buffers import position_of
+from relaxpy.exec.loops.nest.nodes import Axis, loads
+from relaxpy.exec.loops.plan.blocking import COSTLY
+from relaxpy.exec.loops.plan.statements import expressions_of
+from relaxpy.exec.loops.plan.tree import For, Run, Tile, Tree, runs
+from relaxpy.exec.machine.tuning import Cost
 from relaxpy.exec.native.trees.lanes import lane_axis
 from relaxpy.exec.native.trees.product import product_of
 from relaxpy.exec.native.trees.program import ObligationTests, Tasks
-from relaxpy.exec.tuning import Cost
 from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
 from relaxpy.ir.core.traverse import children, occurrences
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, outside_indices

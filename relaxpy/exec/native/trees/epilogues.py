@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from relaxpy.exec.kernel.nest.bounds import unproved
-from relaxpy.exec.kernel.plan.dependence import aligned_axes
-from relaxpy.exec.kernel.plan.statements import Assignment
-from relaxpy.exec.kernel.plan.tree import For, Run, Tree
+from relaxpy.exec.loops.nest.bounds import unproved
+from relaxpy.exec.loops.plan.dependence import aligned_axes
+from relaxpy.exec.loops.plan.statements import Assignment
+from relaxpy.exec.loops.plan.tree import For, Run, Tree
 from relaxpy.exec.native.trees.product import Product, joins, product_of
 from relaxpy.exec.native.trees.program import KernelProgram, whole_runs
 from relaxpy.exec.native.trees.repeated import mentions_outside_loads

@@ -11,15 +11,15 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import TypeAlias
 
-from relaxpy.exec.kernel.nest.buffers import position_of
-from relaxpy.exec.kernel.nest.nodes import Axis
-from relaxpy.exec.kernel.plan.tree import Run, Tile, Tree
+from relaxpy.exec.loops.nest.buffers import position_of
+from relaxpy.exec.loops.nest.nodes import Axis
+from relaxpy.exec.loops.plan.tree import Run, Tile, Tree
+from relaxpy.exec.machine.tuning import Rows, Vectors
 from relaxpy.exec.native.trees.product import product_of
 from relaxpy.exec.native.trees.program import KernelProgram, whole_runs
 from relaxpy.exec.native.trees.repeated import RepeatedLoads, repeated_loads
 from relaxpy.exec.native.trees.short_rows import short_rows
 from relaxpy.exec.native.trees.strategy import strategy_of
-from relaxpy.exec.tuning import Rows, Vectors
 from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.fork_lock import late_property

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import TypeAlias
 
-from relaxpy.exec.kernel.nest.nodes import Axis
-from relaxpy.exec.kernel.plan.dependence import common_indices, meets_itself
-from relaxpy.exec.kernel.plan.statements import Assignment
-from relaxpy.exec.kernel.plan.tree import Plan, Run, Tree
+from relaxpy.exec.loops.nest.nodes import Axis
+from relaxpy.exec.loops.plan.dependence import common_indices, meets_itself
+from relaxpy.exec.loops.plan.statements import Assignment
+from relaxpy.exec.loops.plan.tree import Plan, Run, Tree
 from relaxpy.exec.native.maths.by_name import LONG
 from relaxpy.exec.native.trees.lanes import lane_axis, shared_axis
 from relaxpy.exec.native.trees.product import product_of

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache, reduce
 
-from relaxpy.exec.kernel.nest.buffers import position_of
-from relaxpy.exec.kernel.nest.nodes import Axis, loads
-from relaxpy.exec.kernel.plan.blocking import COSTLY
-from relaxpy.exec.kernel.plan.statements import Assignment
-from relaxpy.exec.kernel.plan.tree import Contraction, Run
-from relaxpy.exec.tuning import Vectors
+from relaxpy.exec.loops.nest.buffers import position_of
+from relaxpy.exec.loops.nest.nodes import Axis, loads
+from relaxpy.exec.loops.plan.blocking import COSTLY
+from relaxpy.exec.loops.plan.statements import Assignment
+from relaxpy.exec.loops.plan.tree import Contraction, Run
+from relaxpy.exec.machine.tuning import Vectors
 from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import BufferLoad, outside_indices

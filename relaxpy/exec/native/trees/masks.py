@@ -12,11 +12,11 @@ from collections.abc import Container, Sequence
 from dataclasses import field
 from typing import cast
 
-from relaxpy.exec.kernel.nest.nodes import Axis, loads
-from relaxpy.exec.kernel.plan.statements import Assignment
-from relaxpy.exec.kernel.plan.tree import Run, Tile
+from relaxpy.exec.loops.nest.nodes import Axis, loads
+from relaxpy.exec.loops.plan.statements import Assignment
+from relaxpy.exec.loops.plan.tree import Run, Tile
+from relaxpy.exec.machine.tuning import Rows
 from relaxpy.exec.native.trees.product import TARGET, Product, product_of
-from relaxpy.exec.tuning import Rows
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.core.node import Node

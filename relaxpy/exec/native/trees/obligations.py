@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from relaxpy.exec.kernel.nest import nodes as nest
-from relaxpy.exec.kernel.nest.bounds import obliged, obliging, unproved
-from relaxpy.exec.kernel.plan.statements import Assignment, Compound, Statement
-from relaxpy.exec.kernel.plan.tree import For, Plan, Run, Tile, Tree
+from relaxpy.exec.loops.nest import nodes as nest
+from relaxpy.exec.loops.nest.bounds import obliged, obliging, unproved
+from relaxpy.exec.loops.plan.statements import Assignment, Compound, Statement
+from relaxpy.exec.loops.plan.tree import For, Plan, Run, Tile, Tree
 from relaxpy.ir.arith.algebra.folding import conjuncts
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, walk

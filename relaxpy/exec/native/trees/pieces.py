@@ -6,11 +6,11 @@ Those before it and those after it are independent of each other, so that they c
 
 from __future__ import annotations
 
-from relaxpy.exec.kernel.nest.bounds import bounds_of
-from relaxpy.exec.kernel.nest.nodes import Axis
-from relaxpy.exec.kernel.plan.dependence import independent_axes
-from relaxpy.exec.kernel.plan.statements import Assignment
-from relaxpy.exec.kernel.plan.tree import For, Plan, Run, Tree
+from relaxpy.exec.loops.nest.bounds import bounds_of
+from relaxpy.exec.loops.nest.nodes import Axis
+from relaxpy.exec.loops.plan.dependence import independent_axes
+from relaxpy.exec.loops.plan.statements import Assignment
+from relaxpy.exec.loops.plan.tree import For, Plan, Run, Tree
 from relaxpy.exec.native.trees.lanes import lane_axis
 from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
 from relaxpy.ir.tir.substitution import mentions

@@ -10,11 +10,11 @@ import math
 from collections.abc import Sequence
 from functools import lru_cache
 
-from relaxpy.exec.kernel.nest.buffers import position_of
-from relaxpy.exec.kernel.nest.nodes import loads
-from relaxpy.exec.kernel.plan.statements import Assignment
-from relaxpy.exec.kernel.plan.tree import Run
-from relaxpy.exec.tuning import Products
+from relaxpy.exec.loops.nest.buffers import position_of
+from relaxpy.exec.loops.nest.nodes import loads
+from relaxpy.exec.loops.plan.statements import Assignment
+from relaxpy.exec.loops.plan.tree import Run
+from relaxpy.exec.machine.tuning import Products
 from relaxpy.ir.arith.algebra.affine import Affine, IndexPoly, affine, as_poly
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.traverse import walk

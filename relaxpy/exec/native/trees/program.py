@@ -10,19 +10,19 @@ from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import field
 
-from relaxpy.exec.kernel.nest.domain import tests_within
-from relaxpy.exec.kernel.nest.nodes import Axis
-from relaxpy.exec.kernel.plan.blocking import in_tiles
-from relaxpy.exec.kernel.plan.copies import is_reshape
-from relaxpy.exec.kernel.plan.statements import Assignment, Compound
-from relaxpy.exec.kernel.plan.tree import For, Plan, Run, Tile, Tree, runs, written_memory
+from relaxpy.exec.loops.nest.domain import tests_within
+from relaxpy.exec.loops.nest.nodes import Axis
+from relaxpy.exec.loops.plan.blocking import in_tiles
+from relaxpy.exec.loops.plan.copies import is_reshape
+from relaxpy.exec.loops.plan.statements import Assignment, Compound
+from relaxpy.exec.loops.plan.tree import For, Plan, Run, Tile, Tree, runs, written_memory
+from relaxpy.exec.machine.tuning import Rows
 from relaxpy.exec.native.trees.fusion import fused
 from relaxpy.exec.native.trees.lanes import in_lanes, lane_axis, with_best_order
 from relaxpy.exec.native.trees.obligations import Obligation, obligations
 from relaxpy.exec.native.trees.pieces import in_pieces
 from relaxpy.exec.native.trees.product import product_of
 from relaxpy.exec.native.trees.zero_points import without_zero_points
-from relaxpy.exec.tuning import Rows
 from relaxpy.ir.arith.algebra.affine import IndexPoly
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import PrimExpr, Var

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from relaxpy.exec.kernel.nest.buffers import position_of
-from relaxpy.exec.kernel.nest.nodes import loads
-from relaxpy.exec.kernel.plan.statements import Assignment
-from relaxpy.exec.kernel.plan.tree import Run
-from relaxpy.exec.kernel.plan.updates import Update, update_from
-from relaxpy.exec.tuning import Vectors
+from relaxpy.exec.loops.nest.buffers import position_of
+from relaxpy.exec.loops.nest.nodes import loads
+from relaxpy.exec.loops.plan.statements import Assignment
+from relaxpy.exec.loops.plan.tree import Run
+from relaxpy.exec.loops.plan.updates import Update, update_from
+from relaxpy.exec.machine.tuning import Vectors
 from relaxpy.ir.arith.algebra.affine import affine, as_poly
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.substitution import mentions, substitute

@@ -11,14 +11,14 @@ from itertools import product
 from typing import Final, TypeAlias
 
 from relaxpy.errors import RelaxpyError
-from relaxpy.exec.kernel.nest.bounds import unproved
-from relaxpy.exec.kernel.nest.buffers import position_of
-from relaxpy.exec.kernel.nest.nodes import Axis, loads
-from relaxpy.exec.kernel.plan.statements import Assignment
-from relaxpy.exec.kernel.plan.tree import Plan, Run
+from relaxpy.exec.loops.nest.bounds import unproved
+from relaxpy.exec.loops.nest.buffers import position_of
+from relaxpy.exec.loops.nest.nodes import Axis, loads
+from relaxpy.exec.loops.plan.statements import Assignment
+from relaxpy.exec.loops.plan.tree import Plan, Run
+from relaxpy.exec.machine.tuning import Weights
 from relaxpy.exec.native.trees.lanes import step_of
 from relaxpy.exec.runtime.scalar import ScalarEvaluator
-from relaxpy.exec.tuning import Weights
 from relaxpy.ir.arith.algebra.affine import affine, as_poly
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import map_children, occurrences, tree_size

@@ -12,14 +12,14 @@ from functools import lru_cache
 from itertools import product
 from typing import TypeAlias, cast
 
-from relaxpy.exec.kernel.nest.buffers import position_of
-from relaxpy.exec.kernel.nest.nodes import Axis
-from relaxpy.exec.kernel.plan.statements import Assignment
-from relaxpy.exec.kernel.plan.tree import Plan, Run, Tile
-from relaxpy.exec.kernel.plan.updates import Combine
+from relaxpy.exec.loops.nest.buffers import position_of
+from relaxpy.exec.loops.nest.nodes import Axis
+from relaxpy.exec.loops.plan.statements import Assignment
+from relaxpy.exec.loops.plan.tree import Plan, Run, Tile
+from relaxpy.exec.loops.plan.updates import Combine
+from relaxpy.exec.machine.tuning import RowLanes, Vectors
 from relaxpy.exec.native.trees.lanes import step_of
 from relaxpy.exec.native.trees.program import KernelProgram, whole_runs
-from relaxpy.exec.tuning import RowLanes, Vectors
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import rewrite, walk

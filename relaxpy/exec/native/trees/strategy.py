@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import Literal, TypeAlias
 
-from relaxpy.exec.kernel.nest.buffers import position_of
-from relaxpy.exec.kernel.nest.nodes import Axis
-from relaxpy.exec.kernel.plan.idioms import searched_condition
-from relaxpy.exec.kernel.plan.tree import Run
+from relaxpy.exec.loops.nest.buffers import position_of
+from relaxpy.exec.loops.nest.nodes import Axis
+from relaxpy.exec.loops.plan.idioms import searched_condition
+from relaxpy.exec.loops.plan.tree import Run
+from relaxpy.exec.machine.tuning import Vectors
 from relaxpy.exec.native.trees.lanes import in_target_order, lane_axis, shared_axis
 from relaxpy.exec.native.trees.product import Product, product_of
 from relaxpy.exec.native.trees.program import KernelProgram
@@ -17,7 +18,6 @@ from relaxpy.exec.native.trees.recurrences import Recurrence, recurrence_of
 from relaxpy.exec.native.trees.repeated import RepeatedLoads, repeated_loads
 from relaxpy.exec.native.trees.short_rows import ShortRows, short_rows
 from relaxpy.exec.native.trees.transpose import Transpose, transpose_of
-from relaxpy.exec.tuning import Vectors
 from relaxpy.ir.arith.algebra.affine import affine
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad

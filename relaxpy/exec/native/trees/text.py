@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import assert_never
 
-from relaxpy.exec.kernel.nest import nodes as nest
-from relaxpy.exec.kernel.plan.statements import Assignment, Statement
-from relaxpy.exec.kernel.plan.tree import For, Run, Tile, Tree
+from relaxpy.exec.loops.nest import nodes as nest
+from relaxpy.exec.loops.plan.statements import Assignment, Statement
+from relaxpy.exec.loops.plan.tree import For, Run, Tile, Tree
 from relaxpy.exec.native.trees.masks import Masked
 from relaxpy.exec.native.trees.obligations import Obligation
 from relaxpy.exec.native.trees.program import KernelProgram, ObligationTests, Tasks

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 
-from relaxpy.exec.kernel.nest.buffers import position_of
-from relaxpy.exec.kernel.nest.nodes import Axis
-from relaxpy.exec.kernel.plan.tree import Run
-from relaxpy.exec.tuning import Vectors
+from relaxpy.exec.loops.nest.buffers import position_of
+from relaxpy.exec.loops.nest.nodes import Axis
+from relaxpy.exec.loops.plan.tree import Run
+from relaxpy.exec.machine.tuning import Vectors
 from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.tir.buffer import Buffer

@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from relaxpy.exec.kernel.nest.nodes import Axis, Local, loads
-from relaxpy.exec.kernel.plan.statements import Assignment
-from relaxpy.exec.kernel.plan.tree import Contraction, For, Plan, Run, Tree, accesses, runs
+from relaxpy.exec.loops.nest.nodes import Axis, Local, loads
+from relaxpy.exec.loops.plan.statements import Assignment
+from relaxpy.exec.loops.plan.tree import Contraction, For, Plan, Run, Tree, accesses, runs
 from relaxpy.exec.native.trees.product import A, B, product_of
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.core.dtype import INT64

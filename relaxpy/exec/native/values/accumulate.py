@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relaxpy.exec.kernel.plan.updates import Combine, reduction_identity
+from relaxpy.exec.loops.plan.updates import Combine, reduction_identity
 from relaxpy.exec.native.llvm.writer import Function, Type, Value
 from relaxpy.exec.native.values.datatypes import value_type
 from relaxpy.ir.core.dtype import DataType

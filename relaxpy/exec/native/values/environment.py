@@ -10,15 +10,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from relaxpy.exec.kernel.nest.bounds import unproved
-from relaxpy.exec.kernel.nest.buffers import position_of
-from relaxpy.exec.kernel.nest.nodes import Axis
+from relaxpy.exec.loops.nest.bounds import unproved
+from relaxpy.exec.loops.nest.buffers import position_of
+from relaxpy.exec.loops.nest.nodes import Axis
+from relaxpy.exec.machine.tuning import Vectors
 from relaxpy.exec.native.llvm.interleave import interleaved, load_every, parted
 from relaxpy.exec.native.llvm.writer import I8, I64, Function, Slot, Type, Value
 from relaxpy.exec.native.values.datatypes import RefusedError, storage_type
 from relaxpy.exec.native.values.failures import Failures
 from relaxpy.exec.native.values.packing import Packing
-from relaxpy.exec.tuning import Vectors
 from relaxpy.ir.arith.algebra.affine import Affine, IndexPoly, affine, as_poly
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad

@@ -11,13 +11,13 @@ from collections.abc import Mapping
 
 from typing_extensions import override
 
+from relaxpy.exec.machine.tuning import Plans
 from relaxpy.exec.native.llvm.writer import BOOL, I64, Type, Value
 from relaxpy.exec.native.maths.by_name import MATHS, emit_maths
 from relaxpy.exec.native.maths.numbers import absolute, narrow, widen
 from relaxpy.exec.native.trees.obligations import Obligation
 from relaxpy.exec.native.values.datatypes import RefusedError, storage_type, value_type
 from relaxpy.exec.native.values.environment import Frame
-from relaxpy.exec.tuning import Plans
 from relaxpy.ir.core.dtype import FLOAT32, DataType
 from relaxpy.ir.core.traverse import children, postorder, tree_size
 from relaxpy.ir.op import Op

@@ -96,8 +96,8 @@ done:
 
 
 def _fail(kernel: str, obligation: Obligation, index: int, size: int) -> None:
-    from relaxpy.exec.kernel.arguments import fail
-    from relaxpy.exec.kernel.runtime import checked_index
+    from relaxpy.exec.numpy.runtime import checked_index
+    from relaxpy.exec.runtime.arguments import fail
 
     if obligation.buffer is not None:
         if str(obligation.index.dtype) == "uint64":

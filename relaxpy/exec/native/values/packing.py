@@ -13,8 +13,8 @@ from weakref import WeakValueDictionary
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from relaxpy.exec.platforms import LINE_BYTES
-from relaxpy.exec.tuning import Allocations, Kept
+from relaxpy.exec.machine.platforms import LINE_BYTES
+from relaxpy.exec.machine.tuning import Allocations, Kept
 from relaxpy.support.dataclass import dataclass
 
 Array: TypeAlias = np.ndarray[Any, Any]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from relaxpy.errors import RuntimeCheckError
-from relaxpy.exec.graph.sessions import Forms, Numbers, Plan
+from relaxpy.exec.program.graph.sessions import Forms, Numbers, Plan
 from relaxpy.exec.runtime.registry import provided
 from relaxpy.exec.runtime.values import Array
 from relaxpy.plugins.nn.caches.attention import merge

@@ -11,7 +11,7 @@ import numpy as np
 from typing_extensions import override
 
 from relaxpy.errors import RuntimeCheckError, counted
-from relaxpy.exec.graph.sessions import Forms, Numbers, Plan
+from relaxpy.exec.program.graph.sessions import Forms, Numbers, Plan
 from relaxpy.exec.runtime.values import Array, PrimFuncValue
 from relaxpy.plugins.nn.caches.attention import Parts, attend, attend_by, grouped, with_sinks
 from relaxpy.plugins.nn.caches.sequences import SequenceState, check_tensor

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from relaxpy.errors import MisuseError, RelaxpyError, RuntimeCheckError, counted
-from relaxpy.exec.compile import compile
+from relaxpy.exec.api.compile import compile
 from relaxpy.ir.core.budget import Task, run
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Attrs

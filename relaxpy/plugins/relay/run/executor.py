@@ -8,7 +8,7 @@ from typing import Any, Final
 from typing_extensions import override
 
 from relaxpy.errors import Diagnostic, MisuseError, check_type, close_names
-from relaxpy.exec.compile import compile
+from relaxpy.exec.api.compile import compile
 from relaxpy.ir.core.traverse import children, reached, strongly_connected, walk
 from relaxpy.plugins.relay import expr as rl
 from relaxpy.plugins.relay.analysis import Scopes, same_scope, scope_roots

@@ -11,7 +11,7 @@ from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.relax.analysis import OpPatternKind, op_pattern_kind
 from relaxpy.relax.transform import AnnotateTIROpPattern, LegalizeOps
 from relaxpy.script import tir as T
-from tests.exec.kernel.written import kernel
+from tests.exec.loops.written import kernel
 from tests.ir.passes.before_after import stays
 from tests.ir.relax.graphs import returning
 from tests.ir.relax.sinfos import tensor

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from relaxpy.errors import MisuseError
-from relaxpy.exec.compile import compile
+from relaxpy.exec.api.compile import compile
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.te import tensor as te, topi

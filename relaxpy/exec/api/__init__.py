@@ -1,0 +1,1 @@
+"""Compilation, executables, and what is called like them."""

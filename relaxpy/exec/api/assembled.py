@@ -1,0 +1,74 @@
+"""Assembles executables from compiled functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+
+from relaxpy.exec.api.executable import DirectEntryPoint, EntryPoint, Executable, Form, Program
+from relaxpy.exec.native.calls.entry import is_entry, with_fallback
+from relaxpy.exec.program.table import CompiledProgram
+from relaxpy.exec.runtime.checks import PublicFunctions, Signature
+from relaxpy.exec.runtime.instrument import Instrument
+from relaxpy.exec.runtime.report import ExecutionReport
+from relaxpy.exec.runtime.values import PrimFuncValue, Value
+from relaxpy.ir.core.target import target_facts
+from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.relax import nodes as rx
+
+
+def executable_of(
+    program: Program,
+    public: PublicFunctions,
+    functions: Mapping[str, Callable[..., Value]],
+    private: Collection[str],
+    report: ExecutionReport,
+) -> Executable:
+    """The executable of functions by name; `private` are the names of those it does not have."""
+    program.public = public
+    entries = _entries(program, functions)
+    return Executable(entries, program=program, report=report, private_names=private)
+
+
+def executable_of_table(
+    program: Program,
+    compiled: CompiledProgram,
+    functions: Mapping[str, Callable[..., Value]],
+    lowered: Callable[[], Form],
+    remark: str = "",
+    not_native: str = "",
+) -> Executable:
+    """The executable of a compiled program, whose lowered form is computed when it is needed."""
+    program.compiled, program.form = compiled, lowered
+    is_native = target_facts(program.target).is_native
+    report = ExecutionReport(compiled.rows, not_native, remark, is_native)
+    return executable_of(program, compiled.public, functions, compiled.private, report)
+
+
+def instrumented(executable: Executable, instrument: Instrument) -> Mapping[str, EntryPoint]:
+    """The functions of an executable, compiled once more to report calls to an instrument."""
+    program = executable._program
+    return _entries(program, program.form().instrumented(instrument))
+
+
+def _entries(
+    program: Program, functions: Mapping[str, Callable[..., Value]]
+) -> dict[str, EntryPoint]:
+    return {
+        symbol: _entry_point(signature, functions[name], program)
+        for symbol, (name, signature) in program.public.items()
+    }
+
+
+def _entry_point(signature: Signature, run: Callable[..., Value], program: Program) -> EntryPoint:
+    if isinstance(run, PrimFuncValue):
+        run = run.run  # an entry point checks the arguments as the value would
+    sinfos = (node for param in signature.params for node in walk(param))
+    # Native code takes any object, which may have to be converted.
+    if (
+        not is_entry(run)
+        or signature.returns_tree
+        or any(isinstance(sinfo, rx.ObjectStructInfo) for sinfo in sinfos)
+    ):
+        return EntryPoint(signature, run, program)
+    return DirectEntryPoint(signature, run, program, partial(with_fallback, run))

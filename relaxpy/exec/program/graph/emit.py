@@ -1,0 +1,181 @@
+"""Emits a program as a native function, and the builtin that calls it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from relaxpy.exec.machine.fast_paths import ONLY_KERNEL
+from relaxpy.exec.machine.tuning import Allocations, Signals
+from relaxpy.exec.native.calls.entry import Anything, Array, leaves_of
+from relaxpy.exec.native.calls.entry_table import (
+    BY_WORDS,
+    PASSED,
+    Answer,
+    EntryTable,
+    entry_table,
+    from_words,
+    positions_of,
+    types_of,
+)
+from relaxpy.exec.native.entry_parameters import size_of
+from relaxpy.exec.native.llvm.llvm_module import Module
+from relaxpy.exec.native.llvm.typed_values import Signature
+from relaxpy.exec.native.llvm.writer import I32, I64, POINTER, Function, Type, Value
+from relaxpy.exec.native.values.expressions import Values
+from relaxpy.exec.program.graph.emit_region import RegionEmitter
+from relaxpy.exec.program.graph.program import (
+    Graph,
+    KernelCall,
+    Loop,
+    Passed,
+    Tensor,
+    Value as Result,
+    constants_name,
+)
+from relaxpy.ir.tir.analysis.iterations import most_iterations
+
+
+class GraphEmitter:
+    """Emits `graph` as the function `symbol` and its builtin; `kernels` has symbols by name."""
+
+    def __init__(
+        self, module: Module, symbol: str, graph: Graph, kernels: Mapping[str, str]
+    ) -> None:
+        self.module, self.symbol, self.graph, self.kernels = module, symbol, graph, kernels
+        self.outputs: Sequence[Tensor] = graph.region.results
+        self.leaves = leaves_of(graph.params)
+        self.names = {**graph.names}
+        """The names of sizes, also of results."""
+
+    def emit(self) -> EntryTable:
+        """Emit the function, and that of its sizes; return how Python calls them.
+
+        Errors:
+            RefusedError: a size has no native form.
+        """
+        graph, results = self.graph, [*map(self._result, self.outputs)]
+        count = len(graph.constants)
+        if count:
+            self.module.words(constants_name(self.symbol), count)
+        types = types_of(graph.params) + [POINTER] * len(results)
+        function, tasks, scratch = self._only_kernel(types) or self._emit_region(types)
+        return entry_table(
+            *(function, graph.params, results, self._answer(graph.result)),
+            tasks=tasks,
+            scratch=scratch,
+            limits=dict.fromkeys(graph.variables.values(), graph.limit),
+            sizes=self._emit_sizes(positions_of(graph.params, results)),
+            is_small=self._is_small(),
+            is_graph=True,
+        )
+
+    def _is_small(self) -> bool:
+        """True if the function is so fast that it need not release the GIL."""
+        graph, count = self.graph, 0
+        if not all(isinstance(leaf, Array) for leaf in self.leaves):
+            return False
+        steps = [*graph.region.all_steps()]
+        if any(isinstance(step, Loop) for step in steps):
+            return False
+        used = [tensor for step in steps for tensor in step.reads()]
+        for tensor in {t.memory: t for t in (*graph.tensors.values(), *used)}.values():
+            number = 1
+            for dim in tensor.shape:
+                number *= getattr(dim, "value", Allocations.DYNAMIC_ELEMENTS)
+            count += number
+        if count >= Allocations.DYNAMIC_ELEMENTS:
+            return False
+        calls = (step for step in steps if isinstance(step, KernelCall))
+        return sum(map(_iterations, calls)) <= Signals.WITH_GIL
+
+    def _emit_region(self, types: Sequence[Type]) -> tuple[str, int, int]:
+        """The function that runs the steps, if there are any, and how it takes its arguments."""
+        graph = self.graph
+        if not graph.region.steps and not self.outputs:
+            return "", 0, 0
+        by_words = len(types) > PASSED
+        params = [(type, f"p{n}") for n, type in enumerate(types)]
+        params = [(POINTER, "words")] if by_words else params
+        f = self.module.function(self.symbol, params, I32, optimised=False)
+        arguments = from_words(f, types) if by_words else f.params
+        given = dict(zip(self._taken(), arguments, strict=False))
+        memories = {tensor.memory: given[n] for n, tensor in graph.tensors.items()}
+        positions = positions_of(graph.params)
+        frame = self.frame(f, {name: arguments[n] for name, n in positions.items()})
+        outputs = arguments[len(types) - len(self.outputs) :]
+        region = RegionEmitter(self.symbol, self.kernels, graph.region, frame, memories, outputs)
+        region.emit()
+        return f.name, BY_WORDS if by_words else 0, 0
+
+    def _taken(self) -> list[int]:
+        """The numbers of the parameters that the function takes."""
+        return [n for n, leaf in enumerate(self.leaves) if not isinstance(leaf, Anything)]
+
+    def _only_kernel(self, types: Sequence[Type]) -> tuple[str, int, int] | None:
+        """The kernel that takes the arguments of the function itself, if there is one.
+
+        With it are its tasks, and the bytes that each needs, if it only runs those.
+        """
+        graph = self.graph
+        match graph.region.steps:
+            case [KernelCall(arguments=arguments, sizes=sizes, kernel=kernel)] if ONLY_KERNEL:
+                passed = [*(a.memory if isinstance(a, Tensor) else a for a in arguments), *sizes]
+            case _:
+                return None
+        arrays = [t.memory for _, t in sorted(graph.tensors.items(), key=lambda entry: entry[0])]
+        taken = [*arrays, *(t.memory for t in self.outputs)]
+        counts = {len(passed), len(taken), len({*taken}), len(types)}
+        if len(counts) > 1 or not all(a is b for a, b in zip(passed, taken, strict=True)):
+            return None
+        symbol = self.kernels[kernel]
+        self.module.require(symbol, Signature(I32, tuple(types)))
+        tasks = self.module.functions[symbol].only_tasks()
+        return tasks or ((symbol, 0, 0) if len(types) <= PASSED else None)
+
+    def frame(self, f: Function, sizes: Mapping[str, Value]) -> Values:
+        """An environment that computes sizes at this position of `f`."""
+        variables = {var: sizes[name] for var, name in self.graph.variables.items()}
+        return Values(f, {}, variables, (), frozenset(variables))
+
+    # ---- the entry
+
+    def _result(self, tensor: Tensor) -> Array:
+        """A new array."""
+        shape = tuple(size_of(size, self.names) for size in tensor.shape)
+        return Array(str(tensor.sinfo.dtype), shape)
+
+    def _answer(self, value: Result) -> Answer:
+        if isinstance(value, tuple):
+            return tuple(map(self._answer, value))
+        if isinstance(value, Passed):
+            return value.index
+        position = next((n for n, t in self.graph.tensors.items() if t is value), None)
+        if position is not None:
+            return position
+        return ~next(n for n, t in enumerate(self.outputs) if t is value)
+
+    def _emit_sizes(self, positions: Mapping[str, int]) -> str:
+        """The function that checks sizes and computes those of results; empty if all are known."""
+        variables = self.graph.variables
+        if len(variables) == len(self.names):
+            return ""
+        f = self.module.function(f"{self.symbol}.sizes", [(POINTER, "words")], I32, optimised=False)
+        words = {name: f.element(f.params[0], n, I64) for name, n in positions.items()}
+        frame = self.frame(f, {name: f.load(I64, words[name]) for name in variables.values()})
+        differs = f.const(I64, 0)
+        for size, name in self.names.items():
+            if size in variables:
+                continue
+            if size not in self.graph.names:
+                f.store(frame.index(size), words[name])
+                continue
+            difference = f.arithmetic("xor", frame.index(size), f.load(I64, words[name]))
+            differs = f.arithmetic("or", differs, difference)
+        f.ret(f.cast("zext", f.compare("ne", differs, 0), "i32"))
+        return f.name
+
+
+def _iterations(call: KernelCall) -> float:
+    """An upper bound of the loop iterations of a kernel."""
+    shapes = (a.shape if isinstance(a, Tensor) else () for a in call.arguments)
+    return most_iterations(call.func, [*shapes])

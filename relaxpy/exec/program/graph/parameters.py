@@ -1,0 +1,144 @@
+"""The parameters of a program: how its entry checks them, and the sizes that they define."""
+
+from __future__ import annotations
+
+from typing import Final, TypeGuard
+
+from relaxpy.exec.native.calls.entry import Anything, Array, Fields, Integer, Tree
+from relaxpy.exec.native.calls.interpreter import DTYPES
+from relaxpy.exec.native.entry_parameters import name_of, size_of
+from relaxpy.exec.native.values.datatypes import RefusedError
+from relaxpy.exec.program.graph.program import Memory, Passed, Shape, Tensor, Value
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.tir import expr as tir
+from relaxpy.support.dataclass import replace
+
+_LIMITS: Final = (1 << 31, 1 << 20, 1 << 15)
+"""Upper bounds to try for shape variables, so that no computed size overflows."""
+
+
+class Parameters:
+    """The parameters that were added, which may be tuples, with the fields of these.
+
+    Fields:
+        params: how the entry checks them.
+        tensors: those that are tensors, by number among all without the tuples.
+        names: those of the shape variables, and of other dimensions, which have to be equal.
+        sizes: what the program computes; readers add to it.
+    """
+
+    def __init__(self) -> None:
+        self.params: list[Tree] = []
+        self.tensors: dict[int, Tensor] = {}
+        self.names: dict[tir.PrimExpr, str] = {}
+        self.sizes: set[tir.PrimExpr] = set()
+        self._count = 0
+        self._positions: dict[int, int] = {}
+
+    def add(self, sinfo: rx.StructInfo | None) -> Value:
+        """The value of a parameter with this struct info.
+
+        Errors:
+            RefusedError: the entry cannot check it.
+        """
+        number = self._count
+        param, value = self._read(sinfo)
+        if not isinstance(param, Fields):
+            self._positions[number] = len(self.params)
+        self.params.append(param)
+        return value
+
+    def position(self, number: int) -> int:
+        """The position of a parameter with this number.
+
+        Errors:
+            RefusedError: it is a field of one.
+        """
+        if number not in self._positions:
+            raise RefusedError("the object of a packed function is a field of a parameter")
+        return self._positions[number]
+
+    def written(self, memory: Memory) -> int:
+        """The position of a parameter that a kernel writes, which the entry then checks."""
+        position = self._positions.get(memory.index, -1)
+        param = self.params[position] if position >= 0 else None
+        if not isinstance(param, Array):
+            raise RefusedError("a kernel writes a field of a parameter")
+        self.params[position] = replace(param, written=True)
+        return position
+
+    def limit(self) -> int:
+        """The exclusive upper bound of the absolute values of shape variables.
+
+        Errors:
+            RefusedError: a size may overflow or divide by 0, or a variable is unknown.
+        """
+        sizes = {*self.sizes, *self.names}
+        for limit in _LIMITS:
+            if all(self._limit(size, limit) <= 1 << 62 for size in sizes):
+                return limit
+        raise RefusedError("a size may overflow")
+
+    def _read(self, sinfo: rx.StructInfo | None) -> tuple[Tree, Value]:
+        """A parameter as the entry checks it, and its value."""
+        if isinstance(sinfo, rx.TupleStructInfo):
+            pairs = [self._read(field) for field in sinfo.fields]
+            return Fields(tuple(param for param, _ in pairs)), tuple(value for _, value in pairs)
+        if isinstance(sinfo, rx.ShapeStructInfo) and sinfo.values is not None:
+            self._count += len(sinfo.values)
+            dims = (Integer(name_of(size, self.names)) for size in sinfo.values)
+            return Fields(tuple(dims), "shape"), Shape(sinfo.values)
+        number = self._count
+        self._count += 1
+        if isinstance(sinfo, rx.ObjectStructInfo):
+            return Anything(), Passed(number)
+        if isinstance(sinfo, rx.PrimStructInfo):
+            return self._integer(sinfo), Passed(number)
+        tensor = self.tensors[number] = tensor_of(Memory("parameter", number), sinfo)
+        shape = tuple(size_of(size, self.names) for size in tensor.shape)
+        return Array(str(tensor.sinfo.dtype), shape), tensor
+
+    def _integer(self, sinfo: rx.PrimStructInfo) -> Integer:
+        if sinfo.dtype != "int64" or not isinstance(sinfo.value, tir.Var):
+            raise RefusedError("a parameter is a number, or not a variable of 64 bits")
+        if sinfo.value in self.names:
+            raise RefusedError("two parameters are the same variable")
+        return Integer(name_of(sinfo.value, self.names))
+
+    def _limit(self, size: tir.PrimExpr, limit: int) -> int:
+        """The absolute value that a size does not exceed, if variables do not exceed `limit`."""
+        match size:
+            case tir.IntImm(value=value):
+                return abs(value)
+            case tir.Var() if size in self.names:
+                return limit
+            case tir.Add(a=a, b=b) | tir.Sub(a=a, b=b):
+                return self._limit(a, limit) + self._limit(b, limit)
+            case tir.Mul(a=a, b=b):
+                return self._limit(a, limit) * self._limit(b, limit)
+            case tir.FloorDiv(a=a, b=tir.IntImm(value=divisor)) if divisor > 0:
+                return self._limit(a, limit)
+            case tir.FloorMod(a=a, b=tir.IntImm(value=divisor)) if divisor > 0:
+                return max(self._limit(a, limit), divisor)
+            case tir.Min(a=a, b=b) | tir.Max(a=a, b=b):
+                return max(self._limit(a, limit), self._limit(b, limit))
+            case _:
+                raise RefusedError(f"the size {size} is computed when it runs")
+
+
+def tensor_of(memory: Memory, sinfo: rx.StructInfo | None) -> Tensor:
+    """The tensor in some memory.
+
+    Errors:
+        RefusedError: its rank or its datatype is not that of native arrays.
+    """
+    if not is_native(sinfo):
+        raise RefusedError(f"native code has no tensors of {sinfo}")
+    return Tensor(memory, sinfo)
+
+
+def is_native(sinfo: rx.StructInfo | None) -> TypeGuard[rx.TensorStructInfo]:
+    """True if struct info is that of tensors that native code takes."""
+    if not isinstance(sinfo, rx.TensorStructInfo) or not isinstance(sinfo.shape, rx.ShapeExpr):
+        return False
+    return str(sinfo.dtype) in DTYPES

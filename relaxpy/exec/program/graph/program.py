@@ -1,0 +1,342 @@
+"""Programs: the kernel calls, branches and loops of a Relax function, and its result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Literal, TypeAlias
+
+from relaxpy.exec.native.calls.entry import Tree
+from relaxpy.exec.native.values.datatypes import RefusedError
+from relaxpy.exec.native.values.packing import Packing
+from relaxpy.exec.program.graph.sessions import Session
+from relaxpy.ir.arith.prove import prove_equal
+from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.tir import expr as tir
+from relaxpy.ir.tir.buffer import BufferLoad
+from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
+from relaxpy.ir.tir.prim_func import PrimFunc
+from relaxpy.ir.tir.stmt import MatchBufferRegion
+from relaxpy.support.dataclass import dataclass
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Memory:
+    """The memory of tensors with the same elements: that of parameter or constant `index`.
+
+    New memory is filled by a kernel call.
+    """
+
+    origin: Literal["parameter", "constant", "new"]
+    index: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tensor:
+    """A tensor of the program, with its shape and its datatype."""
+
+    memory: Memory
+    sinfo: rx.TensorStructInfo
+
+    @property
+    def shape(self) -> tuple[PrimExpr, ...]:
+        """The dimensions."""
+        assert isinstance(self.sinfo.shape, rx.ShapeExpr)
+        return self.sinfo.shape.values
+
+    @property
+    def itemsize(self) -> int:
+        """The size of an element in bytes."""
+        return self.sinfo.dtype.numpy().itemsize
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Element:
+    """An element of an int64 tensor, by its position in row-major order."""
+
+    tensor: Tensor
+    position: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shape:
+    """A shape; sizes that depend on data are elements of tensors."""
+
+    sizes: Sequence[PrimExpr | Element]
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """A parameter that is only returned, by its number among all with the fields of tuples."""
+
+    index: int
+
+
+Value: TypeAlias = "Tensor | Shape | Passed | tuple[Value, ...]"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Constant:
+    """A constant of the program, packed for the kernel that reads it if `packing` is not None."""
+
+    literal: rx.Constant
+    packing: Packing | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KernelCall:
+    """A call of the kernel `func`, whose Python name is `kernel`.
+
+    The `arguments` are those of its signature; then follow the values of its `sizes`.
+    """
+
+    kernel: str
+    func: PrimFunc
+    arguments: Sequence[Tensor | PrimExpr]
+    sizes: Sequence[PrimExpr]
+    outputs: Sequence[Tensor]
+
+    def reads(self) -> Iterator[Tensor]:
+        """The tensors that are used."""
+        return (argument for argument in self.arguments if isinstance(argument, Tensor))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Filling:
+    """Stores `sizes` as the elements of the int64 tensor `output`."""
+
+    output: Tensor
+    sizes: Sequence[PrimExpr]
+
+    @property
+    def outputs(self) -> Sequence[Tensor]:
+        """The tensors that are written."""
+        return (self.output,)
+
+    def reads(self) -> Iterator[Tensor]:
+        """The tensors that are used."""
+        yield self.output
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Check:
+    """Refuses the data unless both are equal."""
+
+    found: PrimExpr | Element
+    expected: PrimExpr
+    outputs: Sequence[Tensor] = ()
+
+    def reads(self) -> Iterator[Tensor]:
+        """The tensors that are used."""
+        if isinstance(self.found, Element):
+            yield self.found.tensor
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Branch:
+    """Runs one of two regions, by a bool; the results of each become its `targets`.
+
+    These are the `outputs`, or else tensors of a loop, whose iteration the branch ends. After
+    region number `again`, the loop continues.
+    """
+
+    condition: Tensor
+    regions: tuple[Region, Region]
+    targets: tuple[Sequence[Tensor], Sequence[Tensor]]
+    outputs: Sequence[Tensor] = ()
+    again: int | None = None
+
+    def reads(self) -> Iterator[Tensor]:
+        """The tensors that are used."""
+        yield self.condition
+        for region, targets in zip(self.regions, self.targets, strict=True):
+            yield from targets
+            yield from region.taken()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Loop:
+    """A loop, whose iterations run until a branch ends it.
+
+    Fields:
+        states: the loop-carried tensors: in the first iteration, copies of `initial`.
+        following: the location of each state in the next iteration; None if it is unchanged.
+        results: new tensors, some of which may have the memory of states.
+        iteration: its last step is a branch that continues or ends the loop.
+    """
+
+    states: Sequence[Tensor]
+    initial: Sequence[Tensor]
+    following: Sequence[Tensor | None]
+    results: Sequence[Tensor]
+    iteration: Region
+
+    @property
+    def regions(self) -> tuple[Region, ...]:
+        """The nested regions."""
+        return (self.iteration,)
+
+    @property
+    def outputs(self) -> Sequence[Tensor]:
+        """The tensors that are written, each memory once."""
+        following = (tensor for tensor in self.following if tensor is not None)
+        written = (*self.states, *following, *self.results)
+        return [*{tensor.memory: tensor for tensor in written}.values()]
+
+    def reads(self) -> Iterator[Tensor]:
+        """The tensors that are used."""
+        yield from (*self.initial, *self.outputs)
+        yield from self.iteration.taken()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PackedStep:
+    """A call of a packed function that writes `outputs`: call `number` of those in a `session`.
+
+    The session is a tensor of words. The first dimension of all other tensors is equal.
+    """
+
+    session: Tensor
+    number: int
+    inputs: Sequence[Tensor]
+    outputs: Sequence[Tensor]
+
+    def reads(self) -> Iterator[Tensor]:
+        """The tensors that are used."""
+        return iter((self.session, *self.inputs, *self.outputs))
+
+
+Step: TypeAlias = "KernelCall | Filling | Check | Branch | Loop | PackedStep"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Region:
+    """A sequence of steps, and its result tensors."""
+
+    steps: Sequence[Step]
+    results: Sequence[Tensor]
+
+    def new_tensors(self) -> Iterator[Tensor]:
+        """The outputs of the steps, without those inside their regions."""
+        return (output for step in self.steps for output in step.outputs)
+
+    def taken(self) -> Iterator[Tensor]:
+        """The captured tensors: those that are used and not new here."""
+        new = {tensor.memory for tensor in self.new_tensors()}
+        used = (tensor for step in self.steps for tensor in step.reads())
+        return (tensor for tensor in (*used, *self.results) if tensor.memory not in new)
+
+    def all_steps(self) -> Iterator[Step]:
+        """The steps, with those in their regions."""
+        for step in self.steps:
+            yield step
+            if isinstance(step, Branch | Loop):
+                for region in step.regions:
+                    yield from region.all_steps()
+
+    def kernels(self) -> set[str]:
+        """The names of the kernels that are called."""
+        return {step.kernel for step in self.all_steps() if isinstance(step, KernelCall)}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Graph:
+    """A Relax function all of whose kernels are native.
+
+    Fields:
+        params: the parameters as its entry checks them; other fields number these and the fields of
+            tuples, without the tuples.
+        names: those of the shape variables, and of other dimensions, which parameters must equal.
+        limit: the exclusive upper bound of the absolute values of variables.
+        tensors: the parameters that are arrays, with their positions.
+        constants: the constants, each with the order of its elements in memory, if not its own.
+        region: the steps; its results are the new tensors of the `result`, each of them once.
+        written: the positions of the parameters that kernels write in place, none of them a tuple.
+        sessions: those of packed functions; the last parameters are their words.
+    """
+
+    params: Sequence[Tree]
+    names: Mapping[PrimExpr, str]
+    limit: int
+    tensors: Mapping[int, Tensor]
+    constants: Sequence[Constant]
+    region: Region
+    result: Value
+    written: Sequence[int]
+    sessions: Sequence[Session]
+
+    @property
+    def variables(self) -> Mapping[Var, str]:
+        """The names of the shape variables."""
+        return {size: name for size, name in self.names.items() if isinstance(size, Var)}
+
+
+def leaves(value: Value) -> Iterator[Tensor]:
+    """The tensors of a value, from left to right.
+
+    Errors:
+        RefusedError: it has a shape.
+    """
+    match value:
+        case Tensor():
+            yield value
+        case Shape():
+            raise RefusedError("a result is a shape")
+        case Passed():
+            return
+        case _:
+            for field in value:
+                yield from leaves(field)
+
+
+def elements(tensor: Value) -> Shape:
+    """The elements of an integer tensor as a shape.
+
+    Errors:
+        RefusedError: their number is not known.
+    """
+    if isinstance(tensor, Tensor) and tensor.sinfo.dtype == "int64" and len(tensor.shape) == 1:
+        [count] = tensor.shape
+        if isinstance(count, IntImm):
+            return Shape([Element(tensor, position) for position in range(count.value)])
+    raise RefusedError("a shape is not known")
+
+
+def have_shape(tensor: Tensor, sizes: Sequence[tir.PrimExpr]) -> bool:
+    """True if a tensor certainly has this shape."""
+    pairs = zip(tensor.shape, sizes, strict=False)
+    return len(tensor.shape) == len(sizes) and all(prove_equal(a, b) is True for a, b in pairs)
+
+
+def may_run_again(
+    kernel: PrimFunc | None, index: int, tensors: Iterable[Tensor], before: Iterable[Step]
+) -> bool:
+    """True if a kernel that writes its parameter `index` can run twice after the same steps.
+
+    It and the steps before it must not have read that memory. `tensors` are its arguments.
+    """
+    tensors = list(tensors)
+    memory = tensors[index].memory
+    others = [tensor for number, tensor in enumerate(tensors) if number != index]
+    read = (*others, *(tensor for step in before for tensor in step.reads()))
+    return not _has(read, memory) and kernel is not None and not _reads(kernel, index)
+
+
+def _has(tensors: Iterable[Tensor], memory: Memory) -> bool:
+    return any(tensor.memory is memory for tensor in tensors)
+
+
+def _reads(kernel: PrimFunc, index: int) -> bool:
+    """True if a kernel may read a parameter."""
+    buffer = kernel.buffer_map_items[index]
+    if buffer is None:
+        return True
+    nodes = set(walk(kernel.body))
+    sources = {node.source.buffer for node in nodes if isinstance(node, MatchBufferRegion)}
+    loads = {node.buffer for node in nodes if isinstance(node, BufferLoad)}
+    return buffer in sources | loads or buffer.data in nodes
+
+
+def constants_name(symbol: str) -> str:
+    """The table with the addresses of the constants of a graph; the library has to export it."""
+    return f"{symbol}.constants"

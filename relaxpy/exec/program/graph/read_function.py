@@ -1,0 +1,540 @@
+"""Reads a Relax function as a program of native kernels, if it is one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from relaxpy.exec.native.calls.entry import Array, Integer, size_names
+from relaxpy.exec.native.entry_parameters import EntrySignature
+from relaxpy.exec.native.values.datatypes import RefusedError
+from relaxpy.exec.native.values.packing import Packing
+from relaxpy.exec.program.graph.packed_calls import Sessions
+from relaxpy.exec.program.graph.parameters import Parameters, tensor_of
+from relaxpy.exec.program.graph.program import (
+    Branch,
+    Check,
+    Constant,
+    Element,
+    Filling,
+    Graph,
+    KernelCall,
+    Loop,
+    Memory,
+    Passed,
+    Region,
+    Shape,
+    Step,
+    Tensor,
+    Value,
+    elements,
+    have_shape,
+    leaves,
+    may_run_again,
+)
+from relaxpy.exec.program.lower.known import Sizes, kernel_use, sizes_if_equal
+from relaxpy.exec.program.lower.scope import GlobalCallee
+from relaxpy.exec.runtime.checks import output_sinfos, widened
+from relaxpy.exec.runtime.registry import split_result
+from relaxpy.ir.arith.prove import prove_equal
+from relaxpy.ir.core.dtype import INT64, DataType
+from relaxpy.ir.op import Op
+from relaxpy.ir.op_record import CallKind
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.relations import is_base_of
+from relaxpy.ir.relax.relations.shape_vars import substitute_info
+from relaxpy.ir.tir import expr as tir
+from relaxpy.ir.tir.ops import cast_to
+from relaxpy.ir.tir.substitution import substitute
+
+if TYPE_CHECKING:
+    from relaxpy.exec.program.lower.python_module import ModuleLowering
+
+_ANY = rx.ObjectStructInfo()
+
+
+class GraphReader:
+    """Reads the function `func`; `signatures` has the native kernels by Python name.
+
+    `packings` has the layouts in which they may take constants, by parameter number.
+    """
+
+    def __init__(
+        self,
+        func: rx.Function,
+        context: ModuleLowering,
+        signatures: Mapping[str, EntrySignature],
+        packings: Mapping[str, Mapping[int, Packing]],
+    ) -> None:
+        self._func, self._context = func, context
+        self._signatures, self._packings = signatures, packings
+        self._values: dict[rx.Var, Value] = {}
+        self._functions: dict[rx.Expr, rx.Function] = {}
+        """Local functions by name, without those that are being read."""
+        self._parameters = Parameters()
+        self._named = self._parameters.names
+        self._literals: dict[Memory, rx.Constant] = {}
+        self._constants: dict[tuple[rx.Constant, Packing | None], Memory] = {}
+        self._outermost: list[Step] = []
+        self._steps = self._outermost
+        """The steps of the innermost region."""
+        self._written: set[Memory] = set()
+        """The memory that kernels write in place."""
+        self._viewed: set[Memory] = set()
+        """The memory that tensors of two shapes share, though they would be copies in Python."""
+        self._passed: set[Memory] = set()
+        """The memory that a branch returns unchanged, so that two names may be one tensor."""
+        self._originals: dict[Tensor, Tensor] = {}
+        """The tensors before casts that gave them another shape."""
+        self._known: dict[tir.Var, tir.PrimExpr] = {}
+        """The values of shape variables that casts define."""
+        self._sizes = self._parameters.sizes
+        self._sessions = Sessions(self._parameters)
+
+    def read(self) -> Graph:
+        """The program.
+
+        Errors:
+            RefusedError: something in the function has no native form.
+        """
+        func, parameters = self._func, self._parameters
+        for var in func.params:
+            self._values[var] = parameters.add(var.struct_info)
+        result = self._body(func.body)
+        self._check_result(func, result)
+        result = self._read(self._original(result))
+        arguments = set(parameters.tensors.values())
+        results = [t for t in dict.fromkeys(leaves(result)) if t not in arguments]
+        written = [m for m in self._written if m.origin == "parameter"]
+        if any(tensor.memory in written for tensor in results):
+            raise RefusedError("it returns a view of a parameter that a kernel writes")
+        return Graph(
+            parameters.params,
+            parameters.names,
+            parameters.limit(),
+            parameters.tensors,
+            [Constant(*constant) for constant in self._constants],
+            self._region(results),
+            result,
+            sorted(map(parameters.written, written)),
+            self._sessions.found(),
+        )
+
+    def _check_result(self, func: rx.Function, result: Value) -> None:
+        ret = func.ret_struct_info
+        known = None if ret is None else substitute_info(ret, self._known)
+        variables = {size for size in self._named if isinstance(size, tir.Var)}
+        if known is not None and not is_base_of(known, _sinfo(result), variables):
+            raise RefusedError("the struct info of its result is checked when it runs")
+
+    def _region(self, results: Sequence[Tensor]) -> Region:
+        """The steps that were read, with these results."""
+        if any(tensor.memory in self._passed for tensor in results):
+            raise RefusedError("results may be the same tensor")
+        return Region(self._steps, results)
+
+    def _body(self, body: rx.Expr) -> Value:
+        """The value of a body, whose steps are added."""
+        bindings, last = split_result(body)
+        self._bind(bindings)
+        return self._value(last)
+
+    def _bind(self, bindings: Iterable[rx.Binding]) -> None:
+        """Add the steps of bindings."""
+        for binding in bindings:
+            if isinstance(binding.value, rx.Function) and binding.var is not None:
+                self._functions[binding.var] = binding.value
+                continue
+            value = self._value(binding.value)
+            if isinstance(binding, rx.MatchCast):
+                value = self._cast(value, binding.struct_info)
+            if binding.var is not None:
+                self._values[binding.var] = value
+
+    # ---- expressions
+
+    def _value(self, expr: rx.Expr) -> Value:
+        match expr:
+            case rx.Var() if expr in self._values:
+                return self._values[expr]
+            case rx.Constant():
+                memory = Memory("constant")
+                self._literals[memory] = expr
+                return tensor_of(memory, expr.data_sinfo)
+            case rx.ShapeExpr(values=sizes):
+                return Shape(self._replaced(sizes))
+            case rx.Tuple(fields=fields):
+                return tuple(map(self._value, fields))
+            case rx.If():
+                return self._branch(expr)
+            case rx.TupleGetItem(tuple_value=value, index=index):
+                whole = self._value(value)
+                if not isinstance(whole, tuple) or index >= len(whole):
+                    raise RefusedError("it selects a field of a value that is not a tuple")
+                return whole[index]
+            case rx.Call(op=Op() as op) if op.record.calls and op.record.calls.is_kernel:
+                return self._kernel(expr)
+            case rx.Call(op=Op() as op) if op.record.calls is CallKind.DPS_PACKED:
+                return self._packed(expr)
+            case rx.Call(op=rx.Var() as name) if name in self._functions:
+                return self._loop(name, expr)
+            case rx.Call(op=Op(name="relax.shape_of"), args=[arg]):
+                tensor = self._value(arg)
+                if not isinstance(tensor, Tensor):
+                    raise RefusedError("it takes the shape of a value that is not a tensor")
+                return Shape(tensor.shape)
+            case rx.Call(op=Op(name="relax.shape_to_tensor"), args=[shape]):
+                return self._filling(self._value(shape))
+            case rx.Call(op=Op(name="relax.tensor_to_shape"), args=[arg]):
+                return elements(self._read(self._value(arg)))
+            case rx.Call(op=op):
+                raise RefusedError(f"it calls {getattr(op, 'name', None) or op}")
+            case _:
+                raise RefusedError(f"it has a {type(expr).__name__}")
+
+    def _read(self, value: Value, packing: Packing | None = None) -> Value:
+        """A value that the program reads, whose constants get numbers."""
+        if isinstance(value, tuple):
+            return tuple(map(self._read, value))
+        if isinstance(value, Shape | Passed):
+            return value
+        literal = self._literals.get(value.memory)
+        if literal is None:
+            return value
+        memory = Memory("constant", len(self._constants))
+        return Tensor(self._constants.setdefault((literal, packing), memory), value.sinfo)
+
+    def _new(self, sinfo: rx.StructInfo) -> Tensor:
+        tensor = tensor_of(Memory("new"), sinfo)
+        self._sizes.update(tensor.shape)
+        return tensor
+
+    # ---- sizes
+
+    def _replaced(self, sizes: Iterable[tir.PrimExpr]) -> list[tir.PrimExpr]:
+        """The sizes over variables of parameters."""
+        return [substitute(size, self._known) for size in sizes] if self._known else list(sizes)
+
+    def _check(self, found: tir.PrimExpr | Element, expected: tir.PrimExpr) -> None:
+        """Add a check that both are equal."""
+        self._sizes.update(size for size in (found, expected) if isinstance(size, tir.PrimExpr))
+        self._steps.append(Check(found, expected))
+
+    def _cast(self, value: Value, sinfo: rx.StructInfo) -> Value:
+        """The value with the sizes that a cast declares, some of which may be variables."""
+        match value, sinfo:
+            case Tensor(), rx.TensorStructInfo(shape=rx.ShapeExpr(values=expected)):
+                same = value.sinfo.dtype == sinfo.dtype and len(value.shape) == len(expected)
+                sizes: Sequence[tir.PrimExpr | Element] = value.shape
+            case Shape(sizes=sizes), rx.ShapeStructInfo(values=expected) if expected is not None:
+                same = len(sizes) == len(expected)
+            case _:
+                raise RefusedError("it casts a value to something that is checked when it runs")
+        if not same:
+            raise RefusedError("a cast fails")
+        for found, size in zip(sizes, expected, strict=True):
+            if isinstance(size, tir.Var) and size not in {*self._known, *self._named}:
+                if isinstance(found, Element):
+                    raise RefusedError("a size depends on data")
+                self._known[size] = found
+            else:
+                [size] = self._replaced([size])
+                if isinstance(found, Element) or prove_equal(found, size) is not True:
+                    self._check(found, size)
+        sizes = self._replaced(expected)
+        if isinstance(value, Shape):
+            return Shape(sizes)
+        cast = Tensor(
+            value.memory, rx.TensorStructInfo(rx.ShapeExpr(tuple(sizes)), value.sinfo.dtype)
+        )
+        self._originals[cast] = self._originals.get(value, value)
+        return cast
+
+    def _original(self, value: Value) -> Value:
+        """The value with the tensors before casts."""
+        if isinstance(value, tuple):
+            return tuple(map(self._original, value))
+        return self._originals.get(value, value) if isinstance(value, Tensor) else value
+
+    def _filling(self, shape: Value) -> Tensor:
+        if not isinstance(shape, Shape) or any(isinstance(size, Element) for size in shape.sizes):
+            raise RefusedError("a shape is not known")
+        sizes = [size for size in shape.sizes if isinstance(size, tir.PrimExpr)]
+        self._sizes.update(sizes)
+        tensor = self._new(
+            rx.TensorStructInfo(rx.ShapeExpr((tir.IntImm("int64", len(sizes)),)), DataType("int64"))
+        )
+        self._steps.append(Filling(tensor, sizes))
+        return tensor
+
+    # ---- branches
+
+    def _branch(self, expr: rx.If) -> Value:
+        condition = self._condition(expr)
+        ways = [self._way(way) for way in (expr.true_branch, expr.false_branch)]
+        (first, then), (second, otherwise) = ways
+        outputs: list[Tensor] = []
+        value = self._joined(first, second, outputs)
+        self._steps.append(Branch(condition, (then, otherwise), (outputs, outputs), outputs))
+        return value
+
+    def _condition(self, expr: rx.If) -> Tensor:
+        condition = self._read(self._value(expr.cond))
+        if not isinstance(condition, Tensor) or condition.sinfo.dtype != "bool" or condition.shape:
+            raise RefusedError("a condition is not a tensor")
+        return condition
+
+    def _way(self, body: rx.Expr) -> tuple[Value, Region]:
+        """The value of one arm, and its region."""
+        around, self._steps = self._steps, []
+        value = self._read(self._body(body))
+        results = list(leaves(value))
+        if len({tensor.memory for tensor in results}) < len(results):
+            raise RefusedError("results of a branch are one tensor")
+        region = self._region(results)
+        new = {tensor.memory for tensor in region.new_tensors()}
+        for tensor in results:
+            if tensor.memory.origin == "parameter":
+                raise RefusedError("a branch returns a parameter")
+            if tensor.memory.origin == "new" and tensor.memory not in new:
+                self._passed.add(tensor.memory)
+        self._steps = around
+        return value, region
+
+    def _joined(self, first: Value, second: Value, outputs: list[Tensor]) -> Value:
+        """The merge (phi) of two values, with new tensors, which are added to the outputs."""
+        if isinstance(first, tuple) and isinstance(second, tuple) and len(first) == len(second):
+            return tuple(self._joined(a, b, outputs) for a, b in zip(first, second, strict=True))
+        if isinstance(first, Passed) and first == second:
+            return first
+        if isinstance(first, Tensor) and isinstance(second, Tensor):
+            same = first.sinfo.dtype == second.sinfo.dtype
+            if same and have_shape(first, second.shape):
+                outputs.append(Tensor(Memory("new"), first.sinfo))
+                return outputs[-1]
+        raise RefusedError("the kind of a result depends on a branch")
+
+    # ---- loops
+
+    def _loop(self, name: rx.Var, call: rx.Call) -> Value:
+        """The result of a local function with a recursive tail call."""
+        func = self._functions.pop(name)
+        initial = [self._tensor_of(arg) for arg in call.args]
+        states = [self._state(*pair) for pair in zip(func.params, initial, strict=True)]
+        around, self._steps = self._steps, []
+        bindings, way = split_result(func.body)
+        if not isinstance(way, rx.If):
+            raise RefusedError("a local function does not end in a branch")
+        self._bind(bindings)
+        condition = self._condition(way)
+        tails = [split_result(arm) for arm in (way.true_branch, way.false_branch)]
+        calls = [isinstance(last, rx.Call) and last.op is name for _, last in tails]
+        if sum(calls) != 1:
+            raise RefusedError("a local function is no loop")
+        again = calls.index(True)
+        following, repeated = self._again(tails[again], states)
+        targets = [tensor for tensor in following if tensor is not None]
+        results: list[Tensor] = []
+        value, ended = self._end(tails[1 - again], states, results)
+        self._check_result(func, value)
+        for state, start in zip(states, initial, strict=True):
+            if state.memory in self._written and start.memory.origin == "parameter":
+                raise RefusedError("a kernel writes a parameter")
+        places = {state.memory for state in states}
+        given = [tensor for tensor in results if tensor.memory not in places]
+        regions, wanted = (ended, repeated), (given, targets)
+        if not again:
+            regions, wanted = (repeated, ended), (targets, given)
+        self._steps.append(Branch(condition, regions, wanted, again=again))
+        iteration, self._steps = Region(self._steps, ()), around
+        self._steps.append(Loop(states, initial, following, results, iteration))
+        self._functions[name] = func
+        return value
+
+    def _state(self, param: rx.Var, value: Tensor) -> Tensor:
+        """The state of a loop for a parameter, whose first value is `value`."""
+        sinfo = param.struct_info
+        same = isinstance(sinfo, rx.TensorStructInfo) and sinfo.dtype == value.sinfo.dtype
+        if not same or not isinstance(sinfo.shape, rx.ShapeExpr):  # type: ignore[union-attr]
+            raise RefusedError("a state of a loop is not a tensor of known rank")
+        sizes = sinfo.shape.values  # type: ignore[union-attr]
+        if len(sizes) != len(value.shape):
+            raise RefusedError("the rank of a state changes")
+        for size, actual in zip(sizes, value.shape, strict=True):
+            if isinstance(size, tir.Var) and size not in {*self._known, *self._named}:
+                self._known[size] = actual
+        state = self._new(value.sinfo)
+        if not have_shape(value, self._replaced(sizes)):
+            raise RefusedError("the shape of a state is not known")
+        self._values[param] = state
+        return state
+
+    def _again(
+        self, tail: tuple[Sequence[rx.Binding], rx.Expr], states: Sequence[Tensor]
+    ) -> tuple[list[Tensor | None], Region]:
+        """The locations of the next states, None if unchanged, and the region for them."""
+        bindings, call = tail
+        assert isinstance(call, rx.Call)
+        around, self._steps = self._steps, []
+        self._bind(bindings)
+        values = [self._tensor_of(arg) for arg in call.args]
+        if not all(have_shape(a, b.shape) for a, b in zip(values, states, strict=True)):
+            raise RefusedError("the shape of a state changes")
+        following: list[Tensor | None] = []
+        moved = []
+        for value, state in zip(values, states, strict=True):
+            stays = value.memory is state.memory
+            following.append(None if stays else self._new(state.sinfo))
+            moved += [] if stays else [value]
+        region, self._steps = Region(self._steps, moved), around
+        return following, region
+
+    def _end(
+        self,
+        tail: tuple[Sequence[rx.Binding], rx.Expr],
+        states: Sequence[Tensor],
+        results: list[Tensor],
+    ) -> tuple[Value, Region]:
+        """The result of a loop, whose tensors are added to the `results`; and the region for it.
+
+        A state that is a result has its memory, if iterations write it in place.
+        """
+        bindings, last = tail
+        around, self._steps = self._steps, []
+        self._bind(bindings)
+        found = self._read(self._value(last))
+        in_place = {state.memory for state in states} & self._written
+        given: list[Tensor] = []
+
+        def result(value: Value) -> Value:
+            if isinstance(value, tuple):
+                return tuple(map(result, value))
+            if isinstance(value, Passed):
+                return value
+            [tensor] = leaves(value)
+            stays = tensor.memory in in_place
+            results.append(Tensor(tensor.memory if stays else Memory("new"), tensor.sinfo))
+            self._sizes.update(tensor.shape)
+            given.extend([] if stays else [tensor])
+            return results[-1]
+
+        value = result(found)
+        if len({tensor.memory for tensor in leaves(found)}) < len(results):
+            raise RefusedError("results of a loop are one tensor")
+        region, self._steps = self._region(given), around
+        return value, region
+
+    def _tensor_of(self, expr: rx.Expr) -> Tensor:
+        value = self._read(self._value(expr))
+        if not isinstance(value, Tensor):
+            raise RefusedError("a state of a loop is not a tensor")
+        return value
+
+    # ---- kernels
+
+    def _kernel(self, call: rx.Call) -> Value:
+        use = kernel_use(call, self._context.kernel_of)
+        if use is None or use.callee.name not in self._signatures:
+            raise RefusedError("it calls a kernel that is not native, or unknown arguments")
+        callee, inplace = use.callee, use.inplace
+        scalars = self._replaced(use.scalars)
+        tensors = [self._value(field) for field in use.inputs]
+        if not all(isinstance(tensor, Tensor) for tensor in tensors):
+            raise RefusedError("the arguments of a kernel are not tensors")
+        sinfos = [tensor.sinfo for tensor in tensors if isinstance(tensor, Tensor)]
+        outputs = [substitute_info(sinfo, self._known) for sinfo in use.outputs]
+        given = [sinfo for sinfo, index in zip(outputs, inplace, strict=True) if index < 0]
+        found = sizes_if_equal(callee, sinfos, given, scalars, inplace)
+        if found is None:
+            raise RefusedError("the arguments of a kernel do not match")
+        sizes, compared = found
+        for expected, actual in compared:
+            self._check(actual, expected)
+        new = [self._new(sinfo) for sinfo in given]
+        if use.is_unary and self._context.is_reshape(callee):
+            [source] = tensors
+            assert isinstance(source, Tensor)
+            self._viewed.add(source.memory)
+            return Tensor(source.memory, outputs[0])
+        self._steps.append(self._call(callee, [*tensors, *new], new, scalars, sizes))  # type: ignore[list-item]
+        fresh = iter(new)
+        results = [
+            next(fresh) if index < 0 else self._in_place(callee, index, tensors, sinfo)
+            for index, sinfo in zip(inplace, outputs, strict=True)
+        ]
+        return tuple(results) if use.is_tuple else results[0]
+
+    def _in_place(
+        self, callee: GlobalCallee, index: int, tensors: Sequence[Value], sinfo: rx.TensorStructInfo
+    ) -> Tensor:
+        """A tensor that the last step writes.
+
+        If a later step refuses its data, all run again. A parameter is therefore written only in
+        private functions, which own its memory, and by kernels that may run twice.
+        """
+        operands = [tensor for tensor in tensors if isinstance(tensor, Tensor)]
+        value, memory = operands[index], operands[index].memory
+        if memory.origin == "constant" or not have_shape(value, sinfo.shape.values):  # type: ignore[union-attr]
+            raise RefusedError("a kernel writes a constant")
+        if memory in self._viewed:
+            raise RefusedError("a kernel writes what a reshaped tensor keeps")
+        self._written.add(memory)
+        if memory.origin == "new":
+            return value
+        is_outermost = self._steps is self._outermost and "global_symbol" not in self._func.attrs
+        before = self._steps[:-1]
+        if not is_outermost or not may_run_again(callee.prim_func, index, operands, before):
+            raise RefusedError("a kernel writes a parameter")
+        return value
+
+    def _call(
+        self,
+        callee: GlobalCallee,
+        tensors: Iterable[Tensor],
+        new: list[Tensor],
+        scalars: Iterable[tir.PrimExpr],
+        sizes: Sizes,
+    ) -> KernelCall:
+        assert callee.prim_func is not None
+        signature = self._signatures[callee.name]
+        arrays, numbers = iter(tensors), iter(scalars)
+        arguments: list[Tensor | tir.PrimExpr] = []
+        packings = self._packings.get(callee.name, {})
+        for number, param in enumerate(signature.params):
+            if isinstance(param, Array) and param.strides is None:
+                tensor = self._read(next(arrays), packings.get(number))
+                assert isinstance(tensor, Tensor)
+                arguments.append(tensor)
+            elif isinstance(param, Integer):
+                scalar = next(numbers)
+                self._sizes.add(scalar)
+                arguments.append(scalar)
+            else:
+                raise RefusedError("a kernel takes strides or numbers")
+        passed: list[tir.PrimExpr] = [tir.IntImm("int64", n) for n in signature.constants]
+        wide = {var: cast_to(value, INT64) for var, value in sizes.items()}
+        for name in size_names(signature.params):
+            size = widened(signature.sizes[name], wide)
+            self._sizes.add(size)
+            passed.append(size)
+        return KernelCall(callee.name, callee.prim_func, arguments, passed, new)
+
+    def _packed(self, call: rx.Call) -> Value:
+        """The result of a call of a packed function on an object, numbers and tensors."""
+        func, operands = call.args
+        if not isinstance(func, rx.ExternFunc) or not isinstance(operands, rx.Tuple):
+            raise RefusedError("it calls a function value")
+        item, *others = operands.fields
+        numbers = [arg for arg in others if isinstance(arg, rx.PrimValue)]
+        inputs = [self._read(self._value(arg)) for arg in others[len(numbers) :]]
+        outputs = [self._new(substitute_info(sinfo, self._known)) for sinfo in output_sinfos(call)]
+        step = self._sessions.step(func, self._value(item), numbers, inputs, outputs)
+        self._steps.append(step)
+        is_tuple = isinstance(call.sinfo_args[0], rx.TupleStructInfo)
+        return tuple(outputs) if is_tuple else outputs[0]
+
+
+def _sinfo(value: Value) -> rx.StructInfo:
+    if isinstance(value, Tensor):
+        return value.sinfo
+    return rx.TupleStructInfo(tuple(map(_sinfo, value))) if isinstance(value, tuple) else _ANY

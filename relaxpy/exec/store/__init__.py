@@ -1,0 +1,1 @@
+"""Programs on disk: the file format, and the cache."""
