@@ -11,7 +11,7 @@ EXEC = Path(__file__).parents[2] / "relaxpy/exec"
 #: Files of facts: of systems and CPUs, of the layout of Python's objects and of ELF, coefficients
 #: of polynomials, and how peaks and this machine are measured.
 FACTS = {
-    *("platforms.py", "process.py", "self_test.py", "tuning.py"),
+    *("machine/platforms.py", "machine/process.py", "inspect/self_test.py", "machine/tuning.py"),
     *("native/calls/interpreter.py", "native/calls/entry_table.py", "native/calls/enter.py"),
     "native/contraction/dots.py",
     *("native/contraction/matrix_tiles.py", "native/contraction/row_pairs.py", "native/peak.py"),
@@ -20,22 +20,22 @@ FACTS = {
 #: Other constants that are facts, by file: formats, bounds that never matter or that code relies
 #: on, operands of instructions, and lengths of messages and traces.
 NAMES = {
-    "blas.py": "OPENMP",
-    "container.py": "VERSION _ALIGNMENT _LARGEST_TABLE",
-    "check_values.py": "MANY",
-    "explain.py": "_FEW",
-    "live_memory.py": "_PAGE _TEMPORARIES",
-    "memory_values.py": "ZERO",
-    "graph/parameters.py": "_LIMITS",
-    "graph/emit_region.py": "_AGAIN _MOST_BYTES",
-    "graph/sessions.py": "ROWS",
-    "kernel/emit/numpy.py": "_MAX_DEPTH",
-    "kernel/nest/domain.py": "_LARGE",
-    "kernel/nest/wrapping.py": "_UNKNOWN",
-    "kernel/products.py": "EXACT_SUMS",
-    "kernel/report.py": "_FEW_BITS",
-    "kernel/runtime.py": ("_MIDDLE _FAR _NUMERATOR _DENOMINATOR _REACH _MOST_POSITIONS _UNSIGNED"),
-    "lower/checks.py": "_MOST_NESTED",
+    "machine/blas.py": "OPENMP",
+    "store/container.py": "VERSION _ALIGNMENT _LARGEST_TABLE",
+    "inspect/check_values.py": "MANY",
+    "inspect/explain.py": "_FEW",
+    "inspect/live_memory.py": "_PAGE _TEMPORARIES",
+    "inspect/memory_values.py": "ZERO",
+    "program/graph/parameters.py": "_LIMITS",
+    "program/graph/emit_region.py": "_AGAIN _MOST_BYTES",
+    "program/graph/sessions.py": "ROWS",
+    "numpy/emit/numpy.py": "_MAX_DEPTH",
+    "loops/nest/domain.py": "_LARGE",
+    "loops/nest/wrapping.py": "_UNKNOWN",
+    "numpy/products.py": "EXACT_SUMS",
+    "loops/report.py": "_FEW_BITS",
+    "numpy/runtime.py": ("_MIDDLE _FAR _NUMERATOR _DENOMINATOR _REACH _MOST_POSITIONS _UNSIGNED"),
+    "program/lower/checks.py": "_MOST_NESTED",
     "native/calls/entry.py": "_FASTCALL_WITH_KEYWORDS CONTENT",
     "native/contraction/tiles.py": "_LEAST_BITS",
     "native/emit.py": "_MOST_BYTES",
@@ -55,12 +55,12 @@ NAMES = {
     "native/values/failures.py": "_NONE",
     "native/values/environment.py": "NOW",
     "native/values/packing.py": "MARK",
-    "profile.py": "MAX_EVENTS _EMPTY _NEAR",
+    "inspect/profile.py": "MAX_EVENTS _EMPTY _NEAR",
     "runtime/checks.py": "_LONGEST _SHOWN_PARAMS",
     "runtime/scalar.py": "_LARGE",
     "runtime/operators.py": "_WIDEST",
     "runtime/threads.py": "MOST_THREADS ENTRIES _ENVIRONMENT_WORDS",
-    "stored.py": "_SETTLED",
+    "store/stored.py": "_SETTLED",
 }
 
 
@@ -84,7 +84,9 @@ def outside(file: str, text: str) -> list[str]:
 
 
 def test_each_names_a_program_of_the_benchmarks() -> None:
-    lines = re.findall(r"^    [A-Z_]+: Final = .*", (EXEC / "tuning.py").read_text("utf-8"), re.M)
+    lines = re.findall(
+        r"^    [A-Z_]+: Final = .*", (EXEC / "machine/tuning.py").read_text("utf-8"), re.M
+    )
     assert len(lines) > 150
     for line in lines:
         script, _, row = line.partition("  # ")[2].partition(": ")
@@ -104,9 +106,9 @@ def test_all_tuning_constants_are_in_the_table() -> None:
 
 @pytest.mark.parametrize("text", ["_A = 1 << 4", "_A: Final = {1: 2}", "A, B = 2, 4", "_A = -3.5"])
 def test_a_constant_outside_of_the_table_is_found(text: str) -> None:
-    assert len(outside("graph/a.py", text)) == 1
+    assert len(outside("program/graph/a.py", text)) == 1
 
 
 @pytest.mark.parametrize("text", ["A = True", "A = 'a'", "def f(): return 3", "A: int"])
 def test_others_are_not(text: str) -> None:
-    assert outside("graph/a.py", text) == []
+    assert outside("program/graph/a.py", text) == []

@@ -160,7 +160,8 @@ def test_fingerprints_cover_each_file_that_decides(tmp_path: Path) -> None:
     shutil.copytree(PACKAGE, copy / "relaxpy")
     executor = copy / "relaxpy" / "exec"
     code = executor / "native" / "machine_code"
-    asks_llvm = {*code.glob("*.py"), executor / "platforms.py", executor / "process.py"}
+    facts = executor / "machine"
+    asks_llvm = {*code.glob("*.py"), facts / "platforms.py", facts / "process.py"}
     groups = {str(path): 2 + (path in asks_llvm) for path in executor.rglob("*.py")}
     folders = {path.parent: path for path in (copy / "relaxpy").rglob("*.py")}
     groups = {**{str(path): 1 for path in folders.values()}, **groups}

@@ -25,7 +25,7 @@ from relaxpy.support.imported import FOLDER, IMPORTED, is_younger
 
 _EXECUTOR: Final = os.path.join(FOLDER, "exec")
 """The folder with all code that writes machine code, loads it, or shares tables with it."""
-_SETTINGS: Final = ("platforms.py", "process.py")
+_SETTINGS: Final = ("machine/platforms.py", "machine/process.py")
 """The files beside those of this folder that decide how LLVM is asked."""
 
 
