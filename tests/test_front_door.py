@@ -261,6 +261,9 @@ def test_what_is_not_a_model_is_refused_with_what_to_write(tmp_path: Path) -> No
     refused("@I.ir_module class Path", Path)
     refused("@R.function", refused)
     refused("found int", 3)
+    refused("takes a model, a function or a path", 3)
+    refused("pass the torch module that has them", {"weight": X})
+    refused("call it in a torch module", len)
 
 
 def test_examples_are_for_torch_modules_only() -> None:
@@ -270,6 +273,7 @@ def test_examples_are_for_torch_modules_only() -> None:
     refused("omit kwargs", exported(), kwargs={})
     refused("args=(x,)", torch_model())
     refused("its arguments are x", torch_model(), args=X, dynamic={"what": {0: "n"}})
+    refused("write {'x': {0: 'n'}}", torch_model(), args=X, dynamic={0: "n"})
     refused("did you mean 'input'", torch.nn.ReLU(), args=X, dynamic={"inputs": {0: "n"}})
     refused("identifier", torch_model(), args=X, dynamic={"x": {0: "a b"}})
     refused("kwargs are example arguments", torch_model(), kwargs=3)

@@ -115,11 +115,11 @@ def test_functions_by_themselves_are_compiled(target: str) -> None:
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        ((5,), "compile takes an IRModule or a function, found int"),
+        ((5,), "compile takes a model, a function or a path, found int"),
         (("model.gguf",), r"found the path 'model.gguf'\n(.*\n)*  hint: relaxpy.llm.load\(path\)"),
         ((Path("model"),), "found the path 'model'"),
         (("def f",), r"found a string\n(.*\n)*  hint: .*from_source\(text\)"),
-        ((rx.ExternFunc("f"),), "compile takes an IRModule or a function, found ExternFunc"),
+        ((rx.ExternFunc("f"),), "compile takes a model, a function or a path, found ExternFunc"),
         ((IRModule(), "cuda"), "there is no target 'cuda'; targets are numpy, native, reference"),
     ],
 )

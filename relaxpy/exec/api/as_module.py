@@ -25,6 +25,8 @@ _HINTS: Final = {
     "it",
     "builtins.bytes": "relaxpy.load(path) reads a file, and onnx.load_model_from_string(data) "
     "the bytes of one",
+    "builtins.dict": "weights are not a program: pass the torch module that has them, or load them "
+    "into one",
     ".gguf": "relaxpy.llm.load(path) reads a language model",
     ".safetensors": "relaxpy.llm.load(folder) reads a language model, and "
     "relaxpy.relax.open_weights(path) the weights alone",
@@ -72,7 +74,7 @@ def loaded(model: object, taker: str, examples: Mapping[str, object]) -> IRModul
     passed = {name: value for name, value in examples.items() if value is not None}
     key = _key(model)
     if key is None:
-        module = as_module(model, taker)
+        module = as_module(model, taker, "a model, a function or a path")
         if passed:
             raise _unwanted(next(iter(passed)), "a program of relaxpy")
         return module
@@ -118,11 +120,11 @@ def _key_of(cls: type) -> str:
     return f"{cls.__module__.partition('.')[0]}.{cls.__name__}"
 
 
-def as_module(mod: object, taker: str) -> IRModule:
+def as_module(mod: object, taker: str, kinds: str = "an IRModule or a function") -> IRModule:
     """The module, or one with the function `mod`.
 
     Errors:
-        MisuseError (also TypeError): it is neither; `taker` is the function that takes it.
+        MisuseError (also TypeError): it is neither; the function `taker` takes these `kinds`.
     """
     if isinstance(mod, IRModule):
         return mod
@@ -138,6 +140,8 @@ def as_module(mod: object, taker: str) -> IRModule:
         hint = f"decorate it: @I.ir_module class {mod.__name__}"
         if is_model:
             hint = f"make an object of it: {mod.__name__}(...)"
+    elif inspect.isbuiltin(mod):
+        found, hint = f"the function {mod.__name__}", "call it in a torch module or an @R.function"
     elif callable(mod) and hasattr(mod, "__code__"):
         found, hint = "a plain Python function", "decorate it with @R.function or @T.prim_func"
     elif _key(mod) is not None:
@@ -154,9 +158,7 @@ def as_module(mod: object, taker: str) -> IRModule:
         elif not hint:
             hint = "relaxpy.script.from_source(text) reads a program"
         found = f"the path {str(mod)!r:.60}" if is_path else "a string"
-    raise MisuseError(
-        f"{taker} takes an IRModule or a function, found {found}", about=mod, hint=hint
-    )
+    raise MisuseError(f"{taker} takes {kinds}, found {found}", about=mod, hint=hint)
 
 
 def named(module: IRModule, name: str) -> IRModule:

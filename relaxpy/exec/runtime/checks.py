@@ -96,7 +96,8 @@ class _Location:
 
 
 _OTHER_SIZES = (
-    "to call it with other sizes, import the model with a dynamic one: "
+    "to call it with other sizes, compile the model with a dynamic one: "
+    "relaxpy.compile(model, args=..., dynamic={name: {0: 'n'}}), "
     "torch.export.export(..., dynamic_shapes=...), or from_onnx(..., shape_dict={name: ['n', ...]})"
 )
 _LONGEST = 400

@@ -158,9 +158,11 @@ class _Sizes:
         for name in dynamic:
             if name not in bound:
                 known = [*bound]
+                hint = close_names(str(name), known) or f"its arguments are {', '.join(known)}"
+                if isinstance(name, int) and known:
+                    hint += ": write {" + f"{known[0]!r}: {dynamic!r:.60}" + "}"
                 raise MisuseError(
-                    f"dynamic names {name!r:.60}, which is not an argument of the model",
-                    hint=close_names(str(name), known) or f"its arguments are {', '.join(known)}",
+                    f"dynamic names {name!r:.60}, which is not an argument of the model", hint=hint
                 )
         return {name: self._of(dynamic.get(name), value, name) for name, value in bound.items()}
 
