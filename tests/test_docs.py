@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from relaxpy.errors import StructInfoError
+from tools.document_types import python_of as blocks_of
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = ["README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
@@ -22,12 +23,7 @@ MODULES = [
 
 def python_of(text: str, language: str = "python") -> str:
     """The lines of `text` inside fences of a language, at their line numbers."""
-    kept, inside = [], False
-    for line in text.splitlines():
-        fence = line.startswith("```")
-        kept.append(line if inside and not fence else "")
-        inside = line == f"```{language}" or (inside and not fence)
-    return "\n".join(kept) + "\n"
+    return blocks_of(text, language)
 
 
 def write_model(folder: Path) -> None:

@@ -6,6 +6,7 @@ docs/language.md gives for models. `make types` runs this.
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tempfile
@@ -45,13 +46,15 @@ venv = ".venv"
 """
 
 
-def python_of(text: str) -> str:
-    """The blocks of Python in a page, at their lines."""
-    kept, inside = [], False
+def python_of(text: str, *languages: str) -> str:
+    """The blocks of a page in fences of these languages, at their lines, without indentation."""
+    kept, indent = [], None
     for line in text.splitlines():
-        fence = line.startswith("```")
-        kept.append(line if inside and not fence else "")
-        inside = line in ("```python", "```py") or (inside and not fence)
+        fence = re.fullmatch(r"( *)```(\w*)", line)
+        kept.append("" if fence or indent is None else line[indent:])
+        if fence:
+            begins = indent is None and fence[2] in languages
+            indent = len(fence[1]) if begins else None
     return "\n".join(kept) + "\n"
 
 
@@ -60,7 +63,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
-            python = python_of(page.read_text(encoding="utf-8"))
+            python = python_of(page.read_text(encoding="utf-8"), "python", "py")
             if python.strip():
                 module = "_".join(page.relative_to(ROOT).with_suffix("").parts).replace("-", "_")
                 (folder / f"{module}.py").write_text(python, encoding="utf-8")
