@@ -35,6 +35,11 @@ class ApiError(Exception):
         super().__init__(message)
         self.status, self.param, self.code = status, param, code
 
+    @property
+    def headers(self) -> dict[str, str]:
+        """The seconds after which clients should ask again, where another try may succeed."""
+        return {"retry-after": "1"} if self.status == 429 else {}
+
     def body(self) -> dict[str, Any]:
         """The body, as OpenAI's API has it."""
         kind = "invalid_request_error" if self.status < 500 else "server_error"

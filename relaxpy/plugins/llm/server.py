@@ -8,6 +8,7 @@ import hmac
 import logging
 import os
 import socket
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -178,7 +179,7 @@ class _Server:
     def __init__(self, model: LanguageModel, max_tokens: int, queue: int, max_body: int) -> None:
         self.model, self.worker = model, Worker(model)
         self.max_tokens, self.queue, self.max_body = max_tokens, queue, max_body
-        self.key = os.environ.get(KEY, "")
+        self.key, self.created = os.environ.get(KEY, ""), int(time.time())
         self.reads = ThreadPoolExecutor(_READERS, "relaxpy reads")
         self.held = 0
         """The bytes of bodies in memory."""
@@ -209,7 +210,7 @@ class _Server:
                 response = await handle(request)
             except (ApiError, ModelError, RecursionError) as error:
                 api = error_of(error)
-                response = JSONResponse(api.body(), api.status)
+                response = JSONResponse(api.body(), api.status, headers=api.headers)
             self.answered[response.status_code] += 1
             return response
 
@@ -241,7 +242,12 @@ class _Server:
         """The model."""
         from starlette.responses import JSONResponse
 
-        own = {"id": self.model.name, "object": "model", "created": 0, "owned_by": "relaxpy"}
+        own = {
+            "id": self.model.name,
+            "object": "model",
+            "created": self.created,
+            "owned_by": "relaxpy",
+        }
         name = request.path_params.get("name")
         if name is None:
             return JSONResponse({"object": "list", "data": [own]})

@@ -60,7 +60,9 @@ def wait_until_idle(lm: Any) -> None:
 
 def test_models(running: Running) -> None:
     client = running.client()
-    assert [model.id for model in client.models.list()] == ["tiny"]
+    [model] = client.models.list()
+    assert model.id == "tiny"
+    assert 0 <= time.time() - model.created < 3600
     assert client.models.retrieve("tiny").owned_by == "relaxpy"
     with pytest.raises(openai.NotFoundError):
         client.models.retrieve("other")
@@ -689,7 +691,9 @@ def test_a_full_queue_refuses(lm: Any) -> None:
     body = {"prompt": "the cat", "max_tokens": 200, "temperature": 0, "logit_bias": {"1": -100}}
 
     async def ask(client: Any) -> int:
-        return (await client.post(f"{server.url}/v1/completions", json=body)).status_code
+        answer = await client.post(f"{server.url}/v1/completions", json=body)
+        assert ("retry-after" in answer.headers) == (answer.status_code == 429)
+        return answer.status_code
 
     async def run() -> list[int]:
         limits = httpx.Limits(max_connections=20)
