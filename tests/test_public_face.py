@@ -283,6 +283,12 @@ def test_an_absent_name_of_tvm_says_what_to_use_instead(parent, names, instead) 
             assert f"hint: {instead}" in str(refused.value)
 
 
+def test_an_attribute_that_no_row_lists_says_where_functions_are() -> None:
+    hint = r'hint: functions are items, as ex\["negative"\]; dir\(\) lists the attributes'
+    with pytest.raises(AttributeError, match=hint):
+        str(EX.warmup)
+
+
 @pytest.mark.parametrize(("parent", "names", "instead"), [*ABSENT, *EXPECTED])
 def test_importing_an_absent_module_says_what_to_use_instead(parent, names, instead) -> None:
     """Whatever is listed, also below a package: TVM's modules and classes share one table."""
