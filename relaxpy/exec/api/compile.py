@@ -73,17 +73,19 @@ def compile(
     tir_pipeline: str | None = "default",
     schedules: str | None = None,
 ) -> Executable:
-    """An executable of every function of `mod` that has a `global_symbol`.
+    """The executable of a model, which is called like a function: `relaxpy.compile(model)(x)`.
 
-    `mod` is a module or a function of relaxpy, or another model: an `ExportedProgram` of torch, or
-    one of its modules with example arguments; a `ModelProto` of onnx; or the path of a file with
-    the suffix `.onnx`, `.pt2`, `.rxp`, `.json` or `.py`. `relaxpy.load` makes a module of it, and
-    describes `args`, `kwargs` and `dynamic`. An executable from a `.rxp` file has its own target.
+    A model is a module or a function of relaxpy; an `ExportedProgram` of torch, or one of its
+    modules with example arguments; a `ModelProto` of onnx; or the path of a file with the suffix
+    `.onnx`, `.pt2`, `.rxp`, `.json` or `.py`. `relaxpy.load` makes a module of it, and describes
+    `args`, `kwargs` and `dynamic`. An executable from a `.rxp` file has its own target.
 
-    A single function becomes a module with the function under its symbol, or under `main`; `name`
-    renames the function `main`, or the only public one. The passes of `relax_pipeline`, a name or a
-    pass, are applied first: "default" fuses kernels, and "legalize" leaves one for each operator.
-    None applies no pass and omits the check for well-formedness. `tir_pipeline` exists for TVM
+    The functions of the executable are those of the module that have a `global_symbol`: `ex(x)`
+    calls `main`, or the only one, and `ex["name"](x)` another one. A single function
+    becomes a module with the function under its symbol, or under `main`; `name` renames the
+    function `main`, or the only public one. The passes of `relax_pipeline`, a name or a pass, are
+    applied first: "default" fuses kernels, and "legalize" leaves one for each operator. None
+    applies no pass and omits the check for well-formedness. `tir_pipeline` exists for TVM
     compatibility: targets lower kernels themselves.
 
     The target is "native" (machine code), "numpy", "reference", or a Target. By default it is the
