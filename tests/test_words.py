@@ -52,7 +52,7 @@ ALLOWED: Mapping[str, int] = {
     r"\b(as|the way) (it was|they were)\b": 2,  # unchanged
     r"\bthe time that passes\b": 0,  # wall-clock time
     r"(?i)\bmend(s|ed|ing)?\b": 0,  # fix
-    r", too[.,:;)]": 108,  # leave it out, or put "also" before the verb
+    r", too[.,:;)]": 89,  # leave it out, or put "also" before the verb
     r"\bgradients?( of [^.,]*)? by (its|the|their) \w+": 0,  # with respect to
 }
 #: The same for messages: some of these patterns, and how often each occurs.
