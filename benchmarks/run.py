@@ -145,12 +145,12 @@ def plot(best: Mapping[str, float], file: Path) -> None:
         figure.savefig(file, metadata={"Date": None})
 
 
-def written(page: str, section: str) -> str:
+def written(page: str, section: str, begin: str = BEGIN) -> str:
     """The page with another section between its marks."""
-    pattern = re.escape(BEGIN) + ".*?" + re.escape(END)
-    found, count = re.subn(pattern, lambda _: f"{BEGIN}\n{section}\n{END}", page, flags=re.DOTALL)
+    pattern = re.escape(begin) + ".*?" + re.escape(END)
+    found, count = re.subn(pattern, lambda _: f"{begin}\n{section}\n{END}", page, flags=re.DOTALL)
     if count != 1:
-        raise SystemExit(f"{PAGE} has {count} sections that begin with {BEGIN.strip()}")
+        raise SystemExit(f"the page has {count} sections that begin with {begin.strip()}")
     return found
 
 

@@ -301,6 +301,25 @@ def test_the_section_of_benchmarks_is_replaced_and_the_rest_stays() -> None:
         benchmarks.written("# Benchmarks\n", "new\n")
 
 
+def test_the_tables_of_installations_have_their_models_and_can_be_written_again() -> None:
+    pytest.importorskip("resource")
+    from benchmarks import install
+
+    page = install.PAGE.read_text(encoding="utf-8")
+    for name, rows in (("first result", install.JOURNEYS), ("start", install.STARTS)):
+        begin = install.BEGIN.format(name)
+        section = page.partition(begin)[2].partition(benchmarks.END)[0]
+        assert [row[0] for row in rows_of(section)[2:]] == [*rows]
+        assert benchmarks.written(page, section[1:-1], begin) == page
+    ours, *_, theirs, _ = rows_of(section)[2:]
+    words = " ".join((ROOT / "docs" / "highlights.md").read_text(encoding="utf-8").split())
+    assert f"take {ours[1]} where PyTorch takes {theirs[1]}" in words
+    assert f"after {ours[2]} instead of {theirs[2]} seconds of CPU time" in words
+    programs = [words[1] for _, words in install.JOURNEYS.values() if words[0] == "-c"]
+    assert {len([line for line in p.splitlines() if line]) for p in programs} == {4, 5, 6}
+    assert "four to six lines" in " ".join(page.split())
+
+
 def rows_of(text: str) -> list[list[str]]:
     """The cells of the rows of tables."""
     lines = [line for line in text.splitlines() if line.startswith("| ")]
