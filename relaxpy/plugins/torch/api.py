@@ -17,6 +17,7 @@ from relaxpy.plugins.torch.arrays import refuse_form
 from relaxpy.plugins.torch.decompose import decomposed, functional
 from relaxpy.plugins.torch.fx_graph import of_exported, output_of
 from relaxpy.plugins.torch.importer import Importer, Options, imported
+from relaxpy.plugins.torch.mutation import Followed
 from relaxpy.support.dataclass import replace
 from relaxpy.support.entry import user_facing
 from relaxpy.support.progress import long_work
@@ -99,7 +100,8 @@ def import_exported(
         FrontendError: an input is not a tensor that Relax has.
     """
     _refuse_inputs(exported)
-    program = of_exported(functional(exported), options.bound)
+    followed = Followed()
+    program = of_exported(functional(exported, followed), options.bound, followed)
     with long_work("importing"):
         return imported(program, options, name, mod)[1]
 

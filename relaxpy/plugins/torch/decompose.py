@@ -31,8 +31,8 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 from relaxpy.plugins.importing.unsupported import FrontendError, UnsupportedError
 from relaxpy.plugins.torch.backward import DECOMPOSITIONS, Tensor, aten, decomposition
 from relaxpy.plugins.torch.mutation import (
+    Followed,
     changes_argument,
-    changes_of,
     given_inputs,
     hidden_views,
     is_overload,
@@ -67,7 +67,7 @@ def _is_replaced(graph: Any) -> bool:
     )
 
 
-def functional(program: Any) -> Any:
+def functional(program: Any, followed: Followed) -> Any:
     """The program, without what only PyTorch can remove.
 
     These are functions of `torch.vmap`, which are of batches there, weights of subclasses, as those
@@ -77,7 +77,7 @@ def functional(program: Any) -> Any:
     given = given_inputs(program)
     follows = all(
         changes is not None and given.issuperset(changes.inputs) and (k == 0 or not changes.inputs)
-        for k, changes in enumerate(map(changes_of, inner))
+        for k, changes in enumerate(map(followed.__getitem__, inner))
     )
     if follows and not any(map(_is_replaced, inner)):
         return program

@@ -9,7 +9,7 @@ import sys
 from collections import defaultdict, namedtuple
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import is_dataclass
+from dataclasses import field, is_dataclass
 from enum import Enum
 from typing import Any, Final
 
@@ -26,7 +26,7 @@ from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.prim_expr import PrimExpr
 from relaxpy.plugins.importing.unsupported import FrontendError
 from relaxpy.plugins.torch.decompose import graphs
-from relaxpy.plugins.torch.mutation import changes_of
+from relaxpy.plugins.torch.mutation import Changes, Followed
 from relaxpy.plugins.torch.ops.control import asserts
 from relaxpy.plugins.torch.ops.creation import draws
 from relaxpy.plugins.torch.symbols import Symbols, is_symbolic, sympy_of
@@ -63,6 +63,7 @@ class Program:
     conditions: Conditions
     #: The form of what the model returns, a TreeSpec, which are the last results; None without one.
     form: Any = None
+    followed: Followed = field(default_factory=Followed)
 
     @property
     def output(self) -> Any:
@@ -114,7 +115,7 @@ def has_names(tree: Any) -> bool:
     return isinstance(tree, dict) or (isinstance(tree, list) and any(map(has_names, tree)))
 
 
-def of_exported(exported: Any, given: Mapping[int, Any]) -> Program:
+def of_exported(exported: Any, given: Mapping[int, Any], followed: Followed) -> Program:
     """The graph of an exported program, in which some inputs are given tensors, by position.
 
     Errors:
@@ -156,17 +157,19 @@ def of_exported(exported: Any, given: Mapping[int, Any]) -> Program:
                     "which Relax does not have",
                     hint=hint,
                 )
-    inputs = _with_own_memory(exported, bound)
+    inputs = _with_own_memory(exported, bound, followed[exported.graph])
     conditions = Conditions.of_exported(exported)
-    return Program(exported.graph, inputs, conditions, exported.call_spec.out_spec)
+    return Program(exported.graph, inputs, conditions, exported.call_spec.out_spec, followed)
 
 
-def _with_own_memory(exported: Any, inputs: Iterable[Input]) -> list[Input]:
+def _with_own_memory(
+    exported: Any, inputs: Iterable[Input], changes: Changes | None
+) -> list[Input]:
     """The inputs, with copies of the tensors that a call of the program changes."""
     signature = exported.graph_signature
     targets = {s.target for s in signature.output_specs if "MUTATION" in s.kind.name}
     names = {s.arg.name for s in signature.input_specs if s.target in targets} | targets
-    if (changes := changes_of(exported.graph)) is not None:
+    if changes is not None:
         names.update(node.name for node in changes.inputs)
     return [
         replace(item, tensor=item.tensor.clone())

@@ -46,7 +46,7 @@ from relaxpy.plugins.torch.complexes import (
 from relaxpy.plugins.torch.context import Context, cast
 from relaxpy.plugins.torch.decompose import is_decomposed, names_of, traced
 from relaxpy.plugins.torch.fx_graph import Input, Kind, Program, has_names, named_outputs
-from relaxpy.plugins.torch.mutation import Changes, changes_of, is_overload, twin_of
+from relaxpy.plugins.torch.mutation import Changes, is_overload, twin_of
 from relaxpy.plugins.torch.registry import Value, find, is_converted
 from relaxpy.plugins.torch.symbols import Symbols, is_symbolic
 from relaxpy.support import progress
@@ -200,7 +200,7 @@ class Importer:
 
     def _output_tree(self) -> Any:
         """The places of the results in the form in which the model returns them, if it is known."""
-        form, changes = self.program.form, changes_of(self.program.graph)
+        form, changes = self.program.form, self.program.followed[self.program.graph]
         if form is None or self.options.form is not None or changes is None:
             return None
         (results,) = self.program.output.args
@@ -311,12 +311,12 @@ class Importer:
         Errors:
             UnsupportedError: it changes tensors in a way that cannot be followed.
         """
-        changes, before = changes_of(graph), self._changes
+        changes, before = self.program.followed[graph], self._changes
         if changes is None:
             raise UnsupportedError("its graph changes tensors in place")
         if changes.inputs and graph is not self.program.graph:
             raise UnsupportedError("its graph changes its inputs in place")
-        self._changes = changes
+        self._changes = changes.begun()
         try:
             result = self._run(graph)
         finally:

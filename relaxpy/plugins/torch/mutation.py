@@ -236,6 +236,10 @@ class Changes:
     _count: dict[int, int] = field(default_factory=dict)
     _seen: dict[Any, int] = field(default_factory=dict)
 
+    def begun(self) -> Changes:
+        """These changes before the graph is imported, which notes how far it is."""
+        return Changes(self.memory, self.parents, self.first, self.inputs)
+
     def note(self, node: Any, importer: Importer) -> None:
         """The value of this node has just been computed."""
         if node in self.first:
@@ -372,6 +376,14 @@ def _is_strided(view: Any, root: Any) -> bool:
         and one.is_neg() == other.is_neg()
         and fills_memory(other)
     )
+
+
+class Followed(dict[Any, Changes | None]):
+    """The in-place changes of graphs that stay as they are, by graph; looked for once."""
+
+    def __missing__(self, graph: Any) -> Changes | None:
+        self[graph] = found = changes_of(graph)
+        return found
 
 
 def changes_of(graph: Any) -> Changes | None:

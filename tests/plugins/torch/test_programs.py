@@ -1505,6 +1505,20 @@ def test_memory_is_looked_for_near_changes_alone(monkeypatch) -> None:
     assert_same(run(x), leaves(function(None, x)))
 
 
+def test_memory_is_looked_for_once(monkeypatch) -> None:
+    def function(_: Any, x: Any) -> Any:
+        y = F.dropout(x + 1, 0.5, False)
+        return torch.linalg.inv(y.relu_() + 2 * torch.eye(4))  # decomposed, so imported again
+
+    x = torch.rand(4, 4)
+    program = torch.export.export(Module(function), (x,))
+    memories = Mock(side_effect=mutation._memories)
+    monkeypatch.setattr(mutation, "_memories", memories)
+    run = relaxpy.compile(from_exported_program(program))["main"]
+    memories.assert_called_once()
+    assert_same(run(x), leaves(function(None, x)))
+
+
 def test_changes_are_kept_where_pytorch_cannot_show_the_memory(monkeypatch) -> None:
     def function(_: Any, x: Any) -> Any:
         y = x.clone()
