@@ -51,7 +51,7 @@ N.masked_scatter_(B, N.clone())  N[torch.tensor(0)] += 1  N.set_(N.clone())  N.s
 NEW = _lines("""
 x + y  x - y  x * y  x + c  c - x  x * c  x / c  F / 2  torch.maximum(x, y)  x ** 2  -x
 torch.where(B, x, y)  torch.where(B, x, c)  E > c  E == z  E // 2  E % 3  E > z  x.abs()
-2 ** F.clamp(-2, 2)  x.float()  x.to(d)  x.double()
+(2 ** F.clamp(-2, 2)).contiguous()  x.float()  x.to(d)  x.double()
 (E * {9|999}).to(torch.float8_{e4m3fn|e5m2|e4m3fnuz|e5m2fnuz}).float()
 F.sigmoid()  F.tanh()  F.sin()
 torch.relu(x)  nn.gelu(F)  nn.silu(F)  F.clamp(-1, 1).exp()  F.abs().sqrt()  F.abs().log1p()
