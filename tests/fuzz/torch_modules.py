@@ -30,6 +30,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import relaxpy
 from relaxpy.relax.frontend.torch import from_exported_program, relax_dynamo
@@ -438,6 +439,19 @@ def run_exported(case: Case, target: str) -> None:
         agree(run(*map(copied, call)), pairs, "results")
 
 
+class Writes(TorchDispatchMode):  # type: ignore[misc]
+    """A scope in which the memory that operators change in place is noted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.memory: set[int] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func._schema.is_mutable and torch.Tag.inplace_view not in func.tags:
+            self.memory.add(args[0].untyped_storage().data_ptr())
+        return func(*args, **(kwargs or {}))
+
+
 def changed_names(case: Case, signature: Any) -> list[str]:
     """The buffers and inputs that a module changes, as PyTorch says.
 
@@ -448,9 +462,9 @@ def changed_names(case: Case, signature: Any) -> list[str]:
     if "dropout" in case.text:
         module, args = case.module(), [*map(copied, case.calls[0])]
         tensors = [*module.named_buffers(), *zip(signature.user_inputs, args, strict=True)]
-        before = {name: x._version for name, x in tensors}
-        module(*args)
-        changed |= {name for name, x in tensors if x._version != before[name]}
+        with Writes() as writes:
+            module(*args)
+        changed |= {n for n, x in tensors if x.untyped_storage().data_ptr() in writes.memory}
     return sorted(changed, key=names.index)
 
 
