@@ -210,3 +210,11 @@ def test_an_end_beyond_the_datatype_is_none() -> None:
     assert simplify(T.LE(ramp, T.Broadcast(x, 4))).dtype.is_bool
     steep = T.Ramp(T.IntImm("int32", 0), T.IntImm("int32", 2**31 - 1), 4)
     assert simplify(T.LE(steep, T.Ramp(x, T.IntImm("int32", 2), 4))).dtype.is_bool
+
+
+def test_the_bounds_of_an_extremum_of_a_remainder_end() -> None:
+    large = T.IntImm("int64", 2**31 - 1)
+    u = T.Cast("int64", T.Cast("int32", T.Var("u", "uint16")))
+    remainder = ops.floormod(u + large, T.Cast("int64", T.Cast("int32", n)))
+    found = Analyzer().const_int_bound(T.Max(m, remainder))
+    assert found.max_value >= 2**31 - 2

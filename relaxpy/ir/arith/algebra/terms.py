@@ -264,12 +264,17 @@ def _extremum(remaining: Poly, atom: Positive, times: int) -> Extremum:
 
 @lru_cache(maxsize=1 << 10)
 def _sides(atom: Positive) -> tuple[Poly, Poly]:
-    """The operand of `atom` as p - n: its positive terms p, and its negative terms negated, n."""
+    """The operand of `atom` as p - n: its positive terms p, and its negative terms negated, n.
+
+    They have no constants: that of a dividend is on both sides.
+    """
     p: dict[Monomial, int] = {}
     n: dict[Monomial, int] = {}
     for term in grouped({m: c for m, c in atom.inner if m}):
         side, sign = (p, 1) if term.coefficient > 0 else (n, -1)
         poly.accumulate(side, term.unit, sign * term.coefficient)
+    for side in p, n:
+        side.pop(ONE, None)
     return p, n
 
 
