@@ -283,6 +283,9 @@ def test_examples_are_for_torch_modules_only() -> None:
         refused("the example has 2 of them", torch_model(), args=X, dynamic={"x": axes})
     for count in (0, 1):
         refused("2 or more", torch_model(), args=X[:count], dynamic={"x": {0: "n"}})
+    square, names = np.ones((2, 2), "float32"), {0: "n", 1: "n"}
+    assert relaxpy.load(torch_model(), args=square, dynamic={"x": names})
+    refused("the size n is 2 in x and 4 in x", torch_model(), args=X, dynamic={"x": names})
     refused("missing a required argument: 'x'", torch_model(), args=())
     refused("unexpected keyword argument 'z'", torch_model(), args=X, kwargs={"z": X})
     refused("no tensors of <U1", torch_model(), args=np.array(["a"]))
@@ -300,6 +303,35 @@ def test_examples_are_for_torch_modules_only() -> None:
     refused("where **others", Named(), args=X, kwargs={"y": X}, dynamic={"x": {0: "n"}})
 
 
+def test_a_model_without_inputs_needs_no_examples() -> None:
+    torch = pytest.importorskip("torch")
+
+    class Weights(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.ones(3))
+
+        def forward(self):
+            return self.weight * 2
+
+    assert relaxpy.compile(Weights())().tolist() == [2, 2, 2]
+
+
+def test_the_tensors_of_a_dictionary_are_arguments_by_themselves() -> None:
+    torch = pytest.importorskip("torch")
+
+    class Sum(torch.nn.Module):
+        def forward(self, both):
+            return both["a"] + both["b"]
+
+    both = {"a": X, "b": X}
+    ex = relaxpy.compile(Sum(), args=(both,))
+    assert ex(X, X).tolist() == ex(**{f"both_{k}": v for k, v in both.items()}).tolist()
+    for call in (ex, ex.check_values):
+        with pytest.raises(RelaxpyError, match="pass the tensors of a dictionary or list one by"):
+            call(both)
+
+
 @pytest.mark.parametrize("kind", ["onnx", "pt2", "rxp", "json", "py"])
 def test_a_file_that_is_missing_is_a_file_not_found(kind: str, tmp_path: Path) -> None:
     if kind in ("onnx", "pt2"):
@@ -314,10 +346,12 @@ def test_a_file_that_is_something_else_is_refused(kind: str, tmp_path: Path) -> 
     if kind in ("onnx", "pt2"):
         pytest.importorskip({"onnx": "onnx", "pt2": "torch"}[kind])
     path = tmp_path / f"model.{kind}"
-    path.write_bytes(b"\x93NUMPY\xff\xfe")
-    for take in (relaxpy.compile, relaxpy.load):
-        with pytest.raises(RelaxpyError, match=f"model.{kind}"):
-            take(path)
+    for content in (b"\x93NUMPY\xff\xfe", b"x", b""):
+        path.write_bytes(content)
+        for take in (relaxpy.compile, relaxpy.load):
+            with pytest.raises(RelaxpyError, match=f"model.{kind}") as caught:
+                take(path)
+            assert (kind == "rxp") == ("is not a saved executable" in str(caught.value))
 
 
 def test_exported_programs_may_be_damaged_or_have_a_name_in_capitals(tmp_path: Path) -> None:

@@ -78,18 +78,18 @@ def model_module(
             f"the torch module {kind} is on meta, where weights have no values",
             hint="model.to_empty(device='cpu') makes room for weights to load",
         )
-    if args is None and kwargs is None:
+    model = getattr(model, "_orig_mod", model)  # of torch.compile
+    signature = inspect.signature(model.forward)
+    if args is None and kwargs is None and signature.parameters:
         raise MisuseError(
             f"the torch module {kind} is exported with example arguments, which are missing",
             hint="write args=(x,) with a tensor of the shape and datatype of an input",
         )
     if kwargs is not None and not isinstance(kwargs, Mapping):
         raise unexpected(kwargs, "kwargs are example arguments by name")
-    model = getattr(model, "_orig_mod", model)  # of torch.compile
     examples = tuple(args) if isinstance(args, (tuple, list)) else () if args is None else (args,)
     positional = tree_map(_tensor, examples)
     named = {str(name): tree_map(_tensor, value) for name, value in (kwargs or {}).items()}
-    signature = inspect.signature(model.forward)
     try:
         bound: dict[str, object] = signature.bind(*positional, **named).arguments
     except TypeError as error:
@@ -141,6 +141,8 @@ class _Sizes:
 
     def __init__(self) -> None:
         self._dims: dict[str, Any] = {}
+        self._found: dict[str, tuple[int, str]] = {}
+        """The size of each name in the example, and where it is first."""
 
     def of_arguments(self, dynamic: Any, bound: Mapping[str, object]) -> object:
         """Sizes of all arguments: those that are not mentioned have fixed ones."""
@@ -215,6 +217,12 @@ class _Sizes:
         if isinstance(size, str):
             if not size.isidentifier():
                 raise MisuseError(f"a size has an identifier as its name, found {size!r:.60}")
+            first, other = self._found.setdefault(size, (found, path))
+            if first != found:
+                raise MisuseError(
+                    f"the size {size} is {first} in {other} and {found} in {path} of the example",
+                    hint="sizes of one name are equal: name the other one differently",
+                )
             size = self._dims.setdefault(size, torch.export.Dim(size))
         if found < 2 and isinstance(size, torch.export.Dim):
             raise MisuseError(
