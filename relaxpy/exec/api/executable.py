@@ -156,7 +156,7 @@ class EntryPoint(CopiedByReference):
             if kwargs:
                 args = self.positional_args(args, kwargs)
             if len(args) != self._arity:
-                self.signature.check_count(len(args))
+                self.signature.check_count(len(args), args)
             for arg in args:
                 if type(arg) is not _ndarray:
                     values = self._converted(args)
@@ -206,7 +206,7 @@ class EntryPoint(CopiedByReference):
         Errors:
             RuntimeCheckError (also FunctionSignatureError): they do not fit.
         """
-        self.signature.check_count(len(args))
+        self.signature.check_count(len(args), args)
         values = self._converted(args)
         self.signature.bind(values, Bindings())
         return values
@@ -244,7 +244,7 @@ class EntryPoint(CopiedByReference):
                     notes=(f"its signature is {self.signature}",),
                 )
         if len(args) + len(named) != len(names):
-            self.signature.check_count(len(args) + len(named))
+            self.signature.check_count(len(args) + len(named), (*args, *named.values()))
         return (*args, *(named[name] for name in remaining))
 
     @override

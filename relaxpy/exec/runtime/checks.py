@@ -490,15 +490,24 @@ class Signature:
             f" -> {self.ret}" if self.ret is not None else ""
         )
 
-    def check_count(self, count: int) -> None:
-        """Errors: RuntimeCheckError unless there are `count` parameters (FN-11)."""
-        if count != len(self.params):
-            raise RuntimeCheckError(
-                f"{self.name} takes {counted(len(self.params), 'argument')}, found {count}",
-                rule="FN-11",
-                span=self.span,
-                notes=(f"its signature is {self}",),
-            )
+    def check_count(self, count: int, args: Sequence[object] = ()) -> None:
+        """Errors: RuntimeCheckError unless `count`, with `args` among them, fits (FN-11)."""
+        if count == len(self.params):
+            return
+        are_tuples = any(isinstance(p.struct_info, rx.TupleStructInfo) for p in self.params)
+        is_nested = any(
+            isinstance(arg, (Mapping, list, tuple)) and not isinstance(arg, ShapeTuple)
+            for arg in args
+        )
+        raise RuntimeCheckError(
+            f"{self.name} takes {counted(len(self.params), 'argument')}, found {count}",
+            rule="FN-11",
+            span=self.span,
+            hint="pass the tensors of a dictionary or list one by one, in this order"
+            if is_nested and not are_tuples
+            else None,
+            notes=(f"its signature is {self}",),
+        )
 
     def bind(self, args: Sequence[Value], bindings: Bindings) -> None:
         """Check the arguments and add the variables that they bind to `bindings`.

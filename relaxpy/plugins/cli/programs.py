@@ -288,8 +288,9 @@ def _saved(path: str, name: str) -> Container | None:
     """The saved executable in a file; None if it is something else.
 
     Errors:
-        MisuseError: it is damaged.
+        MisuseError: it is damaged, or it is something else and its name says otherwise.
     """
+    from relaxpy.exec.api.as_module import SAVED
     from relaxpy.exec.store.container import Container, is_container
 
     if path == STDIN:
@@ -299,7 +300,8 @@ def _saved(path: str, name: str) -> Container | None:
         return Container.of_memory(stream.read(), name)
     with open(path, "rb") as file:
         start = file.read(64)
-    return Container.read(Path(path)) if is_container(start) else None
+    is_saved = is_container(start) or path.lower().endswith(SAVED)
+    return Container.read(Path(path)) if is_saved else None
 
 
 def is_of_a_program(statement: ast.stmt) -> bool:
@@ -511,7 +513,9 @@ class ProgramFile(ProgramSource):
             try:
                 program = from_source(text, filename=self.name)
             except RelaxpyError as error:
-                raise error.noted(self._note()) from None
+                has_name = error.diagnostic.span is not None
+                note = self._note() or (None if has_name else f"the file is {self.name}")
+                raise error.noted(note) from None
             if skipped:
                 where = f"{self.name}:{skipped[0]}"
                 several = f"{len(skipped)} statements outside of programs, from here on, are"
