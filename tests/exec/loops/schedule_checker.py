@@ -117,10 +117,16 @@ class PlanRun:
         self.equal: defaultdict[object, list[Stored]] = defaultdict(list)
         self.by_cell: defaultdict[Cell, list[Stored]] = defaultdict(list)
         self.done: set[int] = set()
-        self.repeats: dict[int, int] = {}
-        """The first of the stores of one value from the same operands: all count as it."""
+        self.repeats: dict[int, Token] = {}
+        """The first of the stores of one value from the same operands: all count as it.
+
+        A copy of an element to the same memory counts as the writer of that.
+        """
         first: dict[object, int] = {}
         for stored in self.text.stores:
+            if (copied := self.copied(stored)) is not None:
+                self.repeats[stored.number] = self.once(copied)
+                continue
             operands = ((c, frozenset(map(self.once, ts))) for c, ts in stored.reads.items())
             before = stored.kind and self.once(stored.before)
             key = stored.position, stored.cell, stored.value, before, frozenset(operands)
@@ -133,6 +139,27 @@ class PlanRun:
             for (cell, _), value in self.text.initial.items():
                 if cell[0] == name:
                     self.values[self.owner(buffer), cell[1]] = value
+
+    def copied(self, stored: Stored) -> Token:
+        """The writer of the element that a store copies to the same memory, as the plan has it."""
+        match [*stored.reads.items()]:
+            case [((name, where), tokens)] if stored.kind is None and len(tokens) == 1:
+                shared = {buffer.name: owner.name for buffer, owner in self.plan.shared.items()}
+                is_same = where == stored.cell[1] and shared.get(name) == stored.cell[0]
+                [token] = tokens
+                return token if is_same and self.value_of(token) == stored.value else None
+            case _:
+                return None
+
+    def value_of(self, token: Token) -> Any:
+        """The value that a writer has left."""
+        match token:
+            case int():
+                return self.text.stores[token].value
+            case (str(), _, frozenset() as numbers):
+                return self.text.stores[max(numbers)].value
+            case _:
+                return None
 
     def _forwarded(self) -> Iterator[Stored]:
         """The stores of the text, without those to buffers that the plan does without."""
@@ -149,7 +176,8 @@ class PlanRun:
                 for token in tokens:
                     if not isinstance(token, int):
                         raise OrderError(f"{stored} reads {cell[0]}[{cell[1]}] before it is stored")
-                    sources |= made[token].sources
+                    if cell in stored.sources:  # and not in a condition
+                        sources |= made[token].sources
                     for other, writers in made[token].reads.items():
                         reads.setdefault(other, set()).update(writers)
             stored = replace(stored, reads=reads, sources=frozenset(sources))
@@ -173,15 +201,25 @@ class PlanRun:
 
         A store on which no argument depends need not be executed.
         """
-        done = {self.repeats.get(number, number) for number in self.done}
+        done = set().union(*(self.numbers_of(self.once(number)) for number in self.done))
         for number in sorted(self.needed()):
-            if self.repeats.get(number, number) not in done:
+            if not self.numbers_of(self.once(number)) <= done:
                 raise OrderError(f"{self.text.stores[number]} is never executed")
         for cell, token in self.text.results():
             found = self.tokens.get((self.owner(self.arguments[cell[0]]), cell[1]))
             if self.once(found) != self.once(token):
                 actual, expected = self.described(found), self.described(token)
                 raise OrderError(f"{cell[0]}[{cell[1]}] is left by {actual}, not by {expected}")
+
+    def numbers_of(self, token: Token) -> set[int]:
+        """The numbers of the stores that a writer consists of."""
+        match token:
+            case int():
+                return {token}
+            case (str(), base, frozenset() as numbers):
+                return self.numbers_of(base) | numbers
+            case _:
+                return set()
 
     def needed(self) -> set[int]:
         """The numbers of the stores on which the arguments depend in the end."""

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from relaxpy.ir import DataType, Op
-from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.core.traverse import map_children, walk
 from relaxpy.ir.tir import expr as e, stmt as s
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.prim_func import PrimFunc
@@ -197,22 +197,27 @@ def accumulated(value: e.PrimExpr, own: BufferLoad) -> str | None:
 
 
 def chosen(value: e.PrimExpr, env: Env, read: Read) -> e.PrimExpr:
-    """The operand that the condition of a choice selects, if variables of loops alone decide it.
+    """`value` with the operands of choices that variables of loops alone decide, in their place.
 
     A compiler that knows the range of a loop may have nothing else of the choice.
     """
     match value:
+        case BufferLoad():
+            return value
         case (
             e.Select(condition=test, true_value=yes, false_value=no)
             | e.Call(op=Op(name="tir.if_then_else"), args=(test, yes, no))
         ):
             nodes = list(walk(test))
             loads = any(isinstance(node, BufferLoad | e.Call) for node in nodes)
-            if loads or any(isinstance(env.get(n), Bound) for n in nodes if isinstance(n, e.Var)):
-                return value
-            return chosen(yes if evaluate(test, env, read) else no, env, read)
+            known = all(isinstance(env.get(n), int) for n in nodes if isinstance(n, e.Var))
+            if known and not loads:
+                return chosen(yes if evaluate(test, env, read) else no, env, read)
         case _:
-            return value
+            pass
+    return map_children(
+        lambda child: chosen(child, env, read) if isinstance(child, e.PrimExpr) else child, value
+    )
 
 
 def accumulation(kind: str, before: Token, number: int) -> Token:

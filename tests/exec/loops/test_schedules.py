@@ -13,9 +13,11 @@ from hypothesis import given, settings, strategies as st
 from relaxpy.exec.loops.plan import dependence
 from relaxpy.exec.loops.plan.blocking import in_tiles
 from relaxpy.exec.loops.plan.planner import make_plan
+from relaxpy.exec.native.backend import rewritten
 from relaxpy.exec.native.trees import fusion, program as native
+from relaxpy.exec.native.trees.program import program_of
 from relaxpy.script import from_source
-from tests.exec.loops.program_checker import program_fault
+from tests.exec.loops.program_checker import ProgramRun, program_fault
 from tests.exec.loops.schedule_checker import OrderError, PlanRun, first_fault
 from tests.exec.loops.schedule_text import TextRun
 from tests.fuzz.chains import Chain
@@ -143,14 +145,68 @@ def test_the_checker_finds_registers_that_are_read_too_late(monkeypatch) -> None
 
 
 @pytest.mark.parametrize("small", [False, True])
-def test_an_accumulation_may_be_the_only_operand_of_a_choice_that_is_ever_selected(small) -> None:
+@pytest.mark.parametrize(
+    "value",
+    [
+        "T.if_then_else(i < 1, T.min(S[()], S[()]), T.int32(-1) * S[()])",
+        "S[()] * (T.if_then_else(i == i, T.int32(-3), S[()]) - X[i])",
+        "T.min(S[()], T.if_then_else(i == 5, T.if_then_else(i == 2, T.int32(2), S[()]), X[i]))",
+    ],
+)
+def test_an_accumulation_may_be_the_only_operand_of_choices_that_is_ever_selected(
+    value: str, small: bool
+) -> None:
+    text = f"""
+@T.prim_func
+def f(S: T.Buffer((), "int32"), X: T.Buffer((4,), "int32")):
+    for i in range(1, 4):
+        S[()] = {value}
+"""
+    perform(text, (np.array(5, "int32"), NUMBERS), small=small)
+
+
+COPIED = """
+@T.prim_func
+def f(x: T.handle, s: T.handle, n: T.int64):
+    X = T.match_buffer(x, (4,), "int32")
+    S = T.match_buffer(s, (), "int32")
+    L = T.alloc_buffer((), "int32")
+    L[()] = X[2]
+    for i in range(n):
+        X[i] = X[i] * 3
+    S[()] = L[()]
+"""
+
+
+def test_a_result_may_be_computed_where_the_text_copies_it_to() -> None:
+    func = from_source(COPIED)
+    args = NUMBERS, np.array(0, "int32"), 4
+    text, plan = TextRun(func, args), make_plan(func, "f")
+    program = rewritten(program_of(plan))
+    assert program.plan.shared
+    assert program_fault(func, args, plan, text) is None
+    trees = tuple(tree for tree in program.trees if tree is not program.trees[0])
+    with pytest.raises(OrderError, match="never executed"):
+        ProgramRun(program.plan, text, program=replace(program, trees=trees), lanes=2).whole()
+
+
+def test_a_condition_may_read_what_a_buffer_was_computed_from_that_is_left_out() -> None:
     text = """
 @T.prim_func
-def f(S: T.Buffer((), "int32")):
-    for i in range(1, 4):
-        S[()] = T.if_then_else(i < 1, T.min(S[()], S[()]), T.int32(-1) * S[()])
+def f(x: T.handle, y: T.handle, n: T.int64):
+    X = T.match_buffer(x, (4,), "int32")
+    Y = T.match_buffer(y, (4,), "int32")
+    L = T.alloc_buffer((), "int32")
+    L[()] = X[2]
+    for i in range(n):
+        if L[()] > 0:
+            Y[i] = Y[i] + 5
 """
-    perform(text, (np.array(5, "int32"),), small=small)
+    func, args = from_source(text), (NUMBERS, NUMBERS, 4)
+    plan = make_plan(func, "f")
+    assert [buffer.name for buffer in plan.forwarded] == ["L"]
+    assert first_fault(func, args, plan) is None
+    assert program_fault(func, args, plan, TextRun(func, args)) is None
 
 
 REPEATED = """@T.prim_func
