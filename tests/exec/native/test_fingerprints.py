@@ -96,6 +96,23 @@ def keys(unchanged: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
     return first
 
 
+def test_a_build_whose_files_have_the_same_sizes_and_times_has_other_keys(copy, tmp_path) -> None:
+    record = copy / f"relaxpy-{relaxpy.__version__}.dist-info" / "RECORD"
+    record.parent.mkdir()
+    found = []
+    for number in (1, 2):
+        path = copy / "relaxpy" / "exec" / "tuning.py"
+        text = path.read_text(encoding="utf-8")
+        path.unlink()
+        path.write_text(f"{text.partition('# build')[0]}# build {number}\n", encoding="utf-8")
+        os.utime(path, (10**9, 10**9))
+        record.write_text(f"relaxpy/exec/machine/tuning.py,sha256={number},9\n", encoding="utf-8")
+        settle()
+        found.append(output(KEYS, copy, tmp_path / "cache"))
+    first, second = found
+    assert {kind for kind in first if first[kind] != second[kind]} == OF_EXECUTOR
+
+
 @pytest.mark.parametrize(
     ("file", "changed"),
     [

@@ -82,7 +82,7 @@ def _interface() -> str:
         return ""
     python = sys.implementation.name, *map(str, sys.version_info[:2])
     versions = *python, *_versions()
-    key = disk_cache.key_of("interface", *versions, _hash(files))
+    key = disk_cache.key_of("interface", *versions, _hash(files), _record())
     stored = disk_cache.load(key)
     if stored is not None:
         return bytes(stored).decode(errors="replace")
@@ -106,11 +106,23 @@ def package() -> str:
     files = _files()
     if not files or IMPORTED.has_changed():
         return ""
-    return disk_cache.key_of(sys.version, *_versions(), _hash(files))
+    return disk_cache.key_of(sys.version, *_versions(), _hash(files), _record())
 
 
 def _versions() -> tuple[str, ...]:
     return __version__, np.__version__, ml_dtypes.__version__
+
+
+@cache
+def _record() -> str:
+    """A hash of the list of installed files, with theirs; empty if relaxpy was not installed.
+
+    Files of two builds may have the same sizes and times: tools for images set these.
+    """
+    try:
+        return _contents([os.path.join(f"{FOLDER}-{__version__}.dist-info", "RECORD")])
+    except OSError:
+        return ""
 
 
 @cache
