@@ -58,6 +58,20 @@ def test_other_arrays_are_their_elements(tmp_path: Path) -> None:
         assert identity(array) == digest(array) == digest(np.array(array))
 
 
+def test_a_file_that_is_written_through_memory_is_its_elements_until_that_sets_its_time(
+    tmp_path: Path,
+) -> None:
+    data = np.zeros(tuning.Kept.OF_FILE, np.uint8)
+    path = written(tmp_path / "weights", data)
+    writer, hashes = np.memmap(path, np.uint8, "r+"), []
+    for number in (1, 2):
+        writer[-1] = number
+        files = MappedFiles()
+        files._begin += 30  # the seconds since the last change
+        hashes.append(files.identity(np.memmap(path, np.uint8, "r")))
+    assert hashes[0] != hashes[1]
+
+
 def test_hashes_are_those_of_the_elements_now() -> None:
     data = np.zeros(tuning.Kept.OF_FILE, np.uint8)
     hashes = {digest(data)}

@@ -59,8 +59,8 @@ NAMES = {
     "runtime/checks.py": "_LONGEST _SHOWN_PARAMS",
     "runtime/scalar.py": "_LARGE",
     "runtime/operators.py": "_WIDEST",
-    "runtime/threads.py": "MOST_THREADS ENTRIES _ENVIRONMENT_WORDS",
-    "store/stored.py": "_SETTLED",
+    "runtime/threads.py": "MOST_THREADS ENTRIES _ENVIRONMENT_WORDS _OPERANDS",
+    "store/mapped.py": "_SETTLED",
 }
 
 

@@ -13,8 +13,12 @@ from relaxpy.ir.core.dtype import Array
 from relaxpy.ir.core.tensor import is_writable
 from relaxpy.support.dataclass import dataclass
 
-_SETTLED: Final = 2
-"""The seconds after which a file that is changed again certainly gets another time."""
+_SETTLED: Final = 60
+"""The seconds after which a file that is changed again certainly gets another time.
+
+Writes to mapped memory set it once, until Linux has written the memory to the disk: by default, it
+does so within 35 seconds.
+"""
 
 
 @dataclass(frozen=True, slots=True)
