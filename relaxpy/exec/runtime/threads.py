@@ -114,7 +114,7 @@ _ENVIRONMENT_WORDS: Final = 16
 def rounding() -> str:
     """How this thread rounds, and whether it takes subnormal numbers for zeros.
 
-    These are results of arithmetic: numbers that a compiler computes depend on it, too.
+    These are results of arithmetic, such as a compiler computes.
     """
     one, half, tiny = _OPERANDS
     results = _SUBNORMAL * one, _NORMAL * half, one + tiny, one - tiny, tiny - one
