@@ -52,7 +52,7 @@ def call_function(
 
 
 def _settings() -> tuple[object, ...]:
-    """What a compilation depends on besides the function and the registry of packed functions."""
+    """The settings on which a compilation depends, other than the registry."""
     variables = map(os.environ.get, (VARIABLE, THREADS))
     target, options = target_kind(Target.current()), PassContext.current().options
     return Op.changes, target, *variables, options, rounding()
