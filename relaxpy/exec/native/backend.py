@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import traceback
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
@@ -13,14 +12,11 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from relaxpy.errors import RelaxpyError
-from relaxpy.exec.loops.nest.nodes import Axis
-from relaxpy.exec.loops.plan.statements import Assignment
-from relaxpy.exec.loops.plan.tree import Contraction, Plan, Run, runs
+from relaxpy.exec.loops.plan.tree import runs
 from relaxpy.exec.loops.report import BlockReport, KernelReport, report_of
 from relaxpy.exec.machine.fast_paths import KERNEL_CLASSES, ONLY_PACKED, PACKED_WEIGHTS, WHOLE_GRAPH
-from relaxpy.exec.machine.tuning import CodeSize, Products
 from relaxpy.exec.native.calls.called import CalledKernel
-from relaxpy.exec.native.calls.entry import Array, table_offset
+from relaxpy.exec.native.calls.entry import Array
 from relaxpy.exec.native.calls.entry_table import (
     BY_WORDS,
     PASSED,
@@ -29,40 +25,39 @@ from relaxpy.exec.native.calls.entry_table import (
     from_words,
     types_of,
 )
-from relaxpy.exec.native.calls.interpreter import fits_interpreter
 from relaxpy.exec.native.calls.jit import PartsAhead, compile_code
 from relaxpy.exec.native.classes import KernelClass, classes_of
 from relaxpy.exec.native.emit import KernelEmitter
 from relaxpy.exec.native.entry_parameters import EntrySignature, signature_of
 from relaxpy.exec.native.llvm.llvm_module import Module
-from relaxpy.exec.native.llvm.writer import I32, I64, POINTER, Function
+from relaxpy.exec.native.llvm.writer import I32, I64, POINTER
 from relaxpy.exec.native.machine_code.disk_cache import key_of
-from relaxpy.exec.native.machine_code.machine import current, unfit
+from relaxpy.exec.native.machine_code.machine import current
 from relaxpy.exec.native.machine_code.objects import compile_assembly, recorded
+from relaxpy.exec.native.price import (
+    check_length,
+    check_native,
+    check_price,
+    slow_reasons,
+    varying_instructions,
+)
 from relaxpy.exec.native.split import in_tasks
 from relaxpy.exec.native.threads.pool import native_threads
 from relaxpy.exec.native.trees.chains import with_chains
 from relaxpy.exec.native.trees.epilogues import with_epilogues
-from relaxpy.exec.native.trees.flat import decoded_again, with_flat_axes
-from relaxpy.exec.native.trees.lanes import with_best_order
+from relaxpy.exec.native.trees.flat import with_flat_axes
 from relaxpy.exec.native.trees.obligations import Obligation
-from relaxpy.exec.native.trees.product import product_of
 from relaxpy.exec.native.trees.program import KernelProgram, program_of
-from relaxpy.exec.native.trees.repeated import repeated_loads
 from relaxpy.exec.native.values.datatypes import RefusedError
 from relaxpy.exec.native.values.failures import FailureTable
 from relaxpy.exec.native.values.packing import Packing
 from relaxpy.exec.native.weights import constant_arguments
 from relaxpy.exec.numpy.compiler import Kernel
-from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.core.traverse import occurrences
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.op import Op
-from relaxpy.ir.tir.buffer import BufferLoad
-from relaxpy.ir.tir.expr import Call, Cast, PrimExpr, Var
+from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import Block
-from relaxpy.ir.tir.substitution import mentions
 from relaxpy.support.dataclass import replace
 from relaxpy.support.progress import stage
 
@@ -157,7 +152,7 @@ class NativeBackend:
 
     def _report(self, name: str, program: KernelProgram, written: Sequence[str]) -> KernelReport:
         """The report of a claimed kernel, which has the functions `written`."""
-        threads, varies = self._threads(name, written), _varies(program)
+        threads, varies = self._threads(name, written), varying_instructions(program)
         return tuple(
             replace(
                 row,
@@ -167,7 +162,9 @@ class NativeBackend:
                 threads=threads,
                 varies=varies,
             )
-            for row, reason in zip(report_of(program.plan.trees), _reasons(program), strict=True)
+            for row, reason in zip(
+                report_of(program.plan.trees), slow_reasons(program), strict=True
+            )
         )
 
     def _claim_in_class(self, kernel: Kernel, func: PrimFunc) -> bool:
@@ -465,141 +462,3 @@ class _Class:
 
 def _block_names(func: PrimFunc) -> list[str]:
     return [block.name_hint for block in occurrences(func.body, Block)]
-
-
-def check_native(plan: Plan) -> None:
-    """Check that a kernel only has constructs that native code supports.
-
-    Errors:
-        RefusedError: it has something else.
-    """
-    # A CPU that runs no native code does not try it; code for others is checked where it is loaded.
-    if not (unfit() or (fits_interpreter() and table_offset())):
-        raise RefusedError("it cannot read the arrays of this Python or NumPy")
-    if plan.calls_functions:
-        raise RefusedError("it calls functions")
-    if plan.views or plan.nest.pointers or plan.nest.constants:
-        raise RefusedError("it has views of memory, pointers or constants")
-
-
-def check_price(program: KernelProgram) -> None:
-    """Check that native code is expected to be faster than NumPy.
-
-    Errors:
-        RefusedError: it is not.
-    """
-    members = list(runs(program.plan.trees))
-    if current().vector_bits >= 512 and members and all(map(_is_power, members)):
-        raise RefusedError("NumPy has a faster function for powers")
-    for run in members:
-        match run:
-            case Run(accumulation=Assignment(), idiom=Contraction() as product):
-                pass
-            case _:
-                continue
-        if not _reuses(product, run.axes) or _has_windows(product, run):
-            continue
-        if product_of(with_best_order(run)):
-            continue
-        decoded = _decoded(program)
-        if run in decoded or _is_remainder(run, decoded):
-            continue
-        depth = math.prod((axis.extent for axis in run.over), start=as_poly(1))
-        if depth.constant is not None and depth.constant <= Products.SHORT_SUM:
-            continue
-        count = math.prod((axis.extent for axis in run.loops), start=as_poly(1))
-        if count.constant is None or count.constant > Products.SMALL:
-            raise RefusedError("a product of matrices runs on BLAS")
-
-
-def _is_remainder(run: Run, decoded: Sequence[Run]) -> bool:
-    """True if a product has the weights of an incomplete last group of packed ones.
-
-    These are few; the others are in the sum that it adds to, one of those in `decoded`.
-    """
-    targets = {each.accumulation.target for each in decoded if each.accumulation is not None}
-    return run.accumulation is not None and run.accumulation.target in targets
-
-
-def _decoded(program: KernelProgram) -> list[Run]:
-    """The sums with packed elements."""
-    return [
-        run
-        for run in runs(program.plan.trees)
-        if run.accumulation is not None and repeated_loads(run, program.plan) is not None
-    ]
-
-
-def _reasons(program: KernelProgram) -> Iterator[str]:
-    """The reason why each native run is slower than others of its kind, if any."""
-    decoded = _decoded(program)
-    for run in runs(program.plan.trees):
-        if run not in decoded:
-            reason = "the weights of a last group that is not whole are decoded for each row"
-            yield reason if _is_remainder(run, decoded) else ""
-        elif axes := decoded_again(run, program):
-            names = ", ".join(axis.var.name for axis in axes)
-            yield f"weights are decoded again in each iteration of {names}"
-        else:
-            yield ""
-
-
-def check_length(functions: Iterable[Function]) -> None:
-    """Check that functions of a kernel compile in less than a second.
-
-    LLVM takes time quadratic in the longest basic block.
-
-    Errors:
-        RefusedError: they take longer.
-    """
-    longest = max(function.longest_block() for function in functions)
-    if longest > CodeSize.LONGEST_BLOCK:
-        raise RefusedError(f"{longest} instructions without a loop take long to compile")
-
-
-def _is_power(run: Run) -> bool:
-    """True if a run only computes float32 powers of elements of memory."""
-    match run.store:
-        case Assignment(value=Call(op=Op(name="tir.pow"), args=args) as value):
-            return str(value.dtype) == "float32" and all(isinstance(a, BufferLoad) for a in args)
-        case _:
-            return False
-
-
-def _varies(program: KernelProgram) -> str:
-    """The reason why the results of a kernel may have other bits on another CPU; or empty."""
-    members = list(runs(program.plan.trees))
-    if any(map(_sums_bfloat16, members)):
-        return "instructions for bfloat16"
-    return "NumPy's power on AVX-512" if members and all(map(_is_power, members)) else ""
-
-
-def _sums_bfloat16(run: Run) -> bool:
-    """True if a run sums products of bfloat16, for which some CPUs have instructions.
-
-    These round in another way than products and sums of float32.
-    """
-    match run.idiom:
-        case Contraction(factors=factors):
-            read = [f.value if isinstance(f, Cast) else f for f in factors]
-            return sum(str(f.dtype) == "bfloat16" for f in read) >= 2
-        case _:
-            return False
-
-
-def _reuses(product: Contraction, axes: Sequence[Axis]) -> bool:
-    """True if several elements of the target need the same element of a factor."""
-    return any(not mentions(f, {a.var}) for f in product.factors for a in axes)
-
-
-def _has_windows(product: Contraction, run: Run) -> bool:
-    """True if memory has where each sum begins: NumPy would copy the elements of all of them."""
-    summed, parallel = ({axis.var for axis in axes} for axes in (run.over, run.axes))
-    return any(
-        mentions(start, parallel) and not mentions(start, summed)
-        for factor in product.factors
-        for load in occurrences(factor, BufferLoad)
-        for index in load.indices
-        if mentions(index, summed)
-        for start in occurrences(index, BufferLoad)
-    )
