@@ -55,7 +55,23 @@ from relaxpy.support.dataclass import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Stretch:
+class _Steps:
+    """The steps of a k-block: its axes, and the operands there as they are in memory.
+
+    It starts at the iteration `start` of the divided axis, after the steps `before` of the sum.
+    """
+
+    axes: Sequence[GemmAxis]
+    a: Matrix
+    b: Matrix
+    start: Size = 0
+    before: Size = 0
+    is_first: Value | None = None
+    is_last: Value | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _KBlock:
     """A k-block: its axes with strides, the operands there, and its position in the sum.
 
     `is_first` and `is_last` are None if there is only one. The zero-point corrections of columns
@@ -256,7 +272,7 @@ class TileEmitter:
             left = combine(f, "add", combine(f, "mul", first, -1), self.column_blocks)
             f.loop(0, combine(f, "smin", left, self.blocks), 1, [], block)
 
-        def stretch(number: Value | None) -> None:
+        def k_block(number: Value | None) -> None:
             def products(n: Size, columns: Columns) -> None:
                 self._block(outer, strips, start, height, columns, number, n)
 
@@ -267,9 +283,9 @@ class TileEmitter:
             f.loop(0, strips, 1, [], lambda n: self._finish(n, outer, start, height, columns, kept))
 
         if self.chunked is None:
-            stretch(None)
+            k_block(None)
         else:
-            f.loop(0, self._stretches(), 1, [], stretch)
+            f.loop(0, self._k_blocks(), 1, [], k_block)
         if self.epilogue is not None:
             each_block(finish)
 
@@ -322,7 +338,7 @@ class TileEmitter:
             b = combine(f, "add", b, combine(f, "mul", before, fold.jump))
         a_start = moved(f, contraction.a, a)
         b_start = moved(f, contraction.b, b)
-        part = self._stretch(number, a_start, b_start, (start, height), columns, block)
+        part = self._k_block(number, a_start, b_start, (start, height), columns, block)
         if self.strip is None:
             kept = combine(f, "mul", block, self.height)
             self._rows(outer, start, height, columns, part, kept)
@@ -372,25 +388,25 @@ class TileEmitter:
         return advance(self.f, self.partial, first, self.contraction.accumulator)
 
     def _strip_rows(
-        self, number: Value, outer: Sequence[Size], columns: Columns, stretch: _Stretch
+        self, number: Value, outer: Sequence[Size], columns: Columns, k_block: _KBlock
     ) -> None:
         """The rows of one strip."""
         f = self.f
         assert self.strip is not None
         assert isinstance(self.rows, int)
         here = (*outer[:-1], combine(f, "add", outer[-1], number))
-        a = moved(f, stretch.a, combine(f, "mul", number, self.strip.a))
-        there = replace(stretch, a=a)
+        a = moved(f, k_block.a, combine(f, "mul", number, self.strip.a))
+        there = replace(k_block, a=a)
         self._rows(here, 0, self.rows, columns, there, combine(f, "mul", number, self.rows))
 
-    def _stretches(self) -> Value:
+    def _k_blocks(self) -> Value:
         """The number of k-blocks; at least one, which writes the initial values."""
         assert self.chunked is not None
         chunks = ceil_div(self.f, self.chunked.extent, self.chunk)
         count = total(self.f, [chunks, *(axis.extent for axis in self.singles)])
         return self.f.intrinsic("smax", self.f.index(count), 1)
 
-    def _stretch(
+    def _k_block(
         self,
         number: Value | None,
         a: Matrix,
@@ -398,75 +414,100 @@ class TileEmitter:
         rows: tuple[Size, Size],
         columns: Columns,
         block: Size,
-    ) -> _Stretch:
+    ) -> _KBlock:
         """A k-block for a block of columns; `rows` are the first row and their number."""
-        f, axes = self.f, list(self.whole)
-        is_first = is_last = None
-        before: Size = 0
-        first: Size = 0
-        if number is not None:
-            assert self.chunked is not None
-            chunks = f.intrinsic("smax", f.index(ceil_div(f, self.chunked.extent, self.chunk)), 1)
-            first = combine(f, "mul", combine(f, "srem", number, chunks), self.chunk)
-            rest = combine(f, "sdiv", number, chunks)
-            whole = self.chunked.extent
-            before = combine(f, "add", combine(f, "mul", rest, whole), first)
-            before = combine(f, "mul", before, total(f, [axis.extent for axis in self.whole]))
-            left = combine(f, "add", combine(f, "mul", first, -1), whole)
-            exact = isinstance(whole, int) and whole % self.chunk == 0
-            extent = self.chunk if exact and whole else combine(f, "smin", left, self.chunk)
-            a, b = (
-                moved(f, a, combine(f, "mul", first, self.chunked.a)),
-                moved(f, b, combine(f, "mul", first, self.chunked.b)),
-            )
-            for axis in reversed(self.singles):
-                size = f.intrinsic("smax", f.index(axis.extent), 1)
-                index = combine(f, "srem", rest, size)
-                rest = combine(f, "sdiv", rest, size)
-                a = moved(f, a, combine(f, "mul", index, axis.a))
-                b = moved(f, b, combine(f, "mul", index, axis.b))
-                # An empty sum has one k-block, which adds nothing.
-                extent = combine(f, "mul", extent, combine(f, "smin", axis.extent, 1))
-            axes.insert(0, replace(self.chunked, extent=extent))
-            is_first = f.compare("eq", number, 0)
-            is_last = f.compare("eq", number + 1, self._stretches())
-        if axes and axes[0].within is not None:
-            low, high = axes[0].within
-            start = f.intrinsic("smax", low - first, 0)
-            stop = f.intrinsic("smin", high - first, axes[0].extent)
-            a = moved(f, a, combine(f, "mul", start, axes[0].a))
-            b = moved(f, b, combine(f, "mul", start, axes[0].b))
-            axes[0] = replace(axes[0], extent=f.intrinsic("smax", stop - start, 0))
-        row = self.contraction.row
-        a_row = row.a
-        strides = [(axis.a, axis.b) for axis in axes]
-        if self.packs_a:
-            pack_rows = partial(self.copies.copy_rows, a, axes, *rows)
-            if isinstance(block, Value):
-                f.branch(f.compare("eq", block, 0), pack_rows)
-            else:
-                pack_rows()
-            a, a_row = self.copies.band, self.copies.pitch
-            strides = [(n, b) for n, (_, b) in zip(packed(axes), strides, strict=True)]
+        whole = _Steps(self.whole, a, b) if number is None else self._chunk(number, a, b)
+        steps = self._needed(whole)
+        first, first_row, along_first = self._first_operand(steps, rows, block)
+        if self.dots is not None:
+            return self._joined(self.dots, steps, columns, number)
+        second, along_second = self._second_operand(steps, columns)
+        strides = zip(steps.axes, along_first, along_second, strict=True)
+        axes = [GemmAxis(axis.extent, along, other) for axis, along, other in strides]
+        return _KBlock(merged(axes), first, first_row, second, steps.is_first, steps.is_last)
+
+    def _chunk(self, number: Value, a: Matrix, b: Matrix) -> _Steps:
+        """The steps of the k-block of that number, where the sum has several; `a` and `b` begin it.
+
+        Each has one iteration of the outer axes, `outer`, and the iterations of the divided axis
+        from `start` on.
+        """
+        f, axis = self.f, self.chunked
+        assert axis is not None
+        chunks = f.intrinsic("smax", f.index(ceil_div(f, axis.extent, self.chunk)), 1)
+        start = combine(f, "mul", combine(f, "srem", number, chunks), self.chunk)
+        outer = combine(f, "sdiv", number, chunks)
+        iterations = combine(f, "add", combine(f, "mul", outer, axis.extent), start)
+        inner = total(f, [inside.extent for inside in self.whole])
+        before = combine(f, "mul", iterations, inner)
+        left = combine(f, "add", combine(f, "mul", start, -1), axis.extent)
+        is_exact = isinstance(axis.extent, int) and axis.extent and axis.extent % self.chunk == 0
+        extent = self.chunk if is_exact else combine(f, "smin", left, self.chunk)
+        a = moved(f, a, combine(f, "mul", start, axis.a))
+        b = moved(f, b, combine(f, "mul", start, axis.b))
+        for single in reversed(self.singles):
+            size = f.intrinsic("smax", f.index(single.extent), 1)
+            index = combine(f, "srem", outer, size)
+            outer = combine(f, "sdiv", outer, size)
+            a = moved(f, a, combine(f, "mul", index, single.a))
+            b = moved(f, b, combine(f, "mul", index, single.b))
+            # An empty sum has one k-block, which adds nothing.
+            extent = combine(f, "mul", extent, combine(f, "smin", single.extent, 1))
+        axes = replace(axis, extent=extent), *self.whole
+        is_first = f.compare("eq", number, 0)
+        is_last = f.compare("eq", number + 1, self._k_blocks())
+        return _Steps(axes, a, b, start, before, is_first, is_last)
+
+    def _needed(self, steps: _Steps) -> _Steps:
+        """The steps within the bounds of the outermost axis, if it has any."""
+        if not steps.axes or steps.axes[0].within is None:
+            return steps
+        f, (axis, *inner) = self.f, steps.axes
+        low, high = steps.axes[0].within
+        start = f.intrinsic("smax", low - steps.start, 0)
+        stop = f.intrinsic("smin", high - steps.start, axis.extent)
+        a = moved(f, steps.a, combine(f, "mul", start, axis.a))
+        b = moved(f, steps.b, combine(f, "mul", start, axis.b))
+        axis = replace(axis, extent=f.intrinsic("smax", stop - start, 0))
+        return replace(steps, axes=(axis, *inner), a=a, b=b)
+
+    def _first_operand(
+        self, steps: _Steps, rows: tuple[Size, Size], block: Size
+    ) -> tuple[Matrix, Size, Sequence[Size]]:
+        """The first operand, its stride of rows and those of axes: in memory, or a copy.
+
+        The first block of columns of a task copies it.
+        """
+        if not self.packs_a:
+            return steps.a, self.contraction.row.a, [axis.a for axis in steps.axes]
+        copy = partial(self.copies.copy_rows, steps.a, steps.axes, *rows)
+        if isinstance(block, Value):
+            self.f.branch(self.f.compare("eq", block, 0), copy)
+        else:
+            copy()
+        return self.copies.band, self.copies.pitch, packed(steps.axes)
+
+    def _second_operand(self, steps: _Steps, columns: Columns) -> tuple[Matrix, Sequence[Size]]:
+        """The second operand and its strides of axes: in memory, or packed columns."""
         if self.reads_in_place:
-            [axis], [(along, _)] = axes, strides
-            b, step = self.copies.panel_or_rows(b, axis.b, columns, before)
-            strides = [(along, step)]
-        elif self.packs_b and self.dots is None:
-            b, width = self.copies.panel_of(b, axes, columns, before), self.width
-            strides_in_copy = packed(axes)
-            strides = [(a, n * width) for n, (a, _) in zip(strides_in_copy, strides, strict=True)]
-        if (dots := self.dots) is not None:
-            depth = total(f, [x.extent for x in axes])
-            joined, starts = self.copies.joined_rows(dots, b, axes, columns, number)
-            axes = [GemmAxis(ceil_div(f, depth, dots.count), 1, self.width)]
-            a, b = replace(self.copies.band, type=I32), Matrix(joined, I32)
-            a_row = self.copies.pitch // dots.count
-            moved_by = starts if dots.moves else None
-            return _Stretch(tuple(axes), a, a_row, b, is_first, is_last, moved_by)
-        pairs = zip(axes, strides, strict=True)
-        axes = [GemmAxis(axis.extent, *both) for axis, both in pairs]
-        return _Stretch(merged(axes), a, a_row, b, is_first, is_last)
+            [axis] = steps.axes
+            b, stride = self.copies.panel_or_rows(steps.b, axis.b, columns, steps.before)
+            return b, [stride]
+        if self.packs_b:
+            panel = self.copies.panel_of(steps.b, steps.axes, columns, steps.before)
+            return panel, [step * self.width for step in packed(steps.axes)]
+        return steps.b, [axis.b for axis in steps.axes]
+
+    def _joined(self, dots: Dots, steps: _Steps, columns: Columns, number: Value | None) -> _KBlock:
+        """The k-block of copies whose elements are joined for instructions that add several."""
+        f, copies = self.f, self.copies
+        depth = total(f, [axis.extent for axis in steps.axes])
+        joined, starts = copies.joined_rows(dots, steps.b, steps.axes, columns, number)
+        axes = (GemmAxis(ceil_div(f, depth, dots.count), 1, self.width),)
+        rows = replace(copies.band, type=I32), copies.pitch // dots.count
+        moved_by = starts if dots.moves else None
+        ends = steps.is_first, steps.is_last
+        return _KBlock(axes, *rows, Matrix(joined, I32), *ends, moved_by)
 
     def _rows(
         self,
@@ -474,14 +515,14 @@ class TileEmitter:
         start: Size,
         height: Size,
         columns: Columns,
-        stretch: _Stretch,
+        k_block: _KBlock,
         kept: Size,
     ) -> None:
         """The tiles of rows, whose partial sums begin at the row `kept`."""
         f, most = self.f, self.tile.rows
 
         def tile(row: Size, rows: int) -> None:
-            self._tile(outer, start, row, rows, columns, stretch, combine(f, "add", kept, row))
+            self._tile(outer, start, row, rows, columns, k_block, combine(f, "add", kept, row))
 
         if isinstance(height, int):
             whole = height // most * most
@@ -516,7 +557,7 @@ class TileEmitter:
         row: Size,
         rows: int,
         columns: Columns,
-        stretch: _Stretch,
+        k_block: _KBlock,
         kept_row: Size,
     ) -> None:
         f, contraction = self.f, self.contraction
@@ -556,32 +597,32 @@ class TileEmitter:
             for value, (_, mask, ahead) in zip(values, places, strict=True):
                 store(f, contraction, indices, value, mask, ahead)
 
-        a = [moved(f, stretch.a, at) for at in self._row_places(first, row, rows, stretch)]
-        b = [moved(f, stretch.b, n) for n in (columns.offsets if self.packs_b else columns.places)]
+        a = [moved(f, k_block.a, at) for at in self._row_places(first, row, rows, k_block)]
+        b = [moved(f, k_block.b, n) for n in (columns.offsets if self.packs_b else columns.places)]
         values = (
-            initial() if stretch.is_first is None else f.branch(stretch.is_first, initial, kept)
+            initial() if k_block.is_first is None else f.branch(k_block.is_first, initial, kept)
         )
-        if stretch.moved is not None:
-            places_moved = [advance(f, stretch.moved, n, I32) for n in columns.offsets]
+        if k_block.moved is not None:
+            places_moved = [advance(f, k_block.moved, n, I32) for n in columns.offsets]
             moved_by = [f.load(t, p) for t, p in zip(types, places_moved, strict=True)]
             values = [v + moved_by[n % len(types)] for n, v in enumerate(values)]
         if self.dots is not None and self.dots.in_tiles:
-            values = self._in_tiles(self.dots, stretch, a[0], b[0], columns, values)
+            values = self._in_tiles(self.dots, k_block, a[0], b[0], columns, values)
         elif self.dots is not None and self.dots.of_pairs and rows % 2 == 0:
-            a = row_pairs.rows_of(f, a[0], rows, stretch.a_row)
-            [axis] = stretch.axes
+            a = row_pairs.rows_of(f, a[0], rows, k_block.a_row)
+            [axis] = k_block.axes
             values = row_pairs.add_products(f, self.dots.of_pairs, axis, a, b, values)
         else:
-            values = self._accumulate(stretch.axes, a, stretch.a_row, b, types, columns, values)
-        if stretch.is_last is None or self.epilogue is not None:
+            values = self._accumulate(k_block.axes, a, k_block.a_row, b, types, columns, values)
+        if k_block.is_last is None or self.epilogue is not None:
             finish(values)
         else:
-            f.branch(stretch.is_last, lambda: finish(values), lambda: keep(values))
+            f.branch(k_block.is_last, lambda: finish(values), lambda: keep(values))
 
     def _in_tiles(
         self,
         dots: Dots,
-        stretch: _Stretch,
+        k_block: _KBlock,
         a: Matrix,
         b: Matrix,
         columns: Columns,
@@ -596,17 +637,17 @@ class TileEmitter:
             f.store(value, place)
         shape, pitch = (rows, lanes), self.copies.pitch // dots.count
         operands = (a.pointer, pitch), (b.pointer, self.width)
-        matrix_tiles.add_products(f, dots, shape, self.sums, *operands, stretch.axes[0].extent)
+        matrix_tiles.add_products(f, dots, shape, self.sums, *operands, k_block.axes[0].extent)
         return [f.load(value.type, place) for value, place in zip(values, places, strict=True)]
 
-    def _row_places(self, first: Size, row: Size, rows: int, stretch: _Stretch) -> list[Size]:
+    def _row_places(self, first: Size, row: Size, rows: int, k_block: _KBlock) -> list[Size]:
         """The positions of the rows of a tile in the first operand; of the first one if all follow.
 
         `first` is the number of the first row among all, and `row` among those of the k-block.
         """
         if self.contraction.row_fold is None or self.packs_a:
-            return [combine(self.f, "mul", row, stretch.a_row)]
-        return folded_rows(self.f, self.contraction.row_fold, first, rows, stretch.a_row)
+            return [combine(self.f, "mul", row, k_block.a_row)]
+        return folded_rows(self.f, self.contraction.row_fold, first, rows, k_block.a_row)
 
     def _accumulate(
         self,
