@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar, cast
 
 from typing_extensions import override
 
@@ -53,6 +53,17 @@ MEMORY: Final = "relaxpy_memory"
 """The variable of a module with the addresses of the allocator's functions."""
 
 
+class EntryCode(NamedTuple):
+    """The function that an entry runs, as the body of so many `tasks` if these are not 0.
+
+    Each task needs the bytes of `scratch`. `tasks` of other functions may be `BY_WORDS`.
+    """
+
+    function: str
+    tasks: int = 0
+    scratch: int = 0
+
+
 class Function(Instructions):
     """A function under construction; its methods append instructions to the open block.
 
@@ -79,8 +90,8 @@ class Function(Instructions):
         self._block = "entry"
         self._exits: list[str] = []
         self._left: set[str] = set()
-        self._tasks: tuple[int, int, tuple[str, int, int]] | None = None
-        self._closed: tuple[tuple[str, int, int] | None, str] | None = None
+        self._tasks: tuple[int, int, EntryCode] | None = None
+        self._closed: tuple[EntryCode | None, str] | None = None
 
     def close(self) -> None:
         """Keep one text, which takes less memory than lines: no instruction follows."""
@@ -92,7 +103,7 @@ class Function(Instructions):
         assert self._closed is not None
         tasks, text = self._closed
         if tasks is not None:
-            tasks = tasks[0].replace(old, new, 1), *tasks[1:]
+            tasks = tasks._replace(function=tasks.function.replace(old, new, 1))
         self._closed = tasks, text.replace(f"@{old}", f"@{new}")
         if self.name.startswith(old):
             self.name = self.name.replace(old, new, 1)
@@ -123,15 +134,12 @@ class Function(Instructions):
         """The number of instructions before this position."""
         return len(_flat(self._top))
 
-    def note_tasks(self, start: int, tasks: tuple[str, int, int]) -> None:
+    def note_tasks(self, start: int, tasks: EntryCode) -> None:
         """From `start` up to here, `tasks` run with the parameters as context."""
         self._tasks = start, self.length(), tasks
 
-    def only_tasks(self) -> tuple[str, int, int] | None:
-        """The body, the number of tasks and the bytes that each needs, if it only runs them.
-
-        It then returns their status.
-        """
+    def only_tasks(self) -> EntryCode | None:
+        """The body of the tasks, if it only runs them, and returns their status."""
         if self._closed is not None:
             return self._closed[0]
         if self._tasks is None:

@@ -15,6 +15,7 @@ from relaxpy.exec.native.llvm.writer import (
     POINTER,
     VOID,
     Carried,
+    EntryCode,
     Function,
     Operand,
     Type,
@@ -155,7 +156,8 @@ def parallel(
     if function.is_attempted:
         function.leave(function.compare("ne", status, 0))
     if [v.name for v in captured] == [p.name for p in function.params] and count.name.isdigit():
-        function.note_tasks(start, (outlined.name, int(count.name), outlined.stack.more))
+        code = EntryCode(outlined.name, int(count.name), outlined.stack.more)
+        function.note_tasks(start, code)
 
 
 def slots(function: Function) -> Value:

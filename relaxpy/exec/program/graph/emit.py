@@ -20,7 +20,7 @@ from relaxpy.exec.native.calls.entry_table import (
 from relaxpy.exec.native.entry_parameters import size_of
 from relaxpy.exec.native.llvm.llvm_module import Module
 from relaxpy.exec.native.llvm.typed_values import Signature
-from relaxpy.exec.native.llvm.writer import I32, I64, POINTER, Function, Type, Value
+from relaxpy.exec.native.llvm.writer import I32, I64, POINTER, EntryCode, Function, Type, Value
 from relaxpy.exec.native.values.expressions import Values
 from relaxpy.exec.program.graph.emit_region import RegionEmitter
 from relaxpy.exec.program.graph.program import (
@@ -58,11 +58,11 @@ class GraphEmitter:
         if count:
             self.module.words(constants_name(self.symbol), count)
         types = types_of(graph.params) + [POINTER] * len(results)
-        function, tasks, scratch = self._only_kernel(types) or self._emit_region(types)
+        code = self._only_kernel(types) or self._emit_region(types)
         return entry_table(
-            *(function, graph.params, results, self._answer(graph.result)),
-            tasks=tasks,
-            scratch=scratch,
+            *(code.function, graph.params, results, self._answer(graph.result)),
+            tasks=code.tasks,
+            scratch=code.scratch,
             limits=dict.fromkeys(graph.variables.values(), graph.limit),
             sizes=self._emit_sizes(positions_of(graph.params, results)),
             is_small=self._is_small(),
@@ -88,11 +88,11 @@ class GraphEmitter:
         calls = (step for step in steps if isinstance(step, KernelCall))
         return sum(map(_iterations, calls)) <= Signals.WITH_GIL
 
-    def _emit_region(self, types: Sequence[Type]) -> tuple[str, int, int]:
-        """The function that runs the steps, if there are any, and how it takes its arguments."""
+    def _emit_region(self, types: Sequence[Type]) -> EntryCode:
+        """The function that runs the steps; an empty name if there are none."""
         graph = self.graph
         if not graph.region.steps and not self.outputs:
-            return "", 0, 0
+            return EntryCode("")
         by_words = len(types) > PASSED
         params = [(type, f"p{n}") for n, type in enumerate(types)]
         params = [(POINTER, "words")] if by_words else params
@@ -105,17 +105,14 @@ class GraphEmitter:
         outputs = arguments[len(types) - len(self.outputs) :]
         region = RegionEmitter(self.symbol, self.kernels, graph.region, frame, memories, outputs)
         region.emit()
-        return f.name, BY_WORDS if by_words else 0, 0
+        return EntryCode(f.name, BY_WORDS if by_words else 0)
 
     def _taken(self) -> list[int]:
         """The numbers of the parameters that the function takes."""
         return [n for n, leaf in enumerate(self.leaves) if not isinstance(leaf, Anything)]
 
-    def _only_kernel(self, types: Sequence[Type]) -> tuple[str, int, int] | None:
-        """The kernel that takes the arguments of the function itself, if there is one.
-
-        With it are its tasks, and the bytes that each needs, if it only runs those.
-        """
+    def _only_kernel(self, types: Sequence[Type]) -> EntryCode | None:
+        """The kernel that takes the arguments of the function itself, or the tasks that it runs."""
         graph = self.graph
         match graph.region.steps:
             case [KernelCall(arguments=arguments, sizes=sizes, kernel=kernel)] if ONLY_KERNEL:
@@ -130,7 +127,7 @@ class GraphEmitter:
         symbol = self.kernels[kernel]
         self.module.require(symbol, Signature(I32, tuple(types)))
         tasks = self.module.functions[symbol].only_tasks()
-        return tasks or ((symbol, 0, 0) if len(types) <= PASSED else None)
+        return tasks or (EntryCode(symbol) if len(types) <= PASSED else None)
 
     def frame(self, f: Function, sizes: Mapping[str, Value]) -> Values:
         """An environment that computes sizes at this position of `f`."""
