@@ -17,8 +17,9 @@ from relaxpy.exec.api.executable import EntryPoint, Executable, Program
 from relaxpy.exec.runtime.checks import Signature
 from relaxpy.exec.runtime.instrument import Instrument, Instrumented
 from relaxpy.exec.runtime.operators import truth
-from relaxpy.exec.runtime.registry import call_users, get_global_func
+from relaxpy.exec.runtime.registry import get_global_func
 from relaxpy.exec.runtime.report import ExecutionReport
+from relaxpy.exec.runtime.users import call_users
 from relaxpy.exec.runtime.values import Closure, ShapeTuple, Value, from_packed
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.module import IRModule

@@ -12,8 +12,9 @@ import numpy as np
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError, RuntimeCheckError, UnknownNameError, unexpected
-from relaxpy.exec.runtime.registry import get_global_func, passing_tensors
+from relaxpy.exec.runtime.registry import get_global_func
 from relaxpy.exec.runtime.tensors import as_tensors
+from relaxpy.exec.runtime.users import passing_tensors
 from relaxpy.exec.runtime.values import Value
 from relaxpy.ir.core.tensor import Tensor
 from relaxpy.support.dataclass import dataclass

@@ -12,8 +12,8 @@ from relaxpy.exec.api.assembled import instrumented
 from relaxpy.exec.api.executable import EntryPoint, Executable, how_to_run
 from relaxpy.exec.api.stateful import StatefulCalls
 from relaxpy.exec.runtime.checks import Signature
-from relaxpy.exec.runtime.registry import passing_tensors
 from relaxpy.exec.runtime.tensors import as_tensors
+from relaxpy.exec.runtime.users import passing_tensors
 from relaxpy.exec.runtime.values import FunctionValue, Value, describe
 from relaxpy.ir.core.device import Device
 from relaxpy.ir.core.tensor import check_device

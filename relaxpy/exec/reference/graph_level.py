@@ -18,7 +18,6 @@ from relaxpy.exec.runtime.dynamic import DynamicOperator, DynamicPrograms, Opera
 from relaxpy.exec.runtime.instrument import Instrument, Instrumented
 from relaxpy.exec.runtime.operators import truth
 from relaxpy.exec.runtime.registry import (
-    call_users,
     implementation,
     packed_function,
     resolve_python_callee,
@@ -34,6 +33,7 @@ from relaxpy.exec.runtime.support import (
     sizes,
     with_context,
 )
+from relaxpy.exec.runtime.users import call_users
 from relaxpy.exec.runtime.values import (
     Category,
     Closure,

@@ -8,7 +8,7 @@ from enum import IntEnum
 from time import perf_counter
 from typing import TypeAlias
 
-from relaxpy.exec.runtime.registry import call_users
+from relaxpy.exec.runtime.users import call_users
 from relaxpy.exec.runtime.values import Value
 from relaxpy.support.dataclass import dataclass
 

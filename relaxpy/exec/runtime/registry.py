@@ -1,31 +1,18 @@
-"""The registry of packed functions, calls of users' functions, and implementations of operators.
-
-Exceptions of users' functions are raised as PackedFuncErrors of the same class.
-"""
+"""The registry of packed functions, Python functions of modules, and tail calls of functions."""
 
 from __future__ import annotations
 
 import importlib
 import inspect
-import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from contextvars import ContextVar
-from functools import lru_cache
 from itertools import chain
-from types import GetSetDescriptorType, MemberDescriptorType, MethodType
+from types import MethodType
 from typing import Any, NamedTuple, TypeAlias, TypeVar, overload
-from weakref import ref
-
-import numpy as np
-from typing_extensions import override
 
 from relaxpy import plugin
 from relaxpy.errors import (
-    Diagnostic,
     MisuseError,
     PackedFuncError,
-    RelaxpyError,
     RuntimeCheckError,
     Span,
     UnknownPackedFuncError,
@@ -33,7 +20,8 @@ from relaxpy.errors import (
     unexpected,
 )
 from relaxpy.exec.runtime.checks import declared_result
-from relaxpy.exec.runtime.values import NO_ATTRS, Value, from_packed, on_views
+from relaxpy.exec.runtime.users import call_users
+from relaxpy.exec.runtime.values import Value, from_packed
 from relaxpy.ir.core.memo import note
 from relaxpy.ir.core.traverse import strongly_connected, walk
 from relaxpy.ir.module import IRModule
@@ -44,161 +32,8 @@ from relaxpy.ir.relax.nodes.python_function import python_function, python_funct
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.entry import user_facing
 
-_SLOTS = (GetSetDescriptorType, MemberDescriptorType)
-
 Planner: TypeAlias = Callable[[Any, Any, Any], Any]
 """The plan of calls on an object (`graph/sessions.py`), or None."""
-
-
-_passes_tensors: ContextVar[bool] = ContextVar("relaxpy_passes_tensors", default=False)
-
-
-@contextmanager
-def passing_tensors() -> Iterator[None]:
-    """A context in which users' functions get tensors, as programs of TVM expect."""
-    token = _passes_tensors.set(True)
-    try:
-        yield
-    finally:
-        _passes_tensors.reset(token)
-
-
-def call_users(
-    function: Callable[..., Any],
-    name: str,
-    args: tuple[Any, ...],
-    attrs: Mapping[str, Any] = NO_ATTRS,
-    span: Span | None = None,
-) -> Any:
-    """The result of a user's function, which messages call `name` (EV-19).
-
-    In `passing_tensors`, arrays are passed as tensors over the same memory.
-
-    Errors:
-        PackedFuncError: it changed the form of an array, or raised an Exception. Then the error is
-            an instance of that class as well, has its attributes and traceback, and keeps it as
-            `failure`. Errors of relaxpy are propagated unchanged.
-    """
-    _calls_users = True
-    try:
-        arrays = [arg for arg in args if type(arg) is np.ndarray]
-        forms = [(array.shape, array.strides, array.dtype) for array in arrays]
-        if _passes_tensors.get():
-            result = on_views(function, args, attrs, tensors=True)
-        else:
-            kept = [*map(ref, arrays)]  # as in `on_views`
-            result = function(*args, **attrs)
-            del kept
-        if forms != [(array.shape, array.strides, array.dtype) for array in arrays]:
-            problem = "changed the shape, the strides or the datatype of an argument"
-            raise PackedFuncError(f"packed function {name!r} {problem}", span=span)
-        return result
-    except RelaxpyError:
-        raise
-    except Exception as error:  # of any kind: the error keeps the user's class
-        raise _failure_of(error, name, span).with_traceback(
-            error.__traceback__
-        ) from error.__cause__
-
-
-def _failure_of(error: Exception, name: str, span: Span | None) -> PackedFuncError:
-    """The PackedFuncError for the exception that the function `name` raised."""
-    try:
-        text = str(error)
-    except Exception as own:  # the user's `__str__` fails, which must not hide the error
-        text = f"<its text: {type(own).__name__}>"
-    what = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    return _wrapped(error, (Diagnostic(f"packed function {name!r} raised {what}", span=span),))
-
-
-def _wrapped(failure: Exception, diagnostics: tuple[Diagnostic, ...]) -> PackedFuncError:
-    """An error of both classes with the attributes of `failure`."""
-    error, kind = PackedFuncError(), type(failure)
-    with suppress(TypeError):  # the classes cannot be combined
-        error = _rebuilt(_combined(kind), failure.args, dict(_attributes(failure)))  # type: ignore[arg-type]
-    error.diagnostics, error.about, error.failure = diagnostics, failure, failure
-    error.__context__ = failure.__context__
-    error.__suppress_context__ = failure.__suppress_context__
-    return error
-
-
-@lru_cache(maxsize=64)
-def _combined(kind: type[Exception]) -> type[PackedFuncError]:
-    """A subclass of PackedFuncError and of `kind`, whose name is PackedFuncError.
-
-    Errors:
-        TypeError: the classes cannot be combined, for instance because their metaclasses differ.
-    """
-    members = {
-        "__module__": PackedFuncError.__module__,
-        "__doc__": f"A packed function raised {kind.__name__}.",
-        "__str__": PackedFuncError.__str__,
-        "__reduce__": lambda self: (_wrapped, (_Portable(self.failure), self.diagnostics)),
-    }
-    bases = (PackedFuncError,) if issubclass(PackedFuncError, kind) else (PackedFuncError, kind)
-    return type("PackedFuncError", bases, members)
-
-
-def _rebuilt(kind: type[Any], args: tuple[Any, ...], attributes: Mapping[str, Any]) -> Any:
-    """An exception of class `kind`, created without its `__new__` and `__init__`.
-
-    These may take other arguments than `args`.
-    """
-    builtin: Any = kind
-    while builtin.__module__ != "builtins":
-        builtin = builtin.__base__  # the base class that determines the layout in memory
-    try:
-        # This fills the fields of the built-in class, such as those of an OSError.
-        error = builtin.__new__(kind, *args)
-    except TypeError:  # MemoryError cannot create instances of subclasses
-        error = Exception.__new__(kind, *args)
-    for name, value in attributes.items():
-        with suppress(AttributeError, TypeError, ValueError):  # read-only
-            object.__setattr__(error, name, value)
-    return error
-
-
-def _attributes(error: Exception) -> Iterator[tuple[str, Any]]:
-    """The attributes of `error`, including those in slots and those of built-in classes."""
-    yield from vars(error).items()
-    for base in type(error).__mro__:
-        for name, member in vars(base).items():
-            if isinstance(member, _SLOTS) and name[:2] != "__":
-                with suppress(AttributeError):  # never set
-                    yield name, getattr(error, name)
-
-
-class _Portable:
-    """An exception in a pickle: it is rebuilt from its class, arguments and attributes.
-
-    If its class cannot be imported by name, a base class is used. Attributes that cannot be pickled
-    are left out.
-    """
-
-    def __init__(self, error: Exception) -> None:
-        self._error = error
-
-    @override
-    def __reduce__(self) -> tuple[object, ...]:
-        error = self._error
-        kind = next(base for base in type(error).__mro__ if _can_be_pickled(base))
-        attributes = {name: _portable(value) for name, value in _attributes(error)}
-        kept = {name: value for name, value in attributes.items() if _can_be_pickled(value)}
-        return _rebuilt, (kind, kept.get("args", ()), kept)
-
-
-def _portable(value: Any) -> Any:
-    if isinstance(value, Exception):
-        return _Portable(value)
-    return type(value)(map(_portable, value)) if type(value) in (list, tuple) else value
-
-
-def _can_be_pickled(value: object) -> bool:
-    try:
-        pickle.dumps(value)
-    except Exception:  # whatever the `__reduce__` of the value raises
-        return False
-    return True
 
 
 def takes_self(function: Callable[..., Any]) -> bool:

@@ -11,9 +11,10 @@ import numpy as np
 from relaxpy.errors import RuntimeCheckError, Span
 from relaxpy.exec.runtime.instrument import Instrument, Instrumented
 from relaxpy.exec.runtime.operators import truth as truth
-from relaxpy.exec.runtime.registry import call_users, packed_function, registered
+from relaxpy.exec.runtime.registry import packed_function, registered
 from relaxpy.exec.runtime.scalar import divisor
 from relaxpy.exec.runtime.threads import without_warnings as without_warnings
+from relaxpy.exec.runtime.users import call_users
 from relaxpy.exec.runtime.values import (
     Category,
     Closure,
