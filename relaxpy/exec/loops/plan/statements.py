@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import field
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from relaxpy.exec.loops.nest.bounds import may_fail
 from relaxpy.exec.loops.nest.domain import (
     Box,
+    Split,
     empty_condition,
     is_empty,
     is_point,
@@ -281,93 +282,113 @@ class _Collector:
 
     def item(
         self, item: Item, box: Box, guards: tuple[PrimExpr, ...], ordered: frozenset[Var]
-    ) -> Iterator[Statement]:
+    ) -> Iterable[Statement]:
+        reason = "control"
         match item:
-            case Loop(axis=axis, body=body):
-                bounds = start, stop = _points_substituted((axis.start, axis.stop), box)
-                axis = replace(axis, start=start, stop=stop)
-                mentioned = {a.var for a in box if any(mentions(e, {a.var}) for e in bounds)}
-                overwritten = any(self.overwritten(e, body) for e in bounds)
-                calls = any(True for e in bounds for _ in external_calls(e))
-                # If a guard fails, the bounds are not evaluated.
-                guarded = guards and any(may_fail(e, box, self.shape_vars) for e in bounds)
-                if calls or overwritten or guarded or any(True for _ in jumps(body)):
-                    reason = "the end of a loop is decided while it runs"
-                    yield self.compound((item,), box, guards, ordered, reason)
-                else:
-                    inner = list(self.collect(body, (*box, axis), guards, ordered | mentioned))
-                    unenclosed = next((s for s in inner if len(s.axes) <= len(box)), None)
-                    if not inner and any(may_fail(e, box, self.shape_vars) for e in bounds):
-                        reason = "the bounds of a loop may stop the program"
-                        inner = [self.compound((item,), box, guards, ordered, reason)]
-                    if isinstance(unenclosed, Compound) and len(inner) > 1:
-                        # A compound statement contains the loop, which the others need, too.
-                        inner = [self.compound((item,), box, guards, ordered, unenclosed.reason)]
-                    yield from inner
+            case Loop():
+                return self.loop(item, box, guards, ordered)
             case Branch():
-                yield from self.branch(item, box, guards, ordered)
-            case Store() if (called := _call_reason(item)) is not None:
-                yield self.compound((item,), box, guards, ordered, called)
-            case Invoke():
-                yield self.compound((item,), box, guards, ordered, _call_reason(item) or "")
-            case Store():
-                yield from self.statements(item, box, guards, ordered)
-            case WhileLoop():
-                yield self.compound((item,), box, guards, ordered, "a while loop")
+                return self.branch(item, box, guards, ordered)
+            case Store() if _call_reason(item) is None:
+                return self.statements(item, box, guards, ordered)
             case Check(condition=condition) if self.is_proved(condition, box):
-                pass
+                return ()
+            case Store() | Invoke():
+                reason = _call_reason(item) or ""
+            case WhileLoop():
+                reason = "a while loop"
             case Check() | Return() | Bind() | Jump() | Alloc():
-                yield self.compound((item,), box, guards, ordered, "control")
+                pass
+        return (self.compound((item,), box, guards, ordered, reason),)
+
+    def loop(
+        self, loop: Loop, box: Box, guards: tuple[PrimExpr, ...], ordered: frozenset[Var]
+    ) -> Iterator[Statement]:
+        """The statements of a loop, each in the loop; or all of it as one statement."""
+        bounds = start, stop = _points_substituted((loop.axis.start, loop.axis.stop), box)
+        if self.ends_while_it_runs(bounds, loop.body, box, guards):
+            reason = "the end of a loop is decided while it runs"
+            yield self.compound((loop,), box, guards, ordered, reason)
+            return
+        mentioned = {a.var for a in box if any(mentions(e, {a.var}) for e in bounds)}
+        inside = (*box, replace(loop.axis, start=start, stop=stop))
+        statements = list(self.collect(loop.body, inside, guards, ordered | mentioned))
+        unenclosed = next((s for s in statements if len(s.axes) <= len(box)), None)
+        if not statements and any(may_fail(e, box, self.shape_vars) for e in bounds):
+            reason = "the bounds of a loop may stop the program"
+            yield self.compound((loop,), box, guards, ordered, reason)
+        elif isinstance(unenclosed, Compound) and len(statements) > 1:
+            # A compound statement contains the loop, which the others need, too.
+            yield self.compound((loop,), box, guards, ordered, unenclosed.reason)
+        else:
+            yield from statements
+
+    def ends_while_it_runs(
+        self,
+        bounds: Sequence[PrimExpr],
+        body: tuple[Item, ...],
+        box: Box,
+        guards: tuple[PrimExpr, ...],
+    ) -> bool:
+        """True if a call, a store, a guard or a jump decides how often a loop runs."""
+        return (
+            any(True for e in bounds for _ in external_calls(e))
+            or any(self.overwritten(e, body) for e in bounds)
+            or bool(guards and any(may_fail(e, box, self.shape_vars) for e in bounds))
+            or any(True for _ in jumps(body))
+        )
 
     def branch(
         self, branch: Branch, box: Box, guards: tuple[PrimExpr, ...], ordered: frozenset[Var]
     ) -> Iterator[Statement]:
+        """The statements of a branch: in parts of the loops, guarded, or all of it as one."""
         condition = branch.condition
-        first = frozenset() if branch.orelse else _first_iterations(condition, box)
-        if first:
+        if not branch.orelse and (first := _first_iterations(condition, box)):
             start = [replace(a, stop=a.start + 1) if a.var in first else a for a in box]
             peeled = (a for a in box if a.var in first)
             tests = [t for a in peeled if (t := nonempty_condition(a, self.shape_vars)) is not None]
             # The guards are not evaluated if the loop is empty.
             yield from self.collect(branch.body, tuple(start), (*tests, *guards), ordered)
-            return
-        is_indivisible = _is_triangular(box) or any(is_empty(a, self.shape_vars) for a in box)
-        # The loop of a part of the box may be fused with that of the whole, which then evaluates
-        # the bounds of inner loops.
-        is_indivisible |= any(
-            may_fail(bound, box, self.shape_vars)
-            for loop in walk_items((branch,))
-            if isinstance(loop, Loop)
-            for bound in (loop.axis.start, loop.axis.stop)
-        )
-        boxes = None if is_indivisible else split(condition, box, self.shape_vars)
-        if boxes is not None:
+        elif (boxes := self.parts(branch, box)) is not None:
             for side, body in ((boxes.holds, branch.body), (boxes.fails, branch.orelse)):
                 for inner in side if body else ():
                     yield from self.collect(body, inner, guards, ordered)
-            return
-        called = any(True for _ in external_calls(condition))
-        if called or any(
-            True for i in walk_items((branch,)) for e in expressions(i) for _ in passed_memory(e)
-        ):
-            reason = next(r for i in walk_items((branch,)) if (r := _call_reason(i)))
+        elif reason := self.why_as_one(branch, box):
             yield self.compound((branch,), box, guards, ordered, reason)
-            return
-        reason = ""
+        else:
+            yield from self.collect(branch.body, box, (*guards, condition), ordered)
+            if branch.orelse:
+                fails = ops.logical_not(condition)
+                yield from self.collect(branch.orelse, box, (*guards, fails), ordered)
+
+    def parts(self, branch: Branch, box: Box) -> Split | None:
+        """The parts of the box where the condition holds and fails, if these may have own loops.
+
+        The loop of a part may be fused with that of the whole, which then evaluates the bounds of
+        inner loops.
+        """
+        if _is_triangular(box) or any(is_empty(a, self.shape_vars) for a in box):
+            return None
+        inner = (loop.axis for loop in walk_items((branch,)) if isinstance(loop, Loop))
+        bounds = (bound for axis in inner for bound in (axis.start, axis.stop))
+        if any(may_fail(bound, box, self.shape_vars) for bound in bounds):
+            return None
+        return split(branch.condition, box, self.shape_vars)
+
+    def why_as_one(self, branch: Branch, box: Box) -> str:
+        """The reason why the statements of a branch cannot each test its condition, or empty."""
+        condition, inside = branch.condition, [*walk_items((branch,))]
+        passed = (memory for i in inside for e in expressions(i) for memory in passed_memory(e))
+        if any(True for _ in external_calls(condition)) or any(True for _ in passed):
+            return next(reason for i in inside if (reason := _call_reason(i)))
         if self.overwritten(condition, (branch,)):
-            reason = "the branch overwrites what its condition reads"
-        elif may_fail(condition, box, self.shape_vars) and not (
-            _has_effect(branch.body, self.shape_vars) or _has_effect(branch.orelse, self.shape_vars)
-        ):
-            reason = "a condition may stop the program although nothing depends on it"
-        if reason:
-            yield self.compound((branch,), box, guards, ordered, reason)
-            return
-        yield from self.collect(branch.body, box, (*guards, condition), ordered)
-        if branch.orelse:
-            yield from self.collect(
-                branch.orelse, box, (*guards, ops.logical_not(condition)), ordered
-            )
+            return "the branch overwrites what its condition reads"
+        has_effect = any(
+            _has_effect(side, self.shape_vars) for side in (branch.body, branch.orelse)
+        )
+        if not has_effect and may_fail(condition, box, self.shape_vars):
+            return "a condition may stop the program although nothing depends on it"
+        return ""
 
     def overwritten(self, expr: PrimExpr, items: tuple[Item, ...]) -> bool:
         """True if `items` store to memory that `expr` reads."""
