@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from relaxpy.exec.loops.nest.nodes import Axis, loads
 from relaxpy.exec.loops.plan.dependence import may_run_at_once
@@ -35,6 +36,22 @@ from relaxpy.ir.tir.substitution import mentions
 from relaxpy.support.dataclass import replace
 
 
+class _Choice(NamedTuple):
+    """The `outer` axes of tasks, the axis that is divided, and the size of its blocks."""
+
+    outer: Sequence[Axis]
+    axis: Axis
+    size: int
+
+
+class _Partial(NamedTuple):
+    """A split reduction: tasks for partial ones, their buffers, and the run that combines these."""
+
+    tasks: Tasks
+    buffers: Sequence[Buffer]
+    total: Run
+
+
 def in_tasks(program: KernelProgram) -> KernelProgram:
     """`program` with parallel loops where they pay."""
     if program.is_short:
@@ -51,48 +68,56 @@ def in_tasks(program: KernelProgram) -> KernelProgram:
 
 def _outermost(tree: Tree, program: KernelProgram, partial: list[Buffer]) -> Iterator[Tree]:
     if isinstance(tree, Run):
-        stretches = _stretches(tree, program.plan)
-        if stretches is not None:
-            tasks, buffers, total = stretches
-            partial += buffers
-            yield tasks
-            yield _divided(total, program)
+        found = _partial(tree, program.plan)
+        if found is not None:
+            partial += found.buffers
+            yield found.tasks
+            yield _divided(found.total, program)
             return
     yield _divided(tree, program)
 
 
 def _divided(tree: Tree, program: KernelProgram) -> Tree:
-    plan = program.plan
     match tree:
-        case For(axis=axis, body=body):
-            time, extent = time_of(tree, [axis]), axis.extent
-            divided = tuple(_divided(part, program) for part in body)
-            is_same = all(a is b for a, b in zip(body, divided, strict=True))
-            is_long = is_same or (extent.constant or 0) >= Parallel.FEW
-            if is_long and _is_worth(time * extent) and _in_any_order(tree, plan):
-                low, high = _block()
-                block = replace(tree, axis=Axis(axis.var, low, high))
-                return Tasks((), axis, 1, low, high, block, time)
-            return tree if is_same else replace(tree, body=divided)
-        case Tile(axis=axis, size=int(size)):
-            low, high = _block()
-            time = time_of(tree, [axis])
-            if not _is_worth(time * axis.extent):
-                return tree
-            inner = within_batch(tree, program) if _is_worth(time) else None
-            if inner is not None and (axis.extent.constant is None or _fits(inner, tree)):
-                rows = replace(inner, axis=Axis(inner.axis.var, low, high))
-                time = time_of(inner, [inner.axis])
-                count = 1
-                if axis.extent.constant is not None:  # each block computes the outer index
-                    count = min(max(1, Cost.GRAIN // (time.constant or 1)), _extent(inner.axis))
-                return Tasks((axis,), inner.axis, count, low, high, rows, time * count)
-            rows = replace(tree, axis=Axis(axis.var, low, high))
-            return Tasks((), axis, size, low, high, rows, time * size)
+        case For():
+            return _of_loop(tree, program)
+        case Tile(size=int(size)):
+            return _of_rows(tree, size, program)
         case Run() if _is_worth(time_of(tree, ())):
             return _of_axes(tree, program)
         case _:
             return tree
+
+
+def _of_loop(tree: For, program: KernelProgram) -> Tree:
+    """The iterations of a loop as tasks, unless there are few and parts of them are divided."""
+    axis, time = tree.axis, time_of(tree, [tree.axis])
+    divided = tuple(_divided(part, program) for part in tree.body)
+    is_same = all(a is b for a, b in zip(tree.body, divided, strict=True))
+    is_long = is_same or (axis.extent.constant or 0) >= Parallel.FEW
+    if is_long and _is_worth(time * axis.extent) and _in_any_order(tree, program.plan):
+        low, high = _block()
+        block = replace(tree, axis=Axis(axis.var, low, high))
+        return Tasks((), axis, 1, low, high, block, time)
+    return tree if is_same else replace(tree, body=divided)
+
+
+def _of_rows(tree: Tile, size: int, program: KernelProgram) -> Tree:
+    """The blocks of rows as tasks, or those in each iteration of a batch, where they pay."""
+    axis, time = tree.axis, time_of(tree, [tree.axis])
+    if not _is_worth(time * axis.extent):
+        return tree
+    low, high = _block()
+    inner = within_batch(tree, program) if _is_worth(time) else None
+    if inner is None or not (axis.extent.constant is None or _fits(inner, tree)):
+        rows = replace(tree, axis=Axis(axis.var, low, high))
+        return Tasks((), axis, size, low, high, rows, time * size)
+    rows = replace(inner, axis=Axis(inner.axis.var, low, high))
+    time = time_of(inner, [inner.axis])
+    count = 1
+    if axis.extent.constant is not None:  # each block computes the outer index
+        count = min(max(1, Cost.GRAIN // (time.constant or 1)), _extent(inner.axis))
+    return Tasks((axis,), inner.axis, count, low, high, rows, time * count)
 
 
 def _fits(inner: Tile, tile: Tile) -> bool:
@@ -137,7 +162,7 @@ def _of_axes(tree: Run, program: KernelProgram) -> Tree:
             others = [a for a in free if a is not rows]
             choice = _choice(others, columns, Weights.PANEL, batch)
             if columns is not None and columns.extent.constant is None and columns in others:
-                choice = choice or ([], columns, Weights.PANEL)
+                choice = choice or _Choice([], columns, Weights.PANEL)
         case _:
             lanes = None if tree.is_scalar else lane_axis(tree)
             choice = _choice(free, lanes, Parallel.LANES, batch)
@@ -146,7 +171,7 @@ def _of_axes(tree: Run, program: KernelProgram) -> Tree:
                 and lanes is not None
                 and _may_be_long(lanes, tree, free, plan.shape_vars)
             ):
-                choice = [], lanes, Parallel.LANES
+                choice = _Choice([], lanes, Parallel.LANES)
     if choice is None:
         return tree
     outer, axis, size = choice
@@ -198,8 +223,8 @@ def _is_fixed(axis: Axis, variables: Iterable[Var]) -> bool:
 
 def _choice(
     axes: Sequence[Axis], along: Axis | None, least: int, batch: Axis | None = None
-) -> tuple[list[Axis], Axis, int] | None:
-    """The outer axes of tasks, the axis that is divided, and the size of its blocks.
+) -> _Choice | None:
+    """The division into tasks, or None if there would be one.
 
     Blocks of the axis `along` have at least so many elements. The `batch` counts as one iteration,
     unless it is the only axis that can be divided.
@@ -210,7 +235,7 @@ def _choice(
             outer, axis, size = found
             if not outer:
                 size *= max(1, _extent(axis) // (Parallel.BLOCKS_OF_ONE * size))
-            return [batch, *outer], axis, size
+            return _Choice([batch, *outer], axis, size)
     ordered = [a for a in axes if a is not along]
     ordered += [a for a in axes if a is along]
     blocks = 1
@@ -223,7 +248,7 @@ def _choice(
             size = max(size, -(-(extent // -(-Parallel.MANY // blocks)) // unit) * unit)
         total = blocks * -(-extent // size)
         if total >= Parallel.FEW or axis is ordered[-1]:
-            return (ordered[:number], axis, size) if total > 1 else None
+            return _Choice(ordered[:number], axis, size) if total > 1 else None
         blocks = total
     return None
 
@@ -233,11 +258,8 @@ def _extent(axis: Axis) -> int:
     return Parallel.UNKNOWN if extent is None else max(extent, 1)
 
 
-def _stretches(run: Run, plan: Plan) -> tuple[Tasks, list[Buffer], Run] | None:
-    """A split reduction: tasks for partial reductions, their buffers, and the combining run.
-
-    None if the results themselves can be divided, or if the reduction is too short.
-    """
+def _partial(run: Run, plan: Plan) -> _Partial | None:
+    """A split reduction; None if its results can be divided instead, or if it is too short."""
     is_worth = bool(run.accumulations) and _is_worth(time_of(run, ()))
     if not is_worth or product_of(run) is not None:
         return None
@@ -272,7 +294,7 @@ def _size(axis: Axis, along: Axis | None, time: int | None) -> int:
     return -(-size // unit) * unit
 
 
-def _split(run: Run, axis: Axis, size: int, time: IndexPoly) -> tuple[Tasks, list[Buffer], Run]:
+def _split(run: Run, axis: Axis, size: int, time: IndexPoly) -> _Partial:
     """The partial reductions of `size` iterations of `axis`, each of which takes `time`."""
     low, high = _block()
     extents = (_block_count(axis, size), *(a.extent.expr() for a in run.axes))
@@ -301,7 +323,7 @@ def _split(run: Run, axis: Axis, size: int, time: IndexPoly) -> tuple[Tasks, lis
     tasks = Tasks((), axis, size, low, high, body, time, number)
     independent = run.independent | {every.var}
     total = replace(run, over=(every,), statements=tuple(totals), independent=independent)
-    return tasks, buffers, total
+    return _Partial(tasks, buffers, total)
 
 
 def _block_count(axis: Axis, size: int) -> PrimExpr:
